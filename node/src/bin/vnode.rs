@@ -1,0 +1,2 @@
+//! The base-chain node.
+fn main() {}
