@@ -1,1 +1,62 @@
-//! node/primitives
+//! The chain's own types: transactions, headers, blocks, receipts and logs, with
+//! their strict RLP, hashes and signatures.
+//!
+//! Knows bytes, hashes and secp256k1. Knows no chain rule that needs a height or a
+//! state (forks, gas, balances, nonces), no trie, no seal, no storage, no JSON.
+
+mod block;
+mod error;
+mod header;
+mod key;
+mod receipt;
+pub mod rlp;
+mod transaction;
+mod units;
+
+pub use alloy_primitives::{
+    Address, B64, B256, B512, Bloom, BloomInput, Bytes, U64, U256, address, b256, bytes, hex, keccak256, uint,
+};
+pub use alloy_rlp::Encodable;
+
+pub use block::{Block, uncles_hash};
+pub use error::DecodeError;
+pub use header::Header;
+pub use key::{
+    KeyError, SECP256K1_HALF_ORDER, SECP256K1_ORDER, SecretKey, Signature, SignatureError, recover,
+    recover_public_key, signed_message_digest,
+};
+pub use receipt::{LOG_TOPICS_MAX, Log, Receipt, ReceiptForm, ReceiptOutcome, logs_bloom};
+pub use transaction::{
+    CLASSIC_V_BIT, NATIVE_CHAIN_ID_BOUND, SYSTEM_CALL_DATA, SYSTEM_GAS_PRICE, SYSTEM_SYSCNT, Transaction,
+    TxForm, TxRules, UnsignedTransaction,
+};
+pub use units::ShaAmount;
+
+/// The sender of every system transaction. No key is known for it.
+pub const SYSTEM_SENDER: Address = address!("0x0000000000000000000000000000000000000064");
+
+/// The system contract, the recipient of every system transaction.
+pub const SYSTEM_CONTRACT: Address = address!("0x0000000000000000000000000000000000000065");
+
+/// The `uncles_hash` of a block without uncles: Keccak-256 of the empty RLP list.
+pub const EMPTY_UNCLES_HASH: B256 =
+    b256!("0x1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a7413f0a142fd40d49347");
+
+/// The root of an empty trie: Keccak-256 of the empty RLP string.
+pub const EMPTY_ROOT: B256 = b256!("0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421");
+
+/// The code hash of an account without code: Keccak-256 of no bytes.
+pub const EMPTY_CODE_HASH: B256 = b256!("0xc5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_hashes_are_what_they_claim() {
+        assert_eq!(EMPTY_UNCLES_HASH, keccak256([0xc0]));
+        assert_eq!(EMPTY_ROOT, keccak256([0x80]));
+        assert_eq!(EMPTY_CODE_HASH, keccak256([]));
+        assert_eq!(EMPTY_UNCLES_HASH, uncles_hash(&[]));
+    }
+}

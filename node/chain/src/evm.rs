@@ -1,0 +1,188 @@
+//! The EVM with the public network's gas table, opcodes and precompiles, on revm.
+//!
+//! Source: facts of the public network, section 4. Fuxi is Petersburg's opcodes with the
+//! older SSTORE, and CHAINID, SELFBALANCE and a cheaper CREATE2 of its own. Left out:
+//! subroutine opcodes and the early BLS12-381 precompiles.
+
+use crate::spec::{ChainSpec, RulesAt};
+use primitives::{Address, Bytes, Header, U256};
+use revm::bytecode::opcode;
+use revm::context::{BlockEnv, CfgEnv, Context, Evm, Journal};
+use revm::context_interface::cfg::gas_params::{GasId, GasParams};
+use revm::context_interface::{CreateScheme, Host};
+use revm::handler::instructions::EthInstructions;
+use revm::handler::{EthFrame, EthPrecompiles};
+use revm::interpreter::instructions::{Instruction, host};
+use revm::interpreter::interpreter::EthInterpreter;
+use revm::interpreter::interpreter_types::{InputsTr, LoopControl, MemoryTr, RuntimeFlag, StackTr};
+use revm::interpreter::{
+    CreateInputs, FrameInput, InstructionContext, InstructionExecResult, InstructionResult,
+    InterpreterAction, InterpreterTypes,
+};
+use revm::precompile::{Precompiles, bn254, modexp};
+use revm::primitives::hardfork::SpecId;
+use revm::context::TxEnv;
+use revm::Database;
+use std::sync::LazyLock;
+
+/// Largest contract code in bytes.
+pub const CODE_BYTES_MAX: usize = 204_800;
+/// Gas that every transaction pays.
+pub const TX_GAS: u64 = 1000;
+/// Gas that a contract creation pays beside [`TX_GAS`].
+const TX_CREATE_GAS: u64 = 52_000;
+/// CREATE2 expands memory without charging for it on the public network. More than this is
+/// refused here, so that a transaction cannot take the machine's memory.
+const CREATE2_MEMORY_BYTES_MAX: usize = 16 << 20;
+
+type Ctx<DB> = Context<BlockEnv, TxEnv, CfgEnv, DB, Journal<DB>, ()>;
+
+/// revm as this chain runs it.
+pub(crate) type ChainEvm<DB, INSP = ()> =
+    Evm<Ctx<DB>, INSP, EthInstructions<EthInterpreter, Ctx<DB>>, EthPrecompiles, EthFrame<EthInterpreter>>;
+
+/// What the EVM knows of the block, from its header.
+pub(crate) fn block_env(header: &Header) -> BlockEnv {
+    BlockEnv {
+        number: U256::from(header.number),
+        beneficiary: header.beneficiary,
+        timestamp: U256::from(header.timestamp),
+        gas_limit: header.gas_limit,
+        basefee: 0,
+        difficulty: header.difficulty,
+        prevrandao: None,
+        ..Default::default()
+    }
+}
+
+/// An EVM for one block. `adjust` may relax checks, for calls that are no transactions.
+pub(crate) fn chain_evm<DB: Database>(
+    database: DB,
+    spec: &ChainSpec,
+    block: BlockEnv,
+    adjust: impl FnOnce(&mut CfgEnv),
+) -> ChainEvm<DB> {
+    let rules = spec.at(u64::try_from(block.number).unwrap_or(u64::MAX));
+    let spec_id = if rules.fuxi { SpecId::PETERSBURG } else { SpecId::BYZANTIUM };
+    let mut gas = GasParams::new_spec(spec_id);
+    gas.override_gas([(GasId::tx_base_stipend(), TX_GAS), (GasId::tx_create_cost(), TX_CREATE_GAS)]);
+    let mut cfg = CfgEnv::new_with_spec(spec_id);
+    cfg.chain_id = spec.chain_id;
+    cfg.gas_params = gas;
+    cfg.limit_contract_code_size = Some(CODE_BYTES_MAX);
+    cfg.disable_eip3607 = true;
+    adjust(&mut cfg);
+    let mut context: Ctx<DB> = Context::new(database, spec_id);
+    context.cfg = cfg;
+    context.block = block;
+    let precompiles = EthPrecompiles { precompiles: precompiles(rules), spec: spec_id };
+    Evm::new(context, instructions(rules, spec_id), precompiles)
+}
+
+fn precompiles(rules: RulesAt) -> &'static Precompiles {
+    static LATER: LazyLock<Precompiles> = LazyLock::new(|| {
+        let mut all = Precompiles::homestead().clone();
+        all.extend([
+            modexp::BYZANTIUM,
+            bn254::add::ISTANBUL,
+            bn254::mul::ISTANBUL,
+            bn254::pair::ISTANBUL,
+        ]);
+        all
+    });
+    if rules.precompiles { &LATER } else { Precompiles::homestead() }
+}
+
+fn instructions<DB: Database>(
+    rules: RulesAt,
+    spec_id: SpecId,
+) -> EthInstructions<EthInterpreter, Ctx<DB>> {
+    let mut table = EthInstructions::new_mainnet_with_spec(spec_id);
+    table.insert_instruction(opcode::EXTCODESIZE, Instruction::new(extcodesize), 700);
+    if rules.fuxi {
+        table.insert_instruction(opcode::CHAINID, Instruction::new(chain_id), 2);
+        table.insert_instruction(opcode::SELFBALANCE, Instruction::new(self_balance), 5);
+        table.insert_instruction(opcode::CREATE2, Instruction::new(create2), 0);
+    }
+    table
+}
+
+fn chain_id<IT: InterpreterTypes, H: Host + ?Sized>(
+    context: InstructionContext<'_, H, IT>,
+) -> InstructionExecResult {
+    push(context.interpreter, context.host.chain_id())
+}
+
+fn self_balance<IT: InterpreterTypes, H: Host + ?Sized>(
+    context: InstructionContext<'_, H, IT>,
+) -> InstructionExecResult {
+    let own = context.interpreter.input.target_address();
+    let balance = context.host.balance(own).ok_or(InstructionResult::FatalExternalError)?;
+    push(context.interpreter, balance.data)
+}
+
+fn push<IT: InterpreterTypes>(
+    interpreter: &mut revm::interpreter::Interpreter<IT>,
+    value: U256,
+) -> InstructionExecResult {
+    if interpreter.stack.push(value) { Ok(()) } else { Err(InstructionResult::StackOverflow) }
+}
+
+/// Existing accounts 1 to 16 have code size 1: the network's precompiles, built or not.
+fn extcodesize<IT: InterpreterTypes, H: Host + ?Sized>(
+    context: InstructionContext<'_, H, IT>,
+) -> InstructionExecResult {
+    let InstructionContext { interpreter, host } = context;
+    let Some(([], top)) = interpreter.stack.popn_top() else {
+        return Err(InstructionResult::StackUnderflow);
+    };
+    let low = U256::from(1)..=U256::from(16);
+    let address = Address::from_word((*top).into());
+    if low.contains(&U256::from_be_slice(address.as_slice())) {
+        let account = host.load_account_info_skip_cold_load(address, false, false)?;
+        if !account.is_empty {
+            *top = U256::from(1);
+            return Ok(());
+        }
+    }
+    host::extcodesize(InstructionContext { interpreter, host })
+}
+
+/// CREATE2 for 32,000 gas flat: neither memory nor the hash of the code is charged.
+fn create2<IT: InterpreterTypes, H: Host + ?Sized>(
+    context: InstructionContext<'_, H, IT>,
+) -> InstructionExecResult {
+    let InstructionContext { interpreter, host } = context;
+    if interpreter.runtime_flag.is_static() {
+        return Err(InstructionResult::StateChangeDuringStaticCall);
+    }
+    let Some([value, offset, length, salt]) = interpreter.stack.popn() else {
+        return Err(InstructionResult::StackUnderflow);
+    };
+    if !interpreter.gas.record_regular_cost(host.gas_params().create_cost()) {
+        return Err(InstructionResult::OutOfGas);
+    }
+    let mut code = Bytes::new();
+    if !length.is_zero() {
+        let (Ok(offset), Ok(length)) = (usize::try_from(offset), usize::try_from(length)) else {
+            return Err(InstructionResult::InvalidOperandOOG);
+        };
+        let end = offset
+            .checked_add(length)
+            .filter(|end| *end <= CREATE2_MEMORY_BYTES_MAX)
+            .ok_or(InstructionResult::MemoryLimitOOG)?;
+        if end > interpreter.memory.size() {
+            interpreter.memory.resize(end.next_multiple_of(32));
+        }
+        code = Bytes::copy_from_slice(interpreter.memory.slice_len(offset, length).as_ref());
+    }
+    let own = interpreter.input.target_address();
+    let gas = host.gas_params().call_stipend_reduction(interpreter.gas.remaining());
+    if !interpreter.gas.record_regular_cost(gas) {
+        return Err(InstructionResult::OutOfGas);
+    }
+    let reservoir = interpreter.gas.reservoir();
+    let inputs = CreateInputs::new(own, CreateScheme::Create2 { salt }, value, code, gas, reservoir);
+    interpreter.bytecode.set_action(InterpreterAction::NewFrame(FrameInput::Create(Box::new(inputs))));
+    Err(InstructionResult::Suspend)
+}

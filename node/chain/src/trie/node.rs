@@ -1,0 +1,222 @@
+//! Trie nodes: what they are and how they are written.
+//!
+//! Source: Ethereum Yellow Paper, appendix D. Knows bytes and hashes; knows neither where
+//! nodes lie nor how a trie changes.
+
+use alloy_rlp::{Encodable, Header};
+use primitives::{B256, keccak256};
+
+/// A key or a part of one, a nibble a byte.
+pub(super) type Nibbles = Vec<u8>;
+
+/// The nibbles of a byte key, high nibble first.
+pub(super) fn nibbles(key: &[u8]) -> Nibbles {
+    key.iter().flat_map(|byte| [byte >> 4, byte & 0xf]).collect()
+}
+
+/// How a parent refers to a node: by hash, or by the node itself where that is under 32 bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reference {
+    Hash(B256),
+    Inline(Vec<u8>),
+}
+
+/// A place in the trie where a node may hang.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Link {
+    #[default]
+    Empty,
+    /// A node that lies in the store and was not needed yet.
+    Stored(B256),
+    Node(Box<Node>),
+}
+
+impl Link {
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(self, Self::Empty)
+    }
+}
+
+/// A node in memory.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) kind: Kind,
+    /// Cleared by every change below or at the node.
+    pub(super) reference: Option<Reference>,
+    /// The store does not have the node as it is.
+    pub(super) unsaved: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Kind {
+    Leaf { key: Nibbles, value: Vec<u8> },
+    Extension { key: Nibbles, child: Link },
+    Branch { children: Box<[Link; 16]>, value: Option<Vec<u8>> },
+}
+
+impl Node {
+    pub(super) fn new(kind: Kind) -> Self {
+        Self { kind, reference: None, unsaved: true }
+    }
+
+    pub(super) fn leaf(key: &[u8], value: Vec<u8>) -> Link {
+        Link::Node(Box::new(Self::new(Kind::Leaf { key: key.to_vec(), value })))
+    }
+
+    pub(super) fn touch(&mut self) {
+        self.reference = None;
+        self.unsaved = true;
+    }
+
+    /// The node's RLP. Children must have their references.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut payload = Vec::with_capacity(128);
+        match &self.kind {
+            Kind::Leaf { key, value } => {
+                hex_prefix(key, true).as_slice().encode(&mut payload);
+                value.as_slice().encode(&mut payload);
+            }
+            Kind::Extension { key, child } => {
+                hex_prefix(key, false).as_slice().encode(&mut payload);
+                encode_link(child, &mut payload);
+            }
+            Kind::Branch { children, value } => {
+                for child in children.iter() {
+                    encode_link(child, &mut payload);
+                }
+                value.as_deref().unwrap_or_default().encode(&mut payload);
+            }
+        }
+        let mut out = Vec::with_capacity(payload.len() + 4);
+        Header { list: true, payload_length: payload.len() }.encode(&mut out);
+        out.extend_from_slice(&payload);
+        out
+    }
+
+    /// A node from the store. `reference` is how its parent names it.
+    pub(super) fn decode(rlp: &[u8], reference: Reference) -> Result<Self, String> {
+        let error = |error: alloy_rlp::Error| error.to_string();
+        let mut rest = rlp;
+        let mut payload = Header::decode_bytes(&mut rest, true).map_err(error)?;
+        if !rest.is_empty() {
+            return Err("bytes after the node".to_owned());
+        }
+        let mut items: Vec<Item<'_>> = Vec::with_capacity(17);
+        while !payload.is_empty() {
+            let before = payload;
+            let header = Header::decode(&mut payload).map_err(error)?;
+            let (content, after) =
+                payload.split_at_checked(header.payload_length).ok_or("item ends early")?;
+            payload = after;
+            let whole = &before[..before.len() - after.len()];
+            items.push(Item { list: header.list, content, whole });
+            if items.len() > 17 {
+                break;
+            }
+        }
+        let kind = match items.as_slice() {
+            [path, target] => {
+                let (key, leaf) = from_hex_prefix(path.string()?)?;
+                if leaf {
+                    Kind::Leaf { key, value: target.string()?.to_vec() }
+                } else {
+                    Kind::Extension { key, child: target.link()? }
+                }
+            }
+            [children @ .., value] if children.len() == 16 => {
+                let mut links: Box<[Link; 16]> = Box::default();
+                for (link, item) in links.iter_mut().zip(children) {
+                    *link = item.link()?;
+                }
+                let value = value.string()?;
+                Kind::Branch { children: links, value: (!value.is_empty()).then(|| value.to_vec()) }
+            }
+            other => return Err(format!("node of {} items, want 2 or 17", other.len())),
+        };
+        Ok(Self { kind, reference: Some(reference), unsaved: false })
+    }
+}
+
+struct Item<'a> {
+    list: bool,
+    content: &'a [u8],
+    whole: &'a [u8],
+}
+
+impl<'a> Item<'a> {
+    fn string(&self) -> Result<&'a [u8], String> {
+        if self.list { Err("list in place of a string".to_owned()) } else { Ok(self.content) }
+    }
+
+    fn link(&self) -> Result<Link, String> {
+        if self.list {
+            let node = Node::decode(self.whole, Reference::Inline(self.whole.to_vec()))?;
+            return Ok(Link::Node(Box::new(node)));
+        }
+        match self.content.len() {
+            0 => Ok(Link::Empty),
+            32 => Ok(Link::Stored(B256::from_slice(self.content))),
+            length => Err(format!("child reference of {length} bytes")),
+        }
+    }
+}
+
+fn encode_link(link: &Link, out: &mut Vec<u8>) {
+    match link {
+        Link::Empty => out.push(alloy_rlp::EMPTY_STRING_CODE),
+        Link::Stored(hash) => hash.encode(out),
+        Link::Node(node) => match node.reference.as_ref().expect("children are sealed before parents") {
+            Reference::Hash(hash) => hash.encode(out),
+            Reference::Inline(rlp) => out.extend_from_slice(rlp),
+        },
+    }
+}
+
+/// The reference of a node with this RLP.
+pub(super) fn reference_of(rlp: &[u8]) -> Reference {
+    if rlp.len() < 32 { Reference::Inline(rlp.to_vec()) } else { Reference::Hash(keccak256(rlp)) }
+}
+
+fn hex_prefix(key: &[u8], leaf: bool) -> Vec<u8> {
+    let flag = if leaf { 0x20 } else { 0 };
+    let mut out = Vec::with_capacity(key.len() / 2 + 1);
+    let pairs = if key.len() % 2 == 1 {
+        out.push(flag | 0x10 | key[0]);
+        &key[1..]
+    } else {
+        out.push(flag);
+        key
+    };
+    out.extend(pairs.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]));
+    out
+}
+
+fn from_hex_prefix(bytes: &[u8]) -> Result<(Nibbles, bool), String> {
+    let (first, rest) = bytes.split_first().ok_or("empty hex prefix")?;
+    if first & 0xc0 != 0 || (first & 0x10 == 0 && first & 0xf != 0) {
+        return Err(format!("hex prefix {first:#04x}"));
+    }
+    let odd = (first & 0x10 != 0).then_some(first & 0xf);
+    let key = odd.into_iter().chain(rest.iter().flat_map(|byte| [byte >> 4, byte & 0xf])).collect();
+    Ok((key, first & 0x20 != 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hex_prefix_round_trips() {
+        for (key, leaf) in [(vec![], true), (vec![1], true), (vec![1, 2], false), (vec![0, 15, 3], false)] {
+            assert_eq!(from_hex_prefix(&hex_prefix(&key, leaf)).unwrap(), (key, leaf));
+        }
+    }
+
+    #[test]
+    fn bad_nodes_are_errors() {
+        let reference = Reference::Inline(Vec::new());
+        for bad in [&[][..], &[0xc0], &[0x80], &[0xc1, 0x80], &[0xc2, 0x80, 0x80], &[0xf8], &[0xc3, 0x20, 1, 2]] {
+            assert!(Node::decode(bad, reference.clone()).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! Secret keys, signatures and recovery on secp256k1.
+//!
+//! Knows 32-byte digests; what is digested is the business of the caller, but for
+//! the signed message of [`signed_message_digest`]. Key files are elsewhere.
+
+use std::{fmt, sync::LazyLock};
+
+use alloy_primitives::{Address, B256, B512, U256, hex, keccak256, uint};
+use secp256k1::{
+    Message, PublicKey, SECP256K1, Secp256k1, SignOnly,
+    ecdsa::{RecoverableSignature, RecoveryId},
+};
+use zeroize::Zeroizing;
+
+/// The order of the curve's group: r, s and secret keys are above zero and below it.
+pub const SECP256K1_ORDER: U256 =
+    uint!(0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141_U256);
+
+/// The largest s of a low-S signature: half the order, rounded down.
+pub const SECP256K1_HALF_ORDER: U256 =
+    uint!(0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0_U256);
+
+/// The context of signing, blinded with fresh randomness once per process, so that
+/// what an observer can measure does not repeat from run to run.
+static SIGNER: LazyLock<Secp256k1<SignOnly>> = LazyLock::new(|| {
+    let mut context = Secp256k1::signing_only();
+    let mut seed = Zeroizing::new([0; 32]);
+    // Without randomness the signatures are the same and valid, only not blinded.
+    if getrandom::fill(seed.as_mut_slice()).is_ok() {
+        context.seeded_randomize(&seed);
+    }
+    context
+});
+
+/// Why bytes are not a secret key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// Another number of bytes.
+    #[error("secret key: got {got} bytes, expected 32")]
+    WrongLength {
+        /// How many bytes were given.
+        got: usize,
+    },
+    /// Not hexadecimal digits. The digits are not repeated: they may be nearly a key.
+    #[error("secret key: got something else than hexadecimal digits, expected 64 of them")]
+    NotHex,
+    /// Zero, or not below the order of the group.
+    #[error("secret key: expected above zero and below the order of secp256k1")]
+    OutOfRange,
+    /// The operating system gave no randomness.
+    #[error("secret key: no randomness from the operating system: {0}")]
+    NoRandomness(String),
+}
+
+/// Why a signature gives no sender.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SignatureError {
+    /// Another number of bytes.
+    #[error("signature: got {got} bytes, expected 65")]
+    WrongLength {
+        /// How many bytes were given.
+        got: usize,
+    },
+    /// A V from which no recovery id follows.
+    #[error("signature: got V {got}, expected 27, 28 or 35 and above")]
+    InvalidV {
+        /// The V.
+        got: U256,
+    },
+    /// A V without chain id where one is required.
+    #[error("signature: got V {got}, expected one with a chain id, 35 or above")]
+    Unprotected {
+        /// The V, 27 or 28.
+        got: U256,
+    },
+    /// A V with a chain id that no chain can have.
+    #[error("signature: got chain id {got}, expected below 2^{bound_bits}")]
+    ChainId {
+        /// The chain id.
+        got: U256,
+        /// How many bits it may have.
+        bound_bits: u32,
+    },
+    /// A recovery id other than 0 or 1.
+    #[error("signature: got recovery id {got}, expected 0 or 1")]
+    RecoveryId {
+        /// The recovery id.
+        got: u8,
+    },
+    /// An s in the upper half, so that a second signature for the same key exists.
+    #[error("signature: got s {got:#x}, expected at most half the order of secp256k1")]
+    HighS {
+        /// The s.
+        got: U256,
+    },
+    /// An r or s that is zero or not below the order of the group.
+    #[error("signature: got {name} {got:#x}, expected above zero and below the order of secp256k1")]
+    OutOfRange {
+        /// `r` or `s`.
+        name: &'static str,
+        /// Its value.
+        got: U256,
+    },
+    /// No point of the curve belongs to r, or the key would be the point at infinity.
+    #[error("signature: no public key belongs to it")]
+    NoKey,
+}
+
+/// A secret key. Wiped from memory when dropped, never shown.
+#[derive(Clone)]
+pub struct SecretKey(Zeroizing<[u8; 32]>);
+
+impl SecretKey {
+    /// The key that `bytes` are, big-endian.
+    ///
+    /// # Errors
+    /// If they are not 32 bytes, zero, or not below the order of the group.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, KeyError> {
+        let mut key = Zeroizing::new([0; 32]);
+        if bytes.len() != key.len() {
+            return Err(KeyError::WrongLength { got: bytes.len() });
+        }
+        key.copy_from_slice(bytes);
+        let mut checked = secp256k1::SecretKey::from_byte_array(*key).map_err(|_| KeyError::OutOfRange)?;
+        checked.non_secure_erase();
+        Ok(Self(key))
+    }
+
+    /// The key written as 64 hexadecimal digits, with or without `0x`.
+    ///
+    /// # Errors
+    /// If it is not that, or as [`Self::from_bytes`].
+    pub fn from_hex(text: &str) -> Result<Self, KeyError> {
+        let digits = text.strip_prefix("0x").unwrap_or(text);
+        if digits.len() != 64 {
+            return Err(KeyError::WrongLength {
+                got: digits.len().div_ceil(2),
+            });
+        }
+        let mut key = Zeroizing::new([0; 32]);
+        hex::decode_to_slice(digits, key.as_mut_slice()).map_err(|_| KeyError::NotHex)?;
+        Self::from_bytes(key.as_slice())
+    }
+
+    /// A fresh key from the operating system's randomness.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn random() -> Result<Self, KeyError> {
+        let mut key = Zeroizing::new([0; 32]);
+        loop {
+            getrandom::fill(key.as_mut_slice()).map_err(|error| KeyError::NoRandomness(error.to_string()))?;
+            // One draw in 2^127 is out of range.
+            if let Ok(key) = Self::from_bytes(key.as_slice()) {
+                return Ok(key);
+            }
+        }
+    }
+
+    /// The key itself, for a key file. The copy wipes itself too.
+    pub fn to_bytes(&self) -> Zeroizing<[u8; 32]> {
+        self.0.clone()
+    }
+
+    /// The account that the key controls.
+    pub fn address(&self) -> Address {
+        self.with_key(|key| address_of(&key.public_key(&SIGNER)))
+    }
+
+    /// The public key: x and y of the point, 64 bytes without prefix.
+    pub fn public_key(&self) -> B512 {
+        self.with_key(|key| coordinates(&key.public_key(&SIGNER)))
+    }
+
+    /// Signs a digest, deterministically (RFC 6979) and with a low s.
+    pub fn sign(&self, digest: &B256) -> Signature {
+        let message = Message::from_digest(digest.0);
+        let signed = self.with_key(|key| SIGNER.sign_ecdsa_recoverable(message, key));
+        let (recovery_id, compact) = signed.serialize_compact();
+        Signature {
+            r: U256::from_be_slice(&compact[..32]),
+            s: U256::from_be_slice(&compact[32..]),
+            recovery_id: i32::from(recovery_id) as u8,
+        }
+    }
+
+    /// Lends the key in the library's type, and wipes that copy afterwards.
+    fn with_key<T>(&self, work: impl FnOnce(&secp256k1::SecretKey) -> T) -> T {
+        let mut key = secp256k1::SecretKey::from_byte_array(*self.0)
+            .expect("the range was checked when the key was made");
+        let result = work(&key);
+        key.non_secure_erase();
+        result
+    }
+}
+
+impl fmt::Debug for SecretKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretKey(redacted)")
+    }
+}
+
+/// An ECDSA signature from which the signer's key can be computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// The x coordinate of the nonce point, modulo the order.
+    pub r: U256,
+    /// The proof.
+    pub s: U256,
+    /// Whether the y coordinate of the nonce point is odd: 0 or 1.
+    pub recovery_id: u8,
+}
+
+impl Signature {
+    /// r, s and V (27 or 28) in 65 bytes, the form of a signed message.
+    pub fn to_rsv(&self) -> [u8; 65] {
+        let mut rsv = [0; 65];
+        rsv[..32].copy_from_slice(&self.r.to_be_bytes::<32>());
+        rsv[32..64].copy_from_slice(&self.s.to_be_bytes::<32>());
+        rsv[64] = self.recovery_id.wrapping_add(27);
+        rsv
+    }
+
+    /// Reads r, s and V (27 or 28).
+    ///
+    /// # Errors
+    /// If these are not 65 bytes or V is another. r and s are judged by [`recover`].
+    pub fn from_rsv(rsv: &[u8]) -> Result<Self, SignatureError> {
+        let rsv: &[u8; 65] = rsv
+            .try_into()
+            .map_err(|_| SignatureError::WrongLength { got: rsv.len() })?;
+        let recovery_id = match rsv[64] {
+            27 => 0,
+            28 => 1,
+            got => return Err(SignatureError::InvalidV { got: U256::from(got) }),
+        };
+        let r = U256::from_be_slice(&rsv[..32]);
+        let s = U256::from_be_slice(&rsv[32..64]);
+        Ok(Self { r, s, recovery_id })
+    }
+
+    /// Whether s is in the lower half, which leaves one signature per key and digest.
+    pub fn is_low_s(&self) -> bool {
+        self.s <= SECP256K1_HALF_ORDER
+    }
+}
+
+/// The account whose key signed `digest`.
+///
+/// # Errors
+/// If no key can have made the signature. A high s is accepted; see
+/// [`Signature::is_low_s`].
+pub fn recover(digest: &B256, signature: &Signature) -> Result<Address, SignatureError> {
+    recover_point(digest, signature).map(|key| address_of(&key))
+}
+
+/// The public key that signed `digest`: x and y of the point, 64 bytes without prefix.
+///
+/// # Errors
+/// As [`recover`].
+pub fn recover_public_key(digest: &B256, signature: &Signature) -> Result<B512, SignatureError> {
+    recover_point(digest, signature).map(|key| coordinates(&key))
+}
+
+fn recover_point(digest: &B256, signature: &Signature) -> Result<PublicKey, SignatureError> {
+    for (name, got) in [("r", signature.r), ("s", signature.s)] {
+        if got.is_zero() || got >= SECP256K1_ORDER {
+            return Err(SignatureError::OutOfRange { name, got });
+        }
+    }
+    let recovery_id = match signature.recovery_id {
+        0 => RecoveryId::Zero,
+        1 => RecoveryId::One,
+        got => return Err(SignatureError::RecoveryId { got }),
+    };
+    let mut compact = [0; 64];
+    compact[..32].copy_from_slice(&signature.r.to_be_bytes::<32>());
+    compact[32..].copy_from_slice(&signature.s.to_be_bytes::<32>());
+    let signature =
+        RecoverableSignature::from_compact(&compact, recovery_id).map_err(|_| SignatureError::NoKey)?;
+    SECP256K1
+        .recover_ecdsa(Message::from_digest(digest.0), &signature)
+        .map_err(|_| SignatureError::NoKey)
+}
+
+/// The digest that signs `message` as a message, so that no transaction can be meant:
+/// Keccak-256 of a label, the length in decimal, and the message.
+pub fn signed_message_digest(message: &[u8]) -> B256 {
+    let mut labelled = format!("\x19MoacNode Signed Message:\n{}", message.len()).into_bytes();
+    labelled.extend_from_slice(message);
+    keccak256(labelled)
+}
+
+fn coordinates(key: &PublicKey) -> B512 {
+    B512::from_slice(&key.serialize_uncompressed()[1..])
+}
+
+fn address_of(key: &PublicKey) -> Address {
+    Address::from_word(keccak256(&key.serialize_uncompressed()[1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders() {
+        assert_eq!(SECP256K1_ORDER.to_be_bytes(), secp256k1::constants::CURVE_ORDER);
+        assert_eq!(SECP256K1_HALF_ORDER, SECP256K1_ORDER >> 1);
+    }
+
+    #[test]
+    fn keys_are_checked_and_hidden() {
+        let digits = "46".repeat(32);
+        let key = SecretKey::from_hex(&digits).expect("a key");
+        assert_eq!(
+            key.address().to_string(),
+            "0x9d8A62f656a8d1615C1294fd71e9CFb3E4855A4F"
+        );
+        assert_eq!(format!("{key:?}"), "SecretKey(redacted)");
+        assert_eq!(key.to_bytes().as_slice(), [0x46; 32]);
+        let error = |text: &str| SecretKey::from_hex(text).unwrap_err();
+        assert_eq!(error("0x46"), KeyError::WrongLength { got: 1 });
+        assert_eq!(error(&format!("0x{digits}46")), KeyError::WrongLength { got: 33 });
+        assert_eq!(error(&"4g".repeat(32)), KeyError::NotHex);
+        assert_eq!(error(&"é".repeat(32)), KeyError::NotHex);
+        assert_eq!(
+            error(&format!("0x{}", &digits[2..])),
+            KeyError::WrongLength { got: 31 }
+        );
+        assert_eq!(error(&"00".repeat(32)), KeyError::OutOfRange);
+        assert_eq!(
+            SecretKey::from_bytes(&SECP256K1_ORDER.to_be_bytes::<32>()).unwrap_err(),
+            KeyError::OutOfRange
+        );
+        let below = (SECP256K1_ORDER - U256::from(1)).to_be_bytes::<32>();
+        assert!(SecretKey::from_bytes(&below).is_ok());
+    }
+
+    #[test]
+    fn random_keys_differ_and_sign() {
+        let (one, two) = (SecretKey::random().unwrap(), SecretKey::random().unwrap());
+        assert_ne!(one.address(), two.address());
+        let digest = keccak256("digest");
+        let signature = one.sign(&digest);
+        assert!(signature.is_low_s());
+        assert_eq!(recover(&digest, &signature), Ok(one.address()));
+        assert_eq!(recover_public_key(&digest, &signature), Ok(one.public_key()));
+        assert_ne!(recover(&keccak256("other"), &signature), Ok(one.address()));
+        assert_eq!(Signature::from_rsv(&signature.to_rsv()), Ok(signature));
+    }
+
+    #[test]
+    fn high_s_recovers_the_same_signer() {
+        let key = SecretKey::from_bytes(&[7; 32]).unwrap();
+        let digest = keccak256("digest");
+        let low = key.sign(&digest);
+        let high = Signature {
+            s: SECP256K1_ORDER - low.s,
+            recovery_id: low.recovery_id ^ 1,
+            ..low
+        };
+        assert!(!high.is_low_s());
+        assert_eq!(recover(&digest, &high), Ok(key.address()));
+    }
+
+    #[test]
+    fn impossible_signatures() {
+        let digest = keccak256("digest");
+        let good = SecretKey::from_bytes(&[7; 32]).unwrap().sign(&digest);
+        let check = |signature: Signature, expected| {
+            assert_eq!(recover(&digest, &signature), Err(expected));
+        };
+        let range = |name, got| SignatureError::OutOfRange { name, got };
+        check(
+            Signature {
+                r: U256::ZERO,
+                ..good
+            },
+            range("r", U256::ZERO),
+        );
+        check(
+            Signature {
+                s: U256::ZERO,
+                ..good
+            },
+            range("s", U256::ZERO),
+        );
+        check(
+            Signature {
+                r: SECP256K1_ORDER,
+                ..good
+            },
+            range("r", SECP256K1_ORDER),
+        );
+        check(Signature { s: U256::MAX, ..good }, range("s", U256::MAX));
+        check(
+            Signature {
+                recovery_id: 2,
+                ..good
+            },
+            SignatureError::RecoveryId { got: 2 },
+        );
+        // 5^3 + 7 has no square root: no point has x = 5.
+        check(
+            Signature {
+                r: U256::from(5),
+                ..good
+            },
+            SignatureError::NoKey,
+        );
+        let length = |got| Err(SignatureError::WrongLength { got });
+        assert_eq!(Signature::from_rsv(&[1; 64]), length(64));
+        assert_eq!(Signature::from_rsv(&[1; 66]), length(66));
+        let v = SignatureError::InvalidV { got: U256::from(1) };
+        assert_eq!(Signature::from_rsv(&[1; 65]), Err(v));
+    }
+}

@@ -1,0 +1,311 @@
+//! Receipts, logs and their bloom.
+//!
+//! Knows the two written forms. What a transaction did is execution's business; the
+//! bloom of a decoded receipt is taken as it stands, not computed anew.
+
+use alloy_primitives::{Address, B256, Bloom, Bytes, hex};
+use alloy_rlp::{BufMut, Encodable};
+
+use crate::{
+    error::DecodeError,
+    rlp::{Reader, encode_fields, encode_fields_to_vec, fields_length},
+};
+
+/// The most topics that an instruction can give a log.
+pub const LOG_TOPICS_MAX: usize = 4;
+
+/// An event that a contract wrote.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Log {
+    /// The contract.
+    pub address: Address,
+    /// What it can be found by, at most [`LOG_TOPICS_MAX`].
+    pub topics: Vec<B256>,
+    /// The rest.
+    pub data: Bytes,
+}
+
+impl Log {
+    /// Decodes the log that `rlp` is, whole.
+    ///
+    /// # Errors
+    /// If `rlp` is not exactly one list of address, topics and data.
+    pub fn decode(rlp: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::open(rlp, "log")?;
+        reader.expect_count("log", 3, "3")?;
+        Ok(Self {
+            address: reader.address("log.address")?,
+            topics: decode_topics(reader.list("log.topics")?)?,
+            data: reader.bytes("log.data")?,
+        })
+    }
+
+    fn fields(&self) -> [&dyn Encodable; 3] {
+        [&self.address, &self.topics, &self.data]
+    }
+}
+
+impl Encodable for Log {
+    fn encode(&self, out: &mut dyn BufMut) {
+        encode_fields(&self.fields(), out);
+    }
+
+    fn length(&self) -> usize {
+        fields_length(&self.fields())
+    }
+}
+
+/// The bloom of `logs`: the address and each topic sets three of 2048 bits.
+pub fn logs_bloom<'a>(logs: impl IntoIterator<Item = &'a Log>) -> Bloom {
+    let mut bloom = Bloom::ZERO;
+    for log in logs {
+        bloom.accrue_raw_log(log.address, &log.topics);
+    }
+    bloom
+}
+
+/// How a transaction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReceiptOutcome {
+    /// Whether it succeeded.
+    Status(bool),
+    /// The state root after it (Ethereum before Byzantium).
+    Root(B256),
+}
+
+/// How a receipt is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReceiptForm {
+    /// The native network's five fields, the last of them always 0.
+    Five,
+    /// Ethereum's four fields.
+    Four,
+}
+
+/// What is kept about an executed transaction.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Receipt {
+    /// How it ended.
+    pub outcome: ReceiptOutcome,
+    /// Gas used in the block up to and with it.
+    pub cumulative_gas_used: u64,
+    /// Addresses and topics of its logs.
+    pub logs_bloom: Bloom,
+    /// What its calls wrote.
+    pub logs: Vec<Log>,
+}
+
+impl Receipt {
+    /// A receipt with the bloom of `logs`.
+    pub fn new(outcome: ReceiptOutcome, cumulative_gas_used: u64, logs: Vec<Log>) -> Self {
+        Self {
+            outcome,
+            cumulative_gas_used,
+            logs_bloom: logs_bloom(&logs),
+            logs,
+        }
+    }
+
+    /// The receipt's RLP, as in the trie of receipts.
+    pub fn encode(&self, form: ReceiptForm) -> Vec<u8> {
+        let outcome = match &self.outcome {
+            ReceiptOutcome::Status(true) => &[1][..],
+            ReceiptOutcome::Status(false) => &[],
+            ReceiptOutcome::Root(root) => root.as_slice(),
+        };
+        let fields: [&dyn Encodable; 5] = [
+            &outcome,
+            &self.cumulative_gas_used,
+            &self.logs_bloom,
+            &self.logs,
+            &0u8,
+        ];
+        match form {
+            ReceiptForm::Five => encode_fields_to_vec(&fields),
+            ReceiptForm::Four => encode_fields_to_vec(&fields[..4]),
+        }
+    }
+
+    /// Decodes the receipt that `rlp` is, whole.
+    ///
+    /// # Errors
+    /// If `rlp` is not exactly one list of this form.
+    pub fn decode(rlp: &[u8], form: ReceiptForm) -> Result<Self, DecodeError> {
+        let mut reader = Reader::open(rlp, "receipt")?;
+        match form {
+            ReceiptForm::Five => reader.expect_count("receipt", 5, "5")?,
+            ReceiptForm::Four => reader.expect_count("receipt", 4, "4")?,
+        }
+        let receipt = Self {
+            outcome: decode_outcome(reader.slice("receipt.outcome")?)?,
+            cumulative_gas_used: reader.u64("receipt.cumulativeGasUsed")?,
+            logs_bloom: reader.bloom("receipt.logsBloom")?,
+            logs: decode_logs(reader.list("receipt.logs")?)?,
+        };
+        if form == ReceiptForm::Five {
+            match reader.u64("receipt.tail")? {
+                0 => (),
+                got => return Err(DecodeError::ReceiptTail { got }),
+            }
+        }
+        Ok(receipt)
+    }
+}
+
+fn decode_outcome(bytes: &[u8]) -> Result<ReceiptOutcome, DecodeError> {
+    match bytes {
+        [] => Ok(ReceiptOutcome::Status(false)),
+        [1] => Ok(ReceiptOutcome::Status(true)),
+        _ => match B256::try_from(bytes) {
+            Ok(root) => Ok(ReceiptOutcome::Root(root)),
+            Err(_) => {
+                let got = hex::encode(&bytes[..bytes.len().min(33)]);
+                Err(DecodeError::Outcome { got })
+            }
+        },
+    }
+}
+
+fn decode_logs(mut reader: Reader<'_>) -> Result<Vec<Log>, DecodeError> {
+    let mut logs = Vec::new();
+    while !reader.is_empty() {
+        let rlp = reader.raw("receipt.logs")?;
+        let log = Log::decode(rlp).map_err(DecodeError::entry("receipt.logs", logs.len()))?;
+        logs.push(log);
+    }
+    Ok(logs)
+}
+
+fn decode_topics(mut reader: Reader<'_>) -> Result<Vec<B256>, DecodeError> {
+    let mut topics = Vec::with_capacity(LOG_TOPICS_MAX);
+    while !reader.is_empty() {
+        if topics.len() == LOG_TOPICS_MAX {
+            return Err(DecodeError::Topics {
+                bound: LOG_TOPICS_MAX,
+            });
+        }
+        topics.push(reader.fixed("log.topics")?);
+    }
+    Ok(topics)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloy_primitives::{address, b256};
+
+    use super::*;
+    use crate::rlp::{Item, RlpError};
+
+    fn log() -> Log {
+        Log {
+            address: Address::repeat_byte(0x65),
+            topics: vec![B256::repeat_byte(1), B256::repeat_byte(2)],
+            data: Bytes::from_static(b"data"),
+        }
+    }
+
+    fn sample() -> Receipt {
+        Receipt::new(ReceiptOutcome::Status(true), 21_000, vec![log(), Log::default()])
+    }
+
+    fn changed(index: usize, item: Item) -> DecodeError {
+        let rlp = sample().encode(ReceiptForm::Five);
+        let Ok(Item::List(mut fields)) = Item::decode_exact(&rlp) else {
+            panic!("a list")
+        };
+        fields[index] = item;
+        Receipt::decode(&Item::List(fields).encode(), ReceiptForm::Five).unwrap_err()
+    }
+
+    #[test]
+    fn both_forms() {
+        let outcomes = [
+            ReceiptOutcome::Status(true),
+            ReceiptOutcome::Status(false),
+            ReceiptOutcome::Root(B256::repeat_byte(9)),
+        ];
+        for outcome in outcomes {
+            let receipt = Receipt { outcome, ..sample() };
+            let five = receipt.encode(ReceiptForm::Five);
+            let four = receipt.encode(ReceiptForm::Four);
+            assert_eq!(five.len(), four.len() + 1);
+            assert_eq!(five.last(), Some(&0x80));
+            assert_eq!(Receipt::decode(&five, ReceiptForm::Five), Ok(receipt.clone()));
+            assert_eq!(Receipt::decode(&four, ReceiptForm::Four), Ok(receipt));
+            let count = |got, expected| {
+                Err(DecodeError::FieldCount {
+                    what: "receipt",
+                    got,
+                    expected,
+                })
+            };
+            assert_eq!(Receipt::decode(&five, ReceiptForm::Four), count(5, "4"));
+            assert_eq!(Receipt::decode(&four, ReceiptForm::Five), count(4, "5"));
+        }
+    }
+
+    #[test]
+    fn refuses_other_values() {
+        let outcome = |bytes: Vec<u8>| changed(0, Item::Bytes(bytes)).to_string();
+        let end = "expected 0x01, no bytes or 32 bytes";
+        assert_eq!(outcome(vec![2]), format!("receipt.outcome: got 0x02, {end}"));
+        assert_eq!(outcome(vec![0]), format!("receipt.outcome: got 0x00, {end}"));
+        let long = "aa".repeat(33);
+        assert_eq!(
+            outcome(vec![0xaa; 99]),
+            format!("receipt.outcome: got 0x{long}, {end}")
+        );
+        assert_eq!(
+            changed(4, Item::Bytes(vec![1])),
+            DecodeError::ReceiptTail { got: 1 }
+        );
+        let word = || Item::Bytes(vec![7; 32]);
+        let log = |topics| {
+            let address = Item::Bytes(vec![5; 20]);
+            Item::List(vec![Item::List(vec![address, Item::List(topics), word()])])
+        };
+        let five = changed(3, log(vec![word(); 5]));
+        let text = "receipt.logs[0]: log.topics: got more than 4, expected at most 4";
+        assert_eq!(five.to_string(), text);
+        let short = changed(3, log(vec![word(), Item::Bytes(vec![7; 31])]));
+        let cause = RlpError::WrongLength {
+            got: 31,
+            expected: 32,
+        };
+        let cause = Box::new(DecodeError::Field {
+            field: "log.topics",
+            cause,
+        });
+        assert_eq!(
+            short,
+            DecodeError::Entry {
+                list: "receipt.logs",
+                index: 0,
+                cause
+            }
+        );
+    }
+
+    #[test]
+    fn bloom_bits() {
+        // Each of the three pairs of bytes of the hash, modulo 2048, is a bit.
+        let address = address!("0x22341ae42d6dd7384bc8584e50419ea3ac75b83f");
+        let topic = b256!("0x04491edcd115127caedbd478e2e7895ed80c7847e903431f94f9cfa579cad47f");
+        let bloom = logs_bloom(&[Log {
+            address,
+            topics: vec![topic],
+            data: Bytes::new(),
+        }]);
+        let mut expected = Bloom::ZERO;
+        for value in [address.as_slice(), topic.as_slice()] {
+            let hash = alloy_primitives::keccak256(value);
+            for pair in [0, 2, 4] {
+                let bit = usize::from(u16::from_be_bytes([hash[pair], hash[pair + 1]])) % 2048;
+                expected.0[255 - bit / 8] |= 1 << (bit % 8);
+            }
+        }
+        assert_eq!(bloom, expected);
+        assert_eq!(logs_bloom(&[]), Bloom::ZERO);
+        assert!(sample().logs_bloom.contains_raw_log(log().address, &log().topics));
+    }
+}

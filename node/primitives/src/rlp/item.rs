@@ -1,0 +1,242 @@
+//! The generic RLP tree: any value, without knowing its meaning.
+//!
+//! Decoding and encoding walk with a stack of their own, so that the depth of an
+//! input costs memory it has already paid for, never the thread's stack.
+
+use super::{ITEM_COUNT_MAX, ITEM_DEPTH_MAX, RlpError, check_size, split};
+
+/// One RLP value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// A string of bytes.
+    Bytes(Vec<u8>),
+    /// A list of values.
+    List(Vec<Self>),
+}
+
+/// A list that is being read: what it holds so far, and what is left of it.
+struct OpenList<'a> {
+    items: Vec<Item>,
+    rest: &'a [u8],
+}
+
+impl Item {
+    /// Decodes the one value that `input` is, whole.
+    ///
+    /// # Errors
+    /// If `input` is not strict RLP, if bytes follow, or above
+    /// [`INPUT_BYTES_MAX`](super::INPUT_BYTES_MAX), [`ITEM_DEPTH_MAX`] or
+    /// [`ITEM_COUNT_MAX`].
+    pub fn decode_exact(input: &[u8]) -> Result<Self, RlpError> {
+        check_size(input)?;
+        let first = split(input)?;
+        if !first.rest.is_empty() {
+            return Err(RlpError::Trailing {
+                got: first.rest.len(),
+            });
+        }
+        if !first.is_list {
+            return Ok(Self::Bytes(first.payload.to_vec()));
+        }
+        decode_list(first.payload)
+    }
+
+    /// The value's encoding.
+    pub fn encode(&self) -> Vec<u8> {
+        // Written from the last byte to the first, because the length of a list is
+        // known only after its content and stands before it.
+        let mut reversed = Vec::new();
+        let mut steps = vec![Step::Write(self)];
+        while let Some(step) = steps.pop() {
+            match step {
+                Step::Write(Self::Bytes(bytes)) => write_bytes(bytes, &mut reversed),
+                Step::Write(Self::List(items)) => {
+                    steps.push(Step::Close { from: reversed.len() });
+                    steps.extend(items.iter().map(Step::Write));
+                }
+                Step::Close { from } => write_prefix(0xc0, reversed.len() - from, &mut reversed),
+            }
+        }
+        reversed.reverse();
+        reversed
+    }
+}
+
+/// Decodes the list whose payload is `payload`.
+fn decode_list(payload: &[u8]) -> Result<Item, RlpError> {
+    let mut outer: Vec<OpenList<'_>> = Vec::new();
+    let mut list = OpenList {
+        items: Vec::new(),
+        rest: payload,
+    };
+    let mut count = 1;
+    loop {
+        if list.rest.is_empty() {
+            let done = Item::List(list.items);
+            match outer.pop() {
+                None => return Ok(done),
+                Some(parent) => list = parent,
+            }
+            list.items.push(done);
+            continue;
+        }
+        count += 1;
+        if count > ITEM_COUNT_MAX {
+            return Err(RlpError::TooManyItems {
+                bound: ITEM_COUNT_MAX,
+            });
+        }
+        let cut = split(list.rest)?;
+        list.rest = cut.rest;
+        if cut.is_list {
+            if outer.len() + 2 > ITEM_DEPTH_MAX {
+                return Err(RlpError::TooDeep {
+                    bound: ITEM_DEPTH_MAX,
+                });
+            }
+            outer.push(list);
+            list = OpenList {
+                items: Vec::new(),
+                rest: cut.payload,
+            };
+        } else {
+            list.items.push(Item::Bytes(cut.payload.to_vec()));
+        }
+    }
+}
+
+/// What is left to do while encoding.
+enum Step<'a> {
+    /// Write this value.
+    Write(&'a Item),
+    /// Put the prefix before the list whose content begins at `from`.
+    Close { from: usize },
+}
+
+fn write_bytes(bytes: &[u8], reversed: &mut Vec<u8>) {
+    reversed.extend(bytes.iter().rev());
+    if !matches!(bytes, [0x00..=0x7f]) {
+        write_prefix(0x80, bytes.len(), reversed);
+    }
+}
+
+/// Writes the prefix for `length` bytes, back to front; `base` is 0x80 or 0xc0.
+fn write_prefix(base: u8, length: usize, reversed: &mut Vec<u8>) {
+    if length <= 55 {
+        reversed.push(base + length as u8);
+        return;
+    }
+    let width = (usize::BITS - length.leading_zeros()).div_ceil(8) as u8;
+    reversed.extend(&length.to_le_bytes()[..usize::from(width)]);
+    reversed.push(base + 55 + width);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(item: Item, encoded: &[u8]) {
+        assert_eq!(item.encode(), encoded);
+        assert_eq!(Item::decode_exact(encoded), Ok(item));
+    }
+
+    fn bytes(text: &str) -> Item {
+        Item::Bytes(text.as_bytes().to_vec())
+    }
+
+    /// `depth` lists, each in the next; built from the inside out.
+    fn nested(depth: usize) -> Vec<u8> {
+        let mut reversed = Vec::new();
+        for _ in 0..depth {
+            write_prefix(0xc0, reversed.len(), &mut reversed);
+        }
+        reversed.reverse();
+        reversed
+    }
+
+    #[test]
+    fn known_encodings() {
+        check(bytes(""), &[0x80]);
+        check(bytes("dog"), &[0x83, b'd', b'o', b'g']);
+        check(Item::Bytes(vec![0]), &[0]);
+        check(Item::Bytes(vec![0x80]), &[0x81, 0x80]);
+        check(Item::List(vec![]), &[0xc0]);
+        check(
+            Item::List(vec![bytes("cat"), bytes("dog")]),
+            &[0xc8, 0x83, b'c', b'a', b't', 0x83, b'd', b'o', b'g'],
+        );
+        let empty = || Item::List(vec![]);
+        let one = || Item::List(vec![empty()]);
+        check(
+            Item::List(vec![empty(), one(), Item::List(vec![empty(), one()])]),
+            &[0xc7, 0xc0, 0xc1, 0xc0, 0xc3, 0xc0, 0xc1, 0xc0],
+        );
+        let text = "Lorem ipsum dolor sit amet, consectetur adipisicing elit";
+        check(bytes(text), &[&[0xb8, 0x38], text.as_bytes()].concat());
+        check(
+            Item::List(vec![Item::Bytes(vec![7; 1024])]),
+            &[&[0xf9, 4, 3, 0xb9, 4, 0][..], &[7; 1024]].concat(),
+        );
+    }
+
+    fn check_refused(input: &[u8], expected: RlpError) {
+        assert_eq!(Item::decode_exact(input), Err(expected));
+    }
+
+    #[test]
+    fn refuses_inside_lists_too() {
+        check_refused(&[0x80, 0x00], RlpError::Trailing { got: 1 });
+        check_refused(&[0xc2, 0x81, 0x05], RlpError::PrefixedByte { got: 5 });
+        check_refused(&[0xc1, 0x82], RlpError::Truncated { got: 0, expected: 2 });
+        // The inner list claims a byte more than the outer list holds.
+        check_refused(
+            &[0xc3, 0xc3, 0x01, 0x02],
+            RlpError::Truncated { got: 2, expected: 3 },
+        );
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let deepest = Item::decode_exact(&nested(ITEM_DEPTH_MAX)).expect("as deep as allowed");
+        assert_eq!(deepest.encode(), nested(ITEM_DEPTH_MAX));
+        check_refused(
+            &nested(ITEM_DEPTH_MAX + 1),
+            RlpError::TooDeep {
+                bound: ITEM_DEPTH_MAX,
+            },
+        );
+        // Ten megabytes of lists in lists, and ten megabytes that only look so.
+        let bomb = nested(2_600_000);
+        assert!(bomb.len() > 10_000_000);
+        check_refused(
+            &bomb,
+            RlpError::TooDeep {
+                bound: ITEM_DEPTH_MAX,
+            },
+        );
+        check_refused(&vec![0xc1; 10_000_000], RlpError::Trailing { got: 9_999_998 });
+        let mut framed = vec![0xfa, 0x98, 0x96, 0x80];
+        framed.resize(10_000_004, 0xc1);
+        check_refused(&framed, RlpError::Truncated { got: 0, expected: 1 });
+    }
+
+    #[test]
+    fn size_and_count_are_bounded() {
+        let mut many = vec![0xfa, 0x10, 0x00, 0x00];
+        many.resize(4 + (1 << 20), 0x01);
+        check_refused(
+            &many,
+            RlpError::TooManyItems {
+                bound: ITEM_COUNT_MAX,
+            },
+        );
+        let bound = crate::rlp::INPUT_BYTES_MAX;
+        check_refused(
+            &vec![0; bound + 1],
+            RlpError::InputTooLong {
+                got: bound + 1,
+                bound,
+            },
+        );
+    }
+}

@@ -1,0 +1,395 @@
+//! Reads transactions: as stored in blocks, and as sent by clients.
+//!
+//! Knows the field counts and what marks each form. Looks at no signature: a decoded
+//! transaction may have no sender at all.
+
+use alloy_primitives::U256;
+
+use super::{CLASSIC_V_BIT, Transaction, TxForm, TxRules};
+use crate::{error::DecodeError, rlp::Reader};
+
+/// The name of the list in errors.
+const WHAT: &str = "transaction";
+
+impl Transaction {
+    /// Decodes the stored form, as it stands in a block: twelve fields under
+    /// [`TxRules::Moac`], nine under [`TxRules::Ethereum`].
+    ///
+    /// # Errors
+    /// If `rlp` is not exactly one such list.
+    pub fn decode_stored(rlp: &[u8], rules: TxRules) -> Result<Self, DecodeError> {
+        let reader = Reader::open(rlp, WHAT)?;
+        match rules {
+            TxRules::Moac => {
+                reader.expect_count(WHAT, 12, "12")?;
+                decode_twelve(reader)
+            }
+            TxRules::Ethereum => {
+                reader.expect_count(WHAT, 9, "9")?;
+                decode_nine(reader)
+            }
+        }
+    }
+
+    /// Decodes what a client sends: under [`TxRules::Moac`] twelve fields, or nine,
+    /// which become a [`TxForm::Classic`]; nine under [`TxRules::Ethereum`].
+    ///
+    /// # Errors
+    /// If `rlp` is not exactly one such list, or is a system transaction, which
+    /// only the builder of a block may make.
+    pub fn decode_raw(rlp: &[u8], rules: TxRules) -> Result<Self, DecodeError> {
+        if rules == TxRules::Ethereum {
+            return Self::decode_stored(rlp, rules);
+        }
+        let reader = Reader::open(rlp, WHAT)?;
+        let transaction = match reader.count(WHAT)? {
+            12 => decode_twelve(reader)?,
+            9 => as_classic(decode_nine(reader)?)?,
+            got => {
+                return Err(DecodeError::FieldCount {
+                    what: WHAT,
+                    got,
+                    expected: "12 or 9",
+                });
+            }
+        };
+        if transaction.is_system() {
+            return Err(DecodeError::SystemTransaction {
+                syscnt: transaction.syscnt,
+            });
+        }
+        Ok(transaction)
+    }
+}
+
+fn decode_twelve(mut reader: Reader<'_>) -> Result<Transaction, DecodeError> {
+    let mut transaction = Transaction {
+        form: TxForm::Native,
+        tx_nonce: reader.u64("transaction.nonce")?,
+        syscnt: reader.u64("transaction.syscnt")?,
+        gas_price: reader.u256("transaction.gasPrice")?,
+        gas: reader.u64("transaction.gas")?,
+        to: reader.optional_address("transaction.to")?,
+        value: reader.u256("transaction.value")?,
+        input: reader.bytes("transaction.input")?,
+        sharding_flag: reader.u64("transaction.shardingFlag")?,
+        via: reader.optional_address("transaction.via")?,
+        v: reader.u256("transaction.v")?,
+        r: reader.u256("transaction.r")?,
+        s: reader.u256("transaction.s")?,
+    };
+    transaction.form = form_of_twelve(&transaction)?;
+    Ok(transaction)
+}
+
+/// Tells by the fields themselves which form twelve of them are.
+fn form_of_twelve(transaction: &Transaction) -> Result<TxForm, DecodeError> {
+    let unsigned = [transaction.v, transaction.r, transaction.s]
+        .iter()
+        .all(U256::is_zero);
+    if unsigned && transaction.syscnt > 0 {
+        return Ok(TxForm::System);
+    }
+    if (transaction.v & CLASSIC_V_BIT).is_zero() {
+        return Ok(TxForm::Native);
+    }
+    // These fields are not under the signature of a classic transaction, so anyone
+    // could set them and give it a second hash.
+    let refuse = |field, got, expected| Err(DecodeError::NotClassic { field, got, expected });
+    match transaction {
+        Transaction {
+            syscnt: got @ 1.., ..
+        } => refuse("syscnt", got.to_string(), "0"),
+        Transaction {
+            sharding_flag: got @ 1..,
+            ..
+        } => refuse("shardingFlag", got.to_string(), "0"),
+        Transaction { via: Some(got), .. } => refuse("via", got.to_string(), "none"),
+        _ => Ok(TxForm::Classic),
+    }
+}
+
+fn decode_nine(mut reader: Reader<'_>) -> Result<Transaction, DecodeError> {
+    Ok(Transaction {
+        form: TxForm::Ethereum,
+        tx_nonce: reader.u64("transaction.nonce")?,
+        syscnt: 0,
+        gas_price: reader.u256("transaction.gasPrice")?,
+        gas: reader.u64("transaction.gas")?,
+        to: reader.optional_address("transaction.to")?,
+        value: reader.u256("transaction.value")?,
+        input: reader.bytes("transaction.input")?,
+        sharding_flag: 0,
+        via: None,
+        v: reader.u256("transaction.v")?,
+        r: reader.u256("transaction.r")?,
+        s: reader.u256("transaction.s")?,
+    })
+}
+
+/// Marks nine fields for being stored as twelve.
+fn as_classic(nine: Transaction) -> Result<Transaction, DecodeError> {
+    if nine.v >= CLASSIC_V_BIT {
+        let bound_bits = CLASSIC_V_BIT.bit_len() - 1;
+        return Err(DecodeError::ClassicV {
+            got_bits: nine.v.bit_len(),
+            bound_bits,
+        });
+    }
+    Ok(Transaction {
+        form: TxForm::Classic,
+        v: nine.v | CLASSIC_V_BIT,
+        ..nine
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use alloy_primitives::{Address, Bytes};
+    use alloy_rlp::Encodable;
+
+    use super::*;
+    use crate::rlp::{Item, RlpError};
+
+    fn sample() -> Transaction {
+        Transaction {
+            form: TxForm::Native,
+            tx_nonce: 300,
+            syscnt: 0,
+            gas_price: U256::from(20_000_000_000u64),
+            gas: 90_000,
+            to: Some(Address::repeat_byte(0x35)),
+            value: U256::from(1u64) << 200,
+            input: Bytes::from(vec![0xca; 60]),
+            sharding_flag: 1,
+            via: Some(Address::repeat_byte(0x71)),
+            v: U256::from(236),
+            r: U256::from(3),
+            s: U256::from(4),
+        }
+    }
+
+    /// The sample's fields, with field `index` replaced by what `change` makes of it.
+    fn changed(index: usize, change: impl FnOnce(&mut Item)) -> Vec<u8> {
+        let mut item = Item::decode_exact(&sample().encode()).expect("our own encoding");
+        let Item::List(fields) = &mut item else {
+            panic!("a list")
+        };
+        change(&mut fields[index]);
+        item.encode()
+    }
+
+    fn check_refused(rlp: &[u8], expected: DecodeError) {
+        assert_eq!(
+            Transaction::decode_stored(rlp, TxRules::Moac),
+            Err(expected.clone())
+        );
+        assert_eq!(Transaction::decode_raw(rlp, TxRules::Moac), Err(expected));
+    }
+
+    fn check_field(index: usize, bytes: Vec<u8>, field: &'static str, cause: RlpError) {
+        let rlp = changed(index, |item| *item = Item::Bytes(bytes));
+        check_refused(&rlp, DecodeError::Field { field, cause });
+    }
+
+    #[test]
+    fn round_trip_of_the_sample() {
+        let rlp = sample().encode();
+        assert_eq!(rlp.len(), sample().length());
+        assert_eq!(Transaction::decode_stored(&rlp, TxRules::Moac), Ok(sample()));
+        assert_eq!(Transaction::decode_raw(&rlp, TxRules::Moac), Ok(sample()));
+    }
+
+    #[test]
+    fn integers_in_one_form_and_width() {
+        let zero = RlpError::IntegerLeadingZero;
+        let wide = |got, bound| RlpError::IntegerWidth { got, bound };
+        let integers = [
+            (0, "transaction.nonce", 8),
+            (1, "transaction.syscnt", 8),
+            (2, "transaction.gasPrice", 32),
+            (3, "transaction.gas", 8),
+            (5, "transaction.value", 32),
+            (7, "transaction.shardingFlag", 8),
+            (9, "transaction.v", 32),
+            (10, "transaction.r", 32),
+            (11, "transaction.s", 32),
+        ];
+        for (index, field, width) in integers {
+            check_field(index, vec![0], field, zero.clone());
+            check_field(index, vec![0, 5], field, zero.clone());
+            check_field(index, vec![1; width + 1], field, wide(width + 1, width));
+            let list = changed(index, |item| *item = Item::List(vec![]));
+            check_refused(
+                &list,
+                DecodeError::Field {
+                    field,
+                    cause: RlpError::UnexpectedList,
+                },
+            );
+        }
+        let gas = changed(3, |item| *item = Item::Bytes(vec![1; 9]));
+        let error = Transaction::decode_raw(&gas, TxRules::Moac).unwrap_err();
+        let text = "transaction.gas: got an integer of 9 bytes, expected at most 8";
+        assert_eq!(error.to_string(), text);
+    }
+
+    #[test]
+    fn addresses_of_twenty_bytes() {
+        for (index, field) in [(4, "transaction.to"), (8, "transaction.via")] {
+            for got in [1, 19, 21, 32] {
+                let cause = RlpError::WrongLength { got, expected: 20 };
+                check_field(index, vec![0xaa; got], field, cause);
+            }
+        }
+    }
+
+    #[test]
+    fn field_counts() {
+        for got in [0, 8, 10, 11, 13, 1000] {
+            let rlp = Item::List(vec![Item::Bytes(vec![]); got]).encode();
+            let count = |expected| DecodeError::FieldCount {
+                what: WHAT,
+                got,
+                expected,
+            };
+            let stored = |rules| Transaction::decode_stored(&rlp, rules);
+            assert_eq!(stored(TxRules::Moac), Err(count("12")));
+            assert_eq!(stored(TxRules::Ethereum), Err(count("9")));
+            let raw = Transaction::decode_raw(&rlp, TxRules::Moac);
+            assert_eq!(raw, Err(count("12 or 9")));
+        }
+    }
+
+    #[test]
+    fn bytes_after_and_inside() {
+        let mut rlp = sample().encode();
+        rlp.push(0x80);
+        let cause = RlpError::Trailing { got: 1 };
+        check_refused(&rlp, DecodeError::Field { field: WHAT, cause });
+        rlp.truncate(rlp.len() - 2);
+        let error = Transaction::decode_stored(&rlp, TxRules::Moac).unwrap_err();
+        assert!(matches!(
+            error,
+            DecodeError::Field {
+                field: WHAT,
+                cause: RlpError::Truncated { .. }
+            }
+        ));
+    }
+
+    #[test]
+    fn bombs() {
+        // A huge claim, and lists in lists where a field should be.
+        let cause = RlpError::Truncated {
+            got: 0,
+            expected: u64::MAX,
+        };
+        check_refused(&[0xff; 9], DecodeError::Field { field: WHAT, cause });
+        let mut deep = vec![0xfa, 0x98, 0x96, 0x80];
+        deep.resize(10_000_004, 0xc1);
+        let got = 5_000_000;
+        let error = DecodeError::FieldCount {
+            what: WHAT,
+            got,
+            expected: "12 or 9",
+        };
+        assert_eq!(Transaction::decode_raw(&deep, TxRules::Moac), Err(error));
+        check_refused(
+            &vec![0xc1; 10_000_000],
+            DecodeError::Field {
+                field: WHAT,
+                cause: RlpError::Trailing { got: 9_999_998 },
+            },
+        );
+    }
+
+    #[test]
+    fn system_transactions_come_from_blocks_only() {
+        let system = Transaction::system(7);
+        let rlp = system.encode();
+        assert_eq!(Transaction::decode_stored(&rlp, TxRules::Moac), Ok(system));
+        let error = DecodeError::SystemTransaction { syscnt: 0x65 };
+        assert_eq!(Transaction::decode_raw(&rlp, TxRules::Moac), Err(error));
+        // A signature of zeros alone makes no system transaction.
+        let plain = Transaction {
+            syscnt: 0,
+            form: TxForm::Native,
+            ..Transaction::system(7)
+        };
+        assert_eq!(
+            Transaction::decode_stored(&plain.encode(), TxRules::Moac),
+            Ok(plain)
+        );
+    }
+
+    #[test]
+    fn classic_is_marked_once() {
+        let nine = Transaction {
+            form: TxForm::Ethereum,
+            sharding_flag: 0,
+            via: None,
+            v: U256::from(235),
+            ..sample()
+        };
+        let classic = Transaction {
+            form: TxForm::Classic,
+            v: U256::from(235) | CLASSIC_V_BIT,
+            ..nine.clone()
+        };
+        let rlp = nine.encode();
+        assert_eq!(Transaction::decode_raw(&rlp, TxRules::Moac), Ok(classic.clone()));
+        assert_eq!(Transaction::decode_raw(&rlp, TxRules::Ethereum), Ok(nine.clone()));
+        assert_eq!(
+            Transaction::decode_stored(&rlp, TxRules::Ethereum),
+            Ok(nine.clone())
+        );
+        assert_eq!(classic.encode_raw(), rlp);
+        assert_eq!(classic.ethereum_hash(), Some(nine.hash()));
+        let stored = classic.encode();
+        assert_eq!(
+            Transaction::decode_stored(&stored, TxRules::Moac),
+            Ok(classic.clone())
+        );
+
+        let wide = Transaction {
+            v: CLASSIC_V_BIT,
+            ..nine
+        };
+        let error = DecodeError::ClassicV {
+            got_bits: 217,
+            bound_bits: 216,
+        };
+        assert_eq!(Transaction::decode_raw(&wide.encode(), TxRules::Moac), Err(error));
+
+        let refused = |tx: Transaction, field, got: &str, expected| {
+            let error = DecodeError::NotClassic {
+                field,
+                got: got.to_owned(),
+                expected,
+            };
+            check_refused(&tx.encode(), error);
+        };
+        refused(
+            Transaction {
+                syscnt: 1,
+                ..classic.clone()
+            },
+            "syscnt",
+            "1",
+            "0",
+        );
+        refused(
+            Transaction {
+                sharding_flag: 2,
+                ..classic.clone()
+            },
+            "shardingFlag",
+            "2",
+            "0",
+        );
+        let via = Some(Address::ZERO);
+        let text = "0x0000000000000000000000000000000000000000";
+        refused(Transaction { via, ..classic }, "via", text, "none");
+    }
+}

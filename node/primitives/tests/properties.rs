@@ -1,0 +1,265 @@
+//! What must hold of every value and of any bytes: what is encoded decodes to the
+//! same, what decodes encodes to the same bytes, and nothing panics.
+
+use primitives::{rlp::Item, *};
+use proptest::{collection::vec, option, prelude::*, sample::Index};
+
+fn hash() -> impl Strategy<Value = B256> {
+    any::<[u8; 32]>().prop_map(B256::from)
+}
+
+fn account() -> impl Strategy<Value = Address> {
+    any::<[u8; 20]>().prop_map(Address::from)
+}
+
+/// Numbers of every width, zero included.
+fn wide() -> impl Strategy<Value = U256> {
+    (any::<[u8; 32]>(), 0..=256usize)
+        .prop_map(|(bytes, cut)| U256::from_be_bytes(bytes).checked_shr(cut).unwrap_or_default())
+}
+
+fn narrow() -> impl Strategy<Value = u64> {
+    wide().prop_map(|wide| wide.wrapping_to())
+}
+
+fn data() -> impl Strategy<Value = Bytes> {
+    vec(any::<u8>(), 0..80).prop_map(Bytes::from)
+}
+
+fn bloom() -> impl Strategy<Value = Bloom> {
+    vec(any::<u8>(), 256).prop_map(|bytes| Bloom::from_slice(&bytes))
+}
+
+fn unsigned() -> impl Strategy<Value = UnsignedTransaction> {
+    let target = (
+        option::of(account()),
+        wide(),
+        data(),
+        narrow(),
+        option::of(account()),
+    );
+    (narrow(), narrow(), wide(), narrow(), target).prop_map(
+        |(tx_nonce, syscnt, gas_price, gas, (to, value, input, sharding_flag, via))| UnsignedTransaction {
+            tx_nonce,
+            syscnt,
+            gas_price,
+            gas,
+            to,
+            value,
+            input,
+            sharding_flag,
+            via,
+        },
+    )
+}
+
+fn form() -> impl Strategy<Value = TxForm> {
+    prop_oneof![
+        Just(TxForm::Native),
+        Just(TxForm::Classic),
+        Just(TxForm::Ethereum)
+    ]
+}
+
+/// A transaction with any V, r and s that its form can carry.
+fn transaction(form: TxForm) -> impl Strategy<Value = Transaction> {
+    let key = SecretKey::from_bytes(&[1; 32]).expect("a key");
+    (unsigned(), wide(), wide(), wide()).prop_map(move |(unsigned, v, r, s)| {
+        let v = match form {
+            // One is set so that the three are never all zero, which marks a system transaction.
+            TxForm::Native => (v & !CLASSIC_V_BIT) | U256::from(1),
+            TxForm::Classic => v | CLASSIC_V_BIT,
+            TxForm::Ethereum | TxForm::System => v,
+        };
+        Transaction {
+            v,
+            r,
+            s,
+            ..unsigned.sign(&key, 1, form)
+        }
+    })
+}
+
+fn stored() -> impl Strategy<Value = Transaction> {
+    prop_oneof![
+        transaction(TxForm::Native),
+        transaction(TxForm::Classic),
+        any::<u64>().prop_map(Transaction::system),
+    ]
+}
+
+fn header() -> impl Strategy<Value = Header> {
+    let hashes = (hash(), hash(), account(), hash(), hash(), hash(), bloom());
+    let numbers = (wide(), narrow(), narrow(), narrow(), narrow());
+    (hashes, numbers, data(), hash(), any::<u64>()).prop_map(
+        |(hashes, numbers, extra_data, mix_hash, pow_nonce)| Header {
+            parent_hash: hashes.0,
+            uncles_hash: hashes.1,
+            beneficiary: hashes.2,
+            state_root: hashes.3,
+            transactions_root: hashes.4,
+            receipts_root: hashes.5,
+            logs_bloom: hashes.6,
+            difficulty: numbers.0,
+            number: numbers.1,
+            gas_limit: numbers.2,
+            gas_used: numbers.3,
+            timestamp: numbers.4,
+            extra_data,
+            mix_hash,
+            pow_nonce,
+        },
+    )
+}
+
+fn block() -> impl Strategy<Value = Block> {
+    (header(), vec(stored(), 0..5), vec(header(), 0..3)).prop_map(|(header, transactions, uncles)| Block {
+        header,
+        transactions,
+        uncles,
+    })
+}
+
+fn receipt() -> impl Strategy<Value = Receipt> {
+    let outcome = prop_oneof![
+        any::<bool>().prop_map(ReceiptOutcome::Status),
+        hash().prop_map(ReceiptOutcome::Root),
+    ];
+    let log = (account(), vec(hash(), 0..=LOG_TOPICS_MAX), data()).prop_map(|(address, topics, data)| Log {
+        address,
+        topics,
+        data,
+    });
+    (outcome, narrow(), bloom(), vec(log, 0..4)).prop_map(
+        |(outcome, cumulative_gas_used, logs_bloom, logs)| Receipt {
+            outcome,
+            cumulative_gas_used,
+            logs_bloom,
+            logs,
+        },
+    )
+}
+
+fn item() -> impl Strategy<Value = Item> {
+    let leaf = vec(any::<u8>(), 0..70).prop_map(Item::Bytes);
+    leaf.prop_recursive(5, 60, 8, |inner| vec(inner, 0..8).prop_map(Item::List))
+}
+
+/// Gives `bytes` to every decoder. What one accepts must be the only encoding of it.
+fn decode_with_all(bytes: &[u8]) -> usize {
+    let mut accepted = 0;
+    let mut check = |again: Option<Vec<u8>>| {
+        if let Some(again) = again {
+            assert_eq!(again, bytes);
+            accepted += 1;
+        }
+    };
+    check(Item::decode_exact(bytes).ok().map(|item| item.encode()));
+    check(Header::decode(bytes).ok().map(|header| header.encode()));
+    for rules in [TxRules::Moac, TxRules::Ethereum] {
+        check(
+            Transaction::decode_stored(bytes, rules)
+                .ok()
+                .map(|tx| tx.encode()),
+        );
+        check(Block::decode(bytes, rules).ok().map(|block| block.encode()));
+    }
+    for form in [ReceiptForm::Five, ReceiptForm::Four] {
+        check(
+            Receipt::decode(bytes, form)
+                .ok()
+                .map(|receipt| receipt.encode(form)),
+        );
+    }
+    if let Ok(transaction) = Transaction::decode_raw(bytes, TxRules::Moac) {
+        // Recovery must answer for anything that decodes.
+        let _ = transaction.recover_sender(true);
+        let _ = (transaction.chain_id(), transaction.ethereum_hash());
+    }
+    accepted
+}
+
+proptest! {
+    #[test]
+    fn stored_transactions_round_trip(transaction in stored()) {
+        let rlp = transaction.encode();
+        prop_assert_eq!(transaction.length(), rlp.len());
+        prop_assert_eq!(Transaction::decode_stored(&rlp, TxRules::Moac), Ok(transaction));
+    }
+
+    #[test]
+    fn ethereum_transactions_round_trip(transaction in transaction(TxForm::Ethereum)) {
+        let rlp = transaction.encode();
+        prop_assert_eq!(Transaction::decode_stored(&rlp, TxRules::Ethereum), Ok(transaction));
+    }
+
+    #[test]
+    fn the_signer_is_recovered(
+        unsigned in unsigned(),
+        form in form(),
+        seed in 1..=u64::MAX,
+        chain_id in 0..NATIVE_CHAIN_ID_BOUND,
+    ) {
+        let key = SecretKey::from_bytes(&U256::from(seed).to_be_bytes::<32>()).expect("a key");
+        let signed = unsigned.sign(&key, chain_id, form);
+        prop_assert_eq!(signed.recover_sender(true), Ok(key.address()));
+        prop_assert_eq!(signed.chain_id(), Some(chain_id));
+        let rules = if form == TxForm::Ethereum { TxRules::Ethereum } else { TxRules::Moac };
+        let sent = signed.encode_raw();
+        prop_assert_eq!(Transaction::decode_raw(&sent, rules), Ok(signed));
+    }
+
+    #[test]
+    fn headers_round_trip(header in header()) {
+        let rlp = header.encode();
+        prop_assert_eq!(header.length(), rlp.len());
+        prop_assert_eq!(Header::decode(&rlp), Ok(header));
+    }
+
+    #[test]
+    fn blocks_round_trip(block in block()) {
+        let rlp = block.encode();
+        prop_assert_eq!(block.size(), rlp.len());
+        prop_assert_eq!(Block::decode(&rlp, TxRules::Moac), Ok(block));
+    }
+
+    #[test]
+    fn receipts_round_trip(receipt in receipt()) {
+        for form in [ReceiptForm::Five, ReceiptForm::Four] {
+            let rlp = receipt.encode(form);
+            prop_assert_eq!(Receipt::decode(&rlp, form), Ok(receipt.clone()));
+        }
+    }
+
+    #[test]
+    fn items_round_trip(item in item()) {
+        prop_assert_eq!(Item::decode_exact(&item.encode()), Ok(item));
+    }
+
+    #[test]
+    fn any_bytes_are_refused_or_exact(bytes in vec(any::<u8>(), 0..600)) {
+        decode_with_all(&bytes);
+    }
+
+    /// Bytes that are nearly right reach further into the decoders than random ones.
+    #[test]
+    fn damaged_values_are_refused_or_exact(
+        block in block(),
+        transaction in stored(),
+        receipt in receipt(),
+        at in any::<Index>(),
+        byte in any::<u8>(),
+    ) {
+        for good in [block.encode(), transaction.encode(), receipt.encode(ReceiptForm::Five)] {
+            prop_assert!(decode_with_all(&good) > 1);
+            let at = at.index(good.len());
+            let mut changed = good.clone();
+            changed[at] = byte;
+            decode_with_all(&changed);
+            decode_with_all(&good[..at]);
+            let mut inserted = good;
+            inserted.insert(at, byte);
+            decode_with_all(&inserted);
+        }
+    }
+}

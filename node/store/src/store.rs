@@ -1,0 +1,388 @@
+//! Opening the file, snapshots for reading, batches for writing.
+//!
+//! Knows redb and the schema version; knows nothing of what rows mean.
+
+use crate::source::{Source, rows};
+use crate::tables::{SCHEMA_VERSION, TABLE_COUNT, TableId, meta_key};
+use crate::StoreError;
+use redb::{ReadOnlyTable, ReadableDatabase, ReadableTableMetadata, Table, WriteTransaction};
+use std::cell::OnceCell;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+type Bytes = &'static [u8];
+
+/// Name of the database file inside a data directory.
+pub const FILE_NAME: &str = "chain.redb";
+
+/// Memory for cached pages unless told otherwise: 256 MiB.
+pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
+
+/// How to open a store.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// Memory for cached pages, in bytes.
+    pub cache_bytes: usize,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self { cache_bytes: CACHE_BYTES_DEFAULT }
+    }
+}
+
+/// The open database file. Clones share it.
+#[derive(Clone)]
+pub struct Store {
+    database: Arc<redb::Database>,
+    path: PathBuf,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Opens the store in `directory`, making directory and file where they lack.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`] when another process has it, [`StoreError::Schema`] when other
+    /// code made it, [`StoreError::Open`] for everything the system or redb refuses.
+    pub fn open(directory: &Path, options: &StoreOptions) -> Result<Self, StoreError> {
+        let path = directory.join(FILE_NAME);
+        let failed = |error: redb::Error| match error {
+            redb::Error::DatabaseAlreadyOpen => StoreError::InUse { path: path.clone() },
+            source => StoreError::Open { path: path.clone(), source: Box::new(source) },
+        };
+        std::fs::create_dir_all(directory).map_err(|error| failed(redb::Error::Io(error)))?;
+        let database = redb::Builder::new()
+            .set_cache_size(options.cache_bytes)
+            .create(&path)
+            .map_err(|error| failed(error.into()))?;
+        let store = Self { database: Arc::new(database), path: path.clone() };
+        store.check_schema()?;
+        Ok(store)
+    }
+
+    /// A store in memory, for tests and for executing other people's vectors.
+    ///
+    /// # Errors
+    /// Only what redb itself refuses.
+    pub fn in_memory() -> Result<Self, StoreError> {
+        let path = PathBuf::from("(memory)");
+        let database = redb::Builder::new()
+            .set_cache_size(CACHE_BYTES_DEFAULT / 8)
+            .create_with_backend(redb::backends::InMemoryBackend::new())
+            .map_err(|error| StoreError::Open { path: path.clone(), source: Box::new(error.into()) })?;
+        let store = Self { database: Arc::new(database), path };
+        store.check_schema()?;
+        Ok(store)
+    }
+
+    /// Writes the schema version into a fresh file, or compares it with an old one's.
+    fn check_schema(&self) -> Result<(), StoreError> {
+        let fresh = self.database.begin_read()?.list_tables()?.next().is_none();
+        if fresh {
+            let batch = self.batch()?;
+            batch.write(|tables| tables.put(TableId::Meta, meta_key::SCHEMA, &SCHEMA_VERSION.to_be_bytes()))?;
+            return batch.commit();
+        }
+        let stored = match self.database.begin_read()?.open_table(TableId::Meta.definition()) {
+            Ok(table) => rows::with(&table, meta_key::SCHEMA, <[u8]>::to_vec)?,
+            Err(redb::TableError::TableDoesNotExist(_)) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let got = stored.and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes);
+        if got == SCHEMA_VERSION {
+            Ok(())
+        } else {
+            Err(StoreError::Schema { path: self.path.clone(), got, expected: SCHEMA_VERSION })
+        }
+    }
+
+    /// Where the file lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A view of the last committed state, unmoved by later writes.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] when the medium fails.
+    pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
+        Ok(Snapshot { transaction: self.database.begin_read()?, tables: Default::default() })
+    }
+
+    /// Starts a write transaction; waits while another is open.
+    ///
+    /// A commit is on the disk when it returns, and a crash needs no walk over the file.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] when the medium fails.
+    pub fn batch(&self) -> Result<Batch, StoreError> {
+        let mut transaction = self.database.begin_write()?;
+        transaction.set_quick_repair(true);
+        Ok(Batch { transaction })
+    }
+}
+
+/// A consistent view of one moment. Cheap to make; tables open at first use.
+pub struct Snapshot {
+    transaction: redb::ReadTransaction,
+    tables: [OnceCell<ReadOnlyTable<Bytes, Bytes>>; TABLE_COUNT],
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot").finish_non_exhaustive()
+    }
+}
+
+/// Size of one table.
+#[derive(Clone, Debug)]
+pub struct TableStats {
+    /// The table's name.
+    pub name: &'static str,
+    /// How many rows it has.
+    pub rows: u64,
+    /// Bytes of keys and values.
+    pub stored_bytes: u64,
+}
+
+impl Snapshot {
+    fn table(&self, table: TableId) -> Result<&ReadOnlyTable<Bytes, Bytes>, StoreError> {
+        let cell = &self.tables[table as usize];
+        if let Some(open) = cell.get() {
+            return Ok(open);
+        }
+        let open = self.transaction.open_table(table.definition())?;
+        Ok(cell.get_or_init(|| open))
+    }
+
+    /// Rows and bytes of every table.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] when the medium fails.
+    pub fn stats(&self) -> Result<Vec<TableStats>, StoreError> {
+        let one = |table: TableId| {
+            let open = self.table(table)?;
+            let stored_bytes = open.stats()?.stored_bytes();
+            Ok(TableStats { name: table.name(), rows: open.len()?, stored_bytes })
+        };
+        TableId::ALL.into_iter().map(one).collect()
+    }
+}
+
+impl Source for Snapshot {
+    fn with<R>(
+        &self,
+        table: TableId,
+        key: &[u8],
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        rows::with(self.table(table)?, key, read)
+    }
+
+    fn with_last<R>(
+        &self,
+        table: TableId,
+        low: &[u8],
+        high: &[u8],
+        read: impl FnOnce(&[u8], &[u8]) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        rows::with_last(self.table(table)?, low, high, read)
+    }
+
+    fn scan(
+        &self,
+        table: TableId,
+        low: &[u8],
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        rows::scan(self.table(table)?, low, visit)
+    }
+}
+
+/// An open write transaction. Dropped without [`Batch::commit`], it leaves no trace.
+pub struct Batch {
+    transaction: WriteTransaction,
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch").finish_non_exhaustive()
+    }
+}
+
+impl Batch {
+    /// Runs `work` over the open tables. May be called again before the commit.
+    ///
+    /// # Errors
+    /// Whatever `work` returns, and [`StoreError::Database`] when the medium fails.
+    pub fn write<T, E: From<StoreError>>(
+        &self,
+        work: impl FnOnce(&mut Tables<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut tables = Tables::open(&self.transaction)?;
+        work(&mut tables)
+    }
+
+    /// Makes the writes durable and visible, all at once.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] when the medium fails; then nothing was written.
+    pub fn commit(self) -> Result<(), StoreError> {
+        Ok(self.transaction.commit()?)
+    }
+
+    /// Forgets the writes.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] when the medium fails.
+    pub fn abort(self) -> Result<(), StoreError> {
+        Ok(self.transaction.abort()?)
+    }
+}
+
+/// The tables of an open [`Batch`]: everything a snapshot can read, and writes.
+pub struct Tables<'txn> {
+    tables: Vec<Table<'txn, Bytes, Bytes>>,
+}
+
+impl std::fmt::Debug for Tables<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tables").finish_non_exhaustive()
+    }
+}
+
+impl<'txn> Tables<'txn> {
+    fn open(transaction: &'txn WriteTransaction) -> Result<Self, StoreError> {
+        let open = |table: TableId| transaction.open_table(table.definition());
+        Ok(Self { tables: TableId::ALL.into_iter().map(open).collect::<Result<_, _>>()? })
+    }
+
+    /// Writes a row, over an older one where there is one.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] when the medium fails.
+    pub fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.tables[table as usize].insert(key, value)?;
+        Ok(())
+    }
+
+    /// Removes a row; no error where there is none.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] when the medium fails.
+    pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<(), StoreError> {
+        self.tables[table as usize].remove(key)?;
+        Ok(())
+    }
+}
+
+impl Source for Tables<'_> {
+    fn with<R>(
+        &self,
+        table: TableId,
+        key: &[u8],
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        rows::with(&self.tables[table as usize], key, read)
+    }
+
+    fn with_last<R>(
+        &self,
+        table: TableId,
+        low: &[u8],
+        high: &[u8],
+        read: impl FnOnce(&[u8], &[u8]) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        rows::with_last(&self.tables[table as usize], low, high, read)
+    }
+
+    fn scan(
+        &self,
+        table: TableId,
+        low: &[u8],
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        rows::scan(&self.tables[table as usize], low, visit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_seen_whole_or_not_at_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path(), &StoreOptions::default()).unwrap();
+        let before = store.snapshot().unwrap();
+        let batch = store.batch().unwrap();
+        batch.write(|tables| tables.put(TableId::HashToCode, b"k", b"v")).unwrap();
+        assert_eq!(store.snapshot().unwrap().get(TableId::HashToCode, b"k").unwrap(), None);
+        batch.commit().unwrap();
+        assert_eq!(store.snapshot().unwrap().get(TableId::HashToCode, b"k").unwrap().unwrap(), b"v");
+        assert_eq!(before.get(TableId::HashToCode, b"k").unwrap(), None);
+        let batch = store.batch().unwrap();
+        batch.write(|tables| tables.delete(TableId::HashToCode, b"k")).unwrap();
+        drop(batch);
+        assert_eq!(store.snapshot().unwrap().get(TableId::HashToCode, b"k").unwrap().unwrap(), b"v");
+    }
+
+    #[test]
+    fn a_second_opening_is_refused_and_names_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let _first = Store::open(directory.path(), &StoreOptions::default()).unwrap();
+        let error = Store::open(directory.path(), &StoreOptions::default()).unwrap_err();
+        assert!(matches!(error, StoreError::InUse { .. }), "{error}");
+        assert!(error.to_string().contains(FILE_NAME));
+    }
+
+    #[test]
+    fn another_schema_version_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path(), &StoreOptions::default()).unwrap();
+        let batch = store.batch().unwrap();
+        let newer = (SCHEMA_VERSION + 1).to_be_bytes();
+        batch.write(|tables| tables.put(TableId::Meta, meta_key::SCHEMA, &newer)).unwrap();
+        batch.commit().unwrap();
+        drop(store);
+        let error = Store::open(directory.path(), &StoreOptions::default()).unwrap_err();
+        assert!(matches!(error, StoreError::Schema { got, .. } if got == SCHEMA_VERSION + 1), "{error}");
+    }
+
+    #[test]
+    fn garbage_in_place_of_the_file_is_an_error_with_its_path() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join(FILE_NAME), vec![0x5a; 100_000]).unwrap();
+        let error = Store::open(directory.path(), &StoreOptions::default()).unwrap_err();
+        assert!(matches!(error, StoreError::Open { .. }), "{error}");
+        assert!(error.to_string().contains(FILE_NAME));
+    }
+
+    #[test]
+    fn last_row_in_a_range() {
+        let store = Store::in_memory().unwrap();
+        let batch = store.batch().unwrap();
+        batch
+            .write(|tables| {
+                tables.put(TableId::AccountAtBlock, b"a1", b"x")?;
+                tables.put(TableId::AccountAtBlock, b"a5", b"y")?;
+                tables.put(TableId::AccountAtBlock, b"b1", b"z")
+            })
+            .unwrap();
+        batch.commit().unwrap();
+        let snapshot = store.snapshot().unwrap();
+        let last = |low: &[u8], high: &[u8]| {
+            snapshot.with_last(TableId::AccountAtBlock, low, high, |_, value| value.to_vec()).unwrap()
+        };
+        assert_eq!(last(b"a0", b"a9").unwrap(), b"y");
+        assert_eq!(last(b"a0", b"a4").unwrap(), b"x");
+        assert_eq!(last(b"a6", b"a9"), None);
+    }
+}
