@@ -1,1 +1,28 @@
-//! rpc
+//! JSON-RPC 2.0: the wire types, the table of methods, and the servers that carry them.
+//!
+//! A method is one row of a table ([`table::Method`]). [`dispatch::Rpc`] holds the rows and the
+//! context they work on; a [`dispatch::Dispatcher`] is a view of it with some modules enabled, and
+//! turns one message into one response. [`server::http`] and [`server::ipc`] move the bytes.
+//!
+//! This package knows neither consensus rules nor storage: what a method needs of the node comes
+//! through the context type that the table is written for.
+
+mod budget;
+pub mod decode;
+pub mod dispatch;
+pub mod error;
+pub mod limits;
+mod message;
+pub mod methods;
+pub mod params;
+pub mod server;
+pub mod table;
+pub mod types;
+
+pub use decode::{Fields, FromParam};
+pub use dispatch::{Dispatcher, Rpc};
+pub use error::{RpcError, RpcResult};
+pub use limits::Limits;
+pub use params::{FromParams, Params};
+pub use table::{Json, Method, Modules, reply};
+pub use types::{BlockRef, Data, DecodeError, Integer, Quantity};

@@ -6,7 +6,9 @@
 
 use crate::spec::{ChainSpec, RulesAt};
 use primitives::{Address, Bytes, Header, U256};
+use revm::Database;
 use revm::bytecode::opcode;
+use revm::context::TxEnv;
 use revm::context::{BlockEnv, CfgEnv, Context, Evm, Journal};
 use revm::context_interface::cfg::gas_params::{GasId, GasParams};
 use revm::context_interface::{CreateScheme, Host};
@@ -21,8 +23,6 @@ use revm::interpreter::{
 };
 use revm::precompile::{Precompiles, bn254, modexp};
 use revm::primitives::hardfork::SpecId;
-use revm::context::TxEnv;
-use revm::Database;
 use std::sync::LazyLock;
 
 /// Largest contract code in bytes.
@@ -63,9 +63,16 @@ pub(crate) fn chain_evm<DB: Database>(
     adjust: impl FnOnce(&mut CfgEnv),
 ) -> ChainEvm<DB> {
     let rules = spec.at(u64::try_from(block.number).unwrap_or(u64::MAX));
-    let spec_id = if rules.fuxi { SpecId::PETERSBURG } else { SpecId::BYZANTIUM };
+    let spec_id = if rules.fuxi {
+        SpecId::PETERSBURG
+    } else {
+        SpecId::BYZANTIUM
+    };
     let mut gas = GasParams::new_spec(spec_id);
-    gas.override_gas([(GasId::tx_base_stipend(), TX_GAS), (GasId::tx_create_cost(), TX_CREATE_GAS)]);
+    gas.override_gas([
+        (GasId::tx_base_stipend(), TX_GAS),
+        (GasId::tx_create_cost(), TX_CREATE_GAS),
+    ]);
     let mut cfg = CfgEnv::new_with_spec(spec_id);
     cfg.chain_id = spec.chain_id;
     cfg.gas_params = gas;
@@ -75,7 +82,10 @@ pub(crate) fn chain_evm<DB: Database>(
     let mut context: Ctx<DB> = Context::new(database, spec_id);
     context.cfg = cfg;
     context.block = block;
-    let precompiles = EthPrecompiles { precompiles: precompiles(rules), spec: spec_id };
+    let precompiles = EthPrecompiles {
+        precompiles: precompiles(rules),
+        spec: spec_id,
+    };
     Evm::new(context, instructions(rules, spec_id), precompiles)
 }
 
@@ -90,13 +100,14 @@ fn precompiles(rules: RulesAt) -> &'static Precompiles {
         ]);
         all
     });
-    if rules.precompiles { &LATER } else { Precompiles::homestead() }
+    if rules.precompiles {
+        &LATER
+    } else {
+        Precompiles::homestead()
+    }
 }
 
-fn instructions<DB: Database>(
-    rules: RulesAt,
-    spec_id: SpecId,
-) -> EthInstructions<EthInterpreter, Ctx<DB>> {
+fn instructions<DB: Database>(rules: RulesAt, spec_id: SpecId) -> EthInstructions<EthInterpreter, Ctx<DB>> {
     let mut table = EthInstructions::new_mainnet_with_spec(spec_id);
     table.insert_instruction(opcode::EXTCODESIZE, Instruction::new(extcodesize), 700);
     if rules.fuxi {
@@ -117,7 +128,10 @@ fn self_balance<IT: InterpreterTypes, H: Host + ?Sized>(
     context: InstructionContext<'_, H, IT>,
 ) -> InstructionExecResult {
     let own = context.interpreter.input.target_address();
-    let balance = context.host.balance(own).ok_or(InstructionResult::FatalExternalError)?;
+    let balance = context
+        .host
+        .balance(own)
+        .ok_or(InstructionResult::FatalExternalError)?;
     push(context.interpreter, balance.data)
 }
 
@@ -125,7 +139,11 @@ fn push<IT: InterpreterTypes>(
     interpreter: &mut revm::interpreter::Interpreter<IT>,
     value: U256,
 ) -> InstructionExecResult {
-    if interpreter.stack.push(value) { Ok(()) } else { Err(InstructionResult::StackOverflow) }
+    if interpreter.stack.push(value) {
+        Ok(())
+    } else {
+        Err(InstructionResult::StackOverflow)
+    }
 }
 
 /// Existing accounts 1 to 16 have code size 1: the network's precompiles, built or not.
@@ -159,7 +177,10 @@ fn create2<IT: InterpreterTypes, H: Host + ?Sized>(
     let Some([value, offset, length, salt]) = interpreter.stack.popn() else {
         return Err(InstructionResult::StackUnderflow);
     };
-    if !interpreter.gas.record_regular_cost(host.gas_params().create_cost()) {
+    if !interpreter
+        .gas
+        .record_regular_cost(host.gas_params().create_cost())
+    {
         return Err(InstructionResult::OutOfGas);
     }
     let mut code = Bytes::new();
@@ -177,12 +198,24 @@ fn create2<IT: InterpreterTypes, H: Host + ?Sized>(
         code = Bytes::copy_from_slice(interpreter.memory.slice_len(offset, length).as_ref());
     }
     let own = interpreter.input.target_address();
-    let gas = host.gas_params().call_stipend_reduction(interpreter.gas.remaining());
+    let gas = host
+        .gas_params()
+        .call_stipend_reduction(interpreter.gas.remaining());
     if !interpreter.gas.record_regular_cost(gas) {
         return Err(InstructionResult::OutOfGas);
     }
     let reservoir = interpreter.gas.reservoir();
     let inputs = CreateInputs::new(own, CreateScheme::Create2 { salt }, value, code, gas, reservoir);
-    interpreter.bytecode.set_action(InterpreterAction::NewFrame(FrameInput::Create(Box::new(inputs))));
+    interpreter
+        .bytecode
+        .set_action(InterpreterAction::NewFrame(FrameInput::Create(Box::new(inputs))));
     Err(InstructionResult::Suspend)
+}
+
+/// Gas that a transaction with this data pays before anything runs.
+pub fn intrinsic_gas(input: &[u8], creates: bool) -> u64 {
+    let zeros = input.iter().filter(|byte| **byte == 0).count() as u64;
+    let others = input.len() as u64 - zeros;
+    let create = if creates { TX_CREATE_GAS } else { 0 };
+    TX_GAS + create + 4 * zeros + 68 * others
 }

@@ -12,12 +12,15 @@ use primitives::{Address, Bloom, Header, Log, Receipt, ReceiptOutcome, Transacti
 use revm::context::TxEnv;
 use revm::context::result::{EVMError, ExecutionResult, InvalidTransaction};
 use revm::primitives::TxKind;
-use revm::{Database, DatabaseCommit, ExecuteEvm};
+use revm::{DatabaseCommit, ExecuteEvm};
 use store::{BlockReads, StateReads};
 
 /// Why a transaction cannot be part of a block.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "fields are the value got and the value expected, as the texts say")]
+#[expect(
+    missing_docs,
+    reason = "fields are the value got and the value expected, as the texts say"
+)]
 pub enum TransactionError {
     /// Used already.
     #[error("nonce too low: got {got}, want {expected}")]
@@ -71,7 +74,9 @@ pub struct Executor<'b, 's, S: StateReads + BlockReads + NodeSource> {
 
 impl<S: StateReads + BlockReads + NodeSource> std::fmt::Debug for Executor<'_, '_, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Executor").field("gas_used", &self.gas_used).finish_non_exhaustive()
+        f.debug_struct("Executor")
+            .field("gas_used", &self.gas_used)
+            .finish_non_exhaustive()
     }
 }
 
@@ -79,7 +84,13 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     /// Starts the block with this header (whose roots, gas used and seal are not read) on `state`.
     pub fn new(spec: &'b ChainSpec, header: &'b Header, state: &'b mut BlockState<'s, S>) -> Self {
         let evm = chain_evm(state, spec, block_env(header), |_| ());
-        Self { spec, header, evm, gas_used: 0, receipts: Vec::new() }
+        Self {
+            spec,
+            header,
+            evm,
+            gas_used: 0,
+            receipts: Vec::new(),
+        }
     }
 
     /// Gas the block still has room for.
@@ -109,7 +120,10 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         }
         let left = self.gas_left();
         if transaction.gas > left {
-            return Err(TransactionError::BlockGas { got: transaction.gas, left });
+            return Err(TransactionError::BlockGas {
+                got: transaction.gas,
+                left,
+            });
         }
         let env = transaction_env(transaction, sender)?;
         let outcome = self.evm.transact(env).map_err(refusal)?;
@@ -125,7 +139,11 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             .into_iter()
             .map(|log| {
                 let (topics, data) = log.data.split();
-                Log { address: log.address, topics, data }
+                Log {
+                    address: log.address,
+                    topics,
+                    data,
+                }
             })
             .collect();
         self.receipts.push(Receipt {
@@ -152,8 +170,15 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             own += nephew;
         }
         state.add_balance(self.header.beneficiary, own)?;
-        let logs_bloom = self.receipts.iter().fold(Bloom::ZERO, |bloom, receipt| bloom | receipt.logs_bloom);
-        Ok(Executed { gas_used: self.gas_used, logs_bloom, receipts: self.receipts })
+        let logs_bloom = self
+            .receipts
+            .iter()
+            .fold(Bloom::ZERO, |bloom, receipt| bloom | receipt.logs_bloom);
+        Ok(Executed {
+            gas_used: self.gas_used,
+            logs_bloom,
+            receipts: self.receipts,
+        })
     }
 }
 
@@ -169,8 +194,9 @@ pub struct Executed {
 }
 
 fn transaction_env(transaction: &Transaction, sender: Address) -> Result<TxEnv, TransactionError> {
-    let gas_price = u128::try_from(transaction.gas_price)
-        .map_err(|_| TransactionError::Other(format!("gas price {} is over 128 bits", transaction.gas_price)))?;
+    let gas_price = u128::try_from(transaction.gas_price).map_err(|_| {
+        TransactionError::Other(format!("gas price {} is over 128 bits", transaction.gas_price))
+    })?;
     Ok(TxEnv {
         caller: sender,
         gas_limit: transaction.gas,
@@ -187,18 +213,30 @@ fn transaction_env(transaction: &Transaction, sender: Address) -> Result<TxEnv, 
 fn refusal(error: EVMError<StateError>) -> TransactionError {
     match error {
         EVMError::Transaction(InvalidTransaction::NonceTooLow { tx, state }) => {
-            TransactionError::NonceTooLow { got: tx, expected: state }
+            TransactionError::NonceTooLow {
+                got: tx,
+                expected: state,
+            }
         }
         EVMError::Transaction(InvalidTransaction::NonceTooHigh { tx, state }) => {
-            TransactionError::NonceTooHigh { got: tx, expected: state }
+            TransactionError::NonceTooHigh {
+                got: tx,
+                expected: state,
+            }
         }
         EVMError::Transaction(InvalidTransaction::LackOfFundForMaxFee { fee, balance }) => {
-            TransactionError::Funds { balance: *balance, cost: *fee }
+            TransactionError::Funds {
+                balance: *balance,
+                cost: *fee,
+            }
         }
         EVMError::Transaction(InvalidTransaction::CallGasCostMoreThanGasLimit {
             initial_gas,
             gas_limit,
-        }) => TransactionError::IntrinsicGas { got: gas_limit, expected: initial_gas },
+        }) => TransactionError::IntrinsicGas {
+            got: gas_limit,
+            expected: initial_gas,
+        },
         EVMError::Database(error) => TransactionError::State(error),
         other => TransactionError::Other(other.to_string()),
     }

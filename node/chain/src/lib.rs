@@ -1,10 +1,33 @@
-//! The base chain.
+//! The base chain: rules, state, import, pool, work desk.
 //!
-//! Knows rules, state, the pool and the work desk; knows no JSON, no sockets, no GPUs.
+//! | question | module |
+//! |---|---|
+//! | what are this network's rules? | [`spec`] |
+//! | is this header allowed? | [`rules`] |
+//! | is this body what the header says? | [`body`] |
+//! | what does a transaction do? | [`execute`] on [`evm`] over [`state`] |
+//! | how does a block get in? | [`import`], driven by the writer of [`chain`] |
+//! | what waits to be mined? | [`pool`], [`build`], [`desk`] |
+//! | what does the chain say at a height? | [`view`], [`call`] |
+//!
+//! Knows no JSON, no sockets, no GPUs.
 
+pub mod body;
+pub mod build;
+pub mod call;
+pub mod chain;
+pub mod desk;
 pub mod evm;
 pub mod execute;
+pub mod genesis;
+pub mod import;
+pub mod pool;
 pub mod rules;
 pub mod spec;
 pub mod state;
 pub mod trie;
+pub mod view;
+
+pub use chain::{Chain, ChainConfig};
+pub use spec::ChainSpec;
+pub use view::View;

@@ -27,7 +27,10 @@ const ERA_BLOCKS: u64 = 12_500_000;
 
 /// Why a header is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "fields are the value got and the value expected, as the texts say")]
+#[expect(
+    missing_docs,
+    reason = "fields are the value got and the value expected, as the texts say"
+)]
 pub enum HeaderError {
     /// Not the parent's number plus one.
     #[error("number {got}, want {expected}")]
@@ -56,7 +59,10 @@ pub enum HeaderError {
 pub fn gas_limit_bounds(spec: &ChainSpec, parent: u64) -> (u64, u64) {
     let step = (parent / GAS_LIMIT_DIVISOR).saturating_sub(1);
     let floor = GAS_LIMIT_MIN.max(spec.gas_limit_min);
-    (parent.saturating_sub(step).max(floor), parent.saturating_add(step).min(i64::MAX as u64))
+    (
+        parent.saturating_sub(step).max(floor),
+        parent.saturating_add(step).min(i64::MAX as u64),
+    )
 }
 
 /// The gas limit a miner gives a child, steering to `target`.
@@ -71,11 +77,19 @@ pub fn next_difficulty(spec: &ChainSpec, parent: &Header, timestamp: u64) -> U25
         DifficultyRule::Constant(difficulty) => U256::from(difficulty),
         DifficultyRule::Moac => {
             let has_uncles = parent.uncles_hash != primitives::EMPTY_UNCLES_HASH;
-            let next = byzantium(parent.difficulty, has_uncles, timestamp.saturating_sub(parent.timestamp));
-            let ticking = parent.number >= BOMB_FIRST_PARENT
-                && !reached(spec.forks.bomb_defused, parent.number + 1);
+            let next = byzantium(
+                parent.difficulty,
+                has_uncles,
+                timestamp.saturating_sub(parent.timestamp),
+            );
+            let ticking =
+                parent.number >= BOMB_FIRST_PARENT && !reached(spec.forks.bomb_defused, parent.number + 1);
             let period = parent.number.saturating_sub(BOMB_FIRST_PARENT) / 100_000;
-            if ticking && period > 1 { next.saturating_add(U256::from(1) << (period - 2)) } else { next }
+            if ticking && period > 1 {
+                next.saturating_add(U256::from(1) << (period - 2))
+            } else {
+                next
+            }
         }
     }
 }
@@ -86,7 +100,11 @@ fn byzantium(parent: U256, has_uncles: bool, seconds: u64) -> U256 {
     let raise = if has_uncles { 2 } else { 1 };
     let steps = (raise - i64::try_from(seconds / 9).unwrap_or(i64::MAX)).max(-99);
     let change = unit.saturating_mul(U256::from(steps.unsigned_abs()));
-    let next = if steps < 0 { parent.saturating_sub(change) } else { parent.saturating_add(change) };
+    let next = if steps < 0 {
+        parent.saturating_sub(change)
+    } else {
+        parent.saturating_add(change)
+    };
     next.max(U256::from(DIFFICULTY_MIN))
 }
 
@@ -103,27 +121,49 @@ pub fn check_header(
 ) -> Result<(), HeaderError> {
     let expected = parent.number + 1;
     if header.number != expected {
-        return Err(HeaderError::Number { got: header.number, expected });
+        return Err(HeaderError::Number {
+            got: header.number,
+            expected,
+        });
     }
     if header.timestamp <= parent.timestamp {
-        return Err(HeaderError::Timestamp { got: header.timestamp, parent: parent.timestamp });
+        return Err(HeaderError::Timestamp {
+            got: header.timestamp,
+            parent: parent.timestamp,
+        });
     }
     if let Some(now) = now.filter(|now| header.timestamp > *now) {
-        return Err(HeaderError::Future { got: header.timestamp, now });
+        return Err(HeaderError::Future {
+            got: header.timestamp,
+            now,
+        });
     }
     if header.extra_data.len() > EXTRA_DATA_BYTES_MAX {
-        return Err(HeaderError::ExtraData { got: header.extra_data.len(), max: EXTRA_DATA_BYTES_MAX });
+        return Err(HeaderError::ExtraData {
+            got: header.extra_data.len(),
+            max: EXTRA_DATA_BYTES_MAX,
+        });
     }
     let (low, high) = gas_limit_bounds(spec, parent.gas_limit);
     if !(low..=high).contains(&header.gas_limit) {
-        return Err(HeaderError::GasLimit { got: header.gas_limit, low, high });
+        return Err(HeaderError::GasLimit {
+            got: header.gas_limit,
+            low,
+            high,
+        });
     }
     if header.gas_used > header.gas_limit {
-        return Err(HeaderError::GasUsed { got: header.gas_used, limit: header.gas_limit });
+        return Err(HeaderError::GasUsed {
+            got: header.gas_used,
+            limit: header.gas_limit,
+        });
     }
     let expected = next_difficulty(spec, parent, header.timestamp);
     if header.difficulty != expected {
-        return Err(HeaderError::Difficulty { got: header.difficulty, expected });
+        return Err(HeaderError::Difficulty {
+            got: header.difficulty,
+            expected,
+        });
     }
     Ok(())
 }
@@ -140,7 +180,10 @@ pub fn block_reward(number: u64) -> U256 {
 /// What an uncle's miner and the including miner get: ((8 − distance) / 8, 1/32) of the reward.
 pub fn uncle_rewards(reward: U256, number: u64, uncle_number: u64) -> (U256, U256) {
     let eighths = 8u64.saturating_sub(number.saturating_sub(uncle_number));
-    (reward * U256::from(eighths) / U256::from(8), reward / U256::from(32))
+    (
+        reward * U256::from(eighths) / U256::from(8),
+        reward / U256::from(32),
+    )
 }
 
 #[cfg(test)]
@@ -148,7 +191,10 @@ mod tests {
     use super::*;
 
     fn spec() -> ChainSpec {
-        ChainSpec { difficulty: DifficultyRule::Moac, ..ChainSpec::dev() }
+        ChainSpec {
+            difficulty: DifficultyRule::Moac,
+            ..ChainSpec::dev()
+        }
     }
 
     fn parent() -> Header {
@@ -175,14 +221,30 @@ mod tests {
 
     #[test]
     fn rewards_by_era() {
-        let halves = [(0, 20), (1, 20), (12_500_000, 20), (12_500_001, 10), (25_000_001, 5)];
+        let halves = [
+            (0, 20),
+            (1, 20),
+            (12_500_000, 20),
+            (12_500_001, 10),
+            (25_000_001, 5),
+        ];
         for (number, tenths) in halves {
-            assert_eq!(block_reward(number), U256::from(COIN) * U256::from(tenths) / U256::from(10), "{number}");
+            assert_eq!(
+                block_reward(number),
+                U256::from(COIN) * U256::from(tenths) / U256::from(10),
+                "{number}"
+            );
         }
         assert_eq!(block_reward(62_500_000), U256::from(COIN / 8));
         assert_eq!(block_reward(62_500_001), U256::from(COIN / 10));
-        assert_eq!(uncle_rewards(U256::from(3200), 10, 9), (U256::from(2800), U256::from(100)));
-        assert_eq!(uncle_rewards(U256::from(3200), 10, 3), (U256::from(400), U256::from(100)));
+        assert_eq!(
+            uncle_rewards(U256::from(3200), 10, 9),
+            (U256::from(2800), U256::from(100))
+        );
+        assert_eq!(
+            uncle_rewards(U256::from(3200), 10, 3),
+            (U256::from(400), U256::from(100))
+        );
     }
 
     #[test]
@@ -194,11 +256,27 @@ mod tests {
         assert_eq!(at(27, false), U256::from(2_046_000));
         assert_eq!(at(1_000_000, false), U256::from(2_048_000 - 99_000));
         assert_eq!(byzantium(U256::from(131_072), false, 10_000), U256::from(131_072));
-        let old = Header { number: BOMB_FIRST_PARENT + 200_000, ..parent() };
-        let without = next_difficulty(&ChainSpec { forks: ChainSpec::dev().forks, ..spec() }, &old, 1005);
-        let spec = ChainSpec { forks: Default::default(), ..spec() };
+        let old = Header {
+            number: BOMB_FIRST_PARENT + 200_000,
+            ..parent()
+        };
+        let without = next_difficulty(
+            &ChainSpec {
+                forks: ChainSpec::dev().forks,
+                ..spec()
+            },
+            &old,
+            1005,
+        );
+        let spec = ChainSpec {
+            forks: Default::default(),
+            ..spec()
+        };
         assert_eq!(next_difficulty(&spec, &old, 1005), without + U256::from(1));
-        let older = Header { number: BOMB_FIRST_PARENT + 199_999, ..parent() };
+        let older = Header {
+            number: BOMB_FIRST_PARENT + 199_999,
+            ..parent()
+        };
         assert_eq!(next_difficulty(&spec, &older, 1005), without);
     }
 
@@ -210,19 +288,43 @@ mod tests {
             check_header(&spec(), &header, &parent(), Some(2000))
         };
         assert_eq!(check(&|_| ()), Ok(()));
-        assert!(matches!(check(&|h| h.number = 12), Err(HeaderError::Number { .. })));
-        assert!(matches!(check(&|h| h.timestamp = 1000), Err(HeaderError::Timestamp { .. })));
-        assert!(matches!(check(&|h| h.timestamp = 2001), Err(HeaderError::Future { .. })));
-        assert!(matches!(check(&|h| h.difficulty += U256::from(1)), Err(HeaderError::Difficulty { .. })));
-        assert!(matches!(check(&|h| h.gas_limit += 9_500_000 / 1024), Err(HeaderError::GasLimit { .. })));
-        assert!(matches!(check(&|h| h.gas_used = h.gas_limit + 1), Err(HeaderError::GasUsed { .. })));
-        assert!(matches!(check(&|h| h.extra_data = vec![0; 33].into()), Err(HeaderError::ExtraData { .. })));
+        assert!(matches!(
+            check(&|h| h.number = 12),
+            Err(HeaderError::Number { .. })
+        ));
+        assert!(matches!(
+            check(&|h| h.timestamp = 1000),
+            Err(HeaderError::Timestamp { .. })
+        ));
+        assert!(matches!(
+            check(&|h| h.timestamp = 2001),
+            Err(HeaderError::Future { .. })
+        ));
+        assert!(matches!(
+            check(&|h| h.difficulty += U256::from(1)),
+            Err(HeaderError::Difficulty { .. })
+        ));
+        assert!(matches!(
+            check(&|h| h.gas_limit += 9_500_000 / 1024),
+            Err(HeaderError::GasLimit { .. })
+        ));
+        assert!(matches!(
+            check(&|h| h.gas_used = h.gas_limit + 1),
+            Err(HeaderError::GasUsed { .. })
+        ));
+        assert!(matches!(
+            check(&|h| h.extra_data = vec![0; 33].into()),
+            Err(HeaderError::ExtraData { .. })
+        ));
     }
 
     #[test]
     fn the_gas_limit_steers_to_the_target() {
         let spec = ChainSpec::dev();
-        assert_eq!(next_gas_limit(&spec, 9_000_000, 18_000_000), 9_000_000 + 9_000_000 / 1024 - 1);
+        assert_eq!(
+            next_gas_limit(&spec, 9_000_000, 18_000_000),
+            9_000_000 + 9_000_000 / 1024 - 1
+        );
         assert_eq!(next_gas_limit(&spec, 9_000_000, 1), 9_000_000);
         assert_eq!(next_gas_limit(&spec, 18_000_000, 18_000_000), 18_000_000);
     }

@@ -4,6 +4,7 @@
 //! the block's state root and the versions to write. Knows accounts and slots; knows no
 //! transactions.
 
+use crate::spec::GenesisAccount;
 use crate::trie::{NodeSource, StateTrie};
 use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, U256, keccak256};
 use revm::bytecode::Bytecode;
@@ -37,6 +38,13 @@ struct Cached {
     original: HashMap<U256, U256>,
 }
 
+/// Changes over a parent block's state, kept for the pending block's readers.
+#[derive(Clone, Debug, Default)]
+pub struct Overlay {
+    accounts: HashMap<Address, Cached>,
+    code: HashMap<B256, Bytecode>,
+}
+
 /// State at a parent block with the changes of the block being executed.
 #[derive(Debug)]
 pub struct BlockState<'a, S> {
@@ -66,6 +74,24 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
             accounts: HashMap::new(),
             code: HashMap::new(),
             new_code: HashMap::new(),
+        }
+    }
+
+    /// The changes, apart from the source they were read from.
+    pub fn into_overlay(self) -> Overlay {
+        Overlay {
+            accounts: self.accounts,
+            code: self.new_code,
+        }
+    }
+
+    /// The state after block `parent` with changes that were made on it before.
+    pub fn with_overlay(source: &'a S, parent: u64, parent_root: B256, overlay: Overlay) -> Self {
+        let Overlay { accounts, code } = overlay;
+        Self {
+            accounts,
+            new_code: code,
+            ..Self::new(source, parent, parent_root)
         }
     }
 
@@ -120,13 +146,45 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
         Ok(())
     }
 
+    /// Sets an account of block 0.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails.
+    pub fn set_account(&mut self, address: Address, account: &GenesisAccount) -> Result<(), StoreError> {
+        let code_hash = keccak256(&account.code);
+        let cached = self.cached(address).map_err(|error| error.0)?;
+        let (balance, nonce) = (account.balance, account.tx_nonce);
+        cached.now = Some(AccountInfo {
+            balance,
+            nonce,
+            code_hash,
+            code: None,
+            ..Default::default()
+        });
+        cached.changed = true;
+        cached.slots = account
+            .storage
+            .iter()
+            .map(|(slot, value)| (*slot, *value))
+            .collect();
+        if !account.code.is_empty() {
+            self.new_code
+                .insert(code_hash, Bytecode::new_raw(account.code.clone()));
+        }
+        Ok(())
+    }
+
     /// The account's slots that differ from the parent block's, with their values.
     fn changed_slots(cached: &Cached) -> Vec<(&U256, &U256)> {
         let mut slots: Vec<_> = cached
             .slots
             .iter()
             .filter(|(slot, value)| {
-                let before = if cached.wiped { None } else { cached.original.get(*slot) };
+                let before = if cached.wiped {
+                    None
+                } else {
+                    cached.original.get(*slot)
+                };
                 before.copied().unwrap_or_default() != **value
             })
             .collect();
@@ -138,12 +196,19 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
     fn finish(&self) -> Result<(StateTrie, Vec<Finished<'_>>), StoreError> {
         let mut trie = StateTrie::new(self.parent_root);
         let mut finished = Vec::new();
-        let mut addresses: Vec<_> =
-            self.accounts.iter().filter(|(_, cached)| cached.changed).collect();
+        let mut addresses: Vec<_> = self
+            .accounts
+            .iter()
+            .filter(|(_, cached)| cached.changed)
+            .collect();
         addresses.sort_unstable_by_key(|(address, _)| **address);
         for (address, cached) in addresses {
             let incarnation = cached.before.incarnation + u32::from(cached.wiped);
-            let slots = if cached.now.is_some() { Self::changed_slots(cached) } else { Vec::new() };
+            let slots = if cached.now.is_some() {
+                Self::changed_slots(cached)
+            } else {
+                Vec::new()
+            };
             let account = match &cached.now {
                 None => None,
                 Some(info) => {
@@ -166,7 +231,11 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
             let version = AccountVersion { account, incarnation };
             if version != cached.before {
                 trie.set_account(self.source, address, account.as_ref())?;
-                finished.push(Finished { address: *address, version, slots });
+                finished.push(Finished {
+                    address: *address,
+                    version,
+                    slots,
+                });
             }
         }
         Ok((trie, finished))
@@ -184,16 +253,31 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
     ///
     /// # Errors
     /// [`StateError`] when the store fails or a trie node is damaged.
-    pub fn into_update(self) -> Result<StateUpdate, StateError> {
+    pub fn update(&self) -> Result<StateUpdate, StateError> {
         let (mut trie, finished) = self.finish()?;
         let root = trie.root();
         let versions = finished
             .into_iter()
-            .map(|Finished { address, version, slots }| {
-                (address, version, slots.into_iter().map(|(slot, value)| (*slot, *value)).collect())
-            })
+            .map(
+                |Finished {
+                     address,
+                     version,
+                     slots,
+                 }| {
+                    (
+                        address,
+                        version,
+                        slots.into_iter().map(|(slot, value)| (*slot, *value)).collect(),
+                    )
+                },
+            )
             .collect();
-        Ok(StateUpdate { root, trie, versions, new_code: self.new_code })
+        Ok(StateUpdate {
+            root,
+            trie,
+            versions,
+            new_code: self.new_code.clone(),
+        })
     }
 }
 
@@ -248,13 +332,21 @@ pub(crate) fn revert_block(
     let mut slots: BTreeMap<(Address, u32), Vec<(U256, U256)>> = BTreeMap::new();
     for (address, incarnation, slot) in &changes.slots {
         let before = tables.slot_at(address, *incarnation, slot, number - 1)?;
-        slots.entry((*address, *incarnation)).or_default().push((*slot, before));
+        slots
+            .entry((*address, *incarnation))
+            .or_default()
+            .push((*slot, before));
     }
     for ((address, incarnation), slots) in &slots {
         // The storage of this incarnation as the block left it, which is the version being removed.
         let now = tables.account_at(address, number)?;
         let root = now.account.map_or(EMPTY_ROOT, |account| account.storage_root);
-        trie.set_slots(&*tables, (*address, *incarnation), root, slots.iter().map(|(s, v)| (s, v)))?;
+        trie.set_slots(
+            &*tables,
+            (*address, *incarnation),
+            root,
+            slots.iter().map(|(s, v)| (s, v)),
+        )?;
     }
     for address in &changes.accounts {
         let before = tables.account_at(address, number - 1)?;
@@ -289,7 +381,11 @@ impl<S: StateReads + BlockReads + NodeSource> Database for BlockState<'_, S> {
         if code_hash == EMPTY_CODE_HASH {
             return Ok(Bytecode::default());
         }
-        if let Some(code) = self.new_code.get(&code_hash).or_else(|| self.code.get(&code_hash)) {
+        if let Some(code) = self
+            .new_code
+            .get(&code_hash)
+            .or_else(|| self.code.get(&code_hash))
+        {
             return Ok(code.clone());
         }
         let code = Bytecode::new_raw(self.source.code(&code_hash)?.into());
@@ -341,7 +437,10 @@ impl<S: StateReads + BlockReads + NodeSource> DatabaseCommit for BlockState<'_, 
                 continue;
             }
             if account.is_created() {
-                cached.wiped |= cached.before.account.is_some_and(|old| old.storage_root != EMPTY_ROOT);
+                cached.wiped |= cached
+                    .before
+                    .account
+                    .is_some_and(|old| old.storage_root != EMPTY_ROOT);
                 cached.slots.clear();
             }
             for (slot, value) in account.storage {

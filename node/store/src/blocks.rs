@@ -39,7 +39,11 @@ impl HeaderRecord {
             return Err(format!("unknown flag {executed}"));
         }
         let header = Header::decode(cursor.remaining()).map_err(|error| error.to_string())?;
-        Ok(Self { header, total_difficulty, executed: executed == 1 })
+        Ok(Self {
+            header,
+            total_difficulty,
+            executed: executed == 1,
+        })
     }
 }
 
@@ -94,7 +98,11 @@ fn decode_body(row: &[u8], rules: TxRules) -> Result<BlockBody, String> {
             transactions.len()
         ));
     }
-    Ok(BlockBody { transactions, senders, uncles })
+    Ok(BlockBody {
+        transactions,
+        senders,
+        uncles,
+    })
 }
 
 /// Decodes every entry of a list.
@@ -104,7 +112,10 @@ fn entries<T>(
 ) -> Result<Vec<T>, String> {
     let mut out = Vec::new();
     while !list.is_empty() {
-        let entry = list.raw("entry").and_then(&decode).map_err(|error| error.to_string())?;
+        let entry = list
+            .raw("entry")
+            .and_then(&decode)
+            .map_err(|error| error.to_string())?;
         out.push(entry);
     }
     Ok(out)
@@ -167,7 +178,10 @@ pub trait BlockReads: Source {
         self.with(TableId::Meta, meta_key::HEAD, |row| {
             let row: [u8; 40] = fixed(TableId::Meta, meta_key::HEAD, row)?;
             let (number, hash) = row.split_at(8);
-            Ok((u64::from_be_bytes(number.try_into().expect("8 bytes")), B256::from_slice(hash)))
+            Ok((
+                u64::from_be_bytes(number.try_into().expect("8 bytes")),
+                B256::from_slice(hash),
+            ))
         })?
         .transpose()
     }
@@ -251,7 +265,11 @@ pub trait BlockReads: Source {
             let index = cursor.u32();
             match (number, index) {
                 (Ok(block_number), Ok(index)) => Ok(TransactionPosition { block_number, index }),
-                _ => Err(StoreError::corrupt(TableId::TransactionToPosition, hash.as_slice(), "short row")),
+                _ => Err(StoreError::corrupt(
+                    TableId::TransactionToPosition,
+                    hash.as_slice(),
+                    "short row",
+                )),
             }
         })?
         .transpose()
@@ -288,7 +306,10 @@ impl Tables<'_> {
         receipts: &[Receipt],
     ) -> Result<(), StoreError> {
         let key = block_key(record.header.number, hash);
-        let record = HeaderRecord { executed: true, ..record.clone() };
+        let record = HeaderRecord {
+            executed: true,
+            ..record.clone()
+        };
         self.put(TableId::BlockToHeader, &key, &record.encode())?;
         self.put(TableId::BlockToReceipts, &key, &encode_receipts(receipts))
     }
@@ -346,7 +367,11 @@ fn position_keys(transaction: &Transaction) -> impl Iterator<Item = B256> {
 impl BlockBody {
     /// The body of `block`, whose senders are known.
     pub fn new(block: Block, senders: Vec<Address>) -> Self {
-        Self { transactions: block.transactions, senders, uncles: block.uncles }
+        Self {
+            transactions: block.transactions,
+            senders,
+            uncles: block.uncles,
+        }
     }
 }
 
@@ -372,8 +397,15 @@ mod tests {
 
     fn block() -> (HeaderRecord, BlockBody, Vec<Receipt>) {
         let (transaction, sender) = transaction();
-        let header = Header { number: 3, extra_data: Bytes::from_static(b"x"), ..Default::default() };
-        let uncle = Header { number: 2, ..Default::default() };
+        let header = Header {
+            number: 3,
+            extra_data: Bytes::from_static(b"x"),
+            ..Default::default()
+        };
+        let uncle = Header {
+            number: 2,
+            ..Default::default()
+        };
         let logs = vec![Log {
             address: Address::repeat_byte(1),
             topics: vec![B256::repeat_byte(2), B256::repeat_byte(3)],
@@ -385,10 +417,20 @@ mod tests {
             logs_bloom: primitives::logs_bloom(&logs),
             logs,
         };
-        let older = Receipt { outcome: ReceiptOutcome::Root(B256::repeat_byte(9)), ..receipt.clone() };
-        let record = HeaderRecord { header, total_difficulty: U256::from(12345), executed: false };
-        let body =
-            BlockBody { transactions: vec![transaction], senders: vec![sender], uncles: vec![uncle] };
+        let older = Receipt {
+            outcome: ReceiptOutcome::Root(B256::repeat_byte(9)),
+            ..receipt.clone()
+        };
+        let record = HeaderRecord {
+            header,
+            total_difficulty: U256::from(12345),
+            executed: false,
+        };
+        let body = BlockBody {
+            transactions: vec![transaction],
+            senders: vec![sender],
+            uncles: vec![uncle],
+        };
         (record, body, vec![receipt, older])
     }
 
@@ -411,15 +453,30 @@ mod tests {
         assert_eq!(view.head().unwrap(), Some((3, hash)));
         assert_eq!(view.canonical_hash(3).unwrap(), Some(hash));
         let read = view.header_by_hash(&hash).unwrap().unwrap();
-        assert_eq!(read, HeaderRecord { executed: true, ..record.clone() });
+        assert_eq!(
+            read,
+            HeaderRecord {
+                executed: true,
+                ..record.clone()
+            }
+        );
         assert_eq!(view.body(3, &hash, TxRules::Moac).unwrap().unwrap(), body);
         assert_eq!(view.receipts(3, &hash).unwrap().unwrap(), receipts);
-        let position = Some(TransactionPosition { block_number: 3, index: 0 });
+        let position = Some(TransactionPosition {
+            block_number: 3,
+            index: 0,
+        });
         assert_eq!(view.transaction_position(&transaction.hash()).unwrap(), position);
-        assert_eq!(view.transaction_position(&transaction.ethereum_hash().unwrap()).unwrap(), position);
+        assert_eq!(
+            view.transaction_position(&transaction.ethereum_hash().unwrap())
+                .unwrap(),
+            position
+        );
 
         let batch = store.batch().unwrap();
-        batch.write(|tables| tables.delete_canonical(&record.header, &body.transactions)).unwrap();
+        batch
+            .write(|tables| tables.delete_canonical(&record.header, &body.transactions))
+            .unwrap();
         batch.commit().unwrap();
         let view = store.snapshot().unwrap();
         assert_eq!(view.head().unwrap(), Some((2, record.header.parent_hash)));
@@ -433,10 +490,16 @@ mod tests {
         let (record, body, receipts) = block();
         let rows = [record.encode(), encode_body(&body), encode_receipts(&receipts)];
         for cut in 0..rows[0].len() {
-            assert!(HeaderRecord::decode(&rows[0][..cut]).is_err(), "header cut at {cut}");
+            assert!(
+                HeaderRecord::decode(&rows[0][..cut]).is_err(),
+                "header cut at {cut}"
+            );
         }
         for cut in 0..rows[1].len() {
-            assert!(decode_body(&rows[1][..cut], TxRules::Moac).is_err(), "body cut at {cut}");
+            assert!(
+                decode_body(&rows[1][..cut], TxRules::Moac).is_err(),
+                "body cut at {cut}"
+            );
         }
         for cut in 0..rows[2].len() {
             assert!(decode_receipts(&rows[2][..cut]).is_err(), "receipts cut at {cut}");

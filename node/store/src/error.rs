@@ -51,7 +51,11 @@ impl StoreError {
     /// A value of `table` under `key` that cannot be decoded.
     pub fn corrupt(table: crate::TableId, key: &[u8], reason: impl ToString) -> Self {
         let key = key.iter().map(|byte| format!("{byte:02x}")).collect();
-        Self::Corrupt { table: table.name(), key, reason: reason.to_string() }
+        Self::Corrupt {
+            table: table.name(),
+            key,
+            reason: reason.to_string(),
+        }
     }
 }
 

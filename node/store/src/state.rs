@@ -27,7 +27,12 @@ pub struct AccountRecord {
 
 impl Default for AccountRecord {
     fn default() -> Self {
-        Self { tx_nonce: 0, balance: U256::ZERO, storage_root: EMPTY_ROOT, code_hash: EMPTY_CODE_HASH }
+        Self {
+            tx_nonce: 0,
+            balance: U256::ZERO,
+            storage_root: EMPTY_ROOT,
+            code_hash: EMPTY_CODE_HASH,
+        }
     }
 }
 
@@ -74,8 +79,11 @@ impl AccountVersion {
         let account = if flags & HAS_ACCOUNT == 0 {
             None
         } else {
-            let mut account =
-                AccountRecord { tx_nonce: cursor.uint64()?, balance: cursor.uint()?, ..Default::default() };
+            let mut account = AccountRecord {
+                tx_nonce: cursor.uint64()?,
+                balance: cursor.uint()?,
+                ..Default::default()
+            };
             if flags & HAS_STORAGE != 0 {
                 account.storage_root = B256::from(cursor.array()?);
             }
@@ -143,7 +151,11 @@ impl StateChanges {
         }
         let slot = |row: &[u8]| {
             let mut cursor = Cursor::new(row);
-            Ok((Address::from(cursor.array()?), cursor.u32()?, U256::from_be_bytes(cursor.array::<32>()?)))
+            Ok((
+                Address::from(cursor.array()?),
+                cursor.u32()?,
+                U256::from_be_bytes(cursor.array::<32>()?),
+            ))
         };
         let slots = rest.chunks_exact(56).map(slot).collect::<Result<_, String>>()?;
         Ok(Self { accounts, slots })
@@ -196,8 +208,9 @@ pub trait StateReads: Source {
             return Ok(Vec::new());
         }
         let corrupt = |reason: &str| StoreError::corrupt(TableId::HashToCode, code_hash.as_slice(), reason);
-        let code =
-            self.get(TableId::HashToCode, code_hash.as_slice())?.ok_or_else(|| corrupt("no such code"))?;
+        let code = self
+            .get(TableId::HashToCode, code_hash.as_slice())?
+            .ok_or_else(|| corrupt("no such code"))?;
         if primitives::keccak256(&code) == *code_hash {
             Ok(code)
         } else {
@@ -239,7 +252,11 @@ impl Tables<'_> {
         number: u64,
         version: &AccountVersion,
     ) -> Result<(), StoreError> {
-        self.put(TableId::AccountAtBlock, &account_key(address, number), &version.encode())
+        self.put(
+            TableId::AccountAtBlock,
+            &account_key(address, number),
+            &version.encode(),
+        )
     }
 
     /// Writes a slot's version of block `number`.
@@ -255,7 +272,11 @@ impl Tables<'_> {
         value: &U256,
     ) -> Result<(), StoreError> {
         let bytes = value.to_be_bytes_trimmed_vec();
-        self.put(TableId::StorageAtBlock, &slot_key(address, incarnation, slot, number), &bytes)
+        self.put(
+            TableId::StorageAtBlock,
+            &slot_key(address, incarnation, slot, number),
+            &bytes,
+        )
     }
 
     /// Writes code under its hash.
@@ -283,7 +304,10 @@ impl Tables<'_> {
             self.delete(TableId::AccountAtBlock, &account_key(address, number))?;
         }
         for (address, incarnation, slot) in &changes.slots {
-            self.delete(TableId::StorageAtBlock, &slot_key(address, *incarnation, slot, number))?;
+            self.delete(
+                TableId::StorageAtBlock,
+                &slot_key(address, *incarnation, slot, number),
+            )?;
         }
         self.delete(TableId::BlockToChanges, &number.to_be_bytes())
     }
@@ -307,7 +331,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn version() -> impl Strategy<Value = AccountVersion> {
-        let record = (any::<u64>(), any::<[u8; 32]>(), any::<Option<[u8; 32]>>(), any::<Option<[u8; 32]>>());
+        let record = (
+            any::<u64>(),
+            any::<[u8; 32]>(),
+            any::<Option<[u8; 32]>>(),
+            any::<Option<[u8; 32]>>(),
+        );
         (any::<u32>(), proptest::option::of(record)).prop_map(|(incarnation, record)| AccountVersion {
             incarnation,
             account: record.map(|(tx_nonce, balance, root, code)| AccountRecord {
@@ -352,7 +381,10 @@ mod tests {
         let address = Address::repeat_byte(7);
         let slot = U256::from(3);
         let at = |nonce| AccountVersion {
-            account: Some(AccountRecord { tx_nonce: nonce, ..Default::default() }),
+            account: Some(AccountRecord {
+                tx_nonce: nonce,
+                ..Default::default()
+            }),
             incarnation: 0,
         };
         let batch = store.batch().unwrap();
@@ -360,19 +392,34 @@ mod tests {
             .write(|tables| {
                 tables.put_account(&address, 2, &at(1))?;
                 tables.put_account(&address, 5, &at(2))?;
-                tables.put_account(&address, 9, &AccountVersion { account: None, incarnation: 1 })?;
+                tables.put_account(
+                    &address,
+                    9,
+                    &AccountVersion {
+                        account: None,
+                        incarnation: 1,
+                    },
+                )?;
                 tables.put_slot(&address, 0, &slot, 5, &U256::from(500))?;
                 tables.put_slot(&address, 0, &slot, 6, &U256::ZERO)
             })
             .unwrap();
         batch.commit().unwrap();
         let view = store.snapshot().unwrap();
-        let nonce = |number| view.account_at(&address, number).unwrap().account.map(|a| a.tx_nonce);
+        let nonce = |number| {
+            view.account_at(&address, number)
+                .unwrap()
+                .account
+                .map(|a| a.tx_nonce)
+        };
         let nonces: Vec<_> = [1, 2, 4, 5, 8, 9, u64::MAX].map(nonce).to_vec();
         assert_eq!(nonces, [None, Some(1), Some(1), Some(2), Some(2), None, None]);
         assert_eq!(view.account_at(&address, 9).unwrap().incarnation, 1);
         let value = |incarnation, number| view.slot_at(&address, incarnation, &slot, number).unwrap();
-        assert_eq!([value(0, 4), value(0, 5), value(0, 6)], [U256::ZERO, U256::from(500), U256::ZERO]);
+        assert_eq!(
+            [value(0, 4), value(0, 5), value(0, 6)],
+            [U256::ZERO, U256::from(500), U256::ZERO]
+        );
         assert_eq!(value(1, 5), U256::ZERO);
     }
 

@@ -2,9 +2,9 @@
 //!
 //! Knows redb and the schema version; knows nothing of what rows mean.
 
+use crate::StoreError;
 use crate::source::{Source, rows};
 use crate::tables::{SCHEMA_VERSION, TABLE_COUNT, TableId, meta_key};
-use crate::StoreError;
 use redb::{ReadOnlyTable, ReadableDatabase, ReadableTableMetadata, Table, WriteTransaction};
 use std::cell::OnceCell;
 use std::ops::ControlFlow;
@@ -28,7 +28,9 @@ pub struct StoreOptions {
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        Self { cache_bytes: CACHE_BYTES_DEFAULT }
+        Self {
+            cache_bytes: CACHE_BYTES_DEFAULT,
+        }
     }
 }
 
@@ -41,7 +43,9 @@ pub struct Store {
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Store").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("Store")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
     }
 }
 
@@ -55,14 +59,20 @@ impl Store {
         let path = directory.join(FILE_NAME);
         let failed = |error: redb::Error| match error {
             redb::Error::DatabaseAlreadyOpen => StoreError::InUse { path: path.clone() },
-            source => StoreError::Open { path: path.clone(), source: Box::new(source) },
+            source => StoreError::Open {
+                path: path.clone(),
+                source: Box::new(source),
+            },
         };
         std::fs::create_dir_all(directory).map_err(|error| failed(redb::Error::Io(error)))?;
         let database = redb::Builder::new()
             .set_cache_size(options.cache_bytes)
             .create(&path)
             .map_err(|error| failed(error.into()))?;
-        let store = Self { database: Arc::new(database), path: path.clone() };
+        let store = Self {
+            database: Arc::new(database),
+            path: path.clone(),
+        };
         store.check_schema()?;
         Ok(store)
     }
@@ -76,8 +86,14 @@ impl Store {
         let database = redb::Builder::new()
             .set_cache_size(CACHE_BYTES_DEFAULT / 8)
             .create_with_backend(redb::backends::InMemoryBackend::new())
-            .map_err(|error| StoreError::Open { path: path.clone(), source: Box::new(error.into()) })?;
-        let store = Self { database: Arc::new(database), path };
+            .map_err(|error| StoreError::Open {
+                path: path.clone(),
+                source: Box::new(error.into()),
+            })?;
+        let store = Self {
+            database: Arc::new(database),
+            path,
+        };
         store.check_schema()?;
         Ok(store)
     }
@@ -87,7 +103,8 @@ impl Store {
         let fresh = self.database.begin_read()?.list_tables()?.next().is_none();
         if fresh {
             let batch = self.batch()?;
-            batch.write(|tables| tables.put(TableId::Meta, meta_key::SCHEMA, &SCHEMA_VERSION.to_be_bytes()))?;
+            batch
+                .write(|tables| tables.put(TableId::Meta, meta_key::SCHEMA, &SCHEMA_VERSION.to_be_bytes()))?;
             return batch.commit();
         }
         let stored = match self.database.begin_read()?.open_table(TableId::Meta.definition()) {
@@ -95,11 +112,17 @@ impl Store {
             Err(redb::TableError::TableDoesNotExist(_)) => None,
             Err(error) => return Err(error.into()),
         };
-        let got = stored.and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes);
+        let got = stored
+            .and_then(|bytes| bytes.try_into().ok())
+            .map_or(0, u32::from_be_bytes);
         if got == SCHEMA_VERSION {
             Ok(())
         } else {
-            Err(StoreError::Schema { path: self.path.clone(), got, expected: SCHEMA_VERSION })
+            Err(StoreError::Schema {
+                path: self.path.clone(),
+                got,
+                expected: SCHEMA_VERSION,
+            })
         }
     }
 
@@ -113,7 +136,10 @@ impl Store {
     /// # Errors
     /// [`StoreError::Database`] when the medium fails.
     pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
-        Ok(Snapshot { transaction: self.database.begin_read()?, tables: Default::default() })
+        Ok(Snapshot {
+            transaction: self.database.begin_read()?,
+            tables: Default::default(),
+        })
     }
 
     /// Starts a write transaction; waits while another is open.
@@ -170,7 +196,11 @@ impl Snapshot {
         let one = |table: TableId| {
             let open = self.table(table)?;
             let stored_bytes = open.stats()?.stored_bytes();
-            Ok(TableStats { name: table.name(), rows: open.len()?, stored_bytes })
+            Ok(TableStats {
+                name: table.name(),
+                rows: open.len()?,
+                stored_bytes,
+            })
         };
         TableId::ALL.into_iter().map(one).collect()
     }
@@ -261,7 +291,9 @@ impl std::fmt::Debug for Tables<'_> {
 impl<'txn> Tables<'txn> {
     fn open(transaction: &'txn WriteTransaction) -> Result<Self, StoreError> {
         let open = |table: TableId| transaction.open_table(table.definition());
-        Ok(Self { tables: TableId::ALL.into_iter().map(open).collect::<Result<_, _>>()? })
+        Ok(Self {
+            tables: TableId::ALL.into_iter().map(open).collect::<Result<_, _>>()?,
+        })
     }
 
     /// Writes a row, over an older one where there is one.
@@ -323,15 +355,38 @@ mod tests {
         let store = Store::open(directory.path(), &StoreOptions::default()).unwrap();
         let before = store.snapshot().unwrap();
         let batch = store.batch().unwrap();
-        batch.write(|tables| tables.put(TableId::HashToCode, b"k", b"v")).unwrap();
-        assert_eq!(store.snapshot().unwrap().get(TableId::HashToCode, b"k").unwrap(), None);
+        batch
+            .write(|tables| tables.put(TableId::HashToCode, b"k", b"v"))
+            .unwrap();
+        assert_eq!(
+            store.snapshot().unwrap().get(TableId::HashToCode, b"k").unwrap(),
+            None
+        );
         batch.commit().unwrap();
-        assert_eq!(store.snapshot().unwrap().get(TableId::HashToCode, b"k").unwrap().unwrap(), b"v");
+        assert_eq!(
+            store
+                .snapshot()
+                .unwrap()
+                .get(TableId::HashToCode, b"k")
+                .unwrap()
+                .unwrap(),
+            b"v"
+        );
         assert_eq!(before.get(TableId::HashToCode, b"k").unwrap(), None);
         let batch = store.batch().unwrap();
-        batch.write(|tables| tables.delete(TableId::HashToCode, b"k")).unwrap();
+        batch
+            .write(|tables| tables.delete(TableId::HashToCode, b"k"))
+            .unwrap();
         drop(batch);
-        assert_eq!(store.snapshot().unwrap().get(TableId::HashToCode, b"k").unwrap().unwrap(), b"v");
+        assert_eq!(
+            store
+                .snapshot()
+                .unwrap()
+                .get(TableId::HashToCode, b"k")
+                .unwrap()
+                .unwrap(),
+            b"v"
+        );
     }
 
     #[test]
@@ -349,11 +404,16 @@ mod tests {
         let store = Store::open(directory.path(), &StoreOptions::default()).unwrap();
         let batch = store.batch().unwrap();
         let newer = (SCHEMA_VERSION + 1).to_be_bytes();
-        batch.write(|tables| tables.put(TableId::Meta, meta_key::SCHEMA, &newer)).unwrap();
+        batch
+            .write(|tables| tables.put(TableId::Meta, meta_key::SCHEMA, &newer))
+            .unwrap();
         batch.commit().unwrap();
         drop(store);
         let error = Store::open(directory.path(), &StoreOptions::default()).unwrap_err();
-        assert!(matches!(error, StoreError::Schema { got, .. } if got == SCHEMA_VERSION + 1), "{error}");
+        assert!(
+            matches!(error, StoreError::Schema { got, .. } if got == SCHEMA_VERSION + 1),
+            "{error}"
+        );
     }
 
     #[test]
@@ -379,7 +439,9 @@ mod tests {
         batch.commit().unwrap();
         let snapshot = store.snapshot().unwrap();
         let last = |low: &[u8], high: &[u8]| {
-            snapshot.with_last(TableId::AccountAtBlock, low, high, |_, value| value.to_vec()).unwrap()
+            snapshot
+                .with_last(TableId::AccountAtBlock, low, high, |_, value| value.to_vec())
+                .unwrap()
         };
         assert_eq!(last(b"a0", b"a9").unwrap(), b"y");
         assert_eq!(last(b"a0", b"a4").unwrap(), b"x");

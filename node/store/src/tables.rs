@@ -122,7 +122,13 @@ mod tests {
     fn ids_follow_the_enum_and_names_differ() {
         for (index, table) in TableId::ALL.iter().enumerate() {
             assert_eq!(*table as usize, index);
-            assert_eq!(TableId::ALL.iter().filter(|other| other.name() == table.name()).count(), 1);
+            assert_eq!(
+                TableId::ALL
+                    .iter()
+                    .filter(|other| other.name() == table.name())
+                    .count(),
+                1
+            );
         }
     }
 }

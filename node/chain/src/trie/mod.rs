@@ -49,8 +49,16 @@ pub struct Trie {
 impl Trie {
     /// The trie with this root hash, whose nodes lie under `prefix`.
     pub fn new(prefix: Vec<u8>, root: B256) -> Self {
-        let root = if root == EMPTY_ROOT { Link::Empty } else { Link::Stored(root) };
-        Self { prefix, root, obsolete: Vec::new() }
+        let root = if root == EMPTY_ROOT {
+            Link::Empty
+        } else {
+            Link::Stored(root)
+        };
+        Self {
+            prefix,
+            root,
+            obsolete: Vec::new(),
+        }
     }
 
     /// An empty trie in memory.
@@ -68,7 +76,12 @@ impl Trie {
         }
         let key = nibbles(key);
         let mut root = std::mem::take(&mut self.root);
-        let mut walk = Walk { prefix: &self.prefix, source, key: &key, obsolete: &mut self.obsolete };
+        let mut walk = Walk {
+            prefix: &self.prefix,
+            source,
+            key: &key,
+            obsolete: &mut self.obsolete,
+        };
         let result = walk.insert(&mut root, 0, value);
         self.root = root;
         result
@@ -81,7 +94,12 @@ impl Trie {
     pub fn remove(&mut self, source: &impl NodeSource, key: &[u8]) -> Result<(), StoreError> {
         let key = nibbles(key);
         let mut root = std::mem::take(&mut self.root);
-        let mut walk = Walk { prefix: &self.prefix, source, key: &key, obsolete: &mut self.obsolete };
+        let mut walk = Walk {
+            prefix: &self.prefix,
+            source,
+            key: &key,
+            obsolete: &mut self.obsolete,
+        };
         let result = walk.remove(&mut root, 0);
         self.root = root;
         result.map(|_changed| ())
@@ -110,7 +128,10 @@ impl Trie {
         rows.sort_unstable();
         let written = rows.len();
         for path in std::mem::take(&mut self.obsolete) {
-            if rows[..written].binary_search_by(|(row, _)| row.cmp(&path)).is_err() {
+            if rows[..written]
+                .binary_search_by(|(row, _)| row.cmp(&path))
+                .is_err()
+            {
                 rows.push((path, None));
             }
         }
@@ -152,7 +173,10 @@ impl<S: NodeSource> Walk<'_, S> {
         if let Link::Stored(hash) = link {
             let row = self.row(path);
             let corrupt = |reason: String| StoreError::corrupt(TableId::PathToTrieNode, &row, reason);
-            let rlp = self.source.node(&row)?.ok_or_else(|| corrupt(format!("no node, want {hash}")))?;
+            let rlp = self
+                .source
+                .node(&row)?
+                .ok_or_else(|| corrupt(format!("no node, want {hash}")))?;
             let got = keccak256(&rlp);
             if got != *hash {
                 return Err(corrupt(format!("node has hash {got}, want {hash}")));
@@ -184,9 +208,14 @@ impl<S: NodeSource> Walk<'_, S> {
             Kind::Leaf { key, .. } | Kind::Extension { key, .. } => {
                 let shared = key.iter().zip(rest).take_while(|(a, b)| a == b).count();
                 self.split(link, shared);
-                let Link::Node(node) = link else { unreachable!("split leaves a node") };
+                let Link::Node(node) = link else {
+                    unreachable!("split leaves a node")
+                };
                 let branch = match &mut node.kind {
-                    Kind::Extension { child: Link::Node(branch), .. } => branch,
+                    Kind::Extension {
+                        child: Link::Node(branch),
+                        ..
+                    } => branch,
                     _ => node,
                 };
                 let Kind::Branch { children, value: own } = &mut branch.kind else {
@@ -206,7 +235,9 @@ impl<S: NodeSource> Walk<'_, S> {
     /// Turns a leaf or extension into a branch at nibble `shared` of its key, behind an
     /// extension where `shared` is not 0. Deeper nodes keep their paths.
     fn split(&mut self, link: &mut Link, shared: usize) {
-        let Link::Node(node) = std::mem::take(link) else { unreachable!("only nodes are split") };
+        let Link::Node(node) = std::mem::take(link) else {
+            unreachable!("only nodes are split")
+        };
         let mut children: Box<[Link; 16]> = Box::default();
         let mut own = None;
         let shared_key = match node.kind {
@@ -237,7 +268,10 @@ impl<S: NodeSource> Walk<'_, S> {
         *link = if shared_key.is_empty() {
             branch
         } else {
-            Link::Node(Box::new(Node::new(Kind::Extension { key: shared_key, child: branch })))
+            Link::Node(Box::new(Node::new(Kind::Extension {
+                key: shared_key,
+                child: branch,
+            })))
         };
     }
 
@@ -280,11 +314,17 @@ impl<S: NodeSource> Walk<'_, S> {
             match (ways.next(), ways.next(), value.is_some()) {
                 (None, _, true) => {
                     let value = value.take().expect("just seen");
-                    node.kind = Kind::Leaf { key: Vec::new(), value };
+                    node.kind = Kind::Leaf {
+                        key: Vec::new(),
+                        value,
+                    };
                 }
                 (Some((nibble, _)), None, false) => {
                     let child = std::mem::take(&mut children[nibble]);
-                    node.kind = Kind::Extension { key: vec![nibble as u8], child };
+                    node.kind = Kind::Extension {
+                        key: vec![nibble as u8],
+                        child,
+                    };
                 }
                 _ => return Ok(()),
             }
@@ -294,7 +334,9 @@ impl<S: NodeSource> Walk<'_, S> {
 
     /// Draws the child of an extension into it, unless the child is a branch.
     fn merge(&mut self, node: &mut Node, depth: usize) -> Result<(), StoreError> {
-        let Kind::Extension { key, child } = &mut node.kind else { return Ok(()) };
+        let Kind::Extension { key, child } = &mut node.kind else {
+            return Ok(());
+        };
         let path = [&self.key[..depth], key].concat();
         self.load(child, &path)?;
         let Link::Node(below) = child else {
@@ -408,14 +450,24 @@ mod tests {
     #[test]
     fn known_roots() {
         assert_eq!(Trie::in_memory().root(), EMPTY_ROOT);
-        let entries = [("do", "verb"), ("dog", "puppy"), ("doge", "coin"), ("horse", "stallion")];
-        let entries = entries.map(|(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec())).into();
+        let entries = [
+            ("do", "verb"),
+            ("dog", "puppy"),
+            ("doge", "coin"),
+            ("horse", "stallion"),
+        ];
+        let entries = entries
+            .map(|(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec()))
+            .into();
         let expected = "5991bb8c6514148a29db676a14ac506cd2cd5775ace63c30a4fe457715e9ac84";
         assert_eq!(root_of(&entries), expected.parse::<B256>().unwrap());
     }
 
     fn keys() -> impl Strategy<Value = Vec<u8>> {
-        prop_oneof![proptest::collection::vec(0u8..4, 2), proptest::collection::vec(any::<u8>(), 0..4)]
+        prop_oneof![
+            proptest::collection::vec(0u8..4, 2),
+            proptest::collection::vec(any::<u8>(), 0..4)
+        ]
     }
 
     proptest! {

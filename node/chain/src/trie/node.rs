@@ -49,18 +49,34 @@ pub(super) struct Node {
 
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
-    Leaf { key: Nibbles, value: Vec<u8> },
-    Extension { key: Nibbles, child: Link },
-    Branch { children: Box<[Link; 16]>, value: Option<Vec<u8>> },
+    Leaf {
+        key: Nibbles,
+        value: Vec<u8>,
+    },
+    Extension {
+        key: Nibbles,
+        child: Link,
+    },
+    Branch {
+        children: Box<[Link; 16]>,
+        value: Option<Vec<u8>>,
+    },
 }
 
 impl Node {
     pub(super) fn new(kind: Kind) -> Self {
-        Self { kind, reference: None, unsaved: true }
+        Self {
+            kind,
+            reference: None,
+            unsaved: true,
+        }
     }
 
     pub(super) fn leaf(key: &[u8], value: Vec<u8>) -> Link {
-        Link::Node(Box::new(Self::new(Kind::Leaf { key: key.to_vec(), value })))
+        Link::Node(Box::new(Self::new(Kind::Leaf {
+            key: key.to_vec(),
+            value,
+        })))
     }
 
     pub(super) fn touch(&mut self) {
@@ -88,7 +104,11 @@ impl Node {
             }
         }
         let mut out = Vec::with_capacity(payload.len() + 4);
-        Header { list: true, payload_length: payload.len() }.encode(&mut out);
+        Header {
+            list: true,
+            payload_length: payload.len(),
+        }
+        .encode(&mut out);
         out.extend_from_slice(&payload);
         out
     }
@@ -105,11 +125,16 @@ impl Node {
         while !payload.is_empty() {
             let before = payload;
             let header = Header::decode(&mut payload).map_err(error)?;
-            let (content, after) =
-                payload.split_at_checked(header.payload_length).ok_or("item ends early")?;
+            let (content, after) = payload
+                .split_at_checked(header.payload_length)
+                .ok_or("item ends early")?;
             payload = after;
             let whole = &before[..before.len() - after.len()];
-            items.push(Item { list: header.list, content, whole });
+            items.push(Item {
+                list: header.list,
+                content,
+                whole,
+            });
             if items.len() > 17 {
                 break;
             }
@@ -118,9 +143,15 @@ impl Node {
             [path, target] => {
                 let (key, leaf) = from_hex_prefix(path.string()?)?;
                 if leaf {
-                    Kind::Leaf { key, value: target.string()?.to_vec() }
+                    Kind::Leaf {
+                        key,
+                        value: target.string()?.to_vec(),
+                    }
                 } else {
-                    Kind::Extension { key, child: target.link()? }
+                    Kind::Extension {
+                        key,
+                        child: target.link()?,
+                    }
                 }
             }
             [children @ .., value] if children.len() == 16 => {
@@ -129,11 +160,18 @@ impl Node {
                     *link = item.link()?;
                 }
                 let value = value.string()?;
-                Kind::Branch { children: links, value: (!value.is_empty()).then(|| value.to_vec()) }
+                Kind::Branch {
+                    children: links,
+                    value: (!value.is_empty()).then(|| value.to_vec()),
+                }
             }
             other => return Err(format!("node of {} items, want 2 or 17", other.len())),
         };
-        Ok(Self { kind, reference: Some(reference), unsaved: false })
+        Ok(Self {
+            kind,
+            reference: Some(reference),
+            unsaved: false,
+        })
     }
 }
 
@@ -145,7 +183,11 @@ struct Item<'a> {
 
 impl<'a> Item<'a> {
     fn string(&self) -> Result<&'a [u8], String> {
-        if self.list { Err("list in place of a string".to_owned()) } else { Ok(self.content) }
+        if self.list {
+            Err("list in place of a string".to_owned())
+        } else {
+            Ok(self.content)
+        }
     }
 
     fn link(&self) -> Result<Link, String> {
@@ -165,7 +207,11 @@ fn encode_link(link: &Link, out: &mut Vec<u8>) {
     match link {
         Link::Empty => out.push(alloy_rlp::EMPTY_STRING_CODE),
         Link::Stored(hash) => hash.encode(out),
-        Link::Node(node) => match node.reference.as_ref().expect("children are sealed before parents") {
+        Link::Node(node) => match node
+            .reference
+            .as_ref()
+            .expect("children are sealed before parents")
+        {
             Reference::Hash(hash) => hash.encode(out),
             Reference::Inline(rlp) => out.extend_from_slice(rlp),
         },
@@ -174,7 +220,11 @@ fn encode_link(link: &Link, out: &mut Vec<u8>) {
 
 /// The reference of a node with this RLP.
 pub(super) fn reference_of(rlp: &[u8]) -> Reference {
-    if rlp.len() < 32 { Reference::Inline(rlp.to_vec()) } else { Reference::Hash(keccak256(rlp)) }
+    if rlp.len() < 32 {
+        Reference::Inline(rlp.to_vec())
+    } else {
+        Reference::Hash(keccak256(rlp))
+    }
 }
 
 fn hex_prefix(key: &[u8], leaf: bool) -> Vec<u8> {
@@ -197,7 +247,10 @@ fn from_hex_prefix(bytes: &[u8]) -> Result<(Nibbles, bool), String> {
         return Err(format!("hex prefix {first:#04x}"));
     }
     let odd = (first & 0x10 != 0).then_some(first & 0xf);
-    let key = odd.into_iter().chain(rest.iter().flat_map(|byte| [byte >> 4, byte & 0xf])).collect();
+    let key = odd
+        .into_iter()
+        .chain(rest.iter().flat_map(|byte| [byte >> 4, byte & 0xf]))
+        .collect();
     Ok((key, first & 0x20 != 0))
 }
 
@@ -207,7 +260,12 @@ mod tests {
 
     #[test]
     fn hex_prefix_round_trips() {
-        for (key, leaf) in [(vec![], true), (vec![1], true), (vec![1, 2], false), (vec![0, 15, 3], false)] {
+        for (key, leaf) in [
+            (vec![], true),
+            (vec![1], true),
+            (vec![1, 2], false),
+            (vec![0, 15, 3], false),
+        ] {
             assert_eq!(from_hex_prefix(&hex_prefix(&key, leaf)).unwrap(), (key, leaf));
         }
     }
@@ -215,7 +273,15 @@ mod tests {
     #[test]
     fn bad_nodes_are_errors() {
         let reference = Reference::Inline(Vec::new());
-        for bad in [&[][..], &[0xc0], &[0x80], &[0xc1, 0x80], &[0xc2, 0x80, 0x80], &[0xf8], &[0xc3, 0x20, 1, 2]] {
+        for bad in [
+            &[][..],
+            &[0xc0],
+            &[0x80],
+            &[0xc1, 0x80],
+            &[0xc2, 0x80, 0x80],
+            &[0xf8],
+            &[0xc3, 0x20, 1, 2],
+        ] {
             assert!(Node::decode(bad, reference.clone()).is_err(), "{bad:?}");
         }
     }

@@ -24,7 +24,10 @@ pub struct StateTrie {
 impl StateTrie {
     /// The state with this root. Nodes come from the source given to each change.
     pub fn new(root: B256) -> Self {
-        Self { accounts: Trie::new(vec![ACCOUNTS], root), storages: HashMap::new() }
+        Self {
+            accounts: Trie::new(vec![ACCOUNTS], root),
+            storages: HashMap::new(),
+        }
     }
 
     /// Sets slots of an account (zero removes one) and returns its new storage root.
@@ -67,7 +70,9 @@ impl StateTrie {
     ) -> Result<(), StoreError> {
         let key = keccak256(address);
         match account {
-            Some(account) => self.accounts.insert(source, key.as_slice(), &encode_account(account)),
+            Some(account) => self
+                .accounts
+                .insert(source, key.as_slice(), &encode_account(account)),
             None => self.accounts.remove(source, key.as_slice()),
         }
     }
@@ -101,7 +106,11 @@ fn encode_account(account: &AccountRecord) -> Vec<u8> {
     account.storage_root.encode(&mut payload);
     account.code_hash.encode(&mut payload);
     let mut out = Vec::with_capacity(payload.len() + 2);
-    alloy_rlp::Header { list: true, payload_length: payload.len() }.encode(&mut out);
+    alloy_rlp::Header {
+        list: true,
+        payload_length: payload.len(),
+    }
+    .encode(&mut out);
     out.extend_from_slice(&payload);
     out
 }

@@ -1,0 +1,227 @@
+//! The hash itself: 64 dependent reads of dataset items, folded into a mix.
+//!
+//! Written once, for `N` nonces in lockstep and for any way to look up items: a dataset in memory, items
+//! computed from the light cache, or whatever a caller of [`hashimoto`] brings.
+
+use core::borrow::Borrow;
+
+use crate::arith::{Modulus, fnv, prefetch};
+use crate::isa::{Isa, Kernel, dispatch};
+use crate::keccak::{bytes_of, keccak256_96, keccak512_40, lanes};
+use crate::{ACCESSES, B256, ITEM_WORDS};
+
+/// 128 bytes of the dataset as words.
+pub(crate) type Item = [u32; ITEM_WORDS];
+
+/// The two results of a nonce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PowHash {
+    /// Proves which items were read; goes into the header.
+    pub mix_hash: B256,
+    /// Compared with the boundary as a big-endian number.
+    pub final_hash: B256,
+}
+
+/// Keccak-512 of header hash and little-endian nonce: where a hash starts, as eight little-endian lanes.
+#[inline(always)]
+pub fn seed512(header_hash: &B256, pow_nonce: u64) -> [u64; 8] {
+    let [a, b, c, d] = lanes::<4>(&header_hash.0);
+    keccak512_40(&[a, b, c, d, pow_nonce])
+}
+
+/// Hashes one nonce over a dataset of `items` items that `lookup` reads by index.
+///
+/// `None` when `items` is 0: there is nothing to read.
+pub fn hashimoto(
+    items: u32,
+    lookup: impl FnMut(u32) -> [u32; ITEM_WORDS],
+    header_hash: &B256,
+    pow_nonce: u64,
+) -> Option<PowHash> {
+    struct ByCaller<F>(F);
+    impl<F: FnMut(u32) -> Item> Lookup<1> for ByCaller<F> {
+        type Item = Item;
+        #[inline(always)]
+        fn items(&mut self, [index]: [u32; 1]) -> [Item; 1] {
+            [(self.0)(index)]
+        }
+    }
+    let items = (items > 0).then(|| Modulus::new(items))?;
+    let [hash] = lockstep(items, &[seed512(header_hash, pow_nonce)], ByCaller(lookup));
+    Some(hash)
+}
+
+/// Hashes one nonce over the full dataset in memory, 32 words an item.
+///
+/// `None` when `dataset` holds no item or a broken one.
+pub fn hash_full(dataset: &[u32], header_hash: &B256, pow_nonce: u64) -> Option<PowHash> {
+    FullDataset::new(dataset).map(|dataset| dataset.hash(header_hash, pow_nonce))
+}
+
+/// A full dataset in memory, ready to be hashed from.
+#[derive(Clone, Copy, Debug)]
+pub struct FullDataset<'a> {
+    items: &'a [Item],
+    count: Modulus,
+}
+
+impl<'a> FullDataset<'a> {
+    /// Views `words`, 32 to an item; `None` when there is no item, a broken one or more than 2^32 - 1.
+    pub fn new(words: &'a [u32]) -> Option<Self> {
+        let (items, rest) = words.as_chunks::<ITEM_WORDS>();
+        let count = u32::try_from(items.len()).ok()?;
+        (count > 0 && rest.is_empty()).then(|| Self {
+            items,
+            count: Modulus::new(count),
+        })
+    }
+
+    /// Items in the dataset.
+    pub fn items(&self) -> u32 {
+        self.count.divisor()
+    }
+
+    /// Hashes one nonce.
+    pub fn hash(&self, header_hash: &B256, pow_nonce: u64) -> PowHash {
+        let [hash] = self.hash_many(header_hash, [pow_nonce]);
+        hash
+    }
+
+    /// Hashes `N` nonces side by side, so that `N` items are on their way from memory at any time.
+    pub fn hash_many<const N: usize>(&self, header_hash: &B256, pow_nonces: [u64; N]) -> [PowHash; N] {
+        dispatch(FullHash {
+            dataset: self,
+            seeds: pow_nonces.map(|nonce| (*header_hash, nonce)),
+        })
+    }
+}
+
+/// Hashes `N` nonces in lockstep from a dataset in memory.
+struct FullHash<'a, const N: usize> {
+    dataset: &'a FullDataset<'a>,
+    seeds: [(B256, u64); N],
+}
+
+impl<const N: usize> Kernel for FullHash<'_, N> {
+    type Output = [PowHash; N];
+
+    #[inline(always)]
+    fn run<I: Isa>(self) -> [PowHash; N] {
+        let seeds = self
+            .seeds
+            .map(|(header_hash, nonce)| seed512(&header_hash, nonce));
+        lockstep(self.dataset.count, &seeds, InMemory(self.dataset.items))
+    }
+}
+
+/// Items of a dataset in memory, all of them asked for before the first is read.
+struct InMemory<'a>(&'a [Item]);
+
+impl<'a, const N: usize> Lookup<N> for InMemory<'a> {
+    type Item = &'a Item;
+
+    #[inline(always)]
+    fn items(&mut self, index: [u32; N]) -> [&'a Item; N] {
+        let items = index.map(|index| &self.0[index as usize]);
+        for item in items {
+            // Two cache lines, or three where a file's head has moved the items off their boundaries.
+            prefetch(&item[0]);
+            prefetch(&item[ITEM_WORDS / 2]);
+            prefetch(&item[ITEM_WORDS - 1]);
+        }
+        items
+    }
+}
+
+/// Where `N` nonces in lockstep get their items from.
+///
+/// A trait and not a closure, because a closure is compiled for the baseline instruction set unless it
+/// happens to be inlined.
+pub(crate) trait Lookup<const N: usize> {
+    type Item: Borrow<Item>;
+    /// Must be `#[inline(always)]`.
+    fn items(&mut self, index: [u32; N]) -> [Self::Item; N];
+}
+
+/// The hash for `N` seeds at once.
+#[inline(always)]
+pub(crate) fn lockstep<const N: usize>(
+    items: Modulus,
+    seeds: &[[u64; 8]; N],
+    mut lookup: impl Lookup<N>,
+) -> [PowHash; N] {
+    let mut mix: [Item; N] =
+        core::array::from_fn(|j| core::array::from_fn(|i| (seeds[j][i / 2 % 8] >> (i % 2 * 32)) as u32));
+    for access in 0..ACCESSES {
+        let index = core::array::from_fn(|j| {
+            items.of(fnv(
+                access ^ seeds[j][0] as u32,
+                mix[j][access as usize % ITEM_WORDS],
+            ))
+        });
+        for (mix, item) in mix.iter_mut().zip(lookup.items(index)) {
+            for (word, other) in mix.iter_mut().zip(item.borrow()) {
+                *word = fnv(*word, *other);
+            }
+        }
+    }
+    core::array::from_fn(|j| finish(&seeds[j], &mix[j]))
+}
+
+/// Folds the mix to 32 bytes and hashes it with the seed.
+#[inline(always)]
+fn finish(seed: &[u64; 8], mix: &Item) -> PowHash {
+    let fold = |i: usize| {
+        fnv(
+            fnv(fnv(mix[4 * i], mix[4 * i + 1]), mix[4 * i + 2]),
+            mix[4 * i + 3],
+        )
+    };
+    let compressed: [u64; 4] =
+        core::array::from_fn(|i| u64::from(fold(2 * i)) | u64::from(fold(2 * i + 1)) << 32);
+    PowHash {
+        mix_hash: B256::from(bytes_of(compressed)),
+        final_hash: B256::from(finish_lanes(seed, &compressed)),
+    }
+}
+
+/// The final hash from the seed and the folded mix.
+#[inline(always)]
+pub(crate) fn finish_lanes(seed: &[u64; 8], compressed: &[u64; 4]) -> [u8; 32] {
+    let words = core::array::from_fn(|i| if i < 8 { seed[i] } else { compressed[i - 8] });
+    bytes_of(keccak256_96(&words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LightCache;
+
+    #[test]
+    fn every_way_to_hash_agrees() {
+        let cache = LightCache::with_sizes(B256::ZERO, 1024, 32_768).expect("sizes of the test dataset");
+        let mut dataset = vec![0; 256 * ITEM_WORDS];
+        cache.fill_items(0, &mut dataset);
+        let full = FullDataset::new(&dataset).expect("256 items");
+        let header_hash = B256::repeat_byte(0xc3);
+        let nonces: [u64; 16] = core::array::from_fn(|i| (i as u64).wrapping_sub(8));
+        for (nonce, hash) in nonces.into_iter().zip(full.hash_many(&header_hash, nonces)) {
+            assert_eq!(hash, cache.hash(&header_hash, nonce), "light, nonce {nonce:#x}");
+            assert_eq!(
+                Some(hash),
+                hash_full(&dataset, &header_hash, nonce),
+                "full, nonce {nonce:#x}"
+            );
+            let by_lookup = hashimoto(256, |index| cache.dataset_item(index), &header_hash, nonce);
+            assert_eq!(Some(hash), by_lookup, "lookup, nonce {nonce:#x}");
+        }
+    }
+
+    #[test]
+    fn a_dataset_without_whole_items_is_refused() {
+        assert!(FullDataset::new(&[]).is_none());
+        assert!(FullDataset::new(&[0; 33]).is_none());
+        assert!(hash_full(&[0; 31], &B256::ZERO, 0).is_none());
+        assert!(hashimoto(0, |_| [0; ITEM_WORDS], &B256::ZERO, 0).is_none());
+    }
+}

@@ -1,0 +1,192 @@
+//! Chooses, at run time, for which instruction set a hot loop is compiled.
+//!
+//! A loop is a [`Kernel`] whose `run` is inlined into one function per instruction set, so it is written
+//! once. Besides wider vectors for the mixing step, an [`Isa`] brings its own way to put several rows through
+//! Keccak-512. Knows nothing of what the loops compute.
+
+use crate::keccak::{Lane, keccak512_64};
+use crate::light::Row;
+
+/// A loop to be compiled once per instruction set.
+pub(crate) trait Kernel {
+    type Output;
+    /// Must be `#[inline(always)]`, or it is compiled for the baseline only.
+    fn run<I: Isa>(self) -> Self::Output;
+}
+
+/// What differs between instruction sets beyond what the compiler does by itself.
+pub(crate) trait Isa {
+    /// Replaces each row by its Keccak-512.
+    fn keccak512_rows<const N: usize>(rows: &mut [Row; N]);
+}
+
+/// Runs `kernel` on the best instruction set this processor has.
+#[inline]
+pub(crate) fn dispatch<K: Kernel>(kernel: K) -> K::Output {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if x86::has_avx512() {
+            // SAFETY: the processor has just been asked.
+            return unsafe { x86::run_avx512(kernel) };
+        }
+        if x86::has_avx2() {
+            // SAFETY: the processor has just been asked.
+            return unsafe { x86::run_avx2(kernel) };
+        }
+    }
+    kernel.run::<Scalar>()
+}
+
+/// One state at a time, in ordinary registers.
+pub(crate) struct Scalar;
+
+impl Isa for Scalar {
+    #[inline(always)]
+    fn keccak512_rows<const N: usize>(rows: &mut [Row; N]) {
+        for row in rows {
+            *row = Row::from_lanes(&keccak512_64(&row.lanes()));
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::*;
+    use core::arch::x86_64::*;
+
+    pub(super) fn has_avx2() -> bool {
+        is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+    }
+
+    pub(super) fn has_avx512() -> bool {
+        has_avx2()
+            && is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+    }
+
+    #[target_feature(enable = "avx2,bmi1,bmi2")]
+    pub(super) fn run_avx2<K: Kernel>(kernel: K) -> K::Output {
+        kernel.run::<Scalar>()
+    }
+
+    #[target_feature(enable = "avx2,bmi1,bmi2,avx512f,avx512bw,avx512dq,avx512vl")]
+    pub(super) fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
+        kernel.run::<Avx512>()
+    }
+
+    /// Eight states side by side in 512-bit registers. Used only inside [`run_avx512`].
+    struct Avx512;
+
+    impl Isa for Avx512 {
+        #[inline(always)]
+        fn keccak512_rows<const N: usize>(rows: &mut [Row; N]) {
+            let (eights, rest) = rows.as_chunks_mut::<8>();
+            for eight in eights {
+                // Lane i of all eight rows, then the sponge, then back.
+                let columns: [Octet; 8] =
+                    core::array::from_fn(|i| Octet::from_array(core::array::from_fn(|j| eight[j].lane(i))));
+                let hashed = keccak512_64(&columns).map(Octet::into_array);
+                for (j, row) in eight.iter_mut().enumerate() {
+                    *row = Row::from_lanes(&core::array::from_fn(|i| hashed[i][j]));
+                }
+            }
+            for row in rest {
+                *row = Row::from_lanes(&keccak512_64(&row.lanes()));
+            }
+        }
+    }
+
+    /// The same lane of eight states.
+    #[derive(Clone, Copy)]
+    struct Octet(__m512i);
+
+    impl Octet {
+        #[inline(always)]
+        fn from_array(lanes: [u64; 8]) -> Self {
+            // SAFETY: both are 64 bytes without invalid values; no instruction is chosen by this.
+            Self(unsafe { core::mem::transmute::<[u64; 8], __m512i>(lanes) })
+        }
+
+        #[inline(always)]
+        fn into_array(self) -> [u64; 8] {
+            // SAFETY: as above.
+            unsafe { core::mem::transmute::<__m512i, [u64; 8]>(self.0) }
+        }
+    }
+
+    // SAFETY of every block below: an `Octet` exists only in code reached through `run_avx512`.
+    impl Lane for Octet {
+        #[inline(always)]
+        fn splat(value: u64) -> Self {
+            Self(unsafe { _mm512_set1_epi64(value as i64) })
+        }
+        #[inline(always)]
+        fn xor(self, other: Self) -> Self {
+            Self(unsafe { _mm512_xor_si512(self.0, other.0) })
+        }
+        #[inline(always)]
+        fn chi(self, b: Self, c: Self) -> Self {
+            // Truth table of a ^ (!b & c).
+            Self(unsafe { _mm512_ternarylogic_epi64::<0xd2>(self.0, b.0, c.0) })
+        }
+        #[inline(always)]
+        fn rotate<const LEFT: u32>(self) -> Self {
+            Self(unsafe { _mm512_rolv_epi64(self.0, _mm512_set1_epi64(i64::from(LEFT))) })
+        }
+        #[inline(always)]
+        fn xor5(self, b: Self, c: Self, d: Self, e: Self) -> Self {
+            // Truth table of a ^ b ^ c.
+            unsafe {
+                let three = _mm512_ternarylogic_epi64::<0x96>(self.0, b.0, c.0);
+                Self(_mm512_ternarylogic_epi64::<0x96>(three, d.0, e.0))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keccak::{bytes_of, keccak512};
+
+    struct HashRows<const N: usize>([Row; N]);
+
+    impl<const N: usize> Kernel for HashRows<N> {
+        type Output = [Row; N];
+        #[inline(always)]
+        fn run<I: Isa>(mut self) -> [Row; N] {
+            I::keccak512_rows(&mut self.0);
+            self.0
+        }
+    }
+
+    #[test]
+    fn many_rows_hash_like_one() {
+        fn check<const N: usize>() {
+            let rows: [Row; N] = core::array::from_fn(|j| {
+                Row(core::array::from_fn(|i| {
+                    (j * 7919 + i * 104_729 + 1) as u32 * 0x9e37
+                }))
+            });
+            let expected = rows.map(|row| keccak512(&bytes_of::<8, 64>(row.lanes())));
+            assert_eq!(
+                dispatch(HashRows(rows)).map(|row| bytes_of::<8, 64>(row.lanes())),
+                expected
+            );
+            assert_eq!(
+                HashRows(rows)
+                    .run::<Scalar>()
+                    .map(|row| bytes_of::<8, 64>(row.lanes())),
+                expected
+            );
+        }
+        check::<1>();
+        check::<7>();
+        check::<8>();
+        check::<19>();
+    }
+}

@@ -1,0 +1,543 @@
+//! The light cache of an epoch, and dataset items computed from it.
+//!
+//! Building is serial by nature: every row depends on the one before it. Items are independent of each
+//! other, so several are computed side by side to hide the latency of the rows they read. Files, threads
+//! and which epoch is wanted are other modules' business.
+
+use core::marker::PhantomData;
+use core::ops::ControlFlow;
+use std::time::Duration;
+
+use crate::arith::{Modulus, fnv, prefetch};
+use crate::hashimoto::{Item, Lookup, PowHash, lockstep, seed512};
+use crate::isa::{Isa, Kernel, dispatch};
+use crate::keccak::{keccak512_32, keccak512_64};
+use crate::memory::advise_huge_pages;
+use crate::sizes::{SizeError, cache_bytes, dataset_bytes};
+use crate::{B256, CACHE_ROUNDS, DATASET_PARENTS, Epoch, ITEM_BYTES, ITEM_WORDS, ROW_BYTES, ROW_WORDS};
+
+/// How many rows are built between two looks at whether to go on.
+const ROWS_PER_REPORT: usize = 1 << 14;
+/// How far ahead of its use a row is asked for while building.
+const PREFETCH_ROWS: usize = 4;
+/// 64-byte nodes computed side by side when many items are wanted.
+const NODES_AT_ONCE: usize = 16;
+
+/// Why there is no light cache.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CacheError {
+    /// The epoch is out of range.
+    #[error(transparent)]
+    Size(#[from] SizeError),
+    /// The sizes given by hand cannot work.
+    #[error(
+        "cache of {cache_bytes} bytes and dataset of {dataset_bytes}: expected whole rows of 64 and items of 128"
+    )]
+    BadSizes {
+        /// Cache size asked for.
+        cache_bytes: u64,
+        /// Dataset size asked for.
+        dataset_bytes: u64,
+    },
+    /// The system gave no memory.
+    #[error("no memory for a light cache of {bytes} bytes")]
+    OutOfMemory {
+        /// How much was needed.
+        bytes: u64,
+    },
+    /// Whoever asked no longer wants it.
+    #[error("building the light cache was cancelled")]
+    Cancelled,
+}
+
+/// One row of the light cache, or half a dataset item: a cache line of 16 words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+pub(crate) struct Row(pub(crate) [u32; ROW_WORDS]);
+
+impl Row {
+    #[inline(always)]
+    pub(crate) fn lane(&self, i: usize) -> u64 {
+        u64::from(self.0[2 * i]) | u64::from(self.0[2 * i + 1]) << 32
+    }
+
+    #[inline(always)]
+    pub(crate) fn lanes(&self) -> [u64; 8] {
+        core::array::from_fn(|i| self.lane(i))
+    }
+
+    #[inline(always)]
+    pub(crate) fn from_lanes(lanes: &[u64; 8]) -> Self {
+        Self(core::array::from_fn(|i| (lanes[i / 2] >> (i % 2 * 32)) as u32))
+    }
+}
+
+/// The light cache of an epoch.
+pub struct LightCache {
+    rows: Vec<Row>,
+    row_count: Modulus,
+    items: Modulus,
+    seed_hash: B256,
+    build_time: Duration,
+}
+
+impl core::fmt::Debug for LightCache {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("LightCache")
+            .field("seed_hash", &self.seed_hash)
+            .field("rows", &self.rows())
+            .field("dataset_items", &self.dataset_items())
+            .finish_non_exhaustive()
+    }
+}
+
+impl LightCache {
+    /// Builds the light cache of `epoch`.
+    ///
+    /// # Errors
+    /// When the epoch is above [`MAX_EPOCH`](crate::MAX_EPOCH) or there is no memory for it.
+    pub fn build(epoch: Epoch) -> Result<Self, CacheError> {
+        Self::build_with(epoch, &mut |_, _| ControlFlow::Continue(()))
+    }
+
+    /// Builds the light cache of `epoch` and tells `progress` now and then how many row computations of how
+    /// many are done; a break from it ends the work.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build), and [`CacheError::Cancelled`] when `progress` breaks.
+    pub fn build_with(
+        epoch: Epoch,
+        progress: &mut dyn FnMut(u32, u32) -> ControlFlow<()>,
+    ) -> Result<Self, CacheError> {
+        Self::make(
+            epoch.seed_hash(),
+            cache_bytes(epoch.index)?,
+            dataset_bytes(epoch.index)?,
+            progress,
+        )
+    }
+
+    /// Builds a light cache of any size, for the small datasets clients use in tests: 1024 bytes of cache for
+    /// a dataset of 32768.
+    ///
+    /// # Errors
+    /// When a size is zero, no whole number of rows or items, or has more than 2^31 of them.
+    pub fn with_sizes(seed_hash: B256, cache_bytes: u64, dataset_bytes: u64) -> Result<Self, CacheError> {
+        Self::make(seed_hash, cache_bytes, dataset_bytes, &mut |_, _| {
+            ControlFlow::Continue(())
+        })
+    }
+
+    fn make(
+        seed_hash: B256,
+        cache_bytes: u64,
+        dataset_bytes: u64,
+        progress: &mut dyn FnMut(u32, u32) -> ControlFlow<()>,
+    ) -> Result<Self, CacheError> {
+        let start = std::time::Instant::now();
+        let bad_sizes = || CacheError::BadSizes {
+            cache_bytes,
+            dataset_bytes,
+        };
+        let row_count = pieces(cache_bytes, ROW_BYTES as u64).ok_or_else(bad_sizes)?;
+        let items = pieces(dataset_bytes, ITEM_BYTES as u64).ok_or_else(bad_sizes)?;
+        let mut rows = Vec::new();
+        rows.try_reserve_exact(row_count as usize)
+            .map_err(|_| CacheError::OutOfMemory { bytes: cache_bytes })?;
+        advise_huge_pages(rows.spare_capacity_mut());
+
+        let total = row_count.saturating_mul(1 + CACHE_ROUNDS);
+        let mut done = 0;
+        let mut report = |rows: usize| {
+            done += rows as u32;
+            match progress(done, total) {
+                ControlFlow::Continue(()) => Ok(()),
+                ControlFlow::Break(()) => Err(CacheError::Cancelled),
+            }
+        };
+        let first = Row::from_lanes(&keccak512_32(&seed_hash.0));
+        rows.push(first);
+        report(1)?;
+        while rows.len() < row_count as usize {
+            let count = ROWS_PER_REPORT.min(row_count as usize - rows.len());
+            dispatch(Chain {
+                rows: &mut rows,
+                count,
+            });
+            report(count)?;
+        }
+        let row_count = Modulus::new(row_count);
+        for _ in 0..CACHE_ROUNDS {
+            for from in (0..rows.len()).step_by(ROWS_PER_REPORT) {
+                let to = rows.len().min(from + ROWS_PER_REPORT);
+                dispatch(Shuffle {
+                    rows: &mut rows,
+                    row_count,
+                    from,
+                    to,
+                });
+                report(to - from)?;
+            }
+        }
+        Ok(Self {
+            rows,
+            row_count,
+            items: Modulus::new(items),
+            seed_hash,
+            build_time: start.elapsed(),
+        })
+    }
+
+    /// 64-byte rows in this cache.
+    pub fn rows(&self) -> u32 {
+        self.row_count.divisor()
+    }
+
+    /// 128-byte items in the dataset this cache stands for.
+    pub fn dataset_items(&self) -> u32 {
+        self.items.divisor()
+    }
+
+    /// Bytes of the dataset this cache stands for.
+    pub fn dataset_bytes(&self) -> u64 {
+        u64::from(self.dataset_items()) * ITEM_BYTES as u64
+    }
+
+    /// The seed this cache was built from.
+    pub fn seed_hash(&self) -> B256 {
+        self.seed_hash
+    }
+
+    /// How long building it took.
+    pub fn build_time(&self) -> Duration {
+        self.build_time
+    }
+
+    /// The rows one after another, sixteen words each.
+    pub fn as_words(&self) -> &[u32] {
+        bytemuck::cast_slice(&self.rows)
+    }
+
+    /// The rows one after another, as bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.rows)
+    }
+
+    /// Computes dataset item `index` as 32 words.
+    ///
+    /// An index beyond the dataset gives the item a larger dataset would have there.
+    pub fn dataset_item(&self, index: u32) -> [u32; ITEM_WORDS] {
+        let [item] = dispatch(Items {
+            cache: self,
+            first: [index],
+        });
+        item
+    }
+
+    /// Computes consecutive dataset items from `first` on into `out`, which holds 32 words for each.
+    ///
+    /// Words beyond the last whole item are left as they are.
+    pub fn fill_items(&self, first: u32, out: &mut [u32]) {
+        const ITEMS: usize = NODES_AT_ONCE / 2;
+        let (items, _) = out.as_chunks_mut::<ITEM_WORDS>();
+        let mut index = first;
+        let (groups, rest) = items.as_chunks_mut::<ITEMS>();
+        for group in groups {
+            *group = dispatch(Items::<ITEMS> {
+                cache: self,
+                first: core::array::from_fn(|i| index.wrapping_add(i as u32)),
+            });
+            index = index.wrapping_add(ITEMS as u32);
+        }
+        for item in rest {
+            *item = self.dataset_item(index);
+            index = index.wrapping_add(1);
+        }
+    }
+
+    /// Hashes one nonce, computing the items it reads.
+    pub fn hash(&self, header_hash: &B256, pow_nonce: u64) -> PowHash {
+        let [hash] = self.hash_many(header_hash, [pow_nonce]);
+        hash
+    }
+
+    /// Hashes `N` nonces side by side; four hide the memory's latency well.
+    pub fn hash_many<const N: usize>(&self, header_hash: &B256, pow_nonces: [u64; N]) -> [PowHash; N] {
+        dispatch(LightHash {
+            cache: self,
+            seeds: pow_nonces.map(|nonce| (*header_hash, nonce)),
+        })
+    }
+}
+
+/// How many pieces of `unit` bytes there are, when whole and few enough for 31 bits.
+fn pieces(bytes: u64, unit: u64) -> Option<u32> {
+    let count = u32::try_from(bytes / unit).ok()?;
+    (bytes.is_multiple_of(unit) && (1..=1 << 31).contains(&count)).then_some(count)
+}
+
+/// Appends `count` rows, each the Keccak-512 of the one before.
+struct Chain<'a> {
+    rows: &'a mut Vec<Row>,
+    count: usize,
+}
+
+impl Kernel for Chain<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let Some(mut lanes) = self.rows.last().map(Row::lanes) else {
+            return;
+        };
+        for _ in 0..self.count {
+            lanes = keccak512_64(&lanes);
+            self.rows.push(Row::from_lanes(&lanes));
+        }
+    }
+}
+
+/// One pass of the low-memory hash over the rows `from..to`, in place.
+struct Shuffle<'a> {
+    rows: &'a mut [Row],
+    row_count: Modulus,
+    from: usize,
+    to: usize,
+}
+
+impl Kernel for Shuffle<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let Self {
+            rows,
+            row_count,
+            from,
+            to,
+        } = self;
+        let last = rows.len() - 1;
+        let mut lanes = rows[if from == 0 { last } else { from - 1 }].lanes();
+        for i in from..to {
+            // A row's partner follows from its own old value, so it is known well before it is needed.
+            let ahead = &rows[(i + PREFETCH_ROWS).min(last)];
+            prefetch(&rows[row_count.of(ahead.0[0]) as usize]);
+            let partner = &rows[row_count.of(rows[i].0[0]) as usize];
+            for (lane, other) in lanes.iter_mut().zip(partner.lanes()) {
+                *lane ^= other;
+            }
+            lanes = keccak512_64(&lanes);
+            rows[i] = Row::from_lanes(&lanes);
+        }
+    }
+}
+
+/// Computes the 64-byte halves `index[..]` of dataset items side by side.
+#[inline(always)]
+fn nodes<I: Isa, const N: usize>(cache: &LightCache, index: &[u32; N]) -> [Row; N] {
+    let LightCache { rows, row_count, .. } = cache;
+    let mut mix: [Row; N] = index.map(|index| {
+        let mut row = rows[row_count.of(index) as usize];
+        row.0[0] ^= index;
+        row
+    });
+    I::keccak512_rows(&mut mix);
+    for parent in 0..DATASET_PARENTS {
+        // All addresses first: the rows then travel while the other nodes are worked on.
+        let places: [usize; N] = core::array::from_fn(|j| {
+            row_count.of(fnv(index[j] ^ parent, mix[j].0[parent as usize % ROW_WORDS])) as usize
+        });
+        for place in places {
+            prefetch(&rows[place]);
+        }
+        for (mix, place) in mix.iter_mut().zip(places) {
+            let row = &rows[place];
+            for (word, other) in mix.0.iter_mut().zip(row.0) {
+                *word = fnv(*word, other);
+            }
+        }
+    }
+    I::keccak512_rows(&mut mix);
+    mix
+}
+
+/// Computes the items `index[..]` side by side, the two halves of each included.
+#[inline(always)]
+fn items<I: Isa, const N: usize>(cache: &LightCache, index: &[u32; N]) -> [Item; N] {
+    // Arrays of 2 N cannot be named, so the halves are two calls where N is large and one where it is 1 or 4.
+    let mut out = [[0; ITEM_WORDS]; N];
+    let mut put =
+        |j: usize, half: usize, row: &Row| out[j][half * ROW_WORDS..][..ROW_WORDS].copy_from_slice(&row.0);
+    let mut j = 0;
+    while j + 8 <= N {
+        let rows = nodes::<I, 16>(
+            cache,
+            &core::array::from_fn(|k| index[j + k / 2].wrapping_mul(2) + (k % 2) as u32),
+        );
+        rows.iter()
+            .enumerate()
+            .for_each(|(k, row)| put(j + k / 2, k % 2, row));
+        j += 8;
+    }
+    while j + 4 <= N {
+        let rows = nodes::<I, 8>(
+            cache,
+            &core::array::from_fn(|k| index[j + k / 2].wrapping_mul(2) + (k % 2) as u32),
+        );
+        rows.iter()
+            .enumerate()
+            .for_each(|(k, row)| put(j + k / 2, k % 2, row));
+        j += 4;
+    }
+    while j < N {
+        let rows = nodes::<I, 2>(
+            cache,
+            &core::array::from_fn(|k| index[j].wrapping_mul(2) + k as u32),
+        );
+        rows.iter().enumerate().for_each(|(k, row)| put(j, k, row));
+        j += 1;
+    }
+    out
+}
+
+struct Items<'a, const N: usize> {
+    cache: &'a LightCache,
+    first: [u32; N],
+}
+
+impl<const N: usize> Kernel for Items<'_, N> {
+    type Output = [Item; N];
+
+    #[inline(always)]
+    fn run<I: Isa>(self) -> [Item; N] {
+        items::<I, N>(self.cache, &self.first)
+    }
+}
+
+/// Hashes `N` nonces in lockstep from the light cache.
+struct LightHash<'a, const N: usize> {
+    cache: &'a LightCache,
+    seeds: [(B256, u64); N],
+}
+
+impl<const N: usize> Kernel for LightHash<'_, N> {
+    type Output = [PowHash; N];
+
+    #[inline(always)]
+    fn run<I: Isa>(self) -> [PowHash; N] {
+        let seeds = self
+            .seeds
+            .map(|(header_hash, nonce)| seed512(&header_hash, nonce));
+        lockstep(self.cache.items, &seeds, Computed::<I>(self.cache, PhantomData))
+    }
+}
+
+/// Items computed when they are read.
+struct Computed<'a, I>(&'a LightCache, PhantomData<I>);
+
+impl<I: Isa, const N: usize> Lookup<N> for Computed<'_, I> {
+    type Item = Item;
+
+    #[inline(always)]
+    fn items(&mut self, index: [u32; N]) -> [Item; N] {
+        items::<I, N>(self.0, &index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small() -> LightCache {
+        LightCache::with_sizes(B256::ZERO, 1024, 32_768).expect("sizes of the test dataset")
+    }
+
+    #[test]
+    fn consecutive_items_equal_single_ones() {
+        let cache = small();
+        for (first, count) in [(0, 1), (0, 256), (3, 8), (5, 13), (250, 6)] {
+            let mut out = vec![7; count * ITEM_WORDS + 5];
+            cache.fill_items(first, &mut out);
+            for (i, item) in out.as_chunks::<ITEM_WORDS>().0.iter().take(count).enumerate() {
+                assert_eq!(
+                    *item,
+                    cache.dataset_item(first + i as u32),
+                    "item {i} from {first}"
+                );
+            }
+            assert_eq!(out[count * ITEM_WORDS..], [7; 5], "words beyond the last item");
+        }
+    }
+
+    #[test]
+    fn nonces_side_by_side_hash_like_one() {
+        let cache = small();
+        let header_hash = B256::repeat_byte(0x5a);
+        let nonces = [
+            0,
+            1,
+            u64::from(u32::MAX),
+            1 << 32,
+            u64::MAX,
+            42,
+            43,
+            44,
+            45,
+            46,
+            47,
+        ];
+        let many = cache.hash_many(&header_hash, nonces);
+        for (hash, nonce) in many.into_iter().zip(nonces) {
+            assert_eq!(hash, cache.hash(&header_hash, nonce), "nonce {nonce:#x}");
+        }
+    }
+
+    #[test]
+    fn progress_counts_up_and_can_cancel() {
+        let mut seen = Vec::new();
+        let cache = LightCache::make(B256::ZERO, 64 * 40_000, 128, &mut |done, total| {
+            seen.push((done, total));
+            ControlFlow::Continue(())
+        });
+        assert!(cache.is_ok());
+        assert!(seen.is_sorted() && seen.len() > 8, "{seen:?}");
+        assert_eq!(seen.last(), Some(&(160_000, 160_000)));
+
+        let mut calls = 0;
+        let cancelled = LightCache::build_with(Epoch::ethash(0), &mut |_, _| {
+            calls += 1;
+            if calls == 3 {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+        assert_eq!(cancelled.err(), Some(CacheError::Cancelled));
+        assert_eq!(calls, 3);
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused() {
+        for (cache, dataset) in [
+            (0, 128),
+            (64, 0),
+            (65, 128),
+            (64, 127),
+            (64 << 32, 128),
+            (64, 128 << 32),
+        ] {
+            let error = LightCache::with_sizes(B256::ZERO, cache, dataset).err();
+            assert_eq!(
+                error,
+                Some(CacheError::BadSizes {
+                    cache_bytes: cache,
+                    dataset_bytes: dataset
+                })
+            );
+        }
+        assert!(matches!(
+            LightCache::build(Epoch::ethash(32_640)),
+            Err(CacheError::Size(_))
+        ));
+    }
+}

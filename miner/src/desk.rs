@@ -1,0 +1,234 @@
+//! The desk: the one piece of work that all searchers of an engine share.
+//!
+//! New work replaces the old at once, the first solution ends it, and a searcher learns of either by one
+//! atomic read per batch. Knows nothing of hashing.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use ethash::{Epoch, LightCache, WorkPackage};
+use parking_lot::{Condvar, Mutex};
+
+/// No job is to be searched.
+const IDLE: u64 = 0;
+
+/// A work package with a number of its own.
+#[derive(Debug)]
+pub(crate) struct Job {
+    /// Counts up from 1 with every new piece of work.
+    pub(crate) id: u64,
+    pub(crate) work: WorkPackage,
+    cache: OnceLock<Arc<LightCache>>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Desk {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// The job to be searched now, or `IDLE`.
+    active: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    job: Option<Arc<Job>>,
+    /// The job has its solution, or cannot be searched.
+    done: bool,
+    /// The epoch of the latest work, also while there is none.
+    epoch: Option<Epoch>,
+    last_id: u64,
+    stopping: bool,
+}
+
+impl Desk {
+    /// Lays new work on the desk, or takes the old away. Gives the new job.
+    ///
+    /// The same header and boundary as the present job's are no new work: sources that are polled repeat
+    /// themselves, and a solved job must not be solved again.
+    pub(crate) fn put(&self, work: Option<WorkPackage>) -> Option<Arc<Job>> {
+        let mut state = self.state.lock();
+        let Some(work) = work else {
+            state.job = None;
+            self.active.store(IDLE, Ordering::Relaxed);
+            return None;
+        };
+        let same = |job: &Arc<Job>| {
+            job.work.header_hash == work.header_hash
+                && job.work.boundary == work.boundary
+                && job.work.epoch == work.epoch
+        };
+        if state.stopping || state.job.as_ref().is_some_and(same) {
+            return None;
+        }
+        state.last_id += 1;
+        state.done = false;
+        state.epoch = Some(work.epoch);
+        let job = Arc::new(Job {
+            id: state.last_id,
+            work,
+            cache: OnceLock::new(),
+        });
+        state.job = Some(Arc::clone(&job));
+        self.active.store(job.id, Ordering::Relaxed);
+        self.changed.notify_all();
+        Some(job)
+    }
+
+    /// Waits for a job to be searched; `None` when the engine stops.
+    pub(crate) fn take(&self) -> Option<Arc<Job>> {
+        let mut state = self.state.lock();
+        loop {
+            match &state.job {
+                _ if state.stopping => return None,
+                Some(job) if !state.done => return Some(Arc::clone(job)),
+                _ => self.changed.wait(&mut state),
+            }
+        }
+    }
+
+    /// The job to be searched now, if any; never waits.
+    pub(crate) fn peek(&self) -> Option<Arc<Job>> {
+        let state = self.state.lock();
+        state.job.clone().filter(|_| !state.done && !state.stopping)
+    }
+
+    /// Whether `job` is still to be searched.
+    pub(crate) fn is_active(&self, job: &Job) -> bool {
+        self.active.load(Ordering::Relaxed) == job.id
+    }
+
+    /// Ends the search for `job`; true for the first who asks while it is active.
+    pub(crate) fn finish(&self, job: &Job) -> bool {
+        let mut state = self.state.lock();
+        let first = !state.done && state.job.as_ref().is_some_and(|active| active.id == job.id);
+        if first {
+            state.done = true;
+            self.active.store(IDLE, Ordering::Relaxed);
+        }
+        first
+    }
+
+    /// Gives `job` the light cache of its epoch.
+    pub(crate) fn bring_cache(&self, job: &Job, cache: Arc<LightCache>) {
+        // Only one thread brings it; a second would bring the same.
+        let _ = job.cache.set(cache);
+        let _state = self.state.lock();
+        self.changed.notify_all();
+    }
+
+    /// Waits for the light cache of `job`; `None` when the job is no longer to be searched.
+    pub(crate) fn cache_of(&self, job: &Job) -> Option<Arc<LightCache>> {
+        let mut state = self.state.lock();
+        loop {
+            if !self.is_active(job) {
+                return None;
+            }
+            if let Some(cache) = job.cache.get() {
+                return Some(Arc::clone(cache));
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Whether the latest work is of `epoch` and the engine goes on.
+    pub(crate) fn wants_epoch(&self, epoch: Epoch) -> bool {
+        let state = self.state.lock();
+        !state.stopping && state.epoch == Some(epoch)
+    }
+
+    /// Sleeps, though not beyond the engine's stop.
+    pub(crate) fn sleep(&self, time: Duration) {
+        let end = Instant::now() + time;
+        let mut state = self.state.lock();
+        while !state.stopping && !self.changed.wait_until(&mut state, end).timed_out() {}
+    }
+
+    /// Ends everything: nobody waits here any more.
+    pub(crate) fn stop(&self) {
+        let mut state = self.state.lock();
+        state.stopping = true;
+        state.job = None;
+        self.active.store(IDLE, Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    /// Whether [`stop`](Self::stop) was called.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.state.lock().stopping
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ethash::B256;
+
+    fn work(header: u8, boundary: u8) -> WorkPackage {
+        let epoch = Epoch::ethash(0);
+        WorkPackage {
+            header_hash: B256::repeat_byte(header),
+            seed_hash: epoch.seed_hash(),
+            boundary: B256::repeat_byte(boundary),
+            number: None,
+            epoch,
+        }
+    }
+
+    #[test]
+    fn new_work_replaces_old_and_repeated_work_does_not() {
+        let desk = Desk::default();
+        let first = desk.put(Some(work(1, 9))).expect("new work");
+        assert!(desk.is_active(&first));
+        assert!(desk.put(Some(work(1, 9))).is_none(), "the same again");
+        assert!(desk.is_active(&first));
+        let harder = desk.put(Some(work(1, 8))).expect("another boundary is new work");
+        assert!(!desk.is_active(&first) && desk.is_active(&harder));
+        assert_eq!(desk.take().map(|job| job.id), Some(harder.id));
+    }
+
+    #[test]
+    fn a_job_is_solved_once() {
+        let desk = Desk::default();
+        let job = desk.put(Some(work(1, 9))).expect("new work");
+        assert!(desk.finish(&job));
+        assert!(!desk.finish(&job), "only the first solution counts");
+        assert!(desk.peek().is_none());
+        assert!(
+            desk.put(Some(work(1, 9))).is_none(),
+            "solved work is not searched again"
+        );
+        let next = desk.put(Some(work(2, 9))).expect("new work");
+        assert!(!desk.finish(&job), "a late solution of the old job");
+        assert!(desk.is_active(&next));
+    }
+
+    #[test]
+    fn a_pause_ends_the_search_and_keeps_the_epoch() {
+        let desk = Desk::default();
+        let job = desk.put(Some(work(1, 9))).expect("new work");
+        desk.put(None);
+        assert!(!desk.is_active(&job) && desk.peek().is_none());
+        assert!(desk.wants_epoch(Epoch::ethash(0)) && !desk.wants_epoch(Epoch::ethash(1)));
+        assert!(
+            desk.put(Some(work(1, 9))).is_some(),
+            "after a pause the same work is new"
+        );
+    }
+
+    #[test]
+    fn stopping_wakes_everyone() {
+        let desk = Desk::default();
+        let job = desk.put(Some(work(1, 9))).expect("new work");
+        std::thread::scope(|scope| {
+            let cache = scope.spawn(|| desk.cache_of(&job).is_none());
+            let sleeper = scope.spawn(|| desk.sleep(Duration::from_secs(600)));
+            std::thread::sleep(Duration::from_millis(20));
+            desk.stop();
+            assert!(cache.join().expect("no panic"));
+            sleeper.join().expect("no panic");
+        });
+        assert!(desk.take().is_none());
+        assert!(desk.put(Some(work(2, 9))).is_none());
+    }
+}

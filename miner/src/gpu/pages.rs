@@ -1,0 +1,280 @@
+//! Splits the light cache and the dataset over as many buffers as the adapter's limits need.
+//!
+//! A page holds a power of two of rows and at most [`PAGE_BYTES_MAX`] bytes. Knows rows and buffers; what
+//! is in them and who writes it is elsewhere.
+
+use super::GpuError;
+use super::device::Gpu;
+
+/// Largest page. Two GiB would be one byte more than a binding can have on most drivers.
+const PAGE_BYTES_MAX: u64 = 1 << 30;
+/// Bytes handed to the driver at once: it keeps a copy until the device has taken them.
+const UPLOAD_BYTES: usize = 8 << 20;
+/// Storage buffers of a kernel that are no pages: its results, or the page it writes.
+const OTHER_STORAGE_BUFFERS: u32 = 1;
+
+/// How rows are spread over pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PagePlan {
+    /// Rows in all.
+    pub(crate) rows: u32,
+    /// Bytes of a row.
+    pub(crate) row_bytes: u64,
+    /// The page of a row is its number shifted right by this.
+    pub(crate) shift: u32,
+    /// Pages in all.
+    pub(crate) pages: u32,
+}
+
+impl PagePlan {
+    /// The largest pages that `limits` and `max_page_rows` allow.
+    pub(crate) fn new(
+        rows: u32,
+        row_bytes: u64,
+        limits: &wgpu::Limits,
+        max_page_rows: Option<u32>,
+    ) -> Result<Self, GpuError> {
+        let bytes_max = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size);
+        let rows_max = bytes_max.min(PAGE_BYTES_MAX) / row_bytes;
+        let rows_max = rows_max.min(max_page_rows.map_or(u64::MAX, u64::from));
+        let Some(shift) = rows_max.checked_ilog2() else {
+            return Err(GpuError::AdapterTooSmall {
+                what: "max_storage_buffer_binding_size",
+                got: bytes_max,
+                needed: row_bytes,
+            });
+        };
+        let pages = u64::from(rows).div_ceil(1 << shift);
+        let tightest = [
+            (
+                "max_storage_buffers_per_shader_stage",
+                limits.max_storage_buffers_per_shader_stage,
+            ),
+            ("max_bindings_per_bind_group", limits.max_bindings_per_bind_group),
+        ];
+        for (what, got) in tightest {
+            let needed = pages + u64::from(OTHER_STORAGE_BUFFERS);
+            if needed > u64::from(got) {
+                return Err(GpuError::AdapterTooSmall {
+                    what,
+                    got: got.into(),
+                    needed,
+                });
+            }
+        }
+        Ok(Self {
+            rows,
+            row_bytes,
+            shift,
+            pages: pages as u32,
+        })
+    }
+
+    /// First row of a page.
+    pub(crate) fn first_row(&self, page: u32) -> u32 {
+        page << self.shift
+    }
+
+    /// Rows in a page; the last has what is left.
+    pub(crate) fn rows_in(&self, page: u32) -> u32 {
+        (self.rows - self.first_row(page)).min(1 << self.shift)
+    }
+
+    /// The page of a row and the row's number within it.
+    pub(crate) fn place(&self, row: u32) -> (u32, u32) {
+        (row >> self.shift, row & ((1 << self.shift) - 1))
+    }
+}
+
+/// Rows on the device.
+pub(crate) struct Pages {
+    pub(crate) plan: PagePlan,
+    pub(crate) buffers: Vec<wgpu::Buffer>,
+}
+
+impl Pages {
+    /// Allocates all pages. Their content is zero.
+    pub(crate) fn allocate(gpu: &Gpu, what: &str, plan: PagePlan) -> Result<Self, GpuError> {
+        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
+        let buffers = (0..plan.pages)
+            .map(|page| {
+                let name = format!("{what} page {} of {}", page + 1, plan.pages);
+                gpu.buffer(&name, u64::from(plan.rows_in(page)) * plan.row_bytes, usage)
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self { plan, buffers })
+    }
+
+    /// Writes all rows, given one after another.
+    pub(crate) fn upload(&self, gpu: &Gpu, what: &'static str, bytes: &[u8]) -> Result<(), GpuError> {
+        let page_bytes = (self.plan.row_bytes as usize) << self.plan.shift;
+        for (buffer, page) in self.buffers.iter().zip(bytes.chunks(page_bytes)) {
+            for (number, chunk) in page.chunks(UPLOAD_BYTES).enumerate() {
+                let offset = (number * UPLOAD_BYTES) as u64;
+                gpu.scoped(what, chunk.len() as u64, || {
+                    gpu.queue().write_buffer(buffer, offset, chunk);
+                })?;
+                let submission = gpu.submit(what, |_| {})?;
+                gpu.wait(what, &submission)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Layout of group 1 of the kernels that read these pages.
+    pub(crate) fn layout(&self, gpu: &Gpu) -> Result<wgpu::BindGroupLayout, GpuError> {
+        let entries: Vec<_> = (0..self.plan.pages)
+            .map(|binding| storage_entry(binding, wgpu::BufferBindingType::Storage { read_only: true }))
+            .collect();
+        gpu.scoped("layout of the pages", 0, || {
+            gpu.device
+                .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+                    label: Some("pages"),
+                    entries: &entries,
+                })
+        })
+    }
+
+    /// Group 1 of the kernels that read these pages.
+    pub(crate) fn bind(
+        &self,
+        gpu: &Gpu,
+        layout: &wgpu::BindGroupLayout,
+    ) -> Result<wgpu::BindGroup, GpuError> {
+        bind(gpu, layout, &self.buffers.iter().collect::<Vec<_>>())
+    }
+
+    /// Copies rows to the host, one after another. The rows must exist.
+    pub(crate) fn read(&self, gpu: &Gpu, first: u32, count: u32) -> Result<Vec<u8>, GpuError> {
+        let mut bytes = Vec::with_capacity(count as usize * self.plan.row_bytes as usize);
+        let rows_at_once = (UPLOAD_BYTES as u64 / self.plan.row_bytes) as u32;
+        let (mut row, end) = (first, first + count);
+        while row < end {
+            let (page, place) = self.plan.place(row);
+            let rows = (end - row).min(self.plan.rows_in(page) - place).min(rows_at_once);
+            let offset = u64::from(place) * self.plan.row_bytes;
+            let length = u64::from(rows) * self.plan.row_bytes;
+            bytes.extend(gpu.read(&self.buffers[page as usize], offset, length)?);
+            row += rows;
+        }
+        Ok(bytes)
+    }
+}
+
+/// A buffer of a compute kernel's layout.
+pub(crate) fn storage_entry(binding: u32, ty: wgpu::BufferBindingType) -> wgpu::BindGroupLayoutEntry {
+    wgpu::BindGroupLayoutEntry {
+        binding,
+        visibility: wgpu::ShaderStages::COMPUTE,
+        ty: wgpu::BindingType::Buffer {
+            ty,
+            has_dynamic_offset: false,
+            min_binding_size: None,
+        },
+        count: None,
+    }
+}
+
+/// Binds buffers to bindings 0, 1, 2, ….
+pub(crate) fn bind(
+    gpu: &Gpu,
+    layout: &wgpu::BindGroupLayout,
+    buffers: &[&wgpu::Buffer],
+) -> Result<wgpu::BindGroup, GpuError> {
+    let entries: Vec<_> = (0..)
+        .zip(buffers)
+        .map(|(binding, buffer)| wgpu::BindGroupEntry {
+            binding,
+            resource: buffer.as_entire_binding(),
+        })
+        .collect();
+    gpu.scoped("bind group", 0, || {
+        gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: None,
+            layout,
+            entries: &entries,
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(binding: u64, buffer: u64, storage_buffers: u32) -> wgpu::Limits {
+        wgpu::Limits {
+            max_storage_buffer_binding_size: binding,
+            max_buffer_size: buffer,
+            max_storage_buffers_per_shader_stage: storage_buffers,
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn pages_are_as_large_as_the_limits_allow() {
+        // Epoch 385, the first dataset above 4 GiB.
+        let items = 33_619_919;
+        let plan = PagePlan::new(items, 128, &limits((1 << 31) - 1, 1 << 40, 32), None);
+        assert_eq!(
+            plan,
+            Ok(PagePlan {
+                rows: items,
+                row_bytes: 128,
+                shift: 23,
+                pages: 5
+            })
+        );
+        let plan = PagePlan::new(items, 128, &limits(1 << 27, (1 << 31) - 1, 34), None);
+        assert_eq!(
+            plan,
+            Ok(PagePlan {
+                rows: items,
+                row_bytes: 128,
+                shift: 20,
+                pages: 33
+            })
+        );
+        let plan = PagePlan::new(256, 128, &limits(1 << 27, 1 << 30, 32), Some(100));
+        assert_eq!(
+            plan,
+            Ok(PagePlan {
+                rows: 256,
+                row_bytes: 128,
+                shift: 6,
+                pages: 4
+            })
+        );
+    }
+
+    #[test]
+    fn rows_are_where_the_plan_says() {
+        let plan = PagePlan::new(1000, 128, &limits(1 << 27, 1 << 27, 32), Some(256)).unwrap();
+        assert_eq!((plan.pages, plan.rows_in(0), plan.rows_in(3)), (4, 256, 232));
+        assert_eq!(plan.place(999), (3, 231));
+        assert_eq!(plan.first_row(3), 768);
+    }
+
+    #[test]
+    fn a_limit_that_is_too_small_is_named() {
+        let plan = PagePlan::new(33_619_919, 128, &limits(1 << 27, 1 << 30, 32), None);
+        let what = "max_storage_buffers_per_shader_stage";
+        assert_eq!(
+            plan,
+            Err(GpuError::AdapterTooSmall {
+                what,
+                got: 32,
+                needed: 34
+            })
+        );
+        let plan = PagePlan::new(256, 128, &limits(64, 1 << 30, 32), None);
+        let what = "max_storage_buffer_binding_size";
+        assert_eq!(
+            plan,
+            Err(GpuError::AdapterTooSmall {
+                what,
+                got: 64,
+                needed: 128
+            })
+        );
+    }
+}

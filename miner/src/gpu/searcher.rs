@@ -1,0 +1,423 @@
+//! The searcher: one adapter, one dataset, batches of nonces in flight.
+//!
+//! Takes work and returns hits; that a hit solves anything is for the caller to check on the CPU. Knows
+//! neither chain nor network nor the other searchers.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ethash::{B256, ITEM_BYTES, ITEM_WORDS, LightCache};
+
+use super::adapter::AdapterInfo;
+use super::batch::{GpuHit, GpuWork, Launched, Slot};
+use super::dataset::{Generator, Progress};
+use super::device::Gpu;
+use super::kernel::{Kernel, KernelSource};
+use super::layout::boundary_top;
+use super::pace::Pace;
+use super::pages::{PagePlan, Pages};
+use super::shaders::{search_entry, search_module};
+use super::{GpuError, GpuOptions, KernelForm, check};
+
+/// Nonces in the first batch, before anything is known of the device.
+const FIRST_BATCH: u32 = 1024;
+/// Most nonces in a batch.
+const BATCH_MAX: u32 = 1 << 30;
+/// A batch holds at most this many times the hashes that one solution takes on average: further hits
+/// of the same work are of no use.
+const SOLUTIONS_PER_BATCH: u64 = 4;
+/// Nonces in a batch, however easy the work.
+const EASY_BATCH_MIN: u64 = 4096;
+
+/// A finished batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchReport {
+    /// The work it was launched for, which need not be the newest.
+    pub work: GpuWork,
+    /// Its first nonce.
+    pub first_nonce: u64,
+    /// Its nonces; all of them were hashed.
+    pub count: u32,
+    /// Hits in it, also those beyond the result slots.
+    pub found: u32,
+    /// Hits for which there was a slot, in the order of their nonces.
+    pub hits: Vec<GpuHit>,
+    /// From the end of the batch before, or its own launch, to its end.
+    pub elapsed: Duration,
+}
+
+/// What belongs to one epoch.
+struct Loaded {
+    cache: Arc<LightCache>,
+    dataset: Pages,
+    kernel: Kernel,
+    free: Vec<Slot>,
+}
+
+/// A nonce searcher on one adapter.
+pub struct GpuSearcher {
+    /// Before `loaded` and `gpu`, so that nothing is dropped while a batch uses it.
+    in_flight: VecDeque<Launched>,
+    loaded: Option<Loaded>,
+    gpu: Gpu,
+    options: GpuOptions,
+    /// The light cache last asked for, also where its dataset could not be made.
+    cache: Option<Arc<LightCache>>,
+    work: Option<GpuWork>,
+    next_nonce: u64,
+    pace: Pace,
+    last_end: Instant,
+}
+
+impl GpuSearcher {
+    /// Opens adapter `index` of [`list_adapters`](super::list_adapters).
+    ///
+    /// # Errors
+    /// When there is no such adapter, the kernel form asked for does not run on it, or its driver
+    /// refuses.
+    pub fn new(index: usize, options: GpuOptions) -> Result<Self, GpuError> {
+        let gpu = open(index, &options)?;
+        Ok(Self {
+            in_flight: VecDeque::new(),
+            loaded: None,
+            pace: batch_pace(&options),
+            gpu,
+            options,
+            cache: None,
+            work: None,
+            next_nonce: 0,
+            last_end: Instant::now(),
+        })
+    }
+
+    /// The adapter.
+    pub fn adapter(&self) -> &AdapterInfo {
+        &self.gpu.info
+    }
+
+    /// The light cache whose dataset is on the device.
+    pub fn cache(&self) -> Option<&Arc<LightCache>> {
+        self.loaded.as_ref().map(|loaded| &loaded.cache)
+    }
+
+    /// Buffers that the dataset on the device is spread over, 0 without a dataset.
+    pub fn dataset_pages(&self) -> u32 {
+        self.loaded.as_ref().map_or(0, |loaded| loaded.dataset.plan.pages)
+    }
+
+    /// Hashes per second, as last measured.
+    pub fn hash_rate(&self) -> Option<f64> {
+        self.pace.rate()
+    }
+
+    /// Generates the dataset of `cache` on the device and checks samples of it against the CPU.
+    ///
+    /// The dataset before is freed first, for two rarely fit. Results of batches under way and the work
+    /// are dropped. `progress` is told after each slice of 50 ms or so; a break from it cancels.
+    ///
+    /// # Errors
+    /// After any error there is no dataset on the device.
+    pub fn set_epoch(
+        &mut self,
+        cache: &Arc<LightCache>,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<(), GpuError> {
+        self.work = None;
+        self.in_flight.clear();
+        self.loaded = None;
+        self.cache = Some(Arc::clone(cache));
+        // Freed memory returns only when the device is polled.
+        let freed = self.gpu.submit("end of the dataset before", |_| {})?;
+        self.gpu.wait("end of the dataset before", &freed)?;
+
+        let (gpu, options) = (&self.gpu, &self.options);
+        let plan = PagePlan::new(
+            cache.dataset_items(),
+            ITEM_BYTES as u64,
+            &gpu.limits,
+            options.max_page_items,
+        )?;
+        let dataset = Pages::allocate(gpu, "dataset", plan)?;
+        Generator::new(gpu, options, cache)?.fill(gpu, &dataset, 0, progress)?;
+        let source = KernelSource {
+            entry: search_entry(options.kernel),
+            wgsl: search_module(options.kernel, plan.pages),
+            constants: &[
+                ("DATASET_ITEMS", plan.rows.into()),
+                ("DATASET_PAGE_SHIFT", plan.shift.into()),
+                ("RESULT_SLOTS", options.result_slots.into()),
+            ],
+            workgroup_size: options.workgroup_size,
+            runtime_checks: options.runtime_checks,
+        };
+        let kernel = Kernel::new(gpu, &source, &dataset)?;
+        let free = (0..options.in_flight.max(1))
+            .map(|_| Slot::new(gpu, &kernel, options.result_slots.max(1)))
+            .collect::<Result<_, _>>()?;
+        self.loaded = Some(Loaded {
+            cache: Arc::clone(cache),
+            dataset,
+            kernel,
+            free,
+        });
+        self.pace = batch_pace(&self.options);
+        if let Err(error) = check::samples(self, cache) {
+            self.loaded = None;
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Opens the device anew and generates the dataset last asked for, after a loss or a hang.
+    ///
+    /// Work must be set again.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new) and [`set_epoch`](Self::set_epoch).
+    pub fn rebuild(&mut self, progress: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<(), GpuError> {
+        self.in_flight.clear();
+        self.loaded = None;
+        self.work = None;
+        self.gpu = open(self.gpu.info.index, &self.options)?;
+        match self.cache.clone() {
+            Some(cache) => self.set_epoch(&cache, progress),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets what the batches launched from now on search.
+    ///
+    /// Batches under way are for the work before; together they last the target time, and their reports
+    /// name their own work.
+    pub fn set_work(&mut self, work: GpuWork) {
+        self.work = Some(work);
+        self.next_nonce = work.start_nonce;
+    }
+
+    /// Ends the search: no further batch is launched, and those under way are not reported.
+    ///
+    /// # Errors
+    /// When the device is lost or hangs.
+    pub fn stop(&mut self) -> Result<(), GpuError> {
+        self.work = None;
+        while let Some(launched) = self.in_flight.pop_front() {
+            self.finish(launched)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the oldest batch under way and keeps the device busy with further ones.
+    ///
+    /// # Errors
+    /// [`GpuError::NoWork`] before [`set_work`](Self::set_work), [`GpuError::NoDataset`] before
+    /// [`set_epoch`](Self::set_epoch), and what the device does.
+    pub fn next_batch(&mut self) -> Result<BatchReport, GpuError> {
+        self.fill()?;
+        let launched = self.in_flight.pop_front().ok_or(GpuError::NoWork)?;
+        let exact = !self.gpu.is_finished(&launched.submission)?;
+        let report = self.finish(launched)?;
+        self.pace.record(report.count, report.elapsed, exact);
+        // The device is busy again before the caller looks at the hits.
+        self.fill()?;
+        Ok(report)
+    }
+
+    /// Searches exactly `count` nonces from `work.start_nonce` on and returns all hits.
+    ///
+    /// For tests, benchmarks and checks: unlike [`next_batch`](Self::next_batch) it leaves the device idle
+    /// between batches, and repeats those that had more hits than slots. Ends the search under way.
+    ///
+    /// # Errors
+    /// As [`next_batch`](Self::next_batch).
+    pub fn search(&mut self, work: GpuWork, count: u64) -> Result<Vec<GpuHit>, GpuError> {
+        self.stop()?;
+        let mut hits = Vec::new();
+        let mut done = 0;
+        while done < count {
+            let left = u32::try_from(count - done).unwrap_or(u32::MAX);
+            let report = self.whole_batch(
+                work,
+                work.start_nonce.wrapping_add(done),
+                left.min(self.pace.size()),
+            )?;
+            self.pace.record(report.count, report.elapsed, true);
+            done += u64::from(report.count);
+            hits.extend(report.hits);
+        }
+        Ok(hits)
+    }
+
+    /// One batch of at most `count` nonces, shortened until its hits fit the slots.
+    fn whole_batch(&mut self, work: GpuWork, first: u64, mut count: u32) -> Result<BatchReport, GpuError> {
+        loop {
+            let launched = self.launch(work, first, count)?;
+            let report = self.finish(launched)?;
+            if report.found as usize <= report.hits.len() {
+                return Ok(report);
+            }
+            // No more hits than nonces, so this ends at the latest when there is a slot for each.
+            count = (count / 2).max(1);
+        }
+    }
+
+    /// Copies dataset items to the host, as the 32 words of each.
+    ///
+    /// # Errors
+    /// When there is no dataset, or it has no such items.
+    pub fn read_items(&self, first: u32, count: u32) -> Result<Vec<[u32; ITEM_WORDS]>, GpuError> {
+        let loaded = self.loaded.as_ref().ok_or(GpuError::NoDataset)?;
+        in_range(first, count, loaded.dataset.plan.rows)?;
+        Ok(items(&loaded.dataset.read(&self.gpu, first, count)?))
+    }
+
+    /// Generates part of the dataset of `cache` beside the one on the device, and returns it.
+    ///
+    /// The kernel is the one of [`set_epoch`](Self::set_epoch); only the window is smaller.
+    ///
+    /// # Errors
+    /// When the dataset has no such items, and what the device does.
+    pub fn generate_items(
+        &self,
+        cache: &LightCache,
+        first: u32,
+        count: u32,
+    ) -> Result<Vec<[u32; ITEM_WORDS]>, GpuError> {
+        in_range(first, count, cache.dataset_items())?;
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let plan = PagePlan::new(
+            count,
+            ITEM_BYTES as u64,
+            &self.gpu.limits,
+            self.options.max_page_items,
+        )?;
+        let window = Pages::allocate(&self.gpu, "window of the dataset", plan)?;
+        let mut generator = Generator::new(&self.gpu, &self.options, cache)?;
+        generator.fill(&self.gpu, &window, first, &mut |_| ControlFlow::Continue(()))?;
+        Ok(items(&window.read(&self.gpu, 0, count)?))
+    }
+
+    /// Makes the device unusable, as a reset of its driver would. For drills.
+    pub fn destroy_device(&self) {
+        self.gpu.destroy();
+    }
+
+    /// Launches batches until as many are under way as the options ask for.
+    fn fill(&mut self) -> Result<(), GpuError> {
+        let Some(work) = self.work else { return Ok(()) };
+        while self.in_flight.len() < self.options.in_flight.max(1) {
+            let count = batch_size(self.pace.size(), &work.boundary);
+            let launched = self.launch(work, self.next_nonce, count)?;
+            self.in_flight.push_back(launched);
+            self.next_nonce = self.next_nonce.wrapping_add(count.into());
+        }
+        Ok(())
+    }
+
+    fn launch(&mut self, work: GpuWork, first: u64, count: u32) -> Result<Launched, GpuError> {
+        let loaded = self.loaded.as_mut().ok_or(GpuError::NoDataset)?;
+        // A slot is lost only with its batch, when the device fails.
+        let slot = match loaded.free.pop() {
+            Some(slot) => slot,
+            None => Slot::new(&self.gpu, &loaded.kernel, self.options.result_slots.max(1))?,
+        };
+        slot.launch(&self.gpu, &loaded.kernel, work, first, count)
+    }
+
+    fn finish(&mut self, launched: Launched) -> Result<BatchReport, GpuError> {
+        let (work, first_nonce, count) = (launched.work, launched.first_nonce, launched.count);
+        let start = launched.start.max(self.last_end);
+        let (found, slot) = launched.finish(&self.gpu)?;
+        if let Some(loaded) = self.loaded.as_mut() {
+            loaded.free.push(slot);
+        }
+        self.last_end = Instant::now();
+        Ok(BatchReport {
+            work,
+            first_nonce,
+            count,
+            found: found.found,
+            hits: found.hits,
+            elapsed: self.last_end - start,
+        })
+    }
+}
+
+/// Opens the adapter with the features that the kernel form needs.
+fn open(index: usize, options: &GpuOptions) -> Result<Gpu, GpuError> {
+    let features = match options.kernel {
+        KernelForm::Lane => wgpu::Features::empty(),
+        KernelForm::Shuffle => {
+            let (_, info) = super::adapter::adapter(index)?;
+            if info.subgroup_size < KernelForm::LANES_PER_HASH {
+                return Err(GpuError::AdapterTooSmall {
+                    what: "subgroup_min_size",
+                    got: info.subgroup_size.into(),
+                    needed: KernelForm::LANES_PER_HASH.into(),
+                });
+            }
+            wgpu::Features::SUBGROUP
+        }
+    };
+    Gpu::open(index, features, options.timeout)
+}
+
+/// The batches in flight together last the target time, so that new work waits no longer than that.
+fn batch_pace(options: &GpuOptions) -> Pace {
+    let each = options.target_batch / options.in_flight.max(1) as u32;
+    Pace::new(each, options.workgroup_size, FIRST_BATCH, BATCH_MAX)
+}
+
+/// The steered size, less where the boundary makes a few hits likely long before.
+fn batch_size(steered: u32, boundary: &B256) -> u32 {
+    let hashes_per_solution = u64::MAX / boundary_top(boundary).saturating_add(1);
+    let useful = hashes_per_solution
+        .saturating_mul(SOLUTIONS_PER_BATCH)
+        .max(EASY_BATCH_MIN);
+    u32::try_from(useful).unwrap_or(u32::MAX).min(steered)
+}
+
+fn in_range(first: u32, count: u32, items: u32) -> Result<(), GpuError> {
+    match first.checked_add(count) {
+        Some(end) if end <= items => Ok(()),
+        _ => Err(GpuError::OutOfRange { first, count, items }),
+    }
+}
+
+fn items(bytes: &[u8]) -> Vec<[u32; ITEM_WORDS]> {
+    bytes
+        .chunks_exact(ITEM_BYTES)
+        .map(bytemuck::pod_read_unaligned)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn easy_work_gets_small_batches_and_hard_work_full_ones() {
+        let boundary = |difficulty: u64| ethash::boundary(&ethash::U256::from(difficulty));
+        assert_eq!(batch_size(50_000_000, &boundary(512)), 4096);
+        assert_eq!(batch_size(50_000_000, &boundary(131_072)) / 1000, 524);
+        assert_eq!(batch_size(50_000_000, &boundary(1 << 40)), 50_000_000);
+        assert_eq!(batch_size(1024, &boundary(1)), 1024);
+        assert_eq!(batch_size(1024, &B256::ZERO), 1024);
+    }
+
+    #[test]
+    fn ranges_end_within_the_dataset() {
+        assert_eq!(in_range(250, 6, 256), Ok(()));
+        for (first, count) in [(250, 7), (257, 0), (u32::MAX, 2)] {
+            let error = GpuError::OutOfRange {
+                first,
+                count,
+                items: 256,
+            };
+            assert_eq!(in_range(first, count, 256), Err(error));
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Searches nonces on one graphics adapter, for an engine.
+//!
+//! Takes work from the desk, keeps the dataset of its epoch on the device and checks every hit with the
+//! light cache. A lost or hung device is opened anew; one that cannot be used is reported, and the engine
+//! decides who goes on. How the device is driven is [`crate::gpu`]'s business.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ethash::{Epoch, LightCache};
+
+use crate::desk::Job;
+use crate::engine::Crew;
+use crate::gpu::{AdapterInfo, BatchReport, GpuError, GpuOptions, GpuSearcher, GpuWork};
+use crate::progress::Progress;
+use crate::rate::Meter;
+use crate::shared::{Compared, Hit};
+
+/// The wait before a lost device is opened anew, doubled with each failure.
+const FIRST_BACK_OFF: Duration = Duration::from_millis(250);
+/// The longest such wait.
+const LAST_BACK_OFF: Duration = Duration::from_secs(30);
+/// Failures in a row after which a device is given up.
+const FAILURES_MAX: u32 = 6;
+
+/// The searcher of one adapter.
+pub(crate) struct GpuWorker {
+    pub(crate) crew: Arc<Crew>,
+    pub(crate) meter: Arc<Meter>,
+    pub(crate) adapter: AdapterInfo,
+    pub(crate) options: GpuOptions,
+    /// The next nonce of this device's own range.
+    pub(crate) next_nonce: u64,
+}
+
+impl GpuWorker {
+    /// Searches until the engine stops or the device is given up.
+    pub(crate) fn run(mut self) {
+        let mut failures = 0;
+        let mut device = None;
+        while let Some(job) = self.crew.shared.desk.take() {
+            let Err(error) = self.use_device(&mut device, &job, &mut failures) else {
+                continue;
+            };
+            if matches!(error, GpuError::Cancelled { .. }) {
+                continue;
+            }
+            failures += 1;
+            if !is_passing(&error) || failures > FAILURES_MAX {
+                drop(device);
+                self.crew.gpu_failed(&self.adapter, &error.to_string());
+                return;
+            }
+            // Opened anew: nothing of a failed device is worth keeping.
+            device = None;
+            let wait = back_off(failures);
+            let line = format!(
+                "gpu:{} ({}): {error}; opened anew in {wait:?}",
+                self.adapter.index, self.adapter.name
+            );
+            tracing::warn!("{line}");
+            self.crew.shared.desk.sleep(wait);
+        }
+    }
+
+    /// Searches for `job` and what follows it, until there is nothing to search or the device fails.
+    fn use_device(
+        &mut self,
+        device: &mut Option<Device>,
+        job: &Arc<Job>,
+        failures: &mut u32,
+    ) -> Result<(), GpuError> {
+        let Some(cache) = self.crew.shared.desk.cache_of(job) else {
+            return Ok(());
+        };
+        let device = match device {
+            Some(device) => device,
+            None => device.insert(Device {
+                searcher: GpuSearcher::new(self.adapter.index, self.options.clone())?,
+                loaded: None,
+            }),
+        };
+        let epoch = job.work.epoch;
+        if device.loaded != Some(epoch) {
+            device.loaded = None;
+            self.load(&mut device.searcher, epoch, &cache)?;
+            device.loaded = Some(epoch);
+        }
+        self.search(&mut device.searcher, job, &cache, failures)
+    }
+
+    /// Generates the dataset of `epoch` on the device, as long as the work is of that epoch.
+    fn load(
+        &self,
+        searcher: &mut GpuSearcher,
+        epoch: Epoch,
+        cache: &Arc<LightCache>,
+    ) -> Result<(), GpuError> {
+        let what = format!(
+            "generating the dataset of epoch {} on gpu:{}",
+            epoch.index, self.adapter.index
+        );
+        let mut progress = Progress::new(what);
+        let result = searcher.set_epoch(cache, &mut |at| {
+            progress.report(at.items_done, at.items_total);
+            let wanted = self.crew.shared.desk.wants_epoch(epoch);
+            if wanted {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        });
+        let seconds = progress.end().as_secs_f64();
+        if result.is_ok() {
+            tracing::info!(epoch = epoch.index, adapter = %self.adapter.name, seconds, "dataset generated on the device");
+        }
+        result
+    }
+
+    /// Batches for `job` and for all that follows in its epoch, without letting the device run empty.
+    fn search(
+        &mut self,
+        searcher: &mut GpuSearcher,
+        job: &Arc<Job>,
+        cache: &Arc<LightCache>,
+        failures: &mut u32,
+    ) -> Result<(), GpuError> {
+        let epoch = job.work.epoch;
+        let mut job = Arc::clone(job);
+        loop {
+            searcher.set_work(GpuWork {
+                id: job.id,
+                header_hash: job.work.header_hash,
+                boundary: job.work.boundary,
+                start_nonce: self.next_nonce,
+            });
+            while self.crew.shared.desk.is_active(&job) {
+                let report = searcher.next_batch()?;
+                *failures = 0;
+                self.take_report(&report, &job, cache);
+            }
+            match self.crew.shared.desk.peek() {
+                Some(next) if next.work.epoch == epoch => job = next,
+                _ => return searcher.stop(),
+            }
+        }
+    }
+
+    fn take_report(&mut self, report: &BatchReport, job: &Job, cache: &LightCache) {
+        self.meter.add(report.count.into());
+        // Batches for the work before are under way for a moment; what they find is of no use.
+        if report.work.id != job.id {
+            return;
+        }
+        self.next_nonce = report.first_nonce.wrapping_add(report.count.into());
+        for hit in &report.hits {
+            let hit = Hit {
+                pow_nonce: hit.pow_nonce,
+                mix_hash: hit.mix_hash,
+                compared: Compared::Top64,
+            };
+            if !self.crew.shared.check_and_solve(job, cache, &hit) {
+                tracing::warn!(adapter = %self.adapter.name, nonce = hit.pow_nonce, "the device found a wrong hash");
+            }
+            if !self.crew.shared.desk.is_active(job) {
+                return;
+            }
+        }
+    }
+}
+
+/// An open device and the epoch whose dataset it holds.
+struct Device {
+    searcher: GpuSearcher,
+    loaded: Option<Epoch>,
+}
+
+/// Whether opening the device anew may help.
+fn is_passing(error: &GpuError) -> bool {
+    error.needs_rebuild() || matches!(error, GpuError::WrongItem { .. } | GpuError::WrongHash { .. })
+}
+
+/// The wait after so many failures in a row.
+fn back_off(failures: u32) -> Duration {
+    let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+    FIRST_BACK_OFF.saturating_mul(doubled).min(LAST_BACK_OFF)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_a_limit() {
+        assert_eq!(back_off(1), Duration::from_millis(250));
+        assert_eq!(back_off(2), Duration::from_millis(500));
+        assert_eq!(back_off(6), Duration::from_secs(8));
+        assert_eq!(back_off(8), LAST_BACK_OFF);
+        assert_eq!(back_off(1000), LAST_BACK_OFF);
+    }
+
+    #[test]
+    fn only_what_may_pass_is_tried_again() {
+        let lost = GpuError::DeviceLost {
+            reason: "reset".into(),
+        };
+        assert!(is_passing(&lost));
+        assert!(is_passing(&GpuError::WrongItem {
+            item: 0,
+            got: 1,
+            expected: 2
+        }));
+        assert!(!is_passing(&GpuError::NoAdapter { wanted: 0, found: 0 }));
+        let refused = GpuError::AllocationRefused {
+            what: "page".into(),
+            bytes: 1,
+            reason: "full".into(),
+        };
+        assert!(!is_passing(&refused));
+    }
+}

@@ -1,0 +1,271 @@
+//! Keeps the full dataset of the epoch at work: finds it on disk or generates it, in the background.
+//!
+//! Searchers ask for it and go on with the light cache until it is there. One dataset exists at a time, as
+//! two rarely fit. Generating shares the processor evenly with the search: hashing from the light cache is a
+//! hundredth as fast as what the wait is for.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use ethash::{Epoch, LightCache};
+use parking_lot::Mutex;
+
+use crate::dataset::{Dataset, DatasetError, file_name};
+use crate::engine::DatasetPolicy;
+use crate::progress::Progress;
+
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    policy: DatasetPolicy,
+    threads: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The epoch of the dataset that is there, on its way or given up.
+    wanted: Option<Epoch>,
+    ready: Option<Arc<Dataset>>,
+    builder: Option<JoinHandle<()>>,
+    stopping: bool,
+}
+
+impl Keeper {
+    pub(crate) fn new(policy: DatasetPolicy, threads: usize) -> Self {
+        Self {
+            policy,
+            threads,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Sees to it that the dataset of `epoch` comes, once; a dataset of another epoch is dropped.
+    pub(crate) fn want(self: &Arc<Self>, epoch: Epoch, cache: &Arc<LightCache>) {
+        if self.policy == DatasetPolicy::Never {
+            return;
+        }
+        let mut state = self.state.lock();
+        if state.stopping || state.wanted == Some(epoch) {
+            return;
+        }
+        state.wanted = Some(epoch);
+        state.ready = None;
+        let before = state.builder.take();
+        let (keeper, cache) = (Arc::clone(self), Arc::clone(cache));
+        let builder = std::thread::Builder::new().name("dataset".into()).spawn(move || {
+            // It sees that its epoch is no longer wanted and ends soon.
+            if let Some(before) = before {
+                let _ = before.join();
+            }
+            keeper.build(epoch, &cache);
+        });
+        match builder {
+            Ok(builder) => state.builder = Some(builder),
+            Err(error) => {
+                tracing::warn!("no full dataset, the search stays with the light cache: no thread: {error}")
+            }
+        }
+    }
+
+    /// The dataset of `epoch` if it is there.
+    pub(crate) fn ready(&self, epoch: Epoch) -> Option<Arc<Dataset>> {
+        let state = self.state.lock();
+        state.ready.clone().filter(|_| state.wanted == Some(epoch))
+    }
+
+    /// `dataset` gave a wrong hash: it is dropped with its file, and built anew when wanted again.
+    pub(crate) fn reject(&self, epoch: Epoch, dataset: &Arc<Dataset>) {
+        let mut state = self.state.lock();
+        if state.wanted != Some(epoch)
+            || !state
+                .ready
+                .as_ref()
+                .is_some_and(|ready| Arc::ptr_eq(ready, dataset))
+        {
+            return;
+        }
+        state.ready = None;
+        state.wanted = None;
+        tracing::warn!("the full dataset gave a wrong hash; it is generated anew");
+        if let DatasetPolicy::Disk(folder) = &self.policy {
+            let _ = fs::remove_file(folder.join(file_name(&epoch.seed_hash())));
+        }
+    }
+
+    /// Ends what is under way and waits for it.
+    pub(crate) fn stop(&self) {
+        let builder = {
+            let mut state = self.state.lock();
+            state.stopping = true;
+            state.builder.take()
+        };
+        if let Some(builder) = builder {
+            let _ = builder.join();
+        }
+    }
+
+    fn is_wanted(&self, epoch: Epoch) -> bool {
+        let state = self.state.lock();
+        !state.stopping && state.wanted == Some(epoch)
+    }
+
+    /// Finds or makes the dataset of `epoch`, as long as it is wanted.
+    fn build(&self, epoch: Epoch, cache: &LightCache) {
+        let folder = match &self.policy {
+            DatasetPolicy::Never => return,
+            DatasetPolicy::Memory => None,
+            DatasetPolicy::Disk(folder) => Some(folder),
+        };
+        if let Some(dataset) = folder.and_then(|folder| open(folder, cache)) {
+            self.put(epoch, dataset);
+            return;
+        }
+        match self.generate(epoch, cache) {
+            Ok(dataset) => {
+                let Some(dataset) = self.put(epoch, dataset) else {
+                    return;
+                };
+                if let Some(folder) = folder {
+                    self.save(epoch, folder, cache, &dataset);
+                }
+            }
+            Err(DatasetError::Cancelled) => {}
+            Err(error) => tracing::warn!("no full dataset, the search stays with the light cache: {error}"),
+        }
+    }
+
+    fn generate(&self, epoch: Epoch, cache: &LightCache) -> Result<Dataset, DatasetError> {
+        let mut progress = Progress::new(format!("generating the dataset of epoch {}", epoch.index));
+        let dataset = Dataset::generate(cache, self.threads, &mut |done, total| {
+            progress.report(done, total);
+            if self.is_wanted(epoch) {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        });
+        let seconds = progress.end().as_secs_f64();
+        if dataset.is_ok() {
+            tracing::info!(
+                epoch = epoch.index,
+                bytes = cache.dataset_bytes(),
+                seconds,
+                "full dataset generated"
+            );
+        }
+        dataset
+    }
+
+    /// Offers `dataset` to the searchers if it is still wanted, and gives it back.
+    fn put(&self, epoch: Epoch, dataset: Dataset) -> Option<Arc<Dataset>> {
+        let mut state = self.state.lock();
+        let wanted = !state.stopping && state.wanted == Some(epoch);
+        wanted.then(|| Arc::clone(state.ready.insert(Arc::new(dataset))))
+    }
+
+    fn save(&self, epoch: Epoch, folder: &Path, cache: &LightCache, dataset: &Dataset) {
+        match dataset.save(folder, &cache.seed_hash(), &|| !self.is_wanted(epoch)) {
+            Ok(path) => tracing::info!(path = %path.display(), "full dataset written"),
+            Err(DatasetError::Cancelled) => {}
+            Err(error) => tracing::warn!("full dataset stays in memory only: {error}"),
+        }
+    }
+}
+
+/// The dataset in `folder`, if there is a good one; what is wrong with a bad one is said.
+fn open(folder: &Path, cache: &LightCache) -> Option<Dataset> {
+    match Dataset::open(folder, cache) {
+        Ok(dataset) => {
+            tracing::info!(bytes = dataset.bytes(), folder = %folder.display(), "full dataset found on disk");
+            Some(dataset)
+        }
+        Err(error) if error.is_absent() => None,
+        Err(error) => {
+            tracing::warn!("dataset file not usable, it is made anew: {error}");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    fn cache(epoch: Epoch) -> Arc<LightCache> {
+        Arc::new(LightCache::with_sizes(epoch.seed_hash(), 1024, 128 * 1031).expect("small sizes"))
+    }
+
+    fn wait_for(keeper: &Keeper, epoch: Epoch) -> Arc<Dataset> {
+        let start = Instant::now();
+        loop {
+            if let Some(dataset) = keeper.ready(epoch) {
+                return dataset;
+            }
+            assert!(start.elapsed() < Duration::from_secs(20), "no dataset");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn wait_for_file(path: &Path) {
+        let start = Instant::now();
+        while !path.exists() {
+            assert!(start.elapsed() < Duration::from_secs(20), "no file");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    #[test]
+    fn epochs_follow_each_other() {
+        let keeper = Arc::new(Keeper::new(DatasetPolicy::Memory, 2));
+        for index in [0, 1, 0] {
+            let epoch = Epoch::ethash(index);
+            keeper.want(epoch, &cache(epoch));
+            keeper.want(epoch, &cache(epoch));
+            let dataset = wait_for(&keeper, epoch);
+            assert_eq!(
+                dataset.view().hash(&ethash::B256::ZERO, 1),
+                cache(epoch).hash(&ethash::B256::ZERO, 1)
+            );
+            assert!(keeper.ready(Epoch::ethash(9)).is_none());
+        }
+        keeper.stop();
+        let epoch = Epoch::ethash(5);
+        keeper.want(epoch, &cache(epoch));
+        assert!(keeper.ready(epoch).is_none(), "nothing is begun after the stop");
+    }
+
+    #[test]
+    fn a_corrupt_file_is_made_anew() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let epoch = Epoch::ethash(0);
+        let path = folder.path().join(file_name(&epoch.seed_hash()));
+        fs::write(&path, vec![0xab; 8 + 128 * 1031]).expect("a bad file");
+        let keeper = Arc::new(Keeper::new(DatasetPolicy::Disk(folder.path().to_owned()), 1));
+        keeper.want(epoch, &cache(epoch));
+        wait_for(&keeper, epoch);
+        keeper.stop();
+        // Stopped while writing, the bad file is still there; finished, the good one has replaced it.
+        let keeper = Arc::new(Keeper::new(DatasetPolicy::Disk(folder.path().to_owned()), 1));
+        keeper.want(epoch, &cache(epoch));
+        let dataset = wait_for(&keeper, epoch);
+        let start = Instant::now();
+        while Dataset::open(folder.path(), &cache(epoch)).is_err() {
+            assert!(
+                start.elapsed() < Duration::from_secs(20),
+                "the bad file was not replaced"
+            );
+            std::thread::sleep(Duration::from_millis(2));
+        }
+
+        keeper.reject(epoch, &dataset);
+        assert!(keeper.ready(epoch).is_none() && !path.exists());
+        keeper.want(epoch, &cache(epoch));
+        assert!(!Arc::ptr_eq(&wait_for(&keeper, epoch), &dataset));
+        wait_for_file(&path);
+        keeper.stop();
+    }
+}

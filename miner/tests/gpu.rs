@@ -1,0 +1,396 @@
+//! The kernels against the CPU and the published vectors, on whatever adapter there is.
+//!
+//! A software adapter will do; the kernels are the ones that mine. Without an adapter the tests say so and
+//! pass, unless the environment variable `REQUIRE_GPU` is set. The sum of what a test page can show is
+//! small: whole datasets of real epochs are searched by `cargo run --example gpu_bench`.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use ethash::{B256, Epoch, ITEM_WORDS, LightCache, keccak256, seed_hash};
+use miner::gpu::{GpuError, GpuHit, GpuOptions, GpuSearcher, GpuWork, KernelForm, Progress, list_adapters};
+use serde_json::Value;
+
+/// The adapter to test: a real one if there is any.
+fn adapter() -> Option<usize> {
+    let adapters = list_adapters();
+    let chosen = adapters
+        .iter()
+        .find(|adapter| !adapter.software)
+        .or(adapters.first());
+    if chosen.is_none() {
+        assert!(
+            std::env::var_os("REQUIRE_GPU").is_none(),
+            "REQUIRE_GPU is set, but there is no adapter"
+        );
+        eprintln!("skipped: no Vulkan, Metal or DX12 adapter on this machine");
+    }
+    chosen.map(|adapter| adapter.index)
+}
+
+fn vectors() -> Value {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/vectors/ethash.json");
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn b256(value: &Value) -> B256 {
+    value.as_str().unwrap().parse().unwrap()
+}
+
+fn number(value: &Value) -> u64 {
+    u64::from_str_radix(value.as_str().unwrap(), 16).unwrap()
+}
+
+/// The cache of a dataset of `items` items, small enough to compute in no time.
+fn small_cache(seed_epoch: u32, items: u64) -> Arc<LightCache> {
+    Arc::new(LightCache::with_sizes(seed_hash(seed_epoch), 1024, items * 128).unwrap())
+}
+
+fn go_on(_: Progress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+fn searcher(adapter: usize, cache: &Arc<LightCache>, options: GpuOptions) -> GpuSearcher {
+    let mut searcher = GpuSearcher::new(adapter, options).unwrap();
+    searcher.set_epoch(cache, &mut go_on).unwrap();
+    searcher
+}
+
+fn paged(items: u32) -> GpuOptions {
+    GpuOptions {
+        max_page_items: Some(items),
+        ..GpuOptions::default()
+    }
+}
+
+fn keccak_of(items: &[[u32; ITEM_WORDS]]) -> B256 {
+    let bytes: Vec<u8> = items
+        .iter()
+        .flatten()
+        .flat_map(|word| word.to_le_bytes())
+        .collect();
+    B256::from(keccak256(&bytes))
+}
+
+/// The hits that the device must report, computed on the CPU: it compares the top 64 bits.
+fn cpu_hits(cache: &LightCache, work: &GpuWork, count: u64) -> Vec<GpuHit> {
+    let top = |hash: &B256| u64::from_be_bytes(hash[..8].try_into().unwrap());
+    (0..count)
+        .map(|offset| work.start_nonce.wrapping_add(offset))
+        .map(|pow_nonce| (pow_nonce, cache.hash(&work.header_hash, pow_nonce)))
+        .filter(|(_, hash)| top(&hash.final_hash) <= top(&work.boundary))
+        .map(|(pow_nonce, hash)| GpuHit {
+            pow_nonce,
+            mix_hash: hash.mix_hash,
+        })
+        .collect()
+}
+
+/// Work whose solutions are about one nonce in `2^bits`.
+fn easy_work(id: u64, bits: u32, start_nonce: u64) -> GpuWork {
+    let mut boundary = B256::ZERO;
+    boundary.0[..8].copy_from_slice(&(u64::MAX >> bits).to_be_bytes());
+    GpuWork {
+        id,
+        header_hash: B256::repeat_byte(0x5a),
+        boundary,
+        start_nonce,
+    }
+}
+
+#[test]
+fn small_datasets_equal_the_published_ones() {
+    let Some(adapter) = adapter() else { return };
+    for case in vectors()["test_dag"]["cases"].as_array().unwrap() {
+        let cache = small_cache(case["seed_epoch"].as_u64().unwrap() as u32, 256);
+        for (page_items, page_rows) in [(None, None), (Some(64), Some(4)), (Some(32), None)] {
+            let options = GpuOptions {
+                max_page_items: page_items,
+                max_page_rows: page_rows,
+                ..GpuOptions::default()
+            };
+            let searcher = searcher(adapter, &cache, options);
+            assert_eq!(searcher.dataset_pages(), 256 / page_items.unwrap_or(256));
+            let items = searcher.read_items(0, 256).unwrap();
+            assert_eq!(
+                keccak_of(&items),
+                b256(&case["dataset_keccak256"]),
+                "pages of {page_items:?}"
+            );
+            assert_eq!(searcher.read_items(30, 40).unwrap(), items[30..70]);
+        }
+    }
+}
+
+#[test]
+fn slices_of_real_epochs_equal_the_published_ones() {
+    let Some(adapter) = adapter() else { return };
+    let vectors = vectors();
+    // Epoch 385 is the first above 4 GiB: byte offsets no longer fit 32 bits there.
+    for (index, max_page_rows) in [(0, None), (0, Some(1 << 16)), (385, None)] {
+        let epochs = vectors["epochs"].as_array().unwrap();
+        let expected = epochs.iter().find(|epoch| epoch["epoch"] == index).unwrap();
+        let cache = LightCache::build(Epoch::ethash(index)).unwrap();
+        let options = GpuOptions {
+            max_page_rows,
+            max_page_items: Some(512),
+            ..GpuOptions::default()
+        };
+        let searcher = GpuSearcher::new(adapter, options).unwrap();
+        let first = searcher.generate_items(&cache, 0, 1024).unwrap();
+        assert_eq!(
+            keccak_of(&first),
+            b256(&expected["first_1024_items_keccak256"]),
+            "epoch {index}"
+        );
+        let last = searcher
+            .generate_items(&cache, cache.dataset_items() - 1024, 1024)
+            .unwrap();
+        assert_eq!(
+            keccak_of(&last),
+            b256(&expected["last_1024_items_keccak256"]),
+            "epoch {index}"
+        );
+        assert_eq!(last[1023], cache.dataset_item(cache.dataset_items() - 1));
+    }
+}
+
+/// Searches the published range with both forms and returns how often it could.
+fn check_published_search(options: &GpuOptions) {
+    let Some(adapter) = adapter() else { return };
+    let vectors = vectors();
+    let case = &vectors["test_dag"]["cases"][0];
+    let cache = small_cache(0, 256);
+    let searcher = searcher(adapter, &cache, options.clone());
+    check_solutions(searcher, &case["search"][0], &cache);
+}
+
+fn check_solutions(mut searcher: GpuSearcher, search: &Value, cache: &LightCache) {
+    let work = GpuWork {
+        id: 1,
+        header_hash: b256(&search["header_hash"]),
+        boundary: b256(&search["boundary"]),
+        start_nonce: number(&search["start"]),
+    };
+    let hits = searcher.search(work, search["count"].as_u64().unwrap()).unwrap();
+    let solutions: Vec<u64> = search["solutions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(number)
+        .collect();
+    assert_eq!(
+        hits.iter().map(|hit| hit.pow_nonce).collect::<Vec<_>>(),
+        solutions
+    );
+    for hit in hits {
+        assert_eq!(
+            hit.mix_hash,
+            cache.hash(&work.header_hash, hit.pow_nonce).mix_hash
+        );
+    }
+}
+
+#[test]
+fn the_published_solutions_are_found_in_one_page() {
+    check_published_search(&GpuOptions::default());
+}
+
+#[test]
+fn the_published_solutions_are_found_in_two_and_eight_pages() {
+    check_published_search(&paged(128));
+    check_published_search(&paged(32));
+}
+
+#[test]
+fn the_published_solutions_are_found_with_runtime_checks() {
+    check_published_search(&GpuOptions {
+        runtime_checks: true,
+        ..paged(64)
+    });
+}
+
+#[test]
+fn the_published_solutions_are_found_by_eight_lanes_per_hash() {
+    let Some(index) = adapter() else { return };
+    let info = &list_adapters()[index];
+    if info.subgroup_size < 8 {
+        let options = GpuOptions {
+            kernel: KernelForm::Shuffle,
+            ..GpuOptions::default()
+        };
+        let refused = GpuSearcher::new(index, options).err();
+        assert!(
+            matches!(refused, Some(GpuError::AdapterTooSmall { .. })),
+            "{refused:?}"
+        );
+        eprintln!("skipped: subgroups of {} on {}", info.subgroup_size, info.name);
+        return;
+    }
+    for page_items in [256, 32] {
+        check_published_search(&GpuOptions {
+            kernel: KernelForm::Shuffle,
+            ..paged(page_items)
+        });
+    }
+}
+
+#[test]
+fn three_pages_of_which_the_last_is_short() {
+    let Some(adapter) = adapter() else { return };
+    let cache = small_cache(1, 149);
+    let mut searcher = searcher(adapter, &cache, paged(64));
+    assert_eq!(searcher.dataset_pages(), 3);
+    let expected: Vec<_> = (0..149).map(|item| cache.dataset_item(item)).collect();
+    assert_eq!(searcher.read_items(0, 149).unwrap(), expected);
+    let work = easy_work(1, 4, 7);
+    assert_eq!(
+        searcher.search(work, 1000).unwrap(),
+        cpu_hits(&cache, &work, 1000)
+    );
+    let outside = GpuError::OutOfRange {
+        first: 148,
+        count: 2,
+        items: 149,
+    };
+    assert_eq!(searcher.read_items(148, 2), Err(outside));
+}
+
+#[test]
+fn nonces_carry_into_the_high_word_and_wrap() {
+    let Some(adapter) = adapter() else { return };
+    let cache = small_cache(0, 256);
+    let mut searcher = searcher(adapter, &cache, GpuOptions::default());
+    for start in [0xffff_fe00, 0x0123_4567_ffff_ff03, u64::MAX - 300] {
+        let work = easy_work(1, 3, start);
+        let hits = searcher.search(work, 1024).unwrap();
+        assert_eq!(hits, cpu_hits(&cache, &work, 1024), "from {start:#x}");
+        assert!(hits.iter().any(|hit| (hit.pow_nonce >> 32) != (start >> 32)));
+    }
+}
+
+#[test]
+fn batches_follow_each_other_without_gap_and_keep_their_work() {
+    let Some(adapter) = adapter() else { return };
+    let cache = small_cache(0, 256);
+    let options = GpuOptions {
+        in_flight: 3,
+        ..GpuOptions::default()
+    };
+    let mut searcher = searcher(adapter, &cache, options);
+    assert_eq!(searcher.next_batch(), Err(GpuError::NoWork));
+    let (old, new) = (easy_work(1, 9, 0xffff_f000), easy_work(2, 8, 50));
+    searcher.set_work(old);
+    let mut next_nonce = old.start_nonce;
+    for _ in 0..5 {
+        let report = searcher.next_batch().unwrap();
+        assert_eq!((report.work, report.first_nonce), (old, next_nonce));
+        let work = GpuWork {
+            start_nonce: next_nonce,
+            ..old
+        };
+        let expected = cpu_hits(&cache, &work, report.count.into());
+        assert_eq!(report.found as usize, expected.len());
+        assert!(report.hits.iter().all(|hit| expected.contains(hit)));
+        assert_eq!(report.hits.len(), expected.len().min(16));
+        next_nonce += u64::from(report.count);
+    }
+    searcher.set_work(new);
+    let mut reports = Vec::new();
+    for _ in 0..5 {
+        reports.push(searcher.next_batch().unwrap());
+    }
+    // What was under way is still reported, as old work; the first new batch starts at its nonce.
+    let ids: Vec<u64> = reports.iter().map(|report| report.work.id).collect();
+    assert_eq!(ids, [1, 1, 1, 2, 2]);
+    assert_eq!(reports[3].first_nonce, 50);
+    let expected = cpu_hits(&cache, &new, reports[3].count.into());
+    assert_eq!(reports[3].found as usize, expected.len());
+    searcher.stop().unwrap();
+    assert_eq!(searcher.next_batch(), Err(GpuError::NoWork));
+    assert!(searcher.hash_rate().is_some());
+}
+
+#[test]
+fn more_hits_than_slots_are_counted() {
+    let Some(adapter) = adapter() else { return };
+    let cache = small_cache(0, 256);
+    let options = GpuOptions {
+        result_slots: 3,
+        ..GpuOptions::default()
+    };
+    let mut searcher = searcher(adapter, &cache, options);
+    let work = GpuWork {
+        boundary: B256::repeat_byte(0xff),
+        ..easy_work(1, 0, 0)
+    };
+    searcher.set_work(work);
+    let report = searcher.next_batch().unwrap();
+    assert_eq!(report.found, report.count);
+    assert_eq!(report.hits.len(), 3);
+    for hit in report.hits {
+        assert_eq!(
+            hit.mix_hash,
+            cache.hash(&work.header_hash, hit.pow_nonce).mix_hash
+        );
+    }
+    assert_eq!(searcher.search(work, 20).unwrap(), cpu_hits(&cache, &work, 20));
+}
+
+#[test]
+fn a_cancelled_generation_leaves_no_dataset() {
+    let Some(adapter) = adapter() else { return };
+    let cache = small_cache(0, 256);
+    let mut searcher = searcher(adapter, &cache, paged(64));
+    let cancelled = searcher.set_epoch(&cache, &mut |progress| match progress.items_done {
+        0..128 => ControlFlow::Continue(()),
+        _ => ControlFlow::Break(()),
+    });
+    assert_eq!(
+        cancelled,
+        Err(GpuError::Cancelled {
+            done: 128,
+            total: 256
+        })
+    );
+    assert_eq!(searcher.read_items(0, 1), Err(GpuError::NoDataset));
+    searcher.set_work(easy_work(1, 4, 0));
+    assert_eq!(searcher.next_batch(), Err(GpuError::NoDataset));
+    searcher.set_epoch(&cache, &mut go_on).unwrap();
+    assert_eq!(searcher.read_items(255, 1).unwrap(), [cache.dataset_item(255)]);
+}
+
+#[test]
+fn a_lost_device_is_reported_and_rebuilt() {
+    let Some(adapter) = adapter() else { return };
+    let cache = small_cache(0, 256);
+    let mut searcher = searcher(adapter, &cache, GpuOptions::default());
+    searcher.set_work(easy_work(1, 8, 0));
+    searcher.next_batch().unwrap();
+    searcher.destroy_device();
+    let lost = (0..5)
+        .find_map(|_| searcher.next_batch().err())
+        .expect("a destroyed device works on");
+    assert!(matches!(lost, GpuError::DeviceLost { .. }), "{lost:?}");
+    assert!(lost.needs_rebuild());
+    assert!(matches!(searcher.next_batch(), Err(GpuError::DeviceLost { .. })));
+    assert!(matches!(
+        searcher.set_epoch(&cache, &mut go_on),
+        Err(GpuError::DeviceLost { .. })
+    ));
+    searcher.rebuild(&mut go_on).unwrap();
+    check_solutions(searcher, &vectors()["test_dag"]["cases"][0]["search"][0], &cache);
+}
+
+#[test]
+fn a_page_count_beyond_the_adapter_is_refused_before_anything_is_allocated() {
+    let Some(adapter) = adapter() else { return };
+    let cache = small_cache(0, 1_000_003);
+    let mut searcher = GpuSearcher::new(adapter, paged(1)).unwrap();
+    let refused = searcher.set_epoch(&cache, &mut go_on);
+    assert!(
+        matches!(refused, Err(GpuError::AdapterTooSmall { got, needed: 1_000_004, .. }) if got < 1_000_004),
+        "{refused:?}"
+    );
+    assert_eq!(searcher.dataset_pages(), 0);
+}

@@ -1,0 +1,289 @@
+//! Calls that make no transaction: running a contract for its answer, estimating gas.
+//!
+//! The caller need not own what it sends, and nothing is kept.
+
+use crate::build::Draft;
+use crate::evm::{block_env, chain_evm, intrinsic_gas};
+use crate::state::{BlockState, StateError};
+use crate::view::View;
+use primitives::{Address, Bytes, Header, U256};
+use revm::ExecuteEvm;
+use revm::context::TxEnv;
+use revm::context::result::{EVMError, ExecutionResult, HaltReason};
+use revm::primitives::TxKind;
+use store::{Snapshot, StoreError};
+
+/// Gas of a call that names none.
+pub const CALL_GAS_DEFAULT: u64 = 50_000_000;
+
+/// What is to be run.
+#[derive(Clone, Debug, Default)]
+pub struct CallRequest {
+    /// Who calls; the zero address where absent.
+    pub from: Option<Address>,
+    /// Who is called; `None` makes a contract.
+    pub to: Option<Address>,
+    /// Gas to give.
+    pub gas: Option<u64>,
+    /// Price per gas, in sha; nobody pays it, but the contract sees it.
+    pub gas_price: U256,
+    /// Value to send along.
+    pub value: U256,
+    /// Data.
+    pub input: Bytes,
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallOutcome {
+    /// With this answer, for this much gas.
+    Success {
+        /// What the contract returned, or the code a creation made.
+        output: Bytes,
+        /// Gas used, after refunds.
+        gas_used: u64,
+    },
+    /// The contract reverted with this data.
+    Revert {
+        /// What it gave as reason.
+        output: Bytes,
+        /// Gas used.
+        gas_used: u64,
+    },
+    /// It ran out of gas.
+    OutOfGas,
+    /// It failed otherwise; the text says how.
+    Failed(String),
+}
+
+/// Why a call could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// No state at this height.
+    #[error("block {got} is above the head block {head}")]
+    AboveHead {
+        /// The height asked for.
+        got: u64,
+        /// The head's height.
+        head: u64,
+    },
+    /// The request itself is refused.
+    #[error("{0}")]
+    Refused(String),
+    /// The gas does not suffice even at the cap, or the call always fails.
+    #[error("{0}")]
+    AlwaysFails(String),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The state could not be read.
+    #[error(transparent)]
+    State(#[from] StateError),
+}
+
+/// Where a call runs.
+#[derive(Clone, Copy, Debug)]
+pub enum CallPlace<'a> {
+    /// On the state after a canonical block, as part of that block.
+    After(u64),
+    /// On the state after the pending block, as part of it.
+    Pending(&'a Draft),
+}
+
+impl View {
+    /// Runs a call.
+    ///
+    /// # Errors
+    /// [`CallError`] when it cannot be run; a failing contract is an outcome.
+    pub fn call(&self, place: CallPlace<'_>, request: &CallRequest) -> Result<CallOutcome, CallError> {
+        let (header, state) = self.place(place)?;
+        self.run(&header, state, request, request.gas.unwrap_or(CALL_GAS_DEFAULT))
+    }
+
+    /// The least gas with which a call succeeds. The cap is the request's gas, or the
+    /// block's gas limit.
+    ///
+    /// # Errors
+    /// [`CallError::AlwaysFails`] when it does not succeed with the cap.
+    pub fn estimate_gas(&self, place: CallPlace<'_>, request: &CallRequest) -> Result<u64, CallError> {
+        let (header, state) = self.place(place)?;
+        let overlay = state.into_overlay();
+        let attempt = |gas: u64| {
+            let number = self.parent_number(place);
+            let state = BlockState::with_overlay(
+                self.snapshot(),
+                number,
+                self.state_root_of(number)?,
+                overlay.clone(),
+            );
+            self.run(&header, state, request, gas)
+        };
+        let cap = request.gas.unwrap_or(header.gas_limit);
+        let floor = intrinsic_gas(&request.input, request.to.is_none());
+        if cap < floor {
+            return Err(CallError::AlwaysFails(format!(
+                "gas required exceeds allowance: want at least {floor}, the cap is {cap}"
+            )));
+        }
+        let used = match attempt(cap)? {
+            CallOutcome::Success { gas_used, .. } => gas_used,
+            CallOutcome::Revert { output, .. } => {
+                return Err(CallError::AlwaysFails(revert_text(&output)));
+            }
+            CallOutcome::OutOfGas => {
+                return Err(CallError::AlwaysFails(format!(
+                    "gas required exceeds allowance ({cap}) or always failing transaction"
+                )));
+            }
+            CallOutcome::Failed(reason) => return Err(CallError::AlwaysFails(reason)),
+        };
+        // The gas used is too little where calls keep a part back or refunds come last.
+        let (mut fails, mut succeeds) = (floor.max(used).saturating_sub(1), cap);
+        if used > floor && matches!(attempt(used)?, CallOutcome::Success { .. }) {
+            return Ok(used);
+        }
+        while fails + 1 < succeeds {
+            let middle = fails + (succeeds - fails) / 2;
+            match attempt(middle)? {
+                CallOutcome::Success { .. } => succeeds = middle,
+                _ => fails = middle,
+            }
+        }
+        Ok(succeeds)
+    }
+
+    fn parent_number(&self, place: CallPlace<'_>) -> u64 {
+        match place {
+            CallPlace::After(number) => number,
+            CallPlace::Pending(draft) => draft.block.header.number.saturating_sub(1),
+        }
+    }
+
+    fn state_root_of(&self, number: u64) -> Result<primitives::B256, CallError> {
+        let head = self.head_number();
+        let record = self
+            .header(number)?
+            .ok_or(CallError::AboveHead { got: number, head })?
+            .1;
+        Ok(record.header.state_root)
+    }
+
+    fn place(&self, place: CallPlace<'_>) -> Result<(Header, BlockState<'_, Snapshot>), CallError> {
+        match place {
+            CallPlace::After(number) => {
+                let head = self.head_number();
+                let (_, record) = self
+                    .header(number)?
+                    .ok_or(CallError::AboveHead { got: number, head })?;
+                let state = BlockState::new(self.snapshot(), number, record.header.state_root);
+                Ok((record.header, state))
+            }
+            CallPlace::Pending(draft) => {
+                let number = self.parent_number(place);
+                let root = self.state_root_of(number)?;
+                let overlay = draft.overlay.clone();
+                let state = BlockState::with_overlay(self.snapshot(), number, root, overlay);
+                Ok((draft.block.header.clone(), state))
+            }
+        }
+    }
+
+    fn run(
+        &self,
+        header: &Header,
+        mut state: BlockState<'_, Snapshot>,
+        request: &CallRequest,
+        gas: u64,
+    ) -> Result<CallOutcome, CallError> {
+        let caller = request.from.unwrap_or_default();
+        let nonce = state.balance_and_nonce(caller)?.1;
+        let gas_price = u128::try_from(request.gas_price)
+            .map_err(|_| CallError::Refused(format!("gas price {} is over 128 bits", request.gas_price)))?;
+        let mut evm = chain_evm(&mut state, self.spec(), block_env(header), |cfg| {
+            cfg.disable_balance_check = true;
+            cfg.disable_block_gas_limit = true;
+            cfg.disable_nonce_check = true;
+            cfg.tx_chain_id_check = false;
+        });
+        let outcome = evm.transact(TxEnv {
+            caller,
+            gas_limit: gas,
+            gas_price,
+            kind: request.to.map_or(TxKind::Create, TxKind::Call),
+            value: request.value,
+            data: request.input.clone(),
+            nonce,
+            chain_id: Some(self.spec().chain_id),
+            ..Default::default()
+        });
+        match outcome {
+            Ok(outcome) => Ok(match outcome.result {
+                ExecutionResult::Success { ref output, .. } => CallOutcome::Success {
+                    output: output.data().clone(),
+                    gas_used: outcome.result.tx_gas_used(),
+                },
+                ExecutionResult::Revert { ref output, .. } => CallOutcome::Revert {
+                    output: output.clone(),
+                    gas_used: outcome.result.tx_gas_used(),
+                },
+                ExecutionResult::Halt {
+                    reason: HaltReason::OutOfGas(_),
+                    ..
+                } => CallOutcome::OutOfGas,
+                ExecutionResult::Halt { reason, .. } => CallOutcome::Failed(halt_text(&reason)),
+            }),
+            Err(EVMError::Database(error)) => Err(error.into()),
+            Err(other) => Err(CallError::Refused(other.to_string())),
+        }
+    }
+}
+
+fn halt_text(reason: &HaltReason) -> String {
+    match reason {
+        HaltReason::OpcodeNotFound | HaltReason::InvalidFEOpcode | HaltReason::NotActivated => {
+            "Invalid opcode".to_owned()
+        }
+        HaltReason::CreateCollision => "contract address collision".to_owned(),
+        other => format!("evm: {other:?}"),
+    }
+}
+
+/// The text of a revert: with the reason where the data is `Error(string)`.
+pub fn revert_text(output: &[u8]) -> String {
+    const ERROR_STRING: [u8; 4] = [0x08, 0xc3, 0x79, 0xa0];
+    let reason = || {
+        let arguments = output.strip_prefix(&ERROR_STRING)?;
+        let offset = usize::try_from(U256::try_from_be_slice(arguments.get(..32)?)?).ok()?;
+        let tail = arguments.get(offset..)?;
+        let length = usize::try_from(U256::try_from_be_slice(tail.get(..32)?)?).ok()?;
+        std::str::from_utf8(tail.get(32..)?.get(..length)?).ok()
+    };
+    match reason() {
+        Some(reason) => format!("evm: execution reverted: {reason}"),
+        None => "evm: execution reverted".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn revert_reasons_are_read_and_bad_ones_ignored() {
+        let mut data = vec![0x08, 0xc3, 0x79, 0xa0];
+        data.extend(U256::from(32).to_be_bytes::<32>());
+        data.extend(U256::from(3).to_be_bytes::<32>());
+        data.extend(b"why");
+        data.resize(100, 0);
+        assert_eq!(revert_text(&data), "evm: execution reverted: why");
+        for cut in 0..70 {
+            assert_eq!(
+                revert_text(&data[..cut]),
+                "evm: execution reverted",
+                "cut at {cut}"
+            );
+        }
+        data[4..36].fill(0xff);
+        assert_eq!(revert_text(&data), "evm: execution reverted");
+    }
+}

@@ -1,0 +1,522 @@
+//! The running chain: one writer thread, one work maker, any number of readers.
+//!
+//! The writer owns import and takes blocks by channel; the maker keeps the work desk
+//! supplied; everyone else reads snapshots. Handles are cheap to clone; when the last one
+//! is dropped both threads end.
+
+use crate::body::{SealCheck, SenderError, sender};
+use crate::build::{BuildSettings, Draft, build};
+use crate::desk::{SolutionError, Work, WorkDesk};
+use crate::genesis::{GenesisError, ensure_genesis};
+use crate::import::{BlockId, ImportError, Imported, Importer};
+use crate::pool::{NextBlock, Origin, PoolConfig, PoolError, Standing, TxPool};
+use crate::rules::{UNCLE_GENERATIONS, next_gas_limit};
+use crate::spec::{ChainSpec, GAS_TARGET_DEFAULT};
+use crate::state::StateError;
+use crate::view::View;
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use ethash::Solution;
+use parking_lot::Mutex;
+use primitives::{Address, B256, Block, Bytes, Header, Transaction};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use store::{BlockReads, StateReads, Store, StoreError};
+
+/// Work is renewed for better transactions at most this often.
+pub const RENEW_INTERVAL: Duration = Duration::from_secs(2);
+/// Most side blocks remembered as possible uncles.
+const UNCLE_CANDIDATES_MAX: usize = 16;
+/// Blocks that may wait for the writer.
+const COMMANDS_MAX: usize = 256;
+
+/// A change of the head.
+#[derive(Clone, Debug)]
+pub struct HeadEvent {
+    /// Blocks that are canonical no more, highest first.
+    pub reverted: Vec<BlockId>,
+    /// Blocks that became canonical, lowest first; the last is the head.
+    pub applied: Vec<BlockId>,
+}
+
+/// Where a block came from; for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockOrigin {
+    /// A solution taken at the work desk.
+    Sealed,
+    /// Given by someone who has it.
+    Imported,
+}
+
+/// Why the chain cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The store holds another chain, or fails.
+    #[error(transparent)]
+    Genesis(#[from] GenesisError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// No thread could be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// Why a transaction was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum SubmitError {
+    /// It has no sender on this chain.
+    #[error(transparent)]
+    Sender(#[from] SenderError),
+    /// The pool refuses it.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why a block or solution did not get in.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The solution is not accepted.
+    #[error(transparent)]
+    Solution(#[from] SolutionError),
+    /// The block is refused.
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    /// The node is stopping.
+    #[error("the node is stopping")]
+    Stopping,
+}
+
+/// How to run a chain.
+#[derive(Clone, Debug)]
+pub struct ChainConfig {
+    /// The rules.
+    pub spec: Arc<ChainSpec>,
+    /// How seals are checked.
+    pub seals: SealCheck,
+    /// Limits of the pool.
+    pub pool: PoolConfig,
+    /// Who is paid for blocks made here.
+    pub beneficiary: Address,
+    /// Extra data of blocks made here.
+    pub extra_data: Bytes,
+}
+
+struct Command {
+    block: Block,
+    origin: BlockOrigin,
+    reply: Sender<Result<Imported, ImportError>>,
+}
+
+struct Inner {
+    store: Store,
+    spec: Arc<ChainSpec>,
+    pool: TxPool,
+    desk: WorkDesk,
+    settings: Mutex<BuildSettings>,
+    commands: Mutex<Option<Sender<Command>>>,
+    subscribers: Mutex<Vec<Sender<Arc<HeadEvent>>>>,
+    /// Recent side blocks.
+    uncles: Mutex<Vec<Header>>,
+    /// The pending block with the head and pool it was built for.
+    pending: Mutex<Option<(B256, u64, BuildSettings, Arc<Draft>)>>,
+    stopping: AtomicBool,
+}
+
+/// A handle of the running chain.
+#[derive(Clone)]
+pub struct Chain {
+    inner: Arc<Inner>,
+    /// Ends the threads when the last handle goes.
+    _threads: Arc<Threads>,
+}
+
+impl std::fmt::Debug for Chain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Chain")
+            .field("spec", &self.inner.spec.name)
+            .finish_non_exhaustive()
+    }
+}
+
+struct Threads {
+    inner: Arc<Inner>,
+    running: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Threads {
+    fn stop(&self) {
+        self.inner.stopping.store(true, Ordering::Release);
+        self.inner.commands.lock().take();
+        self.inner.desk.wake();
+        for thread in self.running.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the chain ended by a panic");
+            }
+        }
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The clock, in unix seconds.
+fn unix_now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+impl Chain {
+    /// Opens the chain in `store`, writing block 0 where the store is empty, and starts its threads.
+    ///
+    /// # Errors
+    /// [`OpenError`] when the store holds another chain or fails.
+    pub fn open(store: Store, config: ChainConfig) -> Result<Self, OpenError> {
+        ensure_genesis(&store, &config.spec)?;
+        let view = View::new(&store, config.spec.clone())?;
+        let settings = BuildSettings {
+            beneficiary: config.beneficiary,
+            extra_data: config.extra_data,
+            gas_target: GAS_TARGET_DEFAULT,
+        };
+        let next = next_block(&config.spec, &view.head().header, &settings);
+        let (sender, commands) = bounded(COMMANDS_MAX);
+        let inner = Arc::new(Inner {
+            pool: TxPool::new(config.spec.clone(), config.pool, next),
+            desk: WorkDesk::new(config.spec.clone(), config.seals.clone()),
+            settings: Mutex::new(settings),
+            commands: Mutex::new(Some(sender)),
+            subscribers: Mutex::default(),
+            uncles: Mutex::default(),
+            pending: Mutex::default(),
+            stopping: AtomicBool::new(false),
+            spec: config.spec.clone(),
+            store: store.clone(),
+        });
+        let threads = Arc::new(Threads {
+            inner: inner.clone(),
+            running: Mutex::default(),
+        });
+        let importer = Importer::new(store, config.spec, config.seals);
+        let writer = {
+            let inner = inner.clone();
+            std::thread::Builder::new()
+                .name("chain-writer".to_owned())
+                .spawn(move || inner.write_loop(&importer, &commands))?
+        };
+        threads.running.lock().push(writer);
+        let maker = {
+            let inner = inner.clone();
+            std::thread::Builder::new()
+                .name("work-maker".to_owned())
+                .spawn(move || inner.make_loop())?
+        };
+        threads.running.lock().push(maker);
+        Ok(Self {
+            inner,
+            _threads: threads,
+        })
+    }
+
+    /// Ends the threads after the block in hand. Later imports fail, reads go on.
+    pub fn stop(&self) {
+        self._threads.stop();
+    }
+
+    /// The rules.
+    pub fn spec(&self) -> &Arc<ChainSpec> {
+        &self.inner.spec
+    }
+
+    /// The chain as it is now.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails.
+    pub fn view(&self) -> Result<View, StoreError> {
+        View::new(&self.inner.store, self.inner.spec.clone())
+    }
+
+    /// The transaction pool.
+    pub fn pool(&self) -> &TxPool {
+        &self.inner.pool
+    }
+
+    /// The work desk.
+    pub fn desk(&self) -> &WorkDesk {
+        &self.inner.desk
+    }
+
+    /// What this node chooses about blocks it makes.
+    pub fn settings(&self) -> BuildSettings {
+        self.inner.settings.lock().clone()
+    }
+
+    /// Changes what this node chooses about blocks it makes; the next work has it.
+    pub fn change_settings(&self, change: impl FnOnce(&mut BuildSettings)) {
+        change(&mut self.inner.settings.lock());
+    }
+
+    /// Changes of the head from now on.
+    pub fn subscribe(&self) -> Receiver<Arc<HeadEvent>> {
+        let (sender, receiver) = unbounded();
+        self.inner.subscribers.lock().push(sender);
+        receiver
+    }
+
+    /// Takes a transaction into the pool.
+    ///
+    /// # Errors
+    /// [`SubmitError`] saying why not.
+    pub fn submit_transaction(&self, transaction: Transaction, origin: Origin) -> Result<B256, SubmitError> {
+        let sender = sender(&self.inner.spec, &transaction)?;
+        let view = self.view()?;
+        let standing = standing(&view, &sender)?;
+        Ok(self.inner.pool.add(transaction, sender, standing, origin)?)
+    }
+
+    /// Takes a solution; on success its block has been imported.
+    ///
+    /// # Errors
+    /// [`WriteError`] when it is not accepted or, after that, its block is refused.
+    pub fn submit_solution(&self, solution: &Solution) -> Result<Imported, WriteError> {
+        let block = self.inner.desk.accept(solution)?;
+        self.send(block, BlockOrigin::Sealed)
+    }
+
+    /// Imports a block.
+    ///
+    /// # Errors
+    /// [`WriteError`] when it is refused.
+    pub fn import(&self, block: Block) -> Result<Imported, WriteError> {
+        self.send(block, BlockOrigin::Imported)
+    }
+
+    fn send(&self, block: Block, origin: BlockOrigin) -> Result<Imported, WriteError> {
+        let (reply, answer) = bounded(1);
+        let commands = self.inner.commands.lock().clone().ok_or(WriteError::Stopping)?;
+        commands
+            .send(Command { block, origin, reply })
+            .map_err(|_| WriteError::Stopping)?;
+        drop(commands);
+        Ok(answer.recv().map_err(|_| WriteError::Stopping)??)
+    }
+
+    /// The pending block over the head of `view`: built from the pool, and kept until head
+    /// or pool change.
+    ///
+    /// # Errors
+    /// [`StateError`] when the store fails.
+    pub fn pending(&self, view: &View) -> Result<Arc<Draft>, StateError> {
+        let key = (view.head_hash(), self.inner.pool.generation(), self.settings());
+        if let Some((head, generation, settings, draft)) = &*self.inner.pending.lock() {
+            if (*head, *generation) == (key.0, key.1) && *settings == key.2 {
+                return Ok(draft.clone());
+            }
+        }
+        let timestamp = unix_now().as_secs().max(view.head().header.timestamp + 1);
+        let draft = Arc::new(self.inner.draft(view, timestamp)?);
+        *self.inner.pending.lock() = Some((key.0, key.1, key.2, draft.clone()));
+        Ok(draft)
+    }
+}
+
+/// What the pool must know of the block after `head`.
+fn next_block(spec: &ChainSpec, head: &Header, settings: &BuildSettings) -> NextBlock {
+    let gas_limit = next_gas_limit(spec, head.gas_limit, settings.gas_target);
+    NextBlock {
+        number: head.number + 1,
+        gas_limit,
+    }
+}
+
+fn standing(view: &View, address: &Address) -> Result<Standing, StoreError> {
+    let account = view.account(address, view.head_number())?.unwrap_or_default();
+    Ok(Standing {
+        tx_nonce: account.tx_nonce,
+        balance: account.balance,
+    })
+}
+
+impl Inner {
+    fn write_loop(&self, importer: &Importer, commands: &Receiver<Command>) {
+        while let Ok(Command { block, origin, reply }) = commands.recv() {
+            let started = Instant::now();
+            let result = importer.import(&block, Some(unix_now().as_secs()));
+            match &result {
+                Ok(imported) => {
+                    log_block(&block, origin, imported, started.elapsed());
+                    if let Err(error) = self.follow(&block, imported) {
+                        tracing::error!(%error, "the pool could not follow the new head");
+                    }
+                }
+                Err(error) => {
+                    let (number, hash) = (block.header.number, block.hash());
+                    tracing::warn!(number, %hash, %error, "block refused");
+                }
+            }
+            // Whoever asked may have gone; the block is in all the same.
+            let _ = reply.send(result);
+        }
+    }
+
+    /// Pool, possible uncles, work and subscribers follow an import.
+    fn follow(&self, block: &Block, imported: &Imported) -> Result<(), StoreError> {
+        match imported {
+            Imported::Known => {}
+            Imported::Side => {
+                let mut uncles = self.uncles.lock();
+                uncles.push(block.header.clone());
+                let excess = uncles.len().saturating_sub(UNCLE_CANDIDATES_MAX);
+                uncles.drain(..excess);
+            }
+            Imported::Head { reverted, applied } => {
+                let view = View::new(&self.store, self.spec.clone())?;
+                self.pool_follows(&view, reverted, applied)?;
+                let head = view.head_number();
+                let mut uncles = self.uncles.lock();
+                for id in reverted {
+                    uncles.extend(view.header_by_hash(&id.hash)?.map(|record| record.header));
+                }
+                uncles.retain(|uncle| uncle.number + UNCLE_GENERATIONS > head);
+                drop(uncles);
+                self.desk.publish(None);
+                self.desk.wake();
+                let event = Arc::new(HeadEvent {
+                    reverted: reverted.clone(),
+                    applied: applied.clone(),
+                });
+                self.subscribers
+                    .lock()
+                    .retain(|subscriber| subscriber.send(event.clone()).is_ok());
+            }
+        }
+        Ok(())
+    }
+
+    fn pool_follows(&self, view: &View, reverted: &[BlockId], applied: &[BlockId]) -> Result<(), StoreError> {
+        let next = next_block(&self.spec, &view.head().header, &self.settings.lock());
+        let waiting = self.pool.senders();
+        let mut moved: Vec<Address> = Vec::new();
+        if reverted.is_empty() {
+            for id in applied {
+                moved.extend(view.snapshot().changes(id.number)?.accounts);
+            }
+            moved.sort_unstable();
+            moved.dedup();
+            moved.retain(|address| waiting.contains(address));
+        } else {
+            moved = waiting;
+        }
+        let standings: Vec<_> = moved
+            .into_iter()
+            .map(|address| Ok((address, standing(view, &address)?)))
+            .collect::<Result<_, StoreError>>()?;
+        self.pool.follow_head(next, standings);
+        for id in reverted.iter().rev() {
+            let Some(body) = view.snapshot().body(id.number, &id.hash, self.spec.tx_rules())? else {
+                continue;
+            };
+            for (transaction, sender) in body.transactions.into_iter().zip(body.senders) {
+                let hash = transaction.hash();
+                let standing = standing(view, &sender)?;
+                if let Err(error) = self.pool.add(transaction, sender, standing, Origin::Local) {
+                    tracing::debug!(%hash, %error, "transaction of a reverted block not taken back");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn draft(&self, view: &View, timestamp: u64) -> Result<Draft, StateError> {
+        let settings = self.settings.lock().clone();
+        let uncles = self.uncles.lock().clone();
+        build(
+            &self.spec,
+            view.snapshot(),
+            view.head(),
+            timestamp,
+            &settings,
+            self.pool.ready(),
+            &uncles,
+        )
+    }
+
+    /// Keeps the desk supplied while somebody wants work.
+    fn make_loop(&self) {
+        /// How long to wait where nothing is to be done.
+        const IDLE: Duration = Duration::from_millis(500);
+        /// How often to look for better transactions.
+        const LOOK: Duration = Duration::from_millis(250);
+        let mut made: Option<(B256, u64, BuildSettings, Instant)> = None;
+        while !self.stopping.load(Ordering::Acquire) {
+            if !self.desk.active() {
+                self.desk.publish(None);
+                made = None;
+                self.desk.wait_demand(IDLE);
+                continue;
+            }
+            match self.make(&mut made) {
+                Ok(pause) => self.desk.wait_demand(pause.min(LOOK)),
+                Err(error) => {
+                    tracing::error!(%error, "no work can be made");
+                    self.desk.wait_demand(IDLE);
+                }
+            }
+        }
+        self.desk.publish(None);
+    }
+
+    /// Makes work where head, pool or settings call for it; says how long that holds.
+    fn make(&self, made: &mut Option<(B256, u64, BuildSettings, Instant)>) -> Result<Duration, StateError> {
+        let view = View::new(&self.store, self.spec.clone())?;
+        let head = view.head_hash();
+        let generation = self.pool.generation();
+        let settings = self.settings.lock().clone();
+        if let Some((on, at_generation, with, at)) = made {
+            let renew = (*at_generation != generation || *with != settings) && at.elapsed() >= RENEW_INTERVAL;
+            if *on == head && !renew {
+                return Ok(RENEW_INTERVAL);
+            }
+        }
+        // No block may be ahead of the clock: the next one can be begun a second after the head.
+        let earliest = Duration::from_secs(view.head().header.timestamp + 1);
+        let now = unix_now();
+        if now < earliest {
+            return Ok(earliest - now);
+        }
+        let draft = self.draft(&view, now.as_secs())?;
+        // The head may have moved meanwhile; then this work is stale and the next round makes another.
+        if self.store.snapshot()?.head()?.map(|(_, hash)| hash) == Some(head) {
+            self.desk.publish(Some(Work::new(&self.spec, Arc::new(draft))));
+            *made = Some((head, generation, settings, Instant::now()));
+        }
+        Ok(RENEW_INTERVAL)
+    }
+}
+
+fn log_block(block: &Block, origin: BlockOrigin, imported: &Imported, took: Duration) {
+    let header = &block.header;
+    let (number, hash) = (header.number, block.hash());
+    let (txs, gas, miner) = (block.transactions.len(), header.gas_used, header.beneficiary);
+    let took_ms = took.as_secs_f64() * 1000.0;
+    let what = match (origin, imported) {
+        (_, Imported::Known) => return,
+        (BlockOrigin::Sealed, Imported::Side) => "sealed a side block",
+        (BlockOrigin::Sealed, Imported::Head { .. }) => "sealed a block",
+        (BlockOrigin::Imported, Imported::Side) => "imported a side block",
+        (BlockOrigin::Imported, Imported::Head { .. }) => "imported a block",
+    };
+    tracing::info!(number, %hash, txs, gas, %miner, took_ms = format!("{took_ms:.1}"), "{what}");
+    if let Imported::Head { reverted, applied } = imported
+        && !reverted.is_empty()
+    {
+        let (dropped, added) = (reverted.len(), applied.len());
+        tracing::warn!(dropped, added, "reorganization");
+    }
+}

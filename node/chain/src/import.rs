@@ -1,0 +1,376 @@
+//! Importing a block: header, seal, body, execution, roots, one write transaction.
+//!
+//! Mined, synced and imported-from-file blocks all come through [`Importer::import`]. A
+//! block that makes a heavier chain becomes the head, with a reorganization where it does
+//! not build on the present head; at equal total difficulty the first seen stays. All
+//! roots are recomputed and compared, whoever made the block.
+
+use crate::body::{BodyError, SealCheck, SealCheckError, check_body};
+use crate::execute::{Executed, Executor, TransactionError};
+use crate::rules::{HeaderError, check_header};
+use crate::spec::ChainSpec;
+use crate::state::{BlockState, StateError, StateUpdate, revert_block};
+use crate::trie::ordered_root;
+use primitives::{Address, B256, Block, Bloom, Header};
+use std::sync::Arc;
+use store::{BlockBody, BlockReads, HeaderRecord, Store, StoreError, TableId, Tables, meta_key};
+
+/// A side block is executed at once where the fork is at most this deep; on deeper forks
+/// when its branch becomes the heavier one, so that an old branch costs no quadratic work.
+pub const SIDE_EXECUTION_DEPTH: u64 = 32;
+
+/// Why a block is refused.
+#[derive(Debug, thiserror::Error)]
+#[expect(
+    missing_docs,
+    reason = "fields are the value got and the value expected, as the texts say"
+)]
+pub enum ImportError {
+    /// The parent is not known.
+    #[error("unknown parent {0}")]
+    UnknownParent(B256),
+    /// The header breaks a rule.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    /// The seal is wrong.
+    #[error(transparent)]
+    Seal(#[from] SealCheckError),
+    /// The body is not what the header says, or breaks a rule.
+    #[error(transparent)]
+    Body(#[from] BodyError),
+    /// A transaction cannot stand where it stands.
+    #[error("transaction {index} ({hash}): {error}")]
+    Transaction {
+        index: usize,
+        hash: B256,
+        error: TransactionError,
+    },
+    /// Executing gives another state.
+    #[error("state root {got}, the header has {expected}")]
+    StateRoot { got: B256, expected: B256 },
+    /// Executing gives other receipts.
+    #[error("receipts root {got}, the header has {expected}")]
+    ReceiptsRoot { got: B256, expected: B256 },
+    /// Executing gives other logs.
+    #[error("logs bloom differs: executing gives {got_bits} bits, the header has {expected_bits}")]
+    Bloom { got_bits: u32, expected_bits: u32 },
+    /// Executing uses another amount of gas.
+    #[error("gas used {got}, the header has {expected}")]
+    GasUsed { got: u64, expected: u64 },
+    /// An earlier block of the branch turns out bad when its turn to be executed comes.
+    #[error("block {number} ({hash}) of its branch: {error}")]
+    Branch {
+        number: u64,
+        hash: B256,
+        error: Box<ImportError>,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The state could not be read.
+    #[error(transparent)]
+    State(#[from] StateError),
+}
+
+/// A block's place: number and hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockId {
+    /// The block's number.
+    pub number: u64,
+    /// The block's hash.
+    pub hash: B256,
+}
+
+/// What an import did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Imported {
+    /// The block was there already.
+    Known,
+    /// The block is valid and kept beside the chain.
+    Side,
+    /// The block is the head now.
+    Head {
+        /// Blocks that are canonical no more, highest first.
+        reverted: Vec<BlockId>,
+        /// Blocks that became canonical, lowest first; the last is the new head.
+        applied: Vec<BlockId>,
+    },
+}
+
+/// Takes blocks into a store. The single writer owns it.
+#[derive(Clone, Debug)]
+pub struct Importer {
+    store: Store,
+    spec: Arc<ChainSpec>,
+    seals: SealCheck,
+}
+
+impl Importer {
+    /// An importer for a store that has the spec's block 0.
+    pub fn new(store: Store, spec: Arc<ChainSpec>, seals: SealCheck) -> Self {
+        Self { store, spec, seals }
+    }
+
+    /// Takes a block in. `now` is the clock in unix seconds; `None` leaves the clock out.
+    ///
+    /// # Errors
+    /// [`ImportError`] when the block is refused; then nothing was changed.
+    pub fn import(&self, block: &Block, now: Option<u64>) -> Result<Imported, ImportError> {
+        let hash = block.hash();
+        let view = self.store.snapshot()?;
+        if view.block_number(&hash)?.is_some() {
+            return Ok(Imported::Known);
+        }
+        let parent_hash = block.header.parent_hash;
+        let parent = view
+            .header_by_hash(&parent_hash)?
+            .ok_or(ImportError::UnknownParent(parent_hash))?;
+        check_header(&self.spec, &block.header, &parent.header, now)?;
+        self.seals.check(&self.spec, &block.header)?;
+        let senders = check_body(&self.spec, &self.seals, &view, block)?;
+        drop(view);
+
+        let body = BlockBody {
+            transactions: block.transactions.clone(),
+            senders,
+            uncles: block.uncles.clone(),
+        };
+        let total_difficulty = parent.total_difficulty + block.header.difficulty;
+        let record = HeaderRecord {
+            header: block.header.clone(),
+            total_difficulty,
+            executed: false,
+        };
+        let batch = self.store.batch()?;
+        let placed = batch.write(|tables| self.place(tables, hash, &record, &body))?;
+        match placed {
+            Placed::Written(imported) => {
+                batch.commit()?;
+                Ok(imported)
+            }
+            Placed::Lighter(executed) => {
+                batch.abort()?;
+                let batch = self.store.batch()?;
+                batch.write(|tables| {
+                    tables.put_block(&hash, &record, &body)?;
+                    tables.put_executed(&hash, &record, &executed.receipts)
+                })?;
+                batch.commit()?;
+                Ok(Imported::Side)
+            }
+        }
+    }
+
+    /// Writes the block where it belongs: as head, or beside the chain.
+    fn place(
+        &self,
+        tables: &mut Tables<'_>,
+        hash: B256,
+        record: &HeaderRecord,
+        body: &BlockBody,
+    ) -> Result<Placed, ImportError> {
+        let (head_number, head_hash) = required(tables.head()?, TableId::Meta, meta_key::HEAD)?;
+        let head = header(tables, head_number, &head_hash)?;
+        let heavier = record.total_difficulty > head.total_difficulty;
+        let fork = self.fork(tables, &record.header.parent_hash)?;
+        let depth = head_number.saturating_sub(fork.ancestor) + fork.branch.len() as u64;
+        if !heavier && depth > SIDE_EXECUTION_DEPTH {
+            tables.put_block(&hash, record, body)?;
+            return Ok(Placed::Written(Imported::Side));
+        }
+        let reverted = self.revert_to(tables, head.header, fork.ancestor)?;
+        let mut applied = Vec::new();
+        for id in fork.branch.iter().rev() {
+            let fail = |error| ImportError::Branch {
+                number: id.number,
+                hash: id.hash,
+                error: Box::new(error),
+            };
+            let record = header(tables, id.number, &id.hash)?;
+            let body = self.body(tables, id)?;
+            self.apply(tables, id.hash, &record, &body).map_err(fail)?;
+            applied.push(*id);
+        }
+        tables.put_block(&hash, record, body)?;
+        let executed = self.apply(tables, hash, record, body)?;
+        applied.push(BlockId {
+            number: record.header.number,
+            hash,
+        });
+        Ok(if heavier {
+            Placed::Written(Imported::Head { reverted, applied })
+        } else {
+            Placed::Lighter(executed)
+        })
+    }
+
+    fn body(&self, tables: &Tables<'_>, id: &BlockId) -> Result<BlockBody, StoreError> {
+        let body = tables.body(id.number, &id.hash, self.spec.tx_rules())?;
+        required(body, TableId::BlockToBody, id.hash.as_slice())
+    }
+
+    /// Where the branch that ends in `tip` leaves the canonical chain.
+    fn fork(&self, tables: &Tables<'_>, tip: &B256) -> Result<Fork, StoreError> {
+        let mut branch = Vec::new();
+        let mut hash = *tip;
+        loop {
+            let number = required(
+                tables.block_number(&hash)?,
+                TableId::HashToNumber,
+                hash.as_slice(),
+            )?;
+            if tables.canonical_hash(number)? == Some(hash) {
+                return Ok(Fork {
+                    ancestor: number,
+                    branch,
+                });
+            }
+            branch.push(BlockId { number, hash });
+            hash = header(tables, number, &hash)?.header.parent_hash;
+        }
+    }
+
+    /// Takes canonical blocks back until `ancestor` is the head.
+    fn revert_to(
+        &self,
+        tables: &mut Tables<'_>,
+        mut head: Header,
+        ancestor: u64,
+    ) -> Result<Vec<BlockId>, ImportError> {
+        let mut reverted = Vec::new();
+        while head.number > ancestor {
+            let id = BlockId {
+                number: head.number,
+                hash: head.hash(),
+            };
+            let body = self.body(tables, &id)?;
+            let parent = header(tables, head.number - 1, &head.parent_hash)?.header;
+            revert_block(tables, head.number, head.state_root, parent.state_root)?;
+            tables.delete_canonical(&head, &body.transactions)?;
+            reverted.push(id);
+            head = parent;
+        }
+        Ok(reverted)
+    }
+
+    /// Executes a block on the head, compares everything its header says, makes it head.
+    fn apply(
+        &self,
+        tables: &mut Tables<'_>,
+        hash: B256,
+        record: &HeaderRecord,
+        body: &BlockBody,
+    ) -> Result<Executed, ImportError> {
+        let header = &record.header;
+        let parent = self::header(tables, header.number - 1, &header.parent_hash)?.header;
+        let (executed, update) = execute(
+            &self.spec,
+            tables,
+            &parent,
+            header,
+            &body.transactions,
+            &body.senders,
+            &body.uncles,
+        )?;
+        compare(&self.spec, header, &executed, update.root)?;
+        update.write(tables, header.number)?;
+        tables.put_executed(&hash, record, &executed.receipts)?;
+        tables.put_canonical(header.number, &hash, &body.transactions)?;
+        Ok(executed)
+    }
+}
+
+/// A row that another row says is there.
+fn required<T>(row: Option<T>, table: TableId, key: &[u8]) -> Result<T, StoreError> {
+    row.ok_or_else(|| StoreError::corrupt(table, key, "no such row"))
+}
+
+fn header(tables: &Tables<'_>, number: u64, hash: &B256) -> Result<HeaderRecord, StoreError> {
+    required(
+        tables.header(number, hash)?,
+        TableId::BlockToHeader,
+        hash.as_slice(),
+    )
+}
+
+enum Placed {
+    /// The batch is to be committed.
+    Written(Imported),
+    /// The block is valid, but its chain is not the heavier one.
+    Lighter(Executed),
+}
+
+/// A branch that leaves the canonical chain at `ancestor`; its blocks, highest first.
+struct Fork {
+    ancestor: u64,
+    branch: Vec<BlockId>,
+}
+
+fn execute(
+    spec: &ChainSpec,
+    tables: &Tables<'_>,
+    parent: &Header,
+    header: &Header,
+    transactions: &[primitives::Transaction],
+    senders: &[Address],
+    uncles: &[Header],
+) -> Result<(Executed, StateUpdate), ImportError> {
+    let mut state = BlockState::new(tables, parent.number, parent.state_root);
+    let mut executor = Executor::new(spec, header, &mut state);
+    for (index, (transaction, sender)) in transactions.iter().zip(senders).enumerate() {
+        executor
+            .transaction(transaction, *sender)
+            .map_err(|error| ImportError::Transaction {
+                index,
+                hash: transaction.hash(),
+                error,
+            })?;
+    }
+    let executed = executor.finish(uncles)?;
+    Ok((executed, state.update()?))
+}
+
+fn compare(
+    spec: &ChainSpec,
+    header: &Header,
+    executed: &Executed,
+    state_root: B256,
+) -> Result<(), ImportError> {
+    if executed.gas_used != header.gas_used {
+        return Err(ImportError::GasUsed {
+            got: executed.gas_used,
+            expected: header.gas_used,
+        });
+    }
+    let got = receipts_root(spec, executed);
+    if got != header.receipts_root {
+        return Err(ImportError::ReceiptsRoot {
+            got,
+            expected: header.receipts_root,
+        });
+    }
+    if executed.logs_bloom != header.logs_bloom {
+        let bits = |bloom: &Bloom| bloom.iter().map(|byte| byte.count_ones()).sum();
+        return Err(ImportError::Bloom {
+            got_bits: bits(&executed.logs_bloom),
+            expected_bits: bits(&header.logs_bloom),
+        });
+    }
+    if state_root != header.state_root {
+        return Err(ImportError::StateRoot {
+            got: state_root,
+            expected: header.state_root,
+        });
+    }
+    Ok(())
+}
+
+/// The receipts root of an executed block.
+pub(crate) fn receipts_root(spec: &ChainSpec, executed: &Executed) -> B256 {
+    ordered_root(
+        executed
+            .receipts
+            .iter()
+            .map(|receipt| receipt.encode(spec.receipt_form())),
+    )
+}

@@ -1,0 +1,202 @@
+//! Reading the chain: one snapshot, one height, for all that a request asks.
+//!
+//! Knows blocks, transactions and state at any height; knows no JSON.
+
+use crate::import::BlockId;
+use crate::spec::ChainSpec;
+use primitives::{Address, B256, Receipt, U256};
+use std::sync::Arc;
+use store::{
+    AccountRecord, BlockBody, BlockReads, HeaderRecord, Snapshot, StateReads, Store, StoreError, TableId,
+};
+
+/// A stored block, canonical or not.
+#[derive(Clone, Debug)]
+pub struct StoredBlock {
+    /// The block's hash.
+    pub hash: B256,
+    /// Header and total difficulty.
+    pub record: HeaderRecord,
+    /// Transactions, senders, uncles.
+    pub body: BlockBody,
+}
+
+/// A consistent view of the chain with its head.
+#[derive(Debug)]
+pub struct View {
+    snapshot: Snapshot,
+    spec: Arc<ChainSpec>,
+    head: HeaderRecord,
+    head_hash: B256,
+}
+
+impl View {
+    /// The chain as it is now.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails or has no head.
+    pub fn new(store: &Store, spec: Arc<ChainSpec>) -> Result<Self, StoreError> {
+        let snapshot = store.snapshot()?;
+        let missing = || StoreError::corrupt(TableId::Meta, store::meta_key::HEAD, "no head block");
+        let (number, head_hash) = snapshot.head()?.ok_or_else(missing)?;
+        let head = snapshot.header(number, &head_hash)?.ok_or_else(missing)?;
+        Ok(Self {
+            snapshot,
+            spec,
+            head,
+            head_hash,
+        })
+    }
+
+    /// The chain's spec.
+    pub fn spec(&self) -> &Arc<ChainSpec> {
+        &self.spec
+    }
+
+    /// The reads underneath.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Header of the head block.
+    pub fn head(&self) -> &HeaderRecord {
+        &self.head
+    }
+
+    /// Number of the head block.
+    pub fn head_number(&self) -> u64 {
+        self.head.header.number
+    }
+
+    /// Hash of the head block.
+    pub fn head_hash(&self) -> B256 {
+        self.head_hash
+    }
+
+    /// Number and hash of the head block.
+    pub fn head_id(&self) -> BlockId {
+        BlockId {
+            number: self.head_number(),
+            hash: self.head_hash,
+        }
+    }
+
+    /// Hash of the canonical block `number`; `None` above the head.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails.
+    pub fn canonical_hash(&self, number: u64) -> Result<Option<B256>, StoreError> {
+        self.snapshot.canonical_hash(number)
+    }
+
+    /// Header of the canonical block `number`; `None` above the head.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails.
+    pub fn header(&self, number: u64) -> Result<Option<(B256, HeaderRecord)>, StoreError> {
+        match self.canonical_hash(number)? {
+            Some(hash) => Ok(self.snapshot.header(number, &hash)?.map(|record| (hash, record))),
+            None => Ok(None),
+        }
+    }
+
+    /// Header of the block `hash`, canonical or not.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails.
+    pub fn header_by_hash(&self, hash: &B256) -> Result<Option<HeaderRecord>, StoreError> {
+        self.snapshot.header_by_hash(hash)
+    }
+
+    /// The canonical block `number`; `None` above the head.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails.
+    pub fn block(&self, number: u64) -> Result<Option<StoredBlock>, StoreError> {
+        match self.header(number)? {
+            Some((hash, record)) => self.with_body(hash, record),
+            None => Ok(None),
+        }
+    }
+
+    /// The block `hash`, canonical or not.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails.
+    pub fn block_by_hash(&self, hash: &B256) -> Result<Option<StoredBlock>, StoreError> {
+        match self.header_by_hash(hash)? {
+            Some(record) => self.with_body(*hash, record),
+            None => Ok(None),
+        }
+    }
+
+    fn with_body(&self, hash: B256, record: HeaderRecord) -> Result<Option<StoredBlock>, StoreError> {
+        let body = self
+            .snapshot
+            .body(record.header.number, &hash, self.spec.tx_rules())?;
+        Ok(body.map(|body| StoredBlock { hash, record, body }))
+    }
+
+    /// Receipts of a block; `None` where it was not executed.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails.
+    pub fn receipts(&self, id: &BlockId) -> Result<Option<Vec<Receipt>>, StoreError> {
+        self.snapshot.receipts(id.number, &id.hash)
+    }
+
+    /// The canonical block that has the transaction `hash` (its own hash, or its Ethereum
+    /// hash), and its index there.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails.
+    pub fn transaction(&self, hash: &B256) -> Result<Option<(StoredBlock, usize)>, StoreError> {
+        let Some(position) = self.snapshot.transaction_position(hash)? else {
+            return Ok(None);
+        };
+        Ok(self
+            .block(position.block_number)?
+            .map(|block| (block, position.index as usize)))
+    }
+
+    /// The account after block `number`; `None` where it does not exist.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails.
+    pub fn account(&self, address: &Address, number: u64) -> Result<Option<AccountRecord>, StoreError> {
+        Ok(self.snapshot.account_at(address, number)?.account)
+    }
+
+    /// The value of a storage slot after block `number`.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails.
+    pub fn slot(&self, address: &Address, slot: &U256, number: u64) -> Result<U256, StoreError> {
+        let version = self.snapshot.account_at(address, number)?;
+        if version.account.is_none() {
+            return Ok(U256::ZERO);
+        }
+        self.snapshot.slot_at(address, version.incarnation, slot, number)
+    }
+
+    /// The code at an address after block `number`; empty where there is none.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails.
+    pub fn code(&self, address: &Address, number: u64) -> Result<Vec<u8>, StoreError> {
+        match self.account(address, number)? {
+            Some(account) => self.snapshot.code(&account.code_hash),
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+impl StoredBlock {
+    /// Number and hash.
+    pub fn id(&self) -> BlockId {
+        BlockId {
+            number: self.record.header.number,
+            hash: self.hash,
+        }
+    }
+}

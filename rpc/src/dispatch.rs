@@ -1,0 +1,523 @@
+//! From a message to its response: finds the rows, runs them where they may run, keeps the limits.
+//!
+//! Handlers that block run on the runtime's blocking threads behind two gates, one for reads and
+//! one for execution, so that neither the network threads nor cheap reads wait for expensive calls.
+//! A handler that panics is an internal error of its call. Members of a batch run in order.
+//! Knows nothing of sockets.
+
+use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::{Instant, timeout_at};
+
+use crate::budget::Budget;
+use crate::error::{RpcError, RpcResult};
+use crate::limits::Limits;
+use crate::message::{self, Member, Message};
+use crate::params::Params;
+use crate::table::{Call, Handler, Json, MODULE_RPC, MODULES, Method, Modules, Waiting, WaitingHandler};
+
+/// The version `rpc_modules` gives for each module.
+const MODULE_VERSION: &str = "1.0";
+
+/// Parameters up to this length are worked on by a network thread where a method is
+/// [`Method::sized`]: some microseconds of work.
+const SHORT_PARAMS_LEN_MAX: usize = 4096;
+
+/// Why a table of methods cannot be served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TableError {
+    /// Two rows have the same name.
+    #[error("method {0} is in the table twice")]
+    Twice(&'static str),
+    /// A row is in no known module, so nothing could enable it.
+    #[error("method {0} is in no known module")]
+    Module(&'static str),
+}
+
+/// The methods of one node, the context they work on, and the gates they share.
+pub struct Rpc<C> {
+    context: Arc<C>,
+    methods: Vec<Method<C>>,
+    limits: Limits,
+    blocking: Arc<Semaphore>,
+    heavy: Arc<Semaphore>,
+}
+
+impl<C: Send + Sync + 'static> Rpc<C> {
+    /// Joins the rows with their context.
+    ///
+    /// # Errors
+    /// If a name is there twice or belongs to no known module.
+    pub fn new(
+        context: Arc<C>,
+        mut methods: Vec<Method<C>>,
+        limits: Limits,
+    ) -> Result<Arc<Self>, TableError> {
+        methods.push(Method::modules());
+        methods.sort_by_key(Method::name);
+        for pair in methods.windows(2) {
+            if pair[0].name() == pair[1].name() {
+                return Err(TableError::Twice(pair[0].name()));
+            }
+        }
+        let known = |method: &&Method<C>| method.module() == MODULE_RPC || MODULES.contains(&method.module());
+        if let Some(stray) = methods.iter().find(|method| !known(method)) {
+            return Err(TableError::Module(stray.name()));
+        }
+        Ok(Arc::new(Self {
+            context,
+            methods,
+            blocking: Arc::new(Semaphore::new(limits.blocking_calls_max)),
+            heavy: Arc::new(Semaphore::new(limits.heavy_calls_max)),
+            limits,
+        }))
+    }
+
+    /// The rows, sorted by name.
+    pub fn methods(&self) -> &[Method<C>] {
+        &self.methods
+    }
+
+    /// What the methods work on.
+    pub fn context(&self) -> &Arc<C> {
+        &self.context
+    }
+
+    /// A view with only `modules` enabled, under every name they answer to.
+    pub fn dispatcher(self: &Arc<Self>, modules: &Modules) -> Dispatcher<C> {
+        let mut rows = HashMap::new();
+        let mut versions = BTreeMap::new();
+        for method in self
+            .methods
+            .iter()
+            .filter(|method| modules.contains(method.module()))
+        {
+            versions.insert(method.module(), MODULE_VERSION);
+            rows.insert(method.name().to_owned(), *method);
+            rows.extend(method.alias().map(|alias| (alias, *method)));
+        }
+        Dispatcher {
+            rpc: Arc::clone(self),
+            rows,
+            modules: Json::write(&versions),
+        }
+    }
+}
+
+/// Answers messages with the methods of the enabled modules.
+pub struct Dispatcher<C> {
+    rpc: Arc<Rpc<C>>,
+    rows: HashMap<String, Method<C>>,
+    modules: RpcResult,
+}
+
+/// Where a call that may block waits for its turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gate {
+    Blocking,
+    Heavy,
+}
+
+/// What to do about one request.
+enum Plan<'a, C> {
+    /// No call: not a request, no such method.
+    Refuse(RpcError),
+    /// `rpc_modules`.
+    Modules(Params<'a>),
+    /// Run it here.
+    Inline(&'static str, Handler<C>, Params<'a>),
+    /// Run it on a blocking thread.
+    Gated(Gate, &'static str, Handler<C>, Option<&'a str>),
+    /// Start it here and wait.
+    Waiting(&'static str, WaitingHandler<C>, Params<'a>),
+}
+
+impl<C> Plan<'_, C> {
+    fn gate(&self) -> Option<Gate> {
+        match self {
+            Plan::Gated(gate, ..) => Some(*gate),
+            _ => None,
+        }
+    }
+}
+
+impl<C: Send + Sync + 'static> Dispatcher<C> {
+    /// Answers one message. `None` if it asks for no answer: it held only notifications.
+    pub async fn handle(&self, body: Bytes) -> Option<Vec<u8>> {
+        let mut budget = Budget::new(&self.rpc.limits);
+        match message::parse(&body, &self.rpc.limits) {
+            Message::Broken(error) => Some(message::error_response(error)),
+            Message::Single(member) => {
+                let plans = [self.plan(&member)];
+                let result = self.run(&body, &plans, &mut budget).await.pop();
+                let result = result.unwrap_or_else(|| Err(stopping()));
+                answer_id(&member).map(|id| message::response(id, &result))
+            }
+            Message::Batch(members) => self.run_batch(&body, &members, &mut budget).await,
+        }
+    }
+
+    /// The bounds that every server of these methods keeps.
+    pub fn limits(&self) -> &Limits {
+        &self.rpc.limits
+    }
+
+    fn plan<'a>(&self, member: &Member<'a>) -> Plan<'a, C> {
+        let request = match member {
+            Ok(request) => request,
+            Err(rejected) => return Plan::Refuse(rejected.error.clone()),
+        };
+        let Some(method) = self.rows.get(&*request.method) else {
+            return Plan::Refuse(RpcError::method_not_found(&request.method));
+        };
+        let (name, json) = (method.name(), request.params);
+        let params = Params::new(json.map(str::as_bytes));
+        let is_short = json.is_none_or(|json| json.len() <= SHORT_PARAMS_LEN_MAX);
+        match method.call() {
+            Call::Modules => Plan::Modules(params),
+            Call::Inline(handler) => Plan::Inline(name, handler, params),
+            Call::Sized(handler) if is_short => Plan::Inline(name, handler, params),
+            Call::Sized(handler) | Call::Blocking(handler) => {
+                Plan::Gated(Gate::Blocking, name, handler, json)
+            }
+            Call::Heavy(handler) => Plan::Gated(Gate::Heavy, name, handler, json),
+            Call::Waiting(handler) => Plan::Waiting(name, handler, params),
+        }
+    }
+
+    async fn run_batch(&self, body: &Bytes, members: &[Member<'_>], budget: &mut Budget) -> Option<Vec<u8>> {
+        let plans: Vec<_> = members.iter().map(|member| self.plan(member)).collect();
+        let mut out = Vec::new();
+        let mut start = 0;
+        // Neighbours behind the same gate go through it together: one change of thread for all.
+        let together =
+            |left: &Plan<'_, C>, right: &Plan<'_, C>| left.gate().is_some() && left.gate() == right.gate();
+        for plans in plans.chunk_by(together) {
+            let results = self.run(body, plans, budget).await;
+            for (member, result) in members[start..].iter().zip(&results) {
+                let Some(id) = answer_id(member) else { continue };
+                out.push(if out.is_empty() { b'[' } else { b',' });
+                message::write_response(&mut out, id, result);
+            }
+            start += plans.len();
+        }
+        if out.is_empty() {
+            return None;
+        }
+        out.push(b']');
+        Some(out)
+    }
+
+    /// Runs `plans`, of which there are several only behind one gate; gives one result for each.
+    async fn run(&self, body: &Bytes, plans: &[Plan<'_, C>], budget: &mut Budget) -> Vec<RpcResult> {
+        let Some(plan) = plans.first() else {
+            return Vec::new();
+        };
+        if let Err(error) = budget.admit() {
+            return vec![Err(error); plans.len()];
+        }
+        let context = &self.rpc.context;
+        let result = match plan {
+            Plan::Refuse(error) => Err(error.clone()),
+            Plan::Modules(params) => params.parse::<()>().and_then(|()| self.modules.clone()),
+            Plan::Inline(name, handler, params) => guarded(name, || handler(context, *params)),
+            Plan::Waiting(name, handler, params) => {
+                match guarded(name, || Ok(handler(Arc::clone(context), *params))) {
+                    Ok(waiting) => wait(name, waiting, budget.deadline).await,
+                    Err(error) => Err(error),
+                }
+            }
+            Plan::Gated(gate, ..) => return self.run_gated(*gate, body, plans, budget).await,
+        };
+        vec![budget.charge(result)]
+    }
+
+    /// Runs `plans`, all behind `gate`, in order on one blocking thread.
+    async fn run_gated(
+        &self,
+        gate: Gate,
+        body: &Bytes,
+        plans: &[Plan<'_, C>],
+        budget: &mut Budget,
+    ) -> Vec<RpcResult> {
+        let gate = match gate {
+            Gate::Blocking => &self.rpc.blocking,
+            Gate::Heavy => &self.rpc.heavy,
+        };
+        let count = plans.len();
+        let deadline = budget.deadline;
+        let Ok(Ok(permit)) = timeout_at(deadline, Arc::clone(gate).acquire_owned()).await else {
+            return vec![Err(RpcError::refused("not run: the node is busy")); count];
+        };
+        let tasks: Vec<_> = plans.iter().filter_map(|plan| task(body, plan)).collect();
+        // Results come one by one, so those that are ready survive a time-out of the one after
+        // them. The channel holds no more than the batch has members.
+        let (sender, mut receiver) = mpsc::unbounded_channel();
+        let context = Arc::clone(&self.rpc.context);
+        let mut share = budget.clone();
+        tokio::task::spawn_blocking(move || {
+            for (name, handler, params) in tasks {
+                let run = || guarded(name, || handler(&context, Params::new(params.as_deref())));
+                let result = share.admit().and_then(|()| run());
+                let result = share.charge(result);
+                if sender.send((result, share.room)).is_err() {
+                    break; // Nobody waits any more.
+                }
+            }
+            // Released only now: a call past its deadline still uses its thread.
+            drop(permit);
+        });
+        let mut results = Vec::with_capacity(count);
+        while results.len() < count {
+            match timeout_at(deadline, receiver.recv()).await {
+                Ok(Some((result, room))) => {
+                    budget.room = room;
+                    results.push(result);
+                }
+                Ok(None) => results.resize(count, Err(stopping())),
+                Err(_) => results.resize(count, Err(timed_out())),
+            }
+        }
+        results
+    }
+}
+
+/// A gated call with a share of the body instead of a borrow, so that it can change threads.
+fn task<C>(body: &Bytes, plan: &Plan<'_, C>) -> Option<(&'static str, Handler<C>, Option<Bytes>)> {
+    let Plan::Gated(_, name, handler, json) = plan else {
+        return None;
+    };
+    Some((name, *handler, json.map(|json| body.slice_ref(json.as_bytes()))))
+}
+
+/// The id to answer with; `None` for a notification.
+fn answer_id<'a>(member: &Member<'a>) -> Option<&'a str> {
+    match member {
+        Ok(request) => request.id,
+        Err(rejected) => Some(rejected.id),
+    }
+}
+
+/// Runs a handler; a panic in it is an internal error.
+fn guarded<T>(name: &str, run: impl FnOnce() -> RpcResult<T>) -> RpcResult<T> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(panicked(name)))
+}
+
+/// Waits for an answer until `deadline`; a panic in it is an internal error.
+async fn wait(name: &str, mut waiting: Waiting, deadline: Instant) -> RpcResult {
+    let poll = std::future::poll_fn(|task| {
+        catch_unwind(AssertUnwindSafe(|| waiting.as_mut().poll(task)))
+            .unwrap_or_else(|_| Poll::Ready(Err(panicked(name))))
+    });
+    timeout_at(deadline, poll)
+        .await
+        .unwrap_or_else(|_| Err(timed_out()))
+}
+
+fn panicked(name: &str) -> RpcError {
+    tracing::error!(method = name, "a method panicked");
+    RpcError::internal("internal error")
+}
+
+fn timed_out() -> RpcError {
+    RpcError::refused("the request timed out")
+}
+
+fn stopping() -> RpcError {
+    RpcError::refused("the node is stopping")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::limits::REQUEST_TIMEOUT;
+    use crate::table::reply;
+    use crate::types::Integer;
+
+    fn sleep_ms((ms,): (Integer,)) -> RpcResult<u64> {
+        std::thread::sleep(Duration::from_millis(ms.0));
+        Ok(ms.0)
+    }
+
+    fn methods() -> Vec<Method<()>> {
+        vec![
+            Method::inline("mc_echo", |(), params| {
+                reply(params.parse::<(Option<String>,)>().map(|(text,)| text))
+            }),
+            Method::inline("mc_panic", |(), _| panic!("as asked")),
+            Method::blocking("mc_sleep", |(), params| reply(params.parse().and_then(sleep_ms))),
+            Method::heavy("mc_work", |(), params| reply(params.parse().and_then(sleep_ms))),
+            Method::blocking("mc_fall", |(), _| panic!("as asked")),
+            Method::sized("mc_length", |(), params| {
+                let is_pool = std::thread::current()
+                    .name()
+                    .is_some_and(|name| name.starts_with("pool"));
+                reply(params.parse::<(String,)>().map(|(text,)| (text.len(), is_pool)))
+            }),
+            Method::waiting("mc_wait", |_, params| {
+                let parsed = params.parse::<(Integer,)>();
+                Box::pin(async move {
+                    let (ms,) = parsed?;
+                    tokio::time::sleep(Duration::from_millis(ms.0)).await;
+                    reply(Ok("waited"))
+                })
+            }),
+            Method::inline("debug_hidden", |(), _| reply(Ok(()))),
+        ]
+    }
+
+    /// Runs each body against one table and compares the whole answer.
+    #[track_caller]
+    fn check(cases: &[(&str, &str)]) {
+        check_within(REQUEST_TIMEOUT, cases);
+    }
+
+    #[track_caller]
+    fn check_within(request_timeout: Duration, cases: &[(&str, &str)]) {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name_fn(|| "pool".into())
+            .enable_time()
+            .build()
+            .unwrap();
+        let limits = Limits {
+            request_timeout,
+            response_len_max: 100,
+            heavy_calls_max: 1,
+            ..Limits::default()
+        };
+        let rpc = Rpc::new(Arc::new(()), methods(), limits).unwrap();
+        let dispatcher = rpc.dispatcher(&Modules::default());
+        for (body, expected) in cases {
+            let body = body
+                .replace('\'', "\"")
+                .replace("{m:", "{\"jsonrpc\":\"2.0\",\"method\":");
+            let answer = runtime.block_on(dispatcher.handle(Bytes::from(body.clone())));
+            let answer = answer
+                .map(|answer| String::from_utf8(answer).unwrap())
+                .unwrap_or_default();
+            let answer = answer.replace("\"jsonrpc\":\"2.0\",", "").replace('"', "'");
+            assert_eq!(answer, *expected, "{body}");
+        }
+        runtime.shutdown_background();
+    }
+
+    #[test]
+    fn names() {
+        check(&[
+            ("{m:'mc_echo','params':['a'],'id':1}", "{'id':1,'result':'a'}"),
+            ("{m:'eth_echo','id':1}", "{'id':1,'result':null}"),
+            ("[{m:'eth_echo','id':1}]", "[{'id':1,'result':null}]"),
+            (
+                "{m:'debug_hidden','id':1}",
+                "{'id':1,'error':{'code':-32601,'message':'the method debug_hidden does not exist/is not available'}}",
+            ),
+            (
+                "{m:'rpc_modules','id':1}",
+                "{'id':1,'result':{'mc':'1.0','rpc':'1.0'}}",
+            ),
+            ("{m:'mc_echo'}", ""),
+            ("{m:'nothing'}", ""),
+        ]);
+    }
+
+    #[test]
+    fn panics_stay_in_their_call() {
+        let failed = "'error':{'code':-32603,'message':'internal error'}";
+        check(&[(
+            "[{m:'mc_panic','id':1},{m:'mc_fall','id':2},{m:'mc_echo','id':3}]",
+            &format!("[{{'id':1,{failed}}},{{'id':2,{failed}}},{{'id':3,'result':null}}]"),
+        )]);
+    }
+
+    #[test]
+    fn batches_keep_their_order() {
+        check(&[(
+            "[{m:'mc_sleep','params':[20],'id':1},{m:'mc_sleep','params':[1],'id':2},{m:'mc_sleep','params':[0]},\
+             {m:'mc_wait','params':[10],'id':3},{m:'mc_work','params':[2],'id':4},5]",
+            "[{'id':1,'result':20},{'id':2,'result':1},{'id':3,'result':'waited'},{'id':4,'result':2},\
+             {'id':null,'error':{'code':-32600,'message':'invalid request: want an object, got a number'}}]",
+        )]);
+    }
+
+    #[test]
+    fn time_runs_out() {
+        let late = "'error':{'code':-32000,'message':'the request timed out'}";
+        let skipped = "'error':{'code':-32000,'message':'not run: the request timed out'}";
+        check_within(
+            Duration::from_millis(400),
+            &[
+                (
+                    "{m:'mc_wait','params':[5000],'id':1}",
+                    &format!("{{'id':1,{late}}}"),
+                ),
+                (
+                    "{m:'mc_sleep','params':[600],'id':1}",
+                    &format!("{{'id':1,{late}}}"),
+                ),
+                (
+                    "[{m:'mc_sleep','params':[1],'id':1},{m:'mc_sleep','params':[900],'id':2},{m:'mc_echo','id':3}]",
+                    &format!("[{{'id':1,'result':1}},{{'id':2,{late}}},{{'id':3,{skipped}}}]"),
+                ),
+                // The only place for heavy calls stays taken by the one that ran out of time.
+                (
+                    "{m:'mc_work','params':[1200],'id':1}",
+                    &format!("{{'id':1,{late}}}"),
+                ),
+                (
+                    "{m:'mc_work','params':[1],'id':1}",
+                    "{'id':1,'error':{'code':-32000,'message':'not run: the node is busy'}}",
+                ),
+                ("{m:'mc_sleep','params':[1],'id':1}", "{'id':1,'result':1}"),
+            ],
+        );
+    }
+
+    #[test]
+    fn room_runs_out() {
+        let text = "x".repeat(60);
+        let long = "'error':{'code':-32000,'message':'the response is longer than 100 bytes'}";
+        let skipped = "'error':{'code':-32000,'message':'not run: the response is longer than 100 bytes'}";
+        let call = |id| format!("{{m:'mc_echo','params':['{text}'],'id':{id}}}");
+        check(&[(
+            &format!("[{},{},{}]", call(1), call(2), call(3)),
+            &format!("[{{'id':1,'result':'{text}'}},{{'id':2,{long}}},{{'id':3,{skipped}}}]"),
+        )]);
+    }
+
+    #[test]
+    fn long_parameters_leave_the_network_thread() {
+        let text = "x".repeat(SHORT_PARAMS_LEN_MAX);
+        check(&[
+            (
+                "{m:'mc_length','params':['x'],'id':1}",
+                "{'id':1,'result':[1,false]}",
+            ),
+            (
+                &format!("{{m:'mc_length','params':['{text}'],'id':1}}"),
+                &format!("{{'id':1,'result':[{},true]}}", text.len()),
+            ),
+        ]);
+    }
+
+    #[test]
+    fn tables_are_checked() {
+        let row = |name| Method::<()>::inline(name, |(), _| reply(Ok(())));
+        let check = |rows, error| match Rpc::new(Arc::new(()), rows, Limits::default()) {
+            Ok(_) => panic!("want {error}"),
+            Err(got) => assert_eq!(got, error),
+        };
+        check(
+            vec![row("mc_a"), row("net_b"), row("mc_a")],
+            TableError::Twice("mc_a"),
+        );
+        check(vec![row("foo_a")], TableError::Module("foo_a"));
+    }
+}

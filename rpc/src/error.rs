@@ -1,0 +1,127 @@
+//! The error member of a response. Every JSON-RPC code of the node is chosen in this file.
+//!
+//! Knows codes and texts; which of them fits is decided by the caller.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+
+/// The text is not JSON.
+const PARSE_ERROR: i32 = -32700;
+/// The JSON is not a request.
+const INVALID_REQUEST: i32 = -32600;
+/// No such method, or its module is not enabled.
+const METHOD_NOT_FOUND: i32 = -32601;
+/// The parameters do not fit the method.
+const INVALID_PARAMS: i32 = -32602;
+/// The node's own fault.
+const INTERNAL: i32 = -32603;
+/// The method refuses or fails.
+const REFUSED: i32 = -32000;
+
+/// Longest method name repeated in an error; longer ones are cut, so that a batch of long names
+/// does not come back longer than it was sent.
+const NAME_LEN_MAX: usize = 64;
+
+/// What a method gives: a value, or the error member of the response.
+pub type RpcResult<T = crate::table::Json> = Result<T, RpcError>;
+
+/// The error member of a response.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[error("{message} ({code})")]
+pub struct RpcError {
+    code: i32,
+    message: Cow<'static, str>,
+}
+
+impl RpcError {
+    /// The text is not JSON: −32700.
+    pub fn parse(reason: impl std::fmt::Display) -> Self {
+        Self::new(PARSE_ERROR, format!("parse error: {reason}"))
+    }
+
+    /// The JSON is not a request: −32600.
+    pub fn invalid_request(reason: impl std::fmt::Display) -> Self {
+        Self::new(INVALID_REQUEST, format!("invalid request: {reason}"))
+    }
+
+    /// No such method, or its module is not enabled: −32601.
+    pub fn method_not_found(name: &str) -> Self {
+        let name: String = match name.char_indices().nth(NAME_LEN_MAX) {
+            Some((end, _)) => format!("{}…", &name[..end]),
+            None => name.to_owned(),
+        };
+        Self::new(
+            METHOD_NOT_FOUND,
+            format!("the method {name} does not exist/is not available"),
+        )
+    }
+
+    /// The parameters do not fit the method: −32602.
+    pub fn invalid_params(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(INVALID_PARAMS, message)
+    }
+
+    /// Parameter `index` (from 0) does not fit: −32602.
+    pub fn invalid_argument(index: usize, reason: impl std::fmt::Display) -> Self {
+        Self::new(INVALID_PARAMS, format!("invalid argument {index}: {reason}"))
+    }
+
+    /// The method refuses or fails, for a reason the caller should read: −32000.
+    pub fn refused(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(REFUSED, message)
+    }
+
+    /// The node's own fault: −32603. The text is for the caller; details belong in the log.
+    pub fn internal(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(INTERNAL, message)
+    }
+
+    fn new(code: i32, message: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+
+    /// The JSON-RPC code.
+    pub fn code(&self) -> i32 {
+        self.code
+    }
+
+    /// The text.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(error: &RpcError, code: i32, message: &str) {
+        assert_eq!((error.code(), error.message()), (code, message));
+    }
+
+    #[test]
+    fn texts() {
+        check(
+            &RpcError::method_not_found("mc_x"),
+            -32601,
+            "the method mc_x does not exist/is not available",
+        );
+        check(
+            &RpcError::invalid_argument(0, "missing 0x prefix"),
+            -32602,
+            "invalid argument 0: missing 0x prefix",
+        );
+        check(&RpcError::refused("unknown account"), -32000, "unknown account");
+    }
+
+    #[test]
+    fn long_names_are_cut_between_characters() {
+        let error = RpcError::method_not_found(&"ü".repeat(1000));
+        assert!(error.message().len() < 250, "{}", error.message());
+        assert!(error.message().contains("ü…"));
+    }
+}

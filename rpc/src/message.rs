@@ -1,0 +1,443 @@
+//! JSON-RPC 2.0 messages: request text in, response text out.
+//!
+//! A parsed message borrows from the body. An id is kept as the text it came as and goes back
+//! unchanged, so big integers and fractions survive. Knows nothing of methods: parameters stay text.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::decode::{json_type, string};
+use crate::error::{RpcError, RpcResult};
+use crate::limits::Limits;
+
+/// The id of a response whose request had no readable id.
+const NULL_ID: &str = "null";
+
+/// What one body says.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Message<'a> {
+    /// One request, good or bad.
+    Single(Member<'a>),
+    /// Requests in order, good and bad.
+    Batch(Vec<Member<'a>>),
+    /// Nothing that could be answered piece by piece.
+    Broken(RpcError),
+}
+
+/// One request of a message, or why it is none.
+pub(crate) type Member<'a> = Result<Request<'a>, Rejected<'a>>;
+
+/// A well-formed request.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Request<'a> {
+    /// The id as JSON text; `None` for a notification.
+    pub(crate) id: Option<&'a str>,
+    /// The method's name as sent.
+    pub(crate) method: Cow<'a, str>,
+    /// The parameters as JSON text, not checked for shape; `None` where absent or null.
+    pub(crate) params: Option<&'a str>,
+}
+
+/// A request that cannot be served, with the id to say so.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Rejected<'a> {
+    /// The id as JSON text, `null` where it was not readable.
+    pub(crate) id: &'a str,
+    /// What is wrong.
+    pub(crate) error: RpcError,
+}
+
+/// The members of a request as they stand. `Option<&RawValue>` alone would read null as absent,
+/// and an absent id is a notification where a null one is not.
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    jsonrpc: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    method: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    params: Option<&'a RawValue>,
+}
+
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    Deserialize::deserialize(deserializer).map(Some)
+}
+
+/// Reads one body.
+pub(crate) fn parse<'a>(body: &'a [u8], limits: &Limits) -> Message<'a> {
+    if is_deeper(body, limits.depth_max) {
+        let reason = format_args!("nested deeper than {} levels", limits.depth_max);
+        return Message::Broken(RpcError::parse(reason));
+    }
+    let body = match std::str::from_utf8(body) {
+        Ok(body) => body,
+        Err(error) => return Message::Broken(RpcError::parse(error)),
+    };
+    match body.bytes().find(|byte| !is_space(*byte)) {
+        None => Message::Broken(RpcError::parse("empty body")),
+        Some(b'[') => parse_batch(body, limits.batch_len_max),
+        Some(b'{') => parse_single(body),
+        Some(_) => Message::Broken(
+            check_syntax(body)
+                .err()
+                .unwrap_or_else(|| RpcError::invalid_request("want an object, or an array of objects")),
+        ),
+    }
+}
+
+fn parse_single(body: &str) -> Message<'_> {
+    match serde_json::from_str::<Envelope<'_>>(body) {
+        Ok(envelope) => Message::Single(request(envelope)),
+        Err(error) => match check_syntax(body) {
+            Err(broken) => Message::Broken(broken),
+            Ok(()) => Message::Single(Err(reject(NULL_ID, error))),
+        },
+    }
+}
+
+fn parse_batch(body: &str, batch_len_max: usize) -> Message<'_> {
+    let mut reader = serde_json::Deserializer::from_str(body);
+    let batch = reader
+        .deserialize_seq(BatchReader(batch_len_max))
+        .and_then(|batch| reader.end().map(|()| batch));
+    let batch = match batch {
+        Ok(batch) => batch,
+        Err(error) => return Message::Broken(RpcError::parse(error)),
+    };
+    match batch.count {
+        0 => Message::Broken(RpcError::invalid_request("empty batch")),
+        count if count > batch_len_max => Message::Broken(RpcError::invalid_request(format_args!(
+            "batch of {count} requests, want at most {batch_len_max}"
+        ))),
+        _ => Message::Batch(
+            batch
+                .members
+                .into_iter()
+                .map(|member| parse_member(member.get()))
+                .collect(),
+        ),
+    }
+}
+
+fn parse_member(json: &str) -> Member<'_> {
+    // The reader of a struct also takes an array of its members in order: not a request.
+    if !json.starts_with('{') {
+        return Err(reject(
+            NULL_ID,
+            format_args!("want an object, got {}", json_type(json)),
+        ));
+    }
+    serde_json::from_str::<Envelope<'_>>(json)
+        .map_err(|error| reject(NULL_ID, error))
+        .and_then(request)
+}
+
+fn request(envelope: Envelope<'_>) -> Member<'_> {
+    let id = envelope.id.map(RawValue::get);
+    if let Some(text) = id
+        && !matches!(text.as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9' | b'n'))
+    {
+        let reason = format_args!("id: want a string, a number or null, got {}", json_type(text));
+        return Err(reject(NULL_ID, reason));
+    }
+    let answer_id = id.unwrap_or(NULL_ID);
+    let version = envelope
+        .jsonrpc
+        .ok_or_else(|| reject(answer_id, "missing jsonrpc"))?;
+    if !string(version.get(), "a string").is_ok_and(|text| text == "2.0") {
+        return Err(reject(answer_id, "jsonrpc: want \"2.0\""));
+    }
+    let method = envelope
+        .method
+        .ok_or_else(|| reject(answer_id, "missing method"))?;
+    let method = string(method.get(), "a string")
+        .map_err(|reason| reject(answer_id, format_args!("method: {reason}")))?;
+    let params = envelope
+        .params
+        .map(RawValue::get)
+        .filter(|params| *params != "null");
+    Ok(Request { id, method, params })
+}
+
+fn reject(id: &str, reason: impl fmt::Display) -> Rejected<'_> {
+    Rejected {
+        id,
+        error: RpcError::invalid_request(reason),
+    }
+}
+
+/// The members of a batch: at most as many as allowed, and how many there were.
+struct Batch<'a> {
+    members: Vec<&'a RawValue>,
+    count: usize,
+}
+
+struct BatchReader(usize);
+
+impl<'de> Visitor<'de> for BatchReader {
+    type Value = Batch<'de>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while members.len() < self.0 {
+            match array.next_element::<&RawValue>()? {
+                Some(member) => members.push(member),
+                None => {
+                    return Ok(Batch {
+                        count: members.len(),
+                        members,
+                    });
+                }
+            }
+        }
+        let mut count = members.len();
+        while array.next_element::<IgnoredAny>()?.is_some() {
+            count += 1;
+        }
+        Ok(Batch { members, count })
+    }
+}
+
+/// Whether the whole of `body` is one JSON value.
+fn check_syntax(body: &str) -> Result<(), RpcError> {
+    match serde_json::from_str::<IgnoredAny>(body) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(RpcError::parse(error)),
+    }
+}
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+/// Whether arrays and objects nest deeper than `depth_max`.
+fn is_deeper(body: &[u8], depth_max: usize) -> bool {
+    if body.len() <= depth_max {
+        return false;
+    }
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for byte in body {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                if depth > depth_max {
+                    return true;
+                }
+            }
+            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Appends one response to `out`.
+pub(crate) fn write_response(out: &mut Vec<u8>, id: &str, result: &RpcResult) {
+    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    out.extend_from_slice(id.as_bytes());
+    match result {
+        Ok(json) => {
+            out.extend_from_slice(br#","result":"#);
+            out.extend_from_slice(json.as_bytes());
+        }
+        Err(error) => {
+            out.extend_from_slice(br#","error":"#);
+            serde_json::to_writer(&mut *out, error).expect("a code and a text can always be written");
+        }
+    }
+    out.push(b'}');
+}
+
+/// A response by itself.
+pub(crate) fn response(id: &str, result: &RpcResult) -> Vec<u8> {
+    let len = result.as_ref().map_or(64, |json| json.as_bytes().len());
+    let mut out = Vec::with_capacity(len + id.len() + 64);
+    write_response(&mut out, id, result);
+    out
+}
+
+/// The response to a message that has no readable id.
+pub(crate) fn error_response(error: RpcError) -> Vec<u8> {
+    response(NULL_ID, &Err(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits() -> Limits {
+        Limits {
+            batch_len_max: 3,
+            depth_max: 8,
+            ..Limits::default()
+        }
+    }
+
+    #[track_caller]
+    fn check_request(body: &str, id: Option<&str>, method: &str, params: Option<&str>) {
+        let expected = Request {
+            id,
+            method: method.into(),
+            params,
+        };
+        assert_eq!(
+            parse(body.as_bytes(), &limits()),
+            Message::Single(Ok(expected)),
+            "{body}"
+        );
+    }
+
+    #[test]
+    fn ids_are_kept_as_sent() {
+        for id in [
+            "1",
+            "-0.5e300",
+            "123456789012345678901234567890",
+            "\"a\\u0062\"",
+            "null",
+            "\"\"",
+        ] {
+            let body = format!(r#" {{"jsonrpc":"2.0","id": {id} ,"method":"m"}} "#);
+            check_request(&body, Some(id), "m", None);
+        }
+        check_request(r#"{"jsonrpc":"2.0","method":"m"}"#, None, "m", None);
+    }
+
+    #[test]
+    fn members() {
+        let body = r#"{"jsonrpc":"2.0","id":1,"method":"a\u005fb","params":[1, {"x":2}],"more":[]}"#;
+        check_request(body, Some("1"), "a_b", Some("[1, {\"x\":2}]"));
+        check_request(
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":null}"#,
+            Some("1"),
+            "m",
+            None,
+        );
+        check_request(
+            r#"{"params":{},"method":"m","id":1,"jsonrpc":"2\u002e0"}"#,
+            Some("1"),
+            "m",
+            Some("{}"),
+        );
+    }
+
+    #[track_caller]
+    fn check_rejected(body: &str, id: &str, message: &str) {
+        match parse(body.as_bytes(), &limits()) {
+            Message::Single(Err(rejected)) => {
+                assert_eq!((rejected.id, rejected.error.code()), (id, -32600), "{body}");
+                assert!(rejected.error.message().contains(message), "{}", rejected.error);
+            }
+            other => panic!("{body}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn rejected_requests() {
+        check_rejected(r#"{"id":1,"method":"m"}"#, "1", "missing jsonrpc");
+        check_rejected(
+            r#"{"jsonrpc":"1.0","id":"x","method":"m"}"#,
+            "\"x\"",
+            "want \"2.0\"",
+        );
+        check_rejected(r#"{"jsonrpc":2.0,"id":1,"method":"m"}"#, "1", "want \"2.0\"");
+        check_rejected(r#"{"jsonrpc":"2.0","id":1}"#, "1", "missing method");
+        check_rejected(
+            r#"{"jsonrpc":"2.0","id":1,"method":5}"#,
+            "1",
+            "want a string, got a number",
+        );
+        check_rejected(
+            r#"{"jsonrpc":"2.0","id":[1],"method":"m"}"#,
+            "null",
+            "got an array",
+        );
+        check_rejected(
+            r#"{"jsonrpc":"2.0","id":true,"method":"m"}"#,
+            "null",
+            "got a Boolean",
+        );
+        check_rejected(
+            r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"m"}"#,
+            "null",
+            "duplicate",
+        );
+        check_rejected("{}", "null", "missing jsonrpc");
+    }
+
+    #[track_caller]
+    fn check_broken(body: &[u8], code: i32, message: &str) {
+        match parse(body, &limits()) {
+            Message::Broken(error) => {
+                assert_eq!(error.code(), code, "{error}");
+                assert!(error.message().contains(message), "{error}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn broken_bodies() {
+        check_broken(b"", -32700, "empty");
+        check_broken(b" \n", -32700, "empty");
+        check_broken(b"{", -32700, "EOF");
+        check_broken(br#"{"jsonrpc":"2.0","id":1,"method":"m"} x"#, -32700, "trailing");
+        check_broken(br#"{"id":1,"id":2"#, -32700, "EOF");
+        check_broken(b"[1,2", -32700, "EOF");
+        check_broken(b"[1] [2]", -32700, "trailing");
+        check_broken(b"{\"jsonrpc\":\"\xff\"}", -32700, "utf-8");
+        check_broken(b"nonsense", -32700, "");
+        check_broken(b"1", -32600, "want an object");
+        check_broken(b"\"x\"", -32600, "want an object");
+        check_broken(b"[]", -32600, "empty batch");
+        check_broken(b"[1,2,3,4,5]", -32600, "batch of 5 requests, want at most 3");
+        check_broken(b"[[[[[[[[[]]]]]]]]]", -32700, "deeper than 8");
+        check_broken("[".repeat(1_000_000).as_bytes(), -32700, "deeper than 8");
+    }
+
+    #[test]
+    fn brackets_in_strings_do_not_nest() {
+        let body = r#"{"jsonrpc":"2.0","id":1,"method":"\"[[[[[[[[[[[[[["}"#;
+        check_request(body, Some("1"), "\"[[[[[[[[[[[[[[", None);
+    }
+
+    #[test]
+    fn batch_members_stand_alone() {
+        let body = br#"[1, {"jsonrpc":"2.0","method":"m"}, ["2.0",1,"m",[]]]"#;
+        let Message::Batch(members) = parse(body, &limits()) else {
+            panic!("want a batch")
+        };
+        assert!(members[0].is_err());
+        assert_eq!(
+            members[1],
+            Ok(Request {
+                id: None,
+                method: "m".into(),
+                params: None
+            })
+        );
+        assert!(members[2].is_err(), "an array is not a request");
+    }
+
+    #[test]
+    fn responses() {
+        let error = response("7", &Err(RpcError::refused("a \"quoted\" text")));
+        let expected = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32000,"message":"a \"quoted\" text"}}"#;
+        assert_eq!(String::from_utf8(error).unwrap(), expected);
+        let value = response("\"x\"", &crate::table::reply(Ok(true)));
+        assert_eq!(value, br#"{"jsonrpc":"2.0","id":"x","result":true}"#);
+    }
+}

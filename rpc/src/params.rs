@@ -1,0 +1,287 @@
+//! Positional parameters: a JSON array becomes a tuple of decoded values.
+//!
+//! The method is found first; only then are its parameters read, so an unknown method and a bad
+//! parameter stay distinct. An absent trailing parameter reads as null. How a single value is read
+//! is in [`crate::decode`].
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::decode::{FromParam, json_type};
+use crate::error::{RpcError, RpcResult};
+
+/// Most parameters a method can have.
+const PARAMS_MAX: usize = 10;
+
+/// The parameters of one call, not yet read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Params<'a>(Option<&'a [u8]>);
+
+impl<'a> Params<'a> {
+    /// Takes the JSON text of the `params` member; `None` where it is absent.
+    pub fn new(json: Option<&'a [u8]>) -> Self {
+        Self(json)
+    }
+
+    /// Reads the parameters as the tuple `T`; `()` for a method without any.
+    ///
+    /// # Errors
+    /// −32602 with the first parameter that is missing, unreadable or too many.
+    pub fn parse<T: FromParams>(self) -> RpcResult<T> {
+        let values = match self.0 {
+            None => Values::default(),
+            Some(json) => Values::read(json)?,
+        };
+        if values.count > T::COUNT {
+            return Err(RpcError::invalid_params(format!(
+                "too many arguments, want at most {}",
+                T::COUNT
+            )));
+        }
+        T::from_values(&values)
+    }
+}
+
+/// The members of the parameter array, as JSON text.
+#[derive(Default)]
+pub struct Values<'a> {
+    slots: [Option<&'a RawValue>; PARAMS_MAX],
+    count: usize,
+}
+
+impl<'a> Values<'a> {
+    fn read(json: &'a [u8]) -> RpcResult<Self> {
+        match json.first() {
+            Some(b'[') => {}
+            Some(b'n') => return Ok(Self::default()),
+            _ => {
+                let got = std::str::from_utf8(json).map_or("invalid text", json_type);
+                return Err(RpcError::invalid_params(format!(
+                    "params: want an array, got {got}"
+                )));
+            }
+        }
+        serde_json::from_slice(json).map_err(|error| RpcError::invalid_params(format!("params: {error}")))
+    }
+
+    fn get<T: FromParam>(&self, index: usize) -> RpcResult<T> {
+        match self.slots[index].map(RawValue::get) {
+            None | Some("null") => T::absent().ok_or_else(|| {
+                RpcError::invalid_params(format!("missing value for required argument {index}"))
+            }),
+            Some(json) => T::from_json(json).map_err(|reason| RpcError::invalid_argument(index, reason)),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Values<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Values<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an array")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+                let mut values = Values::default();
+                while values.count < PARAMS_MAX {
+                    let Some(value) = array.next_element::<&RawValue>()? else {
+                        return Ok(values);
+                    };
+                    values.slots[values.count] = Some(value);
+                    values.count += 1;
+                }
+                while array.next_element::<IgnoredAny>()?.is_some() {
+                    values.count += 1;
+                }
+                Ok(values)
+            }
+        }
+        deserializer.deserialize_seq(Reader)
+    }
+}
+
+/// A tuple of parameters.
+pub trait FromParams: Sized {
+    /// How many parameters there are at most.
+    const COUNT: usize;
+
+    /// Reads each parameter in its position.
+    ///
+    /// # Errors
+    /// −32602 with the first parameter that does not fit.
+    fn from_values(values: &Values<'_>) -> RpcResult<Self>;
+}
+
+impl FromParams for () {
+    const COUNT: usize = 0;
+
+    fn from_values(_: &Values<'_>) -> RpcResult<Self> {
+        Ok(())
+    }
+}
+
+macro_rules! tuple_params {
+    ($count:literal: $($name:ident $index:literal),+) => {
+        impl<$($name: FromParam),+> FromParams for ($($name,)+) {
+            const COUNT: usize = $count;
+
+            fn from_values(values: &Values<'_>) -> RpcResult<Self> {
+                Ok(($(values.get::<$name>($index)?,)+))
+            }
+        }
+    };
+}
+
+tuple_params!(1: A 0);
+tuple_params!(2: A 0, B 1);
+tuple_params!(3: A 0, B 1, C 2);
+tuple_params!(4: A 0, B 1, C 2, D 3);
+tuple_params!(5: A 0, B 1, C 2, D 3, E 4);
+tuple_params!(6: A 0, B 1, C 2, D 3, E 4, F 5);
+tuple_params!(7: A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+tuple_params!(8: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+tuple_params!(9: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8);
+tuple_params!(10: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
+
+#[cfg(test)]
+mod tests {
+    use alloy_primitives::{Address, U256};
+
+    use super::*;
+    use crate::decode::Fields;
+    use crate::types::{BlockRef, Data, DecodeError, Integer, Quantity};
+
+    #[track_caller]
+    fn check<T: FromParams + fmt::Debug + PartialEq>(json: &str, expected: Result<T, &str>) {
+        let json = (!json.is_empty()).then_some(json.as_bytes());
+        match (Params::new(json).parse::<T>(), expected) {
+            (Ok(value), expected) => assert_eq!(Ok(value), expected),
+            (Err(error), Ok(value)) => panic!("want {value:?}, got {error}"),
+            (Err(error), Err(message)) => assert_eq!((error.code(), error.message()), (-32602, message)),
+        }
+    }
+
+    #[test]
+    fn no_parameters() {
+        check("", Ok(()));
+        check("null", Ok(()));
+        check("[]", Ok(()));
+        check::<()>("[1]", Err("too many arguments, want at most 0"));
+        check::<()>("{}", Err("params: want an array, got an object"));
+        check::<()>("\"x\"", Err("params: want an array, got a string"));
+        check::<()>("7", Err("params: want an array, got a number"));
+    }
+
+    #[test]
+    fn trailing_parameters() {
+        let address = "0x00000000000000000000000000000000000000ff";
+        let low = Address::with_last_byte(0xff);
+        check(&format!("[\"{address}\"]"), Ok((low, BlockRef::Latest)));
+        check(&format!("[\"{address}\", null]"), Ok((low, BlockRef::Latest)));
+        check(
+            &format!("[\"{address}\",\"0x2\"]"),
+            Ok((low, BlockRef::Number(2))),
+        );
+        check::<(Address, BlockRef)>("[]", Err("missing value for required argument 0"));
+        check::<(BlockRef, bool)>("[\"latest\"]", Err("missing value for required argument 1"));
+        check::<(BlockRef, bool)>("[null,null]", Err("missing value for required argument 1"));
+        check::<(bool,)>("[true,true]", Err("too many arguments, want at most 1"));
+        check::<(bool,)>(
+            "[1,2,3,4,5,6,7,8,9,10,11,12]",
+            Err("too many arguments, want at most 1"),
+        );
+        check(&format!("[\"{address}\"]"), Ok((low, None::<bool>)));
+    }
+
+    #[test]
+    fn reasons() {
+        check::<(Address,)>("[\"0x01\"]", Err("invalid argument 0: want 20 bytes, got 1"));
+        check::<(Address,)>("[5]", Err("invalid argument 0: want a hex string, got a number"));
+        check::<(bool, Data)>(
+            "[true,\"0x123\"]",
+            Err("invalid argument 1: odd number of hex digits"),
+        );
+        check::<(bool,)>(
+            "[\"true\"]",
+            Err("invalid argument 0: want a Boolean, got a string"),
+        );
+        check::<(Integer,)>(
+            "[1.5]",
+            Err("invalid argument 0: want a whole number of at most 64 bits"),
+        );
+        check::<(Quantity<U256>,)>("[\"0x00\"]", Err("invalid argument 0: leading zero digits"));
+        check::<(String,)>(
+            r#"["\ud800"]"#,
+            Err("invalid argument 0: string holds an invalid escape"),
+        );
+        check(r#"["\u0030x1"]"#, Ok((Quantity(1_u64),)));
+    }
+
+    #[test]
+    fn arrays() {
+        check(r#"[["0x1","0x2"]]"#, Ok((vec![Quantity(1_u64), Quantity(2)],)));
+        check(r#"[[null,"0x2"]]"#, Ok((vec![None, Some(Quantity(2_u64))],)));
+        check::<(Vec<Quantity>,)>(
+            r#"[["0x1",null]]"#,
+            Err("invalid argument 0: element 1: want a value, got null"),
+        );
+        check::<(Vec<Quantity>,)>(
+            r#"["0x1"]"#,
+            Err("invalid argument 0: want an array, got a string"),
+        );
+    }
+
+    #[derive(Debug, PartialEq)]
+    struct Transfer {
+        to: Address,
+        value: Option<Quantity<U256>>,
+    }
+
+    impl FromParam for Transfer {
+        fn from_json(json: &str) -> Result<Self, DecodeError> {
+            let fields = Fields::read(json)?;
+            Ok(Self {
+                to: fields.get("to")?,
+                value: fields.get("value")?,
+            })
+        }
+    }
+
+    #[test]
+    fn objects() {
+        let to = Address::ZERO;
+        let text = format!(r#"[{{ "to":"{to}", "value" : "0x1", "more":[{{}}] }}]"#);
+        check(
+            &text,
+            Ok((Transfer {
+                to,
+                value: Some(Quantity(U256::from(1))),
+            },)),
+        );
+        check(
+            &format!(r#"[{{"to":"{to}","value":null}}]"#),
+            Ok((Transfer { to, value: None },)),
+        );
+        check::<(Transfer,)>("[{}]", Err("invalid argument 0: missing field to"));
+        check::<(Transfer,)>(
+            r#"[{"to":"0x12"}]"#,
+            Err("invalid argument 0: field to: want 20 bytes, got 1"),
+        );
+        check::<(Transfer,)>(
+            r#"[{"a":1,"\u0061":2}]"#,
+            Err("invalid argument 0: field a given twice"),
+        );
+        check::<(Transfer,)>("[[]]", Err("invalid argument 0: want an object, got an array"));
+        let wide: Vec<String> = (0..100).map(|index| format!("\"f{index}\":0")).collect();
+        check::<(Transfer,)>(
+            &format!("[{{{}}}]", wide.join(",")),
+            Err("invalid argument 0: 65 members, want at most 64"),
+        );
+    }
+}

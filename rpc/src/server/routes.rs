@@ -1,0 +1,198 @@
+//! The routes of the HTTP server, as warp filters: which requests are taken, and how their bodies
+//! are read.
+//!
+//! Content type, origin and length are judged here; connections and their time are the business
+//! of [`super::http`].
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use tokio::time::timeout;
+use warp::http::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
+use warp::http::{Response, StatusCode};
+use warp::{Filter, Stream};
+
+use super::Cors;
+use crate::dispatch::Dispatcher;
+
+/// What a visitor with a browser sees.
+const GREETING: &str = "This is a JSON-RPC 2.0 endpoint: send POST with Content-Type: application/json.\n";
+/// An oversized body is read on up to this many times its limit, because a client still sending
+/// when the connection closes would never see the answer.
+const DISCARD_FACTOR: usize = 4;
+
+/// The routes: `POST` calls, `GET` greets, `OPTIONS` tells a browser what it may do.
+pub(super) fn routes<C: Send + Sync + 'static>(
+    dispatcher: Arc<Dispatcher<C>>,
+    cors: Arc<Cors>,
+) -> impl Filter<Extract = (impl warp::Reply,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
+    let origin = || warp::header::optional::<String>("origin");
+    let guard = Arc::clone(&cors);
+    let post = warp::path::end()
+        .and(warp::post())
+        .and(origin())
+        .and(warp::header::optional::<String>("content-type"))
+        .and(warp::header::optional::<u64>("content-length"))
+        .and(warp::body::stream())
+        .then(
+            move |origin: Option<String>, content_type: Option<String>, length, body| {
+                let (dispatcher, cors) = (Arc::clone(&dispatcher), Arc::clone(&guard));
+                async move {
+                    let foreign = origin
+                        .as_deref()
+                        .is_some_and(|origin| cors.is_enabled() && !cors.allows(origin));
+                    let mut response = if foreign {
+                        refusal(StatusCode::FORBIDDEN, "origin not allowed")
+                    } else if !content_type.as_deref().is_some_and(is_json) {
+                        refusal(
+                            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                            "want Content-Type: application/json",
+                        )
+                    } else {
+                        call(&dispatcher, length, body).await
+                    };
+                    if let Some(origin) = origin.filter(|origin| cors.allows(origin)) {
+                        cors.mark(&origin, response.headers_mut());
+                    }
+                    response
+                }
+            },
+        );
+    let get = warp::path::end()
+        .and(warp::get())
+        .map(|| text(StatusCode::OK, GREETING.to_owned()));
+    let options = warp::path::end()
+        .and(warp::options())
+        .and(origin())
+        .map(
+            move |origin: Option<String>| match origin.filter(|origin| cors.allows(origin)) {
+                Some(origin) => {
+                    let mut response = empty();
+                    cors.mark(&origin, response.headers_mut());
+                    Cors::mark_preflight(response.headers_mut());
+                    response
+                }
+                None => refusal(StatusCode::FORBIDDEN, "origin not allowed"),
+            },
+        );
+    post.or(get).unify().or(options).unify()
+}
+
+/// Whether a content type is `application/json`, with or without parameters.
+fn is_json(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case("application/json")
+}
+
+/// Reads the body and answers it.
+async fn call<C, B>(
+    dispatcher: &Dispatcher<C>,
+    length: Option<u64>,
+    body: impl Stream<Item = Result<B, warp::Error>>,
+) -> Response<Vec<u8>>
+where
+    C: Send + Sync + 'static,
+    B: Buf,
+{
+    let limits = dispatcher.limits();
+    let max = limits.body_len_max;
+    let discard_max = max.saturating_mul(DISCARD_FACTOR);
+    // Reading such a body to its end would help nobody; a client that asked first is told at once.
+    let is_hopeless = length.is_some_and(|length| length > discard_max as u64);
+    let read = if is_hopeless {
+        Ok(Err(BodyError::TooLong))
+    } else {
+        timeout(limits.body_timeout, read_body(body, max, discard_max)).await
+    };
+    match read {
+        Ok(Ok(body)) => match dispatcher.handle(body).await {
+            Some(answer) => {
+                let mut response = Response::new(answer);
+                response
+                    .headers_mut()
+                    .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                response
+            }
+            None => empty(),
+        },
+        Ok(Err(BodyError::TooLong)) => refusal(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            &format!("the request body is longer than {max} bytes"),
+        ),
+        Ok(Err(BodyError::Broken(error))) => {
+            tracing::debug!(%error, "a request body ended early");
+            refusal(StatusCode::BAD_REQUEST, "the request body cannot be read")
+        }
+        Err(_) => refusal(StatusCode::REQUEST_TIMEOUT, "the request body took too long"),
+    }
+}
+
+enum BodyError {
+    TooLong,
+    Broken(warp::Error),
+}
+
+/// Collects a body of at most `max` bytes, however it is sent. A longer one is thrown away up to
+/// `discard_max` bytes.
+async fn read_body<B: Buf>(
+    body: impl Stream<Item = Result<B, warp::Error>>,
+    max: usize,
+    discard_max: usize,
+) -> Result<Bytes, BodyError> {
+    let mut body = pin!(body);
+    let mut first = Bytes::new();
+    let mut whole = Vec::new();
+    let mut len = 0_usize;
+    while let Some(chunk) = std::future::poll_fn(|task| body.as_mut().poll_next(task)).await {
+        let mut chunk = chunk.map_err(BodyError::Broken)?;
+        len += chunk.remaining();
+        if len > discard_max {
+            return Err(BodyError::TooLong);
+        }
+        if len > max {
+            (first, whole) = (Bytes::new(), Vec::new());
+            continue;
+        }
+        // Most bodies come in one piece, which needs no copy.
+        let chunk = chunk.copy_to_bytes(chunk.remaining());
+        if first.is_empty() {
+            first = chunk;
+        } else {
+            if whole.is_empty() {
+                whole.extend_from_slice(&first);
+            }
+            whole.extend_from_slice(&chunk);
+        }
+    }
+    match len {
+        len if len > max => Err(BodyError::TooLong),
+        _ if whole.is_empty() => Ok(first),
+        _ => Ok(whole.into()),
+    }
+}
+
+fn empty() -> Response<Vec<u8>> {
+    let mut response = Response::default();
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
+fn text(status: StatusCode, text: String) -> Response<Vec<u8>> {
+    let mut response = Response::new(text.into_bytes());
+    *response.status_mut() = status;
+    response.headers_mut().insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    response
+}
+
+/// A plain-text answer after which the connection ends, because the request may be unread.
+fn refusal(status: StatusCode, reason: &str) -> Response<Vec<u8>> {
+    let mut response = text(status, format!("{reason}\n"));
+    response
+        .headers_mut()
+        .insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
