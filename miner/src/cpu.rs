@@ -15,7 +15,7 @@ use crate::shared::{Compared, Hit, Shared};
 /// Nonces hashed side by side from the light cache: sixteen rows on their way at any time.
 pub(crate) const LIGHT_WIDTH: usize = 8;
 /// Nonces hashed side by side from the full dataset.
-pub(crate) const FULL_WIDTH: usize = 16;
+pub(crate) const FULL_WIDTH: usize = 32;
 
 /// One searching thread.
 pub(crate) struct CpuSearcher {
@@ -86,5 +86,104 @@ impl CpuSearcher {
         let first = self.next_nonce;
         self.next_nonce = first.wrapping_add(N as u64);
         core::array::from_fn(|i| first.wrapping_add(i as u64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::DatasetPolicy;
+    use crate::keeper::Keeper;
+    use ethash::{B256, LightCaches, Solution, WorkPackage};
+    use serde_json::Value;
+
+    fn searcher(next_nonce: u64) -> (CpuSearcher, crossbeam_channel::Receiver<Solution>) {
+        let (solutions_out, solutions) = crossbeam_channel::unbounded();
+        let shared = Arc::new(Shared::new(Keeper::new(DatasetPolicy::Never, 1), solutions_out));
+        (
+            CpuSearcher {
+                shared,
+                meter: Arc::default(),
+                next_nonce,
+            },
+            solutions,
+        )
+    }
+
+    #[test]
+    fn nonces_go_on_beyond_the_last_number() {
+        let (mut searcher, _solutions) = searcher(u64::MAX - 2);
+        assert_eq!(
+            searcher.nonces::<5>(),
+            [u64::MAX - 2, u64::MAX - 1, u64::MAX, 0, 1]
+        );
+        assert_eq!(searcher.nonces::<2>(), [2, 3]);
+        let (mut searcher, _solutions) = self::searcher(u64::from(u32::MAX));
+        assert_eq!(searcher.nonces::<2>(), [0xffff_ffff, 0x1_0000_0000]);
+    }
+
+    /// All solutions of `case`, each found as the first one after the one before.
+    fn solutions_of(case: &Value, cache: &Arc<LightCache>) -> Vec<String> {
+        let text = |name: &str| case[name].as_str().expect("hex digits");
+        let hash = |name: &str| text(name).parse::<B256>().expect("32 bytes");
+        let start = u64::from_str_radix(text("start"), 16).expect("8 bytes");
+        let count = case["count"].as_u64().expect("a number");
+        let epoch = Epoch::ethash(case["epoch"].as_u64().expect("a number") as u32);
+        let (mut searcher, solutions) = searcher(start);
+        let mut found = Vec::new();
+        loop {
+            let work = WorkPackage {
+                header_hash: hash("header_hash"),
+                seed_hash: epoch.seed_hash(),
+                boundary: hash("boundary"),
+                number: None,
+                epoch,
+            };
+            searcher.shared.desk.put(None);
+            let job = searcher
+                .shared
+                .desk
+                .put(Some(work))
+                .expect("new work after a pause");
+            searcher.search(&job, cache);
+            let solution = solutions.try_recv().expect("the search ends with a solution");
+            if solution.pow_nonce.wrapping_sub(start) >= count {
+                return found;
+            }
+            assert_eq!(
+                cache.hash(&solution.header_hash, solution.pow_nonce).mix_hash,
+                solution.mix_hash
+            );
+            found.push(format!("{:016x}", solution.pow_nonce));
+            searcher.next_nonce = solution.pow_nonce.wrapping_add(1);
+        }
+    }
+
+    #[test]
+    fn published_searches_are_reproduced() {
+        let vectors: Value = serde_json::from_str(include_str!("../../tests/vectors/ethash.json"))
+            .expect("the vector file is JSON");
+        let cases = vectors["search"].as_array().expect("a list");
+        let caches = LightCaches::new();
+        std::thread::scope(|scope| {
+            for case in cases {
+                let caches = caches.clone();
+                scope.spawn(move || {
+                    let epoch = Epoch::ethash(case["epoch"].as_u64().expect("a number") as u32);
+                    let cache = caches.get(epoch).expect("an epoch within range");
+                    let expected = case["solutions"].as_array().expect("a list").clone();
+                    assert_eq!(
+                        solutions_of(case, &cache),
+                        expected,
+                        "epoch {epoch:?} from {}",
+                        case["start"]
+                    );
+                });
+            }
+        });
+        assert!(
+            cases.iter().any(|case| case["epoch"].as_u64() >= Some(385)),
+            "one above 4 GiB"
+        );
     }
 }

@@ -14,7 +14,7 @@ use ethash::{LightCaches, Schedule, Solution, WorkPackage};
 use parking_lot::Mutex;
 
 use crate::cpu::CpuSearcher;
-use crate::desk::{Desk, Job};
+use crate::desk::Job;
 use crate::device::{DeviceChoice, Plan};
 use crate::gpu::{AdapterInfo, GpuOptions};
 use crate::gpu_worker::GpuWorker;
@@ -95,7 +95,7 @@ pub enum MinerError {
 /// Searchers at work. Dropping it stops them.
 #[derive(Debug)]
 pub struct Engine {
-    crew: Arc<Crew>,
+    pub(crate) crew: Arc<Crew>,
     /// Dropped to end the dispatcher.
     stop: Option<Sender<()>>,
     dispatcher: Option<JoinHandle<()>>,
@@ -141,15 +141,9 @@ impl Engine {
     }
 
     /// An engine without threads.
-    fn prepare(config: &EngineConfig, plan: &Plan, solutions: Sender<Solution>) -> Self {
-        let shared = Arc::new(Shared {
-            desk: Desk::default(),
-            keeper: Arc::new(Keeper::new(config.dataset.clone(), config.threads)),
-            solutions,
-            found: AtomicU64::new(0),
-            hardware_errors: AtomicU64::new(0),
-            lines: Mutex::default(),
-        });
+    pub(crate) fn prepare(config: &EngineConfig, plan: &Plan, solutions: Sender<Solution>) -> Self {
+        let keeper = Keeper::new(config.dataset.clone(), config.threads);
+        let shared = Arc::new(Shared::new(keeper, solutions));
         let crew = Arc::new(Crew {
             shared,
             caches: config.caches.clone(),

@@ -36,9 +36,12 @@ pub(crate) struct GpuWorker {
 
 impl GpuWorker {
     /// Searches until the engine stops or the device is given up.
-    pub(crate) fn run(mut self) {
+    pub(crate) fn run(self) {
+        self.run_with(None);
+    }
+
+    fn run_with(mut self, mut device: Option<Device>) {
         let mut failures = 0;
-        let mut device = None;
         while let Some(job) = self.crew.shared.desk.take() {
             let Err(error) = self.use_device(&mut device, &job, &mut failures) else {
                 continue;
@@ -190,6 +193,84 @@ fn back_off(failures: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::Plan;
+    use crate::engine::{Engine, EngineConfig};
+    use ethash::{B256, LightCaches, WorkPackage};
+
+    /// The first adapter. `None`, with a word why, where there is none and none is required.
+    fn first_adapter() -> Option<AdapterInfo> {
+        let adapter = crate::gpu::list_adapters().into_iter().next();
+        if adapter.is_none() {
+            assert!(
+                std::env::var_os("REQUIRE_GPU").is_none(),
+                "REQUIRE_GPU is set and there is no adapter"
+            );
+            eprintln!("skipped: no graphics adapter");
+        }
+        adapter
+    }
+
+    #[test]
+    fn a_lost_device_is_opened_anew_and_the_work_goes_on() {
+        let Some(adapter) = first_adapter() else { return };
+        let config = EngineConfig {
+            caches: LightCaches::with_sizes(1024, 32_768),
+            threads: 1,
+            ..EngineConfig::default()
+        };
+        let plan = Plan {
+            adapters: vec![adapter.clone()],
+            reason: "a test".into(),
+        };
+        let (solutions_out, solutions) = crossbeam_channel::unbounded();
+        let engine = Engine::prepare(&config, &plan, solutions_out);
+
+        let epoch = Epoch::ethash(0);
+        let cache = config.caches.get(epoch).expect("the test sizes");
+        let mut searcher = GpuSearcher::new(adapter.index, config.gpu.clone()).expect("the adapter opens");
+        searcher
+            .set_epoch(&cache, &mut |_| ControlFlow::Continue(()))
+            .expect("the test dataset");
+        searcher.destroy_device();
+        let worker = GpuWorker {
+            crew: Arc::clone(&engine.crew),
+            meter: Arc::default(),
+            adapter,
+            options: config.gpu.clone(),
+            next_nonce: u64::MAX - 100,
+        };
+        let device = Device {
+            searcher,
+            loaded: Some(epoch),
+        };
+        let work = WorkPackage {
+            header_hash: B256::repeat_byte(9),
+            seed_hash: epoch.seed_hash(),
+            boundary: ethash::boundary(&ethash::U256::from(5000)),
+            number: None,
+            epoch,
+        };
+        let job = engine.crew.shared.desk.put(Some(work.clone())).expect("new work");
+        engine.crew.shared.desk.bring_cache(&job, Arc::clone(&cache));
+        std::thread::scope(|scope| {
+            scope.spawn(|| worker.run_with(Some(device)));
+            let solution = solutions.recv_timeout(Duration::from_secs(60));
+            engine.crew.shared.desk.stop();
+            let found = solution.expect("the work goes on");
+            let seal = ethash::verify_seal(
+                &cache,
+                &work.header_hash,
+                found.pow_nonce,
+                &found.mix_hash,
+                &work.boundary,
+            );
+            assert_eq!(seal, Ok(()));
+        });
+        assert!(
+            engine.crew.shared.lines.lock().is_empty(),
+            "the device was not given up"
+        );
+    }
 
     #[test]
     fn waits_double_up_to_a_limit() {

@@ -23,7 +23,7 @@ pub struct EngineStatus {
     pub hashrate: f64,
     /// Hashes since the start.
     pub hashes: u64,
-    /// Solutions sent.
+    /// Solutions found, one at most for each package.
     pub solutions: u64,
     /// Hits that the check on the CPU refused: faulty memory, device or dataset.
     pub hardware_errors: u64,
@@ -44,6 +44,17 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    pub(crate) fn new(keeper: Keeper, solutions: Sender<Solution>) -> Self {
+        Self {
+            desk: Desk::default(),
+            keeper: Arc::new(keeper),
+            solutions,
+            found: AtomicU64::new(0),
+            hardware_errors: AtomicU64::new(0),
+            lines: Mutex::default(),
+        }
+    }
+
     /// Sends the solution of `job` if it is the first one. `hash` comes from the light cache.
     pub(crate) fn solve(&self, job: &Job, pow_nonce: u64, hash: &PowHash) {
         if !ethash::meets_boundary(&hash.final_hash, &job.work.boundary) || !self.desk.finish(job) {
@@ -54,13 +65,12 @@ impl Shared {
             pow_nonce,
             mix_hash: hash.mix_hash,
         };
+        // Counted first, so that whoever has the solution sees it counted.
+        self.found.fetch_add(1, Ordering::Relaxed);
         // A receiver that is slow gets its solution still; one that is gone needs none.
         while !self.desk.is_stopping() {
             match self.solutions.send_timeout(solution, SEND_PATIENCE) {
-                Ok(()) => {
-                    self.found.fetch_add(1, Ordering::Relaxed);
-                    return;
-                }
+                Ok(()) => return,
                 Err(SendTimeoutError::Timeout(back)) => solution = back,
                 Err(SendTimeoutError::Disconnected(_)) => {
                     tracing::warn!(header_hash = %solution.header_hash, "solution lost: nobody takes solutions");

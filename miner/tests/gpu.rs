@@ -1,8 +1,8 @@
 //! The kernels against the CPU and the published vectors, on whatever adapter there is.
 //!
 //! A software adapter will do; the kernels are the ones that mine. Without an adapter the tests say so and
-//! pass, unless the environment variable `REQUIRE_GPU` is set. The sum of what a test page can show is
-//! small: whole datasets of real epochs are searched by `cargo run --example gpu_bench`.
+//! pass, unless the environment variable `REQUIRE_GPU` is set. Whole datasets of real epochs take memory
+//! and minutes there: that test runs with `--ignored` only.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -155,17 +155,19 @@ fn slices_of_real_epochs_equal_the_published_ones() {
     }
 }
 
-/// Searches the published range with both forms and returns how often it could.
+/// Searches the published range of the test dataset.
 fn check_published_search(options: &GpuOptions) {
     let Some(adapter) = adapter() else { return };
-    let vectors = vectors();
-    let case = &vectors["test_dag"]["cases"][0];
     let cache = small_cache(0, 256);
-    let searcher = searcher(adapter, &cache, options.clone());
-    check_solutions(searcher, &case["search"][0], &cache);
+    let mut searcher = searcher(adapter, &cache, options.clone());
+    check_solutions(
+        &mut searcher,
+        &vectors()["test_dag"]["cases"][0]["search"][0],
+        &cache,
+    );
 }
 
-fn check_solutions(mut searcher: GpuSearcher, search: &Value, cache: &LightCache) {
+fn check_solutions(searcher: &mut GpuSearcher, search: &Value, cache: &LightCache) {
     let work = GpuWork {
         id: 1,
         header_hash: b256(&search["header_hash"]),
@@ -379,7 +381,44 @@ fn a_lost_device_is_reported_and_rebuilt() {
         Err(GpuError::DeviceLost { .. })
     ));
     searcher.rebuild(&mut go_on).unwrap();
-    check_solutions(searcher, &vectors()["test_dag"]["cases"][0]["search"][0], &cache);
+    check_solutions(
+        &mut searcher,
+        &vectors()["test_dag"]["cases"][0]["search"][0],
+        &cache,
+    );
+}
+
+#[test]
+#[ignore = "generates 1 to 4 GiB, which takes minutes on a software adapter"]
+fn the_published_solutions_of_real_epochs_are_found() {
+    let Some(adapter) = adapter() else { return };
+    let vectors = vectors();
+    for kernel in [KernelForm::Lane, KernelForm::Shuffle] {
+        let mut searcher = GpuSearcher::new(
+            adapter,
+            GpuOptions {
+                kernel,
+                ..GpuOptions::default()
+            },
+        )
+        .unwrap();
+        for epoch in [0, 129, 385] {
+            let cache = Arc::new(LightCache::build(Epoch::ethash(epoch)).unwrap());
+            match searcher.set_epoch(&cache, &mut go_on) {
+                Ok(()) => {}
+                Err(error @ (GpuError::AdapterTooSmall { .. } | GpuError::AllocationRefused { .. })) => {
+                    eprintln!("skipped from epoch {epoch} on: {error}");
+                    break;
+                }
+                Err(error) => panic!("epoch {epoch}: {error}"),
+            }
+            for search in vectors["search"].as_array().unwrap() {
+                if search["epoch"] == epoch {
+                    check_solutions(&mut searcher, search, &cache);
+                }
+            }
+        }
+    }
 }
 
 #[test]
@@ -393,4 +432,56 @@ fn a_page_count_beyond_the_adapter_is_refused_before_anything_is_allocated() {
         "{refused:?}"
     );
     assert_eq!(searcher.dataset_pages(), 0);
+}
+
+/// Set for the process in which memory is scarce.
+#[cfg(target_os = "linux")]
+const LITTLE_MEMORY: &str = "GPU_TEST_LITTLE_MEMORY";
+
+/// Runs itself again in a process that may use 2 GiB of addresses, and asks for a dataset of three.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_refused_allocation_is_an_error_and_not_the_end() {
+    let Some(index) = adapter() else { return };
+    if !list_adapters()[index].software {
+        eprintln!("skipped: a limit on this process does not limit the memory of a graphics card");
+        return;
+    }
+    if std::env::var_os(LITTLE_MEMORY).is_some() {
+        return check_refused_allocation(index);
+    }
+    let name = "a_refused_allocation_is_an_error_and_not_the_end";
+    let inner = std::process::Command::new("sh")
+        .args(["-c", "ulimit -v 2097152 && exec \"$0\" --exact \"$1\""])
+        .args([std::env::current_exe().unwrap().as_os_str(), name.as_ref()])
+        .env(LITTLE_MEMORY, "1")
+        .output()
+        .unwrap();
+    let output = String::from_utf8_lossy(&inner.stdout);
+    assert!(inner.status.success() && output.contains("1 passed"), "{inner:?}");
+}
+
+#[cfg(target_os = "linux")]
+fn check_refused_allocation(adapter: usize) {
+    let large = small_cache(0, 25_165_813);
+    let mut searcher = GpuSearcher::new(adapter, GpuOptions::default()).unwrap();
+    let refused = searcher.set_epoch(&large, &mut go_on);
+    assert!(
+        matches!(
+            refused,
+            Err(GpuError::AllocationRefused {
+                bytes: 134_217_728,
+                ..
+            })
+        ),
+        "{refused:?}"
+    );
+    assert_eq!(searcher.dataset_pages(), 0);
+    let small = small_cache(0, 256);
+    searcher.set_epoch(&small, &mut go_on).unwrap();
+    check_solutions(
+        &mut searcher,
+        &vectors()["test_dag"]["cases"][0]["search"][0],
+        &small,
+    );
 }

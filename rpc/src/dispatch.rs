@@ -182,7 +182,10 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
             Call::Modules => Plan::Modules(params),
             Call::Inline(handler) => Plan::Inline(name, handler, params),
             Call::Sized(handler) if is_short => Plan::Inline(name, handler, params),
-            Call::Sized(handler) | Call::Blocking(handler) => {
+            Call::Reading(handler) if is_short && !may_name_pending(json) => {
+                Plan::Inline(name, handler, params)
+            }
+            Call::Sized(handler) | Call::Reading(handler) | Call::Blocking(handler) => {
                 Plan::Gated(Gate::Blocking, name, handler, json)
             }
             Call::Heavy(handler) => Plan::Gated(Gate::Heavy, name, handler, json),
@@ -285,6 +288,11 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         }
         results
     }
+}
+
+/// Whether parameters may hold the tag `pending`. An escape could spell it in other ways.
+fn may_name_pending(json: Option<&str>) -> bool {
+    json.is_some_and(|json| json.contains("pending") || json.contains('\\'))
 }
 
 /// A gated call with a share of the body instead of a borrow, so that it can change threads.

@@ -32,6 +32,8 @@ pub type RpcResult<T = crate::table::Json> = Result<T, RpcError>;
 pub struct RpcError {
     code: i32,
     message: Cow<'static, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Box<str>>,
 }
 
 impl RpcError {
@@ -72,6 +74,15 @@ impl RpcError {
         Self::new(REFUSED, message)
     }
 
+    /// A contract took everything back: −32000, with what it gave as reason as DATA, which
+    /// clients decode.
+    pub fn reverted(message: impl Into<Cow<'static, str>>, reason: &[u8]) -> Self {
+        Self {
+            data: Some(crate::types::data(reason).into()),
+            ..Self::refused(message)
+        }
+    }
+
     /// The node's own fault: −32603. The text is for the caller; details belong in the log.
     pub fn internal(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(INTERNAL, message)
@@ -81,6 +92,7 @@ impl RpcError {
         Self {
             code,
             message: message.into(),
+            data: None,
         }
     }
 
@@ -92,6 +104,11 @@ impl RpcError {
     /// The text.
     pub fn message(&self) -> &str {
         &self.message
+    }
+
+    /// What else a client may want, where there is anything.
+    pub fn data(&self) -> Option<&str> {
+        self.data.as_deref()
     }
 }
 

@@ -4,8 +4,9 @@
 //! context they work on; a [`dispatch::Dispatcher`] is a view of it with some modules enabled, and
 //! turns one message into one response. [`server::http`] and [`server::ipc`] move the bytes.
 //!
-//! This package knows neither consensus rules nor storage: what a method needs of the node comes
-//! through the context type that the table is written for.
+//! Transports and dispatch are generic over the context; the methods of [`methods::mc`] work on a
+//! [`Node`]. This package knows neither consensus rules nor storage: it asks the package `chain`,
+//! and what it shows is shaped in [`objects`].
 
 mod budget;
 pub mod decode;
@@ -14,6 +15,8 @@ pub mod error;
 pub mod limits;
 mod message;
 pub mod methods;
+pub mod node;
+pub mod objects;
 pub mod params;
 pub mod server;
 pub mod table;
@@ -23,6 +26,7 @@ pub use decode::{Fields, FromParam};
 pub use dispatch::{Dispatcher, Rpc};
 pub use error::{RpcError, RpcResult};
 pub use limits::Limits;
+pub use node::{MinerControl, Node};
 pub use params::{FromParams, Params};
 pub use table::{Json, Method, Modules, reply};
 pub use types::{BlockRef, Data, DecodeError, Integer, Quantity};

@@ -72,6 +72,7 @@ pub type Waiting = Pin<Box<dyn Future<Output = RpcResult> + Send>>;
 pub(crate) enum Call<C> {
     Inline(Handler<C>),
     Sized(Handler<C>),
+    Reading(Handler<C>),
     Blocking(Handler<C>),
     Heavy(Handler<C>),
     Waiting(WaitingHandler<C>),
@@ -87,7 +88,7 @@ pub struct Method<C> {
 
 impl<C> Method<C> {
     /// A method that answers from memory within microseconds. It runs on the network threads and
-    /// must neither wait nor read the disk.
+    /// must neither wait nor read the disk. Where a few rows are read, see [`Method::reading`].
     pub const fn inline(name: &'static str, handler: Handler<C>) -> Self {
         Self {
             name,
@@ -101,6 +102,16 @@ impl<C> Method<C> {
         Self {
             name,
             call: Call::Sized(handler),
+        }
+    }
+
+    /// A method that reads a few rows of the store: some microseconds, which a change of threads
+    /// would double. Inline while its parameters are short and do not name the pending block,
+    /// which may have to be built first; on the blocking pool otherwise.
+    pub const fn reading(name: &'static str, handler: Handler<C>) -> Self {
+        Self {
+            name,
+            call: Call::Reading(handler),
         }
     }
 

@@ -6,9 +6,10 @@
 use core::borrow::Borrow;
 
 use crate::arith::{Modulus, fnv, prefetch};
-use crate::isa::{Isa, Kernel, dispatch};
+use crate::isa::{Isa, Kernel, Scalar, dispatch};
 use crate::keccak::{bytes_of, keccak256_96, keccak512_40, lanes};
-use crate::{ACCESSES, B256, ITEM_WORDS};
+use crate::kernels::Row;
+use crate::{ACCESSES, B256, ITEM_WORDS, ROW_WORDS};
 
 /// 128 bytes of the dataset as words.
 pub(crate) type Item = [u32; ITEM_WORDS];
@@ -47,7 +48,7 @@ pub fn hashimoto(
         }
     }
     let items = (items > 0).then(|| Modulus::new(items))?;
-    let [hash] = lockstep(items, &[seed512(header_hash, pow_nonce)], ByCaller(lookup));
+    let [hash] = lockstep::<Scalar, 1>(items, &[seed512(header_hash, pow_nonce)], ByCaller(lookup));
     Some(hash)
 }
 
@@ -110,7 +111,7 @@ impl<const N: usize> Kernel for FullHash<'_, N> {
         let seeds = self
             .seeds
             .map(|(header_hash, nonce)| seed512(&header_hash, nonce));
-        lockstep(self.dataset.count, &seeds, InMemory(self.dataset.items))
+        lockstep::<I, N>(self.dataset.count, &seeds, InMemory(self.dataset.items))
     }
 }
 
@@ -145,23 +146,24 @@ pub(crate) trait Lookup<const N: usize> {
 
 /// The hash for `N` seeds at once.
 #[inline(always)]
-pub(crate) fn lockstep<const N: usize>(
+pub(crate) fn lockstep<I: Isa, const N: usize>(
     items: Modulus,
     seeds: &[[u64; 8]; N],
     mut lookup: impl Lookup<N>,
 ) -> [PowHash; N] {
-    let mut mix: [Item; N] =
-        core::array::from_fn(|j| core::array::from_fn(|i| (seeds[j][i / 2 % 8] >> (i % 2 * 32)) as u32));
+    let mut mix: [[Row; 2]; N] = seeds.map(|seed| [Row::from_lanes(&seed); 2]);
     for access in 0..ACCESSES {
+        let word = access as usize % ITEM_WORDS;
         let index = core::array::from_fn(|j| {
             items.of(fnv(
                 access ^ seeds[j][0] as u32,
-                mix[j][access as usize % ITEM_WORDS],
+                mix[j][word / ROW_WORDS].0[word % ROW_WORDS],
             ))
         });
         for (mix, item) in mix.iter_mut().zip(lookup.items(index)) {
-            for (word, other) in mix.iter_mut().zip(item.borrow()) {
-                *word = fnv(*word, *other);
+            let (halves, _) = item.borrow().as_chunks::<ROW_WORDS>();
+            for (mix, half) in mix.iter_mut().zip(halves) {
+                I::mix_row(mix, half);
             }
         }
     }
@@ -170,7 +172,8 @@ pub(crate) fn lockstep<const N: usize>(
 
 /// Folds the mix to 32 bytes and hashes it with the seed.
 #[inline(always)]
-fn finish(seed: &[u64; 8], mix: &Item) -> PowHash {
+fn finish(seed: &[u64; 8], mix: &[Row; 2]) -> PowHash {
+    let mix = bytemuck::cast_ref::<[Row; 2], Item>(mix);
     let fold = |i: usize| {
         fnv(
             fnv(fnv(mix[4 * i], mix[4 * i + 1]), mix[4 * i + 2]),

@@ -4,8 +4,10 @@
 //! once. Besides wider vectors for the mixing step, an [`Isa`] brings its own way to put several rows through
 //! Keccak-512. Knows nothing of what the loops compute.
 
+use crate::arith::fnv;
 use crate::keccak::{Lane, keccak512_64};
-use crate::light::Row;
+use crate::kernels::Row;
+use crate::{FNV_PRIME, ROW_WORDS};
 
 /// A loop to be compiled once per instruction set.
 pub(crate) trait Kernel {
@@ -18,6 +20,11 @@ pub(crate) trait Kernel {
 pub(crate) trait Isa {
     /// Replaces each row by its Keccak-512.
     fn keccak512_rows<const N: usize>(rows: &mut [Row; N]);
+    /// Mixes the words of `row` into `mix`, one by one.
+    ///
+    /// The compiler would vectorize the loop too, but it has been seen to load what it has just stored
+    /// across the ends of two stores, which costs more than the rest of the step.
+    fn mix_row(mix: &mut Row, row: &[u32; ROW_WORDS]);
 }
 
 /// Runs `kernel` on the best instruction set this processor has.
@@ -47,6 +54,13 @@ impl Isa for Scalar {
             *row = Row::from_lanes(&keccak512_64(&row.lanes()));
         }
     }
+
+    #[inline(always)]
+    fn mix_row(mix: &mut Row, row: &[u32; ROW_WORDS]) {
+        for (word, other) in mix.0.iter_mut().zip(row) {
+            *word = fnv(*word, *other);
+        }
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -70,12 +84,39 @@ mod x86 {
 
     #[target_feature(enable = "avx2,bmi1,bmi2")]
     pub(super) fn run_avx2<K: Kernel>(kernel: K) -> K::Output {
-        kernel.run::<Scalar>()
+        kernel.run::<Avx2>()
     }
 
     #[target_feature(enable = "avx2,bmi1,bmi2,avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
         kernel.run::<Avx512>()
+    }
+
+    /// One state at a time, half a row in a register. Used only inside [`run_avx2`].
+    struct Avx2;
+
+    impl Isa for Avx2 {
+        #[inline(always)]
+        fn keccak512_rows<const N: usize>(rows: &mut [Row; N]) {
+            Scalar::keccak512_rows(rows);
+        }
+
+        #[inline(always)]
+        fn mix_row(mix: &mut Row, row: &[u32; ROW_WORDS]) {
+            let mix: *mut __m256i = mix.0.as_mut_ptr().cast();
+            let row: *const __m256i = row.as_ptr().cast();
+            // SAFETY: `mix` is two aligned halves of 32 bytes, `row` is as long, and this is code reached through `run_avx2`.
+            unsafe {
+                let prime = _mm256_set1_epi32(FNV_PRIME as i32);
+                for half in 0..2 {
+                    let product = _mm256_mullo_epi32(_mm256_load_si256(mix.add(half)), prime);
+                    _mm256_store_si256(
+                        mix.add(half),
+                        _mm256_xor_si256(product, _mm256_loadu_si256(row.add(half))),
+                    );
+                }
+            }
+        }
     }
 
     /// Eight states side by side in 512-bit registers. Used only inside [`run_avx512`].
@@ -96,6 +137,19 @@ mod x86 {
             }
             for row in rest {
                 *row = Row::from_lanes(&keccak512_64(&row.lanes()));
+            }
+        }
+
+        #[inline(always)]
+        fn mix_row(mix: &mut Row, row: &[u32; ROW_WORDS]) {
+            let mix: *mut __m512i = mix.0.as_mut_ptr().cast();
+            // SAFETY: `mix` is 64 aligned bytes, `row` is as long, and this is code reached through `run_avx512`.
+            unsafe {
+                let product = _mm512_mullo_epi32(_mm512_load_si512(mix), _mm512_set1_epi32(FNV_PRIME as i32));
+                _mm512_store_si512(
+                    mix,
+                    _mm512_xor_si512(product, _mm512_loadu_si512(row.as_ptr().cast())),
+                );
             }
         }
     }
@@ -188,5 +242,51 @@ mod tests {
         check::<7>();
         check::<8>();
         check::<19>();
+    }
+
+    struct Mix(Row, Row);
+
+    impl Kernel for Mix {
+        type Output = Row;
+        #[inline(always)]
+        fn run<I: Isa>(mut self) -> Row {
+            I::mix_row(&mut self.0, &self.1.0);
+            self.0
+        }
+    }
+
+    #[test]
+    fn rows_mix_word_by_word() {
+        let row = |seed: u32| {
+            Row(core::array::from_fn(|i| {
+                (i as u32 + seed).wrapping_mul(0x9e37_79b9)
+            }))
+        };
+        let expected = Row(core::array::from_fn(|i| fnv(row(1).0[i], row(77).0[i])));
+        assert_eq!(dispatch(Mix(row(1), row(77))), expected);
+        assert_eq!(Mix(row(1), row(77)).run::<Scalar>(), expected);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn narrower_instruction_sets_agree() {
+        if !x86::has_avx2() {
+            eprintln!("skipped: no AVX2");
+            return;
+        }
+        let row = |seed: u32| {
+            Row(core::array::from_fn(|i| {
+                (i as u32 + seed).wrapping_mul(0x9e37_79b9)
+            }))
+        };
+        // SAFETY: the processor has just been asked.
+        let mixed = unsafe { x86::run_avx2(Mix(row(5), row(9))) };
+        assert_eq!(mixed, Mix(row(5), row(9)).run::<Scalar>());
+        let rows = [row(1), row(2), row(3)];
+        // SAFETY: as above.
+        assert_eq!(
+            unsafe { x86::run_avx2(HashRows(rows)) },
+            HashRows(rows).run::<Scalar>()
+        );
     }
 }

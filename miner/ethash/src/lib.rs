@@ -27,6 +27,7 @@ mod epoch;
 mod hashimoto;
 mod isa;
 mod keccak;
+mod kernels;
 mod light;
 mod memory;
 mod seal;

@@ -4,22 +4,20 @@
 //! other, so several are computed side by side to hide the latency of the rows they read. Files, threads
 //! and which epoch is wanted are other modules' business.
 
-use core::marker::PhantomData;
 use core::ops::ControlFlow;
 use std::time::Duration;
 
-use crate::arith::{Modulus, fnv, prefetch};
-use crate::hashimoto::{Item, Lookup, PowHash, lockstep, seed512};
-use crate::isa::{Isa, Kernel, dispatch};
-use crate::keccak::{keccak512_32, keccak512_64};
+use crate::arith::Modulus;
+use crate::hashimoto::PowHash;
+use crate::isa::dispatch;
+use crate::keccak::keccak512_32;
+use crate::kernels::{Chain, Items, LightHash, Row, Shuffle};
 use crate::memory::advise_huge_pages;
 use crate::sizes::{SizeError, cache_bytes, dataset_bytes};
-use crate::{B256, CACHE_ROUNDS, DATASET_PARENTS, Epoch, ITEM_BYTES, ITEM_WORDS, ROW_BYTES, ROW_WORDS};
+use crate::{B256, CACHE_ROUNDS, Epoch, ITEM_BYTES, ITEM_WORDS, ROW_BYTES};
 
 /// How many rows are built between two looks at whether to go on.
 const ROWS_PER_REPORT: usize = 1 << 14;
-/// How far ahead of its use a row is asked for while building.
-const PREFETCH_ROWS: usize = 4;
 /// 64-byte nodes computed side by side when many items are wanted.
 const NODES_AT_ONCE: usize = 16;
 
@@ -50,33 +48,11 @@ pub enum CacheError {
     Cancelled,
 }
 
-/// One row of the light cache, or half a dataset item: a cache line of 16 words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C, align(64))]
-pub(crate) struct Row(pub(crate) [u32; ROW_WORDS]);
-
-impl Row {
-    #[inline(always)]
-    pub(crate) fn lane(&self, i: usize) -> u64 {
-        u64::from(self.0[2 * i]) | u64::from(self.0[2 * i + 1]) << 32
-    }
-
-    #[inline(always)]
-    pub(crate) fn lanes(&self) -> [u64; 8] {
-        core::array::from_fn(|i| self.lane(i))
-    }
-
-    #[inline(always)]
-    pub(crate) fn from_lanes(lanes: &[u64; 8]) -> Self {
-        Self(core::array::from_fn(|i| (lanes[i / 2] >> (i % 2 * 32)) as u32))
-    }
-}
-
 /// The light cache of an epoch.
 pub struct LightCache {
-    rows: Vec<Row>,
-    row_count: Modulus,
-    items: Modulus,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) row_count: Modulus,
+    pub(crate) items: Modulus,
     seed_hash: B256,
     build_time: Duration,
 }
@@ -274,174 +250,6 @@ impl LightCache {
 fn pieces(bytes: u64, unit: u64) -> Option<u32> {
     let count = u32::try_from(bytes / unit).ok()?;
     (bytes.is_multiple_of(unit) && (1..=1 << 31).contains(&count)).then_some(count)
-}
-
-/// Appends `count` rows, each the Keccak-512 of the one before.
-struct Chain<'a> {
-    rows: &'a mut Vec<Row>,
-    count: usize,
-}
-
-impl Kernel for Chain<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<I: Isa>(self) {
-        let Some(mut lanes) = self.rows.last().map(Row::lanes) else {
-            return;
-        };
-        for _ in 0..self.count {
-            lanes = keccak512_64(&lanes);
-            self.rows.push(Row::from_lanes(&lanes));
-        }
-    }
-}
-
-/// One pass of the low-memory hash over the rows `from..to`, in place.
-struct Shuffle<'a> {
-    rows: &'a mut [Row],
-    row_count: Modulus,
-    from: usize,
-    to: usize,
-}
-
-impl Kernel for Shuffle<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<I: Isa>(self) {
-        let Self {
-            rows,
-            row_count,
-            from,
-            to,
-        } = self;
-        let last = rows.len() - 1;
-        let mut lanes = rows[if from == 0 { last } else { from - 1 }].lanes();
-        for i in from..to {
-            // A row's partner follows from its own old value, so it is known well before it is needed.
-            let ahead = &rows[(i + PREFETCH_ROWS).min(last)];
-            prefetch(&rows[row_count.of(ahead.0[0]) as usize]);
-            let partner = &rows[row_count.of(rows[i].0[0]) as usize];
-            for (lane, other) in lanes.iter_mut().zip(partner.lanes()) {
-                *lane ^= other;
-            }
-            lanes = keccak512_64(&lanes);
-            rows[i] = Row::from_lanes(&lanes);
-        }
-    }
-}
-
-/// Computes the 64-byte halves `index[..]` of dataset items side by side.
-#[inline(always)]
-fn nodes<I: Isa, const N: usize>(cache: &LightCache, index: &[u32; N]) -> [Row; N] {
-    let LightCache { rows, row_count, .. } = cache;
-    let mut mix: [Row; N] = index.map(|index| {
-        let mut row = rows[row_count.of(index) as usize];
-        row.0[0] ^= index;
-        row
-    });
-    I::keccak512_rows(&mut mix);
-    for parent in 0..DATASET_PARENTS {
-        // All addresses first: the rows then travel while the other nodes are worked on.
-        let places: [usize; N] = core::array::from_fn(|j| {
-            row_count.of(fnv(index[j] ^ parent, mix[j].0[parent as usize % ROW_WORDS])) as usize
-        });
-        for place in places {
-            prefetch(&rows[place]);
-        }
-        for (mix, place) in mix.iter_mut().zip(places) {
-            let row = &rows[place];
-            for (word, other) in mix.0.iter_mut().zip(row.0) {
-                *word = fnv(*word, other);
-            }
-        }
-    }
-    I::keccak512_rows(&mut mix);
-    mix
-}
-
-/// Computes the items `index[..]` side by side, the two halves of each included.
-#[inline(always)]
-fn items<I: Isa, const N: usize>(cache: &LightCache, index: &[u32; N]) -> [Item; N] {
-    // Arrays of 2 N cannot be named, so the halves are two calls where N is large and one where it is 1 or 4.
-    let mut out = [[0; ITEM_WORDS]; N];
-    let mut put =
-        |j: usize, half: usize, row: &Row| out[j][half * ROW_WORDS..][..ROW_WORDS].copy_from_slice(&row.0);
-    let mut j = 0;
-    while j + 8 <= N {
-        let rows = nodes::<I, 16>(
-            cache,
-            &core::array::from_fn(|k| index[j + k / 2].wrapping_mul(2) + (k % 2) as u32),
-        );
-        rows.iter()
-            .enumerate()
-            .for_each(|(k, row)| put(j + k / 2, k % 2, row));
-        j += 8;
-    }
-    while j + 4 <= N {
-        let rows = nodes::<I, 8>(
-            cache,
-            &core::array::from_fn(|k| index[j + k / 2].wrapping_mul(2) + (k % 2) as u32),
-        );
-        rows.iter()
-            .enumerate()
-            .for_each(|(k, row)| put(j + k / 2, k % 2, row));
-        j += 4;
-    }
-    while j < N {
-        let rows = nodes::<I, 2>(
-            cache,
-            &core::array::from_fn(|k| index[j].wrapping_mul(2) + k as u32),
-        );
-        rows.iter().enumerate().for_each(|(k, row)| put(j, k, row));
-        j += 1;
-    }
-    out
-}
-
-struct Items<'a, const N: usize> {
-    cache: &'a LightCache,
-    first: [u32; N],
-}
-
-impl<const N: usize> Kernel for Items<'_, N> {
-    type Output = [Item; N];
-
-    #[inline(always)]
-    fn run<I: Isa>(self) -> [Item; N] {
-        items::<I, N>(self.cache, &self.first)
-    }
-}
-
-/// Hashes `N` nonces in lockstep from the light cache.
-struct LightHash<'a, const N: usize> {
-    cache: &'a LightCache,
-    seeds: [(B256, u64); N],
-}
-
-impl<const N: usize> Kernel for LightHash<'_, N> {
-    type Output = [PowHash; N];
-
-    #[inline(always)]
-    fn run<I: Isa>(self) -> [PowHash; N] {
-        let seeds = self
-            .seeds
-            .map(|(header_hash, nonce)| seed512(&header_hash, nonce));
-        lockstep(self.cache.items, &seeds, Computed::<I>(self.cache, PhantomData))
-    }
-}
-
-/// Items computed when they are read.
-struct Computed<'a, I>(&'a LightCache, PhantomData<I>);
-
-impl<I: Isa, const N: usize> Lookup<N> for Computed<'_, I> {
-    type Item = Item;
-
-    #[inline(always)]
-    fn items(&mut self, index: [u32; N]) -> [Item; N] {
-        items::<I, N>(self.0, &index)
-    }
 }
 
 #[cfg(test)]

@@ -142,15 +142,24 @@ pub fn senders(spec: &ChainSpec, transactions: &[Transaction]) -> Result<Vec<Add
     }
     let numbered: Vec<_> = transactions.iter().enumerate().collect();
     std::thread::scope(|scope| {
+        let recover = |portion: &[(usize, &Transaction)]| -> Result<Vec<_>, BodyError> {
+            portion.iter().copied().map(one).collect()
+        };
         let running: Vec<_> = numbered
             .chunks(portion)
             .map(|portion| {
-                scope.spawn(move || portion.iter().copied().map(one).collect::<Result<Vec<_>, _>>())
+                let thread =
+                    std::thread::Builder::new().spawn_scoped(scope, move || recover(portion));
+                (portion, thread)
             })
             .collect();
         let mut all = Vec::with_capacity(transactions.len());
-        for thread in running {
-            all.extend(thread.join().expect("recovering a sender does not panic")?);
+        for (portion, thread) in running {
+            all.extend(match thread {
+                Ok(thread) => thread.join().expect("recovering a sender does not panic")?,
+                // The system gives no more threads: slower, not wrong.
+                Err(_) => recover(portion)?,
+            });
         }
         Ok(all)
     })
@@ -240,7 +249,7 @@ impl Family {
             uncles: Vec::new(),
         };
         let mut hash = *parent;
-        for _ in 0..=UNCLE_GENERATIONS {
+        for _ in 0..UNCLE_GENERATIONS {
             let Some(record) = view.header_by_hash(&hash)? else {
                 break;
             };

@@ -1,9 +1,11 @@
-//! Calls that make no transaction: running a contract for its answer, estimating gas.
+//! Questions about a state: what an account has, what a contract would answer, what gas that takes.
 //!
-//! The caller need not own what it sends, and nothing is kept.
+//! Asked at a canonical block or at the pending one. A caller need not own what it sends, and
+//! nothing is kept.
 
 use crate::build::Draft;
 use crate::evm::{block_env, chain_evm, intrinsic_gas};
+use crate::pool::Standing;
 use crate::state::{BlockState, StateError};
 use crate::view::View;
 use primitives::{Address, Bytes, Header, U256};
@@ -11,7 +13,7 @@ use revm::ExecuteEvm;
 use revm::context::TxEnv;
 use revm::context::result::{EVMError, ExecutionResult, HaltReason};
 use revm::primitives::TxKind;
-use store::{Snapshot, StoreError};
+use store::{Snapshot, StateReads, StoreError};
 
 /// Gas of a call that names none.
 pub const CALL_GAS_DEFAULT: u64 = 50_000_000;
@@ -70,6 +72,9 @@ pub enum CallError {
     /// The request itself is refused.
     #[error("{0}")]
     Refused(String),
+    /// The contract reverts with this data whatever the gas.
+    #[error("{}", revert_text(.0))]
+    Reverted(Bytes),
     /// The gas does not suffice even at the cap, or the call always fails.
     #[error("{0}")]
     AlwaysFails(String),
@@ -81,7 +86,7 @@ pub enum CallError {
     State(#[from] StateError),
 }
 
-/// Where a call runs.
+/// Where a question is asked.
 #[derive(Clone, Copy, Debug)]
 pub enum CallPlace<'a> {
     /// On the state after a canonical block, as part of that block.
@@ -91,6 +96,70 @@ pub enum CallPlace<'a> {
 }
 
 impl View {
+    /// Nonce and balance of an account; zeros where it does not exist.
+    ///
+    /// # Errors
+    /// [`CallError`] when there is no such state or the store fails.
+    pub fn standing_in(&self, place: CallPlace<'_>, address: &Address) -> Result<Standing, CallError> {
+        let number = self.state_number(place)?;
+        if let CallPlace::Pending(draft) = place
+            && let Some(info) = draft.overlay.account(address)
+        {
+            return Ok(info.map_or_else(Standing::default, |info| Standing {
+                tx_nonce: info.nonce,
+                balance: info.balance,
+            }));
+        }
+        let account = self.account(address, number)?.unwrap_or_default();
+        Ok(Standing {
+            tx_nonce: account.tx_nonce,
+            balance: account.balance,
+        })
+    }
+
+    /// The value of a storage slot.
+    ///
+    /// # Errors
+    /// [`CallError`] when there is no such state or the store fails.
+    pub fn slot_in(&self, place: CallPlace<'_>, address: &Address, slot: &U256) -> Result<U256, CallError> {
+        let number = self.state_number(place)?;
+        if let CallPlace::Pending(draft) = place
+            && let Some(value) = draft.overlay.slot(address, slot)
+        {
+            return Ok(value);
+        }
+        Ok(self.slot(address, slot, number)?)
+    }
+
+    /// The code at an address; empty where there is none.
+    ///
+    /// # Errors
+    /// [`CallError`] when there is no such state or the store fails.
+    pub fn code_in(&self, place: CallPlace<'_>, address: &Address) -> Result<Vec<u8>, CallError> {
+        let number = self.state_number(place)?;
+        if let CallPlace::Pending(draft) = place
+            && let Some(info) = draft.overlay.account(address)
+        {
+            let Some(info) = info else {
+                return Ok(Vec::new());
+            };
+            return Ok(match draft.overlay.code(&info.code_hash) {
+                Some(code) => code.original_byte_slice().to_vec(),
+                None => self.snapshot().code(&info.code_hash)?,
+            });
+        }
+        Ok(self.code(address, number)?)
+    }
+
+    /// The stored height that a place's state is, or is built on.
+    fn state_number(&self, place: CallPlace<'_>) -> Result<u64, CallError> {
+        let (got, head) = (self.parent_number(place), self.head_number());
+        if got > head {
+            return Err(CallError::AboveHead { got, head });
+        }
+        Ok(got)
+    }
+
     /// Runs a call.
     ///
     /// # Errors
@@ -104,7 +173,7 @@ impl View {
     /// block's gas limit.
     ///
     /// # Errors
-    /// [`CallError::AlwaysFails`] when it does not succeed with the cap.
+    /// [`CallError::Reverted`] or [`CallError::AlwaysFails`] when it does not succeed with the cap.
     pub fn estimate_gas(&self, place: CallPlace<'_>, request: &CallRequest) -> Result<u64, CallError> {
         let (header, state) = self.place(place)?;
         let overlay = state.into_overlay();
@@ -128,7 +197,7 @@ impl View {
         let used = match attempt(cap)? {
             CallOutcome::Success { gas_used, .. } => gas_used,
             CallOutcome::Revert { output, .. } => {
-                return Err(CallError::AlwaysFails(revert_text(&output)));
+                return Err(CallError::Reverted(output));
             }
             CallOutcome::OutOfGas => {
                 return Err(CallError::AlwaysFails(format!(

@@ -16,7 +16,7 @@ use crate::state::StateError;
 use crate::view::View;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use ethash::Solution;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use primitives::{Address, B256, Block, Bytes, Header, Transaction};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -124,6 +124,11 @@ struct Inner {
     uncles: Mutex<Vec<Header>>,
     /// The pending block with the head and pool it was built for.
     pending: Mutex<Option<(B256, u64, BuildSettings, Arc<Draft>)>>,
+    /// Held by whoever brings a transaction from reading its sender's standing until it is
+    /// in the pool, and alone by the pool's following a head: no standing gets in outdated.
+    admission: RwLock<()>,
+    /// The present work was solved, but its block got refused: there must be other work.
+    refused: AtomicBool,
     stopping: AtomicBool,
 }
 
@@ -195,6 +200,8 @@ impl Chain {
             subscribers: Mutex::default(),
             uncles: Mutex::default(),
             pending: Mutex::default(),
+            admission: RwLock::default(),
+            refused: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             spec: config.spec.clone(),
             store: store.clone(),
@@ -275,6 +282,7 @@ impl Chain {
     /// [`SubmitError`] saying why not.
     pub fn submit_transaction(&self, transaction: Transaction, origin: Origin) -> Result<B256, SubmitError> {
         let sender = sender(&self.inner.spec, &transaction)?;
+        let _admission = self.inner.admission.read();
         let view = self.view()?;
         let standing = standing(&view, &sender)?;
         Ok(self.inner.pool.add(transaction, sender, standing, origin)?)
@@ -286,7 +294,12 @@ impl Chain {
     /// [`WriteError`] when it is not accepted or, after that, its block is refused.
     pub fn submit_solution(&self, solution: &Solution) -> Result<Imported, WriteError> {
         let block = self.inner.desk.accept(solution)?;
-        self.send(block, BlockOrigin::Sealed)
+        let result = self.send(block, BlockOrigin::Sealed);
+        if result.is_err() {
+            self.inner.refused.store(true, Ordering::Release);
+            self.inner.desk.wake();
+        }
+        result
     }
 
     /// Imports a block.
@@ -335,6 +348,13 @@ fn next_block(spec: &ChainSpec, head: &Header, settings: &BuildSettings) -> Next
     }
 }
 
+/// Adds a possible uncle, once: a block may be taken back more often than that.
+fn remember(uncles: &mut Vec<Header>, header: Header) {
+    if !uncles.contains(&header) {
+        uncles.push(header);
+    }
+}
+
 fn standing(view: &View, address: &Address) -> Result<Standing, StoreError> {
     let account = view.account(address, view.head_number())?.unwrap_or_default();
     Ok(Standing {
@@ -371,7 +391,7 @@ impl Inner {
             Imported::Known => {}
             Imported::Side => {
                 let mut uncles = self.uncles.lock();
-                uncles.push(block.header.clone());
+                remember(&mut uncles, block.header.clone());
                 let excess = uncles.len().saturating_sub(UNCLE_CANDIDATES_MAX);
                 uncles.drain(..excess);
             }
@@ -381,7 +401,9 @@ impl Inner {
                 let head = view.head_number();
                 let mut uncles = self.uncles.lock();
                 for id in reverted {
-                    uncles.extend(view.header_by_hash(&id.hash)?.map(|record| record.header));
+                    if let Some(record) = view.header_by_hash(&id.hash)? {
+                        remember(&mut uncles, record.header);
+                    }
                 }
                 uncles.retain(|uncle| uncle.number + UNCLE_GENERATIONS > head);
                 drop(uncles);
@@ -400,6 +422,7 @@ impl Inner {
     }
 
     fn pool_follows(&self, view: &View, reverted: &[BlockId], applied: &[BlockId]) -> Result<(), StoreError> {
+        let _admission = self.admission.write();
         let next = next_block(&self.spec, &view.head().header, &self.settings.lock());
         let waiting = self.pool.senders();
         let mut moved: Vec<Address> = Vec::new();
@@ -454,18 +477,22 @@ impl Inner {
         /// How often to look for better transactions.
         const LOOK: Duration = Duration::from_millis(250);
         let mut made: Option<(B256, u64, BuildSettings, Instant)> = None;
+        let mut seen = 0;
         while !self.stopping.load(Ordering::Acquire) {
             if !self.desk.active() {
                 self.desk.publish(None);
                 made = None;
-                self.desk.wait_demand(IDLE);
+                self.desk.wait_demand(&mut seen, IDLE);
                 continue;
             }
+            if self.refused.swap(false, Ordering::AcqRel) {
+                made = None;
+            }
             match self.make(&mut made) {
-                Ok(pause) => self.desk.wait_demand(pause.min(LOOK)),
+                Ok(pause) => self.desk.wait_demand(&mut seen, pause.min(LOOK)),
                 Err(error) => {
                     tracing::error!(%error, "no work can be made");
-                    self.desk.wait_demand(IDLE);
+                    self.desk.wait_demand(&mut seen, IDLE);
                 }
             }
         }

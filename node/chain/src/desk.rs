@@ -85,6 +85,8 @@ struct State {
     subscribers: Vec<crossbeam_channel::Sender<Option<WorkPackage>>>,
     mining: bool,
     asked: Option<Instant>,
+    /// Counts what the maker of work should look at, so that it misses none while it is busy.
+    signals: u64,
     reports: HashMap<B256, (U256, Instant)>,
 }
 
@@ -117,7 +119,7 @@ impl WorkDesk {
     /// Starts or stops mining: the making of work for whoever searches here.
     pub fn set_mining(&self, mining: bool) {
         self.state.lock().mining = mining;
-        self.demand.notify_all();
+        self.wake();
     }
 
     /// Whether mining was started.
@@ -125,14 +127,17 @@ impl WorkDesk {
         self.state.lock().mining
     }
 
-    /// Waits until somebody wants work, or for `timeout`.
-    pub(crate) fn wait_demand(&self, timeout: Duration) {
+    /// Waits until there is a signal after those in `seen`, or for `timeout`.
+    pub(crate) fn wait_demand(&self, seen: &mut u64, timeout: Duration) {
         let mut state = self.state.lock();
-        self.demand.wait_for(&mut state, timeout);
+        self.demand
+            .wait_while_for(&mut state, |state| state.signals == *seen, timeout);
+        *seen = state.signals;
     }
 
-    /// Ends waits at once.
+    /// Ends waits at once, or the next one where nobody waits.
     pub(crate) fn wake(&self) {
+        self.state.lock().signals += 1;
         self.demand.notify_all();
     }
 
@@ -142,6 +147,7 @@ impl WorkDesk {
         let was_active = state.mining || state.asked.is_some_and(|at| at.elapsed() < DEMAND);
         state.asked = Some(Instant::now());
         if !was_active {
+            state.signals += 1;
             self.demand.notify_all();
         }
         state.current.as_ref().map(|work| work.package.clone())
@@ -161,8 +167,9 @@ impl WorkDesk {
     pub(crate) fn publish(&self, work: Option<Work>) {
         let mut state = self.state.lock();
         let work = work.map(Arc::new);
+        let now = Instant::now();
+        state.keep_current(now);
         if let Some(work) = &work {
-            let now = Instant::now();
             state
                 .handed_out
                 .retain(|_, old| now.duration_since(old.at) < WORK_VALID);
@@ -225,7 +232,9 @@ impl WorkDesk {
     }
 
     fn unsolved(&self, hash: &B256) -> Result<Arc<Work>, SolutionError> {
-        match self.state.lock().handed_out.get(hash) {
+        let mut state = self.state.lock();
+        state.keep_current(Instant::now());
+        match state.handed_out.get(hash) {
             Some(old) if old.at.elapsed() >= WORK_VALID => Err(SolutionError::UnknownWork(*hash)),
             Some(old) if old.solved => Err(SolutionError::Solved(*hash)),
             Some(old) => Ok(old.work.clone()),
@@ -254,6 +263,15 @@ impl WorkDesk {
 }
 
 impl State {
+    /// The present work is handed out as long as it is the present one.
+    fn keep_current(&mut self, now: Instant) {
+        if let Some(current) = &self.current
+            && let Some(handed_out) = self.handed_out.get_mut(&current.package.header_hash)
+        {
+            handed_out.at = now;
+        }
+    }
+
     fn notify(&mut self) {
         let package = self.current.as_ref().map(|work| work.package.clone());
         self.subscribers

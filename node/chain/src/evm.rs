@@ -193,7 +193,10 @@ fn create2<IT: InterpreterTypes, H: Host + ?Sized>(
             .filter(|end| *end <= CREATE2_MEMORY_BYTES_MAX)
             .ok_or(InstructionResult::MemoryLimitOOG)?;
         if end > interpreter.memory.size() {
-            interpreter.memory.resize(end.next_multiple_of(32));
+            let words = end.div_ceil(32);
+            interpreter.memory.resize(words * 32);
+            // The words are there but not paid: growth beyond them is paid from the last payment on.
+            interpreter.gas.memory_mut().words_num = words;
         }
         code = Bytes::copy_from_slice(interpreter.memory.slice_len(offset, length).as_ref());
     }

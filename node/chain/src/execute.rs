@@ -113,6 +113,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             TxForm::Classic if !rules.classic_transactions => {
                 return Err(TransactionError::ClassicDisabled);
             }
+            _ if transaction.syscnt != 0 => return Err(TransactionError::System),
             _ => {}
         }
         if transaction.sharding_flag != 0 {

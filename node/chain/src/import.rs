@@ -122,9 +122,10 @@ impl Importer {
             return Ok(Imported::Known);
         }
         let parent_hash = block.header.parent_hash;
-        let parent = view
-            .header_by_hash(&parent_hash)?
+        let number = view
+            .block_number(&parent_hash)?
             .ok_or(ImportError::UnknownParent(parent_hash))?;
+        let parent = header(&view, number, &parent_hash)?;
         check_header(&self.spec, &block.header, &parent.header, now)?;
         self.seals.check(&self.spec, &block.header)?;
         let senders = check_body(&self.spec, &self.seals, &view, block)?;
@@ -225,6 +226,7 @@ impl Importer {
                     branch,
                 });
             }
+            // The header is compared with its hash, so numbers fall and the walk ends.
             branch.push(BlockId { number, hash });
             hash = header(tables, number, &hash)?.header.parent_hash;
         }
@@ -285,12 +287,16 @@ fn required<T>(row: Option<T>, table: TableId, key: &[u8]) -> Result<T, StoreErr
     row.ok_or_else(|| StoreError::corrupt(table, key, "no such row"))
 }
 
-fn header(tables: &Tables<'_>, number: u64, hash: &B256) -> Result<HeaderRecord, StoreError> {
-    required(
-        tables.header(number, hash)?,
-        TableId::BlockToHeader,
-        hash.as_slice(),
-    )
+/// A header that must be there, compared with its hash.
+fn header(source: &impl BlockReads, number: u64, hash: &B256) -> Result<HeaderRecord, StoreError> {
+    let (table, key) = (TableId::BlockToHeader, hash.as_slice());
+    let record = required(source.header(number, hash)?, table, key)?;
+    let got = record.header.hash();
+    if got != *hash || record.header.number != number {
+        let reason = format!("header {got} of number {}, want number {number}", record.header.number);
+        return Err(StoreError::corrupt(table, key, reason));
+    }
+    Ok(record)
 }
 
 enum Placed {

@@ -68,7 +68,8 @@ pub fn gas_limit_bounds(spec: &ChainSpec, parent: u64) -> (u64, u64) {
 /// The gas limit a miner gives a child, steering to `target`.
 pub fn next_gas_limit(spec: &ChainSpec, parent: u64, target: u64) -> u64 {
     let (low, high) = gas_limit_bounds(spec, parent);
-    target.clamp(low, high)
+    // Not `clamp`, which panics where a genesis under the floor leaves no room between the two.
+    target.max(low).min(high)
 }
 
 /// The difficulty of a child of `parent` with this timestamp.
@@ -83,7 +84,7 @@ pub fn next_difficulty(spec: &ChainSpec, parent: &Header, timestamp: u64) -> U25
                 timestamp.saturating_sub(parent.timestamp),
             );
             let ticking =
-                parent.number >= BOMB_FIRST_PARENT && !reached(spec.forks.bomb_defused, parent.number + 1);
+                parent.number >= BOMB_FIRST_PARENT && !reached(spec.forks.bomb_defused, parent.number);
             let period = parent.number.saturating_sub(BOMB_FIRST_PARENT) / 100_000;
             if ticking && period > 1 {
                 next.saturating_add(U256::from(1) << (period - 2))

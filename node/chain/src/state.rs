@@ -45,6 +45,26 @@ pub struct Overlay {
     code: HashMap<B256, Bytecode>,
 }
 
+impl Overlay {
+    /// The account as the block leaves it; `None` where the block did not look at it.
+    pub(crate) fn account(&self, address: &Address) -> Option<Option<&AccountInfo>> {
+        self.accounts.get(address).map(|cached| cached.now.as_ref())
+    }
+
+    /// The slot as the block leaves it; `None` where that is as its parent left it.
+    pub(crate) fn slot(&self, address: &Address, slot: &U256) -> Option<U256> {
+        let cached = self.accounts.get(address)?;
+        let emptied = cached.now.is_none() || cached.wiped;
+        let written = cached.slots.get(slot).copied();
+        written.or_else(|| emptied.then_some(U256::ZERO))
+    }
+
+    /// Code that the block's transactions made.
+    pub(crate) fn code(&self, code_hash: &B256) -> Option<&Bytecode> {
+        self.code.get(code_hash)
+    }
+}
+
 /// State at a parent block with the changes of the block being executed.
 #[derive(Debug)]
 pub struct BlockState<'a, S> {
@@ -169,7 +189,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
             .collect();
         if !account.code.is_empty() {
             self.new_code
-                .insert(code_hash, Bytecode::new_raw(account.code.clone()));
+                .insert(code_hash, Bytecode::new_legacy(account.code.clone()));
         }
         Ok(())
     }
@@ -388,7 +408,8 @@ impl<S: StateReads + BlockReads + NodeSource> Database for BlockState<'_, S> {
         {
             return Ok(code.clone());
         }
-        let code = Bytecode::new_raw(self.source.code(&code_hash)?.into());
+        // Not `new_raw`: here code that begins with 0xef01 is code like any other, no delegation.
+        let code = Bytecode::new_legacy(self.source.code(&code_hash)?.into());
         self.code.insert(code_hash, code.clone());
         Ok(code)
     }

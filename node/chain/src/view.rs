@@ -154,9 +154,15 @@ impl View {
         let Some(position) = self.snapshot.transaction_position(hash)? else {
             return Ok(None);
         };
-        Ok(self
-            .block(position.block_number)?
-            .map(|block| (block, position.index as usize)))
+        let index = position.index as usize;
+        match self.block(position.block_number)? {
+            Some(block) if index < block.body.transactions.len() => Ok(Some((block, index))),
+            _ => Err(StoreError::corrupt(
+                TableId::TransactionToPosition,
+                hash.as_slice(),
+                format!("no transaction {index} in block {}", position.block_number),
+            )),
+        }
     }
 
     /// The account after block `number`; `None` where it does not exist.

@@ -146,7 +146,7 @@ impl StateChanges {
             .map(Address::from_slice)
             .collect();
         let rest = cursor.remaining();
-        if rest.len() % 56 != 0 {
+        if !rest.len().is_multiple_of(56) {
             return Err(format!("{} bytes of slots, want a multiple of 56", rest.len()));
         }
         let slot = |row: &[u8]| {

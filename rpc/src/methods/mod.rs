@@ -1,9 +1,30 @@
 //! The methods, one file per module, each with its rows.
 
 pub mod chain3;
+pub mod mc;
 pub mod net;
 
-/// What `chain3` and `net` need to know of a node.
+use crate::node::Node;
+use crate::table::Method;
+
+/// Every row of a base-chain node.
+pub fn all() -> Vec<Method<Node>> {
+    let mut rows = chain3::methods();
+    rows.extend(net::methods());
+    rows.extend(mc::methods());
+    rows
+}
+
+/// How far a download of the chain is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncStatus {
+    /// The block at which the download began.
+    pub starting_block: u64,
+    /// The highest block that peers speak of.
+    pub highest_block: u64,
+}
+
+/// What the methods need to know of a node beside its chain.
 pub trait NodeFacts {
     /// Client version: name, version, platform and toolchain separated by slashes.
     fn client_version(&self) -> &str;
@@ -16,4 +37,10 @@ pub trait NodeFacts {
 
     /// Connected peers.
     fn peer_count(&self) -> u64;
+
+    /// How far a download of the chain is; `None` while there is none, which is always so for a
+    /// node without peers.
+    fn sync_status(&self) -> Option<SyncStatus> {
+        None
+    }
 }

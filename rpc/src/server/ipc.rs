@@ -23,7 +23,7 @@ use crate::error::RpcError;
 use crate::message;
 
 /// File name of the socket in the data directory.
-pub const SOCKET_NAME: &str = "moac.ipc";
+pub const SOCKET_NAME: &str = "vnode.ipc";
 
 /// Mode of the socket: the owner reads and writes.
 const MODE: u32 = 0o600;

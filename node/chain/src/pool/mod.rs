@@ -263,8 +263,10 @@ impl TxPool {
         self.check(&transaction, standing, origin, inner.next)?;
         let tx_nonce = transaction.tx_nonce;
         let bump = U256::from(100 + self.config.price_bump_percent);
+        let mut replaces = false;
         if let Some(account) = inner.accounts.get(&sender) {
             if let Some(old) = account.transactions.get(&tx_nonce) {
+                replaces = true;
                 let expected = (old.transaction.gas_price.saturating_mul(bump)).div_ceil(U256::from(100));
                 let expected = expected.max(old.transaction.gas_price + U256::from(1));
                 if transaction.gas_price < expected {
@@ -276,7 +278,7 @@ impl TxPool {
             }
             let missing = account.next_nonce();
             let got = account.transactions.range(missing..).count();
-            if tx_nonce > missing && got >= self.config.account_queue_max {
+            if !replaces && tx_nonce > missing && got >= self.config.account_queue_max {
                 return Err(PoolError::AccountQueue {
                     got,
                     max: self.config.account_queue_max,
@@ -293,7 +295,9 @@ impl TxPool {
             origin,
             order,
         };
-        self.make_room(&mut inner, &pooled)?;
+        if !replaces {
+            self.make_room(&mut inner, &pooled)?;
+        }
         inner.remove(sender, tx_nonce);
         for hash in hashes(&pooled) {
             inner.by_hash.insert(hash, (sender, tx_nonce));

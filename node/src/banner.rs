@@ -1,0 +1,53 @@
+//! What a starting node says of itself: version, network, accounts, endpoints, miner.
+//!
+//! Written to standard output, where scripts and people look first; the log goes elsewhere.
+
+use chain::{ChainSpec, View};
+use primitives::ShaAmount;
+use std::fmt::Write;
+use std::path::Path;
+
+/// What the banner tells.
+pub(crate) struct Banner<'a> {
+    pub(crate) version: &'a str,
+    pub(crate) spec: &'a ChainSpec,
+    pub(crate) directory: &'a Path,
+    pub(crate) view: &'a View,
+    pub(crate) beneficiary: primitives::Address,
+    pub(crate) endpoints: &'a [String],
+    pub(crate) mining: &'a [String],
+}
+
+impl Banner<'_> {
+    /// The text, ending in a line break.
+    pub(crate) fn text(&self) -> String {
+        let mut out = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write(&mut out);
+        out
+    }
+
+    fn write(&self, out: &mut String) -> std::fmt::Result {
+        let Self { version, spec, directory, view, beneficiary, endpoints, mining } = self;
+        writeln!(out, "{version}")?;
+        writeln!(out, "network    {} (network id {}, chain id {})", spec.name, spec.network_id, spec.chain_id)?;
+        writeln!(out, "data       {}", directory.display())?;
+        writeln!(out, "head       block {} {}", view.head_number(), view.head_hash())?;
+        writeln!(out, "accounts   funded at the genesis of this network; everyone knows their keys")?;
+        for (index, (address, key)) in chain::spec::DEV_ACCOUNTS.iter().enumerate() {
+            let balance = spec.genesis.alloc.get(address).map_or_else(Default::default, |a| a.balance);
+            writeln!(out, "  ({index}) {address} {} key 0x{key}", ShaAmount(balance))?;
+        }
+        writeln!(out, "moacbase   {beneficiary}")?;
+        for endpoint in *endpoints {
+            writeln!(out, "endpoint   {endpoint}")?;
+        }
+        if endpoints.is_empty() {
+            writeln!(out, "endpoint   none (--rpc serves HTTP)")?;
+        }
+        for line in *mining {
+            writeln!(out, "mining     {line}")?;
+        }
+        Ok(())
+    }
+}

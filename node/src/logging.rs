@@ -1,0 +1,30 @@
+//! The log: to standard error, as lines for people or as JSON.
+
+use crate::VnodeOptions;
+use std::io::IsTerminal;
+use tracing_subscriber::EnvFilter;
+
+/// Starts the log at `--verbosity`. Other packages' crates speak one level less.
+pub(crate) fn start(options: &VnodeOptions) {
+    let (own, others) = match options.verbosity {
+        0 => ("off", "off"),
+        1 => ("error", "error"),
+        2 => ("warn", "warn"),
+        3 => ("info", "warn"),
+        4 => ("debug", "info"),
+        _ => ("trace", "debug"),
+    };
+    let own_crates = ["vnode", "node", "chain", "miner", "rpc", "store", "ethash", "keystore"];
+    let directives = own_crates.iter().fold(others.to_owned(), |all, name| format!("{all},{name}={own}"));
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(directives))
+        .with_writer(std::io::stderr)
+        .with_target(false);
+    // A second start in one process (tests) keeps the first log.
+    let _ = if options.log_json {
+        builder.json().flatten_event(true).try_init()
+    } else {
+        let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        builder.with_ansi(colours).try_init()
+    };
+}

@@ -1,0 +1,238 @@
+//! The command line of the VNODE: names, defaults, and what contradicts what.
+//!
+//! Each default is a constant of the package that uses it.
+
+use clap::Parser;
+use miner::DeviceChoice;
+use primitives::{Address, U256};
+use rpc::Modules;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Peer-to-peer port.
+pub(crate) const PORT_DEFAULT: u16 = 30333;
+/// Least and greatest `--verbosity`.
+const VERBOSITY_MAX: u8 = 5;
+
+/// A base-chain node: chain, pool, mining, JSON-RPC.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "vnode", version, about, max_term_width = 100)]
+pub struct VnodeOptions {
+    /// Run the local development network: id 100, difficulty 512, ten funded accounts
+    #[arg(long)]
+    pub dev: bool,
+    /// Folder for chain, accounts and socket [default: ~/.moac/devnet for --dev]
+    #[arg(long, value_name = "DIR")]
+    pub datadir: Option<PathBuf>,
+    /// Memory for cached pages of the database, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = store::CACHE_BYTES_DEFAULT >> 20)]
+    pub cache: usize,
+
+    /// Mine
+    #[arg(long)]
+    pub mine: bool,
+    /// CPU threads that search; 0: work is only handed out [default: all, at most 2 with --dev]
+    #[arg(long, value_name = "N")]
+    pub minerthreads: Option<usize>,
+    /// What searches: auto, cpu, gpu, gpu:N
+    #[arg(long = "miner.device", value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
+    pub miner_device: DeviceChoice,
+    /// Full dataset for CPU threads: never, memory, or disk (needs --ethash.dagdir)
+    /// [default: never with --dev, else memory; disk where --ethash.dagdir is given]
+    #[arg(long = "miner.dataset", value_name = "WHERE")]
+    pub miner_dataset: Option<DatasetChoice>,
+    /// Folder of dataset files (full-R23-...)
+    #[arg(long = "ethash.dagdir", value_name = "DIR")]
+    pub ethash_dagdir: Option<PathBuf>,
+    /// Who is paid for mined blocks [default: the first account]
+    #[arg(long, value_name = "ADDRESS")]
+    pub moacbase: Option<Address>,
+    /// Text in mined blocks, at most 32 bytes [default: name and version]
+    #[arg(long, value_name = "TEXT")]
+    pub extradata: Option<String>,
+    /// Cheapest gas price taken from others, in sha [default: the network's]
+    #[arg(long, value_name = "SHA")]
+    pub gasprice: Option<U256>,
+    /// Gas limit that mined blocks steer to
+    #[arg(long, value_name = "GAS", default_value_t = chain::spec::GAS_TARGET_DEFAULT)]
+    pub targetgaslimit: u64,
+
+    /// Serve JSON-RPC over HTTP
+    #[arg(long)]
+    pub rpc: bool,
+    /// HTTP listening address
+    #[arg(long, value_name = "IP", default_value = rpc::server::http::HOST)]
+    pub rpcaddr: String,
+    /// HTTP listening port; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = rpc::server::http::PORT)]
+    pub rpcport: u16,
+    /// Modules served over HTTP
+    #[arg(long, value_name = "LIST", default_value = "chain3,mc,net")]
+    pub rpcapi: Modules,
+    /// Origins whose pages may call, separated by commas; * for all
+    #[arg(long, value_name = "DOMAIN", default_value = "")]
+    pub rpccorsdomain: String,
+    /// Path of the local socket [default: vnode.ipc in the data directory]
+    #[arg(long, value_name = "PATH")]
+    pub ipcpath: Option<PathBuf>,
+    /// Serve no local socket
+    #[arg(long)]
+    pub ipcdisable: bool,
+
+    /// Settings of the service for SCS servers, as JSON [default: vnodeconfig.json where there is one]
+    #[arg(long, value_name = "FILE")]
+    pub vnodeconfig: Option<PathBuf>,
+    /// Look for no peers
+    #[arg(long)]
+    pub nodiscover: bool,
+    /// Peer-to-peer port
+    #[arg(long, value_name = "PORT", default_value_t = PORT_DEFAULT)]
+    pub port: u16,
+
+    /// Log: 0 nothing, 1 errors, 2 warnings, 3 what happens, 4 details, 5 everything
+    #[arg(long, value_name = "LEVEL", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=VERBOSITY_MAX as i64))]
+    pub verbosity: u8,
+    /// Log as JSON, a line an event
+    #[arg(long = "log.json")]
+    pub log_json: bool,
+}
+
+/// Where CPU threads get the full dataset from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum DatasetChoice {
+    /// They hash from the light cache.
+    Never,
+    /// Generated in memory.
+    Memory,
+    /// A file in `--ethash.dagdir`.
+    Disk,
+}
+
+/// Options that do not fit together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OptionsError {
+    /// No network that this version can start.
+    #[error("no network: start the development network with --dev (the public networks need their genesis file, which this version cannot read yet)")]
+    NoNetwork,
+    /// Disk without a folder.
+    #[error("--miner.dataset disk needs --ethash.dagdir DIR")]
+    DatasetFolder,
+    /// Too long for a header.
+    #[error("--extradata has {got} bytes, at most {max} are allowed")]
+    ExtraData {
+        /// Its length.
+        got: usize,
+        /// The most.
+        max: usize,
+    },
+    /// No home directory to put the data in.
+    #[error("no home directory for the chain: give --datadir DIR")]
+    NoHome,
+}
+
+impl VnodeOptions {
+    /// Checks what the parser cannot.
+    ///
+    /// # Errors
+    /// [`OptionsError`] for the first contradiction.
+    pub fn check(&self) -> Result<(), OptionsError> {
+        if !self.dev {
+            return Err(OptionsError::NoNetwork);
+        }
+        if self.miner_dataset == Some(DatasetChoice::Disk) && self.ethash_dagdir.is_none() {
+            return Err(OptionsError::DatasetFolder);
+        }
+        let (got, max) = (self.extra_data().len(), chain::rules::EXTRA_DATA_BYTES_MAX);
+        if got > max {
+            return Err(OptionsError::ExtraData { got, max });
+        }
+        Ok(())
+    }
+
+    /// The data directory.
+    ///
+    /// # Errors
+    /// [`OptionsError::NoHome`] without `--datadir` and without a home.
+    pub fn data_directory(&self) -> Result<PathBuf, OptionsError> {
+        if let Some(directory) = &self.datadir {
+            return Ok(directory.clone());
+        }
+        let home = std::env::home_dir().filter(|home| !home.as_os_str().is_empty());
+        Ok(home.ok_or(OptionsError::NoHome)?.join(".moac").join("devnet"))
+    }
+
+    /// Extra data of mined blocks.
+    pub fn extra_data(&self) -> Vec<u8> {
+        let default = || format!("vnode/{}", env!("CARGO_PKG_VERSION"));
+        self.extradata.clone().unwrap_or_else(default).into_bytes()
+    }
+
+    /// CPU threads that search.
+    pub fn threads(&self) -> usize {
+        /// The development network's blocks need few hashes; leave the machine to its user.
+        const DEV_THREADS: usize = 2;
+        let all = std::thread::available_parallelism().map_or(1, usize::from);
+        self.minerthreads.unwrap_or(if self.dev { all.min(DEV_THREADS) } else { all })
+    }
+
+    /// Where CPU threads get the full dataset from.
+    pub fn dataset(&self) -> miner::DatasetPolicy {
+        let folder = || self.ethash_dagdir.clone();
+        match (self.miner_dataset, folder()) {
+            (Some(DatasetChoice::Never), _) => miner::DatasetPolicy::Never,
+            (Some(DatasetChoice::Memory), _) => miner::DatasetPolicy::Memory,
+            (None | Some(DatasetChoice::Disk), Some(folder)) => miner::DatasetPolicy::Disk(folder),
+            (_, None) if self.dev => miner::DatasetPolicy::Never,
+            (_, None) => miner::DatasetPolicy::Memory,
+        }
+    }
+}
+
+/// Whether an address is of this machine alone.
+pub(crate) fn is_loopback(address: &SocketAddr) -> bool {
+    address.ip().is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<VnodeOptions, clap::Error> {
+        VnodeOptions::try_parse_from(std::iter::once(&"vnode").chain(arguments))
+    }
+
+    #[test]
+    fn everything_promised_is_taken() {
+        let options = parse(&[
+            "--dev", "--mine", "--minerthreads", "0", "--datadir", "d", "--rpc", "--rpcaddr", "0.0.0.0",
+            "--rpcport", "9", "--rpcapi", "mc,net", "--ipcpath", "p", "--ipcdisable", "--vnodeconfig", "v",
+            "--nodiscover", "--port", "7", "--verbosity", "5", "--log.json", "--miner.device", "gpu:1",
+            "--ethash.dagdir", "e",
+        ])
+        .unwrap();
+        assert_eq!(options.check(), Ok(()));
+        assert_eq!(options.threads(), 0);
+        assert_eq!(options.dataset(), miner::DatasetPolicy::Disk("e".into()));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for bad in [
+            &["--rpcport", "70000"][..],
+            &["--rpcapi", "mc,wrong"],
+            &["--verbosity", "6"],
+            &["--miner.device", "tpu"],
+            &["--minerthreads", "-1"],
+            &["--moacbase", "0x12"],
+            &["--unknown"],
+        ] {
+            assert!(parse(bad).is_err(), "{bad:?}");
+        }
+        let check = |arguments: &[&str]| parse(arguments).unwrap().check();
+        assert_eq!(check(&[]), Err(OptionsError::NoNetwork));
+        assert_eq!(check(&["--dev", "--miner.dataset", "disk"]), Err(OptionsError::DatasetFolder));
+        let long = "x".repeat(33);
+        let refused = check(&["--dev", "--extradata", &long]);
+        assert_eq!(refused, Err(OptionsError::ExtraData { got: 33, max: 32 }));
+    }
+}

@@ -1,0 +1,304 @@
+//! Runs a VNODE from its options to its end.
+//!
+//! Order of the start: options, log, light cache (the longest wait, so it begins first),
+//! store, chain, miner, servers, banner. The end takes them down in the opposite order, and
+//! within two seconds.
+
+use crate::banner::Banner;
+use crate::mining::{Miner, rate_text};
+use crate::options::{OptionsError, VnodeOptions, is_loopback};
+use crate::vnodeconfig::{ConfigError, VnodeConfig};
+use crate::logging;
+use chain::body::SealCheck;
+use chain::chain::OpenError;
+use chain::pool::PoolConfig;
+use chain::spec::DEV_ACCOUNTS;
+use chain::{Chain, ChainConfig, ChainSpec};
+use ethash::LightCaches;
+use keystore::AccountBook;
+use primitives::SecretKey;
+use rpc::methods::NodeFacts;
+use rpc::server::http::{HttpOptions, HttpServer};
+use rpc::server::ServeError;
+use rpc::{Limits, Modules, Rpc};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use store::{Store, StoreError, StoreOptions};
+
+/// How often the hashrate is logged while mining.
+const HASHRATE_INTERVAL: Duration = Duration::from_secs(5);
+/// How long requests in flight may go on when the node stops.
+const STOP_GRACE: Duration = Duration::from_millis(500);
+
+/// Why a node did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The options contradict each other.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// `vnodeconfig.json` cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The chain cannot be opened.
+    #[error(transparent)]
+    Chain(#[from] OpenError),
+    /// The searchers cannot be started.
+    #[error(transparent)]
+    Miner(#[from] miner::MinerError),
+    /// A server cannot listen.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// Something of the system is missing: threads, signals, a directory.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The system's words.
+        source: std::io::Error,
+    },
+}
+
+fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> StartError {
+    move |source| StartError::System { what, source }
+}
+
+/// Name, version, platform and toolchain, separated by slashes.
+pub fn client_version() -> String {
+    let platform = format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH);
+    format!("vnode/v{}/{platform}/rust{}", env!("CARGO_PKG_VERSION"), env!("CARGO_PKG_RUST_VERSION"))
+}
+
+struct Facts {
+    version: String,
+    network_id: u64,
+}
+
+impl NodeFacts for Facts {
+    fn client_version(&self) -> &str {
+        &self.version
+    }
+
+    fn network_id(&self) -> u64 {
+        self.network_id
+    }
+
+    /// No peer-to-peer network is part of this version.
+    fn is_listening(&self) -> bool {
+        false
+    }
+
+    fn peer_count(&self) -> u64 {
+        0
+    }
+}
+
+impl rpc::MinerControl for Miner {
+    fn hashrate(&self) -> f64 {
+        Self::hashrate(self)
+    }
+}
+
+/// Runs the node until SIGINT or SIGTERM.
+///
+/// # Errors
+/// [`StartError`] when it cannot start.
+pub fn run(options: &VnodeOptions) -> Result<(), StartError> {
+    options.check()?;
+    logging::start(options);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(system("cannot start the network threads"))?;
+    let result = runtime.block_on(serve(options));
+    // What still blocks (a long call) is not waited for.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    result
+}
+
+async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
+    let mut stop = StopSignal::listen()?;
+    let spec = Arc::new(ChainSpec::dev());
+    let caches = LightCaches::new();
+    caches.prepare(spec.schedule.epoch(0));
+    let _config = VnodeConfig::load(options.vnodeconfig.as_deref())?;
+    let directory = options.data_directory()?;
+    std::fs::create_dir_all(&directory).map_err(system("cannot make the data directory"))?;
+    let directory = directory.canonicalize().map_err(system("cannot find the data directory"))?;
+    let store = Store::open(&directory, &StoreOptions { cache_bytes: options.cache << 20 })?;
+    let accounts = dev_accounts();
+    let chain = open_chain(options, &spec, &caches, store)?;
+    let miner = Miner::default();
+    let mining = if options.mine {
+        chain.desk().set_mining(true);
+        miner.start(options, &caches, &chain)?
+    } else {
+        vec!["off (--mine starts it; external miners get work all the same)".to_owned()]
+    };
+
+    let facts = Facts { version: client_version(), network_id: spec.network_id };
+    let node = rpc::Node::new(chain.clone(), accounts, Box::new(facts), Arc::new(miner.clone()));
+    let limits = Limits { stop_grace: STOP_GRACE, ..Limits::default() };
+    let rpc = Rpc::new(Arc::new(node), rpc::methods::all(), limits)
+        .expect("the table of methods is checked by the tests of `rpc`");
+    let http = start_http(options, &rpc).await?;
+    let ipc = start_ipc(options, &rpc, &directory)?;
+    let endpoints = endpoints(http.as_ref(), ipc.as_ref());
+    let view = chain.view()?;
+    let banner = Banner {
+        version: &client_version(),
+        spec: &spec,
+        directory: &directory,
+        view: &view,
+        beneficiary: chain.settings().beneficiary,
+        endpoints: &endpoints,
+        mining: &mining,
+    };
+    // A closed standard output is no reason to stop.
+    let _ = std::io::stdout().write_all(banner.text().as_bytes());
+    drop(view);
+
+    tokio::select! {
+        () = stop.wait() => {}
+        () = log_hashrate(&miner) => {}
+    }
+    tracing::info!("stopping");
+    let end = async {
+        if let Some(http) = http {
+            http.stop().await;
+        }
+        if let Some(ipc) = ipc {
+            ipc.stop().await;
+        }
+    };
+    let down = tokio::task::spawn_blocking(move || {
+        miner.stop();
+        chain.stop();
+    });
+    let (down, ()) = tokio::join!(down, end);
+    if down.is_err() {
+        tracing::error!("miner or chain did not stop cleanly");
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// The development network's accounts, unlocked.
+fn dev_accounts() -> AccountBook {
+    let accounts = AccountBook::default();
+    for (_, key) in DEV_ACCOUNTS {
+        accounts.unlock(SecretKey::from_hex(key).expect("a constant, checked by a test of `chain`"));
+    }
+    accounts
+}
+
+fn open_chain(
+    options: &VnodeOptions,
+    spec: &Arc<ChainSpec>,
+    caches: &LightCaches,
+    store: Store,
+) -> Result<Chain, OpenError> {
+    let chain = Chain::open(
+        store,
+        ChainConfig {
+            spec: spec.clone(),
+            seals: SealCheck::Ethash(caches.clone()),
+            pool: PoolConfig {
+                price_floor: options.gasprice.unwrap_or(spec.gas_price_min),
+                ..PoolConfig::default()
+            },
+            beneficiary: options.moacbase.unwrap_or(DEV_ACCOUNTS[0].0),
+            extra_data: options.extra_data().into(),
+        },
+    )?;
+    chain.change_settings(|settings| settings.gas_target = options.targetgaslimit);
+    Ok(chain)
+}
+
+async fn start_http(
+    options: &VnodeOptions,
+    rpc: &Arc<Rpc<rpc::Node>>,
+) -> Result<Option<HttpServer>, StartError> {
+    if !options.rpc {
+        return Ok(None);
+    }
+    let http = HttpOptions {
+        host: options.rpcaddr.clone(),
+        port: options.rpcport,
+        cors: options.rpccorsdomain.parse().unwrap_or_default(),
+    };
+    let server = rpc::server::http::start(Arc::new(rpc.dispatcher(&options.rpcapi)), &http).await?;
+    if server.addresses().iter().any(|address| !is_loopback(address)) {
+        tracing::warn!(
+            "HTTP listens beyond this machine, in plain text and without passwords; this node's unlocked accounts sign for whoever calls"
+        );
+    }
+    Ok(Some(server))
+}
+
+fn start_ipc(
+    options: &VnodeOptions,
+    rpc: &Arc<Rpc<rpc::Node>>,
+    directory: &Path,
+) -> Result<Option<rpc::server::ipc::IpcServer>, StartError> {
+    if options.ipcdisable {
+        return Ok(None);
+    }
+    let path = options.ipcpath.clone().unwrap_or_else(|| directory.join(rpc::server::ipc::SOCKET_NAME));
+    let dispatcher = Arc::new(rpc.dispatcher(&Modules::all()));
+    Ok(Some(rpc::server::ipc::start(dispatcher, &path)?))
+}
+
+fn endpoints(http: Option<&HttpServer>, ipc: Option<&rpc::server::ipc::IpcServer>) -> Vec<String> {
+    let mut all: Vec<_> = http
+        .map(|server| server.addresses().iter().map(|address| format!("http://{address}")).collect())
+        .unwrap_or_default();
+    all.extend(ipc.map(|server| format!("ipc {}", server.path().display())));
+    all
+}
+
+async fn log_hashrate(miner: &Miner) {
+    let mut interval = tokio::time::interval(HASHRATE_INTERVAL);
+    interval.tick().await;
+    loop {
+        interval.tick().await;
+        for (device, rate) in miner.devices() {
+            tracing::info!(device, rate = rate_text(rate), "hashrate");
+        }
+    }
+}
+
+/// SIGINT or SIGTERM.
+struct StopSignal {
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl StopSignal {
+    fn listen() -> Result<Self, StartError> {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            let listen = |kind| signal(kind).map_err(system("cannot listen for signals"));
+            Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+        }
+        #[cfg(not(unix))]
+        Ok(Self {})
+    }
+
+    async fn wait(&mut self) {
+        #[cfg(unix)]
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+        #[cfg(not(unix))]
+        let _ = tokio::signal::ctrl_c().await;
+    }
+}

@@ -1,0 +1,123 @@
+//! Accounts of the node, signing, sending (interface 4.4, 4.5).
+
+use chain::chain::SubmitError;
+use chain::pool::Origin;
+use keystore::AccountError;
+use primitives::{Address, B256, Transaction, TxForm, TxRules, UnsignedTransaction, signed_message_digest};
+
+use super::price::gas_price;
+use super::request::TransactionRequest;
+use super::state::next_nonce;
+use crate::error::{RpcError, RpcResult};
+use crate::node::{Node, failure};
+use crate::table::{Method, reply};
+use crate::types::Data;
+
+/// Gas of a transaction that names none.
+const GAS_DEFAULT: u64 = 90_000;
+/// The highest sharding flag there is: an application chain's contract.
+const SHARDING_FLAG_MAX: u64 = 3;
+
+/// The rows of this topic.
+pub(super) fn methods() -> Vec<Method<Node>> {
+    vec![
+        Method::inline("mc_accounts", |node, params| {
+            reply(params.parse().map(|()| accounts(node)))
+        }),
+        Method::blocking("mc_sign", |node, params| {
+            reply(params.parse().and_then(|given| sign(node, given)))
+        }),
+        Method::blocking("mc_sendTransaction", |node, params| {
+            reply(params.parse().and_then(|(request,)| send(node, request)))
+        }),
+        Method::blocking("mc_sendRawTransaction", |node, params| {
+            reply(params.parse().and_then(|(raw,)| send_raw(node, raw)))
+        }),
+    ]
+}
+
+/// `mc_accounts`: in the order they were added.
+fn accounts(node: &Node) -> Vec<Data<Address>> {
+    node.accounts.addresses().into_iter().map(Data).collect()
+}
+
+/// `mc_sign`: r, s and V (27 or 28) over the chain's own message prefix, the length and the message.
+fn sign(node: &Node, (address, message): (Address, Data)) -> RpcResult<Data<[u8; 65]>> {
+    let digest = signed_message_digest(&message.0);
+    let signature = node.accounts.with_key(&address, |key| key.sign(&digest));
+    Ok(Data(signature.map_err(locked)?.to_rsv()))
+}
+
+/// `mc_sendTransaction`: fills in what is missing, signs, and puts it into the pool.
+fn send(node: &Node, request: TransactionRequest) -> RpcResult<Data<B256>> {
+    check_sharding(&request)?;
+    // Whether the account can sign is asked before a nonce is chosen for it.
+    node.accounts
+        .with_key(&request.from, |_| ())
+        .map_err(locked)?;
+    let gas_price = match request.gas_price {
+        Some(given) => given,
+        None => gas_price(node)?,
+    };
+    let _one_at_a_time = node.sending.lock();
+    let tx_nonce = match request.tx_nonce {
+        Some(given) => given,
+        None => next_nonce(node, &request.from)?,
+    };
+    let unsigned = UnsignedTransaction {
+        tx_nonce,
+        gas_price,
+        gas: request.gas.unwrap_or(GAS_DEFAULT),
+        to: request.to,
+        value: request.value,
+        input: request.input,
+        ..Default::default()
+    };
+    let spec = node.chain.spec();
+    let form = match spec.tx_rules() {
+        TxRules::Moac => TxForm::Native,
+        TxRules::Ethereum => TxForm::Ethereum,
+    };
+    let sign = |key: &primitives::SecretKey| unsigned.sign(key, spec.chain_id, form);
+    let transaction = node.accounts.with_key(&request.from, sign).map_err(locked)?;
+    submit(node, transaction)
+}
+
+/// What is for an application chain goes through the service for their nodes. This node has
+/// none, so it is nobody's proxy and every `via` is another node's.
+fn check_sharding(request: &TransactionRequest) -> RpcResult<()> {
+    match (request.sharding_flag, request.via) {
+        (0, _) => Ok(()),
+        (1..=SHARDING_FLAG_MAX, None) => Err(RpcError::refused("Empty via with shardingFlag set")),
+        (1..=SHARDING_FLAG_MAX, Some(_)) => Err(RpcError::refused(
+            "Mismatch address between VIA and VNODE PROXY when shardingFlag set",
+        )),
+        _ => Err(RpcError::refused("shardingFlag error")),
+    }
+}
+
+/// `mc_sendRawTransaction`: twelve fields, or nine.
+fn send_raw(node: &Node, raw: Data) -> RpcResult<Data<B256>> {
+    let transaction = Transaction::decode_raw(&raw.0, node.chain.spec().tx_rules())
+        .map_err(|error| RpcError::refused(error.to_string()))?;
+    match transaction.sharding_flag {
+        0 => submit(node, transaction),
+        1..=SHARDING_FLAG_MAX => Err(RpcError::refused("via error")),
+        _ => Err(RpcError::refused("shardingFlag error")),
+    }
+}
+
+/// Puts a transaction into the pool and gives its hash: that of its stored form.
+fn submit(node: &Node, transaction: Transaction) -> RpcResult<Data<B256>> {
+    node.chain
+        .submit_transaction(transaction, Origin::Local)
+        .map(Data)
+        .map_err(|error| match error {
+            SubmitError::Store(error) => failure(error),
+            SubmitError::Sender(_) | SubmitError::Pool(_) => RpcError::refused(error.to_string()),
+        })
+}
+
+fn locked(error: AccountError) -> RpcError {
+    RpcError::refused(error.to_string())
+}

@@ -1,0 +1,62 @@
+//! Calls without a transaction (interface 4.5).
+//!
+//! The caller need not own what it sends. Both run on their own, smaller share of threads.
+
+use chain::call::{CALL_GAS_DEFAULT, CallOutcome, CallRequest, revert_text};
+use primitives::{Bytes, U256};
+
+use super::lookup::at_state;
+use super::request::Call;
+use crate::error::{RpcError, RpcResult};
+use crate::node::Node;
+use crate::table::{Method, reply};
+use crate::types::{BlockRef, Data, Quantity};
+
+/// The most gas a call may ask for. More is cut to this, so that no call runs for minutes.
+const GAS_MAX: u64 = CALL_GAS_DEFAULT;
+
+/// The rows of this topic.
+pub(super) fn methods() -> Vec<Method<Node>> {
+    vec![
+        Method::heavy("mc_call", |node, params| {
+            reply(params.parse().and_then(|given| call(node, given)))
+        }),
+        Method::heavy("mc_estimateGas", |node, params| {
+            reply(params.parse().and_then(|given| estimate_gas(node, given)))
+        }),
+    ]
+}
+
+/// `mc_call`: what the contract returns. What it does not return in peace is an error, whose data
+/// is what it gave as reason.
+fn call(node: &Node, (Call(request), at): (Call, BlockRef)) -> RpcResult<Data<Bytes>> {
+    if request.to.is_none() {
+        return Err(RpcError::invalid_argument(0, "missing field to"));
+    }
+    let request = limited(request);
+    let view = node.view()?;
+    match at_state(node, &view, at, |place| view.call(place, &request))? {
+        CallOutcome::Success { output, .. } => Ok(Data(output)),
+        CallOutcome::Revert { output, .. } => Err(RpcError::reverted(revert_text(&output), &output)),
+        CallOutcome::OutOfGas => Err(RpcError::refused("out of gas")),
+        CallOutcome::Failed(reason) => Err(RpcError::refused(reason)),
+    }
+}
+
+/// `mc_estimateGas`: the least gas with which the call succeeds, in the pending block unless told
+/// otherwise.
+fn estimate_gas(node: &Node, (Call(request), at): (Call, Option<BlockRef>)) -> RpcResult<Quantity> {
+    let request = limited(request);
+    let view = node.view()?;
+    let at = at.unwrap_or(BlockRef::Pending);
+    at_state(node, &view, at, |place| view.estimate_gas(place, &request)).map(Quantity)
+}
+
+fn limited(request: CallRequest) -> CallRequest {
+    CallRequest {
+        gas: request.gas.map(|gas| gas.min(GAS_MAX)),
+        // What nobody pays for only has to fit the machine.
+        gas_price: request.gas_price.min(U256::from(u128::MAX)),
+        ..request
+    }
+}

@@ -1,0 +1,132 @@
+//! From a block reference to a block, and to the place where a state is read.
+//!
+//! A request takes one view and asks everything of it, so that all of its answer is of one height.
+
+use std::sync::Arc;
+
+use chain::View;
+use chain::build::Draft;
+use chain::call::{CallError, CallPlace};
+use chain::view::StoredBlock;
+use primitives::{Address, B256, Block, U256};
+
+use crate::error::{RpcError, RpcResult};
+use crate::node::{Node, failure};
+use crate::objects::{BlockObject, TransactionObject, TransactionPlace};
+use crate::types::BlockRef;
+
+/// A block that was found: a stored one, or the pending one.
+pub(super) enum Found {
+    Stored(Box<Stored>),
+    Pending(Arc<Draft>),
+}
+
+pub(super) struct Stored {
+    block: Block,
+    senders: Vec<Address>,
+    hash: B256,
+    total_difficulty: U256,
+}
+
+impl From<StoredBlock> for Found {
+    fn from(stored: StoredBlock) -> Self {
+        Self::Stored(Box::new(Stored {
+            hash: stored.hash,
+            total_difficulty: stored.record.total_difficulty,
+            senders: stored.body.senders,
+            block: Block {
+                header: stored.record.header,
+                transactions: stored.body.transactions,
+                uncles: stored.body.uncles,
+            },
+        }))
+    }
+}
+
+impl Found {
+    /// The block of this number or tag; `None` above the head.
+    pub(super) fn by_number(node: &Node, view: &View, at: BlockRef) -> RpcResult<Option<Self>> {
+        let number = match at {
+            BlockRef::Pending => return pending(node, view).map(|draft| Some(Self::Pending(draft))),
+            BlockRef::Number(number) => number,
+            BlockRef::Earliest => 0,
+            BlockRef::Latest => view.head_number(),
+        };
+        Ok(view.block(number).map_err(failure)?.map(Self::from))
+    }
+
+    /// The block of this hash, canonical or not.
+    pub(super) fn by_hash(view: &View, hash: &B256) -> RpcResult<Option<Self>> {
+        Ok(view.block_by_hash(hash).map_err(failure)?.map(Self::from))
+    }
+
+    pub(super) fn block(&self) -> &Block {
+        match self {
+            Self::Stored(stored) => &stored.block,
+            Self::Pending(draft) => &draft.block,
+        }
+    }
+
+    fn senders(&self) -> &[Address] {
+        match self {
+            Self::Stored(stored) => &stored.senders,
+            Self::Pending(draft) => &draft.senders,
+        }
+    }
+
+    /// The block as JSON.
+    pub(super) fn object(&self, full: bool) -> BlockObject<'_> {
+        let (hash, total_difficulty) = match self {
+            Self::Stored(stored) => (Some(stored.hash), stored.total_difficulty),
+            Self::Pending(draft) => (None, draft.total_difficulty),
+        };
+        BlockObject::new(self.block(), self.senders(), hash, total_difficulty, full)
+    }
+
+    /// The transaction at `index` as JSON.
+    pub(super) fn transaction(&self, index: usize) -> Option<TransactionObject<'_>> {
+        let transaction = self.block().transactions.get(index)?;
+        let sender = *self.senders().get(index)?;
+        let place = match self {
+            Self::Pending(_) => None,
+            Self::Stored(stored) => Some(TransactionPlace {
+                block_hash: stored.hash,
+                block_number: stored.block.header.number,
+                index,
+            }),
+        };
+        Some(TransactionObject::new(transaction, sender, place))
+    }
+}
+
+/// The pending block over the head of `view`.
+pub(super) fn pending(node: &Node, view: &View) -> RpcResult<Arc<Draft>> {
+    node.chain.pending(view).map_err(failure)
+}
+
+/// Runs `read` at the state that `at` names.
+pub(super) fn at_state<T>(
+    node: &Node,
+    view: &View,
+    at: BlockRef,
+    read: impl FnOnce(CallPlace<'_>) -> Result<T, CallError>,
+) -> RpcResult<T> {
+    let result = match at {
+        BlockRef::Pending => read(CallPlace::Pending(&*pending(node, view)?)),
+        BlockRef::Number(number) => read(CallPlace::After(number)),
+        BlockRef::Earliest => read(CallPlace::After(0)),
+        BlockRef::Latest => read(CallPlace::After(view.head_number())),
+    };
+    result.map_err(call_error)
+}
+
+fn call_error(error: CallError) -> RpcError {
+    match error {
+        CallError::Store(error) => failure(error),
+        CallError::State(error) => failure(error),
+        CallError::Reverted(ref reason) => RpcError::reverted(error.to_string(), reason),
+        CallError::AboveHead { .. } | CallError::Refused(_) | CallError::AlwaysFails(_) => {
+            RpcError::refused(error.to_string())
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The `mc` module: blocks, transactions, state, accounts, calls, mining.
+//!
+//! One file per topic, each with its rows. What they share is in `lookup`.
+
+mod accounts;
+mod blocks;
+mod calls;
+mod lookup;
+mod mining;
+mod price;
+mod request;
+mod state;
+mod status;
+mod transactions;
+
+use crate::node::Node;
+use crate::table::Method;
+
+/// The rows of this module.
+pub fn methods() -> Vec<Method<Node>> {
+    [
+        status::methods(),
+        blocks::methods(),
+        transactions::methods(),
+        state::methods(),
+        accounts::methods(),
+        calls::methods(),
+        mining::methods(),
+    ]
+    .concat()
+}

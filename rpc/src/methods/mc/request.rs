@@ -1,0 +1,197 @@
+//! What the methods are given beside plain values: transaction objects, call objects, words.
+
+use chain::call::CallRequest;
+use primitives::{Address, Bytes, U256};
+
+use crate::decode::{Fields, FromParam, string};
+use crate::types::{Data, DecodeError, Quantity};
+
+/// A number as QUANTITY, or as DATA of 32 bytes: a storage position, a miner's hashrate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Word(pub(super) U256);
+
+impl FromParam for Word {
+    fn from_json(json: &str) -> Result<Self, DecodeError> {
+        let text = string(json, "a hex string")?;
+        match Data::<[u8; 32]>::decode_fixed(&text) {
+            Ok(Data(bytes)) => Ok(Self(U256::from_be_bytes(bytes))),
+            Err(_) => Quantity::<U256>::decode(&text).map(|number| Self(number.0)),
+        }
+    }
+}
+
+/// The transaction object of `mc_sendTransaction` (interface 4.5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TransactionRequest {
+    pub(super) from: Address,
+    pub(super) to: Option<Address>,
+    pub(super) gas: Option<u64>,
+    pub(super) gas_price: Option<U256>,
+    pub(super) value: U256,
+    pub(super) input: Bytes,
+    pub(super) tx_nonce: Option<u64>,
+    pub(super) sharding_flag: u64,
+    pub(super) via: Option<Address>,
+}
+
+impl FromParam for TransactionRequest {
+    fn from_json(json: &str) -> Result<Self, DecodeError> {
+        let fields = Fields::read(json)?;
+        let request = Self {
+            from: fields.get("from")?,
+            to: fields.get("to")?,
+            gas: number(&fields, "gas")?,
+            gas_price: wide(&fields, "gasPrice")?,
+            value: wide(&fields, "value")?.unwrap_or_default(),
+            input: input(&fields)?,
+            tx_nonce: number(&fields, "nonce")?,
+            sharding_flag: number(&fields, "shardingFlag")?.unwrap_or_default(),
+            via: via(&fields)?,
+        };
+        if request.to.is_none() && request.input.is_empty() {
+            return Err(DecodeError::Rule(
+                "want a field to, or the code of a contract as data".to_owned(),
+            ));
+        }
+        Ok(request)
+    }
+}
+
+/// The call object of `mc_call` and `mc_estimateGas` (interface 4.5).
+#[derive(Clone, Debug)]
+pub(super) struct Call(pub(super) CallRequest);
+
+impl FromParam for Call {
+    fn from_json(json: &str) -> Result<Self, DecodeError> {
+        let fields = Fields::read(json)?;
+        Ok(Self(CallRequest {
+            from: fields.get("from")?,
+            to: fields.get("to")?,
+            gas: number(&fields, "gas")?,
+            gas_price: wide(&fields, "gasPrice")?.unwrap_or_default(),
+            value: wide(&fields, "value")?.unwrap_or_default(),
+            input: input(&fields)?,
+        }))
+    }
+}
+
+fn number(fields: &Fields<'_>, name: &'static str) -> Result<Option<u64>, DecodeError> {
+    let number: Option<Quantity> = fields.get(name)?;
+    Ok(number.map(|number| number.0))
+}
+
+fn wide(fields: &Fields<'_>, name: &'static str) -> Result<Option<U256>, DecodeError> {
+    let number: Option<Quantity<U256>> = fields.get(name)?;
+    Ok(number.map(|number| number.0))
+}
+
+/// The data, under either of its names; two different data are an error.
+fn input(fields: &Fields<'_>) -> Result<Bytes, DecodeError> {
+    let data: Option<Data> = fields.get("data")?;
+    let input: Option<Data> = fields.get("input")?;
+    if let (Some(data), Some(input)) = (&data, &input)
+        && data != input
+    {
+        return Err(DecodeError::Rule(
+            "fields data and input differ, want one of them".to_owned(),
+        ));
+    }
+    Ok(data.or(input).unwrap_or_default().0.into())
+}
+
+/// The proxy's address; clients of the public network also write none as `0x`.
+fn via(fields: &Fields<'_>) -> Result<Option<Address>, DecodeError> {
+    match fields.json("via") {
+        Some("\"0x\"" | "\"\"") => Ok(None),
+        _ => fields.get("via"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+
+    use super::*;
+
+    #[track_caller]
+    fn check_error<T: FromParam + Debug>(json: &str, expected: &str) {
+        assert_eq!(T::from_json(json).unwrap_err().to_string(), expected, "{json}");
+    }
+
+    #[test]
+    fn words() {
+        let full = format!("\"0x{}01\"", "00".repeat(31));
+        for (json, value) in [("\"0x0\"", 0), ("\"0x1f\"", 31), (full.as_str(), 1)] {
+            assert_eq!(Word::from_json(json), Ok(Word(U256::from(value))), "{json}");
+        }
+        let most = format!("\"0x{}\"", "f".repeat(64));
+        assert_eq!(Word::from_json(&most), Ok(Word(U256::MAX)));
+        check_error::<Word>("\"0x01\"", "leading zero digits");
+        check_error::<Word>("\"0x\"", "want at least one hex digit after 0x");
+        check_error::<Word>("1", "want a hex string, got a number");
+        let long = format!("\"0x{}\"", "f".repeat(66));
+        check_error::<Word>(&long, "number does not fit 256 bits");
+    }
+
+    #[test]
+    fn transactions() {
+        let to = Address::repeat_byte(2);
+        let from = Address::repeat_byte(1);
+        let least = format!(r#"{{"from":"{from}","to":"{to}"}}"#);
+        let expected = TransactionRequest {
+            from,
+            to: Some(to),
+            gas: None,
+            gas_price: None,
+            value: U256::ZERO,
+            input: Bytes::new(),
+            tx_nonce: None,
+            sharding_flag: 0,
+            via: None,
+        };
+        assert_eq!(TransactionRequest::from_json(&least), Ok(expected.clone()));
+        let all = format!(
+            r#"{{"from":"{from}","to":null,"gas":"0x1","gasPrice":"0x2","value":"0x3","input":"0x04",
+            "data":"0x04","nonce":"0x5","shardingFlag":"0x1","via":"{to}","chainId":"0x64"}}"#
+        );
+        let expected = TransactionRequest {
+            to: None,
+            gas: Some(1),
+            gas_price: Some(U256::from(2)),
+            value: U256::from(3),
+            input: Bytes::from_static(&[4]),
+            tx_nonce: Some(5),
+            sharding_flag: 1,
+            via: Some(to),
+            ..expected
+        };
+        assert_eq!(TransactionRequest::from_json(&all), Ok(expected));
+        let empty = format!(r#"{{"from":"{from}","to":"{to}","via":"0x"}}"#);
+        assert_eq!(TransactionRequest::from_json(&empty).map(|given| given.via), Ok(None));
+    }
+
+    #[test]
+    fn refused_objects() {
+        let from = Address::repeat_byte(1);
+        let check = |members: &str, expected: &str| {
+            check_error::<TransactionRequest>(&format!(r#"{{"from":"{from}"{members}}}"#), expected);
+        };
+        check("", "want a field to, or the code of a contract as data");
+        check(r#","to":"0x""#, "field to: want 20 bytes, got 0");
+        check(r#","gas":"90000""#, "field gas: missing 0x prefix");
+        check(r#","gas":90000"#, "field gas: want a hex string, got a number");
+        check(r#","value":"0x00""#, "field value: leading zero digits");
+        check(r#","data":"0x1""#, "field data: odd number of hex digits");
+        check(
+            r#","data":"0x01","input":"0x02""#,
+            "fields data and input differ, want one of them",
+        );
+        check(
+            r#","nonce":"0x10000000000000000""#,
+            "field nonce: number does not fit 64 bits",
+        );
+        check_error::<TransactionRequest>("{}", "missing field from");
+        check_error::<Call>("[]", "want an object, got an array");
+        check_error::<Call>(r#"{"to":"0x12"}"#, "field to: want 20 bytes, got 1");
+    }
+}

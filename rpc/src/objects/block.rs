@@ -1,0 +1,106 @@
+//! The block object (interface 2.2), also of uncles and of the pending block.
+
+use primitives::{Address, B256, Block, Bloom, U256};
+use serde::{Serialize, Serializer};
+
+use super::{TransactionObject, TransactionPlace};
+use crate::types::{Data, Quantity};
+
+/// A block as JSON.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockObject<'a> {
+    number: Option<Quantity>,
+    hash: Option<Data<B256>>,
+    parent_hash: Data<B256>,
+    nonce: Option<Data<[u8; 8]>>,
+    mix_hash: Data<B256>,
+    #[serde(rename = "sha3Uncles")]
+    uncles_hash: Data<B256>,
+    logs_bloom: Option<Data<&'a Bloom>>,
+    transactions_root: Data<B256>,
+    state_root: Data<B256>,
+    receipts_root: Data<B256>,
+    miner: Data<Address>,
+    difficulty: Quantity<U256>,
+    total_difficulty: Quantity<U256>,
+    extra_data: Data<&'a [u8]>,
+    size: Quantity<usize>,
+    gas_limit: Quantity,
+    gas_used: Quantity,
+    timestamp: Quantity,
+    transactions: Transactions<'a>,
+    uncles: Vec<Data<B256>>,
+}
+
+impl<'a> BlockObject<'a> {
+    /// Shows `block`, whose transactions were sent by `senders`: full transaction objects where
+    /// `full`, hashes otherwise. Without a hash it is the pending block. An uncle is shown as a
+    /// block without a body.
+    pub fn new(
+        block: &'a Block,
+        senders: &'a [Address],
+        hash: Option<B256>,
+        total_difficulty: U256,
+        full: bool,
+    ) -> Self {
+        let header = &block.header;
+        Self {
+            number: hash.map(|_| Quantity(header.number)),
+            hash: hash.map(Data),
+            parent_hash: Data(header.parent_hash),
+            nonce: hash.map(|_| Data(header.pow_nonce.to_be_bytes())),
+            mix_hash: Data(header.mix_hash),
+            uncles_hash: Data(header.uncles_hash),
+            logs_bloom: hash.map(|_| Data(&header.logs_bloom)),
+            transactions_root: Data(header.transactions_root),
+            state_root: Data(header.state_root),
+            receipts_root: Data(header.receipts_root),
+            miner: Data(header.beneficiary),
+            difficulty: Quantity(header.difficulty),
+            total_difficulty: Quantity(total_difficulty),
+            extra_data: Data(&header.extra_data),
+            size: Quantity(block.size()),
+            gas_limit: Quantity(header.gas_limit),
+            gas_used: Quantity(header.gas_used),
+            timestamp: Quantity(header.timestamp),
+            transactions: Transactions {
+                block,
+                senders,
+                hash,
+                full,
+            },
+            uncles: block.uncles.iter().map(|uncle| Data(uncle.hash())).collect(),
+        }
+    }
+}
+
+/// The transactions of a block, written one by one.
+#[derive(Clone, Debug)]
+struct Transactions<'a> {
+    block: &'a Block,
+    senders: &'a [Address],
+    hash: Option<B256>,
+    full: bool,
+}
+
+impl Serialize for Transactions<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let transactions = &self.block.transactions;
+        if !self.full {
+            return serializer.collect_seq(transactions.iter().map(|transaction| Data(transaction.hash())));
+        }
+        let place = |index| {
+            self.hash.map(|block_hash| TransactionPlace {
+                block_hash,
+                block_number: self.block.header.number,
+                index,
+            })
+        };
+        let objects = transactions.iter().zip(self.senders).enumerate();
+        serializer.collect_seq(
+            objects
+                .map(|(index, (transaction, sender))| TransactionObject::new(transaction, *sender, place(index))),
+        )
+    }
+}

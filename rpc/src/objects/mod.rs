@@ -1,0 +1,13 @@
+//! The objects of the wire (interface section 2): what a block, a transaction, a receipt and a
+//! log look like as JSON.
+//!
+//! They borrow from the chain's types and are written straight from them, in the interface's
+//! order of fields. Where a value comes from is decided by the methods.
+
+mod block;
+mod receipt;
+mod transaction;
+
+pub use block::BlockObject;
+pub use receipt::{LogObject, ReceiptObject};
+pub use transaction::{TransactionObject, TransactionPlace};

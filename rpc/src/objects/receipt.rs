@@ -1,0 +1,139 @@
+//! The receipt object (interface 2.4) and the log object (interface 2.5).
+
+use primitives::{Address, B256, Bloom, Log, Receipt, ReceiptOutcome, Transaction};
+use serde::{Serialize, Serializer};
+
+use super::TransactionPlace;
+use crate::types::{Data, Quantity};
+
+/// A receipt as JSON.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReceiptObject<'a> {
+    transaction_hash: Data<B256>,
+    transaction_index: Quantity<usize>,
+    block_hash: Data<B256>,
+    block_number: Quantity,
+    from: Data<Address>,
+    to: Option<Data<Address>>,
+    cumulative_gas_used: Quantity,
+    gas_used: Quantity,
+    contract_address: Option<Data<Address>>,
+    logs: Logs<'a>,
+    logs_bloom: Data<&'a Bloom>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    root: Option<Data<B256>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Quantity<u8>>,
+}
+
+impl<'a> ReceiptObject<'a> {
+    /// Shows the receipt of `transaction`, sent by `sender`. `receipts` are those of its block, up
+    /// to and with its own at least: gas and log positions count from the block's beginning.
+    /// `None` where its own is not among them.
+    pub fn new(
+        transaction: &Transaction,
+        sender: Address,
+        place: TransactionPlace,
+        receipts: &'a [Receipt],
+    ) -> Option<Self> {
+        let (before, rest) = receipts.split_at_checked(place.index)?;
+        let receipt = rest.first()?;
+        let gas_before = before.last().map_or(0, |receipt| receipt.cumulative_gas_used);
+        let (root, status) = match receipt.outcome {
+            ReceiptOutcome::Root(root) => (Some(root), None),
+            ReceiptOutcome::Status(success) => (None, Some(success)),
+        };
+        // A creation that failed has created nothing.
+        let created = transaction.to.is_none() && status != Some(false);
+        let transaction_hash = transaction.hash();
+        Some(Self {
+            transaction_hash: Data(transaction_hash),
+            transaction_index: Quantity(place.index),
+            block_hash: Data(place.block_hash),
+            block_number: Quantity(place.block_number),
+            from: Data(sender),
+            to: transaction.to.map(Data),
+            cumulative_gas_used: Quantity(receipt.cumulative_gas_used),
+            gas_used: Quantity(receipt.cumulative_gas_used.saturating_sub(gas_before)),
+            contract_address: created
+                .then(|| Data(Transaction::created_address(&sender, transaction.tx_nonce))),
+            logs: Logs {
+                logs: &receipt.logs,
+                first_index: before.iter().map(|receipt| receipt.logs.len()).sum(),
+                transaction_hash,
+                place,
+            },
+            logs_bloom: Data(&receipt.logs_bloom),
+            root: root.map(Data),
+            status: status.map(|success| Quantity(u8::from(success))),
+        })
+    }
+}
+
+/// The logs of one transaction, written one by one.
+#[derive(Clone, Debug)]
+struct Logs<'a> {
+    logs: &'a [Log],
+    first_index: usize,
+    transaction_hash: B256,
+    place: TransactionPlace,
+}
+
+impl Serialize for Logs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(
+            self.logs.iter().zip(self.first_index..).map(|(log, index)| {
+                LogObject::new(log, index, self.transaction_hash, self.place, false)
+            }),
+        )
+    }
+}
+
+/// A log as JSON.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LogObject<'a> {
+    removed: bool,
+    log_index: Quantity<usize>,
+    transaction_index: Quantity<usize>,
+    transaction_hash: Data<B256>,
+    block_hash: Data<B256>,
+    block_number: Quantity,
+    address: Data<&'a Address>,
+    data: Data<&'a [u8]>,
+    topics: Topics<'a>,
+}
+
+impl<'a> LogObject<'a> {
+    /// Shows the log that is `index` in its block, made by the transaction of this hash and
+    /// place. `removed`: a reorganization took it back.
+    pub fn new(
+        log: &'a Log,
+        index: usize,
+        transaction_hash: B256,
+        place: TransactionPlace,
+        removed: bool,
+    ) -> Self {
+        Self {
+            removed,
+            log_index: Quantity(index),
+            transaction_index: Quantity(place.index),
+            transaction_hash: Data(transaction_hash),
+            block_hash: Data(place.block_hash),
+            block_number: Quantity(place.block_number),
+            address: Data(&log.address),
+            data: Data(&log.data),
+            topics: Topics(&log.topics),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Topics<'a>(&'a [B256]);
+
+impl Serialize for Topics<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(Data))
+    }
+}

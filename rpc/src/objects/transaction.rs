@@ -1,0 +1,113 @@
+//! The transaction object (interface 2.3).
+
+use primitives::{Address, B256, Transaction, U256};
+use serde::Serialize;
+
+use crate::types::{Data, Quantity};
+
+/// Where a transaction lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransactionPlace {
+    /// The block's hash.
+    pub block_hash: B256,
+    /// The block's number.
+    pub block_number: u64,
+    /// The place in the block, from 0.
+    pub index: usize,
+}
+
+/// A transaction as JSON: the eleven fields of every answer, then those of block and pool results.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TransactionObject<'a> {
+    hash: Data<B256>,
+    nonce: Quantity,
+    block_hash: Option<Data<B256>>,
+    block_number: Option<Quantity>,
+    transaction_index: Option<Quantity<usize>>,
+    from: Data<Address>,
+    to: Option<Data<Address>>,
+    value: Quantity<U256>,
+    gas_price: Quantity<U256>,
+    gas: Quantity,
+    input: Data<&'a [u8]>,
+    syscnt: Quantity,
+    v: Quantity<U256>,
+    r: Quantity<U256>,
+    s: Quantity<U256>,
+    sharding_flag: Quantity,
+}
+
+impl<'a> TransactionObject<'a> {
+    /// Shows `transaction`, sent by `sender`; without a place it is pending.
+    pub fn new(transaction: &'a Transaction, sender: Address, place: Option<TransactionPlace>) -> Self {
+        Self {
+            hash: Data(transaction.hash()),
+            nonce: Quantity(transaction.tx_nonce),
+            block_hash: place.map(|place| Data(place.block_hash)),
+            block_number: place.map(|place| Quantity(place.block_number)),
+            transaction_index: place.map(|place| Quantity(place.index)),
+            from: Data(sender),
+            to: transaction.to.map(Data),
+            value: Quantity(transaction.value),
+            gas_price: Quantity(transaction.gas_price),
+            gas: Quantity(transaction.gas),
+            input: Data(&transaction.input),
+            syscnt: Quantity(transaction.syscnt),
+            v: Quantity(transaction.v),
+            r: Quantity(transaction.r),
+            s: Quantity(transaction.s),
+            sharding_flag: Quantity(transaction.sharding_flag),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use primitives::{Bytes, SecretKey, TxForm, UnsignedTransaction};
+
+    use super::*;
+
+    #[test]
+    fn fields_and_nulls() {
+        let key = SecretKey::from_bytes(&[0x46; 32]).expect("in range");
+        let unsigned = UnsignedTransaction {
+            tx_nonce: 9,
+            gas_price: U256::from(20),
+            gas: 1000,
+            value: U256::from(1) << 200,
+            input: Bytes::from_static(&[0, 0xff]),
+            ..Default::default()
+        };
+        let transaction = unsigned.sign(&key, 100, TxForm::Native);
+        let (hash, from) = (transaction.hash(), key.address());
+        let (v, r, s) = (transaction.v, transaction.r, transaction.s);
+        let block_hash = B256::repeat_byte(7);
+        let place = TransactionPlace {
+            block_hash,
+            block_number: 16,
+            index: 0,
+        };
+        let tail = format!(
+            "\"from\":\"{from:#x}\",\"to\":null,\"value\":\"0x1{zeros}\",\"gasPrice\":\"0x14\",\
+             \"gas\":\"0x3e8\",\"input\":\"0x00ff\",\"syscnt\":\"0x0\",\"v\":\"{v:#x}\",\"r\":\"{r:#x}\",\
+             \"s\":\"{s:#x}\",\"shardingFlag\":\"0x0\"}}",
+            zeros = "0".repeat(50),
+        );
+        let check = |place: Option<TransactionPlace>, middle: &str| {
+            let object = TransactionObject::new(&transaction, from, place);
+            assert_eq!(
+                serde_json::to_string(&object).expect("JSON"),
+                format!("{{\"hash\":\"{hash}\",\"nonce\":\"0x9\",{middle},{tail}"),
+            );
+        };
+        check(
+            None,
+            "\"blockHash\":null,\"blockNumber\":null,\"transactionIndex\":null",
+        );
+        check(
+            Some(place),
+            &format!("\"blockHash\":\"{block_hash}\",\"blockNumber\":\"0x10\",\"transactionIndex\":\"0x0\""),
+        );
+    }
+}

@@ -1,0 +1,231 @@
+//! A real chain in memory behind the real HTTP server, and a client that speaks bytes.
+//!
+//! Blocks are built from the pool and imported with a timestamp one after their parent's, so that
+//! no test waits for the clock. Seals are not checked.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chain::body::SealCheck;
+use chain::build::{BuildSettings, build};
+use chain::import::Imported;
+use chain::pool::PoolConfig;
+use chain::{Chain, ChainConfig, ChainSpec, View};
+use keystore::AccountBook;
+use primitives::{Address, B256, Block, Bytes, SecretKey, U256};
+use rpc::methods::{self, NodeFacts};
+use rpc::server::http::{self, HttpOptions, HttpServer};
+use rpc::{Limits, MinerControl, Modules, Node, Rpc};
+use serde_json::{Value, json};
+use store::Store;
+use tokio::runtime::Runtime;
+
+/// Who is paid for blocks.
+pub(crate) const BENEFICIARY: Address = Address::repeat_byte(0xbe);
+
+/// The key of the dev network's account `index`.
+pub(crate) fn key(index: usize) -> SecretKey {
+    SecretKey::from_hex(chain::spec::DEV_ACCOUNTS[index].1).expect("a key")
+}
+
+/// The dev network's account `index`.
+pub(crate) fn account(index: usize) -> Address {
+    chain::spec::DEV_ACCOUNTS[index].0
+}
+
+struct Facts;
+
+impl NodeFacts for Facts {
+    fn client_version(&self) -> &str {
+        "Test/v1.2.3/linux-x86_64/rustc1.95"
+    }
+
+    fn network_id(&self) -> u64 {
+        100
+    }
+
+    fn is_listening(&self) -> bool {
+        false
+    }
+
+    fn peer_count(&self) -> u64 {
+        0
+    }
+}
+
+struct Miner;
+
+impl MinerControl for Miner {
+    fn hashrate(&self) -> f64 {
+        1000.75
+    }
+}
+
+/// The node under test. Its first two dev accounts are unlocked, the third is locked.
+pub(crate) struct Net {
+    pub(crate) chain: Chain,
+    server: HttpServer,
+    /// Keeps the server running.
+    _runtime: Runtime,
+}
+
+impl Net {
+    pub(crate) fn start() -> Self {
+        let config = ChainConfig {
+            spec: Arc::new(ChainSpec::dev()),
+            seals: SealCheck::Off,
+            pool: PoolConfig::default(),
+            beneficiary: BENEFICIARY,
+            extra_data: Bytes::from_static(b"test"),
+        };
+        let store = Store::in_memory().expect("a store in memory");
+        let chain = Chain::open(store, config).expect("a new chain");
+        let accounts = AccountBook::new();
+        for index in 0..3 {
+            accounts.unlock(key(index));
+        }
+        accounts.lock(&account(2));
+        let node = Node::new(chain.clone(), accounts, Box::new(Facts), Arc::new(Miner));
+        let rpc = Rpc::new(Arc::new(node), methods::all(), Limits::default()).expect("a sound table");
+        let dispatcher = Arc::new(rpc.dispatcher(&Modules::default()));
+        let runtime = Runtime::new().expect("a runtime");
+        let options = HttpOptions {
+            host: "127.0.0.1".to_owned(),
+            port: 0,
+            cors: "".parse().expect("no origins"),
+        };
+        let server = runtime
+            .block_on(http::start(dispatcher, &options))
+            .expect("a free port");
+        Self {
+            chain,
+            server,
+            _runtime: runtime,
+        }
+    }
+
+    /// The body of the response to `method` with `params`.
+    pub(crate) fn raw(&self, method: &str, params: &str) -> String {
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+        let mut stream = TcpStream::connect(self.server.address()).expect("the server listens");
+        let patience = Some(Duration::from_secs(20));
+        stream.set_read_timeout(patience).expect("a time-out");
+        write!(
+            stream,
+            "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .expect("the server reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer in time");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a response");
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        body.to_owned()
+    }
+
+    /// The result of a call that succeeds.
+    #[track_caller]
+    pub(crate) fn ok(&self, method: &str, params: Value) -> Value {
+        let body = self.raw(method, &params.to_string());
+        let mut answer: Value = serde_json::from_str(&body).expect("JSON");
+        assert!(answer.get("error").is_none(), "{method} {params}: {body}");
+        answer["result"].take()
+    }
+
+    /// The result's text, as the server wrote it.
+    #[track_caller]
+    pub(crate) fn ok_text(&self, method: &str, params: Value) -> String {
+        let body = self.raw(method, &params.to_string());
+        let result = body.strip_prefix(r#"{"jsonrpc":"2.0","id":1,"result":"#);
+        result
+            .and_then(|rest| rest.strip_suffix('}'))
+            .unwrap_or_else(|| panic!("{method} {params}: {body}"))
+            .to_owned()
+    }
+
+    /// Code and message of a call that fails.
+    #[track_caller]
+    pub(crate) fn error(&self, method: &str, params: &str) -> (i64, String) {
+        let body = self.raw(method, params);
+        let answer: Value = serde_json::from_str(&body).expect("JSON");
+        let error = &answer["error"];
+        assert!(answer.get("result").is_none(), "{method} {params}: {body}");
+        let code = error["code"].as_i64().expect("a code");
+        (code, error["message"].as_str().expect("a message").to_owned())
+    }
+
+    /// Compares code and message of a call that fails.
+    #[track_caller]
+    pub(crate) fn check_error(&self, method: &str, params: Value, code: i64, message: &str) {
+        let got = self.error(method, &params.to_string());
+        assert_eq!(got, (code, message.to_owned()), "{method} {params}");
+    }
+
+    /// Builds the block after `parent` from the pool, with `extra_data` to tell it from others.
+    pub(crate) fn build(&self, parent: &B256, extra_data: &'static [u8], uncles: &[&Block]) -> Block {
+        let view = self.chain.view().expect("a view");
+        let parent = view.header_by_hash(parent).expect("a read").expect("the parent");
+        let timestamp = parent.header.timestamp.max(1_000_000) + 1;
+        let settings = BuildSettings {
+            extra_data: Bytes::from_static(extra_data),
+            ..self.chain.settings()
+        };
+        let candidates: Vec<_> = uncles.iter().map(|uncle| uncle.header.clone()).collect();
+        let draft = build(
+            self.chain.spec(),
+            view.snapshot(),
+            &parent,
+            timestamp,
+            &settings,
+            self.chain.pool().ready(),
+            &candidates,
+        );
+        draft.expect("a block").block
+    }
+
+    /// Makes the next block from the pool and imports it.
+    #[track_caller]
+    pub(crate) fn mine(&self) -> Block {
+        self.mine_with(&[])
+    }
+
+    /// Makes the next block with these uncles and imports it.
+    #[track_caller]
+    pub(crate) fn mine_with(&self, uncles: &[&Block]) -> Block {
+        let head = self.view().head_hash();
+        let block = self.build(&head, b"main", uncles);
+        let imported = self.chain.import(block.clone()).expect("a good block");
+        assert!(matches!(imported, Imported::Head { .. }), "{imported:?}");
+        block
+    }
+
+    /// Two blocks on the head: the first becomes the head, the second lies beside the chain.
+    #[track_caller]
+    pub(crate) fn mine_two(&self) -> (Block, Block) {
+        let head = self.view().head_hash();
+        let side = self.build(&head, b"side", &[]);
+        let main = self.mine();
+        assert_eq!(self.chain.import(side.clone()).expect("a good block"), Imported::Side);
+        (main, side)
+    }
+
+    pub(crate) fn view(&self) -> View {
+        self.chain.view().expect("a view")
+    }
+
+    /// Sends from account 0 and gives the hash.
+    #[track_caller]
+    pub(crate) fn send(&self, mut transaction: Value) -> String {
+        transaction["from"] = json!(account(0));
+        let hash = self.ok("mc_sendTransaction", json!([transaction]));
+        hash.as_str().expect("a hash").to_owned()
+    }
+}
+
+/// `value` as QUANTITY.
+pub(crate) fn quantity(value: impl TryInto<U256, Error: std::fmt::Debug>) -> String {
+    format!("{:#x}", value.try_into().expect("fits"))
+}

@@ -1,0 +1,10 @@
+//! The `mc` methods over HTTP, on a real chain in memory.
+
+mod blocks;
+mod calls;
+mod harness;
+mod mining;
+mod sending;
+mod shapes;
+mod state;
+mod transactions;

@@ -1,0 +1,132 @@
+//! JSON-RPC calls over HTTP, as a client that checks what it gets.
+
+use crate::http::HttpClient;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Why a call gave no result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallError {
+    /// The node cannot be reached, or what it says is no JSON-RPC.
+    Transport(String),
+    /// The node answers with an error.
+    Refused {
+        /// JSON-RPC's code.
+        code: i64,
+        /// The node's words.
+        message: String,
+    },
+}
+
+impl std::fmt::Display for CallError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Transport(reason) => f.write_str(reason),
+            Self::Refused { code, message } => write!(f, "{message} ({code})"),
+        }
+    }
+}
+
+/// A caller of one endpoint. Threads that share it take turns.
+#[derive(Debug)]
+pub struct Caller {
+    http: Mutex<HttpClient>,
+    id: AtomicU64,
+}
+
+impl Caller {
+    /// A caller of `address`.
+    pub fn new(address: SocketAddr) -> Self {
+        Self { http: Mutex::new(HttpClient::new(address)), id: AtomicU64::new(1) }
+    }
+
+    /// Calls `method`.
+    ///
+    /// # Errors
+    /// [`CallError`] when the node cannot be reached or refuses.
+    pub fn try_rpc(&self, method: &str, params: Value) -> Result<Value, CallError> {
+        let id = self.id.fetch_add(1, Ordering::Relaxed);
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
+        let failed = |reason: String| CallError::Transport(format!("{request}: {reason}"));
+        // A thread that panicked in between left at worst a connection that fails next.
+        let mut http = self.http.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let answer = http.post(&request).map_err(|error| failed(error.to_string()))?;
+        drop(http);
+        if answer.status != 200 {
+            return Err(failed(format!("got status {} and {:?}, expected 200", answer.status, answer.body)));
+        }
+        read_response(&answer.body, &json!(id)).map_err(|error| match error {
+            CallError::Transport(reason) => failed(reason),
+            refused => refused,
+        })
+    }
+
+    /// Calls `method`, which must give a result.
+    ///
+    /// # Panics
+    /// When it gives none.
+    #[track_caller]
+    pub fn rpc(&self, method: &str, params: Value) -> Value {
+        match self.try_rpc(method, params.clone()) {
+            Ok(result) => result,
+            Err(error) => panic!("{method} {params}: {error}"),
+        }
+    }
+
+    /// Calls `method`, which must be refused with `code`; gives the message.
+    ///
+    /// # Panics
+    /// When it is not.
+    #[track_caller]
+    pub fn refused(&self, method: &str, params: Value, expected: i64) -> String {
+        match self.try_rpc(method, params.clone()) {
+            Err(CallError::Refused { code, message }) if code == expected => message,
+            other => panic!("{method} {params}: got {other:?}, expected error {expected}"),
+        }
+    }
+}
+
+/// Reads the response to request `id`: its result or its error, whole and nothing beside it.
+///
+/// # Errors
+/// [`CallError`] for an error in it, or when it is no response to that request.
+pub fn read_response(text: &str, id: &Value) -> Result<Value, CallError> {
+    let malformed = || CallError::Transport(format!("got {text}, expected a response to {id}"));
+    let response: Value = serde_json::from_str(text).map_err(|_| malformed())?;
+    if response["jsonrpc"] != "2.0" || response["id"] != *id {
+        return Err(malformed());
+    }
+    match (response.get("result"), response.get("error")) {
+        (Some(result), None) => Ok(result.clone()),
+        (None, Some(error)) => match (error["code"].as_i64(), error["message"].as_str()) {
+            (Some(code), Some(message)) => Err(CallError::Refused { code, message: message.to_owned() }),
+            _ => Err(malformed()),
+        },
+        _ => Err(malformed()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn responses_are_results_or_errors() {
+        let read = |text| read_response(text, &json!(1));
+        assert_eq!(read(r#"{"jsonrpc":"2.0","id":1,"result":null}"#), Ok(Value::Null));
+        let refused = CallError::Refused { code: -32000, message: "no".to_owned() };
+        assert_eq!(read(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}"#), Err(refused));
+        for bad in [
+            "",
+            r#"{"jsonrpc":"2.0","id":2,"result":1}"#,
+            r#"{"id":1,"result":1}"#,
+            r#"{"jsonrpc":"2.0","id":1}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{"code":1,"message":""}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"error":"no"}"#,
+        ] {
+            assert!(matches!(read(bad), Err(CallError::Transport(_))), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! A small HTTP/1.1 client: one connection, kept open, one request at a time.
+//!
+//! Knows bodies with a length, which is how the node answers; knows neither chunks nor TLS.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// Time for one answer; above every bound that the node sets itself.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest header line, and most of them.
+const LINE_LEN_MAX: u64 = 8192;
+const LINES_MAX: usize = 64;
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The status code.
+    pub status: u16,
+    /// The body.
+    pub body: String,
+}
+
+/// A connection to one address, opened when it is needed.
+#[derive(Debug)]
+pub struct HttpClient {
+    address: SocketAddr,
+    connection: Option<BufReader<TcpStream>>,
+}
+
+fn invalid(what: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.into())
+}
+
+impl HttpClient {
+    /// A client of `address`.
+    pub fn new(address: SocketAddr) -> Self {
+        Self { address, connection: None }
+    }
+
+    /// Posts `body` as JSON.
+    ///
+    /// # Errors
+    /// When the connection fails or what comes back is not HTTP; the next request opens another.
+    pub fn post(&mut self, body: &str) -> io::Result<Answer> {
+        let mut connection = match self.connection.take() {
+            Some(open) => open,
+            None => connect(self.address)?,
+        };
+        let request = format!(
+            "POST / HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            self.address,
+            body.len()
+        );
+        connection.get_mut().write_all(request.as_bytes())?;
+        let (answer, keep) = read_answer(&mut connection)?;
+        self.connection = keep.then_some(connection);
+        Ok(answer)
+    }
+}
+
+fn connect(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
+    let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    stream.set_nodelay(true)?;
+    Ok(BufReader::new(stream))
+}
+
+fn read_answer(connection: &mut impl BufRead) -> io::Result<(Answer, bool)> {
+    let status = line(connection)?;
+    let code = status.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).and_then(|code| code.parse().ok());
+    let code = code.ok_or_else(|| invalid(format!("got {status:?}, expected a status line")))?;
+    let (mut length, mut keep) = (None, true);
+    for _ in 0..LINES_MAX {
+        let header = line(connection)?;
+        if header.is_empty() {
+            let length = length.ok_or_else(|| invalid("an answer without a length"))?;
+            let mut body = vec![0; length];
+            connection.read_exact(&mut body)?;
+            let body = String::from_utf8(body).map_err(|error| invalid(error.to_string()))?;
+            return Ok((Answer { status: code, body }, keep));
+        }
+        let (name, value) = header.split_once(':').unwrap_or((&header, ""));
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => length = value.trim().parse().ok(),
+            "connection" => keep = !value.trim().eq_ignore_ascii_case("close"),
+            _ => {}
+        }
+    }
+    Err(invalid("too many header lines"))
+}
+
+fn line(connection: &mut impl BufRead) -> io::Result<String> {
+    let mut line = String::new();
+    connection.take(LINE_LEN_MAX).read_line(&mut line)?;
+    match line.strip_suffix("\r\n") {
+        Some(whole) => Ok(whole.to_owned()),
+        None if line.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
+        None => Err(invalid(format!("got {line:?}, expected a header line"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Option<(u16, &str, bool)>) {
+        let got = read_answer(&mut text.as_bytes()).ok();
+        let expected = expected.map(|(status, body, keep)| (Answer { status, body: body.to_owned() }, keep));
+        assert_eq!(got, expected, "{text:?}");
+    }
+
+    #[test]
+    fn answers_are_read_to_their_length() {
+        check("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}rest", Some((200, "{}", true)));
+        check("HTTP/1.1 413 x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n", Some((413, "", false)));
+        check("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n{}", None);
+        check("HTTP/1.1 200 OK\r\n\r\n{}", None);
+        check("nonsense\r\n\r\n", None);
+        check("", None);
+    }
+}
