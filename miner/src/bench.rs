@@ -111,11 +111,10 @@ pub enum BenchError {
 /// # Errors
 /// When the epoch has no light cache or a device does not exist.
 pub fn run(config: &BenchConfig) -> Result<Report, BenchError> {
-    let adapters = list_adapters();
     let (cpu, adapters) = match &config.devices {
-        BenchDevices::All => (true, adapters),
+        BenchDevices::All => (true, list_adapters()),
         BenchDevices::Chosen(choice) => {
-            let chosen = choice.plan(&adapters)?.adapters;
+            let chosen = choice.plan_here()?.adapters;
             (chosen.is_empty(), chosen)
         }
     };

@@ -1,6 +1,6 @@
 //! Searches nonces on the CPU, one thread each.
 //!
-//! Starts at once from the light cache and goes over to the full dataset when the [`Keeper`](crate::keeper)
+//! Starts at once from the light cache and goes over to the full dataset when the [`Keeper`](crate::keeper::Keeper)
 //! has one. Which nonces, which work and what becomes of a hit is decided elsewhere.
 
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 //! into memory; whoever truncates a mapped file ends the process that maps it, on every system, so the
 //! folder should be the miner's own.
 //!
-//! When a dataset is wanted is decided by the [`Keeper`](crate::keeper).
+//! When a dataset is wanted is decided by the module `keeper`.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -6,7 +6,7 @@ use core::fmt;
 use std::str::FromStr;
 
 use crate::engine::MinerError;
-use crate::gpu::AdapterInfo;
+use crate::gpu::{AdapterInfo, list_adapters};
 
 /// The device a user asks for: `auto`, `cpu`, `gpu`, `gpu:1` or `gpu:0,2`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,9 +76,13 @@ pub(crate) struct Plan {
 }
 
 impl DeviceChoice {
-    /// Whether the adapters of the machine matter to this choice.
-    pub(crate) fn needs_adapters(&self) -> bool {
-        *self != Self::Cpu
+    /// Matches this choice with the adapters of this machine, which are looked for only where they matter.
+    pub(crate) fn plan_here(&self) -> Result<Plan, MinerError> {
+        self.plan(&if *self == Self::Cpu {
+            Vec::new()
+        } else {
+            list_adapters()
+        })
     }
 
     /// Matches this choice with the adapters there are.

@@ -117,12 +117,7 @@ impl Engine {
     ) -> Result<Self, MinerError> {
         let searches = config.threads > 0;
         let plan = if searches {
-            let needed = config.device.needs_adapters();
-            config.device.plan(&if needed {
-                crate::gpu::list_adapters()
-            } else {
-                Vec::new()
-            })?
+            config.device.plan_here()?
         } else {
             Plan {
                 adapters: Vec::new(),

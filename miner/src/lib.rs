@@ -10,7 +10,7 @@
 //! | which device searches | [`DeviceChoice`] |
 //! | full dataset in memory and on disk | [`dataset`] |
 //! | graphics adapters | [`gpu`] |
-//! | measuring | [`bench`] |
+//! | measuring | [`mod@bench`] |
 
 pub mod bench;
 mod cpu;

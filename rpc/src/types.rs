@@ -9,6 +9,9 @@ use std::fmt::LowerHex;
 use alloy_primitives::U256;
 use serde::{Serialize, Serializer};
 
+/// DATA up to this length, which a logs bloom has, is written without asking for memory.
+const SHORT_DATA_LEN: usize = 256;
+
 /// Why a value of the wire cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
@@ -97,9 +100,49 @@ pub enum DecodeError {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity<T = u64>(pub T);
 
-impl<T: LowerHex> Serialize for Quantity<T> {
+/// What can be a QUANTITY.
+pub trait Number: Copy {
+    /// The number in 32 bytes, big-endian.
+    fn to_be_word(self) -> [u8; 32];
+}
+
+impl Number for U256 {
+    fn to_be_word(self) -> [u8; 32] {
+        self.to_be_bytes()
+    }
+}
+
+macro_rules! small_number {
+    ($($type:ty),*) => {
+        $(impl Number for $type {
+            fn to_be_word(self) -> [u8; 32] {
+                let bytes = self.to_be_bytes();
+                let mut word = [0; 32];
+                word[32 - bytes.len()..].copy_from_slice(&bytes);
+                word
+            }
+        })*
+    };
+}
+
+small_number!(u8, u64, usize);
+
+/// A block has thousands of numbers: they are written by the vectorised encoder, in place.
+impl<T: Number> Serialize for Quantity<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{:#x}", self.0))
+        let word = self.0.to_be_word();
+        let mut text = [0_u8; 66];
+        let all = encode(&word, &mut text).map_err(serde::ser::Error::custom)?;
+        let zeros = all[2..]
+            .bytes()
+            .take_while(|digit| *digit == b'0')
+            .count()
+            .min(63);
+        // The last two of the zeros and the prefix before them give way to a new prefix.
+        text[zeros] = b'0';
+        text[zeros + 1] = b'x';
+        let shortest = std::str::from_utf8(&text[zeros..]).map_err(serde::ser::Error::custom)?;
+        serializer.serialize_str(shortest)
     }
 }
 
@@ -172,8 +215,21 @@ pub struct Data<T = Vec<u8>>(pub T);
 
 impl<T: AsRef<[u8]>> Serialize for Data<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&data(self.0.as_ref()))
+        let bytes = self.0.as_ref();
+        if bytes.len() > SHORT_DATA_LEN {
+            return serializer.serialize_str(&data(bytes));
+        }
+        let mut text = [0; 2 + 2 * SHORT_DATA_LEN];
+        serializer.serialize_str(encode(bytes, &mut text).map_err(serde::ser::Error::custom)?)
     }
+}
+
+/// `bytes` as DATA text within `text`, which has to be long enough.
+fn encode<'t>(bytes: &[u8], text: &'t mut [u8]) -> Result<&'t str, alloy_primitives::hex::FromHexError> {
+    let text = &mut text[..2 + 2 * bytes.len()];
+    text[..2].copy_from_slice(b"0x");
+    alloy_primitives::hex::encode_to_slice(bytes, &mut text[2..])?;
+    std::str::from_utf8(text).map_err(|_| alloy_primitives::hex::FromHexError::InvalidStringLength)
 }
 
 impl Data {
@@ -301,6 +357,32 @@ mod tests {
         check_quantity("0x-1", Err(DecodeError::Digit('-')));
         check_quantity("0x1 ", Err(DecodeError::Digit(' ')));
         check_quantity("0xé", Err(DecodeError::Digit('é')));
+    }
+
+    #[test]
+    fn written_values() {
+        let check = |value: &dyn Fn() -> serde_json::Result<String>, expected: String| {
+            assert_eq!(value().expect("JSON"), format!("\"{expected}\""));
+        };
+        for shift in 0..=255 {
+            for wide in [U256::ZERO, U256::from(1) << shift, U256::MAX >> shift] {
+                let low = wide.as_limbs()[0];
+                check(&|| serde_json::to_string(&Quantity(wide)), quantity(wide));
+                check(&|| serde_json::to_string(&Quantity(low)), quantity(low));
+                check(
+                    &|| serde_json::to_string(&Quantity(low as u8)),
+                    quantity(low as u8),
+                );
+                check(
+                    &|| serde_json::to_string(&Quantity(low as usize)),
+                    quantity(low as usize),
+                );
+            }
+        }
+        for length in [0, 1, 32, SHORT_DATA_LEN, SHORT_DATA_LEN + 1, 5000] {
+            let bytes: Vec<u8> = (0..length).map(|index| index as u8).collect();
+            check(&|| serde_json::to_string(&Data(&bytes)), data(&bytes));
+        }
     }
 
     #[test]

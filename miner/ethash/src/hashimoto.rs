@@ -48,7 +48,7 @@ pub fn hashimoto(
         }
     }
     let items = (items > 0).then(|| Modulus::new(items))?;
-    let [hash] = lockstep::<Scalar, 1>(items, &[seed512(header_hash, pow_nonce)], ByCaller(lookup));
+    let [hash] = lockstep::<Scalar, 1>(items, header_hash, &[pow_nonce], ByCaller(lookup));
     Some(hash)
 }
 
@@ -92,7 +92,8 @@ impl<'a> FullDataset<'a> {
     pub fn hash_many<const N: usize>(&self, header_hash: &B256, pow_nonces: [u64; N]) -> [PowHash; N] {
         dispatch(FullHash {
             dataset: self,
-            seeds: pow_nonces.map(|nonce| (*header_hash, nonce)),
+            header_hash,
+            pow_nonces,
         })
     }
 }
@@ -100,7 +101,8 @@ impl<'a> FullDataset<'a> {
 /// Hashes `N` nonces in lockstep from a dataset in memory.
 struct FullHash<'a, const N: usize> {
     dataset: &'a FullDataset<'a>,
-    seeds: [(B256, u64); N],
+    header_hash: &'a B256,
+    pow_nonces: [u64; N],
 }
 
 impl<const N: usize> Kernel for FullHash<'_, N> {
@@ -108,10 +110,12 @@ impl<const N: usize> Kernel for FullHash<'_, N> {
 
     #[inline(always)]
     fn run<I: Isa>(self) -> [PowHash; N] {
-        let seeds = self
-            .seeds
-            .map(|(header_hash, nonce)| seed512(&header_hash, nonce));
-        lockstep::<I, N>(self.dataset.count, &seeds, InMemory(self.dataset.items))
+        lockstep::<I, N>(
+            self.dataset.count,
+            self.header_hash,
+            &self.pow_nonces,
+            InMemory(self.dataset.items),
+        )
     }
 }
 
@@ -123,8 +127,9 @@ impl<'a, const N: usize> Lookup<N> for InMemory<'a> {
 
     #[inline(always)]
     fn items(&mut self, index: [u32; N]) -> [&'a Item; N] {
-        let items = index.map(|index| &self.0[index as usize]);
-        for item in items {
+        let mut items = [&self.0[0]; N];
+        for (item, index) in items.iter_mut().zip(index) {
+            *item = &self.0[index as usize];
             // Two cache lines, or three where a file's head has moved the items off their boundaries.
             prefetch(&item[0]);
             prefetch(&item[ITEM_WORDS / 2]);
@@ -144,44 +149,59 @@ pub(crate) trait Lookup<const N: usize> {
     fn items(&mut self, index: [u32; N]) -> [Self::Item; N];
 }
 
-/// The hash for `N` seeds at once.
+/// The hash for `N` nonces at once.
 #[inline(always)]
 pub(crate) fn lockstep<I: Isa, const N: usize>(
     items: Modulus,
-    seeds: &[[u64; 8]; N],
+    header_hash: &B256,
+    pow_nonces: &[u64; N],
     mut lookup: impl Lookup<N>,
 ) -> [PowHash; N] {
-    let mut mix: [[Row; 2]; N] = seeds.map(|seed| [Row::from_lanes(&seed); 2]);
+    let mut seeds = [[0; 8]; N];
+    let mut mix = [[Row([0; ROW_WORDS]); 2]; N];
+    for ((seed, mix), nonce) in seeds.iter_mut().zip(&mut mix).zip(pow_nonces) {
+        *seed = seed512(header_hash, *nonce);
+        *mix = [Row::from_lanes(seed); 2];
+    }
     for access in 0..ACCESSES {
         let word = access as usize % ITEM_WORDS;
-        let index = core::array::from_fn(|j| {
-            items.of(fnv(
-                access ^ seeds[j][0] as u32,
-                mix[j][word / ROW_WORDS].0[word % ROW_WORDS],
-            ))
-        });
-        for (mix, item) in mix.iter_mut().zip(lookup.items(index)) {
+        let mut index = [0; N];
+        for ((index, seed), mix) in index.iter_mut().zip(&seeds).zip(&mix) {
+            *index = items.of(fnv(
+                access ^ seed[0] as u32,
+                mix[word / ROW_WORDS].0[word % ROW_WORDS],
+            ));
+        }
+        let found = lookup.items(index);
+        for (mix, item) in mix.iter_mut().zip(&found) {
             let (halves, _) = item.borrow().as_chunks::<ROW_WORDS>();
             for (mix, half) in mix.iter_mut().zip(halves) {
                 I::mix_row(mix, half);
             }
         }
     }
-    core::array::from_fn(|j| finish(&seeds[j], &mix[j]))
+    let mut hashes = [PowHash {
+        mix_hash: B256::ZERO,
+        final_hash: B256::ZERO,
+    }; N];
+    for ((hash, seed), mix) in hashes.iter_mut().zip(&seeds).zip(&mix) {
+        *hash = finish(seed, mix);
+    }
+    hashes
 }
 
 /// Folds the mix to 32 bytes and hashes it with the seed.
 #[inline(always)]
 fn finish(seed: &[u64; 8], mix: &[Row; 2]) -> PowHash {
     let mix = bytemuck::cast_ref::<[Row; 2], Item>(mix);
-    let fold = |i: usize| {
-        fnv(
-            fnv(fnv(mix[4 * i], mix[4 * i + 1]), mix[4 * i + 2]),
-            mix[4 * i + 3],
-        )
-    };
-    let compressed: [u64; 4] =
-        core::array::from_fn(|i| u64::from(fold(2 * i)) | u64::from(fold(2 * i + 1)) << 32);
+    let mut folded = [0; ITEM_WORDS / 4];
+    for (out, [a, b, c, d]) in folded.iter_mut().zip(mix.as_chunks::<4>().0) {
+        *out = fnv(fnv(fnv(*a, *b), *c), *d);
+    }
+    let mut compressed = [0; 4];
+    for (lane, [low, high]) in compressed.iter_mut().zip(folded.as_chunks::<2>().0) {
+        *lane = u64::from(*low) | u64::from(*high) << 32;
+    }
     PowHash {
         mix_hash: B256::from(bytes_of(compressed)),
         final_hash: B256::from(finish_lanes(seed, &compressed)),
@@ -191,7 +211,9 @@ fn finish(seed: &[u64; 8], mix: &[Row; 2]) -> PowHash {
 /// The final hash from the seed and the folded mix.
 #[inline(always)]
 pub(crate) fn finish_lanes(seed: &[u64; 8], compressed: &[u64; 4]) -> [u8; 32] {
-    let words = core::array::from_fn(|i| if i < 8 { seed[i] } else { compressed[i - 8] });
+    let mut words = [0; 12];
+    words[..8].copy_from_slice(seed);
+    words[8..].copy_from_slice(compressed);
     bytes_of(keccak256_96(&words))
 }
 

@@ -12,7 +12,8 @@ use crate::{FNV_PRIME, ROW_WORDS};
 /// A loop to be compiled once per instruction set.
 pub(crate) trait Kernel {
     type Output;
-    /// Must be `#[inline(always)]`, or it is compiled for the baseline only.
+    /// Must be `#[inline(always)]`, and so must all it calls that is hot, or that is compiled for the baseline
+    /// only. Closures cannot be marked so: such loops have none, nor `map` or `from_fn` of arrays.
     fn run<I: Isa>(self) -> Self::Output;
 }
 
@@ -128,11 +129,25 @@ mod x86 {
             let (eights, rest) = rows.as_chunks_mut::<8>();
             for eight in eights {
                 // Lane i of all eight rows, then the sponge, then back.
-                let columns: [Octet; 8] =
-                    core::array::from_fn(|i| Octet::from_array(core::array::from_fn(|j| eight[j].lane(i))));
-                let hashed = keccak512_64(&columns).map(Octet::into_array);
+                let mut columns = [[0; 8]; 8];
+                for (j, row) in eight.iter().enumerate() {
+                    for (column, lane) in columns.iter_mut().zip(row.lanes()) {
+                        column[j] = lane;
+                    }
+                }
+                let mut words = [Octet::splat(0); 8];
+                for (word, column) in words.iter_mut().zip(columns) {
+                    *word = Octet::from_array(column);
+                }
+                for (column, word) in columns.iter_mut().zip(keccak512_64(&words)) {
+                    *column = word.into_array();
+                }
                 for (j, row) in eight.iter_mut().enumerate() {
-                    *row = Row::from_lanes(&core::array::from_fn(|i| hashed[i][j]));
+                    let mut lanes = [0; 8];
+                    for (lane, column) in lanes.iter_mut().zip(&columns) {
+                        *lane = column[j];
+                    }
+                    *row = Row::from_lanes(&lanes);
                 }
             }
             for row in rest {

@@ -86,8 +86,13 @@ pub(crate) fn permute<L: Lane>(state: &mut [L; 25]) {
 /// array that is searched.
 #[inline(always)]
 fn round<L: Lane>(a: &[L; 25], constant: L) -> [L; 25] {
-    let column = |x: usize| a[x].xor5(a[x + 5], a[x + 10], a[x + 15], a[x + 20]);
-    let c = [column(0), column(1), column(2), column(3), column(4)];
+    let c = [
+        column::<L, 0>(a),
+        column::<L, 1>(a),
+        column::<L, 2>(a),
+        column::<L, 3>(a),
+        column::<L, 4>(a),
+    ];
     let d = [
         c[4].xor(c[1].rotate::<1>()),
         c[0].xor(c[2].rotate::<1>()),
@@ -133,15 +138,13 @@ fn round<L: Lane>(a: &[L; 25], constant: L) -> [L; 25] {
             a[21].xor(d[1]).rotate::<2>(),
         ],
     ];
-    let [r0, r1, r2, r3, r4] = rows.map(|b| {
-        [
-            b[0].chi(b[1], b[2]),
-            b[1].chi(b[2], b[3]),
-            b[2].chi(b[3], b[4]),
-            b[3].chi(b[4], b[0]),
-            b[4].chi(b[0], b[1]),
-        ]
-    });
+    let [r0, r1, r2, r3, r4] = [
+        chi(rows[0]),
+        chi(rows[1]),
+        chi(rows[2]),
+        chi(rows[3]),
+        chi(rows[4]),
+    ];
     [
         r0[0].xor(constant),
         r0[1],
@@ -168,6 +171,24 @@ fn round<L: Lane>(a: &[L; 25], constant: L) -> [L; 25] {
         r4[2],
         r4[3],
         r4[4],
+    ]
+}
+
+/// The parity of column `X`.
+#[inline(always)]
+fn column<L: Lane, const X: usize>(a: &[L; 25]) -> L {
+    a[X].xor5(a[X + 5], a[X + 10], a[X + 15], a[X + 20])
+}
+
+/// The step between the lanes of a row.
+#[inline(always)]
+fn chi<L: Lane>(b: [L; 5]) -> [L; 5] {
+    [
+        b[0].chi(b[1], b[2]),
+        b[1].chi(b[2], b[3]),
+        b[2].chi(b[3], b[4]),
+        b[3].chi(b[4], b[0]),
+        b[4].chi(b[0], b[1]),
     ]
 }
 
@@ -253,27 +274,37 @@ fn sponge<const RATE: usize, const OUT: usize>(data: &[u8]) -> [u64; OUT] {
 }
 
 fn absorb(state: &mut [u64; 25], block: &[u8]) {
-    for (lane, bytes) in state.iter_mut().zip(block.chunks_exact(8)) {
-        *lane ^= u64::from_le_bytes(bytes.try_into().expect("chunks of 8 bytes"));
+    for (lane, bytes) in state.iter_mut().zip(block.as_chunks::<8>().0) {
+        *lane ^= u64::from_le_bytes(*bytes);
     }
 }
 
 #[inline(always)]
 fn first<L: Lane, const N: usize>(state: &[L; 25]) -> [L; N] {
-    core::array::from_fn(|i| state[i])
+    let mut out = [L::splat(0); N];
+    out.copy_from_slice(&state[..N]);
+    out
 }
 
 /// The first `N` lanes of `bytes`, which must hold that many.
 #[inline(always)]
 pub(crate) fn lanes<const N: usize>(bytes: &[u8; 32]) -> [u64; N] {
-    core::array::from_fn(|i| u64::from_le_bytes(core::array::from_fn(|j| bytes[i * 8 + j])))
+    let mut lanes = [0; N];
+    for (lane, bytes) in lanes.iter_mut().zip(bytes.as_chunks::<8>().0) {
+        *lane = u64::from_le_bytes(*bytes);
+    }
+    lanes
 }
 
 /// The bytes of `N` lanes in order.
 #[inline(always)]
 pub(crate) fn bytes_of<const N: usize, const BYTES: usize>(lanes: [u64; N]) -> [u8; BYTES] {
     const { assert!(BYTES == N * 8, "eight bytes a lane") };
-    core::array::from_fn(|i| (lanes[i / 8] >> (i % 8 * 8)) as u8)
+    let mut bytes = [0; BYTES];
+    for (bytes, lane) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(lanes) {
+        *bytes = lane.to_le_bytes();
+    }
+    bytes
 }
 
 #[cfg(test)]

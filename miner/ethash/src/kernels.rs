@@ -6,7 +6,7 @@
 use core::marker::PhantomData;
 
 use crate::arith::{Modulus, fnv, prefetch};
-use crate::hashimoto::{Item, Lookup, PowHash, lockstep, seed512};
+use crate::hashimoto::{Item, Lookup, PowHash, lockstep};
 use crate::isa::{Isa, Kernel};
 use crate::keccak::keccak512_64;
 use crate::light::LightCache;
@@ -22,18 +22,21 @@ pub(crate) struct Row(pub(crate) [u32; ROW_WORDS]);
 
 impl Row {
     #[inline(always)]
-    pub(crate) fn lane(&self, i: usize) -> u64 {
-        u64::from(self.0[2 * i]) | u64::from(self.0[2 * i + 1]) << 32
-    }
-
-    #[inline(always)]
     pub(crate) fn lanes(&self) -> [u64; 8] {
-        core::array::from_fn(|i| self.lane(i))
+        let mut lanes = [0; 8];
+        for (lane, [low, high]) in lanes.iter_mut().zip(self.0.as_chunks::<2>().0) {
+            *lane = u64::from(*low) | u64::from(*high) << 32;
+        }
+        lanes
     }
 
     #[inline(always)]
     pub(crate) fn from_lanes(lanes: &[u64; 8]) -> Self {
-        Self(core::array::from_fn(|i| (lanes[i / 2] >> (i % 2 * 32)) as u32))
+        let mut words = [0; ROW_WORDS];
+        for ([low, high], lane) in words.as_chunks_mut::<2>().0.iter_mut().zip(lanes) {
+            (*low, *high) = (*lane as u32, (*lane >> 32) as u32);
+        }
+        Self(words)
     }
 }
 
@@ -97,17 +100,18 @@ impl Kernel for Shuffle<'_> {
 #[inline(always)]
 fn nodes<I: Isa, const N: usize>(cache: &LightCache, index: &[u32; N]) -> [Row; N] {
     let LightCache { rows, row_count, .. } = cache;
-    let mut mix: [Row; N] = index.map(|index| {
-        let mut row = rows[row_count.of(index) as usize];
-        row.0[0] ^= index;
-        row
-    });
+    let mut mix = [Row([0; ROW_WORDS]); N];
+    for (mix, index) in mix.iter_mut().zip(index) {
+        *mix = rows[row_count.of(*index) as usize];
+        mix.0[0] ^= index;
+    }
     I::keccak512_rows(&mut mix);
     for parent in 0..DATASET_PARENTS {
         // All addresses first: the rows then travel while the other nodes are worked on.
-        let places: [usize; N] = core::array::from_fn(|j| {
-            row_count.of(fnv(index[j] ^ parent, mix[j].0[parent as usize % ROW_WORDS])) as usize
-        });
+        let mut places = [0; N];
+        for ((place, mix), index) in places.iter_mut().zip(&mix).zip(index) {
+            *place = row_count.of(fnv(index ^ parent, mix.0[parent as usize % ROW_WORDS])) as usize;
+        }
         for place in places {
             prefetch(&rows[place]);
         }
@@ -145,7 +149,11 @@ fn items<I: Isa, const N: usize>(cache: &LightCache, index: &[u32; N]) -> [Item;
 /// Computes the first `NODES / 2` items of `index`, both halves of each, side by side.
 #[inline(always)]
 fn halves<I: Isa, const NODES: usize>(cache: &LightCache, index: &[u32], out: &mut [Item]) {
-    let node: [u32; NODES] = core::array::from_fn(|k| index[k / 2].wrapping_mul(2) | (k % 2) as u32);
+    let mut node = [0; NODES];
+    for ([first, second], index) in node.as_chunks_mut::<2>().0.iter_mut().zip(index) {
+        *first = index.wrapping_mul(2);
+        *second = *first | 1;
+    }
     for (k, row) in nodes::<I, NODES>(cache, &node).iter().enumerate() {
         out[k / 2][k % 2 * ROW_WORDS..][..ROW_WORDS].copy_from_slice(&row.0);
     }
@@ -169,7 +177,8 @@ impl<const N: usize> Kernel for Items<'_, N> {
 /// Hashes `N` nonces in lockstep from the light cache.
 pub(crate) struct LightHash<'a, const N: usize> {
     pub(crate) cache: &'a LightCache,
-    pub(crate) seeds: [(B256, u64); N],
+    pub(crate) header_hash: &'a B256,
+    pub(crate) pow_nonces: [u64; N],
 }
 
 impl<const N: usize> Kernel for LightHash<'_, N> {
@@ -177,10 +186,12 @@ impl<const N: usize> Kernel for LightHash<'_, N> {
 
     #[inline(always)]
     fn run<I: Isa>(self) -> [PowHash; N] {
-        let seeds = self
-            .seeds
-            .map(|(header_hash, nonce)| seed512(&header_hash, nonce));
-        lockstep::<I, N>(self.cache.items, &seeds, Computed::<I>(self.cache, PhantomData))
+        lockstep::<I, N>(
+            self.cache.items,
+            self.header_hash,
+            &self.pow_nonces,
+            Computed::<I>(self.cache, PhantomData),
+        )
     }
 }
 

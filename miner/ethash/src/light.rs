@@ -241,7 +241,8 @@ impl LightCache {
     pub fn hash_many<const N: usize>(&self, header_hash: &B256, pow_nonces: [u64; N]) -> [PowHash; N] {
         dispatch(LightHash {
             cache: self,
-            seeds: pow_nonces.map(|nonce| (*header_hash, nonce)),
+            header_hash,
+            pow_nonces,
         })
     }
 }

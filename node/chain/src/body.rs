@@ -148,8 +148,7 @@ pub fn senders(spec: &ChainSpec, transactions: &[Transaction]) -> Result<Vec<Add
         let running: Vec<_> = numbered
             .chunks(portion)
             .map(|portion| {
-                let thread =
-                    std::thread::Builder::new().spawn_scoped(scope, move || recover(portion));
+                let thread = std::thread::Builder::new().spawn_scoped(scope, move || recover(portion));
                 (portion, thread)
             })
             .collect();

@@ -520,8 +520,9 @@ impl Inner {
         let draft = self.draft(&view, now.as_secs())?;
         // The head may have moved meanwhile; then this work is stale and the next round makes another.
         if self.store.snapshot()?.head()?.map(|(_, hash)| hash) == Some(head) {
-            self.desk.publish(Some(Work::new(&self.spec, Arc::new(draft))));
-            *made = Some((head, generation, settings, Instant::now()));
+            if self.desk.publish(Some(Work::new(&self.spec, Arc::new(draft)))) {
+                *made = Some((head, generation, settings, Instant::now()));
+            }
         }
         Ok(RENEW_INTERVAL)
     }

@@ -163,13 +163,17 @@ impl WorkDesk {
         receiver
     }
 
-    /// Puts out new work, or none.
-    pub(crate) fn publish(&self, work: Option<Work>) {
+    /// Puts out new work, or none. False where that work is solved already; then nothing changes.
+    pub(crate) fn publish(&self, work: Option<Work>) -> bool {
         let mut state = self.state.lock();
         let work = work.map(Arc::new);
         let now = Instant::now();
         state.keep_current(now);
         if let Some(work) = &work {
+            let before = state.handed_out.get(&work.package.header_hash);
+            if before.is_some_and(|before| before.solved) {
+                return false;
+            }
             state
                 .handed_out
                 .retain(|_, old| now.duration_since(old.at) < WORK_VALID);
@@ -200,6 +204,7 @@ impl WorkDesk {
         if !same {
             state.notify();
         }
+        true
     }
 
     /// Takes a solution: checks the seal and gives the sealed block, once per work.

@@ -293,7 +293,10 @@ fn header(source: &impl BlockReads, number: u64, hash: &B256) -> Result<HeaderRe
     let record = required(source.header(number, hash)?, table, key)?;
     let got = record.header.hash();
     if got != *hash || record.header.number != number {
-        let reason = format!("header {got} of number {}, want number {number}", record.header.number);
+        let reason = format!(
+            "header {got} of number {}, want number {number}",
+            record.header.number
+        );
         return Err(StoreError::corrupt(table, key, reason));
     }
     Ok(record)

@@ -99,8 +99,9 @@ impl Serialize for Transactions<'_> {
         };
         let objects = transactions.iter().zip(self.senders).enumerate();
         serializer.collect_seq(
-            objects
-                .map(|(index, (transaction, sender))| TransactionObject::new(transaction, *sender, place(index))),
+            objects.map(|(index, (transaction, sender))| {
+                TransactionObject::new(transaction, *sender, place(index))
+            }),
         )
     }
 }

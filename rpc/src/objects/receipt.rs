@@ -83,9 +83,10 @@ struct Logs<'a> {
 impl Serialize for Logs<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(
-            self.logs.iter().zip(self.first_index..).map(|(log, index)| {
-                LogObject::new(log, index, self.transaction_hash, self.place, false)
-            }),
+            self.logs
+                .iter()
+                .zip(self.first_index..)
+                .map(|(log, index)| LogObject::new(log, index, self.transaction_hash, self.place, false)),
         )
     }
 }

@@ -17,6 +17,7 @@ use keystore::AccountBook;
 use primitives::{Address, B256, Block, Bytes, SecretKey, U256};
 use rpc::methods::{self, NodeFacts};
 use rpc::server::http::{self, HttpOptions, HttpServer};
+use rpc::types::data;
 use rpc::{Limits, MinerControl, Modules, Node, Rpc};
 use serde_json::{Value, json};
 use store::Store;
@@ -30,9 +31,9 @@ pub(crate) fn key(index: usize) -> SecretKey {
     SecretKey::from_hex(chain::spec::DEV_ACCOUNTS[index].1).expect("a key")
 }
 
-/// The dev network's account `index`.
-pub(crate) fn account(index: usize) -> Address {
-    chain::spec::DEV_ACCOUNTS[index].0
+/// The dev network's account `index`, as DATA.
+pub(crate) fn account(index: usize) -> String {
+    data(key(index).address())
 }
 
 struct Facts;
@@ -86,7 +87,7 @@ impl Net {
         for index in 0..3 {
             accounts.unlock(key(index));
         }
-        accounts.lock(&account(2));
+        accounts.lock(&key(2).address());
         let node = Node::new(chain.clone(), accounts, Box::new(Facts), Arc::new(Miner));
         let rpc = Rpc::new(Arc::new(node), methods::all(), Limits::default()).expect("a sound table");
         let dispatcher = Arc::new(rpc.dispatcher(&Modules::default()));
@@ -109,7 +110,7 @@ impl Net {
     /// The body of the response to `method` with `params`.
     pub(crate) fn raw(&self, method: &str, params: &str) -> String {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
-        let mut stream = TcpStream::connect(self.server.address()).expect("the server listens");
+        let mut stream = TcpStream::connect(self.server.addresses()[0]).expect("the server listens");
         let patience = Some(Duration::from_secs(20));
         stream.set_read_timeout(patience).expect("a time-out");
         write!(
@@ -208,7 +209,10 @@ impl Net {
         let head = self.view().head_hash();
         let side = self.build(&head, b"side", &[]);
         let main = self.mine();
-        assert_eq!(self.chain.import(side.clone()).expect("a good block"), Imported::Side);
+        assert_eq!(
+            self.chain.import(side.clone()).expect("a good block"),
+            Imported::Side
+        );
         (main, side)
     }
 

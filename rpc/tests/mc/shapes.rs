@@ -104,7 +104,9 @@ fn fits(value: &Value, kind: &str) -> bool {
     let Some(digits) = value.as_str().and_then(|text| text.strip_prefix("0x")) else {
         return false;
     };
-    let is_hex = digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    let is_hex = digits
+        .bytes()
+        .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
     let is_length = match kind.strip_prefix("DATA ") {
         Some(length) => digits.len() == 2 * length.parse::<usize>().expect("a length"),
         None if kind == "DATA" => digits.len().is_multiple_of(2),

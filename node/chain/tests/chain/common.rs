@@ -155,7 +155,11 @@ impl Maker {
             self.tip = parent;
         }
         let view = self.store.snapshot().expect("snapshot");
-        let above = view.header_by_hash(&parent).expect("read").expect("parent").header;
+        let above = view
+            .header_by_hash(&parent)
+            .expect("read")
+            .expect("parent")
+            .header;
         let block = assemble(&self.spec, &view, &above, plan);
         drop(view);
         let importer = Importer::new(self.store.clone(), self.spec.clone(), SealCheck::Off);
@@ -199,7 +203,9 @@ fn assemble(spec: &ChainSpec, view: &store::Snapshot, above: &Header, plan: Plan
     let mut executor = Executor::new(spec, &header, &mut state);
     for transaction in &plan.transactions {
         let sender = transaction.recover_sender(true).expect("signed");
-        executor.transaction(transaction, sender).expect("the plan is valid");
+        executor
+            .transaction(transaction, sender)
+            .expect("the plan is valid");
     }
     let executed = executor.finish(&plan.uncles).expect("finish");
     header.state_root = state.root().expect("root");
@@ -288,5 +294,8 @@ pub(crate) fn hex(text: &str) -> Vec<u8> {
         .map(|byte| char::from(byte).to_digit(16).expect("hex digit") as u8)
         .collect();
     assert!(digits.len().is_multiple_of(2), "hex comes in pairs: {text}");
-    digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+    digits
+        .chunks_exact(2)
+        .map(|pair| pair[0] << 4 | pair[1])
+        .collect()
 }

@@ -133,63 +133,160 @@ fn opcodes_cost_what_the_table_says() {
         ("chainid", "46", 1000 + 2),
         ("extcodesize", "30 3b", 1000 + 2 + 700),
         ("extcodehash", "30 3f", 1000 + 2 + 400),
-        ("extcodecopy of a word", "6020 6000 6000 30 3c", 1000 + 11 + 700 + 3 + 3),
+        (
+            "extcodecopy of a word",
+            "6020 6000 6000 30 3c",
+            1000 + 11 + 700 + 3 + 3,
+        ),
         ("shl", "6001 6001 1b", 1000 + 9),
         ("shr", "6001 6001 1c", 1000 + 9),
         ("sar", "6001 6001 1d", 1000 + 9),
         ("keccak of a word", "6020 6000 20", 1000 + 6 + 36 + 3),
-        ("a topic and a byte", "6000 6001 6000 a1", 1000 + 9 + 375 + 375 + 8 + 3),
-        ("memory grows by squares", "6001 6180 00 52", 1000 + 6 + 3 + 3 * 1025 + 1025 * 1025 / 512),
+        (
+            "a topic and a byte",
+            "6000 6001 6000 a1",
+            1000 + 9 + 375 + 375 + 8 + 3,
+        ),
+        (
+            "memory grows by squares",
+            "6001 6180 00 52",
+            1000 + 6 + 3 + 3 * 1025 + 1025 * 1025 / 512,
+        ),
         ("create", "6000 6000 6000 f0", 1000 + 9 + 32_000),
         ("create2", "6000 6000 6000 6000 f5", 1000 + 12 + 32_000),
-        ("create2 pays no memory, no hash", "6000 612000 6000 6000 f5", 1000 + 12 + 32_000),
-        ("create does pay memory", "612000 6000 6000 f0", 1000 + 9 + 32_000 + 256 * 3 + 128),
+        (
+            "create2 pays no memory, no hash",
+            "6000 612000 6000 6000 f5",
+            1000 + 12 + 32_000,
+        ),
+        (
+            "create does pay memory",
+            "612000 6000 6000 f0",
+            1000 + 9 + 32_000 + 256 * 3 + 128,
+        ),
         ("0 to 1", "6001 6000 55", 1000 + 6 + 20_000),
         ("0 to 0", "6000 6000 55", 1000 + 6 + 5000),
         ("1 to 2", "6002 6001 55", 1000 + 6 + 5000),
         ("1 to 1", "6001 6001 55", 1000 + 6 + 5000),
         ("1 to 0, half is refunded", "6000 6001 55", 6006 - 3003),
-        ("1 to 0, all is refunded", "6000 6001 55 6001 6000 55 6001 6002 55", 46_018 - 15_000),
-        ("0 to 1 to 0: no net metering", "6001 6000 55 6000 6000 55", 26_012 - 13_006),
-        ("1 to 2 to 1: no net metering", "6002 6001 55 6001 6001 55", 11_012),
+        (
+            "1 to 0, all is refunded",
+            "6000 6001 55 6001 6000 55 6001 6002 55",
+            46_018 - 15_000,
+        ),
+        (
+            "0 to 1 to 0: no net metering",
+            "6001 6000 55 6000 6000 55",
+            26_012 - 13_006,
+        ),
+        (
+            "1 to 2 to 1: no net metering",
+            "6002 6001 55 6001 6001 55",
+            11_012,
+        ),
     ];
     for (name, program, expected) in table {
         check(name, program, "00", *expected);
     }
     // Destroying: 5000, 25,000 more where a balance makes an account, up to 24,000 back.
-    check("selfdestruct to an account", &format!("73{ee} ff"), "00", 6003 - 3001);
-    check("selfdestruct to a new account", &format!("73{dd} ff"), "00", 31_003 - 15_501);
+    check(
+        "selfdestruct to an account",
+        &format!("73{ee} ff"),
+        "00",
+        6003 - 3001,
+    );
+    check(
+        "selfdestruct to a new account",
+        &format!("73{dd} ff"),
+        "00",
+        31_003 - 15_501,
+    );
     let mut poor = Run::new(&format!("73{dd} ff"), "00");
-    poor.spec.genesis.alloc.get_mut(&PROGRAM).expect("the program").balance = U256::ZERO;
-    assert_eq!(poor.run().gas_used, 6003 - 3001, "nothing to send, no new account");
+    poor.spec
+        .genesis
+        .alloc
+        .get_mut(&PROGRAM)
+        .expect("the program")
+        .balance = U256::ZERO;
+    assert_eq!(
+        poor.run().gas_used,
+        6003 - 3001,
+        "nothing to send, no new account"
+    );
 }
 
 #[test]
 fn calls_cost_what_the_table_says() {
     let call = |value: &str, to: Address, gas: &str| {
-        format!("6000 6000 6000 6000 60{value} 73{} {gas} f1", to.to_string().trim_start_matches("0x"))
+        format!(
+            "6000 6000 6000 6000 60{value} 73{} {gas} f1",
+            to.to_string().trim_start_matches("0x")
+        )
     };
     check("all gas", &call("00", CALLEE, "5a"), "00", 1000 + 18 + 2 + 700);
-    check("no account, no value", &call("00", MISSING, "5a"), "00", 1000 + 18 + 2 + 700);
-    check("value to an account", &call("01", EXISTING, "6000"), "00", 1000 + 21 + 700 + 9000 - 2300);
+    check(
+        "no account, no value",
+        &call("00", MISSING, "5a"),
+        "00",
+        1000 + 18 + 2 + 700,
+    );
+    check(
+        "value to an account",
+        &call("01", EXISTING, "6000"),
+        "00",
+        1000 + 21 + 700 + 9000 - 2300,
+    );
     let new_account = 1000 + 21 + 700 + 9000 + 25_000 - 2300;
-    check("value to a new account", &call("01", MISSING, "6000"), "00", new_account);
+    check(
+        "value to a new account",
+        &call("01", MISSING, "6000"),
+        "00",
+        new_account,
+    );
     let keep = |program: String| format!("{program} 6000 55");
     // The failing callee writes first; neither its write nor its gas comes back.
-    let ran = check("invalid inside", &keep(call("00", CALLEE, "617530")), "6001 6000 55 fe", 1000 + 721 + 30_000 + 5003);
+    let ran = check(
+        "invalid inside",
+        &keep(call("00", CALLEE, "617530")),
+        "6001 6000 55 fe",
+        1000 + 721 + 30_000 + 5003,
+    );
     assert_eq!((ran.slots[0], ran.callee_slot), (U256::ZERO, U256::ZERO));
-    let ran = check("revert inside", &keep(call("00", CALLEE, "617530")), "6001 6000 55 6000 6000 fd", 1000 + 721 + 20_012 + 5003);
+    let ran = check(
+        "revert inside",
+        &keep(call("00", CALLEE, "617530")),
+        "6001 6000 55 6000 6000 fd",
+        1000 + 721 + 20_012 + 5003,
+    );
     assert_eq!((ran.slots[0], ran.callee_slot), (U256::ZERO, U256::ZERO));
-    let ran = check("success inside", &keep(call("00", CALLEE, "617530")), "6001 6000 55", 1000 + 721 + 20_006 + 20_003);
+    let ran = check(
+        "success inside",
+        &keep(call("00", CALLEE, "617530")),
+        "6001 6000 55",
+        1000 + 721 + 20_006 + 20_003,
+    );
     assert_eq!((ran.slots[0], ran.callee_slot), (U256::from(1), U256::from(1)));
     let callee = CALLEE.to_string();
     let callee = callee.trim_start_matches("0x");
     let still = format!("6000 6000 6000 6000 73{callee} 617530 fa 6000 55");
-    let ran = check("no writing in a static call", &still, "6001 6000 55", 1000 + 18 + 700 + 30_000 + 5003);
+    let ran = check(
+        "no writing in a static call",
+        &still,
+        "6001 6000 55",
+        1000 + 18 + 700 + 30_000 + 5003,
+    );
     assert_eq!((ran.slots[0], ran.callee_slot), (U256::ZERO, U256::ZERO));
     let delegated = format!("6000 6000 6000 6000 73{callee} 5a f4 6002 55");
-    let ran = check("a delegate writes here", &delegated, "6007 6000 55", 1000 + 17 + 700 + 20_006 + 20_003);
-    assert_eq!((ran.slots[0], ran.slots[2], ran.callee_slot), (U256::from(7), U256::from(1), U256::ZERO));
+    let ran = check(
+        "a delegate writes here",
+        &delegated,
+        "6007 6000 55",
+        1000 + 17 + 700 + 20_006 + 20_003,
+    );
+    assert_eq!(
+        (ran.slots[0], ran.slots[2], ran.callee_slot),
+        (U256::from(7), U256::from(1), U256::ZERO)
+    );
 }
 
 #[test]
@@ -212,7 +309,11 @@ fn create2_memory_stays_and_is_paid_from_the_last_payment_on() {
     );
     assert_eq!(ran.slots[0], U256::from(96));
     // A length that no machine has is an error of the program.
-    let huge = Run::new("6000 7f ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff 6000 6000 f5", "00").run();
+    let huge = Run::new(
+        "6000 7f ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff 6000 6000 f5",
+        "00",
+    )
+    .run();
     assert_eq!((huge.success, huge.gas_used), (false, 1_000_000));
 }
 
@@ -232,10 +333,16 @@ fn data_and_creation_have_their_price() {
     // PUSH1 10, PUSH1 0, RETURN: ten zero bytes of code, 200 gas each.
     let ten = create("600a 6000 f3", 1_000_000);
     let intrinsic = 53_000 + 4 * 68 + 4;
-    assert_eq!((ten.gas_used, ten.created_code_bytes), (intrinsic + 6 + 3 + 2000, Some(10)));
+    assert_eq!(
+        (ten.gas_used, ten.created_code_bytes),
+        (intrinsic + 6 + 3 + 2000, Some(10))
+    );
     // Too little for the deposit: nothing is made, all gas is gone.
     let short = create("600a 6000 f3", intrinsic + 6 + 3 + 1999);
-    assert_eq!((short.success, short.gas_used, short.created_code_bytes), (false, intrinsic + 2008, None));
+    assert_eq!(
+        (short.success, short.gas_used, short.created_code_bytes),
+        (false, intrinsic + 2008, None)
+    );
 }
 
 #[test]
@@ -253,7 +360,10 @@ fn code_may_have_204_800_bytes_and_no_more() {
     assert_eq!(largest.gas_used, intrinsic + 6 + memory + 204_800 * 200);
     assert_eq!(largest.created_code_bytes, Some(204_800));
     let larger = create("62032001 6000 f3");
-    assert_eq!((larger.success, larger.gas_used, larger.created_code_bytes), (false, 60_000_000, None));
+    assert_eq!(
+        (larger.success, larger.gas_used, larger.created_code_bytes),
+        (false, 60_000_000, None)
+    );
 }
 
 #[test]
@@ -263,7 +373,10 @@ fn fuxi_brings_opcodes_and_others_stay_invalid() {
         run.spec.forks.fuxi = Some(5);
         run.number = number;
         let ran = run.run();
-        assert!(ran.success || ran.gas_used == 1_000_000, "{opcode}: an invalid opcode takes all gas");
+        assert!(
+            ran.success || ran.gas_used == 1_000_000,
+            "{opcode}: an invalid opcode takes all gas"
+        );
         ran.success
     };
     for opcode in ["1b", "1c", "1d", "3f", "46", "47", "f5"] {
@@ -291,7 +404,10 @@ fn existing_accounts_1_to_16_have_code_size_1() {
         let mut run = Run::new(&format!("7f{operand:0>64} 3b 6000 52 6020 6000 a0"), "00");
         if exists {
             for low in 1..=17u8 {
-                run.spec.genesis.alloc.insert(Address::with_last_byte(low), rich(1));
+                run.spec
+                    .genesis
+                    .alloc
+                    .insert(Address::with_last_byte(low), rich(1));
             }
         }
         let ran = run.run();
@@ -300,7 +416,11 @@ fn existing_accounts_1_to_16_have_code_size_1() {
     };
     for low in 1..=16u8 {
         let operand = format!("{low:02x}");
-        assert_eq!((size(&operand, true), size(&operand, false)), (U256::from(1), U256::ZERO), "{low}");
+        assert_eq!(
+            (size(&operand, true), size(&operand, false)),
+            (U256::from(1), U256::ZERO),
+            "{low}"
+        );
     }
     assert_eq!((size("00", true), size("11", true)), (U256::ZERO, U256::ZERO));
     // Only the low 20 bytes are an address.
@@ -341,7 +461,10 @@ fn precompiles_1_to_4_are_always_there() {
         assert_eq!(precompile(number, 1, &signed), (3000, signer));
         assert_eq!(precompile(number, 2, b"abc"), (72, word(sha)));
         assert_eq!(precompile(number, 3, b"abc"), (720, word(ripemd)));
-        assert_eq!(precompile(number, 4, &[9; 33]), (21, U256::from_be_slice(&[9; 32])));
+        assert_eq!(
+            precompile(number, 4, &[9; 33]),
+            (21, U256::from_be_slice(&[9; 32]))
+        );
     }
 }
 
@@ -354,7 +477,9 @@ fn precompiles_5_to_8_come_with_their_fork() {
     modexp.extend(hex(&prime.replace("ffed", "ffec")));
     modexp.extend(hex(prime));
     let point = [word(1), word(2)].concat();
-    let doubled = U256::from_be_slice(&hex("030644e72e131a029b85045b68181585d97816a916871ca8d3c208c16d87cfd3"));
+    let doubled = U256::from_be_slice(&hex(
+        "030644e72e131a029b85045b68181585d97816a916871ca8d3c208c16d87cfd3",
+    ));
     let cases = [
         (5, modexp, 1024 * 254 / 20, U256::from(1)),
         (6, [point.clone(), point.clone()].concat(), 150, doubled),
@@ -363,7 +488,11 @@ fn precompiles_5_to_8_come_with_their_fork() {
         (8, vec![0; 192], 45_000 + 34_000, U256::from(1)),
     ];
     for (low, input, gas, answer) in cases {
-        assert_eq!(precompile(6, low, &input), (0, U256::ZERO), "{low} before the fork");
+        assert_eq!(
+            precompile(6, low, &input),
+            (0, U256::ZERO),
+            "{low} before the fork"
+        );
         assert_eq!(precompile(7, low, &input), (gas, answer), "{low}");
     }
 }

@@ -52,9 +52,7 @@ fn sign(node: &Node, (address, message): (Address, Data)) -> RpcResult<Data<[u8;
 fn send(node: &Node, request: TransactionRequest) -> RpcResult<Data<B256>> {
     check_sharding(&request)?;
     // Whether the account can sign is asked before a nonce is chosen for it.
-    node.accounts
-        .with_key(&request.from, |_| ())
-        .map_err(locked)?;
+    node.accounts.with_key(&request.from, |_| ()).map_err(locked)?;
     let gas_price = match request.gas_price {
         Some(given) => given,
         None => gas_price(node)?,

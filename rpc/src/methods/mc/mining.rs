@@ -56,7 +56,12 @@ fn coinbase(node: &Node) -> Data<Address> {
 fn hashrate(node: &Node) -> Quantity<U256> {
     // The cast makes nothing of what is no number, and the most of what is too large.
     let own = node.miner.hashrate() as u64;
-    Quantity(node.chain.desk().reported_hashrate().saturating_add(U256::from(own)))
+    Quantity(
+        node.chain
+            .desk()
+            .reported_hashrate()
+            .saturating_add(U256::from(own)),
+    )
 }
 
 /// `mc_submitHashrate`: a miner's own word on its speed, under an id of its choice.

@@ -24,7 +24,13 @@ pub(super) fn gas_price(node: &Node) -> RpcResult<U256> {
     let mut prices = Vec::new();
     for number in (0..=view.head_number()).rev().take(BLOCKS as usize) {
         if let Some(block) = view.block(number).map_err(failure)? {
-            prices.extend(block.body.transactions.iter().map(|transaction| transaction.gas_price));
+            prices.extend(
+                block
+                    .body
+                    .transactions
+                    .iter()
+                    .map(|transaction| transaction.gas_price),
+            );
         }
     }
     let price = suggested(&mut prices, node.chain.spec().gas_price_min);

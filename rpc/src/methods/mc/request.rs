@@ -167,7 +167,10 @@ mod tests {
         };
         assert_eq!(TransactionRequest::from_json(&all), Ok(expected));
         let empty = format!(r#"{{"from":"{from}","to":"{to}","via":"0x"}}"#);
-        assert_eq!(TransactionRequest::from_json(&empty).map(|given| given.via), Ok(None));
+        assert_eq!(
+            TransactionRequest::from_json(&empty).map(|given| given.via),
+            Ok(None)
+        );
     }
 
     #[test]

@@ -61,3 +61,25 @@ fn syncing(node: &Node) -> RpcResult<Syncing> {
 fn price(node: &Node) -> RpcResult<Quantity<U256>> {
     gas_price(node).map(Quantity)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sync_states() {
+        let check = |state: Syncing, expected: &str| {
+            assert_eq!(serde_json::to_string(&state).expect("JSON"), expected);
+        };
+        check(Syncing::Done(false), "false");
+        let under = Syncing::Under {
+            starting_block: Quantity(1),
+            current_block: Quantity(16),
+            highest_block: Quantity(255),
+        };
+        check(
+            under,
+            r#"{"startingBlock":"0x1","currentBlock":"0x10","highestBlock":"0xff"}"#,
+        );
+    }
+}

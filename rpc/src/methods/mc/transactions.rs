@@ -77,7 +77,11 @@ fn receipt(view: &View, hash: &B256) -> RpcResult {
         block_number: id.number,
         index,
     };
-    let found = block.body.transactions.get(index).zip(block.body.senders.get(index));
+    let found = block
+        .body
+        .transactions
+        .get(index)
+        .zip(block.body.senders.get(index));
     let object = found
         .and_then(|(transaction, sender)| ReceiptObject::new(transaction, *sender, place, &receipts))
         .ok_or_else(|| failure(format_args!("block {} has no receipt {index}", id.hash)))?;

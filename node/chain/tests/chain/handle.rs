@@ -1,0 +1,439 @@
+//! The running chain: work and solutions, stale work and uncles, the pool across heads,
+//! stopping. Seals are real, on a small cache and with a difficulty of 2.
+
+use crate::common::{Maker, Plan, account, coins, easy_spec, rows, sign, unsigned};
+use chain::body::SealCheck;
+use chain::chain::{SubmitError, WriteError};
+use chain::desk::SolutionError;
+use chain::import::{ImportError, Imported};
+use chain::pool::{Origin, PoolConfig};
+use chain::rules::HeaderError;
+use chain::{Chain, ChainConfig};
+use ethash::{LightCache, LightCaches, Solution, WorkPackage};
+use primitives::{Address, B256, Block, U256};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use store::Store;
+
+const MINER: Address = Address::repeat_byte(0xa1);
+
+fn caches() -> LightCaches {
+    LightCaches::with_sizes(1024, 32 * 1024)
+}
+
+fn cache() -> Arc<LightCache> {
+    caches().get(ethash::Epoch::ethash(0)).expect("a small cache")
+}
+
+fn open(maker: &Maker, store: Store) -> Chain {
+    let config = ChainConfig {
+        spec: maker.spec.clone(),
+        seals: SealCheck::Ethash(caches()),
+        pool: PoolConfig::default(),
+        beneficiary: MINER,
+        extra_data: Default::default(),
+    };
+    Chain::open(store, config).expect("the chain opens")
+}
+
+fn fresh(maker: &Maker) -> Chain {
+    open(maker, Store::in_memory().expect("store"))
+}
+
+/// A nonce whose result is good enough, or one whose result is not.
+fn search(package: &WorkPackage, good: bool) -> Solution {
+    let cache = cache();
+    let tried = (0..).map(|nonce| (nonce, cache.hash(&package.header_hash, nonce)));
+    let (pow_nonce, found) = tried
+        .into_iter()
+        .find(|(_, found)| ethash::meets_boundary(&found.final_hash, &package.boundary) == good)
+        .expect("there is one");
+    Solution {
+        header_hash: package.header_hash,
+        pow_nonce,
+        mix_hash: found.mix_hash,
+    }
+}
+
+/// Makes a block with the maker and seals it; the next may be made on it.
+fn sealed(maker: &mut Maker, parent: B256, plan: Plan) -> Block {
+    let mut block = maker.block(parent, plan);
+    let package = WorkPackage {
+        header_hash: block.header.header_hash(),
+        seed_hash: B256::ZERO,
+        boundary: ethash::boundary(&block.header.difficulty),
+        number: None,
+        epoch: ethash::Epoch::ethash(0),
+    };
+    let solution = search(&package, true);
+    (block.header.pow_nonce, block.header.mix_hash) = (solution.pow_nonce, solution.mix_hash);
+    maker.blocks.insert(block.hash(), block.clone());
+    block
+}
+
+fn sealed_line(maker: &mut Maker, parent: B256, count: usize, mark: u8) -> Vec<Block> {
+    let mut tip = parent;
+    (0..count)
+        .map(|_| {
+            let block = sealed(maker, tip, Plan::marked(mark));
+            tip = block.hash();
+            block
+        })
+        .collect()
+}
+
+/// Waits for work that `fits`.
+fn work(chain: &Chain, fits: impl Fn(&WorkPackage) -> bool) -> WorkPackage {
+    let started = Instant::now();
+    loop {
+        if let Some(package) = chain.desk().work().filter(&fits) {
+            return package;
+        }
+        assert!(started.elapsed() < Duration::from_secs(10), "no such work");
+        std::thread::sleep(Duration::from_millis(3));
+    }
+}
+
+fn work_for(chain: &Chain, number: u64) -> WorkPackage {
+    work(chain, |package| package.number == Some(number))
+}
+
+fn is_head(imported: Imported) -> bool {
+    matches!(imported, Imported::Head { .. })
+}
+
+fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("after 1970")
+        .as_secs()
+}
+
+#[test]
+fn work_is_solved_once() {
+    let maker = Maker::new(easy_spec());
+    let chain = fresh(&maker);
+    let heads = chain.subscribe();
+    let changes = chain.desk().subscribe();
+    assert_eq!(
+        changes.recv_timeout(Duration::from_secs(1)).expect("at once"),
+        None
+    );
+    let package = work_for(&chain, 1);
+    assert_eq!(
+        changes.recv_timeout(Duration::from_secs(1)).expect("the work"),
+        Some(package.clone())
+    );
+    assert_eq!(package.boundary, ethash::boundary(&U256::from(2)));
+    assert_eq!(package.seed_hash, B256::ZERO);
+
+    let solution = search(&package, true);
+    let refused = |solution: &Solution| match chain.submit_solution(solution) {
+        Err(WriteError::Solution(error)) => error,
+        other => panic!("{other:?}"),
+    };
+    let unknown = Solution {
+        header_hash: B256::repeat_byte(1),
+        ..solution.clone()
+    };
+    assert!(matches!(refused(&unknown), SolutionError::UnknownWork(_)));
+    assert!(matches!(
+        refused(&search(&package, false)),
+        SolutionError::Seal(_)
+    ));
+    let mixed = Solution {
+        mix_hash: B256::repeat_byte(2),
+        ..solution.clone()
+    };
+    assert!(matches!(refused(&mixed), SolutionError::Seal(_)));
+    assert!(heads.is_empty());
+
+    assert!(is_head(chain.submit_solution(&solution).expect("accepted")));
+    assert!(matches!(refused(&solution), SolutionError::Solved(_)));
+    // Whoever searches is told to stop before there is other work.
+    assert_eq!(changes.recv_timeout(Duration::from_secs(1)).expect("told"), None);
+    let event = heads.recv_timeout(Duration::from_secs(1)).expect("a head event");
+    let view = chain.view().expect("view");
+    assert_eq!(
+        (event.reverted.len(), event.applied.as_slice()),
+        (0, &[view.head_id()][..])
+    );
+    assert_eq!(view.head_number(), 1);
+    let block = view.block(1).expect("read").expect("block 1");
+    assert_eq!(block.record.header.header_hash(), package.header_hash);
+    assert_eq!(block.record.header.pow_nonce, solution.pow_nonce);
+    assert_eq!(
+        view.account(&MINER, 1).expect("read").expect("paid").balance,
+        coins(2)
+    );
+    work_for(&chain, 2);
+}
+
+#[test]
+fn stale_work_makes_a_side_block_and_then_an_uncle() {
+    let mut maker = Maker::new(easy_spec());
+    let genesis = maker.genesis;
+    let chain = fresh(&maker);
+    let stale = work_for(&chain, 1);
+    // Later blocks pay somebody else, so that the uncle's pay stands alone.
+    chain.change_settings(|settings| settings.beneficiary = Address::repeat_byte(0xb2));
+    let other = sealed(&mut maker, genesis, Plan::default());
+    assert!(is_head(chain.import(other.clone()).expect("valid")));
+    assert_eq!(
+        chain.submit_solution(&search(&stale, true)).expect("still good"),
+        Imported::Side
+    );
+    assert_eq!(chain.view().expect("view").head_hash(), other.hash());
+    let side = chain.view().expect("view");
+    assert_eq!(side.account(&MINER, 1).expect("read"), None);
+    for number in 2..=4 {
+        let package = work_for(&chain, number);
+        assert!(is_head(
+            chain.submit_solution(&search(&package, true)).expect("accepted")
+        ));
+        let view = chain.view().expect("view");
+        let block = view.block(number).expect("read").expect("mined");
+        let included = |uncle: &primitives::Header| uncle.header_hash() == stale.header_hash;
+        if block.body.uncles.iter().any(included) {
+            let eighths = U256::from(8 - (number - 1));
+            let paid = view.account(&MINER, number).expect("read").expect("paid").balance;
+            assert_eq!(paid, coins(2) * eighths / U256::from(8));
+            return;
+        }
+    }
+    panic!("the side block became nobody's uncle");
+}
+
+#[test]
+fn an_uncle_is_offered_once_however_often_it_was_taken_back() {
+    let mut maker = Maker::new(easy_spec());
+    let genesis = maker.genesis;
+    let a = sealed_line(&mut maker, genesis, 3, 1);
+    let b = sealed_line(&mut maker, genesis, 2, 2);
+    let chain = fresh(&maker);
+    for block in [&a[0], &b[0], &b[1], &a[1], &a[2]] {
+        chain.import(block.clone()).expect("valid");
+    }
+    let view = chain.view().expect("view");
+    assert_eq!(view.head_hash(), a[2].hash());
+    let draft = chain.pending(&view).expect("draft");
+    let uncles: Vec<_> = draft.block.uncles.iter().map(primitives::Header::hash).collect();
+    assert_eq!(uncles, [b[0].hash()]);
+    let package = work_for(&chain, 4);
+    assert!(is_head(
+        chain.submit_solution(&search(&package, true)).expect("accepted")
+    ));
+}
+
+#[test]
+fn the_pool_follows_heads_and_gets_reverted_transactions_back() {
+    let mut maker = Maker::new(easy_spec());
+    let genesis = maker.genesis;
+    let chain = fresh(&maker);
+    let first = sign(0, &unsigned(0, Some(account(1)), 1, &[]));
+    let second = sign(0, &unsigned(1, Some(account(1)), 2, &[]));
+    let third = sign(1, &unsigned(0, Some(account(2)), 3, &[]));
+    for transaction in [&first, &second] {
+        chain
+            .submit_transaction(transaction.clone(), Origin::Remote)
+            .expect("taken");
+    }
+    let known = chain.submit_transaction(first.clone(), Origin::Remote);
+    assert!(matches!(known, Err(SubmitError::Pool(_))), "{known:?}");
+    assert_eq!(chain.pool().counts(), (2, 0));
+    // Block 1 has the first, and one that the pool never saw.
+    let a = sealed(
+        &mut maker,
+        genesis,
+        Plan::with(vec![first.clone(), third.clone()]),
+    );
+    chain.import(a.clone()).expect("valid");
+    assert_eq!(chain.pool().counts(), (1, 0));
+    assert!(chain.pool().get(&first.hash()).is_none());
+    let late = chain.submit_transaction(first.clone(), Origin::Local);
+    assert!(
+        late.expect_err("mined already")
+            .to_string()
+            .contains("nonce too low")
+    );
+    // A heavier branch without them: all three wait again, in the order of nonces.
+    let b = sealed_line(&mut maker, genesis, 2, 2);
+    assert_eq!(chain.import(b[0].clone()).expect("valid"), Imported::Side);
+    assert_eq!(chain.pool().counts(), (1, 0));
+    assert!(is_head(chain.import(b[1].clone()).expect("heavier")));
+    assert_eq!(chain.pool().counts(), (3, 0));
+    let view = chain.view().expect("view");
+    assert_eq!(view.transaction(&first.hash()).expect("read").map(|_| ()), None);
+    let draft = chain.pending(&view).expect("draft");
+    assert_eq!(draft.block.transactions.len(), 3);
+    assert_eq!(draft.total_difficulty, U256::from(512 + 2 * 3));
+    // Mined, they are gone for good.
+    let package = work(&chain, |package| package.number == Some(3));
+    chain.submit_solution(&search(&package, true)).expect("accepted");
+    let view = chain.view().expect("view");
+    let mined = view
+        .block(3)
+        .expect("read")
+        .expect("block 3")
+        .body
+        .transactions
+        .len();
+    assert_eq!((mined, chain.pool().counts()), (3, (0, 0)));
+}
+
+#[test]
+fn a_better_transaction_gives_new_work_and_the_old_stays_good() {
+    let maker = Maker::new(easy_spec());
+    let chain = fresh(&maker);
+    let old = work_for(&chain, 1);
+    let started = Instant::now();
+    let transaction = sign(0, &unsigned(0, Some(account(1)), 1, &[]));
+    let hash = chain
+        .submit_transaction(transaction, Origin::Remote)
+        .expect("taken");
+    let new = work(&chain, |package| package.header_hash != old.header_hash);
+    assert!(started.elapsed() < Duration::from_secs(4));
+    assert_eq!(new.number, Some(1));
+    assert!(is_head(
+        chain.submit_solution(&search(&new, true)).expect("the new")
+    ));
+    assert_eq!(
+        chain.submit_solution(&search(&old, true)).expect("the old"),
+        Imported::Side
+    );
+    let view = chain.view().expect("view");
+    assert_eq!(view.transaction(&hash).expect("read").expect("mined").1, 0);
+}
+
+#[test]
+fn no_block_is_ahead_of_the_clock() {
+    let mut maker = Maker::new(easy_spec());
+    let genesis = maker.genesis;
+    let chain = fresh(&maker);
+    let plan = |seconds| Plan {
+        seconds,
+        ..Plan::default()
+    };
+    let future = sealed(&mut maker, genesis, plan(now() + 100));
+    let error = chain.import(future).expect_err("ahead of the clock");
+    assert!(
+        matches!(
+            error,
+            WriteError::Import(ImportError::Header(HeaderError::Future { .. }))
+        ),
+        "{error}"
+    );
+    let present = sealed(&mut maker, genesis, plan(now()));
+    chain.import(present.clone()).expect("just in time");
+    let package = work_for(&chain, 2);
+    let at = now();
+    chain.submit_solution(&search(&package, true)).expect("accepted");
+    let stamp = chain.view().expect("view").head().header.timestamp;
+    assert!(
+        stamp > present.header.timestamp && stamp <= at,
+        "{stamp}, the clock said {at}"
+    );
+}
+
+#[test]
+fn there_is_other_work_after_a_refused_block() {
+    let maker = Maker::new(easy_spec());
+    let chain = fresh(&maker);
+    // Thirty-three bytes are one too many; the desk cannot know.
+    chain.change_settings(|settings| settings.extra_data = vec![0; 33].into());
+    let package = work_for(&chain, 1);
+    let error = chain
+        .submit_solution(&search(&package, true))
+        .expect_err("refused");
+    assert!(
+        matches!(
+            error,
+            WriteError::Import(ImportError::Header(HeaderError::ExtraData { .. }))
+        ),
+        "{error}"
+    );
+    work(&chain, |other| other.header_hash != package.header_hash);
+}
+
+#[test]
+fn stopping_ends_after_the_block_in_hand() {
+    let mut maker = Maker::new(easy_spec());
+    let genesis = maker.genesis;
+    let blocks = sealed_line(&mut maker, genesis, 120, 1);
+    let store = Store::in_memory().expect("store");
+    let chain = open(&maker, store.clone());
+    let importing = {
+        let (chain, blocks) = (chain.clone(), blocks.clone());
+        std::thread::spawn(move || {
+            let mut taken = 0;
+            for block in blocks {
+                match chain.import(block) {
+                    Ok(_) => taken += 1,
+                    Err(WriteError::Stopping) => return (taken, true),
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            (taken, false)
+        })
+    };
+    while chain.view().expect("view").head_number() < 5 {
+        std::thread::yield_now();
+    }
+    chain.stop();
+    let (taken, stopped) = importing.join().expect("no panic");
+    let view = chain.view().expect("reads go on");
+    assert_eq!(view.head_number(), taken);
+    assert!(stopped || taken == 120);
+    assert!(matches!(
+        chain.import(blocks[119].clone()),
+        Err(WriteError::Stopping)
+    ));
+    chain.stop();
+    drop(view);
+    drop(chain);
+    let tip = blocks[taken as usize - 1].hash();
+    assert!(
+        rows(&store) == rows(&maker.fresh(tip)),
+        "what is stored is that of block {taken}"
+    );
+    // And it goes on from there.
+    let chain = open(&maker, store);
+    for block in &blocks[taken as usize..] {
+        assert!(is_head(chain.import(block.clone()).expect("valid")));
+    }
+    assert_eq!(chain.view().expect("view").head_hash(), blocks[119].hash());
+}
+
+#[test]
+fn standings_are_never_older_than_the_head() {
+    let mut maker = Maker::new(easy_spec());
+    let mut tip = maker.genesis;
+    let mut blocks = Vec::new();
+    let transfer = |nonce| sign(0, &unsigned(nonce, Some(account(1)), 1, &[]));
+    for nonce in 0..40 {
+        let block = sealed(&mut maker, tip, Plan::with(vec![transfer(nonce)]));
+        tip = block.hash();
+        blocks.push(block);
+    }
+    let chain = fresh(&maker);
+    // The transaction after the last block's comes again and again while heads change.
+    let importing = {
+        let chain = chain.clone();
+        std::thread::spawn(move || {
+            blocks
+                .into_iter()
+                .for_each(|block| drop(chain.import(block).expect("valid")))
+        })
+    };
+    let mut price = 1_000_000_000u64;
+    while !importing.is_finished() {
+        let mut last = unsigned(40, Some(account(1)), 1, &[]);
+        price += price / 9;
+        last.gas_price = U256::from(price);
+        let _ = chain.submit_transaction(sign(0, &last), Origin::Remote);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    importing.join().expect("imported");
+    assert_eq!(chain.pool().next_nonce(&account(0)), Some(41));
+    assert_eq!(chain.pool().counts(), (1, 0));
+}

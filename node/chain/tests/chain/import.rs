@@ -1,0 +1,475 @@
+//! What import refuses, keeps beside the chain, and makes the head; and that a refusal
+//! leaves every table as it was, to the byte.
+
+use crate::common::{Maker, Node, Plan, account, coins, easy_spec, key, sign, unsigned};
+use chain::ChainSpec;
+use chain::body::{BodyError, SealCheck, SenderError, transactions_root};
+use chain::execute::TransactionError;
+use chain::import::{BlockId, ImportError, Imported, SIDE_EXECUTION_DEPTH};
+use chain::rules::HeaderError;
+use ethash::{LightCaches, SealError};
+use primitives::{B256, Block, Bloom, Header, Transaction, TxForm, U256, uncles_hash};
+
+fn id(block: &Block) -> BlockId {
+    BlockId {
+        number: block.header.number,
+        hash: block.hash(),
+    }
+}
+
+fn head(reverted: &[Block], applied: &[Block]) -> Imported {
+    Imported::Head {
+        reverted: reverted.iter().rev().map(id).collect(),
+        applied: applied.iter().map(id).collect(),
+    }
+}
+
+/// A node with a few blocks, a side block, and one more valid block to be spoilt.
+struct Scene {
+    maker: Maker,
+    node: Node,
+    line: Vec<Block>,
+    good: Block,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let mut maker = Maker::new(ChainSpec::dev());
+        let line = maker.line(maker.genesis, 9, 1);
+        let side = maker.block(line[7].header.parent_hash, Plan::marked(2));
+        let transfer = sign(0, &unsigned(0, Some(account(1)), 5, &[]));
+        // LOG0 of one byte, so that bloom and receipts are not empty.
+        let logger = sign(0, &unsigned(1, None, 0, &[0x60, 1, 0x60, 0, 0xa0]));
+        let good = maker.block(line[8].hash(), Plan::with(vec![transfer, logger]));
+        let node = Node::new(&maker.spec);
+        node.take(&line);
+        assert_eq!(node.import(&side).expect("valid"), Imported::Side);
+        Self {
+            maker,
+            node,
+            line,
+            good,
+        }
+    }
+
+    /// The good block, spoilt, is refused; tables and head stay.
+    fn refused(&self, spoil: impl FnOnce(&mut Block)) -> ImportError {
+        let mut block = self.good.clone();
+        spoil(&mut block);
+        let (before, at) = (self.node.rows(), self.node.head());
+        let error = self.node.import(&block).expect_err("a spoilt block");
+        assert!(before == self.node.rows(), "{error} left something behind");
+        assert_eq!(self.node.head(), at);
+        assert!(!error.to_string().is_empty());
+        error
+    }
+
+    fn with_transactions(&self, transactions: Vec<Transaction>) -> ImportError {
+        self.refused(|block| {
+            block.header.transactions_root = transactions_root(&transactions);
+            block.transactions = transactions;
+        })
+    }
+
+    fn with_uncles(&self, uncles: &[&Header]) -> ImportError {
+        self.refused(|block| {
+            block.uncles = uncles.iter().copied().cloned().collect();
+            block.header.uncles_hash = uncles_hash(&block.uncles);
+        })
+    }
+}
+
+macro_rules! assert_is {
+    ($got:expr, $pattern:pat) => {
+        let got = $got;
+        assert!(matches!(got, $pattern), "{got:?}");
+    };
+}
+
+#[test]
+fn headers_that_are_refused() {
+    use ImportError::Header as H;
+    let scene = Scene::new();
+    let header = |spoil: &dyn Fn(&mut Header)| scene.refused(|block| spoil(&mut block.header));
+    assert_is!(
+        header(&|h| h.parent_hash = B256::repeat_byte(1)),
+        ImportError::UnknownParent(_)
+    );
+    assert_is!(header(&|h| h.number += 1), H(HeaderError::Number { .. }));
+    assert_is!(header(&|h| h.timestamp -= 1), H(HeaderError::Timestamp { .. }));
+    assert_is!(
+        header(&|h| h.gas_limit += 9_000_000 / 1024),
+        H(HeaderError::GasLimit { .. })
+    );
+    assert_is!(header(&|h| h.gas_limit -= 1), H(HeaderError::GasLimit { .. }));
+    assert_is!(
+        header(&|h| h.gas_used = h.gas_limit + 1),
+        H(HeaderError::GasUsed { .. })
+    );
+    assert_is!(
+        header(&|h| h.difficulty += U256::from(1)),
+        H(HeaderError::Difficulty { .. })
+    );
+    assert_is!(
+        header(&|h| h.difficulty = U256::ZERO),
+        H(HeaderError::Difficulty { .. })
+    );
+    assert_is!(
+        header(&|h| h.extra_data = vec![0; 33].into()),
+        H(HeaderError::ExtraData { .. })
+    );
+    let good = &scene.good;
+    let early = scene.node.importer.import(good, Some(good.header.timestamp - 1));
+    assert_is!(early, Err(H(HeaderError::Future { .. })));
+    let in_time = scene.node.importer.import(good, Some(good.header.timestamp));
+    assert_eq!(in_time.expect("valid"), head(&[], std::slice::from_ref(good)));
+}
+
+#[test]
+fn roots_bloom_and_gas_are_recomputed() {
+    let scene = Scene::new();
+    let header = |spoil: &dyn Fn(&mut Header)| scene.refused(|block| spoil(&mut block.header));
+    assert_is!(header(&|h| h.state_root.0[0] ^= 1), ImportError::StateRoot { .. });
+    assert_is!(
+        header(&|h| h.receipts_root.0[0] ^= 1),
+        ImportError::ReceiptsRoot { .. }
+    );
+    assert_is!(header(&|h| h.logs_bloom = Bloom::ZERO), ImportError::Bloom { .. });
+    assert_is!(header(&|h| h.gas_used -= 1), ImportError::GasUsed { .. });
+    assert_is!(
+        header(&|h| h.beneficiary.0[0] ^= 1),
+        ImportError::StateRoot { .. }
+    );
+    let root = header(&|h| h.transactions_root.0[0] ^= 1);
+    assert_is!(root, ImportError::Body(BodyError::TransactionsRoot { .. }));
+    let uncles = header(&|h| h.uncles_hash.0[0] ^= 1);
+    assert_is!(uncles, ImportError::Body(BodyError::UnclesHash { .. }));
+    let fewer = scene.refused(|block| drop(block.transactions.pop()));
+    assert_is!(fewer, ImportError::Body(BodyError::TransactionsRoot { .. }));
+    scene.node.import(&scene.good).expect("unspoilt it is valid");
+}
+
+#[test]
+fn transactions_that_are_refused() {
+    use ImportError::Transaction as T;
+    let scene = Scene::new();
+    let one = |transaction: Transaction| scene.with_transactions(vec![transaction]);
+    let plain = unsigned(0, Some(account(1)), 5, &[]);
+    let altered = |change: &dyn Fn(&mut primitives::UnsignedTransaction)| {
+        let mut plain = plain.clone();
+        change(&mut plain);
+        one(sign(0, &plain))
+    };
+    let foreign = one(plain.sign(&key(0), 101, TxForm::Native));
+    assert_is!(
+        foreign,
+        ImportError::Body(BodyError::Sender {
+            index: 0,
+            error: SenderError::ChainId { got: Some(101), .. }
+        })
+    );
+    let mut broken = sign(0, &plain);
+    broken.r = U256::ZERO;
+    assert_is!(
+        one(broken),
+        ImportError::Body(BodyError::Sender {
+            error: SenderError::Signature(_),
+            ..
+        })
+    );
+    let mut high_s = sign(0, &plain);
+    high_s.s = primitives::SECP256K1_ORDER - high_s.s;
+    // The other recovery id: 35 and 36, and twice the chain id.
+    high_s.v = U256::from(71 + 400) - high_s.v;
+    let second = scene.with_transactions(vec![sign(0, &plain), high_s]);
+    assert_is!(
+        second,
+        ImportError::Body(BodyError::Sender {
+            index: 1,
+            error: SenderError::Signature(_)
+        })
+    );
+    let system = one(Transaction::system(0));
+    assert_is!(
+        system,
+        ImportError::Body(BodyError::Sender {
+            error: SenderError::System,
+            ..
+        })
+    );
+    assert_is!(
+        altered(&|t| t.syscnt = 1),
+        T {
+            error: TransactionError::System,
+            ..
+        }
+    );
+    assert_is!(
+        altered(&|t| t.sharding_flag = 1),
+        T {
+            error: TransactionError::ShardingFlag(1),
+            ..
+        }
+    );
+    assert_is!(
+        altered(&|t| t.tx_nonce = 1),
+        T {
+            error: TransactionError::NonceTooHigh { got: 1, expected: 0 },
+            ..
+        }
+    );
+    assert_is!(
+        altered(&|t| t.gas = 999),
+        T {
+            error: TransactionError::IntrinsicGas {
+                got: 999,
+                expected: 1000
+            },
+            ..
+        }
+    );
+    assert_is!(
+        altered(&|t| t.gas = 9_000_001),
+        T {
+            error: TransactionError::BlockGas { left: 9_000_000, .. },
+            ..
+        }
+    );
+    assert_is!(
+        altered(&|t| t.value = coins(1_000_000)),
+        T {
+            error: TransactionError::Funds { .. },
+            ..
+        }
+    );
+    assert_is!(
+        altered(&|t| t.gas_price = U256::MAX),
+        T {
+            error: TransactionError::Other(_),
+            ..
+        }
+    );
+    let twice = scene.with_transactions(vec![sign(0, &plain), sign(0, &plain)]);
+    assert_is!(
+        twice,
+        T {
+            index: 1,
+            error: TransactionError::NonceTooLow { got: 0, expected: 1 },
+            ..
+        }
+    );
+
+    let mut later = Maker::new(ChainSpec::dev());
+    let empty = later.block(later.genesis, Plan::default());
+    let mut spec = ChainSpec::dev();
+    spec.forks.classic_transactions = Some(2);
+    let node = Node::new(&spec.into());
+    let mut block = empty;
+    block.transactions = vec![plain.sign(&key(0), 100, TxForm::Classic)];
+    block.header.transactions_root = transactions_root(&block.transactions);
+    assert_is!(
+        node.import(&block),
+        Err(T {
+            error: TransactionError::ClassicDisabled,
+            ..
+        })
+    );
+}
+
+#[test]
+fn uncles_that_are_refused() {
+    use ImportError::Body as B;
+    let mut scene = Scene::new();
+    // A side block, still unknown to the node, on each of the last eight ancestors.
+    let parents: Vec<B256> = scene.line.iter().map(|block| block.header.parent_hash).collect();
+    let mut uncle_on = |index: usize| scene.maker.block(parents[index], Plan::marked(3)).header;
+    let uncles: Vec<Header> = (0..9).map(&mut uncle_on).collect();
+    let sibling = scene.maker.block(scene.line[8].hash(), Plan::marked(4)).header;
+    // The block is number 10; its uncles have numbers 4 to 9.
+    let three = [&uncles[6], &uncles[7], &uncles[8]];
+    assert_is!(
+        scene.with_uncles(&three),
+        B(BodyError::UncleCount { got: 3, max: 2 })
+    );
+    assert_is!(
+        scene.with_uncles(&[&uncles[8], &uncles[8]]),
+        B(BodyError::UncleTwice(_))
+    );
+    assert_is!(
+        scene.with_uncles(&[&scene.line[7].header]),
+        B(BodyError::UncleIsAncestor(_))
+    );
+    assert_is!(scene.with_uncles(&[&sibling]), B(BodyError::UncleParent(_)));
+    assert_is!(scene.with_uncles(&[&uncles[2]]), B(BodyError::UncleParent(_)));
+    let mut orphan = uncles[8].clone();
+    orphan.parent_hash = B256::repeat_byte(5);
+    assert_is!(scene.with_uncles(&[&orphan]), B(BodyError::UncleParent(_)));
+    let mut heavy = uncles[8].clone();
+    heavy.difficulty += U256::from(1);
+    let got = scene.with_uncles(&[&heavy]);
+    assert_is!(
+        got,
+        B(BodyError::UncleHeader {
+            error: HeaderError::Difficulty { .. },
+            ..
+        })
+    );
+    for (number, uncle) in [(9, &uncles[8]), (4, &uncles[3])] {
+        let mut plan = Plan::marked(6);
+        plan.uncles = vec![uncle.clone()];
+        assert_eq!(uncle.number, number);
+        let block = scene.maker.block(scene.line[8].hash(), plan);
+        assert!(scene.node.import(&block).is_ok(), "uncle {number} is near enough");
+    }
+    // Included once is enough, on the same branch; on another branch it may come again.
+    let included = scene.node.head();
+    let mut again = scene.maker.block(included, Plan::marked(7));
+    again.uncles = vec![uncles[8].clone()];
+    again.header.uncles_hash = uncles_hash(&again.uncles);
+    assert_is!(scene.node.import(&again), Err(B(BodyError::UncleTwice(_))));
+}
+
+#[test]
+fn seals_are_checked_on_blocks_and_uncles() {
+    let caches = LightCaches::with_sizes(1024, 32 * 1024);
+    let cache = caches.get(ethash::Epoch::ethash(0)).expect("a small cache");
+    let seal = |header: &mut Header, good: bool| {
+        let (hash, boundary) = (header.header_hash(), ethash::boundary(&header.difficulty));
+        let tried = (0..).map(|nonce| (nonce, cache.hash(&hash, nonce)));
+        let (nonce, found) = tried
+            .into_iter()
+            .find(|(_, found)| ethash::meets_boundary(&found.final_hash, &boundary) == good)
+            .expect("there is one");
+        (header.pow_nonce, header.mix_hash) = (nonce, found.mix_hash);
+    };
+    let mut maker = Maker::new(easy_spec());
+    let node = Node::with_seals(&maker.spec, SealCheck::Ethash(caches));
+    let empty = node.rows();
+    let mut first = maker.block(maker.genesis, Plan::default());
+    assert_is!(node.import(&first), Err(ImportError::Seal(_)));
+    seal(&mut first.header, false);
+    let above = node.import(&first);
+    assert_is!(
+        above,
+        Err(ImportError::Seal(chain::body::SealCheckError::Seal(
+            SealError::AboveBoundary { .. }
+        )))
+    );
+    seal(&mut first.header, true);
+    let mut mixed = first.clone();
+    mixed.header.mix_hash.0[0] ^= 1;
+    assert_is!(node.import(&mixed), Err(ImportError::Seal(_)));
+    assert!(empty == node.rows());
+    assert_eq!(
+        node.import(&first).expect("sealed"),
+        head(&[], std::slice::from_ref(&first))
+    );
+
+    maker.blocks.insert(first.hash(), first.clone());
+    let mut uncle = maker.block(maker.genesis, Plan::marked(1)).header;
+    for good in [false, true] {
+        seal(&mut uncle, good);
+        let mut plan = Plan::marked(2);
+        plan.uncles = vec![uncle.clone()];
+        // Made without seals, so the uncle's is judged by the node alone.
+        let mut block = maker.block(first.hash(), plan);
+        seal(&mut block.header, true);
+        let got = node.import(&block);
+        if good {
+            assert!(matches!(got, Ok(Imported::Head { .. })), "{got:?}");
+        } else {
+            assert_is!(got, Err(ImportError::Body(BodyError::UncleSeal { .. })));
+        }
+    }
+}
+
+#[test]
+fn known_side_and_heavier() {
+    let mut maker = Maker::new(ChainSpec::dev());
+    let node = Node::new(&maker.spec);
+    let a = maker.line(maker.genesis, 3, 1);
+    let b = maker.line(maker.genesis, 4, 2);
+    node.take(&a);
+    let before = node.rows();
+    for block in &a {
+        assert_eq!(node.import(block).expect("known"), Imported::Known);
+    }
+    assert!(before == node.rows());
+    assert_is!(node.import(&b[1]), Err(ImportError::UnknownParent(_)));
+    // Lighter, then as heavy: the first seen stays.
+    for block in &b[..3] {
+        assert_eq!(node.import(block).expect("valid"), Imported::Side);
+        assert_eq!(node.import(block).expect("known"), Imported::Known);
+        assert_eq!(node.head(), a[2].hash());
+    }
+    assert_eq!(node.import(&b[3]).expect("heavier"), head(&a, &b));
+    assert_eq!(node.head(), b[3].hash());
+    let fresh = crate::common::rows(&maker.fresh(b[3].hash()));
+    for table in [
+        "account_at_block",
+        "block_to_changes",
+        "path_to_trie_node",
+        "number_to_hash",
+        "meta",
+    ] {
+        assert!(
+            fresh[table] == node.rows()[table],
+            "{table} is as if the branch had come alone"
+        );
+    }
+    // And back.
+    let more = maker.line(a[2].hash(), 2, 3);
+    assert_eq!(node.import(&more[0]).expect("as heavy"), Imported::Side);
+    let all: Vec<Block> = a.iter().chain(&more).cloned().collect();
+    assert_eq!(node.import(&more[1]).expect("heavier"), head(&b, &all));
+}
+
+#[test]
+fn a_bad_side_block_is_refused_at_once_on_a_near_fork() {
+    let mut maker = Maker::new(ChainSpec::dev());
+    let node = Node::new(&maker.spec);
+    node.take(&maker.line(maker.genesis, 3, 1));
+    let mut bad = maker.block(maker.genesis, Plan::marked(2));
+    bad.header.state_root.0[5] ^= 1;
+    let before = node.rows();
+    assert_is!(node.import(&bad), Err(ImportError::StateRoot { .. }));
+    assert!(before == node.rows());
+}
+
+#[test]
+fn a_far_branch_is_executed_when_its_turn_comes() {
+    let deep = usize::try_from(SIDE_EXECUTION_DEPTH).expect("small") + 1;
+    let mut maker = Maker::new(ChainSpec::dev());
+    let main = maker.line(maker.genesis, deep, 1);
+    let branch = maker.line(maker.genesis, deep + 1, 2);
+    let node = Node::new(&maker.spec);
+    node.take(&main);
+    // The same branch with a wrong state root in its middle, and all after it hung on that.
+    let mut spoilt = branch.clone();
+    spoilt[9].header.state_root.0[0] ^= 1;
+    for index in 10..spoilt.len() {
+        spoilt[index].header.parent_hash = spoilt[index - 1].hash();
+    }
+    for block in &spoilt[..deep] {
+        assert_eq!(node.import(block).expect("not executed yet"), Imported::Side);
+    }
+    let before = node.rows();
+    let number = 10;
+    for _ in 0..2 {
+        let error = node.import(&spoilt[deep]).expect_err("a branch with a bad block");
+        assert!(
+            matches!(&error, ImportError::Branch { number: 10, hash, error }
+                if *hash == spoilt[9].hash() && matches!(**error, ImportError::StateRoot { .. })),
+            "{error} is not about block {number}"
+        );
+        assert!(before == node.rows());
+        assert_eq!(node.head(), main[deep - 1].hash());
+    }
+    // The old chain goes on, and the branch without its fault takes over.
+    for block in &branch[..deep] {
+        node.import(block).expect("valid");
+    }
+    assert_eq!(node.import(&branch[deep]).expect("heavier"), head(&main, &branch));
+    let next = maker.line(branch[deep].hash(), 1, 5);
+    assert_eq!(node.import(&next[0]).expect("valid"), head(&[], &next));
+}

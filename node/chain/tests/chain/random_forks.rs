@@ -1,0 +1,334 @@
+//! Random trees of blocks: whatever the order of branches, the stored state is that of the
+//! canonical chain alone, and its roots follow from the accounts and slots themselves.
+//!
+//! Blocks hold transfers, creations, storage writes, destructions, and creations again at
+//! the same address. What is compared against is a store that saw the canonical branch only.
+
+use crate::common::{Maker, Node, Plan, Rows, account, deploys, hex, rows, sign, unsigned};
+use alloy_trie::{HashBuilder, Nibbles};
+use chain::ChainSpec;
+use chain::import::Imported;
+use chain::spec::GenesisAccount;
+use primitives::{Address, B256, Block, EMPTY_ROOT, Transaction, U256, keccak256};
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use store::{BlockReads, StateReads, Store};
+
+/// Makes worms: calling it with a salt makes one at the address of that salt.
+const FACTORY: Address = Address::repeat_byte(0xfa);
+
+/// A worm writes what it is told (slot, value), and destroys itself on a call without data.
+fn worm_init() -> Vec<u8> {
+    // CALLDATASIZE, jump to 6 if any; else CALLER, SELFDESTRUCT. At 6: SSTORE(word 0, word 1).
+    let runtime = hex("36 6006 57 33 ff 5b 6020 35 6000 35 55 00");
+    // The number of its birth in slot 7, then the runtime.
+    let mut init = hex("43 6007 55");
+    let length = runtime.len() as u8;
+    init.extend([0x60, length, 0x80, 0x60, 15, 0x60, 0, 0x39, 0x60, 0, 0xf3]);
+    init.extend(runtime);
+    init
+}
+
+fn factory() -> Vec<u8> {
+    let init = worm_init();
+    let length = init.len() as u8;
+    // CODECOPY of the init code, CREATE2 with the salt from the data.
+    let mut code = vec![0x60, length, 0x60, 19, 0x60, 0, 0x39, 0x60, 0, 0x35, 0x60, length];
+    code.extend(hex("6000 6000 f5 50 00"));
+    code.extend(init);
+    code
+}
+
+fn worm(salt: u8) -> Address {
+    FACTORY.create2(B256::with_last_byte(salt), keccak256(worm_init()))
+}
+
+fn spec() -> ChainSpec {
+    let mut spec = ChainSpec::dev();
+    let factory = GenesisAccount {
+        tx_nonce: 1,
+        code: factory().into(),
+        ..Default::default()
+    };
+    spec.genesis.alloc.insert(FACTORY, factory);
+    spec
+}
+
+/// One transaction of a random block.
+#[derive(Clone, Debug)]
+enum Act {
+    Transfer { to: u8, value: u64 },
+    Hatch { salt: u8 },
+    Write { salt: u8, slot: u8, value: u8 },
+    Destroy { salt: u8, value: u64 },
+    Deploy { value: u8 },
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        2 => (any::<u8>(), 0..3u64).prop_map(|(to, value)| Act::Transfer { to, value }),
+        4 => (0..3u8).prop_map(|salt| Act::Hatch { salt }),
+        4 => (0..3u8, 0..5u8, 0..3u8).prop_map(|(salt, slot, value)| Act::Write { salt, slot, value }),
+        3 => (0..3u8, 0..2u64).prop_map(|(salt, value)| Act::Destroy { salt, value }),
+        1 => (0..3u8).prop_map(|value| Act::Deploy { value }),
+    ]
+}
+
+#[derive(Clone, Debug)]
+struct RandomBlock {
+    /// Counted back from the newest block made.
+    parent: usize,
+    mark: u8,
+    acts: Vec<(usize, Act)>,
+}
+
+fn random_block() -> impl Strategy<Value = RandomBlock> {
+    let acts = proptest::collection::vec((0..3usize, act()), 0..6);
+    // Mostly on the newest block, so that branches become long enough to win.
+    let parent = prop_oneof![6 => Just(0usize), 4 => 0..8usize];
+    (parent, any::<u8>(), acts).prop_map(|(parent, mark, acts)| RandomBlock { parent, mark, acts })
+}
+
+/// Signs the acts with the nonces that hold on `parent`.
+fn transactions(acts: &[(usize, Act)], nonces: &mut HashMap<usize, u64>) -> Vec<Transaction> {
+    let one = |(from, act): &(usize, Act)| {
+        let nonce = nonces.entry(*from).or_default();
+        let plain = match act {
+            Act::Transfer { to, value } => {
+                let to = if *to < 32 {
+                    Address::with_last_byte(*to)
+                } else {
+                    account(usize::from(*to) % 10)
+                };
+                unsigned(*nonce, Some(to), *value, &[])
+            }
+            Act::Hatch { salt } => {
+                let salt = B256::with_last_byte(*salt);
+                unsigned(*nonce, Some(FACTORY), 0, salt.as_slice())
+            }
+            Act::Write { salt, slot, value } => {
+                let data = [B256::with_last_byte(*slot), B256::with_last_byte(*value)].concat();
+                unsigned(*nonce, Some(worm(*salt)), 0, &data)
+            }
+            Act::Destroy { salt, value } => unsigned(*nonce, Some(worm(*salt)), *value, &[]),
+            Act::Deploy { value } => {
+                let mut init = hex("6001 6000 55");
+                init.extend(deploys(&[0]));
+                init[1] = *value;
+                unsigned(*nonce, None, 0, &init)
+            }
+        };
+        *nonce += 1;
+        let mut plain = plain;
+        plain.gas = 300_000;
+        sign(*from, &plain)
+    };
+    acts.iter().map(one).collect()
+}
+
+/// The state root at `number`, from accounts and slots alone, by another implementation.
+fn rebuilt_root(store: &Store, rows: &Rows, number: u64) -> B256 {
+    let view = store.snapshot().expect("snapshot");
+    let addresses: BTreeSet<&[u8]> = rows["account_at_block"].keys().map(|key| &key[..20]).collect();
+    let mut slots: BTreeMap<&[u8], BTreeSet<&[u8]>> = BTreeMap::new();
+    for key in rows["storage_at_block"].keys() {
+        slots.entry(&key[..20]).or_default().insert(&key[24..56]);
+    }
+    let root = |leaves: BTreeMap<B256, Vec<u8>>| {
+        let mut builder = HashBuilder::default();
+        for (key, value) in &leaves {
+            builder.add_leaf(Nibbles::unpack(key), value);
+        }
+        builder.root()
+    };
+    let mut accounts = BTreeMap::new();
+    for address in addresses {
+        let version = view
+            .account_at(&Address::from_slice(address), number)
+            .expect("account");
+        let Some(record) = version.account else { continue };
+        let mut storage = BTreeMap::new();
+        for slot in slots.get(address).into_iter().flatten() {
+            let (owner, index) = (Address::from_slice(address), U256::from_be_slice(slot));
+            let value = view
+                .slot_at(&owner, version.incarnation, &index, number)
+                .expect("slot");
+            if !value.is_zero() {
+                storage.insert(keccak256(slot), alloy_rlp::encode(value));
+            }
+        }
+        let storage_root = if storage.is_empty() {
+            EMPTY_ROOT
+        } else {
+            root(storage)
+        };
+        assert_eq!(
+            storage_root,
+            record.storage_root,
+            "storage of {owner} at {number}",
+            owner = hex_of(address)
+        );
+        let fields: [&dyn alloy_rlp::Encodable; 4] = [
+            &record.tx_nonce,
+            &record.balance,
+            &storage_root,
+            &record.code_hash,
+        ];
+        let mut account = Vec::new();
+        alloy_rlp::encode_list::<_, dyn alloy_rlp::Encodable>(&fields, &mut account);
+        accounts.insert(keccak256(address), account);
+    }
+    root(accounts)
+}
+
+fn hex_of(bytes: &[u8]) -> String {
+    Address::from_slice(bytes).to_string()
+}
+
+/// The tables that hold nothing but the canonical chain.
+const CANONICAL: [&str; 7] = [
+    "meta",
+    "number_to_hash",
+    "transaction_to_position",
+    "account_at_block",
+    "storage_at_block",
+    "block_to_changes",
+    "path_to_trie_node",
+];
+
+/// Every row of a store that saw the canonical branch only is here too; the canonical tables are equal.
+fn assert_as_fresh(node: &Rows, fresh: &Rows) {
+    for table in CANONICAL {
+        assert!(
+            node[table] == fresh[table],
+            "{table} differs from a fresh import of the branch"
+        );
+    }
+    for (table, rows) in fresh {
+        let here = rows
+            .iter()
+            .all(|(key, value)| node[table].get(key) == Some(value));
+        assert!(here, "{table} lacks a row of the branch");
+    }
+}
+
+fn forks(plan: Vec<RandomBlock>) {
+    let mut maker = Maker::new(spec());
+    let node = Node::new(&maker.spec);
+    let mut made: Vec<B256> = vec![maker.genesis];
+    let mut nonces: HashMap<B256, HashMap<usize, u64>> = HashMap::from([(maker.genesis, HashMap::new())]);
+    for random in plan {
+        let parent = made[made.len() - 1 - random.parent.min(made.len() - 1)];
+        let mut after = nonces[&parent].clone();
+        let transactions = transactions(&random.acts, &mut after);
+        let plan = Plan {
+            transactions,
+            ..Plan::marked(random.mark)
+        };
+        let block = maker.block(parent, plan);
+        let imported = node.import(&block).expect("valid");
+        if imported == Imported::Known {
+            continue;
+        }
+        made.push(block.hash());
+        nonces.insert(block.hash(), after);
+        if imported != Imported::Side {
+            assert_eq!(node.head(), block.hash());
+        }
+        assert_as_fresh(&node.rows(), &rows(&maker.fresh(node.head())));
+    }
+    let rows = node.rows();
+    let view = node.store.snapshot().expect("snapshot");
+    let path: Vec<&Block> = maker.path(node.head());
+    for block in path {
+        let number = block.header.number;
+        let expected = block.header.state_root;
+        assert_eq!(
+            rebuilt_root(&node.store, &rows, number),
+            expected,
+            "root at {number}"
+        );
+        let stored = view.header(number, &block.hash()).expect("read").expect("stored");
+        assert!(stored.executed);
+        assert_eq!(stored.total_difficulty, U256::from(512 * (number + 1)));
+    }
+}
+
+proptest! {
+    #![proptest_config(Config { cases: 48, failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn the_state_is_the_canonical_chains(plan in proptest::collection::vec(random_block(), 1..28)) {
+        forks(plan);
+    }
+}
+
+#[test]
+fn a_worm_dies_and_comes_back_on_both_sides_of_a_fork() {
+    let on = |parent, acts: &[Act]| RandomBlock {
+        parent,
+        mark: 1,
+        acts: acts.iter().map(|act| (0, act.clone())).collect(),
+    };
+    let hatch = || Act::Hatch { salt: 0 };
+    let destroy = || Act::Destroy { salt: 0, value: 0 };
+    let write = |slot, value| Act::Write { salt: 0, slot, value };
+    forks(vec![
+        on(0, &[hatch(), write(1, 1), write(2, 2)]),
+        on(0, &[destroy(), hatch(), write(2, 2)]),
+        on(0, &[write(1, 0), destroy()]),
+        on(0, &[hatch(), destroy(), hatch(), destroy()]),
+        // The other side leaves after the first block: four back.
+        on(3, &[write(1, 2), destroy()]),
+        on(0, &[Act::Transfer { to: 3, value: 0 }]),
+        on(0, &[hatch(), write(4, 1)]),
+        on(0, &[destroy(), hatch(), destroy()]),
+        on(0, &[hatch()]),
+    ]);
+}
+
+#[test]
+fn the_worm_is_what_the_tests_take_it_for() {
+    let mut maker = Maker::new(spec());
+    let node = Node::new(&maker.spec);
+    let mut nonces = HashMap::new();
+    let mut tip = maker.genesis;
+    let mut block = |maker: &mut Maker, acts: &[Act]| {
+        let acts: Vec<_> = acts.iter().map(|act| (0, act.clone())).collect();
+        let made = maker.block(tip, Plan::with(transactions(&acts, &mut nonces)));
+        tip = made.hash();
+        node.take(&[made]);
+        let view = node.store.snapshot().expect("snapshot");
+        let number = view.head().expect("read").expect("head").0;
+        let version = view.account_at(&worm(1), number).expect("account");
+        let slot = |slot: u8| {
+            view.slot_at(&worm(1), version.incarnation, &U256::from(slot), number)
+                .expect("slot")
+        };
+        (version.account.is_some(), version.incarnation, slot(7), slot(2))
+    };
+    let (seven, two) = (U256::from(1), U256::from(2));
+    let write = Act::Write {
+        salt: 1,
+        slot: 2,
+        value: 2,
+    };
+    assert_eq!(
+        block(&mut maker, &[Act::Hatch { salt: 1 }, write]),
+        (true, 0, seven, two)
+    );
+    let die = Act::Destroy { salt: 1, value: 0 };
+    assert_eq!(
+        block(&mut maker, std::slice::from_ref(&die)),
+        (false, 1, U256::ZERO, U256::ZERO)
+    );
+    assert_eq!(
+        block(&mut maker, &[Act::Hatch { salt: 1 }]),
+        (true, 1, U256::from(3), U256::ZERO)
+    );
+    assert_eq!(
+        block(&mut maker, &[die, Act::Hatch { salt: 1 }]),
+        (true, 2, U256::from(4), U256::ZERO)
+    );
+}

@@ -1,0 +1,171 @@
+//! Calls and estimates, on a small contract assembled by hand.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Net, account, quantity};
+
+/// The contract's code. Without data it returns slot 0. With a word of data it reverts with that
+/// word if it is 0xdead; otherwise it keeps the word in slot 0 and logs it, with 0x11 as topic.
+pub(crate) const RUNTIME: &str = concat!(
+    "0x36600f57",               // CALLDATASIZE, to `write` if there is any
+    "60005460005260206000f3",   // SLOAD 0, MSTORE 0, RETURN 0..32
+    "5b6000358061dead14602c57", // write: CALLDATALOAD 0; if it is 0xdead, to `refuse`
+    "80600055",                 // SSTORE 0
+    "80600052",                 // MSTORE 0
+    "8060116020",               // topics word and 0x11, length 32
+    "6000a200",                 // LOG2 from 0, STOP
+    "5b60005260206000fd",       // refuse: MSTORE 0, REVERT 0..32
+);
+
+/// The data that creates the contract: CODECOPY of what follows, RETURN.
+pub(crate) fn creation() -> String {
+    format!("0x6035600c60003960356000f3{}", &RUNTIME[2..])
+}
+
+/// `value` as 32 bytes of DATA.
+pub(crate) fn word(value: u64) -> String {
+    format!("0x{value:064x}")
+}
+
+/// Deploys the contract in a block of its own; its address and the receipt.
+#[track_caller]
+pub(crate) fn deploy(net: &Net) -> (String, Value) {
+    let hash = net.send(json!({"data": creation()}));
+    net.mine();
+    let receipt = net.ok("mc_getTransactionReceipt", json!([hash]));
+    let contract = receipt["contractAddress"].as_str().expect("an address");
+    (contract.to_owned(), receipt)
+}
+
+#[test]
+fn calls_read_and_keep_nothing() {
+    let net = Net::start();
+    let (contract, _) = deploy(&net);
+    let read = json!([{"to": contract}]);
+    assert_eq!(net.ok("mc_call", read.clone()), word(0));
+    net.send(json!({"to": contract, "input": word(5)}));
+    assert_eq!(net.ok("mc_call", json!([{"to": contract}, "pending"])), word(5));
+    net.mine();
+    assert_eq!(net.ok("mc_call", read.clone()), word(5));
+    assert_eq!(net.ok("mc_call", json!([{"to": contract}, "0x1"])), word(0));
+    assert_eq!(net.ok("eth_call", json!([{"to": contract}, "latest"])), word(5));
+    // A call that writes gives nothing back and leaves nothing.
+    let write = json!([{"to": contract, "data": word(6), "from": account(3), "gas": "0x30d40"}]);
+    assert_eq!(net.ok("mc_call", write), "0x");
+    assert_eq!(net.ok("mc_call", read), word(5));
+    // Whoever calls need not own what it sends, nor know the price.
+    let rich = json!([{"from": contract, "to": account(1), "value": quantity(primitives::U256::MAX >> 1),
+        "gasPrice": "0x1"}]);
+    assert_eq!(net.ok("mc_call", rich), "0x");
+    // More gas than any call gets is cut, not refused.
+    let greedy = json!([{"to": contract, "gas": "0xffffffffffffffff"}]);
+    assert_eq!(net.ok("mc_call", greedy), word(5));
+}
+
+#[test]
+fn reverts_are_errors_with_data() {
+    let net = Net::start();
+    let (contract, _) = deploy(&net);
+    let object = json!({"to": contract, "data": word(0xdead)});
+    for method in ["mc_call", "mc_estimateGas"] {
+        let body = net.raw(method, &json!([object]).to_string());
+        let answer: Value = serde_json::from_str(&body).expect("JSON");
+        let expected = json!({
+            "code": -32000,
+            "message": "evm: execution reverted",
+            "data": word(0xdead),
+        });
+        assert_eq!(answer["error"], expected, "{method}");
+    }
+}
+
+#[test]
+fn failing_calls() {
+    let net = Net::start();
+    let (contract, _) = deploy(&net);
+    let check = |method: &str, object: Value, message: &str| {
+        net.check_error(method, json!([object]), -32000, message);
+    };
+    let short = json!({"to": contract, "data": word(1), "gas": "0x1388"});
+    check("mc_call", short.clone(), "out of gas");
+    check(
+        "mc_estimateGas",
+        short,
+        "gas required exceeds allowance (5000) or always failing transaction",
+    );
+    check("mc_estimateGas", json!({"data": "0xfe"}), "Invalid opcode");
+    check(
+        "mc_estimateGas",
+        json!({"to": contract, "gas": "0x1"}),
+        "gas required exceeds allowance: want at least 1000, the cap is 1",
+    );
+}
+
+#[test]
+fn estimates_are_enough_and_not_too_much() {
+    let net = Net::start();
+    let transfer = json!([{"from": account(0), "to": account(1), "value": "0x1"}]);
+    assert_eq!(net.ok("mc_estimateGas", transfer), "0x3e8");
+    let (contract, _) = deploy(&net);
+    let object = json!({"from": account(0), "to": contract, "data": word(0x77)});
+    let estimate = net.ok("mc_estimateGas", json!([object]));
+    let gas = estimate
+        .as_str()
+        .and_then(|text| u64::from_str_radix(&text[2..], 16).ok());
+    let gas = gas.expect("a QUANTITY");
+    let with_gas = |gas: u64| {
+        let mut object = object.clone();
+        object["gas"] = json!(quantity(gas));
+        let hash = net.send(object);
+        net.mine();
+        let receipt = net.ok("mc_getTransactionReceipt", json!([hash]));
+        receipt["status"].clone()
+    };
+    assert_eq!(with_gas(gas - 1), "0x0");
+    assert_eq!(with_gas(gas), "0x1");
+    // A creation, where every field but the data is left out.
+    let creation = net.ok("mc_estimateGas", json!([{"data": creation()}, "latest"]));
+    let gas = u64::from_str_radix(&creation.as_str().expect("a QUANTITY")[2..], 16).expect("a number");
+    assert!((63_600..80_000).contains(&gas), "{gas}");
+    assert_eq!(net.ok("mc_estimateGas", json!([{}])), "0xcf08");
+}
+
+#[test]
+fn bad_parameters() {
+    let net = Net::start();
+    let check = |method: &str, params: Value, message: &str| net.check_error(method, params, -32602, message);
+    for method in ["mc_call", "mc_estimateGas"] {
+        check(method, json!([]), "missing value for required argument 0");
+        check(method, json!([null]), "missing value for required argument 0");
+        check(
+            method,
+            json!(["0x"]),
+            "invalid argument 0: want an object, got a string",
+        );
+        check(
+            method,
+            json!([{"to": "0x12"}]),
+            "invalid argument 0: field to: want 20 bytes, got 1",
+        );
+        check(
+            method,
+            json!([{"to": account(1), "data": "0xabc"}]),
+            "invalid argument 0: field data: odd number of hex digits",
+        );
+        check(
+            method,
+            json!([{"to": account(1), "value": 1}]),
+            "invalid argument 0: field value: want a hex string, got a number",
+        );
+        check(
+            method,
+            json!([{"to": account(1)}, "0x0400"]),
+            "invalid argument 1: want a block number or one of earliest, latest, pending: leading zero digits",
+        );
+    }
+    check(
+        "mc_call",
+        json!([{"data": "0x"}]),
+        "invalid argument 0: missing field to",
+    );
+}

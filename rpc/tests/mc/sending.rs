@@ -1,0 +1,241 @@
+//! Accounts, signatures, and transactions that the node signs.
+
+use std::collections::BTreeSet;
+
+use primitives::{Signature, TxForm, U256, UnsignedTransaction, hex, recover, signed_message_digest};
+use rpc::types::data;
+use serde_json::{Value, json};
+
+use crate::harness::{Net, account, key};
+
+#[test]
+fn accounts_in_order() {
+    let net = Net::start();
+    let expected: Vec<_> = (0..3).map(account).collect();
+    assert_eq!(net.ok("mc_accounts", json!([])), json!(expected));
+}
+
+#[test]
+fn signatures_recover_to_the_account() {
+    let net = Net::start();
+    for message in [&b""[..], b"hello", &[0xff; 1000]] {
+        let params = json!([account(1), data(message)]);
+        let signature = net.ok("mc_sign", params);
+        let bytes = hex::decode(signature.as_str().expect("DATA")).expect("hex");
+        assert!(matches!(bytes[64], 27 | 28));
+        let signature = Signature::from_rsv(&bytes).expect("65 bytes");
+        let signer = recover(&signed_message_digest(message), &signature).expect("a signer");
+        assert_eq!(data(signer), account(1));
+    }
+    net.check_error(
+        "mc_sign",
+        json!([account(2), "0x00"]),
+        -32000,
+        "authentication needed: password or unlock",
+    );
+    net.check_error("mc_sign", json!([account(3), "0x00"]), -32000, "unknown account");
+    net.check_error(
+        "mc_sign",
+        json!([account(1)]),
+        -32602,
+        "missing value for required argument 1",
+    );
+    net.check_error(
+        "mc_sign",
+        json!([account(1), "hello"]),
+        -32602,
+        "invalid argument 1: missing 0x prefix",
+    );
+}
+
+#[test]
+fn what_is_missing_is_filled_in() {
+    let net = Net::start();
+    let show = |hash: &str| net.ok("mc_getTransactionByHash", json!([hash]));
+    let plain = show(&net.send(json!({"to": account(5)})));
+    assert_eq!(plain["gas"], "0x15f90");
+    assert_eq!(plain["gasPrice"], net.ok("mc_gasPrice", json!([])));
+    assert_eq!(plain["value"], "0x0");
+    assert_eq!(plain["input"], "0x");
+    assert_eq!(plain["nonce"], "0x0");
+    let second = show(&net.send(
+        json!({"to": account(5), "gasPrice": "0x5", "gas": "0x5208", "value": "0x3",
+        "input": "0x01"}),
+    ));
+    assert_eq!(second["nonce"], "0x1");
+    assert_eq!(second["gasPrice"], "0x5");
+    assert_eq!(second["gas"], "0x5208");
+    assert_eq!(second["value"], "0x3");
+    assert_eq!(second["input"], "0x01");
+    // With its nonce given, a dearer transaction takes the place of the one that waits.
+    let third = net.send(json!({"to": account(6), "nonce": "0x1", "gasPrice": "0x6"}));
+    let block = net.mine();
+    let hashes: Vec<_> = block
+        .transactions
+        .iter()
+        .map(|tx| json!(data(tx.hash())))
+        .collect();
+    assert_eq!(hashes, [plain["hash"].clone(), json!(third)]);
+    assert_eq!(
+        net.ok("mc_getTransactionByHash", json!([second["hash"]])),
+        Value::Null
+    );
+}
+
+#[test]
+fn transactions_sent_at_the_same_time_get_nonces_of_their_own() {
+    let net = Net::start();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    net.send(json!({"to": account(5), "value": "0x1"}));
+                }
+            });
+        }
+    });
+    assert_eq!(
+        net.ok("mc_getTransactionCount", json!([account(0), "pending"])),
+        "0x28"
+    );
+    let block = net.mine();
+    let nonces: BTreeSet<_> = block.transactions.iter().map(|tx| tx.tx_nonce).collect();
+    assert_eq!(nonces, (0..40).collect());
+}
+
+#[test]
+fn refused_transactions() {
+    let net = Net::start();
+    let check = |extra: Value, message: &str| {
+        let mut object = json!({"from": account(0), "to": account(5)});
+        for (name, value) in extra.as_object().expect("an object") {
+            object[name] = value.clone();
+        }
+        net.check_error("mc_sendTransaction", json!([object]), -32000, message);
+    };
+    check(
+        json!({"from": account(2)}),
+        "authentication needed: password or unlock",
+    );
+    check(json!({"from": account(3)}), "unknown account");
+    check(json!({"shardingFlag": "0x1"}), "Empty via with shardingFlag set");
+    check(
+        json!({"shardingFlag": "0x3", "via": "0x"}),
+        "Empty via with shardingFlag set",
+    );
+    check(
+        json!({"shardingFlag": "0x1", "via": account(7)}),
+        "Mismatch address between VIA and VNODE PROXY when shardingFlag set",
+    );
+    check(
+        json!({"shardingFlag": "0x4", "via": account(7)}),
+        "shardingFlag error",
+    );
+    check(
+        json!({"gas": "0x1"}),
+        "intrinsic gasRemaining too low: got 1, want 1000",
+    );
+    let limit = net.ok("mc_getBlockByNumber", json!(["pending", false]))["gasLimit"].clone();
+    let limit = u64::from_str_radix(&limit.as_str().expect("a QUANTITY")[2..], 16).expect("a number");
+    check(
+        json!({"gas": "0xffffffffff"}),
+        &format!("exceeds block gasRemaining limit: got 1099511627775, want at most {limit}"),
+    );
+    net.send(json!({"to": account(5), "gasPrice": "0x64"}));
+    check(
+        json!({"nonce": "0x0", "gasPrice": "0x65"}),
+        "replacement transaction underpriced: got 101, want at least 110",
+    );
+    net.mine();
+    check(json!({"nonce": "0x0"}), "nonce too low: got 0, want at least 1");
+    let (code, message) = net.error(
+        "mc_sendTransaction",
+        &json!([{"from": account(0), "to": account(5), "value": format!("{:#x}", U256::MAX)}]).to_string(),
+    );
+    assert_eq!(code, -32000);
+    assert!(
+        message.starts_with("insufficient funds for gasRemaining * price + value: balance "),
+        "{message}"
+    );
+    net.check_error(
+        "mc_sendTransaction",
+        json!([]),
+        -32602,
+        "missing value for required argument 0",
+    );
+    net.check_error(
+        "mc_sendTransaction",
+        json!([{"to": account(1)}]),
+        -32602,
+        "invalid argument 0: missing field from",
+    );
+    net.check_error(
+        "mc_sendTransaction",
+        json!([{"from": account(0)}]),
+        -32602,
+        "invalid argument 0: want a field to, or the code of a contract as data",
+    );
+}
+
+#[test]
+fn refused_raw_transactions() {
+    let net = Net::start();
+    let unsigned = UnsignedTransaction {
+        gas_price: U256::from(1),
+        gas: 1000,
+        to: Some(key(5).address()),
+        ..Default::default()
+    };
+    let check = |bytes: Vec<u8>, message: &str| {
+        let params = json!([data(bytes)]);
+        net.check_error("mc_sendRawTransaction", params, -32000, message);
+    };
+    let other_chain = unsigned.sign(&key(4), 99, TxForm::Native);
+    check(
+        other_chain.encode_raw(),
+        "invalid sender: chain id Some(99), want 100",
+    );
+    let to_microchain = |sharding_flag| {
+        let unsigned = UnsignedTransaction {
+            sharding_flag,
+            via: Some(key(7).address()),
+            ..unsigned.clone()
+        };
+        unsigned.sign(&key(4), 100, TxForm::Native).encode_raw()
+    };
+    check(to_microchain(1), "via error");
+    check(to_microchain(4), "shardingFlag error");
+    let sent = unsigned.sign(&key(4), 100, TxForm::Native);
+    let params = json!([data(sent.encode_raw())]);
+    net.ok("mc_sendRawTransaction", params.clone());
+    net.check_error(
+        "mc_sendRawTransaction",
+        params,
+        -32000,
+        &format!("known transaction: {:x}", sent.hash()),
+    );
+    for bytes in [
+        vec![],
+        vec![0x80],
+        vec![0xc0],
+        vec![0xf8],
+        sent.encode_raw()[1..].to_vec(),
+    ] {
+        let params = json!([data(&bytes)]);
+        let (code, message) = net.error("mc_sendRawTransaction", &params.to_string());
+        assert_eq!(code, -32000, "{bytes:02x?}");
+        assert!(message.starts_with("transaction"), "{message}");
+    }
+    net.check_error(
+        "mc_sendRawTransaction",
+        json!(["0x123"]),
+        -32602,
+        "invalid argument 0: odd number of hex digits",
+    );
+    net.check_error(
+        "mc_sendRawTransaction",
+        json!([]),
+        -32602,
+        "missing value for required argument 0",
+    );
+}

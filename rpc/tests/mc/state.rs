@@ -1,0 +1,168 @@
+//! Balances, nonces, code and storage at heights and in the pending block.
+
+use primitives::{Transaction, U256};
+use rpc::types::data;
+use serde_json::{Value, json};
+
+use crate::calls::{RUNTIME, deploy, word};
+use crate::harness::{Net, account, key, quantity};
+
+const NOBODY: &str = "0x00000000000000000000000000000000000000ab";
+
+#[test]
+fn balances_at_heights() {
+    let net = Net::start();
+    net.send(json!({"to": NOBODY, "value": "0x7"}));
+    net.mine();
+    net.send(json!({"to": NOBODY, "value": "0x9"}));
+    net.mine();
+    net.send(json!({"to": NOBODY, "value": "0x1"}));
+    let balance = |at: Value| net.ok("mc_getBalance", json!([NOBODY, at]));
+    assert_eq!(balance(json!("earliest")), "0x0");
+    assert_eq!(balance(json!("0x1")), "0x7");
+    for latest in [json!("latest"), json!("0x2"), Value::Null] {
+        assert_eq!(balance(latest), "0x10");
+    }
+    assert_eq!(net.ok("mc_getBalance", json!([NOBODY])), "0x10");
+    assert_eq!(balance(json!("pending")), "0x11");
+    // What an account without balance or transactions has.
+    let stranger = "0x00000000000000000000000000000000000000cd";
+    for at in ["latest", "pending"] {
+        assert_eq!(net.ok("mc_getBalance", json!([stranger, at])), "0x0");
+        assert_eq!(net.ok("mc_getTransactionCount", json!([stranger, at])), "0x0");
+        assert_eq!(net.ok("mc_getCode", json!([stranger, at])), "0x");
+        assert_eq!(net.ok("mc_getStorageAt", json!([stranger, "0x0", at])), word(0));
+    }
+    let coins = U256::from(1_000_000) * U256::from(10).pow(U256::from(18));
+    let funded = net.ok("mc_getBalance", json!([account(9), "0x0"]));
+    assert_eq!(funded, quantity(coins));
+}
+
+#[test]
+fn transaction_counts() {
+    let net = Net::start();
+    let count = |at: &str| net.ok("mc_getTransactionCount", json!([account(0), at]));
+    net.send(json!({"to": NOBODY}));
+    assert_eq!((count("latest"), count("pending")), (json!("0x0"), json!("0x1")));
+    net.mine();
+    assert_eq!((count("latest"), count("pending")), (json!("0x1"), json!("0x1")));
+    net.send(json!({"to": NOBODY}));
+    net.send(json!({"to": NOBODY}));
+    // A queued one, behind a gap, does not count.
+    net.send(json!({"to": NOBODY, "nonce": "0x9"}));
+    assert_eq!((count("0x0"), count("0x1")), (json!("0x0"), json!("0x1")));
+    assert_eq!((count("latest"), count("pending")), (json!("0x1"), json!("0x3")));
+}
+
+#[test]
+fn code_and_storage() {
+    let net = Net::start();
+    let created = data(Transaction::created_address(&key(0).address(), 0));
+    let code = |at: &str| net.ok("mc_getCode", json!([created, at]));
+    let (contract, _) = deploy(&net);
+    assert_eq!(contract, created);
+    assert_eq!((code("0x0"), code("0x1")), (json!("0x"), json!(RUNTIME)));
+    let slot = |position: &str, at: &str| net.ok("mc_getStorageAt", json!([contract, position, at]));
+    assert_eq!(slot("0x0", "latest"), word(0));
+    net.send(json!({"to": contract, "data": word(0x2a)}));
+    assert_eq!(slot("0x0", "latest"), word(0));
+    assert_eq!(slot("0x0", "pending"), word(0x2a));
+    net.mine();
+    assert_eq!(slot("0x0", "latest"), word(0x2a));
+    assert_eq!(slot("0x0", "pending"), word(0x2a));
+    assert_eq!(slot("0x0", "0x1"), word(0));
+    assert_eq!(slot("0x1", "latest"), word(0));
+    let as_data = word(0);
+    assert_eq!(slot(&as_data, "latest"), word(0x2a));
+    assert_eq!(net.ok("mc_getStorageAt", json!([contract, as_data])), word(0x2a));
+}
+
+#[test]
+fn code_of_a_pending_creation() {
+    let net = Net::start();
+    let created = data(Transaction::created_address(&key(0).address(), 0));
+    net.send(json!({"data": crate::calls::creation()}));
+    let code = |at: &str| net.ok("mc_getCode", json!([created, at]));
+    assert_eq!((code("latest"), code("pending")), (json!("0x"), json!(RUNTIME)));
+    // Called as part of the pending block, it answers.
+    let answer = net.ok("mc_call", json!([{"to": created}, "pending"]));
+    assert_eq!(answer, word(0));
+    assert_eq!(net.ok("mc_call", json!([{"to": created}])), "0x");
+}
+
+#[test]
+fn no_state_above_the_head() {
+    let net = Net::start();
+    net.mine();
+    let check = |method: &str, params: Value, got: u64| {
+        let message = format!("block {got} is above the head block 1");
+        net.check_error(method, params, -32000, &message);
+    };
+    check("mc_getBalance", json!([NOBODY, "0x2"]), 2);
+    check("mc_getTransactionCount", json!([NOBODY, "0x2"]), 2);
+    check("mc_getCode", json!([NOBODY, "0xff"]), 255);
+    check("mc_getStorageAt", json!([NOBODY, "0x0", "0x2"]), 2);
+    check("mc_call", json!([{"to": NOBODY}, "0x2"]), 2);
+    check("mc_estimateGas", json!([{"to": NOBODY}, "0x2"]), 2);
+    check("mc_getBalance", json!([NOBODY, "0xffffffffffffffff"]), u64::MAX);
+}
+
+#[test]
+fn bad_parameters() {
+    let net = Net::start();
+    let check = |method: &str, params: Value, message: &str| net.check_error(method, params, -32602, message);
+    for method in ["mc_getBalance", "mc_getTransactionCount", "mc_getCode"] {
+        check(method, json!([]), "missing value for required argument 0");
+        check(
+            method,
+            json!([null, "latest"]),
+            "missing value for required argument 0",
+        );
+        check(
+            method,
+            json!([5]),
+            "invalid argument 0: want a hex string, got a number",
+        );
+        check(
+            method,
+            json!(["0xab"]),
+            "invalid argument 0: want 20 bytes, got 1",
+        );
+        check(
+            method,
+            json!([NOBODY, "0x00"]),
+            "invalid argument 1: want a block number or one of earliest, latest, pending: leading zero digits",
+        );
+        check(
+            method,
+            json!([NOBODY, true]),
+            "invalid argument 1: want a block number or tag, got a Boolean",
+        );
+        check(
+            method,
+            json!([NOBODY, "latest", 1]),
+            "too many arguments, want at most 2",
+        );
+    }
+    let bare = &NOBODY[2..];
+    check(
+        "mc_getBalance",
+        json!([bare]),
+        "invalid argument 0: missing 0x prefix",
+    );
+    check(
+        "mc_getStorageAt",
+        json!([NOBODY]),
+        "missing value for required argument 1",
+    );
+    check(
+        "mc_getStorageAt",
+        json!([NOBODY, "0x00", "latest"]),
+        "invalid argument 1: leading zero digits",
+    );
+    check(
+        "mc_getStorageAt",
+        json!([NOBODY, 0]),
+        "invalid argument 1: want a hex string, got a number",
+    );
+}

@@ -1,0 +1,12 @@
+//! Whole nodes, judged from outside: one module per promise.
+
+#![cfg(unix)]
+
+mod clients;
+mod durability;
+mod options;
+mod start;
+mod stop;
+mod transactions;
+mod transport;
+mod work;

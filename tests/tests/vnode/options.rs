@@ -1,0 +1,144 @@
+//! The command line, `vnodeconfig.json` and the log.
+
+use e2e::process::{Ended, Signal};
+use e2e::{Launch, Vnode};
+use serde_json::{Value, json};
+use std::net::TcpListener;
+
+/// Runs a node that must refuse to start, and gives its one complaint.
+#[track_caller]
+fn complaint(launch: Launch) -> String {
+    let Ended { status, stdout, stderr, .. } = launch.run();
+    assert!(status.code().is_some_and(|code| code != 0), "got {status}, expected a failure: {stderr}");
+    assert_eq!(stdout, "", "no banner of a node that does not run");
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    stderr
+}
+
+#[track_caller]
+fn check_refused(arguments: &[&str], expected: &[&str]) {
+    let stderr = complaint(Launch::bare(arguments.iter().copied()));
+    for word in expected {
+        assert!(stderr.contains(word), "{arguments:?} gives {stderr:?}, expected {word:?} in it");
+    }
+}
+
+#[test]
+fn bad_options_are_named() {
+    check_refused(&["--dev", "--unknown"], &["--unknown"]);
+    check_refused(&["--dev", "--rpc", "--rpcport", "70000"], &["70000", "--rpcport"]);
+    check_refused(&["--dev", "--rpc", "--rpcapi", "mc,wrong"], &["wrong", "--rpcapi"]);
+    check_refused(&["--dev", "--moacbase", "0x12"], &["0x12", "--moacbase"]);
+    check_refused(&["--dev", "--verbosity", "6"], &["6", "--verbosity"]);
+    check_refused(&["--dev", "--minerthreads", "many"], &["many", "--minerthreads"]);
+    check_refused(&["--dev", "--extradata", "a text of more than thirty-two bytes"], &["--extradata", "32"]);
+    check_refused(&["--rpc"], &["--dev"]);
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound");
+    let port = address.port().to_string();
+    let stderr = complaint(Launch::bare(["--dev", "--rpc", "--rpcport", &port]));
+    assert!(stderr.contains(&address.to_string()), "{stderr}");
+    assert!(stderr.to_lowercase().contains("in use"), "{stderr}");
+}
+
+#[test]
+fn localhost_is_served_on_both_addresses() {
+    let node = Vnode::dev(["--rpcaddr", "localhost"]);
+    let addresses = node.addresses();
+    assert!(addresses[0].ip().is_ipv4() && addresses[0].ip().is_loopback(), "{addresses:?}");
+    let has_ipv6 = TcpListener::bind("[::1]:0").is_ok();
+    assert_eq!(addresses.len(), if has_ipv6 { 2 } else { 1 }, "{addresses:?}");
+    for address in addresses {
+        assert!(address.ip().is_loopback());
+        assert_eq!(address.port(), addresses[0].port());
+        assert_eq!(e2e::Caller::new(*address).rpc("net_version", json!([])), json!("100"));
+    }
+}
+
+#[test]
+fn only_the_modules_asked_for_are_served() {
+    let node = Vnode::dev(["--rpcapi", "net"]);
+    assert_eq!(node.rpc("net_version", json!([])), json!("100"));
+    for method in ["mc_blockNumber", "eth_blockNumber", "chain3_clientVersion", "web3_clientVersion"] {
+        let message = node.refused(method, json!([]), -32601);
+        assert!(message.contains("not available"), "{message}");
+    }
+    let node = Vnode::dev(Vec::<String>::new());
+    for method in ["net_version", "mc_blockNumber", "chain3_clientVersion"] {
+        node.rpc(method, json!([]));
+    }
+    for method in ["personal_listAccounts", "admin_nodeInfo", "txpool_status", "mc_nonsense"] {
+        node.refused(method, json!([]), -32601);
+    }
+}
+
+#[test]
+fn without_rpc_nothing_listens_on_http() {
+    let node = Launch::bare(["--dev"]).start();
+    assert!(node.addresses().is_empty(), "{}", node.banner());
+    assert!(node.socket().exists());
+    let node = Launch::dev(["--ipcdisable"]).start();
+    assert!(!node.banner().contains("ipc"), "{}", node.banner());
+}
+
+#[test]
+fn a_malformed_vnodeconfig_stops_the_start_with_its_place() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let file = home.path().join("vnodeconfig.json");
+    // The comma after the second line is missing.
+    std::fs::write(&file, "{\n  \"SCSService\": false\n  \"ip\": \"\"\n}\n").expect("a write");
+    for launch in [
+        Launch::dev(Vec::<String>::new()).directory(home.path()),
+        Launch::dev(["--vnodeconfig", file.to_str().expect("plain characters")]),
+    ] {
+        let stderr = complaint(launch);
+        for word in ["vnodeconfig.json", "line 3", "column 3"] {
+            assert!(stderr.contains(word), "{stderr}");
+        }
+    }
+    std::fs::write(&file, "{\"SCSService\": \"yes\"}").expect("a write");
+    let stderr = complaint(Launch::dev(Vec::<String>::new()).directory(home.path()));
+    assert!(stderr.contains("SCSService") && stderr.contains("yes"), "{stderr}");
+    let stderr = complaint(Launch::dev(["--vnodeconfig", "no-such-file.json"]));
+    assert!(stderr.contains("no-such-file.json"), "{stderr}");
+
+    std::fs::write(&file, "{\"SCSService\": false, \"ip\": \"\"}").expect("a write");
+    Launch::dev(Vec::<String>::new()).directory(home.path()).start();
+}
+
+#[test]
+fn the_log_is_json_when_asked() {
+    let node = Vnode::dev(["--mine", "--log.json"]);
+    node.wait_for_head(2);
+    let ended = node.end(Signal::Interrupt);
+    let events: Vec<Value> = ended
+        .stderr
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line:?}: {error}")))
+        .collect();
+    let sealed: Vec<_> = events.iter().filter(|event| event["message"] == "sealed a block").collect();
+    assert!(sealed.len() >= 2, "{}", ended.stderr);
+    for (event, number) in sealed.iter().zip(1..) {
+        assert_eq!((&event["number"], &event["level"]), (&json!(number), &json!("INFO")), "{event}");
+        e2e::data(&event["hash"], 32);
+        assert!(event["timestamp"].is_string(), "{event}");
+    }
+}
+
+#[test]
+fn verbosity_says_how_much() {
+    let mine = |level: &str| {
+        let node = Vnode::dev(["--mine", "--verbosity", level]);
+        node.wait_for_head(2);
+        let ended = node.end(Signal::Interrupt);
+        assert!(ended.status.success());
+        ended.stderr
+    };
+    assert_eq!(mine("0"), "");
+    let usual = mine("3");
+    assert!(usual.lines().count() > 1 && usual.contains("sealed a block"), "{usual}");
+}
