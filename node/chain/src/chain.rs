@@ -18,6 +18,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use ethash::Solution;
 use parking_lot::{Mutex, RwLock};
 use primitives::{Address, B256, Block, Bytes, Header, Transaction};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -112,6 +113,9 @@ struct Command {
     reply: Sender<Result<Imported, ImportError>>,
 }
 
+/// What a block was built for: head, generation of the pool, settings.
+type BuiltFor = (B256, u64, BuildSettings);
+
 struct Inner {
     store: Store,
     spec: Arc<ChainSpec>,
@@ -123,7 +127,7 @@ struct Inner {
     /// Recent side blocks.
     uncles: Mutex<Vec<Header>>,
     /// The pending block with the head and pool it was built for.
-    pending: Mutex<Option<(B256, u64, BuildSettings, Arc<Draft>)>>,
+    pending: Mutex<Option<(BuiltFor, Arc<Draft>)>>,
     /// Held by whoever brings a transaction from reading its sender's standing until it is
     /// in the pool, and alone by the pool's following a head: no standing gets in outdated.
     admission: RwLock<()>,
@@ -327,14 +331,14 @@ impl Chain {
     /// [`StateError`] when the store fails.
     pub fn pending(&self, view: &View) -> Result<Arc<Draft>, StateError> {
         let key = (view.head_hash(), self.inner.pool.generation(), self.settings());
-        if let Some((head, generation, settings, draft)) = &*self.inner.pending.lock() {
-            if (*head, *generation) == (key.0, key.1) && *settings == key.2 {
-                return Ok(draft.clone());
-            }
+        if let Some((built_for, draft)) = &*self.inner.pending.lock()
+            && *built_for == key
+        {
+            return Ok(draft.clone());
         }
         let timestamp = unix_now().as_secs().max(view.head().header.timestamp + 1);
         let draft = Arc::new(self.inner.draft(view, timestamp)?);
-        *self.inner.pending.lock() = Some((key.0, key.1, key.2, draft.clone()));
+        *self.inner.pending.lock() = Some((key, draft.clone()));
         Ok(draft)
     }
 }
@@ -396,17 +400,8 @@ impl Inner {
                 uncles.drain(..excess);
             }
             Imported::Head { reverted, applied } => {
-                let view = View::new(&self.store, self.spec.clone())?;
-                self.pool_follows(&view, reverted, applied)?;
-                let head = view.head_number();
-                let mut uncles = self.uncles.lock();
-                for id in reverted {
-                    if let Some(record) = view.header_by_hash(&id.hash)? {
-                        remember(&mut uncles, record.header);
-                    }
-                }
-                uncles.retain(|uncle| uncle.number + UNCLE_GENERATIONS > head);
-                drop(uncles);
+                let followed = self.follow_head(reverted, applied);
+                // Whatever failed above, the head has moved: miners and readers must learn of it.
                 self.desk.publish(None);
                 self.desk.wake();
                 let event = Arc::new(HeadEvent {
@@ -416,25 +411,36 @@ impl Inner {
                 self.subscribers
                     .lock()
                     .retain(|subscriber| subscriber.send(event.clone()).is_ok());
+                followed?;
             }
         }
+        Ok(())
+    }
+
+    fn follow_head(&self, reverted: &[BlockId], applied: &[BlockId]) -> Result<(), StoreError> {
+        let view = View::new(&self.store, self.spec.clone())?;
+        self.pool_follows(&view, reverted, applied)?;
+        let head = view.head_number();
+        let mut uncles = self.uncles.lock();
+        for id in reverted {
+            if let Some(record) = view.header_by_hash(&id.hash)? {
+                remember(&mut uncles, record.header);
+            }
+        }
+        uncles.retain(|uncle| uncle.number + UNCLE_GENERATIONS > head);
         Ok(())
     }
 
     fn pool_follows(&self, view: &View, reverted: &[BlockId], applied: &[BlockId]) -> Result<(), StoreError> {
         let _admission = self.admission.write();
         let next = next_block(&self.spec, &view.head().header, &self.settings.lock());
-        let waiting = self.pool.senders();
-        let mut moved: Vec<Address> = Vec::new();
+        let mut moved = self.pool.senders();
         if reverted.is_empty() {
+            let mut changed = HashSet::new();
             for id in applied {
-                moved.extend(view.snapshot().changes(id.number)?.accounts);
+                changed.extend(view.snapshot().changes(id.number)?.accounts);
             }
-            moved.sort_unstable();
-            moved.dedup();
-            moved.retain(|address| waiting.contains(address));
-        } else {
-            moved = waiting;
+            moved.retain(|address| changed.contains(address));
         }
         let standings: Vec<_> = moved
             .into_iter()
@@ -519,10 +525,10 @@ impl Inner {
         }
         let draft = self.draft(&view, now.as_secs())?;
         // The head may have moved meanwhile; then this work is stale and the next round makes another.
-        if self.store.snapshot()?.head()?.map(|(_, hash)| hash) == Some(head) {
-            if self.desk.publish(Some(Work::new(&self.spec, Arc::new(draft)))) {
-                *made = Some((head, generation, settings, Instant::now()));
-            }
+        if self.store.snapshot()?.head()?.map(|(_, hash)| hash) == Some(head)
+            && self.desk.publish(Some(Work::new(&self.spec, Arc::new(draft))))
+        {
+            *made = Some((head, generation, settings, Instant::now()));
         }
         Ok(RENEW_INTERVAL)
     }

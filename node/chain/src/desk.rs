@@ -283,3 +283,63 @@ impl State {
             .retain(|subscriber| subscriber.send(package.clone()).is_ok());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execute::Executed;
+
+    fn work(spec: &ChainSpec, mark: u8) -> Work {
+        let mut block = Block::default();
+        block.header.extra_data = vec![mark].into();
+        block.header.difficulty = U256::from(2);
+        let draft = Draft {
+            block,
+            senders: Vec::new(),
+            executed: Executed {
+                gas_used: 0,
+                logs_bloom: Default::default(),
+                receipts: Vec::new(),
+            },
+            total_difficulty: U256::ZERO,
+            overlay: Default::default(),
+        };
+        Work::new(spec, Arc::new(draft))
+    }
+
+    #[test]
+    fn work_is_good_while_present_and_84_seconds_longer() {
+        let spec = Arc::new(ChainSpec::dev());
+        let desk = WorkDesk::new(spec.clone(), SealCheck::Off);
+        let [first, second] = [1, 2].map(|mark| work(&spec, mark));
+        let solution = |work: &Work| Solution {
+            header_hash: work.package.header_hash,
+            pow_nonce: 0,
+            mix_hash: B256::ZERO,
+        };
+        let age = |seconds| {
+            for old in desk.state.lock().handed_out.values_mut() {
+                old.at -= Duration::from_secs(seconds);
+            }
+        };
+        desk.publish(Some(first.clone()));
+        age(1000);
+        assert!(
+            desk.unsolved(&first.package.header_hash).is_ok(),
+            "it is the present work"
+        );
+        age(1000);
+        desk.publish(Some(second.clone()));
+        age(83);
+        assert!(desk.unsolved(&first.package.header_hash).is_ok());
+        age(2);
+        let late = desk.accept(&solution(&first));
+        assert!(matches!(late, Err(SolutionError::UnknownWork(_))), "{late:?}");
+        desk.accept(&solution(&second)).unwrap();
+        // Solved work never becomes the present work again.
+        assert!(!desk.publish(Some(second.clone())));
+        assert_eq!(desk.work(), None);
+        let again = desk.accept(&solution(&second));
+        assert!(matches!(again, Err(SolutionError::Solved(_))), "{again:?}");
+    }
+}

@@ -33,7 +33,7 @@ pub const TX_GAS: u64 = 1000;
 const TX_CREATE_GAS: u64 = 52_000;
 /// CREATE2 expands memory without charging for it on the public network. More than this is
 /// refused here, so that a transaction cannot take the machine's memory.
-const CREATE2_MEMORY_BYTES_MAX: usize = 16 << 20;
+const CREATE2_MEMORY_BYTES_MAX: usize = 1 << 20;
 
 type Ctx<DB> = Context<BlockEnv, TxEnv, CfgEnv, DB, Journal<DB>, ()>;
 

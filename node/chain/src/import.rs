@@ -62,7 +62,7 @@ pub enum ImportError {
     Branch {
         number: u64,
         hash: B256,
-        error: Box<ImportError>,
+        error: Box<Self>,
     },
     /// The store failed.
     #[error(transparent)]
@@ -201,7 +201,7 @@ impl Importer {
         Ok(if heavier {
             Placed::Written(Imported::Head { reverted, applied })
         } else {
-            Placed::Lighter(executed)
+            Placed::Lighter(Box::new(executed))
         })
     }
 
@@ -306,7 +306,7 @@ enum Placed {
     /// The batch is to be committed.
     Written(Imported),
     /// The block is valid, but its chain is not the heavier one.
-    Lighter(Executed),
+    Lighter(Box<Executed>),
 }
 
 /// A branch that leaves the canonical chain at `ancestor`; its blocks, highest first.

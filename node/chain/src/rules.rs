@@ -279,6 +279,17 @@ mod tests {
             ..parent()
         };
         assert_eq!(next_difficulty(&spec, &older, 1005), without);
+        // Off from the parent on that has the fork's number, one block after the fork.
+        let defused_at = |number| ChainSpec {
+            forks: crate::spec::MoacForks {
+                bomb_defused: Some(number),
+                ..spec.forks
+            },
+            ..spec.clone()
+        };
+        assert_eq!(next_difficulty(&defused_at(old.number), &old, 1005), without);
+        let last = defused_at(old.number + 1);
+        assert_eq!(next_difficulty(&last, &old, 1005), without + U256::from(1));
     }
 
     #[test]
@@ -328,5 +339,7 @@ mod tests {
         );
         assert_eq!(next_gas_limit(&spec, 9_000_000, 1), 9_000_000);
         assert_eq!(next_gas_limit(&spec, 18_000_000, 18_000_000), 18_000_000);
+        // Far under the floor no limit is allowed; choosing one is no panic all the same.
+        assert_eq!(next_gas_limit(&spec, 5000, 18_000_000), 5003);
     }
 }

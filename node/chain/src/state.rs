@@ -301,13 +301,16 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
     }
 }
 
+/// An account, what the block makes of it, and its changed slots with their values.
+type ChangedAccount = (Address, AccountVersion, Vec<(U256, U256)>);
+
 /// The changes of a whole block, ready to be written.
 #[derive(Debug)]
 pub struct StateUpdate {
     /// State root after the block.
     pub root: B256,
     trie: StateTrie,
-    versions: Vec<(Address, AccountVersion, Vec<(U256, U256)>)>,
+    versions: Vec<ChangedAccount>,
     new_code: HashMap<B256, Bytecode>,
 }
 

@@ -142,8 +142,8 @@ mod tests {
     fn keys_are_not_shown() {
         let book = AccountBook::new();
         let address = book.unlock(key(0xab));
-        let shown = format!("{book:?}");
-        assert!(shown.contains(&address.to_string()), "{shown}");
-        assert!(!shown.to_lowercase().contains("abababab"), "{shown}");
+        let shown = format!("{book:?}").to_lowercase();
+        assert!(shown.contains(&format!("{address:#x}")), "{shown}");
+        assert!(!shown.contains("abab") && !shown.contains("171"), "{shown}");
     }
 }

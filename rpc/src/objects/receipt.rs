@@ -138,3 +138,78 @@ impl Serialize for Topics<'_> {
         serializer.collect_seq(self.0.iter().map(Data))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use primitives::{SecretKey, TxForm, U256, UnsignedTransaction};
+    use serde_json::Value;
+
+    use super::*;
+
+    fn creation() -> (Transaction, Address) {
+        let key = SecretKey::from_bytes(&[0x46; 32]).expect("in range");
+        let unsigned = UnsignedTransaction {
+            gas_price: U256::from(1),
+            ..Default::default()
+        };
+        (unsigned.sign(&key, 100, TxForm::Native), key.address())
+    }
+
+    fn show(outcome: ReceiptOutcome) -> Value {
+        let (transaction, sender) = creation();
+        let receipts = [
+            Receipt::new(ReceiptOutcome::Status(true), 1000, Vec::new()),
+            Receipt::new(outcome, 3500, Vec::new()),
+        ];
+        let place = TransactionPlace {
+            block_hash: B256::ZERO,
+            block_number: 1,
+            index: 1,
+        };
+        let object = ReceiptObject::new(&transaction, sender, place, &receipts).expect("a receipt");
+        serde_json::to_value(&object).expect("JSON")
+    }
+
+    #[test]
+    fn either_status_or_root() {
+        let (transaction, sender) = creation();
+        let created = Transaction::created_address(&sender, transaction.tx_nonce);
+        let created = Value::from(crate::types::data(created));
+        let check = |outcome, status: Value, root: Value, created: &Value| {
+            let receipt = show(outcome);
+            assert_eq!(receipt["gasUsed"], "0x9c4");
+            assert_eq!((&receipt["status"], &receipt["root"]), (&status, &root));
+            assert_eq!(&receipt["contractAddress"], created);
+            let both = receipt.get("status").is_some() && receipt.get("root").is_some();
+            assert!(!both, "{receipt}");
+        };
+        let root = B256::repeat_byte(3);
+        check(ReceiptOutcome::Status(true), "0x1".into(), Value::Null, &created);
+        check(
+            ReceiptOutcome::Status(false),
+            "0x0".into(),
+            Value::Null,
+            &Value::Null,
+        );
+        check(
+            ReceiptOutcome::Root(root),
+            Value::Null,
+            root.to_string().into(),
+            &created,
+        );
+    }
+
+    #[test]
+    fn no_receipt_beyond_the_last() {
+        let (transaction, sender) = creation();
+        let receipts = [Receipt::new(ReceiptOutcome::Status(true), 1, Vec::new())];
+        for index in [1, 2] {
+            let place = TransactionPlace {
+                block_hash: B256::ZERO,
+                block_number: 1,
+                index,
+            };
+            assert!(ReceiptObject::new(&transaction, sender, place, &receipts).is_none());
+        }
+    }
+}

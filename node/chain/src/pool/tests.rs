@@ -101,7 +101,7 @@ fn each_refusal_says_why() {
     ));
     assert!(matches!(check(&|t, _| t.syscnt = 1), Err(PoolError::System)));
     assert!(matches!(
-        check(&|t, _| t.form = TxForm::System),
+        check(&|t, _| (t.form, t.tx_nonce) = (TxForm::System, 6)),
         Err(PoolError::System)
     ));
     assert!(matches!(
@@ -212,4 +212,20 @@ fn blocks_take_the_dearest_first_and_nonces_in_order() {
             (key(1), 50)
         ]
     );
+}
+
+#[test]
+fn a_replacement_takes_no_room_and_makes_no_queue_longer() {
+    let pool = pool(PoolConfig {
+        transactions_max: 3,
+        account_queue_max: 2,
+        ..Default::default()
+    });
+    let other = add(&pool, 2, 0, 5).unwrap();
+    add(&pool, 1, 5, 10).unwrap();
+    add(&pool, 1, 6, 10).unwrap();
+    // Full, and the account's queue too: neither forbids, nobody leaves.
+    add(&pool, 1, 6, 11).unwrap();
+    assert!(pool.get(&other).is_some());
+    assert_eq!(pool.counts(), (1, 2));
 }

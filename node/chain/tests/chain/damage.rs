@@ -123,7 +123,7 @@ impl Scene {
                 Err(_) => note(true),
             }
         }
-        for (hash, _) in &self.rows["hash_to_number"] {
+        for hash in self.rows["hash_to_number"].keys() {
             let hash = B256::from_slice(hash);
             note(view.header_by_hash(&hash).is_err());
             note(view.block_by_hash(&hash).is_err());

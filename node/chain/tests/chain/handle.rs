@@ -134,7 +134,7 @@ fn work_is_solved_once() {
     };
     let unknown = Solution {
         header_hash: B256::repeat_byte(1),
-        ..solution.clone()
+        ..solution
     };
     assert!(matches!(refused(&unknown), SolutionError::UnknownWork(_)));
     assert!(matches!(
@@ -143,7 +143,7 @@ fn work_is_solved_once() {
     ));
     let mixed = Solution {
         mix_hash: B256::repeat_byte(2),
-        ..solution.clone()
+        ..solution
     };
     assert!(matches!(refused(&mixed), SolutionError::Seal(_)));
     assert!(heads.is_empty());

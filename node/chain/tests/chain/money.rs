@@ -89,7 +89,7 @@ fn transfers_fees_and_failures() {
     }
     let id = balances.view.head_id();
     let receipts = balances.view.receipts(&id).expect("read").expect("executed");
-    let outcomes: Vec<_> = receipts.iter().map(|receipt| receipt.outcome.clone()).collect();
+    let outcomes: Vec<_> = receipts.iter().map(|receipt| receipt.outcome).collect();
     assert_eq!(outcomes, [true, false, false].map(ReceiptOutcome::Status));
     assert!(
         receipts.iter().all(|receipt| receipt.logs.is_empty()),
