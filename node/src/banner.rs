@@ -28,14 +28,38 @@ impl Banner<'_> {
     }
 
     fn write(&self, out: &mut String) -> std::fmt::Result {
-        let Self { version, spec, directory, view, beneficiary, endpoints, mining } = self;
+        let Self {
+            version,
+            spec,
+            directory,
+            view,
+            beneficiary,
+            endpoints,
+            mining,
+        } = self;
         writeln!(out, "{version}")?;
-        writeln!(out, "network    {} (network id {}, chain id {})", spec.name, spec.network_id, spec.chain_id)?;
+        writeln!(
+            out,
+            "network    {} (network id {}, chain id {})",
+            spec.name, spec.network_id, spec.chain_id
+        )?;
         writeln!(out, "data       {}", directory.display())?;
-        writeln!(out, "head       block {} {}", view.head_number(), view.head_hash())?;
-        writeln!(out, "accounts   funded at the genesis of this network; everyone knows their keys")?;
+        writeln!(
+            out,
+            "head       block {} {}",
+            view.head_number(),
+            view.head_hash()
+        )?;
+        writeln!(
+            out,
+            "accounts   funded at the genesis of this network; everyone knows their keys"
+        )?;
         for (index, (address, key)) in chain::spec::DEV_ACCOUNTS.iter().enumerate() {
-            let balance = spec.genesis.alloc.get(address).map_or_else(Default::default, |a| a.balance);
+            let balance = spec
+                .genesis
+                .alloc
+                .get(address)
+                .map_or_else(Default::default, |a| a.balance);
             writeln!(out, "  ({index}) {address} {} key 0x{key}", ShaAmount(balance))?;
         }
         writeln!(out, "moacbase   {beneficiary}")?;

@@ -10,6 +10,6 @@ mod options;
 mod vnode;
 mod vnodeconfig;
 
-pub use options::VnodeOptions;
+pub use options::{DatasetChoice, OptionsError, VnodeOptions};
 pub use vnode::{StartError, client_version, run};
 pub use vnodeconfig::{ConfigError, VnodeConfig};

@@ -14,8 +14,12 @@ pub(crate) fn start(options: &VnodeOptions) {
         4 => ("debug", "info"),
         _ => ("trace", "debug"),
     };
-    let own_crates = ["vnode", "node", "chain", "miner", "rpc", "store", "ethash", "keystore"];
-    let directives = own_crates.iter().fold(others.to_owned(), |all, name| format!("{all},{name}={own}"));
+    let own_crates = [
+        "vnode", "node", "chain", "miner", "rpc", "store", "ethash", "keystore",
+    ];
+    let directives = own_crates
+        .iter()
+        .fold(others.to_owned(), |all, name| format!("{all},{name}={own}"));
     let builder = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(directives))
         .with_writer(std::io::stderr)

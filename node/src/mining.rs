@@ -37,7 +37,9 @@ impl Miner {
     ) -> Result<Vec<String>, MinerError> {
         let threads = options.threads();
         if threads == 0 {
-            return Ok(vec!["no search in this process: work is only handed out (--minerthreads 0)".to_owned()]);
+            return Ok(vec![
+                "no search in this process: work is only handed out (--minerthreads 0)".to_owned(),
+            ]);
         }
         let config = EngineConfig {
             device: options.miner_device.clone(),
@@ -74,12 +76,19 @@ impl Miner {
 
     /// Hashes per second of this process.
     pub(crate) fn hashrate(&self) -> f64 {
-        self.running.lock().as_ref().map_or(0.0, |running| running.engine.hashrate())
+        self.running
+            .lock()
+            .as_ref()
+            .map_or(0.0, |running| running.engine.hashrate())
     }
 
     /// Hashes per second by device.
     pub(crate) fn devices(&self) -> Vec<(String, f64)> {
-        self.running.lock().as_ref().map(|running| running.engine.status().devices).unwrap_or_default()
+        self.running
+            .lock()
+            .as_ref()
+            .map(|running| running.engine.status().devices)
+            .unwrap_or_default()
     }
 }
 

@@ -112,7 +112,9 @@ pub enum DatasetChoice {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
     /// No network that this version can start.
-    #[error("no network: start the development network with --dev (the public networks need their genesis file, which this version cannot read yet)")]
+    #[error(
+        "no network: start the development network with --dev (the public networks need their genesis file, which this version cannot read yet)"
+    )]
     NoNetwork,
     /// Disk without a folder.
     #[error("--miner.dataset disk needs --ethash.dagdir DIR")]
@@ -172,7 +174,8 @@ impl VnodeOptions {
         /// The development network's blocks need few hashes; leave the machine to its user.
         const DEV_THREADS: usize = 2;
         let all = std::thread::available_parallelism().map_or(1, usize::from);
-        self.minerthreads.unwrap_or(if self.dev { all.min(DEV_THREADS) } else { all })
+        self.minerthreads
+            .unwrap_or(if self.dev { all.min(DEV_THREADS) } else { all })
     }
 
     /// Where CPU threads get the full dataset from.
@@ -204,10 +207,34 @@ mod tests {
     #[test]
     fn everything_promised_is_taken() {
         let options = parse(&[
-            "--dev", "--mine", "--minerthreads", "0", "--datadir", "d", "--rpc", "--rpcaddr", "0.0.0.0",
-            "--rpcport", "9", "--rpcapi", "mc,net", "--ipcpath", "p", "--ipcdisable", "--vnodeconfig", "v",
-            "--nodiscover", "--port", "7", "--verbosity", "5", "--log.json", "--miner.device", "gpu:1",
-            "--ethash.dagdir", "e",
+            "--dev",
+            "--mine",
+            "--minerthreads",
+            "0",
+            "--datadir",
+            "d",
+            "--rpc",
+            "--rpcaddr",
+            "0.0.0.0",
+            "--rpcport",
+            "9",
+            "--rpcapi",
+            "mc,net",
+            "--ipcpath",
+            "p",
+            "--ipcdisable",
+            "--vnodeconfig",
+            "v",
+            "--nodiscover",
+            "--port",
+            "7",
+            "--verbosity",
+            "5",
+            "--log.json",
+            "--miner.device",
+            "gpu:1",
+            "--ethash.dagdir",
+            "e",
         ])
         .unwrap();
         assert_eq!(options.check(), Ok(()));
@@ -230,7 +257,10 @@ mod tests {
         }
         let check = |arguments: &[&str]| parse(arguments).unwrap().check();
         assert_eq!(check(&[]), Err(OptionsError::NoNetwork));
-        assert_eq!(check(&["--dev", "--miner.dataset", "disk"]), Err(OptionsError::DatasetFolder));
+        assert_eq!(
+            check(&["--dev", "--miner.dataset", "disk"]),
+            Err(OptionsError::DatasetFolder)
+        );
         let long = "x".repeat(33);
         let refused = check(&["--dev", "--extradata", &long]);
         assert_eq!(refused, Err(OptionsError::ExtraData { got: 33, max: 32 }));

@@ -5,10 +5,10 @@
 //! within two seconds.
 
 use crate::banner::Banner;
+use crate::logging;
 use crate::mining::{Miner, rate_text};
 use crate::options::{OptionsError, VnodeOptions, is_loopback};
 use crate::vnodeconfig::{ConfigError, VnodeConfig};
-use crate::logging;
 use chain::body::SealCheck;
 use chain::chain::OpenError;
 use chain::pool::PoolConfig;
@@ -18,8 +18,8 @@ use ethash::LightCaches;
 use keystore::AccountBook;
 use primitives::SecretKey;
 use rpc::methods::NodeFacts;
-use rpc::server::http::{HttpOptions, HttpServer};
 use rpc::server::ServeError;
+use rpc::server::http::{HttpOptions, HttpServer};
 use rpc::{Limits, Modules, Rpc};
 use std::io::Write;
 use std::path::Path;
@@ -70,7 +70,11 @@ fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> StartError {
 /// Name, version, platform and toolchain, separated by slashes.
 pub fn client_version() -> String {
     let platform = format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH);
-    format!("vnode/v{}/{platform}/rust{}", env!("CARGO_PKG_VERSION"), env!("CARGO_PKG_RUST_VERSION"))
+    format!(
+        "vnode/v{}/{platform}/rust{}",
+        env!("CARGO_PKG_VERSION"),
+        env!("CARGO_PKG_RUST_VERSION")
+    )
 }
 
 struct Facts {
@@ -128,8 +132,15 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     let _config = VnodeConfig::load(options.vnodeconfig.as_deref())?;
     let directory = options.data_directory()?;
     std::fs::create_dir_all(&directory).map_err(system("cannot make the data directory"))?;
-    let directory = directory.canonicalize().map_err(system("cannot find the data directory"))?;
-    let store = Store::open(&directory, &StoreOptions { cache_bytes: options.cache << 20 })?;
+    let directory = directory
+        .canonicalize()
+        .map_err(system("cannot find the data directory"))?;
+    let store = Store::open(
+        &directory,
+        &StoreOptions {
+            cache_bytes: options.cache << 20,
+        },
+    )?;
     let accounts = dev_accounts();
     let chain = open_chain(options, &spec, &caches, store)?;
     let miner = Miner::default();
@@ -140,9 +151,15 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
         vec!["off (--mine starts it; external miners get work all the same)".to_owned()]
     };
 
-    let facts = Facts { version: client_version(), network_id: spec.network_id };
+    let facts = Facts {
+        version: client_version(),
+        network_id: spec.network_id,
+    };
     let node = rpc::Node::new(chain.clone(), accounts, Box::new(facts), Arc::new(miner.clone()));
-    let limits = Limits { stop_grace: STOP_GRACE, ..Limits::default() };
+    let limits = Limits {
+        stop_grace: STOP_GRACE,
+        ..Limits::default()
+    };
     let rpc = Rpc::new(Arc::new(node), rpc::methods::all(), limits)
         .expect("the table of methods is checked by the tests of `rpc`");
     let http = start_http(options, &rpc).await?;
@@ -248,14 +265,23 @@ fn start_ipc(
     if options.ipcdisable {
         return Ok(None);
     }
-    let path = options.ipcpath.clone().unwrap_or_else(|| directory.join(rpc::server::ipc::SOCKET_NAME));
+    let path = options
+        .ipcpath
+        .clone()
+        .unwrap_or_else(|| directory.join(rpc::server::ipc::SOCKET_NAME));
     let dispatcher = Arc::new(rpc.dispatcher(&Modules::all()));
     Ok(Some(rpc::server::ipc::start(dispatcher, &path)?))
 }
 
 fn endpoints(http: Option<&HttpServer>, ipc: Option<&rpc::server::ipc::IpcServer>) -> Vec<String> {
     let mut all: Vec<_> = http
-        .map(|server| server.addresses().iter().map(|address| format!("http://{address}")).collect())
+        .map(|server| {
+            server
+                .addresses()
+                .iter()
+                .map(|address| format!("http://{address}"))
+                .collect()
+        })
         .unwrap_or_default();
     all.extend(ipc.map(|server| format!("ipc {}", server.path().display())));
     all
@@ -286,7 +312,10 @@ impl StopSignal {
         {
             use tokio::signal::unix::{SignalKind, signal};
             let listen = |kind| signal(kind).map_err(system("cannot listen for signals"));
-            Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+            Ok(Self {
+                terminate: listen(SignalKind::terminate())?,
+                interrupt: listen(SignalKind::interrupt())?,
+            })
         }
         #[cfg(not(unix))]
         Ok(Self {})

@@ -78,7 +78,7 @@ pub enum ConfigError {
 }
 
 impl VnodeConfig {
-    /// Reads the file at `path`, or [`FILE_NAME`] where none is given and one is there.
+    /// Reads the file at `path`, or `vnodeconfig.json` in the working directory where none is given and one is there.
     ///
     /// # Errors
     /// [`ConfigError`] when a file is there and cannot be used.
@@ -92,7 +92,10 @@ impl VnodeConfig {
     }
 
     fn read(path: &Path) -> Result<Self, ConfigError> {
-        let read_error = |source| ConfigError::Read { path: path.to_owned(), source };
+        let read_error = |source| ConfigError::Read {
+            path: path.to_owned(),
+            source,
+        };
         let text = std::fs::read_to_string(path).map_err(read_error)?;
         Self::parse(path, &text)
     }
@@ -129,7 +132,11 @@ impl VnodeConfig {
                     let list = || value.as_array().ok_or_else(|| wrong("a list of strings"));
                     config.force_subnet_p2p = list()?
                         .iter()
-                        .map(|one| one.as_str().map(str::to_owned).ok_or_else(|| wrong("a list of strings")))
+                        .map(|one| {
+                            one.as_str()
+                                .map(str::to_owned)
+                                .ok_or_else(|| wrong("a list of strings"))
+                        })
                         .collect::<Result<_, _>>()?;
                 }
                 _ => tracing::warn!(key, file = %path.display(), "unknown key ignored"),
@@ -154,7 +161,10 @@ mod tests {
             "ForceSubnetP2P": ["a"], "other": 1}"#;
         let config = parse(text).unwrap();
         assert!(config.scs_service && config.show_to_public);
-        assert_eq!((config.service_cfg.as_str(), config.ip.as_str()), (":1", "1.2.3.4"));
+        assert_eq!(
+            (config.service_cfg.as_str(), config.ip.as_str()),
+            (":1", "1.2.3.4")
+        );
         assert!(config.beneficial_address.is_some());
         assert_eq!(config.force_subnet_p2p, ["a"]);
         assert_eq!(parse(r#"{"ip": "5.6.7.8"}"#).unwrap().ip, "5.6.7.8");
@@ -166,9 +176,18 @@ mod tests {
         let error = parse("{\n  \"SCSService\": true\n  \"ip\": \"\"\n}").unwrap_err();
         assert!(matches!(error, ConfigError::Json { line: 3, .. }), "{error}");
         let error = parse(r#"{"SCSService": "yes"}"#).unwrap_err();
-        assert_eq!(error.to_string(), "v.json: SCSService is \"yes\", want true or false");
-        assert!(matches!(parse(r#"{"VnodeBeneficialAddress": "0x1"}"#), Err(ConfigError::Value { .. })));
+        assert_eq!(
+            error.to_string(),
+            "v.json: SCSService is \"yes\", want true or false"
+        );
+        assert!(matches!(
+            parse(r#"{"VnodeBeneficialAddress": "0x1"}"#),
+            Err(ConfigError::Value { .. })
+        ));
         assert!(matches!(parse("[]"), Err(ConfigError::Json { .. })));
-        assert!(matches!(VnodeConfig::load(Some(Path::new("/no/such/file"))), Err(ConfigError::Read { .. })));
+        assert!(matches!(
+            VnodeConfig::load(Some(Path::new("/no/such/file"))),
+            Err(ConfigError::Read { .. })
+        ));
     }
 }

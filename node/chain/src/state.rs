@@ -84,7 +84,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
     /// The state after block `parent`, whose state root is `parent_root`.
     ///
     /// `source` must have `parent` as its head for [`BlockState::root`] and
-    /// [`BlockState::write`]; for reading, any block up to the head will do.
+    /// [`BlockState::update`]; for reading, any block up to the head will do.
     pub fn new(source: &'a S, parent: u64, parent_root: B256) -> Self {
         Self {
             source,
