@@ -47,8 +47,9 @@ run(async () => {
         receipt,
         created,
         changed,
-        first: first.toString(10),
-        second: second.toString(10),
+        // With a callback, the library gives a call's answer as it came.
+        first: chain3.toBigNumber(first).toString(10),
+        second: chain3.toBigNumber(second).toString(10),
         balance: (await ask(chain3.mc, 'getBalance', to)).toString(10),
     };
 });

@@ -3,7 +3,7 @@
 //! Nodes lie in the store by path (head state only) and are loaded when a key leads
 //! through them; [`Trie::commit`] returns the rows to write and to remove. Every loaded
 //! node is compared with the hash its parent has for it. Knows bytes; what keys and
-//! values mean is in [`state`]. Source: Ethereum Yellow Paper, appendix D.
+//! values mean is in [`StateTrie`]. Source: Ethereum Yellow Paper, appendix D.
 
 mod node;
 mod state;
