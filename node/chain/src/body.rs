@@ -6,7 +6,9 @@ use crate::rules::{HeaderError, UNCLE_GENERATIONS, UNCLES_MAX, check_header};
 use crate::spec::ChainSpec;
 use crate::trie::ordered_root;
 use ethash::{CacheError, LightCaches, SealError};
-use primitives::{Address, B256, Block, Header, SignatureError, Transaction, TxForm, uncles_hash};
+use primitives::{
+    Address, B256, Block, Header, SYSTEM_SENDER, SignatureError, Transaction, TxForm, uncles_hash,
+};
 use std::num::NonZero;
 use store::{BlockReads, StoreError};
 
@@ -41,6 +43,9 @@ pub enum BodyError {
     /// The uncle's seal is wrong.
     #[error("uncle {hash}: {error}")]
     UncleSeal { hash: B256, error: SealCheckError },
+    /// The block does not begin with the system transaction.
+    #[error("the block does not begin with the system transaction")]
+    NoSystemTransaction,
     /// A transaction's signature or chain id is wrong.
     #[error("transaction {index}: {error}")]
     Sender { index: usize, error: SenderError },
@@ -111,29 +116,37 @@ impl SealCheck {
 ///
 /// # Errors
 /// [`SenderError`] when nobody on this chain did.
-pub fn sender(spec: &ChainSpec, transaction: &Transaction) -> Result<Address, SenderError> {
+pub fn sender(spec: &ChainSpec, number: u64, transaction: &Transaction) -> Result<Address, SenderError> {
     if transaction.form == TxForm::System {
         return Err(SenderError::System);
     }
     let got = transaction.chain_id();
-    if got != Some(spec.chain_id) {
+    let unprotected = transaction.form == TxForm::Ethereum && got.is_none();
+    if got != Some(spec.chain_id) && !unprotected {
         return Err(SenderError::ChainId {
             got,
             expected: spec.chain_id,
         });
     }
-    Ok(transaction.recover_sender(true)?)
+    Ok(transaction.recover_sender(spec.at(number).low_s())?)
 }
 
 /// The senders of a block's transactions, recovered on all processors.
 ///
 /// # Errors
 /// [`BodyError::Sender`] for the first transaction without one.
-pub fn senders(spec: &ChainSpec, transactions: &[Transaction]) -> Result<Vec<Address>, BodyError> {
+pub fn senders(
+    spec: &ChainSpec,
+    number: u64,
+    transactions: &[Transaction],
+) -> Result<Vec<Address>, BodyError> {
     /// Fewer than this many are not worth a thread.
     const PORTION_MIN: usize = 16;
     let one = |(index, transaction): (usize, &Transaction)| {
-        sender(spec, transaction).map_err(|error| BodyError::Sender { index, error })
+        if index == 0 && spec.system_contract && transaction.form == TxForm::System {
+            return Ok(SYSTEM_SENDER);
+        }
+        sender(spec, number, transaction).map_err(|error| BodyError::Sender { index, error })
     };
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     let portion = transactions.len().div_ceil(threads).max(PORTION_MIN);
@@ -191,7 +204,10 @@ pub fn check_body(
         return Err(BodyError::UnclesHash { got, expected });
     }
     check_uncles(spec, seals, view, block)?;
-    senders(spec, &block.transactions)
+    if spec.system_contract && block.transactions.first().is_none_or(|first| !first.is_system()) {
+        return Err(BodyError::NoSystemTransaction);
+    }
+    senders(spec, block.header.number, &block.transactions)
 }
 
 fn check_uncles(

@@ -4,14 +4,15 @@
 //! fails its checks is passed over. Knows the pool and the head; seals nothing.
 
 use crate::body::{Family, transactions_root};
+use crate::difficulty::next_difficulty;
 use crate::execute::{Executed, Executor, TransactionError};
 use crate::import::receipts_root;
 use crate::pool::{PooledTransaction, ReadyTransactions};
-use crate::rules::{UNCLE_GENERATIONS, UNCLES_MAX, next_difficulty, next_gas_limit};
+use crate::rules::{UNCLE_GENERATIONS, UNCLES_MAX, next_gas_limit};
 use crate::spec::ChainSpec;
 use crate::state::{BlockState, Overlay, StateError};
 use crate::trie::NodeSource;
-use primitives::{Address, B256, Block, Bytes, Header, Transaction, U256, uncles_hash};
+use primitives::{Address, B256, Block, Bytes, Header, SYSTEM_SENDER, Transaction, U256, uncles_hash};
 use store::{BlockReads, HeaderRecord, StateReads, StoreError};
 
 /// What a miner chooses about its blocks.
@@ -95,6 +96,14 @@ fn fill<S: StateReads + BlockReads + NodeSource>(
 ) -> Result<(Vec<Transaction>, Vec<Address>), StateError> {
     let mut transactions = Vec::new();
     let mut senders = Vec::new();
+    if executor.spec().system_contract {
+        let system = executor.expected_system_transaction()?;
+        if let Err(TransactionError::State(error)) = executor.transaction(&system, SYSTEM_SENDER) {
+            return Err(error);
+        }
+        transactions.push(system);
+        senders.push(SYSTEM_SENDER);
+    }
     while executor.gas_left() >= crate::evm::TX_GAS {
         let Some(PooledTransaction {
             transaction, sender, ..

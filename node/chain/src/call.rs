@@ -5,11 +5,11 @@
 
 use crate::build::Draft;
 use crate::evm::{block_env, chain_evm, intrinsic_gas};
+use crate::handler::transact;
 use crate::pool::Standing;
 use crate::state::{BlockState, StateError};
 use crate::view::View;
 use primitives::{Address, Bytes, Header, U256};
-use revm::ExecuteEvm;
 use revm::context::TxEnv;
 use revm::context::result::{EVMError, ExecutionResult, HaltReason};
 use revm::primitives::TxKind;
@@ -188,7 +188,11 @@ impl View {
             self.run(&header, state, request, gas)
         };
         let cap = request.gas.unwrap_or(header.gas_limit);
-        let floor = intrinsic_gas(&request.input, request.to.is_none());
+        let floor = intrinsic_gas(
+            self.spec().at(header.number),
+            &request.input,
+            request.to.is_none(),
+        );
         if cap < floor {
             return Err(CallError::AlwaysFails(format!(
                 "gas required exceeds allowance: want at least {floor}, the cap is {cap}"
@@ -274,26 +278,30 @@ impl View {
             cfg.disable_nonce_check = true;
             cfg.tx_chain_id_check = false;
         });
-        let outcome = evm.transact(TxEnv {
-            caller,
-            gas_limit: gas,
-            gas_price,
-            kind: request.to.map_or(TxKind::Create, TxKind::Call),
-            value: request.value,
-            data: request.input.clone(),
-            nonce,
-            chain_id: Some(self.spec().chain_id),
-            ..Default::default()
-        });
+        let outcome = transact(
+            &mut evm,
+            self.spec(),
+            TxEnv {
+                caller,
+                gas_limit: gas,
+                gas_price,
+                kind: request.to.map_or(TxKind::Create, TxKind::Call),
+                value: request.value,
+                data: request.input.clone(),
+                nonce,
+                chain_id: Some(self.spec().chain_id),
+                ..Default::default()
+            },
+        );
         match outcome {
-            Ok(outcome) => Ok(match outcome.result {
+            Ok((result, _changes)) => Ok(match result {
                 ExecutionResult::Success { ref output, .. } => CallOutcome::Success {
                     output: output.data().clone(),
-                    gas_used: outcome.result.tx_gas_used(),
+                    gas_used: result.tx_gas_used(),
                 },
                 ExecutionResult::Revert { ref output, .. } => CallOutcome::Revert {
                     output: output.clone(),
-                    gas_used: outcome.result.tx_gas_used(),
+                    gas_used: result.tx_gas_used(),
                 },
                 ExecutionResult::Halt {
                     reason: HaltReason::OutOfGas(_),

@@ -285,7 +285,9 @@ impl Chain {
     /// # Errors
     /// [`SubmitError`] saying why not.
     pub fn submit_transaction(&self, transaction: Transaction, origin: Origin) -> Result<B256, SubmitError> {
-        let sender = sender(&self.inner.spec, &transaction)?;
+        let view = self.view()?;
+        let sender = sender(&self.inner.spec, view.head_number() + 1, &transaction)?;
+        drop(view);
         let _admission = self.inner.admission.read();
         let view = self.view()?;
         let standing = standing(&view, &sender)?;

@@ -1,10 +1,11 @@
-//! The EVM with the public network's gas table, opcodes and precompiles, on revm.
+//! The EVM with each network's gas table, opcodes and precompiles, on revm.
 //!
-//! Source: facts of the public network, section 4. Fuxi is Petersburg's opcodes with the
+//! Ethereum's rules are revm's own but for Constantinople's SSTORE. The public network's:
+//! source: its facts, section 4. Fuxi is Petersburg's opcodes with the
 //! older SSTORE, and CHAINID, SELFBALANCE and a cheaper CREATE2 of its own. Left out:
 //! subroutine opcodes and the early BLS12-381 precompiles.
 
-use crate::spec::{ChainSpec, RulesAt};
+use crate::spec::{ChainSpec, EthereumFork, RulesAt};
 use primitives::{Address, Bytes, Header, U256};
 use revm::Database;
 use revm::bytecode::opcode;
@@ -21,7 +22,7 @@ use revm::interpreter::{
     CreateInputs, FrameInput, InstructionContext, InstructionExecResult, InstructionResult,
     InterpreterAction, InterpreterTypes,
 };
-use revm::precompile::{Precompiles, bn254, modexp};
+use revm::precompile::{PrecompileSpecId, Precompiles, bn254, modexp};
 use revm::primitives::hardfork::SpecId;
 use std::sync::LazyLock;
 
@@ -31,6 +32,12 @@ pub const CODE_BYTES_MAX: usize = 204_800;
 pub const TX_GAS: u64 = 1000;
 /// Gas that a contract creation pays beside [`TX_GAS`].
 const TX_CREATE_GAS: u64 = 52_000;
+/// SLOAD between EIP-150 and Istanbul.
+const SLOAD_GAS: u64 = 200;
+/// SSTORE that fills an empty slot.
+const SSTORE_SET_GAS: u64 = 20_000;
+/// SSTORE that changes a slot.
+const SSTORE_RESET_GAS: u64 = 5000;
 /// CREATE2 expands memory without charging for it on the public network. More than this is
 /// refused here, so that a transaction cannot take the machine's memory.
 const CREATE2_MEMORY_BYTES_MAX: usize = 1 << 20;
@@ -63,21 +70,14 @@ pub(crate) fn chain_evm<DB: Database>(
     adjust: impl FnOnce(&mut CfgEnv),
 ) -> ChainEvm<DB> {
     let rules = spec.at(u64::try_from(block.number).unwrap_or(u64::MAX));
-    let spec_id = if rules.fuxi {
-        SpecId::PETERSBURG
-    } else {
-        SpecId::BYZANTIUM
-    };
-    let mut gas = GasParams::new_spec(spec_id);
-    gas.override_gas([
-        (GasId::tx_base_stipend(), TX_GAS),
-        (GasId::tx_create_cost(), TX_CREATE_GAS),
-    ]);
+    let spec_id = spec_id(rules);
     let mut cfg = CfgEnv::new_with_spec(spec_id);
     cfg.chain_id = spec.chain_id;
-    cfg.gas_params = gas;
-    cfg.limit_contract_code_size = Some(CODE_BYTES_MAX);
+    cfg.gas_params = gas_params(rules);
     cfg.disable_eip3607 = true;
+    if let RulesAt::Moac { .. } = rules {
+        cfg.limit_contract_code_size = Some(CODE_BYTES_MAX);
+    }
     adjust(&mut cfg);
     let mut context: Ctx<DB> = Context::new(database, spec_id);
     context.cfg = cfg;
@@ -87,6 +87,40 @@ pub(crate) fn chain_evm<DB: Database>(
         spec: spec_id,
     };
     Evm::new(context, instructions(rules, spec_id), precompiles)
+}
+
+fn spec_id(rules: RulesAt) -> SpecId {
+    match rules {
+        RulesAt::Moac { fuxi: true, .. } => SpecId::PETERSBURG,
+        RulesAt::Moac { fuxi: false, .. } => SpecId::BYZANTIUM,
+        RulesAt::Ethereum { fork, .. } => fork.spec_id(),
+    }
+}
+
+fn gas_params(rules: RulesAt) -> GasParams {
+    let mut gas = GasParams::new_spec(spec_id(rules));
+    match rules {
+        RulesAt::Moac { .. } => gas.override_gas([
+            (GasId::tx_base_stipend(), TX_GAS),
+            (GasId::tx_create_cost(), TX_CREATE_GAS),
+        ]),
+        // EIP-1283 has Istanbul's formula with SLOAD's older price of 200.
+        RulesAt::Ethereum {
+            fork: EthereumFork::Constantinople,
+            ..
+        } => gas.override_gas([
+            (GasId::sstore_static(), SLOAD_GAS),
+            (GasId::sstore_set_without_load_cost(), SSTORE_SET_GAS - SLOAD_GAS),
+            (GasId::sstore_set_refund(), SSTORE_SET_GAS - SLOAD_GAS),
+            (
+                GasId::sstore_reset_without_cold_load_cost(),
+                SSTORE_RESET_GAS - SLOAD_GAS,
+            ),
+            (GasId::sstore_reset_refund(), SSTORE_RESET_GAS - SLOAD_GAS),
+        ]),
+        RulesAt::Ethereum { .. } => {}
+    }
+    gas
 }
 
 fn precompiles(rules: RulesAt) -> &'static Precompiles {
@@ -100,22 +134,54 @@ fn precompiles(rules: RulesAt) -> &'static Precompiles {
         ]);
         all
     });
-    if rules.precompiles {
-        &LATER
-    } else {
-        Precompiles::homestead()
+    match rules {
+        RulesAt::Moac {
+            precompiles: true, ..
+        } => &LATER,
+        RulesAt::Moac { .. } => Precompiles::homestead(),
+        RulesAt::Ethereum { fork, .. } => Precompiles::new(PrecompileSpecId::from_spec_id(fork.spec_id())),
     }
 }
 
 fn instructions<DB: Database>(rules: RulesAt, spec_id: SpecId) -> EthInstructions<EthInterpreter, Ctx<DB>> {
     let mut table = EthInstructions::new_mainnet_with_spec(spec_id);
-    table.insert_instruction(opcode::EXTCODESIZE, Instruction::new(extcodesize), 700);
-    if rules.fuxi {
-        table.insert_instruction(opcode::CHAINID, Instruction::new(chain_id), 2);
-        table.insert_instruction(opcode::SELFBALANCE, Instruction::new(self_balance), 5);
-        table.insert_instruction(opcode::CREATE2, Instruction::new(create2), 0);
+    match rules {
+        RulesAt::Moac { fuxi, .. } => {
+            table.insert_instruction(opcode::EXTCODESIZE, Instruction::new(extcodesize), 700);
+            if fuxi {
+                table.insert_instruction(opcode::CHAINID, Instruction::new(chain_id), 2);
+                table.insert_instruction(opcode::SELFBALANCE, Instruction::new(self_balance), 5);
+                table.insert_instruction(opcode::CREATE2, Instruction::new(create2), 0);
+            }
+        }
+        RulesAt::Ethereum {
+            fork: EthereumFork::Constantinople,
+            ..
+        } => {
+            table.insert_instruction(opcode::SSTORE, Instruction::new(sstore_eip1283), 0);
+        }
+        RulesAt::Ethereum { .. } => {}
     }
     table
+}
+
+/// SSTORE by EIP-1283, which Petersburg took back: net gas metering without Istanbul's
+/// minimum of remaining gas.
+fn sstore_eip1283<IT: InterpreterTypes, H: Host + ?Sized>(
+    context: InstructionContext<'_, H, IT>,
+) -> InstructionExecResult {
+    host::sstore_with_gas_accounting(context, |context, _target, load| {
+        let gas = context
+            .host
+            .gas_params()
+            .sstore_dynamic_gas(true, &load.data, load.is_cold);
+        let refund = context.host.gas_params().sstore_refund(true, &load.data);
+        if !context.interpreter.gas.record_regular_cost(gas) {
+            return Err(InstructionResult::OutOfGas);
+        }
+        context.interpreter.gas.record_refund(refund);
+        Ok(())
+    })
 }
 
 fn chain_id<IT: InterpreterTypes, H: Host + ?Sized>(
@@ -216,9 +282,11 @@ fn create2<IT: InterpreterTypes, H: Host + ?Sized>(
 }
 
 /// Gas that a transaction with this data pays before anything runs.
-pub fn intrinsic_gas(input: &[u8], creates: bool) -> u64 {
+pub fn intrinsic_gas(rules: RulesAt, input: &[u8], creates: bool) -> u64 {
+    let gas = gas_params(rules);
     let zeros = input.iter().filter(|byte| **byte == 0).count() as u64;
     let others = input.len() as u64 - zeros;
-    let create = if creates { TX_CREATE_GAS } else { 0 };
-    TX_GAS + create + 4 * zeros + 68 * others
+    let tokens = zeros + others * gas.tx_token_non_zero_byte_multiplier();
+    let create = if creates { gas.tx_create_cost() } else { 0 };
+    gas.tx_base_stipend() + create + tokens * gas.tx_token_cost()
 }

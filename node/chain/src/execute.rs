@@ -4,15 +4,19 @@
 //! one, keeps the running gas and receipts, and settles rewards at the end.
 
 use crate::evm::{ChainEvm, block_env, chain_evm};
+use crate::handler::{system_call, transact};
 use crate::rules::{block_reward, uncle_rewards};
-use crate::spec::ChainSpec;
+use crate::spec::{ChainSpec, RulesAt};
 use crate::state::{BlockState, StateError};
 use crate::trie::NodeSource;
-use primitives::{Address, Bloom, Header, Log, Receipt, ReceiptOutcome, Transaction, TxForm, U256};
+use primitives::{
+    Address, B256, Bloom, Header, Log, Receipt, ReceiptOutcome, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction,
+    TxForm, U256,
+};
+use revm::DatabaseCommit;
 use revm::context::TxEnv;
 use revm::context::result::{EVMError, ExecutionResult, InvalidTransaction};
 use revm::primitives::TxKind;
-use revm::{DatabaseCommit, ExecuteEvm};
 use store::{BlockReads, StateReads};
 
 /// Why a transaction cannot be part of a block.
@@ -46,6 +50,9 @@ pub enum TransactionError {
     /// A system transaction where there is no place for one.
     #[error("unsigned system transaction")]
     System,
+    /// Another system transaction than the state calls for.
+    #[error("system transaction {got}, want {expected}")]
+    WrongSystem { got: B256, expected: B256 },
     /// Anything else the EVM refuses.
     #[error("{0}")]
     Other(String),
@@ -83,6 +90,7 @@ impl<S: StateReads + BlockReads + NodeSource> std::fmt::Debug for Executor<'_, '
 impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     /// Starts the block with this header (whose roots, gas used and seal are not read) on `state`.
     pub fn new(spec: &'b ChainSpec, header: &'b Header, state: &'b mut BlockState<'s, S>) -> Self {
+        state.set_remove_empty(spec.removes_empty_accounts(header.number));
         let evm = chain_evm(state, spec, block_env(header), |_| ());
         Self {
             spec,
@@ -91,6 +99,11 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             gas_used: 0,
             receipts: Vec::new(),
         }
+    }
+
+    /// The rules the block is executed by.
+    pub fn spec(&self) -> &'b ChainSpec {
+        self.spec
     }
 
     /// Gas the block still has room for.
@@ -108,17 +121,10 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         sender: Address,
     ) -> Result<TransactionOutcome, TransactionError> {
         let rules = self.spec.at(self.header.number);
-        match transaction.form {
-            TxForm::System => return Err(TransactionError::System),
-            TxForm::Classic if !rules.classic_transactions => {
-                return Err(TransactionError::ClassicDisabled);
-            }
-            _ if transaction.syscnt != 0 => return Err(TransactionError::System),
-            _ => {}
+        if transaction.form == TxForm::System {
+            return self.system_transaction(transaction);
         }
-        if transaction.sharding_flag != 0 {
-            return Err(TransactionError::ShardingFlag(transaction.sharding_flag));
-        }
+        self.admit(transaction, rules)?;
         let left = self.gas_left();
         if transaction.gas > left {
             return Err(TransactionError::BlockGas {
@@ -127,15 +133,59 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             });
         }
         let env = transaction_env(transaction, sender)?;
-        let outcome = self.evm.transact(env).map_err(refusal)?;
-        self.evm.ctx.journaled_state.database.commit(outcome.state);
-        let success = outcome.result.is_success();
-        let gas_used = outcome.result.tx_gas_used();
-        let logs = match outcome.result {
+        let (result, changes) = transact(&mut self.evm, self.spec, env).map_err(refusal)?;
+        self.state().commit(changes);
+        let gas_used = result.tx_gas_used();
+        self.gas_used += gas_used;
+        let success = result.is_success();
+        self.push_receipt(rules, result)?;
+        Ok(TransactionOutcome { gas_used, success })
+    }
+
+    fn state(&mut self) -> &mut BlockState<'s, S> {
+        self.evm.ctx.journaled_state.database
+    }
+
+    /// Runs the system transaction, which must be the block's first and the one that the state calls for.
+    fn system_transaction(
+        &mut self,
+        transaction: &Transaction,
+    ) -> Result<TransactionOutcome, TransactionError> {
+        if !self.spec.system_contract || !self.receipts.is_empty() {
+            return Err(TransactionError::System);
+        }
+        let expected = self.expected_system_transaction()?;
+        if *transaction != expected {
+            return Err(TransactionError::WrongSystem {
+                got: transaction.hash(),
+                expected: expected.hash(),
+            });
+        }
+        let input = transaction.input.clone();
+        let (result, changes) =
+            system_call(&mut self.evm, SYSTEM_SENDER, SYSTEM_CONTRACT, input).map_err(refusal)?;
+        self.state().commit(changes);
+        self.state().bump_nonce(SYSTEM_SENDER)?;
+        let success = result.is_success();
+        self.push_receipt(self.spec.at(self.header.number), result)?;
+        Ok(TransactionOutcome { gas_used: 0, success })
+    }
+
+    /// The system transaction that the block's state calls for.
+    ///
+    /// # Errors
+    /// [`StateError`] when the store fails.
+    pub fn expected_system_transaction(&mut self) -> Result<Transaction, StateError> {
+        let (_, nonce) = self.state().balance_and_nonce(SYSTEM_SENDER)?;
+        Ok(Transaction::system(nonce))
+    }
+
+    fn push_receipt(&mut self, rules: RulesAt, result: ExecutionResult) -> Result<(), StateError> {
+        let success = result.is_success();
+        let logs = match result {
             ExecutionResult::Success { logs, .. } => logs,
             _ => Vec::new(),
         };
-        self.gas_used += gas_used;
         let logs: Vec<Log> = logs
             .into_iter()
             .map(|log| {
@@ -148,12 +198,58 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             })
             .collect();
         self.receipts.push(Receipt {
-            outcome: ReceiptOutcome::Status(success),
+            outcome: self.outcome(rules, success)?,
             cumulative_gas_used: self.gas_used,
             logs_bloom: primitives::logs_bloom(&logs),
             logs,
         });
-        Ok(TransactionOutcome { gas_used, success })
+        Ok(())
+    }
+
+    /// Whether a transaction of this kind may stand in this block.
+    fn admit(&self, transaction: &Transaction, rules: RulesAt) -> Result<(), TransactionError> {
+        match (transaction.form, rules) {
+            (TxForm::System, _) => return Err(TransactionError::System),
+            (
+                TxForm::Classic,
+                RulesAt::Moac {
+                    classic_transactions: false,
+                    ..
+                },
+            ) => {
+                return Err(TransactionError::ClassicDisabled);
+            }
+            (TxForm::Native | TxForm::Classic, RulesAt::Moac { .. }) => {}
+            (TxForm::Ethereum, RulesAt::Ethereum { protected, .. }) => {
+                if transaction.is_protected() && !protected {
+                    return Err(TransactionError::Other(
+                        "chain id in the signature before EIP-155".to_owned(),
+                    ));
+                }
+            }
+            (form, _) => {
+                return Err(TransactionError::Other(format!(
+                    "{form:?} transactions do not belong to this chain"
+                )));
+            }
+        }
+        if transaction.syscnt != 0 {
+            return Err(TransactionError::System);
+        }
+        if transaction.sharding_flag != 0 {
+            return Err(TransactionError::ShardingFlag(transaction.sharding_flag));
+        }
+        Ok(())
+    }
+
+    /// What a receipt says of the transaction just run: its status, or the state root after it.
+    fn outcome(&self, rules: RulesAt, success: bool) -> Result<ReceiptOutcome, StateError> {
+        if rules.receipts_have_status() {
+            return Ok(ReceiptOutcome::Status(success));
+        }
+        Ok(ReceiptOutcome::Root(
+            self.evm.ctx.journaled_state.database.root()?,
+        ))
     }
 
     /// Pays the rewards and ends the block: gas used, bloom and receipts.
@@ -162,15 +258,15 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     /// [`StateError`] when the store fails.
     pub fn finish(mut self, uncles: &[Header]) -> Result<Executed, StateError> {
         let number = self.header.number;
-        let reward = block_reward(number);
-        let state = &mut self.evm.ctx.journaled_state.database;
+        let reward = block_reward(self.spec, number);
         let mut own = reward;
         for uncle in uncles {
             let (theirs, nephew) = uncle_rewards(reward, number, uncle.number);
-            state.add_balance(uncle.beneficiary, theirs)?;
+            self.state().add_balance(uncle.beneficiary, theirs)?;
             own += nephew;
         }
-        state.add_balance(self.header.beneficiary, own)?;
+        let beneficiary = self.header.beneficiary;
+        self.state().add_balance(beneficiary, own)?;
         let logs_bloom = self
             .receipts
             .iter()

@@ -1,10 +1,11 @@
-//! Header rules: difficulty, gas limit, time, rewards, uncles' places.
+//! Header rules: gas limit, time, extra data, rewards. Difficulty is in [`crate::difficulty`].
 //!
 //! Source: facts of the public network; Ethereum's Byzantium difficulty (EIP-100). Knows
 //! headers and the spec; knows neither state nor seals.
 
-use crate::spec::{ChainSpec, DifficultyRule, reached};
-use primitives::{Header, U256};
+use crate::difficulty::next_difficulty;
+use crate::spec::{ChainSpec, EthereumFork, Family, GAS_LIMIT_MIN};
+use primitives::{Bytes, Header, U256};
 
 /// Most bytes of extra data.
 pub const EXTRA_DATA_BYTES_MAX: usize = 32;
@@ -14,14 +15,12 @@ pub const UNCLES_MAX: usize = 2;
 pub const UNCLE_GENERATIONS: u64 = 7;
 /// Gas limits may change by less than this part of the parent's.
 const GAS_LIMIT_DIVISOR: u64 = 1024;
-/// No block under this gas limit, whatever the network.
-const GAS_LIMIT_MIN: u64 = 5000;
-/// Smallest difficulty of networks with a moving one.
-const DIFFICULTY_MIN: u64 = 131_072;
-/// First parent number at which the public network's bomb ticks.
-const BOMB_FIRST_PARENT: u64 = 2_999_999;
 /// One native token in sha.
 pub const COIN: u64 = 1_000_000_000_000_000_000;
+/// The extra data of the DAO fork's first blocks, `dao-hard-fork`.
+const DAO_EXTRA: &[u8] = b"dao-hard-fork";
+/// How many blocks carry it.
+const DAO_EXTRA_BLOCKS: u64 = 10;
 /// Blocks of one reward era.
 const ERA_BLOCKS: u64 = 12_500_000;
 
@@ -53,6 +52,9 @@ pub enum HeaderError {
     /// Too much extra data.
     #[error("extra data of {got} bytes, at most {max} are allowed")]
     ExtraData { got: usize, max: usize },
+    /// The DAO fork's mark where it must not be, or missing where it must.
+    #[error("extra data {got} in a block of the DAO fork, which this chain {}", if *supported { "makes" } else { "does not make" })]
+    DaoExtra { got: Bytes, supported: bool },
 }
 
 /// Gas limits a child of a block with limit `parent` may have, inclusive.
@@ -70,43 +72,6 @@ pub fn next_gas_limit(spec: &ChainSpec, parent: u64, target: u64) -> u64 {
     let (low, high) = gas_limit_bounds(spec, parent);
     // Not `clamp`, which panics where a genesis under the floor leaves no room between the two.
     target.max(low).min(high)
-}
-
-/// The difficulty of a child of `parent` with this timestamp.
-pub fn next_difficulty(spec: &ChainSpec, parent: &Header, timestamp: u64) -> U256 {
-    match spec.difficulty {
-        DifficultyRule::Constant(difficulty) => U256::from(difficulty),
-        DifficultyRule::Moac => {
-            let has_uncles = parent.uncles_hash != primitives::EMPTY_UNCLES_HASH;
-            let next = byzantium(
-                parent.difficulty,
-                has_uncles,
-                timestamp.saturating_sub(parent.timestamp),
-            );
-            let ticking =
-                parent.number >= BOMB_FIRST_PARENT && !reached(spec.forks.bomb_defused, parent.number);
-            let period = parent.number.saturating_sub(BOMB_FIRST_PARENT) / 100_000;
-            if ticking && period > 1 {
-                next.saturating_add(U256::from(1) << (period - 2))
-            } else {
-                next
-            }
-        }
-    }
-}
-
-/// Byzantium's formula without a bomb.
-fn byzantium(parent: U256, has_uncles: bool, seconds: u64) -> U256 {
-    let unit = parent / U256::from(2048);
-    let raise = if has_uncles { 2 } else { 1 };
-    let steps = (raise - i64::try_from(seconds / 9).unwrap_or(i64::MAX)).max(-99);
-    let change = unit.saturating_mul(U256::from(steps.unsigned_abs()));
-    let next = if steps < 0 {
-        parent.saturating_sub(change)
-    } else {
-        parent.saturating_add(change)
-    };
-    next.max(U256::from(DIFFICULTY_MIN))
 }
 
 /// Checks what a header says against its parent. `now` is the clock in unix seconds;
@@ -145,6 +110,7 @@ pub fn check_header(
             max: EXTRA_DATA_BYTES_MAX,
         });
     }
+    check_dao_extra(spec, header)?;
     let (low, high) = gas_limit_bounds(spec, parent.gas_limit);
     if !(low..=high).contains(&header.gas_limit) {
         return Err(HeaderError::GasLimit {
@@ -169,12 +135,36 @@ pub fn check_header(
     Ok(())
 }
 
+/// Ten blocks from the DAO fork on carry its mark on the chain that made the change, and
+/// none of them on a chain that names the fork and did not make it.
+fn check_dao_extra(spec: &ChainSpec, header: &Header) -> Result<(), HeaderError> {
+    let Family::Ethereum(forks) = &spec.family else {
+        return Ok(());
+    };
+    let Some(first) = forks.dao else { return Ok(()) };
+    let in_range = (first..first.saturating_add(DAO_EXTRA_BLOCKS)).contains(&header.number);
+    if in_range && (*header.extra_data == *DAO_EXTRA) != forks.dao_support {
+        return Err(HeaderError::DaoExtra {
+            got: header.extra_data.clone(),
+            supported: forks.dao_support,
+        });
+    }
+    Ok(())
+}
+
 /// What the miner of block `number` gets for the block itself, in sha.
-pub fn block_reward(number: u64) -> U256 {
+pub fn block_reward(spec: &ChainSpec, number: u64) -> U256 {
     let coin = U256::from(COIN);
-    match number.saturating_sub(1) / ERA_BLOCKS {
-        era @ 0..=4 => (coin * U256::from(2)) >> era,
-        _ => coin / U256::from(10),
+    match &spec.family {
+        Family::Moac(_) => match number.saturating_sub(1) / ERA_BLOCKS {
+            era @ 0..=4 => (coin * U256::from(2)) >> era,
+            _ => coin / U256::from(10),
+        },
+        Family::Ethereum(forks) => match forks.at(number) {
+            fork if fork < EthereumFork::Byzantium => coin * U256::from(5),
+            EthereumFork::Byzantium => coin * U256::from(3),
+            _ => coin * U256::from(2),
+        },
     }
 }
 
@@ -231,13 +221,13 @@ mod tests {
         ];
         for (number, tenths) in halves {
             assert_eq!(
-                block_reward(number),
+                block_reward(&spec(), number),
                 U256::from(COIN) * U256::from(tenths) / U256::from(10),
                 "{number}"
             );
         }
-        assert_eq!(block_reward(62_500_000), U256::from(COIN / 8));
-        assert_eq!(block_reward(62_500_001), U256::from(COIN / 10));
+        assert_eq!(block_reward(&spec(), 62_500_000), U256::from(COIN / 8));
+        assert_eq!(block_reward(&spec(), 62_500_001), U256::from(COIN / 10));
         assert_eq!(
             uncle_rewards(U256::from(3200), 10, 9),
             (U256::from(2800), U256::from(100))
@@ -246,50 +236,6 @@ mod tests {
             uncle_rewards(U256::from(3200), 10, 3),
             (U256::from(400), U256::from(100))
         );
-    }
-
-    #[test]
-    fn difficulty_follows_byzantium_and_the_bomb() {
-        let at = |seconds, uncles| byzantium(U256::from(2_048_000), uncles, seconds);
-        assert_eq!(at(8, false), U256::from(2_049_000));
-        assert_eq!(at(8, true), U256::from(2_050_000));
-        assert_eq!(at(9, false), U256::from(2_048_000));
-        assert_eq!(at(27, false), U256::from(2_046_000));
-        assert_eq!(at(1_000_000, false), U256::from(2_048_000 - 99_000));
-        assert_eq!(byzantium(U256::from(131_072), false, 10_000), U256::from(131_072));
-        let old = Header {
-            number: BOMB_FIRST_PARENT + 200_000,
-            ..parent()
-        };
-        let without = next_difficulty(
-            &ChainSpec {
-                forks: ChainSpec::dev().forks,
-                ..spec()
-            },
-            &old,
-            1005,
-        );
-        let spec = ChainSpec {
-            forks: Default::default(),
-            ..spec()
-        };
-        assert_eq!(next_difficulty(&spec, &old, 1005), without + U256::from(1));
-        let older = Header {
-            number: BOMB_FIRST_PARENT + 199_999,
-            ..parent()
-        };
-        assert_eq!(next_difficulty(&spec, &older, 1005), without);
-        // Off from the parent on that has the fork's number, one block after the fork.
-        let defused_at = |number| ChainSpec {
-            forks: crate::spec::MoacForks {
-                bomb_defused: Some(number),
-                ..spec.forks
-            },
-            ..spec.clone()
-        };
-        assert_eq!(next_difficulty(&defused_at(old.number), &old, 1005), without);
-        let last = defused_at(old.number + 1);
-        assert_eq!(next_difficulty(&last, &old, 1005), without + U256::from(1));
     }
 
     #[test]

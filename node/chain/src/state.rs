@@ -97,6 +97,11 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
         }
     }
 
+    /// Sets whether touched empty accounts are removed; they are unless told otherwise.
+    pub fn set_remove_empty(&mut self, remove: bool) {
+        self.remove_empty = remove;
+    }
+
     /// The changes, apart from the source they were read from.
     pub fn into_overlay(self) -> Overlay {
         Overlay {
@@ -147,6 +152,17 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
     pub fn balance_and_nonce(&mut self, address: Address) -> Result<(U256, u64), StateError> {
         let info = self.cached(address)?.now.as_ref();
         Ok(info.map_or((U256::ZERO, 0), |info| (info.balance, info.nonce)))
+    }
+
+    /// Counts a transaction of an account; makes the account where it does not exist.
+    ///
+    /// # Errors
+    /// [`StateError`] when the store fails.
+    pub fn bump_nonce(&mut self, address: Address) -> Result<(), StateError> {
+        let cached = self.cached(address)?;
+        cached.now.get_or_insert_with(AccountInfo::default).nonce += 1;
+        cached.changed = true;
+        Ok(())
     }
 
     /// Adds to a balance; makes the account where it does not exist.

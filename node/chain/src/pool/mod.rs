@@ -9,7 +9,7 @@ mod ready;
 pub use ready::ReadyTransactions;
 
 use crate::evm::intrinsic_gas;
-use crate::spec::ChainSpec;
+use crate::spec::{ChainSpec, RulesAt};
 use parking_lot::Mutex;
 use primitives::{Address, B256, Transaction, TxForm, U256};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -91,6 +91,9 @@ pub enum PoolError {
     /// 9-field transactions are not taken yet.
     #[error("Classic tx is not currently enabled")]
     ClassicDisabled,
+    /// A form that this chain's blocks never have.
+    #[error("{0:?} transactions do not belong to this chain at this height")]
+    Form(TxForm),
     /// Only for application chains.
     #[error("shardingFlag {0} belongs to an application chain, not into the base chain's pool")]
     ShardingFlag(u64),
@@ -345,13 +348,26 @@ impl TxPool {
         origin: Origin,
         next: NextBlock,
     ) -> Result<(), PoolError> {
-        match transaction.form {
-            TxForm::System => return Err(PoolError::System),
-            TxForm::Classic if !self.spec.at(next.number).classic_transactions => {
-                return Err(PoolError::ClassicDisabled);
+        let rules = self.spec.at(next.number);
+        match (transaction.form, rules) {
+            (TxForm::System, _) => return Err(PoolError::System),
+            (TxForm::Native, RulesAt::Moac { .. }) => {}
+            (
+                TxForm::Classic,
+                RulesAt::Moac {
+                    classic_transactions, ..
+                },
+            ) => {
+                if !classic_transactions {
+                    return Err(PoolError::ClassicDisabled);
+                }
             }
-            _ if transaction.syscnt != 0 => return Err(PoolError::System),
-            _ => {}
+            (TxForm::Ethereum, RulesAt::Ethereum { protected, .. })
+                if protected || !transaction.is_protected() => {}
+            (form, _) => return Err(PoolError::Form(form)),
+        }
+        if transaction.syscnt != 0 {
+            return Err(PoolError::System);
         }
         if transaction.sharding_flag != 0 {
             return Err(PoolError::ShardingFlag(transaction.sharding_flag));
@@ -386,7 +402,7 @@ impl TxPool {
                 cost,
             });
         }
-        let expected = intrinsic_gas(&transaction.input, transaction.to.is_none());
+        let expected = intrinsic_gas(rules, &transaction.input, transaction.to.is_none());
         if transaction.gas < expected {
             return Err(PoolError::IntrinsicGas {
                 got: transaction.gas,

@@ -1,0 +1,423 @@
+//! Genesis files in geth's form: read into a spec and block 0.
+//!
+//! A file with `panguBlock` has the public network's rules, any other Ethereum's. A missing
+//! fork key means never. Numbers are taken as hex with or without leading zeros, as decimal
+//! strings and as JSON numbers; addresses with or without 0x. Unknown keys are named, so
+//! that the caller can warn, and ignored.
+
+use super::{ChainSpec, DifficultyRule, EthereumForks, Family, Genesis, GenesisAccount, MoacForks};
+use crate::spec::{GAS_LIMIT_FLOOR, GAS_LIMIT_MIN};
+use ethash::Schedule;
+use primitives::{Address, B256, Bytes, U256, hex};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// Why a genesis file cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FileError {
+    /// Not JSON, or no object.
+    #[error("line {line}, column {column}: {reason}")]
+    Json {
+        /// Line of the fault, from 1.
+        line: usize,
+        /// Column of the fault, from 1.
+        column: usize,
+        /// What is wrong there.
+        reason: String,
+    },
+    /// A value that is not what its key wants.
+    #[error("{key}: got {got}, want {expected}")]
+    Value {
+        /// The key with its way from the top.
+        key: String,
+        /// The value.
+        got: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A key that must be there.
+    #[error("{0} is missing")]
+    Missing(String),
+}
+
+/// A spec from a file, and the keys that were not understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FromFile {
+    /// The spec.
+    pub spec: ChainSpec,
+    /// Keys that were ignored, with their way from the top.
+    pub ignored: Vec<String>,
+}
+
+/// Forks of Ethereum that are not built here; each ends the import where it begins.
+const BEYOND: [&str; 11] = [
+    "berlinBlock",
+    "londonBlock",
+    "arrowGlacierBlock",
+    "grayGlacierBlock",
+    "mergeNetsplitBlock",
+    "shanghaiTime",
+    "cancunTime",
+    "pragueTime",
+    "osakaTime",
+    "verkleTime",
+    "terminalTotalDifficulty",
+];
+
+impl ChainSpec {
+    /// The spec that a genesis file gives; `name` is for logs.
+    ///
+    /// # Errors
+    /// [`FileError`] for the first thing that cannot be understood.
+    pub fn from_genesis_file(name: &str, text: &str) -> Result<FromFile, FileError> {
+        let top: Map<String, Value> = serde_json::from_str(text).map_err(|error| FileError::Json {
+            line: error.line(),
+            column: error.column(),
+            reason: error.to_string(),
+        })?;
+        let mut top = Fields {
+            path: String::new(),
+            map: top,
+        };
+        let mut config = top.object("config")?;
+        let chain_id = config.number("chainId")?.unwrap_or(1);
+        let moac = config.map.contains_key("panguBlock");
+        let mut schedule = Schedule::Ethash;
+        if let Some(first) = config.number("ecip1099Block")? {
+            schedule = Schedule::Etchash { fork_block: first };
+        }
+        config.map.remove("ethash");
+        let remove_empty_accounts = match config.map.remove("removeEmptyAccount") {
+            None => true,
+            Some(Value::Bool(remove)) => remove,
+            Some(other) => return Err(config.wrong("removeEmptyAccount", &other, "true or false")),
+        };
+        let family = if moac {
+            moac_forks(&mut config)?
+        } else {
+            ethereum_forks(&mut config)?
+        };
+        let genesis = genesis(&mut top)?;
+        let spec = Self {
+            name: name.to_owned(),
+            chain_id,
+            network_id: chain_id,
+            difficulty: if moac {
+                DifficultyRule::Moac
+            } else {
+                DifficultyRule::Ethereum
+            },
+            family,
+            remove_empty_accounts,
+            failed_calls_refund_gas: false,
+            system_contract: moac
+                && genesis
+                    .alloc
+                    .get(&primitives::SYSTEM_CONTRACT)
+                    .is_some_and(|a| !a.code.is_empty()),
+            schedule,
+            gas_limit_min: GAS_LIMIT_MIN,
+            gas_price_min: U256::from(1_000_000_000u64),
+            genesis_hash: None,
+            genesis,
+        }
+        .like_built_in();
+        let mut ignored = config.left();
+        ignored.extend(top.left());
+        Ok(FromFile { spec, ignored })
+    }
+
+    /// A file with the content of a built-in network gets that network's other rules too.
+    fn like_built_in(mut self) -> Self {
+        for built_in in [Self::main(), Self::test()] {
+            if matches!(self.family, Family::Moac(_)) && self.chain_id == built_in.chain_id {
+                self.failed_calls_refund_gas = built_in.failed_calls_refund_gas;
+                self.gas_limit_min = GAS_LIMIT_FLOOR;
+            }
+        }
+        self
+    }
+}
+
+fn moac_forks(config: &mut Fields) -> Result<Family, FileError> {
+    Ok(Family::Moac(MoacForks {
+        pangu: config.number("panguBlock")?,
+        nuwa: config.number("nuwaBlock")?,
+        fuxi: config.number("fuxiBlock")?,
+        precompiles: config.number("enableFuxiPrecompiled")?,
+        classic_transactions: config.number("enableClassicTx")?,
+        bomb_defused: config.number("diffBombDefuseBlock")?,
+    }))
+}
+
+fn ethereum_forks(config: &mut Fields) -> Result<Family, FileError> {
+    let mut beyond: Option<(String, u64)> = None;
+    for key in BEYOND {
+        // Times and total difficulties are no block numbers, but rules from block 0 on mean the same.
+        let from = match key {
+            key if key.ends_with("Block") => config.number(key)?,
+            _ => config
+                .map
+                .remove(key)
+                .map(|value| if value == Value::from(0) { 0 } else { u64::MAX }),
+        };
+        if let Some(from) = from {
+            if beyond.as_ref().is_none_or(|(_, first)| from < *first) {
+                beyond = Some((key.to_owned(), from));
+            }
+        }
+    }
+    config.map.remove("terminalTotalDifficultyPassed");
+    config.map.remove("blobSchedule");
+    config.map.remove("eip150Hash");
+    let dao_support = match config.map.remove("daoForkSupport") {
+        None => false,
+        Some(Value::Bool(support)) => support,
+        Some(other) => return Err(config.wrong("daoForkSupport", &other, "true or false")),
+    };
+    Ok(Family::Ethereum(EthereumForks {
+        homestead: config.number("homesteadBlock")?,
+        dao: config.number("daoForkBlock")?,
+        dao_support,
+        eip150: config.number("eip150Block")?,
+        eip155: config.number("eip155Block")?,
+        eip158: config.number("eip158Block")?,
+        byzantium: config.number("byzantiumBlock")?,
+        constantinople: config.number("constantinopleBlock")?,
+        petersburg: config.number("petersburgBlock")?,
+        istanbul: config.number("istanbulBlock")?,
+        muir_glacier: config.number("muirGlacierBlock")?,
+        beyond,
+    }))
+}
+
+fn genesis(top: &mut Fields) -> Result<Genesis, FileError> {
+    let difficulty = top
+        .uint("difficulty")?
+        .ok_or_else(|| FileError::Missing("difficulty".to_owned()))?;
+    let gas_limit = top
+        .number("gasLimit")?
+        .ok_or_else(|| FileError::Missing("gasLimit".to_owned()))?;
+    let nonce = top.uint("nonce")?.unwrap_or_default();
+    let pow_nonce = u64::try_from(nonce).map_err(|_| FileError::Value {
+        key: "nonce".to_owned(),
+        got: nonce.to_string(),
+        expected: "a number of at most 8 bytes",
+    })?;
+    top.map.remove("number");
+    let mut alloc = BTreeMap::new();
+    let accounts = top.object("alloc")?;
+    for (text, value) in accounts.map {
+        let key = format!("alloc.{text}");
+        let address = address(&text).ok_or_else(|| FileError::Value {
+            key: key.clone(),
+            got: text.clone(),
+            expected: "an address of 20 bytes in hex",
+        })?;
+        let Value::Object(map) = value else {
+            return Err(FileError::Value {
+                key,
+                got: value.to_string(),
+                expected: "an object",
+            });
+        };
+        alloc.insert(
+            address,
+            account(Fields {
+                path: format!("{key}."),
+                map,
+            })?,
+        );
+    }
+    Ok(Genesis {
+        difficulty,
+        gas_limit,
+        gas_used: top.number("gasUsed")?.unwrap_or(0),
+        timestamp: top.number("timestamp")?.unwrap_or(0),
+        extra_data: top.bytes("extraData")?.unwrap_or_default(),
+        beneficiary: top
+            .fixed::<20>("coinbase")?
+            .map(Address::from)
+            .unwrap_or_default(),
+        mix_hash: top.fixed::<32>("mixHash")?.map(B256::from).unwrap_or_default(),
+        parent_hash: top.fixed::<32>("parentHash")?.map(B256::from).unwrap_or_default(),
+        pow_nonce,
+        alloc,
+    })
+}
+
+fn account(mut fields: Fields) -> Result<GenesisAccount, FileError> {
+    let mut storage = BTreeMap::new();
+    let slots = fields.object("storage")?;
+    for (text, value) in &slots.map {
+        let wrong = || slots.wrong(text, value, "a slot and its value in hex");
+        let slot = uint(&Value::from(text.as_str())).ok_or_else(wrong)?;
+        let value = uint(value).ok_or_else(wrong)?;
+        if !value.is_zero() {
+            storage.insert(slot, value);
+        }
+    }
+    Ok(GenesisAccount {
+        balance: fields.uint("balance")?.unwrap_or_default(),
+        tx_nonce: fields.number("nonce")?.unwrap_or(0),
+        code: fields.bytes("code")?.unwrap_or_default(),
+        storage,
+    })
+}
+
+/// An object being read: every key taken is removed, what stays was not understood.
+struct Fields {
+    path: String,
+    map: Map<String, Value>,
+}
+
+impl Fields {
+    fn wrong(&self, key: &str, got: &Value, expected: &'static str) -> FileError {
+        FileError::Value {
+            key: format!("{}{key}", self.path),
+            got: got.to_string(),
+            expected,
+        }
+    }
+
+    fn take<T>(
+        &mut self,
+        key: &str,
+        expected: &'static str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<Option<T>, FileError> {
+        match self.map.remove(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => read(&value)
+                .map(Some)
+                .ok_or_else(|| self.wrong(key, &value, expected)),
+        }
+    }
+
+    fn uint(&mut self, key: &str) -> Result<Option<U256>, FileError> {
+        self.take(key, "a number", uint)
+    }
+
+    fn number(&mut self, key: &str) -> Result<Option<u64>, FileError> {
+        self.take(key, "a number below 2^64", |value| {
+            u64::try_from(uint(value)?).ok()
+        })
+    }
+
+    fn bytes(&mut self, key: &str) -> Result<Option<Bytes>, FileError> {
+        self.take(key, "bytes in hex", |value| {
+            hex::decode(value.as_str()?).ok().map(Bytes::from)
+        })
+    }
+
+    fn fixed<const N: usize>(&mut self, key: &str) -> Result<Option<[u8; N]>, FileError> {
+        self.take(key, "bytes in hex of the right length", |value| {
+            hex::decode(value.as_str()?).ok()?.try_into().ok()
+        })
+    }
+
+    fn object(&mut self, key: &str) -> Result<Self, FileError> {
+        let path = format!("{}{key}.", self.path);
+        let map = self.take(key, "an object", |value| value.as_object().cloned())?;
+        Ok(Self {
+            path,
+            map: map.unwrap_or_default(),
+        })
+    }
+
+    fn left(&self) -> Vec<String> {
+        self.map.keys().map(|key| format!("{}{key}", self.path)).collect()
+    }
+}
+
+/// A number as hex with 0x, as decimal text, or as a JSON number.
+fn uint(value: &Value) -> Option<U256> {
+    match value {
+        Value::Number(number) => number.as_u64().map(U256::from).or_else(|| {
+            // Beyond 64 bits the JSON number is kept as its text.
+            U256::from_str_radix(&number.to_string(), 10).ok()
+        }),
+        Value::String(text) => match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+            Some("") => Some(U256::ZERO),
+            Some(digits) => U256::from_str_radix(digits, 16).ok(),
+            None => U256::from_str_radix(text, 10).ok(),
+        },
+        _ => None,
+    }
+}
+
+fn address(text: &str) -> Option<Address> {
+    let bytes: [u8; 20] = hex::decode(text).ok()?.try_into().ok()?;
+    Some(Address::from(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::EthereumFork;
+
+    fn read(text: &str) -> Result<FromFile, FileError> {
+        ChainSpec::from_genesis_file("file", text)
+    }
+
+    #[test]
+    fn both_families_and_lenient_numbers() {
+        let text = r#"{"config": {"chainId": "0x63", "panguBlock": 0, "nuwaBlock": "0x0a", "fuxiBlock": "12",
+            "ethash": {}, "strange": 1}, "difficulty": "0x0200", "gasLimit": 9000000, "nonce": "0x0000000000000042",
+            "alloc": {"0000000000000000000000000000000000000001": {"balance": "1"},
+                      "0x0000000000000000000000000000000000000002": {"balance": "0x02", "code": "0x6001",
+                       "storage": {"0x00": "0x05", "1": "0x00"}, "nonce": "0x03"}}, "other": {}}"#;
+        let file = read(text).unwrap();
+        assert_eq!(file.spec.chain_id, 99);
+        let Family::Moac(forks) = &file.spec.family else {
+            panic!("want the public network's family")
+        };
+        assert_eq!(
+            (forks.nuwa, forks.fuxi, forks.precompiles),
+            (Some(10), Some(12), None)
+        );
+        assert_eq!(file.ignored, ["config.strange", "other"]);
+        let second = &file.spec.genesis.alloc[&Address::with_last_byte(2)];
+        assert_eq!(
+            (second.balance, second.tx_nonce, second.storage.len()),
+            (U256::from(2), 3, 1)
+        );
+
+        let text = r#"{"config": {"chainId": 1, "homesteadBlock": 0, "eip150Block": 5, "londonBlock": 9,
+            "shanghaiTime": 1000}, "difficulty": "131072", "gasLimit": "0x1388"}"#;
+        let Family::Ethereum(forks) = read(text).unwrap().spec.family else {
+            panic!("want Ethereum's family")
+        };
+        assert_eq!(
+            (forks.at(4), forks.at(5)),
+            (EthereumFork::Homestead, EthereumFork::Eip150)
+        );
+        assert_eq!(forks.beyond, Some(("londonBlock".to_owned(), 9)));
+    }
+
+    #[test]
+    fn faults_are_named() {
+        let check = |text: &str, expected: &str| {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        };
+        check("{\n\"a\":}", "line 2");
+        check("{}", "difficulty is missing");
+        check(r#"{"difficulty": "x"}"#, "difficulty: got \"x\", want a number");
+        check(
+            r#"{"difficulty": 1, "gasLimit": "0x1ffffffffffffffff"}"#,
+            "gasLimit",
+        );
+        check(
+            r#"{"difficulty": 1, "gasLimit": 1, "alloc": {"0x12": {}}}"#,
+            "alloc.0x12",
+        );
+        check(
+            r#"{"difficulty": 1, "gasLimit": 1, "alloc": []}"#,
+            "alloc: got []",
+        );
+        let account = r#"{"difficulty": 1, "gasLimit": 1,
+            "alloc": {"0x0000000000000000000000000000000000000002": {"code": "0x1"}}}"#;
+        check(account, "alloc.0x0000000000000000000000000000000000000002.code");
+    }
+}

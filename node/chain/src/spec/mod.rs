@@ -1,0 +1,155 @@
+//! Chain specs: the rules of a network as data, and its genesis.
+//!
+//! Knows networks, forks and parameters; executes nothing. How the rules are applied is in
+//! [`crate::rules`] (headers, difficulty, rewards) and [`crate::evm`] (gas and opcodes).
+
+mod file;
+mod forks;
+mod networks;
+
+pub use file::{FileError, FromFile};
+pub(crate) use forks::reached;
+pub use forks::{EthereumFork, EthereumForks, Family, ForkBlock, MoacForks, RulesAt};
+pub use networks::{DEV_ACCOUNTS, DEV_DIFFICULTY};
+
+use ethash::Schedule;
+use primitives::{Address, B256, Bytes, ReceiptForm, TxRules, U256};
+use std::collections::BTreeMap;
+
+/// Smallest gas limit of a block on the built-in networks, and the dev network's genesis limit.
+pub const GAS_LIMIT_FLOOR: u64 = 9_000_000;
+
+/// Smallest gas limit of a block anywhere.
+pub const GAS_LIMIT_MIN: u64 = 5000;
+
+/// The gas limit miners steer to unless told otherwise.
+pub const GAS_TARGET_DEFAULT: u64 = 18_000_000;
+
+/// Account and the balance and code it starts with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GenesisAccount {
+    /// Balance in sha.
+    pub balance: U256,
+    /// Account nonce.
+    pub tx_nonce: u64,
+    /// Contract code.
+    pub code: Bytes,
+    /// Storage slots.
+    pub storage: BTreeMap<U256, U256>,
+}
+
+/// Block 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Genesis {
+    /// Difficulty of block 0.
+    pub difficulty: U256,
+    /// Gas limit of block 0.
+    pub gas_limit: u64,
+    /// Gas used that block 0 claims; 0 but in test vectors.
+    pub gas_used: u64,
+    /// Timestamp of block 0.
+    pub timestamp: u64,
+    /// Extra data of block 0.
+    pub extra_data: Bytes,
+    /// Beneficiary of block 0.
+    pub beneficiary: Address,
+    /// Mix hash of block 0.
+    pub mix_hash: B256,
+    /// Parent hash of block 0; zero but in test vectors.
+    pub parent_hash: B256,
+    /// Seal nonce of block 0.
+    pub pow_nonce: u64,
+    /// The accounts of block 0.
+    pub alloc: BTreeMap<Address, GenesisAccount>,
+}
+
+/// How the next block's difficulty follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DifficultyRule {
+    /// Always this difficulty.
+    Constant(u64),
+    /// The public network's: Byzantium's formula, its own bomb.
+    Moac,
+    /// Ethereum's, by fork.
+    Ethereum,
+}
+
+/// A network: its identity, its rules, its block 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChainSpec {
+    /// Name for logs.
+    pub name: String,
+    /// In signatures.
+    pub chain_id: u64,
+    /// In the handshake and in `net_version`.
+    pub network_id: u64,
+    /// The family's rules and when they begin.
+    pub family: Family,
+    /// How difficulty follows.
+    pub difficulty: DifficultyRule,
+    /// Touched empty accounts are removed (in Ethereum's family from EIP-158 on).
+    pub remove_empty_accounts: bool,
+    /// Gas of failed calls is returned to the caller (a fault of the public network that is consensus there).
+    pub failed_calls_refund_gas: bool,
+    /// Every block begins with the system transaction.
+    pub system_contract: bool,
+    /// Blocks and epochs.
+    pub schedule: Schedule,
+    /// No block may have a smaller gas limit.
+    pub gas_limit_min: u64,
+    /// Cheapest gas price the pool takes from others, in sha.
+    pub gas_price_min: U256,
+    /// Block 0.
+    pub genesis: Genesis,
+    /// The hash block 0 must have; `None` where any will do.
+    pub genesis_hash: Option<B256>,
+}
+
+impl ChainSpec {
+    /// What holds at block `number`.
+    pub fn at(&self, number: u64) -> RulesAt {
+        match &self.family {
+            Family::Moac(forks) => RulesAt::Moac {
+                fuxi: reached(forks.fuxi, number),
+                precompiles: reached(forks.precompiles, number),
+                classic_transactions: reached(forks.classic_transactions, number),
+            },
+            Family::Ethereum(forks) => RulesAt::Ethereum {
+                fork: forks.at(number),
+                protected: reached(forks.eip155, number),
+            },
+        }
+    }
+
+    /// Whether empty accounts go at block `number`.
+    pub fn removes_empty_accounts(&self, number: u64) -> bool {
+        self.remove_empty_accounts && self.at(number).removes_empty_accounts()
+    }
+
+    /// The first rules that this program does not have, where block `number` would need them.
+    pub fn beyond(&self, number: u64) -> Option<&str> {
+        match &self.family {
+            Family::Ethereum(EthereumForks {
+                beyond: Some((name, first)),
+                ..
+            }) if number >= *first => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Which transaction forms lie in blocks.
+    pub fn tx_rules(&self) -> TxRules {
+        match self.family {
+            Family::Moac(_) => TxRules::Moac,
+            Family::Ethereum(_) => TxRules::Ethereum,
+        }
+    }
+
+    /// How receipts are written under the receipts root.
+    pub fn receipt_form(&self) -> ReceiptForm {
+        match self.family {
+            Family::Moac(_) => ReceiptForm::Five,
+            Family::Ethereum(_) => ReceiptForm::Four,
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The built-in networks: main, test, and the local development network.
+//!
+//! Main and test carry their rules and the hash of block 0; who owns what in block 0 comes
+//! from a genesis file. Source: facts of the public network, section 2.
+
+use super::{ChainSpec, DifficultyRule, Family, GAS_LIMIT_FLOOR, Genesis, GenesisAccount, MoacForks};
+use ethash::Schedule;
+use primitives::{Address, U256, address, b256};
+
+/// Difficulty of every block of the dev network.
+pub const DEV_DIFFICULTY: u64 = 512;
+
+impl ChainSpec {
+    /// The main network, id 99, without the accounts of block 0.
+    pub fn main() -> Self {
+        Self {
+            name: "main".to_owned(),
+            chain_id: 99,
+            network_id: 99,
+            family: Family::Moac(MoacForks {
+                pangu: Some(0),
+                nuwa: Some(647_200),
+                fuxi: Some(6_435_000),
+                bomb_defused: Some(6_462_000),
+                precompiles: Some(6_850_000),
+                classic_transactions: Some(6_850_000),
+            }),
+            genesis_hash: Some(b256!(
+                "6b9661646439fab926ffc9bccdf3abb572d5209ae59e3390abf76aee4e2d49cd"
+            )),
+            genesis: Genesis {
+                difficulty: U256::from(100_000_000_000u64),
+                extra_data: b"1969ARPANET73TCPIP09BTC2018MOAC".into(),
+                ..public_genesis()
+            },
+            ..public()
+        }
+    }
+
+    /// The test network, id 101, without the accounts of block 0.
+    pub fn test() -> Self {
+        Self {
+            name: "test".to_owned(),
+            chain_id: 101,
+            network_id: 101,
+            family: Family::Moac(MoacForks {
+                pangu: Some(0),
+                nuwa: Some(616_700),
+                fuxi: Some(4_900_000),
+                bomb_defused: Some(5_042_000),
+                precompiles: Some(5_330_000),
+                classic_transactions: Some(5_260_000),
+            }),
+            genesis_hash: Some(b256!(
+                "b44f499ad420fbba3d4a7e05e9485cddc0e70e3e3622919a5d945e9ed4f7699c"
+            )),
+            ..public()
+        }
+    }
+
+    /// The local development network: id 100, constant difficulty, ten funded accounts.
+    pub fn dev() -> Self {
+        let funded = GenesisAccount {
+            balance: U256::from(1_000_000u64) * U256::from(10u64).pow(U256::from(18u64)),
+            ..Default::default()
+        };
+        let alloc = DEV_ACCOUNTS.map(|(address, _)| (address, funded.clone())).into();
+        Self {
+            name: "dev".to_owned(),
+            chain_id: 100,
+            network_id: 100,
+            family: Family::Moac(MoacForks {
+                pangu: Some(0),
+                nuwa: Some(0),
+                fuxi: Some(0),
+                precompiles: Some(0),
+                classic_transactions: Some(0),
+                bomb_defused: Some(0),
+            }),
+            difficulty: DifficultyRule::Constant(DEV_DIFFICULTY),
+            failed_calls_refund_gas: false,
+            system_contract: false,
+            gas_price_min: U256::ZERO,
+            genesis: Genesis {
+                alloc,
+                ..public_genesis()
+            },
+            genesis_hash: None,
+            ..public()
+        }
+    }
+}
+
+/// What main and test have in common.
+fn public() -> ChainSpec {
+    ChainSpec {
+        name: String::new(),
+        chain_id: 0,
+        network_id: 0,
+        family: Family::Moac(MoacForks::default()),
+        difficulty: DifficultyRule::Moac,
+        remove_empty_accounts: true,
+        failed_calls_refund_gas: true,
+        system_contract: true,
+        schedule: Schedule::Ethash,
+        gas_limit_min: GAS_LIMIT_FLOOR,
+        gas_price_min: U256::from(1_000_000_000u64),
+        genesis: public_genesis(),
+        genesis_hash: None,
+    }
+}
+
+fn public_genesis() -> Genesis {
+    Genesis {
+        difficulty: U256::from(DEV_DIFFICULTY),
+        gas_limit: GAS_LIMIT_FLOOR,
+        pow_nonce: 0x42,
+        ..Default::default()
+    }
+}
+
+/// The dev network's accounts with their keys, which are known to everyone: the accounts
+/// that other development nodes also fund, from the well-known test mnemonic.
+pub const DEV_ACCOUNTS: [(Address, &str); 10] = [
+    (
+        address!("f39fd6e51aad88f6f4ce6ab8827279cfffb92266"),
+        "ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80",
+    ),
+    (
+        address!("70997970c51812dc3a010c7d01b50e0d17dc79c8"),
+        "59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d",
+    ),
+    (
+        address!("3c44cdddb6a900fa2b585dd299e03d12fa4293bc"),
+        "5de4111afa1a4b94908f83103eb1f1706367c2e68ca870fc3fb9a804cdab365a",
+    ),
+    (
+        address!("90f79bf6eb2c4f870365e785982e1f101e93b906"),
+        "7c852118294e51e653712a81e05800f419141751be58f605c371e15141b007a6",
+    ),
+    (
+        address!("15d34aaf54267db7d7c367839aaf71a00a2c6a65"),
+        "47e179ec197488593b187f80a00eb0da91f1b9d0b13f8733639f19c30a34926a",
+    ),
+    (
+        address!("9965507d1a55bcc2695c58ba16fb37d819b0a4dc"),
+        "8b3a350cf5c34c9194ca85829a2df0ec3153be0318b5e2d3348e872092edffba",
+    ),
+    (
+        address!("976ea74026e726554db657fa54763abd0c3a0aa9"),
+        "92db14e403b83dfe3df233f83dfa3a0d7096f21ca9b0d6d6b8d88b2b4ec1564e",
+    ),
+    (
+        address!("14dc79964da2c08b23698b3d3cc7ca32193d9955"),
+        "4bbbf85ce3377467afe5d46f804f221813b2bb87f24d81f60f1fcdbf7cbf4356",
+    ),
+    (
+        address!("23618e81e3f5cdf7f54c3d65f7fbc0abf5b21e8f"),
+        "dbda1821b80551c9d65939329250298aa3472ba22feea921c0cf5d620ea67b97",
+    ),
+    (
+        address!("a0ee7a142d267c1f36714e4a8f75612f20a79720"),
+        "2a871d0798f97d79848a013d4936a73bf4cc922c825d33c1cf7073dff6d409c6",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use primitives::SecretKey;
+
+    #[test]
+    fn dev_keys_belong_to_dev_accounts() {
+        for (address, key) in DEV_ACCOUNTS {
+            assert_eq!(SecretKey::from_hex(key).unwrap().address(), address);
+        }
+    }
+}
