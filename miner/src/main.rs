@@ -61,6 +61,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 fn main() -> ExitCode {
+    miner::gpu::quiet_drivers();
     // This program's own news, and of the libraries' only what is wrong.
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,miner=info"));
     tracing_subscriber::fmt()

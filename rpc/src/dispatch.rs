@@ -18,7 +18,7 @@ use crate::budget::Budget;
 use crate::error::{RpcError, RpcResult};
 use crate::limits::Limits;
 use crate::message::{self, Member, Message};
-use crate::params::Params;
+use crate::params::{Dialect, Params};
 use crate::table::{Call, Handler, Json, MODULE_RPC, MODULES, Method, Modules, Waiting, WaitingHandler};
 
 /// The version `rpc_modules` gives for each module.
@@ -98,8 +98,8 @@ impl<C: Send + Sync + 'static> Rpc<C> {
             .filter(|method| modules.contains(method.module()))
         {
             versions.insert(method.module(), MODULE_VERSION);
-            rows.insert(method.name().to_owned(), *method);
-            rows.extend(method.alias().map(|alias| (alias, *method)));
+            rows.insert(method.name().to_owned(), (*method, Dialect::Native));
+            rows.extend(method.alias().map(|alias| (alias, (*method, Dialect::Ethereum))));
         }
         Dispatcher {
             rpc: Arc::clone(self),
@@ -112,7 +112,7 @@ impl<C: Send + Sync + 'static> Rpc<C> {
 /// Answers messages with the methods of the enabled modules.
 pub struct Dispatcher<C> {
     rpc: Arc<Rpc<C>>,
-    rows: HashMap<String, Method<C>>,
+    rows: HashMap<String, (Method<C>, Dialect)>,
     modules: RpcResult,
 }
 
@@ -132,7 +132,7 @@ enum Plan<'a, C> {
     /// Run it here.
     Inline(&'static str, Handler<C>, Params<'a>),
     /// Run it on a blocking thread.
-    Gated(Gate, &'static str, Handler<C>, Option<&'a str>),
+    Gated(Gate, &'static str, Handler<C>, Params<'a>),
     /// Start it here and wait.
     Waiting(&'static str, WaitingHandler<C>, Params<'a>),
 }
@@ -172,11 +172,11 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
             Ok(request) => request,
             Err(rejected) => return Plan::Refuse(rejected.error.clone()),
         };
-        let Some(method) = self.rows.get(&*request.method) else {
+        let Some((method, dialect)) = self.rows.get(&*request.method) else {
             return Plan::Refuse(RpcError::method_not_found(&request.method));
         };
         let (name, json) = (method.name(), request.params);
-        let params = Params::new(json.map(str::as_bytes));
+        let params = Params::new(json.map(str::as_bytes), *dialect);
         let is_short = json.is_none_or(|json| json.len() <= SHORT_PARAMS_LEN_MAX);
         match method.call() {
             Call::Modules => Plan::Modules(params),
@@ -186,9 +186,9 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
                 Plan::Inline(name, handler, params)
             }
             Call::Sized(handler) | Call::Reading(handler) | Call::Blocking(handler) => {
-                Plan::Gated(Gate::Blocking, name, handler, json)
+                Plan::Gated(Gate::Blocking, name, handler, params)
             }
-            Call::Heavy(handler) => Plan::Gated(Gate::Heavy, name, handler, json),
+            Call::Heavy(handler) => Plan::Gated(Gate::Heavy, name, handler, params),
             Call::Waiting(handler) => Plan::Waiting(name, handler, params),
         }
     }
@@ -264,8 +264,8 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         let context = Arc::clone(&self.rpc.context);
         let mut share = budget.clone();
         tokio::task::spawn_blocking(move || {
-            for (name, handler, params) in tasks {
-                let run = || guarded(name, || handler(&context, Params::new(params.as_deref())));
+            for (name, handler, json, dialect) in tasks {
+                let run = || guarded(name, || handler(&context, Params::new(json.as_deref(), dialect)));
                 let result = share.admit().and_then(|()| run());
                 let result = share.charge(result);
                 if sender.send((result, share.room)).is_err() {
@@ -296,11 +296,15 @@ fn may_name_pending(json: Option<&str>) -> bool {
 }
 
 /// A gated call with a share of the body instead of a borrow, so that it can change threads.
-fn task<C>(body: &Bytes, plan: &Plan<'_, C>) -> Option<(&'static str, Handler<C>, Option<Bytes>)> {
-    let Plan::Gated(_, name, handler, json) = plan else {
+type Task<C> = (&'static str, Handler<C>, Option<Bytes>, Dialect);
+
+/// The task of a gated plan.
+fn task<C>(body: &Bytes, plan: &Plan<'_, C>) -> Option<Task<C>> {
+    let Plan::Gated(_, name, handler, params) = plan else {
         return None;
     };
-    Some((name, *handler, json.map(|json| body.slice_ref(json.as_bytes()))))
+    let json = params.json().map(|json| body.slice_ref(json));
+    Some((name, *handler, json, params.dialect()))
 }
 
 /// The id to answer with; `None` for a notification.

@@ -27,6 +27,6 @@ pub use dispatch::{Dispatcher, Rpc};
 pub use error::{RpcError, RpcResult};
 pub use limits::Limits;
 pub use node::{MinerControl, Node};
-pub use params::{FromParams, Params};
+pub use params::{Dialect, FromParams, Params};
 pub use table::{Json, Method, Modules, reply};
 pub use types::{BlockRef, Data, DecodeError, Integer, Quantity};

@@ -16,14 +16,38 @@ use crate::error::{RpcError, RpcResult};
 /// Most parameters a method can have.
 const PARAMS_MAX: usize = 10;
 
-/// The parameters of one call, not yet read.
+/// By which name a method was called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dialect {
+    /// By its own name.
+    #[default]
+    Native,
+    /// By its name in the compatible library: the caller expects that library's forms, where
+    /// they differ.
+    Ethereum,
+}
+
+/// The parameters of one call, not yet read, and the dialect it was made in.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Params<'a>(Option<&'a [u8]>);
+pub struct Params<'a> {
+    json: Option<&'a [u8]>,
+    dialect: Dialect,
+}
 
 impl<'a> Params<'a> {
     /// Takes the JSON text of the `params` member; `None` where it is absent.
-    pub fn new(json: Option<&'a [u8]>) -> Self {
-        Self(json)
+    pub fn new(json: Option<&'a [u8]>, dialect: Dialect) -> Self {
+        Self { json, dialect }
+    }
+
+    /// The JSON text.
+    pub(crate) fn json(&self) -> Option<&'a [u8]> {
+        self.json
+    }
+
+    /// By which name the method was called.
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
     }
 
     /// Reads the parameters as the tuple `T`; `()` for a method without any.
@@ -31,7 +55,7 @@ impl<'a> Params<'a> {
     /// # Errors
     /// −32602 with the first parameter that is missing, unreadable or too many.
     pub fn parse<T: FromParams>(self) -> RpcResult<T> {
-        let values = match self.0 {
+        let values = match self.json {
             None => Values::default(),
             Some(json) => Values::read(json)?,
         };
@@ -160,7 +184,7 @@ mod tests {
     #[track_caller]
     fn check<T: FromParams + fmt::Debug + PartialEq>(json: &str, expected: Result<T, &str>) {
         let json = (!json.is_empty()).then_some(json.as_bytes());
-        match (Params::new(json).parse::<T>(), expected) {
+        match (Params::new(json, Dialect::Native).parse::<T>(), expected) {
             (Ok(value), expected) => assert_eq!(Ok(value), expected),
             (Err(error), Ok(value)) => panic!("want {value:?}, got {error}"),
             (Err(error), Err(message)) => assert_eq!((error.code(), error.message()), (-32602, message)),

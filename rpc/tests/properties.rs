@@ -92,7 +92,7 @@ proptest! {
 
     #[test]
     fn parameters_never_panic(json in prop_oneof![any::<String>(), "[\\[\\]{}\"0-9a-z:,. x-]{0,40}"]) {
-        let params = Params::new(Some(json.as_bytes()));
+        let params = Params::new(Some(json.as_bytes()), Default::default());
         let _ = params.parse::<()>();
         let _ = params.parse::<(rpc::BlockRef, Option<bool>, Vec<Data>)>();
         if serde_json::from_str::<serde::de::IgnoredAny>(&json).is_ok() {

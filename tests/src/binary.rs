@@ -9,26 +9,41 @@ use std::sync::OnceLock;
 
 /// The workspace's root.
 pub fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this package lies in the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("this package lies in the workspace")
 }
 
 /// Folder of the profile that the running test was built in: `<target>/release`.
 pub fn profile_directory() -> PathBuf {
     let test = std::env::current_exe().expect("a running program has a path");
     let deps = test.parent().expect("a program lies in a folder");
-    assert!(deps.ends_with("deps"), "{} is not below a cargo target folder", test.display());
-    deps.parent().expect("`deps` lies in a profile's folder").to_owned()
+    assert!(
+        deps.ends_with("deps"),
+        "{} is not below a cargo target folder",
+        test.display()
+    );
+    deps.parent()
+        .expect("`deps` lies in a profile's folder")
+        .to_owned()
 }
 
 /// The target directory of the running test.
 pub fn target_directory() -> PathBuf {
-    profile_directory().parent().expect("a profile's folder lies in the target folder").to_owned()
+    profile_directory()
+        .parent()
+        .expect("a profile's folder lies in the target folder")
+        .to_owned()
 }
 
 /// A `cargo` command in the workspace with the running test's target directory and profile.
 pub fn cargo(subcommand: &str) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(workspace()).arg(subcommand).arg("--target-dir").arg(target_directory());
+    command
+        .current_dir(workspace())
+        .arg(subcommand)
+        .arg("--target-dir")
+        .arg(target_directory());
     if profile_directory().ends_with("release") {
         command.arg("--release");
     }

@@ -39,7 +39,10 @@ pub struct Caller {
 impl Caller {
     /// A caller of `address`.
     pub fn new(address: SocketAddr) -> Self {
-        Self { http: Mutex::new(HttpClient::new(address)), id: AtomicU64::new(1) }
+        Self {
+            http: Mutex::new(HttpClient::new(address)),
+            id: AtomicU64::new(1),
+        }
     }
 
     /// Calls `method`.
@@ -51,11 +54,17 @@ impl Caller {
         let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
         let failed = |reason: String| CallError::Transport(format!("{request}: {reason}"));
         // A thread that panicked in between left at worst a connection that fails next.
-        let mut http = self.http.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut http = self
+            .http
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         let answer = http.post(&request).map_err(|error| failed(error.to_string()))?;
         drop(http);
         if answer.status != 200 {
-            return Err(failed(format!("got status {} and {:?}, expected 200", answer.status, answer.body)));
+            return Err(failed(format!(
+                "got status {} and {:?}, expected 200",
+                answer.status, answer.body
+            )));
         }
         read_response(&answer.body, &json!(id)).map_err(|error| match error {
             CallError::Transport(reason) => failed(reason),
@@ -101,7 +110,10 @@ pub fn read_response(text: &str, id: &Value) -> Result<Value, CallError> {
     match (response.get("result"), response.get("error")) {
         (Some(result), None) => Ok(result.clone()),
         (None, Some(error)) => match (error["code"].as_i64(), error["message"].as_str()) {
-            (Some(code), Some(message)) => Err(CallError::Refused { code, message: message.to_owned() }),
+            (Some(code), Some(message)) => Err(CallError::Refused {
+                code,
+                message: message.to_owned(),
+            }),
             _ => Err(malformed()),
         },
         _ => Err(malformed()),
@@ -116,8 +128,14 @@ mod tests {
     fn responses_are_results_or_errors() {
         let read = |text| read_response(text, &json!(1));
         assert_eq!(read(r#"{"jsonrpc":"2.0","id":1,"result":null}"#), Ok(Value::Null));
-        let refused = CallError::Refused { code: -32000, message: "no".to_owned() };
-        assert_eq!(read(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}"#), Err(refused));
+        let refused = CallError::Refused {
+            code: -32000,
+            message: "no".to_owned(),
+        };
+        assert_eq!(
+            read(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no"}}"#),
+            Err(refused)
+        );
         for bad in [
             "",
             r#"{"jsonrpc":"2.0","id":2,"result":1}"#,

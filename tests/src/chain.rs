@@ -34,7 +34,9 @@ impl Caller {
     #[track_caller]
     pub fn accounts(&self) -> Vec<String> {
         let accounts = self.rpc("mc_accounts", json!([]));
-        let list = accounts.as_array().unwrap_or_else(|| panic!("got {accounts}, expected a list"));
+        let list = accounts
+            .as_array()
+            .unwrap_or_else(|| panic!("got {accounts}, expected a list"));
         list.iter().map(|account| data(account, 20).to_owned()).collect()
     }
 
@@ -56,6 +58,8 @@ impl Caller {
     /// Waits until the head is at `number` or above; gives its number.
     #[track_caller]
     pub fn wait_for_head(&self, number: u128) -> u128 {
-        wait_for(&format!("block {number}"), || Some(self.head()).filter(|head| *head >= number))
+        wait_for(&format!("block {number}"), || {
+            Some(self.head()).filter(|head| *head >= number)
+        })
     }
 }

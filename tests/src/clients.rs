@@ -32,11 +32,15 @@ pub fn javascript() -> Option<&'static Clients> {
         let directory = installed("js", &wanted, |directory| {
             // Without scripts: the native part of one dependency has a replacement in JavaScript.
             let mut npm = Command::new("npm");
-            npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).current_dir(directory);
+            npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
+                .current_dir(directory);
             succeed(&mut npm)
         })?;
         succeed(Command::new("node").arg("--version"))?;
-        Ok(Clients { program: "node".into(), directory })
+        Ok(Clients {
+            program: "node".into(),
+            directory,
+        })
     }))
 }
 
@@ -45,12 +49,26 @@ pub fn python() -> Option<&'static Clients> {
     static CLIENTS: OnceLock<Result<Clients, String>> = OnceLock::new();
     or_skip(CLIENTS.get_or_init(|| {
         let directory = installed("python", &["requirements.txt"], |directory| {
-            succeed(Command::new("python3").args(["-m", "venv", "venv"]).current_dir(directory))?;
+            succeed(
+                Command::new("python3")
+                    .args(["-m", "venv", "venv"])
+                    .current_dir(directory),
+            )?;
             let mut pip = Command::new(directory.join("venv/bin/python"));
-            pip.args(["-m", "pip", "install", "--disable-pip-version-check", "-r", "requirements.txt"]);
+            pip.args([
+                "-m",
+                "pip",
+                "install",
+                "--disable-pip-version-check",
+                "-r",
+                "requirements.txt",
+            ]);
             succeed(pip.current_dir(directory))
         })?;
-        Ok(Clients { program: directory.join("venv/bin/python"), directory })
+        Ok(Clients {
+            program: directory.join("venv/bin/python"),
+            directory,
+        })
     }))
 }
 
@@ -58,8 +76,8 @@ fn or_skip(clients: &'static Result<Clients, String>) -> Option<&'static Clients
     match clients {
         Ok(clients) => Some(clients),
         Err(reason) => {
-            let required =
-                std::env::var_os("REQUIRE_CLIENTS").is_some() || std::env::var("CI").is_ok_and(|ci| ci == "true");
+            let required = std::env::var_os("REQUIRE_CLIENTS").is_some()
+                || std::env::var("CI").is_ok_and(|ci| ci == "true");
             assert!(!required, "client libraries are missing: {reason}");
             note(&format!("skipped, client libraries are missing: {reason}"));
             None
@@ -73,7 +91,9 @@ fn installed(
     wanted: &[&str],
     install: impl FnOnce(&Path) -> Result<(), String>,
 ) -> Result<PathBuf, String> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(language);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("clients")
+        .join(language);
     let directory = target_directory().join("clients").join(language);
     let failed = |what: &Path, error: std::io::Error| format!("{}: {error}", what.display());
     let mut wish = String::new();
@@ -92,7 +112,10 @@ fn installed(
     let directory = copied(&source, directory)?;
     let started = Instant::now();
     install(&directory)?;
-    note(&format!("installed the {language} clients in {:.1} s", started.elapsed().as_secs_f64()));
+    note(&format!(
+        "installed the {language} clients in {:.1} s",
+        started.elapsed().as_secs_f64()
+    ));
     fs::write(directory.join(MARK), wish).map_err(|error| failed(&directory, error))?;
     Ok(directory)
 }
@@ -113,12 +136,19 @@ fn copied(source: &Path, directory: PathBuf) -> Result<PathBuf, String> {
 }
 
 fn succeed(command: &mut Command) -> Result<(), String> {
-    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{command:?}: {error}"))?;
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{command:?}: {error}"))?;
     if output.status.success() {
         return Ok(());
     }
     let words = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{command:?} ended with {}: {}", output.status, words.trim()))
+    Err(format!(
+        "{command:?} ended with {}: {}",
+        output.status,
+        words.trim()
+    ))
 }
 
 impl Clients {
@@ -143,9 +173,17 @@ impl Clients {
     #[track_caller]
     fn finish(&self, script: &str, argument: &Value) -> Output {
         let mut command = Command::new(&self.program);
-        command.arg(script).arg(argument.to_string()).current_dir(&self.directory);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        command
+            .arg(script)
+            .arg(argument.to_string())
+            .current_dir(&self.directory);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let pid = libc::pid_t::try_from(child.id()).expect("a process id fits");
         let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || sender.send(child.wait_with_output()));

@@ -12,7 +12,8 @@ pub const CHANGED: &str = "0xb52dda022b6c1a1f40905a85f257f689aa5d69d850e49cf939d
 pub fn counter() -> &'static Value {
     static COUNTER: OnceLock<Value> = OnceLock::new();
     COUNTER.get_or_init(|| {
-        serde_json::from_str(include_str!("../vectors/counter.json")).expect("checked by every test that uses it")
+        serde_json::from_str(include_str!("../vectors/counter.json"))
+            .expect("checked by every test that uses it")
     })
 }
 

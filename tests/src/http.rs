@@ -35,7 +35,10 @@ fn invalid(what: impl Into<String>) -> io::Error {
 impl HttpClient {
     /// A client of `address`.
     pub fn new(address: SocketAddr) -> Self {
-        Self { address, connection: None }
+        Self {
+            address,
+            connection: None,
+        }
     }
 
     /// Posts `body` as JSON.
@@ -69,7 +72,10 @@ fn connect(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
 
 fn read_answer(connection: &mut impl BufRead) -> io::Result<(Answer, bool)> {
     let status = line(connection)?;
-    let code = status.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).and_then(|code| code.parse().ok());
+    let code = status
+        .strip_prefix("HTTP/1.1 ")
+        .and_then(|rest| rest.get(..3))
+        .and_then(|code| code.parse().ok());
     let code = code.ok_or_else(|| invalid(format!("got {status:?}, expected a status line")))?;
     let (mut length, mut keep) = (None, true);
     for _ in 0..LINES_MAX {
@@ -107,14 +113,28 @@ mod tests {
 
     fn check(text: &str, expected: Option<(u16, &str, bool)>) {
         let got = read_answer(&mut text.as_bytes()).ok();
-        let expected = expected.map(|(status, body, keep)| (Answer { status, body: body.to_owned() }, keep));
+        let expected = expected.map(|(status, body, keep)| {
+            (
+                Answer {
+                    status,
+                    body: body.to_owned(),
+                },
+                keep,
+            )
+        });
         assert_eq!(got, expected, "{text:?}");
     }
 
     #[test]
     fn answers_are_read_to_their_length() {
-        check("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}rest", Some((200, "{}", true)));
-        check("HTTP/1.1 413 x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n", Some((413, "", false)));
+        check(
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}rest",
+            Some((200, "{}", true)),
+        );
+        check(
+            "HTTP/1.1 413 x\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+            Some((413, "", false)),
+        );
         check("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n{}", None);
         check("HTTP/1.1 200 OK\r\n\r\n{}", None);
         check("nonsense\r\n\r\n", None);

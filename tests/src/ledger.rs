@@ -26,7 +26,10 @@ pub struct Ledger {
 impl Ledger {
     /// The balances of block 0, where `accounts` are funded.
     pub fn genesis(accounts: &[String]) -> Self {
-        let balances = accounts.iter().map(|account| (account.to_lowercase(), FUNDED)).collect();
+        let balances = accounts
+            .iter()
+            .map(|account| (account.to_lowercase(), FUNDED))
+            .collect();
         Self { balances, next: 1 }
     }
 
@@ -41,7 +44,9 @@ impl Ledger {
 
     fn pay(&mut self, address: &str, amount: u128) {
         let balance = self.balances.entry(address.to_lowercase()).or_default();
-        *balance = balance.checked_sub(amount).unwrap_or_else(|| panic!("{address} pays {amount} of {balance}"));
+        *balance = balance
+            .checked_sub(amount)
+            .unwrap_or_else(|| panic!("{address} pays {amount} of {balance}"));
     }
 
     /// Follows the chain up to block `number` and compares all balances there.
@@ -84,7 +89,11 @@ impl Ledger {
         self.pay(from, fee);
         self.gain(miner, fee);
         if quantity(&receipt["status"]) == 1 {
-            let to = if transaction["to"].is_null() { &receipt["contractAddress"] } else { &transaction["to"] };
+            let to = if transaction["to"].is_null() {
+                &receipt["contractAddress"]
+            } else {
+                &transaction["to"]
+            };
             let value = quantity(&transaction["value"]);
             self.pay(from, value);
             self.gain(data(to, 20), value);

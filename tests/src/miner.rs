@@ -59,7 +59,11 @@ pub fn search(work: &Work, first_nonce: u64, solves: bool) -> Found {
         let hashes = light_cache().hash_many(&work.header_hash, nonces);
         for (pow_nonce, hash) in nonces.into_iter().zip(hashes) {
             if meets_boundary(&hash.final_hash, &work.boundary) == solves {
-                return Found { header_hash: work.header_hash, pow_nonce, mix_hash: hash.mix_hash };
+                return Found {
+                    header_hash: work.header_hash,
+                    pow_nonce,
+                    mix_hash: hash.mix_hash,
+                };
             }
         }
         nonce = nonce.wrapping_add(LANES as u64);
@@ -76,7 +80,11 @@ impl Caller {
         let parts = result.as_array().map(Vec::as_slice).unwrap_or_default();
         assert_eq!(parts.len(), 3, "got {result}, expected three parts");
         let part = |index: usize| data(&parts[index], 32).parse().expect("checked: 32 bytes");
-        Ok(Work { header_hash: part(0), seed_hash: part(1), boundary: part(2) })
+        Ok(Work {
+            header_hash: part(0),
+            seed_hash: part(1),
+            boundary: part(2),
+        })
     }
 
     /// Work with another pow-hash than `old`, which the node may take a second to make.
@@ -98,9 +106,15 @@ impl Caller {
     /// When the answer is no Boolean.
     #[track_caller]
     pub fn submit(&self, found: &Found) -> bool {
-        let Found { header_hash, mix_hash, .. } = found;
+        let Found {
+            header_hash,
+            mix_hash,
+            ..
+        } = found;
         let params = json!([found.nonce_data(), header_hash.to_string(), mix_hash.to_string()]);
         let answer = self.rpc("mc_submitWork", params);
-        answer.as_bool().unwrap_or_else(|| panic!("got {answer}, expected a Boolean"))
+        answer
+            .as_bool()
+            .unwrap_or_else(|| panic!("got {answer}, expected a Boolean"))
     }
 }

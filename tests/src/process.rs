@@ -29,7 +29,10 @@ impl Launch {
     /// A node with these arguments alone, in an empty working directory and home.
     pub fn bare<S: Into<String>>(arguments: impl IntoIterator<Item = S>) -> Self {
         // Short, as the path of a unix socket must fit about a hundred bytes.
-        let home = tempfile::Builder::new().prefix("vn").tempdir().expect("a temporary directory");
+        let home = tempfile::Builder::new()
+            .prefix("vn")
+            .tempdir()
+            .expect("a temporary directory");
         Self {
             arguments: arguments.into_iter().map(Into::into).collect(),
             data: home.path().join("data"),
@@ -69,7 +72,9 @@ impl Launch {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let started = Instant::now();
-        let child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        let child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         (child, started)
     }
 
@@ -83,10 +88,36 @@ impl Launch {
         let stdout = Output::of(child.stdout.take().expect("piped"));
         let stderr = Output::of(child.stderr.take().expect("piped"));
         let unbound = Caller::new(SocketAddr::from(([127, 0, 0, 1], 0)));
-        let mut node =
-            Vnode { child, started, stdout, stderr, addresses: Vec::new(), caller: unbound, launch: self };
+        let mut node = Vnode {
+            child,
+            started,
+            stdout,
+            stderr,
+            addresses: Vec::new(),
+            caller: unbound,
+            launch: self,
+        };
         node.wait_for_banner();
         node
+    }
+
+    /// Starts the node and kills it `later` than the moment when `come` says so.
+    ///
+    /// # Panics
+    /// When that moment does not come.
+    #[track_caller]
+    pub fn kill_after(self, mut come: impl FnMut() -> bool, later: Duration) {
+        let (mut child, started) = self.spawn();
+        while !come() && started.elapsed() < PATIENCE {
+            std::hint::spin_loop();
+        }
+        let late = started.elapsed() >= PATIENCE;
+        std::thread::sleep(later);
+        child
+            .kill()
+            .expect("a child can be killed until it was waited for");
+        child.wait().expect("a child can be waited for");
+        assert!(!late, "waited {PATIENCE:?} for the moment to kill a node");
     }
 
     /// Runs a node that is to end by itself.
@@ -102,9 +133,18 @@ impl Launch {
         let (Some(status), took) = status else {
             let _ = child.kill();
             let _ = child.wait();
-            panic!("{:?} goes on after {PATIENCE:?}; it says:\n{}", self.arguments, stdout.text());
+            panic!(
+                "{:?} goes on after {PATIENCE:?}; it says:\n{}",
+                self.arguments,
+                stdout.text()
+            );
         };
-        Ended { status, stdout: stdout.whole(), stderr: stderr.whole(), took }
+        Ended {
+            status,
+            stdout: stdout.whole(),
+            stderr: stderr.whole(),
+            took,
+        }
     }
 }
 
@@ -135,11 +175,17 @@ impl Output {
             let mut pipe = BufReader::new(pipe);
             let mut line = Vec::new();
             while pipe.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
-                shared.lock().expect("no holder panics").push_str(&String::from_utf8_lossy(&line));
+                shared
+                    .lock()
+                    .expect("no holder panics")
+                    .push_str(&String::from_utf8_lossy(&line));
                 line.clear();
             }
         });
-        Self { text, reader: Some(reader) }
+        Self {
+            text,
+            reader: Some(reader),
+        }
     }
 
     fn text(&self) -> String {
@@ -202,13 +248,18 @@ impl Vnode {
     fn wait_for_banner(&mut self) {
         wait_for("the banner of a node", || {
             if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
-                panic!("the node ended with {status} before it was up:\n{}", self.stderr.text());
+                panic!(
+                    "the node ended with {status} before it was up:\n{}",
+                    self.stderr.text()
+                );
             }
             // The lines on mining end the banner.
             self.stdout.text().contains("\nmining ").then_some(())
         });
         let addresses = self.banner_values("endpoint").into_iter();
-        self.addresses = addresses.filter_map(|value| value.strip_prefix("http://")?.parse().ok()).collect();
+        self.addresses = addresses
+            .filter_map(|value| value.strip_prefix("http://")?.parse().ok())
+            .collect();
         if let Some(first) = self.addresses.first() {
             self.caller = Caller::new(*first);
         }
@@ -227,7 +278,9 @@ impl Vnode {
     /// The values of the banner's lines that begin with `key`.
     pub fn banner_values(&self, key: &str) -> Vec<String> {
         let banner = self.banner();
-        let values = banner.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+        let values = banner
+            .lines()
+            .filter_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
         values.map(|value| value.trim().to_owned()).collect()
     }
 
@@ -262,8 +315,15 @@ impl Vnode {
         let sent = Instant::now();
         self.send(signal);
         let (status, took) = end(&mut self.child, sent);
-        let Some(status) = status else { panic!("the node goes on {PATIENCE:?} after {signal:?}") };
-        Ended { status, stdout: self.stdout.whole(), stderr: self.stderr.whole(), took }
+        let Some(status) = status else {
+            panic!("the node goes on {PATIENCE:?} after {signal:?}")
+        };
+        Ended {
+            status,
+            stdout: self.stdout.whole(),
+            stderr: self.stderr.whole(),
+            took,
+        }
     }
 
     fn send(&self, signal: Signal) {
@@ -275,7 +335,12 @@ impl Vnode {
         let pid = libc::pid_t::try_from(self.child.id()).expect("a process id fits");
         // SAFETY: takes numbers alone; the child is ours and not yet waited for, so the id is its own.
         let result = unsafe { libc::kill(pid, number) };
-        assert_eq!(result, 0, "cannot send {signal:?}: {}", std::io::Error::last_os_error());
+        assert_eq!(
+            result,
+            0,
+            "cannot send {signal:?}: {}",
+            std::io::Error::last_os_error()
+        );
     }
 }
 
@@ -294,7 +359,11 @@ impl Drop for Vnode {
         if std::thread::panicking() {
             let log = self.stderr.text();
             let from = log.ceil_char_boundary(log.len().saturating_sub(LOG_SHOWN));
-            println!("log of the node with {:?}:\n{}", self.launch.arguments, &log[from..]);
+            println!(
+                "log of the node with {:?}:\n{}",
+                self.launch.arguments,
+                &log[from..]
+            );
         }
     }
 }

@@ -10,8 +10,12 @@ use serde_json::Value;
 pub fn quantity(value: &Value) -> u128 {
     let digits = value.as_str().and_then(|text| text.strip_prefix("0x"));
     let digits = digits.unwrap_or_else(|| panic!("got {value}, expected a QUANTITY"));
-    assert!(digits == "0" || !digits.starts_with('0'), "got {value}, expected no leading zeros");
-    u128::from_str_radix(digits, 16).unwrap_or_else(|error| panic!("got {value}, expected a QUANTITY: {error}"))
+    assert!(
+        digits == "0" || !digits.starts_with('0'),
+        "got {value}, expected no leading zeros"
+    );
+    u128::from_str_radix(digits, 16)
+        .unwrap_or_else(|error| panic!("got {value}, expected a QUANTITY: {error}"))
 }
 
 /// Writes a QUANTITY.
@@ -25,7 +29,9 @@ pub fn to_quantity(number: u128) -> Value {
 /// On anything else.
 #[track_caller]
 pub fn data(value: &Value, length: usize) -> &str {
-    let text = value.as_str().unwrap_or_else(|| panic!("got {value}, expected DATA of {length} bytes"));
+    let text = value
+        .as_str()
+        .unwrap_or_else(|| panic!("got {value}, expected DATA of {length} bytes"));
     let bytes = text.strip_prefix("0x").map(hex::decode);
     assert!(
         matches!(&bytes, Some(Ok(bytes)) if bytes.len() == length),

@@ -43,6 +43,18 @@ impl AdapterInfo {
     }
 }
 
+/// Keeps a Vulkan layer of Mesa from writing to standard error, where a log may have to be JSON.
+///
+/// The layer only sorts adapters, which are told apart by number here. Sets an environment variable,
+/// so it must run before there is a second thread: first thing in `main`.
+pub fn quiet_drivers() {
+    // SAFETY: the caller has no second thread that could read the environment meanwhile.
+    #[cfg(target_os = "linux")]
+    unsafe {
+        std::env::set_var("NODEVICE_SELECT", "1");
+    }
+}
+
 /// All adapters, in the driver's order. Empty where there is no driver.
 pub fn list_adapters() -> Vec<AdapterInfo> {
     adapters()

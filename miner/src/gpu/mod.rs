@@ -29,7 +29,7 @@ mod shaders;
 
 use std::time::Duration;
 
-pub use adapter::{AdapterInfo, list_adapters};
+pub use adapter::{AdapterInfo, list_adapters, quiet_drivers};
 pub use batch::{GpuHit, GpuWork};
 pub use dataset::Progress;
 pub use error::GpuError;

@@ -93,6 +93,18 @@ pub enum SealCheckError {
 }
 
 impl SealCheck {
+    /// Begins to build the next epoch's cache in the background when block `number` comes near
+    /// the end of its own epoch.
+    pub fn prepare_ahead(&self, spec: &ChainSpec, number: u64) {
+        /// How many blocks before its first one an epoch's cache is begun.
+        const BLOCKS_AHEAD: u64 = 1000;
+        let Self::Ethash(caches) = self else { return };
+        let soon = spec.schedule.epoch(number.saturating_add(BLOCKS_AHEAD));
+        if soon != spec.schedule.epoch(number) {
+            caches.prepare(soon);
+        }
+    }
+
     /// Checks the seal of a header.
     ///
     /// # Errors

@@ -421,8 +421,9 @@ impl Inner {
 
     fn follow_head(&self, reverted: &[BlockId], applied: &[BlockId]) -> Result<(), StoreError> {
         let view = View::new(&self.store, self.spec.clone())?;
-        self.pool_follows(&view, reverted, applied)?;
         let head = view.head_number();
+        self.desk.seals().prepare_ahead(&self.spec, head);
+        self.pool_follows(&view, reverted, applied)?;
         let mut uncles = self.uncles.lock();
         for id in reverted {
             if let Some(record) = view.header_by_hash(&id.hash)? {

@@ -110,6 +110,11 @@ impl WorkDesk {
         }
     }
 
+    /// How seals are checked here.
+    pub(crate) fn seals(&self) -> &SealCheck {
+        &self.seals
+    }
+
     /// Whether anyone wants work.
     pub fn active(&self) -> bool {
         let state = self.state.lock();

@@ -4,6 +4,7 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    miner::gpu::quiet_drivers();
     let options = node::VnodeOptions::parse();
     match node::run(&options) {
         Ok(()) => ExitCode::SUCCESS,

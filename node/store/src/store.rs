@@ -65,9 +65,12 @@ impl Store {
             },
         };
         std::fs::create_dir_all(directory).map_err(|error| failed(redb::Error::Io(error)))?;
+        if !path.exists() {
+            create_whole(directory, &path)?;
+        }
         let database = redb::Builder::new()
             .set_cache_size(options.cache_bytes)
-            .create(&path)
+            .open(&path)
             .map_err(|error| failed(error.into()))?;
         let store = Self {
             database: Arc::new(database),
@@ -94,19 +97,12 @@ impl Store {
             database: Arc::new(database),
             path,
         };
-        store.check_schema()?;
+        store.lay_out()?;
         Ok(store)
     }
 
-    /// Writes the schema version into a fresh file, or compares it with an old one's.
+    /// Compares the file's schema version with this program's.
     fn check_schema(&self) -> Result<(), StoreError> {
-        let fresh = self.database.begin_read()?.list_tables()?.next().is_none();
-        if fresh {
-            let batch = self.batch()?;
-            batch
-                .write(|tables| tables.put(TableId::Meta, meta_key::SCHEMA, &SCHEMA_VERSION.to_be_bytes()))?;
-            return batch.commit();
-        }
         let stored = match self.database.begin_read()?.open_table(TableId::Meta.definition()) {
             Ok(table) => rows::with(&table, meta_key::SCHEMA, <[u8]>::to_vec)?,
             Err(redb::TableError::TableDoesNotExist(_)) => None,
@@ -124,6 +120,13 @@ impl Store {
                 expected: SCHEMA_VERSION,
             })
         }
+    }
+
+    /// Makes every table and notes the schema version.
+    fn lay_out(&self) -> Result<(), StoreError> {
+        let batch = self.batch()?;
+        batch.write(|tables| tables.put(TableId::Meta, meta_key::SCHEMA, &SCHEMA_VERSION.to_be_bytes()))?;
+        batch.commit()
     }
 
     /// Where the file lies.
@@ -153,6 +156,53 @@ impl Store {
         transaction.set_quick_repair(true);
         Ok(Batch { transaction })
     }
+}
+
+/// Makes a database with its tables under another name and then gives it its own, so that a
+/// crash at any instant leaves either none or a whole one.
+fn create_whole(directory: &Path, path: &Path) -> Result<(), StoreError> {
+    let fresh = directory.join(format!("{FILE_NAME}.new"));
+    let failed = |error: redb::Error| StoreError::Open {
+        path: fresh.clone(),
+        source: Box::new(error),
+    };
+    let io = |error| failed(redb::Error::Io(error));
+    // Held until the name is given: of two processes that start at once, one makes the file.
+    let guard = std::fs::File::create(directory.join(format!("{FILE_NAME}.lock"))).map_err(io)?;
+    match guard.try_lock() {
+        Ok(()) => {}
+        Err(std::fs::TryLockError::WouldBlock) => {
+            return Err(StoreError::InUse {
+                path: path.to_owned(),
+            });
+        }
+        Err(std::fs::TryLockError::Error(error)) => return Err(io(error)),
+    }
+    if path.exists() {
+        return Ok(());
+    }
+    // A process that died here may have left a part.
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&fresh)
+        .map_err(io)?;
+    let database = redb::Builder::new()
+        .create_file(file)
+        .map_err(|error| failed(error.into()))?;
+    let store = Store {
+        database: Arc::new(database),
+        path: fresh.clone(),
+    };
+    store.lay_out()?;
+    drop(store);
+    std::fs::rename(&fresh, path).map_err(io)?;
+    // The name must be on the disk before the first block is.
+    std::fs::File::open(directory)
+        .and_then(|directory| directory.sync_all())
+        .map_err(io)
 }
 
 /// A consistent view of one moment. Cheap to make; tables open at first use.
@@ -414,6 +464,22 @@ mod tests {
             matches!(error, StoreError::Schema { got, .. } if got == SCHEMA_VERSION + 1),
             "{error}"
         );
+    }
+
+    #[test]
+    fn what_a_dead_process_left_half_made_is_made_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let fresh = directory.path().join(format!("{FILE_NAME}.new"));
+        std::fs::write(&fresh, vec![0; 10_000]).unwrap();
+        let store = Store::open(directory.path(), &StoreOptions::default()).unwrap();
+        assert!(!fresh.exists());
+        assert_eq!(store.snapshot().unwrap().stats().unwrap().len(), TABLE_COUNT);
+        drop(store);
+        let busy = tempfile::tempdir().unwrap();
+        let other = std::fs::File::create(busy.path().join(format!("{FILE_NAME}.lock"))).unwrap();
+        other.lock().unwrap();
+        let error = Store::open(busy.path(), &StoreOptions::default()).unwrap_err();
+        assert!(matches!(error, StoreError::InUse { .. }), "{error}");
     }
 
     #[test]

@@ -83,7 +83,18 @@ fn a_classic_transaction_is_found_by_both_hashes() {
     let own = data(sent.hash());
     let predicted = data(sent.ethereum_hash().expect("a classic one"));
     assert_ne!(own, predicted);
-    assert_eq!(net.ok("eth_sendRawTransaction", raw(&sent)), json!(own));
+    assert_eq!(
+        net.ok("eth_sendRawTransaction", raw(&sent)),
+        json!(predicted),
+        "the name of the compatible library gets the hash that library predicts"
+    );
+    let second = transfer(1, TxForm::Classic);
+    let answer = net.ok("mc_sendRawTransaction", raw(&second));
+    assert_eq!(
+        answer,
+        json!(data(second.hash())),
+        "the native name gets the stored form's"
+    );
     for mined in [false, true] {
         for hash in [&own, &predicted] {
             let object = net.ok("mc_getTransactionByHash", json!([hash]));

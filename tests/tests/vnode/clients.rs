@@ -22,13 +22,21 @@ fn mining() -> Vnode {
 fn account(node: &Vnode, index: usize) -> (String, String) {
     let banner = node.banner();
     let mark = format!("({index}) ");
-    let line = banner.lines().find_map(|line| line.trim_start().strip_prefix(&mark)).expect("ten accounts");
+    let line = banner
+        .lines()
+        .find_map(|line| line.trim_start().strip_prefix(&mark))
+        .expect("ten accounts");
     let (address, rest) = line.split_once(' ').expect("an address");
-    (address.to_owned(), rest.rsplit_once("key ").expect("a key").1.to_owned())
+    (
+        address.to_owned(),
+        rest.rsplit_once("key ").expect("a key").1.to_owned(),
+    )
 }
 
 fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_else(|| panic!("got {value}, expected a string"))
+    value
+        .as_str()
+        .unwrap_or_else(|| panic!("got {value}, expected a string"))
 }
 
 #[test]
@@ -52,7 +60,10 @@ fn chain3_signs_sends_and_deploys() {
     assert_eq!(quantity(&transaction["value"]), value);
     assert_eq!(node.balance(STRANGER), value);
     assert_eq!(result["balance"], json!(value.to_string()));
-    assert_eq!((&result["first"], &result["second"]), (&json!(FIRST_VALUE.to_string()), &json!("7")));
+    assert_eq!(
+        (&result["first"], &result["second"]),
+        (&json!(FIRST_VALUE.to_string()), &json!("7"))
+    );
     assert_eq!(result["changed"]["logs"][0]["topics"][0], json!(CHANGED));
     let mut ledger = Ledger::genesis(&node.accounts());
     ledger.check(&node, node.head());
@@ -70,7 +81,11 @@ fn ethers_signs_sends_and_deploys() {
     );
     assert_eq!(result["status"], json!(1));
     check_contract(&node, &result, &from);
-    assert!(result["whole"]["hash"].is_string(), "wallet.sendTransaction: {}", result["whole"]["error"]);
+    assert!(
+        result["whole"]["hash"].is_string(),
+        "wallet.sendTransaction: {}",
+        result["whole"]["error"]
+    );
 }
 
 #[test]
@@ -91,7 +106,10 @@ fn web3_signs_sends_and_deploys() {
 fn check_contract(node: &Vnode, result: &Value, from: &str) {
     assert_eq!(node.receipt(text(&result["hash"]))["status"], "0x1");
     assert_eq!(quantity(&result["balance"]), COIN);
-    assert_eq!((quantity(&result["first"]), quantity(&result["second"])), (FIRST_VALUE, 7));
+    assert_eq!(
+        (quantity(&result["first"]), quantity(&result["second"])),
+        (FIRST_VALUE, 7)
+    );
     assert_eq!(quantity(&result["event"]["value"]), 7);
     assert_eq!(text(&result["event"]["by"]).to_lowercase(), from.to_lowercase());
     data(&json!(text(&result["contract"])), 20);
@@ -109,7 +127,10 @@ fn an_outside_miner_with_its_own_ethash_seals_blocks() {
     assert_eq!((sealed.len(), node.head()), (3, 3));
     for (one, number) in sealed.iter().zip(1..) {
         let block = node.block(number);
-        assert_eq!((&block["nonce"], &block["mixHash"]), (&one["nonce"], &one["mixHash"]));
+        assert_eq!(
+            (&block["nonce"], &block["mixHash"]),
+            (&one["nonce"], &one["mixHash"])
+        );
         assert_eq!(one["block"], block);
     }
 }

@@ -28,6 +28,8 @@ fn load(caller: &Caller, accounts: &[String]) -> Option<Value> {
             Ok(block) => last = Some(block),
             Err(_) => break,
         }
+        // Leaves the node time to mine, and the ledger at the end something it can follow.
+        std::thread::sleep(Duration::from_millis(2));
     }
     last
 }
@@ -42,20 +44,27 @@ fn kill_loses_nothing_that_was_served() {
         let address = node.addresses()[0];
         let started_at = node.head();
         let seen = std::thread::scope(|scope| {
-            let clients: Vec<_> = (0..2).map(|_| scope.spawn(|| load(&Caller::new(address), &accounts))).collect();
+            let clients: Vec<_> = (0..2)
+                .map(|_| scope.spawn(|| load(&Caller::new(address), &accounts)))
+                .collect();
             node.wait_for_head(started_at + 1);
             // Another moment between two blocks in each round.
             std::thread::sleep(Duration::from_millis(u64::from(round) * 270));
             node.end(Signal::Kill);
-            let seen = clients.into_iter().filter_map(|client| client.join().expect("no client panics"));
-            seen.max_by_key(|block| quantity(&block["number"])).expect("a block was served")
+            let seen = clients
+                .into_iter()
+                .filter_map(|client| client.join().expect("no client panics"));
+            seen.max_by_key(|block| quantity(&block["number"]))
+                .expect("a block was served")
         });
         let restart = Instant::now();
         node = start(home.path());
         let served = restart.elapsed();
         let number = quantity(&seen["number"]);
         let head = node.head();
-        note(&format!("killed at block {number}; up again after {served:.2?} at block {head}"));
+        note(&format!(
+            "killed at block {number}; up again after {served:.2?} at block {head}"
+        ));
         assert!(head >= number, "block {number} was served, the head is {head}");
         assert_eq!(node.rpc("mc_getBlockByHash", json!([seen["hash"], false])), seen);
         assert_eq!(node.block(number)["hash"], seen["hash"]);
@@ -70,28 +79,62 @@ fn kill_loses_nothing_that_was_served() {
 }
 
 #[test]
+fn kill_while_the_folder_is_made_leaves_one_that_starts() {
+    let fresh = Launch::dev(Vec::<String>::new()).start();
+    for micros in [0, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 51_200] {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        // Whatever the node makes first is the first sign of the making.
+        let made = || std::fs::read_dir(home.path()).is_ok_and(|mut entries| entries.next().is_some());
+        Launch::dev(["--mine"])
+            .data(home.path())
+            .kill_after(made, Duration::from_micros(micros));
+        let node = start(home.path());
+        assert_eq!(
+            node.block(0),
+            fresh.block(0),
+            "killed {micros} µs after the first file"
+        );
+        drop(node);
+    }
+}
+
+#[test]
 fn a_second_node_on_the_same_data_says_so_and_ends() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let first = start(home.path());
     let second = Launch::dev(["--mine"]).data(home.path()).run();
     assert_eq!(second.status.code(), Some(1), "{}", second.stderr);
     assert_eq!(second.stdout, "", "no banner of a node that does not run");
-    let errors: Vec<_> = second.stderr.lines().filter(|line| !line.trim().is_empty()).collect();
-    let [error] = errors[..] else { panic!("one error, got {}", second.stderr) };
+    let errors: Vec<_> = second
+        .stderr
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let [error] = errors[..] else {
+        panic!("one error, got {}", second.stderr)
+    };
     let path = home.path().canonicalize().expect("it is there");
-    assert!(error.contains("in use") && error.contains(&path.display().to_string()), "{error}");
+    assert!(
+        error.contains("in use") && error.contains(&path.display().to_string()),
+        "{error}"
+    );
 
     let head = first.head();
     first.wait_for_head(head + 2);
     let answer = e2e::wait_for("the local socket", || {
         use std::io::{BufRead, Write};
         let mut socket = std::os::unix::net::UnixStream::connect(first.socket()).ok()?;
-        socket.write_all(br#"{"jsonrpc":"2.0","id":1,"method":"net_version"}"#).ok()?;
+        socket
+            .write_all(br#"{"jsonrpc":"2.0","id":1,"method":"net_version"}"#)
+            .ok()?;
         let mut line = String::new();
         std::io::BufReader::new(socket).read_line(&mut line).ok()?;
         Some(line)
     });
-    assert!(answer.contains("100"), "the first node's socket still answers: {answer}");
+    assert!(
+        answer.contains("100"),
+        "the first node's socket still answers: {answer}"
+    );
 }
 
 #[test]
@@ -110,5 +153,8 @@ fn a_restart_goes_on_from_the_same_chain() {
     let expected = format!("block {} {}", node.head(), data(&node.head_block()["hash"], 32));
     assert_eq!(head, expected);
     assert_eq!(node.block(node.head() + 1), Value::Null);
-    assert_eq!(node.rpc("mc_getBlockByNumber", json!([to_quantity(1 << 40), false])), Value::Null);
+    assert_eq!(
+        node.rpc("mc_getBlockByNumber", json!([to_quantity(1 << 40), false])),
+        Value::Null
+    );
 }

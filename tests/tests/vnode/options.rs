@@ -8,8 +8,16 @@ use std::net::TcpListener;
 /// Runs a node that must refuse to start, and gives its one complaint.
 #[track_caller]
 fn complaint(launch: Launch) -> String {
-    let Ended { status, stdout, stderr, .. } = launch.run();
-    assert!(status.code().is_some_and(|code| code != 0), "got {status}, expected a failure: {stderr}");
+    let Ended {
+        status,
+        stdout,
+        stderr,
+        ..
+    } = launch.run();
+    assert!(
+        status.code().is_some_and(|code| code != 0),
+        "got {status}, expected a failure: {stderr}"
+    );
     assert_eq!(stdout, "", "no banner of a node that does not run");
     assert!(!stderr.contains("panicked"), "{stderr}");
     stderr
@@ -19,7 +27,10 @@ fn complaint(launch: Launch) -> String {
 fn check_refused(arguments: &[&str], expected: &[&str]) {
     let stderr = complaint(Launch::bare(arguments.iter().copied()));
     for word in expected {
-        assert!(stderr.contains(word), "{arguments:?} gives {stderr:?}, expected {word:?} in it");
+        assert!(
+            stderr.contains(word),
+            "{arguments:?} gives {stderr:?}, expected {word:?} in it"
+        );
     }
 }
 
@@ -27,11 +38,17 @@ fn check_refused(arguments: &[&str], expected: &[&str]) {
 fn bad_options_are_named() {
     check_refused(&["--dev", "--unknown"], &["--unknown"]);
     check_refused(&["--dev", "--rpc", "--rpcport", "70000"], &["70000", "--rpcport"]);
-    check_refused(&["--dev", "--rpc", "--rpcapi", "mc,wrong"], &["wrong", "--rpcapi"]);
+    check_refused(
+        &["--dev", "--rpc", "--rpcapi", "mc,wrong"],
+        &["wrong", "--rpcapi"],
+    );
     check_refused(&["--dev", "--moacbase", "0x12"], &["0x12", "--moacbase"]);
     check_refused(&["--dev", "--verbosity", "6"], &["6", "--verbosity"]);
     check_refused(&["--dev", "--minerthreads", "many"], &["many", "--minerthreads"]);
-    check_refused(&["--dev", "--extradata", "a text of more than thirty-two bytes"], &["--extradata", "32"]);
+    check_refused(
+        &["--dev", "--extradata", "a text of more than thirty-two bytes"],
+        &["--extradata", "32"],
+    );
     check_refused(&["--rpc"], &["--dev"]);
 }
 
@@ -49,13 +66,19 @@ fn a_port_in_use_is_named() {
 fn localhost_is_served_on_both_addresses() {
     let node = Vnode::dev(["--rpcaddr", "localhost"]);
     let addresses = node.addresses();
-    assert!(addresses[0].ip().is_ipv4() && addresses[0].ip().is_loopback(), "{addresses:?}");
+    assert!(
+        addresses[0].ip().is_ipv4() && addresses[0].ip().is_loopback(),
+        "{addresses:?}"
+    );
     let has_ipv6 = TcpListener::bind("[::1]:0").is_ok();
     assert_eq!(addresses.len(), if has_ipv6 { 2 } else { 1 }, "{addresses:?}");
     for address in addresses {
         assert!(address.ip().is_loopback());
         assert_eq!(address.port(), addresses[0].port());
-        assert_eq!(e2e::Caller::new(*address).rpc("net_version", json!([])), json!("100"));
+        assert_eq!(
+            e2e::Caller::new(*address).rpc("net_version", json!([])),
+            json!("100")
+        );
     }
 }
 
@@ -63,7 +86,12 @@ fn localhost_is_served_on_both_addresses() {
 fn only_the_modules_asked_for_are_served() {
     let node = Vnode::dev(["--rpcapi", "net"]);
     assert_eq!(node.rpc("net_version", json!([])), json!("100"));
-    for method in ["mc_blockNumber", "eth_blockNumber", "chain3_clientVersion", "web3_clientVersion"] {
+    for method in [
+        "mc_blockNumber",
+        "eth_blockNumber",
+        "chain3_clientVersion",
+        "web3_clientVersion",
+    ] {
         let message = node.refused(method, json!([]), -32601);
         assert!(message.contains("not available"), "{message}");
     }
@@ -71,7 +99,12 @@ fn only_the_modules_asked_for_are_served() {
     for method in ["net_version", "mc_blockNumber", "chain3_clientVersion"] {
         node.rpc(method, json!([]));
     }
-    for method in ["personal_listAccounts", "admin_nodeInfo", "txpool_status", "mc_nonsense"] {
+    for method in [
+        "personal_listAccounts",
+        "admin_nodeInfo",
+        "txpool_status",
+        "mc_nonsense",
+    ] {
         node.refused(method, json!([]), -32601);
     }
 }
@@ -102,7 +135,10 @@ fn a_malformed_vnodeconfig_stops_the_start_with_its_place() {
     }
     std::fs::write(&file, "{\"SCSService\": \"yes\"}").expect("a write");
     let stderr = complaint(Launch::dev(Vec::<String>::new()).directory(home.path()));
-    assert!(stderr.contains("SCSService") && stderr.contains("yes"), "{stderr}");
+    assert!(
+        stderr.contains("SCSService") && stderr.contains("yes"),
+        "{stderr}"
+    );
     let stderr = complaint(Launch::dev(["--vnodeconfig", "no-such-file.json"]));
     assert!(stderr.contains("no-such-file.json"), "{stderr}");
 
@@ -120,10 +156,17 @@ fn the_log_is_json_when_asked() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line:?}: {error}")))
         .collect();
-    let sealed: Vec<_> = events.iter().filter(|event| event["message"] == "sealed a block").collect();
+    let sealed: Vec<_> = events
+        .iter()
+        .filter(|event| event["message"] == "sealed a block")
+        .collect();
     assert!(sealed.len() >= 2, "{}", ended.stderr);
     for (event, number) in sealed.iter().zip(1..) {
-        assert_eq!((&event["number"], &event["level"]), (&json!(number), &json!("INFO")), "{event}");
+        assert_eq!(
+            (&event["number"], &event["level"]),
+            (&json!(number), &json!("INFO")),
+            "{event}"
+        );
         e2e::data(&event["hash"], 32);
         assert!(event["timestamp"].is_string(), "{event}");
     }
@@ -140,5 +183,8 @@ fn verbosity_says_how_much() {
     };
     assert_eq!(mine("0"), "");
     let usual = mine("3");
-    assert!(usual.lines().count() > 1 && usual.contains("sealed a block"), "{usual}");
+    assert!(
+        usual.lines().count() > 1 && usual.contains("sealed a block"),
+        "{usual}"
+    );
 }

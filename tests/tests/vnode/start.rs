@@ -23,17 +23,34 @@ fn seals_at_once_and_goes_on() {
     let node = Vnode::dev(["--mine"]);
     let banner = node.started().elapsed();
     let first = time_to_first_block(&node);
-    note(&format!("banner after {banner:.2?}, first block after {first:.2?}, beside other tests"));
+    note(&format!(
+        "banner after {banner:.2?}, first block after {first:.2?}, beside other tests"
+    ));
     assert!(first < FIRST_BLOCK_BOUND, "first block after {first:?}");
 
     node.wait_for_head(4);
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
-    let times: Vec<_> = (1..=4).map(|number| quantity(&node.block(number)["timestamp"])).collect();
-    assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "at most a block a second: {times:?}");
-    assert!(times[3] <= u128::from(now.as_secs()), "block 4 is of {}, it is {now:?}", times[3]);
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("after 1970");
+    let times: Vec<_> = (1..=4)
+        .map(|number| quantity(&node.block(number)["timestamp"]))
+        .collect();
+    assert!(
+        times.windows(2).all(|pair| pair[0] < pair[1]),
+        "at most a block a second: {times:?}"
+    );
+    assert!(
+        times[3] <= u128::from(now.as_secs()),
+        "block 4 is of {}, it is {now:?}",
+        times[3]
+    );
     assert_eq!(node.rpc("mc_mining", json!([])), json!(true));
-    let hashrate = wait_for("a hashrate", || Some(quantity(&node.rpc("mc_hashrate", json!([])))).filter(|rate| *rate > 0));
-    note(&format!("mining at {hashrate} H/s from the light cache, beside other tests"));
+    let hashrate = wait_for("a hashrate", || {
+        Some(quantity(&node.rpc("mc_hashrate", json!([])))).filter(|rate| *rate > 0)
+    });
+    note(&format!(
+        "mining at {hashrate} H/s from the light cache, beside other tests"
+    ));
 }
 
 #[test]
@@ -42,35 +59,68 @@ fn the_banner_tells_what_is_true() {
     let banner = node.banner();
     let version = node.rpc("chain3_clientVersion", json!([]));
     assert_eq!(banner.lines().next(), version.as_str(), "{banner}");
-    assert_eq!(version.as_str().map(|version| version.split('/').count()), Some(4), "{version}");
-    let [network] = &node.banner_values("network")[..] else { panic!("{banner}") };
+    assert_eq!(
+        version.as_str().map(|version| version.split('/').count()),
+        Some(4),
+        "{version}"
+    );
+    let [network] = &node.banner_values("network")[..] else {
+        panic!("{banner}")
+    };
     assert!(network.contains("network id 100"), "{banner}");
     assert_eq!(node.rpc("net_version", json!([])), json!("100"));
-    assert!(node.banner_values("head")[0].starts_with("block 0 0x"), "{banner}");
-    assert!(node.banner_values("head")[0].ends_with(data(&node.block(0)["hash"], 32)), "{banner}");
-    assert!(!node.banner_values("data").is_empty() && !node.banner_values("mining").is_empty(), "{banner}");
+    assert!(
+        node.banner_values("head")[0].starts_with("block 0 0x"),
+        "{banner}"
+    );
+    assert!(
+        node.banner_values("head")[0].ends_with(data(&node.block(0)["hash"], 32)),
+        "{banner}"
+    );
+    assert!(
+        !node.banner_values("data").is_empty() && !node.banner_values("mining").is_empty(),
+        "{banner}"
+    );
 
-    let told: Vec<_> = banner.lines().filter(|line| line.trim_start().starts_with('(')).collect();
+    let told: Vec<_> = banner
+        .lines()
+        .filter(|line| line.trim_start().starts_with('('))
+        .collect();
     let accounts = node.accounts();
     assert_eq!((told.len(), accounts.len()), (10, 10), "{banner}");
     for account in &accounts {
         let balance = quantity(&node.rpc("mc_getBalance", json!([account, "earliest"])));
         assert_eq!(balance, FUNDED);
-        let line = told.iter().find(|line| line.to_lowercase().contains(account.as_str()));
-        let (_, key) = line.and_then(|line| line.rsplit_once("key ")).unwrap_or_else(|| panic!("{banner}"));
+        let line = told
+            .iter()
+            .find(|line| line.to_lowercase().contains(account.as_str()));
+        let (_, key) = line
+            .and_then(|line| line.rsplit_once("key "))
+            .unwrap_or_else(|| panic!("{banner}"));
         data(&json!(key), 32);
     }
     let beneficiary = node.rpc("mc_coinbase", json!([]));
-    assert_eq!(node.banner_values("moacbase")[0].to_lowercase(), data(&beneficiary, 20), "{banner}");
+    assert_eq!(
+        node.banner_values("moacbase")[0].to_lowercase(),
+        data(&beneficiary, 20),
+        "{banner}"
+    );
     node.wait_for_head(1);
     assert_eq!(node.block(1)["miner"], beneficiary);
 }
 
 #[test]
 fn cargo_run_starts_the_node() {
-    let output = e2e::binary::cargo("run").args(["--quiet", "--", "--version"]).output().expect("cargo runs");
+    let output = e2e::binary::cargo("run")
+        .args(["--quiet", "--", "--version"])
+        .output()
+        .expect("cargo runs");
     let stdout = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     assert!(stdout.starts_with("vnode "), "{stdout}");
 }
 

@@ -18,21 +18,29 @@ fn check(signal: Signal) {
     let address = node.addresses()[0];
     let socket = node.socket();
     // An idle connection, half a header, half a body, one that never reads its answer, and IPC.
-    let mut open: Vec<_> = (0..4).map(|_| TcpStream::connect(address).expect("the node listens")).collect();
-    let half_body = "POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{";
+    let mut open: Vec<_> = (0..4)
+        .map(|_| TcpStream::connect(address).expect("the node listens"))
+        .collect();
+    let half_body =
+        "POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{";
     open[1].write_all(b"POST / HT").expect("a write");
     open[2].write_all(half_body.as_bytes()).expect("a write");
     let block = json!({"jsonrpc": "2.0", "id": 1, "method": "mc_getBlockByNumber", "params": ["0x1", true]});
     let batch = json!(vec![block; 900]).to_string();
     let head = half_body.replace("99", &batch.len().to_string());
-    open[3].write_all(head[..head.len() - 1].as_bytes()).expect("a write");
+    open[3]
+        .write_all(&head.as_bytes()[..head.len() - 1])
+        .expect("a write");
     open[3].write_all(batch.as_bytes()).expect("a write");
     let mut local = UnixStream::connect(&socket).expect("the node listens");
     local.write_all(b"{").expect("a write");
 
     let seen = node.head_block();
     let ended = node.end(signal);
-    note(&format!("{signal:?} with five open connections while mining: ended after {:.2?}", ended.took));
+    note(&format!(
+        "{signal:?} with five open connections while mining: ended after {:.2?}",
+        ended.took
+    ));
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     assert!(ended.took < STOP_BOUND, "{:?}\n{}", ended.took, ended.stderr);
     assert!(!socket.exists(), "{} is left", socket.display());
@@ -74,10 +82,22 @@ fn at_once_after_the_banner_and_under_load() {
         }
         wait_for("a block with transactions", || {
             let block = node.head_block();
-            block["transactions"].as_array().is_some_and(|all| !all.is_empty()).then_some(())
+            block["transactions"]
+                .as_array()
+                .is_some_and(|all| !all.is_empty())
+                .then_some(())
         });
         node.end(Signal::Terminate)
     });
-    note(&format!("Terminate under three senders: ended after {:.2?}", ended.took));
-    assert!(ended.status.success() && ended.took < STOP_BOUND, "{:?} {}\n{}", ended.took, ended.status, ended.stderr);
+    note(&format!(
+        "Terminate under three senders: ended after {:.2?}",
+        ended.took
+    ));
+    assert!(
+        ended.status.success() && ended.took < STOP_BOUND,
+        "{:?} {}\n{}",
+        ended.took,
+        ended.status,
+        ended.stderr
+    );
 }

@@ -25,10 +25,14 @@ fn a_transfer_moves_exactly_its_value_and_fee() {
     }));
     let receipt = node.receipt(&hash);
     assert_eq!(receipt["status"], "0x1");
-    assert_eq!((&receipt["contractAddress"], &receipt["logs"]), (&Value::Null, &json!([])));
+    assert_eq!(
+        (&receipt["contractAddress"], &receipt["logs"]),
+        (&Value::Null, &json!([]))
+    );
     let fee = quantity(&receipt["gasUsed"]) * 5 * GWEI;
     let number = quantity(&receipt["blockNumber"]);
-    let balance = |address: &str, at: u128| quantity(&node.rpc("mc_getBalance", json!([address, to_quantity(at)])));
+    let balance =
+        |address: &str, at: u128| quantity(&node.rpc("mc_getBalance", json!([address, to_quantity(at)])));
     assert_eq!(balance(STRANGER, number), 3 * COIN);
     assert_eq!(balance(STRANGER, number - 1), 0);
     assert_eq!(balance(&accounts[1], number), FUNDED - 3 * COIN - fee);
@@ -42,7 +46,12 @@ fn a_transfer_moves_exactly_its_value_and_fee() {
     assert_eq!(transaction["blockHash"], receipt["blockHash"]);
     assert_eq!(transaction["from"], json!(accounts[1]));
     let block = node.rpc("mc_getBlockByHash", json!([receipt["blockHash"], false]));
-    assert!(block["transactions"].as_array().is_some_and(|all| all.contains(&json!(hash))), "{block}");
+    assert!(
+        block["transactions"]
+            .as_array()
+            .is_some_and(|all| all.contains(&json!(hash))),
+        "{block}"
+    );
 }
 
 #[test]
@@ -52,28 +61,44 @@ fn a_contract_is_deployed_called_and_logs() {
     let receipt = node.receipt(&creation);
     assert_eq!(receipt["status"], "0x1", "{receipt}");
     let contract = data(&receipt["contractAddress"], 20).to_owned();
-    assert_eq!(node.rpc("mc_getCode", json!([contract, "latest"])), runtime_code());
+    assert_eq!(
+        node.rpc("mc_getCode", json!([contract, "latest"])),
+        runtime_code()
+    );
     let call = |at: &Value| node.rpc("mc_call", json!([{"to": contract, "data": get()}, at]));
     assert_eq!(call(&json!("latest")), word(FIRST_VALUE));
 
     let hash = node.send(json!({"from": accounts[2], "to": contract, "data": set(1234), "value": "0x5"}));
     let receipt = node.receipt(&hash);
     assert_eq!(receipt["status"], "0x1", "{receipt}");
-    let [log] = &receipt["logs"].as_array().expect("a list")[..] else { panic!("{receipt}") };
+    let [log] = &receipt["logs"].as_array().expect("a list")[..] else {
+        panic!("{receipt}")
+    };
     let sender = format!("0x{:0>64}", &accounts[2][2..]);
     assert_eq!(log["topics"], json!([CHANGED, sender]));
-    assert_eq!((&log["data"], &log["address"]), (&json!(word(1234)), &json!(contract)));
+    assert_eq!(
+        (&log["data"], &log["address"]),
+        (&json!(word(1234)), &json!(contract))
+    );
     assert_eq!(log["transactionHash"], json!(hash));
     assert_eq!(call(&json!("latest")), word(1234));
-    assert_eq!(node.rpc("mc_getStorageAt", json!([contract, "0x0", "latest"])), word(1234));
+    assert_eq!(
+        node.rpc("mc_getStorageAt", json!([contract, "0x0", "latest"])),
+        word(1234)
+    );
     let before = to_quantity(quantity(&receipt["blockNumber"]) - 1);
     assert_eq!(call(&before), word(FIRST_VALUE), "the state of the block before");
     assert_eq!(node.balance(&contract), 5);
 
     // `set(0)` reverts: it costs its gas, moves nothing, changes nothing.
-    let hash = node.send(json!({"from": accounts[3], "to": contract, "data": set(0), "value": "0x7", "gas": "0x186a0"}));
+    let hash = node
+        .send(json!({"from": accounts[3], "to": contract, "data": set(0), "value": "0x7", "gas": "0x186a0"}));
     let receipt = node.receipt(&hash);
-    assert_eq!((&receipt["status"], &receipt["logs"]), (&json!("0x0"), &json!([])), "{receipt}");
+    assert_eq!(
+        (&receipt["status"], &receipt["logs"]),
+        (&json!("0x0"), &json!([])),
+        "{receipt}"
+    );
     assert_eq!(call(&json!("latest")), word(1234));
     assert_eq!(node.balance(&contract), 5);
     Ledger::genesis(&accounts).check(&node, node.head());
@@ -101,7 +126,10 @@ fn many_accounts_at_once_add_up() {
                 })
             })
             .collect();
-        senders.into_iter().flat_map(|sender| sender.join().expect("no sender panics")).collect()
+        senders
+            .into_iter()
+            .flat_map(|sender| sender.join().expect("no sender panics"))
+            .collect()
     });
     let mut distinct = hashes.clone();
     distinct.sort_unstable();
@@ -136,5 +164,8 @@ fn what_cannot_be_sent_is_refused_with_a_reason() {
     assert!(again.contains("nonce too low"), "{again}");
     let raw = node.refused("mc_sendRawTransaction", json!(["0xc0"]), -32000);
     assert!(!raw.is_empty());
-    assert_eq!(node.rpc("mc_getTransactionReceipt", json!([word(1)])), Value::Null);
+    assert_eq!(
+        node.rpc("mc_getTransactionReceipt", json!([word(1)])),
+        Value::Null
+    );
 }

@@ -13,15 +13,24 @@ use std::time::Duration;
 fn the_socket_speaks_json_and_is_the_owners() {
     let node = Vnode::dev(["--mine", "--rpcapi", "net"]);
     let path = node.socket();
-    let mode = std::fs::metadata(&path).expect("the socket is there").permissions().mode();
+    let mode = std::fs::metadata(&path)
+        .expect("the socket is there")
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o777, 0o600, "{mode:o}");
     let socket = UnixStream::connect(&path).expect("the node listens");
-    socket.set_read_timeout(Some(Duration::from_secs(30))).expect("a time-out");
+    socket
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .expect("a time-out");
     let mut write = &socket;
     // Two values with nothing between them, one of them in two pieces; a batch; nonsense.
-    write.write_all(br#"{"jsonrpc":"2.0","id":1,"method":"mc_accounts","params":[]}{"jsonrpc":"2.0","id":"#).expect("a write");
+    write
+        .write_all(br#"{"jsonrpc":"2.0","id":1,"method":"mc_accounts","params":[]}{"jsonrpc":"2.0","id":"#)
+        .expect("a write");
     std::thread::sleep(Duration::from_millis(20));
-    write.write_all(br#""two","method":"net_version"}"#).expect("a write");
+    write
+        .write_all(br#""two","method":"net_version"}"#)
+        .expect("a write");
     let mut lines = BufReader::new(&socket).lines();
     let mut line = || lines.next().expect("an answer").expect("an answer");
     let accounts = read_response(&line(), &json!(1)).expect("a result");
@@ -43,7 +52,11 @@ fn aliases_give_the_same_answers() {
     let accounts = node.accounts();
     for (alias, name, params) in [
         ("eth_getBalance", "mc_getBalance", json!([accounts[0], "latest"])),
-        ("eth_getBlockByNumber", "mc_getBlockByNumber", json!(["0x0", true])),
+        (
+            "eth_getBlockByNumber",
+            "mc_getBlockByNumber",
+            json!(["0x0", true]),
+        ),
         ("eth_accounts", "mc_accounts", json!([])),
         ("eth_gasPrice", "mc_gasPrice", json!([])),
         ("web3_clientVersion", "chain3_clientVersion", json!([])),
@@ -52,7 +65,10 @@ fn aliases_give_the_same_answers() {
         assert_eq!(node.rpc(alias, params.clone()), node.rpc(name, params), "{alias}");
     }
     let hash = node.rpc("chain3_sha3", json!(["0x68656c6c6f20776f726c64"]));
-    assert_eq!(hash, "0x47173285a8d7341e5e972fc677286384f802f8ef42a5ec5f03bbfa254cb01fad");
+    assert_eq!(
+        hash,
+        "0x47173285a8d7341e5e972fc677286384f802f8ef42a5ec5f03bbfa254cb01fad"
+    );
 }
 
 #[test]
@@ -68,8 +84,17 @@ fn http_answers_whatever_is_posted() {
     assert_eq!(code("{"), Some(-32700));
     assert_eq!(code("{}"), Some(-32600));
     assert_eq!(code("[]"), Some(-32600));
-    assert_eq!(code(r#"{"jsonrpc":"2.0","id":1,"method":"mc_getBalance","params":["0x12"]}"#), Some(-32602));
-    assert_eq!(code(r#"{"jsonrpc":"2.0","id":1,"method":"mc_nonsense"}"#), Some(-32601));
-    assert_eq!(code(r#"{"jsonrpc":"2.0","id":1,"method":"mc_blockNumber"}"#), None);
+    assert_eq!(
+        code(r#"{"jsonrpc":"2.0","id":1,"method":"mc_getBalance","params":["0x12"]}"#),
+        Some(-32602)
+    );
+    assert_eq!(
+        code(r#"{"jsonrpc":"2.0","id":1,"method":"mc_nonsense"}"#),
+        Some(-32601)
+    );
+    assert_eq!(
+        code(r#"{"jsonrpc":"2.0","id":1,"method":"mc_blockNumber"}"#),
+        None
+    );
     data(&node.block(0)["hash"], 32);
 }

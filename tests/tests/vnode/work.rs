@@ -51,10 +51,34 @@ fn wrong_solutions_change_nothing() {
     let flipped = |hash: B256| B256::from(std::array::from_fn(|index| hash[index] ^ u8::from(index == 31)));
     let wrong = [
         ("a nonce that solves nothing, with its own mix", above),
-        ("a wrong nonce beside the right mix", Found { pow_nonce: right.pow_nonce + 1, ..right }),
-        ("a wrong mix", Found { mix_hash: flipped(right.mix_hash), ..right }),
-        ("no mix at all", Found { mix_hash: B256::ZERO, ..right }),
-        ("an unknown header hash", Found { header_hash: flipped(work.header_hash), ..right }),
+        (
+            "a wrong nonce beside the right mix",
+            Found {
+                pow_nonce: right.pow_nonce + 1,
+                ..right
+            },
+        ),
+        (
+            "a wrong mix",
+            Found {
+                mix_hash: flipped(right.mix_hash),
+                ..right
+            },
+        ),
+        (
+            "no mix at all",
+            Found {
+                mix_hash: B256::ZERO,
+                ..right
+            },
+        ),
+        (
+            "an unknown header hash",
+            Found {
+                header_hash: flipped(work.header_hash),
+                ..right
+            },
+        ),
     ];
     let before = node.head_block();
     for (what, found) in wrong {
@@ -71,7 +95,10 @@ fn wrong_solutions_change_nothing() {
     malformed("0x0000000000000001", Value::Null);
     assert_eq!(node.head(), 0);
 
-    assert!(node.submit(&right), "the right solution is taken after all wrong ones");
+    assert!(
+        node.submit(&right),
+        "the right solution is taken after all wrong ones"
+    );
     assert_eq!(node.block(1)["nonce"], right.nonce_data());
 }
 
@@ -89,7 +116,10 @@ fn after_a_block_there_is_no_stale_work() {
                 assert_ne!(next.header_hash, solved, "solved work is handed out again");
                 Some(next)
             }
-            Err(CallError::Refused { code: -32000, message }) => {
+            Err(CallError::Refused {
+                code: -32000,
+                message,
+            }) => {
                 assert!(message.contains("not ready"), "{message}");
                 refusals += 1;
                 None
@@ -97,7 +127,9 @@ fn after_a_block_there_is_no_stale_work() {
             Err(error) => panic!("{error}"),
         });
         let gap = sealed.elapsed();
-        note(&format!("work {gap:.2?} after block {number}, {refusals} refusals"));
+        note(&format!(
+            "work {gap:.2?} after block {number}, {refusals} refusals"
+        ));
         assert!(gap < Duration::from_secs(10), "no work for {gap:?}");
     }
 }
@@ -138,8 +170,15 @@ fn a_solution_on_a_stale_parent_becomes_a_side_block() {
         })
         .expect("an uncle in blocks 2 to 4");
     let side = node.rpc("mc_getBlockByHash", json!([uncle, true]));
-    assert_eq!((&side["hash"], &side["number"]), (&uncle, &json!("0x1")), "{side}");
-    assert_eq!((&side["nonce"], &side["mixHash"]), (&late.nonce_data(), &json!(late.mix_hash.to_string())));
+    assert_eq!(
+        (&side["hash"], &side["number"]),
+        (&uncle, &json!("0x1")),
+        "{side}"
+    );
+    assert_eq!(
+        (&side["nonce"], &side["mixHash"]),
+        (&late.nonce_data(), &json!(late.mix_hash.to_string()))
+    );
     assert_eq!(side["parentHash"], node.block(0)["hash"]);
     assert_eq!(side["transactions"], json!([]));
     let count = quantity(&node.rpc("mc_getUncleCountByBlockNumber", json!([to_quantity(number)])));

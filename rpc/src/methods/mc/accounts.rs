@@ -10,6 +10,7 @@ use super::request::TransactionRequest;
 use super::state::next_nonce;
 use crate::error::{RpcError, RpcResult};
 use crate::node::{Node, failure};
+use crate::params::Dialect;
 use crate::table::{Method, reply};
 use crate::types::Data;
 
@@ -31,7 +32,11 @@ pub(super) fn methods() -> Vec<Method<Node>> {
             reply(params.parse().and_then(|(request,)| send(node, request)))
         }),
         Method::blocking("mc_sendRawTransaction", |node, params| {
-            reply(params.parse().and_then(|(raw,)| send_raw(node, raw)))
+            reply(
+                params
+                    .parse()
+                    .and_then(|(raw,)| send_raw(node, raw, params.dialect())),
+            )
         }),
     ]
 }
@@ -94,12 +99,19 @@ fn check_sharding(request: &TransactionRequest) -> RpcResult<()> {
     }
 }
 
-/// `mc_sendRawTransaction`: twelve fields, or nine.
-fn send_raw(node: &Node, raw: Data) -> RpcResult<Data<B256>> {
+/// `mc_sendRawTransaction`: twelve fields, or nine. Clients of the compatible library compare the
+/// answer with the hash they computed, so under its name a nine-field transaction has that one.
+fn send_raw(node: &Node, raw: Data, dialect: Dialect) -> RpcResult<Data<B256>> {
     let transaction = Transaction::decode_raw(&raw.0, node.chain.spec().tx_rules())
         .map_err(|error| RpcError::refused(error.to_string()))?;
     match transaction.sharding_flag {
-        0 => submit(node, transaction),
+        0 => {
+            let theirs = transaction
+                .ethereum_hash()
+                .filter(|_| dialect == Dialect::Ethereum);
+            let stored = submit(node, transaction)?;
+            Ok(theirs.map_or(stored, Data))
+        }
         1..=SHARDING_FLAG_MAX => Err(RpcError::refused("via error")),
         _ => Err(RpcError::refused("shardingFlag error")),
     }
