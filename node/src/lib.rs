@@ -7,6 +7,7 @@ mod banner;
 mod logging;
 mod mining;
 mod options;
+pub mod testvec;
 mod vnode;
 mod vnodeconfig;
 

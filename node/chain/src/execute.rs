@@ -124,7 +124,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         if transaction.form == TxForm::System {
             return self.system_transaction(transaction);
         }
-        self.admit(transaction, rules)?;
+        admit(transaction, rules)?;
         let left = self.gas_left();
         if transaction.gas > left {
             return Err(TransactionError::BlockGas {
@@ -206,42 +206,6 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         Ok(())
     }
 
-    /// Whether a transaction of this kind may stand in this block.
-    fn admit(&self, transaction: &Transaction, rules: RulesAt) -> Result<(), TransactionError> {
-        match (transaction.form, rules) {
-            (TxForm::System, _) => return Err(TransactionError::System),
-            (
-                TxForm::Classic,
-                RulesAt::Moac {
-                    classic_transactions: false,
-                    ..
-                },
-            ) => {
-                return Err(TransactionError::ClassicDisabled);
-            }
-            (TxForm::Native | TxForm::Classic, RulesAt::Moac { .. }) => {}
-            (TxForm::Ethereum, RulesAt::Ethereum { protected, .. }) => {
-                if transaction.is_protected() && !protected {
-                    return Err(TransactionError::Other(
-                        "chain id in the signature before EIP-155".to_owned(),
-                    ));
-                }
-            }
-            (form, _) => {
-                return Err(TransactionError::Other(format!(
-                    "{form:?} transactions do not belong to this chain"
-                )));
-            }
-        }
-        if transaction.syscnt != 0 {
-            return Err(TransactionError::System);
-        }
-        if transaction.sharding_flag != 0 {
-            return Err(TransactionError::ShardingFlag(transaction.sharding_flag));
-        }
-        Ok(())
-    }
-
     /// What a receipt says of the transaction just run: its status, or the state root after it.
     fn outcome(&self, rules: RulesAt, success: bool) -> Result<ReceiptOutcome, StateError> {
         if rules.receipts_have_status() {
@@ -265,8 +229,21 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             self.state().add_balance(uncle.beneficiary, theirs)?;
             own += nephew;
         }
+        self.end(own)
+    }
+
+    /// Ends the block without a reward; the beneficiary is touched all the same. For test
+    /// vectors of single transactions.
+    ///
+    /// # Errors
+    /// [`StateError`] when the store fails.
+    pub fn finish_unpaid(self) -> Result<Executed, StateError> {
+        self.end(U256::ZERO)
+    }
+
+    fn end(mut self, reward: U256) -> Result<Executed, StateError> {
         let beneficiary = self.header.beneficiary;
-        self.state().add_balance(beneficiary, own)?;
+        self.state().add_balance(beneficiary, reward)?;
         let logs_bloom = self
             .receipts
             .iter()
@@ -277,6 +254,60 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             receipts: self.receipts,
         })
     }
+}
+
+/// Whether a transaction of this kind may stand in a block under these rules.
+///
+/// # Errors
+/// Why not.
+pub fn admit(transaction: &Transaction, rules: RulesAt) -> Result<(), TransactionError> {
+    match (transaction.form, rules) {
+        (TxForm::System, _) => return Err(TransactionError::System),
+        (
+            TxForm::Classic,
+            RulesAt::Moac {
+                classic_transactions: false,
+                ..
+            },
+        ) => {
+            return Err(TransactionError::ClassicDisabled);
+        }
+        (TxForm::Native | TxForm::Classic, RulesAt::Moac { .. }) => {}
+        (TxForm::Ethereum, RulesAt::Ethereum { protected, .. }) => {
+            if transaction.is_protected() && !protected {
+                return Err(TransactionError::Other(
+                    "chain id in the signature before EIP-155".to_owned(),
+                ));
+            }
+        }
+        (form, _) => {
+            return Err(TransactionError::Other(format!(
+                "{form:?} transactions do not belong to this chain"
+            )));
+        }
+    }
+    if transaction.syscnt != 0 {
+        return Err(TransactionError::System);
+    }
+    if transaction.tx_nonce == u64::MAX {
+        // EIP-2681: no account could count past it.
+        return Err(TransactionError::Other(format!(
+            "nonce {} is the highest number there is",
+            u64::MAX
+        )));
+    }
+    if U256::from(transaction.gas)
+        .checked_mul(transaction.gas_price)
+        .is_none()
+    {
+        return Err(TransactionError::Other(
+            "gas times price is over 256 bits".to_owned(),
+        ));
+    }
+    if transaction.sharding_flag != 0 {
+        return Err(TransactionError::ShardingFlag(transaction.sharding_flag));
+    }
+    Ok(())
 }
 
 /// What executing a block gives beside the state.

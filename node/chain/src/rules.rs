@@ -183,7 +183,7 @@ mod tests {
 
     fn spec() -> ChainSpec {
         ChainSpec {
-            difficulty: DifficultyRule::Moac,
+            difficulty: crate::spec::DifficultyRule::Moac,
             ..ChainSpec::dev()
         }
     }

@@ -4,6 +4,7 @@
 //! the block's state root and the versions to write. Knows accounts and slots; knows no
 //! transactions.
 
+use crate::handler::StorageProbe;
 use crate::spec::GenesisAccount;
 use crate::trie::{NodeSource, StateTrie};
 use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, U256, keccak256};
@@ -502,5 +503,14 @@ impl<S: StateReads + BlockReads + NodeSource> DatabaseCommit for BlockState<'_, 
                 }
             }
         }
+    }
+}
+
+impl<S: StateReads + BlockReads + NodeSource> StorageProbe for &mut BlockState<'_, S> {
+    fn has_storage(&mut self, address: Address) -> Result<bool, StateError> {
+        let cached = self.cached(address)?;
+        let before = cached.before.account.filter(|_| !cached.wiped);
+        Ok(before.is_some_and(|account| account.storage_root != EMPTY_ROOT)
+            || cached.slots.values().any(|value| !value.is_zero()))
     }
 }

@@ -186,7 +186,7 @@ impl Maker {
 fn assemble(spec: &ChainSpec, view: &store::Snapshot, above: &Header, plan: Plan) -> Block {
     let difficulty = match spec.difficulty {
         DifficultyRule::Constant(difficulty) => U256::from(difficulty),
-        DifficultyRule::Moac => panic!("tests build on constant difficulty"),
+        other => panic!("tests build on constant difficulty, not on {other:?}"),
     };
     let mut header = Header {
         parent_hash: above.hash(),
@@ -298,4 +298,12 @@ pub(crate) fn hex(text: &str) -> Vec<u8> {
         .chunks_exact(2)
         .map(|pair| pair[0] << 4 | pair[1])
         .collect()
+}
+
+/// The forks of a spec of the public network's family.
+pub(crate) fn forks(spec: &mut ChainSpec) -> &mut chain::spec::MoacForks {
+    match &mut spec.family {
+        chain::spec::Family::Moac(forks) => forks,
+        chain::spec::Family::Ethereum(_) => panic!("want the public network's family"),
+    }
 }

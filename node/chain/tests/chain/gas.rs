@@ -2,7 +2,7 @@
 //!
 //! Expected numbers are written out from the table, not computed by the code under test.
 
-use crate::common::{account, coins, hex, key, sign, unsigned};
+use crate::common::{account, coins, forks, hex, key, sign, unsigned};
 use chain::ChainSpec;
 use chain::execute::Executor;
 use chain::genesis::{ensure_genesis, genesis_header};
@@ -370,7 +370,7 @@ fn code_may_have_204_800_bytes_and_no_more() {
 fn fuxi_brings_opcodes_and_others_stay_invalid() {
     let at = |opcode: &str, number: u64| {
         let mut run = Run::new(&format!("6000 6000 6000 6000 {opcode}"), "00");
-        run.spec.forks.fuxi = Some(5);
+        forks(&mut run.spec).fuxi = Some(5);
         run.number = number;
         let ran = run.run();
         assert!(
@@ -387,7 +387,7 @@ fn fuxi_brings_opcodes_and_others_stay_invalid() {
     }
     for opcode in ["3d", "fa", "fd"] {
         let mut run = Run::new(&format!("6000 6000 6000 6000 6000 6000 {opcode}"), "00");
-        run.spec.forks.fuxi = None;
+        forks(&mut run.spec).fuxi = None;
         assert!(run.run().gas_used < 1_000_000, "{opcode} is Byzantium's");
     }
 }
@@ -434,7 +434,7 @@ fn precompile(number: u64, low: u8, input: &[u8]) -> (u64, U256) {
         // Input to memory, STATICCALL with its answer to 0x400, a log of the answer.
         let program = format!("36 6000 6000 37 6020 610400 36 6000 60{low:02x} 5a fa 50 6020 610400 a0");
         let mut run = Run::new(&program, "00");
-        run.spec.forks.precompiles = Some(7);
+        forks(&mut run.spec).precompiles = Some(7);
         (run.number, run.input) = (number, input.to_vec());
         let ran = run.run();
         assert!(ran.success);

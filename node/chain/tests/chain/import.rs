@@ -1,7 +1,7 @@
 //! What import refuses, keeps beside the chain, and makes the head; and that a refusal
 //! leaves every table as it was, to the byte.
 
-use crate::common::{Maker, Node, Plan, account, coins, easy_spec, key, sign, unsigned};
+use crate::common::{Maker, Node, Plan, account, coins, easy_spec, forks, key, sign, unsigned};
 use chain::ChainSpec;
 use chain::body::{BodyError, SealCheck, SenderError, transactions_root};
 use chain::execute::TransactionError;
@@ -262,7 +262,7 @@ fn transactions_that_are_refused() {
     let mut later = Maker::new(ChainSpec::dev());
     let empty = later.block(later.genesis, Plan::default());
     let mut spec = ChainSpec::dev();
-    spec.forks.classic_transactions = Some(2);
+    forks(&mut spec).classic_transactions = Some(2);
     let node = Node::new(&spec.into());
     let mut block = empty;
     block.transactions = vec![plain.sign(&key(0), 100, TxForm::Classic)];

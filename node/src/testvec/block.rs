@@ -1,0 +1,96 @@
+//! Blocks on a given genesis, by the importer that everything runs.
+
+use super::fields::{accounts, bytes, data, hash_text, member, text};
+use super::spec_of_fork;
+use chain::ChainSpec;
+use chain::body::SealCheck;
+use chain::genesis::{ensure_genesis, genesis_header};
+use chain::import::Importer;
+use chain::spec::Genesis;
+use ethash::LightCaches;
+use primitives::{B256, Block};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use store::Store;
+
+/// Where the chain stands after the blocks.
+#[derive(Clone, Debug)]
+pub struct BlockOutcome {
+    /// Hash of the head block.
+    pub head: B256,
+    /// Its state root.
+    pub state_root: B256,
+    /// For each block, why it was refused.
+    pub refused: Vec<Option<String>>,
+}
+
+pub(super) fn answer(caches: &LightCaches, request: &Value) -> Result<Value, String> {
+    let outcome = run_blocks(caches, request)?;
+    Ok(json!({ "head": hash_text(outcome.head), "stateRoot": hash_text(outcome.state_root) }))
+}
+
+/// Imports the request's blocks: `fork`, `seal`, `pre`, `genesis`, `blocks`.
+///
+/// # Errors
+/// For an unusable request, an unsupported fork, and a genesis that `pre` does not give.
+pub fn run_blocks(caches: &LightCaches, request: &Value) -> Result<BlockOutcome, String> {
+    let spec = spec_of_fork(text(request, "fork")?)?;
+    let seals = match text(request, "seal")? {
+        "Ethash" => SealCheck::Ethash(caches.clone()),
+        "NoProof" => SealCheck::Off,
+        other => return Err(format!("seal: got {other}, want Ethash or NoProof")),
+    };
+    let spec = Arc::new(with_genesis(spec, request)?);
+    let blocks = member(request, "blocks")?
+        .as_array()
+        .ok_or("blocks: want an array")?;
+    let store = Store::in_memory().map_err(|error| error.to_string())?;
+    ensure_genesis(&store, &spec).map_err(|error| error.to_string())?;
+    let importer = Importer::new(store.clone(), spec.clone(), seals);
+    let import = |rlp: &Value| -> Result<(), String> {
+        let block = Block::decode(&bytes(rlp)?, spec.tx_rules()).map_err(|error| error.to_string())?;
+        importer
+            .import(&block, None)
+            .map(|_| ())
+            .map_err(|error| error.to_string())
+    };
+    let refused = blocks.iter().map(|rlp| import(rlp).err()).collect();
+    let view = chain::View::new(&store, spec).map_err(|error| error.to_string())?;
+    let state_root = view.head().header.state_root;
+    Ok(BlockOutcome {
+        head: view.head_hash(),
+        state_root,
+        refused,
+    })
+}
+
+/// The spec with the genesis of the request, whose RLP must be what `pre` gives.
+fn with_genesis(mut spec: ChainSpec, request: &Value) -> Result<ChainSpec, String> {
+    let expected = Block::decode(&data(request, "genesis")?, spec.tx_rules())
+        .map_err(|error| format!("genesis: {error}"))?
+        .header;
+    spec.genesis = Genesis {
+        difficulty: expected.difficulty,
+        gas_limit: expected.gas_limit,
+        gas_used: expected.gas_used,
+        timestamp: expected.timestamp,
+        extra_data: expected.extra_data.clone(),
+        beneficiary: expected.beneficiary,
+        mix_hash: expected.mix_hash,
+        parent_hash: expected.parent_hash,
+        pow_nonce: expected.pow_nonce,
+        alloc: accounts(member(request, "pre")?)?,
+    };
+    let got = genesis_header(&spec).map_err(|error| error.to_string())?;
+    if got.hash() == expected.hash() {
+        Ok(spec)
+    } else {
+        Err(format!(
+            "genesis: pre gives {} with state root {}, the header is {} with {}",
+            got.hash(),
+            got.state_root,
+            expected.hash(),
+            expected.state_root
+        ))
+    }
+}

@@ -1,0 +1,126 @@
+//! Reading the vectors' fields: hex and decimal, with errors that name the field.
+//!
+//! Vectors are written by many hands: leading zeros and missing 0x are taken here, which
+//! the RPC refuses.
+
+use chain::spec::GenesisAccount;
+use primitives::{Address, B256, Bytes, U256, hex};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// A member of an object.
+pub(super) fn member<'a>(object: &'a Value, key: &str) -> Result<&'a Value, String> {
+    object.get(key).ok_or_else(|| format!("{key} is missing"))
+}
+
+/// A string member.
+pub(super) fn text<'a>(object: &'a Value, key: &str) -> Result<&'a str, String> {
+    let value = member(object, key)?;
+    value
+        .as_str()
+        .ok_or_else(|| format!("{key}: got {value}, want a string"))
+}
+
+/// A number: hex with 0x, decimal text, or a JSON number.
+pub(super) fn number(value: &Value) -> Option<U256> {
+    match value {
+        Value::Number(number) => number.as_u64().map(U256::from),
+        Value::String(text) => match text.strip_prefix("0x") {
+            Some("") => Some(U256::ZERO),
+            Some(digits) => U256::from_str_radix(digits, 16).ok(),
+            None => U256::from_str_radix(text, 10).ok(),
+        },
+        _ => None,
+    }
+}
+
+/// A number member.
+pub(super) fn uint(object: &Value, key: &str) -> Result<U256, String> {
+    let value = member(object, key)?;
+    number(value).ok_or_else(|| format!("{key}: got {value}, want a number of at most 256 bits"))
+}
+
+/// A number member below 2^64.
+pub(super) fn uint64(object: &Value, key: &str) -> Result<u64, String> {
+    let value = uint(object, key)?;
+    u64::try_from(value).map_err(|_| format!("{key}: got {value}, want at most 64 bits"))
+}
+
+/// Bytes in hex, with or without 0x.
+pub(super) fn bytes(value: &Value) -> Result<Vec<u8>, String> {
+    let text = value
+        .as_str()
+        .ok_or_else(|| format!("got {value}, want bytes in hex"))?;
+    hex::decode(text).map_err(|error| format!("{text:.80}: {error}"))
+}
+
+/// A bytes member.
+pub(super) fn data(object: &Value, key: &str) -> Result<Vec<u8>, String> {
+    bytes(member(object, key)?).map_err(|error| format!("{key}: {error}"))
+}
+
+/// A member of exactly `N` bytes.
+pub(super) fn fixed<const N: usize>(object: &Value, key: &str) -> Result<[u8; N], String> {
+    let bytes = data(object, key)?;
+    let got = bytes.len();
+    bytes
+        .try_into()
+        .map_err(|_| format!("{key}: got {got} bytes, want {N}"))
+}
+
+/// An address member; empty text is `None`.
+pub(super) fn optional_address(object: &Value, key: &str) -> Result<Option<Address>, String> {
+    match object.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if text.is_empty() || text == "0x" => Ok(None),
+        Some(_) => Ok(Some(Address::from(fixed::<20>(object, key)?))),
+    }
+}
+
+/// The accounts of `pre`.
+pub(super) fn accounts(pre: &Value) -> Result<BTreeMap<Address, GenesisAccount>, String> {
+    let object: &Map<String, Value> = pre.as_object().ok_or("pre: want an object")?;
+    let mut accounts = BTreeMap::new();
+    for (address, fields) in object {
+        let bytes: [u8; 20] = hex::decode(address)
+            .ok()
+            .and_then(|bytes| bytes.try_into().ok())
+            .ok_or_else(|| format!("pre: {address} is no address"))?;
+        let account = account(fields).map_err(|error| format!("pre.{address}.{error}"))?;
+        accounts.insert(Address::from(bytes), account);
+    }
+    Ok(accounts)
+}
+
+fn account(fields: &Value) -> Result<GenesisAccount, String> {
+    let mut storage = BTreeMap::new();
+    for (slot, value) in fields
+        .get("storage")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
+        let read =
+            |value: &Value| number(value).ok_or_else(|| format!("storage: {slot} or its value is no number"));
+        let (slot_number, value) = (read(&Value::from(slot.as_str()))?, read(value)?);
+        if !value.is_zero() {
+            storage.insert(slot_number, value);
+        }
+    }
+    Ok(GenesisAccount {
+        balance: uint(fields, "balance")?,
+        tx_nonce: uint64(fields, "nonce")?,
+        code: Bytes::from(data(fields, "code")?),
+        storage,
+    })
+}
+
+/// Bytes as 0x-hex.
+pub(super) fn hex_text(bytes: impl AsRef<[u8]>) -> String {
+    hex::encode_prefixed(bytes)
+}
+
+/// A hash as 0x-hex.
+pub(super) fn hash_text(hash: B256) -> String {
+    hex_text(hash)
+}

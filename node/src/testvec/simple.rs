@@ -1,0 +1,103 @@
+//! The kinds that need no chain: RLP, tries, Ethash, difficulty, key files, transactions.
+
+use super::fields::{bytes, data, fixed, hash_text, hex_text, member, text, uint, uint64};
+use super::spec_of_fork;
+use chain::body::sender;
+use chain::difficulty::{DifficultyInput, difficulty as next};
+use chain::evm::intrinsic_gas;
+use chain::trie::{NoNodes, Trie};
+use ethash::LightCaches;
+use primitives::rlp::Item;
+use primitives::{B256, Transaction, keccak256};
+use serde_json::{Value, json};
+
+pub(super) fn rlp(request: &Value) -> Result<Value, String> {
+    if request.get("rlp").is_some() {
+        let item = Item::decode_exact(&data(request, "rlp")?).map_err(|error| error.to_string())?;
+        return Ok(json!({ "value": item_value(&item) }));
+    }
+    let item = value_item(member(request, "value")?)?;
+    Ok(json!({ "rlp": hex_text(item.encode()) }))
+}
+
+fn item_value(item: &Item) -> Value {
+    match item {
+        Item::Bytes(bytes) => json!(hex_text(bytes)),
+        Item::List(items) => items.iter().map(item_value).collect(),
+    }
+}
+
+fn value_item(value: &Value) -> Result<Item, String> {
+    match value {
+        Value::Array(values) => Ok(Item::List(
+            values.iter().map(value_item).collect::<Result<_, _>>()?,
+        )),
+        other => Ok(Item::Bytes(bytes(other)?)),
+    }
+}
+
+pub(super) fn trie(request: &Value) -> Result<Value, String> {
+    let secure = member(request, "secure")?
+        .as_bool()
+        .ok_or("secure: want true or false")?;
+    let ops = member(request, "ops")?.as_array().ok_or("ops: want an array")?;
+    let mut trie = Trie::in_memory();
+    for op in ops {
+        let [key, value] = op.as_array().map(Vec::as_slice).unwrap_or_default() else {
+            return Err(format!("ops: got {op}, want [key, value or null]"));
+        };
+        let key = bytes(key)?;
+        let key = if secure { keccak256(&key).to_vec() } else { key };
+        let result = if value.is_null() {
+            trie.remove(&NoNodes, &key)
+        } else {
+            trie.insert(&NoNodes, &key, &bytes(value)?)
+        };
+        result.map_err(|error| error.to_string())?;
+    }
+    Ok(json!({ "root": hash_text(trie.root()) }))
+}
+
+pub(super) fn ethash(caches: &LightCaches, request: &Value) -> Result<Value, String> {
+    let number = uint64(request, "number")?;
+    let header = B256::from(fixed::<32>(request, "header")?);
+    let nonce = u64::from_be_bytes(fixed::<8>(request, "nonce")?);
+    let epoch = ethash::Schedule::Ethash.epoch(number);
+    let cache = caches.get(epoch).map_err(|error| error.to_string())?;
+    let hash = cache.hash(&header, nonce);
+    Ok(json!({ "mix": hash_text(hash.mix_hash), "result": hash_text(hash.final_hash) }))
+}
+
+pub(super) fn difficulty(request: &Value) -> Result<Value, String> {
+    let spec = spec_of_fork(text(request, "fork")?)?;
+    let input = DifficultyInput {
+        number: uint64(request, "number")?,
+        timestamp: uint64(request, "timestamp")?,
+        parent_timestamp: uint64(request, "parentTimestamp")?,
+        parent_difficulty: uint(request, "parentDifficulty")?,
+        parent_uncles: member(request, "parentUncles")?
+            .as_bool()
+            .ok_or("parentUncles: want true or false")?,
+    };
+    Ok(json!({ "difficulty": format!("{:#x}", next(&spec, &input)) }))
+}
+
+pub(super) fn keystore(_request: &Value) -> Result<Value, String> {
+    Err("key files are not read by this version".to_owned())
+}
+
+pub(super) fn tx(request: &Value) -> Result<Value, String> {
+    let mut spec = spec_of_fork(text(request, "fork")?)?;
+    if request.get("chainId").is_some_and(|id| !id.is_null()) {
+        spec.chain_id = uint64(request, "chainId")?;
+    }
+    let raw = data(request, "raw")?;
+    let transaction = Transaction::decode_raw(&raw, spec.tx_rules()).map_err(|error| error.to_string())?;
+    chain::execute::admit(&transaction, spec.at(0)).map_err(|error| error.to_string())?;
+    let sender = sender(&spec, 0, &transaction).map_err(|error| error.to_string())?;
+    let need = intrinsic_gas(spec.at(0), &transaction.input, transaction.to.is_none());
+    if transaction.gas < need {
+        return Err(format!("intrinsic gas: got {}, want {need}", transaction.gas));
+    }
+    Ok(json!({ "hash": hash_text(transaction.hash()), "sender": hex_text(sender) }))
+}
