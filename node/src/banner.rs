@@ -13,7 +13,9 @@ pub(crate) struct Banner<'a> {
     pub(crate) spec: &'a ChainSpec,
     pub(crate) directory: &'a Path,
     pub(crate) view: &'a View,
-    pub(crate) beneficiary: primitives::Address,
+    /// It is the development network, whose accounts everyone knows.
+    pub(crate) dev: bool,
+    pub(crate) beneficiary: Option<primitives::Address>,
     pub(crate) endpoints: &'a [String],
     pub(crate) mining: &'a [String],
 }
@@ -33,6 +35,7 @@ impl Banner<'_> {
             spec,
             directory,
             view,
+            dev,
             beneficiary,
             endpoints,
             mining,
@@ -50,19 +53,13 @@ impl Banner<'_> {
             view.head_number(),
             view.head_hash()
         )?;
-        writeln!(
-            out,
-            "accounts   funded at the genesis of this network; everyone knows their keys"
-        )?;
-        for (index, (address, key)) in chain::spec::DEV_ACCOUNTS.iter().enumerate() {
-            let balance = spec
-                .genesis
-                .alloc
-                .get(address)
-                .map_or_else(Default::default, |a| a.balance);
-            writeln!(out, "  ({index}) {address} {} key 0x{key}", ShaAmount(balance))?;
+        if *dev {
+            dev_accounts(spec, out)?;
         }
-        writeln!(out, "moacbase   {beneficiary}")?;
+        match beneficiary {
+            Some(address) => writeln!(out, "moacbase   {address}")?,
+            None => writeln!(out, "moacbase   none (--moacbase ADDRESS)")?,
+        }
         for endpoint in *endpoints {
             writeln!(out, "endpoint   {endpoint}")?;
         }
@@ -74,4 +71,17 @@ impl Banner<'_> {
         }
         Ok(())
     }
+}
+
+fn dev_accounts(spec: &ChainSpec, out: &mut String) -> std::fmt::Result {
+    writeln!(
+        out,
+        "accounts   funded at the genesis of this network; everyone knows their keys"
+    )?;
+    for (index, (address, key)) in chain::spec::DEV_ACCOUNTS.iter().enumerate() {
+        let account = spec.genesis.alloc.get(address);
+        let balance = account.map_or_else(Default::default, |account| account.balance);
+        writeln!(out, "  ({index}) {address} {} key 0x{key}", ShaAmount(balance))?;
+    }
+    Ok(())
 }

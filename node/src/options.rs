@@ -2,12 +2,15 @@
 //!
 //! Each default is a constant of the package that uses it.
 
+use crate::accounts::AccountCommand;
 use clap::Parser;
 use miner::DeviceChoice;
 use primitives::{Address, U256};
 use rpc::Modules;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Peer-to-peer port.
 pub(crate) const PORT_DEFAULT: u16 = 30333;
@@ -18,15 +21,43 @@ const VERBOSITY_MAX: u8 = 5;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "vnode", version, about, max_term_width = 100)]
 pub struct VnodeOptions {
-    /// Run the local development network: id 100, difficulty 512, ten funded accounts
-    #[arg(long)]
+    /// What to do instead of running the node
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
+    /// Run the local development network: id 100, difficulty 512, ten funded accounts; the same
+    /// as --network dev
+    #[arg(long, global = true)]
     pub dev: bool,
-    /// Folder for chain, accounts and socket [default: ~/.moac/devnet for --dev]
-    #[arg(long, value_name = "DIR")]
+    /// The network [default: what the data directory was initialised with]
+    #[arg(long, value_name = "NAME", global = true)]
+    pub network: Option<Network>,
+    /// Id that peers and net_version see [default: the network's]
+    #[arg(long, value_name = "N", global = true)]
+    pub networkid: Option<u64>,
+    /// Run the network of this genesis file; `init` once does the same for good
+    #[arg(long, value_name = "FILE", global = true)]
+    pub genesis: Option<PathBuf>,
+    /// Folder for chain, accounts and socket
+    /// [default: ~/.moac; ~/.moac/testnet and ~/.moac/devnet for the test and the dev network]
+    #[arg(long, value_name = "DIR", global = true)]
     pub datadir: Option<PathBuf>,
     /// Memory for cached pages of the database, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = store::CACHE_BYTES_DEFAULT >> 20)]
+    #[arg(long, value_name = "MIB", global = true, default_value_t = store::CACHE_BYTES_DEFAULT >> 20)]
     pub cache: usize,
+
+    /// Folder of the key files [default: keystore in the data directory]
+    #[arg(long, value_name = "DIR", global = true)]
+    pub keystore: Option<PathBuf>,
+    /// Accounts to unlock for good, by address or number in `account list`, separated by commas
+    #[arg(long, value_name = "ACCOUNTS", value_delimiter = ',')]
+    pub unlock: Vec<AccountRef>,
+    /// File with a password in each line, for --unlock in its order, and for `account`
+    #[arg(long, value_name = "FILE", global = true)]
+    pub password: Option<PathBuf>,
+    /// Encrypt new key files with little memory and time, at the price of safety
+    #[arg(long, global = true)]
+    pub lightkdf: bool,
 
     /// Mine
     #[arg(long)]
@@ -90,11 +121,140 @@ pub struct VnodeOptions {
     pub port: u16,
 
     /// Log: 0 nothing, 1 errors, 2 warnings, 3 what happens, 4 details, 5 everything
-    #[arg(long, value_name = "LEVEL", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=VERBOSITY_MAX as i64))]
+    #[arg(long, value_name = "LEVEL", global = true, default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=VERBOSITY_MAX as i64))]
     pub verbosity: u8,
     /// Log as JSON, a line an event
-    #[arg(long = "log.json")]
+    #[arg(long = "log.json", global = true)]
     pub log_json: bool,
+}
+
+/// What the binary does instead of running the node.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum Command {
+    /// Make the data directory one of the network that a genesis file describes
+    Init {
+        /// Genesis file in geth's form
+        file: PathBuf,
+    },
+    /// Take blocks from a file; blocks that are there already are passed over
+    Import {
+        /// Stream of RLP blocks; - for standard input
+        file: PathBuf,
+    },
+    /// Write blocks to a file
+    Export {
+        /// The file, written whole or not at all; - for standard output
+        file: PathBuf,
+        /// First block [default: 0]
+        #[arg(value_parser = number)]
+        first: Option<u64>,
+        /// Last block [default: the head]
+        #[arg(value_parser = number)]
+        last: Option<u64>,
+    },
+    /// Look after the database
+    #[command(subcommand)]
+    Db(DbCommand),
+    /// Write the state after a block as JSON: each address with balance, nonce, code and storage
+    Dump {
+        /// The block's number, or latest
+        block: HeightRef,
+        /// The file, written whole or not at all; - for standard output
+        #[arg(default_value = "-")]
+        file: PathBuf,
+    },
+    /// Make, list and change the accounts of the key files
+    #[command(subcommand)]
+    Account(AccountCommand),
+    /// Answer other people's test vectors: a JSON request a line in, a JSON reply a line out
+    Testvec {
+        /// What the requests are about
+        kind: crate::testvec::Kind,
+    },
+}
+
+/// What is done with the database.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Subcommand)]
+pub enum DbCommand {
+    /// Compare everything stored with the roots and hashes of the blocks; a line for each fault
+    Check {
+        /// The state of every block too, not the head's alone: holds the state in memory
+        #[arg(long)]
+        full: bool,
+    },
+    /// List the tables with their rows and bytes
+    Stats,
+}
+
+/// A network that the program knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Network {
+    /// The main network, id 99.
+    Main,
+    /// The test network, id 101.
+    Test,
+    /// The local development network, id 100.
+    Dev,
+}
+
+/// A height as it is named on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeightRef {
+    /// The head's.
+    Latest,
+    /// A number.
+    Number(u64),
+}
+
+impl FromStr for HeightRef {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "latest" {
+            return Ok(Self::Latest);
+        }
+        number(text).map(Self::Number)
+    }
+}
+
+/// A block number, in decimal or, after 0x, in hexadecimal digits.
+fn number(text: &str) -> Result<u64, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number.map_err(|_| "expected a block number".to_owned())
+}
+
+/// An account as it is named on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccountRef {
+    /// By its address.
+    Address(Address),
+    /// By its number in the list of the key files, from 0.
+    Number(usize),
+}
+
+impl FromStr for AccountRef {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let text = text.trim();
+        if let Ok(address) = text.parse() {
+            return Ok(Self::Address(address));
+        }
+        let number = text.parse().map(Self::Number);
+        number.map_err(|_| "expected an address (40 hexadecimal digits) or a number".to_owned())
+    }
+}
+
+impl fmt::Display for AccountRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => write!(f, "{address:#x}"),
+            Self::Number(number) => number.fmt(f),
+        }
+    }
 }
 
 /// Where CPU threads get the full dataset from.
@@ -111,11 +271,18 @@ pub enum DatasetChoice {
 /// Options that do not fit together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
-    /// No network that this version can start.
-    #[error(
-        "no network: start the development network with --dev (the public networks need their genesis file, which this version cannot read yet)"
-    )]
-    NoNetwork,
+    /// Two networks.
+    #[error("--dev and --network {} contradict each other", network_name(*.0))]
+    TwoNetworks(Network),
+    /// A file for a network whose block 0 is built in.
+    #[error("a genesis file ({}) and the development network contradict each other: its block 0 is built in", .0.display())]
+    DevGenesis(PathBuf),
+    /// Two files for block 0.
+    #[error("`init` takes one genesis file, got {} and, with --genesis, {}", .0.display(), .1.display())]
+    TwoGenesisFiles(PathBuf, PathBuf),
+    /// Nobody to pay.
+    #[error("--mine needs --moacbase ADDRESS: the network {0} has no account that could be paid instead")]
+    NoBeneficiary(String),
     /// Disk without a folder.
     #[error("--miner.dataset disk needs --ethash.dagdir DIR")]
     DatasetFolder,
@@ -138,9 +305,7 @@ impl VnodeOptions {
     /// # Errors
     /// [`OptionsError`] for the first contradiction.
     pub fn check(&self) -> Result<(), OptionsError> {
-        if !self.dev {
-            return Err(OptionsError::NoNetwork);
-        }
+        self.network()?;
         if self.miner_dataset == Some(DatasetChoice::Disk) && self.ethash_dagdir.is_none() {
             return Err(OptionsError::DatasetFolder);
         }
@@ -151,16 +316,37 @@ impl VnodeOptions {
         Ok(())
     }
 
+    /// The network that was asked for by name.
+    ///
+    /// # Errors
+    /// [`OptionsError`] when two were, or a file beside the development network.
+    pub fn network(&self) -> Result<Option<Network>, OptionsError> {
+        let network = match (self.dev, self.network) {
+            (true, Some(other)) if other != Network::Dev => return Err(OptionsError::TwoNetworks(other)),
+            (true, _) => Some(Network::Dev),
+            (false, network) => network,
+        };
+        match &self.genesis {
+            Some(file) if network == Some(Network::Dev) => Err(OptionsError::DevGenesis(file.clone())),
+            _ => Ok(network),
+        }
+    }
+
     /// The data directory.
     ///
     /// # Errors
-    /// [`OptionsError::NoHome`] without `--datadir` and without a home.
+    /// [`OptionsError`] without `--datadir` and without a home, and for two networks.
     pub fn data_directory(&self) -> Result<PathBuf, OptionsError> {
         if let Some(directory) = &self.datadir {
             return Ok(directory.clone());
         }
         let home = std::env::home_dir().filter(|home| !home.as_os_str().is_empty());
-        Ok(home.ok_or(OptionsError::NoHome)?.join(".moac").join("devnet"))
+        let main = home.ok_or(OptionsError::NoHome)?.join(".moac");
+        Ok(match self.network()? {
+            None | Some(Network::Main) => main,
+            Some(Network::Test) => main.join("testnet"),
+            Some(Network::Dev) => main.join("devnet"),
+        })
     }
 
     /// Extra data of mined blocks.
@@ -188,6 +374,15 @@ impl VnodeOptions {
             (_, None) if self.dev => miner::DatasetPolicy::Never,
             (_, None) => miner::DatasetPolicy::Memory,
         }
+    }
+}
+
+/// The network's name on the command line.
+pub(crate) fn network_name(network: Network) -> &'static str {
+    match network {
+        Network::Main => "main",
+        Network::Test => "test",
+        Network::Dev => "dev",
     }
 }
 
@@ -243,6 +438,42 @@ mod tests {
     }
 
     #[test]
+    fn accounts_are_named_by_address_or_number() {
+        let digits = "9d8a62f656a8d1615c1294fd71e9cfb3e4855a4f";
+        let options = parse(&["--dev", "--unlock", &format!("{digits}, 0x{digits},2")]).unwrap();
+        let address = AccountRef::Address(digits.parse().unwrap());
+        assert_eq!(
+            options.unlock,
+            [address.clone(), address.clone(), AccountRef::Number(2)]
+        );
+        let options = parse(&["account", "update", digits, "--keystore", "k"]).unwrap();
+        assert_eq!(options.keystore, Some("k".into()));
+        let Some(Command::Account(command)) = options.command else {
+            panic!("want a command on accounts");
+        };
+        assert_eq!(command, AccountCommand::Update { account: address });
+        assert!(parse(&["--datadir", "d", "account", "list"]).is_ok());
+    }
+
+    #[test]
+    fn commands_take_numbers_and_the_options_of_the_data() {
+        let options = parse(&["export", "f", "0x10", "17", "--datadir", "d", "--network", "test"]).unwrap();
+        assert_eq!(options.network(), Ok(Some(Network::Test)));
+        assert_eq!(options.data_directory(), Ok("d".into()));
+        let Some(Command::Export { file, first, last }) = options.command else {
+            panic!("want an export");
+        };
+        assert_eq!((file, first, last), ("f".into(), Some(16), Some(17)));
+        for (text, expected) in [("latest", HeightRef::Latest), ("7", HeightRef::Number(7))] {
+            let Some(Command::Dump { block, .. }) = parse(&["dump", text]).unwrap().command else {
+                panic!("want a dump");
+            };
+            assert_eq!(block, expected);
+        }
+        assert_eq!(parse(&["--dev", "--network", "dev"]).unwrap().check(), Ok(()));
+    }
+
+    #[test]
     fn nonsense_is_refused() {
         for bad in [
             &["--rpcport", "70000"][..],
@@ -251,12 +482,33 @@ mod tests {
             &["--miner.device", "tpu"],
             &["--minerthreads", "-1"],
             &["--moacbase", "0x12"],
+            &["--unlock", "0x12"],
+            &["account"],
+            &["account", "update"],
+            &["account", "burn"],
+            &["--network", "rope"],
+            &["--networkid", "x"],
+            &["init"],
+            &["export"],
+            &["export", "f", "x"],
+            &["export", "f", "1", "2", "3"],
+            &["db"],
+            &["dump"],
+            &["dump", "-1"],
             &["--unknown"],
         ] {
             assert!(parse(bad).is_err(), "{bad:?}");
         }
         let check = |arguments: &[&str]| parse(arguments).unwrap().check();
-        assert_eq!(check(&[]), Err(OptionsError::NoNetwork));
+        assert_eq!(check(&[]), Ok(()));
+        assert_eq!(
+            check(&["--dev", "--network", "main"]),
+            Err(OptionsError::TwoNetworks(Network::Main))
+        );
+        assert_eq!(
+            check(&["--network", "dev", "--genesis", "g"]),
+            Err(OptionsError::DevGenesis("g".into()))
+        );
         assert_eq!(
             check(&["--dev", "--miner.dataset", "disk"]),
             Err(OptionsError::DatasetFolder)

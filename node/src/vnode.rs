@@ -4,10 +4,13 @@
 //! store, chain, miner, servers, banner. The end takes them down in the opposite order, and
 //! within two seconds.
 
+use crate::accounts::{self, AccountsError};
 use crate::banner::Banner;
+use crate::commands::DirectoryError;
+use crate::commands::directory::{Directory, Purpose};
 use crate::logging;
 use crate::mining::{Miner, rate_text};
-use crate::options::{OptionsError, VnodeOptions, is_loopback};
+use crate::options::{Network, OptionsError, VnodeOptions, is_loopback};
 use crate::vnodeconfig::{ConfigError, VnodeConfig};
 use chain::body::SealCheck;
 use chain::chain::OpenError;
@@ -16,7 +19,7 @@ use chain::spec::DEV_ACCOUNTS;
 use chain::{Chain, ChainConfig, ChainSpec};
 use ethash::LightCaches;
 use keystore::AccountBook;
-use primitives::SecretKey;
+use primitives::{Address, SecretKey};
 use rpc::methods::NodeFacts;
 use rpc::server::ServeError;
 use rpc::server::http::{HttpOptions, HttpServer};
@@ -25,10 +28,12 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Store, StoreError, StoreOptions};
+use store::{Store, StoreError};
 
 /// How often the hashrate is logged while mining.
 const HASHRATE_INTERVAL: Duration = Duration::from_secs(5);
+/// How often it is looked for accounts whose time is over.
+const EXPIRE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long requests in flight may go on when the node stops.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 
@@ -41,9 +46,15 @@ pub enum StartError {
     /// `vnodeconfig.json` cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The store cannot be opened.
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Accounts cannot be read or unlocked.
+    #[error(transparent)]
+    Accounts(#[from] AccountsError),
     /// The chain cannot be opened.
     #[error(transparent)]
     Chain(#[from] OpenError),
@@ -125,24 +136,34 @@ pub fn run(options: &VnodeOptions) -> Result<(), StartError> {
 }
 
 async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
-    let mut stop = StopSignal::listen()?;
-    let spec = Arc::new(ChainSpec::dev());
-    let caches = LightCaches::new();
-    caches.prepare(spec.schedule.epoch(0));
+    let mut stop = StopSignal::listen().map_err(system("cannot listen for signals"))?;
     let _config = VnodeConfig::load(options.vnodeconfig.as_deref())?;
-    let directory = options.data_directory()?;
-    std::fs::create_dir_all(&directory).map_err(system("cannot make the data directory"))?;
-    let directory = directory
-        .canonicalize()
-        .map_err(system("cannot find the data directory"))?;
-    let store = Store::open(
-        &directory,
-        &StoreOptions {
-            cache_bytes: options.cache << 20,
-        },
-    )?;
-    let accounts = dev_accounts();
-    let chain = open_chain(options, &spec, &caches, store)?;
+    let caches = LightCaches::new();
+    if options.network()? == Some(Network::Dev) {
+        // The cache is the longest wait of a first start, and here its epoch is known already.
+        caches.prepare(ChainSpec::dev().schedule.epoch(0));
+    }
+    let Directory {
+        path: directory,
+        store,
+        spec,
+        dev,
+    } = Directory::open(options, Purpose::Run)?;
+    // From here on `dev` says what runs, whether an option or the directory said so.
+    let options = &VnodeOptions {
+        dev,
+        ..options.clone()
+    };
+    let (accounts, warnings) = accounts::open(options, &directory)?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    if dev {
+        add_dev_accounts(&accounts);
+    }
+    accounts::unlock(options, &accounts)?;
+    let beneficiary = beneficiary(options, &accounts, &spec)?;
+    let chain = open_chain(options, &spec, &caches, store, beneficiary)?;
     let miner = Miner::default();
     let mining = if options.mine {
         chain.desk().set_mining(true);
@@ -155,7 +176,12 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
         version: client_version(),
         network_id: spec.network_id,
     };
-    let node = rpc::Node::new(chain.clone(), accounts, Box::new(facts), Arc::new(miner.clone()));
+    let node = rpc::Node::new(
+        chain.clone(),
+        accounts.clone(),
+        Box::new(facts),
+        Arc::new(miner.clone()),
+    );
     let limits = Limits {
         stop_grace: STOP_GRACE,
         ..Limits::default()
@@ -171,7 +197,8 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
         spec: &spec,
         directory: &directory,
         view: &view,
-        beneficiary: chain.settings().beneficiary,
+        dev,
+        beneficiary,
         endpoints: &endpoints,
         mining: &mining,
     };
@@ -182,6 +209,7 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     tokio::select! {
         () = stop.wait() => {}
         () = log_hashrate(&miner) => {}
+        () = expire_accounts(&accounts) => {}
     }
     tracing::info!("stopping");
     let end = async {
@@ -204,13 +232,33 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The development network's accounts, unlocked.
-fn dev_accounts() -> AccountBook {
-    let accounts = AccountBook::default();
+/// Adds the development network's accounts, unlocked.
+fn add_dev_accounts(accounts: &AccountBook) {
     for (_, key) in DEV_ACCOUNTS {
         accounts.unlock(SecretKey::from_hex(key).expect("a constant, checked by a test of `chain`"));
     }
-    accounts
+}
+
+/// Who is paid for mined blocks: whom the options say, or the first account, where there is one.
+fn beneficiary(
+    options: &VnodeOptions,
+    accounts: &AccountBook,
+    spec: &ChainSpec,
+) -> Result<Option<Address>, OptionsError> {
+    let first = || accounts.accounts().first().map(|held| held.address);
+    let beneficiary = match options.moacbase {
+        Some(address) => Some(address),
+        None if options.dev => Some(DEV_ACCOUNTS[0].0),
+        None => first(),
+    };
+    match beneficiary {
+        None if options.mine => Err(OptionsError::NoBeneficiary(spec.name.clone())),
+        None => {
+            tracing::warn!("nobody is paid for blocks that external miners find: give --moacbase ADDRESS");
+            Ok(None)
+        }
+        some => Ok(some),
+    }
 }
 
 fn open_chain(
@@ -218,6 +266,7 @@ fn open_chain(
     spec: &Arc<ChainSpec>,
     caches: &LightCaches,
     store: Store,
+    beneficiary: Option<Address>,
 ) -> Result<Chain, OpenError> {
     let chain = Chain::open(
         store,
@@ -228,10 +277,12 @@ fn open_chain(
                 price_floor: options.gasprice.unwrap_or(spec.gas_price_min),
                 ..PoolConfig::default()
             },
-            beneficiary: options.moacbase.unwrap_or(DEV_ACCOUNTS[0].0),
+            beneficiary: beneficiary.unwrap_or_default(),
             extra_data: options.extra_data().into(),
         },
     )?;
+    let next = chain.view()?.head_number() + 1;
+    caches.prepare(spec.schedule.epoch(next));
     chain.change_settings(|settings| settings.gas_target = options.targetgaslimit);
     Ok(chain)
 }
@@ -298,8 +349,17 @@ async fn log_hashrate(miner: &Miner) {
     }
 }
 
-/// SIGINT or SIGTERM.
-struct StopSignal {
+/// Lets keys go when the time of their accounts is over.
+async fn expire_accounts(accounts: &AccountBook) {
+    let mut interval = tokio::time::interval(EXPIRE_INTERVAL);
+    loop {
+        interval.tick().await;
+        accounts.expire();
+    }
+}
+
+/// SIGINT or SIGTERM. Listens from its making on, within a runtime of tokio.
+pub(crate) struct StopSignal {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
     #[cfg(unix)]
@@ -307,21 +367,20 @@ struct StopSignal {
 }
 
 impl StopSignal {
-    fn listen() -> Result<Self, StartError> {
+    pub(crate) fn listen() -> std::io::Result<Self> {
         #[cfg(unix)]
         {
             use tokio::signal::unix::{SignalKind, signal};
-            let listen = |kind| signal(kind).map_err(system("cannot listen for signals"));
             Ok(Self {
-                terminate: listen(SignalKind::terminate())?,
-                interrupt: listen(SignalKind::interrupt())?,
+                terminate: signal(SignalKind::terminate())?,
+                interrupt: signal(SignalKind::interrupt())?,
             })
         }
         #[cfg(not(unix))]
         Ok(Self {})
     }
 
-    async fn wait(&mut self) {
+    pub(crate) async fn wait(&mut self) {
         #[cfg(unix)]
         tokio::select! {
             _ = self.terminate.recv() => {}

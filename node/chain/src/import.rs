@@ -29,6 +29,9 @@ pub enum ImportError {
     /// The parent is not known.
     #[error("unknown parent {0}")]
     UnknownParent(B256),
+    /// The block follows rules that are not built here.
+    #[error("the rules of `{rules}` hold from here on, which this program does not have")]
+    Beyond { rules: String },
     /// The header breaks a rule.
     #[error(transparent)]
     Header(#[from] HeaderError),
@@ -97,6 +100,19 @@ pub enum Imported {
     },
 }
 
+/// A block with what could be checked of it without its parent.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// The block.
+    pub block: Block,
+    /// Its hash.
+    pub hash: B256,
+    /// Its seal is good.
+    sealed: bool,
+    /// Its body is good, and these sent its transactions.
+    senders: Option<Vec<Address>>,
+}
+
 /// Takes blocks into a store. The single writer owns it.
 #[derive(Clone, Debug)]
 pub struct Importer {
@@ -126,6 +142,7 @@ impl Importer {
             .block_number(&parent_hash)?
             .ok_or(ImportError::UnknownParent(parent_hash))?;
         let parent = header(&view, number, &parent_hash)?;
+        self.check_beyond(number + 1)?;
         check_header(&self.spec, &block.header, &parent.header, now)?;
         self.seals.check(&self.spec, &block.header)?;
         let senders = check_body(&self.spec, &self.seals, &view, block)?;
@@ -160,6 +177,141 @@ impl Importer {
                 Ok(Imported::Side)
             }
         }
+    }
+
+    /// The store that blocks are taken into.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The rules.
+    pub fn spec(&self) -> &ChainSpec {
+        &self.spec
+    }
+
+    /// Stops where rules begin that are not built here.
+    fn check_beyond(&self, number: u64) -> Result<(), ImportError> {
+        match self.spec.beyond(number) {
+            None => Ok(()),
+            Some(rules) => Err(ImportError::Beyond {
+                rules: rules.to_owned(),
+            }),
+        }
+    }
+
+    /// Does ahead of the import what needs no parent: the seal and, where there are no uncles,
+    /// the body. Any number of threads may do so at once; `view` may be of any moment.
+    pub fn prepare(&self, view: &impl BlockReads, block: Block) -> Prepared {
+        let hash = block.hash();
+        self.seals.prepare_ahead(&self.spec, block.header.number);
+        let sealed = self.seals.check(&self.spec, &block.header).is_ok();
+        let senders = (sealed && block.uncles.is_empty())
+            .then(|| check_body(&self.spec, &self.seals, view, &block).ok())
+            .flatten();
+        Prepared {
+            block,
+            hash,
+            sealed,
+            senders,
+        }
+    }
+
+    /// Takes a run of blocks in with one write transaction, as long as each is good and builds
+    /// on the head, and `go_on` says so. Returns how many were taken; they are committed. Why
+    /// the next one was not, if it was not, only [`Importer::import`] can say.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails; then none was taken.
+    pub fn import_run(
+        &self,
+        run: &[Prepared],
+        now: Option<u64>,
+        mut go_on: impl FnMut() -> bool,
+    ) -> Result<usize, StoreError> {
+        let batch = self.store.batch()?;
+        let taken = batch.write(|tables| {
+            let mut taken = 0;
+            for prepared in run {
+                if !go_on() || !self.extend(tables, prepared, now)? {
+                    break;
+                }
+                taken += 1;
+            }
+            Ok::<_, StoreError>(taken)
+        })?;
+        if taken == 0 {
+            batch.abort()?;
+        } else {
+            batch.commit()?;
+        }
+        Ok(taken)
+    }
+
+    /// Makes a good child of the head the head. `false`: it is none, and nothing was written.
+    fn extend(
+        &self,
+        tables: &mut Tables<'_>,
+        prepared: &Prepared,
+        now: Option<u64>,
+    ) -> Result<bool, StoreError> {
+        let Prepared {
+            block,
+            hash,
+            sealed,
+            senders,
+        } = prepared;
+        let (number, parent_hash) = required(tables.head()?, TableId::Meta, meta_key::HEAD)?;
+        // Without difficulty a block would make no heavier chain.
+        let heavier = !block.header.difficulty.is_zero();
+        if !sealed || !heavier || block.header.parent_hash != parent_hash {
+            return Ok(false);
+        }
+        let parent = header(tables, number, &parent_hash)?;
+        if self.check_beyond(number + 1).is_err()
+            || check_header(&self.spec, &block.header, &parent.header, now).is_err()
+        {
+            return Ok(false);
+        }
+        let senders = match senders {
+            Some(senders) => senders.clone(),
+            None => match check_body(&self.spec, &self.seals, &*tables, block) {
+                Ok(senders) => senders,
+                Err(BodyError::Store(error)) => return Err(error),
+                Err(_) => return Ok(false),
+            },
+        };
+        let executed = execute(
+            &self.spec,
+            tables,
+            &parent.header,
+            &block.header,
+            &block.transactions,
+            &senders,
+            &block.uncles,
+        );
+        let (executed, update) = match executed {
+            Ok(done) => done,
+            Err(ImportError::Store(error) | ImportError::State(StateError(error))) => return Err(error),
+            Err(_) => return Ok(false),
+        };
+        if compare(&self.spec, &block.header, &executed, update.root).is_err() {
+            return Ok(false);
+        }
+        let record = HeaderRecord {
+            header: block.header.clone(),
+            total_difficulty: parent.total_difficulty + block.header.difficulty,
+            executed: true,
+        };
+        let body = BlockBody {
+            transactions: block.transactions.clone(),
+            senders,
+            uncles: block.uncles.clone(),
+        };
+        tables.put_block(hash, &record, &body)?;
+        update.write(tables, number + 1)?;
+        tables.put_executed(hash, &record, &executed.receipts)?;
+        tables.put_canonical(number + 1, hash, &body.transactions)?;
+        Ok(true)
     }
 
     /// Writes the block where it belongs: as head, or beside the chain.
@@ -326,6 +478,7 @@ fn execute(
 ) -> Result<(Executed, StateUpdate), ImportError> {
     let mut state = BlockState::new(tables, parent.number, parent.state_root);
     let mut executor = Executor::new(spec, header, &mut state);
+    executor.begin()?;
     for (index, (transaction, sender)) in transactions.iter().zip(senders).enumerate() {
         executor
             .transaction(transaction, *sender)

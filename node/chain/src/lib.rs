@@ -14,19 +14,24 @@
 
 pub mod body;
 pub mod build;
+pub mod bulk;
 pub mod call;
 pub mod chain;
+pub mod check;
 pub mod desk;
 pub mod difficulty;
 pub mod evm;
 pub mod execute;
+pub mod flat;
 pub mod genesis;
 mod handler;
 pub mod import;
 pub mod pool;
+pub mod record;
 pub mod rules;
 pub mod spec;
 pub mod state;
+pub mod stream;
 pub mod trie;
 pub mod view;
 

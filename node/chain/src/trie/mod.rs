@@ -6,9 +6,14 @@
 //! values mean is in [`StateTrie`]. Source: Ethereum Yellow Paper, appendix D.
 
 mod node;
+mod sorted;
 mod state;
+mod walk;
 
+pub(crate) use sorted::sorted_root;
 pub use state::StateTrie;
+pub(crate) use state::{accounts_prefix, encode_account, storage_prefix};
+pub(crate) use walk::walk;
 
 use node::{Kind, Link, Node, Reference, nibbles, reference_of};
 use primitives::{B256, EMPTY_ROOT, keccak256};

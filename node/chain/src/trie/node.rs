@@ -227,7 +227,7 @@ pub(super) fn reference_of(rlp: &[u8]) -> Reference {
     }
 }
 
-fn hex_prefix(key: &[u8], leaf: bool) -> Vec<u8> {
+pub(super) fn hex_prefix(key: &[u8], leaf: bool) -> Vec<u8> {
     let flag = if leaf { 0x20 } else { 0 };
     let mut out = Vec::with_capacity(key.len() / 2 + 1);
     let pairs = if key.len() % 2 == 1 {

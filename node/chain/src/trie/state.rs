@@ -25,7 +25,7 @@ impl StateTrie {
     /// The state with this root. Nodes come from the source given to each change.
     pub fn new(root: B256) -> Self {
         Self {
-            accounts: Trie::new(vec![ACCOUNTS], root),
+            accounts: Trie::new(accounts_prefix(), root),
             storages: HashMap::new(),
         }
     }
@@ -43,10 +43,10 @@ impl StateTrie {
         root: B256,
         slots: impl IntoIterator<Item = (&'a U256, &'a U256)>,
     ) -> Result<B256, StoreError> {
-        let trie = self.storages.entry((address, incarnation)).or_insert_with(|| {
-            let prefix = [&[STORAGE][..], address.as_slice(), &incarnation.to_be_bytes()].concat();
-            Trie::new(prefix, root)
-        });
+        let trie = self
+            .storages
+            .entry((address, incarnation))
+            .or_insert_with(|| Trie::new(storage_prefix(&address, incarnation), root));
         for (slot, value) in slots {
             let key = keccak256(slot.to_be_bytes::<32>());
             if value.is_zero() {
@@ -98,8 +98,18 @@ impl StateTrie {
     }
 }
 
+/// Where the rows of the account trie begin.
+pub(crate) fn accounts_prefix() -> Vec<u8> {
+    vec![ACCOUNTS]
+}
+
+/// Where the rows of a storage trie begin.
+pub(crate) fn storage_prefix(address: &Address, incarnation: u32) -> Vec<u8> {
+    [&[STORAGE][..], address.as_slice(), &incarnation.to_be_bytes()].concat()
+}
+
 /// RLP of an account as the state trie holds it.
-fn encode_account(account: &AccountRecord) -> Vec<u8> {
+pub(crate) fn encode_account(account: &AccountRecord) -> Vec<u8> {
     let mut payload = Vec::with_capacity(110);
     account.tx_nonce.encode(&mut payload);
     account.balance.encode(&mut payload);

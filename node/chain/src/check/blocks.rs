@@ -1,0 +1,396 @@
+//! Blocks: header, parent, total difficulty, body, senders, receipts, positions, changes.
+//!
+//! A block is judged by its own header and by its parent's; knows no state.
+
+use super::{Fault, guarded};
+use crate::body::{senders, transactions_root};
+use crate::spec::ChainSpec;
+use crate::trie::ordered_root;
+use primitives::{Address, B256, Bloom, Receipt, Transaction, U256, uncles_hash};
+use std::ops::RangeInclusive;
+use store::{
+    BlockBody, BlockReads, HeaderRecord, Snapshot, Source, StateReads, StoreError, TableId,
+    TransactionPosition,
+};
+
+/// A part of the work.
+pub(super) enum Task {
+    /// Canonical blocks by number.
+    Canonical(RangeInclusive<u64>),
+    /// Blocks beside the chain.
+    Side(Vec<(u64, B256)>),
+}
+
+/// What the blocks answer for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct BlockFigures {
+    /// Canonical blocks.
+    pub(super) blocks: u64,
+    pub(super) side_blocks: u64,
+    /// Blocks with receipts, canonical or not.
+    pub(super) executed: u64,
+    pub(super) transactions: u64,
+    /// Keys under which canonical transactions are found.
+    pub(super) positions: u64,
+    pub(super) account_versions: u64,
+    pub(super) slot_versions: u64,
+    /// State root in the head's header.
+    pub(super) head_state_root: Option<B256>,
+}
+
+impl BlockFigures {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.blocks += other.blocks;
+        self.side_blocks += other.side_blocks;
+        self.executed += other.executed;
+        self.transactions += other.transactions;
+        self.positions += other.positions;
+        self.account_versions += other.account_versions;
+        self.slot_versions += other.slot_versions;
+        self.head_state_root = self.head_state_root.or(other.head_state_root);
+    }
+}
+
+/// Checks some blocks.
+pub(super) fn check(view: &Snapshot, spec: &ChainSpec, head: u64, task: &Task) -> (BlockFigures, Vec<Fault>) {
+    let mut check = BlockCheck {
+        view,
+        spec,
+        head,
+        figures: BlockFigures::default(),
+        faults: Vec::new(),
+    };
+    match task {
+        Task::Canonical(numbers) => numbers.clone().for_each(|number| check.canonical(number)),
+        Task::Side(blocks) => blocks
+            .iter()
+            .for_each(|(number, hash)| check.side(*number, *hash)),
+    }
+    (check.figures, check.faults)
+}
+
+struct BlockCheck<'a> {
+    view: &'a Snapshot,
+    spec: &'a ChainSpec,
+    head: u64,
+    figures: BlockFigures,
+    faults: Vec<Fault>,
+}
+
+impl BlockCheck<'_> {
+    fn canonical(&mut self, number: u64) {
+        self.figures.blocks += 1;
+        let hash = match self.view.canonical_hash(number) {
+            Ok(Some(hash)) => hash,
+            Ok(None) => return self.faults.push(Fault::NoBlock { number }),
+            Err(error) => return self.faults.push(error.into()),
+        };
+        if let Some(record) = self.guarded(number, hash, |check| check.header(number, hash, true)) {
+            if number == self.head {
+                self.figures.head_state_root = Some(record.header.state_root);
+            }
+            self.guarded(number, hash, |check| check.body(hash, &record, true));
+        }
+        self.guarded(number, hash, |check| check.changes(number));
+    }
+
+    fn side(&mut self, number: u64, hash: B256) {
+        self.figures.side_blocks += 1;
+        if let Some(record) = self.guarded(number, hash, |check| check.header(number, hash, false)) {
+            self.guarded(number, hash, |check| check.body(hash, &record, false));
+        }
+    }
+
+    /// Runs a part of the check of a block; its error is a fault.
+    fn guarded<T>(
+        &mut self,
+        number: u64,
+        hash: B256,
+        work: impl FnOnce(&mut Self) -> Result<Option<T>, StoreError>,
+    ) -> Option<T> {
+        match guarded(&format!("block {number} ({hash})"), || work(self)) {
+            Ok(Ok(done)) => done,
+            Ok(Err(error)) => {
+                self.faults.push(error.into());
+                None
+            }
+            Err(fault) => {
+                self.faults.push(fault);
+                None
+            }
+        }
+    }
+
+    /// The header, if it is the one with this hash.
+    fn header(
+        &mut self,
+        number: u64,
+        hash: B256,
+        canonical: bool,
+    ) -> Result<Option<HeaderRecord>, StoreError> {
+        let found = self.view.block_number(&hash)?;
+        if found != Some(number) {
+            self.differs(
+                number,
+                hash,
+                "number under its hash",
+                &shown(found),
+                &number.to_string(),
+            );
+        }
+        let Some(record) = self.view.header(number, &hash)? else {
+            self.lacks(number, hash, "header");
+            return Ok(None);
+        };
+        let header = &record.header;
+        if header.hash() != hash {
+            self.differs(
+                number,
+                hash,
+                "hash of the header",
+                &header.hash().to_string(),
+                &hash.to_string(),
+            );
+            return Ok(None);
+        }
+        if header.number != number {
+            self.differs(
+                number,
+                hash,
+                "number in the header",
+                &header.number.to_string(),
+                &number.to_string(),
+            );
+            return Ok(None);
+        }
+        let expected = match number.checked_sub(1) {
+            None => Some(U256::ZERO),
+            Some(below) => self.parent_difficulty(below, hash, &record, canonical)?,
+        };
+        // Where the parent is at fault its total difficulty says nothing.
+        let expected = expected.map(|parent| parent.saturating_add(header.difficulty));
+        if let Some(expected) = expected.filter(|expected| *expected != record.total_difficulty) {
+            let got = record.total_difficulty.to_string();
+            self.differs(number, hash, "total difficulty", &got, &expected.to_string());
+        }
+        if canonical && !record.executed {
+            self.differs(number, hash, "mark of a block that was executed", "none", "one");
+        }
+        Ok(Some(record))
+    }
+
+    /// Total difficulty of the parent, if that is there.
+    fn parent_difficulty(
+        &mut self,
+        below: u64,
+        hash: B256,
+        record: &HeaderRecord,
+        canonical: bool,
+    ) -> Result<Option<U256>, StoreError> {
+        let (number, parent) = (record.header.number, record.header.parent_hash);
+        if canonical {
+            let expected = self.view.canonical_hash(below)?;
+            if expected.is_some_and(|expected| expected != parent) {
+                let expected = expected.unwrap_or_default().to_string();
+                self.differs(number, hash, "parent", &parent.to_string(), &expected);
+            }
+        }
+        // A parent that cannot be read is said with the parent.
+        let above = self.view.header(below, &parent).ok().flatten();
+        if above.is_none() && !canonical {
+            self.lacks(number, hash, "parent");
+        }
+        Ok(above.map(|above| above.total_difficulty))
+    }
+
+    fn body(&mut self, hash: B256, record: &HeaderRecord, canonical: bool) -> Result<Option<()>, StoreError> {
+        let header = &record.header;
+        let number = header.number;
+        let body = self.view.body(number, &hash, self.spec.tx_rules());
+        // Receipts can be judged without the body.
+        let body = match body {
+            Ok(Some(body)) => Some(body),
+            Ok(None) => {
+                self.lacks(number, hash, "body");
+                None
+            }
+            Err(error) => {
+                self.faults.push(error.into());
+                None
+            }
+        };
+        if let Some(body) = &body {
+            let got = transactions_root(&body.transactions);
+            self.same_hash(number, hash, "transactions root", got, header.transactions_root);
+            let got = uncles_hash(&body.uncles);
+            self.same_hash(number, hash, "uncles hash", got, header.uncles_hash);
+            self.senders(number, hash, body);
+            if canonical {
+                self.figures.transactions += body.transactions.len() as u64;
+                self.positions(number, &body.transactions)?;
+            }
+        }
+        let receipts = self.view.receipts(number, &hash)?;
+        match (&receipts, record.executed) {
+            (Some(receipts), _) => {
+                self.figures.executed += 1;
+                let count = body.as_ref().map(|body| body.transactions.len());
+                self.receipts(hash, record, receipts, count);
+            }
+            (None, true) => self.lacks(number, hash, "receipts"),
+            (None, false) => {}
+        }
+        Ok(Some(()))
+    }
+
+    fn senders(&mut self, number: u64, hash: B256, body: &BlockBody) {
+        match senders(self.spec, number, &body.transactions) {
+            Err(error) => {
+                self.differs(
+                    number,
+                    hash,
+                    "senders",
+                    &error.to_string(),
+                    "one for each transaction",
+                );
+            }
+            Ok(expected) if expected != body.senders => {
+                let text = |senders: &[Address]| {
+                    senders
+                        .iter()
+                        .map(Address::to_string)
+                        .collect::<Vec<_>>()
+                        .join(" ")
+                };
+                self.differs(number, hash, "senders", &text(&body.senders), &text(&expected));
+            }
+            Ok(_) => {}
+        }
+    }
+
+    fn positions(&mut self, number: u64, transactions: &[Transaction]) -> Result<(), StoreError> {
+        for (index, transaction) in transactions.iter().enumerate() {
+            let expected = TransactionPosition {
+                block_number: number,
+                index: index as u32,
+            };
+            let own = transaction.hash();
+            let other = transaction.ethereum_hash().filter(|other| *other != own);
+            for hash in std::iter::once(own).chain(other) {
+                self.figures.positions += 1;
+                let got = self.view.transaction_position(&hash)?;
+                if got != Some(expected) {
+                    let text = |position: TransactionPosition| {
+                        format!("{} in block {}", position.index, position.block_number)
+                    };
+                    self.faults.push(Fault::Position {
+                        hash,
+                        got: got.map_or_else(|| "nowhere".to_owned(), text),
+                        expected: text(expected),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn receipts(
+        &mut self,
+        hash: B256,
+        record: &HeaderRecord,
+        receipts: &[Receipt],
+        transactions: Option<usize>,
+    ) {
+        let header = &record.header;
+        let number = header.number;
+        if let Some(expected) = transactions.filter(|count| *count != receipts.len()) {
+            let got = receipts.len().to_string();
+            self.differs(number, hash, "number of receipts", &got, &expected.to_string());
+        }
+        let used = receipts.last().map_or(0, |last| last.cumulative_gas_used);
+        // Block 0 of a test vector may claim gas that nothing used.
+        if used != header.gas_used && number > 0 {
+            self.differs(
+                number,
+                hash,
+                "gas used",
+                &used.to_string(),
+                &header.gas_used.to_string(),
+            );
+        }
+        let form = self.spec.receipt_form();
+        let got = ordered_root(receipts.iter().map(|receipt| receipt.encode(form)));
+        self.same_hash(number, hash, "receipts root", got, header.receipts_root);
+        let mut bloom = Bloom::ZERO;
+        receipts.iter().for_each(|receipt| bloom |= receipt.logs_bloom);
+        if bloom != header.logs_bloom {
+            self.differs(
+                number,
+                hash,
+                "logs bloom",
+                &bloom.to_string(),
+                &header.logs_bloom.to_string(),
+            );
+        }
+    }
+
+    /// The list of changes against the versions that it names.
+    fn changes(&mut self, number: u64) -> Result<Option<()>, StoreError> {
+        let changes = self.view.changes(number)?;
+        let number_key = number.to_be_bytes();
+        for address in &changes.accounts {
+            let key = [address.as_slice(), &number_key].concat();
+            if self.view.with(TableId::AccountAtBlock, &key, |_| ())?.is_none() {
+                self.faults.push(Fault::NoVersion {
+                    number,
+                    what: format!("account {address}"),
+                });
+            }
+        }
+        for (address, incarnation, slot) in &changes.slots {
+            let parts: [&[u8]; 4] = [
+                address.as_slice(),
+                &incarnation.to_be_bytes(),
+                &slot.to_be_bytes::<32>(),
+                &number_key,
+            ];
+            if self
+                .view
+                .with(TableId::StorageAtBlock, &parts.concat(), |_| ())?
+                .is_none()
+            {
+                self.faults.push(Fault::NoVersion {
+                    number,
+                    what: format!("slot {slot:#x} of account {address} ({incarnation})"),
+                });
+            }
+        }
+        self.figures.account_versions += changes.accounts.len() as u64;
+        self.figures.slot_versions += changes.slots.len() as u64;
+        Ok(Some(()))
+    }
+
+    fn same_hash(&mut self, number: u64, hash: B256, what: &'static str, got: B256, expected: B256) {
+        if got != expected {
+            self.differs(number, hash, what, &got.to_string(), &expected.to_string());
+        }
+    }
+
+    fn differs(&mut self, number: u64, hash: B256, what: &'static str, got: &str, expected: &str) {
+        self.faults.push(Fault::Block {
+            number,
+            hash,
+            what,
+            got: got.to_owned(),
+            expected: expected.to_owned(),
+        });
+    }
+
+    fn lacks(&mut self, number: u64, hash: B256, what: &'static str) {
+        self.faults.push(Fault::BlockLacks { number, hash, what });
+    }
+}
+
+fn shown(number: Option<u64>) -> String {
+    number.map_or_else(|| "none".to_owned(), |number| number.to_string())
+}

@@ -1,0 +1,149 @@
+//! The root of a trie whose content lies sorted: computed at once, without keeping nodes.
+//!
+//! Shares no code with the trie that is changed in place but how a node is written, so that
+//! each judges the other. Source: Ethereum Yellow Paper, appendix D.
+
+use super::node::{Reference, hex_prefix, reference_of};
+use alloy_rlp::{EMPTY_STRING_CODE, Encodable, Header};
+use primitives::{B256, EMPTY_ROOT, keccak256};
+
+/// Nibbles of a key.
+const NIBBLES: usize = 64;
+
+/// The root of the trie that has `value(entry)` under each entry's key. The keys must be
+/// ascending and differ; values must not be empty.
+///
+/// # Errors
+/// Whatever `value` returns.
+pub(crate) fn sorted_root<T, E>(
+    entries: &[(B256, T)],
+    value: &mut impl FnMut(&T) -> Result<Vec<u8>, E>,
+) -> Result<B256, E> {
+    debug_assert!(entries.is_sorted_by(|a, b| a.0 < b.0), "keys ascend and differ");
+    if entries.is_empty() {
+        return Ok(EMPTY_ROOT);
+    }
+    Ok(keccak256(node(entries, 0, value)?))
+}
+
+/// RLP of the node at `depth` that holds these entries, which agree up to there.
+fn node<T, E>(
+    entries: &[(B256, T)],
+    depth: usize,
+    value: &mut impl FnMut(&T) -> Result<Vec<u8>, E>,
+) -> Result<Vec<u8>, E> {
+    let (first, last) = (&entries[0], &entries[entries.len() - 1]);
+    let path = |to: usize| -> Vec<u8> { (depth..to).map(|at| nibble(&first.0, at)).collect() };
+    if entries.len() == 1 {
+        let mut payload = Vec::with_capacity(128);
+        hex_prefix(&path(NIBBLES), true).as_slice().encode(&mut payload);
+        value(&first.1)?.as_slice().encode(&mut payload);
+        return Ok(list(&payload));
+    }
+    // What first and last agree on, all between them do.
+    let fork = (depth..NIBBLES).find(|at| nibble(&first.0, *at) != nibble(&last.0, *at));
+    let fork = fork.unwrap_or(NIBBLES - 1);
+    let branch = branch(entries, fork, value)?;
+    if fork == depth {
+        return Ok(branch);
+    }
+    let mut payload = Vec::with_capacity(72);
+    hex_prefix(&path(fork), false).as_slice().encode(&mut payload);
+    push_reference(&branch, &mut payload);
+    Ok(list(&payload))
+}
+
+fn branch<T, E>(
+    entries: &[(B256, T)],
+    depth: usize,
+    value: &mut impl FnMut(&T) -> Result<Vec<u8>, E>,
+) -> Result<Vec<u8>, E> {
+    let mut payload = Vec::with_capacity(17 * 33);
+    let mut rest = entries;
+    for way in 0..16 {
+        let count = rest.partition_point(|(key, _)| nibble(key, depth) <= way);
+        let (here, after) = rest.split_at(count);
+        rest = after;
+        if here.is_empty() {
+            payload.push(EMPTY_STRING_CODE);
+        } else {
+            push_reference(&node(here, depth + 1, value)?, &mut payload);
+        }
+    }
+    // Keys of one length leave no value at a branch.
+    payload.push(EMPTY_STRING_CODE);
+    Ok(list(&payload))
+}
+
+fn nibble(key: &B256, at: usize) -> u8 {
+    let byte = key[at / 2];
+    if at.is_multiple_of(2) { byte >> 4 } else { byte & 0xf }
+}
+
+fn push_reference(rlp: &[u8], out: &mut Vec<u8>) {
+    match reference_of(rlp) {
+        Reference::Hash(hash) => hash.encode(out),
+        Reference::Inline(rlp) => out.extend_from_slice(&rlp),
+    }
+}
+
+fn list(payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(payload.len() + 4);
+    Header {
+        list: true,
+        payload_length: payload.len(),
+    }
+    .encode(&mut out);
+    out.extend_from_slice(payload);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trie::{NoNodes, Trie};
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use std::convert::Infallible;
+
+    fn check(entries: &BTreeMap<B256, Vec<u8>>) {
+        let mut trie = Trie::in_memory();
+        for (key, value) in entries {
+            trie.insert(&NoNodes, key.as_slice(), value).unwrap();
+        }
+        let sorted: Vec<_> = entries.iter().map(|(key, value)| (*key, value)).collect();
+        let root = sorted_root(&sorted, &mut |value| Ok::<_, Infallible>(value.to_vec()));
+        assert_eq!(root.unwrap(), trie.root());
+    }
+
+    #[test]
+    fn small_tries() {
+        check(&BTreeMap::new());
+        check(&[(B256::repeat_byte(1), vec![5])].into());
+        // A branch at the last nibble, with children that are written in place.
+        check(
+            &[0x10, 0x11, 0x1f]
+                .map(|last| (B256::with_last_byte(last), vec![last]))
+                .into(),
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_the_trie_changed_in_place(
+            keys in proptest::collection::vec((proptest::collection::vec(0u8..3, 32), any::<u8>(), 1usize..40), 0..40)
+        ) {
+            let entries = keys
+                .into_iter()
+                .map(|(key, byte, length)| (B256::from_slice(&key), vec![byte.max(1); length]))
+                .collect();
+            check(&entries);
+        }
+
+        #[test]
+        fn agrees_on_random_keys(entries: BTreeMap<[u8; 32], [u8; 33]>) {
+            let entries = entries.into_iter().map(|(k, v)| (B256::from(k), v.to_vec())).collect();
+            check(&entries);
+        }
+    }
+}
