@@ -8,12 +8,14 @@ use crate::import::{ImportError, Imported, Importer, Prepared};
 use crate::stream::{BlockStream, RawBlock, StreamError};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use primitives::{B256, Block, DecodeError};
-use std::io::Read;
+use std::io::{BufReader, Read};
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use store::{BlockReads, StoreError};
 
+/// Bytes that are read at once.
+const BUFFER_BYTES: usize = 1 << 20;
 /// Most blocks that are checked ahead at once.
 const CHUNK_BLOCKS_MAX: usize = 256;
 /// Most bytes that are checked ahead at once, but for the block that goes over it.
@@ -102,7 +104,7 @@ pub fn import_stream(
     let (sender, chunks) = bounded(1);
     let ahead = Ahead {
         importer: importer.clone(),
-        stream: BlockStream::new(input),
+        stream: BlockStream::new(BufReader::with_capacity(BUFFER_BYTES, input)),
     };
     // Not scoped: a pipe that says nothing must not hold up the end.
     std::thread::Builder::new()
@@ -232,7 +234,7 @@ fn unix_now() -> u64 {
 /// The side that reads and checks ahead.
 struct Ahead {
     importer: Importer,
-    stream: BlockStream<Box<dyn Read + Send>>,
+    stream: BlockStream<BufReader<Box<dyn Read + Send>>>,
 }
 
 impl Ahead {
@@ -296,6 +298,10 @@ impl Ahead {
                 }
                 bytes += block.rlp.len();
                 raw.push(block);
+                if self.stream.input().buffer().is_empty() {
+                    // The next block may be long in coming, and this one need not wait for it.
+                    break;
+                }
             }
             Ok(Then::More)
         };

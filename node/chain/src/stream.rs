@@ -74,6 +74,11 @@ impl<R: Read> BlockStream<R> {
         Self { input, offset: 0 }
     }
 
+    /// Where the blocks are read from.
+    pub fn input(&self) -> &R {
+        &self.input
+    }
+
     /// How many bytes were read.
     pub fn offset(&self) -> u64 {
         self.offset

@@ -15,13 +15,19 @@ pub(super) fn check(options: &VnodeOptions, full: bool) -> Result<(), CommandErr
     // The database panics where its own pages are damaged; the check makes a fault of that.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let result = check_store(&directory.store, &directory.spec, full, &stop, &mut |event| match event {
-        CheckEvent::Fault(fault) => progress.aside(|| say(&fault.to_string())),
-        CheckEvent::Progress { what, done, total } => {
-            progress.begin(what, total);
-            progress.at(done, || format!("{what}: {done} done"));
-        }
-    });
+    let result = check_store(
+        &directory.store,
+        &directory.spec,
+        full,
+        &stop,
+        &mut |event| match event {
+            CheckEvent::Fault(fault) => progress.aside(|| say(&fault.to_string())),
+            CheckEvent::Progress { what, done, total } => {
+                progress.begin(what, total);
+                progress.at(done, || format!("{what}: {done} done"));
+            }
+        },
+    );
     std::panic::set_hook(hook);
     let seconds = progress.end();
     let Checked {
@@ -37,7 +43,11 @@ pub(super) fn check(options: &VnodeOptions, full: bool) -> Result<(), CommandErr
     say(&format!(
         "checked {blocks} blocks, {side_blocks} side blocks, {transactions} transactions, {accounts} accounts, {slots} slots, {codes} codes, {trie_nodes} trie nodes{} in {seconds:.2} s: {}",
         if full { ", the state of every block" } else { "" },
-        if faults == 0 { "no faults".to_owned() } else { format!("{faults} faults") }
+        if faults == 0 {
+            "no faults".to_owned()
+        } else {
+            format!("{faults} faults")
+        }
     ));
     if faults == 0 {
         Ok(())
@@ -69,7 +79,11 @@ pub(super) fn stats(options: &VnodeOptions) -> Result<(), CommandError> {
         path: store.path().to_owned(),
         source,
     })?;
-    say(&format!("file {} of {} bytes", store.path().display(), file.len()));
+    say(&format!(
+        "file {} of {} bytes",
+        store.path().display(),
+        file.len()
+    ));
     match view.head()? {
         Some((number, hash)) => say(&format!("head block {number} {hash}")),
         None => say("no chain"),

@@ -206,7 +206,9 @@ fn beginning<'a>(
     purpose: Purpose,
     path: &Path,
 ) -> Result<(&'a SpecRecord, &'a ChainSpec), DirectoryError> {
-    let nothing = || DirectoryError::NoNetwork { path: path.to_owned() };
+    let nothing = || DirectoryError::NoNetwork {
+        path: path.to_owned(),
+    };
     if purpose != Purpose::Run {
         return Err(nothing());
     }

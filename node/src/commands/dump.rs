@@ -87,7 +87,12 @@ fn account(view: &Snapshot, number: u64, flat: &FlatAccount, out: &mut impl Writ
     )?;
     let mut separator = "";
     slots::<DumpError>(view, (*address, *incarnation), number, |slot, value| {
-        write!(out, "{separator}\"{}\":\"{}\"", B256::from(slot), B256::from(value))?;
+        write!(
+            out,
+            "{separator}\"{}\":\"{}\"",
+            B256::from(slot),
+            B256::from(value)
+        )?;
         separator = ",";
         Ok(())
     })?;
@@ -131,7 +136,8 @@ mod tests {
                 .storage_root
                 .to_string()
         );
-        let again = format!(r#"{{"config": {{"chainId": 7}}, "difficulty": 1, "gasLimit": 5000, "alloc": {alloc}}}"#);
+        let again =
+            format!(r#"{{"config": {{"chainId": 7}}, "difficulty": 1, "gasLimit": 5000, "alloc": {alloc}}}"#);
         assert_eq!(
             genesis_header(&read(&again)).unwrap(),
             genesis_header(&spec).unwrap()

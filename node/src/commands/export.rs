@@ -58,7 +58,11 @@ pub(super) fn run(
 /// The blocks that are meant.
 fn range(first: Option<u64>, last: Option<u64>, head: u64) -> Result<(u64, u64), CommandError> {
     let first = first.unwrap_or(0);
-    if let Some(got) = [Some(first), last].into_iter().flatten().find(|number| *number > head) {
+    if let Some(got) = [Some(first), last]
+        .into_iter()
+        .flatten()
+        .find(|number| *number > head)
+    {
         return Err(CommandError::AboveHead { got, head });
     }
     let last = last.unwrap_or(head);
@@ -71,7 +75,9 @@ fn range(first: Option<u64>, last: Option<u64>, head: u64) -> Result<(u64, u64),
 /// A canonical block, compared with its hash.
 fn block(view: &View, number: u64) -> Result<Block, StoreError> {
     let missing = |reason: String| StoreError::corrupt(TableId::NumberToHash, &number.to_be_bytes(), reason);
-    let stored = view.block(number)?.ok_or_else(|| missing("no such block".to_owned()))?;
+    let stored = view
+        .block(number)?
+        .ok_or_else(|| missing("no such block".to_owned()))?;
     let block = Block {
         header: stored.record.header,
         transactions: stored.body.transactions,
@@ -99,12 +105,12 @@ mod tests {
         check(Some(3), None, Ok((3, 10)));
         check(Some(3), Some(3), Ok((3, 3)));
         check(Some(10), Some(10), Ok((10, 10)));
+        check(Some(4), Some(3), Err("the first block, 4, is above the last, 3"));
         check(
-            Some(4),
-            Some(3),
-            Err("the first block, 4, is above the last, 3"),
+            Some(11),
+            None,
+            Err("got block 11, want at most the head, block 10"),
         );
-        check(Some(11), None, Err("got block 11, want at most the head, block 10"));
         check(
             Some(0),
             Some(12),

@@ -11,11 +11,8 @@ use chain::bulk::{BulkProgress, import_stream};
 use chain::import::Importer;
 use ethash::LightCaches;
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::Read;
 use std::path::Path;
-
-/// Bytes that are read at once.
-const BUFFER_BYTES: usize = 1 << 20;
 
 /// Imports the blocks of `file` that are not there yet.
 pub(super) fn run(options: &VnodeOptions, file: &Path) -> Result<(), CommandError> {
@@ -66,15 +63,12 @@ fn rates(done: &BulkProgress, seconds: f64) -> String {
 /// Opens a file, with its length where it has one.
 fn open(path: &Path) -> std::io::Result<(Box<dyn Read + Send>, u64)> {
     if is_standard(path) {
-        return Ok((Box::new(BufReader::with_capacity(BUFFER_BYTES, std::io::stdin())), 0));
+        return Ok((Box::new(std::io::stdin()), 0));
     }
     let file = File::open(path)?;
     let metadata = file.metadata()?;
     if metadata.is_dir() {
         return Err(std::io::ErrorKind::IsADirectory.into());
     }
-    Ok((
-        Box::new(BufReader::with_capacity(BUFFER_BYTES, file)),
-        metadata.len(),
-    ))
+    Ok((Box::new(file), metadata.len()))
 }

@@ -36,7 +36,10 @@ impl Sink {
     /// Opens the place that a command line names; `-` is standard output.
     pub(super) fn open(path: &Path) -> Result<Self> {
         if is_standard(path) {
-            return Ok(Self::Out(BufWriter::with_capacity(BUFFER_BYTES, std::io::stdout())));
+            return Ok(Self::Out(BufWriter::with_capacity(
+                BUFFER_BYTES,
+                std::io::stdout(),
+            )));
         }
         // Behind a link lies the file that is meant.
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -62,7 +65,10 @@ impl Sink {
         if let Self::File(file, unnamed) = &self {
             file.get_ref().sync_all()?;
             std::fs::rename(&unnamed.path, &unnamed.target)?;
-            let folder = unnamed.target.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = unnamed
+                .target
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty());
             let folder = folder.unwrap_or(Path::new("."));
             // Not every system opens folders; the file itself is safe.
             if let Ok(folder) = File::open(folder) {

@@ -13,6 +13,9 @@ use store::{
     TransactionPosition,
 };
 
+/// What a header has beside it once its block was executed.
+const EXECUTED: &str = "mark of an executed block";
+
 /// A part of the work.
 pub(super) enum Task {
     /// Canonical blocks by number.
@@ -173,9 +176,6 @@ impl BlockCheck<'_> {
             let got = record.total_difficulty.to_string();
             self.differs(number, hash, "total difficulty", &got, &expected.to_string());
         }
-        if canonical && !record.executed {
-            self.differs(number, hash, "mark of a block that was executed", "none", "one");
-        }
         Ok(Some(record))
     }
 
@@ -230,15 +230,19 @@ impl BlockCheck<'_> {
                 self.positions(number, &body.transactions)?;
             }
         }
-        let receipts = self.view.receipts(number, &hash)?;
-        match (&receipts, record.executed) {
-            (Some(receipts), _) => {
-                self.figures.executed += 1;
+        let receipts = self.view.receipts(number, &hash);
+        self.figures.executed += u64::from(!matches!(receipts, Ok(None)));
+        match receipts? {
+            Some(receipts) => {
                 let count = body.as_ref().map(|body| body.transactions.len());
-                self.receipts(hash, record, receipts, count);
+                self.receipts(hash, record, &receipts, count);
+                if !record.executed {
+                    self.differs(number, hash, EXECUTED, "none", "one, as there are receipts");
+                }
             }
-            (None, true) => self.lacks(number, hash, "receipts"),
-            (None, false) => {}
+            None if record.executed => self.lacks(number, hash, "receipts"),
+            None if canonical => self.differs(number, hash, EXECUTED, "none", "one"),
+            None => {}
         }
         Ok(Some(()))
     }

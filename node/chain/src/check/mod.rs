@@ -142,45 +142,36 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The number of the head, from the row that says so or, where that is no use, from the
-    /// last canonical block.
+    /// The number of the head: from the row that says so or, where that contradicts the
+    /// canonical blocks, from their number.
     fn head(&mut self) -> Result<u64, CheckError> {
-        let last = guarded("number_to_hash", || {
-            let key = |key: &[u8]| key.try_into().map(u64::from_be_bytes).ok();
-            self.view
-                .with_last(TableId::NumberToHash, &[], &[0xff; 9], |last, _| key(last))
-        });
-        let last = match last {
-            Ok(Ok(last)) => last.flatten(),
-            Ok(Err(error)) => return Err(error.into()),
-            Err(fault) => {
-                self.faults(vec![fault]);
-                None
-            }
-        };
-        let head = self.view.head();
-        let Some(number) = last else {
-            return match head {
-                Ok(None) => Err(CheckError::Empty),
-                Ok(Some((number, _))) => Ok(number),
-                Err(error) => Err(error.into()),
-            };
-        };
-        let canonical = self.view.canonical_hash(number);
-        match (head, canonical) {
-            (Ok(Some(got)), Ok(Some(hash))) if got == (number, hash) => {}
-            (Ok(got), canonical) => {
-                let got = got.map(|(number, hash)| format!("{number} ({hash})"));
-                let hash = canonical.ok().flatten();
-                self.faults(vec![Fault::Meta {
-                    what: "head",
-                    got: got.unwrap_or_else(|| "nothing".to_owned()),
-                    expected: format!("{number} ({})", hash.unwrap_or_default()),
-                }]);
-            }
-            (Err(error), _) => self.faults(vec![Fault::from(error)]),
+        let stats = self.view.stats()?;
+        let canonical = stats[TableId::NumberToHash as usize].rows;
+        let got = self.view.head();
+        if let Ok(Some((number, hash))) = got
+            && self
+                .view
+                .canonical_hash(number)
+                .is_ok_and(|found| found == Some(hash))
+        {
+            return Ok(number);
         }
-        Ok(number)
+        let Some(last) = canonical.checked_sub(1) else {
+            return Err(CheckError::Empty);
+        };
+        let fault = match got {
+            Err(error) => error.into(),
+            Ok(got) => Fault::Meta {
+                what: "head",
+                got: got.map_or_else(
+                    || "nothing".to_owned(),
+                    |(number, hash)| format!("{number} ({hash})"),
+                ),
+                expected: format!("the last of {canonical} canonical blocks"),
+            },
+        };
+        self.faults(vec![fault]);
+        Ok(last)
     }
 
     /// Block 0 against the spec, and what the directory says of itself.
@@ -193,10 +184,7 @@ impl Check<'_> {
                 if stored.as_deref() != Some(canonical.as_slice()) {
                     faults.push(Fault::Meta {
                         what: "genesis hash",
-                        got: stored.map_or_else(
-                            || "nothing".to_owned(),
-                            primitives::hex::encode_prefixed,
-                        ),
+                        got: stored.map_or_else(|| "nothing".to_owned(), primitives::hex::encode_prefixed),
                         expected: canonical.to_string(),
                     });
                 }
@@ -216,16 +204,26 @@ impl Check<'_> {
             (Ok(None), _) => {}
             (Err(error), _) | (_, Err(error)) => faults.push(error.into()),
         }
-        let record =
-            read_record(self.view).and_then(|record| Ok(record.map(|record| record.spec()).transpose()?));
-        if let Err(error) = record {
+        if let Err(got) = self.record() {
             faults.push(Fault::Meta {
                 what: "chain spec",
-                got: error.to_string(),
-                expected: "a readable one".to_owned(),
+                got,
+                expected: "the chain's".to_owned(),
             });
         }
         self.faults(faults);
+    }
+
+    /// What the directory says of its spec, where it does; in words, what is wrong with that.
+    fn record(&self) -> Result<(), String> {
+        let record = read_record(self.view).map_err(|error| error.to_string())?;
+        let Some(record) = record else { return Ok(()) };
+        let spec = record.spec().map_err(|error| error.to_string())?.spec;
+        match spec.differs_from(self.spec) {
+            Some(first) => Err(format!("other rules from block {first} on")),
+            None if spec.genesis != self.spec.genesis => Err("another block 0".to_owned()),
+            None => Ok(()),
+        }
     }
 
     /// Every block, canonical or not, on all processors; faults come in the order of blocks.

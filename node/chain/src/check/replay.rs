@@ -5,9 +5,9 @@
 
 use super::{Check, CheckError, Fault, guarded};
 use crate::trie::{NoNodes, Trie, encode_account};
-use primitives::{Address, B256, EMPTY_ROOT, keccak256};
+use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, keccak256};
 use std::collections::HashMap;
-use store::{BlockReads, Snapshot, StateReads, StoreError};
+use store::{BlockReads, Snapshot, Source, StateReads, StoreError, TableId};
 
 /// Checks the states of all blocks from 0 to `head`.
 pub(super) fn check(check: &mut Check<'_>, head: u64) -> Result<(), CheckError> {
@@ -83,6 +83,22 @@ impl Replay<'_> {
                     .remove(&(*address, version.incarnation.wrapping_sub(1)));
                 continue;
             };
+            // Whether the code has this hash was looked at for all codes.
+            let code = account.code_hash;
+            let code_is_there = code == EMPTY_CODE_HASH
+                || self
+                    .view
+                    .with(TableId::HashToCode, code.as_slice(), |_| ())?
+                    .is_some();
+            if !code_is_there {
+                self.faults.push(Fault::Account {
+                    address: *address,
+                    number,
+                    what: "code",
+                    got: "none".to_owned(),
+                    expected: code.to_string(),
+                });
+            }
             let storage = self.storages.get_mut(&(*address, version.incarnation));
             // The rows are not needed; taking them keeps the trie from remembering old ones.
             let got = storage.map_or(EMPTY_ROOT, |storage| storage.commit().0);

@@ -77,7 +77,11 @@ fn branch<T, E>(
 
 fn nibble(key: &B256, at: usize) -> u8 {
     let byte = key[at / 2];
-    if at.is_multiple_of(2) { byte >> 4 } else { byte & 0xf }
+    if at.is_multiple_of(2) {
+        byte >> 4
+    } else {
+        byte & 0xf
+    }
 }
 
 fn push_reference(rlp: &[u8], out: &mut Vec<u8>) {

@@ -3,6 +3,7 @@
 //! One program, so that the dependencies are linked once. [`common`] makes blocks; what
 //! each of the other modules checks stands at its head.
 
+mod bulk;
 mod common;
 mod crash;
 mod damage;
@@ -12,3 +13,4 @@ mod import;
 mod money;
 mod random_forks;
 mod vectors;
+mod verify;

@@ -1,0 +1,267 @@
+//! Streams of blocks: what import by runs leaves is what import one by one leaves, whatever
+//! the stream holds and wherever it ends.
+
+use crate::common::{Maker, Node, Plan, account, sign, unsigned};
+use chain::ChainSpec;
+use chain::bulk::{BulkError, BulkProgress, import_stream};
+use chain::import::ImportError;
+use primitives::Block;
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn encode(blocks: &[Block]) -> Vec<u8> {
+    blocks.iter().flat_map(Block::encode).collect()
+}
+
+fn import(node: &Node, bytes: Vec<u8>) -> (BulkProgress, Result<(), BulkError>) {
+    let mut last = BulkProgress::default();
+    let input = Box::new(std::io::Cursor::new(bytes));
+    let result = import_stream(&node.importer, input, &AtomicBool::new(false), |now| last = *now);
+    (last, result)
+}
+
+/// A chain of `count` blocks with transfers, and block 0 before it.
+fn chain(count: u64) -> (Maker, Vec<Block>) {
+    let mut maker = Maker::new(ChainSpec::dev());
+    let mut blocks = vec![genesis_block(&maker.spec)];
+    for number in 0..count {
+        let tip = blocks.last().expect("a block").hash();
+        let transfer = |from: usize| sign(from, &unsigned(number, Some(account(from + 1)), 5, &[]));
+        blocks.push(maker.block(tip, Plan::with((0..3).map(transfer).collect())));
+    }
+    (maker, blocks)
+}
+
+fn genesis_block(spec: &ChainSpec) -> Block {
+    Block {
+        header: chain::genesis::genesis_header(spec).expect("block 0"),
+        transactions: Vec::new(),
+        uncles: Vec::new(),
+    }
+}
+
+/// A store that took the same blocks one by one.
+fn one_by_one(spec: &Arc<ChainSpec>, blocks: &[Block]) -> Node {
+    let node = Node::new(spec);
+    node.take(blocks);
+    node
+}
+
+#[test]
+fn runs_leave_what_single_imports_leave() {
+    let (maker, blocks) = chain(600);
+    let node = Node::new(&maker.spec);
+    let (done, result) = import(&node, encode(&blocks));
+    result.expect("imported");
+    let gas = blocks.iter().map(|block| block.header.gas_used).sum();
+    let expected = BulkProgress {
+        bytes: encode(&blocks).len() as u64,
+        blocks: 600,
+        known: 1,
+        transactions: 1800,
+        gas,
+    };
+    assert_eq!(done, expected);
+    assert_eq!(node.rows(), one_by_one(&maker.spec, &blocks[1..]).rows());
+    let (again, result) = import(&node, encode(&blocks));
+    result.expect("all known");
+    assert_eq!((again.blocks, again.known), (0, 601));
+}
+
+#[test]
+fn side_blocks_and_uncles_take_the_ordinary_way() {
+    let (mut maker, mut blocks) = chain(5);
+    let side = maker.block(blocks[4].hash(), Plan::marked(9));
+    let mut with_uncle = Plan::with(vec![sign(0, &unsigned(5, Some(account(1)), 1, &[]))]);
+    with_uncle.uncles = vec![side.header.clone()];
+    let tip = maker.block(blocks[5].hash(), with_uncle);
+    let other = maker.line(side.hash(), 3, 8);
+    blocks.extend([side.clone(), tip.clone(), side]);
+    blocks.extend(other);
+    let node = Node::new(&maker.spec);
+    let (done, result) = import(&node, encode(&blocks));
+    result.expect("imported");
+    assert_eq!((done.blocks, done.known), (10, 2));
+    let expected = Node::new(&maker.spec);
+    for block in &blocks[1..] {
+        expected.import(block).expect("valid");
+    }
+    assert_eq!(node.rows(), expected.rows());
+}
+
+/// Imports a stream that breaks at block 5 and compares with the four before it.
+#[track_caller]
+fn check_broken(maker: &Maker, blocks: &[Block], bytes: Vec<u8>, fits: impl Fn(&BulkError) -> bool) {
+    let node = Node::new(&maker.spec);
+    let (done, result) = import(&node, bytes);
+    let error = result.expect_err("broken");
+    assert!(fits(&error), "{error}");
+    assert_eq!(done.blocks, 4, "{error}");
+    assert_eq!(node.rows(), one_by_one(&maker.spec, &blocks[1..5]).rows());
+}
+
+#[test]
+fn a_bad_block_is_named_and_all_before_it_stays() {
+    let (maker, blocks) = chain(9);
+    let altered = |change: fn(&mut Block)| {
+        let mut all = blocks.clone();
+        change(&mut all[5]);
+        encode(&all)
+    };
+    let refused = |expected: fn(&ImportError) -> bool| move |error: &BulkError| matches!(error, BulkError::Refused { number: 5, error, .. } if expected(error));
+    let state_root = altered(|block| block.header.state_root.0[0] ^= 1);
+    check_broken(
+        &maker,
+        &blocks,
+        state_root,
+        refused(|e| matches!(e, ImportError::StateRoot { .. })),
+    );
+    let gas = altered(|block| block.header.gas_used += 1);
+    check_broken(
+        &maker,
+        &blocks,
+        gas,
+        refused(|e| matches!(e, ImportError::GasUsed { .. })),
+    );
+    let body = altered(|block| drop(block.transactions.pop()));
+    check_broken(
+        &maker,
+        &blocks,
+        body,
+        refused(|e| matches!(e, ImportError::Body(_))),
+    );
+    let parent = altered(|block| block.header.parent_hash.0[0] ^= 1);
+    check_broken(
+        &maker,
+        &blocks,
+        parent,
+        refused(|e| matches!(e, ImportError::UnknownParent(_))),
+    );
+    let missing = encode(&[&blocks[..5], &blocks[6..]].concat());
+    check_broken(&maker, &blocks, missing, |error| {
+        matches!(error, BulkError::Refused { number: 6, .. })
+    });
+}
+
+#[test]
+fn damage_and_cuts_are_placed() {
+    let (maker, blocks) = chain(9);
+    let before = encode(&blocks[..5]);
+    let bytes = encode(&blocks);
+    let offset = before.len() as u64;
+    check_broken(
+        &maker,
+        &blocks,
+        bytes[..before.len() + 100].to_vec(),
+        |e| matches!(e, BulkError::Stream(chain::stream::StreamError::Truncated { offset: at, got: 100, .. }) if *at == offset),
+    );
+    check_broken(
+        &maker,
+        &blocks,
+        [&before, &b"garbage"[..]].concat(),
+        |e| matches!(e, BulkError::Stream(chain::stream::StreamError::NoList { offset: at, .. }) if *at == offset),
+    );
+    // The last byte of the block's body is within its last transaction's list of uncles.
+    let end = before.len() + blocks[5].size();
+    let mut no_body = bytes;
+    no_body[end - 1] = 0x80;
+    check_broken(
+        &maker,
+        &blocks,
+        no_body,
+        |e| matches!(e, BulkError::Body { number: 5, offset: at, .. } if *at == offset),
+    );
+    let node = Node::new(&maker.spec);
+    assert!(matches!(import(&node, Vec::new()).1, Err(BulkError::Empty)));
+}
+
+#[test]
+fn every_cut_of_a_stream_goes_on_from_where_it_ended() {
+    let (maker, blocks) = chain(6);
+    let bytes = encode(&blocks);
+    let expected = one_by_one(&maker.spec, &blocks[1..]).rows();
+    for cut in (1..bytes.len()).step_by(97) {
+        let node = Node::new(&maker.spec);
+        let (first, _) = import(&node, bytes[..cut].to_vec());
+        let (second, result) = import(&node, bytes.clone());
+        result.expect("imported");
+        assert_eq!(first.blocks + second.blocks, 6);
+        assert_eq!(node.rows(), expected, "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_stream_of_another_chain_is_refused() {
+    let (maker, _) = chain(0);
+    let mut other = ChainSpec::dev();
+    other.genesis.timestamp = 9;
+    let node = Node::new(&maker.spec);
+    let before = node.rows();
+    let (_, result) = import(&node, encode(&[genesis_block(&other)]));
+    assert!(
+        matches!(result, Err(BulkError::OtherGenesis { .. })),
+        "{result:?}"
+    );
+    assert_eq!(node.rows(), before);
+}
+
+#[test]
+fn import_ends_where_rules_begin_that_are_not_built() {
+    let text = r#"{"config": {"chainId": 100, "homesteadBlock": 0, "berlinBlock": 3}, "difficulty": 131072, "gasLimit": 9000000}"#;
+    let mut spec = ChainSpec::from_genesis_file("x", text).expect("a file").spec;
+    spec.difficulty = chain::spec::DifficultyRule::Constant(2);
+    let mut open_ended = spec.clone();
+    if let chain::spec::Family::Ethereum(forks) = &mut open_ended.family {
+        forks.beyond = None;
+    }
+    let mut maker = Maker::new(open_ended);
+    let blocks = maker.line(maker.genesis, 4, 1);
+    let node = Node::new(&Arc::new(spec));
+    let (done, result) = import(&node, encode(&blocks));
+    let error = result.expect_err("beyond");
+    assert!(error.to_string().contains("berlinBlock"), "{error}");
+    assert!(matches!(error, BulkError::Refused { number: 3, .. }), "{error}");
+    assert_eq!(done.blocks, 2);
+}
+
+/// Says nothing more once its bytes are read, and has a flag raised then.
+struct Silent {
+    bytes: std::io::Cursor<Vec<u8>>,
+    raised: Arc<AtomicBool>,
+}
+
+impl Read for Silent {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self.bytes.read(buffer)? {
+            0 => {
+                self.raised.store(true, Ordering::Release);
+                loop {
+                    std::thread::park();
+                }
+            }
+            read => Ok(read),
+        }
+    }
+}
+
+#[test]
+fn a_stop_does_not_wait_for_the_stream() {
+    let (maker, blocks) = chain(300);
+    let node = Node::new(&maker.spec);
+    let stop = Arc::new(AtomicBool::new(false));
+    let input = Silent {
+        bytes: std::io::Cursor::new(encode(&blocks)),
+        raised: stop.clone(),
+    };
+    let mut last = BulkProgress::default();
+    let result = import_stream(&node.importer, Box::new(input), &stop, |now| last = *now);
+    assert!(matches!(result, Err(BulkError::Interrupted)), "{result:?}");
+    let taken = usize::try_from(last.blocks).expect("few");
+    assert_eq!(node.rows(), one_by_one(&maker.spec, &blocks[1..=taken]).rows());
+    let (rest, result) = import(&node, encode(&blocks));
+    result.expect("goes on");
+    assert_eq!(last.blocks + rest.blocks, 300);
+    let transactions: usize = blocks[1..].iter().map(|block| block.transactions.len()).sum();
+    assert_eq!(last.transactions + rest.transactions, transactions as u64);
+}

@@ -1,0 +1,559 @@
+//! The commands on data directories: a network from its file, blocks in and out, the state
+//! as JSON, and whether the database is whole.
+
+use e2e::contract::{creation_code, set};
+use e2e::process::{Ended, Signal};
+use e2e::{Launch, note, quantity, to_quantity, vnode_path, wait_for};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+use store::{Source, Store, StoreOptions, TableId, meta_key};
+use tempfile::TempDir;
+
+/// A network of Ethereum's rules with one rich account.
+const GENESIS: &str = r#"{"config": {"chainId": 4711, "homesteadBlock": 0, "eip150Block": "0x00"},
+    "difficulty": "0x020000", "gasLimit": "9000000", "nonce": "0x0000000000000042", "unheardOf": 1,
+    "alloc": {"00000000000000000000000000000000000000aa": {"balance": "1000000000000000000"}}}"#;
+
+/// Runs a command on the data directory.
+fn vnode(data: &Path, arguments: &[&str]) -> Ended {
+    Launch::bare(arguments.iter().copied()).data(data).run()
+}
+
+/// Runs a command that must succeed; gives what it says.
+#[track_caller]
+fn good(data: &Path, arguments: &[&str]) -> String {
+    let ended = vnode(data, arguments);
+    assert!(
+        ended.status.success(),
+        "{arguments:?}: {}{}",
+        ended.stdout,
+        ended.stderr
+    );
+    ended.stdout
+}
+
+/// Runs a command that must fail; gives its complaint.
+#[track_caller]
+fn bad(data: &Path, arguments: &[&str]) -> String {
+    let ended = vnode(data, arguments);
+    assert_eq!(ended.status.code(), Some(1), "{arguments:?}: {}", ended.stdout);
+    assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
+    ended.stderr
+}
+
+#[track_caller]
+fn check_words(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(text.contains(word), "got {text:?}, expected {word:?} in it");
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("plain characters")
+}
+
+/// The value of the line that begins with `key`.
+fn value(said: &str, key: &str) -> String {
+    let line = said.lines().find_map(|line| line.strip_prefix(key));
+    line.unwrap_or_else(|| panic!("got {said:?}, expected a line {key:?}"))
+        .trim()
+        .to_owned()
+}
+
+/// A chain with transfers and a contract, mined once, whose node has ended.
+struct Mined {
+    folder: TempDir,
+    /// Balances by block and address, as the node told them.
+    balances: BTreeMap<u128, BTreeMap<String, u128>>,
+    head: u128,
+    head_hash: String,
+}
+
+impl Mined {
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// All of its blocks as a stream.
+    fn stream(&self) -> PathBuf {
+        self.folder.path().join("all.rlp")
+    }
+}
+
+fn mined() -> &'static Mined {
+    static MINED: OnceLock<Mined> = OnceLock::new();
+    MINED.get_or_init(|| {
+        let folder = tempfile::Builder::new()
+            .prefix("vn")
+            .tempdir()
+            .expect("a temporary directory");
+        let data = folder.path().join("data");
+        let node = Launch::dev(["--mine"]).data(&data).start();
+        let accounts = node.accounts();
+        node.wait_for_head(1);
+        let created = node.send(json!({"from": accounts[0], "data": creation_code(), "gas": "0xf4240"}));
+        let contract = node.receipt(&created)["contractAddress"].clone();
+        for (from, to) in accounts.iter().zip(&accounts[1..]) {
+            node.send(json!({"from": from, "to": to, "value": "0x123456789"}));
+        }
+        let last = node.send(json!({"from": accounts[0], "to": contract, "data": set(7), "gas": "0xf4240"}));
+        node.receipt(&last);
+        node.wait_for_head(node.head() + 2);
+        let head = node.head();
+        let mut watched = accounts;
+        watched.push(contract.as_str().expect("an address").to_owned());
+        let at = |number: u128| {
+            let balance = |address: &String| {
+                let balance = node.rpc("mc_getBalance", json!([address, to_quantity(number)]));
+                (address.to_lowercase(), quantity(&balance))
+            };
+            (number, watched.iter().map(balance).collect())
+        };
+        let balances = (0..=head).map(at).collect();
+        assert!(node.end(Signal::Interrupt).status.success());
+        let said = good(&data, &["export", text(&folder.path().join("all.rlp"))]);
+        // The node may have found another block before it ended.
+        let exported: u128 = said
+            .split([' ', ','])
+            .nth(1)
+            .and_then(|count| count.parse().ok())
+            .expect("a count");
+        let stats = value(&good(&data, &["db", "stats"]), "head block");
+        let (number, hash) = stats.split_once(' ').expect("number and hash");
+        assert_eq!(
+            (number, exported > head),
+            ((exported - 1).to_string().as_str(), true)
+        );
+        Mined {
+            head: exported - 1,
+            head_hash: hash.to_owned(),
+            folder,
+            balances,
+        }
+    })
+}
+
+#[test]
+fn a_directory_is_initialised_once() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let (data, file) = (home.path().join("data"), home.path().join("mine.json"));
+    std::fs::write(&file, GENESIS).expect("a write");
+    let first = vnode(&data, &["init", text(&file)]);
+    assert!(first.status.success(), "{}", first.stderr);
+    check_words(&first.stderr, &["unheardOf"]);
+    let hash = value(&first.stdout, "genesis");
+    e2e::data(&json!(hash), 32);
+    e2e::data(&json!(value(&first.stdout, "state root")), 32);
+    let again = good(&data, &["init", text(&file)]);
+    assert_eq!(value(&again, "genesis"), hash);
+
+    let other = home.path().join("other.json");
+    std::fs::write(&other, GENESIS.replace("0x020000", "0x020001")).expect("a write");
+    check_words(&bad(&data, &["init", text(&other)]), &[&hash, "--datadir"]);
+    // The head is block 0, so the rules of later blocks may still change.
+    std::fs::write(&other, GENESIS.replace("\"0x00\"", "9")).expect("a write");
+    assert_eq!(value(&good(&data, &["init", text(&other)]), "genesis"), hash);
+    good(&data, &["init", text(&file)]);
+
+    let flags = ["--rpc", "--rpcport", "0", "--networkid", "5"];
+    let node = Launch::bare(flags).data(&data).start();
+    assert_eq!(node.block(0)["hash"], json!(hash));
+    assert_eq!(node.rpc("net_version", json!([])), json!("5"));
+    check_words(
+        &node.banner(),
+        &["mine (network id 5, chain id 4711)", "moacbase   none"],
+    );
+    check_words(&bad(&data, &["import", "-"]), &["in use"]);
+    assert!(node.end(Signal::Interrupt).status.success());
+
+    check_words(&bad(&data, &["--dev"]), &["--network dev", "mine", &hash]);
+    check_words(&bad(&data, &["--network", "main"]), &["--network main", &hash]);
+    std::fs::write(&other, GENESIS.replace("\"0x00\"", "9")).expect("a write");
+    check_words(
+        &bad(&data, &["--genesis", text(&other)]),
+        &["other rules from block 0 on"],
+    );
+    check_words(&bad(&data, &["--mine"]), &["--moacbase"]);
+    let flags = ["--genesis", text(&file)];
+    let node = Launch::bare(flags).data(&data).start();
+    assert!(node.end(Signal::Interrupt).status.success());
+    good(&data, &["db", "check", "--full"]);
+}
+
+#[test]
+fn without_a_network_nothing_is_made() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let data = home.path().join("data");
+    let check = |arguments: &[&str], words: &[&str]| {
+        check_words(&bad(&data, arguments), words);
+        assert!(!data.exists(), "{arguments:?} leaves a directory");
+    };
+    check(&[], &["no chain in", "vnode init", "--dev"]);
+    check(&["import", "-"], &["no chain in"]);
+    for command in [
+        &["export", "f"][..],
+        &["dump", "0"],
+        &["db", "check"],
+        &["db", "stats"],
+    ] {
+        check(command, &["no chain in"]);
+        check(&[command, &["--dev"]].concat(), &["no chain in"]);
+    }
+    for (name, hash) in [("main", "0x6b9661646439fab9"), ("test", "0xb44f499ad420fbba")] {
+        check(&["--network", name], &[name, "not built in", "vnode init", hash]);
+    }
+    check(&["--dev", "--network", "test"], &["--dev", "--network test"]);
+    check(&["init", "no-such-file"], &["no-such-file"]);
+    check(&["--genesis", "no-such-file"], &["no-such-file"]);
+    let file = home.path().join("g.json");
+    std::fs::write(&file, GENESIS).expect("a write");
+    check(
+        &["init", text(&file), "--network", "main"],
+        &["block 0", "0x6b9661646439fab9"],
+    );
+    check(&["init", text(&file), "--dev"], &["built in"]);
+    std::fs::write(&file, "{\n\"difficulty\": }").expect("a write");
+    check(&["init", text(&file)], &["g.json", "line 2"]);
+    // A file alone is enough for a start.
+    std::fs::write(&file, GENESIS).expect("a write");
+    let node = Launch::bare(["--genesis", text(&file)]).data(&data).start();
+    assert!(node.end(Signal::Interrupt).status.success());
+    let node = Launch::bare(Vec::<String>::new()).data(&data).start();
+    check_words(&node.banner(), &["chain id 4711"]);
+}
+
+#[test]
+fn a_chain_goes_out_and_in() {
+    let mined = mined();
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let data = home.path().join("data");
+    let stream = mined.stream();
+    let said = good(&data, &["import", text(&stream), "--dev"]);
+    let head = format!("the head is block {} {}", mined.head, mined.head_hash);
+    check_words(
+        &said,
+        &[
+            &format!("imported {} blocks", mined.head),
+            "1 were there",
+            "blocks/s",
+            "Mgas/s",
+            &head,
+        ],
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let said = good(&data, &["import", text(&stream)]);
+    check_words(&said, &["imported 0 blocks", &head]);
+    check_words(&good(&data, &["db", "check", "--full"]), &["no faults"]);
+
+    let again = home.path().join("again.rlp");
+    good(&data, &["export", text(&again)]);
+    let bytes = std::fs::read(&stream).expect("a stream");
+    assert_eq!(std::fs::read(&again).expect("a stream"), bytes);
+    // Parts, by way of pipes: the first without block 0.
+    let parts = [("1", "2"), ("3", "0x4"), ("5", "")];
+    let part = |(first, last): (&str, &str)| {
+        let range: Vec<_> = [first, last]
+            .into_iter()
+            .filter(|number| !number.is_empty())
+            .collect();
+        let output = Command::new(vnode_path())
+            .args(["export", "-"])
+            .args(range)
+            .args(["--datadir", text(&data)])
+            .output()
+            .expect("vnode runs");
+        check_words(&String::from_utf8_lossy(&output.stderr), &["exported"]);
+        output.stdout
+    };
+    let third = home.path().join("third");
+    for range in parts {
+        let mut child = Command::new(vnode_path())
+            .args(["import", "-", "--network", "dev", "--datadir", text(&third)])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("vnode runs");
+        let mut stdin = child.stdin.take().expect("piped");
+        stdin.write_all(&part(range)).expect("a write");
+        drop(stdin);
+        assert!(child.wait().expect("it ends").success(), "{range:?}");
+    }
+    check_words(
+        &good(&third, &["db", "stats"]),
+        &[&format!("head block {} {}", mined.head, mined.head_hash)],
+    );
+}
+
+#[test]
+fn an_export_is_whole_or_refused() {
+    let mined = mined();
+    let data = mined.data();
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let file = home.path().join("f");
+    std::fs::write(&file, "before").expect("a write");
+    let head = mined.head.to_string();
+    let above = (mined.head + 1).to_string();
+    check_words(&bad(&data, &["export", text(&file), "3", "2"]), &["3", "2"]);
+    check_words(
+        &bad(&data, &["export", text(&file), "0", &above]),
+        &[&above, &head],
+    );
+    check_words(&bad(&data, &["export", text(&file), &above]), &[&above, &head]);
+    check_words(&bad(&data, &["dump", &above]), &[&above, &head]);
+    assert_eq!(std::fs::read_to_string(&file).expect("a file"), "before");
+    check_words(
+        &bad(&data, &["export", text(&home.path().join("no/f"))]),
+        &["no/f"],
+    );
+    good(&data, &["export", text(&file), "1", "1"]);
+    let entries = std::fs::read_dir(home.path()).expect("a folder").count();
+    assert_eq!(entries, 1, "nothing but the file");
+    assert_ne!(std::fs::read(&file).expect("a file"), b"before");
+}
+
+#[test]
+fn a_broken_stream_keeps_what_comes_before() {
+    let mined = mined();
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let file = home.path().join("f");
+    let bytes = std::fs::read(mined.stream()).expect("a stream");
+    good(&mined.data(), &["export", text(&file), "0", "3"]);
+    let four = std::fs::read(&file).expect("a file").len();
+    let check = |name: &str, broken: &[u8], words: &[&str], head: &str| {
+        let data = home.path().join(name);
+        std::fs::write(&file, broken).expect("a write");
+        let ended = vnode(&data, &["import", text(&file), "--dev"]);
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.stdout);
+        check_words(&ended.stdout, &[&format!("the head is block {head} ")]);
+        check_words(&ended.stderr, words);
+        check_words(&good(&data, &["db", "check"]), &["no faults"]);
+        good(&data, &["import", text(&mined.stream())]);
+        check_words(&good(&data, &["db", "stats"]), &[&mined.head_hash]);
+    };
+    check(
+        "cut",
+        &bytes[..four + 50],
+        &["ends within a block", &four.to_string()],
+        "3",
+    );
+    check("empty", b"", &["no block"], "0");
+    let mut middle = bytes.clone();
+    // Within the header of block 4: its hash changes, and with it the seal is no good.
+    middle[four + 200] ^= 1;
+    check("middle", &middle, &["block 4 (0x"], "3");
+    check(
+        "tail",
+        &[&bytes[..four], b"\x80"].concat(),
+        &["0x80", &four.to_string()],
+        "3",
+    );
+    let huge = [&bytes[..four], &[0xfb, 0xff, 0xff, 0xff, 0xff]].concat();
+    check("huge", &huge, &["at most"], "3");
+}
+
+#[test]
+fn a_killed_import_goes_on() {
+    let mined = mined();
+    let stream = mined.stream();
+    for millis in [0, 5, 20, 60, 120, 250, 400, 700] {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        let data = home.path().join("data");
+        let arguments = ["import", text(&stream), "--dev"];
+        let made = || data.join(store::FILE_NAME).exists();
+        Launch::bare(arguments)
+            .data(&data)
+            .kill_after(made, Duration::from_millis(millis));
+        let said = good(&data, &arguments);
+        check_words(&said, &[&mined.head_hash]);
+        note(&format!(
+            "killed {millis} ms after the database was made; then {}",
+            said.trim()
+        ));
+        check_words(&good(&data, &["db", "check", "--full"]), &["no faults"]);
+    }
+}
+
+#[test]
+fn an_import_killed_half_way_has_what_it_took() {
+    let mined = mined();
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let file = home.path().join("f");
+    good(&mined.data(), &["export", text(&file), "0", "3"]);
+    let half = std::fs::read(&file).expect("a file");
+    // Until a machine, however busy, was given time enough to take the blocks of an open pipe.
+    let taken = (0..)
+        .map(|round| Duration::from_millis(400 << round))
+        .find(|patience| {
+            assert!(
+                *patience < e2e::wait::PATIENCE,
+                "no block was taken from an open pipe"
+            );
+            let data = home.path().join(format!("{}", patience.as_millis()));
+            let (mut child, mut stdin) = import_from_pipe(&data);
+            stdin.write_all(&half).expect("a write");
+            std::thread::sleep(*patience);
+            child
+                .kill()
+                .expect("a child can be killed until it was waited for");
+            child.wait().expect("a child can be waited for");
+            if !data.join(store::FILE_NAME).exists() {
+                return false;
+            }
+            let stats = good(&data, &["db", "stats"]);
+            if !stats.contains("head block 3 ") {
+                return false;
+            }
+            check_words(&good(&data, &["db", "check", "--full"]), &["no faults"]);
+            let said = good(&data, &["import", text(&mined.stream())]);
+            let rest = mined.head - 3;
+            check_words(
+                &said,
+                &[
+                    &format!("imported {rest} blocks"),
+                    "4 were there",
+                    &mined.head_hash,
+                ],
+            );
+            true
+        });
+    assert!(taken.is_some());
+}
+
+/// An import of the development network's blocks from a pipe that stays open.
+fn import_from_pipe(data: &Path) -> (Child, ChildStdin) {
+    let mut child = Command::new(vnode_path())
+        .args(["import", "-", "--dev", "--datadir", text(data)])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("vnode runs");
+    let stdin = child.stdin.take().expect("piped");
+    (child, stdin)
+}
+
+#[test]
+fn a_signal_ends_an_import_between_two_blocks() {
+    let mined = mined();
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let data = home.path().join("data");
+    let bytes = std::fs::read(mined.stream()).expect("a stream");
+    let (child, mut stdin) = import_from_pipe(&data);
+    // All but the end of the last block, and then silence.
+    stdin.write_all(&bytes[..bytes.len() - 9]).expect("a write");
+    wait_for("the database", || {
+        data.join(store::FILE_NAME).exists().then_some(())
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    let pid = libc::pid_t::try_from(child.id()).expect("a process id fits");
+    // SAFETY: takes numbers alone; the child is ours and not yet waited for, so the id is its own.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGINT) }, 0);
+    let output = child.wait_with_output().expect("it ends");
+    drop(stdin);
+    assert_eq!(output.status.code(), Some(1));
+    check_words(&String::from_utf8_lossy(&output.stderr), &["interrupted"]);
+    check_words(
+        &String::from_utf8_lossy(&output.stdout),
+        &["imported", "the head is block"],
+    );
+    check_words(&good(&data, &["db", "check"]), &["no faults"]);
+    check_words(
+        &good(&data, &["import", text(&mined.stream())]),
+        &[&mined.head_hash],
+    );
+}
+
+#[test]
+fn a_dump_has_the_balances_of_its_height() {
+    let mined = mined();
+    let data = mined.data();
+    for (number, expected) in &mined.balances {
+        let dump: Value = serde_json::from_str(&good(&data, &["dump", &number.to_string()])).expect("JSON");
+        for (address, balance) in expected {
+            let account = &dump[address];
+            let got = if account.is_null() {
+                0
+            } else {
+                quantity(&account["balance"])
+            };
+            assert_eq!(got, *balance, "{address} at block {number}");
+        }
+    }
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let file = home.path().join("dump.json");
+    assert_eq!(good(&data, &["dump", "latest", text(&file)]), "");
+    let dump: Value = serde_json::from_slice(&std::fs::read(&file).expect("a dump")).expect("JSON");
+    let contracts: Vec<_> = dump
+        .as_object()
+        .expect("accounts")
+        .values()
+        .filter(|account| account["code"] != "0x")
+        .collect();
+    let [contract] = contracts[..] else {
+        panic!("got {} contracts, expected one", contracts.len())
+    };
+    assert_eq!(contract["code"], e2e::contract::runtime_code());
+    let slots: Vec<_> = contract["storage"].as_object().expect("slots").values().collect();
+    assert_eq!(slots, [&json!(e2e::contract::word(7))]);
+}
+
+#[test]
+fn a_flipped_byte_is_found_in_every_table() {
+    let mined = mined();
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let data = home.path().join("data");
+    good(&data, &["import", text(&mined.stream()), "--dev"]);
+    for table in TableId::ALL {
+        let (key, row) = last_row(&data, table);
+        let mut altered = row.clone();
+        *altered.last_mut().expect("a row has bytes") ^= 1;
+        put(&data, table, &key, &altered);
+        let ended = vnode(&data, &["db", "check"]);
+        assert_eq!(ended.status.code(), Some(1), "{}: {}", table.name(), ended.stdout);
+        let lines = ended.stdout.lines().count();
+        assert!(
+            lines >= 2,
+            "a line for each fault and one at the end: {}",
+            ended.stdout
+        );
+        check_words(&ended.stderr, &[&format!("{} faults", lines - 1)]);
+        put(&data, table, &key, &row);
+    }
+    check_words(&good(&data, &["db", "check"]), &["no faults"]);
+}
+
+fn open(data: &Path) -> Store {
+    Store::open(data, &StoreOptions::default()).expect("nobody has it open")
+}
+
+/// The last row of a table; of the single values the hash of block 0.
+fn last_row(data: &Path, table: TableId) -> (Vec<u8>, Vec<u8>) {
+    let store = open(data);
+    let view = store.snapshot().expect("a snapshot");
+    if table == TableId::Meta {
+        let row = view.get(table, meta_key::GENESIS).expect("read");
+        return (meta_key::GENESIS.to_vec(), row.expect("it is there"));
+    }
+    let mut last = None;
+    view.scan(table, &[], |key, row| {
+        last = Some((key.to_vec(), row.to_vec()));
+        ControlFlow::Continue(())
+    })
+    .expect("read");
+    last.unwrap_or_else(|| panic!("{} is empty", table.name()))
+}
+
+fn put(data: &Path, table: TableId, key: &[u8], row: &[u8]) {
+    let store = open(data);
+    let batch = store.batch().expect("a batch");
+    batch
+        .write(|tables| tables.put(table, key, row))
+        .expect("written");
+    batch.commit().expect("committed");
+}
