@@ -3,14 +3,17 @@
 //! The one place where `chain`, `miner` and `rpc` meet. Decides what runs with what; how
 //! any of it works is in those packages.
 
+pub mod accounts;
 mod banner;
 mod logging;
 mod mining;
 mod options;
+mod passwords;
 pub mod testvec;
 mod vnode;
 mod vnodeconfig;
 
-pub use options::{DatasetChoice, OptionsError, VnodeOptions};
+pub use options::{AccountRef, Command, DatasetChoice, OptionsError, VnodeOptions};
+pub use passwords::PasswordError;
 pub use vnode::{StartError, client_version, run};
 pub use vnodeconfig::{ConfigError, VnodeConfig};

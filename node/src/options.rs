@@ -2,12 +2,15 @@
 //!
 //! Each default is a constant of the package that uses it.
 
+use crate::accounts::AccountCommand;
 use clap::Parser;
 use miner::DeviceChoice;
 use primitives::{Address, U256};
 use rpc::Modules;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// Peer-to-peer port.
 pub(crate) const PORT_DEFAULT: u16 = 30333;
@@ -18,15 +21,32 @@ const VERBOSITY_MAX: u8 = 5;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "vnode", version, about, max_term_width = 100)]
 pub struct VnodeOptions {
+    /// What to do instead of running the node
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
     /// Run the local development network: id 100, difficulty 512, ten funded accounts
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub dev: bool,
     /// Folder for chain, accounts and socket [default: ~/.moac/devnet for --dev]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", global = true)]
     pub datadir: Option<PathBuf>,
     /// Memory for cached pages of the database, in MiB
     #[arg(long, value_name = "MIB", default_value_t = store::CACHE_BYTES_DEFAULT >> 20)]
     pub cache: usize,
+
+    /// Folder of the key files [default: keystore in the data directory]
+    #[arg(long, value_name = "DIR", global = true)]
+    pub keystore: Option<PathBuf>,
+    /// Accounts to unlock for good, by address or number in `account list`, separated by commas
+    #[arg(long, value_name = "ACCOUNTS", value_delimiter = ',')]
+    pub unlock: Vec<AccountRef>,
+    /// File with a password in each line, for --unlock in its order, and for `account`
+    #[arg(long, value_name = "FILE", global = true)]
+    pub password: Option<PathBuf>,
+    /// Encrypt new key files with little memory and time, at the price of safety
+    #[arg(long, global = true)]
+    pub lightkdf: bool,
 
     /// Mine
     #[arg(long)]
@@ -90,11 +110,55 @@ pub struct VnodeOptions {
     pub port: u16,
 
     /// Log: 0 nothing, 1 errors, 2 warnings, 3 what happens, 4 details, 5 everything
-    #[arg(long, value_name = "LEVEL", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=VERBOSITY_MAX as i64))]
+    #[arg(long, value_name = "LEVEL", global = true, default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=VERBOSITY_MAX as i64))]
     pub verbosity: u8,
     /// Log as JSON, a line an event
-    #[arg(long = "log.json")]
+    #[arg(long = "log.json", global = true)]
     pub log_json: bool,
+}
+
+/// What the binary does instead of running the node.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum Command {
+    /// Make, list and change the accounts of the key files
+    #[command(subcommand)]
+    Account(AccountCommand),
+    /// Answer other people's test vectors: a JSON request a line in, a JSON reply a line out
+    Testvec {
+        /// What the requests are about
+        kind: crate::testvec::Kind,
+    },
+}
+
+/// An account as it is named on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccountRef {
+    /// By its address.
+    Address(Address),
+    /// By its number in the list of the key files, from 0.
+    Number(usize),
+}
+
+impl FromStr for AccountRef {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let text = text.trim();
+        if let Ok(address) = text.parse() {
+            return Ok(Self::Address(address));
+        }
+        let number = text.parse().map(Self::Number);
+        number.map_err(|_| "expected an address (40 hexadecimal digits) or a number".to_owned())
+    }
+}
+
+impl fmt::Display for AccountRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => write!(f, "{address:#x}"),
+            Self::Number(number) => number.fmt(f),
+        }
+    }
 }
 
 /// Where CPU threads get the full dataset from.

@@ -4,6 +4,7 @@
 //! store, chain, miner, servers, banner. The end takes them down in the opposite order, and
 //! within two seconds.
 
+use crate::accounts::{self, AccountsError};
 use crate::banner::Banner;
 use crate::logging;
 use crate::mining::{Miner, rate_text};
@@ -29,6 +30,8 @@ use store::{Store, StoreError, StoreOptions};
 
 /// How often the hashrate is logged while mining.
 const HASHRATE_INTERVAL: Duration = Duration::from_secs(5);
+/// How often it is looked for accounts whose time is over.
+const EXPIRE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long requests in flight may go on when the node stops.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 
@@ -44,6 +47,9 @@ pub enum StartError {
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Accounts cannot be read or unlocked.
+    #[error(transparent)]
+    Accounts(#[from] AccountsError),
     /// The chain cannot be opened.
     #[error(transparent)]
     Chain(#[from] OpenError),
@@ -141,7 +147,12 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
             cache_bytes: options.cache << 20,
         },
     )?;
-    let accounts = dev_accounts();
+    let (accounts, warnings) = accounts::open(options, &directory)?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    add_dev_accounts(&accounts);
+    accounts::unlock(options, &accounts)?;
     let chain = open_chain(options, &spec, &caches, store)?;
     let miner = Miner::default();
     let mining = if options.mine {
@@ -155,7 +166,12 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
         version: client_version(),
         network_id: spec.network_id,
     };
-    let node = rpc::Node::new(chain.clone(), accounts, Box::new(facts), Arc::new(miner.clone()));
+    let node = rpc::Node::new(
+        chain.clone(),
+        accounts.clone(),
+        Box::new(facts),
+        Arc::new(miner.clone()),
+    );
     let limits = Limits {
         stop_grace: STOP_GRACE,
         ..Limits::default()
@@ -182,6 +198,7 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     tokio::select! {
         () = stop.wait() => {}
         () = log_hashrate(&miner) => {}
+        () = expire_accounts(&accounts) => {}
     }
     tracing::info!("stopping");
     let end = async {
@@ -204,13 +221,11 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The development network's accounts, unlocked.
-fn dev_accounts() -> AccountBook {
-    let accounts = AccountBook::default();
+/// Adds the development network's accounts, unlocked.
+fn add_dev_accounts(accounts: &AccountBook) {
     for (_, key) in DEV_ACCOUNTS {
         accounts.unlock(SecretKey::from_hex(key).expect("a constant, checked by a test of `chain`"));
     }
-    accounts
 }
 
 fn open_chain(
@@ -295,6 +310,15 @@ async fn log_hashrate(miner: &Miner) {
         for (device, rate) in miner.devices() {
             tracing::info!(device, rate = rate_text(rate), "hashrate");
         }
+    }
+}
+
+/// Lets keys go when the time of their accounts is over.
+async fn expire_accounts(accounts: &AccountBook) {
+    let mut interval = tokio::time::interval(EXPIRE_INTERVAL);
+    loop {
+        interval.tick().await;
+        accounts.expire();
     }
 }
 

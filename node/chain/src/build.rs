@@ -8,7 +8,7 @@ use crate::difficulty::next_difficulty;
 use crate::execute::{Executed, Executor, TransactionError};
 use crate::import::receipts_root;
 use crate::pool::{PooledTransaction, ReadyTransactions};
-use crate::rules::{UNCLE_GENERATIONS, UNCLES_MAX, next_gas_limit};
+use crate::rules::{UNCLE_GENERATIONS, UNCLES_MAX, dao_extra, next_gas_limit};
 use crate::spec::ChainSpec;
 use crate::state::{BlockState, Overlay, StateError};
 use crate::trie::NodeSource;
@@ -65,11 +65,12 @@ pub fn build<S: StateReads + BlockReads + NodeSource>(
         number: above.number + 1,
         gas_limit: next_gas_limit(spec, above.gas_limit, settings.gas_target),
         timestamp,
-        extra_data: settings.extra_data.clone(),
+        extra_data: dao_extra(spec, above.number + 1).unwrap_or_else(|| settings.extra_data.clone()),
         ..Default::default()
     };
     let mut state = BlockState::new(view, above.number, above.state_root);
     let mut executor = Executor::new(spec, &header, &mut state);
+    executor.begin()?;
     let (transactions, senders) = fill(&mut executor, ready)?;
     let executed = executor.finish(&uncles)?;
     header.state_root = state.root()?;

@@ -276,6 +276,7 @@ impl View {
             cfg.disable_balance_check = true;
             cfg.disable_block_gas_limit = true;
             cfg.disable_nonce_check = true;
+            cfg.disable_eip3607 = true;
             cfg.tx_chain_id_check = false;
         });
         let outcome = transact(

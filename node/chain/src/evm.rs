@@ -74,8 +74,8 @@ pub(crate) fn chain_evm<DB: Database>(
     let mut cfg = CfgEnv::new_with_spec(spec_id);
     cfg.chain_id = spec.chain_id;
     cfg.gas_params = gas_params(rules);
-    cfg.disable_eip3607 = true;
     if let RulesAt::Moac { .. } = rules {
+        cfg.disable_eip3607 = true;
         cfg.limit_contract_code_size = Some(CODE_BYTES_MAX);
     }
     adjust(&mut cfg);

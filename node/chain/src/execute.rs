@@ -6,7 +6,7 @@
 use crate::evm::{ChainEvm, block_env, chain_evm};
 use crate::handler::{system_call, transact};
 use crate::rules::{block_reward, uncle_rewards};
-use crate::spec::{ChainSpec, RulesAt};
+use crate::spec::{ChainSpec, RulesAt, dao};
 use crate::state::{BlockState, StateError};
 use crate::trie::NodeSource;
 use primitives::{
@@ -104,6 +104,24 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     /// The rules the block is executed by.
     pub fn spec(&self) -> &'b ChainSpec {
         self.spec
+    }
+
+    /// Makes the change of state that a fork block begins with, where this block is one: at the
+    /// DAO fork the named accounts' balances go to the refund contract. Comes before the
+    /// first transaction.
+    ///
+    /// # Errors
+    /// [`StateError`] when the store fails.
+    pub fn begin(&mut self) -> Result<(), StateError> {
+        if !self.spec.is_dao_fork(self.header.number) {
+            return Ok(());
+        }
+        for address in dao::drained_accounts() {
+            let (balance, _) = self.state().balance_and_nonce(address)?;
+            self.state().take_balance(address)?;
+            self.state().add_balance(dao::REFUND_CONTRACT, balance)?;
+        }
+        Ok(())
     }
 
     /// Gas the block still has room for.

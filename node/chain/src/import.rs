@@ -64,6 +64,12 @@ pub enum ImportError {
         hash: B256,
         error: Box<Self>,
     },
+    /// The block follows rules that are not built here.
+    #[error("the rules of `{rules}` hold from here on, which this program does not have")]
+    Beyond {
+        /// What the genesis file calls them.
+        rules: String,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -126,6 +132,11 @@ impl Importer {
             .block_number(&parent_hash)?
             .ok_or(ImportError::UnknownParent(parent_hash))?;
         let parent = header(&view, number, &parent_hash)?;
+        if let Some(rules) = self.spec.beyond(number + 1) {
+            return Err(ImportError::Beyond {
+                rules: rules.to_owned(),
+            });
+        }
         check_header(&self.spec, &block.header, &parent.header, now)?;
         self.seals.check(&self.spec, &block.header)?;
         let senders = check_body(&self.spec, &self.seals, &view, block)?;
@@ -326,6 +337,7 @@ fn execute(
 ) -> Result<(Executed, StateUpdate), ImportError> {
     let mut state = BlockState::new(tables, parent.number, parent.state_root);
     let mut executor = Executor::new(spec, header, &mut state);
+    executor.begin()?;
     for (index, (transaction, sender)) in transactions.iter().zip(senders).enumerate() {
         executor
             .transaction(transaction, *sender)

@@ -135,21 +135,30 @@ pub fn check_header(
     Ok(())
 }
 
-/// Ten blocks from the DAO fork on carry its mark on the chain that made the change, and
-/// none of them on a chain that names the fork and did not make it.
-fn check_dao_extra(spec: &ChainSpec, header: &Header) -> Result<(), HeaderError> {
+/// The extra data that block `number` must have: the DAO fork's mark in its first ten blocks.
+pub(crate) fn dao_extra(spec: &ChainSpec, number: u64) -> Option<Bytes> {
+    dao_mark(spec, number)?.then(|| Bytes::from_static(DAO_EXTRA))
+}
+
+/// Within the DAO fork's ten blocks: whether they carry its mark on this chain, or must not.
+fn dao_mark(spec: &ChainSpec, number: u64) -> Option<bool> {
     let Family::Ethereum(forks) = &spec.family else {
-        return Ok(());
+        return None;
     };
-    let Some(first) = forks.dao else { return Ok(()) };
-    let in_range = (first..first.saturating_add(DAO_EXTRA_BLOCKS)).contains(&header.number);
-    if in_range && (*header.extra_data == *DAO_EXTRA) != forks.dao_support {
-        return Err(HeaderError::DaoExtra {
+    let first = forks.dao?;
+    (first..first.saturating_add(DAO_EXTRA_BLOCKS))
+        .contains(&number)
+        .then_some(forks.dao_support)
+}
+
+fn check_dao_extra(spec: &ChainSpec, header: &Header) -> Result<(), HeaderError> {
+    match dao_mark(spec, header.number) {
+        Some(supported) if (*header.extra_data == *DAO_EXTRA) != supported => Err(HeaderError::DaoExtra {
             got: header.extra_data.clone(),
-            supported: forks.dao_support,
-        });
+            supported,
+        }),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// What the miner of block `number` gets for the block itself, in sha.

@@ -166,6 +166,19 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
         Ok(())
     }
 
+    /// Empties a balance; nothing happens where the account does not exist.
+    ///
+    /// # Errors
+    /// [`StateError`] when the store fails.
+    pub fn take_balance(&mut self, address: Address) -> Result<(), StateError> {
+        let cached = self.cached(address)?;
+        if let Some(info) = &mut cached.now {
+            info.balance = U256::ZERO;
+            cached.changed = true;
+        }
+        Ok(())
+    }
+
     /// Adds to a balance; makes the account where it does not exist.
     ///
     /// # Errors

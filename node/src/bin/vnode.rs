@@ -1,12 +1,20 @@
-//! The base-chain node's binary: parses the command line and runs the node.
+//! The base-chain node's binary: parses the command line and runs the node, or a command.
 
 use clap::Parser;
+use node::Command;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     miner::gpu::quiet_drivers();
     let options = node::VnodeOptions::parse();
-    match node::run(&options) {
+    let done: Result<(), Box<dyn std::error::Error>> = match &options.command {
+        None => node::run(&options).map_err(Into::into),
+        Some(Command::Testvec { kind }) => {
+            node::testvec::serve(*kind, std::io::stdin().lock(), std::io::stdout().lock()).map_err(Into::into)
+        }
+        Some(Command::Account(command)) => node::accounts::run(&options, command).map_err(Into::into),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("vnode: {error}");

@@ -82,8 +82,11 @@ pub(super) fn difficulty(request: &Value) -> Result<Value, String> {
     Ok(json!({ "difficulty": format!("{:#x}", next(&spec, &input)) }))
 }
 
-pub(super) fn keystore(_request: &Value) -> Result<Value, String> {
-    Err("key files are not read by this version".to_owned())
+pub(super) fn keystore(request: &Value) -> Result<Value, String> {
+    let file = member(request, "json")?.to_string();
+    let key =
+        keystore::decrypt(file.as_bytes(), text(request, "password")?).map_err(|error| error.to_string())?;
+    Ok(json!({ "key": hex_text(*key.to_bytes()) }))
 }
 
 pub(super) fn tx(request: &Value) -> Result<Value, String> {

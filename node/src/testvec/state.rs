@@ -109,6 +109,11 @@ fn header(env: &Value) -> Result<Header, String> {
 }
 
 fn transaction(spec: &ChainSpec, tx: &Value) -> Result<(primitives::Transaction, Address), String> {
+    for key in ["accessList", "maxFeePerGas", "maxFeePerBlobGas"] {
+        if tx.get(key).is_some_and(|value| !value.is_null()) {
+            return Err(format!("{key}: typed transactions do not belong to these rules"));
+        }
+    }
     let unsigned = UnsignedTransaction {
         tx_nonce: uint64(tx, "nonce")?,
         gas_price: uint(tx, "gasPrice")?,

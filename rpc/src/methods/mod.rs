@@ -3,6 +3,7 @@
 pub mod chain3;
 pub mod mc;
 pub mod net;
+pub mod personal;
 
 use crate::node::Node;
 use crate::table::Method;
@@ -12,6 +13,7 @@ pub fn all() -> Vec<Method<Node>> {
     let mut rows = chain3::methods();
     rows.extend(net::methods());
     rows.extend(mc::methods());
+    rows.extend(personal::methods());
     rows
 }
 

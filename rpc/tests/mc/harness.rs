@@ -13,14 +13,15 @@ use chain::build::{BuildSettings, build};
 use chain::import::Imported;
 use chain::pool::PoolConfig;
 use chain::{Chain, ChainConfig, ChainSpec, View};
-use keystore::AccountBook;
+use keystore::{AccountBook, KeyDirectory, ScryptCost};
 use primitives::{Address, B256, Block, Bytes, SecretKey, U256};
 use rpc::methods::{self, NodeFacts};
 use rpc::server::http::{self, HttpOptions, HttpServer};
 use rpc::types::data;
-use rpc::{Limits, MinerControl, Modules, Node, Rpc};
+use rpc::{Limits, MinerControl, Node, Rpc};
 use serde_json::{Value, json};
 use store::Store;
+use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 /// Who is paid for blocks.
@@ -67,6 +68,8 @@ impl MinerControl for Miner {
 /// The node under test. Its first two dev accounts are unlocked, the third is locked.
 pub(crate) struct Net {
     pub(crate) chain: Chain,
+    /// Holds the folder of key files.
+    pub(crate) home: TempDir,
     server: HttpServer,
     /// Keeps the server running.
     _runtime: Runtime,
@@ -83,14 +86,17 @@ impl Net {
         };
         let store = Store::in_memory().expect("a store in memory");
         let chain = Chain::open(store, config).expect("a new chain");
-        let accounts = AccountBook::new();
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let key_files = KeyDirectory::new(home.path().join("keystore"), ScryptCost::LIGHT);
+        let accounts = AccountBook::with_directory(key_files);
         for index in 0..3 {
             accounts.unlock(key(index));
         }
         accounts.lock(&key(2).address());
         let node = Node::new(chain.clone(), accounts, Box::new(Facts), Arc::new(Miner));
         let rpc = Rpc::new(Arc::new(node), methods::all(), Limits::default()).expect("a sound table");
-        let dispatcher = Arc::new(rpc.dispatcher(&Modules::default()));
+        let modules = "chain3,mc,net,personal".parse().expect("modules");
+        let dispatcher = Arc::new(rpc.dispatcher(&modules));
         let runtime = Runtime::new().expect("a runtime");
         let options = HttpOptions {
             host: "127.0.0.1".to_owned(),
@@ -102,6 +108,7 @@ impl Net {
             .expect("a free port");
         Self {
             chain,
+            home,
             server,
             _runtime: runtime,
         }

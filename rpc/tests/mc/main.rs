@@ -1,9 +1,10 @@
-//! The `mc` methods over HTTP, on a real chain in memory.
+//! The `mc` and `personal` methods over HTTP, on a real chain in memory.
 
 mod blocks;
 mod calls;
 mod harness;
 mod mining;
+mod personal;
 mod sending;
 mod shapes;
 mod state;

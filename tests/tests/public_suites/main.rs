@@ -22,7 +22,11 @@ fn files(folder: &Path, out: &mut Vec<PathBuf>) {
     paths.sort();
     for path in paths {
         if path.is_dir() {
-            if path.file_name().is_none_or(|name| name != ".git") {
+            // `src` holds what the suites are made from.
+            if path
+                .file_name()
+                .is_none_or(|name| name != ".git" && name != "src")
+            {
                 files(&path, out);
             }
         } else if path.extension().is_some_and(|extension| extension == "json") {

@@ -8,7 +8,7 @@ use std::path::Path;
 /// Runs the tests of one file.
 pub(crate) fn run_file(path: &Path, caches: &ethash::LightCaches, report: &mut Report) {
     let text = path.to_string_lossy();
-    let suites: [(&str, &str, Run); 8] = [
+    let suites: [(&str, &str, Run); 9] = [
         ("BlockchainTests", "BlockchainTests/", blockchain),
         ("GeneralStateTests", "GeneralStateTests/", state),
         ("TransactionTests", "TransactionTests/", transactions),
@@ -17,6 +17,7 @@ pub(crate) fn run_file(path: &Path, caches: &ethash::LightCaches, report: &mut R
         ("PoWTests", "PoWTests/", pow),
         ("TrieTests", "TrieTests/", trie),
         ("RLPTests", "RLPTests/", rlp),
+        ("KeyStoreTests", "KeyStoreTests/", keystore),
     ];
     let Some((suite, _, run)) = suites.iter().find(|(_, mark, _)| text.contains(mark)) else {
         let suite = path
@@ -86,7 +87,8 @@ fn state(case: &Case<'_>, report: &mut Report) {
                 "tx": {
                     "data": tx["data"][data], "gasLimit": tx["gasLimit"][gas], "value": tx["value"][value],
                     "gasPrice": tx["gasPrice"], "nonce": tx["nonce"], "to": tx["to"],
-                    "secretKey": tx["secretKey"],
+                    "secretKey": tx["secretKey"], "accessList": tx["accessLists"][data],
+                    "maxFeePerGas": tx["maxFeePerGas"],
                 },
             });
             let result = run_state(&request).and_then(|outcome| {
@@ -280,6 +282,14 @@ fn pow(case: &Case<'_>, report: &mut Report) {
                 .and_then(|()| same("result", &hash.final_hash.to_string(), &test["result"]))
         });
     case.count(report, "Ethash", "", result);
+}
+
+fn keystore(case: &Case<'_>, report: &mut Report) {
+    let request = json!({ "json": case.test["json"], "password": case.test["password"] });
+    let result = Door::default()
+        .answer(Kind::Keystore, &request)
+        .and_then(|got| same("key", got["key"].as_str().unwrap_or_default(), &case.test["priv"]));
+    case.count(report, "V3", "", result);
 }
 
 fn trie(case: &Case<'_>, report: &mut Report) {

@@ -159,12 +159,12 @@ fn ethereum_forks(config: &mut Fields) -> Result<Family, FileError> {
             _ => config
                 .map
                 .remove(key)
-                .map(|value| if value == Value::from(0) { 0 } else { u64::MAX }),
+                .map(|value| if value == 0 { 0 } else { u64::MAX }),
         };
-        if let Some(from) = from {
-            if beyond.as_ref().is_none_or(|(_, first)| from < *first) {
-                beyond = Some((key.to_owned(), from));
-            }
+        if let Some(from) = from
+            && beyond.as_ref().is_none_or(|(_, first)| from < *first)
+        {
+            beyond = Some((key.to_owned(), from));
         }
     }
     config.map.remove("terminalTotalDifficultyPassed");

@@ -3,6 +3,7 @@
 //! Knows networks, forks and parameters; executes nothing. How the rules are applied is in
 //! [`crate::rules`] (headers, difficulty, rewards) and [`crate::evm`] (gas and opcodes).
 
+pub(crate) mod dao;
 mod file;
 mod forks;
 mod networks;
@@ -135,6 +136,11 @@ impl ChainSpec {
             }) if number >= *first => Some(name),
             _ => None,
         }
+    }
+
+    /// Whether block `number` makes the DAO fork's change of state.
+    pub fn is_dao_fork(&self, number: u64) -> bool {
+        matches!(&self.family, Family::Ethereum(forks) if forks.dao_support && forks.dao == Some(number))
     }
 
     /// Which transaction forms lie in blocks.

@@ -3,7 +3,9 @@
 use chain::chain::SubmitError;
 use chain::pool::Origin;
 use keystore::AccountError;
-use primitives::{Address, B256, Transaction, TxForm, TxRules, UnsignedTransaction, signed_message_digest};
+use primitives::{
+    Address, B256, SecretKey, Transaction, TxForm, TxRules, UnsignedTransaction, signed_message_digest,
+};
 
 use super::price::gas_price;
 use super::request::TransactionRequest;
@@ -48,16 +50,34 @@ fn accounts(node: &Node) -> Vec<Data<Address>> {
 
 /// `mc_sign`: r, s and V (27 or 28) over the chain's own message prefix, the length and the message.
 fn sign(node: &Node, (address, message): (Address, Data)) -> RpcResult<Data<[u8; 65]>> {
-    let digest = signed_message_digest(&message.0);
-    let signature = node.accounts.with_key(&address, |key| key.sign(&digest));
-    Ok(Data(signature.map_err(locked)?.to_rsv()))
+    let signature = node
+        .accounts
+        .with_key(&address, |key| sign_message(key, &message.0));
+    signature.map_err(locked)
+}
+
+/// The signature of a message.
+pub(in crate::methods) fn sign_message(key: &SecretKey, message: &[u8]) -> Data<[u8; 65]> {
+    Data(key.sign(&signed_message_digest(message)).to_rsv())
 }
 
 /// `mc_sendTransaction`: fills in what is missing, signs, and puts it into the pool.
 fn send(node: &Node, request: TransactionRequest) -> RpcResult<Data<B256>> {
+    // A copy of the key, which wipes itself: it must not be taken away between nonce and signature.
+    send_signed(node, request, |from| {
+        node.accounts.with_key(from, SecretKey::clone).map_err(locked)
+    })
+}
+
+/// Fills in what is missing, signs with the key that `key` gives for the sender, and puts it into
+/// the pool. Whether there is a key is asked before a nonce is chosen.
+pub(in crate::methods) fn send_signed(
+    node: &Node,
+    request: TransactionRequest,
+    key: impl FnOnce(&Address) -> RpcResult<SecretKey>,
+) -> RpcResult<Data<B256>> {
     check_sharding(&request)?;
-    // Whether the account can sign is asked before a nonce is chosen for it.
-    node.accounts.with_key(&request.from, |_| ()).map_err(locked)?;
+    let key = key(&request.from)?;
     let gas_price = match request.gas_price {
         Some(given) => given,
         None => gas_price(node)?,
@@ -81,9 +101,7 @@ fn send(node: &Node, request: TransactionRequest) -> RpcResult<Data<B256>> {
         TxRules::Moac => TxForm::Native,
         TxRules::Ethereum => TxForm::Ethereum,
     };
-    let sign = |key: &primitives::SecretKey| unsigned.sign(key, spec.chain_id, form);
-    let transaction = node.accounts.with_key(&request.from, sign).map_err(locked)?;
-    submit(node, transaction)
+    submit(node, unsigned.sign(&key, spec.chain_id, form))
 }
 
 /// What is for an application chain goes through the service for their nodes. This node has

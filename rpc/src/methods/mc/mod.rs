@@ -13,6 +13,9 @@ mod state;
 mod status;
 mod transactions;
 
+pub(in crate::methods) use accounts::{send_signed, sign_message};
+pub(in crate::methods) use request::TransactionRequest;
+
 use crate::node::Node;
 use crate::table::Method;
 

@@ -22,7 +22,7 @@ impl FromParam for Word {
 
 /// The transaction object of `mc_sendTransaction` (interface 4.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct TransactionRequest {
+pub(in crate::methods) struct TransactionRequest {
     pub(super) from: Address,
     pub(super) to: Option<Address>,
     pub(super) gas: Option<u64>,
