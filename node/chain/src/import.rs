@@ -67,6 +67,12 @@ pub enum ImportError {
         hash: B256,
         error: Box<Self>,
     },
+    /// The block follows rules that are not built here.
+    #[error("the rules of `{rules}` hold from here on, which this program does not have")]
+    Beyond {
+        /// What the genesis file calls them.
+        rules: String,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
