@@ -29,9 +29,6 @@ pub enum ImportError {
     /// The parent is not known.
     #[error("unknown parent {0}")]
     UnknownParent(B256),
-    /// The block follows rules that are not built here.
-    #[error("the rules of `{rules}` hold from here on, which this program does not have")]
-    Beyond { rules: String },
     /// The header breaks a rule.
     #[error(transparent)]
     Header(#[from] HeaderError),
