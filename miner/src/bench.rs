@@ -114,8 +114,8 @@ pub fn run(config: &BenchConfig) -> Result<Report, BenchError> {
     let (cpu, adapters) = match &config.devices {
         BenchDevices::All => (true, list_adapters()),
         BenchDevices::Chosen(choice) => {
-            let chosen = choice.plan_here()?.adapters;
-            (chosen.is_empty(), chosen)
+            let plan = choice.plan_here()?;
+            (plan.cpu, plan.adapters)
         }
     };
     let cache = Arc::new(LightCache::build(Epoch::ethash(config.epoch))?);

@@ -4,13 +4,16 @@
 //! has one. Which nonces, which work and what becomes of a hit is decided elsewhere.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use ethash::{Epoch, FullDataset, LightCache};
 
 use crate::dataset::Dataset;
 use crate::desk::Job;
-use crate::rate::Meter;
+use crate::gauge::{DeviceState, Gauge};
+use crate::intensity::Throttle;
 use crate::shared::{Compared, Hit, Shared};
+use crate::task::Cursor;
 
 /// Nonces hashed side by side from the light cache: sixteen rows on their way at any time.
 pub(crate) const LIGHT_WIDTH: usize = 8;
@@ -20,9 +23,10 @@ pub(crate) const FULL_WIDTH: usize = 32;
 /// One searching thread.
 pub(crate) struct CpuSearcher {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) meter: Arc<Meter>,
-    /// The next nonce of this thread's own range. It never goes back, so nothing is tried twice.
-    pub(crate) next_nonce: u64,
+    pub(crate) gauge: Arc<Gauge>,
+    /// This thread's own nonces.
+    pub(crate) cursor: Cursor,
+    pub(crate) throttle: Throttle,
 }
 
 impl CpuSearcher {
@@ -38,7 +42,14 @@ impl CpuSearcher {
 
     fn search(&mut self, job: &Job, cache: &Arc<LightCache>) {
         let epoch = job.work.epoch;
+        self.gauge
+            .set_state(DeviceState::Searching { epoch: epoch.index });
+        self.cursor.begin();
         while self.shared.desk.is_active(job) {
+            if self.cursor.is_used_up(job.nonces) {
+                self.shared.desk.outwait(job);
+                return;
+            }
             self.shared.keeper.want(epoch, cache);
             match self.shared.keeper.ready(epoch) {
                 Some(dataset) => self.search_full(job, cache, epoch, &dataset),
@@ -49,21 +60,24 @@ impl CpuSearcher {
 
     /// One batch from the light cache.
     fn search_light(&mut self, job: &Job, cache: &LightCache) {
-        let nonces = self.nonces::<LIGHT_WIDTH>();
+        let began = self.throttle.is_on().then(Instant::now);
+        let nonces = self.cursor.next::<LIGHT_WIDTH>(job.nonces);
         let hashes = cache.hash_many(&job.work.header_hash, nonces);
-        self.meter.add(LIGHT_WIDTH as u64);
+        self.gauge.add(LIGHT_WIDTH as u64);
         for (nonce, hash) in nonces.into_iter().zip(hashes) {
-            self.shared.solve(job, nonce, &hash);
+            self.shared.solve(job, &self.gauge, nonce, &hash);
         }
+        self.rest(began);
     }
 
     /// Batches from the full dataset until the job ends or the dataset turns out wrong.
     fn search_full(&mut self, job: &Job, cache: &LightCache, epoch: Epoch, dataset: &Arc<Dataset>) {
         let full: FullDataset<'_> = dataset.view();
-        while self.shared.desk.is_active(job) {
-            let nonces = self.nonces::<FULL_WIDTH>();
+        while self.shared.desk.is_active(job) && !self.cursor.is_used_up(job.nonces) {
+            let began = self.throttle.is_on().then(Instant::now);
+            let nonces = self.cursor.next::<FULL_WIDTH>(job.nonces);
             let hashes = full.hash_many(&job.work.header_hash, nonces);
-            self.meter.add(FULL_WIDTH as u64);
+            self.gauge.add(FULL_WIDTH as u64);
             for (pow_nonce, hash) in nonces.into_iter().zip(hashes) {
                 if !ethash::meets_boundary(&hash.final_hash, &job.work.boundary) {
                     continue;
@@ -73,19 +87,20 @@ impl CpuSearcher {
                     mix_hash: hash.mix_hash,
                     compared: Compared::All,
                 };
-                if !self.shared.check_and_solve(job, cache, &hit) {
+                if !self.shared.check_and_solve(job, &self.gauge, cache, &hit) {
                     self.shared.keeper.reject(epoch, dataset);
                     return;
                 }
             }
+            self.rest(began);
         }
     }
 
-    /// The next `N` nonces of this thread; beyond the last number comes 0.
-    fn nonces<const N: usize>(&mut self) -> [u64; N] {
-        let first = self.next_nonce;
-        self.next_nonce = first.wrapping_add(N as u64);
-        core::array::from_fn(|i| first.wrapping_add(i as u64))
+    /// Pauses where the intensity asks for it.
+    fn rest(&mut self, began: Option<Instant>) {
+        if let Some(pause) = began.and_then(|began| self.throttle.pause(began.elapsed())) {
+            self.shared.desk.sleep(pause);
+        }
     }
 }
 
@@ -93,33 +108,24 @@ impl CpuSearcher {
 mod tests {
     use super::*;
     use crate::engine::DatasetPolicy;
+    use crate::intensity::Intensity;
     use crate::keeper::Keeper;
-    use ethash::{B256, LightCaches, Solution, WorkPackage};
+    use crate::task::Found;
+    use ethash::{B256, LightCaches, WorkPackage};
     use serde_json::Value;
 
-    fn searcher(next_nonce: u64) -> (CpuSearcher, crossbeam_channel::Receiver<Solution>) {
+    fn searcher(next_nonce: u64) -> (CpuSearcher, crossbeam_channel::Receiver<Found>) {
         let (solutions_out, solutions) = crossbeam_channel::unbounded();
         let shared = Arc::new(Shared::new(Keeper::new(DatasetPolicy::Never, 1), solutions_out));
         (
             CpuSearcher {
                 shared,
-                meter: Arc::default(),
-                next_nonce,
+                gauge: Arc::default(),
+                cursor: Cursor::starting_at(0, 1, next_nonce),
+                throttle: Throttle::new(Intensity::FULL),
             },
             solutions,
         )
-    }
-
-    #[test]
-    fn nonces_go_on_beyond_the_last_number() {
-        let (mut searcher, _solutions) = searcher(u64::MAX - 2);
-        assert_eq!(
-            searcher.nonces::<5>(),
-            [u64::MAX - 2, u64::MAX - 1, u64::MAX, 0, 1]
-        );
-        assert_eq!(searcher.nonces::<2>(), [2, 3]);
-        let (mut searcher, _solutions) = self::searcher(u64::from(u32::MAX));
-        assert_eq!(searcher.nonces::<2>(), [0xffff_ffff, 0x1_0000_0000]);
     }
 
     /// All solutions of `case`, each found as the first one after the one before.
@@ -143,10 +149,13 @@ mod tests {
             let job = searcher
                 .shared
                 .desk
-                .put(Some(work))
+                .put(Some(work.into()))
                 .expect("new work after a pause");
             searcher.search(&job, cache);
-            let solution = solutions.try_recv().expect("the search ends with a solution");
+            let solution = solutions
+                .try_recv()
+                .expect("the search ends with a solution")
+                .solution;
             if solution.pow_nonce.wrapping_sub(start) >= count {
                 return found;
             }
@@ -155,7 +164,7 @@ mod tests {
                 solution.mix_hash
             );
             found.push(format!("{:016x}", solution.pow_nonce));
-            searcher.next_nonce = solution.pow_nonce.wrapping_add(1);
+            searcher.cursor = Cursor::starting_at(0, 1, solution.pow_nonce.wrapping_add(1));
         }
     }
 

@@ -10,15 +10,20 @@ use std::time::{Duration, Instant};
 use ethash::{Epoch, LightCache, WorkPackage};
 use parking_lot::{Condvar, Mutex};
 
+use crate::task::{NonceSpace, Task};
+
 /// No job is to be searched.
 const IDLE: u64 = 0;
 
-/// A work package with a number of its own.
+/// A task with a number of its own.
 #[derive(Debug)]
 pub(crate) struct Job {
     /// Counts up from 1 with every new piece of work.
     pub(crate) id: u64,
     pub(crate) work: WorkPackage,
+    pub(crate) nonces: NonceSpace,
+    /// Whether the search goes on after a solution.
+    repeat: bool,
     cache: OnceLock<Arc<LightCache>>,
 }
 
@@ -44,19 +49,21 @@ struct State {
 impl Desk {
     /// Lays new work on the desk, or takes the old away. Gives the new job.
     ///
-    /// The same header and boundary as the present job's are no new work: sources that are polled repeat
-    /// themselves, and a solved job must not be solved again.
-    pub(crate) fn put(&self, work: Option<WorkPackage>) -> Option<Arc<Job>> {
+    /// The same header, boundary and nonces as the present job's are no new work: sources that are polled
+    /// repeat themselves, and a solved job must not be solved again.
+    pub(crate) fn put(&self, task: Option<Task>) -> Option<Arc<Job>> {
         let mut state = self.state.lock();
-        let Some(work) = work else {
+        let Some(Task { work, nonces, repeat }) = task else {
             state.job = None;
             self.active.store(IDLE, Ordering::Relaxed);
+            self.changed.notify_all();
             return None;
         };
         let same = |job: &Arc<Job>| {
             job.work.header_hash == work.header_hash
                 && job.work.boundary == work.boundary
                 && job.work.epoch == work.epoch
+                && job.nonces == nonces
         };
         if state.stopping || state.job.as_ref().is_some_and(same) {
             return None;
@@ -67,6 +74,8 @@ impl Desk {
         let job = Arc::new(Job {
             id: state.last_id,
             work,
+            nonces,
+            repeat,
             cache: OnceLock::new(),
         });
         state.job = Some(Arc::clone(&job));
@@ -98,6 +107,16 @@ impl Desk {
         self.active.load(Ordering::Relaxed) == job.id
     }
 
+    /// Takes note that `job` has a solution, which ends the search for it unless it is to go on. False when
+    /// the solution comes too late.
+    pub(crate) fn solve(&self, job: &Job) -> bool {
+        if job.repeat {
+            self.is_active(job)
+        } else {
+            self.finish(job)
+        }
+    }
+
     /// Ends the search for `job`; true for the first who asks while it is active.
     pub(crate) fn finish(&self, job: &Job) -> bool {
         let mut state = self.state.lock();
@@ -105,6 +124,7 @@ impl Desk {
         if first {
             state.done = true;
             self.active.store(IDLE, Ordering::Relaxed);
+            self.changed.notify_all();
         }
         first
     }
@@ -127,6 +147,14 @@ impl Desk {
             if let Some(cache) = job.cache.get() {
                 return Some(Arc::clone(cache));
             }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Waits until `job` is no longer to be searched.
+    pub(crate) fn outwait(&self, job: &Job) {
+        let mut state = self.state.lock();
+        while self.is_active(job) {
             self.changed.wait(&mut state);
         }
     }
@@ -164,15 +192,47 @@ mod tests {
     use super::*;
     use ethash::B256;
 
-    fn work(header: u8, boundary: u8) -> WorkPackage {
+    fn work(header: u8, boundary: u8) -> Task {
         let epoch = Epoch::ethash(0);
-        WorkPackage {
+        let work = WorkPackage {
             header_hash: B256::repeat_byte(header),
             seed_hash: epoch.seed_hash(),
             boundary: B256::repeat_byte(boundary),
             number: None,
             epoch,
-        }
+        };
+        work.into()
+    }
+
+    #[test]
+    fn work_that_goes_on_is_solved_many_times() {
+        let desk = Desk::default();
+        let shares = Task {
+            repeat: true,
+            ..work(1, 9)
+        };
+        let job = desk.put(Some(shares.clone())).expect("new work");
+        assert!(desk.solve(&job) && desk.solve(&job) && desk.is_active(&job));
+        let elsewhere = Task {
+            nonces: NonceSpace::new(1 << 63, 1),
+            ..shares
+        };
+        let next = desk.put(Some(elsewhere)).expect("other nonces are new work");
+        assert!(!desk.solve(&job), "too late");
+        assert!(desk.solve(&next));
+    }
+
+    #[test]
+    fn whoever_has_no_nonces_left_waits_for_the_next_job() {
+        let desk = Desk::default();
+        let job = desk.put(Some(work(1, 9))).expect("new work");
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| desk.outwait(&job));
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!waiting.is_finished());
+            desk.put(Some(work(2, 9)));
+            waiting.join().expect("no panic");
+        });
     }
 
     #[test]

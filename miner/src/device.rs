@@ -8,7 +8,7 @@ use std::str::FromStr;
 use crate::engine::MinerError;
 use crate::gpu::{AdapterInfo, list_adapters};
 
-/// The device a user asks for: `auto`, `cpu`, `gpu`, `gpu:1` or `gpu:0,2`.
+/// The devices a user asks for: `auto`, `all`, `cpu`, `gpu`, or a list such as `gpu:1`, `gpu:0,2`, `cpu,gpu:0`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
     /// The first hardware graphics adapter; the CPU where there is none.
@@ -18,13 +18,20 @@ pub enum DeviceChoice {
     Cpu,
     /// The first hardware graphics adapter, or else the first software one.
     Gpu,
-    /// The adapters with these numbers, as `miner devices` lists them.
-    GpuAt(Vec<usize>),
+    /// Every hardware graphics adapter; the CPU where there is none.
+    All,
+    /// The adapters with these numbers, as `miner devices` lists them, and the CPU where it is named too.
+    List {
+        /// Whether the CPU searches too.
+        cpu: bool,
+        /// Numbers of adapters, in order. At least one, as the CPU alone is [`DeviceChoice::Cpu`].
+        adapters: Vec<usize>,
+    },
 }
 
 /// Why a text names no device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no device {got:?}: expected auto, cpu, gpu or gpu:N with numbers as in gpu:0 or gpu:0,2")]
+#[error("no device {got:?}: expected auto, all, cpu, gpu or a list such as gpu:0 or gpu:0,2 or cpu,gpu:0")]
 pub struct DeviceParseError {
     /// The text.
     pub got: String,
@@ -39,16 +46,30 @@ impl FromStr for DeviceChoice {
             "auto" => return Ok(Self::Auto),
             "cpu" => return Ok(Self::Cpu),
             "gpu" => return Ok(Self::Gpu),
+            "all" => return Ok(Self::All),
             _ => {}
         }
-        let numbers = text.strip_prefix("gpu:").ok_or_else(error)?;
-        let mut adapters = numbers
-            .split(',')
-            .map(|number| number.parse().map_err(|_| error()))
-            .collect::<Result<Vec<usize>, _>>()?;
+        let (mut cpu, mut adapters) = (false, Vec::new());
+        for item in text.split(',') {
+            let number = match item.strip_prefix("gpu:") {
+                Some(number) => number,
+                None if item == "cpu" => {
+                    cpu = true;
+                    continue;
+                }
+                // `gpu:0,2` is short for `gpu:0,gpu:2`.
+                None if !adapters.is_empty() => item,
+                None => return Err(error()),
+            };
+            adapters.push(number.parse::<usize>().map_err(|_| error())?);
+        }
         adapters.sort_unstable();
         adapters.dedup();
-        Ok(Self::GpuAt(adapters))
+        Ok(if adapters.is_empty() {
+            Self::Cpu
+        } else {
+            Self::List { cpu, adapters }
+        })
     }
 }
 
@@ -58,9 +79,11 @@ impl fmt::Display for DeviceChoice {
             Self::Auto => f.write_str("auto"),
             Self::Cpu => f.write_str("cpu"),
             Self::Gpu => f.write_str("gpu"),
-            Self::GpuAt(adapters) => {
+            Self::All => f.write_str("all"),
+            Self::List { cpu, adapters } => {
                 let numbers: Vec<_> = adapters.iter().map(usize::to_string).collect();
-                write!(f, "gpu:{}", numbers.join(","))
+                let cpu = if *cpu { "cpu," } else { "" };
+                write!(f, "{cpu}gpu:{}", numbers.join(","))
             }
         }
     }
@@ -69,8 +92,10 @@ impl fmt::Display for DeviceChoice {
 /// What will search, and the sentence that says why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// The adapters to open. Empty: the CPU searches.
+    /// The adapters to open.
     pub(crate) adapters: Vec<AdapterInfo>,
+    /// Whether the CPU searches from the start.
+    pub(crate) cpu: bool,
     /// For the start-up log.
     pub(crate) reason: String,
 }
@@ -90,17 +115,31 @@ impl DeviceChoice {
         let hardware = adapters.iter().find(|adapter| !adapter.software);
         let plan = |adapter: Option<&AdapterInfo>, reason: String| Plan {
             adapters: adapter.into_iter().cloned().collect(),
+            cpu: adapter.is_none(),
             reason,
+        };
+        let on_the_cpu = |adapters: &[AdapterInfo]| match adapters.first() {
+            Some(software) => plan(
+                None,
+                format!("the only graphics adapter is software ({})", software.name),
+            ),
+            None => plan(None, "there is no graphics adapter".into()),
         };
         match self {
             Self::Cpu => Ok(plan(None, "the CPU was asked for".into())),
-            Self::Auto => Ok(match (hardware, adapters.first()) {
-                (Some(adapter), _) => plan(Some(adapter), "it is the first hardware adapter".into()),
-                (None, Some(software)) => plan(
-                    None,
-                    format!("the only graphics adapter is software ({})", software.name),
-                ),
-                (None, None) => plan(None, "there is no graphics adapter".into()),
+            Self::Auto => Ok(match hardware {
+                Some(adapter) => plan(Some(adapter), "it is the first hardware adapter".into()),
+                None => on_the_cpu(adapters),
+            }),
+            Self::All if hardware.is_none() => Ok(on_the_cpu(adapters)),
+            Self::All => Ok(Plan {
+                adapters: adapters
+                    .iter()
+                    .filter(|adapter| !adapter.software)
+                    .cloned()
+                    .collect(),
+                cpu: false,
+                reason: "every hardware adapter was asked for".into(),
             }),
             Self::Gpu => match (hardware, adapters.first()) {
                 (Some(adapter), _) => Ok(plan(
@@ -117,7 +156,10 @@ impl DeviceChoice {
                     found: 0,
                 }),
             },
-            Self::GpuAt(wanted) => {
+            Self::List {
+                cpu,
+                adapters: wanted,
+            } => {
                 let found = adapters.len();
                 let adapters = wanted
                     .iter()
@@ -131,6 +173,7 @@ impl DeviceChoice {
                     .collect::<Result<_, _>>()?;
                 Ok(Plan {
                     adapters,
+                    cpu: *cpu,
                     reason: format!("{self} was asked for"),
                 })
             }
@@ -152,19 +195,28 @@ mod tests {
             max_binding: 1 << 27,
             max_buffer: 1 << 31,
             subgroup_size: 8,
+            pci_bus: None,
         }
     }
 
     #[test]
     fn names_are_read_and_written() {
-        for text in ["auto", "cpu", "gpu", "gpu:0", "gpu:0,2"] {
+        for text in ["auto", "all", "cpu", "gpu", "gpu:0", "gpu:0,2", "cpu,gpu:1"] {
             assert_eq!(
                 text.parse::<DeviceChoice>().map(|choice| choice.to_string()),
                 Ok(text.to_owned())
             );
         }
-        assert_eq!("gpu:2,0,2".parse(), Ok(DeviceChoice::GpuAt(vec![0, 2])));
-        for text in ["", "GPU", "gpu:", "gpu:x", "gpu:-1", "gpu:1,", "cuda"] {
+        let list = |cpu, adapters: &[usize]| DeviceChoice::List {
+            cpu,
+            adapters: adapters.to_vec(),
+        };
+        assert_eq!("gpu:2,0,2".parse(), Ok(list(false, &[0, 2])));
+        assert_eq!("gpu:2,gpu:1,cpu".parse(), Ok(list(true, &[1, 2])));
+        assert_eq!("cpu,cpu".parse(), Ok(DeviceChoice::Cpu));
+        for text in [
+            "", "GPU", "gpu:", "gpu:x", "gpu:-1", "gpu:1,", "cuda", "1", "cpu,1", "cpu,gpu", "all,cpu",
+        ] {
             let error = text.parse::<DeviceChoice>().expect_err(text);
             assert!(error.to_string().contains(&format!("{text:?}")), "{error}");
         }
@@ -192,12 +244,24 @@ mod tests {
             })
         );
         assert_eq!(indices(DeviceChoice::Cpu, &both), Ok(vec![]));
-        assert_eq!(indices(DeviceChoice::GpuAt(vec![0, 1]), &both), Ok(vec![0, 1]));
+        let list = |cpu, adapters: &[usize]| DeviceChoice::List {
+            cpu,
+            adapters: adapters.to_vec(),
+        };
+        assert_eq!(indices(list(false, &[0, 1]), &both), Ok(vec![0, 1]));
+        assert!(list(true, &[0]).plan(&both).is_ok_and(|plan| plan.cpu));
+        assert_eq!(indices(DeviceChoice::All, &both), Ok(vec![1]));
+        assert!(DeviceChoice::All.plan(&both).is_ok_and(|plan| !plan.cpu));
+        assert!(
+            DeviceChoice::All
+                .plan(&both[..1])
+                .is_ok_and(|plan| plan.cpu && plan.adapters.is_empty())
+        );
         let missing = MinerError::NoAdapter {
             wanted: Some(7),
             found: 2,
         };
-        assert_eq!(indices(DeviceChoice::GpuAt(vec![7]), &both), Err(missing));
+        assert_eq!(indices(list(false, &[7]), &both), Err(missing));
         let reason = DeviceChoice::Auto.plan(&[soft]).map(|plan| plan.reason);
         assert!(reason.is_ok_and(|reason| reason.contains("software (adapter 0)")));
     }

@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use ethash::{Epoch, LightCache};
 
+use crate::crew::Crew;
 use crate::desk::Job;
-use crate::engine::Crew;
+use crate::gauge::{DeviceState, Gauge};
 use crate::gpu::{AdapterInfo, BatchReport, GpuError, GpuOptions, GpuSearcher, GpuWork};
+use crate::intensity::Intensity;
 use crate::progress::Progress;
-use crate::rate::Meter;
 use crate::shared::{Compared, Hit};
+use crate::task::Cursor;
 
 /// The wait before a lost device is opened anew, doubled with each failure.
 const FIRST_BACK_OFF: Duration = Duration::from_millis(250);
@@ -27,11 +29,12 @@ const FAILURES_MAX: u32 = 6;
 /// The searcher of one adapter.
 pub(crate) struct GpuWorker {
     pub(crate) crew: Arc<Crew>,
-    pub(crate) meter: Arc<Meter>,
+    pub(crate) gauge: Arc<Gauge>,
     pub(crate) adapter: AdapterInfo,
     pub(crate) options: GpuOptions,
-    /// The next nonce of this device's own range.
-    pub(crate) next_nonce: u64,
+    /// This device's own nonces.
+    pub(crate) cursor: Cursor,
+    pub(crate) intensity: Intensity,
 }
 
 impl GpuWorker {
@@ -52,7 +55,9 @@ impl GpuWorker {
             failures += 1;
             if !is_passing(&error) || failures > FAILURES_MAX {
                 drop(device);
-                self.crew.gpu_failed(&self.adapter, &error.to_string());
+                let reason = error.to_string();
+                self.crew.gpu_failed(&self.adapter, &reason);
+                self.gauge.set_state(DeviceState::Failed { reason });
                 return;
             }
             // Opened anew: nothing of a failed device is worth keeping.
@@ -63,6 +68,9 @@ impl GpuWorker {
                 self.adapter.index, self.adapter.name
             );
             tracing::warn!("{line}");
+            self.gauge.set_state(DeviceState::Recovering {
+                reason: error.to_string(),
+            });
             self.crew.shared.desk.sleep(wait);
         }
     }
@@ -74,23 +82,38 @@ impl GpuWorker {
         job: &Arc<Job>,
         failures: &mut u32,
     ) -> Result<(), GpuError> {
+        let epoch = job.work.epoch;
+        self.gauge
+            .set_state(DeviceState::Preparing { epoch: epoch.index });
         let Some(cache) = self.crew.shared.desk.cache_of(job) else {
             return Ok(());
         };
         let device = match device {
             Some(device) => device,
             None => device.insert(Device {
-                searcher: GpuSearcher::new(self.adapter.index, self.options.clone())?,
+                searcher: GpuSearcher::new(self.adapter.index, self.steered())?,
                 loaded: None,
             }),
         };
-        let epoch = job.work.epoch;
         if device.loaded != Some(epoch) {
             device.loaded = None;
             self.load(&mut device.searcher, epoch, &cache)?;
             device.loaded = Some(epoch);
         }
         self.search(&mut device.searcher, job, &cache, failures)
+    }
+
+    /// The options, at the intensity asked for: pauses are worth something only with one batch at a time.
+    fn steered(&self) -> GpuOptions {
+        let options = self.options.clone();
+        if self.intensity.is_full() {
+            return options;
+        }
+        GpuOptions {
+            in_flight: 1,
+            target_batch: self.intensity.batch(options.target_batch),
+            ..options
+        }
     }
 
     /// Generates the dataset of `epoch` on the device, as long as the work is of that epoch.
@@ -104,7 +127,8 @@ impl GpuWorker {
             "generating the dataset of epoch {} on gpu:{}",
             epoch.index, self.adapter.index
         );
-        let mut progress = Progress::new(what);
+        let dials = Some((Arc::clone(&self.gauge), epoch.index));
+        let mut progress = Progress::shown(what, self.crew.bars, dials);
         let result = searcher.set_epoch(cache, &mut |at| {
             progress.report(at.items_done, at.items_total);
             let wanted = self.crew.shared.desk.wants_epoch(epoch);
@@ -132,16 +156,24 @@ impl GpuWorker {
         let epoch = job.work.epoch;
         let mut job = Arc::clone(job);
         loop {
-            searcher.set_work(GpuWork {
-                id: job.id,
-                header_hash: job.work.header_hash,
-                boundary: job.work.boundary,
-                start_nonce: self.next_nonce,
-            });
+            self.gauge
+                .set_state(DeviceState::Searching { epoch: epoch.index });
+            self.cursor.begin();
+            searcher.set_work(self.gpu_work(&job));
             while self.crew.shared.desk.is_active(&job) {
+                if self.cursor.is_used_up(job.nonces) {
+                    searcher.stop()?;
+                    self.crew.shared.desk.outwait(&job);
+                    break;
+                }
                 let report = searcher.next_batch()?;
                 *failures = 0;
-                self.take_report(&report, &job, cache);
+                if self.take_report(&report, &job, cache) {
+                    searcher.set_work(self.gpu_work(&job));
+                }
+                if !self.intensity.is_full() {
+                    self.crew.shared.desk.sleep(self.intensity.pause(report.elapsed));
+                }
             }
             match self.crew.shared.desk.peek() {
                 Some(next) if next.work.epoch == epoch => job = next,
@@ -150,26 +182,42 @@ impl GpuWorker {
         }
     }
 
-    fn take_report(&mut self, report: &BatchReport, job: &Job, cache: &LightCache) {
-        self.meter.add(report.count.into());
+    fn gpu_work(&self, job: &Job) -> GpuWork {
+        GpuWork {
+            id: job.id,
+            header_hash: job.work.header_hash,
+            boundary: job.work.boundary,
+            start_nonce: self.cursor.peek(job.nonces),
+        }
+    }
+
+    /// Counts a batch and hands in what it found. True where it reached the end of this device's nonces, so
+    /// that the next one must begin elsewhere.
+    fn take_report(&mut self, report: &BatchReport, job: &Job, cache: &LightCache) -> bool {
+        self.gauge.add(report.count.into());
         // Batches for the work before are under way for a moment; what they find is of no use.
         if report.work.id != job.id {
-            return;
+            return false;
         }
-        self.next_nonce = report.first_nonce.wrapping_add(report.count.into());
-        for hit in &report.hits {
+        let over = self
+            .cursor
+            .advance(job.nonces, report.first_nonce, report.count.into());
+        let range = self.cursor.range(job.nonces);
+        let own = |nonce| range.offset(nonce).is_some();
+        for hit in report.hits.iter().filter(|hit| own(hit.pow_nonce)) {
             let hit = Hit {
                 pow_nonce: hit.pow_nonce,
                 mix_hash: hit.mix_hash,
                 compared: Compared::Top64,
             };
-            if !self.crew.shared.check_and_solve(job, cache, &hit) {
+            if !self.crew.shared.check_and_solve(job, &self.gauge, cache, &hit) {
                 tracing::warn!(adapter = %self.adapter.name, nonce = hit.pow_nonce, "the device found a wrong hash");
             }
             if !self.crew.shared.desk.is_active(job) {
-                return;
+                return over;
             }
         }
+        over
     }
 }
 
@@ -220,6 +268,7 @@ mod tests {
         };
         let plan = Plan {
             adapters: vec![adapter.clone()],
+            cpu: false,
             reason: "a test".into(),
         };
         let (solutions_out, solutions) = crossbeam_channel::unbounded();
@@ -234,10 +283,11 @@ mod tests {
         searcher.destroy_device();
         let worker = GpuWorker {
             crew: Arc::clone(&engine.crew),
-            meter: Arc::default(),
+            gauge: Arc::default(),
             adapter,
             options: config.gpu.clone(),
-            next_nonce: u64::MAX - 100,
+            cursor: Cursor::starting_at(0, 1, u64::MAX - 100),
+            intensity: Intensity::FULL,
         };
         let device = Device {
             searcher,
@@ -250,13 +300,18 @@ mod tests {
             number: None,
             epoch,
         };
-        let job = engine.crew.shared.desk.put(Some(work.clone())).expect("new work");
+        let job = engine
+            .crew
+            .shared
+            .desk
+            .put(Some(work.clone().into()))
+            .expect("new work");
         engine.crew.shared.desk.bring_cache(&job, Arc::clone(&cache));
         std::thread::scope(|scope| {
             scope.spawn(|| worker.run_with(Some(device)));
             let solution = solutions.recv_timeout(Duration::from_secs(60));
             engine.crew.shared.desk.stop();
-            let found = solution.expect("the work goes on");
+            let found = solution.expect("the work goes on").solution;
             let seal = ethash::verify_seal(
                 &cache,
                 &work.header_hash,

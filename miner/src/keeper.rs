@@ -7,7 +7,7 @@
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use ethash::{Epoch, LightCache};
@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::dataset::{Dataset, DatasetError, file_name};
 use crate::engine::DatasetPolicy;
+use crate::gauge::Gauge;
 use crate::progress::Progress;
 
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(crate) struct Keeper {
     policy: DatasetPolicy,
     threads: usize,
     state: Mutex<State>,
+    /// Where progress is shown, and whether by bars too.
+    shown_on: OnceLock<(Arc<Gauge>, bool)>,
 }
 
 #[derive(Debug, Default)]
@@ -39,7 +42,14 @@ impl Keeper {
             policy,
             threads,
             state: Mutex::default(),
+            shown_on: OnceLock::new(),
         }
+    }
+
+    /// Shows progress on the dials of `gauge`, and by bars on a terminal if they are wanted.
+    pub(crate) fn show_on(&self, gauge: Arc<Gauge>, bars: bool) {
+        // The first stays: there is one CPU.
+        let _ = self.shown_on.set((gauge, bars));
     }
 
     /// Sees to it that the dataset of `epoch` comes, once; a dataset of another epoch is dropped.
@@ -138,7 +148,12 @@ impl Keeper {
     }
 
     fn generate(&self, epoch: Epoch, cache: &LightCache) -> Result<Dataset, DatasetError> {
-        let mut progress = Progress::new(format!("generating the dataset of epoch {}", epoch.index));
+        let (gauge, bars) = self.shown_on.get().cloned().unzip();
+        let mut progress = Progress::shown(
+            format!("generating the dataset of epoch {}", epoch.index),
+            bars.unwrap_or(true),
+            gauge.map(|gauge| (gauge, epoch.index)),
+        );
         let dataset = Dataset::generate(cache, self.threads, &mut |done, total| {
             progress.report(done, total);
             if self.is_wanted(epoch) {

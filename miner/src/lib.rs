@@ -1,30 +1,45 @@
-//! Nonce search: takes work packages through a channel, returns solutions through another.
+//! Nonce search, and everything around it that makes a miner.
 //!
-//! Knows proof of work and devices; knows no chain, no network and no node. Whoever has work starts an
-//! [`Engine`], sends it [`ethash::WorkPackage`]s and receives [`ethash::Solution`]s, every one of them
-//! checked with the light cache.
+//! The [`Engine`] takes work through a channel and gives solutions through another, every one of them checked
+//! with the light cache. It knows proof of work and devices; it knows no chain, no network and no node. Whoever
+//! has work starts one: a node in its own process, or a [`rig`], whose [`client`] brings work from elsewhere.
 //!
 //! | subject | module |
 //! |---|---|
 //! | threads, work, solutions | [`Engine`] |
-//! | which device searches | [`DeviceChoice`] |
+//! | which devices search | [`DeviceChoice`] |
 //! | full dataset in memory and on disk | [`dataset`] |
 //! | graphics adapters | [`gpu`] |
-//! | measuring | [`mod@bench`] |
+//! | nodes and pools | [`client`] |
+//! | the standalone miner | [`rig`], shown by [`display`] and [`status`] |
+//! | measuring, checking | [`mod@bench`], [`verify`] |
 
 pub mod bench;
+pub mod client;
 mod cpu;
+mod crew;
 pub mod dataset;
 mod desk;
 mod device;
+pub mod display;
 mod engine;
+mod gauge;
 pub mod gpu;
 mod gpu_worker;
+mod intensity;
 mod keeper;
 mod progress;
 mod rate;
+pub mod rig;
+mod sensors;
 mod shared;
+pub mod status;
+mod task;
+pub mod verify;
 
 pub use device::{DeviceChoice, DeviceParseError};
 pub use engine::{DatasetPolicy, Engine, EngineConfig, MinerError};
-pub use shared::EngineStatus;
+pub use gauge::{DatasetProgress, DeviceState, DeviceStatus, EngineStatus};
+pub use intensity::{Intensity, IntensityError};
+pub use sensors::Reading;
+pub use task::{Found, NonceSpace, Task};

@@ -1,9 +1,13 @@
-//! Shows how far a dataset is: a bar on a terminal, a line every few seconds elsewhere.
+//! Shows how far a dataset is: on the device's dials, and by a bar on a terminal or a line every few seconds
+//! elsewhere.
 
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::gauge::{DatasetProgress, Gauge};
 
 /// Between two lines of the log.
 const LINE_EVERY: Duration = Duration::from_secs(5);
@@ -12,6 +16,7 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 pub(crate) struct Progress {
     what: String,
     bar: Option<ProgressBar>,
+    dials: Option<(Arc<Gauge>, u32)>,
     start: Instant,
     last_line: Instant,
 }
@@ -19,7 +24,12 @@ pub(crate) struct Progress {
 impl Progress {
     /// Work called `what`, starting now.
     pub(crate) fn new(what: String) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
+        Self::shown(what, true, None)
+    }
+
+    /// The same, shown on the dials of the device it is for, and by a bar only if `bars` are wanted.
+    pub(crate) fn shown(what: String, bars: bool, dials: Option<(Arc<Gauge>, u32)>) -> Self {
+        let bar = (bars && std::io::stderr().is_terminal()).then(|| {
             // The template is fixed; were it ever wrong, the plain bar would do.
             let style = ProgressStyle::with_template("{msg} {wide_bar} {percent}% {eta}")
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -29,6 +39,7 @@ impl Progress {
         Self {
             what,
             bar,
+            dials,
             start,
             last_line: start,
         }
@@ -36,6 +47,13 @@ impl Progress {
 
     /// `done` of `total` items are finished.
     pub(crate) fn report(&mut self, done: u32, total: u32) {
+        if let Some((gauge, epoch)) = &self.dials {
+            gauge.set_dataset(Some(DatasetProgress {
+                epoch: *epoch,
+                done,
+                total,
+            }));
+        }
         if let Some(bar) = &self.bar {
             bar.set_length(total.into());
             bar.set_position(done.into());
@@ -53,6 +71,9 @@ impl Progress {
 
     /// The work has ended; says how long it took.
     pub(crate) fn end(self) -> Duration {
+        if let Some((gauge, _)) = &self.dials {
+            gauge.set_dataset(None);
+        }
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
         }

@@ -3,7 +3,6 @@
 //! A hit leaves as a solution only here, after the check that its kind needs. Knows no device.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{SendTimeoutError, Sender};
@@ -11,69 +10,56 @@ use ethash::{LightCache, PowHash, Solution};
 use parking_lot::Mutex;
 
 use crate::desk::{Desk, Job};
+use crate::gauge::Gauge;
 use crate::keeper::Keeper;
+use crate::task::Found;
 
 /// How long a full channel of solutions is waited for between two looks at the engine's stop.
 const SEND_PATIENCE: Duration = Duration::from_millis(20);
-
-/// What an engine is doing.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct EngineStatus {
-    /// Hashes per second over the last ten seconds, all devices.
-    pub hashrate: f64,
-    /// Hashes since the start.
-    pub hashes: u64,
-    /// Solutions found, one at most for each package.
-    pub solutions: u64,
-    /// Hits that the check on the CPU refused: faulty memory, device or dataset.
-    pub hardware_errors: u64,
-    /// Hashes per second by device.
-    pub devices: Vec<(String, f64)>,
-}
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) desk: Desk,
     pub(crate) keeper: Arc<Keeper>,
-    pub(crate) solutions: Sender<Solution>,
-    pub(crate) found: AtomicU64,
-    pub(crate) hardware_errors: AtomicU64,
+    pub(crate) solutions: Sender<Found>,
     /// Lines for whoever describes the engine; the last says what is so now.
     pub(crate) lines: Mutex<Vec<String>>,
 }
 
 impl Shared {
-    pub(crate) fn new(keeper: Keeper, solutions: Sender<Solution>) -> Self {
+    pub(crate) fn new(keeper: Keeper, solutions: Sender<Found>) -> Self {
         Self {
             desk: Desk::default(),
             keeper: Arc::new(keeper),
             solutions,
-            found: AtomicU64::new(0),
-            hardware_errors: AtomicU64::new(0),
             lines: Mutex::default(),
         }
     }
 
-    /// Sends the solution of `job` if it is the first one. `hash` comes from the light cache.
-    pub(crate) fn solve(&self, job: &Job, pow_nonce: u64, hash: &PowHash) {
-        if !ethash::meets_boundary(&hash.final_hash, &job.work.boundary) || !self.desk.finish(job) {
+    /// Sends a solution of `job` found by the device of `gauge`, if one is still wanted. `hash` comes from the
+    /// light cache.
+    pub(crate) fn solve(&self, job: &Job, gauge: &Gauge, pow_nonce: u64, hash: &PowHash) {
+        if !ethash::meets_boundary(&hash.final_hash, &job.work.boundary) || !self.desk.solve(job) {
             return;
         }
-        let mut solution = Solution {
-            header_hash: job.work.header_hash,
-            pow_nonce,
-            mix_hash: hash.mix_hash,
+        let mut found = Found {
+            solution: Solution {
+                header_hash: job.work.header_hash,
+                pow_nonce,
+                mix_hash: hash.mix_hash,
+            },
+            device: gauge.index,
         };
         // Counted first, so that whoever has the solution sees it counted.
-        self.found.fetch_add(1, Ordering::Relaxed);
+        gauge.count_solution();
         // A receiver that is slow gets its solution still; one that is gone needs none.
         while !self.desk.is_stopping() {
-            match self.solutions.send_timeout(solution, SEND_PATIENCE) {
+            match self.solutions.send_timeout(found, SEND_PATIENCE) {
                 Ok(()) => return,
-                Err(SendTimeoutError::Timeout(back)) => solution = back,
-                Err(SendTimeoutError::Disconnected(_)) => {
-                    tracing::warn!(header_hash = %solution.header_hash, "solution lost: nobody takes solutions");
+                Err(SendTimeoutError::Timeout(back)) => found = back,
+                Err(SendTimeoutError::Disconnected(found)) => {
+                    tracing::warn!(header_hash = %found.solution.header_hash, "solution lost: nobody takes solutions");
                     return;
                 }
             }
@@ -84,7 +70,7 @@ impl Shared {
     ///
     /// False when the light cache gets another mix, or a final hash above the boundary although all of the
     /// `exact` bits were compared: then whoever found it is faulty.
-    pub(crate) fn check_and_solve(&self, job: &Job, cache: &LightCache, hit: &Hit) -> bool {
+    pub(crate) fn check_and_solve(&self, job: &Job, gauge: &Gauge, cache: &LightCache, hit: &Hit) -> bool {
         let hash = cache.hash(&job.work.header_hash, hit.pow_nonce);
         let right = hit.mix_hash == hash.mix_hash
             && match hit.compared {
@@ -92,9 +78,9 @@ impl Shared {
                 Compared::Top64 => hash.final_hash[..8] <= job.work.boundary[..8],
             };
         if right {
-            self.solve(job, hit.pow_nonce, &hash);
+            self.solve(job, gauge, hit.pow_nonce, &hash);
         } else {
-            self.hardware_errors.fetch_add(1, Ordering::Relaxed);
+            gauge.count_hardware_error();
         }
         right
     }

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use ethash::{B256, Epoch, LightCache, LightCaches, Solution, U256, WorkPackage};
-use miner::{DatasetPolicy, DeviceChoice, Engine, EngineConfig, MinerError};
+use miner::{
+    DatasetPolicy, DeviceChoice, Engine, EngineConfig, Found, Intensity, MinerError, NonceSpace, Task,
+};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -22,8 +24,8 @@ fn config(threads: usize) -> EngineConfig {
 /// An engine with the other ends of its channels.
 struct Rig {
     engine: Engine,
-    work: Sender<Option<WorkPackage>>,
-    solutions: Receiver<Solution>,
+    work: Sender<Option<Task>>,
+    solutions: Receiver<Found>,
 }
 
 impl Rig {
@@ -39,11 +41,16 @@ impl Rig {
     }
 
     fn send(&self, work: &WorkPackage) {
-        self.work.send(Some(work.clone())).expect("the engine takes work");
+        self.work
+            .send(Some(work.clone().into()))
+            .expect("the engine takes work");
     }
 
     fn solution(&self) -> Solution {
-        self.solutions.recv_timeout(PATIENCE).expect("a solution")
+        self.solutions
+            .recv_timeout(PATIENCE)
+            .expect("a solution")
+            .solution
     }
 
     fn wait_until(&self, what: &str, mut holds: impl FnMut(&Engine) -> bool) {
@@ -159,7 +166,7 @@ fn none_is_a_pause_and_so_is_the_end_of_the_channel() {
     let pausing = |pause: &dyn Fn()| {
         let before = engine.status().hashes;
         sender
-            .send(Some(hopeless(before)))
+            .send(Some(hopeless(before).into()))
             .expect("the engine takes work");
         let start = Instant::now();
         while engine.status().hashes == before {
@@ -174,7 +181,9 @@ fn none_is_a_pause_and_so_is_the_end_of_the_channel() {
     };
     pausing(&|| sender.send(None).expect("the engine takes work"));
     pausing(&|| sender.send(None).expect("the engine takes work"));
-    sender.send(Some(hopeless(7))).expect("the engine takes work");
+    sender
+        .send(Some(hopeless(7).into()))
+        .expect("the engine takes work");
     drop(sender);
     std::thread::sleep(Duration::from_millis(60));
     let paused = engine.status().hashes;
@@ -374,7 +383,7 @@ fn the_rate_is_that_of_the_hashes() {
         "{status:?}, measured {measured}"
     );
     assert_eq!(status.devices.len(), 1);
-    assert_eq!(status.devices[0].0, "cpu");
+    assert_eq!(status.devices[0].name, "cpu");
 }
 
 #[test]
@@ -392,10 +401,13 @@ fn work_of_an_impossible_epoch_is_not_searched() {
 
 #[test]
 fn an_absent_adapter_is_an_error() {
-    let (_work, work_in) = unbounded();
+    let (_work, work_in) = unbounded::<Option<Task>>();
     let (solutions_out, _solutions) = unbounded();
     let config = EngineConfig {
-        device: DeviceChoice::GpuAt(vec![1_000_000]),
+        device: DeviceChoice::List {
+            cpu: false,
+            adapters: vec![1_000_000],
+        },
         ..config(1)
     };
     let error = Engine::start(config, work_in, solutions_out).expect_err("there are not so many");
@@ -410,4 +422,66 @@ fn an_absent_adapter_is_an_error() {
         "{error}"
     );
     assert!(error.to_string().contains("1000000"), "{error}");
+}
+
+#[test]
+fn shares_of_one_task_keep_coming_from_its_own_nonces() {
+    let rig = Rig::start(config(2));
+    let package = work(1, 50, Epoch::ethash(0));
+    let nonces = NonceSpace::new(0xaf4c << 48, 16);
+    let task = Task {
+        work: package.clone(),
+        nonces,
+        repeat: true,
+    };
+    rig.work.send(Some(task)).expect("the engine takes work");
+    let mut seen = std::collections::HashSet::new();
+    for _ in 0..100 {
+        let solution = rig.solution();
+        check(&package, &solution);
+        assert!(nonces.holds(solution.pow_nonce), "{:x}", solution.pow_nonce);
+        assert!(seen.insert(solution.pow_nonce), "{:x} twice", solution.pow_nonce);
+    }
+    let status = rig.engine.status();
+    assert!(status.solutions >= 100 && status.devices[0].solutions == status.solutions);
+}
+
+#[test]
+fn a_space_that_is_used_up_is_not_searched_again() {
+    let rig = Rig::start(config(2));
+    let package = work(1, 16, Epoch::ethash(0));
+    let nonces = NonceSpace::new(7 << 16, 48);
+    let task = |header| Task {
+        work: work(header, 16, Epoch::ethash(0)),
+        nonces,
+        repeat: true,
+    };
+    rig.work.send(Some(task(1))).expect("the engine takes work");
+    let mut seen = std::collections::HashSet::new();
+    while let Ok(found) = rig.solutions.recv_timeout(Duration::from_secs(2)) {
+        check(&package, &found.solution);
+        assert!(
+            seen.insert(found.solution.pow_nonce),
+            "{:x} twice",
+            found.solution.pow_nonce
+        );
+    }
+    // A sixteenth of 65,536 nonces, six standard deviations to either side.
+    assert!((3720..=4470).contains(&seen.len()), "{}", seen.len());
+    rig.work.send(Some(task(2))).expect("the engine takes work");
+    check(&work(2, 16, Epoch::ethash(0)), &rig.solution());
+}
+
+#[test]
+fn a_throttled_engine_solves_too() {
+    let rig = Rig::start(EngineConfig {
+        intensity: Intensity::new(50).expect("1 to 100"),
+        niceness: 1,
+        ..config(2)
+    });
+    for header in 1..=3 {
+        let work = work(header, 16, Epoch::ethash(0));
+        rig.send(&work);
+        check(&work, &rig.solution());
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crossbeam_channel::unbounded;
 use ethash::{B256, Epoch, LightCache, LightCaches, U256, WorkPackage};
 use miner::gpu::{GpuOptions, list_adapters};
-use miner::{DeviceChoice, Engine, EngineConfig};
+use miner::{DeviceChoice, DeviceState, Engine, EngineConfig, Found, Intensity, NonceSpace, Task};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -46,7 +46,7 @@ fn solve(gpu: GpuOptions) -> Vec<String> {
             epoch,
         };
         work_out.send(Some(work.clone())).expect("the engine takes work");
-        let found = solutions.recv_timeout(PATIENCE).expect("a solution");
+        let found = solutions.recv_timeout(PATIENCE).expect("a solution").solution;
         assert_eq!(found.header_hash, work.header_hash);
         let cache = LightCache::with_sizes(work.seed_hash, 1024, 32_768).expect("the test sizes");
         let seal = ethash::verify_seal(
@@ -90,6 +90,109 @@ fn an_adapter_that_is_too_small_leaves_the_search_to_the_cpu() {
     let line = lines.last().expect("what has happened is described");
     assert!(
         line.contains("the CPU searches") && line.contains("adapter too small"),
+        "{lines:?}"
+    );
+}
+
+/// The CPU and the first adapter on shares of one task until both have found some; gives what they found, the
+/// devices' states and the engine's description.
+fn both(gpu: GpuOptions, intensity: Intensity, wanted: usize) -> (Vec<Found>, Vec<DeviceState>, Vec<String>) {
+    let (work_out, work_in) = unbounded();
+    let (solutions_out, solutions) = unbounded::<Found>();
+    let config = EngineConfig {
+        device: DeviceChoice::List {
+            cpu: true,
+            adapters: vec![0],
+        },
+        threads: 2,
+        caches: LightCaches::with_sizes(1024, 32_768),
+        gpu,
+        intensity,
+        ..EngineConfig::default()
+    };
+    let engine = Engine::start(config, work_in, solutions_out).expect("the engine starts");
+    let epoch = Epoch::ethash(0);
+    let task = Task {
+        work: WorkPackage {
+            header_hash: B256::repeat_byte(6),
+            seed_hash: epoch.seed_hash(),
+            boundary: ethash::boundary(&U256::from(4000)),
+            number: None,
+            epoch,
+        },
+        nonces: NonceSpace::new(0xaf4c << 48, 16),
+        repeat: true,
+    };
+    work_out.send(Some(task)).expect("the engine takes work");
+    let mut found = Vec::new();
+    let has_all = |found: &[Found]| {
+        found.len() >= 50 && (0..wanted).all(|device| found.iter().any(|found| found.device == device))
+    };
+    while !has_all(&found) {
+        found.push(solutions.recv_timeout(PATIENCE).expect("a solution"));
+    }
+    // Opening an adapter takes longer than the CPU's first shares.
+    let is_opening =
+        |state: &DeviceState| matches!(state, DeviceState::Waiting | DeviceState::Preparing { .. });
+    let start = std::time::Instant::now();
+    while is_opening(&engine.status().devices[0].state) {
+        assert!(
+            start.elapsed() < PATIENCE,
+            "the adapter neither searches nor fails"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let status = engine.status();
+    assert_eq!(status.hardware_errors, 0);
+    let names: Vec<_> = status.devices.iter().map(|device| device.name.as_str()).collect();
+    assert_eq!(names, ["gpu:0", "cpu"]);
+    let states = status.devices.into_iter().map(|device| device.state).collect();
+    let lines = engine.describe();
+    engine.stop();
+    (found, states, lines)
+}
+
+#[test]
+fn adapter_and_cpu_share_the_nonces_of_a_task() {
+    if !adapter_present() {
+        return;
+    }
+    for percent in [100, 50] {
+        let intensity = Intensity::new(percent).expect("1 to 100");
+        let (found, states, _) = both(GpuOptions::default(), intensity, 2);
+        let nonces: std::collections::HashSet<_> =
+            found.iter().map(|found| found.solution.pow_nonce).collect();
+        assert_eq!(nonces.len(), found.len(), "no nonce is tried twice");
+        assert!(nonces.iter().all(|nonce| nonce >> 48 == 0xaf4c));
+        assert_eq!(
+            states,
+            [
+                DeviceState::Searching { epoch: 0 },
+                DeviceState::Searching { epoch: 0 }
+            ]
+        );
+    }
+}
+
+#[test]
+fn a_device_that_fails_does_not_stop_the_others() {
+    if !adapter_present() {
+        return;
+    }
+    // An item a page: more pages than any adapter binds.
+    let options = GpuOptions {
+        max_page_items: Some(1),
+        ..GpuOptions::default()
+    };
+    let (found, states, lines) = both(options, Intensity::FULL, 0);
+    assert!(found.iter().all(|found| found.device == 1));
+    assert!(
+        matches!(&states[0], DeviceState::Failed { reason } if reason.contains("too small")),
+        "{states:?}"
+    );
+    assert_eq!(states[1], DeviceState::Searching { epoch: 0 });
+    assert!(
+        lines.iter().any(|line| line.contains("the other devices go on")),
         "{lines:?}"
     );
 }

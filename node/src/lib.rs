@@ -10,6 +10,7 @@ mod logging;
 mod mining;
 mod options;
 mod passwords;
+pub mod stratum;
 pub mod testvec;
 mod vnode;
 mod vnodeconfig;

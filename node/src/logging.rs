@@ -15,7 +15,7 @@ pub(crate) fn start(options: &VnodeOptions) {
         _ => ("trace", "debug"),
     };
     let own_crates = [
-        "vnode", "node", "chain", "miner", "rpc", "store", "ethash", "keystore",
+        "vnode", "node", "chain", "miner", "rpc", "store", "stratum", "ethash", "keystore",
     ];
     let directives = own_crates
         .iter()

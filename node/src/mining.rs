@@ -5,8 +5,8 @@
 use chain::Chain;
 use chain::chain::WriteError;
 use crossbeam_channel::{Receiver, bounded};
-use ethash::{LightCaches, Solution};
-use miner::{Engine, EngineConfig, MinerError};
+use ethash::LightCaches;
+use miner::{Engine, EngineConfig, Found, MinerError};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -89,27 +89,19 @@ impl Miner {
             .as_ref()
             .map(|running| running.engine.status().devices)
             .unwrap_or_default()
+            .into_iter()
+            .map(|device| (device.name, device.hashrate))
+            .collect()
     }
 }
 
-fn take_solutions(chain: &Chain, solutions: &Receiver<Solution>) {
-    for solution in solutions {
-        match chain.submit_solution(&solution) {
+fn take_solutions(chain: &Chain, solutions: &Receiver<Found>) {
+    for found in solutions {
+        match chain.submit_solution(&found.solution) {
             Ok(_) => {}
             Err(WriteError::Stopping) => return,
             Err(WriteError::Solution(error)) => tracing::debug!(%error, "own solution came too late"),
             Err(error) => tracing::error!(%error, "own block refused"),
         }
     }
-}
-
-/// A rate as people read it.
-pub(crate) fn rate_text(rate: f64) -> String {
-    let (value, unit) = match rate {
-        rate if rate >= 1e9 => (rate / 1e9, "GH/s"),
-        rate if rate >= 1e6 => (rate / 1e6, "MH/s"),
-        rate if rate >= 1e3 => (rate / 1e3, "kH/s"),
-        rate => (rate, "H/s"),
-    };
-    format!("{value:.2} {unit}")
 }

@@ -110,6 +110,28 @@ pub struct VnodeOptions {
     #[arg(long)]
     pub ipcdisable: bool,
 
+    /// Serve work to miners by Stratum
+    #[arg(long)]
+    pub stratum: bool,
+    /// Stratum listening address
+    #[arg(long, value_name = "IP", default_value = crate::stratum::HOST)]
+    pub stratumaddr: String,
+    /// Stratum listening port; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = crate::stratum::PORT)]
+    pub stratumport: u16,
+    /// Difficulty of a worker's first shares, in hashes; it follows the worker's speed
+    #[arg(long = "stratum.difficulty", value_name = "N", default_value_t = crate::stratum::DIFFICULTY, value_parser = clap::value_parser!(u64).range(1..))]
+    pub stratum_difficulty: u64,
+    /// Password that Stratum logins must give [default: any will do]
+    #[arg(long = "stratum.password", value_name = "TEXT")]
+    pub stratum_password: Option<String>,
+    /// Most Stratum connections
+    #[arg(long = "stratum.maxconnections", value_name = "N", default_value_t = crate::stratum::CONNECTIONS_MAX)]
+    pub stratum_maxconnections: usize,
+    /// Serve the workers' statistics there, as JSON and for Prometheus, as in 127.0.0.1:8009
+    #[arg(long = "stratum.status", value_name = "ADDRESS:PORT")]
+    pub stratum_status: Option<SocketAddr>,
+
     /// Settings of the service for SCS servers, as JSON [default: vnodeconfig.json where there is one]
     #[arg(long, value_name = "FILE")]
     pub vnodeconfig: Option<PathBuf>,
@@ -477,6 +499,9 @@ mod tests {
     fn nonsense_is_refused() {
         for bad in [
             &["--rpcport", "70000"][..],
+            &["--stratumport", "70000"],
+            &["--stratum.difficulty", "0"],
+            &["--stratum.status", "8009"],
             &["--rpcapi", "mc,wrong"],
             &["--verbosity", "6"],
             &["--miner.device", "tpu"],

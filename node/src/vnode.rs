@@ -9,8 +9,9 @@ use crate::banner::Banner;
 use crate::commands::DirectoryError;
 use crate::commands::directory::{Directory, Purpose};
 use crate::logging;
-use crate::mining::{Miner, rate_text};
+use crate::mining::Miner;
 use crate::options::{Network, OptionsError, VnodeOptions, is_loopback};
+use crate::stratum::{self, StratumServer};
 use crate::vnodeconfig::{ConfigError, VnodeConfig};
 use chain::body::SealCheck;
 use chain::chain::OpenError;
@@ -19,6 +20,7 @@ use chain::spec::DEV_ACCOUNTS;
 use chain::{Chain, ChainConfig, ChainSpec};
 use ethash::LightCaches;
 use keystore::AccountBook;
+use miner::display::rate_text;
 use primitives::{Address, SecretKey};
 use rpc::methods::NodeFacts;
 use rpc::server::ServeError;
@@ -64,6 +66,9 @@ pub enum StartError {
     /// A server cannot listen.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// The Stratum server cannot start.
+    #[error(transparent)]
+    Stratum(#[from] stratum::StratumError),
     /// Something of the system is missing: threads, signals, a directory.
     #[error("{what}: {source}")]
     System {
@@ -190,7 +195,9 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
         .expect("the table of methods is checked by the tests of `rpc`");
     let http = start_http(options, &rpc).await?;
     let ipc = start_ipc(options, &rpc, &directory)?;
-    let endpoints = endpoints(http.as_ref(), ipc.as_ref());
+    let stratum = start_stratum(options, &chain, &caches).await?;
+    let mut endpoints = endpoints(http.as_ref(), ipc.as_ref());
+    endpoints.extend(stratum.iter().flat_map(stratum_endpoints));
     let view = chain.view()?;
     let banner = Banner {
         version: &client_version(),
@@ -218,6 +225,9 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
         }
         if let Some(ipc) = ipc {
             ipc.stop().await;
+        }
+        if let Some(stratum) = stratum {
+            stratum.stop().await;
         }
     };
     let down = tokio::task::spawn_blocking(move || {
@@ -322,6 +332,36 @@ fn start_ipc(
         .unwrap_or_else(|| directory.join(rpc::server::ipc::SOCKET_NAME));
     let dispatcher = Arc::new(rpc.dispatcher(&Modules::all()));
     Ok(Some(rpc::server::ipc::start(dispatcher, &path)?))
+}
+
+async fn start_stratum(
+    options: &VnodeOptions,
+    chain: &Chain,
+    caches: &LightCaches,
+) -> Result<Option<StratumServer>, StartError> {
+    if !options.stratum {
+        return Ok(None);
+    }
+    let config = stratum::StratumConfig {
+        host: options.stratumaddr.clone(),
+        port: options.stratumport,
+        difficulty: options.stratum_difficulty,
+        password: options.stratum_password.clone(),
+        connections_max: options.stratum_maxconnections,
+        status: options.stratum_status,
+        agent: client_version(),
+    };
+    Ok(Some(stratum::start(chain, caches, config).await?))
+}
+
+fn stratum_endpoints(server: &StratumServer) -> Vec<String> {
+    let mut lines = vec![format!("stratum+tcp://{}", server.address())];
+    lines.extend(
+        server
+            .status()
+            .map(|address| format!("http status of Stratum {address}")),
+    );
+    lines
 }
 
 fn endpoints(http: Option<&HttpServer>, ipc: Option<&rpc::server::ipc::IpcServer>) -> Vec<String> {

@@ -1,7 +1,7 @@
-//! Builds the `vnode` binary once per test process and says where it lies.
+//! Builds the binaries `vnode` and `miner` once per test process and says where they lie.
 //!
 //! Profile and target directory are those of the running test, read off its own path, so
-//! nothing is built twice. `VNODE_BIN` names a ready binary instead.
+//! nothing is built twice. `VNODE_BIN` and `MINER_BIN` name ready binaries instead.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -53,19 +53,27 @@ pub fn cargo(subcommand: &str) -> Command {
 /// The path of the `vnode` binary; the first call in a process builds it.
 pub fn vnode_path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        if let Some(ready) = std::env::var_os("VNODE_BIN") {
-            return ready.into();
-        }
-        let output = cargo("build").args(["-p", "node", "--bin", "vnode"]).output();
-        let output = output.unwrap_or_else(|error| panic!("cannot run cargo: {error}"));
-        assert!(
-            output.status.success(),
-            "vnode does not build:\n{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        let path = profile_directory().join(format!("vnode{}", std::env::consts::EXE_SUFFIX));
-        assert!(path.is_file(), "cargo built no {}", path.display());
-        path
-    })
+    PATH.get_or_init(|| built("node", "vnode", "VNODE_BIN"))
+}
+
+/// The path of the `miner` binary; the first call in a process builds it.
+pub fn miner_path() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| built("miner", "miner", "MINER_BIN"))
+}
+
+fn built(package: &str, name: &str, ready: &str) -> PathBuf {
+    if let Some(ready) = std::env::var_os(ready) {
+        return ready.into();
+    }
+    let output = cargo("build").args(["-p", package, "--bin", name]).output();
+    let output = output.unwrap_or_else(|error| panic!("cannot run cargo: {error}"));
+    assert!(
+        output.status.success(),
+        "{name} does not build:\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let path = profile_directory().join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    assert!(path.is_file(), "cargo built no {}", path.display());
+    path
 }

@@ -62,6 +62,17 @@ impl HttpClient {
     }
 }
 
+/// Gets `path` from `address`, by a connection of its own.
+///
+/// # Errors
+/// When the connection fails or what comes back is not HTTP.
+pub fn get(address: SocketAddr, path: &str) -> io::Result<Answer> {
+    let mut connection = connect(address)?;
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    connection.get_mut().write_all(request.as_bytes())?;
+    read_answer(&mut connection).map(|(answer, _)| answer)
+}
+
 fn connect(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
     let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;

@@ -149,7 +149,7 @@ impl Launch {
 }
 
 /// Waits for the end of a process; gives the time since `from`.
-fn end(child: &mut Child, from: Instant) -> (Option<ExitStatus>, Duration) {
+pub(crate) fn end(child: &mut Child, from: Instant) -> (Option<ExitStatus>, Duration) {
     let waiting = Instant::now();
     loop {
         let status = child.try_wait().expect("a child can be waited for");
@@ -162,13 +162,13 @@ fn end(child: &mut Child, from: Instant) -> (Option<ExitStatus>, Duration) {
 
 /// What a process wrote, read by a thread of its own so that the process never waits.
 #[derive(Debug)]
-struct Output {
+pub(crate) struct Output {
     text: Arc<Mutex<String>>,
     reader: Option<JoinHandle<()>>,
 }
 
 impl Output {
-    fn of(pipe: impl Read + Send + 'static) -> Self {
+    pub(crate) fn of(pipe: impl Read + Send + 'static) -> Self {
         let text = Arc::new(Mutex::new(String::new()));
         let shared = text.clone();
         let reader = std::thread::spawn(move || {
@@ -188,12 +188,12 @@ impl Output {
         }
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.text.lock().expect("no holder panics").clone()
     }
 
     /// All of it, once the process has ended.
-    fn whole(&mut self) -> String {
+    pub(crate) fn whole(&mut self) -> String {
         if let Some(reader) = self.reader.take() {
             reader.join().expect("the reader does not panic");
         }
@@ -327,21 +327,46 @@ impl Vnode {
     }
 
     fn send(&self, signal: Signal) {
-        let number = match signal {
-            Signal::Interrupt => libc::SIGINT,
-            Signal::Terminate => libc::SIGTERM,
-            Signal::Kill => libc::SIGKILL,
-        };
-        let pid = libc::pid_t::try_from(self.child.id()).expect("a process id fits");
-        // SAFETY: takes numbers alone; the child is ours and not yet waited for, so the id is its own.
-        let result = unsafe { libc::kill(pid, number) };
-        assert_eq!(
-            result,
-            0,
-            "cannot send {signal:?}: {}",
-            std::io::Error::last_os_error()
-        );
+        send(&self.child, signal);
     }
+
+    /// Where miners connect by Stratum.
+    pub fn stratum(&self) -> SocketAddr {
+        let endpoints = self.banner_values("endpoint");
+        let address = endpoints
+            .iter()
+            .find_map(|value| value.strip_prefix("stratum+tcp://"));
+        let address = address.expect("started with --stratum");
+        address.parse().expect("the banner names an address")
+    }
+
+    /// Where the status of Stratum is served.
+    pub fn stratum_status(&self) -> SocketAddr {
+        let endpoints = self.banner_values("endpoint");
+        let address = endpoints
+            .iter()
+            .find_map(|value| value.strip_prefix("http status of Stratum "));
+        let address = address.expect("started with --stratum.status");
+        address.parse().expect("the banner names an address")
+    }
+}
+
+/// Sends a signal to a child that was not yet waited for.
+pub(crate) fn send(child: &Child, signal: Signal) {
+    let number = match signal {
+        Signal::Interrupt => libc::SIGINT,
+        Signal::Terminate => libc::SIGTERM,
+        Signal::Kill => libc::SIGKILL,
+    };
+    let pid = libc::pid_t::try_from(child.id()).expect("a process id fits");
+    // SAFETY: takes numbers alone; the child is ours and not yet waited for, so the id is its own.
+    let result = unsafe { libc::kill(pid, number) };
+    assert_eq!(
+        result,
+        0,
+        "cannot send {signal:?}: {}",
+        std::io::Error::last_os_error()
+    );
 }
 
 impl Deref for Vnode {

@@ -23,6 +23,8 @@ pub struct AdapterInfo {
     pub max_buffer: u64,
     /// Smallest number of invocations that run in step, 0 where they cannot exchange values.
     pub subgroup_size: u32,
+    /// Its address on the PCI bus, as in `0000:01:00.0`; `None` where the driver does not tell.
+    pub pci_bus: Option<String>,
 }
 
 impl AdapterInfo {
@@ -35,6 +37,7 @@ impl AdapterInfo {
             driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
             backend: format!("{:?}", info.backend),
             software: info.device_type == wgpu::DeviceType::Cpu,
+            pci_bus: Some(info.device_pci_bus_id.to_ascii_lowercase()).filter(|bus| !bus.is_empty()),
             name: info.name,
             max_binding: limits.max_storage_buffer_binding_size,
             max_buffer: limits.max_buffer_size,

@@ -1,0 +1,159 @@
+//! `getwork` and `stratum`: from options to a running rig, and from its end to an exit code.
+
+use std::time::Duration;
+
+use miner::client::{ClientConfig, Endpoint, EndpointError, Protocol, TlsOptions};
+use miner::display::Screen;
+use miner::gpu::GpuOptions;
+use miner::rig::{self, RigConfig, RigEnd, RigError};
+use miner::{DatasetPolicy, EngineConfig, MinerError};
+
+use super::exit::Exit;
+use super::options::{DatasetChoice, GetworkOptions, MiningOptions, StratumOptions};
+
+/// Mines for nodes.
+pub(crate) fn getwork(options: &GetworkOptions) -> Exit {
+    let endpoints = endpoints(
+        &options.urls,
+        "http",
+        |protocol| protocol == Protocol::GetWork,
+        "http or https",
+    );
+    let recheck = Duration::from_millis(options.farm_recheck);
+    run(&options.mining, endpoints, |client| ClientConfig {
+        recheck,
+        ..client
+    })
+}
+
+/// Mines for pools.
+pub(crate) fn stratum(options: &StratumOptions) -> Exit {
+    let is_pool = |protocol| matches!(protocol, Protocol::Stratum(_));
+    let endpoints = endpoints(&options.urls, "stratum", is_pool, "stratum+tcp and its like");
+    let endpoints = endpoints.map(|mut endpoints| {
+        for endpoint in &mut endpoints {
+            if let Some(user) = options.user.as_deref().filter(|_| endpoint.user.is_empty()) {
+                endpoint.set_account(user);
+            }
+            if endpoint.password.is_none() {
+                endpoint.password.clone_from(&options.password);
+            }
+        }
+        endpoints
+    });
+    run(&options.mining, endpoints, |client| client)
+}
+
+fn endpoints(
+    urls: &[String],
+    bare: &str,
+    fits: impl Fn(Protocol) -> bool,
+    expected: &str,
+) -> Result<Vec<Endpoint>, EndpointError> {
+    urls.iter()
+        .map(|url| {
+            let endpoint = Endpoint::parse(url, bare)?;
+            if fits(endpoint.protocol) {
+                return Ok(endpoint);
+            }
+            Err(EndpointError {
+                got: endpoint.to_string(),
+                reason: format!("expected {expected} with this command"),
+            })
+        })
+        .collect()
+}
+
+fn run(
+    options: &MiningOptions,
+    endpoints: Result<Vec<Endpoint>, EndpointError>,
+    change: impl FnOnce(ClientConfig) -> ClientConfig,
+) -> Exit {
+    let config = match endpoints
+        .map_err(|error| error.to_string())
+        .and_then(|endpoints| {
+            Ok(RigConfig {
+                engine: engine_config(options)?,
+                client: change(client_config(options, endpoints)),
+                status: options.status,
+                log_every: options.log_every,
+                stall_timeout: above_zero(options.stall_timeout),
+            })
+        }) {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return Exit::Usage;
+        }
+    };
+    let screen = Screen::choose(options.plain || options.log_json);
+    crate::start_log(&screen, options.log_json);
+    let mut config = config;
+    config.engine.bars = !screen.is_live();
+    match rig::run(config, &screen) {
+        Ok(RigEnd::Stopped) => {
+            tracing::info!("stopped");
+            Exit::Done
+        }
+        Ok(RigEnd::NoConnection { after, last }) => {
+            tracing::error!("no connection for {after:?}: {last}");
+            Exit::NoConnection
+        }
+        Ok(RigEnd::Stalled { after }) => {
+            tracing::error!("there is work, and no device has hashed for {after:?}");
+            Exit::Stalled
+        }
+        Err(error @ RigError::Device(MinerError::NoAdapter { .. })) => {
+            tracing::error!("{error}");
+            Exit::NoDevice
+        }
+        Err(error) => {
+            tracing::error!("{error}");
+            Exit::Usage
+        }
+    }
+}
+
+fn engine_config(options: &MiningOptions) -> Result<EngineConfig, String> {
+    let default = EngineConfig::default();
+    let dataset = match (options.dataset, &options.dagdir) {
+        (Some(DatasetChoice::Never), _) => DatasetPolicy::Never,
+        (Some(DatasetChoice::Memory), _) | (None, None) => DatasetPolicy::Memory,
+        (Some(DatasetChoice::Disk) | None, Some(folder)) => DatasetPolicy::Disk(folder.clone()),
+        (Some(DatasetChoice::Disk), None) => return Err("--dataset disk needs --dagdir DIR".into()),
+    };
+    Ok(EngineConfig {
+        device: options.device.clone(),
+        threads: options.threads.unwrap_or(default.threads),
+        dataset,
+        schedule: options.schedule.schedule(),
+        gpu: GpuOptions {
+            target_batch: Duration::from_millis(options.batch),
+            ..default.gpu
+        },
+        intensity: options.intensity,
+        niceness: options.nice,
+        ..default
+    })
+}
+
+fn client_config(options: &MiningOptions, endpoints: Vec<Endpoint>) -> ClientConfig {
+    ClientConfig {
+        schedule: options.schedule.schedule(),
+        work_timeout: options.work_timeout,
+        response_timeout: options.response_timeout,
+        report_every: above_zero(options.report_hashrate),
+        max_wait: above_zero(options.max_wait),
+        first_back_off: options.retry_delay,
+        last_back_off: options.retry_max.max(options.retry_delay),
+        tls: TlsOptions {
+            authority: options.tls_ca.clone(),
+            trust_anybody: options.tls_trust_anybody,
+        },
+        ..ClientConfig::new(endpoints)
+    }
+}
+
+fn above_zero(time: Duration) -> Option<Duration> {
+    (!time.is_zero()).then_some(time)
+}

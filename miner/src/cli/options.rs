@@ -1,0 +1,356 @@
+//! The command line: names, defaults, and what belongs to which command.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::RangedU64ValueParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use ethash::{B256, ETCHASH_FORK_BLOCK, Schedule};
+use miner::bench::BenchDevices;
+use miner::{DeviceChoice, Intensity};
+
+/// How long a hash rate is measured unless told otherwise.
+const BENCH_SECONDS: f64 = 10.0;
+
+/// Ethash and Etchash mining on CPUs and graphics adapters.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Mine for a node, by getWork over HTTP.
+    Getwork(GetworkOptions),
+    /// Mine for a pool, or a node's Stratum server.
+    Stratum(StratumOptions),
+    /// List the devices and their numbers.
+    Devices,
+    /// Measure light cache, dataset and hash rate.
+    Bench(BenchOptions),
+    /// Say of a solution whether it is valid, and if not, why.
+    Verify(VerifyOptions),
+}
+
+/// Options of `getwork`.
+#[derive(Debug, Args)]
+pub(crate) struct GetworkOptions {
+    /// Nodes, such as http://localhost:8545. The first is preferred; the others take over while it fails.
+    #[arg(required = true, value_name = "URL")]
+    pub(crate) urls: Vec<String>,
+    /// Milliseconds between two questions for work.
+    #[arg(long, visible_alias = "poll", value_name = "MS", default_value_t = 200, value_parser = RangedU64ValueParser::<u64>::new().range(1..=60_000))]
+    pub(crate) farm_recheck: u64,
+    #[command(flatten)]
+    pub(crate) mining: MiningOptions,
+}
+
+/// Options of `stratum`.
+#[derive(Debug, Args)]
+pub(crate) struct StratumOptions {
+    /// Pools, as stratum+tcp://WALLET.WORKER:PASSWORD@HOST:PORT. The first is preferred; the others take over
+    /// while it fails. stratum1 is eth-proxy, stratum2 EthereumStratum/1.0.0, stratum3
+    /// EthereumStratum/2.0.0; stratum finds out. +ssl in place of +tcp encrypts.
+    #[arg(required = true, value_name = "URL")]
+    pub(crate) urls: Vec<String>,
+    /// WALLET or WALLET.WORKER for every pool whose address has none.
+    #[arg(long, short = 'u', value_name = "ACCOUNT")]
+    pub(crate) user: Option<String>,
+    /// Password for every pool whose address has none.
+    #[arg(long, short = 'p', value_name = "TEXT")]
+    pub(crate) password: Option<String>,
+    #[command(flatten)]
+    pub(crate) mining: MiningOptions,
+}
+
+/// The kind of proof of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Algorithm {
+    /// Epochs of 30,000 blocks.
+    Ethash,
+    /// Epochs of 60,000 blocks from the fork block on.
+    Etchash,
+}
+
+/// Which epoch a block belongs to.
+#[derive(Debug, Args)]
+pub(crate) struct ScheduleOptions {
+    /// The proof of work.
+    #[arg(
+        long,
+        visible_alias = "algorithm",
+        value_name = "NAME",
+        default_value = "ethash"
+    )]
+    pub(crate) algo: Algorithm,
+    /// First block of Etchash's long epochs.
+    #[arg(long, value_name = "N", default_value_t = ETCHASH_FORK_BLOCK)]
+    pub(crate) etchash_fork: u64,
+}
+
+impl ScheduleOptions {
+    pub(crate) fn schedule(&self) -> Schedule {
+        match self.algo {
+            Algorithm::Ethash => Schedule::Ethash,
+            Algorithm::Etchash => Schedule::Etchash {
+                fork_block: self.etchash_fork,
+            },
+        }
+    }
+}
+
+/// Where CPU threads get the full dataset from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DatasetChoice {
+    /// They hash from the light cache.
+    Never,
+    /// Generated in memory.
+    Memory,
+    /// A file in the folder of `--dagdir`.
+    Disk,
+}
+
+/// What `getwork` and `stratum` have in common.
+#[derive(Debug, Args)]
+pub(crate) struct MiningOptions {
+    /// What searches: auto, all (every hardware card), cpu, gpu, gpu:0,2 or cpu,gpu:0.
+    #[arg(long, visible_alias = "miner.device", value_name = "DEVICES", default_value_t = DeviceChoice::Auto)]
+    pub(crate) device: DeviceChoice,
+    /// Threads of the CPU [default: all it has].
+    #[arg(long, short = 't', value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=4096))]
+    pub(crate) threads: Option<usize>,
+    /// How much of its time each device searches, in percent: less leaves a desktop usable.
+    #[arg(long, visible_alias = "miner.intensity", value_name = "PERCENT", default_value_t = Intensity::FULL)]
+    pub(crate) intensity: Intensity,
+    /// How far the threads of the CPU let other programs go before them: 0 not at all, 19 all of them.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(0..=19))]
+    pub(crate) nice: u8,
+    /// Milliseconds that batches occupy a card before it takes new work.
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = RangedU64ValueParser::<u64>::new().range(1..=10_000))]
+    pub(crate) batch: u64,
+    /// Full dataset for CPU threads [default: memory; disk where --dagdir is given].
+    #[arg(long, value_name = "WHERE")]
+    pub(crate) dataset: Option<DatasetChoice>,
+    /// Folder of dataset files (full-R23-...).
+    #[arg(long, visible_alias = "ethash.dagdir", value_name = "DIR")]
+    pub(crate) dagdir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) schedule: ScheduleOptions,
+
+    /// Report the hashrate each so many seconds, to pools at most twice a minute; 0: never.
+    #[arg(long, short = 'R', value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_value = "5", default_missing_value = "5", value_parser = seconds)]
+    pub(crate) report_hashrate: Duration,
+    /// Leave an endpoint that brings no new work for so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "180", value_parser = seconds_above_zero)]
+    pub(crate) work_timeout: Duration,
+    /// Seconds for a connection, and for an answer.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds_above_zero)]
+    pub(crate) response_timeout: Duration,
+    /// Seconds before an endpoint that failed is tried again; doubled with each failure.
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds_above_zero)]
+    pub(crate) retry_delay: Duration,
+    /// The longest such wait, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds_above_zero)]
+    pub(crate) retry_max: Duration,
+    /// End with exit code 3 after so many seconds without a connection; 0: never.
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
+    pub(crate) max_wait: Duration,
+    /// End with exit code 4 when no device has hashed for so many seconds although there is work; 0: never.
+    #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
+    pub(crate) stall_timeout: Duration,
+    /// File of certificates (PEM) to trust beside the usual authorities.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// Encrypt, but trust whoever is at the other end.
+    #[arg(long)]
+    pub(crate) tls_trust_anybody: bool,
+
+    /// Serve status (JSON at /) and Prometheus metrics (/metrics) there, as in 127.0.0.1:3333.
+    #[arg(long, visible_alias = "api-bind", value_name = "ADDRESS:PORT")]
+    pub(crate) status: Option<SocketAddr>,
+    /// Seconds between two lines about the hashrate where no table is shown.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds_above_zero)]
+    pub(crate) log_every: Duration,
+    /// Plain lines in a terminal too.
+    #[arg(long)]
+    pub(crate) plain: bool,
+    /// Log as JSON, a line an event.
+    #[arg(long)]
+    pub(crate) log_json: bool,
+}
+
+/// Options of `bench`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchOptions {
+    /// auto, cpu, gpu, gpu:N, a list, or all, which takes software adapters too.
+    #[arg(long, default_value = "auto")]
+    pub(crate) device: BenchDevices,
+    /// The epoch whose cache and dataset are used.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) epoch: u32,
+    /// Seconds for each hash rate.
+    #[arg(long, default_value_t = BENCH_SECONDS, value_parser = bench_seconds)]
+    pub(crate) seconds: f64,
+    /// Threads of the CPU; all it has unless given.
+    #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(1..=4096))]
+    pub(crate) threads: Option<usize>,
+    /// Leave out the full dataset.
+    #[arg(long)]
+    pub(crate) light: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draw the hash rates into this file, as SVG.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+/// Options of `verify`.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyOptions {
+    /// Hash of the header without its seal.
+    pub(crate) header_hash: B256,
+    /// The nonce: sixteen hexadecimal digits as in submitWork, or with 0x.
+    #[arg(value_parser = nonce)]
+    pub(crate) nonce: u64,
+    /// The mix hash, or - where it is not known.
+    #[arg(value_parser = mix_hash)]
+    pub(crate) mix_hash: MixHash,
+    /// The boundary (0x and 64 digits), or a difficulty in decimal digits.
+    #[arg(value_parser = boundary)]
+    pub(crate) boundary: B256,
+    /// The epoch.
+    #[arg(long, group = "which", value_name = "N")]
+    pub(crate) epoch: Option<u32>,
+    /// The block's number.
+    #[arg(long, group = "which", value_name = "N")]
+    pub(crate) number: Option<u64>,
+    /// The seed hash, as getWork gives it.
+    #[arg(long, group = "which", value_name = "HASH")]
+    pub(crate) seed: Option<B256>,
+    #[command(flatten)]
+    pub(crate) schedule: ScheduleOptions,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A mix hash that may be unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MixHash(pub(crate) Option<B256>);
+
+/// Reads a time.
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=1e9).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err(format!("got {text}, expected seconds from 0 on")),
+    }
+}
+
+fn seconds_above_zero(text: &str) -> Result<Duration, String> {
+    seconds(text).and_then(|time| {
+        if time >= Duration::from_millis(1) {
+            Ok(time)
+        } else {
+            Err(format!("got {text}, expected seconds above 0"))
+        }
+    })
+}
+
+/// Reads a time that can be measured.
+fn bench_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err(format!("got {text}, expected seconds from 0 to 86400")),
+    }
+}
+
+fn nonce(text: &str) -> Result<u64, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let good = !digits.starts_with('+');
+    let nonce = good.then(|| u64::from_str_radix(digits, 16).ok()).flatten();
+    nonce.ok_or_else(|| format!("got {text}, expected up to sixteen hexadecimal digits"))
+}
+
+fn mix_hash(text: &str) -> Result<MixHash, String> {
+    if text == "-" {
+        return Ok(MixHash(None));
+    }
+    text.parse()
+        .map(|hash| MixHash(Some(hash)))
+        .map_err(|_| format!("got {text}, expected 64 hexadecimal digits or -"))
+}
+
+fn boundary(text: &str) -> Result<B256, String> {
+    let expected = || format!("got {text}, expected 0x and 64 hexadecimal digits, or a difficulty above 0");
+    if text.starts_with("0x") || text.len() == 64 {
+        return text.parse().map_err(|_| expected());
+    }
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let difficulty: Option<ethash::U256> = digits.then(|| text.parse().ok()).flatten();
+    match difficulty {
+        Some(difficulty) if !difficulty.is_zero() => Ok(ethash::boundary(&difficulty)),
+        _ => Err(expected()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<Command, clap::Error> {
+        Options::try_parse_from(["miner"].iter().chain(arguments)).map(|options| options.command)
+    }
+
+    #[test]
+    fn options_of_other_miners_are_understood() {
+        let Ok(Command::Getwork(options)) = parse(&["getwork", "-R", "http://a", "b:1", "--poll", "50"])
+        else {
+            panic!("good options");
+        };
+        assert_eq!((options.urls.len(), options.farm_recheck), (2, 50));
+        assert_eq!(options.mining.report_hashrate, Duration::from_secs(5));
+        let Ok(Command::Stratum(options)) = parse(&[
+            "stratum",
+            "stratum2+tcp://a",
+            "--report-hashrate=0",
+            "--api-bind",
+            "[::1]:1",
+            "--miner.device",
+            "cpu,gpu:1",
+        ]) else {
+            panic!("good options");
+        };
+        assert_eq!(options.mining.report_hashrate, Duration::ZERO);
+        assert_eq!(options.mining.status.map(|address| address.port()), Some(1));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let hash = "00".repeat(32);
+        for bad in [
+            &["getwork"][..],
+            &["stratum"],
+            &["getwork", "a", "--intensity", "0"],
+            &["getwork", "a", "--device", "tpu"],
+            &["getwork", "a", "--work-timeout", "0"],
+            &["getwork", "a", "--max-wait", "-1"],
+            &["getwork", "a", "--status", "3333"],
+            &["verify", &hash, "1", &hash],
+            &["verify", &hash, "xyz", &hash, "1"],
+            &["verify", &hash, "1", &hash, "0"],
+            &["verify", &hash, "1", &hash, "0x12"],
+            &["verify", &hash, "1", &hash, "1", "--epoch", "1", "--number", "1"],
+        ] {
+            assert!(parse(bad).is_err(), "{bad:?}");
+        }
+        let Ok(Command::Verify(options)) = parse(&["verify", &hash, "ff", "-", "512", "--epoch", "0"]) else {
+            panic!("good options");
+        };
+        assert_eq!((options.nonce, options.mix_hash), (255, MixHash(None)));
+        assert_eq!(options.boundary, ethash::boundary(&ethash::U256::from(512)));
+    }
+}

@@ -1,0 +1,167 @@
+//! JSON-RPC calls to one node over HTTP/1.1, by a connection that is kept open.
+//!
+//! Knows bodies and statuses; what a method means is `getwork`'s business.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::{Request, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use tokio_rustls::rustls::ClientConfig;
+
+use super::{AGENT, ClientError, Endpoint, net};
+
+/// Longest answer that is read; work is a few hundred bytes.
+const BODY_LEN_MAX: usize = 64 * 1024;
+
+/// A caller of one node.
+pub(super) struct HttpClient {
+    endpoint: Endpoint,
+    tls: Arc<ClientConfig>,
+    patience: Duration,
+    connection: Option<SendRequest<Full<Bytes>>>,
+    id: u64,
+}
+
+impl HttpClient {
+    pub(super) fn new(endpoint: Endpoint, tls: Arc<ClientConfig>, patience: Duration) -> Self {
+        Self {
+            endpoint,
+            tls,
+            patience,
+            connection: None,
+            id: 0,
+        }
+    }
+
+    /// Calls `method`. A connection that was open before and is found closed is opened anew, once.
+    pub(super) async fn call(&mut self, method: &str, params: &Value) -> Result<Value, ClientError> {
+        self.id += 1;
+        let id = self.id;
+        let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
+        let was_open = self.connection.is_some();
+        let answer = match self.post(body.clone()).await {
+            // A node may close an idle connection at the moment it is used again.
+            Err(ClientError::Http(_)) if was_open => self.post(body).await,
+            answer => answer,
+        };
+        read_response(method, &answer?)
+    }
+
+    async fn post(&mut self, body: String) -> Result<Bytes, ClientError> {
+        let after = self.patience;
+        let late = |what| move |_| ClientError::Timeout { what, after };
+        let open = self
+            .connection
+            .take()
+            .filter(|connection| !connection.is_closed());
+        let mut connection = match open {
+            Some(connection) => connection,
+            None => self.connect().await?,
+        };
+        let request = self.request(body)?;
+        let exchange = async {
+            connection.ready().await?;
+            connection.send_request(request).await
+        };
+        let answer = timeout(after, exchange)
+            .await
+            .map_err(late("an answer"))?
+            .map_err(|error| ClientError::Http(error.to_string()))?;
+        let status = answer.status();
+        if status != StatusCode::OK {
+            return Err(ClientError::Status { got: status.as_u16() });
+        }
+        let body = Limited::new(answer.into_body(), BODY_LEN_MAX);
+        let body = timeout(after, body.collect())
+            .await
+            .map_err(late("the end of an answer"))?
+            .map_err(|error| ClientError::Http(error.to_string()))?;
+        self.connection = Some(connection);
+        Ok(body.to_bytes())
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, ClientError> {
+        let stream = net::connect(&self.endpoint, &self.tls, self.patience).await?;
+        let (sender, connection) = handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| ClientError::Http(error.to_string()))?;
+        // It ends with the sender; an error shows in the next request.
+        tokio::spawn(connection);
+        Ok(sender)
+    }
+
+    fn request(&self, body: String) -> Result<Request<Full<Bytes>>, ClientError> {
+        let Endpoint {
+            user, password, port, ..
+        } = &self.endpoint;
+        let host = format!("{}:{port}", self.endpoint.bracketed_host());
+        let mut request = Request::post(&self.endpoint.path)
+            .header(header::HOST, host)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::USER_AGENT, AGENT);
+        if !user.is_empty() {
+            let login = format!("{user}:{}", password.as_deref().unwrap_or_default());
+            let login = base64::engine::general_purpose::STANDARD.encode(login);
+            request = request.header(header::AUTHORIZATION, format!("Basic {login}"));
+        }
+        request
+            .body(Full::from(body))
+            .map_err(|error| ClientError::Http(error.to_string()))
+    }
+}
+
+/// The result in an answer to `method`, or the error in it.
+fn read_response(method: &str, body: &[u8]) -> Result<Value, ClientError> {
+    let malformed = || {
+        ClientError::answer(
+            "response",
+            &String::from_utf8_lossy(body),
+            "a JSON-RPC response with a result or an error",
+        )
+    };
+    let Ok(Value::Object(mut response)) = serde_json::from_slice(body) else {
+        return Err(malformed());
+    };
+    match (response.remove("error"), response.remove("result")) {
+        (Some(error), _) if !error.is_null() => Err(ClientError::Refused {
+            method: method.to_owned(),
+            code: error["code"].as_i64().unwrap_or_default(),
+            message: error["message"]
+                .as_str()
+                .unwrap_or("no reason given")
+                .chars()
+                .filter(|character| !character.is_control())
+                .take(200)
+                .collect(),
+        }),
+        (_, Some(result)) => Ok(result),
+        _ => Err(malformed()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_results_or_errors() {
+        let read = |body: &str| read_response("m", body.as_bytes());
+        assert_eq!(
+            read(r#"{"id":1,"result":[1],"error":null}"#).ok(),
+            Some(json!([1]))
+        );
+        assert_eq!(read(r#"{"result":null}"#).ok(), Some(Value::Null));
+        let refused = read(r#"{"error":{"code":-32601,"message":"no"}}"#).expect_err("an error");
+        assert_eq!(refused.to_string(), "m: no (-32601)");
+        for bad in ["", "[]", "{}", "<html>", r#"{"error":null}"#] {
+            assert!(matches!(read(bad), Err(ClientError::Answer { .. })), "{bad}");
+        }
+    }
+}

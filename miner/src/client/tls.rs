@@ -1,0 +1,161 @@
+//! Whom to trust at the other end of a TLS connection.
+//!
+//! The usual certificate authorities come with the program; an own one is given by file.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName, UnixTime};
+use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+/// Whom to trust.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// Certificates, as PEM, that are trusted beside the usual authorities: a pool's own.
+    pub authority: Option<PathBuf>,
+    /// Trust anybody. The connection is hidden from listeners, but who is at its end is not known.
+    pub trust_anybody: bool,
+}
+
+/// Why there is no TLS connection.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// The file of certificates cannot be read.
+    #[error("{}: {reason}", path.display())]
+    Authority {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The host's name can be in no certificate.
+    #[error("host {host:?} can be in no certificate: {reason}")]
+    Name {
+        /// The host.
+        host: String,
+        /// What is wrong with it.
+        reason: InvalidDnsNameError,
+    },
+    /// The settings do not fit together.
+    #[error("TLS: {0}")]
+    Setup(#[from] Error),
+    /// The handshake failed: mostly a certificate that is not trusted.
+    #[error("TLS handshake failed: {0}")]
+    Handshake(std::io::Error),
+}
+
+impl TlsOptions {
+    /// The settings for connections.
+    ///
+    /// # Errors
+    /// When the file of certificates cannot be used.
+    pub(super) fn build(&self) -> Result<Arc<ClientConfig>, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()?;
+        if self.trust_anybody {
+            let anybody = Arc::new(Anybody { provider });
+            let builder = builder.dangerous().with_custom_certificate_verifier(anybody);
+            return Ok(Arc::new(builder.with_no_client_auth()));
+        }
+        let mut roots = RootCertStore::empty();
+        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+        if let Some(path) = &self.authority {
+            let error = |reason: String| TlsError::Authority {
+                path: path.clone(),
+                reason,
+            };
+            let certificates =
+                CertificateDer::pem_file_iter(path).map_err(|reason| error(reason.to_string()))?;
+            let mut count = 0;
+            for certificate in certificates {
+                let certificate = certificate.map_err(|reason| error(reason.to_string()))?;
+                roots
+                    .add(certificate)
+                    .map_err(|reason| error(reason.to_string()))?;
+                count += 1;
+            }
+            if count == 0 {
+                return Err(error("got no certificate, expected at least one".into()));
+            }
+        }
+        Ok(Arc::new(
+            builder.with_root_certificates(roots).with_no_client_auth(),
+        ))
+    }
+}
+
+/// The name to look for in the certificate of `host`.
+pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, TlsError> {
+    ServerName::try_from(host.to_owned()).map_err(|reason| TlsError::Name {
+        host: host.to_owned(),
+        reason,
+    })
+}
+
+/// Takes any certificate, though the other side must still own its key.
+#[derive(Debug)]
+struct Anybody {
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_certificates_is_an_error() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let options = |path: &std::path::Path| TlsOptions {
+            authority: Some(path.to_owned()),
+            trust_anybody: false,
+        };
+        let error = options(file.path()).build().expect_err("it is empty");
+        assert!(error.to_string().contains("no certificate"), "{error}");
+        let absent = file.path().with_extension("absent");
+        assert!(options(&absent).build().is_err());
+        assert!(TlsOptions::default().build().is_ok());
+    }
+}

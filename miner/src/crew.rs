@@ -1,0 +1,242 @@
+//! The crew: the searchers of an engine, their dials, and what it takes to start more of them.
+//!
+//! Gives new work to all, brings the light cache it needs, and puts the CPU in for graphics adapters that have
+//! all failed. What is searched where is the desk's business.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, select};
+use ethash::{LightCaches, Schedule};
+use parking_lot::Mutex;
+
+use crate::cpu::CpuSearcher;
+use crate::desk::Job;
+use crate::device::Plan;
+use crate::engine::{EngineConfig, MinerError};
+use crate::gauge::Gauge;
+use crate::gpu::{AdapterInfo, GpuOptions};
+use crate::gpu_worker::GpuWorker;
+use crate::intensity::{Intensity, Throttle, give_way};
+use crate::shared::Shared;
+use crate::task::{Cursor, Task};
+
+/// Between two samples of the hash counts.
+const SAMPLE_EVERY: Duration = Duration::from_millis(250);
+/// How many blocks before its first one the next epoch's light cache is built.
+const PREPARE_BLOCKS_AHEAD: u64 = 1000;
+
+/// The searchers and what it takes to start more of them.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    pub(crate) shared: Arc<Shared>,
+    caches: LightCaches,
+    schedule: Schedule,
+    threads: usize,
+    intensity: Intensity,
+    niceness: u8,
+    /// Whether progress is shown by bars on the terminal.
+    pub(crate) bars: bool,
+    /// Graphics workers that have not given up.
+    gpus_left: AtomicUsize,
+    gpu_count: usize,
+    cpu_started: AtomicBool,
+    workers: Mutex<Vec<JoinHandle<()>>>,
+    gauges: Mutex<Vec<Arc<Gauge>>>,
+}
+
+impl Crew {
+    pub(crate) fn new(config: &EngineConfig, plan: &Plan, shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            caches: config.caches.clone(),
+            schedule: config.schedule,
+            threads: config.threads,
+            intensity: config.intensity,
+            niceness: config.niceness,
+            bars: config.bars,
+            gpus_left: AtomicUsize::new(plan.adapters.len()),
+            gpu_count: plan.adapters.len(),
+            cpu_started: AtomicBool::new(false),
+            workers: Mutex::default(),
+            gauges: Mutex::default(),
+        }
+    }
+
+    /// The cursor of searcher `place`: adapters come first, then the threads of the CPU, whether they search
+    /// yet or not.
+    pub(crate) fn cursor(&self, place: usize) -> Cursor {
+        Cursor::new(place, self.gpu_count + self.threads)
+    }
+
+    pub(crate) fn start_gpu(
+        self: &Arc<Self>,
+        place: usize,
+        adapter: &AdapterInfo,
+        options: &GpuOptions,
+    ) -> Result<(), MinerError> {
+        let worker = GpuWorker {
+            crew: Arc::clone(self),
+            gauge: self.gauge(
+                format!("gpu:{}", adapter.index),
+                adapter.name.clone(),
+                adapter.pci_bus.clone(),
+            ),
+            adapter: adapter.clone(),
+            options: options.clone(),
+            cursor: self.cursor(place),
+            intensity: self.intensity,
+        };
+        let handle = spawn(&format!("gpu-{}", adapter.index), move || worker.run())?;
+        self.workers.lock().push(handle);
+        Ok(())
+    }
+
+    /// Starts the threads of the CPU, unless they search already.
+    pub(crate) fn start_cpu(&self) -> Result<(), MinerError> {
+        if self.cpu_started.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let threads = if self.threads == 1 {
+            "1 thread".into()
+        } else {
+            format!("{} threads", self.threads)
+        };
+        let gauge = self.gauge("cpu".into(), threads, None);
+        self.shared.keeper.show_on(Arc::clone(&gauge), self.bars);
+        for thread in 0..self.threads {
+            let searcher = CpuSearcher {
+                shared: Arc::clone(&self.shared),
+                gauge: Arc::clone(&gauge),
+                cursor: self.cursor(self.gpu_count + thread),
+                throttle: Throttle::new(self.intensity),
+            };
+            let niceness = self.niceness;
+            let handle = spawn(&format!("cpu-{thread}"), move || {
+                give_way(niceness);
+                searcher.run();
+            })?;
+            self.workers.lock().push(handle);
+        }
+        Ok(())
+    }
+
+    /// A graphics worker gives up for `reason`. The last one leaves the search to the CPU.
+    pub(crate) fn gpu_failed(&self, adapter: &AdapterInfo, reason: &str) {
+        let name = format!("gpu:{} ({})", adapter.index, adapter.name);
+        let others = self.gpus_left.fetch_sub(1, Ordering::Relaxed) > 1;
+        if others || self.cpu_started.load(Ordering::Relaxed) {
+            self.shared
+                .say(format!("{name} is out of use, the other devices go on: {reason}"));
+            return;
+        }
+        self.shared.say(format!(
+            "{name} is out of use, the CPU searches with {} threads: {reason}",
+            self.threads
+        ));
+        if let Err(error) = self.start_cpu() {
+            self.shared.say(format!("the CPU does not search: {error}"));
+        }
+    }
+
+    fn gauge(&self, name: String, label: String, pci_bus: Option<String>) -> Arc<Gauge> {
+        let mut gauges = self.gauges.lock();
+        let gauge = Arc::new(Gauge::new(gauges.len(), name, label, pci_bus));
+        gauges.push(Arc::clone(&gauge));
+        gauge
+    }
+
+    /// The dials of all devices, in their order.
+    pub(crate) fn gauges(&self) -> Vec<Arc<Gauge>> {
+        self.gauges.lock().clone()
+    }
+
+    /// Waits for the end of all threads; a graphics worker may start threads of the CPU while it ends.
+    pub(crate) fn join(&self) {
+        loop {
+            let Some(worker) = self.workers.lock().pop() else {
+                return;
+            };
+            let _ = worker.join();
+        }
+    }
+
+    /// Takes work off the channel until the engine stops.
+    pub(crate) fn dispatch<W: Into<Task>>(
+        self: &Arc<Self>,
+        work: &Receiver<Option<W>>,
+        stopped: &Receiver<()>,
+    ) {
+        let never = crossbeam_channel::never();
+        let mut source = work;
+        loop {
+            select! {
+                recv(stopped) -> _ => return,
+                recv(source) -> task => match task {
+                    // Only the newest counts.
+                    Ok(task) => self.take_work(work.try_iter().last().unwrap_or(task).map(Into::into)),
+                    Err(_) => {
+                        self.take_work(None);
+                        source = &never;
+                    }
+                },
+                default(SAMPLE_EVERY) => {}
+            }
+            let now = Instant::now();
+            for gauge in self.gauges.lock().iter() {
+                gauge.sample(now);
+            }
+        }
+    }
+
+    fn take_work(self: &Arc<Self>, task: Option<Task>) {
+        let Some(job) = self.shared.desk.put(task) else {
+            return;
+        };
+        let epoch = job.work.epoch;
+        match self.caches.get_ready(epoch) {
+            Some(cache) => self.shared.desk.bring_cache(&job, cache),
+            None => self.fetch_cache(&job),
+        }
+        let Some(number) = job.work.number else { return };
+        let next = self.schedule.epoch(number.saturating_add(PREPARE_BLOCKS_AHEAD));
+        if next != epoch && self.schedule.epoch(number) == epoch {
+            self.caches.prepare(next);
+        }
+    }
+
+    /// Brings the light cache of `job` when it is there. The thread is nobody's: building cannot be hurried,
+    /// and the engine's end does not wait for it.
+    fn fetch_cache(self: &Arc<Self>, job: &Arc<Job>) {
+        let (crew, own_job) = (Arc::clone(self), Arc::clone(job));
+        let fetch = move || match crew.caches.get(own_job.work.epoch) {
+            Ok(cache) => crew.shared.desk.bring_cache(&own_job, cache),
+            Err(error) => {
+                tracing::warn!(
+                    epoch = own_job.work.epoch.index,
+                    "work cannot be searched: {error}"
+                );
+                crew.shared.desk.finish(&own_job);
+            }
+        };
+        if let Err(error) = spawn("light-cache", fetch) {
+            tracing::warn!("work cannot be searched: {error}");
+            self.shared.desk.finish(job);
+        }
+    }
+}
+
+/// Starts a thread.
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, MinerError> {
+    let no_thread = |error: io::Error| MinerError::NoThread {
+        what: name.to_owned(),
+        reason: error.to_string(),
+    };
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(run)
+        .map_err(no_thread)
+}

@@ -1,0 +1,55 @@
+//! Plain lines for logs and watchdogs: one for each device and one for all, with the same fields each time.
+
+use crate::display::units::{rate_text, share_text, time_text};
+use crate::rig::Report;
+
+/// How fast it goes now.
+pub(super) fn speed(report: &Report) {
+    for device in &report.devices {
+        let (status, shares) = (&device.status, device.shares);
+        let dataset = status
+            .dataset
+            .map(|at| u64::from(at.done) * 100 / u64::from(at.total.max(1)));
+        tracing::info!(
+            device = status.name,
+            rate = rate_text(status.hashrate),
+            average = rate_text(status.average),
+            accepted = shares.accepted,
+            stale = shares.stale,
+            rejected = shares.rejected,
+            invalid = status.hardware_errors,
+            temperature_c = device.reading.temperature_c,
+            power_w = device.reading.power_w,
+            dataset_percent = dataset,
+            "speed"
+        );
+    }
+    let total = report.ledger.total();
+    tracing::info!(
+        device = "all",
+        rate = rate_text(report.engine.hashrate),
+        accepted = total.accepted,
+        stale = total.stale,
+        rejected = total.rejected,
+        invalid = report.engine.hardware_errors,
+        endpoint = report.ledger.active().map(|endpoint| endpoint.url.as_str()),
+        "speed"
+    );
+}
+
+/// What was done altogether.
+pub(super) fn sum_up(report: &Report) {
+    let total = report.ledger.total();
+    tracing::info!(
+        uptime = time_text(report.uptime),
+        hashes = report.engine.hashes,
+        accepted = total.accepted,
+        stale = total.stale,
+        rejected = total.rejected,
+        lost = total.lost,
+        invalid = report.engine.hardware_errors,
+        stale_share = share_text(report.stale_share()),
+        invalid_share = share_text(report.invalid_share()),
+        "done"
+    );
+}

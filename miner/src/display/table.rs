@@ -1,0 +1,217 @@
+//! The live table: a row for each device, and one for all of them.
+
+use super::units::{rate_text, share_text, time_text};
+use crate::rig::{DeviceReport, Report};
+use crate::{DeviceState, DeviceStatus};
+
+/// Below this width product names are left out.
+const WIDE: usize = 118;
+/// Longest product name shown.
+const LABEL_LEN_MAX: usize = 22;
+
+/// The rows for a terminal of `width` columns.
+pub(super) fn rows(report: &Report, width: usize, colours: bool) -> Vec<String> {
+    let wide = width >= WIDE;
+    let paint = Paint(colours);
+    let mut rows = vec![paint.dim(&head(wide))];
+    rows.extend(
+        report
+            .devices
+            .iter()
+            .map(|device| device_row(device, wide, &paint)),
+    );
+    rows.push(total_row(report, &paint));
+    rows
+}
+
+fn head(wide: bool) -> String {
+    let label = if wide {
+        format!("{:<LABEL_LEN_MAX$} ", "name")
+    } else {
+        String::new()
+    };
+    format!(
+        "{:<7} {label}{:>12} {:>12} {:>8} {:>6} {:>8} {:>7} {:>6} {:>6}  {}",
+        "device", "now", "average", "accepted", "stale", "rejected", "invalid", "temp", "power", "state"
+    )
+}
+
+fn device_row(device: &DeviceReport, wide: bool, paint: &Paint) -> String {
+    let DeviceReport {
+        status,
+        shares,
+        reading,
+    } = device;
+    let label = if wide {
+        format!("{:<LABEL_LEN_MAX$} ", shortened(&status.label))
+    } else {
+        String::new()
+    };
+    let dash = || "-".to_owned();
+    let temperature = reading
+        .temperature_c
+        .map_or_else(dash, |value| format!("{value:.0} °C"));
+    let power = reading.power_w.map_or_else(dash, |value| format!("{value:.0} W"));
+    // Padded before it is painted: colours have no width.
+    let invalid = format!("{:>7}", status.hardware_errors);
+    let invalid = if status.hardware_errors > 0 {
+        paint.bad(&invalid)
+    } else {
+        invalid
+    };
+    let rejected = format!("{:>8}", shares.rejected);
+    let rejected = if shares.rejected > 0 {
+        paint.bad(&rejected)
+    } else {
+        rejected
+    };
+    format!(
+        "{:<7} {label}{} {:>12} {} {:>6} {rejected} {invalid} {temperature:>6} {power:>6}  {}",
+        status.name,
+        paint.strong(&format!("{:>12}", rate_text(status.hashrate))),
+        rate_text(status.average),
+        paint.good(&format!("{:>8}", shares.accepted)),
+        shares.stale,
+        state_text(status, paint),
+    )
+}
+
+fn state_text(status: &DeviceStatus, paint: &Paint) -> String {
+    let dataset = status.dataset.map(|at| {
+        let percent = u64::from(at.done) * 100 / u64::from(at.total.max(1));
+        format!("dataset {percent} %")
+    });
+    match (&status.state, dataset) {
+        (DeviceState::Failed { reason }, _) => paint.bad(&format!("failed: {}", one_line(reason))),
+        (DeviceState::Recovering { reason }, _) => paint.bad(&format!("recovering: {}", one_line(reason))),
+        (DeviceState::Waiting, _) => paint.dim("no work"),
+        (DeviceState::Preparing { epoch }, dataset) => {
+            format!("epoch {epoch}, {}", dataset.unwrap_or_else(|| "preparing".into()))
+        }
+        (DeviceState::Searching { epoch }, Some(dataset)) => format!("epoch {epoch}, {dataset}"),
+        (DeviceState::Searching { epoch }, None) => format!("epoch {epoch}"),
+    }
+}
+
+fn total_row(report: &Report, paint: &Paint) -> String {
+    let total = report.ledger.total();
+    let source = match (report.ledger.active(), report.ledger.job) {
+        (None, _) => paint.bad("not connected"),
+        (Some(endpoint), job) => {
+            let number = job.and_then(|job| job.number);
+            let block = number.map_or_else(String::new, |number| format!(", block {number}"));
+            format!("{}{block}", endpoint.url)
+        }
+    };
+    format!(
+        "{} {}  {} accepted, stale {}, rejected {}, invalid {}  {source}",
+        time_text(report.uptime),
+        paint.strong(&rate_text(report.engine.hashrate)),
+        total.accepted,
+        share_text(report.stale_share()),
+        total.rejected,
+        share_text(report.invalid_share()),
+    )
+}
+
+fn shortened(label: &str) -> String {
+    one_line(label).chars().take(LABEL_LEN_MAX).collect()
+}
+
+fn one_line(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}
+
+/// Colours, where they are welcome.
+struct Paint(bool);
+
+impl Paint {
+    fn with(&self, code: &str, text: &str) -> String {
+        if self.0 {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    fn strong(&self, text: &str) -> String {
+        self.with("1", text)
+    }
+
+    fn dim(&self, text: &str) -> String {
+        self.with("2", text)
+    }
+
+    fn good(&self, text: &str) -> String {
+        self.with("32", text)
+    }
+
+    fn bad(&self, text: &str) -> String {
+        self.with("31", text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rig::sample_report;
+
+    #[test]
+    fn a_row_for_each_device_and_one_for_all() {
+        let report = sample_report();
+        let rows = rows(&report, 100, false);
+        assert_eq!(rows.len(), 4);
+        assert!(
+            rows[0].contains("accepted") && !rows[0].contains("name"),
+            "{}",
+            rows[0]
+        );
+        for part in ["gpu:0", "25.00 MH/s", "24.00 MH/s", "61 °C", "epoch 3"] {
+            assert!(rows[1].contains(part), "{part}: {}", rows[1]);
+        }
+        assert!(rows[2].contains("failed: lost"), "{}", rows[2]);
+        for part in [
+            "0:01:40",
+            "50.00 MH/s",
+            "7 accepted",
+            "stale 12.5 %",
+            "http://a:8545",
+        ] {
+            assert!(rows[3].contains(part), "{part}: {}", rows[3]);
+        }
+        assert!(!rows.concat().contains('\u{1b}'), "no colours were asked for");
+        // The columns of the head are those of the rows.
+        let end = |row: &str, word: &str| row.find(word).map(|at| row[..at + word.len()].chars().count());
+        assert_eq!(end(&rows[0], "now"), end(&rows[1], "25.00 MH/s"));
+        assert_eq!(end(&rows[0], "temp"), end(&rows[1], "61 °C"));
+    }
+
+    #[test]
+    fn wide_terminals_have_names_and_colours_take_no_room() {
+        let report = sample_report();
+        assert!(rows(&report, 140, false)[1].contains("Some \"Card\""));
+        let (plain, painted) = (rows(&report, 140, false), rows(&report, 140, true));
+        for (plain, painted) in plain.iter().zip(&painted) {
+            assert!(painted.contains('\u{1b}'));
+            let mut bare = String::new();
+            let mut rest = painted.as_str();
+            while let Some((before, after)) = rest.split_once('\u{1b}') {
+                bare.push_str(before);
+                rest = after.split_once('m').expect("a whole sequence").1;
+            }
+            bare.push_str(rest);
+            assert_eq!(bare, *plain);
+        }
+    }
+
+    #[test]
+    fn datasets_show_how_far_they_are() {
+        let mut report = sample_report();
+        report.devices[1].status.state = DeviceState::Preparing { epoch: 3 };
+        assert!(rows(&report, 100, false)[2].contains("epoch 3, dataset 25 %"));
+        report.devices[1].status.dataset = None;
+        assert!(rows(&report, 100, false)[2].contains("epoch 3, preparing"));
+    }
+}

@@ -1,0 +1,45 @@
+//! Figures as people read them.
+
+use std::time::Duration;
+
+/// A rate, such as `12.34 MH/s`.
+pub fn rate_text(rate: f64) -> String {
+    let (value, unit) = match rate {
+        rate if rate >= 1e9 => (rate / 1e9, "GH/s"),
+        rate if rate >= 1e6 => (rate / 1e6, "MH/s"),
+        rate if rate >= 1e3 => (rate / 1e3, "kH/s"),
+        rate => (rate, "H/s"),
+    };
+    format!("{value:.2} {unit}")
+}
+
+/// A time, such as `3:07:09`.
+pub(super) fn time_text(time: Duration) -> String {
+    let seconds = time.as_secs();
+    format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// A share, such as `1.5 %`; a dash where there is none.
+pub(super) fn share_text(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_units() {
+        let check = |rate, expected| assert_eq!(rate_text(rate), expected);
+        check(0.0, "0.00 H/s");
+        check(999.0, "999.00 H/s");
+        check(1_500.0, "1.50 kH/s");
+        check(2.5e7, "25.00 MH/s");
+        check(3e9, "3.00 GH/s");
+        assert_eq!(time_text(Duration::from_secs(11_229)), "3:07:09");
+        assert_eq!(
+            (share_text(None), share_text(Some(0.125))),
+            ("-".into(), "12.5 %".into())
+        );
+    }
+}

@@ -1,0 +1,175 @@
+//! A report in figures for Prometheus.
+
+use super::Report;
+use crate::status::{Family, Page, label};
+
+const HASHRATE: Family = (
+    "miner_hashrate",
+    "gauge",
+    "Hashes per second over the last ten seconds.",
+);
+const HASHES: Family = ("miner_hashes_total", "counter", "Hashes since the start.");
+const FOUND: Family = (
+    "miner_solutions_found_total",
+    "counter",
+    "Solutions found, checked on the CPU.",
+);
+const ANSWERS: Family = (
+    "miner_solutions_total",
+    "counter",
+    "Solutions by what became of them.",
+);
+const INVALID: Family = (
+    "miner_invalid_total",
+    "counter",
+    "Hits that the check on the CPU refused.",
+);
+const SEARCHING: Family = ("miner_searching", "gauge", "1 while the device searches.");
+const TEMPERATURE: Family = ("miner_temperature_celsius", "gauge", "Temperature of the device.");
+const POWER: Family = ("miner_power_watts", "gauge", "Power that the device takes.");
+const FAN: Family = (
+    "miner_fan_ratio",
+    "gauge",
+    "Speed of the device's first fan, from 0 to 1.",
+);
+const DATASET: Family = (
+    "miner_dataset_ratio",
+    "gauge",
+    "How far the dataset is that is being made, from 0 to 1.",
+);
+const CONNECTED: Family = (
+    "miner_endpoint_active",
+    "gauge",
+    "1 for the endpoint that gives the work.",
+);
+const FAILURES: Family = (
+    "miner_endpoint_failures_total",
+    "counter",
+    "Times that an endpoint failed.",
+);
+const JOBS: Family = ("miner_jobs_total", "counter", "Jobs since the start.");
+const UPTIME: Family = ("miner_uptime_seconds", "counter", "Seconds since the start.");
+
+/// The whole page.
+pub(super) fn page(report: &Report) -> String {
+    let mut page = Page::default();
+    page.figure(UPTIME, report.uptime.as_secs_f64());
+    page.figure(JOBS, report.ledger.jobs as f64);
+    let endpoints = || {
+        report
+            .ledger
+            .endpoints
+            .iter()
+            .map(|endpoint| (label("endpoint", &endpoint.url), endpoint))
+    };
+    page.family(
+        CONNECTED,
+        endpoints().map(|(labels, endpoint)| (labels, Some(f64::from(u8::from(endpoint.active))))),
+    );
+    page.family(
+        FAILURES,
+        endpoints().map(|(labels, endpoint)| (labels, Some(endpoint.failures as f64))),
+    );
+    let devices = || {
+        report
+            .devices
+            .iter()
+            .map(|device| (label("device", &device.status.name), device))
+    };
+    page.family(
+        HASHRATE,
+        devices().map(|(labels, device)| (labels, Some(device.status.hashrate))),
+    );
+    page.family(
+        HASHES,
+        devices().map(|(labels, device)| (labels, Some(device.status.hashes as f64))),
+    );
+    page.family(
+        FOUND,
+        devices().map(|(labels, device)| (labels, Some(device.status.solutions as f64))),
+    );
+    page.family(
+        ANSWERS,
+        devices().flat_map(|(labels, device)| {
+            let shares = device.shares;
+            [
+                ("accepted", shares.accepted),
+                ("stale", shares.stale),
+                ("rejected", shares.rejected),
+                ("lost", shares.lost),
+            ]
+            .map(|(result, count)| {
+                (
+                    format!("{labels},{}", label("result", result)),
+                    Some(count as f64),
+                )
+            })
+        }),
+    );
+    page.family(
+        INVALID,
+        devices().map(|(labels, device)| (labels, Some(device.status.hardware_errors as f64))),
+    );
+    page.family(
+        SEARCHING,
+        devices().map(|(labels, device)| {
+            let searching = matches!(device.status.state, crate::DeviceState::Searching { .. });
+            (labels, Some(f64::from(u8::from(searching))))
+        }),
+    );
+    page.family(
+        DATASET,
+        devices().map(|(labels, device)| {
+            let dataset = device.status.dataset;
+            (
+                labels,
+                dataset.map(|at| f64::from(at.done) / f64::from(at.total.max(1))),
+            )
+        }),
+    );
+    page.family(
+        TEMPERATURE,
+        devices().map(|(labels, device)| (labels, device.reading.temperature_c)),
+    );
+    page.family(
+        POWER,
+        devices().map(|(labels, device)| (labels, device.reading.power_w)),
+    );
+    page.family(
+        FAN,
+        devices().map(|(labels, device)| (labels, device.reading.fan_percent.map(|percent| percent / 100.0))),
+    );
+    page.into_text()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rig::monitor::tests::sample;
+
+    #[test]
+    fn figures_have_a_head_and_absent_ones_do_not_appear() {
+        let text = page(&sample());
+        for line in [
+            "# TYPE miner_hashrate gauge",
+            "miner_hashrate{device=\"gpu:0\"} 25000000",
+            "miner_solutions_total{device=\"gpu:0\",result=\"accepted\"} 7",
+            "miner_solutions_total{device=\"gpu:1\",result=\"lost\"} 0",
+            "miner_searching{device=\"gpu:1\"} 0",
+            "miner_dataset_ratio{device=\"gpu:1\"} 0.25",
+            "miner_temperature_celsius{device=\"gpu:0\"} 61",
+            "miner_endpoint_active{endpoint=\"http://a:8545\"} 1",
+            "miner_uptime_seconds 100",
+        ] {
+            assert!(
+                text.lines().any(|got| got == line),
+                "{line} is missing in\n{text}"
+            );
+        }
+        assert!(
+            !text.contains("miner_power_watts") && !text.contains("miner_fan_ratio"),
+            "{text}"
+        );
+        assert_eq!(text.matches("# HELP miner_solutions_total").count(), 1);
+    }
+}

@@ -1,0 +1,413 @@
+//! Conversations with pools, line by line, after the specifications' own samples.
+
+use super::*;
+use serde_json::json;
+
+fn login() -> Login {
+    Login {
+        user: "0xwallet".into(),
+        worker: Some("rig".into()),
+        password: "x".into(),
+        agent: "miner/1".into(),
+        host: "pool.example".into(),
+        port: 1234,
+    }
+}
+
+/// A session and the lines it has sent.
+struct Talk(Session);
+
+impl Talk {
+    fn new(dialect: Dialect) -> Self {
+        Self(Session::new(dialect, login(), Schedule::Ethash))
+    }
+
+    fn sent(&mut self) -> Vec<Value> {
+        let text = String::from_utf8(self.0.take_output()).expect("UTF-8");
+        text.lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect()
+    }
+
+    fn hears(&mut self, message: Value) -> Vec<Event> {
+        let line = message.to_string();
+        self.0
+            .receive(line.as_bytes())
+            .unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    fn fails(&mut self, message: Value) -> SessionError {
+        self.0
+            .receive(message.to_string().as_bytes())
+            .expect_err("the session must end")
+    }
+
+    fn job(&mut self, message: Value) -> Job {
+        match self.hears(message).pop() {
+            Some(Event::Job(job)) => job,
+            other => panic!("got {other:?}, expected a job"),
+        }
+    }
+}
+
+const HEADER: &str = "645cf20198c2f3861e947d4f67e3ab63b7b2e24dcc9095bd9123e7b33371f6cc";
+
+fn seed(epoch: u32) -> String {
+    Epoch::ethash(epoch).seed_hash().to_string()
+}
+
+fn solution(header: &str, pow_nonce: u64) -> Solution {
+    Solution {
+        header_hash: header.parse().expect("a hash"),
+        pow_nonce,
+        mix_hash: B256::repeat_byte(7),
+    }
+}
+
+use ethash::Solution;
+
+#[test]
+fn the_first_dialect_from_login_to_share() {
+    let mut talk = Talk::new(Dialect::EthereumStratum1);
+    assert_eq!(
+        talk.sent(),
+        [json!({"id": 1, "method": "mining.subscribe", "params": ["miner/1", "EthereumStratum/1.0.0"]})]
+    );
+    let subscribed = json!([["mining.notify", "ae68", "EthereumStratum/1.0.0"], "a2eea0"]);
+    assert_eq!(
+        talk.hears(json!({"id": 1, "result": subscribed, "error": null})),
+        []
+    );
+    assert_eq!(
+        talk.sent(),
+        [
+            json!({"id": 2, "method": "mining.extranonce.subscribe", "params": []}),
+            json!({"id": 3, "method": "mining.authorize", "params": ["0xwallet.rig", "x"]}),
+        ]
+    );
+    // Not every pool knows extranonce subscriptions.
+    assert_eq!(
+        talk.hears(json!({"id": 2, "result": null, "error": [20, "Not supported", null]})),
+        []
+    );
+    assert_eq!(
+        talk.hears(json!({"id": 3, "result": true, "error": null})),
+        [Event::LoggedIn]
+    );
+    talk.hears(json!({"id": null, "method": "mining.set_difficulty", "params": [2]}));
+    let notify = |id: &str, header: &str| json!({"id": null, "method": "mining.notify", "params": [id, seed(3), header, true]});
+    let job = talk.job(notify("bf0488aa", HEADER));
+    assert_eq!(job.package.epoch, Epoch::ethash(3));
+    assert_eq!(
+        job.package.boundary,
+        crate::boundary_of_difficulty(2.0).expect("above zero")
+    );
+    assert!(job.clean && job.extranonce.to_string() == "a2eea0");
+
+    let id = talk
+        .0
+        .submit(&job, &solution(HEADER, 0xa2ee_a0cf_ae7d_f760))
+        .expect("few wait");
+    assert_eq!(
+        talk.sent(),
+        [json!({"id": id, "method": "mining.submit", "params": ["0xwallet.rig", "bf0488aa", "cfae7df760"]})]
+    );
+    assert_eq!(talk.0.shares_waiting(), 1);
+    let answer = talk.hears(json!({"id": id, "result": true, "error": null}));
+    assert_eq!(
+        answer,
+        [Event::Answer {
+            id,
+            outcome: Outcome::Accepted
+        }]
+    );
+    assert_eq!(talk.0.shares_waiting(), 0);
+
+    // Both hold from the next job on.
+    talk.hears(json!({"id": null, "method": "mining.set_extranonce", "params": ["af4c"]}));
+    talk.hears(json!({"id": null, "method": "mining.set_difficulty", "params": [0.5]}));
+    let next = talk.job(notify("bf0488ab", HEADER));
+    assert_eq!(next.extranonce.to_string(), "af4c");
+    assert_eq!(
+        next.package.boundary,
+        crate::boundary_of_difficulty(0.5).expect("above zero")
+    );
+}
+
+#[test]
+fn the_second_dialect_from_login_to_share() {
+    let mut talk = Talk::new(Dialect::EthereumStratum2);
+    let hello =
+        json!({"agent": "miner/1", "host": "pool.example", "port": "4d2", "proto": "EthereumStratum/2.0.0"});
+    assert_eq!(
+        talk.sent(),
+        [json!({"id": 1, "method": "mining.hello", "params": hello})]
+    );
+    talk.hears(json!({"id": 1, "result": {"proto": "EthereumStratum/2.0.0", "encoding": "plain", "resume": "0", "timeout": "b4", "maxerrors": "5", "node": "x"}}));
+    assert_eq!(talk.0.silence_max(), Some(Duration::from_secs(180)));
+    assert_eq!(talk.sent(), [json!({"id": 2, "method": "mining.subscribe"})]);
+    talk.hears(json!({"id": 2, "result": "s-12345"}));
+    assert_eq!(
+        talk.sent(),
+        [json!({"id": 3, "method": "mining.authorize", "params": ["0xwallet.rig", "x"]})]
+    );
+    assert_eq!(talk.hears(json!({"id": 3, "result": "w-123"})), [Event::LoggedIn]);
+
+    let notify = json!({"method": "mining.notify", "params": ["bf0488aa", "6526d5", HEADER, "0"]});
+    assert!(
+        matches!(talk.hears(notify.clone())[..], [Event::Note(_)]),
+        "nothing is set yet"
+    );
+    let target = "0112e0be826d694b2e62d01511f12a6061fbaec8bc02357593e70e52ba";
+    talk.hears(json!({"method": "mining.set", "params": {"epoch": "dc", "target": target, "algo": "ethash", "extranonce": "af4c"}}));
+    let job = talk.job(notify);
+    assert_eq!(job.package.epoch, Epoch::ethash(220));
+    assert_eq!(job.package.boundary.to_string(), format!("0x{target:0>64}"));
+    assert_eq!(job.package.number, Some(6_629_077));
+    assert!(!job.clean);
+    let id = talk
+        .0
+        .submit(&job, &solution(HEADER, 0xaf4c_6876_5fcc_d712))
+        .expect("few wait");
+    assert_eq!(
+        talk.sent(),
+        [json!({"id": id, "method": "mining.submit", "params": ["bf0488aa", "68765fccd712", "w-123"]})]
+    );
+    assert_eq!(
+        talk.hears(json!({"id": id})),
+        [Event::Answer {
+            id,
+            outcome: Outcome::Accepted
+        }]
+    );
+
+    // An empty text takes the extranonce away, and what is not named stays.
+    talk.hears(json!({"method": "mining.set", "params": {"extranonce": ""}}));
+    let job = talk.job(json!({"method": "mining.notify", "params": ["2", "1", HEADER, "1"]}));
+    assert_eq!(
+        (job.extranonce, job.package.epoch),
+        (Extranonce::default(), Epoch::ethash(220))
+    );
+    assert_eq!(job.package.number, None, "block 1 is of another epoch");
+
+    talk.0.report_hashrate(0x50_0000, &B256::ZERO);
+    talk.0.keep_alive();
+    talk.0.say_bye();
+    assert_eq!(
+        talk.sent(),
+        [
+            json!({"id": 5, "method": "mining.hashrate", "params": ["500000", "w-123"]}),
+            json!({"id": 6, "method": "mining.noop"}),
+            json!({"method": "mining.bye"}),
+        ]
+    );
+}
+
+#[test]
+fn the_proxy_dialect_from_login_to_share() {
+    let mut talk = Talk::new(Dialect::EthProxy);
+    assert_eq!(
+        talk.sent(),
+        [
+            json!({"id": 1, "jsonrpc": "2.0", "method": "eth_submitLogin", "params": ["0xwallet", "x"], "worker": "rig"})
+        ]
+    );
+    assert_eq!(
+        talk.hears(json!({"id": 1, "jsonrpc": "2.0", "result": true})),
+        [Event::LoggedIn]
+    );
+    assert_eq!(talk.sent()[0]["method"], "eth_getWork");
+    let header = format!("0x{HEADER}");
+    let job = talk.job(json!({"id": 2, "jsonrpc": "2.0", "result": [header, seed(1), "0xffff", "0x7531"]}));
+    assert_eq!(
+        (job.package.epoch, job.package.number),
+        (Epoch::ethash(1), Some(30_001))
+    );
+    assert_eq!(job.package.boundary, boundary_of("ffff"));
+    // The next ones come unasked.
+    let next = talk.job(json!({"id": 0, "jsonrpc": "2.0", "result": [seed(9), seed(0), "0x00ff"]}));
+    assert_eq!(
+        (next.package.epoch, next.package.boundary),
+        (Epoch::ethash(0), boundary_of("ff"))
+    );
+    let id = talk.0.submit(&job, &solution(HEADER, 0x1234)).expect("few wait");
+    let sent = talk.sent();
+    assert_eq!(sent[0]["params"][0], "0x0000000000001234");
+    assert_eq!(
+        (&sent[0]["params"][1], &sent[0]["worker"]),
+        (&json!(header), &json!("rig"))
+    );
+    let answer = talk.hears(json!({"id": id, "jsonrpc": "2.0", "result": false}));
+    assert!(
+        matches!(
+            answer[..],
+            [Event::Answer {
+                outcome: Outcome::Rejected(_),
+                ..
+            }]
+        ),
+        "{answer:?}"
+    );
+}
+
+fn boundary_of(digits: &str) -> B256 {
+    format!("0x{digits:0>64}").parse().expect("hex")
+}
+
+#[test]
+fn answers_to_shares_are_told_apart() {
+    let check = |dialect, answer: Value, expected: &str| {
+        let error = Envelope::parse(answer.to_string().as_bytes()).expect("an object");
+        let got = format!("{:?}", outcome(dialect, error.error, &error.result));
+        assert!(
+            got.starts_with(expected),
+            "{answer}: got {got}, expected {expected}"
+        );
+    };
+    let [second, first] = [Dialect::EthereumStratum2, Dialect::EthereumStratum1];
+    check(second, json!({"id": 1}), "Accepted");
+    check(
+        second,
+        json!({"id": 1, "error": {"code": 202, "message": "Stale"}}),
+        "AcceptedStale",
+    );
+    check(
+        second,
+        json!({"id": 1, "error": {"code": 404, "message": "Job not found"}}),
+        "Stale",
+    );
+    check(
+        second,
+        json!({"id": 1, "error": {"code": 406, "message": "Bad nonce"}}),
+        "Rejected",
+    );
+    check(first, json!({"id": 1, "result": true, "error": null}), "Accepted");
+    check(
+        first,
+        json!({"id": 1, "result": false, "error": [21, "x", null]}),
+        "Stale",
+    );
+    check(
+        first,
+        json!({"id": 1, "result": null, "error": [23, "Low difficulty", null]}),
+        "Rejected",
+    );
+    check(Dialect::EthProxy, json!({"id": 1, "result": false}), "Rejected");
+}
+
+#[test]
+fn refusals_say_who_refuses_what() {
+    for (dialect, answer) in [
+        (
+            Dialect::EthereumStratum2,
+            json!({"id": 1, "error": {"code": 400, "message": "Bad"}}),
+        ),
+        (Dialect::EthereumStratum2, json!({"id": 1, "result": true})),
+        (
+            Dialect::EthereumStratum1,
+            json!({"id": 1, "result": false, "error": [20, "Bad", null]}),
+        ),
+        (Dialect::EthereumStratum1, json!({"id": 999, "error": "Bad"})),
+        (
+            Dialect::EthProxy,
+            json!({"id": 1, "error": {"code": -3, "message": "Method not found"}}),
+        ),
+    ] {
+        let error = Talk::new(dialect).fails(answer.clone());
+        assert!(
+            matches!(error, SessionError::OtherDialect { .. }),
+            "{dialect} {answer}: {error}"
+        );
+    }
+    let refused = Talk::new(Dialect::EthProxy)
+        .fails(json!({"id": 1, "error": {"code": -1, "message": "Invalid login"}}));
+    assert_eq!(
+        refused.to_string(),
+        "login of 0xwallet.rig refused: Invalid login (-1)"
+    );
+    let mut talk = Talk::new(Dialect::EthereumStratum1);
+    talk.hears(json!({"id": 1, "result": [["mining.notify", "1"]], "error": null}));
+    let refused = talk.fails(json!({"id": 3, "result": false, "error": [24, "Unauthorized", null]}));
+    assert!(matches!(refused, SessionError::LoginRefused { .. }), "{refused}");
+}
+
+#[test]
+fn pools_ask_and_send_away() {
+    let mut talk = Talk::new(Dialect::EthereumStratum1);
+    talk.sent();
+    let away = |host: Option<&str>, port, wait| Event::Reconnect {
+        host: host.map(Into::into),
+        port,
+        wait: Duration::from_secs(wait),
+    };
+    let hears = |talk: &mut Talk, method: &str, params: Value| {
+        talk.hears(json!({"id": null, "method": method, "params": params}))
+    };
+    assert_eq!(
+        hears(&mut talk, "client.reconnect", json!(["a.example", 3333, 7])),
+        [away(Some("a.example"), Some(3333), 7)]
+    );
+    assert_eq!(
+        hears(&mut talk, "client.reconnect", json!(["", "99999"])),
+        [away(None, None, 0)]
+    );
+    let second = json!({"host": "b.example", "port": "d80", "resume": "1"});
+    assert_eq!(
+        hears(&mut talk, "mining.reconnect", second),
+        [away(Some("b.example"), Some(0xd80), 0)]
+    );
+    assert_eq!(
+        hears(&mut talk, "client.reconnect", Value::Null),
+        [away(None, None, 0)]
+    );
+    talk.hears(json!({"id": 77, "method": "client.get_version", "params": []}));
+    talk.hears(json!({"id": "x", "method": "client.dance", "params": []}));
+    let sent = talk.sent();
+    assert_eq!(sent[0], json!({"id": 77, "result": "miner/1", "error": null}));
+    assert_eq!(sent[1]["error"][1], "Method not found");
+}
+
+#[test]
+fn what_cannot_be_meant_ends_the_session() {
+    let mut talk = Talk::new(Dialect::EthereumStratum1);
+    for bad in [
+        json!({"method": "mining.set_difficulty", "params": [0]}),
+        json!({"method": "mining.set_difficulty", "params": ["x"]}),
+        json!({"method": "mining.set_extranonce", "params": ["xyz"]}),
+        json!({"method": "mining.notify", "params": ["1", HEADER, HEADER, true]}),
+        json!({"method": "mining.notify", "params": ["1", seed(0), "00", true]}),
+        json!({"method": "mining.notify"}),
+    ] {
+        let error = talk.fails(bad.clone());
+        assert!(matches!(error, SessionError::Message(_)), "{bad}: {error}");
+    }
+    let mut talk = Talk::new(Dialect::EthereumStratum2);
+    for bad in [
+        json!({"algo": "progpow"}),
+        json!({"epoch": "ffffffff"}),
+        json!([]),
+    ] {
+        talk.fails(json!({"method": "mining.set", "params": bad}));
+    }
+}
+
+#[test]
+fn a_deaf_pool_is_noticed() {
+    let mut talk = Talk::new(Dialect::EthProxy);
+    talk.hears(json!({"id": 1, "result": true}));
+    let job = talk.job(json!({"id": 2, "result": [seed(9), seed(0), "0xff"]}));
+    let mut ids = std::collections::HashSet::new();
+    let error = loop {
+        match talk.0.submit(&job, &solution(HEADER, 1)) {
+            Ok(id) => assert!(ids.insert(id), "{id} is given twice"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(
+        error,
+        SessionError::Unanswered {
+            got: PENDING_MAX,
+            max: PENDING_MAX
+        }
+    );
+}

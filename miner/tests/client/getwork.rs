@@ -1,0 +1,236 @@
+//! Nodes over getWork: work, solutions, hashrates, failing over and coming back.
+
+use std::time::{Duration, Instant};
+
+use ethash::{B256, Epoch};
+use miner::client::{ClientConfig, Ending};
+use serde_json::{Value, json};
+
+use crate::harness::{Client, PATIENCE, RATE, config};
+use crate::node::{Answer, Node};
+
+fn header(mark: u8) -> B256 {
+    B256::repeat_byte(mark)
+}
+
+/// Work of epoch 0 with this header.
+fn work(mark: u8) -> Vec<String> {
+    let boundary = B256::repeat_byte(0xff);
+    [header(mark), Epoch::ethash(0).seed_hash(), boundary]
+        .map(|hash| hash.to_string())
+        .to_vec()
+}
+
+#[test]
+fn work_goes_in_and_solutions_go_out() {
+    // A node that has the network's own names only.
+    let node = Node::start();
+    node.set_work("mc_getWork", &work(1));
+    node.set("mc_submitWork", Answer::Result(json!(true)));
+    node.set("mc_submitHashrate", Answer::Result(json!(true)));
+    let client = Client::start(config(&[node.url()]));
+    let task = client.task(header(1));
+    assert!(!task.repeat && task.nonces.holds(0) && task.nonces.holds(u64::MAX));
+    client.find(0, header(1), 0x1234);
+    client.wait_until("an answer", |status| status.total().accepted == 1);
+    let mix = B256::repeat_byte(0x11).to_string();
+    assert_eq!(
+        node.calls("mc_submitWork"),
+        [json!(["0x0000000000001234", header(1).to_string(), mix])]
+    );
+
+    // Four parts, and a new task for each new header.
+    let mut four = work(2);
+    four.push("0x75".into());
+    node.set_work("mc_getWork", &four);
+    assert_eq!(client.task(header(2)).work.number, Some(0x75));
+    client.find(1, header(1), 7);
+    client.wait_until("an answer to stale work", |status| status.total().stale == 1);
+    node.set("mc_submitWork", Answer::Result(json!(false)));
+    client.find(1, header(2), 8);
+    client.wait_until("a refusal", |status| status.total().rejected == 1);
+    client.find(1, header(1), 9);
+    client.wait_until("a refusal of stale work", |status| status.total().stale == 2);
+    let status = client.status();
+    assert_eq!((status.devices[0].accepted, status.devices[1].stale), (1, 2));
+    assert!(status.last_answer.is_some() && status.jobs == 2, "{status:?}");
+
+    let started = Instant::now();
+    while node.calls("mc_submitHashrate").len() < 2 {
+        assert!(started.elapsed() < PATIENCE, "no reports");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let reports = node.calls("mc_submitHashrate");
+    assert_eq!(reports[0][0], format!("{RATE:#x}"));
+    assert_eq!(reports[0][1], reports[1][1], "one id for all reports");
+    assert!(reports[0][1].as_str().is_some_and(|id| id.len() == 66));
+    // Many polls, two connections: one asks, one hands in.
+    assert!(
+        node.calls("mc_getWork").len() > 5 && node.connections() == 2,
+        "{}",
+        node.connections()
+    );
+}
+
+#[test]
+fn the_second_node_takes_over_and_the_first_is_taken_back() {
+    let (mut first, second) = (Node::start(), Node::start());
+    for (node, mark) in [(&first, 1), (&second, 2)] {
+        node.set_work("eth_getWork", &work(mark));
+        node.set("eth_submitWork", Answer::Result(json!(true)));
+    }
+    let client = Client::start(config(&[first.url(), second.url()]));
+    client.task(header(1));
+    assert!(second.calls("eth_getWork").is_empty(), "the second is left alone");
+    first.down();
+    client.task(header(2));
+    client.find(0, header(2), 1);
+    client.wait_until("the second's answer", |status| status.total().accepted == 1);
+    let active = |client: &Client| client.status().active().map(|endpoint| endpoint.url.clone());
+    assert_eq!(active(&client), Some(second.url()));
+
+    first.set_work("eth_getWork", &work(3));
+    first.up();
+    client.task(header(3));
+    client.wait_until("the first is back", |status| status.endpoints[0].active);
+    client.find(0, header(3), 1);
+    client.wait_until("the first's answer", |status| status.total().accepted == 2);
+    assert_eq!(first.calls("eth_submitWork").len(), 1);
+    let status = client.status();
+    assert!(
+        status.endpoints[0].failures > 0 && status.endpoints[0].connections == 2,
+        "{status:?}"
+    );
+}
+
+#[test]
+fn a_solution_outlives_a_break() {
+    let mut node = Node::start();
+    node.set_work("eth_getWork", &work(1));
+    node.set("eth_submitWork", Answer::Result(json!(true)));
+    let client = Client::start(config(&[node.url()]));
+    client.task(header(1));
+    // Nobody takes it, for now.
+    node.set("eth_submitWork", Answer::Raw(Vec::new()));
+    client.find(0, header(1), 5);
+    let started = Instant::now();
+    while node.calls("eth_submitWork").is_empty() {
+        assert!(started.elapsed() < PATIENCE, "never handed in");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    node.down();
+    client.pause();
+    node.set("eth_submitWork", Answer::Result(json!(true)));
+    node.up();
+    client.task(header(1));
+    client.wait_until("the answer after all", |status| status.total().accepted == 1);
+}
+
+#[test]
+fn a_node_without_work_is_waited_for_in_a_pause() {
+    let node = Node::start();
+    node.set("eth_getWork", Answer::Error(-32_000, "mining not ready"));
+    let client = Client::start(config(&[node.url()]));
+    std::thread::sleep(Duration::from_millis(60));
+    assert_eq!(client.status().active(), None, "no work, no connection");
+    node.set_work("eth_getWork", &work(1));
+    client.task(header(1));
+    node.set("eth_getWork", Answer::Error(-32_000, "mining not ready"));
+    client.pause();
+    assert_eq!(client.status().job, None);
+    // The same work again is work again.
+    node.set_work("eth_getWork", &work(1));
+    client.task(header(1));
+    assert_eq!(
+        client.status().endpoints[0].connections,
+        1,
+        "the node was never left"
+    );
+}
+
+#[test]
+fn nonsense_from_a_node_is_an_error_with_a_reason() {
+    let html = b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n<html>".to_vec();
+    let long = [
+        b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n".to_vec(),
+        vec![b' '; 100_000],
+    ]
+    .concat();
+    let other = [header(1), header(9), header(1)].map(|hash| hash.to_string());
+    for (answer, reason) in [
+        (Answer::Raw(html), "expected a JSON-RPC response"),
+        (
+            Answer::Raw(b"HTTP/1.1 403 no\r\ncontent-length: 0\r\n\r\n".to_vec()),
+            "status 403",
+        ),
+        (Answer::Raw(b"\x00\xff garbage \r\n\r\n".to_vec()), "HTTP failed"),
+        (Answer::Raw(Vec::new()), "HTTP failed"),
+        (Answer::Raw(long), "HTTP failed"),
+        (Answer::Result(Value::Null), "expected a list"),
+        (Answer::Result(json!([1, 2, 3])), "seed hash"),
+        (Answer::Result(json!(other)), "the seed hash of an epoch"),
+        (Answer::Error(-32_601, "no such method"), "-32601"),
+    ] {
+        let node = Node::start();
+        for method in ["eth_getWork", "mc_getWork"] {
+            node.set(method, answer.clone());
+        }
+        let client = Client::start(ClientConfig {
+            max_wait: Some(Duration::from_millis(100)),
+            ..config(&[node.url()])
+        });
+        match client.ending() {
+            Ending::NoConnection { last, .. } => assert!(last.contains(reason), "{last}, expected {reason}"),
+            other => panic!("got {other:?}, expected {reason}"),
+        }
+    }
+}
+
+#[test]
+fn a_silent_node_is_left() {
+    // It takes connections and bytes and never answers.
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let silent = format!("http://{}", listener.local_addr().expect("bound"));
+    let node = Node::start();
+    node.set_work("eth_getWork", &work(1));
+    let client = Client::start(ClientConfig {
+        response_timeout: Duration::from_millis(100),
+        ..config(&[silent, node.url()])
+    });
+    client.task(header(1));
+    let status = client.status();
+    assert!(status.endpoints[1].active, "{status:?}");
+    let reason = status.endpoints[0].last_error.as_deref().unwrap_or_default();
+    assert!(reason.contains("not within 100ms"), "{reason}");
+}
+
+#[test]
+fn work_that_never_changes_is_no_work() {
+    let (first, second) = (Node::start(), Node::start());
+    first.set_work("eth_getWork", &work(1));
+    second.set_work("eth_getWork", &work(2));
+    let client = Client::start(ClientConfig {
+        work_timeout: Duration::from_millis(200),
+        first_back_off: Duration::from_secs(60),
+        last_back_off: Duration::from_secs(60),
+        ..config(&[first.url(), second.url()])
+    });
+    client.task(header(1));
+    client.task(header(2));
+    let status = client.status();
+    let reason = status.endpoints[0].last_error.as_deref().unwrap_or_default();
+    assert!(reason.contains("new work"), "{reason}");
+}
+
+#[test]
+fn user_and_password_are_sent() {
+    let node = Node::start();
+    node.set_work("eth_getWork", &work(1));
+    let url = node.url().replace("http://", "http://me.too:pass%3Aword@") + "/rpc?x=1";
+    let client = Client::start(config(&[url]));
+    client.task(header(1));
+    let head = node.head();
+    assert!(head.starts_with("POST /rpc?x=1 HTTP/1.1"), "{head}");
+    // me.too:pass:word
+    assert!(head.contains("Basic bWUudG9vOnBhc3M6d29yZA=="), "{head}");
+}

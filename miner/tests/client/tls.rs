@@ -1,0 +1,121 @@
+//! Connections by TLS: trusted by file, trusted blindly, and not trusted.
+
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ethash::B256;
+use miner::client::{ClientConfig, Ending, TlsOptions};
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use crate::harness::{Client, config};
+use crate::pool::{Pool, Talk};
+
+/// A pool's certificate for `localhost`, in a file and at work.
+struct Certificate {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+    server: Arc<ServerConfig>,
+}
+
+impl Certificate {
+    fn new() -> Self {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".into()]).expect("a certificate");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("pool.pem");
+        std::fs::write(&path, made.cert.pem()).expect("a file");
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+        let server = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("protocols")
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key)
+            .expect("a key that fits");
+        Self {
+            _folder: folder,
+            path,
+            server: Arc::new(server),
+        }
+    }
+
+    fn encrypt(&self, stream: TcpStream) -> Talk<StreamOwned<ServerConnection, TcpStream>> {
+        let connection = ServerConnection::new(Arc::clone(&self.server)).expect("a connection");
+        Talk::new(StreamOwned::new(connection, stream))
+    }
+}
+
+/// A client of `pool`, by the name that is in the certificate.
+fn client_config(pool: &Pool, tls: TlsOptions) -> ClientConfig {
+    let url = pool.url("stratum2+ssl").replace("127.0.0.1", "localhost");
+    ClientConfig {
+        tls,
+        response_timeout: Duration::from_secs(5),
+        ..config(&[url])
+    }
+}
+
+fn serve(pool: &Pool, certificate: &Certificate, client: &Client) {
+    let mut talk = certificate.encrypt(pool.accept().into_inner());
+    talk.log_in_first("af4c");
+    talk.job_first("1", B256::repeat_byte(1), true);
+    client.task(B256::repeat_byte(1));
+}
+
+#[test]
+fn a_pool_is_trusted_by_file_or_blindly() {
+    let certificate = Certificate::new();
+    for tls in [
+        TlsOptions {
+            authority: Some(certificate.path.clone()),
+            trust_anybody: false,
+        },
+        TlsOptions {
+            authority: None,
+            trust_anybody: true,
+        },
+    ] {
+        let pool = Pool::listen();
+        let client = Client::start(client_config(&pool, tls));
+        serve(&pool, &certificate, &client);
+    }
+}
+
+#[test]
+fn a_pool_that_nobody_vouches_for_gets_no_login() {
+    let (certificate, other) = (Certificate::new(), Certificate::new());
+    for tls in [
+        TlsOptions::default(),
+        TlsOptions {
+            authority: Some(other.path.clone()),
+            trust_anybody: false,
+        },
+    ] {
+        let pool = Pool::listen();
+        let client = Client::start(ClientConfig {
+            max_wait: Some(Duration::from_millis(50)),
+            ..client_config(&pool, tls)
+        });
+        let mut stream = pool.accept().into_inner();
+        let mut connection = ServerConnection::new(Arc::clone(&certificate.server)).expect("a connection");
+        let refused: Result<_, std::io::Error> = connection.complete_io(&mut stream);
+        // TLS 1.3 lets the server finish first; then the client's alarm comes.
+        let refused = refused
+            .and_then(|_| connection.complete_io(&mut stream))
+            .map(drop);
+        assert!(
+            refused.is_err() || connection.process_new_packets().is_err(),
+            "the client went on"
+        );
+        // Another try may be under way; the listener's end ends it.
+        drop((stream, pool));
+        match client.ending() {
+            Ending::NoConnection { last, .. } => {
+                assert!(last.contains("handshake") || last.contains("connect"), "{last}");
+            }
+            other => panic!("got {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Who has done what: shares, blocks and speed by worker.
+//!
+//! A worker is a name; it may have several connections, and is remembered for a while without any. Knows no
+//! sockets.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// Most workers that are remembered; those gone longest make room.
+const WORKERS_MAX: usize = 16_384;
+/// The span that a speed is computed over, in slots.
+const SLOT: Duration = Duration::from_secs(60);
+const SLOTS: usize = 10;
+
+/// What a worker has done.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Worker {
+    pub(super) name: String,
+    pub(super) connections: u64,
+    pub(super) accepted: u64,
+    pub(super) stale: u64,
+    pub(super) rejected: u64,
+    pub(super) blocks: u64,
+    /// Hashes per second, by the difficulty of its shares over the last ten minutes.
+    pub(super) hashrate: f64,
+    /// Hashes per second, by its own word.
+    pub(super) reported: Option<u64>,
+    /// Seconds since its last good share.
+    pub(super) last_share_secs: Option<u64>,
+}
+
+/// What became of a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Credit {
+    Accepted,
+    Block,
+    Stale,
+    Rejected,
+}
+
+#[derive(Debug)]
+struct Record {
+    connections: u64,
+    accepted: u64,
+    stale: u64,
+    rejected: u64,
+    blocks: u64,
+    reported: Option<u64>,
+    last_share: Option<Instant>,
+    /// When it first came, or came back after everything was forgotten.
+    since: Instant,
+    seen: Instant,
+    /// Work of the last minutes: when each slot began, and its hashes.
+    slots: VecDeque<(Instant, f64)>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Workers {
+    records: Mutex<HashMap<String, Record>>,
+}
+
+impl Workers {
+    /// A worker has logged in.
+    pub(super) fn came(&self, name: &str, now: Instant) {
+        let mut records = self.records.lock();
+        if !records.contains_key(name) && records.len() >= WORKERS_MAX {
+            let gone = records.iter().filter(|(_, record)| record.connections == 0);
+            let oldest = gone.min_by_key(|(_, record)| record.seen);
+            // With all of them connected there is one name more than meant; connections are bounded too.
+            if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
+                records.remove(&oldest);
+            }
+        }
+        let record = records.entry(name.to_owned()).or_insert_with(|| Record {
+            connections: 0,
+            accepted: 0,
+            stale: 0,
+            rejected: 0,
+            blocks: 0,
+            reported: None,
+            last_share: None,
+            since: now,
+            seen: now,
+            slots: VecDeque::new(),
+        });
+        record.connections += 1;
+        record.seen = now;
+    }
+
+    /// One of its connections has ended.
+    pub(super) fn went(&self, name: &str, now: Instant) {
+        if let Some(record) = self.records.lock().get_mut(name) {
+            record.connections = record.connections.saturating_sub(1);
+            record.seen = now;
+        }
+    }
+
+    /// A share of `difficulty` hashes.
+    pub(super) fn credit(&self, name: &str, credit: Credit, difficulty: f64, now: Instant) {
+        let mut records = self.records.lock();
+        let Some(record) = records.get_mut(name) else {
+            return;
+        };
+        record.seen = now;
+        match credit {
+            Credit::Accepted => record.accepted += 1,
+            Credit::Block => {
+                record.accepted += 1;
+                record.blocks += 1;
+            }
+            Credit::Stale => record.stale += 1,
+            Credit::Rejected => record.rejected += 1,
+        }
+        if matches!(credit, Credit::Accepted | Credit::Block) {
+            record.last_share = Some(now);
+            record.add(difficulty, now);
+        }
+    }
+
+    /// A worker says how fast it is.
+    pub(super) fn report(&self, name: &str, rate: u64) {
+        if let Some(record) = self.records.lock().get_mut(name) {
+            record.reported = Some(rate);
+        }
+    }
+
+    /// All of them, by name.
+    pub(super) fn list(&self, now: Instant) -> Vec<Worker> {
+        let records = self.records.lock();
+        let mut workers: Vec<_> = records
+            .iter()
+            .map(|(name, record)| record.told(name, now))
+            .collect();
+        workers.sort_by(|one, other| one.name.cmp(&other.name));
+        workers
+    }
+}
+
+impl Record {
+    fn add(&mut self, hashes: f64, now: Instant) {
+        match self.slots.back_mut() {
+            Some((begun, sum)) if now.saturating_duration_since(*begun) < SLOT => *sum += hashes,
+            _ => self.slots.push_back((now, hashes)),
+        }
+        while self.slots.len() > SLOTS {
+            self.slots.pop_front();
+        }
+    }
+
+    fn told(&self, name: &str, now: Instant) -> Worker {
+        let span = SLOT * SLOTS as u32;
+        let recent = self
+            .slots
+            .iter()
+            .filter(|(begun, _)| now.saturating_duration_since(*begun) < span);
+        let hashes: f64 = recent.map(|(_, hashes)| hashes).sum();
+        // A worker that has just come is not held against its first minute of silence.
+        let seconds = now
+            .saturating_duration_since(self.since)
+            .min(span)
+            .max(SLOT)
+            .as_secs_f64();
+        Worker {
+            name: name.to_owned(),
+            connections: self.connections,
+            accepted: self.accepted,
+            stale: self.stale,
+            rejected: self.rejected,
+            blocks: self.blocks,
+            hashrate: hashes / seconds,
+            reported: self.reported,
+            last_share_secs: self
+                .last_share
+                .map(|at| now.saturating_duration_since(at).as_secs()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speeds_are_those_of_the_last_minutes() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let workers = Workers::default();
+        workers.came("a.b", start);
+        for second in (0..1200).step_by(10) {
+            workers.credit("a.b", Credit::Accepted, 1e7, at(second));
+        }
+        let worker = &workers.list(at(1200))[0];
+        assert!((0.9e6..=1.1e6).contains(&worker.hashrate), "{}", worker.hashrate);
+        assert_eq!((worker.accepted, worker.last_share_secs), (120, Some(10)));
+        assert_eq!(workers.list(at(3000))[0].hashrate, 0.0);
+        workers.credit("a.b", Credit::Block, 1.0, at(3000));
+        workers.credit("a.b", Credit::Stale, 1.0, at(3000));
+        workers.credit("nobody", Credit::Accepted, 1.0, at(3000));
+        workers.report("a.b", 77);
+        workers.went("a.b", at(3001));
+        let worker = workers.list(at(3001)).remove(0);
+        assert_eq!(
+            (worker.accepted, worker.blocks, worker.stale, worker.connections),
+            (121, 1, 1, 0)
+        );
+        assert_eq!(worker.reported, Some(77));
+    }
+
+    #[test]
+    fn the_number_of_names_is_bounded() {
+        let workers = Workers::default();
+        let start = Instant::now();
+        for number in 0..WORKERS_MAX + 10 {
+            let now = start + Duration::from_millis(number as u64);
+            workers.came(&number.to_string(), now);
+            workers.went(&number.to_string(), now);
+        }
+        let names = workers.list(start);
+        assert_eq!(names.len(), WORKERS_MAX);
+        assert!(
+            !names.iter().any(|worker| worker.name == "0"),
+            "the oldest made room"
+        );
+    }
+}

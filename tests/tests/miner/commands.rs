@@ -1,0 +1,164 @@
+//! Commands, exit codes and words that scripts rely on.
+
+use e2e::Rig;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const HEADER: &str = "0x2a8de2adf89af77358250bf908bf04ba94a6e8c3ba87775564a41d269a05e4ce";
+
+fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let ended = Rig::bare(arguments.iter().copied()).wait();
+    (ended.status.code(), ended.stdout, ended.stderr)
+}
+
+#[test]
+fn exit_codes_say_what_was_wrong() {
+    let (code, stdout, _) = run(&["--help"]);
+    assert_eq!(code, Some(0));
+    for command in ["getwork", "stratum", "devices", "bench", "verify"] {
+        assert!(stdout.contains(command), "{command}");
+    }
+    for (arguments, expected, word) in [
+        (&["getwork"][..], 1, "URL"),
+        (&["dance"], 1, "dance"),
+        (&["getwork", "ftp://x"], 1, "scheme"),
+        (&["getwork", "stratum+tcp://x"], 1, "expected http"),
+        (&["stratum", "http://x"], 1, "expected stratum"),
+        (&["getwork", "http://x", "--dataset", "disk"], 1, "--dagdir"),
+        (
+            &["getwork", "http://x", "--tls-ca", "/nowhere/ca.pem"],
+            1,
+            "/nowhere/ca.pem",
+        ),
+        (&["getwork", "http://x", "--device", "gpu:4000"], 2, "4000"),
+        (&["bench", "--device", "gpu:4000", "--light"], 2, "4000"),
+        (
+            &[
+                "getwork",
+                "http://127.0.0.1:1",
+                "--max-wait",
+                "0.3",
+                "--device",
+                "cpu",
+                "--threads",
+                "1",
+            ],
+            3,
+            "no connection",
+        ),
+        (
+            &[
+                "stratum",
+                "127.0.0.1:1",
+                "-u",
+                "a.b",
+                "--max-wait",
+                "0.3",
+                "--device",
+                "cpu",
+                "--threads",
+                "1",
+            ],
+            3,
+            "no connection",
+        ),
+    ] {
+        let (code, _, stderr) = run(arguments);
+        assert_eq!(code, Some(expected), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(word), "{arguments:?}: {stderr}");
+    }
+}
+
+#[test]
+fn verify_says_valid_or_why_not() {
+    // Nonces count up from 0 until one is good enough, judged by the command itself.
+    let verify = |nonce: &str, mix: &str, target: &str| {
+        let (code, stdout, stderr) = run(&["verify", HEADER, nonce, mix, target, "--epoch", "0", "--json"]);
+        let verdict: Value =
+            serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("got {stdout} {stderr}"));
+        (code, verdict)
+    };
+    let (code, first) = verify("0", "-", "1");
+    assert_eq!((code, &first["valid"]), (Some(0), &json!(true)));
+    let mix = first["mix_hash"].as_str().expect("a hash").to_owned();
+    let final_hash = first["final_hash"].as_str().expect("a hash").to_owned();
+    assert_eq!(verify("0x0", &mix, &final_hash).0, Some(0), "equality is valid");
+    let (code, missed) = verify("0", &mix, &format!("0x{}", "00".repeat(32)));
+    assert_eq!(code, Some(5));
+    assert!(
+        missed["reason"]
+            .as_str()
+            .is_some_and(|reason| reason.contains("above the boundary")),
+        "{missed}"
+    );
+    let (code, other) = verify("1", &mix, "1");
+    assert_eq!(code, Some(5));
+    assert!(
+        other["reason"]
+            .as_str()
+            .is_some_and(|reason| reason.contains("mix hash mismatch")),
+        "{other}"
+    );
+
+    let (code, _, stderr) = run(&["verify", HEADER, "0", "-", "1"]);
+    assert_eq!(code, Some(1));
+    assert!(stderr.contains("--epoch"), "{stderr}");
+    let seed = format!("0x{}", "00".repeat(32));
+    let (code, stdout, _) = run(&["verify", HEADER, "0", &mix, "1", "--seed", &seed]);
+    assert_eq!(code, Some(0));
+    assert!(stdout.starts_with("valid\n"), "{stdout}");
+}
+
+#[test]
+fn bench_draws_what_it_has_measured() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let plot = folder.path().join("rates.svg");
+    let plot = plot.to_str().expect("UTF-8");
+    let arguments = [
+        "bench",
+        "--device",
+        "cpu",
+        "--light",
+        "--seconds",
+        "0.2",
+        "--threads",
+        "1",
+        "--plot",
+        plot,
+    ];
+    let (code, stdout, stderr) = run(&arguments);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stdout.contains('█') && stdout.contains("H/s"), "{stdout}");
+    let svg = std::fs::read_to_string(plot).expect("the plot was written");
+    assert!(svg.starts_with("<svg") && svg.contains("light cache"), "{svg}");
+    let nowhere = [
+        "bench",
+        "--device",
+        "cpu",
+        "--light",
+        "--seconds",
+        "0",
+        "--plot",
+        "/nowhere/x.svg",
+    ];
+    assert_eq!(run(&nowhere).0, Some(1));
+}
+
+#[test]
+fn a_miner_without_a_node_waits_for_one() {
+    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let address = free.local_addr().expect("bound");
+    drop(free);
+    let rig = Rig::start(["getwork", &format!("http://{address}"), "--retry-max", "0.5"]);
+    rig.wait_for_log("tried again in");
+    std::thread::sleep(Duration::from_millis(300));
+    let status = rig.status();
+    assert_eq!(
+        (&status["endpoint"], &status["job"]),
+        (&Value::Null, &Value::Null)
+    );
+    assert!(status["endpoints"][0]["last_error"].is_string(), "{status}");
+    assert_eq!(status["hashes"], 0);
+    let health = e2e::http::get(rig.status_address(), "/health").expect("served");
+    assert_eq!(health.status, 503);
+}

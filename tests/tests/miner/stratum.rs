@@ -1,0 +1,207 @@
+//! Our miner and our node's Stratum server, in every dialect.
+
+use e2e::clients::python;
+use e2e::http;
+use e2e::process::Signal;
+use e2e::wait::wait_for;
+use e2e::{Rig, Vnode};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// A node that searches nothing itself, with a Stratum server and its status.
+fn node(more: &[&str]) -> Vnode {
+    let mut arguments = vec![
+        "--stratum",
+        "--stratumport",
+        "0",
+        "--stratum.status",
+        "127.0.0.1:0",
+    ];
+    arguments.extend(more);
+    Vnode::dev(arguments)
+}
+
+fn server_status(node: &Vnode) -> Value {
+    let answer = http::get(node.stratum_status(), "/status").expect("the status is served");
+    serde_json::from_str(&answer.body).expect("the status is JSON")
+}
+
+#[test]
+fn every_dialect_seals_blocks() {
+    // Without --mine: miners that connect are demand enough.
+    let node = node(&[]);
+    let mut names = Vec::new();
+    for (place, scheme) in ["stratum1", "stratum2", "stratum3", "stratum"]
+        .into_iter()
+        .enumerate()
+    {
+        let before = node.head();
+        let name = format!("0xwallet.rig{place}");
+        let url = format!("{scheme}+tcp://{name}:x@{}", node.stratum());
+        let rig = Rig::start(["stratum", &url]);
+        node.wait_for_head(before + 2);
+        let status = rig.wait_for_status("two shares", |status| status["accepted"].as_u64() >= Some(2));
+        assert_eq!(
+            (&status["rejected"], &status["invalid"]),
+            (&json!(0), &json!(0)),
+            "{scheme}"
+        );
+        let ended = rig.end(Signal::Interrupt);
+        assert_eq!(ended.status.code(), Some(0), "{scheme}: {}", ended.stderr);
+        names.push(name);
+    }
+    let status = wait_for("all miners to be gone", || {
+        Some(server_status(&node)).filter(|status| status["connections"] == 0)
+    });
+    let workers = status["workers"].as_array().expect("a list");
+    for name in &names {
+        let worker = workers
+            .iter()
+            .find(|worker| worker["worker"] == json!(name))
+            .expect("a worker");
+        assert!(
+            worker["accepted"].as_u64() >= Some(2) && worker["blocks"].as_u64() >= Some(2),
+            "{worker}"
+        );
+        assert_eq!(
+            (&worker["rejected"], &worker["connections"]),
+            (&json!(0), &json!(0)),
+            "{worker}"
+        );
+    }
+    let blocks: u64 = workers
+        .iter()
+        .filter_map(|worker| worker["blocks"].as_u64())
+        .sum();
+    assert_eq!(u128::from(blocks), node.head(), "every block has its worker");
+    let metrics = http::get(node.stratum_status(), "/metrics").expect("served").body;
+    assert!(
+        metrics.contains("stratum_blocks_total{worker=\"0xwallet.rig0\"}"),
+        "{metrics}"
+    );
+    let Some(clients) = python() else { return };
+    let last = node.head() as u64;
+    clients.run(
+        "check_seals.py",
+        &json!({"url": node.url(), "first": 1, "last": last}),
+    );
+}
+
+#[test]
+fn a_miner_fails_over_between_stratum_and_comes_back_to_a_node() {
+    let (first, second) = (node(&[]), node(&[]));
+    let urls = [&first, &second].map(|node| format!("stratum2+tcp://a.b@{}", node.stratum()));
+    let rig = Rig::start(["stratum", &urls[0], &urls[1], "--retry-max", "1"]);
+    first.wait_for_head(1);
+    first.end(Signal::Terminate);
+    second.wait_for_head(1);
+    let status = rig.status();
+    assert_eq!(status["endpoints"][1]["active"], json!(true), "{status}");
+}
+
+#[test]
+fn logins_need_the_password_where_there_is_one() {
+    let node = node(&["--stratum.password", "sesame"]);
+    let url = |password: &str| format!("stratum+tcp://a.b:{password}@{}", node.stratum());
+    let refused = Rig::start(["stratum", &url("wrong"), "--max-wait", "0.2"]).wait();
+    assert_eq!(refused.status.code(), Some(3), "{}", refused.stderr);
+    assert!(refused.stderr.contains("Invalid login"), "{}", refused.stderr);
+    let _rig = Rig::start(["stratum", &url("sesame")]);
+    node.wait_for_head(1);
+    assert!(server_status(&node)["bad_logins"].as_u64() >= Some(1));
+}
+
+/// A connection by hand.
+struct Hand(BufReader<TcpStream>);
+
+impl Hand {
+    fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("the server listens");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .expect("a socket");
+        Self(BufReader::new(stream))
+    }
+
+    fn say(&mut self, bytes: &[u8]) -> bool {
+        self.0.get_mut().write_all(bytes).is_ok()
+    }
+
+    /// The next line; `None` when the server has hung up.
+    fn hear(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        match self.0.read_line(&mut line) {
+            Ok(0) | Err(_) => None,
+            Ok(_) => Some(serde_json::from_str(&line).unwrap_or_else(|_| panic!("got {line:?}"))),
+        }
+    }
+
+    /// Reads until the server hangs up.
+    fn wait_for_end(&mut self) {
+        while self.hear().is_some() {}
+    }
+
+    fn ask(&mut self, request: &Value) -> Value {
+        assert!(self.say(format!("{request}\n").as_bytes()));
+        loop {
+            let answer = self.hear().expect("an answer");
+            if answer["id"] == request["id"] {
+                return answer;
+            }
+        }
+    }
+}
+
+#[test]
+fn rude_miners_end_their_own_connection_only() {
+    let node = node(&["--stratum.maxconnections", "8"]);
+    let mut good = Hand::connect(node.stratum());
+    let subscribed =
+        good.ask(&json!({"id": 1, "method": "mining.subscribe", "params": ["x", "EthereumStratum/1.0.0"]}));
+    assert_eq!(subscribed["result"][1].as_str().map(str::len), Some(4));
+    assert_eq!(
+        good.ask(&json!({"id": 2, "method": "mining.authorize", "params": ["a.b", "x"]}))["result"],
+        true
+    );
+
+    for rude in [
+        b"\x00\xff\n".repeat(20),
+        vec![b'x'; 100_000],
+        b"{\"id\":1,\"method\":\"mining.authorize\",\"params\":[\"a\",\"b\"]}\n".repeat(20),
+        b"GET / HTTP/1.1\r\nhost: x\r\n\r\nx\r\nx\r\nx\r\nx\r\nx\r\nx\r\nx\r\n".to_vec(),
+        b"{\"id\":1,\"method\":\"mining.noop\"}\n".repeat(2000),
+        b"{\"a\":".repeat(3000),
+    ] {
+        let mut hand = Hand::connect(node.stratum());
+        hand.say(&rude);
+        hand.say(b"\n");
+        hand.wait_for_end();
+    }
+    // More than there are places for: the rest is turned away at once.
+    let mut crowd: Vec<_> = (0..12).map(|_| Hand::connect(node.stratum())).collect();
+    for hand in crowd.iter_mut().skip(7) {
+        hand.wait_for_end();
+    }
+    drop(crowd);
+    // A good miner notices nothing of it.
+    let work = wait_for("a job", || {
+        good.hear().filter(|said| said["method"] == "mining.notify")
+    });
+    let wrong =
+        json!({"id": 9, "method": "mining.submit", "params": ["a.b", work["params"][0], "000000000000"]});
+    let answers = [good.ask(&wrong), good.ask(&wrong)];
+    for answer in answers {
+        assert_eq!(answer["result"], false, "{answer}");
+    }
+    let gone = json!({"id": 10, "method": "mining.submit", "params": ["a.b", "ffffffff", "000000000000"]});
+    assert_eq!(good.ask(&gone)["error"][0], 21);
+    let status = server_status(&node);
+    assert!(
+        status["bad_messages"].as_u64() >= Some(8) && status["turned_away"].as_u64() >= Some(1),
+        "{status}"
+    );
+    node.end(Signal::Terminate);
+    good.wait_for_end();
+}
