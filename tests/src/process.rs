@@ -301,6 +301,11 @@ impl Vnode {
         path.expect("the banner names the socket").into()
     }
 
+    /// The process's id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// When the process was started.
     pub fn started(&self) -> Instant {
         self.started
