@@ -332,6 +332,26 @@ mod tests {
     }
 
     #[test]
+    fn published_state_roots_give_the_published_hashes() {
+        let text = include_str!("../../../tests/vectors/transactions.json");
+        let vectors: serde_json::Value = serde_json::from_str(text).unwrap();
+        let check = |name: &str, genesis: &Genesis, built_in: Option<B256>| {
+            let of = |field: &str| -> B256 {
+                let text = vectors["genesis"][name][field].as_str().unwrap();
+                text.parse().unwrap()
+            };
+            let hash = header(genesis, of("stateRoot")).hash();
+            assert_eq!(hash, of("hash"), "{name}");
+            assert!(built_in.is_none_or(|built_in| built_in == hash), "{name}");
+        };
+        let (main, test) = (ChainSpec::main(), ChainSpec::test());
+        check("mainnet", &main.genesis, main.genesis_hash);
+        check("testnet", &test.genesis, test.genesis_hash);
+        // The public node's network for development has the test network's header fields.
+        check("dev", &test.genesis, None);
+    }
+
+    #[test]
     fn public_networks_want_their_accounts() {
         let store = Store::in_memory().unwrap();
         let error = ensure_genesis(&store, &ChainSpec::main()).unwrap_err();

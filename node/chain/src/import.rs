@@ -313,6 +313,7 @@ impl Importer {
         tables.put_block(hash, &record, &body)?;
         update.write(tables, number + 1)?;
         tables.put_executed(hash, &record, &executed.receipts)?;
+        tables.put_notices(number + 1, hash, &executed.notices)?;
         tables.put_canonical(number + 1, hash, &body.transactions)?;
         Ok(true)
     }
@@ -404,6 +405,7 @@ impl Importer {
             let parent = header(tables, head.number - 1, &head.parent_hash)?.header;
             revert_block(tables, head.number, head.state_root, parent.state_root)?;
             tables.delete_canonical(&head, &body.transactions)?;
+            tables.delete_notices(id.number, &id.hash)?;
             reverted.push(id);
             head = parent;
         }
@@ -432,6 +434,7 @@ impl Importer {
         compare(&self.spec, header, &executed, update.root)?;
         update.write(tables, header.number)?;
         tables.put_executed(&hash, record, &executed.receipts)?;
+        tables.put_notices(header.number, &hash, &executed.notices)?;
         tables.put_canonical(header.number, &hash, &body.transactions)?;
         Ok(executed)
     }

@@ -3,7 +3,7 @@
 //! One file holds everything. A [`Store`] gives [`Snapshot`]s (any number, never
 //! blocked) and one [`Batch`] at a time (a write transaction: all of it or none is
 //! seen). Both answer the same reads through [`Source`] and the traits built on it:
-//! [`BlockReads`] and [`StateReads`].
+//! [`BlockReads`], [`NoticeReads`] and [`StateReads`].
 //!
 //! Knows primitives and bytes. Knows no rules: what it is given it keeps, and whether a
 //! block is valid is decided in the package `chain`.
@@ -11,6 +11,7 @@
 mod blocks;
 mod codec;
 mod error;
+mod notices;
 mod source;
 mod state;
 mod store;
@@ -18,6 +19,7 @@ mod tables;
 
 pub use blocks::{BlockBody, BlockReads, HeaderRecord, TransactionPosition};
 pub use error::StoreError;
+pub use notices::{Notice, NoticeReads};
 pub use source::Source;
 pub use state::{AccountRecord, AccountVersion, StateChanges, StateReads};
 pub use store::{Batch, CACHE_BYTES_DEFAULT, FILE_NAME, Snapshot, Store, StoreOptions, TableStats, Tables};

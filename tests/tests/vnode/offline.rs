@@ -15,6 +15,9 @@ use std::time::Duration;
 use store::{Source, Store, StoreOptions, TableId, meta_key};
 use tempfile::TempDir;
 
+/// The built-in contract that leaves notices.
+const NOTIFY_SCS: &str = "0x000000000000000000000000000000000000000d";
+
 /// A network of Ethereum's rules with one rich account.
 const GENESIS: &str = r#"{"config": {"chainId": 4711, "homesteadBlock": 0, "eip150Block": "0x00"},
     "difficulty": "0x020000", "gasLimit": "9000000", "nonce": "0x0000000000000042", "unheardOf": 1,
@@ -104,6 +107,10 @@ fn mined() -> &'static Mined {
         }
         let last = node.send(json!({"from": accounts[0], "to": contract, "data": set(7), "gas": "0xf4240"}));
         node.receipt(&last);
+        // A notice, so that no table is empty.
+        let told =
+            node.send(json!({"from": accounts[0], "to": NOTIFY_SCS, "data": "0x01", "gas": "0xf4240"}));
+        node.receipt(&told);
         node.wait_for_head(node.head() + 2);
         let head = node.head();
         let mut watched = accounts;

@@ -1,7 +1,7 @@
 //! The package from outside: real blocks, gas to the unit, forks, damage, crashes.
 //!
-//! One program, so that the dependencies are linked once. [`common`] makes blocks; what
-//! each of the other modules checks stands at its head.
+//! One program, so that the dependencies are linked once. [`common`] makes blocks,
+//! [`run`] runs single transactions; what each of the other modules checks stands at its head.
 
 mod bulk;
 mod common;
@@ -11,6 +11,11 @@ mod gas;
 mod handle;
 mod import;
 mod money;
+mod notices;
+mod precompiles;
+mod public;
 mod random_forks;
+mod refund;
+mod run;
 mod vectors;
 mod verify;
