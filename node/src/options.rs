@@ -3,6 +3,7 @@
 //! Each default is a constant of the package that uses it.
 
 use crate::accounts::AccountCommand;
+use crate::txpool::TxPoolOptions;
 use clap::Parser;
 use miner::DeviceChoice;
 use primitives::{Address, U256};
@@ -81,12 +82,17 @@ pub struct VnodeOptions {
     /// Text in mined blocks, at most 32 bytes [default: name and version]
     #[arg(long, value_name = "TEXT")]
     pub extradata: Option<String>,
-    /// Cheapest gas price taken from others, in sha [default: the network's]
+    /// Cheapest gas price taken from others, in sha, whatever --txpool.pricelimit says
+    /// [default: while mining 18000000000, 0 with --dev]
     #[arg(long, value_name = "SHA")]
     pub gasprice: Option<U256>,
     /// Gas limit that mined blocks steer to
     #[arg(long, value_name = "GAS", default_value_t = chain::spec::GAS_TARGET_DEFAULT)]
     pub targetgaslimit: u64,
+
+    /// The transaction pool
+    #[command(flatten)]
+    pub txpool: TxPoolOptions,
 
     /// Serve JSON-RPC over HTTP
     #[arg(long)]

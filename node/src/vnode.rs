@@ -14,7 +14,6 @@ use crate::options::{Network, OptionsError, VnodeOptions, is_loopback};
 use crate::vnodeconfig::{ConfigError, VnodeConfig};
 use chain::body::SealCheck;
 use chain::chain::OpenError;
-use chain::pool::PoolConfig;
 use chain::spec::DEV_ACCOUNTS;
 use chain::{Chain, ChainConfig, ChainSpec};
 use ethash::LightCaches;
@@ -163,7 +162,7 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     }
     accounts::unlock(options, &accounts)?;
     let beneficiary = beneficiary(options, &accounts, &spec)?;
-    let chain = open_chain(options, &spec, &caches, store, beneficiary)?;
+    let chain = open_chain(options, &spec, &caches, store, &directory, beneficiary)?;
     let miner = Miner::default();
     let mining = if options.mine {
         chain.desk().set_mining(true);
@@ -266,6 +265,7 @@ fn open_chain(
     spec: &Arc<ChainSpec>,
     caches: &LightCaches,
     store: Store,
+    directory: &Path,
     beneficiary: Option<Address>,
 ) -> Result<Chain, OpenError> {
     let chain = Chain::open(
@@ -273,10 +273,9 @@ fn open_chain(
         ChainConfig {
             spec: spec.clone(),
             seals: SealCheck::Ethash(caches.clone()),
-            pool: PoolConfig {
-                price_floor: options.gasprice.unwrap_or(spec.gas_price_min),
-                ..PoolConfig::default()
-            },
+            pool: options
+                .txpool
+                .config(spec, directory, options.mine, options.gasprice),
             beneficiary: beneficiary.unwrap_or_default(),
             extra_data: options.extra_data().into(),
         },

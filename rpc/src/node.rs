@@ -29,7 +29,7 @@ pub struct Node {
     pub facts: Box<dyn NodeFacts + Send + Sync>,
     /// The searchers of this process.
     pub miner: Arc<dyn MinerControl>,
-    /// The suggested price, with the head block it was computed for.
+    /// The median price, with the head block it was computed for.
     pub(crate) gas_price: Mutex<Option<(B256, U256)>>,
     /// Held from the choice of a nonce until its transaction is in the pool, so that no two
     /// transactions sent at the same time get the same one.

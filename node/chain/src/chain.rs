@@ -1,15 +1,16 @@
 //! The running chain: one writer thread, one work maker, any number of readers.
 //!
 //! The writer owns import and takes blocks by channel; the maker keeps the work desk
-//! supplied; everyone else reads snapshots. Handles are cheap to clone; when the last one
-//! is dropped both threads end.
+//! supplied; a keeper looks after the pool; everyone else reads snapshots. Handles are cheap
+//! to clone; when the last one is dropped the threads end.
 
 use crate::body::{SealCheck, SenderError, sender};
 use crate::build::{BuildSettings, Draft, build};
 use crate::desk::{SolutionError, Work, WorkDesk};
 use crate::genesis::{GenesisError, ensure_genesis};
 use crate::import::{BlockId, ImportError, Imported, Importer};
-use crate::pool::{NextBlock, Origin, PoolConfig, PoolError, Standing, TxPool};
+use crate::keeper;
+use crate::pool::{NextBlock, Origin, PoolConfig, PoolError, Reverted, Standing, TxPool};
 use crate::rules::{UNCLE_GENERATIONS, next_gas_limit};
 use crate::spec::{ChainSpec, GAS_TARGET_DEFAULT};
 use crate::state::StateError;
@@ -19,6 +20,7 @@ use ethash::Solution;
 use parking_lot::{Mutex, RwLock};
 use primitives::{Address, B256, Block, Bytes, Header, Transaction};
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -131,6 +133,8 @@ struct Inner {
     /// Held by whoever brings a transaction from reading its sender's standing until it is
     /// in the pool, and alone by the pool's following a head: no standing gets in outdated.
     admission: RwLock<()>,
+    /// Dropped to end the keeper.
+    keeping: Mutex<Option<Sender<Infallible>>>,
     /// The present work was solved, but its block got refused: there must be other work.
     refused: AtomicBool,
     stopping: AtomicBool,
@@ -161,6 +165,7 @@ impl Threads {
     fn stop(&self) {
         self.inner.stopping.store(true, Ordering::Release);
         self.inner.commands.lock().take();
+        self.inner.keeping.lock().take();
         self.inner.desk.wake();
         for thread in self.running.lock().drain(..) {
             if thread.join().is_err() {
@@ -196,6 +201,7 @@ impl Chain {
         };
         let next = next_block(&config.spec, &view.head().header, &settings);
         let (sender, commands) = bounded(COMMANDS_MAX);
+        let (keeping, kept) = bounded(0);
         let inner = Arc::new(Inner {
             pool: TxPool::new(config.spec.clone(), config.pool, next),
             desk: WorkDesk::new(config.spec.clone(), config.seals.clone()),
@@ -205,6 +211,7 @@ impl Chain {
             uncles: Mutex::default(),
             pending: Mutex::default(),
             admission: RwLock::default(),
+            keeping: Mutex::new(Some(keeping)),
             refused: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             spec: config.spec.clone(),
@@ -214,6 +221,8 @@ impl Chain {
             inner: inner.clone(),
             running: Mutex::default(),
         });
+        let submit = |transaction| inner.submit(transaction, Origin::Local);
+        keeper::restore(&inner.pool, config.spec.tx_rules(), submit);
         let importer = Importer::new(store, config.spec, config.seals);
         let writer = {
             let inner = inner.clone();
@@ -229,6 +238,13 @@ impl Chain {
                 .spawn(move || inner.make_loop())?
         };
         threads.running.lock().push(maker);
+        let keeper = {
+            let inner = inner.clone();
+            std::thread::Builder::new()
+                .name("pool-keeper".to_owned())
+                .spawn(move || keeper::keep(&inner.pool, &kept))?
+        };
+        threads.running.lock().push(keeper);
         Ok(Self {
             inner,
             _threads: threads,
@@ -285,13 +301,7 @@ impl Chain {
     /// # Errors
     /// [`SubmitError`] saying why not.
     pub fn submit_transaction(&self, transaction: Transaction, origin: Origin) -> Result<B256, SubmitError> {
-        let view = self.view()?;
-        let sender = sender(&self.inner.spec, view.head_number() + 1, &transaction)?;
-        drop(view);
-        let _admission = self.inner.admission.read();
-        let view = self.view()?;
-        let standing = standing(&view, &sender)?;
-        Ok(self.inner.pool.add(transaction, sender, standing, origin)?)
+        self.inner.submit(transaction, origin)
     }
 
     /// Takes a solution; on success its block has been imported.
@@ -370,6 +380,19 @@ fn standing(view: &View, address: &Address) -> Result<Standing, StoreError> {
 }
 
 impl Inner {
+    fn submit(&self, transaction: Transaction, origin: Origin) -> Result<B256, SubmitError> {
+        let hash = transaction.hash();
+        if self.pool.contains(&hash) {
+            // Before the sender is recovered, which costs more than all the rest.
+            return Err(PoolError::Known(hash).into());
+        }
+        let sender = sender(&self.spec, self.pool.next_number(), &transaction)?;
+        let _admission = self.admission.read();
+        let view = View::new(&self.store, self.spec.clone())?;
+        let standing = standing(&view, &sender)?;
+        Ok(self.pool.add(transaction, sender, standing, origin)?)
+    }
+
     fn write_loop(&self, importer: &Importer, commands: &Receiver<Command>) {
         while let Ok(Command { block, origin, reply }) = commands.recv() {
             let started = Instant::now();
@@ -437,31 +460,36 @@ impl Inner {
     fn pool_follows(&self, view: &View, reverted: &[BlockId], applied: &[BlockId]) -> Result<(), StoreError> {
         let _admission = self.admission.write();
         let next = next_block(&self.spec, &view.head().header, &self.settings.lock());
-        let mut moved = self.pool.senders();
-        if reverted.is_empty() {
+        let moved = if reverted.is_empty() {
             let mut changed = HashSet::new();
             for id in applied {
                 changed.extend(view.snapshot().changes(id.number)?.accounts);
             }
-            moved.retain(|address| changed.contains(address));
-        }
+            self.pool.present(changed)
+        } else {
+            // What a block changed is known while it is canonical.
+            self.pool.senders()
+        };
         let standings: Vec<_> = moved
             .into_iter()
             .map(|address| Ok((address, standing(view, &address)?)))
             .collect::<Result<_, StoreError>>()?;
-        self.pool.follow_head(next, standings);
+        let mut back = Vec::new();
         for id in reverted.iter().rev() {
             let Some(body) = view.snapshot().body(id.number, &id.hash, self.spec.tx_rules())? else {
                 continue;
             };
-            for (transaction, sender) in body.transactions.into_iter().zip(body.senders) {
-                let hash = transaction.hash();
+            let sent = body.transactions.into_iter().zip(body.senders);
+            for (transaction, sender) in sent.filter(|(transaction, _)| !transaction.is_system()) {
                 let standing = standing(view, &sender)?;
-                if let Err(error) = self.pool.add(transaction, sender, standing, Origin::Local) {
-                    tracing::debug!(%hash, %error, "transaction of a reverted block not taken back");
-                }
+                back.push(Reverted {
+                    transaction,
+                    sender,
+                    standing,
+                });
             }
         }
+        self.pool.follow_head(next, standings, back);
         Ok(())
     }
 

@@ -26,6 +26,7 @@ pub mod flat;
 pub mod genesis;
 mod handler;
 pub mod import;
+mod keeper;
 pub mod pool;
 pub mod precompiles;
 pub mod record;

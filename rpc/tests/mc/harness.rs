@@ -80,7 +80,11 @@ impl Net {
         let config = ChainConfig {
             spec: Arc::new(ChainSpec::dev()),
             seals: SealCheck::Off,
-            pool: PoolConfig::default(),
+            pool: PoolConfig {
+                // The development network takes anything.
+                price_floor: U256::ZERO,
+                ..PoolConfig::default()
+            },
             beneficiary: BENEFICIARY,
             extra_data: Bytes::from_static(b"test"),
         };

@@ -10,4 +10,5 @@ mod start;
 mod stop;
 mod transactions;
 mod transport;
+mod txpool;
 mod work;
