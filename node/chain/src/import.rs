@@ -313,7 +313,7 @@ impl Importer {
         tables.put_block(hash, &record, &body)?;
         update.write(tables, number + 1)?;
         tables.put_executed(hash, &record, &executed.receipts)?;
-        tables.put_canonical(number + 1, hash, &body.transactions)?;
+        tables.put_canonical(number + 1, hash, &body.transactions, &executed.receipts)?;
         Ok(true)
     }
 
@@ -432,7 +432,7 @@ impl Importer {
         compare(&self.spec, header, &executed, update.root)?;
         update.write(tables, header.number)?;
         tables.put_executed(&hash, record, &executed.receipts)?;
-        tables.put_canonical(header.number, &hash, &body.transactions)?;
+        tables.put_canonical(header.number, &hash, &body.transactions, &executed.receipts)?;
         Ok(executed)
     }
 }

@@ -3,7 +3,7 @@
 //! One file holds everything. A [`Store`] gives [`Snapshot`]s (any number, never
 //! blocked) and one [`Batch`] at a time (a write transaction: all of it or none is
 //! seen). Both answer the same reads through [`Source`] and the traits built on it:
-//! [`BlockReads`] and [`StateReads`].
+//! [`BlockReads`], [`StateReads`], [`LogReads`] and [`LogIndexReads`].
 //!
 //! Knows primitives and bytes. Knows no rules: what it is given it keeps, and whether a
 //! block is valid is decided in the package `chain`.
@@ -11,6 +11,8 @@
 mod blocks;
 mod codec;
 mod error;
+mod log_index;
+mod logs;
 mod source;
 mod state;
 mod store;
@@ -18,6 +20,8 @@ mod tables;
 
 pub use blocks::{BlockBody, BlockReads, HeaderRecord, TransactionPosition};
 pub use error::StoreError;
+pub use log_index::{LogIndexReads, LogKey};
+pub use logs::{LogReads, StoredLog};
 pub use source::Source;
 pub use state::{AccountRecord, AccountVersion, StateChanges, StateReads};
 pub use store::{Batch, CACHE_BYTES_DEFAULT, FILE_NAME, Snapshot, Store, StoreOptions, TableStats, Tables};

@@ -6,6 +6,7 @@
 
 mod blocks;
 mod fault;
+mod logs;
 mod replay;
 mod state;
 
@@ -101,6 +102,7 @@ pub fn check_store(
     check.genesis();
     let figures = check.blocks(store, head)?;
     check.counts(head, &figures);
+    check.log_index(head, figures.log_entries);
     let mut faults = Vec::new();
     if let Some(root) = figures.head_state_root {
         state::check(&mut check, head, root)?;

@@ -10,6 +10,7 @@ mod damage;
 mod gas;
 mod handle;
 mod import;
+mod logs;
 mod money;
 mod random_forks;
 mod vectors;
