@@ -180,7 +180,8 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
         accounts.clone(),
         Box::new(facts),
         Arc::new(miner.clone()),
-    );
+    )
+    .with_log_limits(options.log_limits());
     let limits = Limits {
         stop_grace: STOP_GRACE,
         ..Limits::default()

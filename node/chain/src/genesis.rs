@@ -195,7 +195,7 @@ fn write(
         };
         tables.put_block(&hash, &block, &BlockBody::default())?;
         tables.put_executed(&hash, &block, &[])?;
-        tables.put_canonical(0, &hash, &[])?;
+        tables.put_canonical(0, &hash, &[], &[])?;
         if let Some(record) = record {
             tables.put(TableId::Meta, meta_key::SPEC, record)?;
         }
@@ -314,7 +314,7 @@ mod tests {
         let batch = store.batch().unwrap();
         let to_block = |number| {
             batch
-                .write(|tables| tables.put_canonical(number, &B256::repeat_byte(1), &[]))
+                .write(|tables| tables.put_canonical(number, &B256::repeat_byte(1), &[], &[]))
                 .unwrap();
         };
         to_block(5);

@@ -314,7 +314,7 @@ impl Importer {
         update.write(tables, number + 1)?;
         tables.put_executed(hash, &record, &executed.receipts)?;
         tables.put_notices(number + 1, hash, &executed.notices)?;
-        tables.put_canonical(number + 1, hash, &body.transactions)?;
+        tables.put_canonical(number + 1, hash, &body.transactions, &executed.receipts)?;
         Ok(true)
     }
 
@@ -435,7 +435,7 @@ impl Importer {
         update.write(tables, header.number)?;
         tables.put_executed(&hash, record, &executed.receipts)?;
         tables.put_notices(header.number, &hash, &executed.notices)?;
-        tables.put_canonical(header.number, &hash, &body.transactions)?;
+        tables.put_canonical(header.number, &hash, &body.transactions, &executed.receipts)?;
         Ok(executed)
     }
 }

@@ -9,6 +9,7 @@
 //! | how does a block get in? | [`import`], driven by the writer of [`chain`] |
 //! | what waits to be mined? | [`pool`], [`build`], [`desk`] |
 //! | what does the chain say at a height? | [`view`], [`call`] |
+//! | which logs are there? | [`logs`] |
 //!
 //! Knows no JSON, no sockets, no GPUs.
 
@@ -27,6 +28,7 @@ pub mod genesis;
 mod handler;
 pub mod import;
 mod keeper;
+pub mod logs;
 pub mod pool;
 pub mod precompiles;
 pub mod record;

@@ -3,7 +3,7 @@
 //! One file holds everything. A [`Store`] gives [`Snapshot`]s (any number, never
 //! blocked) and one [`Batch`] at a time (a write transaction: all of it or none is
 //! seen). Both answer the same reads through [`Source`] and the traits built on it:
-//! [`BlockReads`], [`NoticeReads`] and [`StateReads`].
+//! [`BlockReads`], [`StateReads`], [`NoticeReads`], [`LogReads`] and [`LogIndexReads`].
 //!
 //! Knows primitives and bytes. Knows no rules: what it is given it keeps, and whether a
 //! block is valid is decided in the package `chain`.
@@ -11,6 +11,8 @@
 mod blocks;
 mod codec;
 mod error;
+mod log_index;
+mod logs;
 mod notices;
 mod source;
 mod state;
@@ -19,6 +21,8 @@ mod tables;
 
 pub use blocks::{BlockBody, BlockReads, HeaderRecord, TransactionPosition};
 pub use error::StoreError;
+pub use log_index::{LogIndexReads, LogKey};
+pub use logs::{LogReads, StoredLog};
 pub use notices::{Notice, NoticeReads};
 pub use source::Source;
 pub use state::{AccountRecord, AccountVersion, StateChanges, StateReads};

@@ -3,6 +3,7 @@
 //! Knows redb and the schema version; knows nothing of what rows mean.
 
 use crate::StoreError;
+use crate::log_index::LogKey;
 use crate::source::{Source, rows};
 use crate::tables::{SCHEMA_VERSION, TABLE_COUNT, TableId, meta_key};
 use redb::{ReadOnlyTable, ReadableDatabase, ReadableTableMetadata, Table, WriteTransaction};
@@ -226,6 +227,8 @@ pub struct TableStats {
     pub rows: u64,
     /// Bytes of keys and values.
     pub stored_bytes: u64,
+    /// Bytes of the pages that they lie on.
+    pub page_bytes: u64,
 }
 
 impl Snapshot {
@@ -245,11 +248,13 @@ impl Snapshot {
     pub fn stats(&self) -> Result<Vec<TableStats>, StoreError> {
         let one = |table: TableId| {
             let open = self.table(table)?;
-            let stored_bytes = open.stats()?.stored_bytes();
+            let stats = open.stats()?;
+            let stored_bytes = stats.stored_bytes();
             Ok(TableStats {
                 name: table.name(),
                 rows: open.len()?,
                 stored_bytes,
+                page_bytes: stored_bytes + stats.metadata_bytes() + stats.fragmented_bytes(),
             })
         };
         TableId::ALL.into_iter().map(one).collect()
@@ -301,13 +306,16 @@ impl Batch {
     /// Runs `work` over the open tables. May be called again before the commit.
     ///
     /// # Errors
-    /// Whatever `work` returns, and [`StoreError::Database`] when the medium fails.
+    /// Whatever `work` returns, and [`StoreError`] when the medium fails or a row of the log
+    /// index is corrupt.
     pub fn write<T, E: From<StoreError>>(
         &self,
         work: impl FnOnce(&mut Tables<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         let mut tables = Tables::open(&self.transaction)?;
-        work(&mut tables)
+        let done = work(&mut tables)?;
+        tables.flush_log_index()?;
+        Ok(done)
     }
 
     /// Makes the writes durable and visible, all at once.
@@ -330,6 +338,8 @@ impl Batch {
 /// The tables of an open [`Batch`]: everything a snapshot can read, and writes.
 pub struct Tables<'txn> {
     tables: Vec<Table<'txn, Bytes, Bytes>>,
+    /// Entries of the log index that are not in its table yet.
+    pub(crate) log_entries: Vec<(LogKey, u64)>,
 }
 
 impl std::fmt::Debug for Tables<'_> {
@@ -343,6 +353,7 @@ impl<'txn> Tables<'txn> {
         let open = |table: TableId| transaction.open_table(table.definition());
         Ok(Self {
             tables: TableId::ALL.into_iter().map(open).collect::<Result<_, _>>()?,
+            log_entries: Vec::new(),
         })
     }
 

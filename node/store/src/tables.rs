@@ -1,8 +1,8 @@
 //! All redb tables of the node, each with its key order, its value and who writes it.
 //!
 //! Keys and values are byte strings; numbers in keys are big-endian, so keys sort by
-//! number. What the bytes mean is in [`crate::blocks`], [`crate::notices`] and
-//! [`crate::state`]; this file knows names and layouts alone.
+//! number. What the bytes mean is in [`crate::blocks`], [`crate::state`], [`crate::notices`] and
+//! [`crate::log_index`]; this file knows names and layouts alone.
 
 use redb::TableDefinition;
 
@@ -40,6 +40,9 @@ const BLOCK_TO_CHANGES: Bytes = TableDefinition::new("block_to_changes");
 const HASH_TO_CODE: Bytes = TableDefinition::new("hash_to_code");
 /// Trie of the head state: owner prefix, nibble path -> node. Written by `import`.
 const PATH_TO_TRIE_NODE: Bytes = TableDefinition::new("path_to_trie_node");
+/// Log key (8), first block number (8) -> numbers of canonical blocks whose logs have the key's
+/// address or topic. Written by `import` and by reorganizations.
+const LOG_KEY_TO_BLOCKS: Bytes = TableDefinition::new("log_key_to_blocks");
 
 /// The tables, for code that treats them alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,10 +62,11 @@ pub enum TableId {
     BlockToChanges,
     HashToCode,
     PathToTrieNode,
+    LogKeyToBlocks,
 }
 
 /// How many tables there are.
-pub(crate) const TABLE_COUNT: usize = 13;
+pub(crate) const TABLE_COUNT: usize = 14;
 
 impl TableId {
     /// Every table, in the order of the enum.
@@ -80,6 +84,7 @@ impl TableId {
         Self::BlockToChanges,
         Self::HashToCode,
         Self::PathToTrieNode,
+        Self::LogKeyToBlocks,
     ];
 
     /// The table's name in the file.
@@ -99,6 +104,7 @@ impl TableId {
             Self::BlockToChanges => BLOCK_TO_CHANGES.name(),
             Self::HashToCode => HASH_TO_CODE.name(),
             Self::PathToTrieNode => PATH_TO_TRIE_NODE.name(),
+            Self::LogKeyToBlocks => LOG_KEY_TO_BLOCKS.name(),
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod blocks;
 mod fault;
+mod logs;
 mod notices;
 mod replay;
 mod state;
@@ -103,6 +104,7 @@ pub fn check_store(
     let figures = check.blocks(store, head)?;
     check.counts(head, &figures);
     notices::check(&mut check)?;
+    check.log_index(head, figures.log_entries);
     let mut faults = Vec::new();
     if let Some(root) = figures.head_state_root {
         state::check(&mut check, head, root)?;

@@ -6,6 +6,7 @@ use chain::body::SealCheck;
 use chain::call::{CallPlace, CallRequest};
 use chain::genesis::ensure_genesis;
 use chain::import::{ImportError, Importer};
+use chain::logs::{LogLimits, LogPlan, LogQuery};
 use chain::precompiles::NOTIFY_SCS;
 use chain::{ChainSpec, View};
 use primitives::{Address, B256, Block, Transaction, U256};
@@ -127,6 +128,15 @@ impl Scene {
             }
             note(view.call(CallPlace::After(number), &request).is_err() && number < 4);
             note(view.estimate_gas(CallPlace::After(number), &request).is_err() && number < 4);
+        }
+        for addresses in [Vec::new(), vec![self.contract]] {
+            let query = LogQuery::new(addresses, Vec::new());
+            for plan in [LogPlan::Index, LogPlan::Blooms] {
+                match view.logs_by(Some(plan), 0..=4, &query, LogLimits::NONE) {
+                    Ok(search) => note(search.filter(Result::is_err).count() > 0),
+                    Err(_) => note(true),
+                }
+            }
         }
         for hash in &self.transactions {
             match view.transaction(hash) {

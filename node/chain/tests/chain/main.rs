@@ -11,6 +11,7 @@ mod gas;
 mod handle;
 mod import;
 mod journal;
+mod logs;
 mod money;
 mod notices;
 mod pool_model;

@@ -187,7 +187,7 @@ fn hex_of(bytes: &[u8]) -> String {
 }
 
 /// The tables that hold nothing but the canonical chain.
-const CANONICAL: [&str; 7] = [
+const CANONICAL: [&str; 8] = [
     "meta",
     "number_to_hash",
     "transaction_to_position",
@@ -195,6 +195,7 @@ const CANONICAL: [&str; 7] = [
     "storage_at_block",
     "block_to_changes",
     "path_to_trie_node",
+    "log_key_to_blocks",
 ];
 
 /// Every row of a store that saw the canonical branch only is here too; the canonical tables are equal.
