@@ -8,7 +8,7 @@ use redb::TableDefinition;
 
 /// The layout of the tables. Raised with every change that older code could misread;
 /// a file with another number is refused.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 type Bytes = TableDefinition<'static, &'static [u8], &'static [u8]>;
 

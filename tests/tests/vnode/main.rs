@@ -4,6 +4,7 @@
 
 mod clients;
 mod durability;
+mod faults;
 mod offline;
 mod options;
 mod start;
