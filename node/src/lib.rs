@@ -6,6 +6,7 @@
 pub mod accounts;
 mod banner;
 pub mod commands;
+pub mod limits;
 mod logging;
 mod mining;
 mod options;

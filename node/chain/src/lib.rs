@@ -13,6 +13,7 @@
 //!
 //! Knows no JSON, no sockets, no GPUs.
 
+mod bad;
 pub mod body;
 pub mod build;
 pub mod bulk;

@@ -12,9 +12,6 @@ pub(super) fn check(options: &VnodeOptions, full: bool) -> Result<(), CommandErr
     let directory = Directory::open(options, Purpose::Check)?;
     let stop = stop::flag()?;
     let mut progress = Progress::new(options, "check", Units::Things, 0);
-    // The database panics where its own pages are damaged; the check makes a fault of that.
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
     let result = check_store(
         &directory.store,
         &directory.spec,
@@ -28,7 +25,6 @@ pub(super) fn check(options: &VnodeOptions, full: bool) -> Result<(), CommandErr
             }
         },
     );
-    std::panic::set_hook(hook);
     let seconds = progress.end();
     let Checked {
         blocks,

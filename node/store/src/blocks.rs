@@ -3,9 +3,9 @@
 //! Canonical and side blocks lie in the same tables; what is canonical is only in
 //! [`TableId::NumberToHash`]. Receipts are kept without blooms, which follow from logs.
 
+use crate::batch::Tables;
 use crate::codec::{Cursor, block_key};
 use crate::source::Source;
-use crate::store::Tables;
 use crate::tables::meta_key;
 use crate::{StoreError, TableId};
 use alloy_rlp::Encodable;
@@ -282,7 +282,7 @@ impl Tables<'_> {
     /// Writes a block with its senders.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     pub fn put_block(
         &mut self,
         hash: &B256,
@@ -298,7 +298,7 @@ impl Tables<'_> {
     /// Writes the receipts of an executed block and marks its header so.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     pub fn put_executed(
         &mut self,
         hash: &B256,
@@ -318,7 +318,7 @@ impl Tables<'_> {
     /// of its logs (which is written at the end of [`Batch::write`](crate::Batch::write)).
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     pub fn put_canonical(
         &mut self,
         number: u64,

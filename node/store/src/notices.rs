@@ -6,7 +6,7 @@
 
 use crate::codec::{Cursor, block_key};
 use crate::source::Source;
-use crate::store::Tables;
+use crate::batch::Tables;
 use crate::tables::meta_key;
 use crate::{StoreError, TableId};
 use alloy_rlp::Encodable;

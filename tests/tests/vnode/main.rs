@@ -4,6 +4,7 @@
 
 mod clients;
 mod durability;
+mod faults;
 mod logs;
 mod offline;
 mod options;

@@ -30,7 +30,7 @@ fn vnode(data: &Path, arguments: &[&str]) -> Ended {
 
 /// Runs a command that must succeed; gives what it says.
 #[track_caller]
-fn good(data: &Path, arguments: &[&str]) -> String {
+pub(crate) fn good(data: &Path, arguments: &[&str]) -> String {
     let ended = vnode(data, arguments);
     assert!(
         ended.status.success(),
@@ -43,7 +43,7 @@ fn good(data: &Path, arguments: &[&str]) -> String {
 
 /// Runs a command that must fail; gives its complaint.
 #[track_caller]
-fn bad(data: &Path, arguments: &[&str]) -> String {
+pub(crate) fn bad(data: &Path, arguments: &[&str]) -> String {
     let ended = vnode(data, arguments);
     assert_eq!(ended.status.code(), Some(1), "{arguments:?}: {}", ended.stdout);
     assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
@@ -51,13 +51,13 @@ fn bad(data: &Path, arguments: &[&str]) -> String {
 }
 
 #[track_caller]
-fn check_words(text: &str, words: &[&str]) {
+pub(crate) fn check_words(text: &str, words: &[&str]) {
     for word in words {
         assert!(text.contains(word), "got {text:?}, expected {word:?} in it");
     }
 }
 
-fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("plain characters")
 }
 

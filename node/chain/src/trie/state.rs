@@ -85,7 +85,7 @@ impl StateTrie {
     /// Writes the changed nodes; returns how many rows that took.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     pub fn commit(&mut self, tables: &mut Tables<'_>) -> Result<usize, StoreError> {
         let mut rows: NodeRows = self.accounts.commit().1;
         for trie in self.storages.values_mut() {

@@ -136,6 +136,11 @@ impl Maker {
         path
     }
 
+    /// The store that has seen the branch of the newest block, and nothing else.
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// A fresh store with the branch that ends in `tip`, and nothing else.
     pub(crate) fn fresh(&self, tip: B256) -> Store {
         let store = Store::in_memory().expect("a store in memory");

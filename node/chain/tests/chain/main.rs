@@ -7,6 +7,10 @@ mod bulk;
 mod common;
 mod crash;
 mod damage;
+mod deep_reorg;
+#[path = "../../../store/tests/store/disk.rs"]
+mod disk;
+mod disk_faults;
 mod gas;
 mod handle;
 mod import;

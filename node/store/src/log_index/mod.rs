@@ -24,7 +24,7 @@ mod row;
 mod tests;
 
 use crate::source::Source;
-use crate::store::Tables;
+use crate::batch::Tables;
 use crate::{StoreError, TableId};
 use primitives::{Address, B256, LOG_TOPICS_MAX, Log, Receipt, keccak256};
 use row::{Row, Tail, row_key};
