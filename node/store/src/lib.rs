@@ -11,6 +11,7 @@
 mod blocks;
 mod codec;
 mod error;
+mod later;
 mod source;
 mod state;
 mod store;

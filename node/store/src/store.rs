@@ -3,6 +3,7 @@
 //! Knows redb and the schema version; knows nothing of what rows mean.
 
 use crate::StoreError;
+use crate::later::Later;
 use crate::source::{Source, rows};
 use crate::tables::{SCHEMA_VERSION, TABLE_COUNT, TableId, meta_key};
 use redb::{ReadOnlyTable, ReadableDatabase, ReadableTableMetadata, Table, WriteTransaction};
@@ -310,6 +311,24 @@ impl Batch {
         work(&mut tables)
     }
 
+    /// Like [`Batch::write`], for much work: rows whose keys come without order wait in memory
+    /// and are written in the order of keys when `work` is done. [`Tables::waiting_bytes`] says
+    /// how much waits.
+    ///
+    /// # Errors
+    /// As [`Batch::write`].
+    pub fn write_in_order<T, E: From<StoreError>>(
+        &self,
+        work: impl FnOnce(&mut Tables<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.write(|tables| {
+            tables.later = Some(Later::default());
+            let done = work(tables)?;
+            tables.write_waiting()?;
+            Ok(done)
+        })
+    }
+
     /// Makes the writes durable and visible, all at once.
     ///
     /// # Errors
@@ -330,6 +349,8 @@ impl Batch {
 /// The tables of an open [`Batch`]: everything a snapshot can read, and writes.
 pub struct Tables<'txn> {
     tables: Vec<Table<'txn, Bytes, Bytes>>,
+    /// Rows that are written at the end, where they wait at all.
+    later: Option<Later>,
 }
 
 impl std::fmt::Debug for Tables<'_> {
@@ -343,7 +364,31 @@ impl<'txn> Tables<'txn> {
         let open = |table: TableId| transaction.open_table(table.definition());
         Ok(Self {
             tables: TableId::ALL.into_iter().map(open).collect::<Result<_, _>>()?,
+            later: None,
         })
+    }
+
+    /// Memory taken by rows that wait to be written.
+    pub fn waiting_bytes(&self) -> usize {
+        self.later.as_ref().map_or(0, Later::bytes)
+    }
+
+    /// Writes what waits; from here on rows go to their tables at once.
+    fn write_waiting(&mut self) -> Result<(), StoreError> {
+        let Some(later) = self.later.take() else {
+            return Ok(());
+        };
+        for (table, rows) in later.into_rows() {
+            for (key, value) in rows {
+                self.put(table, &key, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the rows of `table` wait, if they do.
+    fn later(&self, table: TableId) -> Option<&Later> {
+        self.later.as_ref().filter(|_| Later::holds(table))
     }
 
     /// Writes a row, over an older one where there is one.
@@ -351,6 +396,10 @@ impl<'txn> Tables<'txn> {
     /// # Errors
     /// [`StoreError::Database`] when the medium fails.
     pub fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        if let Some(later) = self.later.as_mut().filter(|_| Later::holds(table)) {
+            later.put(table, key, value);
+            return Ok(());
+        }
         self.tables[table as usize].insert(key, value)?;
         Ok(())
     }
@@ -360,6 +409,9 @@ impl<'txn> Tables<'txn> {
     /// # Errors
     /// [`StoreError::Database`] when the medium fails.
     pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<(), StoreError> {
+        if let Some(later) = &mut self.later {
+            later.delete(table, key);
+        }
         self.tables[table as usize].remove(key)?;
         Ok(())
     }
@@ -372,7 +424,10 @@ impl Source for Tables<'_> {
         key: &[u8],
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, StoreError> {
-        rows::with(&self.tables[table as usize], key, read)
+        match self.later(table).and_then(|later| later.get(table, key)) {
+            Some(waiting) => Ok(Some(read(waiting))),
+            None => rows::with(&self.tables[table as usize], key, read),
+        }
     }
 
     fn with_last<R>(
@@ -382,7 +437,16 @@ impl Source for Tables<'_> {
         high: &[u8],
         read: impl FnOnce(&[u8], &[u8]) -> R,
     ) -> Result<Option<R>, StoreError> {
-        rows::with_last(&self.tables[table as usize], low, high, read)
+        let stored = &self.tables[table as usize];
+        let Some((waiting, newer)) = self.later(table).and_then(|later| later.last(table, low, high)) else {
+            return rows::with_last(stored, low, high, read);
+        };
+        // What is stored counts only where it lies behind.
+        let mut read = Some(read);
+        let behind = rows::with_last(stored, waiting, high, |key, value| {
+            read.take_if(|_| key > waiting).map(|read| read(key, value))
+        })?;
+        Ok(behind.flatten().or_else(|| read.map(|read| read(waiting, newer))))
     }
 
     fn scan(
@@ -391,7 +455,11 @@ impl Source for Tables<'_> {
         low: &[u8],
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        rows::scan(&self.tables[table as usize], low, visit)
+        let stored = &self.tables[table as usize];
+        match self.later(table) {
+            Some(later) => later.merge(table, low, |visit| rows::scan(stored, low, visit), visit),
+            None => rows::scan(stored, low, visit),
+        }
     }
 }
 
