@@ -228,8 +228,9 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
                 }
             })
             .collect();
+        let outcome = self.outcome(rules, success)?;
         self.receipts.push(Receipt {
-            outcome: self.outcome(rules, success)?,
+            outcome,
             cumulative_gas_used: self.gas_used,
             logs_bloom: primitives::logs_bloom(&logs),
             logs,
@@ -238,13 +239,11 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     }
 
     /// What a receipt says of the transaction just run: its status, or the state root after it.
-    fn outcome(&self, rules: RulesAt, success: bool) -> Result<ReceiptOutcome, StateError> {
+    fn outcome(&mut self, rules: RulesAt, success: bool) -> Result<ReceiptOutcome, StateError> {
         if rules.receipts_have_status() {
             return Ok(ReceiptOutcome::Status(success));
         }
-        Ok(ReceiptOutcome::Root(
-            self.evm.ctx.journaled_state.database.root()?,
-        ))
+        Ok(ReceiptOutcome::Root(self.state().root()?))
     }
 
     /// Pays the rewards and ends the block: gas used, bloom and receipts.

@@ -6,18 +6,22 @@
 //! roots are recomputed and compared, whoever made the block.
 
 mod error;
+mod run;
 
 pub use error::ImportError;
+pub use run::RunCost;
 
 use crate::bad::BadBlocks;
 use crate::body::{BodyError, SealCheck, check_body};
 use crate::execute::{Executed, Executor};
 use crate::rules::check_header;
 use crate::spec::ChainSpec;
-use crate::state::{BlockState, StateError, StateUpdate, revert_block};
+use crate::state::{BlockState, HeadState, StateError, StateUpdate, revert_block};
 use crate::trie::ordered_root;
+use parking_lot::Mutex;
 use primitives::{Address, B256, Block, Bloom, Header};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use store::{BlockBody, BlockReads, HeaderRecord, Store, StoreError, TableId, Tables, meta_key};
 
 /// A side block is executed at once where the fork is at most this deep; on deeper forks
@@ -69,7 +73,12 @@ pub struct Importer {
     spec: Arc<ChainSpec>,
     seals: SealCheck,
     bad: BadBlocks,
+    /// What is in memory of the state after the head that this importer made last. Clones share it.
+    head: Arc<Mutex<Option<Held>>>,
 }
+
+/// State after the block with this hash.
+type Held = (B256, HeadState);
 
 impl Importer {
     /// An importer for a store that has the spec's block 0.
@@ -79,6 +88,7 @@ impl Importer {
             spec,
             seals,
             bad: BadBlocks::default(),
+            head: Arc::default(),
         }
     }
 
@@ -118,8 +128,11 @@ impl Importer {
         let batch = self.store.batch()?;
         let placed = batch.write(|tables| self.place(tables, hash, &record, &body));
         match placed.inspect_err(|error| self.remember(&hash, error))? {
-            Placed::Written(imported) => {
+            Placed::Written(imported, held) => {
                 self.commit(batch, &hash)?;
+                if held.is_some() {
+                    *self.head.lock() = held.map(|held| *held);
+                }
                 Ok(imported)
             }
             Placed::Lighter(executed) => {
@@ -200,43 +213,15 @@ impl Importer {
         }
     }
 
-    /// Takes a run of blocks in with one write transaction, as long as each is good and builds
-    /// on the head, and `go_on` says so. Returns how many were taken; they are committed. Why
-    /// the next one was not, if it was not, only [`Importer::import`] can say.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the store fails; then none was taken.
-    pub fn import_run(
-        &self,
-        run: &[Prepared],
-        now: Option<u64>,
-        mut go_on: impl FnMut() -> bool,
-    ) -> Result<usize, StoreError> {
-        let batch = self.store.batch()?;
-        let taken = batch.write(|tables| {
-            let mut taken = 0;
-            for prepared in run {
-                if !go_on() || !self.extend(tables, prepared, now)? {
-                    break;
-                }
-                taken += 1;
-            }
-            Ok::<_, StoreError>(taken)
-        })?;
-        if taken == 0 {
-            batch.abort()?;
-        } else {
-            batch.commit()?;
-        }
-        Ok(taken)
-    }
-
     /// Makes a good child of the head the head. `false`: it is none, and nothing was written.
+    /// `held` is then nothing too, where the block was executed.
     fn extend(
         &self,
         tables: &mut Tables<'_>,
+        held: &mut Option<Held>,
         prepared: &Prepared,
         now: Option<u64>,
+        cost: &mut RunCost,
     ) -> Result<bool, StoreError> {
         let Prepared {
             block,
@@ -264,20 +249,24 @@ impl Importer {
                 Err(_) => return Ok(false),
             },
         };
+        let started = Instant::now();
         let executed = execute(
             &self.spec,
             tables,
+            held,
             &parent.header,
             &block.header,
             &block.transactions,
             &senders,
             &block.uncles,
         );
-        let (executed, update) = match executed {
+        let (executed, update, roots) = match executed {
             Ok(done) => done,
             Err(ImportError::Store(error) | ImportError::State(StateError(error))) => return Err(error),
             Err(_) => return Ok(false),
         };
+        cost.execute += started.elapsed().saturating_sub(roots);
+        cost.roots += roots;
         if compare(&self.spec, &block.header, &executed, update.root).is_err() {
             return Ok(false);
         }
@@ -292,7 +281,7 @@ impl Importer {
             uncles: block.uncles.clone(),
         };
         tables.put_block(hash, &record, &body)?;
-        update.write(tables, number + 1)?;
+        *held = Some((*hash, update.write_versions(tables, number + 1)?));
         tables.put_executed(hash, &record, &executed.receipts)?;
         tables.put_notices(number + 1, hash, &executed.notices)?;
         tables.put_canonical(number + 1, hash, &body.transactions, &executed.receipts)?;
@@ -318,7 +307,7 @@ impl Importer {
         let fork = self.fork(tables, &record.header.parent_hash, most)?;
         let Some(fork) = fork.filter(near) else {
             tables.put_block(&hash, record, body)?;
-            return Ok(Placed::Written(Imported::Side));
+            return Ok(Placed::Written(Imported::Side, None));
         };
         for id in &fork.branch {
             self.check_bad(&id.hash).map_err(|error| ImportError::Branch {
@@ -329,6 +318,9 @@ impl Importer {
         }
         let reverted = self.revert_to(tables, head.header, fork.ancestor)?;
         let mut applied = Vec::new();
+        // What is held is of the head, and stays so where the head does.
+        let extends = heavier && reverted.is_empty() && fork.branch.is_empty();
+        let mut held = extends.then(|| self.head.lock().take()).flatten();
         for id in fork.branch.iter().rev() {
             let fail = |error| ImportError::Branch {
                 number: id.number,
@@ -337,17 +329,18 @@ impl Importer {
             };
             let record = header(tables, id.number, &id.hash)?;
             let body = self.body(tables, id)?;
-            self.apply(tables, id.hash, &record, &body).map_err(fail)?;
+            self.apply(tables, &mut held, id.hash, &record, &body)
+                .map_err(fail)?;
             applied.push(*id);
         }
         tables.put_block(&hash, record, body)?;
-        let executed = self.apply(tables, hash, record, body)?;
+        let executed = self.apply(tables, &mut held, hash, record, body)?;
         applied.push(BlockId {
             number: record.header.number,
             hash,
         });
         Ok(if heavier {
-            Placed::Written(Imported::Head { reverted, applied })
+            Placed::Written(Imported::Head { reverted, applied }, held.map(Box::new))
         } else {
             Placed::Lighter(Box::new(executed))
         })
@@ -408,19 +401,22 @@ impl Importer {
         Ok(reverted)
     }
 
-    /// Executes a block on the head, compares everything its header says, makes it head.
+    /// Executes a block on the head, compares everything its header says, makes it head. `held`
+    /// is of the head before and after.
     fn apply(
         &self,
         tables: &mut Tables<'_>,
+        held: &mut Option<Held>,
         hash: B256,
         record: &HeaderRecord,
         body: &BlockBody,
     ) -> Result<Executed, ImportError> {
         let header = &record.header;
         let parent = self::header(tables, header.number - 1, &header.parent_hash)?.header;
-        let (executed, update) = execute(
+        let (executed, update, _) = execute(
             &self.spec,
             tables,
+            held,
             &parent,
             header,
             &body.transactions,
@@ -428,7 +424,7 @@ impl Importer {
             &body.uncles,
         )?;
         compare(&self.spec, header, &executed, update.root)?;
-        update.write(tables, header.number)?;
+        *held = Some((hash, update.write(tables, header.number)?));
         tables.put_executed(&hash, record, &executed.receipts)?;
         tables.put_notices(header.number, &hash, &executed.notices)?;
         tables.put_canonical(header.number, &hash, &body.transactions, &executed.receipts)?;
@@ -457,8 +453,8 @@ fn header(source: &impl BlockReads, number: u64, hash: &B256) -> Result<HeaderRe
 }
 
 enum Placed {
-    /// The batch is to be committed.
-    Written(Imported),
+    /// The batch is to be committed; then this is held of the head, if there is a new one.
+    Written(Imported, Option<Box<Held>>),
     /// The block is valid, but its chain is not the heavier one.
     Lighter(Box<Executed>),
 }
@@ -469,16 +465,24 @@ struct Fork {
     branch: Vec<BlockId>,
 }
 
+/// Executes a block on its parent, of whose state `held` may be. Also says how long the roots took.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "a block's parts, from a message or from rows"
+)]
 fn execute(
     spec: &ChainSpec,
     tables: &Tables<'_>,
+    held: &mut Option<Held>,
     parent: &Header,
     header: &Header,
     transactions: &[primitives::Transaction],
     senders: &[Address],
     uncles: &[Header],
-) -> Result<(Executed, StateUpdate), ImportError> {
-    let mut state = BlockState::new(tables, parent.number, parent.state_root);
+) -> Result<(Executed, StateUpdate, Duration), ImportError> {
+    let of_parent = held.take().filter(|(hash, _)| *hash == header.parent_hash);
+    let head = of_parent.map_or_else(|| HeadState::new(parent.state_root), |(_, head)| head);
+    let mut state = BlockState::over(tables, parent.number, head);
     let mut executor = Executor::new(spec, header, &mut state);
     executor.begin()?;
     for (index, (transaction, sender)) in transactions.iter().zip(senders).enumerate() {
@@ -491,7 +495,9 @@ fn execute(
             })?;
     }
     let executed = executor.finish(uncles)?;
-    Ok((executed, state.update()?))
+    let started = Instant::now();
+    let update = state.update()?;
+    Ok((executed, update, started.elapsed()))
 }
 
 fn compare(

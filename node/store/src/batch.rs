@@ -3,6 +3,7 @@
 //! Knows redb; knows nothing of what rows mean, nor how the file is opened.
 
 use crate::guard::guarded;
+use crate::later::Later;
 use crate::log_index::LogKey;
 use crate::source::{Source, rows};
 use crate::store::{Turn, Watch};
@@ -68,6 +69,24 @@ impl Batch {
         }
     }
 
+    /// Like [`Batch::write`], for much work: rows whose keys come without order wait in memory
+    /// and are written in the order of keys when `work` is done. [`Tables::waiting_bytes`] says
+    /// how much waits.
+    ///
+    /// # Errors
+    /// As [`Batch::write`].
+    pub fn write_in_order<T, E: From<StoreError>>(
+        &self,
+        work: impl FnOnce(&mut Tables<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.write(|tables| {
+            tables.later = Some(Later::default());
+            let done = work(tables)?;
+            tables.write_waiting()?;
+            Ok(done)
+        })
+    }
+
     fn spoilt_error(&self) -> StoreError {
         StoreError::Spoilt {
             path: self.watch().path.clone(),
@@ -124,6 +143,8 @@ pub struct Tables<'txn> {
     tables: Vec<Table<'txn, Bytes, Bytes>>,
     /// Entries of the log index that are not in its table yet.
     pub(crate) log_entries: Vec<(LogKey, u64)>,
+    /// Rows that are written at the end, where they wait at all.
+    later: Option<Later>,
     batch: &'txn Batch,
 }
 
@@ -141,8 +162,32 @@ impl<'txn> Tables<'txn> {
         Ok(Self {
             tables: spoiling(batch, tables)?,
             log_entries: Vec::new(),
+            later: None,
             batch,
         })
+    }
+
+    /// Memory taken by rows that wait to be written.
+    pub fn waiting_bytes(&self) -> usize {
+        self.later.as_ref().map_or(0, Later::bytes)
+    }
+
+    /// Writes what waits; from here on rows go to their tables at once.
+    fn write_waiting(&mut self) -> Result<(), StoreError> {
+        let Some(later) = self.later.take() else {
+            return Ok(());
+        };
+        for (table, rows) in later.into_rows() {
+            for (key, value) in rows {
+                self.put(table, &key, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the rows of `table` wait, if they do.
+    fn later(&self, table: TableId) -> Option<&Later> {
+        self.later.as_ref().filter(|_| Later::holds(table))
     }
 
     /// Writes a row, over an older one where there is one.
@@ -150,6 +195,10 @@ impl<'txn> Tables<'txn> {
     /// # Errors
     /// [`StoreError`] when the medium fails.
     pub fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        if let Some(later) = self.later.as_mut().filter(|_| Later::holds(table)) {
+            later.put(table, key, value);
+            return Ok(());
+        }
         let table = &mut self.tables[table as usize];
         let put = || table.insert(key, value).map(drop);
         spoiling(self.batch, self.batch.watch().run(put))
@@ -160,6 +209,9 @@ impl<'txn> Tables<'txn> {
     /// # Errors
     /// [`StoreError`] when the medium fails.
     pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<(), StoreError> {
+        if let Some(later) = &mut self.later {
+            later.delete(table, key);
+        }
         let table = &mut self.tables[table as usize];
         let delete = || table.remove(key).map(drop);
         spoiling(self.batch, self.batch.watch().run(delete))
@@ -181,6 +233,9 @@ impl Source for Tables<'_> {
         key: &[u8],
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, StoreError> {
+        if let Some(waiting) = self.later(table).and_then(|later| later.get(table, key)) {
+            return Ok(Some(read(waiting)));
+        }
         let (table, watch) = (&self.tables[table as usize], self.batch.watch());
         spoiling(self.batch, rows::with(watch, table, key, read))
     }
@@ -192,8 +247,17 @@ impl Source for Tables<'_> {
         high: &[u8],
         read: impl FnOnce(&[u8], &[u8]) -> R,
     ) -> Result<Option<R>, StoreError> {
-        let (table, watch) = (&self.tables[table as usize], self.batch.watch());
-        spoiling(self.batch, rows::with_last(watch, table, low, high, read))
+        let (stored, watch) = (&self.tables[table as usize], self.batch.watch());
+        let Some((waiting, newer)) = self.later(table).and_then(|later| later.last(table, low, high)) else {
+            return spoiling(self.batch, rows::with_last(watch, stored, low, high, read));
+        };
+        // What is stored counts only where it lies behind.
+        let mut read = Some(read);
+        let behind = rows::with_last(watch, stored, waiting, high, |key, value| {
+            read.take_if(|_| key > waiting).map(|read| read(key, value))
+        });
+        let behind = spoiling(self.batch, behind)?;
+        Ok(behind.flatten().or_else(|| read.map(|read| read(waiting, newer))))
     }
 
     fn scan(
@@ -202,7 +266,11 @@ impl Source for Tables<'_> {
         low: &[u8],
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        let (table, watch) = (&self.tables[table as usize], self.batch.watch());
-        spoiling(self.batch, rows::scan(watch, table, low, visit))
+        let (stored, watch) = (&self.tables[table as usize], self.batch.watch());
+        let scanned = match self.later(table) {
+            Some(later) => later.merge(table, low, |visit| rows::scan(watch, stored, low, visit), visit),
+            None => rows::scan(watch, stored, low, visit),
+        };
+        spoiling(self.batch, scanned)
     }
 }

@@ -10,7 +10,9 @@ use crate::tables::meta_key;
 use crate::{StoreError, TableId};
 use alloy_rlp::Encodable;
 use primitives::rlp::Reader;
-use primitives::{Address, B256, Block, Header, Log, Receipt, ReceiptOutcome, Transaction, TxRules, U256};
+use primitives::{
+    Address, B256, Block, Header, Log, Receipt, ReceiptOutcome, Transaction, TxForm, TxRules, U256,
+};
 
 /// A stored header and what belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -370,8 +372,9 @@ impl Tables<'_> {
 
 /// The hashes a transaction is found under: its own and, for a classic one, Ethereum's.
 fn position_keys(transaction: &Transaction) -> impl Iterator<Item = B256> {
-    let own = transaction.hash();
-    std::iter::once(own).chain(transaction.ethereum_hash().filter(move |other| *other != own))
+    let classic = transaction.form == TxForm::Classic;
+    let other = classic.then(|| transaction.ethereum_hash()).flatten();
+    std::iter::once(transaction.hash()).chain(other)
 }
 
 /// A block taken apart for the store.
@@ -390,7 +393,7 @@ impl BlockBody {
 mod tests {
     use super::*;
     use crate::{LogIndexReads, LogKey, Store};
-    use primitives::{Bytes, SecretKey, TxForm, UnsignedTransaction};
+    use primitives::{Bytes, SecretKey, UnsignedTransaction};
 
     fn transaction() -> (Transaction, Address) {
         let key = SecretKey::from_bytes(&[0x46; 32]).unwrap();

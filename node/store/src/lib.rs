@@ -13,6 +13,7 @@ mod blocks;
 mod codec;
 mod error;
 mod guard;
+mod later;
 mod log_index;
 mod logs;
 mod medium;

@@ -4,9 +4,9 @@
 //! rest, and the number of rows is kept: altered, moved and lost rows are found. What a notice
 //! means is not known here.
 
+use crate::batch::Tables;
 use crate::codec::{Cursor, block_key};
 use crate::source::Source;
-use crate::batch::Tables;
 use crate::tables::meta_key;
 use crate::{StoreError, TableId};
 use alloy_rlp::Encodable;

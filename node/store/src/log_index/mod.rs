@@ -23,8 +23,8 @@ mod row;
 #[cfg(test)]
 mod tests;
 
-use crate::source::Source;
 use crate::batch::Tables;
+use crate::source::Source;
 use crate::{StoreError, TableId};
 use primitives::{Address, B256, LOG_TOPICS_MAX, Log, Receipt, keccak256};
 use row::{Row, Tail, row_key};
