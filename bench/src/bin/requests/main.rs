@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("rpc: {error}");
+            eprintln!("requests: {error}");
             ExitCode::FAILURE
         }
     }
