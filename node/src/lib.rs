@@ -6,14 +6,20 @@
 pub mod accounts;
 mod banner;
 pub mod commands;
+mod files;
+mod listener;
 mod logging;
 mod mining;
+mod network;
+mod nodekey;
 mod options;
 mod passwords;
 pub mod testvec;
 mod vnode;
 mod vnodeconfig;
 
+pub use network::NetworkError;
+pub use nodekey::NodeKeyError;
 pub use options::{
     AccountRef, Command, DatasetChoice, DbCommand, HeightRef, Network, OptionsError, VnodeOptions,
 };

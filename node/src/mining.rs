@@ -16,9 +16,12 @@ use crate::VnodeOptions;
 /// Solutions that may wait to be imported.
 const SOLUTIONS_MAX: usize = 64;
 
-/// The searchers of this process, where there are any.
-#[derive(Clone, Default)]
+/// The searchers of this process, where there are any, and what they are started with.
+#[derive(Clone)]
 pub(crate) struct Miner {
+    options: VnodeOptions,
+    caches: LightCaches,
+    chain: Chain,
     running: Arc<Mutex<Option<Running>>>,
 }
 
@@ -28,31 +31,44 @@ struct Running {
 }
 
 impl Miner {
-    /// Starts searching for `chain`; what searches is said by the returned lines.
-    pub(crate) fn start(
-        &self,
-        options: &VnodeOptions,
-        caches: &LightCaches,
-        chain: &Chain,
-    ) -> Result<Vec<String>, MinerError> {
-        let threads = options.threads();
+    /// No searchers yet, for `chain`.
+    pub(crate) fn new(options: &VnodeOptions, caches: &LightCaches, chain: &Chain) -> Self {
+        Self {
+            options: options.clone(),
+            caches: caches.clone(),
+            chain: chain.clone(),
+            running: Arc::default(),
+        }
+    }
+
+    /// Starts searching, with so many threads or as many as the options say; what searches is said
+    /// by the returned lines. A search under way goes on, unless it is to have another number.
+    pub(crate) fn start(&self, threads: Option<usize>) -> Result<Vec<String>, MinerError> {
+        let mut running = self.running.lock();
+        if let Some(search) = &*running
+            && threads.is_none()
+        {
+            return Ok(search.engine.describe());
+        }
+        end(running.take());
+        let threads = threads.unwrap_or_else(|| self.options.threads());
         if threads == 0 {
             return Ok(vec![
                 "no search in this process: work is only handed out (--minerthreads 0)".to_owned(),
             ]);
         }
         let config = EngineConfig {
-            device: options.miner_device.clone(),
+            device: self.options.miner_device.clone(),
             threads,
-            dataset: options.dataset(),
-            caches: caches.clone(),
-            schedule: chain.spec().schedule,
+            dataset: self.options.dataset(),
+            caches: self.caches.clone(),
+            schedule: self.chain.spec().schedule,
             ..Default::default()
         };
         let (sender, solutions) = bounded(SOLUTIONS_MAX);
-        let engine = Engine::start(config, chain.desk().subscribe(), sender)?;
+        let engine = Engine::start(config, self.chain.desk().subscribe(), sender)?;
         let lines = engine.describe();
-        let chain = chain.clone();
+        let chain = self.chain.clone();
         let solutions = std::thread::Builder::new()
             .name("solutions".to_owned())
             .spawn(move || take_solutions(&chain, &solutions))
@@ -60,18 +76,13 @@ impl Miner {
                 what: "solutions".to_owned(),
                 reason: error.to_string(),
             })?;
-        *self.running.lock() = Some(Running { engine, solutions });
+        *running = Some(Running { engine, solutions });
         Ok(lines)
     }
 
     /// Stops the search.
     pub(crate) fn stop(&self) {
-        if let Some(Running { engine, solutions }) = self.running.lock().take() {
-            drop(engine);
-            if solutions.join().is_err() {
-                tracing::error!("the thread that takes solutions ended by a panic");
-            }
-        }
+        end(self.running.lock().take());
     }
 
     /// Hashes per second of this process.
@@ -89,6 +100,34 @@ impl Miner {
             .as_ref()
             .map(|running| running.engine.status().devices)
             .unwrap_or_default()
+    }
+}
+
+/// Ends a search, and the thread that takes its solutions.
+fn end(running: Option<Running>) {
+    if let Some(Running { engine, solutions }) = running {
+        drop(engine);
+        if solutions.join().is_err() {
+            tracing::error!("the thread that takes solutions ended by a panic");
+        }
+    }
+}
+
+impl rpc::MinerControl for Miner {
+    fn hashrate(&self) -> f64 {
+        Self::hashrate(self)
+    }
+
+    fn start(&self, threads: Option<usize>) -> Result<(), String> {
+        let lines = Self::start(self, threads).map_err(|error| error.to_string())?;
+        for line in lines {
+            tracing::info!("mining: {line}");
+        }
+        Ok(())
+    }
+
+    fn stop(&self) {
+        Self::stop(self);
     }
 }
 

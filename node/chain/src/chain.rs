@@ -4,6 +4,12 @@
 //! supplied; everyone else reads snapshots. Handles are cheap to clone; when the last one
 //! is dropped both threads end.
 
+mod bad_blocks;
+mod log;
+mod set_head;
+
+pub use bad_blocks::BadBlock;
+
 use crate::body::{SealCheck, SenderError, sender};
 use crate::build::{BuildSettings, Draft, build};
 use crate::desk::{SolutionError, Work, WorkDesk};
@@ -14,6 +20,7 @@ use crate::rules::{UNCLE_GENERATIONS, next_gas_limit};
 use crate::spec::{ChainSpec, GAS_TARGET_DEFAULT};
 use crate::state::StateError;
 use crate::view::View;
+use bad_blocks::BadBlocks;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use ethash::Solution;
 use parking_lot::{Mutex, RwLock};
@@ -37,7 +44,8 @@ const COMMANDS_MAX: usize = 256;
 pub struct HeadEvent {
     /// Blocks that are canonical no more, highest first.
     pub reverted: Vec<BlockId>,
-    /// Blocks that became canonical, lowest first; the last is the head.
+    /// Blocks that became canonical, lowest first; the last is the head. None where the head was
+    /// only set back.
     pub applied: Vec<BlockId>,
 }
 
@@ -87,6 +95,14 @@ pub enum WriteError {
     /// The block is refused.
     #[error(transparent)]
     Import(#[from] ImportError),
+    /// The head cannot be set to a block above it.
+    #[error("block {got} is above the head block {head}")]
+    AboveHead {
+        /// The number asked for.
+        got: u64,
+        /// The head's.
+        head: u64,
+    },
     /// The node is stopping.
     #[error("the node is stopping")]
     Stopping,
@@ -107,10 +123,16 @@ pub struct ChainConfig {
     pub extra_data: Bytes,
 }
 
-struct Command {
-    block: Block,
-    origin: BlockOrigin,
-    reply: Sender<Result<Imported, ImportError>>,
+enum Command {
+    Import {
+        block: Box<Block>,
+        origin: BlockOrigin,
+        reply: Sender<Result<Imported, WriteError>>,
+    },
+    SetHead {
+        number: u64,
+        reply: Sender<Result<Vec<BlockId>, WriteError>>,
+    },
 }
 
 /// What a block was built for: head, generation of the pool, settings.
@@ -126,6 +148,7 @@ struct Inner {
     subscribers: Mutex<Vec<Sender<Arc<HeadEvent>>>>,
     /// Recent side blocks.
     uncles: Mutex<Vec<Header>>,
+    bad_blocks: BadBlocks,
     /// The pending block with the head and pool it was built for.
     pending: Mutex<Option<(BuiltFor, Arc<Draft>)>>,
     /// Held by whoever brings a transaction from reading its sender's standing until it is
@@ -203,6 +226,7 @@ impl Chain {
             commands: Mutex::new(Some(sender)),
             subscribers: Mutex::default(),
             uncles: Mutex::default(),
+            bad_blocks: BadBlocks::default(),
             pending: Mutex::default(),
             admission: RwLock::default(),
             refused: AtomicBool::new(false),
@@ -317,13 +341,20 @@ impl Chain {
     }
 
     fn send(&self, block: Block, origin: BlockOrigin) -> Result<Imported, WriteError> {
+        let block = Box::new(block);
+        self.command(|reply| Command::Import { block, origin, reply })
+    }
+
+    /// Has the writer do something and waits for it.
+    fn command<T>(
+        &self,
+        command: impl FnOnce(Sender<Result<T, WriteError>>) -> Command,
+    ) -> Result<T, WriteError> {
         let (reply, answer) = bounded(1);
         let commands = self.inner.commands.lock().clone().ok_or(WriteError::Stopping)?;
-        commands
-            .send(Command { block, origin, reply })
-            .map_err(|_| WriteError::Stopping)?;
+        commands.send(command(reply)).map_err(|_| WriteError::Stopping)?;
         drop(commands);
-        Ok(answer.recv().map_err(|_| WriteError::Stopping)??)
+        answer.recv().map_err(|_| WriteError::Stopping)?
     }
 
     /// The pending block over the head of `view`: built from the pool, and kept until head
@@ -371,24 +402,53 @@ fn standing(view: &View, address: &Address) -> Result<Standing, StoreError> {
 
 impl Inner {
     fn write_loop(&self, importer: &Importer, commands: &Receiver<Command>) {
-        while let Ok(Command { block, origin, reply }) = commands.recv() {
-            let started = Instant::now();
-            let result = importer.import(&block, Some(unix_now().as_secs()));
-            match &result {
-                Ok(imported) => {
-                    log_block(&block, origin, imported, started.elapsed());
-                    if let Err(error) = self.follow(&block, imported) {
-                        tracing::error!(%error, "the pool could not follow the new head");
-                    }
+        // Whoever asked may have gone; what was done is done all the same.
+        while let Ok(command) = commands.recv() {
+            match command {
+                Command::Import { block, origin, reply } => {
+                    let _ = reply.send(self.import(importer, &block, origin));
                 }
-                Err(error) => {
-                    let (number, hash) = (block.header.number, block.hash());
-                    tracing::warn!(number, %hash, %error, "block refused");
+                Command::SetHead { number, reply } => {
+                    let _ = reply.send(self.set_head(importer, number));
                 }
             }
-            // Whoever asked may have gone; the block is in all the same.
-            let _ = reply.send(result);
         }
+    }
+
+    fn import(
+        &self,
+        importer: &Importer,
+        block: &Block,
+        origin: BlockOrigin,
+    ) -> Result<Imported, WriteError> {
+        let started = Instant::now();
+        let result = importer.import(block, Some(unix_now().as_secs()));
+        match &result {
+            Ok(imported) => {
+                log::block(block, origin, imported, started.elapsed());
+                if let Err(error) = self.follow(block, imported) {
+                    tracing::error!(%error, "the pool could not follow the new head");
+                }
+            }
+            Err(error) => {
+                let (number, hash) = (block.header.number, block.hash());
+                tracing::warn!(number, %hash, %error, "block refused");
+                if error.is_of_the_block() {
+                    self.bad_blocks.remember(block, hash, error);
+                }
+            }
+        }
+        Ok(result?)
+    }
+
+    /// Miners and readers learn that the head has moved.
+    fn tell(&self, reverted: Vec<BlockId>, applied: Vec<BlockId>) {
+        self.desk.publish(None);
+        self.desk.wake();
+        let event = Arc::new(HeadEvent { reverted, applied });
+        self.subscribers
+            .lock()
+            .retain(|subscriber| subscriber.send(event.clone()).is_ok());
     }
 
     /// Pool, possible uncles, work and subscribers follow an import.
@@ -403,16 +463,8 @@ impl Inner {
             }
             Imported::Head { reverted, applied } => {
                 let followed = self.follow_head(reverted, applied);
-                // Whatever failed above, the head has moved: miners and readers must learn of it.
-                self.desk.publish(None);
-                self.desk.wake();
-                let event = Arc::new(HeadEvent {
-                    reverted: reverted.clone(),
-                    applied: applied.clone(),
-                });
-                self.subscribers
-                    .lock()
-                    .retain(|subscriber| subscriber.send(event.clone()).is_ok());
+                // Whatever failed above, the head has moved.
+                self.tell(reverted.clone(), applied.clone());
                 followed?;
             }
         }
@@ -436,7 +488,6 @@ impl Inner {
 
     fn pool_follows(&self, view: &View, reverted: &[BlockId], applied: &[BlockId]) -> Result<(), StoreError> {
         let _admission = self.admission.write();
-        let next = next_block(&self.spec, &view.head().header, &self.settings.lock());
         let mut moved = self.pool.senders();
         if reverted.is_empty() {
             let mut changed = HashSet::new();
@@ -445,11 +496,7 @@ impl Inner {
             }
             moved.retain(|address| changed.contains(address));
         }
-        let standings: Vec<_> = moved
-            .into_iter()
-            .map(|address| Ok((address, standing(view, &address)?)))
-            .collect::<Result<_, StoreError>>()?;
-        self.pool.follow_head(next, standings);
+        self.pool_stands(view, moved)?;
         for id in reverted.iter().rev() {
             let Some(body) = view.snapshot().body(id.number, &id.hash, self.spec.tx_rules())? else {
                 continue;
@@ -462,6 +509,18 @@ impl Inner {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Tells the pool of the head of `view` and how these accounts stand there. The caller alone
+    /// holds the admission.
+    fn pool_stands(&self, view: &View, moved: Vec<Address>) -> Result<(), StoreError> {
+        let next = next_block(&self.spec, &view.head().header, &self.settings.lock());
+        let standings: Vec<_> = moved
+            .into_iter()
+            .map(|address| Ok((address, standing(view, &address)?)))
+            .collect::<Result<_, StoreError>>()?;
+        self.pool.follow_head(next, standings);
         Ok(())
     }
 
@@ -534,26 +593,5 @@ impl Inner {
             *made = Some((head, generation, settings, Instant::now()));
         }
         Ok(RENEW_INTERVAL)
-    }
-}
-
-fn log_block(block: &Block, origin: BlockOrigin, imported: &Imported, took: Duration) {
-    let header = &block.header;
-    let (number, hash) = (header.number, block.hash());
-    let (txs, gas, miner) = (block.transactions.len(), header.gas_used, header.beneficiary);
-    let took_ms = took.as_secs_f64() * 1000.0;
-    let what = match (origin, imported) {
-        (_, Imported::Known) => return,
-        (BlockOrigin::Sealed, Imported::Side) => "sealed a side block",
-        (BlockOrigin::Sealed, Imported::Head { .. }) => "sealed a block",
-        (BlockOrigin::Imported, Imported::Side) => "imported a side block",
-        (BlockOrigin::Imported, Imported::Head { .. }) => "imported a block",
-    };
-    tracing::info!(number, %hash, txs, gas, %miner, took_ms = format!("{took_ms:.1}"), "{what}");
-    if let Imported::Head { reverted, applied } = imported
-        && !reverted.is_empty()
-    {
-        let (dropped, added) = (reverted.len(), applied.len());
-        tracing::warn!(dropped, added, "reorganization");
     }
 }

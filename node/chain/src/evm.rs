@@ -42,7 +42,8 @@ const SSTORE_RESET_GAS: u64 = 5000;
 /// refused here, so that a transaction cannot take the machine's memory.
 const CREATE2_MEMORY_BYTES_MAX: usize = 1 << 20;
 
-type Ctx<DB> = Context<BlockEnv, TxEnv, CfgEnv, DB, Journal<DB>, ()>;
+/// What the EVM runs in: block, transaction, rules, journaled state.
+pub(crate) type Ctx<DB> = Context<BlockEnv, TxEnv, CfgEnv, DB, Journal<DB>, ()>;
 
 /// revm as this chain runs it.
 pub(crate) type ChainEvm<DB, INSP = ()> =

@@ -78,6 +78,40 @@ pub enum ImportError {
     State(#[from] StateError),
 }
 
+impl ImportError {
+    /// Whether the block itself is at fault, so that it is bad wherever and whenever it comes.
+    pub fn is_of_the_block(&self) -> bool {
+        match self {
+            Self::UnknownParent(_)
+            | Self::Header(HeaderError::Future { .. })
+            | Self::Seal(SealCheckError::Cache(_))
+            | Self::Body(
+                BodyError::Store(_)
+                | BodyError::UncleSeal {
+                    error: SealCheckError::Cache(_),
+                    ..
+                },
+            )
+            | Self::Transaction {
+                error: TransactionError::State(_),
+                ..
+            }
+            | Self::Branch { .. }
+            | Self::Beyond { .. }
+            | Self::Store(_)
+            | Self::State(_) => false,
+            Self::Header(_)
+            | Self::Seal(_)
+            | Self::Body(_)
+            | Self::Transaction { .. }
+            | Self::StateRoot { .. }
+            | Self::ReceiptsRoot { .. }
+            | Self::Bloom { .. }
+            | Self::GasUsed { .. } => true,
+        }
+    }
+}
+
 /// A block's place: number and hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockId {
@@ -358,6 +392,24 @@ impl Importer {
         } else {
             Placed::Lighter(Box::new(executed))
         })
+    }
+
+    /// Makes the canonical block `number` the head and forgets every block above it. Returns the
+    /// blocks that were taken back, highest first.
+    ///
+    /// # Errors
+    /// [`ImportError`] when the store fails; then nothing was changed.
+    pub fn set_head(&self, number: u64) -> Result<Vec<BlockId>, ImportError> {
+        let batch = self.store.batch()?;
+        let reverted = batch.write(|tables| {
+            let (head_number, head_hash) = required(tables.head()?, TableId::Meta, meta_key::HEAD)?;
+            let head = header(tables, head_number, &head_hash)?.header;
+            let reverted = self.revert_to(tables, head, number)?;
+            tables.delete_blocks_above(number)?;
+            Ok::<_, ImportError>(reverted)
+        })?;
+        batch.commit()?;
+        Ok(reverted)
     }
 
     fn body(&self, tables: &Tables<'_>, id: &BlockId) -> Result<BlockBody, StoreError> {

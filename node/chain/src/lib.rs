@@ -9,6 +9,7 @@
 //! | how does a block get in? | [`import`], driven by the writer of [`chain`] |
 //! | what waits to be mined? | [`pool`], [`build`], [`desk`] |
 //! | what does the chain say at a height? | [`view`], [`call`] |
+//! | what did a transaction do, step by step? | [`trace`] |
 //!
 //! Knows no JSON, no sockets, no GPUs.
 
@@ -32,6 +33,7 @@ pub mod rules;
 pub mod spec;
 pub mod state;
 pub mod stream;
+pub mod trace;
 pub mod trie;
 pub mod view;
 

@@ -60,6 +60,13 @@ impl Overlay {
         written.or_else(|| emptied.then_some(U256::ZERO))
     }
 
+    /// The slots of an account that the block wrote, and whether the rest of its storage is gone;
+    /// `None` where the block did not look at the account.
+    pub(crate) fn slots(&self, address: &Address) -> Option<(bool, &HashMap<U256, U256>)> {
+        let cached = self.accounts.get(address)?;
+        Some((cached.now.is_none() || cached.wiped, &cached.slots))
+    }
+
     /// Code that the block's transactions made.
     pub(crate) fn code(&self, code_hash: &B256) -> Option<&Bytecode> {
         self.code.get(code_hash)

@@ -6,8 +6,11 @@
 
 mod block;
 mod receipt;
+mod trace;
 mod transaction;
 
-pub use block::BlockObject;
+pub use block::{BlockFacts, BlockObject};
 pub use receipt::{LogObject, ReceiptObject};
+pub use trace::TraceObject;
+pub(crate) use trace::TransactionTrace;
 pub use transaction::{TransactionObject, TransactionPlace};

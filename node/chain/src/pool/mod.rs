@@ -156,6 +156,8 @@ pub struct TxPool {
 #[derive(Debug)]
 struct Inner {
     next: NextBlock,
+    /// Cheapest gas price taken from others.
+    price_floor: U256,
     accounts: HashMap<Address, Account>,
     by_hash: HashMap<B256, (Address, u64)>,
     /// Transactions of others, cheapest and latest first: who leaves a full pool.
@@ -224,6 +226,7 @@ impl TxPool {
     pub fn new(spec: Arc<ChainSpec>, config: PoolConfig, next: NextBlock) -> Self {
         let inner = Inner {
             next,
+            price_floor: config.price_floor,
             accounts: HashMap::new(),
             by_hash: HashMap::new(),
             evictable: BTreeSet::new(),
@@ -263,7 +266,11 @@ impl TxPool {
         if inner.by_hash.contains_key(&hash) {
             return Err(PoolError::Known(hash));
         }
-        self.check(&transaction, standing, origin, inner.next)?;
+        let price_floor = match origin {
+            Origin::Local => U256::ZERO,
+            Origin::Remote => inner.price_floor,
+        };
+        self.check(&transaction, standing, price_floor, inner.next)?;
         let tx_nonce = transaction.tx_nonce;
         let bump = U256::from(100 + self.config.price_bump_percent);
         let mut replaces = false;
@@ -345,7 +352,7 @@ impl TxPool {
         &self,
         transaction: &Transaction,
         standing: Standing,
-        origin: Origin,
+        price_floor: U256,
         next: NextBlock,
     ) -> Result<(), PoolError> {
         let rules = self.spec.at(next.number);
@@ -382,11 +389,10 @@ impl TxPool {
                 limit: next.gas_limit,
             });
         }
-        if origin == Origin::Remote && transaction.gas_price < self.config.price_floor {
-            let expected = self.config.price_floor;
+        if transaction.gas_price < price_floor {
             return Err(PoolError::Underpriced {
                 got: transaction.gas_price,
-                expected,
+                expected: price_floor,
             });
         }
         if transaction.tx_nonce < standing.tx_nonce {
@@ -410,6 +416,16 @@ impl TxPool {
             });
         }
         Ok(())
+    }
+
+    /// Cheapest gas price taken from others, in sha.
+    pub fn price_floor(&self) -> U256 {
+        self.inner.lock().price_floor
+    }
+
+    /// Changes the cheapest gas price taken from others. What is in the pool stays.
+    pub fn set_price_floor(&self, price: U256) {
+        self.inner.lock().price_floor = price;
     }
 
     /// The accounts with transactions in the pool.

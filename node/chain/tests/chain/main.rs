@@ -12,5 +12,6 @@ mod handle;
 mod import;
 mod money;
 mod random_forks;
+mod trace;
 mod vectors;
 mod verify;

@@ -7,6 +7,7 @@ mod blocks;
 mod calls;
 mod lookup;
 mod mining;
+mod prepare;
 mod price;
 mod request;
 mod state;
@@ -14,7 +15,9 @@ mod status;
 mod transactions;
 
 pub(in crate::methods) use accounts::{send_signed, sign_message};
-pub(in crate::methods) use request::TransactionRequest;
+pub(in crate::methods) use lookup::Found;
+pub(in crate::methods) use mining::total_hashrate;
+pub(in crate::methods) use request::{TransactionRequest, Word};
 
 use crate::node::Node;
 use crate::table::Method;
@@ -27,6 +30,7 @@ pub fn methods() -> Vec<Method<Node>> {
         transactions::methods(),
         state::methods(),
         accounts::methods(),
+        prepare::methods(),
         calls::methods(),
         mining::methods(),
     ]

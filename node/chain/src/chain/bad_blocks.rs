@@ -1,0 +1,67 @@
+//! The blocks that were refused lately for what they are: for whoever looks for their maker.
+
+use super::Chain;
+use crate::import::ImportError;
+use parking_lot::Mutex;
+use primitives::{B256, Block};
+use std::collections::VecDeque;
+
+/// Most refused blocks that are remembered; the oldest go first.
+const BAD_BLOCKS_MAX: usize = 10;
+
+/// A block that was refused for what it is.
+#[derive(Clone, Debug)]
+pub struct BadBlock {
+    /// The block.
+    pub block: Block,
+    /// Its hash.
+    pub hash: B256,
+    /// Why it was refused.
+    pub reason: String,
+}
+
+/// The list, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct BadBlocks(Mutex<VecDeque<BadBlock>>);
+
+impl BadBlocks {
+    /// Notes a block; one that was refused before moves to the end.
+    pub(super) fn remember(&self, block: &Block, hash: B256, error: &ImportError) {
+        let mut bad = self.0.lock();
+        bad.retain(|other| other.hash != hash);
+        if bad.len() >= BAD_BLOCKS_MAX {
+            bad.pop_front();
+        }
+        bad.push_back(BadBlock {
+            block: block.clone(),
+            hash,
+            reason: error.to_string(),
+        });
+    }
+}
+
+impl Chain {
+    /// Blocks refused lately for what they are, oldest first.
+    pub fn bad_blocks(&self) -> Vec<BadBlock> {
+        self.inner.bad_blocks.0.lock().iter().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_go_first_and_none_is_there_twice() {
+        let bad = BadBlocks::default();
+        let error = ImportError::UnknownParent(B256::ZERO);
+        let hash = |mark: usize| B256::repeat_byte(mark as u8);
+        for mark in 0..=BAD_BLOCKS_MAX {
+            bad.remember(&Block::default(), hash(mark), &error);
+        }
+        bad.remember(&Block::default(), hash(1), &error);
+        let hashes: Vec<_> = bad.0.lock().iter().map(|bad| bad.hash).collect();
+        let want: Vec<_> = (2..=BAD_BLOCKS_MAX).chain([1]).map(hash).collect();
+        assert_eq!(hashes, want);
+    }
+}
