@@ -7,6 +7,7 @@ pub mod accounts;
 mod banner;
 pub mod commands;
 mod files;
+pub mod limits;
 mod listener;
 mod logging;
 mod mining;
@@ -15,6 +16,7 @@ mod nodekey;
 mod options;
 mod passwords;
 pub mod testvec;
+mod txpool;
 mod vnode;
 mod vnodeconfig;
 
@@ -24,5 +26,6 @@ pub use options::{
     AccountRef, Command, DatasetChoice, DbCommand, HeightRef, Network, OptionsError, VnodeOptions,
 };
 pub use passwords::PasswordError;
+pub use txpool::TxPoolOptions;
 pub use vnode::{StartError, client_version, run};
 pub use vnodeconfig::{ConfigError, VnodeConfig};

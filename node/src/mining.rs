@@ -85,6 +85,20 @@ impl Miner {
         end(self.running.lock().take());
     }
 
+    /// Whoever mines takes dearer transactions alone. A price that was set by hand stays.
+    fn move_price_floor(&self, mines: bool) {
+        let options = &self.options;
+        let floor = |mines| {
+            let spec = self.chain.spec();
+            options.txpool.price_floor(spec, mines, options.gasprice)
+        };
+        let pool = self.chain.pool();
+        let (old, new) = (floor(!mines), floor(mines));
+        if old != new && pool.price_floor() == old {
+            pool.set_price_floor(new);
+        }
+    }
+
     /// Hashes per second of this process.
     pub(crate) fn hashrate(&self) -> f64 {
         self.running
@@ -123,11 +137,13 @@ impl rpc::MinerControl for Miner {
         for line in lines {
             tracing::info!("mining: {line}");
         }
+        self.move_price_floor(true);
         Ok(())
     }
 
     fn stop(&self) {
         Self::stop(self);
+        self.move_price_floor(false);
     }
 }
 
@@ -135,7 +151,7 @@ fn take_solutions(chain: &Chain, solutions: &Receiver<Solution>) {
     for solution in solutions {
         match chain.submit_solution(&solution) {
             Ok(_) => {}
-            Err(WriteError::Stopping) => return,
+            Err(WriteError::Stopping | WriteError::Failed(_)) => return,
             Err(WriteError::Solution(error)) => tracing::debug!(%error, "own solution came too late"),
             Err(error) => tracing::error!(%error, "own block refused"),
         }
@@ -151,4 +167,60 @@ pub(crate) fn rate_text(rate: f64) -> String {
         rate => (rate, "H/s"),
     };
     format!("{value:.2} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chain::body::SealCheck;
+    use chain::{ChainConfig, ChainSpec};
+    use clap::Parser;
+    use primitives::U256;
+    use rpc::MinerControl;
+    use store::Store;
+
+    /// The floors at the start, after mining has begun and after it has ended; `by_hand` is set
+    /// in between the first two.
+    fn floors(spec: ChainSpec, arguments: &[&str], by_hand: Option<u64>) -> [U256; 3] {
+        let arguments = ["vnode", "--minerthreads", "0", "--txpool.journal="]
+            .iter()
+            .chain(arguments);
+        let options = VnodeOptions::parse_from(arguments);
+        let directory = std::path::Path::new("/d");
+        let pool = options.txpool.config(&spec, directory, false, options.gasprice);
+        let config = ChainConfig {
+            spec: Arc::new(spec),
+            seals: SealCheck::Off,
+            pool,
+            beneficiary: primitives::Address::ZERO,
+            extra_data: Default::default(),
+        };
+        let chain = Chain::open(Store::in_memory().unwrap(), config).unwrap();
+        let miner: Box<dyn MinerControl> = Box::new(Miner::new(&options, &LightCaches::new(), &chain));
+        let start = chain.pool().price_floor();
+        if let Some(price) = by_hand {
+            chain.pool().set_price_floor(U256::from(price));
+        }
+        miner.start(None).unwrap();
+        let mining = chain.pool().price_floor();
+        miner.stop();
+        [start, mining, chain.pool().price_floor()]
+    }
+
+    #[test]
+    fn mining_has_a_price_unless_one_was_set() {
+        let gsha = 1_000_000_000_u64;
+        let check = |spec, arguments: &[&str], by_hand, expected: [u64; 3]| {
+            let expected = expected.map(U256::from);
+            assert_eq!(
+                floors(spec, arguments, by_hand),
+                expected,
+                "{arguments:?} {by_hand:?}"
+            );
+        };
+        check(ChainSpec::main(), &[], None, [gsha, 18 * gsha, gsha]);
+        check(ChainSpec::main(), &["--gasprice", "5"], None, [5, 5, 5]);
+        check(ChainSpec::main(), &[], Some(7), [gsha, 7, 7]);
+        check(ChainSpec::dev(), &[], None, [0, 0, 0]);
+    }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use chain::Chain;
+use chain::logs::LogLimits;
 use keystore::AccountBook;
 use parking_lot::Mutex;
 use primitives::{Address, B256, U256};
@@ -21,6 +22,8 @@ pub struct NodeSettings {
     pub data_directory: PathBuf,
     /// The pending block tells its number, where the interface has null.
     pub pending_number: bool,
+    /// What a query for logs may cost.
+    pub log_limits: LogLimits,
     /// What `vnodeconfig.json` says.
     pub vnode: VnodeSettings,
 }
@@ -86,18 +89,21 @@ impl Node {
     }
 
     /// The node with these settings.
+    #[must_use]
     pub fn with_settings(mut self, settings: NodeSettings) -> Self {
         self.settings = settings;
         self
     }
 
     /// The node with a listener that methods can open and close.
+    #[must_use]
     pub fn with_listener(mut self, listener: Arc<dyn ListenerControl>) -> Self {
         self.listener = Some(listener);
         self
     }
 
     /// The node with a peer-to-peer network.
+    #[must_use]
     pub fn with_network(mut self, network: Arc<dyn NetworkControl>) -> Self {
         self.network = Some(network);
         self

@@ -45,7 +45,7 @@ pub struct TransactionObject<'a> {
 }
 
 /// The hash to show: under Ethereum's names the one its libraries compute, where there is one.
-pub(super) fn shown_hash(transaction: &Transaction, dialect: Dialect) -> B256 {
+pub(crate) fn shown_hash(transaction: &Transaction, dialect: Dialect) -> B256 {
     match dialect {
         Dialect::Native => transaction.hash(),
         Dialect::Ethereum => transaction.ethereum_hash().unwrap_or_else(|| transaction.hash()),

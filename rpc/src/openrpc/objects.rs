@@ -15,6 +15,16 @@ const OBJECTS: &[(&str, Members)] = &[
     ("Receipt", RECEIPT),
     ("Log", LOG),
     (
+        "LogFilter",
+        &[
+            ("fromBlock?", "BLOCKREF"),
+            ("toBlock?", "BLOCKREF"),
+            ("blockHash?", "DATA32"),
+            ("address?", "DATA20|DATA20[]"),
+            ("topics?", "TOPIC[]"),
+        ],
+    ),
+    (
         "SyncStatus",
         &[
             ("startingBlock", "QUANTITY"),

@@ -56,6 +56,13 @@ pub(super) fn plain() -> impl Iterator<Item = (String, Value)> {
                 "oneOf": [schema("QUANTITY"), schema("DATA32")],
             }),
         ),
+        (
+            "TOPIC",
+            json!({
+                "description": "What a topic must be: one value, one of several, or null for any.",
+                "oneOf": [schema("DATA32"), schema("DATA32[]"), schema("null")],
+            }),
+        ),
         ("Boolean", json!({"type": "boolean"})),
         ("String", json!({"type": "string"})),
         (

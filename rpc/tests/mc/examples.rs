@@ -165,6 +165,10 @@ impl Stage {
             }
             "mc_call" => json!([{"to": contract}, "latest"]),
             "mc_estimateGas" => json!([{"from": account(0), "to": contract, "data": word(6)}, "latest"]),
+            "mc_getLogs" => {
+                let topics = json!([word(0x11), [word(4), word(5)]]);
+                json!([{"fromBlock": "0x1", "toBlock": "latest", "address": contract, "topics": topics}])
+            }
             "mc_submitWork" => {
                 json!([
                     "0x0000000000000001",

@@ -11,6 +11,7 @@ use std::time::Duration;
 use chain::body::SealCheck;
 use chain::build::{BuildSettings, build};
 use chain::import::Imported;
+use chain::logs::LogLimits;
 use chain::pool::PoolConfig;
 use chain::{Chain, ChainConfig, ChainSpec, View};
 use keystore::{AccountBook, KeyDirectory, ScryptCost};
@@ -89,7 +90,11 @@ impl Net {
         let config = ChainConfig {
             spec: Arc::new(ChainSpec::dev()),
             seals: SealCheck::Off,
-            pool: PoolConfig::default(),
+            pool: PoolConfig {
+                // The development network takes anything.
+                price_floor: U256::ZERO,
+                ..PoolConfig::default()
+            },
             beneficiary: BENEFICIARY,
             extra_data: Bytes::from_static(b"test"),
         };
@@ -106,6 +111,7 @@ impl Net {
         let mut settings = NodeSettings {
             data_directory: "/home/miner/.moac/devnet".into(),
             pending_number: false,
+            log_limits: LogLimits::default(),
             vnode: VnodeSettings {
                 beneficial_address: Some(PROXY),
                 scs_service: true,

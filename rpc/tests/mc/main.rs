@@ -9,6 +9,7 @@ mod dialect;
 mod examples;
 mod harness;
 mod interface;
+mod logs;
 mod miner;
 mod mining;
 mod personal;

@@ -1,4 +1,7 @@
 //! The blocks that were refused lately for what they are: for whoever looks for their maker.
+//!
+//! What the importer knows of bad blocks is elsewhere, in [`crate::bad`]: more of them, and less
+//! of each.
 
 use super::Chain;
 use crate::import::ImportError;
@@ -25,18 +28,19 @@ pub struct BadBlock {
 pub(super) struct BadBlocks(Mutex<VecDeque<BadBlock>>);
 
 impl BadBlocks {
-    /// Notes a block; one that was refused before moves to the end.
+    /// Notes a block; one that was refused before moves to the end, with its first reason.
     pub(super) fn remember(&self, block: &Block, hash: B256, error: &ImportError) {
         let mut bad = self.0.lock();
-        bad.retain(|other| other.hash != hash);
+        let before = bad.iter().position(|other| other.hash == hash);
+        let refused = before.and_then(|index| bad.remove(index));
         if bad.len() >= BAD_BLOCKS_MAX {
             bad.pop_front();
         }
-        bad.push_back(BadBlock {
+        bad.push_back(refused.unwrap_or_else(|| BadBlock {
             block: block.clone(),
             hash,
             reason: error.to_string(),
-        });
+        }));
     }
 }
 
@@ -59,9 +63,14 @@ mod tests {
         for mark in 0..=BAD_BLOCKS_MAX {
             bad.remember(&Block::default(), hash(mark), &error);
         }
-        bad.remember(&Block::default(), hash(1), &error);
+        let again = ImportError::Bad {
+            reason: "as told".into(),
+        };
+        bad.remember(&Block::default(), hash(1), &again);
         let hashes: Vec<_> = bad.0.lock().iter().map(|bad| bad.hash).collect();
         let want: Vec<_> = (2..=BAD_BLOCKS_MAX).chain([1]).map(hash).collect();
         assert_eq!(hashes, want);
+        let last = bad.0.lock().pop_back().map(|bad| bad.reason);
+        assert_eq!(last, Some(error.to_string()));
     }
 }

@@ -3,8 +3,9 @@
 //! Unlike a reorganization this forgets what was above the new head, so that the same blocks can
 //! come again, and brings no transaction back into the pool.
 
+use super::writer::{Jobs, contained};
 use super::{Chain, Command, Inner, WriteError};
-use crate::import::{BlockId, ImportError, Importer};
+use crate::import::{BlockId, ImportError};
 use crate::view::View;
 use store::StoreError;
 
@@ -21,25 +22,38 @@ impl Chain {
 }
 
 impl Inner {
-    pub(super) fn set_head(&self, importer: &Importer, number: u64) -> Result<Vec<BlockId>, WriteError> {
+    /// Sets the head, with whatever follows it.
+    pub(super) fn set_head(&self, jobs: &Jobs, number: u64) -> Result<Vec<BlockId>, WriteError> {
         let head = self.view().map_err(ImportError::from)?.head_number();
         if number > head {
             return Err(WriteError::AboveHead { got: number, head });
         }
-        let reverted = importer.set_head(number)?;
+        let result =
+            contained(|| (jobs.set_head)(number)).unwrap_or_else(|words| Err(ImportError::Panicked(words)));
+        let reverted = result.inspect_err(|refused| match refused.store_error() {
+            None => tracing::error!(number, error = %refused, "the head was not set"),
+            Some(error) => self.note_trouble(format_args!("setting the head to {number}"), error),
+        })?;
         tracing::warn!(number, dropped = reverted.len(), "the head was set back");
-        self.uncles.lock().clear();
-        if let Err(error) = self.pool_follows_back() {
-            tracing::error!(%error, "the pool could not follow the head that was set");
+        match contained(|| self.follow_back(&reverted)) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "the pool could not follow the head that was set"),
+            Err(words) => self.fail(format!("following the head set to {number} panicked: {words}")),
         }
-        self.tell(reverted.clone(), Vec::new());
         Ok(reverted)
     }
 
-    fn pool_follows_back(&self) -> Result<(), StoreError> {
-        let _admission = self.admission.write();
-        let senders = self.pool.senders();
-        self.pool_stands(&self.view()?, senders)
+    /// Pool, work and subscribers follow the head that was set.
+    fn follow_back(&self, reverted: &[BlockId]) -> Result<(), StoreError> {
+        self.uncles.lock().headers.clear();
+        let followed = self.view().and_then(|view| {
+            *self.followed.lock() = view.head_id();
+            let _admission = self.admission.write();
+            self.pool_stands(&view, self.pool.senders(), Vec::new())
+        });
+        // Whatever failed above, the head has moved.
+        self.tell(reverted.to_vec(), Vec::new());
+        followed
     }
 
     fn view(&self) -> Result<View, StoreError> {

@@ -99,8 +99,7 @@ impl<'b> CallTracer<'b> {
         }
         let Some(mut frame) = self.open.pop() else { return };
         frame.error = failure_text(result);
-        let keeps =
-            result.is_ok_or_revert() || self.refunds && (frame.kind == "CALL" || self.open.is_empty());
+        let keeps = result.is_ok_or_revert() || self.refunds && frame.kind == "CALL";
         frame.gas_used = if keeps {
             frame.gas.saturating_sub(gas.remaining())
         } else {

@@ -86,8 +86,7 @@ impl<'v> Replay<'v> {
                 })
             }
             Tracer::Calls { only_top } => {
-                let refunds = self.spec.failed_calls_refund_gas && !transaction.0.is_system();
-                let mut tracer = CallTracer::new(*only_top, refunds, bounds);
+                let mut tracer = CallTracer::new(*only_top, self.spec.failed_calls_refund_gas, bounds);
                 let outcome = inspected(&mut self.state, rules, transaction, &mut tracer);
                 let top = tracer.into_top();
                 let result = self.commit(index, outcome)?;
@@ -108,7 +107,7 @@ impl<'v> Replay<'v> {
         let mut evm = chain_evm(&mut self.state, spec, block_env(header), |_| ());
         let outcome = if transaction.is_system() {
             let input = transaction.input.clone();
-            system_call(&mut evm, SYSTEM_SENDER, SYSTEM_CONTRACT, input).map_err(refusal)
+            system_call(&mut evm, spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input).map_err(refusal)
         } else {
             transaction_env(transaction, sender)
                 .and_then(|env| transact(&mut evm, spec, env).map_err(refusal))
@@ -126,7 +125,7 @@ impl<'v> Replay<'v> {
         index: usize,
         outcome: Result<Outcome, TransactionError>,
     ) -> Result<ExecutionResult, TraceError> {
-        let (result, changes) = outcome.map_err(|error| match error {
+        let Outcome { result, changes, .. } = outcome.map_err(|error| match error {
             TransactionError::State(error) => error.into(),
             error => TraceError::Transaction {
                 number: self.block.record.header.number,
@@ -152,7 +151,7 @@ fn inspected<'s, 'v, I: Inspector<Ctx<&'s mut State<'v>>, EthInterpreter>>(
     let mut evm = chain_evm(state, spec, block_env(header), |_| ()).with_inspector(inspector);
     if transaction.is_system() {
         let input = transaction.input.clone();
-        return inspect_system_call(&mut evm, SYSTEM_SENDER, SYSTEM_CONTRACT, input).map_err(refusal);
+        return inspect_system_call(&mut evm, spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input).map_err(refusal);
     }
     let env = transaction_env(transaction, sender)?;
     inspect(&mut evm, spec, env).map_err(refusal)

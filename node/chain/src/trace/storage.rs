@@ -86,24 +86,23 @@ impl View {
             most: limit + 1,
             found: BTreeMap::new(),
         };
-        let touched = overlay.slots(address);
-        if !touched.is_some_and(|(emptied, _)| emptied) {
+        if !overlay.is_emptied(address) {
             let parent = block.record.header.number.saturating_sub(1);
             let version = self.snapshot().account_at(address, parent)?;
             if version.account.is_some() {
                 let owner = (*address, version.incarnation);
                 flat::slots(self.snapshot(), owner, parent, |slot, value| {
                     bounds.check()?;
-                    if !touched.is_some_and(|(_, slots)| slots.contains_key(&slot)) {
+                    if overlay.slot(address, &slot).is_none() {
                         lowest.offer(slot, value);
                     }
                     Ok::<_, TraceError>(())
                 })?;
             }
         }
-        if let Some((_, slots)) = touched {
-            slots.iter().for_each(|(slot, value)| lowest.offer(*slot, *value));
-        }
+        overlay
+            .slots(address)
+            .for_each(|(slot, value)| lowest.offer(slot, value));
         let mut entries: Vec<_> = lowest
             .found
             .into_iter()

@@ -5,6 +5,7 @@
 
 use alloy_rlp::{Encodable, Header};
 use primitives::{B256, keccak256};
+use std::cell::OnceCell;
 
 /// A key or a part of one, a nibble a byte.
 pub(super) type Nibbles = Vec<u8>;
@@ -41,8 +42,8 @@ impl Link {
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) kind: Kind,
-    /// Cleared by every change below or at the node.
-    pub(super) reference: Option<Reference>,
+    /// Emptied by every change below or at the node, filled when the trie is sealed.
+    pub(super) reference: OnceCell<Reference>,
     /// The store does not have the node as it is.
     pub(super) unsaved: bool,
 }
@@ -67,7 +68,7 @@ impl Node {
     pub(super) fn new(kind: Kind) -> Self {
         Self {
             kind,
-            reference: None,
+            reference: OnceCell::new(),
             unsaved: true,
         }
     }
@@ -80,37 +81,30 @@ impl Node {
     }
 
     pub(super) fn touch(&mut self) {
-        self.reference = None;
+        self.reference = OnceCell::new();
         self.unsaved = true;
     }
 
-    /// The node's RLP. Children must have their references.
-    pub(super) fn encode(&self) -> Vec<u8> {
-        let mut payload = Vec::with_capacity(128);
+    /// Appends the node's RLP. Children must have their references.
+    pub(super) fn encode_to(&self, out: &mut Vec<u8>) {
+        let start = out.len();
         match &self.kind {
             Kind::Leaf { key, value } => {
-                hex_prefix(key, true).as_slice().encode(&mut payload);
-                value.as_slice().encode(&mut payload);
+                push_hex_prefix(key, true, out);
+                value.as_slice().encode(out);
             }
             Kind::Extension { key, child } => {
-                hex_prefix(key, false).as_slice().encode(&mut payload);
-                encode_link(child, &mut payload);
+                push_hex_prefix(key, false, out);
+                encode_link(child, out);
             }
             Kind::Branch { children, value } => {
                 for child in children.iter() {
-                    encode_link(child, &mut payload);
+                    encode_link(child, out);
                 }
-                value.as_deref().unwrap_or_default().encode(&mut payload);
+                value.as_deref().unwrap_or_default().encode(out);
             }
         }
-        let mut out = Vec::with_capacity(payload.len() + 4);
-        Header {
-            list: true,
-            payload_length: payload.len(),
-        }
-        .encode(&mut out);
-        out.extend_from_slice(&payload);
-        out
+        wrap_list(start, out);
     }
 
     /// A node from the store. `reference` is how its parent names it.
@@ -169,7 +163,7 @@ impl Node {
         };
         Ok(Self {
             kind,
-            reference: Some(reference),
+            reference: OnceCell::from(reference),
             unsaved: false,
         })
     }
@@ -207,11 +201,7 @@ fn encode_link(link: &Link, out: &mut Vec<u8>) {
     match link {
         Link::Empty => out.push(alloy_rlp::EMPTY_STRING_CODE),
         Link::Stored(hash) => hash.encode(out),
-        Link::Node(node) => match node
-            .reference
-            .as_ref()
-            .expect("children are sealed before parents")
-        {
+        Link::Node(node) => match node.reference.get().expect("children are sealed before parents") {
             Reference::Hash(hash) => hash.encode(out),
             Reference::Inline(rlp) => out.extend_from_slice(rlp),
         },
@@ -227,9 +217,30 @@ pub(super) fn reference_of(rlp: &[u8]) -> Reference {
     }
 }
 
-pub(super) fn hex_prefix(key: &[u8], leaf: bool) -> Vec<u8> {
+/// Makes what `out` holds from `start` on the payload of an RLP list.
+pub(super) fn wrap_list(start: usize, out: &mut Vec<u8>) {
+    let header = Header {
+        list: true,
+        payload_length: out.len() - start,
+    };
+    let (end, length) = (out.len(), header.length());
+    out.resize(end + length, 0);
+    out.copy_within(start..end, start + length);
+    header.encode(&mut &mut out[start..start + length]);
+}
+
+/// Appends the RLP of a key's hex prefix form.
+pub(super) fn push_hex_prefix(key: &[u8], leaf: bool, out: &mut Vec<u8>) {
+    let bytes = key.len() / 2 + 1;
+    if bytes > 1 {
+        // A single byte is its own RLP: it is at most 0x3f.
+        let header = Header {
+            list: false,
+            payload_length: bytes,
+        };
+        header.encode(out);
+    }
     let flag = if leaf { 0x20 } else { 0 };
-    let mut out = Vec::with_capacity(key.len() / 2 + 1);
     let pairs = if key.len() % 2 == 1 {
         out.push(flag | 0x10 | key[0]);
         &key[1..]
@@ -238,7 +249,6 @@ pub(super) fn hex_prefix(key: &[u8], leaf: bool) -> Vec<u8> {
         key
     };
     out.extend(pairs.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]));
-    out
 }
 
 fn from_hex_prefix(bytes: &[u8]) -> Result<(Nibbles, bool), String> {
@@ -265,8 +275,13 @@ mod tests {
             (vec![1], true),
             (vec![1, 2], false),
             (vec![0, 15, 3], false),
+            (vec![9; 64], true),
+            (vec![9; 127], false),
         ] {
-            assert_eq!(from_hex_prefix(&hex_prefix(&key, leaf)).unwrap(), (key, leaf));
+            let mut rlp = Vec::new();
+            push_hex_prefix(&key, leaf, &mut rlp);
+            let bytes = Header::decode_bytes(&mut rlp.as_slice(), false).unwrap();
+            assert_eq!(from_hex_prefix(bytes).unwrap(), (key, leaf));
         }
     }
 

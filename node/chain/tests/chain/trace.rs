@@ -5,6 +5,7 @@ use crate::common::{account, deploys, hex, sign, unsigned};
 use chain::body::SealCheck;
 use chain::build::build;
 use chain::pool::{Origin, PoolConfig};
+use chain::precompiles::NOTIFY_SCS;
 use chain::spec::GenesisAccount;
 use chain::trace::{
     CallFrame, StepOptions, StepTrace, TIMEOUT_DEFAULT, Trace, TraceError, TraceRequest, Tracer,
@@ -20,13 +21,18 @@ use store::Store;
 const COUNTER: &str = "6000 54 6001 01 6000 55 00";
 
 fn open() -> Chain {
+    open_with(COUNTER)
+}
+
+/// A chain whose system contract runs `system`.
+fn open_with(system: &str) -> Chain {
     let mut spec = ChainSpec {
         failed_calls_refund_gas: true,
         system_contract: true,
         ..ChainSpec::dev()
     };
     let contract = GenesisAccount {
-        code: hex(COUNTER).into(),
+        code: hex(system).into(),
         ..Default::default()
     };
     spec.genesis.alloc.insert(SYSTEM_CONTRACT, contract);
@@ -102,13 +108,24 @@ fn calls(view: &View, block: &StoredBlock) -> Vec<CallFrame> {
 #[test]
 fn gas_and_success_are_the_receipts() {
     let chain = open();
-    let [thrower, caller, ender] = [0, 1, 2].map(|nonce| Transaction::created_address(&account(0), nonce));
+    let [thrower, caller, ender, spender, jumper] =
+        [0, 1, 2, 3, 4].map(|nonce| Transaction::created_address(&account(0), nonce));
     let target = thrower.to_string()[2..].to_owned();
     let calls_twice = format!(
         "6000 6000 6000 6000 6000 73 {target} 61ffff f1 50 6000 6000 6000 6000 73 {target} 61ffff f4 50 00"
     );
+    // With data it spends its gas. Without it calls itself with a byte of data and little gas, then
+    // tells the application chains something.
+    let spends = "36 6025 57 6000 6000 6001 6000 6000 30 610408 f1 50 \
+                  6000 6000 6000 6000 6000 600d 61ffff f1 00 5b 5a 50 6025 56";
     let create = |nonce, code: &str| sign(0, &unsigned(nonce, None, 0, &deploys(&hex(code))));
-    let created = vec![create(0, "fe"), create(1, &calls_twice), create(2, "33 ff")];
+    let created = vec![
+        create(0, "fe"),
+        create(1, &calls_twice),
+        create(2, "33 ff"),
+        create(3, spends),
+        create(4, "60ff 56"),
+    ];
     let (first_view, first) = block(&chain, created);
     let (view, second) = block(
         &chain,
@@ -118,6 +135,9 @@ fn gas_and_success_are_the_receipts() {
             sign(3, &unsigned(0, Some(ender), 9, &[])),
             sign(4, &unsigned(0, Some(account(5)), 7, &[])),
             sign(5, &unsigned(0, None, 0, &hex("fe"))),
+            sign(6, &unsigned(0, Some(spender), 0, &[])),
+            sign(7, &unsigned(0, Some(spender), 0, &[1])),
+            sign(8, &unsigned(0, Some(jumper), 0, &[])),
         ],
     );
     for (view, block) in [(&first_view, &first), (&view, &second)] {
@@ -174,6 +194,47 @@ fn gas_and_success_are_the_receipts() {
     assert_eq!(ended.value, Some(U256::from(9)));
     let failed = by_sender(account(5));
     assert_eq!((failed.kind, failed.to), ("CREATE", None));
+    // A CALL that runs out of gas gives back what it had before its last instruction.
+    let [spent, told] = &by_sender(account(6)).calls[..] else {
+        panic!("want two calls: {traced:?}")
+    };
+    assert_eq!((spent.gas, spent.gas_used), (0x408, 0x407));
+    assert_eq!(spent.error.as_deref(), Some("out of gas"));
+    assert_eq!(
+        (told.to, told.gas_used, &told.error),
+        (Some(NOTIFY_SCS), 2000, &None)
+    );
+    assert_eq!(
+        view.notices(&second.id()).expect("a read").map(|all| all.len()),
+        Some(1)
+    );
+}
+
+#[test]
+fn what_the_system_contract_sends_is_shown_as_sent() {
+    // Calls 0x0c with the data it is called with.
+    let chain = open_with("36 6000 6000 37 6000 6000 36 6000 6000 600c 5a f1 00");
+    let mut data = vec![0; 112];
+    data[16..36].copy_from_slice(account(3).as_slice());
+    data[48..68].copy_from_slice(account(4).as_slice());
+    data[111] = 9;
+    let (view, head) = block(
+        &chain,
+        vec![sign(1, &unsigned(0, Some(SYSTEM_CONTRACT), 0, &data))],
+    );
+    let top = &calls(&view, &head)[1];
+    let [sent] = &top.calls[..] else {
+        panic!("want a call: {top:?}")
+    };
+    assert_eq!(
+        (sent.from, sent.to, sent.value, &sent.error),
+        (account(3), Some(account(4)), Some(U256::from(9)), &None)
+    );
+    let paid = |number| {
+        let account = view.account(&account(4), number).expect("a read");
+        account.expect("a rich account").balance
+    };
+    assert_eq!(paid(1) - paid(0), U256::from(9));
 }
 
 #[test]
