@@ -218,9 +218,14 @@ mod tests {
                 "{arguments:?} {by_hand:?}"
             );
         };
-        check(ChainSpec::main(), &[], None, [gsha, 18 * gsha, gsha]);
-        check(ChainSpec::main(), &["--gasprice", "5"], None, [5, 5, 5]);
-        check(ChainSpec::main(), &[], Some(7), [gsha, 7, 7]);
+        // The main network's price, with a block 0 that is at hand.
+        let main = || ChainSpec {
+            gas_price_min: ChainSpec::main().gas_price_min,
+            ..ChainSpec::dev()
+        };
+        check(main(), &[], None, [gsha, 18 * gsha, gsha]);
+        check(main(), &["--gasprice", "5"], None, [5, 5, 5]);
+        check(main(), &[], Some(7), [gsha, 7, 7]);
         check(ChainSpec::dev(), &[], None, [0, 0, 0]);
     }
 }

@@ -63,7 +63,7 @@ fn what_blocks_say_and_cost() {
         "extra data of 33 bytes, at most 32 are allowed",
     );
     assert_eq!(net.ok("miner_getHashrate", json!([])), json!(1000));
-    assert_eq!(net.ok("miner_getGasPrice", json!([])), json!(1_000_000_000));
+    assert_eq!(net.ok("miner_getGasPrice", json!([])), json!(0));
     assert_eq!(net.ok("miner_setGasPrice", json!(["0x64"])), true);
     assert_eq!(net.ok("miner_getGasPrice", json!([])), json!(100));
     // The price is for others' transactions.
