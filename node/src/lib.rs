@@ -6,9 +6,13 @@
 pub mod accounts;
 mod banner;
 pub mod commands;
+mod files;
 pub mod limits;
+mod listener;
 mod logging;
 mod mining;
+mod network;
+mod nodekey;
 mod options;
 mod passwords;
 pub mod testvec;
@@ -16,6 +20,8 @@ mod txpool;
 mod vnode;
 mod vnodeconfig;
 
+pub use network::NetworkError;
+pub use nodekey::NodeKeyError;
 pub use options::{
     AccountRef, Command, DatasetChoice, DbCommand, HeightRef, Network, OptionsError, VnodeOptions,
 };

@@ -110,6 +110,12 @@ pub struct VnodeOptions {
     /// Origins whose pages may call, separated by commas; * for all
     #[arg(long, value_name = "DOMAIN", default_value = "")]
     pub rpccorsdomain: String,
+    /// Answer methods under their own names alone, not under eth_ and web3_
+    #[arg(long = "rpc.noalias")]
+    pub rpc_noalias: bool,
+    /// Give the pending block its number, for pool software that wants one; else it is null
+    #[arg(long = "rpc.pendingnumber")]
+    pub rpc_pendingnumber: bool,
     /// Most logs in one answer; 0: any number
     #[arg(long = "rpc.logs.maxresults", value_name = "N", default_value_t = chain::logs::RESULTS_MAX)]
     pub rpc_logs_maxresults: u64,
@@ -129,6 +135,12 @@ pub struct VnodeOptions {
     /// Settings of the service for SCS servers, as JSON [default: vnodeconfig.json where there is one]
     #[arg(long, value_name = "FILE")]
     pub vnodeconfig: Option<PathBuf>,
+    /// File with the node's own key, 64 hex digits [default: nodekey in the data directory]
+    #[arg(long, value_name = "FILE")]
+    pub nodekey: Option<PathBuf>,
+    /// The node's own key, as 64 hex digits
+    #[arg(long, value_name = "HEX", conflicts_with = "nodekey")]
+    pub nodekeyhex: Option<String>,
     /// Look for no peers
     #[arg(long)]
     pub nodiscover: bool,
@@ -441,6 +453,10 @@ mod tests {
             "9",
             "--rpcapi",
             "mc,net",
+            "--rpc.noalias",
+            "--rpc.pendingnumber",
+            "--nodekey",
+            "k",
             "--ipcpath",
             "p",
             "--ipcdisable",

@@ -59,8 +59,20 @@ pub struct TxPoolOptions {
 }
 
 impl TxPoolOptions {
-    /// The pool's settings for a node of `spec` in `directory`. `gasprice` is the price that was
-    /// asked for by name, if any; it goes before all others.
+    /// The cheapest gas price that a node of `spec` takes from others. `gasprice` is the price that
+    /// was asked for by name, if any; it goes before all others.
+    pub(crate) fn price_floor(&self, spec: &ChainSpec, mines: bool, gasprice: Option<U256>) -> U256 {
+        let limit = self.pricelimit.unwrap_or(spec.gas_price_min);
+        // Where anything is taken for nothing, mining is no reason to be choosy.
+        let floor = match mines && !spec.gas_price_min.is_zero() {
+            true => limit.max(U256::from(PRICE_FLOOR_MINING)),
+            false => limit,
+        };
+        gasprice.unwrap_or(floor)
+    }
+
+    /// The pool's settings for a node of `spec` in `directory`, with a price as in
+    /// [`Self::price_floor`].
     pub(crate) fn config(
         &self,
         spec: &ChainSpec,
@@ -68,15 +80,9 @@ impl TxPoolOptions {
         mines: bool,
         gasprice: Option<U256>,
     ) -> PoolConfig {
-        let limit = self.pricelimit.unwrap_or(spec.gas_price_min);
-        // Where anything is taken for nothing, mining is no reason to be choosy.
-        let floor = match mines && !spec.gas_price_min.is_zero() {
-            true => limit.max(U256::from(PRICE_FLOOR_MINING)),
-            false => limit,
-        };
         let journal = Some(&self.journal).filter(|path| !path.as_os_str().is_empty());
         PoolConfig {
-            price_floor: gasprice.unwrap_or(floor),
+            price_floor: self.price_floor(spec, mines, gasprice),
             price_bump_percent: self.pricebump,
             account_slots: self.accountslots,
             global_slots: self.globalslots,

@@ -8,12 +8,15 @@ use crate::accounts::{self, AccountsError};
 use crate::banner::Banner;
 use crate::commands::DirectoryError;
 use crate::commands::directory::{Directory, Purpose};
+use crate::listener::{HttpListener, OpenError};
 use crate::logging;
 use crate::mining::{Miner, rate_text};
-use crate::options::{Network, OptionsError, VnodeOptions, is_loopback};
+use crate::network::{NetworkError, Registry};
+use crate::nodekey::{self, NodeKeyError};
+use crate::options::{Network, OptionsError, VnodeOptions};
 use crate::vnodeconfig::{ConfigError, VnodeConfig};
 use chain::body::SealCheck;
-use chain::chain::OpenError;
+use chain::chain::OpenError as ChainOpenError;
 use chain::spec::DEV_ACCOUNTS;
 use chain::{Chain, ChainConfig, ChainSpec};
 use ethash::LightCaches;
@@ -21,9 +24,10 @@ use keystore::AccountBook;
 use primitives::{Address, SecretKey};
 use rpc::methods::NodeFacts;
 use rpc::server::ServeError;
-use rpc::server::http::{HttpOptions, HttpServer};
-use rpc::{Limits, Modules, Rpc};
+use rpc::server::http::HttpOptions;
+use rpc::{Limits, Modules, NodeSettings, Rpc, VnodeSettings};
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,13 +62,22 @@ pub enum StartError {
     Accounts(#[from] AccountsError),
     /// The chain cannot be opened.
     #[error(transparent)]
-    Chain(#[from] OpenError),
+    Chain(#[from] ChainOpenError),
     /// The searchers cannot be started.
     #[error(transparent)]
     Miner(#[from] miner::MinerError),
     /// A server cannot listen.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// The HTTP listener is open already.
+    #[error(transparent)]
+    Listener(#[from] rpc::ListenerError),
+    /// The node's own key cannot be read or made.
+    #[error(transparent)]
+    NodeKey(#[from] NodeKeyError),
+    /// What is kept of the network cannot be used.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
     /// No more blocks can be taken.
     #[error("stopped, as no more blocks can be taken: {0}")]
     Failed(String),
@@ -76,6 +89,15 @@ pub enum StartError {
         /// The system's words.
         source: std::io::Error,
     },
+}
+
+impl From<OpenError> for StartError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Listener(error) => error.into(),
+            OpenError::Serve(error) => error.into(),
+        }
+    }
 }
 
 fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> StartError {
@@ -116,12 +138,6 @@ impl NodeFacts for Facts {
     }
 }
 
-impl rpc::MinerControl for Miner {
-    fn hashrate(&self) -> f64 {
-        Self::hashrate(self)
-    }
-}
-
 /// Runs the node until SIGINT or SIGTERM.
 ///
 /// # Errors
@@ -141,7 +157,7 @@ pub fn run(options: &VnodeOptions) -> Result<(), StartError> {
 
 async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     let mut stop = StopSignal::listen().map_err(system("cannot listen for signals"))?;
-    let _config = VnodeConfig::load(options.vnodeconfig.as_deref())?;
+    let config = VnodeConfig::load(options.vnodeconfig.as_deref())?;
     let caches = LightCaches::new();
     if options.network()? == Some(Network::Dev) {
         // The cache is the longest wait of a first start, and here its epoch is known already.
@@ -168,34 +184,40 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     accounts::unlock(options, &accounts)?;
     let beneficiary = beneficiary(options, &accounts, &spec)?;
     let chain = open_chain(options, &spec, &caches, store, &directory, beneficiary)?;
-    let miner = Miner::default();
+    let miner = Miner::new(options, &caches, &chain);
     let mining = if options.mine {
         chain.desk().set_mining(true);
-        miner.start(options, &caches, &chain)?
+        miner.start(None)?
     } else {
         vec!["off (--mine starts it; external miners get work all the same)".to_owned()]
     };
 
+    let node_key = nodekey::load(options, &directory)?;
+    let network = Registry::open(&node_key, &config, &directory)?;
     let facts = Facts {
         version: client_version(),
         network_id: spec.network_id,
     };
+    let listener = Arc::new(HttpListener::new(HttpOptions::default()));
     let node = rpc::Node::new(
         chain.clone(),
         accounts.clone(),
         Box::new(facts),
         Arc::new(miner.clone()),
     )
-    .with_log_limits(options.log_limits());
+    .with_settings(settings(options, &config, &directory))
+    .with_listener(listener.clone())
+    .with_network(Arc::new(network));
     let limits = Limits {
         stop_grace: STOP_GRACE,
         ..Limits::default()
     };
-    let rpc = Rpc::new(Arc::new(node), rpc::methods::all(), limits)
+    let rpc = Rpc::new(Arc::new(node), methods(options), limits)
         .expect("the table of methods is checked by the tests of `rpc`");
-    let http = start_http(options, &rpc).await?;
+    listener.serve(&rpc);
+    let http = start_http(options, &listener).await?;
     let ipc = start_ipc(options, &rpc, &directory)?;
-    let endpoints = endpoints(http.as_ref(), ipc.as_ref());
+    let endpoints = endpoints(&http, ipc.as_ref());
     let view = chain.view()?;
     let banner = Banner {
         version: &client_version(),
@@ -219,9 +241,7 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     };
     tracing::info!("stopping");
     let end = async {
-        if let Some(http) = http {
-            http.stop().await;
-        }
+        listener.end().await;
         if let Some(ipc) = ipc {
             ipc.stop().await;
         }
@@ -277,7 +297,7 @@ fn open_chain(
     store: Store,
     directory: &Path,
     beneficiary: Option<Address>,
-) -> Result<Chain, OpenError> {
+) -> Result<Chain, ChainOpenError> {
     let chain = Chain::open(
         store,
         ChainConfig {
@@ -296,25 +316,43 @@ fn open_chain(
     Ok(chain)
 }
 
-async fn start_http(
-    options: &VnodeOptions,
-    rpc: &Arc<Rpc<rpc::Node>>,
-) -> Result<Option<HttpServer>, StartError> {
+/// The rows to serve.
+fn methods(options: &VnodeOptions) -> Vec<rpc::Method<rpc::Node>> {
+    let rows = rpc::methods::all();
+    if options.rpc_noalias {
+        rows.into_iter().map(rpc::Method::without_alias).collect()
+    } else {
+        rows
+    }
+}
+
+/// What methods are told of the start.
+fn settings(options: &VnodeOptions, config: &VnodeConfig, directory: &Path) -> NodeSettings {
+    NodeSettings {
+        data_directory: std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned()),
+        pending_number: options.rpc_pendingnumber,
+        log_limits: options.log_limits(),
+        vnode: VnodeSettings {
+            beneficial_address: config.beneficial_address,
+            scs_service: config.scs_service,
+            service_port: config.service_port(),
+            show_to_public: config.show_to_public,
+            ip: config.ip.clone(),
+        },
+    }
+}
+
+/// Opens the listener where the options ask for it; the addresses that it listens on.
+async fn start_http(options: &VnodeOptions, listener: &HttpListener) -> Result<Vec<SocketAddr>, StartError> {
     if !options.rpc {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let http = HttpOptions {
         host: options.rpcaddr.clone(),
         port: options.rpcport,
         cors: options.rpccorsdomain.parse().unwrap_or_default(),
     };
-    let server = rpc::server::http::start(Arc::new(rpc.dispatcher(&options.rpcapi)), &http).await?;
-    if server.addresses().iter().any(|address| !is_loopback(address)) {
-        tracing::warn!(
-            "HTTP listens beyond this machine, in plain text and without passwords; this node's unlocked accounts sign for whoever calls"
-        );
-    }
-    Ok(Some(server))
+    Ok(listener.open(http, &options.rpcapi).await?)
 }
 
 fn start_ipc(
@@ -333,16 +371,8 @@ fn start_ipc(
     Ok(Some(rpc::server::ipc::start(dispatcher, &path)?))
 }
 
-fn endpoints(http: Option<&HttpServer>, ipc: Option<&rpc::server::ipc::IpcServer>) -> Vec<String> {
-    let mut all: Vec<_> = http
-        .map(|server| {
-            server
-                .addresses()
-                .iter()
-                .map(|address| format!("http://{address}"))
-                .collect()
-        })
-        .unwrap_or_default();
+fn endpoints(http: &[SocketAddr], ipc: Option<&rpc::server::ipc::IpcServer>) -> Vec<String> {
+    let mut all: Vec<_> = http.iter().map(|address| format!("http://{address}")).collect();
     all.extend(ipc.map(|server| format!("ipc {}", server.path().display())));
     all
 }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use crate::budget::Budget;
 use crate::error::{RpcError, RpcResult};
 use crate::limits::Limits;
 use crate::message::{self, Member, Message};
+use crate::openrpc;
 use crate::params::{Dialect, Params};
 use crate::table::{Call, Handler, Json, MODULE_RPC, MODULES, Method, Modules, Waiting, WaitingHandler};
 
@@ -46,6 +47,8 @@ pub struct Rpc<C> {
     limits: Limits,
     blocking: Arc<Semaphore>,
     heavy: Arc<Semaphore>,
+    /// What `rpc.discover` answers, once it was asked.
+    description: OnceLock<Json>,
 }
 
 impl<C: Send + Sync + 'static> Rpc<C> {
@@ -58,7 +61,7 @@ impl<C: Send + Sync + 'static> Rpc<C> {
         mut methods: Vec<Method<C>>,
         limits: Limits,
     ) -> Result<Arc<Self>, TableError> {
-        methods.push(Method::modules());
+        methods.extend([Method::modules(), Method::discover()]);
         methods.sort_by_key(Method::name);
         for pair in methods.windows(2) {
             if pair[0].name() == pair[1].name() {
@@ -74,6 +77,7 @@ impl<C: Send + Sync + 'static> Rpc<C> {
             methods,
             blocking: Arc::new(Semaphore::new(limits.blocking_calls_max)),
             heavy: Arc::new(Semaphore::new(limits.heavy_calls_max)),
+            description: OnceLock::new(),
             limits,
         }))
     }
@@ -86,6 +90,15 @@ impl<C: Send + Sync + 'static> Rpc<C> {
     /// What the methods work on.
     pub fn context(&self) -> &Arc<C> {
         &self.context
+    }
+
+    /// The description of all methods: made once, of all that there are, enabled or not.
+    fn description(&self) -> RpcResult {
+        let text = || Json::write(&openrpc::document(&self.methods));
+        match self.description.get() {
+            Some(known) => Ok(known.clone()),
+            None => text().map(|made| self.description.get_or_init(|| made).clone()),
+        }
     }
 
     /// A view with only `modules` enabled, under every name they answer to.
@@ -129,6 +142,8 @@ enum Plan<'a, C> {
     Refuse(RpcError),
     /// `rpc_modules`.
     Modules(Params<'a>),
+    /// `rpc.discover`.
+    Discover(Params<'a>),
     /// Run it here.
     Inline(&'static str, Handler<C>, Params<'a>),
     /// Run it on a blocking thread.
@@ -180,6 +195,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         let is_short = json.is_none_or(|json| json.len() <= SHORT_PARAMS_LEN_MAX);
         match method.call() {
             Call::Modules => Plan::Modules(params),
+            Call::Discover => Plan::Discover(params),
             Call::Inline(handler) => Plan::Inline(name, handler, params),
             Call::Sized(handler) if is_short => Plan::Inline(name, handler, params),
             Call::Reading(handler) if is_short && !may_name_pending(json) => {
@@ -227,7 +243,8 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         let context = &self.rpc.context;
         let result = match plan {
             Plan::Refuse(error) => Err(error.clone()),
-            Plan::Modules(params) => params.parse::<()>().and_then(|()| self.modules.clone()),
+            Plan::Modules(params) => params.parse().and_then(|()| self.modules.clone()),
+            Plan::Discover(params) => params.parse().and_then(|()| self.rpc.description()),
             Plan::Inline(name, handler, params) => guarded(name, || handler(context, *params)),
             Plan::Waiting(name, handler, params) => {
                 match guarded(name, || Ok(handler(Arc::clone(context), *params))) {

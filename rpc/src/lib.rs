@@ -6,9 +6,11 @@
 //!
 //! Transports and dispatch are generic over the context; the methods of [`methods::mc`] work on a
 //! [`Node`]. This package knows neither consensus rules nor storage: it asks the package `chain`,
-//! and what it shows is shaped in [`objects`].
+//! and what it shows is shaped in [`objects`]. What the rest of the process does for a method is
+//! asked through [`control`]. [`openrpc`] describes all rows.
 
 mod budget;
+pub mod control;
 pub mod decode;
 pub mod dispatch;
 pub mod error;
@@ -18,16 +20,20 @@ mod message;
 pub mod methods;
 pub mod node;
 pub mod objects;
+pub mod openrpc;
 pub mod params;
 pub mod server;
 pub mod table;
 pub mod types;
 
+pub use control::{
+    Later, ListenerControl, ListenerError, ListenerRequest, MinerControl, NetworkControl, Peer, Subnet,
+};
 pub use decode::{Fields, FromParam};
 pub use dispatch::{Dispatcher, Rpc};
 pub use error::{RpcError, RpcResult};
 pub use limits::Limits;
-pub use node::{MinerControl, Node};
+pub use node::{Node, NodeSettings, VnodeSettings};
 pub use params::{Dialect, FromParams, Params};
 pub use table::{Json, Method, Modules, reply};
-pub use types::{BlockRef, Data, DecodeError, Integer, Quantity};
+pub use types::{BlockRef, Count, Data, DecodeError, Integer, Quantity};

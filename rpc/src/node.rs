@@ -2,21 +2,45 @@
 //!
 //! Knows who answers which question; answers none itself.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use chain::Chain;
 use chain::logs::LogLimits;
 use keystore::AccountBook;
 use parking_lot::Mutex;
-use primitives::{B256, U256};
+use primitives::{Address, B256, U256};
 
+use crate::control::{ListenerControl, MinerControl, NetworkControl};
 use crate::error::{RpcError, RpcResult};
 use crate::methods::{NodeFacts, SyncStatus};
 
-/// The searchers within the node's own process.
-pub trait MinerControl: Send + Sync {
-    /// Hashes per second of this process alone.
-    fn hashrate(&self) -> f64;
+/// What was settled when the node was started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeSettings {
+    /// The node's database directory.
+    pub data_directory: PathBuf,
+    /// The pending block tells its number, where the interface has null.
+    pub pending_number: bool,
+    /// What a query for logs may cost.
+    pub log_limits: LogLimits,
+    /// What `vnodeconfig.json` says.
+    pub vnode: VnodeSettings,
+}
+
+/// How this node serves application chains.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VnodeSettings {
+    /// Who is paid for relaying, and so whom `via` must name.
+    pub beneficial_address: Option<Address>,
+    /// Whether servers of application chains are served.
+    pub scs_service: bool,
+    /// The port of that service.
+    pub service_port: u16,
+    /// Whether it is announced to the public.
+    pub show_to_public: bool,
+    /// Under which address users reach this node.
+    pub ip: String,
 }
 
 /// The context of the methods. What it holds is shared: clones of the chain and of the book are
@@ -30,8 +54,12 @@ pub struct Node {
     pub facts: Box<dyn NodeFacts + Send + Sync>,
     /// The searchers of this process.
     pub miner: Arc<dyn MinerControl>,
-    /// What a query for logs may cost.
-    pub(crate) log_limits: LogLimits,
+    /// What was settled at the start.
+    pub settings: NodeSettings,
+    /// The HTTP listener, where it can be opened and closed.
+    pub(crate) listener: Option<Arc<dyn ListenerControl>>,
+    /// The peer-to-peer network, where there is one.
+    pub(crate) network: Option<Arc<dyn NetworkControl>>,
     /// The suggested price, with the head block it was computed for.
     pub(crate) gas_price: Mutex<Option<(B256, U256)>>,
     /// Held from the choice of a nonce until its transaction is in the pool, so that no two
@@ -40,7 +68,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Joins the parts.
+    /// Joins the parts that every node has.
     pub fn new(
         chain: Chain,
         accounts: AccountBook,
@@ -52,16 +80,50 @@ impl Node {
             accounts,
             facts,
             miner,
-            log_limits: LogLimits::default(),
+            settings: NodeSettings::default(),
+            listener: None,
+            network: None,
             gas_price: Mutex::default(),
             sending: Mutex::default(),
         }
     }
 
-    /// The same node with these bounds for queries for logs.
+    /// The node with these settings.
     #[must_use]
-    pub fn with_log_limits(self, log_limits: LogLimits) -> Self {
-        Self { log_limits, ..self }
+    pub fn with_settings(mut self, settings: NodeSettings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// The node with a listener that methods can open and close.
+    #[must_use]
+    pub fn with_listener(mut self, listener: Arc<dyn ListenerControl>) -> Self {
+        self.listener = Some(listener);
+        self
+    }
+
+    /// The node with a peer-to-peer network.
+    #[must_use]
+    pub fn with_network(mut self, network: Arc<dyn NetworkControl>) -> Self {
+        self.network = Some(network);
+        self
+    }
+
+    /// The peer-to-peer network.
+    pub(crate) fn network(&self) -> RpcResult<&dyn NetworkControl> {
+        let none = || RpcError::refused("this node has no peer-to-peer network");
+        self.network.as_deref().ok_or_else(none)
+    }
+
+    /// Who is paid for blocks made here.
+    pub(crate) fn beneficiary(&self) -> RpcResult<Address> {
+        let beneficiary = self.chain.settings().beneficiary;
+        if beneficiary.is_zero() {
+            return Err(RpcError::refused(
+                "moacbase missing: want --moacbase ADDRESS, or miner_setMoacbase",
+            ));
+        }
+        Ok(beneficiary)
     }
 
     /// The chain as it is now: what one request reads.

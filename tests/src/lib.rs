@@ -14,6 +14,7 @@ pub mod chain;
 pub mod clients;
 pub mod contract;
 pub mod http;
+pub mod ipc;
 pub mod ledger;
 pub mod miner;
 pub mod process;

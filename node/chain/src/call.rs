@@ -317,8 +317,10 @@ impl View {
     }
 }
 
-fn halt_text(reason: &HaltReason) -> String {
+/// How a halt is told to users.
+pub(crate) fn halt_text(reason: &HaltReason) -> String {
     match reason {
+        HaltReason::OutOfGas(_) => "out of gas".to_owned(),
         HaltReason::OpcodeNotFound | HaltReason::InvalidFEOpcode | HaltReason::NotActivated => {
             "Invalid opcode".to_owned()
         }

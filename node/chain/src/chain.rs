@@ -4,7 +4,12 @@
 //! supplied; a keeper looks after the pool; everyone else reads snapshots. Handles are cheap
 //! to clone; when the last one is dropped the threads end.
 
+mod bad_blocks;
+mod follow;
+mod set_head;
 mod writer;
+
+pub use bad_blocks::BadBlock;
 
 use crate::body::{SealCheck, SenderError, sender};
 use crate::build::{BuildSettings, Draft, build};
@@ -12,28 +17,27 @@ use crate::desk::{SolutionError, Work, WorkDesk};
 use crate::genesis::{GenesisError, ensure_genesis};
 use crate::import::{BlockId, ImportError, Imported, Importer};
 use crate::keeper;
-use crate::pool::{NextBlock, Origin, PoolConfig, PoolError, Reverted, Standing, TxPool};
-use crate::rules::{UNCLE_GENERATIONS, next_gas_limit};
+use crate::pool::{NextBlock, Origin, PoolConfig, PoolError, Standing, TxPool};
+use crate::rules::next_gas_limit;
 use crate::spec::{ChainSpec, GAS_TARGET_DEFAULT};
 use crate::state::StateError;
 use crate::view::View;
+use bad_blocks::BadBlocks;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use ethash::Solution;
+use follow::Uncles;
 use parking_lot::{Mutex, RwLock};
 use primitives::{Address, B256, Block, Bytes, Header, Transaction};
-use std::collections::HashSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use store::{BlockReads, StateReads, Store, StoreError};
+use store::{BlockReads, Store, StoreError};
 use writer::{Jobs, contained};
 
 /// Work is renewed for better transactions at most this often.
 pub const RENEW_INTERVAL: Duration = Duration::from_secs(2);
-/// Most side blocks remembered as possible uncles.
-const UNCLE_CANDIDATES_MAX: usize = 16;
 /// Blocks that may wait for the writer.
 const COMMANDS_MAX: usize = 256;
 
@@ -42,7 +46,8 @@ const COMMANDS_MAX: usize = 256;
 pub struct HeadEvent {
     /// Blocks that are canonical no more, highest first.
     pub reverted: Vec<BlockId>,
-    /// Blocks that became canonical, lowest first; the last is the head.
+    /// Blocks that became canonical, lowest first; the last is the head. None where the head was
+    /// only set back.
     pub applied: Vec<BlockId>,
 }
 
@@ -92,6 +97,14 @@ pub enum WriteError {
     /// The block is refused.
     #[error(transparent)]
     Import(#[from] ImportError),
+    /// The head cannot be set to a block above it.
+    #[error("block {got} is above the head block {head}")]
+    AboveHead {
+        /// The number asked for.
+        got: u64,
+        /// The head's.
+        head: u64,
+    },
     /// The node is stopping.
     #[error("the node is stopping")]
     Stopping,
@@ -115,10 +128,17 @@ pub struct ChainConfig {
     pub extra_data: Bytes,
 }
 
-struct Command {
-    block: Block,
-    origin: BlockOrigin,
-    reply: Sender<Result<Imported, ImportError>>,
+/// What the writer is to do, and who waits for the answer.
+enum Command {
+    Import {
+        block: Box<Block>,
+        origin: BlockOrigin,
+        reply: Sender<Result<Imported, WriteError>>,
+    },
+    SetHead {
+        number: u64,
+        reply: Sender<Result<Vec<BlockId>, WriteError>>,
+    },
 }
 
 /// What a block was built for.
@@ -142,6 +162,8 @@ struct Inner {
     subscribers: Mutex<Vec<Sender<Arc<HeadEvent>>>>,
     /// Recent side blocks.
     uncles: Mutex<Uncles>,
+    /// Refused lately, for those who ask.
+    bad_blocks: BadBlocks,
     /// The pending block with the head and pool it was built for.
     pending: Mutex<Option<(BuiltFor, Arc<Draft>)>>,
     /// Held by whoever brings a transaction from reading its sender's standing until it is
@@ -158,26 +180,6 @@ struct Inner {
     trouble: Mutex<Option<Instant>>,
     /// Why no block can be taken any more.
     failure: Mutex<Option<String>>,
-}
-
-/// Possible uncles.
-#[derive(Debug, Default)]
-struct Uncles {
-    headers: Vec<Header>,
-    /// How many have come so far.
-    come: u64,
-}
-
-impl Uncles {
-    /// Adds one, once: a block may be taken back more often than that.
-    fn remember(&mut self, header: Header) {
-        if !self.headers.contains(&header) {
-            self.headers.push(header);
-            self.come += 1;
-            let excess = self.headers.len().saturating_sub(UNCLE_CANDIDATES_MAX);
-            self.headers.drain(..excess);
-        }
-    }
 }
 
 /// A handle of the running chain.
@@ -233,9 +235,11 @@ impl Chain {
     /// [`OpenError`] when the store holds another chain or fails.
     pub fn open(store: Store, config: ChainConfig) -> Result<Self, OpenError> {
         let importer = Importer::new(store.clone(), config.spec.clone(), config.seals.clone());
+        let taker = importer.clone();
         let jobs = Jobs {
-            take: Box::new(move |block, now| importer.import(block, Some(now))),
+            take: Box::new(move |block, now| taker.import(block, Some(now))),
             follow: Inner::follow,
+            set_head: Box::new(move |number| importer.set_head(number)),
         };
         Self::start(store, config, jobs)
     }
@@ -259,6 +263,7 @@ impl Chain {
             commands: Mutex::new(Some(sender)),
             subscribers: Mutex::default(),
             uncles: Mutex::default(),
+            bad_blocks: BadBlocks::default(),
             pending: Mutex::default(),
             admission: RwLock::default(),
             keeping: Mutex::new(Some(keeping)),
@@ -384,14 +389,21 @@ impl Chain {
     }
 
     fn send(&self, block: Block, origin: BlockOrigin) -> Result<Imported, WriteError> {
+        let block = Box::new(block);
+        self.command(|reply| Command::Import { block, origin, reply })
+    }
+
+    /// Has the writer do something and waits for it.
+    fn command<T>(
+        &self,
+        command: impl FnOnce(Sender<Result<T, WriteError>>) -> Command,
+    ) -> Result<T, WriteError> {
         let (reply, answer) = bounded(1);
         let ended = || self.failure().map_or(WriteError::Stopping, WriteError::Failed);
         let commands = self.inner.commands.lock().clone().ok_or_else(ended)?;
-        commands
-            .send(Command { block, origin, reply })
-            .map_err(|_| ended())?;
+        commands.send(command(reply)).map_err(|_| ended())?;
         drop(commands);
-        Ok(answer.recv().map_err(|_| ended())??)
+        answer.recv().map_err(|_| ended())?
     }
 
     /// The pending block over the head of `view`: built from the pool, and kept until head
@@ -422,11 +434,6 @@ fn next_block(spec: &ChainSpec, head: &Header, settings: &BuildSettings) -> Next
     }
 }
 
-/// Whether a side block can be an uncle of the block after `head`.
-fn may_be_uncle(number: u64, head: u64) -> bool {
-    number.saturating_add(UNCLE_GENERATIONS) > head
-}
-
 fn standing(view: &View, address: &Address) -> Result<Standing, StoreError> {
     let account = view.account(address, view.head_number())?.unwrap_or_default();
     Ok(Standing {
@@ -447,89 +454,6 @@ impl Inner {
         let view = View::new(&self.store, self.spec.clone())?;
         let standing = standing(&view, &sender)?;
         Ok(self.pool.add(transaction, sender, standing, origin)?)
-    }
-
-    /// Pool, possible uncles, work and subscribers follow an import.
-    fn follow(&self, block: &Block, imported: &Imported) -> Result<(), StoreError> {
-        match imported {
-            Imported::Known => {}
-            Imported::Side => {
-                let head = self.store.snapshot()?.head()?.map_or(0, |(number, _)| number);
-                if may_be_uncle(block.header.number, head) {
-                    self.uncles.lock().remember(block.header.clone());
-                    self.desk.wake();
-                }
-            }
-            Imported::Head { reverted, applied } => {
-                if let Some(head) = applied.last() {
-                    *self.followed.lock() = *head;
-                }
-                let followed = self.follow_head(reverted, applied);
-                // Whatever failed above, the head has moved: miners and readers must learn of it.
-                self.desk.publish(None);
-                self.desk.wake();
-                let event = Arc::new(HeadEvent {
-                    reverted: reverted.clone(),
-                    applied: applied.clone(),
-                });
-                self.subscribers
-                    .lock()
-                    .retain(|subscriber| subscriber.send(event.clone()).is_ok());
-                followed?;
-            }
-        }
-        Ok(())
-    }
-
-    fn follow_head(&self, reverted: &[BlockId], applied: &[BlockId]) -> Result<(), StoreError> {
-        let view = View::new(&self.store, self.spec.clone())?;
-        let head = view.head_number();
-        self.desk.seals().prepare_ahead(&self.spec, head);
-        self.pool_follows(&view, reverted, applied)?;
-        let mut uncles = self.uncles.lock();
-        for id in reverted.iter().filter(|id| may_be_uncle(id.number, head)) {
-            if let Some(record) = view.header_by_hash(&id.hash)? {
-                uncles.remember(record.header);
-            }
-        }
-        uncles.headers.retain(|uncle| may_be_uncle(uncle.number, head));
-        Ok(())
-    }
-
-    fn pool_follows(&self, view: &View, reverted: &[BlockId], applied: &[BlockId]) -> Result<(), StoreError> {
-        let _admission = self.admission.write();
-        let next = next_block(&self.spec, &view.head().header, &self.settings.lock());
-        let moved = if reverted.is_empty() {
-            let mut changed = HashSet::new();
-            for id in applied {
-                changed.extend(view.snapshot().changes(id.number)?.accounts);
-            }
-            self.pool.present(changed)
-        } else {
-            // What a block changed is known while it is canonical.
-            self.pool.senders()
-        };
-        let standings: Vec<_> = moved
-            .into_iter()
-            .map(|address| Ok((address, standing(view, &address)?)))
-            .collect::<Result<_, StoreError>>()?;
-        let mut back = Vec::new();
-        for id in reverted.iter().rev() {
-            let Some(body) = view.snapshot().body(id.number, &id.hash, self.spec.tx_rules())? else {
-                continue;
-            };
-            let sent = body.transactions.into_iter().zip(body.senders);
-            for (transaction, sender) in sent.filter(|(transaction, _)| !transaction.is_system()) {
-                let standing = standing(view, &sender)?;
-                back.push(Reverted {
-                    transaction,
-                    sender,
-                    standing,
-                });
-            }
-        }
-        self.pool.follow_head(next, standings, back);
-        Ok(())
     }
 
     fn draft(&self, view: &View, timestamp: u64) -> Result<Draft, StateError> {

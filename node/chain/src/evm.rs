@@ -16,6 +16,7 @@ use revm::context_interface::cfg::gas_params::{GasId, GasParams};
 use revm::context_interface::{CreateScheme, Host};
 use revm::handler::EthFrame;
 use revm::handler::instructions::EthInstructions;
+use revm::inspector::NoOpInspector;
 use revm::interpreter::instructions::system::copy_cost_and_memory_resize;
 use revm::interpreter::instructions::{Instruction, host};
 use revm::interpreter::interpreter::EthInterpreter;
@@ -44,10 +45,11 @@ const SSTORE_RESET_GAS: u64 = 5000;
 /// refused here, so that a transaction cannot take the machine's memory.
 const CREATE2_MEMORY_BYTES_MAX: usize = 1 << 20;
 
-type Ctx<DB> = Context<BlockEnv, TxEnv, CfgEnv, DB, Journal<DB>, ()>;
+/// What the EVM runs in: block, transaction, rules, journaled state.
+pub(crate) type Ctx<DB> = Context<BlockEnv, TxEnv, CfgEnv, DB, Journal<DB>, ()>;
 
 /// revm as this chain runs it.
-pub(crate) type ChainEvm<DB, INSP = ()> =
+pub(crate) type ChainEvm<DB, INSP = NoOpInspector> =
     Evm<Ctx<DB>, INSP, EthInstructions<EthInterpreter, Ctx<DB>>, ChainPrecompiles, EthFrame<EthInterpreter>>;
 
 /// What the EVM knows of the block, from its header.
@@ -85,7 +87,7 @@ pub(crate) fn chain_evm<DB: Database>(
     context.cfg = cfg;
     context.block = block;
     let precompiles = ChainPrecompiles::new(rules, spec_id);
-    Evm::new(context, instructions(rules, spec_id), precompiles)
+    Evm::new(context, instructions(rules, spec_id), precompiles).with_inspector(NoOpInspector)
 }
 
 fn spec_id(rules: RulesAt) -> SpecId {

@@ -354,7 +354,8 @@ pub struct Executed {
     pub notices: Vec<Notice>,
 }
 
-fn transaction_env(transaction: &Transaction, sender: Address) -> Result<TxEnv, TransactionError> {
+/// What the EVM knows of a transaction.
+pub(crate) fn transaction_env(transaction: &Transaction, sender: Address) -> Result<TxEnv, TransactionError> {
     let gas_price = u128::try_from(transaction.gas_price).map_err(|_| {
         TransactionError::Other(format!("gas price {} is over 128 bits", transaction.gas_price))
     })?;
@@ -371,7 +372,8 @@ fn transaction_env(transaction: &Transaction, sender: Address) -> Result<TxEnv, 
     })
 }
 
-fn refusal(error: EVMError<StateError>) -> TransactionError {
+/// Why a transaction was not run, in this chain's words.
+pub(crate) fn refusal(error: EVMError<StateError>) -> TransactionError {
     match error {
         EVMError::Transaction(InvalidTransaction::NonceTooLow { tx, state }) => {
             TransactionError::NonceTooLow {

@@ -4,7 +4,7 @@
 //! Source: facts of the public network, sections 1, 4 and 9. Knows frames and gas; knows no
 //! blocks.
 
-use crate::evm::ChainEvm;
+use crate::evm::{ChainEvm, Ctx};
 use crate::precompiles::{NoticeLeft, Send, take_notices};
 use crate::refund;
 use crate::spec::ChainSpec;
@@ -14,7 +14,9 @@ use revm::context::TxEnv;
 use revm::context::result::{EVMError, ExecutionResult, HaltReason};
 use revm::context_interface::JournalTr;
 use revm::context_interface::journaled_state::account::JournaledAccountTr;
-use revm::handler::{EthFrame, EvmTr, FrameResult, Handler, ItemOrResult, MainnetHandler};
+use revm::handler::{EthFrame, EvmTr, FrameInitOrResult, FrameResult, Handler, ItemOrResult, MainnetHandler};
+use revm::inspector::handler::{frame_end, frame_start};
+use revm::inspector::{Inspector, InspectorEvmTr};
 use revm::interpreter::interpreter::EthInterpreter;
 use revm::interpreter::interpreter_action::FrameInit;
 use revm::interpreter::{
@@ -46,7 +48,22 @@ pub(crate) fn transact<DB: StorageProbe>(
     transaction: TxEnv,
 ) -> Result<Outcome, EVMError<StateError>> {
     evm.ctx.tx = transaction;
-    let result = ChainHandler::new(spec.failed_calls_refund_gas).run(evm);
+    let result = ChainHandler::new(spec, false).run(evm);
+    outcome(evm, result)
+}
+
+/// As [`transact`], under the eyes of the EVM's inspector. To the inspector a failed call has
+/// failed as the interpreter says, whoever gets its gas.
+///
+/// # Errors
+/// As [`transact`].
+pub(crate) fn inspect<DB: StorageProbe, I: Inspector<Ctx<DB>, EthInterpreter>>(
+    evm: &mut ChainEvm<DB, I>,
+    spec: &ChainSpec,
+    transaction: TxEnv,
+) -> Result<Outcome, EVMError<StateError>> {
+    evm.ctx.tx = transaction;
+    let result = ChainHandler::new(spec, true).run(evm);
     outcome(evm, result)
 }
 
@@ -61,22 +78,42 @@ pub(crate) fn system_call<DB: StorageProbe>(
     contract: Address,
     data: Bytes,
 ) -> Result<Outcome, EVMError<StateError>> {
+    evm.ctx.tx = system_env(caller, contract, data);
+    let result = ChainHandler::new(spec, false).run_system_call(evm);
+    outcome(evm, result)
+}
+
+/// As [`system_call`], under the eyes of the EVM's inspector.
+///
+/// # Errors
+/// As [`system_call`].
+pub(crate) fn inspect_system_call<DB: StorageProbe, I: Inspector<Ctx<DB>, EthInterpreter>>(
+    evm: &mut ChainEvm<DB, I>,
+    spec: &ChainSpec,
+    caller: Address,
+    contract: Address,
+    data: Bytes,
+) -> Result<Outcome, EVMError<StateError>> {
+    evm.ctx.tx = system_env(caller, contract, data);
+    let result = ChainHandler::new(spec, true).run_system_call(evm);
+    outcome(evm, result)
+}
+
+fn system_env(caller: Address, contract: Address, data: Bytes) -> TxEnv {
     /// As good as none, and far enough from overflow in sums of gas.
     const UNMETERED: u64 = i64::MAX as u64;
-    evm.ctx.tx = TxEnv {
+    TxEnv {
         caller,
         kind: TxKind::Call(contract),
         data,
         gas_limit: UNMETERED,
         ..Default::default()
-    };
-    let result = ChainHandler::new(spec.failed_calls_refund_gas).run_system_call(evm);
-    outcome(evm, result)
+    }
 }
 
 /// Takes what a transaction left out of the EVM.
-fn outcome<DB: StorageProbe>(
-    evm: &mut ChainEvm<DB>,
+fn outcome<DB: StorageProbe, I>(
+    evm: &mut ChainEvm<DB, I>,
     result: Result<ExecutionResult<HaltReason>, EVMError<StateError>>,
 ) -> Result<Outcome, EVMError<StateError>> {
     let changes = evm.ctx.journaled_state.finalize();
@@ -107,44 +144,72 @@ pub(crate) trait StorageProbe: Database<Error = StateError> {
 /// on). Where `refund` says so, the gas left in a failed CALL and in a failed transaction that
 /// calls goes back, see [`crate::refund`]; creations and other kinds of calls burn it. And 0x0c
 /// called by the public network's system contract moves other accounts' money.
-struct ChainHandler<DB> {
+struct ChainHandler<DB, I> {
     refund: bool,
-    database: PhantomData<DB>,
+    /// Whether the EVM's inspector is told of everything.
+    inspects: bool,
+    types: PhantomData<(DB, I)>,
 }
 
-impl<DB> ChainHandler<DB> {
-    fn new(refund: bool) -> Self {
+impl<DB, I> ChainHandler<DB, I> {
+    fn new(spec: &ChainSpec, inspects: bool) -> Self {
         Self {
-            refund,
-            database: PhantomData,
+            refund: spec.failed_calls_refund_gas,
+            inspects,
+            types: PhantomData,
         }
     }
 }
 
-impl<DB: StorageProbe> ChainHandler<DB> {
+impl<DB: StorageProbe, I: Inspector<Ctx<DB>, EthInterpreter>> ChainHandler<DB, I> {
     /// Starts a frame, or gives its result where it ends at once.
     fn start(
-        evm: &mut ChainEvm<DB>,
+        &self,
+        evm: &mut ChainEvm<DB, I>,
         mut init: FrameInit,
     ) -> Result<Option<FrameResult>, EVMError<StateError>> {
         match &mut init.frame_input {
             FrameInput::Create(inputs) => {
-                if let Some(result) = storage_collision(evm, inputs)? {
+                if let Some(mut result) = storage_collision(evm, inputs)? {
+                    if self.inspects {
+                        let (context, inspector) = evm.ctx_inspector();
+                        frame_start(context, inspector, &mut init.frame_input);
+                        frame_end(context, inspector, &init.frame_input, &mut result);
+                    }
                     return Ok(Some(result));
                 }
             }
             FrameInput::Call(inputs) => redirect_send(evm, inputs)?,
             FrameInput::Empty => {}
         }
-        match evm.frame_init(init)? {
+        let started = if self.inspects {
+            evm.inspect_frame_init(init)?
+        } else {
+            evm.frame_init(init)?
+        };
+        match started {
             ItemOrResult::Item(_) => Ok(None),
             ItemOrResult::Result(result) => Ok(Some(result)),
         }
     }
+
+    /// Runs the frame on top until it calls or ends. `refunded`: its gas goes back when it fails.
+    fn step(
+        &self,
+        evm: &mut ChainEvm<DB, I>,
+        refunded: bool,
+    ) -> Result<FrameInitOrResult<EthFrame<EthInterpreter>>, EVMError<StateError>> {
+        match (refunded, self.inspects) {
+            (true, false) => refund::run_frame(evm),
+            (true, true) => refund::inspect_frame(evm),
+            (false, false) => Ok(evm.frame_run()?),
+            (false, true) => Ok(evm.inspect_frame_run()?),
+        }
+    }
 }
 
-impl<DB: StorageProbe> Handler for ChainHandler<DB> {
-    type Evm = ChainEvm<DB>;
+impl<DB: StorageProbe, I: Inspector<Ctx<DB>, EthInterpreter>> Handler for ChainHandler<DB, I> {
+    type Evm = ChainEvm<DB, I>;
     type Error = EVMError<StateError>;
     type HaltReason = HaltReason;
 
@@ -152,19 +217,15 @@ impl<DB: StorageProbe> Handler for ChainHandler<DB> {
         let refunded = |input: &FrameInput| self.refund && refund::refunds(input);
         // Whether the gas of each open frame goes back when it fails.
         let mut open = vec![refunded(&first.frame_input)];
-        if let Some(result) = Self::start(evm, first)? {
+        if let Some(result) = self.start(evm, first)? {
             return Ok(result);
         }
         loop {
-            let next = if open.last().copied().unwrap_or(false) {
-                refund::run_frame(evm)?
-            } else {
-                evm.frame_run()?
-            };
-            let (result, refunded) = match next {
+            let top = open.last().copied().unwrap_or(false);
+            let (result, refunded) = match self.step(evm, top)? {
                 ItemOrResult::Item(init) => {
                     let refunded = refunded(&init.frame_input);
-                    match Self::start(evm, init)? {
+                    match self.start(evm, init)? {
                         None => {
                             open.push(refunded);
                             continue;
@@ -214,8 +275,8 @@ fn set_end(frame: &mut FrameResult, end: InstructionResult) {
 
 /// Makes a call of 0x0c by the system contract the transfer that it asks for; the built-in
 /// contract itself runs nothing then.
-fn redirect_send<DB: StorageProbe>(
-    evm: &mut ChainEvm<DB>,
+fn redirect_send<DB: StorageProbe, I>(
+    evm: &mut ChainEvm<DB, I>,
     inputs: &mut CallInputs,
 ) -> Result<(), StateError> {
     let Some(Send { from, to, value }) = evm.precompiles.send_of(&evm.ctx, inputs) else {
@@ -233,8 +294,8 @@ fn redirect_send<DB: StorageProbe>(
 /// The end of a creation over an account with storage: the creator's nonce is counted and
 /// all its gas is gone, as over an account with code. `None` where there is no such account,
 /// or the creation fails for an earlier reason that revm finds.
-fn storage_collision<DB: StorageProbe>(
-    evm: &mut ChainEvm<DB>,
+fn storage_collision<DB: StorageProbe, I>(
+    evm: &mut ChainEvm<DB, I>,
     inputs: &CreateInputs,
 ) -> Result<Option<FrameResult>, StateError> {
     let journal = &mut evm.ctx.journaled_state;

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use primitives::{Address, B256, Block, Bloom, Header};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::{BlockBody, BlockReads, HeaderRecord, Store, StoreError, TableId, Tables, meta_key};
+use store::{BlockBody, BlockReads, HeaderRecord, Snapshot, Store, StoreError, TableId, Tables, meta_key};
 
 /// A side block is executed at once where the fork is at most this deep; on deeper forks
 /// when its branch becomes the heavier one, so that an old branch costs no quadratic work.
@@ -129,7 +129,7 @@ impl Importer {
         let placed = batch.write(|tables| self.place(tables, hash, &record, &body));
         match placed.inspect_err(|error| self.remember(&hash, error))? {
             Placed::Written(imported, held) => {
-                self.commit(batch, &hash)?;
+                self.commit(batch, |view| Ok(view.block_number(&hash)?.is_some()))?;
                 if held.is_some() {
                     *self.head.lock() = held.map(|held| *held);
                 }
@@ -142,19 +142,23 @@ impl Importer {
                     tables.put_block(&hash, &record, &body)?;
                     tables.put_executed(&hash, &record, &executed.receipts)
                 })?;
-                self.commit(batch, &hash)?;
+                self.commit(batch, |view| Ok(view.block_number(&hash)?.is_some()))?;
                 Ok(Imported::Side)
             }
         }
     }
 
-    /// Commits a batch that writes the block `hash`. A commit may fail after its last write: it
-    /// is one where the block is there afterwards.
-    fn commit(&self, batch: store::Batch, hash: &B256) -> Result<(), StoreError> {
+    /// Commits a batch. A commit may fail after its last write: it is one where what was written
+    /// is `there` afterwards.
+    fn commit(
+        &self,
+        batch: store::Batch,
+        there: impl FnOnce(&Snapshot) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
         batch.commit().or_else(|error| {
-            let there = self.store.snapshot().and_then(|view| view.block_number(hash));
+            let there = self.store.snapshot().and_then(|view| there(&view));
             match there {
-                Ok(Some(_)) => Ok(()),
+                Ok(true) => Ok(()),
                 _ => Err(error),
             }
         })
@@ -344,6 +348,28 @@ impl Importer {
         } else {
             Placed::Lighter(Box::new(executed))
         })
+    }
+
+    /// Makes the canonical block `number` the head and forgets every block above it. Returns the
+    /// blocks that were taken back, highest first.
+    ///
+    /// # Errors
+    /// [`ImportError`] when the store fails; then nothing was changed.
+    pub fn set_head(&self, number: u64) -> Result<Vec<BlockId>, ImportError> {
+        // What is in memory is of the head that goes.
+        self.head.lock().take();
+        let batch = self.store.batch()?;
+        let reverted = batch.write(|tables| {
+            let (head_number, head_hash) = required(tables.head()?, TableId::Meta, meta_key::HEAD)?;
+            let head = header(tables, head_number, &head_hash)?.header;
+            let reverted = self.revert_to(tables, head, number)?;
+            tables.delete_blocks_above(number)?;
+            Ok::<_, ImportError>(reverted)
+        })?;
+        self.commit(batch, |view| {
+            Ok(view.head()?.is_some_and(|(head, _)| head == number))
+        })?;
+        Ok(reverted)
     }
 
     fn body(&self, tables: &Tables<'_>, id: &BlockId) -> Result<BlockBody, StoreError> {

@@ -10,6 +10,7 @@
 //! | what waits to be mined? | [`pool`], [`build`], [`desk`] |
 //! | what does the chain say at a height? | [`view`], [`call`] |
 //! | which logs are there? | [`logs`] |
+//! | what did a transaction do, step by step? | [`trace`] |
 //!
 //! Knows no JSON, no sockets, no GPUs.
 
@@ -38,6 +39,7 @@ pub mod rules;
 pub mod spec;
 pub mod state;
 pub mod stream;
+pub mod trace;
 pub mod trie;
 pub mod view;
 

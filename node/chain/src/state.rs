@@ -47,10 +47,20 @@ impl Overlay {
 
     /// The slot as the block leaves it; `None` where that is as its parent left it.
     pub(crate) fn slot(&self, address: &Address, slot: &U256) -> Option<U256> {
-        let cached = self.accounts.get(address)?;
-        let emptied = cached.now.is_none() || cached.wiped;
-        let held = cached.slots.get(slot).map(|slot| slot.now);
-        held.or_else(|| emptied.then_some(U256::ZERO))
+        let held = self.accounts.get(address)?.slots.get(slot).map(|slot| slot.now);
+        held.or_else(|| self.is_emptied(address).then_some(U256::ZERO))
+    }
+
+    /// The slots of the account that the block read or wrote, as it leaves them.
+    pub(crate) fn slots(&self, address: &Address) -> impl Iterator<Item = (U256, U256)> {
+        let cached = self.accounts.get(address).into_iter();
+        cached.flat_map(|cached| cached.slots.iter().map(|(slot, held)| (*slot, held.now)))
+    }
+
+    /// Whether nothing is left of the storage that the account had at the parent.
+    pub(crate) fn is_emptied(&self, address: &Address) -> bool {
+        let cached = self.accounts.get(address);
+        cached.is_some_and(|cached| cached.now.is_none() || cached.wiped)
     }
 
     /// Code that the block's transactions made.

@@ -13,6 +13,7 @@ use primitives::rlp::Reader;
 use primitives::{
     Address, B256, Block, Header, Log, Receipt, ReceiptOutcome, Transaction, TxForm, TxRules, U256,
 };
+use std::ops::ControlFlow;
 
 /// A stored header and what belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -363,6 +364,34 @@ impl Tables<'_> {
         })?;
         self.unindex_logs(number, &receipts)?;
         self.put_head(header.number.saturating_sub(1), &header.parent_hash)
+    }
+
+    /// Forgets every block above `number`; none of them may be canonical.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] when the medium fails.
+    pub fn delete_blocks_above(&mut self, number: u64) -> Result<(), StoreError> {
+        let Some(lowest) = number.checked_add(1) else {
+            return Ok(());
+        };
+        let mut keys = Vec::new();
+        self.scan(TableId::BlockToHeader, &lowest.to_be_bytes(), |key, _| {
+            keys.push(key.to_vec());
+            ControlFlow::Continue(())
+        })?;
+        for key in keys {
+            for table in [
+                TableId::BlockToHeader,
+                TableId::BlockToBody,
+                TableId::BlockToReceipts,
+            ] {
+                self.delete(table, &key)?;
+            }
+            if let Some(hash) = key.get(8..) {
+                self.delete(TableId::HashToNumber, hash)?;
+            }
+        }
+        Ok(())
     }
 
     fn put_head(&mut self, number: u64, hash: &B256) -> Result<(), StoreError> {

@@ -1,13 +1,14 @@
 //! Logs as they lie in the receipts of a block, read one by one without building the rest.
 //!
 //! A search passes over many logs for each that it wants: here nothing is copied or hashed
-//! but what the caller keeps. Whole receipts are in [`crate::BlockReads`].
+//! but what the caller keeps. Whole receipts are in [`crate::BlockReads`]. Also the transactions
+//! that left logs, without those around them.
 
 use crate::codec::{Cursor, block_key};
 use crate::source::Source;
 use crate::{StoreError, TableId};
 use primitives::rlp::Reader;
-use primitives::{Address, B256, Bytes, DecodeError, LOG_TOPICS_MAX, Log, keccak256};
+use primitives::{Address, B256, Bytes, DecodeError, LOG_TOPICS_MAX, Log, Transaction, TxRules, keccak256};
 use std::ops::ControlFlow;
 
 /// A log within a row of receipts.
@@ -72,10 +73,24 @@ pub trait LogReads: Source {
         hash: &B256,
         places: &[usize],
     ) -> Result<Vec<B256>, StoreError> {
-        let key = block_key(number, hash);
-        self.with(TableId::BlockToBody, &key, |row| hashes_at(row, places))?
-            .unwrap_or_else(|| Err("no such row".to_owned()))
-            .map_err(|reason| StoreError::corrupt(TableId::BlockToBody, &key, reason))
+        // The hash of a transaction is that of its stored form, so none has to be decoded.
+        let each = |row: &[u8]| each_at(row, places, |rlp| Ok(keccak256(rlp)));
+        of_body(self, number, hash, each)
+    }
+
+    /// The transactions at `places` of a block, which ascend.
+    ///
+    /// # Errors
+    /// As [`LogReads::transaction_hashes`].
+    fn transactions_at(
+        &self,
+        number: u64,
+        hash: &B256,
+        places: &[usize],
+        rules: TxRules,
+    ) -> Result<Vec<Transaction>, StoreError> {
+        let decode = |rlp: &[u8]| Transaction::decode_stored(rlp, rules).map_err(text);
+        of_body(self, number, hash, |row| each_at(row, places, decode))
     }
 }
 
@@ -83,6 +98,20 @@ impl<S: Source> LogReads for S {}
 
 fn text(error: DecodeError) -> String {
     error.to_string()
+}
+
+/// What `read` finds in the body of a block, which must be there.
+fn of_body<T>(
+    source: &(impl Source + ?Sized),
+    number: u64,
+    hash: &B256,
+    read: impl FnOnce(&[u8]) -> Result<T, String>,
+) -> Result<T, StoreError> {
+    let key = block_key(number, hash);
+    source
+        .with(TableId::BlockToBody, &key, read)?
+        .unwrap_or_else(|| Err("no such row".to_owned()))
+        .map_err(|reason| StoreError::corrupt(TableId::BlockToBody, &key, reason))
 }
 
 fn walk_logs(row: &[u8], mut visit: impl FnMut(StoredLog<'_>) -> ControlFlow<()>) -> Result<(), String> {
@@ -135,15 +164,19 @@ fn read_log(
     })
 }
 
-/// The hash of a transaction is that of its stored form, so none has to be decoded.
-fn hashes_at(row: &[u8], places: &[usize]) -> Result<Vec<B256>, String> {
+/// What `read` makes of the transactions at these places of a body, each in its stored form.
+fn each_at<T>(
+    row: &[u8],
+    places: &[usize],
+    read: impl Fn(&[u8]) -> Result<T, String>,
+) -> Result<Vec<T>, String> {
     let mut cursor = Cursor::new(row);
     let senders = cursor.u32()? as usize;
     cursor.take(senders.checked_mul(20).ok_or("sender count overflows")?)?;
     let mut parts = Reader::open(cursor.remaining(), "body").map_err(text)?;
     let mut transactions = parts.list("transactions").map_err(text)?;
     let mut next = 0;
-    let mut hash_at = |place: &usize| {
+    let mut at = |place: &usize| {
         loop {
             if transactions.is_empty() {
                 return Err(format!("{next} transactions, want one at {place}"));
@@ -151,20 +184,18 @@ fn hashes_at(row: &[u8], places: &[usize]) -> Result<Vec<B256>, String> {
             let raw = transactions.raw("transaction").map_err(text)?;
             next += 1;
             if next > *place {
-                return Ok(keccak256(raw));
+                return read(raw);
             }
         }
     };
-    places.iter().map(&mut hash_at).collect()
+    places.iter().map(&mut at).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{BlockBody, BlockReads, HeaderRecord, Store};
-    use primitives::{
-        Header, Receipt, ReceiptOutcome, SecretKey, Transaction, TxForm, U256, UnsignedTransaction,
-    };
+    use primitives::{Header, Receipt, ReceiptOutcome, SecretKey, TxForm, U256, UnsignedTransaction};
     use proptest::prelude::*;
 
     fn transactions() -> Vec<Transaction> {
@@ -266,6 +297,9 @@ mod tests {
         assert_eq!(view.transaction_hashes(3, &hash, &[0, 1, 2]).unwrap(), expected);
         assert_eq!(view.transaction_hashes(3, &hash, &[2]).unwrap(), expected[2..]);
         assert!(view.transaction_hashes(3, &hash, &[]).unwrap().is_empty());
+        let whole = view.transactions_at(3, &hash, &[0, 2], TxRules::Moac).unwrap();
+        assert_eq!(whole, [&transactions()[0], &transactions()[2]].map(Clone::clone));
+        assert!(view.transactions_at(3, &hash, &[0], TxRules::Ethereum).is_err());
         let error = view.transaction_hashes(3, &hash, &[1, 3]).unwrap_err();
         assert!(
             error.to_string().contains("3 transactions, want one at 3"),
@@ -286,7 +320,7 @@ mod tests {
                 row[at % length] = with;
                 row.truncate(length - cut % 3);
                 let _ = walk_logs(&row, |_| ControlFlow::Continue(()));
-                let _ = hashes_at(&row, &[0, 2]);
+                let _ = each_at(&row, &[0, 2], |rlp| Ok(keccak256(rlp)));
             }
             prop_assert!(view.receipts(3, &hash).unwrap().is_some());
         }

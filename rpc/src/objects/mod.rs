@@ -7,9 +7,13 @@
 mod block;
 mod log;
 mod receipt;
+mod trace;
 mod transaction;
 
-pub use block::BlockObject;
+pub use block::{BlockFacts, BlockObject};
 pub use log::LogObject;
 pub use receipt::ReceiptObject;
+pub use trace::TraceObject;
+pub(crate) use trace::TransactionTrace;
+pub(crate) use transaction::shown_hash;
 pub use transaction::{TransactionObject, TransactionPlace};

@@ -19,14 +19,19 @@ use primitives::{Address, B256, Block, Bytes, SecretKey, U256};
 use rpc::methods::{self, NodeFacts};
 use rpc::server::http::{self, HttpOptions, HttpServer};
 use rpc::types::data;
-use rpc::{Limits, MinerControl, Node, Rpc};
+use rpc::{Limits, Method, Modules, Node, NodeSettings, Rpc, VnodeSettings};
 use serde_json::{Value, json};
 use store::Store;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+use crate::controls::{Listener, Miner, Network};
+
 /// Who is paid for blocks.
 pub(crate) const BENEFICIARY: Address = Address::repeat_byte(0xbe);
+
+/// Who is paid for relaying.
+pub(crate) const PROXY: Address = Address::repeat_byte(0x71);
 
 /// The key of the dev network's account `index`.
 pub(crate) fn key(index: usize) -> SecretKey {
@@ -58,19 +63,13 @@ impl NodeFacts for Facts {
     }
 }
 
-struct Miner;
-
-impl MinerControl for Miner {
-    fn hashrate(&self) -> f64 {
-        1000.75
-    }
-}
-
 /// The node under test. Its first two dev accounts are unlocked, the third is locked.
 pub(crate) struct Net {
     pub(crate) chain: Chain,
     /// Holds the folder of key files.
     pub(crate) home: TempDir,
+    pub(crate) miner: Arc<Miner>,
+    pub(crate) listener: Arc<Listener>,
     server: HttpServer,
     /// Keeps the server running.
     _runtime: Runtime,
@@ -78,10 +77,16 @@ pub(crate) struct Net {
 
 impl Net {
     pub(crate) fn start() -> Self {
-        Self::start_with(LogLimits::default())
+        Self::with(|_| ())
     }
 
-    pub(crate) fn start_with(log_limits: LogLimits) -> Self {
+    /// A node that was started with other settings.
+    pub(crate) fn with(change: impl FnOnce(&mut NodeSettings)) -> Self {
+        Self::with_rows(change, methods::all())
+    }
+
+    /// A node with these rows.
+    pub(crate) fn with_rows(change: impl FnOnce(&mut NodeSettings), rows: Vec<Method<Node>>) -> Self {
         let config = ChainConfig {
             spec: Arc::new(ChainSpec::dev()),
             seals: SealCheck::Off,
@@ -102,11 +107,26 @@ impl Net {
             accounts.unlock(key(index));
         }
         accounts.lock(&key(2).address());
-        let node =
-            Node::new(chain.clone(), accounts, Box::new(Facts), Arc::new(Miner)).with_log_limits(log_limits);
-        let rpc = Rpc::new(Arc::new(node), methods::all(), Limits::default()).expect("a sound table");
-        let modules = "chain3,mc,net,personal".parse().expect("modules");
-        let dispatcher = Arc::new(rpc.dispatcher(&modules));
+        let (miner, listener) = (Arc::new(Miner::default()), Arc::new(Listener::default()));
+        let mut settings = NodeSettings {
+            data_directory: "/home/miner/.moac/devnet".into(),
+            pending_number: false,
+            log_limits: LogLimits::default(),
+            vnode: VnodeSettings {
+                beneficial_address: Some(PROXY),
+                scs_service: true,
+                service_port: 50062,
+                show_to_public: true,
+                ip: "52.1.2.3".to_owned(),
+            },
+        };
+        change(&mut settings);
+        let node = Node::new(chain.clone(), accounts, Box::new(Facts), miner.clone())
+            .with_settings(settings)
+            .with_listener(listener.clone())
+            .with_network(Arc::new(Network::default()));
+        let rpc = Rpc::new(Arc::new(node), rows, Limits::default()).expect("a sound table");
+        let dispatcher = Arc::new(rpc.dispatcher(&Modules::all()));
         let runtime = Runtime::new().expect("a runtime");
         let options = HttpOptions {
             host: "127.0.0.1".to_owned(),
@@ -119,6 +139,8 @@ impl Net {
         Self {
             chain,
             home,
+            miner,
+            listener,
             server,
             _runtime: runtime,
         }
@@ -126,7 +148,13 @@ impl Net {
 
     /// The body of the response to `method` with `params`.
     pub(crate) fn raw(&self, method: &str, params: &str) -> String {
-        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+        self.post(&format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#
+        ))
+    }
+
+    /// The body of the response to `body`.
+    pub(crate) fn post(&self, body: &str) -> String {
         let mut stream = TcpStream::connect(self.server.addresses()[0]).expect("the server listens");
         let patience = Some(Duration::from_secs(20));
         stream.set_read_timeout(patience).expect("a time-out");

@@ -2,12 +2,12 @@
 
 use chain::import::Imported;
 use chain::logs::LogLimits;
-use primitives::Block;
+use primitives::{Block, TxForm, U256, UnsignedTransaction};
 use rpc::types::data;
 use serde_json::{Value, json};
 
 use crate::calls::{deploy, word};
-use crate::harness::Net;
+use crate::harness::{Net, key};
 use crate::shapes::{LOG, check_shape};
 
 /// Blocks 2, 3 and 4 have a log of `contract` each, with topics 0x11 and 1, 2, 3.
@@ -16,7 +16,7 @@ fn scene() -> (Net, String, Vec<Block>) {
 }
 
 fn scene_with(limits: LogLimits) -> (Net, String, Vec<Block>) {
-    let net = Net::start_with(limits);
+    let net = Net::with(|settings| settings.log_limits = limits);
     let (contract, _) = deploy(&net);
     let block = |value| {
         net.send(json!({"to": contract, "data": word(value)}));
@@ -49,6 +49,46 @@ fn a_log_is_the_same_as_in_its_receipt() {
     let receipt = net.ok("mc_getTransactionReceipt", json!([logs[0]["transactionHash"]]));
     assert_eq!(logs, receipt["logs"]);
     assert_eq!(net.ok_text("eth_getLogs", filter), text);
+}
+
+/// A nine-field transaction has two hashes; each caller gets the one it knows.
+#[test]
+fn a_log_names_its_transaction_as_its_receipt_does() {
+    let (net, contract, _) = scene();
+    let call = |index: usize, form| {
+        let unsigned = UnsignedTransaction {
+            gas_price: U256::from(20),
+            gas: 100_000,
+            to: Some(contract.parse().expect("an address")),
+            input: vec![9; 32].into(),
+            ..Default::default()
+        };
+        let transaction = unsigned.sign(&key(index), 100, form);
+        net.ok("eth_sendRawTransaction", json!([data(transaction.encode_raw())]));
+        transaction
+    };
+    let (classic, native) = (call(4, TxForm::Classic), call(5, TxForm::Native));
+    net.mine();
+    for (method, receipt, shown) in [
+        ("mc_getLogs", "mc_getTransactionReceipt", classic.hash()),
+        (
+            "eth_getLogs",
+            "eth_getTransactionReceipt",
+            classic.ethereum_hash().expect("nine fields"),
+        ),
+    ] {
+        let logs = net.ok(method, json!([{}]));
+        let logs = logs.as_array().expect("an array");
+        let mut hashes: Vec<_> = logs.iter().map(|log| log["transactionHash"].clone()).collect();
+        let mut expected = [data(shown), data(native.hash())].map(Value::from);
+        hashes.sort_by_key(Value::to_string);
+        expected.sort_by_key(Value::to_string);
+        assert_eq!(hashes, expected, "{method}");
+        for log in logs {
+            let receipt = net.ok(receipt, json!([log["transactionHash"]]));
+            assert_eq!(receipt["logs"], json!([log]), "{method}");
+        }
+    }
 }
 
 #[test]

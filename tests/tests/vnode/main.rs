@@ -2,7 +2,9 @@
 
 #![cfg(unix)]
 
+mod admin;
 mod clients;
+mod debug;
 mod durability;
 mod faults;
 mod logs;

@@ -1,4 +1,4 @@
-//! The writer thread: takes blocks in one at a time, and outlives what fails.
+//! The writer thread: takes blocks in one at a time, sets the head, and outlives what fails.
 //!
 //! A panic while a block is imported refuses that block: nothing of it was committed. A store
 //! that has no space, or damaged rows, refuses blocks until that is over, and says so each
@@ -7,10 +7,11 @@
 //! the store. Knows imports and their errors; what follows a new head is the parent module's.
 
 use super::{BlockOrigin, Command, Inner, unix_now};
-use crate::View;
 use crate::import::{BlockId, ImportError, Imported};
+use crate::view::View;
 use crossbeam_channel::Receiver;
 use primitives::Block;
+use std::fmt::Arguments;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 use store::StoreError;
@@ -20,6 +21,8 @@ pub(super) const TROUBLE_PAUSE: Duration = Duration::from_secs(5);
 
 /// Imports a block at a time of the clock, in unix seconds.
 type TakeBlock = dyn Fn(&Block, u64) -> Result<Imported, ImportError> + Send;
+/// Makes the canonical block of a number the head; gives what was taken back.
+type SetHead = dyn Fn(u64) -> Result<Vec<BlockId>, ImportError> + Send;
 
 /// What the writer does with a block.
 pub(super) struct Jobs {
@@ -27,16 +30,28 @@ pub(super) struct Jobs {
     pub(super) take: Box<TakeBlock>,
     /// Makes memory follow what the import did to the store.
     pub(super) follow: fn(&Inner, &Block, &Imported) -> Result<(), StoreError>,
+    /// Sets the head back.
+    pub(super) set_head: Box<SetHead>,
 }
 
 impl Inner {
-    /// Imports what comes by `commands` until nobody sends any more, or nothing can be imported.
+    /// Does what comes by `commands` until nobody sends any more, or nothing can be written.
     pub(super) fn write_loop(&self, jobs: &Jobs, commands: &Receiver<Command>) {
-        while let Ok(Command { block, origin, reply }) = commands.recv() {
-            let result = self.take(jobs, &block, origin);
-            // Whoever asked may have gone; the block is in all the same.
-            let _ = reply.send(result);
+        while let Ok(command) = commands.recv() {
+            // Whoever asked may have gone; what was done is done all the same.
+            match command {
+                Command::Import { block, origin, reply } => {
+                    let result = self.take(jobs, &block, origin);
+                    let _ = reply.send(result.map_err(Into::into));
+                }
+                Command::SetHead { number, reply } => {
+                    let _ = reply.send(self.set_head(jobs, number));
+                }
+            }
             if self.failure.lock().is_some() {
+                // Commands that nobody takes any more go with the channel, and the channel with
+                // its last sender: whoever waits for an answer learns of the end.
+                self.commands.lock().take();
                 return;
             }
         }
@@ -62,8 +77,13 @@ impl Inner {
                 tracing::error!(number, %hash, %error, "block refused");
             }
             Err(refused) => match refused.store_error() {
-                None => tracing::warn!(number, %hash, error = %refused, "block refused"),
-                Some(error) => self.note_trouble(number, error),
+                None => {
+                    tracing::warn!(number, %hash, error = %refused, "block refused");
+                    if refused.is_of_the_block() {
+                        self.bad_blocks.remember(block, hash, refused);
+                    }
+                }
+                Some(error) => self.note_trouble(format_args!("storing block {number}"), error),
             },
         }
         result
@@ -110,11 +130,12 @@ impl Inner {
         Ok((!applied.is_empty()).then_some(Imported::Head { reverted, applied }))
     }
 
-    fn note_trouble(&self, number: u64, error: &StoreError) {
+    /// Notes that the store has failed at `what`.
+    pub(super) fn note_trouble(&self, what: Arguments<'_>, error: &StoreError) {
         if error.is_final() {
-            return self.fail(format!("block {number} could not be stored: {error}"));
+            return self.fail(format!("{what} failed: {error}"));
         }
-        tracing::error!(number, %error, "block not stored; the next one will be tried");
+        tracing::error!(%error, "{what} failed; the next block will be tried");
         *self.trouble.lock() = Some(Instant::now());
     }
 
@@ -205,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_while_a_block_is_imported_refuses_that_block_alone() {
+    fn a_panic_while_something_is_written_refuses_that_alone() {
         let taken = Arc::new(AtomicU64::new(0));
         let count = taken.clone();
         let take = move |block: &Block, _now| {
@@ -218,9 +239,16 @@ mod tests {
         let chain = open(Jobs {
             take: Box::new(take),
             follow: |_, _, _| Ok(()),
+            set_head: Box::new(|_| panic!("as asked")),
         });
         chain.import(block(1)).unwrap();
         let refused = chain.import(block(2)).unwrap_err();
+        assert!(
+            matches!(&refused, WriteError::Import(ImportError::Panicked(words)) if words == "as asked"),
+            "{refused}"
+        );
+        assert_eq!(chain.failure(), None);
+        let refused = chain.set_head(0).unwrap_err();
         assert!(
             matches!(&refused, WriteError::Import(ImportError::Panicked(words)) if words == "as asked"),
             "{refused}"
@@ -235,6 +263,7 @@ mod tests {
         let jobs = Jobs {
             take: Box::new(|_, _| Ok(Imported::Side)),
             follow: |_, _, _| panic!("as asked"),
+            set_head: Box::new(|_| Ok(Vec::new())),
         };
         let chain = open(jobs);
         let first = chain.import(block(1));

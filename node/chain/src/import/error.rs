@@ -62,8 +62,8 @@ pub enum ImportError {
     /// It was executed before, and is bad.
     #[error("it was refused before: {reason}")]
     Bad { reason: Arc<str> },
-    /// Importing it panicked; nothing of it was kept.
-    #[error("importing it panicked, which is a fault of this program: {0}")]
+    /// There was a panic; nothing of it was kept.
+    #[error("a panic, which is a fault of this program: {0}")]
     Panicked(String),
     /// The store failed.
     #[error(transparent)]
@@ -86,6 +86,24 @@ impl ImportError {
             } => Some(error),
             Self::Branch { error, .. } => error.store_error(),
             _ => None,
+        }
+    }
+
+    /// Whether the block itself is at fault, so that it is bad wherever and whenever it comes.
+    pub fn is_of_the_block(&self) -> bool {
+        match self {
+            Self::Header(error) => !matches!(error, HeaderError::Future { .. }),
+            Self::Seal(error) => !matches!(error, SealCheckError::Cache(_)),
+            Self::Body(error) => !matches!(
+                error,
+                BodyError::Store(_)
+                    | BodyError::UncleSeal {
+                        error: SealCheckError::Cache(_),
+                        ..
+                    }
+            ),
+            Self::Bad { .. } => true,
+            other => other.is_verdict(),
         }
     }
 

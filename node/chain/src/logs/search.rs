@@ -6,6 +6,7 @@ use super::candidates::Candidates;
 use super::{FoundLog, LogError, LogLimits, LogQuery};
 use crate::import::BlockId;
 use crate::view::View;
+use primitives::Transaction;
 use std::ops::{ControlFlow, RangeInclusive};
 use store::{LogReads, StoreError, TableId};
 
@@ -121,6 +122,21 @@ impl View {
             });
         }
         Ok(Some(found))
+    }
+
+    /// The transaction that left a log.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails, or the log is not of one of its blocks.
+    pub fn transaction_of_log(&self, found: &FoundLog) -> Result<Transaction, StoreError> {
+        let (id, place, rules) = (&found.block, found.transaction_index, self.spec().tx_rules());
+        let mut found = self
+            .snapshot()
+            .transactions_at(id.number, &id.hash, &[place], rules)?;
+        found.pop().ok_or_else(|| {
+            let reason = format!("no transaction at {place}");
+            StoreError::corrupt(TableId::BlockToBody, id.hash.as_slice(), reason)
+        })
     }
 }
 

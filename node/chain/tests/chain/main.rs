@@ -24,5 +24,7 @@ mod public;
 mod random_forks;
 mod refund;
 mod run;
+mod set_head;
+mod trace;
 mod vectors;
 mod verify;

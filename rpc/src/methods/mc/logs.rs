@@ -12,26 +12,31 @@ use crate::error::{RpcError, RpcResult};
 use crate::limits::RESPONSE_LEN_MAX;
 use crate::logs_filter::{LogFilter, LogSpan, NumberRange};
 use crate::node::{Node, failure};
-use crate::objects::{LogObject, TransactionPlace};
+use crate::objects::{LogObject, TransactionPlace, shown_hash};
+use crate::params::Dialect;
 use crate::table::{Json, Method};
 
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
-    vec![Method::heavy("mc_getLogs", |node, params| {
-        let (filter,) = params.parse()?;
-        find(node, &filter)
-    })]
+    vec![
+        Method::heavy("mc_getLogs", |node, params| {
+            let (filter,) = params.parse()?;
+            find(node, &filter, params.dialect())
+        })
+        .says("filter: LogFilter -> Log[]", "All logs that a filter wants."),
+    ]
 }
 
 /// `mc_getLogs`: every log that the filter wants, in the order of the chain.
-fn find(node: &Node, filter: &LogFilter) -> RpcResult {
+fn find(node: &Node, filter: &LogFilter, dialect: Dialect) -> RpcResult {
     let view = node.view()?;
-    let mut answer = Answer::new(node.log_limits.results_max);
+    let limits = node.settings.log_limits;
+    let mut answer = Answer::new(&view, limits.results_max, dialect);
     match filter.span {
-        LogSpan::Block(hash) => of_block(&view, hash, &filter.query, &mut answer)?,
+        LogSpan::Block(hash) => of_block(hash, &filter.query, &mut answer)?,
         LogSpan::Range { from, to } => {
             let range = NumberRange::resolve(from, to, view.head_number())?;
-            let search = view.logs(range.first..=range.last, &filter.query, node.log_limits);
+            let search = view.logs(range.first..=range.last, &filter.query, limits);
             for log in search.map_err(log_error)? {
                 answer.push_found(&log.map_err(log_error)?)?;
             }
@@ -47,7 +52,8 @@ fn find(node: &Node, filter: &LogFilter) -> RpcResult {
 }
 
 /// Logs of one block, canonical or not.
-fn of_block(view: &View, hash: B256, query: &LogQuery, answer: &mut Answer) -> RpcResult<()> {
+fn of_block(hash: B256, query: &LogQuery, answer: &mut Answer<'_>) -> RpcResult<()> {
+    let view = answer.view;
     let block = view.header_by_hash(&hash).map_err(failure)?;
     let block = block.ok_or_else(|| RpcError::refused(format!("unknown block {hash}")))?;
     let id = chain::import::BlockId {
@@ -77,18 +83,40 @@ fn log_error(error: LogError) -> RpcError {
 }
 
 /// A JSON array under way.
-struct Answer {
+struct Answer<'v> {
+    view: &'v View,
+    dialect: Dialect,
     json: Vec<u8>,
     count: u64,
     count_max: u64,
+    /// The hash of the last log's transaction, and the one it is shown with.
+    last: Option<(B256, B256)>,
 }
 
-impl Answer {
-    fn new(count_max: u64) -> Self {
+impl<'v> Answer<'v> {
+    fn new(view: &'v View, count_max: u64, dialect: Dialect) -> Self {
         Self {
+            view,
+            dialect,
             json: vec![b'['],
             count: 0,
             count_max,
+            last: None,
+        }
+    }
+
+    /// The transaction's hash in the caller's dialect, as in its receipt.
+    fn transaction_hash(&mut self, found: &FoundLog) -> RpcResult<B256> {
+        let stored = found.transaction_hash;
+        match self.last {
+            Some((last, shown)) if last == stored => Ok(shown),
+            _ if self.dialect == Dialect::Native => Ok(stored),
+            _ => {
+                let transaction = self.view.transaction_of_log(found).map_err(failure)?;
+                let shown = shown_hash(&transaction, self.dialect);
+                self.last = Some((stored, shown));
+                Ok(shown)
+            }
         }
     }
 
@@ -98,7 +126,7 @@ impl Answer {
             block_number: found.block.number,
             index: found.transaction_index,
         };
-        let hash = found.transaction_hash;
+        let hash = self.transaction_hash(found)?;
         self.push(&LogObject::new(&found.log, found.log_index, hash, place, false))
     }
 

@@ -8,6 +8,7 @@ mod calls;
 mod logs;
 mod lookup;
 mod mining;
+mod prepare;
 mod price;
 mod request;
 mod state;
@@ -15,7 +16,9 @@ mod status;
 mod transactions;
 
 pub(in crate::methods) use accounts::{send_signed, sign_message};
-pub(in crate::methods) use request::TransactionRequest;
+pub(in crate::methods) use lookup::Found;
+pub(in crate::methods) use mining::total_hashrate;
+pub(in crate::methods) use request::{TransactionRequest, Word};
 
 use crate::node::Node;
 use crate::table::Method;
@@ -29,6 +32,7 @@ pub fn methods() -> Vec<Method<Node>> {
         logs::methods(),
         state::methods(),
         accounts::methods(),
+        prepare::methods(),
         calls::methods(),
         mining::methods(),
     ]
