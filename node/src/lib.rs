@@ -6,6 +6,8 @@
 pub mod accounts;
 mod banner;
 pub mod commands;
+pub mod console;
+mod limits;
 mod logging;
 mod mining;
 mod options;
@@ -14,6 +16,7 @@ pub mod testvec;
 mod vnode;
 mod vnodeconfig;
 
+pub use limits::{LimitOptions, Seconds};
 pub use options::{
     AccountRef, Command, DatasetChoice, DbCommand, HeightRef, Network, OptionsError, VnodeOptions,
 };

@@ -3,10 +3,13 @@
 //! Each default is a constant of the package that uses it.
 
 use crate::accounts::AccountCommand;
+use crate::console::Endpoint;
+use crate::limits::LimitOptions;
 use clap::Parser;
 use miner::DeviceChoice;
 use primitives::{Address, U256};
 use rpc::Modules;
+use rpc::server::{Cors, Hosts};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -102,13 +105,37 @@ pub struct VnodeOptions {
     pub rpcapi: Modules,
     /// Origins whose pages may call, separated by commas; * for all
     #[arg(long, value_name = "DOMAIN", default_value = "")]
-    pub rpccorsdomain: String,
+    pub rpccorsdomain: Cors,
+    /// Names under which HTTP may be spoken to, separated by commas; * for all. Addresses in numbers
+    /// always may
+    #[arg(long, value_name = "NAMES", default_value = "localhost")]
+    pub rpcvhosts: Hosts,
+
+    /// Serve JSON-RPC over WebSockets
+    #[arg(long)]
+    pub ws: bool,
+    /// WebSocket listening address
+    #[arg(long, value_name = "IP", default_value = rpc::server::http::HOST)]
+    pub wsaddr: String,
+    /// WebSocket listening port; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = rpc::server::ws::PORT)]
+    pub wsport: u16,
+    /// Modules served over WebSockets
+    #[arg(long, value_name = "LIST", default_value = "chain3,mc,net")]
+    pub wsapi: Modules,
+    /// Origins whose pages may connect, separated by commas; * for all
+    #[arg(long, value_name = "ORIGINS", default_value = "")]
+    pub wsorigins: Cors,
+
     /// Path of the local socket [default: vnode.ipc in the data directory]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", global = true)]
     pub ipcpath: Option<PathBuf>,
     /// Serve no local socket
     #[arg(long)]
     pub ipcdisable: bool,
+    /// Bounds of the servers.
+    #[command(flatten)]
+    pub limits: LimitOptions,
 
     /// Settings of the service for SCS servers, as JSON [default: vnodeconfig.json where there is one]
     #[arg(long, value_name = "FILE")]
@@ -166,6 +193,25 @@ pub enum Command {
     /// Make, list and change the accounts of the key files
     #[command(subcommand)]
     Account(AccountCommand),
+    /// Talk to a running node: methods by name, with completion and history
+    Attach {
+        /// The node: path of its socket, or an http:// or ws:// URL [default: the local socket of the
+        /// data directory]
+        endpoint: Option<Endpoint>,
+    },
+    /// Call one method of a running node. Ends with 0 and prints the result, with 1 where the node
+    /// answers with an error, with 2 where it cannot be asked
+    Rpc {
+        /// The node: path of its socket, or an http:// or ws:// URL [default: the local socket of the
+        /// data directory]
+        #[arg(long, value_name = "ENDPOINT")]
+        endpoint: Option<Endpoint>,
+        /// Name of the method: mc_blockNumber, or mc.blockNumber
+        method: String,
+        /// Its parameters: JSON where it is valid JSON, otherwise text
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        params: Vec<String>,
+    },
     /// Answer other people's test vectors: a JSON request a line in, a JSON reply a line out
     Testvec {
         /// What the requests are about

@@ -23,8 +23,10 @@ use primitives::{Address, SecretKey};
 use rpc::methods::NodeFacts;
 use rpc::server::ServeError;
 use rpc::server::http::{HttpOptions, HttpServer};
+use rpc::server::ws::{WsOptions, WsServer};
 use rpc::{Limits, Modules, Rpc};
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,6 +63,9 @@ pub enum StartError {
     /// The searchers cannot be started.
     #[error(transparent)]
     Miner(#[from] miner::MinerError),
+    /// The methods have no ground to stand on.
+    #[error(transparent)]
+    Node(#[from] rpc::NodeError),
     /// A server cannot listen.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -125,6 +130,7 @@ impl rpc::MinerControl for Miner {
 pub fn run(options: &VnodeOptions) -> Result<(), StartError> {
     options.check()?;
     logging::start(options);
+    raise_file_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -133,6 +139,15 @@ pub fn run(options: &VnodeOptions) -> Result<(), StartError> {
     // What still blocks (a long call) is not waited for.
     runtime.shutdown_timeout(Duration::from_millis(100));
     result
+}
+
+/// Takes all the open files that the system allows: every connection is one, and the usual limit
+/// leaves no room for as many as the servers take.
+fn raise_file_limit() {
+    #[cfg(unix)]
+    if let Err(error) = rlimit::increase_nofile_limit(rlimit::INFINITY) {
+        tracing::debug!(%error, "the limit of open files stays as it is");
+    }
 }
 
 async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
@@ -181,16 +196,18 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
         accounts.clone(),
         Box::new(facts),
         Arc::new(miner.clone()),
-    );
+    )?
+    .with_filter_limits(options.limits.filters());
     let limits = Limits {
         stop_grace: STOP_GRACE,
-        ..Limits::default()
+        ..options.limits.servers()
     };
     let rpc = Rpc::new(Arc::new(node), rpc::methods::all(), limits)
         .expect("the table of methods is checked by the tests of `rpc`");
     let http = start_http(options, &rpc).await?;
+    let ws = start_ws(options, &rpc).await?;
     let ipc = start_ipc(options, &rpc, &directory)?;
-    let endpoints = endpoints(http.as_ref(), ipc.as_ref());
+    let endpoints = endpoints(http.as_ref(), ws.as_ref(), ipc.as_ref());
     let view = chain.view()?;
     let banner = Banner {
         version: &client_version(),
@@ -215,6 +232,9 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     let end = async {
         if let Some(http) = http {
             http.stop().await;
+        }
+        if let Some(ws) = ws {
+            ws.stop().await;
         }
         if let Some(ipc) = ipc {
             ipc.stop().await;
@@ -297,15 +317,41 @@ async fn start_http(
     let http = HttpOptions {
         host: options.rpcaddr.clone(),
         port: options.rpcport,
-        cors: options.rpccorsdomain.parse().unwrap_or_default(),
+        cors: options.rpccorsdomain.clone(),
+        hosts: options.rpcvhosts.clone(),
     };
     let server = rpc::server::http::start(Arc::new(rpc.dispatcher(&options.rpcapi)), &http).await?;
-    if server.addresses().iter().any(|address| !is_loopback(address)) {
-        tracing::warn!(
-            "HTTP listens beyond this machine, in plain text and without passwords; this node's unlocked accounts sign for whoever calls"
-        );
-    }
+    warn_of_reach("HTTP", server.addresses(), &options.rpcapi, rpc);
     Ok(Some(server))
+}
+
+async fn start_ws(options: &VnodeOptions, rpc: &Arc<Rpc<rpc::Node>>) -> Result<Option<WsServer>, StartError> {
+    if !options.ws {
+        return Ok(None);
+    }
+    let ws = WsOptions {
+        host: options.wsaddr.clone(),
+        port: options.wsport,
+        origins: options.wsorigins.clone(),
+    };
+    let server = rpc::server::ws::start(Arc::new(rpc.dispatcher(&options.wsapi)), &ws).await?;
+    warn_of_reach("WebSocket", server.addresses(), &options.wsapi, rpc);
+    Ok(Some(server))
+}
+
+/// Warns where passwords or unlocked accounts meet an address beyond this machine.
+fn warn_of_reach(what: &str, addresses: &[SocketAddr], modules: &Modules, rpc: &Rpc<rpc::Node>) {
+    let Some(address) = addresses.iter().find(|address| !is_loopback(address)) else {
+        return;
+    };
+    let accounts = rpc.context().accounts.accounts();
+    let unlocked = accounts.iter().filter(|held| held.unlocked).count();
+    if modules.contains("personal") {
+        tracing::warn!(%address, "{what} with the module personal listens beyond this machine: passwords travel in plain text");
+    }
+    if unlocked > 0 && modules.contains("mc") {
+        tracing::warn!(%address, unlocked, "{what} listens beyond this machine: unlocked accounts sign for whoever calls");
+    }
 }
 
 fn start_ipc(
@@ -324,16 +370,15 @@ fn start_ipc(
     Ok(Some(rpc::server::ipc::start(dispatcher, &path)?))
 }
 
-fn endpoints(http: Option<&HttpServer>, ipc: Option<&rpc::server::ipc::IpcServer>) -> Vec<String> {
-    let mut all: Vec<_> = http
-        .map(|server| {
-            server
-                .addresses()
-                .iter()
-                .map(|address| format!("http://{address}"))
-                .collect()
-        })
-        .unwrap_or_default();
+fn endpoints(
+    http: Option<&HttpServer>,
+    ws: Option<&WsServer>,
+    ipc: Option<&rpc::server::ipc::IpcServer>,
+) -> Vec<String> {
+    let http = http.map(HttpServer::addresses).unwrap_or_default();
+    let ws = ws.map(WsServer::addresses).unwrap_or_default();
+    let mut all: Vec<_> = http.iter().map(|address| format!("http://{address}")).collect();
+    all.extend(ws.iter().map(|address| format!("ws://{address}")));
     all.extend(ipc.map(|server| format!("ipc {}", server.path().display())));
     all
 }

@@ -3,6 +3,7 @@
 //! Knows who answers which question; answers none itself.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use chain::Chain;
 use keystore::AccountBook;
@@ -10,7 +11,10 @@ use parking_lot::Mutex;
 use primitives::{B256, U256};
 
 use crate::error::{RpcError, RpcResult};
+use crate::feeds::Feeds;
+use crate::filters::{FilterLimits, Filters};
 use crate::methods::{NodeFacts, SyncStatus};
+use crate::server::{Health, Healthy};
 
 /// The searchers within the node's own process.
 pub trait MinerControl: Send + Sync {
@@ -26,9 +30,13 @@ pub struct Node {
     /// The accounts that this node can sign for.
     pub accounts: AccountBook,
     /// Version, network, peers.
-    pub facts: Box<dyn NodeFacts + Send + Sync>,
+    pub facts: Arc<dyn NodeFacts + Send + Sync>,
     /// The searchers of this process.
     pub miner: Arc<dyn MinerControl>,
+    /// What clients poll for.
+    pub filters: Filters,
+    /// What filters and subscriptions follow.
+    pub(crate) feeds: Arc<Feeds>,
     /// The suggested price, with the head block it was computed for.
     pub(crate) gas_price: Mutex<Option<(B256, U256)>>,
     /// Held from the choice of a nonce until its transaction is in the pool, so that no two
@@ -36,22 +44,43 @@ pub struct Node {
     pub(crate) sending: Mutex<()>,
 }
 
+/// Why a node's context cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// No thread for those who follow the chain.
+    #[error("cannot start a thread that follows the chain: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
 impl Node {
-    /// Joins the parts.
+    /// Joins the parts, and begins to follow the chain.
+    ///
+    /// # Errors
+    /// [`NodeError`] when no thread can be started for that.
     pub fn new(
         chain: Chain,
         accounts: AccountBook,
         facts: Box<dyn NodeFacts + Send + Sync>,
         miner: Arc<dyn MinerControl>,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, NodeError> {
+        let facts: Arc<dyn NodeFacts + Send + Sync> = facts.into();
+        let feeds = Feeds::start(chain.clone(), Arc::clone(&facts))?;
+        Ok(Self {
             chain,
             accounts,
             facts,
             miner,
+            filters: Filters::new(Arc::clone(&feeds), FilterLimits::default()),
+            feeds,
             gas_price: Mutex::default(),
             sending: Mutex::default(),
-        }
+        })
+    }
+
+    /// Takes other bounds for filters; there must be no filters yet.
+    pub fn with_filter_limits(mut self, limits: FilterLimits) -> Self {
+        self.filters = Filters::new(Arc::clone(&self.feeds), limits);
+        self
     }
 
     /// The chain as it is now: what one request reads.
@@ -88,6 +117,19 @@ impl NodeFacts for Node {
 
     fn sync_status(&self) -> Option<SyncStatus> {
         self.facts.sync_status()
+    }
+}
+
+impl Healthy for Node {
+    fn health(&self) -> RpcResult<Health> {
+        let view = self.view()?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(Health {
+            head: view.head_number(),
+            age: now.as_secs().saturating_sub(view.head().header.timestamp),
+            peers: self.peer_count(),
+            syncing: self.sync_status().is_some(),
+        })
     }
 }
 

@@ -12,6 +12,16 @@ fn main() -> ExitCode {
         Some(Command::Testvec { kind }) => {
             node::testvec::serve(*kind, std::io::stdin().lock(), std::io::stdout().lock()).map_err(Into::into)
         }
+        Some(Command::Attach { endpoint }) => {
+            node::console::attach(&options, endpoint.as_ref()).map_err(Into::into)
+        }
+        Some(Command::Rpc {
+            endpoint,
+            method,
+            params,
+        }) => {
+            return node::console::call(&options, endpoint.as_ref(), method, params);
+        }
         Some(Command::Account(command)) => node::accounts::run(&options, command).map_err(Into::into),
         Some(command) => node::commands::run(&options, command).map_err(Into::into),
     };

@@ -4,7 +4,7 @@
 //! no test waits for the clock. Seals are not checked.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +17,9 @@ use keystore::{AccountBook, KeyDirectory, ScryptCost};
 use primitives::{Address, B256, Block, Bytes, SecretKey, U256};
 use rpc::methods::{self, NodeFacts};
 use rpc::server::http::{self, HttpOptions, HttpServer};
+use rpc::server::ws::{self, WsOptions, WsServer};
 use rpc::types::data;
-use rpc::{Limits, MinerControl, Node, Rpc};
+use rpc::{FilterLimits, Limits, MinerControl, Node, Rpc};
 use serde_json::{Value, json};
 use store::Store;
 use tempfile::TempDir;
@@ -71,12 +72,18 @@ pub(crate) struct Net {
     /// Holds the folder of key files.
     pub(crate) home: TempDir,
     server: HttpServer,
-    /// Keeps the server running.
-    _runtime: Runtime,
+    ws: WsServer,
+    rpc: Arc<Rpc<Node>>,
+    /// Keeps the servers running.
+    pub(crate) runtime: Runtime,
 }
 
 impl Net {
     pub(crate) fn start() -> Self {
+        Self::start_with(Limits::default(), FilterLimits::default())
+    }
+
+    pub(crate) fn start_with(limits: Limits, filter_limits: FilterLimits) -> Self {
         let config = ChainConfig {
             spec: Arc::new(ChainSpec::dev()),
             seals: SealCheck::Off,
@@ -93,25 +100,47 @@ impl Net {
             accounts.unlock(key(index));
         }
         accounts.lock(&key(2).address());
-        let node = Node::new(chain.clone(), accounts, Box::new(Facts), Arc::new(Miner));
-        let rpc = Rpc::new(Arc::new(node), methods::all(), Limits::default()).expect("a sound table");
+        let node = Node::new(chain.clone(), accounts, Box::new(Facts), Arc::new(Miner))
+            .expect("a thread")
+            .with_filter_limits(filter_limits);
+        let rpc = Rpc::new(Arc::new(node), methods::all(), limits).expect("a sound table");
         let modules = "chain3,mc,net,personal".parse().expect("modules");
         let dispatcher = Arc::new(rpc.dispatcher(&modules));
         let runtime = Runtime::new().expect("a runtime");
         let options = HttpOptions {
             host: "127.0.0.1".to_owned(),
             port: 0,
-            cors: "".parse().expect("no origins"),
+            ..HttpOptions::default()
         };
         let server = runtime
-            .block_on(http::start(dispatcher, &options))
+            .block_on(http::start(Arc::clone(&dispatcher), &options))
+            .expect("a free port");
+        let options = WsOptions {
+            host: "127.0.0.1".to_owned(),
+            port: 0,
+            ..WsOptions::default()
+        };
+        let ws = runtime
+            .block_on(ws::start(dispatcher, &options))
             .expect("a free port");
         Self {
             chain,
             home,
             server,
-            _runtime: runtime,
+            ws,
+            rpc,
+            runtime,
         }
+    }
+
+    /// Where WebSockets are served.
+    pub(crate) fn ws_address(&self) -> SocketAddr {
+        self.ws.addresses()[0]
+    }
+
+    /// What the methods work on.
+    pub(crate) fn node(&self) -> &Node {
+        self.rpc.context()
     }
 
     /// The body of the response to `method` with `params`.
@@ -122,7 +151,7 @@ impl Net {
         stream.set_read_timeout(patience).expect("a time-out");
         write!(
             stream,
-            "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n\
+            "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
              Content-Length: {}\r\n\r\n{body}",
             body.len()
         )

@@ -2,10 +2,13 @@
 
 mod blocks;
 mod calls;
+mod events;
+mod filters;
 mod harness;
 mod mining;
 mod personal;
 mod sending;
 mod shapes;
 mod state;
+mod subscriptions;
 mod transactions;

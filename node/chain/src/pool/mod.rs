@@ -469,6 +469,16 @@ impl TxPool {
         counts
     }
 
+    /// The hashes of the pending transactions, in no order.
+    pub fn pending_hashes(&self) -> Vec<B256> {
+        let inner = self.inner.lock();
+        let pending = inner.accounts.values().flat_map(|account| {
+            let range = account.standing.tx_nonce..account.next_nonce();
+            account.transactions.range(range).map(|(_, pooled)| pooled.hash)
+        });
+        pending.collect()
+    }
+
     /// Everything in the pool.
     pub fn content(&self) -> PoolContent {
         let inner = self.inner.lock();

@@ -5,12 +5,14 @@
 mod accounts;
 mod blocks;
 mod calls;
+mod filters;
 mod lookup;
 mod mining;
 mod price;
 mod request;
 mod state;
 mod status;
+mod subscriptions;
 mod transactions;
 
 pub(in crate::methods) use accounts::{send_signed, sign_message};
@@ -29,6 +31,8 @@ pub fn methods() -> Vec<Method<Node>> {
         accounts::methods(),
         calls::methods(),
         mining::methods(),
+        filters::methods(),
+        subscriptions::methods(),
     ]
     .concat()
 }
