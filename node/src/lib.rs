@@ -6,8 +6,9 @@
 pub mod accounts;
 mod banner;
 pub mod commands;
+pub mod console;
 mod files;
-pub mod limits;
+mod limits;
 mod listener;
 mod logging;
 mod mining;
@@ -15,11 +16,14 @@ mod network;
 mod nodekey;
 mod options;
 mod passwords;
+mod servers;
+pub mod system;
 pub mod testvec;
 mod txpool;
 mod vnode;
 mod vnodeconfig;
 
+pub use limits::{LimitOptions, Seconds};
 pub use network::NetworkError;
 pub use nodekey::NodeKeyError;
 pub use options::{

@@ -1,6 +1,6 @@
 //! The HTTP listener, opened and closed at run time: by `--rpc` and by `admin_startRPC` alike.
 
-use crate::options::is_loopback;
+use crate::servers::warn_of_reach;
 use rpc::server::ServeError;
 use rpc::server::http::{HttpOptions, HttpServer};
 use rpc::{Later, ListenerControl, ListenerError, ListenerRequest, Modules, Node, Rpc};
@@ -62,11 +62,7 @@ impl HttpListener {
         let rpc = rpc.ok_or_else(|| ListenerError::Bind("the node is stopping".to_owned()))?;
         let server = rpc::server::http::start(Arc::new(rpc.dispatcher(modules)), &options).await?;
         let addresses = server.addresses().to_vec();
-        if addresses.iter().any(|address| !is_loopback(address)) {
-            tracing::warn!(
-                "HTTP listens beyond this machine, in plain text and without passwords; this node's unlocked accounts sign for whoever calls"
-            );
-        }
+        warn_of_reach("HTTP", &addresses, modules, &rpc);
         let port = addresses.first().map_or(options.port, SocketAddr::port);
         let place = format!("{}:{port}", options.host);
         tracing::info!(%place, "HTTP listener opened");

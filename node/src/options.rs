@@ -3,12 +3,14 @@
 //! Each default is a constant of the package that uses it.
 
 use crate::accounts::AccountCommand;
+use crate::console::Endpoint;
+use crate::limits::LimitOptions;
 use crate::txpool::TxPoolOptions;
-use chain::logs::LogLimits;
 use clap::Parser;
 use miner::DeviceChoice;
 use primitives::{Address, U256};
 use rpc::Modules;
+use rpc::server::{Cors, Hosts};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -109,28 +111,43 @@ pub struct VnodeOptions {
     pub rpcapi: Modules,
     /// Origins whose pages may call, separated by commas; * for all
     #[arg(long, value_name = "DOMAIN", default_value = "")]
-    pub rpccorsdomain: String,
+    pub rpccorsdomain: Cors,
+    /// Names under which HTTP may be spoken to, separated by commas; * for all. Addresses in numbers
+    /// always may
+    #[arg(long, value_name = "NAMES", default_value = "localhost")]
+    pub rpcvhosts: Hosts,
     /// Answer methods under their own names alone, not under eth_ and web3_
     #[arg(long = "rpc.noalias")]
     pub rpc_noalias: bool,
     /// Give the pending block its number, for pool software that wants one; else it is null
     #[arg(long = "rpc.pendingnumber")]
     pub rpc_pendingnumber: bool,
-    /// Most logs in one answer; 0: any number
-    #[arg(long = "rpc.logs.maxresults", value_name = "N", default_value_t = chain::logs::RESULTS_MAX)]
-    pub rpc_logs_maxresults: u64,
-    /// Longest range of blocks in which logs are looked for; 0: any
-    #[arg(long = "rpc.logs.maxrange", value_name = "N", default_value_t = 0)]
-    pub rpc_logs_maxrange: u64,
-    /// Most blocks whose logs are read for one answer; 0: any number
-    #[arg(long = "rpc.logs.maxblocks", value_name = "N", default_value_t = chain::logs::BLOCKS_READ_MAX)]
-    pub rpc_logs_maxblocks: u64,
+
+    /// Serve JSON-RPC over WebSockets
+    #[arg(long)]
+    pub ws: bool,
+    /// WebSocket listening address
+    #[arg(long, value_name = "IP", default_value = rpc::server::http::HOST)]
+    pub wsaddr: String,
+    /// WebSocket listening port; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = rpc::server::ws::PORT)]
+    pub wsport: u16,
+    /// Modules served over WebSockets
+    #[arg(long, value_name = "LIST", default_value = "chain3,mc,net")]
+    pub wsapi: Modules,
+    /// Origins whose pages may connect, separated by commas; * for all
+    #[arg(long, value_name = "ORIGINS", default_value = "")]
+    pub wsorigins: Cors,
+
     /// Path of the local socket [default: vnode.ipc in the data directory]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", global = true)]
     pub ipcpath: Option<PathBuf>,
     /// Serve no local socket
     #[arg(long)]
     pub ipcdisable: bool,
+    /// Bounds of the servers.
+    #[command(flatten)]
+    pub limits: LimitOptions,
 
     /// Settings of the service for SCS servers, as JSON [default: vnodeconfig.json where there is one]
     #[arg(long, value_name = "FILE")]
@@ -194,6 +211,25 @@ pub enum Command {
     /// Make, list and change the accounts of the key files
     #[command(subcommand)]
     Account(AccountCommand),
+    /// Talk to a running node: methods by name, with completion and history
+    Attach {
+        /// The node: path of its socket, or an http:// or ws:// URL [default: the local socket of the
+        /// data directory]
+        endpoint: Option<Endpoint>,
+    },
+    /// Call one method of a running node. Ends with 0 and prints the result, with 1 where the node
+    /// answers with an error, with 2 where it cannot be asked
+    Rpc {
+        /// The node: path of its socket, or an http:// or ws:// URL [default: the local socket of the
+        /// data directory]
+        #[arg(long, value_name = "ENDPOINT")]
+        endpoint: Option<Endpoint>,
+        /// Name of the method: mc_blockNumber, or mc.blockNumber
+        method: String,
+        /// Its parameters: JSON where it is valid JSON, otherwise text
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        params: Vec<String>,
+    },
     /// Answer other people's test vectors: a JSON request a line in, a JSON reply a line out
     Testvec {
         /// What the requests are about
@@ -383,16 +419,6 @@ impl VnodeOptions {
         self.extradata.clone().unwrap_or_else(default).into_bytes()
     }
 
-    /// What a query for logs may cost.
-    pub fn log_limits(&self) -> LogLimits {
-        let bound = |given| if given == 0 { u64::MAX } else { given };
-        LogLimits {
-            results_max: bound(self.rpc_logs_maxresults),
-            range_max: bound(self.rpc_logs_maxrange),
-            blocks_read_max: bound(self.rpc_logs_maxblocks),
-        }
-    }
-
     /// CPU threads that search.
     pub fn threads(&self) -> usize {
         /// The development network's blocks need few hashes; leave the machine to its user.
@@ -472,18 +498,8 @@ mod tests {
             "gpu:1",
             "--ethash.dagdir",
             "e",
-            "--rpc.logs.maxresults",
-            "0",
-            "--rpc.logs.maxrange",
-            "12",
         ])
         .unwrap();
-        let limits = LogLimits {
-            results_max: u64::MAX,
-            range_max: 12,
-            ..LogLimits::default()
-        };
-        assert_eq!(options.log_limits(), limits);
         assert_eq!(options.check(), Ok(()));
         assert_eq!(options.threads(), 0);
         assert_eq!(options.dataset(), miner::DatasetPolicy::Disk("e".into()));
@@ -553,7 +569,6 @@ mod tests {
         }
         let check = |arguments: &[&str]| parse(arguments).unwrap().check();
         assert_eq!(check(&[]), Ok(()));
-        assert_eq!(parse(&[]).unwrap().log_limits(), LogLimits::default());
         assert_eq!(
             check(&["--dev", "--network", "main"]),
             Err(OptionsError::TwoNetworks(Network::Main))

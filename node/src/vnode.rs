@@ -8,12 +8,14 @@ use crate::accounts::{self, AccountsError};
 use crate::banner::Banner;
 use crate::commands::DirectoryError;
 use crate::commands::directory::{Directory, Purpose};
-use crate::listener::{HttpListener, OpenError};
+use crate::listener::HttpListener;
 use crate::logging;
 use crate::mining::{Miner, rate_text};
 use crate::network::{NetworkError, Registry};
 use crate::nodekey::{self, NodeKeyError};
 use crate::options::{Network, OptionsError, VnodeOptions};
+use crate::servers::{Servers, ServersError};
+use crate::system;
 use crate::vnodeconfig::{ConfigError, VnodeConfig};
 use chain::body::SealCheck;
 use chain::chain::OpenError as ChainOpenError;
@@ -23,11 +25,9 @@ use ethash::LightCaches;
 use keystore::AccountBook;
 use primitives::{Address, SecretKey};
 use rpc::methods::NodeFacts;
-use rpc::server::ServeError;
 use rpc::server::http::HttpOptions;
-use rpc::{Limits, Modules, NodeSettings, Rpc, VnodeSettings};
+use rpc::{Limits, NodeSettings, Rpc, VnodeSettings};
 use std::io::Write;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,12 +66,12 @@ pub enum StartError {
     /// The searchers cannot be started.
     #[error(transparent)]
     Miner(#[from] miner::MinerError),
+    /// The methods have no ground to stand on.
+    #[error(transparent)]
+    Node(#[from] rpc::NodeError),
     /// A server cannot listen.
     #[error(transparent)]
-    Serve(#[from] ServeError),
-    /// The HTTP listener is open already.
-    #[error(transparent)]
-    Listener(#[from] rpc::ListenerError),
+    Servers(#[from] ServersError),
     /// The node's own key cannot be read or made.
     #[error(transparent)]
     NodeKey(#[from] NodeKeyError),
@@ -89,15 +89,6 @@ pub enum StartError {
         /// The system's words.
         source: std::io::Error,
     },
-}
-
-impl From<OpenError> for StartError {
-    fn from(error: OpenError) -> Self {
-        match error {
-            OpenError::Listener(error) => error.into(),
-            OpenError::Serve(error) => error.into(),
-        }
-    }
 }
 
 fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> StartError {
@@ -145,6 +136,7 @@ impl NodeFacts for Facts {
 pub fn run(options: &VnodeOptions) -> Result<(), StartError> {
     options.check()?;
     logging::start(options);
+    system::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -198,26 +190,29 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
         version: client_version(),
         network_id: spec.network_id,
     };
-    let listener = Arc::new(HttpListener::new(HttpOptions::default()));
+    let listener = Arc::new(HttpListener::new(HttpOptions {
+        hosts: options.rpcvhosts.clone(),
+        ..HttpOptions::default()
+    }));
     let node = rpc::Node::new(
         chain.clone(),
         accounts.clone(),
         Box::new(facts),
         Arc::new(miner.clone()),
-    )
+    )?
+    .with_filter_limits(options.limits.filters())
     .with_settings(settings(options, &config, &directory))
     .with_listener(listener.clone())
     .with_network(Arc::new(network));
     let limits = Limits {
         stop_grace: STOP_GRACE,
-        ..Limits::default()
+        ..options.limits.servers()
     };
     let rpc = Rpc::new(Arc::new(node), methods(options), limits)
         .expect("the table of methods is checked by the tests of `rpc`");
     listener.serve(&rpc);
-    let http = start_http(options, &listener).await?;
-    let ipc = start_ipc(options, &rpc, &directory)?;
-    let endpoints = endpoints(&http, ipc.as_ref());
+    let servers = Servers::start(options, &rpc, listener, &directory).await?;
+    let endpoints = servers.endpoints();
     let view = chain.view()?;
     let banner = Banner {
         version: &client_version(),
@@ -240,17 +235,11 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
         () = expire_accounts(&accounts) => None,
     };
     tracing::info!("stopping");
-    let end = async {
-        listener.end().await;
-        if let Some(ipc) = ipc {
-            ipc.stop().await;
-        }
-    };
     let down = tokio::task::spawn_blocking(move || {
         miner.stop();
         chain.stop();
     });
-    let (down, ()) = tokio::join!(down, end);
+    let (down, ()) = tokio::join!(down, servers.stop());
     if down.is_err() {
         tracing::error!("miner or chain did not stop cleanly");
     }
@@ -331,7 +320,8 @@ fn settings(options: &VnodeOptions, config: &VnodeConfig, directory: &Path) -> N
     NodeSettings {
         data_directory: std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned()),
         pending_number: options.rpc_pendingnumber,
-        log_limits: options.log_limits(),
+        log_limits: options.limits.logs(),
+        response_len_max: options.limits.response,
         vnode: VnodeSettings {
             beneficial_address: config.beneficial_address,
             scs_service: config.scs_service,
@@ -340,41 +330,6 @@ fn settings(options: &VnodeOptions, config: &VnodeConfig, directory: &Path) -> N
             ip: config.ip.clone(),
         },
     }
-}
-
-/// Opens the listener where the options ask for it; the addresses that it listens on.
-async fn start_http(options: &VnodeOptions, listener: &HttpListener) -> Result<Vec<SocketAddr>, StartError> {
-    if !options.rpc {
-        return Ok(Vec::new());
-    }
-    let http = HttpOptions {
-        host: options.rpcaddr.clone(),
-        port: options.rpcport,
-        cors: options.rpccorsdomain.parse().unwrap_or_default(),
-    };
-    Ok(listener.open(http, &options.rpcapi).await?)
-}
-
-fn start_ipc(
-    options: &VnodeOptions,
-    rpc: &Arc<Rpc<rpc::Node>>,
-    directory: &Path,
-) -> Result<Option<rpc::server::ipc::IpcServer>, StartError> {
-    if options.ipcdisable {
-        return Ok(None);
-    }
-    let path = options
-        .ipcpath
-        .clone()
-        .unwrap_or_else(|| directory.join(rpc::server::ipc::SOCKET_NAME));
-    let dispatcher = Arc::new(rpc.dispatcher(&Modules::all()));
-    Ok(Some(rpc::server::ipc::start(dispatcher, &path)?))
-}
-
-fn endpoints(http: &[SocketAddr], ipc: Option<&rpc::server::ipc::IpcServer>) -> Vec<String> {
-    let mut all: Vec<_> = http.iter().map(|address| format!("http://{address}")).collect();
-    all.extend(ipc.map(|server| format!("ipc {}", server.path().display())));
-    all
 }
 
 async fn log_hashrate(miner: &Miner) {

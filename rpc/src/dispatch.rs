@@ -20,7 +20,11 @@ use crate::limits::Limits;
 use crate::message::{self, Member, Message};
 use crate::openrpc;
 use crate::params::{Dialect, Params};
-use crate::table::{Call, Handler, Json, MODULE_RPC, MODULES, Method, Modules, Waiting, WaitingHandler};
+use crate::subscriptions::{Pulled, Session};
+use crate::table::{
+    Call, Handler, Json, MODULE_RPC, MODULES, Method, Modules, SessionHandler, Waiting, WaitingHandler,
+};
+use crate::traffic::Traffic;
 
 /// The version `rpc_modules` gives for each module.
 const MODULE_VERSION: &str = "1.0";
@@ -49,6 +53,7 @@ pub struct Rpc<C> {
     heavy: Arc<Semaphore>,
     /// What `rpc.discover` answers, once it was asked.
     description: OnceLock<Json>,
+    traffic: Traffic,
 }
 
 impl<C: Send + Sync + 'static> Rpc<C> {
@@ -78,6 +83,7 @@ impl<C: Send + Sync + 'static> Rpc<C> {
             blocking: Arc::new(Semaphore::new(limits.blocking_calls_max)),
             heavy: Arc::new(Semaphore::new(limits.heavy_calls_max)),
             description: OnceLock::new(),
+            traffic: Traffic::new(limits.traffic_len_max),
             limits,
         }))
     }
@@ -150,6 +156,8 @@ enum Plan<'a, C> {
     Gated(Gate, &'static str, Handler<C>, Params<'a>),
     /// Start it here and wait.
     Waiting(&'static str, WaitingHandler<C>, Params<'a>),
+    /// Run it here, with the connection.
+    Session(&'static str, SessionHandler<C>, Params<'a>),
 }
 
 impl<C> Plan<'_, C> {
@@ -164,17 +172,52 @@ impl<C> Plan<'_, C> {
 impl<C: Send + Sync + 'static> Dispatcher<C> {
     /// Answers one message. `None` if it asks for no answer: it held only notifications.
     pub async fn handle(&self, body: Bytes) -> Option<Vec<u8>> {
+        self.handle_in(body, None).await
+    }
+
+    /// Answers one message that came through `session`, which it may subscribe to something.
+    pub async fn handle_in(&self, body: Bytes, session: Option<&Session>) -> Option<Vec<u8>> {
         let mut budget = Budget::new(&self.rpc.limits);
         match message::parse(&body, &self.rpc.limits) {
             Message::Broken(error) => Some(message::error_response(error)),
             Message::Single(member) => {
                 let plans = [self.plan(&member)];
-                let result = self.run(&body, &plans, &mut budget).await.pop();
+                let result = self.run(&body, &plans, session, &mut budget).await.pop();
                 let result = result.unwrap_or_else(|| Err(stopping()));
                 answer_id(&member).map(|id| message::response(id, &result))
             }
-            Message::Batch(members) => self.run_batch(&body, &members, &mut budget).await,
+            Message::Batch(members) => self.run_batch(&body, &members, session, &mut budget).await,
         }
+    }
+
+    /// What `session` is to be told now.
+    ///
+    /// # Errors
+    /// Whatever kept its sources from reading the chain.
+    pub(crate) async fn pull(&self, session: &Arc<Session>) -> RpcResult<Pulled> {
+        // Waits for its turn without a deadline: nobody asked, and the chain stays readable.
+        let permit = Arc::clone(&self.rpc.blocking)
+            .acquire_owned()
+            .await
+            .map_err(|_| stopping())?;
+        let session = Arc::clone(session);
+        let pull = move || {
+            let pulled = session.pull();
+            drop(permit);
+            pulled
+        };
+        let pulled = tokio::task::spawn_blocking(pull).await;
+        pulled.unwrap_or_else(|_| Err(panicked("subscription")))
+    }
+
+    /// What the methods work on.
+    pub(crate) fn context(&self) -> &Arc<C> {
+        &self.rpc.context
+    }
+
+    /// The room for requests and responses in memory that all servers of these methods share.
+    pub(crate) fn traffic(&self) -> &Traffic {
+        &self.rpc.traffic
     }
 
     /// The bounds that every server of these methods keeps.
@@ -206,10 +249,17 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
             }
             Call::Heavy(handler) => Plan::Gated(Gate::Heavy, name, handler, params),
             Call::Waiting(handler) => Plan::Waiting(name, handler, params),
+            Call::Session(handler) => Plan::Session(name, handler, params),
         }
     }
 
-    async fn run_batch(&self, body: &Bytes, members: &[Member<'_>], budget: &mut Budget) -> Option<Vec<u8>> {
+    async fn run_batch(
+        &self,
+        body: &Bytes,
+        members: &[Member<'_>],
+        session: Option<&Session>,
+        budget: &mut Budget,
+    ) -> Option<Vec<u8>> {
         let plans: Vec<_> = members.iter().map(|member| self.plan(member)).collect();
         let mut out = Vec::new();
         let mut start = 0;
@@ -217,7 +267,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         let together =
             |left: &Plan<'_, C>, right: &Plan<'_, C>| left.gate().is_some() && left.gate() == right.gate();
         for plans in plans.chunk_by(together) {
-            let results = self.run(body, plans, budget).await;
+            let results = self.run(body, plans, session, budget).await;
             for (member, result) in members[start..].iter().zip(&results) {
                 let Some(id) = answer_id(member) else { continue };
                 out.push(if out.is_empty() { b'[' } else { b',' });
@@ -233,7 +283,13 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
     }
 
     /// Runs `plans`, of which there are several only behind one gate; gives one result for each.
-    async fn run(&self, body: &Bytes, plans: &[Plan<'_, C>], budget: &mut Budget) -> Vec<RpcResult> {
+    async fn run(
+        &self,
+        body: &Bytes,
+        plans: &[Plan<'_, C>],
+        session: Option<&Session>,
+        budget: &mut Budget,
+    ) -> Vec<RpcResult> {
         let Some(plan) = plans.first() else {
             return Vec::new();
         };
@@ -252,6 +308,10 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
                     Err(error) => Err(error),
                 }
             }
+            Plan::Session(name, handler, params) => match session {
+                Some(session) => guarded(name, || handler(context, session, *params)),
+                None => Err(RpcError::refused("notifications not supported")),
+            },
             Plan::Gated(gate, ..) => return self.run_gated(*gate, body, plans, budget).await,
         };
         vec![budget.charge(result)]

@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use chain::Chain;
 use chain::logs::LogLimits;
@@ -13,10 +14,14 @@ use primitives::{Address, B256, U256};
 
 use crate::control::{ListenerControl, MinerControl, NetworkControl};
 use crate::error::{RpcError, RpcResult};
+use crate::feeds::Feeds;
+use crate::filters::{FilterLimits, Filters};
+use crate::limits::RESPONSE_LEN_MAX;
 use crate::methods::{NodeFacts, SyncStatus};
+use crate::server::{Health, Healthy};
 
 /// What was settled when the node was started.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSettings {
     /// The node's database directory.
     pub data_directory: PathBuf,
@@ -24,8 +29,22 @@ pub struct NodeSettings {
     pub pending_number: bool,
     /// What a query for logs may cost.
     pub log_limits: LogLimits,
+    /// Most bytes of an answer.
+    pub response_len_max: usize,
     /// What `vnodeconfig.json` says.
     pub vnode: VnodeSettings,
+}
+
+impl Default for NodeSettings {
+    fn default() -> Self {
+        Self {
+            data_directory: PathBuf::new(),
+            pending_number: false,
+            log_limits: LogLimits::default(),
+            response_len_max: RESPONSE_LEN_MAX,
+            vnode: VnodeSettings::default(),
+        }
+    }
 }
 
 /// How this node serves application chains.
@@ -51,7 +70,7 @@ pub struct Node {
     /// The accounts that this node can sign for.
     pub accounts: AccountBook,
     /// Version, network, peers.
-    pub facts: Box<dyn NodeFacts + Send + Sync>,
+    pub facts: Arc<dyn NodeFacts + Send + Sync>,
     /// The searchers of this process.
     pub miner: Arc<dyn MinerControl>,
     /// What was settled at the start.
@@ -60,6 +79,10 @@ pub struct Node {
     pub(crate) listener: Option<Arc<dyn ListenerControl>>,
     /// The peer-to-peer network, where there is one.
     pub(crate) network: Option<Arc<dyn NetworkControl>>,
+    /// What clients poll for.
+    pub filters: Filters,
+    /// What filters and subscriptions follow.
+    pub(crate) feeds: Arc<Feeds>,
     /// The suggested price, with the head block it was computed for.
     pub(crate) gas_price: Mutex<Option<(B256, U256)>>,
     /// Held from the choice of a nonce until its transaction is in the pool, so that no two
@@ -67,15 +90,28 @@ pub struct Node {
     pub(crate) sending: Mutex<()>,
 }
 
+/// Why a node's context cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// No thread for those who follow the chain.
+    #[error("cannot start a thread that follows the chain: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
 impl Node {
-    /// Joins the parts that every node has.
+    /// Joins the parts, and begins to follow the chain.
+    ///
+    /// # Errors
+    /// [`NodeError`] when no thread can be started for that.
     pub fn new(
         chain: Chain,
         accounts: AccountBook,
         facts: Box<dyn NodeFacts + Send + Sync>,
         miner: Arc<dyn MinerControl>,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, NodeError> {
+        let facts: Arc<dyn NodeFacts + Send + Sync> = facts.into();
+        let feeds = Feeds::start(chain.clone(), Arc::clone(&facts))?;
+        Ok(Self {
             chain,
             accounts,
             facts,
@@ -83,9 +119,17 @@ impl Node {
             settings: NodeSettings::default(),
             listener: None,
             network: None,
+            filters: Filters::new(Arc::clone(&feeds), FilterLimits::default()),
+            feeds,
             gas_price: Mutex::default(),
             sending: Mutex::default(),
-        }
+        })
+    }
+
+    /// Takes other bounds for filters; there must be no filters yet.
+    pub fn with_filter_limits(mut self, limits: FilterLimits) -> Self {
+        self.filters = Filters::new(Arc::clone(&self.feeds), limits);
+        self
     }
 
     /// The node with these settings.
@@ -160,6 +204,19 @@ impl NodeFacts for Node {
 
     fn sync_status(&self) -> Option<SyncStatus> {
         self.facts.sync_status()
+    }
+}
+
+impl Healthy for Node {
+    fn health(&self) -> RpcResult<Health> {
+        let view = self.view()?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(Health {
+            head: view.head_number(),
+            age: now.as_secs().saturating_sub(view.head().header.timestamp),
+            peers: self.peer_count(),
+            syncing: self.sync_status().is_some(),
+        })
     }
 }
 

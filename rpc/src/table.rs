@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::error::{RpcError, RpcResult};
 use crate::params::Params;
+use crate::subscriptions::Session;
 
 /// Every module that can be enabled. Some have no methods in a given node.
 pub const MODULES: [&str; 12] = [
@@ -65,6 +66,8 @@ pub fn reply<T: Serialize>(result: RpcResult<T>) -> RpcResult {
 pub type Handler<C> = fn(&C, Params<'_>) -> RpcResult;
 /// A function whose answer comes later; it reads its parameters before it waits.
 pub type WaitingHandler<C> = fn(Arc<C>, Params<'_>) -> Waiting;
+/// A function that needs the connection it is called through.
+pub type SessionHandler<C> = fn(&C, &Session, Params<'_>) -> RpcResult;
 /// An answer that comes later.
 pub type Waiting = Pin<Box<dyn Future<Output = RpcResult> + Send>>;
 
@@ -76,6 +79,7 @@ pub(crate) enum Call<C> {
     Blocking(Handler<C>),
     Heavy(Handler<C>),
     Waiting(WaitingHandler<C>),
+    Session(SessionHandler<C>),
     Modules,
     Discover,
 }
@@ -124,6 +128,12 @@ impl<C> Method<C> {
     /// A method that waits for something to happen. It holds no thread while it waits.
     pub const fn waiting(name: &'static str, handler: WaitingHandler<C>) -> Self {
         Self::new(name, Call::Waiting(handler))
+    }
+
+    /// A method about the connection it is called through: one that lasts and can be told things.
+    /// It runs on the network threads like [`Method::inline`]. Over HTTP it is refused.
+    pub const fn session(name: &'static str, handler: SessionHandler<C>) -> Self {
+        Self::new(name, Call::Session(handler))
     }
 
     /// `rpc_modules`: the enabled modules and the version of each. Only the listener knows them.

@@ -20,6 +20,7 @@ pub mod miner;
 pub mod process;
 pub mod quantity;
 pub mod wait;
+pub mod ws;
 
 pub use binary::vnode_path;
 pub use call::{CallError, Caller};

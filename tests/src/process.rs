@@ -21,6 +21,7 @@ const LOG_SHOWN: usize = 6000;
 #[derive(Debug)]
 pub struct Launch {
     arguments: Vec<String>,
+    command: Vec<String>,
     data: PathBuf,
     directory: PathBuf,
     /// Most bytes of a file that it may write.
@@ -38,6 +39,7 @@ impl Launch {
             .expect("a temporary directory");
         Self {
             arguments: arguments.into_iter().map(Into::into).collect(),
+            command: Vec::new(),
             data: home.path().join("data"),
             directory: home.path().to_owned(),
             file_bytes_max: None,
@@ -50,6 +52,12 @@ impl Launch {
         let mut launch = Self::bare(["--dev", "--rpc", "--rpcport", "0"]);
         launch.arguments.extend(arguments.into_iter().map(Into::into));
         launch
+    }
+
+    /// With a command and its arguments after the options.
+    pub fn command(mut self, words: &[&str]) -> Self {
+        self.command = words.iter().map(|word| (*word).to_owned()).collect();
+        self
     }
 
     /// With the data in `directory`, which outlives the node.
@@ -76,6 +84,7 @@ impl Launch {
             .args(&self.arguments)
             .arg("--datadir")
             .arg(&self.data)
+            .args(&self.command)
             .current_dir(&self.directory)
             .env("HOME", self.home.path())
             .stdin(Stdio::null())
@@ -340,6 +349,35 @@ impl Vnode {
     /// The first HTTP endpoint as a URL.
     pub fn url(&self) -> String {
         format!("http://{}", self.addresses.first().expect("started with --rpc"))
+    }
+
+    /// The first WebSocket address of the banner.
+    ///
+    /// # Panics
+    /// When the node was started without `--ws`.
+    pub fn ws_address(&self) -> SocketAddr {
+        let endpoints = self.banner_values("endpoint");
+        let address = endpoints.iter().find_map(|value| value.strip_prefix("ws://"));
+        address
+            .and_then(|address| address.parse().ok())
+            .expect("started with --ws")
+    }
+
+    /// Memory of the process that is really there, in bytes.
+    ///
+    /// # Panics
+    /// Where the system does not tell.
+    pub fn memory(&self) -> usize {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let kib = status.lines().find_map(|line| {
+            line.strip_prefix("VmRSS:")?
+                .split_whitespace()
+                .next()?
+                .parse::<usize>()
+                .ok()
+        });
+        kib.unwrap_or_else(|| panic!("{path} without VmRSS")) * 1024
     }
 
     /// Path of the local socket.

@@ -25,7 +25,8 @@ pub struct BlockObject<'a> {
     receipts_root: Data<B256>,
     miner: Data<Address>,
     difficulty: Quantity<U256>,
-    total_difficulty: Quantity<U256>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total_difficulty: Option<Quantity<U256>>,
     extra_data: Data<&'a [u8]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<Quantity<usize>>,
@@ -95,7 +96,7 @@ impl<'a> BlockObject<'a> {
             receipts_root: Data(header.receipts_root),
             miner: Data(header.beneficiary),
             difficulty: Quantity(header.difficulty),
-            total_difficulty: Quantity(total_difficulty),
+            total_difficulty: Some(Quantity(total_difficulty)),
             extra_data: Data(&header.extra_data),
             size: None,
             gas_limit: Quantity(header.gas_limit),
@@ -103,6 +104,18 @@ impl<'a> BlockObject<'a> {
             timestamp: Quantity(header.timestamp),
             transactions: None,
             uncles: None,
+        }
+    }
+    /// Shows a new head, as subscriptions tell of it: a header by itself.
+    pub fn new_head(header: &'a Header, hash: B256) -> Self {
+        let facts = BlockFacts {
+            hash: Some(hash),
+            total_difficulty: U256::ZERO,
+            numbered: true,
+        };
+        Self {
+            total_difficulty: None,
+            ..Self::header(header, facts)
         }
     }
 }

@@ -13,11 +13,28 @@ use serde_json::{Map, Value, json};
 
 use crate::calls::{deploy, word};
 use crate::harness::{BENEFICIARY, Net, PROXY, account, key};
+use crate::subscriptions::Client;
 
 /// Methods without an example: the description would be part of itself.
 pub(crate) const UNSEEN: [&str; 1] = ["rpc.discover"];
 /// Methods whose results chance or the clock decides: only their form is compared.
-const VARYING: [&str; 2] = ["mc_getWork", "personal_newAccount"];
+const VARYING: [&str; 6] = [
+    "mc_getWork",
+    "mc_newBlockFilter",
+    "mc_newFilter",
+    "mc_newPendingTransactionFilter",
+    "mc_subscribe",
+    "personal_newAccount",
+];
+/// Methods that take an id which chance decided.
+const OF_AN_ID: [&str; 4] = [
+    "mc_getFilterChanges",
+    "mc_getFilterLogs",
+    "mc_uninstallFilter",
+    "mc_unsubscribe",
+];
+/// Methods of connections that last.
+pub(crate) const LASTING: [&str; 2] = ["mc_subscribe", "mc_unsubscribe"];
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -109,6 +126,11 @@ impl Stage {
         }
     }
 
+    fn filter(&self) -> Value {
+        let topics = json!([word(0x11), [word(4), word(5)]]);
+        json!({"fromBlock": "0x1", "toBlock": "latest", "address": self.contract, "topics": topics})
+    }
+
     fn request(&self) -> Value {
         json!({"from": account(0), "to": account(5), "value": "0x1", "gasPrice": "0x4a817c800", "nonce": "0x6"})
     }
@@ -165,9 +187,15 @@ impl Stage {
             }
             "mc_call" => json!([{"to": contract}, "latest"]),
             "mc_estimateGas" => json!([{"from": account(0), "to": contract, "data": word(6)}, "latest"]),
-            "mc_getLogs" => {
-                let topics = json!([word(0x11), [word(4), word(5)]]);
-                json!([{"fromBlock": "0x1", "toBlock": "latest", "address": contract, "topics": topics}])
+            "mc_getLogs" | "mc_newFilter" => json!([self.filter()]),
+            "mc_subscribe" => json!(["logs", {"address": contract}]),
+            "mc_getFilterChanges" => {
+                let id = self.net.ok("mc_newBlockFilter", json!([]));
+                self.net.mine();
+                json!([id])
+            }
+            "mc_getFilterLogs" | "mc_uninstallFilter" => {
+                json!([self.net.ok("mc_newFilter", json!([self.filter()]))])
             }
             "mc_submitWork" => {
                 json!([
@@ -321,20 +349,32 @@ fn examples_are_what_a_node_answers() {
                 json!([chain::spec::DEV_ACCOUNTS[0].1, ""]),
             );
         }
-        let params = stage.params(name);
+        let mut client = LASTING.contains(&name).then(|| Client::connect(&stage.net));
+        let params = match &mut client {
+            Some(client) if name == "mc_unsubscribe" => json!([client.subscribe(json!(["newHeads"]))]),
+            _ => stage.params(name),
+        };
         let schemas = described["params"].as_array().expect("parameters");
         for (schema, value) in schemas.iter().zip(params.as_array().expect("an array")) {
             fits(&document, &schema["schema"], value).unwrap_or_else(|error| panic!("{name}: {error}"));
         }
-        let result = stage.net.ok(name, params.clone());
+        let result = match &mut client {
+            None => stage.net.ok(name, params.clone()),
+            Some(client) => {
+                let mut answer = client.call(name, params.clone());
+                assert!(answer.get("error").is_none(), "{name}: {answer}");
+                answer["result"].take()
+            }
+        };
         fits(&document, &described["result"]["schema"], &result)
             .unwrap_or_else(|error| panic!("{name}: {error}"));
         let varies = VARYING.contains(&name);
+        let is_same = |known: &Value| OF_AN_ID.contains(&name) || known["params"] == params;
         if is_update() {
             let known = kept
                 .0
                 .get(name)
-                .filter(|known| varies && known["params"] == params);
+                .filter(|known| is_same(known) && (varies || known["result"] == result));
             if known.is_none() {
                 let example = json!({"params": params, "result": result});
                 kept.0.insert(name.to_owned(), example);
@@ -342,7 +382,7 @@ fn examples_are_what_a_node_answers() {
             continue;
         }
         let example = kept.get(name).unwrap_or_else(|| panic!("{name} has no example"));
-        assert_eq!(example["params"], params, "{name}: run with UPDATE_EXAMPLES=1");
+        assert!(is_same(example), "{name}: run with UPDATE_EXAMPLES=1");
         if varies {
             fits(&document, &described["result"]["schema"], &example["result"])
                 .unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -4,22 +4,22 @@
 //! no test waits for the clock. Seals are not checked.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
 use chain::body::SealCheck;
 use chain::build::{BuildSettings, build};
 use chain::import::Imported;
-use chain::logs::LogLimits;
 use chain::pool::PoolConfig;
 use chain::{Chain, ChainConfig, ChainSpec, View};
 use keystore::{AccountBook, KeyDirectory, ScryptCost};
 use primitives::{Address, B256, Block, Bytes, SecretKey, U256};
 use rpc::methods::{self, NodeFacts};
 use rpc::server::http::{self, HttpOptions, HttpServer};
+use rpc::server::ws::{self, WsOptions, WsServer};
 use rpc::types::data;
-use rpc::{Limits, Method, Modules, Node, NodeSettings, Rpc, VnodeSettings};
+use rpc::{FilterLimits, Limits, Method, Modules, Node, NodeSettings, Rpc, VnodeSettings};
 use serde_json::{Value, json};
 use store::Store;
 use tempfile::TempDir;
@@ -71,8 +71,10 @@ pub(crate) struct Net {
     pub(crate) miner: Arc<Miner>,
     pub(crate) listener: Arc<Listener>,
     server: HttpServer,
-    /// Keeps the server running.
-    _runtime: Runtime,
+    ws: WsServer,
+    rpc: Arc<Rpc<Node>>,
+    /// Keeps the servers running.
+    pub(crate) runtime: Runtime,
 }
 
 impl Net {
@@ -87,6 +89,20 @@ impl Net {
 
     /// A node with these rows.
     pub(crate) fn with_rows(change: impl FnOnce(&mut NodeSettings), rows: Vec<Method<Node>>) -> Self {
+        Self::start_as(change, rows, Limits::default(), FilterLimits::default())
+    }
+
+    /// A node with these bounds.
+    pub(crate) fn start_with(limits: Limits, filter_limits: FilterLimits) -> Self {
+        Self::start_as(|_| (), methods::all(), limits, filter_limits)
+    }
+
+    fn start_as(
+        change: impl FnOnce(&mut NodeSettings),
+        rows: Vec<Method<Node>>,
+        limits: Limits,
+        filter_limits: FilterLimits,
+    ) -> Self {
         let config = ChainConfig {
             spec: Arc::new(ChainSpec::dev()),
             seals: SealCheck::Off,
@@ -110,8 +126,6 @@ impl Net {
         let (miner, listener) = (Arc::new(Miner::default()), Arc::new(Listener::default()));
         let mut settings = NodeSettings {
             data_directory: "/home/miner/.moac/devnet".into(),
-            pending_number: false,
-            log_limits: LogLimits::default(),
             vnode: VnodeSettings {
                 beneficial_address: Some(PROXY),
                 scs_service: true,
@@ -119,22 +133,33 @@ impl Net {
                 show_to_public: true,
                 ip: "52.1.2.3".to_owned(),
             },
+            ..NodeSettings::default()
         };
         change(&mut settings);
         let node = Node::new(chain.clone(), accounts, Box::new(Facts), miner.clone())
+            .expect("a thread")
+            .with_filter_limits(filter_limits)
             .with_settings(settings)
             .with_listener(listener.clone())
             .with_network(Arc::new(Network::default()));
-        let rpc = Rpc::new(Arc::new(node), rows, Limits::default()).expect("a sound table");
+        let rpc = Rpc::new(Arc::new(node), rows, limits).expect("a sound table");
         let dispatcher = Arc::new(rpc.dispatcher(&Modules::all()));
         let runtime = Runtime::new().expect("a runtime");
         let options = HttpOptions {
             host: "127.0.0.1".to_owned(),
             port: 0,
-            cors: "".parse().expect("no origins"),
+            ..HttpOptions::default()
         };
         let server = runtime
-            .block_on(http::start(dispatcher, &options))
+            .block_on(http::start(Arc::clone(&dispatcher), &options))
+            .expect("a free port");
+        let options = WsOptions {
+            host: "127.0.0.1".to_owned(),
+            port: 0,
+            ..WsOptions::default()
+        };
+        let ws = runtime
+            .block_on(ws::start(dispatcher, &options))
             .expect("a free port");
         Self {
             chain,
@@ -142,8 +167,20 @@ impl Net {
             miner,
             listener,
             server,
-            _runtime: runtime,
+            ws,
+            rpc,
+            runtime,
         }
+    }
+
+    /// Where WebSockets are served.
+    pub(crate) fn ws_address(&self) -> SocketAddr {
+        self.ws.addresses()[0]
+    }
+
+    /// What the methods work on.
+    pub(crate) fn node(&self) -> &Node {
+        self.rpc.context()
     }
 
     /// The body of the response to `method` with `params`.
@@ -160,7 +197,7 @@ impl Net {
         stream.set_read_timeout(patience).expect("a time-out");
         write!(
             stream,
-            "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n\
+            "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
              Content-Length: {}\r\n\r\n{body}",
             body.len()
         )

@@ -16,7 +16,10 @@ fn scene() -> (Net, String, Vec<Block>) {
 }
 
 fn scene_with(limits: LogLimits) -> (Net, String, Vec<Block>) {
-    let net = Net::with(|settings| settings.log_limits = limits);
+    scene_of(Net::with(|settings| settings.log_limits = limits))
+}
+
+fn scene_of(net: Net) -> (Net, String, Vec<Block>) {
     let (contract, _) = deploy(&net);
     let block = |value| {
         net.send(json!({"to": contract, "data": word(value)}));
@@ -249,6 +252,18 @@ fn bounds_are_named_by_their_options() {
         -32000,
         "more than 0 blocks would have to be read: ask for less at once, or let the node allow more by --rpc.logs.maxblocks",
     );
+}
+
+#[test]
+fn an_answer_has_a_length() {
+    let (net, _, _) = scene_of(Net::with(|settings| settings.response_len_max = 1000));
+    assert_eq!(found(&net, json!({"fromBlock": "0x2", "toBlock": "0x2"})), [1]);
+    let all = json!([{"fromBlock": "0x0"}]);
+    let id = net.ok("mc_newFilter", all.clone());
+    for (method, params) in [("mc_getLogs", all), ("mc_getFilterLogs", json!([id]))] {
+        let message = "the logs are longer than 1000 bytes: ask for less at once, or let the node allow more by --rpc.maxresponse";
+        net.check_error(method, params, -32000, message);
+    }
 }
 
 #[test]

@@ -4,9 +4,11 @@
 
 mod admin;
 mod clients;
+mod console;
 mod debug;
 mod durability;
 mod faults;
+mod hostile;
 mod logs;
 mod offline;
 mod options;
@@ -15,4 +17,5 @@ mod stop;
 mod transactions;
 mod transport;
 mod txpool;
+mod websocket;
 mod work;

@@ -44,6 +44,11 @@ impl LogQuery {
         }
     }
 
+    /// How many addresses and topics are named.
+    pub fn values(&self) -> usize {
+        self.addresses.len() + self.topics.iter().map(Vec::len).sum::<usize>()
+    }
+
     /// Whether `log` is wanted.
     pub fn matches(&self, log: &Log) -> bool {
         self.matches_parts(&log.address, &log.topics)

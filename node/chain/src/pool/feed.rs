@@ -41,15 +41,16 @@ impl Feed {
         self.cursor
     }
 
-    pub(super) fn since(&self, cursor: u64) -> PendingHashes {
+    pub(super) fn since(&self, cursor: u64, max: usize) -> PendingHashes {
         let kept = self.hashes.len() as u64;
         let wanted = self.cursor.saturating_sub(cursor);
         let given = wanted.min(kept);
         // At most the length of a queue, so it fits.
         let from = (kept - given) as usize;
+        let hashes: Vec<_> = self.hashes.range(from..).take(max).copied().collect();
         PendingHashes {
-            hashes: self.hashes.range(from..).copied().collect(),
-            cursor: self.cursor,
+            cursor: self.cursor - given + hashes.len() as u64,
+            hashes,
             missed: wanted - given,
         }
     }
@@ -66,20 +67,25 @@ mod tests {
     #[test]
     fn a_cursor_gets_each_hash_once_and_learns_what_it_missed() {
         let mut feed = Feed::default();
-        assert_eq!(feed.since(0), PendingHashes::default());
+        assert_eq!(feed.since(0, usize::MAX), PendingHashes::default());
         (0..3).for_each(|index| feed.push(hash(index)));
-        let all = feed.since(0);
+        let all = feed.since(0, usize::MAX);
         assert_eq!(
             (all.hashes, all.cursor, all.missed),
             ((0..3).map(hash).collect(), 3, 0)
         );
-        assert_eq!(feed.since(2).hashes, [hash(2)]);
-        assert!(feed.since(3).hashes.is_empty());
+        assert_eq!(feed.since(2, usize::MAX).hashes, [hash(2)]);
+        assert!(feed.since(3, usize::MAX).hashes.is_empty());
+        let part = feed.since(0, 2);
+        assert_eq!((part.hashes, part.cursor), (vec![hash(0), hash(1)], 2));
         // A cursor from before a restart.
-        assert_eq!((feed.since(9).hashes, feed.since(9).cursor), (vec![], 3));
+        assert_eq!(
+            (feed.since(9, usize::MAX).hashes, feed.since(9, usize::MAX).cursor),
+            (vec![], 3)
+        );
         let most = PENDING_FEED_MAX as u64;
         (3..most + 5).for_each(|index| feed.push(hash(index)));
-        let late = feed.since(2);
+        let late = feed.since(2, usize::MAX);
         assert_eq!((late.missed, late.hashes.len() as u64), (3, most));
         assert_eq!((late.hashes[0], late.cursor), (hash(5), most + 5));
     }

@@ -365,9 +365,9 @@ impl TxPool {
         self.inner.lock().index.feed.cursor()
     }
 
-    /// The hashes that became pending since `cursor`, each transaction's once.
-    pub fn pending_since(&self, cursor: u64) -> PendingHashes {
-        self.inner.lock().index.feed.since(cursor)
+    /// At most `max` of the hashes that became pending since `cursor`, each transaction's once.
+    pub fn pending_since(&self, cursor: u64, max: usize) -> PendingHashes {
+        self.inner.lock().index.feed.since(cursor, max)
     }
 
     /// Writes the journal anew, with what is local and waits now. Gives how many those are, or

@@ -513,7 +513,7 @@ fn a_reorganization_brings_back_what_it_took_and_cuts_nothing() {
     assert_eq!((nonces(&pool, 2).0, nonces(&pool, 3).0), (vec![0], vec![]));
     assert!(pool.is_local(&who(2)) && !pool.is_local(&who(1)));
     // Those that came back are news; those that had been pending are not.
-    assert_eq!(pool.pending_since(cursor).hashes.len(), 3);
+    assert_eq!(pool.pending_since(cursor, usize::MAX).hashes.len(), 3);
 }
 
 #[test]
@@ -521,13 +521,17 @@ fn each_transaction_is_announced_once_when_it_becomes_pending() {
     let pool = pool(PoolConfig::default());
     let first = pool.pending_cursor();
     let second = add(&pool, 1, 1, 5).unwrap();
-    assert!(pool.pending_since(first).hashes.is_empty());
+    assert!(pool.pending_since(first, usize::MAX).hashes.is_empty());
     let before = add(&pool, 1, 0, 5).unwrap();
-    let news = pool.pending_since(first);
+    let news = pool.pending_since(first, usize::MAX);
     assert_eq!((news.hashes, news.missed), (vec![before, second], 0));
     let replaced = add(&pool, 1, 1, 6).unwrap();
-    assert_eq!(pool.pending_since(news.cursor).hashes, [replaced]);
-    assert!(pool.pending_since(pool.pending_cursor()).hashes.is_empty());
+    assert_eq!(pool.pending_since(news.cursor, usize::MAX).hashes, [replaced]);
+    assert!(
+        pool.pending_since(pool.pending_cursor(), usize::MAX)
+            .hashes
+            .is_empty()
+    );
 }
 
 #[test]

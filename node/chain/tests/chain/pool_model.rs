@@ -396,7 +396,12 @@ impl World {
     fn check(&mut self) -> Result<(), TestCaseError> {
         let content = self.pool.content();
         let head = self.head().clone();
-        let announced: BTreeSet<_> = self.pool.pending_since(0).hashes.into_iter().collect();
+        let announced: BTreeSet<_> = self
+            .pool
+            .pending_since(0, usize::MAX)
+            .hashes
+            .into_iter()
+            .collect();
         let (mut pending_all, mut queued_all, mut others_longest, mut others_queued) = (0, 0, 0, 0);
         for account in 0..ACCOUNTS {
             let standing = head.standings[usize::from(account)];

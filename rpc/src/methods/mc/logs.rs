@@ -9,7 +9,6 @@ use primitives::B256;
 
 use super::lookup::pending;
 use crate::error::{RpcError, RpcResult};
-use crate::limits::RESPONSE_LEN_MAX;
 use crate::logs_filter::{LogFilter, LogSpan, NumberRange};
 use crate::node::{Node, failure};
 use crate::objects::{LogObject, TransactionPlace, shown_hash};
@@ -27,11 +26,11 @@ pub(super) fn methods() -> Vec<Method<Node>> {
     ]
 }
 
-/// `mc_getLogs`: every log that the filter wants, in the order of the chain.
-fn find(node: &Node, filter: &LogFilter, dialect: Dialect) -> RpcResult {
+/// Every log that the filter wants, in the order of the chain.
+pub(super) fn find(node: &Node, filter: &LogFilter, dialect: Dialect) -> RpcResult {
     let view = node.view()?;
     let limits = node.settings.log_limits;
-    let mut answer = Answer::new(&view, limits.results_max, dialect);
+    let mut answer = Answer::new(node, &view, dialect);
     match filter.span {
         LogSpan::Block(hash) => of_block(hash, &filter.query, &mut answer)?,
         LogSpan::Range { from, to } => {
@@ -89,18 +88,20 @@ struct Answer<'v> {
     json: Vec<u8>,
     count: u64,
     count_max: u64,
+    len_max: usize,
     /// The hash of the last log's transaction, and the one it is shown with.
     last: Option<(B256, B256)>,
 }
 
 impl<'v> Answer<'v> {
-    fn new(view: &'v View, count_max: u64, dialect: Dialect) -> Self {
+    fn new(node: &Node, view: &'v View, dialect: Dialect) -> Self {
         Self {
             view,
             dialect,
             json: vec![b'['],
             count: 0,
-            count_max,
+            count_max: node.settings.log_limits.results_max,
+            len_max: node.settings.response_len_max,
             last: None,
         }
     }
@@ -139,9 +140,10 @@ impl<'v> Answer<'v> {
         }
         self.count += 1;
         serde_json::to_writer(&mut self.json, log).map_err(failure)?;
-        if self.json.len() > RESPONSE_LEN_MAX {
+        if self.json.len() > self.len_max {
             return Err(RpcError::refused(format!(
-                "the logs are longer than {RESPONSE_LEN_MAX} bytes: ask for less at once"
+                "the logs are longer than {} bytes: ask for less at once, or let the node allow more by --rpc.maxresponse",
+                self.len_max
             )));
         }
         Ok(())

@@ -5,6 +5,7 @@
 mod accounts;
 mod blocks;
 mod calls;
+mod filters;
 mod logs;
 mod lookup;
 mod mining;
@@ -13,6 +14,7 @@ mod price;
 mod request;
 mod state;
 mod status;
+mod subscriptions;
 mod transactions;
 
 pub(in crate::methods) use accounts::{send_signed, sign_message};
@@ -35,6 +37,8 @@ pub fn methods() -> Vec<Method<Node>> {
         prepare::methods(),
         calls::methods(),
         mining::methods(),
+        filters::methods(),
+        subscriptions::methods(),
     ]
     .concat()
 }
