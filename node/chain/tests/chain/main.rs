@@ -12,5 +12,6 @@ mod handle;
 mod import;
 mod money;
 mod random_forks;
+mod roots;
 mod vectors;
 mod verify;

@@ -198,7 +198,7 @@ const CANONICAL: [&str; 7] = [
 ];
 
 /// Every row of a store that saw the canonical branch only is here too; the canonical tables are equal.
-fn assert_as_fresh(node: &Rows, fresh: &Rows) {
+pub(crate) fn assert_as_fresh(node: &Rows, fresh: &Rows) {
     for table in CANONICAL {
         assert!(
             node[table] == fresh[table],
