@@ -16,7 +16,7 @@ const ACCOUNTS: u8 = 0;
 const STORAGE: u8 = 1;
 
 /// When more nodes than this are in memory at a commit, they go. About 120 MB.
-const NODES_MAX: u64 = 250_000;
+const NODES_MAX: u64 = 200_000;
 
 /// Whose storage: address and incarnation.
 type Owner = (Address, u32);
