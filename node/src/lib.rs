@@ -6,11 +6,13 @@
 pub mod accounts;
 mod banner;
 pub mod commands;
+pub mod limits;
 mod logging;
 mod mining;
 mod options;
 mod passwords;
 pub mod testvec;
+mod txpool;
 mod vnode;
 mod vnodeconfig;
 
@@ -18,5 +20,6 @@ pub use options::{
     AccountRef, Command, DatasetChoice, DbCommand, HeightRef, Network, OptionsError, VnodeOptions,
 };
 pub use passwords::PasswordError;
+pub use txpool::TxPoolOptions;
 pub use vnode::{StartError, client_version, run};
 pub use vnodeconfig::{ConfigError, VnodeConfig};

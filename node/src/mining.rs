@@ -96,7 +96,7 @@ fn take_solutions(chain: &Chain, solutions: &Receiver<Solution>) {
     for solution in solutions {
         match chain.submit_solution(&solution) {
             Ok(_) => {}
-            Err(WriteError::Stopping) => return,
+            Err(WriteError::Stopping | WriteError::Failed(_)) => return,
             Err(WriteError::Solution(error)) => tracing::debug!(%error, "own solution came too late"),
             Err(error) => tracing::error!(%error, "own block refused"),
         }

@@ -3,6 +3,8 @@
 //! Each default is a constant of the package that uses it.
 
 use crate::accounts::AccountCommand;
+use crate::txpool::TxPoolOptions;
+use chain::logs::LogLimits;
 use clap::Parser;
 use miner::DeviceChoice;
 use primitives::{Address, U256};
@@ -81,12 +83,17 @@ pub struct VnodeOptions {
     /// Text in mined blocks, at most 32 bytes [default: name and version]
     #[arg(long, value_name = "TEXT")]
     pub extradata: Option<String>,
-    /// Cheapest gas price taken from others, in sha [default: the network's]
+    /// Cheapest gas price taken from others, in sha, whatever --txpool.pricelimit says
+    /// [default: while mining 18000000000, 0 with --dev]
     #[arg(long, value_name = "SHA")]
     pub gasprice: Option<U256>,
     /// Gas limit that mined blocks steer to
     #[arg(long, value_name = "GAS", default_value_t = chain::spec::GAS_TARGET_DEFAULT)]
     pub targetgaslimit: u64,
+
+    /// The transaction pool
+    #[command(flatten)]
+    pub txpool: TxPoolOptions,
 
     /// Serve JSON-RPC over HTTP
     #[arg(long)]
@@ -103,6 +110,15 @@ pub struct VnodeOptions {
     /// Origins whose pages may call, separated by commas; * for all
     #[arg(long, value_name = "DOMAIN", default_value = "")]
     pub rpccorsdomain: String,
+    /// Most logs in one answer; 0: any number
+    #[arg(long = "rpc.logs.maxresults", value_name = "N", default_value_t = chain::logs::RESULTS_MAX)]
+    pub rpc_logs_maxresults: u64,
+    /// Longest range of blocks in which logs are looked for; 0: any
+    #[arg(long = "rpc.logs.maxrange", value_name = "N", default_value_t = 0)]
+    pub rpc_logs_maxrange: u64,
+    /// Most blocks whose logs are read for one answer; 0: any number
+    #[arg(long = "rpc.logs.maxblocks", value_name = "N", default_value_t = chain::logs::BLOCKS_READ_MAX)]
+    pub rpc_logs_maxblocks: u64,
     /// Path of the local socket [default: vnode.ipc in the data directory]
     #[arg(long, value_name = "PATH")]
     pub ipcpath: Option<PathBuf>,
@@ -355,6 +371,16 @@ impl VnodeOptions {
         self.extradata.clone().unwrap_or_else(default).into_bytes()
     }
 
+    /// What a query for logs may cost.
+    pub fn log_limits(&self) -> LogLimits {
+        let bound = |given| if given == 0 { u64::MAX } else { given };
+        LogLimits {
+            results_max: bound(self.rpc_logs_maxresults),
+            range_max: bound(self.rpc_logs_maxrange),
+            blocks_read_max: bound(self.rpc_logs_maxblocks),
+        }
+    }
+
     /// CPU threads that search.
     pub fn threads(&self) -> usize {
         /// The development network's blocks need few hashes; leave the machine to its user.
@@ -430,8 +456,18 @@ mod tests {
             "gpu:1",
             "--ethash.dagdir",
             "e",
+            "--rpc.logs.maxresults",
+            "0",
+            "--rpc.logs.maxrange",
+            "12",
         ])
         .unwrap();
+        let limits = LogLimits {
+            results_max: u64::MAX,
+            range_max: 12,
+            ..LogLimits::default()
+        };
+        assert_eq!(options.log_limits(), limits);
         assert_eq!(options.check(), Ok(()));
         assert_eq!(options.threads(), 0);
         assert_eq!(options.dataset(), miner::DatasetPolicy::Disk("e".into()));
@@ -501,6 +537,7 @@ mod tests {
         }
         let check = |arguments: &[&str]| parse(arguments).unwrap().check();
         assert_eq!(check(&[]), Ok(()));
+        assert_eq!(parse(&[]).unwrap().log_limits(), LogLimits::default());
         assert_eq!(
             check(&["--dev", "--network", "main"]),
             Err(OptionsError::TwoNetworks(Network::Main))

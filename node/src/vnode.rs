@@ -14,7 +14,6 @@ use crate::options::{Network, OptionsError, VnodeOptions, is_loopback};
 use crate::vnodeconfig::{ConfigError, VnodeConfig};
 use chain::body::SealCheck;
 use chain::chain::OpenError;
-use chain::pool::PoolConfig;
 use chain::spec::DEV_ACCOUNTS;
 use chain::{Chain, ChainConfig, ChainSpec};
 use ethash::LightCaches;
@@ -32,12 +31,14 @@ use store::{Store, StoreError};
 
 /// How often the hashrate is logged while mining.
 const HASHRATE_INTERVAL: Duration = Duration::from_secs(5);
+/// How often it is looked whether the chain still takes blocks.
+const FAILURE_INTERVAL: Duration = Duration::from_millis(200);
 /// How often it is looked for accounts whose time is over.
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long requests in flight may go on when the node stops.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 
-/// Why a node did not start.
+/// Why a node did not start, or ended without being told to.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The options contradict each other.
@@ -64,6 +65,9 @@ pub enum StartError {
     /// A server cannot listen.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// No more blocks can be taken.
+    #[error("stopped, as no more blocks can be taken: {0}")]
+    Failed(String),
     /// Something of the system is missing: threads, signals, a directory.
     #[error("{what}: {source}")]
     System {
@@ -121,7 +125,7 @@ impl rpc::MinerControl for Miner {
 /// Runs the node until SIGINT or SIGTERM.
 ///
 /// # Errors
-/// [`StartError`] when it cannot start.
+/// [`StartError`] when it cannot start, or cannot go on.
 pub fn run(options: &VnodeOptions) -> Result<(), StartError> {
     options.check()?;
     logging::start(options);
@@ -163,7 +167,7 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     }
     accounts::unlock(options, &accounts)?;
     let beneficiary = beneficiary(options, &accounts, &spec)?;
-    let chain = open_chain(options, &spec, &caches, store, beneficiary)?;
+    let chain = open_chain(options, &spec, &caches, store, &directory, beneficiary)?;
     let miner = Miner::default();
     let mining = if options.mine {
         chain.desk().set_mining(true);
@@ -181,7 +185,8 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
         accounts.clone(),
         Box::new(facts),
         Arc::new(miner.clone()),
-    );
+    )
+    .with_log_limits(options.log_limits());
     let limits = Limits {
         stop_grace: STOP_GRACE,
         ..Limits::default()
@@ -206,11 +211,12 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     let _ = std::io::stdout().write_all(banner.text().as_bytes());
     drop(view);
 
-    tokio::select! {
-        () = stop.wait() => {}
-        () = log_hashrate(&miner) => {}
-        () = expire_accounts(&accounts) => {}
-    }
+    let failed = tokio::select! {
+        () = stop.wait() => None,
+        reason = failure(&chain) => Some(reason),
+        () = log_hashrate(&miner) => None,
+        () = expire_accounts(&accounts) => None,
+    };
     tracing::info!("stopping");
     let end = async {
         if let Some(http) = http {
@@ -229,7 +235,10 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
         tracing::error!("miner or chain did not stop cleanly");
     }
     tracing::info!("stopped");
-    Ok(())
+    match failed {
+        None => Ok(()),
+        Some(reason) => Err(StartError::Failed(reason)),
+    }
 }
 
 /// Adds the development network's accounts, unlocked.
@@ -266,6 +275,7 @@ fn open_chain(
     spec: &Arc<ChainSpec>,
     caches: &LightCaches,
     store: Store,
+    directory: &Path,
     beneficiary: Option<Address>,
 ) -> Result<Chain, OpenError> {
     let chain = Chain::open(
@@ -273,10 +283,9 @@ fn open_chain(
         ChainConfig {
             spec: spec.clone(),
             seals: SealCheck::Ethash(caches.clone()),
-            pool: PoolConfig {
-                price_floor: options.gasprice.unwrap_or(spec.gas_price_min),
-                ..PoolConfig::default()
-            },
+            pool: options
+                .txpool
+                .config(spec, directory, options.mine, options.gasprice),
             beneficiary: beneficiary.unwrap_or_default(),
             extra_data: options.extra_data().into(),
         },
@@ -345,6 +354,17 @@ async fn log_hashrate(miner: &Miner) {
         interval.tick().await;
         for (device, rate) in miner.devices() {
             tracing::info!(device, rate = rate_text(rate), "hashrate");
+        }
+    }
+}
+
+/// Waits until no more blocks can be taken; says why.
+async fn failure(chain: &Chain) -> String {
+    let mut interval = tokio::time::interval(FAILURE_INTERVAL);
+    loop {
+        interval.tick().await;
+        if let Some(reason) = chain.failure() {
+            return reason;
         }
     }
 }

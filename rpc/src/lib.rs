@@ -13,6 +13,7 @@ pub mod decode;
 pub mod dispatch;
 pub mod error;
 pub mod limits;
+pub mod logs_filter;
 mod message;
 pub mod methods;
 pub mod node;

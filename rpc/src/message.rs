@@ -146,6 +146,14 @@ fn request(envelope: Envelope<'_>) -> Member<'_> {
         let reason = format_args!("id: want a string, a number or null, got {}", json_type(text));
         return Err(reject(NULL_ID, reason));
     }
+    if let Some(text) = id
+        && !is_readable(text)
+    {
+        return Err(reject(
+            NULL_ID,
+            "id: want a number or string that can be read back",
+        ));
+    }
     let answer_id = id.unwrap_or(NULL_ID);
     let version = envelope
         .jsonrpc
@@ -163,6 +171,17 @@ fn request(envelope: Envelope<'_>) -> Member<'_> {
         .map(RawValue::get)
         .filter(|params| *params != "null");
     Ok(Request { id, method, params })
+}
+
+/// Whether the answer that echoes this id can be read: the grammar allows numbers beyond every
+/// reader's range, and escapes of half characters.
+fn is_readable(id: &str) -> bool {
+    match id.as_bytes() {
+        [b'"', ..] => !id.contains('\\') || serde_json::from_str::<String>(id).is_ok(),
+        // Up to 300 digits are in the range of a double, which is all that readers must have.
+        digits if digits.len() <= 300 && !id.contains(['e', 'E']) => true,
+        _ => id == NULL_ID || id.parse::<f64>().is_ok_and(f64::is_finite),
+    }
 }
 
 fn reject(id: &str, reason: impl fmt::Display) -> Rejected<'_> {
@@ -375,6 +394,10 @@ mod tests {
             "null",
             "duplicate",
         );
+        for id in ["1e309", "-1E400", r#""\ud800""#, &"9".repeat(400)] {
+            let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#);
+            check_rejected(&body, "null", "read back");
+        }
         check_rejected("{}", "null", "missing jsonrpc");
     }
 

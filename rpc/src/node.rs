@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use chain::Chain;
+use chain::logs::LogLimits;
 use keystore::AccountBook;
 use parking_lot::Mutex;
 use primitives::{B256, U256};
@@ -29,6 +30,8 @@ pub struct Node {
     pub facts: Box<dyn NodeFacts + Send + Sync>,
     /// The searchers of this process.
     pub miner: Arc<dyn MinerControl>,
+    /// What a query for logs may cost.
+    pub(crate) log_limits: LogLimits,
     /// The suggested price, with the head block it was computed for.
     pub(crate) gas_price: Mutex<Option<(B256, U256)>>,
     /// Held from the choice of a nonce until its transaction is in the pool, so that no two
@@ -49,9 +52,16 @@ impl Node {
             accounts,
             facts,
             miner,
+            log_limits: LogLimits::default(),
             gas_price: Mutex::default(),
             sending: Mutex::default(),
         }
+    }
+
+    /// The same node with these bounds for queries for logs.
+    #[must_use]
+    pub fn with_log_limits(self, log_limits: LogLimits) -> Self {
+        Self { log_limits, ..self }
     }
 
     /// The chain as it is now: what one request reads.

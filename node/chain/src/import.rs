@@ -5,15 +5,17 @@
 //! not build on the present head; at equal total difficulty the first seen stays. All
 //! roots are recomputed and compared, whoever made the block.
 
+mod error;
 mod run;
 
+pub use error::ImportError;
+pub use run::RunCost;
 use run::RunSource;
 
-pub use run::RunCost;
-
-use crate::body::{BodyError, SealCheck, SealCheckError, check_body};
-use crate::execute::{Executed, Executor, TransactionError};
-use crate::rules::{HeaderError, check_header};
+use crate::bad::BadBlocks;
+use crate::body::{BodyError, SealCheck, check_body};
+use crate::execute::{Executed, Executor};
+use crate::rules::check_header;
 use crate::spec::ChainSpec;
 use crate::state::{BlockState, HeadState, StateError, StateUpdate, revert_block};
 use crate::trie::ordered_root;
@@ -28,65 +30,6 @@ use store::{
 /// A side block is executed at once where the fork is at most this deep; on deeper forks
 /// when its branch becomes the heavier one, so that an old branch costs no quadratic work.
 pub const SIDE_EXECUTION_DEPTH: u64 = 32;
-
-/// Why a block is refused.
-#[derive(Debug, thiserror::Error)]
-#[expect(
-    missing_docs,
-    reason = "fields are the value got and the value expected, as the texts say"
-)]
-pub enum ImportError {
-    /// The parent is not known.
-    #[error("unknown parent {0}")]
-    UnknownParent(B256),
-    /// The header breaks a rule.
-    #[error(transparent)]
-    Header(#[from] HeaderError),
-    /// The seal is wrong.
-    #[error(transparent)]
-    Seal(#[from] SealCheckError),
-    /// The body is not what the header says, or breaks a rule.
-    #[error(transparent)]
-    Body(#[from] BodyError),
-    /// A transaction cannot stand where it stands.
-    #[error("transaction {index} ({hash}): {error}")]
-    Transaction {
-        index: usize,
-        hash: B256,
-        error: TransactionError,
-    },
-    /// Executing gives another state.
-    #[error("state root {got}, the header has {expected}")]
-    StateRoot { got: B256, expected: B256 },
-    /// Executing gives other receipts.
-    #[error("receipts root {got}, the header has {expected}")]
-    ReceiptsRoot { got: B256, expected: B256 },
-    /// Executing gives other logs.
-    #[error("logs bloom differs: executing gives {got_bits} bits, the header has {expected_bits}")]
-    Bloom { got_bits: u32, expected_bits: u32 },
-    /// Executing uses another amount of gas.
-    #[error("gas used {got}, the header has {expected}")]
-    GasUsed { got: u64, expected: u64 },
-    /// An earlier block of the branch turns out bad when its turn to be executed comes.
-    #[error("block {number} ({hash}) of its branch: {error}")]
-    Branch {
-        number: u64,
-        hash: B256,
-        error: Box<Self>,
-    },
-    /// The block follows rules that are not built here.
-    #[error("the rules of `{rules}` hold from here on, which this program does not have")]
-    Beyond {
-        /// What the genesis file calls them.
-        rules: String,
-    },
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The state could not be read.
-    #[error(transparent)]
-    State(#[from] StateError),
-}
 
 /// A block's place: number and hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +75,7 @@ pub struct Importer {
     store: Store,
     spec: Arc<ChainSpec>,
     seals: SealCheck,
+    bad: BadBlocks,
     /// What is in memory of the state after the head that this importer made last. Clones share it.
     head: Arc<Mutex<Option<Held>>>,
 }
@@ -146,6 +90,7 @@ impl Importer {
             store,
             spec,
             seals,
+            bad: BadBlocks::default(),
             head: Arc::default(),
         }
     }
@@ -160,6 +105,7 @@ impl Importer {
         if view.block_number(&hash)?.is_some() {
             return Ok(Imported::Known);
         }
+        self.check_bad(&hash)?;
         let parent_hash = block.header.parent_hash;
         let number = view
             .block_number(&parent_hash)?
@@ -183,10 +129,10 @@ impl Importer {
             executed: false,
         };
         let batch = self.store.batch()?;
-        let placed = batch.write(|tables| self.place(tables, hash, &record, &body))?;
-        match placed {
+        let placed = batch.write(|tables| self.place(tables, hash, &record, &body));
+        match placed.inspect_err(|error| self.remember(&hash, error))? {
             Placed::Written(imported, held) => {
-                batch.commit()?;
+                self.commit(batch, &hash)?;
                 if held.is_some() {
                     *self.head.lock() = held.map(|held| *held);
                 }
@@ -199,9 +145,37 @@ impl Importer {
                     tables.put_block(&hash, &record, &body)?;
                     tables.put_executed(&hash, &record, &executed.receipts)
                 })?;
-                batch.commit()?;
+                self.commit(batch, &hash)?;
                 Ok(Imported::Side)
             }
+        }
+    }
+
+    /// Commits a batch that writes the block `hash`. A commit may fail after its last write: it
+    /// is one where the block is there afterwards.
+    fn commit(&self, batch: store::Batch, hash: &B256) -> Result<(), StoreError> {
+        batch.commit().or_else(|error| {
+            let there = self.store.snapshot().and_then(|view| view.block_number(hash));
+            match there {
+                Ok(Some(_)) => Ok(()),
+                _ => Err(error),
+            }
+        })
+    }
+
+    fn check_bad(&self, hash: &B256) -> Result<(), ImportError> {
+        match self.bad.reason(hash) {
+            Some(reason) => Err(ImportError::Bad { reason }),
+            None => Ok(()),
+        }
+    }
+
+    /// Remembers the block that executing has shown to be bad: this one, or one below it.
+    fn remember(&self, hash: &B256, error: &ImportError) {
+        match error {
+            ImportError::Branch { hash, error, .. } => self.remember(hash, error),
+            error if error.is_verdict() => self.bad.insert(*hash, &error.to_string()),
+            _ => {}
         }
     }
 
@@ -316,7 +290,8 @@ impl Importer {
         tables.put_block(hash, &record, &body)?;
         *held = Some((*hash, update.write_versions(tables, number + 1)?));
         tables.put_executed(hash, &record, &executed.receipts)?;
-        tables.put_canonical(number + 1, hash, &body.transactions)?;
+        tables.put_notices(number + 1, hash, &executed.notices)?;
+        tables.put_canonical(number + 1, hash, &body.transactions, &executed.receipts)?;
         Ok(true)
     }
 
@@ -331,11 +306,22 @@ impl Importer {
         let (head_number, head_hash) = required(tables.head()?, TableId::Meta, meta_key::HEAD)?;
         let head = header(tables, head_number, &head_hash)?;
         let heavier = record.total_difficulty > head.total_difficulty;
-        let fork = self.fork(tables, &record.header.parent_hash)?;
-        let depth = head_number.saturating_sub(fork.ancestor) + fork.branch.len() as u64;
-        if !heavier && depth > SIDE_EXECUTION_DEPTH {
+        // For a block that changes nothing yet the way is not gone further than it matters.
+        let most = if heavier { u64::MAX } else { SIDE_EXECUTION_DEPTH };
+        let near = |fork: &Fork| {
+            heavier || head_number.saturating_sub(fork.ancestor) + fork.branch.len() as u64 <= most
+        };
+        let fork = self.fork(tables, &record.header.parent_hash, most)?;
+        let Some(fork) = fork.filter(near) else {
             tables.put_block(&hash, record, body)?;
             return Ok(Placed::Written(Imported::Side, None));
+        };
+        for id in &fork.branch {
+            self.check_bad(&id.hash).map_err(|error| ImportError::Branch {
+                number: id.number,
+                hash: id.hash,
+                error: Box::new(error),
+            })?;
         }
         let reverted = self.revert_to(tables, head.header, fork.ancestor)?;
         let mut applied = Vec::new();
@@ -372,8 +358,9 @@ impl Importer {
         required(body, TableId::BlockToBody, id.hash.as_slice())
     }
 
-    /// Where the branch that ends in `tip` leaves the canonical chain.
-    fn fork(&self, tables: &Tables<'_>, tip: &B256) -> Result<Fork, StoreError> {
+    /// Where the branch that ends in `tip` leaves the canonical chain; `None` where it has more
+    /// than `most` blocks.
+    fn fork(&self, tables: &Tables<'_>, tip: &B256, most: u64) -> Result<Option<Fork>, StoreError> {
         let mut branch = Vec::new();
         let mut hash = *tip;
         loop {
@@ -383,10 +370,13 @@ impl Importer {
                 hash.as_slice(),
             )?;
             if tables.canonical_hash(number)? == Some(hash) {
-                return Ok(Fork {
+                return Ok(Some(Fork {
                     ancestor: number,
                     branch,
-                });
+                }));
+            }
+            if branch.len() as u64 == most {
+                return Ok(None);
             }
             // The header is compared with its hash, so numbers fall and the walk ends.
             branch.push(BlockId { number, hash });
@@ -411,6 +401,7 @@ impl Importer {
             let parent = header(tables, head.number - 1, &head.parent_hash)?.header;
             revert_block(tables, head.number, head.state_root, parent.state_root)?;
             tables.delete_canonical(&head, &body.transactions)?;
+            tables.delete_notices(id.number, &id.hash)?;
             reverted.push(id);
             head = parent;
         }
@@ -442,7 +433,8 @@ impl Importer {
         compare(&self.spec, header, &executed, update.root)?;
         *held = Some((hash, update.write(tables, header.number)?));
         tables.put_executed(&hash, record, &executed.receipts)?;
-        tables.put_canonical(header.number, &hash, &body.transactions)?;
+        tables.put_notices(header.number, &hash, &executed.notices)?;
+        tables.put_canonical(header.number, &hash, &body.transactions, &executed.receipts)?;
         Ok(executed)
     }
 }

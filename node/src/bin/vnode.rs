@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     miner::gpu::quiet_drivers();
+    node::limits::outlive_file_limits();
     let options = node::VnodeOptions::parse();
     let done: Result<(), Box<dyn std::error::Error>> = match &options.command {
         None => node::run(&options).map_err(Into::into),

@@ -48,13 +48,13 @@ pub enum DirectoryError {
     )]
     Contradiction {
         /// The option.
-        asked: String,
+        asked: Box<str>,
         /// Block 0 of the option.
         got: B256,
         /// The directory.
-        path: PathBuf,
+        path: Box<Path>,
         /// The directory's network.
-        name: String,
+        name: Box<str>,
         /// Block 0 of the directory.
         expected: B256,
     },
@@ -295,16 +295,16 @@ fn nameless(asked: Option<&Asked>, got: B256) -> Result<Option<(SpecRecord, Chai
 
 fn compare(asked: &Asked, spec: &ChainSpec, expected: B256, path: &Path) -> Result<(), DirectoryError> {
     let got = hash_of(&asked.spec)?;
-    let (path, name) = (path.to_owned(), spec.name.clone());
     if got != expected {
         return Err(DirectoryError::Contradiction {
-            asked: asked.option.clone(),
+            asked: asked.option.as_str().into(),
             got,
-            path,
-            name,
+            path: path.into(),
+            name: spec.name.as_str().into(),
             expected,
         });
     }
+    let (path, name) = (path.to_owned(), spec.name.clone());
     match asked.spec.differs_from(spec) {
         None => Ok(()),
         Some(first) => Err(DirectoryError::OtherRules {

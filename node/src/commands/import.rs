@@ -48,7 +48,7 @@ pub(super) fn run(options: &VnodeOptions, file: &Path) -> Result<(), CommandErro
     ));
     result.map_err(|error| CommandError::Import {
         path: file.to_owned(),
-        error,
+        error: Box::new(error),
     })
 }
 

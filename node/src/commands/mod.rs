@@ -58,7 +58,7 @@ pub enum CommandError {
         /// The file.
         path: PathBuf,
         /// Why.
-        error: BulkError,
+        error: Box<BulkError>,
     },
     /// An export that begins after its end.
     #[error("the first block, {first}, is above the last, {last}")]

@@ -3,9 +3,9 @@
 //! Canonical and side blocks lie in the same tables; what is canonical is only in
 //! [`TableId::NumberToHash`]. Receipts are kept without blooms, which follow from logs.
 
+use crate::batch::Tables;
 use crate::codec::{Cursor, block_key};
 use crate::source::Source;
-use crate::store::Tables;
 use crate::tables::meta_key;
 use crate::{StoreError, TableId};
 use alloy_rlp::Encodable;
@@ -284,7 +284,7 @@ impl Tables<'_> {
     /// Writes a block with its senders.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     pub fn put_block(
         &mut self,
         hash: &B256,
@@ -300,7 +300,7 @@ impl Tables<'_> {
     /// Writes the receipts of an executed block and marks its header so.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     pub fn put_executed(
         &mut self,
         hash: &B256,
@@ -316,15 +316,17 @@ impl Tables<'_> {
         self.put(TableId::BlockToReceipts, &key, &encode_receipts(receipts))
     }
 
-    /// Makes a block canonical and head: number, position of each transaction.
+    /// Makes an executed block canonical and head: number, position of each transaction, index
+    /// of its logs (which is written at the end of [`Batch::write`](crate::Batch::write)).
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     pub fn put_canonical(
         &mut self,
         number: u64,
         hash: &B256,
         transactions: &[Transaction],
+        receipts: &[Receipt],
     ) -> Result<(), StoreError> {
         self.put(TableId::NumberToHash, &number.to_be_bytes(), hash.as_slice())?;
         for (index, transaction) in transactions.iter().enumerate() {
@@ -335,13 +337,15 @@ impl Tables<'_> {
                 self.put(TableId::TransactionToPosition, hash.as_slice(), &row)?;
             }
         }
+        self.index_logs(number, receipts);
         self.put_head(number, hash)
     }
 
     /// Takes the canonical head block back; its parent becomes head. The block stays as a side block.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails, or the block's receipts or the index of its logs
+    /// are corrupt.
     pub fn delete_canonical(
         &mut self,
         header: &Header,
@@ -351,6 +355,13 @@ impl Tables<'_> {
         for hash in transactions.iter().flat_map(position_keys) {
             self.delete(TableId::TransactionToPosition, hash.as_slice())?;
         }
+        let (number, hash) = (header.number, header.hash());
+        let receipts = self.receipts(number, &hash)?;
+        let receipts = receipts.ok_or_else(|| {
+            let key = block_key(number, &hash);
+            StoreError::corrupt(TableId::BlockToReceipts, &key, "no such row")
+        })?;
+        self.unindex_logs(number, &receipts)?;
         self.put_head(header.number.saturating_sub(1), &header.parent_hash)
     }
 
@@ -381,7 +392,7 @@ impl BlockBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Store;
+    use crate::{LogIndexReads, LogKey, Store};
     use primitives::{Bytes, SecretKey, UnsignedTransaction};
 
     fn transaction() -> (Transaction, Address) {
@@ -448,7 +459,7 @@ mod tests {
             .write(|tables| {
                 tables.put_block(&hash, &record, &body)?;
                 tables.put_executed(&hash, &record, &receipts)?;
-                tables.put_canonical(3, &hash, &body.transactions)
+                tables.put_canonical(3, &hash, &body.transactions, &receipts)
             })
             .unwrap();
         batch.commit().unwrap();
@@ -465,6 +476,10 @@ mod tests {
         );
         assert_eq!(view.body(3, &hash, TxRules::Moac).unwrap().unwrap(), body);
         assert_eq!(view.receipts(3, &hash).unwrap().unwrap(), receipts);
+        let key = LogKey::topic(1, &B256::repeat_byte(3));
+        let mut indexed = Vec::new();
+        assert!(view.log_blocks(&key, 0, &mut indexed).unwrap());
+        assert_eq!(indexed, [3]);
         let position = Some(TransactionPosition {
             block_number: 3,
             index: 0,
@@ -486,6 +501,7 @@ mod tests {
         assert_eq!(view.canonical_hash(3).unwrap(), None);
         assert_eq!(view.transaction_position(&transaction.hash()).unwrap(), None);
         assert!(view.header_by_hash(&hash).unwrap().is_some());
+        assert!(!view.log_blocks(&key, 0, &mut indexed).unwrap());
     }
 
     #[test]

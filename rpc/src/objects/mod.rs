@@ -5,9 +5,11 @@
 //! order of fields. Where a value comes from is decided by the methods.
 
 mod block;
+mod log;
 mod receipt;
 mod transaction;
 
 pub use block::BlockObject;
-pub use receipt::{LogObject, ReceiptObject};
+pub use log::LogObject;
+pub use receipt::ReceiptObject;
 pub use transaction::{TransactionObject, TransactionPlace};

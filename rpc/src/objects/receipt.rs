@@ -1,9 +1,9 @@
-//! The receipt object (interface 2.4) and the log object (interface 2.5).
+//! The receipt object (interface 2.4).
 
 use primitives::{Address, B256, Bloom, Log, Receipt, ReceiptOutcome, Transaction};
 use serde::{Serialize, Serializer};
 
-use super::TransactionPlace;
+use super::{LogObject, TransactionPlace};
 use crate::types::{Data, Quantity};
 
 /// A receipt as JSON.
@@ -88,54 +88,6 @@ impl Serialize for Logs<'_> {
                 .zip(self.first_index..)
                 .map(|(log, index)| LogObject::new(log, index, self.transaction_hash, self.place, false)),
         )
-    }
-}
-
-/// A log as JSON.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct LogObject<'a> {
-    removed: bool,
-    log_index: Quantity<usize>,
-    transaction_index: Quantity<usize>,
-    transaction_hash: Data<B256>,
-    block_hash: Data<B256>,
-    block_number: Quantity,
-    address: Data<&'a Address>,
-    data: Data<&'a [u8]>,
-    topics: Topics<'a>,
-}
-
-impl<'a> LogObject<'a> {
-    /// Shows the log that is `index` in its block, made by the transaction of this hash and
-    /// place. `removed`: a reorganization took it back.
-    pub fn new(
-        log: &'a Log,
-        index: usize,
-        transaction_hash: B256,
-        place: TransactionPlace,
-        removed: bool,
-    ) -> Self {
-        Self {
-            removed,
-            log_index: Quantity(index),
-            transaction_index: Quantity(place.index),
-            transaction_hash: Data(transaction_hash),
-            block_hash: Data(place.block_hash),
-            block_number: Quantity(place.block_number),
-            address: Data(&log.address),
-            data: Data(&log.data),
-            topics: Topics(&log.topics),
-        }
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Topics<'a>(&'a [B256]);
-
-impl Serialize for Topics<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(Data))
     }
 }
 

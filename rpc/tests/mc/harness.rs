@@ -11,6 +11,7 @@ use std::time::Duration;
 use chain::body::SealCheck;
 use chain::build::{BuildSettings, build};
 use chain::import::Imported;
+use chain::logs::LogLimits;
 use chain::pool::PoolConfig;
 use chain::{Chain, ChainConfig, ChainSpec, View};
 use keystore::{AccountBook, KeyDirectory, ScryptCost};
@@ -77,10 +78,18 @@ pub(crate) struct Net {
 
 impl Net {
     pub(crate) fn start() -> Self {
+        Self::start_with(LogLimits::default())
+    }
+
+    pub(crate) fn start_with(log_limits: LogLimits) -> Self {
         let config = ChainConfig {
             spec: Arc::new(ChainSpec::dev()),
             seals: SealCheck::Off,
-            pool: PoolConfig::default(),
+            pool: PoolConfig {
+                // The development network takes anything.
+                price_floor: U256::ZERO,
+                ..PoolConfig::default()
+            },
             beneficiary: BENEFICIARY,
             extra_data: Bytes::from_static(b"test"),
         };
@@ -93,7 +102,8 @@ impl Net {
             accounts.unlock(key(index));
         }
         accounts.lock(&key(2).address());
-        let node = Node::new(chain.clone(), accounts, Box::new(Facts), Arc::new(Miner));
+        let node =
+            Node::new(chain.clone(), accounts, Box::new(Facts), Arc::new(Miner)).with_log_limits(log_limits);
         let rpc = Rpc::new(Arc::new(node), methods::all(), Limits::default()).expect("a sound table");
         let modules = "chain3,mc,net,personal".parse().expect("modules");
         let dispatcher = Arc::new(rpc.dispatcher(&modules));

@@ -3,6 +3,7 @@
 mod blocks;
 mod calls;
 mod harness;
+mod logs;
 mod mining;
 mod personal;
 mod sending;

@@ -4,10 +4,13 @@
 
 mod clients;
 mod durability;
+mod faults;
+mod logs;
 mod offline;
 mod options;
 mod start;
 mod stop;
 mod transactions;
 mod transport;
+mod txpool;
 mod work;

@@ -140,7 +140,7 @@ impl StateTrie {
     /// the blocks to come.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     pub fn commit(&mut self, tables: &mut Tables<'_>) -> Result<(), StoreError> {
         self.root();
         let mut rows = NodeRows::new();

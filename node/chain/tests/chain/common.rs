@@ -136,6 +136,11 @@ impl Maker {
         path
     }
 
+    /// The store that has seen the branch of the newest block, and nothing else.
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// A fresh store with the branch that ends in `tip`, and nothing else.
     pub(crate) fn fresh(&self, tip: B256) -> Store {
         let store = Store::in_memory().expect("a store in memory");
@@ -183,11 +188,15 @@ impl Maker {
 }
 
 /// Puts the block together that `plan` says, on a store whose head is `above`.
-fn assemble(spec: &ChainSpec, view: &store::Snapshot, above: &Header, plan: Plan) -> Block {
+fn assemble(spec: &ChainSpec, view: &store::Snapshot, above: &Header, mut plan: Plan) -> Block {
     let difficulty = match spec.difficulty {
         DifficultyRule::Constant(difficulty) => U256::from(difficulty),
-        other => panic!("tests build on constant difficulty, not on {other:?}"),
+        _ => chain::difficulty::next_difficulty(spec, above, above.timestamp + plan.seconds),
     };
+    if spec.system_contract {
+        // Its sender, who does nothing else, has sent one in each block before.
+        plan.transactions.insert(0, Transaction::system(above.number));
+    }
     let mut header = Header {
         parent_hash: above.hash(),
         uncles_hash: uncles_hash(&plan.uncles),

@@ -109,8 +109,14 @@ fn submit_work(node: &Node, (pow_nonce, header_hash, mix_hash): (B64, B256, B256
             tracing::debug!(%reason, "a solution was not accepted");
             Ok(false)
         }
-        // The chain's log says why. To the miner it is a solution that gives no block.
+        // The chain's log says why. To the miner a refused block is a solution that gives none;
+        // a good one that cannot be kept is the node's fault.
+        Err(WriteError::Import(error)) if error.store_error().is_some() => {
+            Err(RpcError::internal("the node could not store the block"))
+        }
         Err(WriteError::Import(_)) => Ok(false),
-        Err(stopping @ WriteError::Stopping) => Err(RpcError::refused(stopping.to_string())),
+        Err(ended @ (WriteError::Stopping | WriteError::Failed(_))) => {
+            Err(RpcError::refused(ended.to_string()))
+        }
     }
 }

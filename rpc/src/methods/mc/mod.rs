@@ -1,10 +1,11 @@
-//! The `mc` module: blocks, transactions, state, accounts, calls, mining.
+//! The `mc` module: blocks, transactions, logs, state, accounts, calls, mining.
 //!
 //! One file per topic, each with its rows. What they share is in `lookup`.
 
 mod accounts;
 mod blocks;
 mod calls;
+mod logs;
 mod lookup;
 mod mining;
 mod price;
@@ -25,6 +26,7 @@ pub fn methods() -> Vec<Method<Node>> {
         status::methods(),
         blocks::methods(),
         transactions::methods(),
+        logs::methods(),
         state::methods(),
         accounts::methods(),
         calls::methods(),
