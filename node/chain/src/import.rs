@@ -10,6 +10,7 @@ mod run;
 
 pub use error::ImportError;
 pub use run::RunCost;
+use run::RunSource;
 
 use crate::bad::BadBlocks;
 use crate::body::{BodyError, SealCheck, check_body};
@@ -22,7 +23,9 @@ use parking_lot::Mutex;
 use primitives::{Address, B256, Block, Bloom, Header};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::{BlockBody, BlockReads, HeaderRecord, Snapshot, Store, StoreError, TableId, Tables, meta_key};
+use store::{
+    BlockBody, BlockReads, HeaderRecord, Snapshot, Source, Store, StoreError, TableId, Tables, meta_key,
+};
 
 /// A side block is executed at once where the fork is at most this deep; on deeper forks
 /// when its branch becomes the heavier one, so that an old branch costs no quadratic work.
@@ -221,7 +224,7 @@ impl Importer {
     /// `held` is then nothing too, where the block was executed.
     fn extend(
         &self,
-        tables: &mut Tables<'_>,
+        (tables, committed): (&mut Tables<'_>, &Snapshot),
         held: &mut Option<Held>,
         prepared: &Prepared,
         now: Option<u64>,
@@ -254,9 +257,13 @@ impl Importer {
             },
         };
         let started = Instant::now();
+        let source = RunSource {
+            committed,
+            tables: &*tables,
+        };
         let executed = execute(
             &self.spec,
-            tables,
+            &source,
             held,
             &parent.header,
             &block.header,
@@ -441,7 +448,7 @@ impl Importer {
         let parent = self::header(tables, header.number - 1, &header.parent_hash)?.header;
         let (executed, update, _) = execute(
             &self.spec,
-            tables,
+            &*tables,
             held,
             &parent,
             header,
@@ -498,7 +505,7 @@ struct Fork {
 )]
 fn execute(
     spec: &ChainSpec,
-    tables: &Tables<'_>,
+    source: &impl Source,
     held: &mut Option<Held>,
     parent: &Header,
     header: &Header,
@@ -508,7 +515,7 @@ fn execute(
 ) -> Result<(Executed, StateUpdate, Duration), ImportError> {
     let of_parent = held.take().filter(|(hash, _)| *hash == header.parent_hash);
     let head = of_parent.map_or_else(|| HeadState::new(parent.state_root), |(_, head)| head);
-    let mut state = BlockState::over(tables, parent.number, head);
+    let mut state = BlockState::over(source, parent.number, head);
     let mut executor = Executor::new(spec, header, &mut state);
     executor.begin()?;
     for (index, (transaction, sender)) in transactions.iter().zip(senders).enumerate() {

@@ -259,9 +259,11 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
             code: None,
             ..Default::default()
         });
-        for (slot, value) in &account.storage {
-            cached.write(*slot, U256::ZERO, *value);
-        }
+        let slots = account.storage.iter();
+        let more: usize = slots
+            .map(|(slot, value)| cached.write(*slot, U256::ZERO, *value))
+            .sum();
+        self.head.held += more;
         if !account.code.is_empty() {
             self.new_code
                 .insert(code_hash, Bytecode::new_legacy(account.code.clone()));
@@ -276,9 +278,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
     pub fn root(&mut self) -> Result<B256, StateError> {
         let mut addresses = std::mem::take(&mut self.unrooted);
         addresses.sort_unstable();
-        let HeadState {
-            accounts, trie, held, ..
-        } = &mut self.head;
+        let HeadState { accounts, trie, .. } = &mut self.head;
         for (owner, root, slots) in self.undone.drain(..) {
             trie.set_slots(self.source, owner, root, slots)?;
         }
@@ -287,7 +287,6 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
                 continue;
             };
             let slots = cached.take_unrooted();
-            *held += slots.len();
             if !slots.is_empty() {
                 let owner = (*address, cached.incarnation());
                 trie.set_slots(self.source, owner, cached.storage_root, slots)?;
@@ -391,9 +390,10 @@ impl<S: StateReads + BlockReads + NodeSource> DatabaseCommit for BlockState<'_, 
                 // The EVM read this account before it could change it, so it is held.
                 continue;
             };
+            let mut more = 0;
             for (slot, value) in account.storage {
                 if value.is_changed() {
-                    cached.write(slot, value.original_value, value.present_value);
+                    more += cached.write(slot, value.original_value, value.present_value);
                 }
             }
             let mut info = account.info;
@@ -406,6 +406,7 @@ impl<S: StateReads + BlockReads + NodeSource> DatabaseCommit for BlockState<'_, 
                     self.new_code.entry(code_hash).or_insert(code);
                 }
             }
+            self.head.held += more;
         }
     }
 }

@@ -121,10 +121,8 @@ impl Spent {
         };
         timed("seals, one thread", &mut || {
             let seals = SealCheck::Ethash(caches.clone());
-            for block in &workload.blocks {
-                seals.check(&workload.spec, &block.header)?;
-            }
-            Ok(())
+            let mut headers = workload.blocks.iter().map(|block| &block.header);
+            headers.try_for_each(|header| Ok(seals.check(&workload.spec, header)?))
         })?;
         timed("transactions roots, one thread", &mut || {
             workload.blocks.iter().for_each(|block| {

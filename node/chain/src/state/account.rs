@@ -89,12 +89,15 @@ impl Cached {
         }
     }
 
-    /// Writes a slot, which held `original` at the beginning of the transaction.
-    pub(super) fn write(&mut self, slot: U256, original: U256, value: U256) {
+    /// Writes a slot, which held `original` at the beginning of the transaction. Returns how
+    /// many slots more are held for it.
+    pub(super) fn write(&mut self, slot: U256, original: U256, value: U256) -> usize {
         let before = if self.wiped { U256::ZERO } else { original };
-        let held = self.slots.entry(slot);
-        held.or_insert_with(|| Slot::unchanged(before)).now = value;
+        let held = self.slots.len();
+        let entry = self.slots.entry(slot);
+        entry.or_insert_with(|| Slot::unchanged(before)).now = value;
         self.written.push(slot);
+        self.slots.len() - held
     }
 
     /// Forgets all slots; the storage is empty now.

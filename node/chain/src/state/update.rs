@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use store::{AccountVersion, StateChanges, StateReads, StoreError, Tables};
 
 /// When more accounts and slots than this are in memory at a commit, they go. About 100 MB.
-const HELD_MAX: usize = 250_000;
+const HELD_MAX: usize = 200_000;
 /// When there are more bytes of code in memory at a commit, they go.
 const CODE_BYTES_MAX: usize = 16 << 20;
 

@@ -4,7 +4,7 @@
 //! hashes nothing but what it loads.
 
 use super::NodeSource;
-use super::node::{Kind, Link, Node, Reference};
+use super::node::{Branch, Kind, Link, Node, Reference};
 use primitives::keccak256;
 use store::{StoreError, TableId};
 
@@ -41,7 +41,7 @@ impl<S: NodeSource> Walk<'_, S> {
                 return Err(corrupt(format!("node has hash {got}, want {hash}")));
             }
             let node = Node::decode(&rlp, Reference::Hash(*hash)).map_err(corrupt)?;
-            *link = Link::Node(Box::new(node));
+            *link = Link::Node(node);
             self.loaded += 1;
             self.read += 1;
         }
@@ -54,111 +54,91 @@ impl<S: NodeSource> Walk<'_, S> {
         self.load(link, &key[..depth])?;
         let rest = &key[depth..];
         let Link::Node(node) = link else {
-            *link = Node::leaf(rest, value.to_vec());
+            *link = Link::Node(Node::leaf(rest.to_vec(), value.to_vec()));
             self.loaded += 1;
             return Ok(true);
         };
-        let changed = match &mut node.kind {
-            Kind::Leaf { key, value: old } if key == rest => {
-                let changed = old != value;
+        let (shared, length) = match &mut node.kind {
+            Kind::Branch(branch) => {
+                let changed = match rest.split_first() {
+                    Some((nibble, _)) => {
+                        self.insert(&mut branch.children[usize::from(*nibble)], depth + 1, value)?
+                    }
+                    None => replace(branch.value.get_or_insert_default(), value),
+                };
                 if changed {
-                    *old = value.to_vec();
+                    node.touch();
                 }
-                changed
+                return Ok(changed);
             }
-            Kind::Branch { value: old, .. } if rest.is_empty() => {
-                let changed = old.as_deref() != Some(value);
+            Kind::Leaf(leaf) if leaf.key == rest => {
+                let changed = replace(&mut leaf.value, value);
                 if changed {
-                    *old = Some(value.to_vec());
+                    node.touch();
                 }
-                changed
+                return Ok(changed);
             }
-            Kind::Branch { children, .. } => {
-                self.insert(&mut children[usize::from(rest[0])], depth + 1, value)?
-            }
-            Kind::Extension { key, child } if rest.starts_with(key) => {
-                let depth = depth + key.len();
-                self.insert(child, depth, value)?
-            }
-            Kind::Leaf { key, .. } | Kind::Extension { key, .. } => {
-                let shared = key.iter().zip(rest).take_while(|(a, b)| a == b).count();
-                self.split(link, shared);
-                self.put_at_split(link, &rest[shared..], value);
-                return Ok(true);
-            }
+            Kind::Leaf(leaf) => (shared(&leaf.key, rest), leaf.key.len()),
+            Kind::Extension(extension) => (shared(&extension.key, rest), extension.key.len()),
         };
-        if changed {
-            node.touch();
+        if let Kind::Extension(extension) = &mut node.kind
+            && shared == length
+        {
+            let changed = self.insert(&mut extension.child, depth + length, value)?;
+            if changed {
+                node.touch();
+            }
+            return Ok(changed);
         }
-        Ok(changed)
+        *link = self.split(std::mem::take(link), shared, &rest[shared..], value);
+        Ok(true)
     }
 
-    /// Puts the value into what [`Self::split`] left; `rest` is the key from the branch on.
-    fn put_at_split(&mut self, link: &mut Link, rest: &[u8], value: &[u8]) {
+    /// Turns a leaf or extension into a branch at nibble `shared` of its key, behind an
+    /// extension where `shared` is not 0, and puts `value` under what is left of its key there.
+    /// Deeper nodes keep their paths.
+    fn split(&mut self, link: Link, shared: usize, rest: &[u8], value: &[u8]) -> Link {
         let Link::Node(node) = link else {
-            unreachable!("split leaves a node")
+            unreachable!("only nodes are split")
         };
-        let branch = match &mut node.kind {
-            Kind::Extension {
-                child: Link::Node(branch),
-                ..
-            } => branch,
-            _ => node,
+        let mut branch = Box::<Branch>::default();
+        let mut shared_key = match node.kind {
+            Kind::Leaf(leaf) => {
+                match leaf.key.get(shared) {
+                    None => branch.value = Some(leaf.value),
+                    Some(nibble) => {
+                        let below = Node::leaf(leaf.key[shared + 1..].to_vec(), leaf.value);
+                        branch.children[usize::from(*nibble)] = Link::Node(below);
+                    }
+                }
+                leaf.key
+            }
+            Kind::Extension(extension) => {
+                let (key, child) = (extension.key, extension.child);
+                branch.children[usize::from(key[shared])] = if key.len() == shared + 1 {
+                    child
+                } else {
+                    Link::Node(Node::extension(key[shared + 1..].to_vec(), child))
+                };
+                key
+            }
+            Kind::Branch(_) => unreachable!("branches are not split"),
         };
-        let Kind::Branch { children, value: own } = &mut branch.kind else {
-            unreachable!("split leaves a branch, behind an extension or not")
-        };
+        shared_key.truncate(shared);
         match rest.split_first() {
-            None => *own = Some(value.to_vec()),
+            None => branch.value = Some(value.to_vec()),
             Some((nibble, rest)) => {
-                children[usize::from(*nibble)] = Node::leaf(rest, value.to_vec());
+                branch.children[usize::from(*nibble)] = Link::Node(Node::leaf(rest.to_vec(), value.to_vec()));
             }
         }
         // Branch, new leaf, and what was split.
         self.loaded += 3;
-    }
-
-    /// Turns a leaf or extension into a branch at nibble `shared` of its key, behind an
-    /// extension where `shared` is not 0. Deeper nodes keep their paths.
-    fn split(&mut self, link: &mut Link, shared: usize) {
-        let Link::Node(node) = std::mem::take(link) else {
-            unreachable!("only nodes are split")
-        };
-        let mut children: Box<[Link; 16]> = Box::default();
-        let mut own = None;
-        let shared_key = match node.kind {
-            Kind::Leaf { mut key, value } => {
-                match key.get(shared) {
-                    None => own = Some(value),
-                    Some(nibble) => {
-                        children[usize::from(*nibble)] = Node::leaf(&key[shared + 1..], value);
-                    }
-                }
-                key.truncate(shared);
-                key
-            }
-            Kind::Extension { mut key, child } => {
-                let nibble = usize::from(key[shared]);
-                children[nibble] = if key.len() == shared + 1 {
-                    child
-                } else {
-                    let key = key[shared + 1..].to_vec();
-                    Link::Node(Box::new(Node::new(Kind::Extension { key, child })))
-                };
-                key.truncate(shared);
-                key
-            }
-            Kind::Branch { .. } => unreachable!("branches are not split"),
-        };
-        let branch = Link::Node(Box::new(Node::new(Kind::Branch { children, value: own })));
-        *link = if shared_key.is_empty() {
+        let branch = Link::Node(Node::branch(branch));
+        if shared_key.is_empty() {
             branch
         } else {
-            Link::Node(Box::new(Node::new(Kind::Extension {
-                key: shared_key,
-                child: branch,
-            })))
-        };
+            Link::Node(Node::extension(shared_key, branch))
+        }
     }
 
     /// Whether something was removed.
@@ -167,50 +147,46 @@ impl<S: NodeSource> Walk<'_, S> {
         let rest = &self.key[depth..];
         let Link::Node(node) = link else { return Ok(false) };
         let changed = match &mut node.kind {
-            Kind::Leaf { key, .. } => {
-                if key != rest {
+            Kind::Leaf(leaf) => {
+                if leaf.key != rest {
                     return Ok(false);
                 }
                 *link = Link::Empty;
                 self.obsolete.push(self.row(&self.key[..depth]));
                 return Ok(true);
             }
-            Kind::Extension { key, child } => {
-                rest.starts_with(key) && {
-                    let depth = depth + key.len();
-                    self.remove(child, depth)?
+            Kind::Extension(extension) => {
+                rest.starts_with(&extension.key) && {
+                    let depth = depth + extension.key.len();
+                    self.remove(&mut extension.child, depth)?
                 }
             }
-            Kind::Branch { value, .. } if rest.is_empty() => value.take().is_some(),
-            Kind::Branch { children, .. } => self.remove(&mut children[usize::from(rest[0])], depth + 1)?,
+            Kind::Branch(branch) => match rest.split_first() {
+                None => branch.value.take().is_some(),
+                Some((nibble, _)) => self.remove(&mut branch.children[usize::from(*nibble)], depth + 1)?,
+            },
         };
         if changed {
             node.touch();
-            self.collapse(link, depth)?;
+            self.collapse(node, depth)?;
         }
         Ok(changed)
     }
 
     /// Restores the canonical form after a removal below: no branch with one way only, no
     /// extension before anything but a branch.
-    fn collapse(&mut self, link: &mut Link, depth: usize) -> Result<(), StoreError> {
-        let Link::Node(node) = link else { return Ok(()) };
-        if let Kind::Branch { children, value } = &mut node.kind {
+    fn collapse(&mut self, node: &mut Node, depth: usize) -> Result<(), StoreError> {
+        if let Kind::Branch(branch) = &mut node.kind {
+            let Branch { children, value } = &mut **branch;
             let mut ways = children.iter().enumerate().filter(|(_, child)| !child.is_empty());
             match (ways.next(), ways.next(), value.is_some()) {
                 (None, _, true) => {
                     let value = value.take().expect("just seen");
-                    node.kind = Kind::Leaf {
-                        key: Vec::new(),
-                        value,
-                    };
+                    *node = Node::leaf(Vec::new(), value);
                 }
                 (Some((nibble, _)), None, false) => {
                     let child = std::mem::take(&mut children[nibble]);
-                    node.kind = Kind::Extension {
-                        key: vec![nibble as u8],
-                        child,
-                    };
+                    *node = Node::extension(vec![nibble as u8], child);
                 }
                 _ => return Ok(()),
             }
@@ -220,32 +196,45 @@ impl<S: NodeSource> Walk<'_, S> {
 
     /// Draws the child of an extension into it, unless the child is a branch.
     fn merge(&mut self, node: &mut Node, depth: usize) -> Result<(), StoreError> {
-        let Kind::Extension { key, child } = &mut node.kind else {
+        let Kind::Extension(extension) = &mut node.kind else {
             return Ok(());
         };
-        let path = [&self.key[..depth], key].concat();
-        self.load(child, &path)?;
-        let Link::Node(below) = child else {
+        let path = [&self.key[..depth], &extension.key].concat();
+        self.load(&mut extension.child, &path)?;
+        let Link::Node(below) = &mut extension.child else {
             unreachable!("an extension's child is never removed as a whole: it is a branch")
         };
-        let mut whole = std::mem::take(key);
-        match &mut below.kind {
-            Kind::Branch { .. } => {
-                *key = whole;
+        let mut whole = std::mem::take(&mut extension.key);
+        *node = match &mut below.kind {
+            Kind::Branch(_) => {
+                extension.key = whole;
                 return Ok(());
             }
-            Kind::Leaf { key, value } => {
-                whole.append(key);
-                let value = std::mem::take(value);
-                node.kind = Kind::Leaf { key: whole, value };
+            Kind::Leaf(leaf) => {
+                whole.append(&mut leaf.key);
+                Node::leaf(whole, std::mem::take(&mut leaf.value))
             }
-            Kind::Extension { key, child } => {
-                whole.append(key);
-                let child = std::mem::take(child);
-                node.kind = Kind::Extension { key: whole, child };
+            Kind::Extension(lower) => {
+                whole.append(&mut lower.key);
+                Node::extension(whole, std::mem::take(&mut lower.child))
             }
-        }
+        };
         self.obsolete.push(self.row(&path));
         Ok(())
     }
+}
+
+/// How many nibbles two keys have in common at their beginning.
+fn shared(key: &[u8], other: &[u8]) -> usize {
+    key.iter().zip(other).take_while(|(a, b)| a == b).count()
+}
+
+/// Puts a value in place of another; says whether they differ.
+fn replace(old: &mut Vec<u8>, value: &[u8]) -> bool {
+    let differs = old != value;
+    if differs {
+        old.clear();
+        old.extend_from_slice(value);
+    }
+    differs
 }

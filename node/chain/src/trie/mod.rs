@@ -2,7 +2,7 @@
 //!
 //! Nodes lie in the store by path (head state only) and are loaded when a key leads
 //! through them; [`Trie::commit`] returns the rows to write and to remove. Nodes stay in
-//! memory until unloading, so a trie that follows the head reads each once. Every loaded
+//! memory until they are too many, so a trie that follows the head reads each once. Every loaded
 //! node is compared with the hash its parent has for it. Knows bytes; what keys and
 //! values mean is in [`StateTrie`]. Source: Ethereum Yellow Paper, appendix D.
 

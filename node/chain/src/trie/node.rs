@@ -23,13 +23,16 @@ pub(super) enum Reference {
 }
 
 /// A place in the trie where a node may hang.
+///
+/// What a parent must know of a node lies here and not behind a pointer, so that encoding a
+/// branch and looking for changes read its links and nothing else.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Link {
     #[default]
     Empty,
     /// A node that lies in the store and was not needed yet.
     Stored(B256),
-    Node(Box<Node>),
+    Node(Node),
 }
 
 impl Link {
@@ -50,22 +53,31 @@ pub(super) struct Node {
 
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
-    Leaf {
-        key: Nibbles,
-        value: Vec<u8>,
-    },
-    Extension {
-        key: Nibbles,
-        child: Link,
-    },
-    Branch {
-        children: Box<[Link; 16]>,
-        value: Option<Vec<u8>>,
-    },
+    Leaf(Box<Leaf>),
+    Extension(Box<Extension>),
+    Branch(Box<Branch>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Leaf {
+    pub(super) key: Nibbles,
+    pub(super) value: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Extension {
+    pub(super) key: Nibbles,
+    pub(super) child: Link,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Branch {
+    pub(super) children: [Link; 16],
+    pub(super) value: Option<Vec<u8>>,
 }
 
 impl Node {
-    pub(super) fn new(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         Self {
             kind,
             reference: OnceCell::new(),
@@ -73,11 +85,16 @@ impl Node {
         }
     }
 
-    pub(super) fn leaf(key: &[u8], value: Vec<u8>) -> Link {
-        Link::Node(Box::new(Self::new(Kind::Leaf {
-            key: key.to_vec(),
-            value,
-        })))
+    pub(super) fn leaf(key: Nibbles, value: Vec<u8>) -> Self {
+        Self::new(Kind::Leaf(Box::new(Leaf { key, value })))
+    }
+
+    pub(super) fn extension(key: Nibbles, child: Link) -> Self {
+        Self::new(Kind::Extension(Box::new(Extension { key, child })))
+    }
+
+    pub(super) fn branch(branch: Box<Branch>) -> Self {
+        Self::new(Kind::Branch(branch))
     }
 
     pub(super) fn touch(&mut self) {
@@ -89,19 +106,19 @@ impl Node {
     pub(super) fn encode_to(&self, out: &mut Vec<u8>) {
         let start = out.len();
         match &self.kind {
-            Kind::Leaf { key, value } => {
-                push_hex_prefix(key, true, out);
-                value.as_slice().encode(out);
+            Kind::Leaf(leaf) => {
+                push_hex_prefix(&leaf.key, true, out);
+                leaf.value.as_slice().encode(out);
             }
-            Kind::Extension { key, child } => {
-                push_hex_prefix(key, false, out);
-                encode_link(child, out);
+            Kind::Extension(extension) => {
+                push_hex_prefix(&extension.key, false, out);
+                encode_link(&extension.child, out);
             }
-            Kind::Branch { children, value } => {
-                for child in children.iter() {
+            Kind::Branch(branch) => {
+                for child in &branch.children {
                     encode_link(child, out);
                 }
-                value.as_deref().unwrap_or_default().encode(out);
+                branch.value.as_deref().unwrap_or_default().encode(out);
             }
         }
         wrap_list(start, out);
@@ -115,60 +132,52 @@ impl Node {
         if !rest.is_empty() {
             return Err("bytes after the node".to_owned());
         }
-        let mut items: Vec<Item<'_>> = Vec::with_capacity(17);
+        let mut items = [Item::default(); 17];
+        let mut count = 0;
         while !payload.is_empty() {
+            let Some(item) = items.get_mut(count) else {
+                return Err("node of more than 17 items".to_owned());
+            };
             let before = payload;
             let header = Header::decode(&mut payload).map_err(error)?;
             let (content, after) = payload
                 .split_at_checked(header.payload_length)
                 .ok_or("item ends early")?;
             payload = after;
-            let whole = &before[..before.len() - after.len()];
-            items.push(Item {
+            *item = Item {
                 list: header.list,
                 content,
-                whole,
-            });
-            if items.len() > 17 {
-                break;
-            }
+                whole: &before[..before.len() - after.len()],
+            };
+            count += 1;
         }
-        let kind = match items.as_slice() {
+        let mut node = match &items[..count] {
             [path, target] => {
                 let (key, leaf) = from_hex_prefix(path.string()?)?;
                 if leaf {
-                    Kind::Leaf {
-                        key,
-                        value: target.string()?.to_vec(),
-                    }
+                    Self::leaf(key, target.string()?.to_vec())
                 } else {
-                    Kind::Extension {
-                        key,
-                        child: target.link()?,
-                    }
+                    Self::extension(key, target.link()?)
                 }
             }
             [children @ .., value] if children.len() == 16 => {
-                let mut links: Box<[Link; 16]> = Box::default();
-                for (link, item) in links.iter_mut().zip(children) {
+                let mut branch = Box::<Branch>::default();
+                for (link, item) in branch.children.iter_mut().zip(children) {
                     *link = item.link()?;
                 }
                 let value = value.string()?;
-                Kind::Branch {
-                    children: links,
-                    value: (!value.is_empty()).then(|| value.to_vec()),
-                }
+                branch.value = (!value.is_empty()).then(|| value.to_vec());
+                Self::branch(branch)
             }
             other => return Err(format!("node of {} items, want 2 or 17", other.len())),
         };
-        Ok(Self {
-            kind,
-            reference: OnceCell::from(reference),
-            unsaved: false,
-        })
+        node.reference = OnceCell::from(reference);
+        node.unsaved = false;
+        Ok(node)
     }
 }
 
+#[derive(Clone, Copy, Default)]
 struct Item<'a> {
     list: bool,
     content: &'a [u8],
@@ -187,7 +196,7 @@ impl<'a> Item<'a> {
     fn link(&self) -> Result<Link, String> {
         if self.list {
             let node = Node::decode(self.whole, Reference::Inline(self.whole.to_vec()))?;
-            return Ok(Link::Node(Box::new(node)));
+            return Ok(Link::Node(node));
         }
         match self.content.len() {
             0 => Ok(Link::Empty),
@@ -200,12 +209,17 @@ impl<'a> Item<'a> {
 fn encode_link(link: &Link, out: &mut Vec<u8>) {
     match link {
         Link::Empty => out.push(alloy_rlp::EMPTY_STRING_CODE),
-        Link::Stored(hash) => hash.encode(out),
-        Link::Node(node) => match node.reference.get().expect("children are sealed before parents") {
-            Reference::Hash(hash) => hash.encode(out),
+        Link::Stored(hash) => encode_hash(hash, out),
+        Link::Node(node) => match node.reference.get().expect("children are sealed first") {
+            Reference::Hash(hash) => encode_hash(hash, out),
             Reference::Inline(rlp) => out.extend_from_slice(rlp),
         },
     }
+}
+
+fn encode_hash(hash: &B256, out: &mut Vec<u8>) {
+    out.push(alloy_rlp::EMPTY_STRING_CODE + 32);
+    out.extend_from_slice(hash.as_slice());
 }
 
 /// The reference of a node with this RLP.

@@ -37,11 +37,13 @@ fn collect<'t>(link: &'t Link, depth: usize, levels: &mut Vec<Vec<&'t Node>>) {
     }
     levels[depth].push(node);
     match &node.kind {
-        Kind::Leaf { .. } => {}
-        Kind::Extension { child, .. } => collect(child, depth + 1, levels),
-        Kind::Branch { children, .. } => children
-            .iter()
-            .for_each(|child| collect(child, depth + 1, levels)),
+        Kind::Leaf(_) => {}
+        Kind::Extension(extension) => collect(&extension.child, depth + 1, levels),
+        Kind::Branch(branch) => {
+            for child in &branch.children {
+                collect(child, depth + 1, levels);
+            }
+        }
     }
 }
 
@@ -87,17 +89,17 @@ pub(super) fn save(node: &mut Node, path: &mut Vec<u8>, root: bool, rows: &mut N
     });
     rows.push((path.clone(), rlp));
     match &mut node.kind {
-        Kind::Leaf { .. } => {}
-        Kind::Extension { key, child } => {
+        Kind::Leaf(_) => {}
+        Kind::Extension(extension) => {
             let length = path.len();
-            path.extend_from_slice(key);
-            if let Link::Node(child) = child {
+            path.extend_from_slice(&extension.key);
+            if let Link::Node(child) = &mut extension.child {
                 save(child, path, false, rows);
             }
             path.truncate(length);
         }
-        Kind::Branch { children, .. } => {
-            for (nibble, child) in children.iter_mut().enumerate() {
+        Kind::Branch(branch) => {
+            for (nibble, child) in branch.children.iter_mut().enumerate() {
                 if let Link::Node(child) = child {
                     path.push(nibble as u8);
                     save(child, path, false, rows);

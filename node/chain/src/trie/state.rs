@@ -16,7 +16,7 @@ const ACCOUNTS: u8 = 0;
 const STORAGE: u8 = 1;
 
 /// When more nodes than this are in memory at a commit, they go. About 120 MB.
-const NODES_MAX: u64 = 250_000;
+const NODES_MAX: u64 = 200_000;
 
 /// Whose storage: address and incarnation.
 type Owner = (Address, u32);
@@ -71,11 +71,11 @@ impl StateTrie {
             .into_iter()
             .map(|(slot, value)| (slot.to_be_bytes(), value))
             .unzip();
-        for (key, value) in hashes(&keys).iter().zip(values) {
+        for (key, value) in in_order(&keys, values) {
             if value.is_zero() {
-                trie.remove(source, key)?;
+                trie.remove(source, &key)?;
             } else {
-                trie.insert(source, key, &alloy_rlp::encode(value))?;
+                trie.insert(source, &key, &alloy_rlp::encode(value))?;
             }
         }
         let (loaded, read) = trie.take_counts();
@@ -113,11 +113,14 @@ impl StateTrie {
         source: &impl NodeSource,
         accounts: &[(Address, Option<AccountRecord>)],
     ) -> Result<(), StoreError> {
-        let addresses: Vec<&Address> = accounts.iter().map(|(address, _)| address).collect();
-        for (key, (_, account)) in hashes(&addresses).iter().zip(accounts) {
+        let (addresses, accounts): (Vec<&Address>, Vec<_>) = accounts
+            .iter()
+            .map(|(address, account)| (address, *account))
+            .unzip();
+        for (key, account) in in_order(&addresses, accounts) {
             match account {
-                Some(account) => self.accounts.insert(source, key, &encode_account(account))?,
-                None => self.accounts.remove(source, key)?,
+                Some(account) => self.accounts.insert(source, &key, &encode_account(&account))?,
+                None => self.accounts.remove(source, &key)?,
             }
         }
         let (loaded, read) = self.accounts.take_counts();
@@ -166,8 +169,13 @@ impl StateTrie {
     }
 }
 
-fn hashes<T: AsRef<[u8]>>(keys: &[T]) -> Vec<[u8; 32]> {
-    keccak256_many(&keys.iter().map(AsRef::as_ref).collect::<Vec<_>>())
+/// The hashes of keys, each with the value of its key, in the order of the hashes: what lies
+/// near each other in the trie and in its table is visited together.
+fn in_order<T: AsRef<[u8]>, V>(keys: &[T], values: Vec<V>) -> Vec<([u8; 32], V)> {
+    let hashes = keccak256_many(&keys.iter().map(AsRef::as_ref).collect::<Vec<_>>());
+    let mut hashed: Vec<_> = hashes.into_iter().zip(values).collect();
+    hashed.sort_unstable_by_key(|(hash, _)| *hash);
+    hashed
 }
 
 /// Where the rows of the account trie begin.

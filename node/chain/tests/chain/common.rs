@@ -12,8 +12,8 @@ use chain::spec::{DEV_ACCOUNTS, DifficultyRule};
 use chain::state::BlockState;
 use chain::trie::ordered_root;
 use primitives::{
-    Address, B256, Block, Bytes, Header, ReceiptForm, SecretKey, Transaction, TxForm, U256,
-    UnsignedTransaction, uncles_hash,
+    Address, B256, Block, Bytes, Header, SecretKey, Transaction, TxForm, U256, UnsignedTransaction,
+    uncles_hash,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
@@ -211,7 +211,8 @@ fn assemble(spec: &ChainSpec, view: &store::Snapshot, above: &Header, mut plan: 
     let mut state = BlockState::new(view, above.number, above.state_root);
     let mut executor = Executor::new(spec, &header, &mut state);
     for transaction in &plan.transactions {
-        let sender = transaction.recover_sender(true).expect("signed");
+        let low_s = spec.at(header.number).low_s();
+        let sender = transaction.recover_sender(low_s).expect("signed");
         executor
             .transaction(transaction, sender)
             .expect("the plan is valid");
@@ -219,7 +220,7 @@ fn assemble(spec: &ChainSpec, view: &store::Snapshot, above: &Header, mut plan: 
     let executed = executor.finish(&plan.uncles).expect("finish");
     header.state_root = state.root().expect("root");
     header.transactions_root = ordered_root(plan.transactions.iter().map(Transaction::encode));
-    header.receipts_root = ordered_root(executed.receipts.iter().map(|r| r.encode(ReceiptForm::Five)));
+    header.receipts_root = ordered_root(executed.receipts.iter().map(|r| r.encode(spec.receipt_form())));
     header.logs_bloom = executed.logs_bloom;
     header.gas_used = executed.gas_used;
     Block {

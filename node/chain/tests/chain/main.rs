@@ -23,6 +23,7 @@ mod precompiles;
 mod public;
 mod random_forks;
 mod refund;
+mod roots;
 mod run;
 mod set_head;
 mod trace;
