@@ -6,6 +6,7 @@ use tracing_subscriber::EnvFilter;
 
 /// Starts the log at `--verbosity`. Other packages' crates speak one level less.
 pub(crate) fn start(options: &VnodeOptions) {
+    store::quiet_contained_panics();
     let (own, others) = match options.verbosity {
         0 => ("off", "off"),
         1 => ("error", "error"),

@@ -16,9 +16,12 @@ use crate::VnodeOptions;
 /// Solutions that may wait to be imported.
 const SOLUTIONS_MAX: usize = 64;
 
-/// The searchers of this process, where there are any.
-#[derive(Clone, Default)]
+/// The searchers of this process, where there are any, and what they are started with.
+#[derive(Clone)]
 pub(crate) struct Miner {
+    options: VnodeOptions,
+    caches: LightCaches,
+    chain: Chain,
     running: Arc<Mutex<Option<Running>>>,
 }
 
@@ -28,31 +31,44 @@ struct Running {
 }
 
 impl Miner {
-    /// Starts searching for `chain`; what searches is said by the returned lines.
-    pub(crate) fn start(
-        &self,
-        options: &VnodeOptions,
-        caches: &LightCaches,
-        chain: &Chain,
-    ) -> Result<Vec<String>, MinerError> {
-        let threads = options.threads();
+    /// No searchers yet, for `chain`.
+    pub(crate) fn new(options: &VnodeOptions, caches: &LightCaches, chain: &Chain) -> Self {
+        Self {
+            options: options.clone(),
+            caches: caches.clone(),
+            chain: chain.clone(),
+            running: Arc::default(),
+        }
+    }
+
+    /// Starts searching, with so many threads or as many as the options say; what searches is said
+    /// by the returned lines. A search under way goes on, unless it is to have another number.
+    pub(crate) fn start(&self, threads: Option<usize>) -> Result<Vec<String>, MinerError> {
+        let mut running = self.running.lock();
+        if let Some(search) = &*running
+            && threads.is_none()
+        {
+            return Ok(search.engine.describe());
+        }
+        end(running.take());
+        let threads = threads.unwrap_or_else(|| self.options.threads());
         if threads == 0 {
             return Ok(vec![
                 "no search in this process: work is only handed out (--minerthreads 0)".to_owned(),
             ]);
         }
         let config = EngineConfig {
-            device: options.miner_device.clone(),
+            device: self.options.miner_device.clone(),
             threads,
-            dataset: options.dataset(),
-            caches: caches.clone(),
-            schedule: chain.spec().schedule,
+            dataset: self.options.dataset(),
+            caches: self.caches.clone(),
+            schedule: self.chain.spec().schedule,
             ..Default::default()
         };
         let (sender, solutions) = bounded(SOLUTIONS_MAX);
-        let engine = Engine::start(config, chain.desk().subscribe(), sender)?;
+        let engine = Engine::start(config, self.chain.desk().subscribe(), sender)?;
         let lines = engine.describe();
-        let chain = chain.clone();
+        let chain = self.chain.clone();
         let solutions = std::thread::Builder::new()
             .name("solutions".to_owned())
             .spawn(move || take_solutions(&chain, &solutions))
@@ -60,17 +76,26 @@ impl Miner {
                 what: "solutions".to_owned(),
                 reason: error.to_string(),
             })?;
-        *self.running.lock() = Some(Running { engine, solutions });
+        *running = Some(Running { engine, solutions });
         Ok(lines)
     }
 
     /// Stops the search.
     pub(crate) fn stop(&self) {
-        if let Some(Running { engine, solutions }) = self.running.lock().take() {
-            drop(engine);
-            if solutions.join().is_err() {
-                tracing::error!("the thread that takes solutions ended by a panic");
-            }
+        end(self.running.lock().take());
+    }
+
+    /// Whoever mines takes dearer transactions alone. A price that was set by hand stays.
+    fn move_price_floor(&self, mines: bool) {
+        let options = &self.options;
+        let floor = |mines| {
+            let spec = self.chain.spec();
+            options.txpool.price_floor(spec, mines, options.gasprice)
+        };
+        let pool = self.chain.pool();
+        let (old, new) = (floor(!mines), floor(mines));
+        if old != new && pool.price_floor() == old {
+            pool.set_price_floor(new);
         }
     }
 
@@ -95,13 +120,104 @@ impl Miner {
     }
 }
 
+/// Ends a search, and the thread that takes its solutions.
+fn end(running: Option<Running>) {
+    if let Some(Running { engine, solutions }) = running {
+        drop(engine);
+        if solutions.join().is_err() {
+            tracing::error!("the thread that takes solutions ended by a panic");
+        }
+    }
+}
+
+impl rpc::MinerControl for Miner {
+    fn hashrate(&self) -> f64 {
+        Self::hashrate(self)
+    }
+
+    fn start(&self, threads: Option<usize>) -> Result<(), String> {
+        let lines = Self::start(self, threads).map_err(|error| error.to_string())?;
+        for line in lines {
+            tracing::info!("mining: {line}");
+        }
+        self.move_price_floor(true);
+        Ok(())
+    }
+
+    fn stop(&self) {
+        Self::stop(self);
+        self.move_price_floor(false);
+    }
+}
+
 fn take_solutions(chain: &Chain, solutions: &Receiver<Found>) {
     for found in solutions {
         match chain.submit_solution(&found.solution) {
             Ok(_) => {}
-            Err(WriteError::Stopping) => return,
+            Err(WriteError::Stopping | WriteError::Failed(_)) => return,
             Err(WriteError::Solution(error)) => tracing::debug!(%error, "own solution came too late"),
             Err(error) => tracing::error!(%error, "own block refused"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chain::body::SealCheck;
+    use chain::{ChainConfig, ChainSpec};
+    use clap::Parser;
+    use primitives::U256;
+    use rpc::MinerControl;
+    use store::Store;
+
+    /// The floors at the start, after mining has begun and after it has ended; `by_hand` is set
+    /// in between the first two.
+    fn floors(spec: ChainSpec, arguments: &[&str], by_hand: Option<u64>) -> [U256; 3] {
+        let arguments = ["vnode", "--minerthreads", "0", "--txpool.journal="]
+            .iter()
+            .chain(arguments);
+        let options = VnodeOptions::parse_from(arguments);
+        let directory = std::path::Path::new("/d");
+        let pool = options.txpool.config(&spec, directory, false, options.gasprice);
+        let config = ChainConfig {
+            spec: Arc::new(spec),
+            seals: SealCheck::Off,
+            pool,
+            beneficiary: primitives::Address::ZERO,
+            extra_data: Default::default(),
+        };
+        let chain = Chain::open(Store::in_memory().unwrap(), config).unwrap();
+        let miner: Box<dyn MinerControl> = Box::new(Miner::new(&options, &LightCaches::new(), &chain));
+        let start = chain.pool().price_floor();
+        if let Some(price) = by_hand {
+            chain.pool().set_price_floor(U256::from(price));
+        }
+        miner.start(None).unwrap();
+        let mining = chain.pool().price_floor();
+        miner.stop();
+        [start, mining, chain.pool().price_floor()]
+    }
+
+    #[test]
+    fn mining_has_a_price_unless_one_was_set() {
+        let gsha = 1_000_000_000_u64;
+        let check = |spec, arguments: &[&str], by_hand, expected: [u64; 3]| {
+            let expected = expected.map(U256::from);
+            assert_eq!(
+                floors(spec, arguments, by_hand),
+                expected,
+                "{arguments:?} {by_hand:?}"
+            );
+        };
+        // The main network's price, with a block 0 that is at hand.
+        let main = || ChainSpec {
+            gas_price_min: ChainSpec::main().gas_price_min,
+            ..ChainSpec::dev()
+        };
+        check(main(), &[], None, [gsha, 18 * gsha, gsha]);
+        check(main(), &["--gasprice", "5"], None, [5, 5, 5]);
+        check(main(), &[], Some(7), [gsha, 7, 7]);
+        check(ChainSpec::dev(), &[], None, [0, 0, 0]);
     }
 }

@@ -3,10 +3,14 @@
 //! Each default is a constant of the package that uses it.
 
 use crate::accounts::AccountCommand;
+use crate::console::Endpoint;
+use crate::limits::LimitOptions;
+use crate::txpool::TxPoolOptions;
 use clap::Parser;
 use miner::DeviceChoice;
 use primitives::{Address, U256};
 use rpc::Modules;
+use rpc::server::{Cors, Hosts};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -81,12 +85,17 @@ pub struct VnodeOptions {
     /// Text in mined blocks, at most 32 bytes [default: name and version]
     #[arg(long, value_name = "TEXT")]
     pub extradata: Option<String>,
-    /// Cheapest gas price taken from others, in sha [default: the network's]
+    /// Cheapest gas price taken from others, in sha, whatever --txpool.pricelimit says
+    /// [default: while mining 18000000000, 0 with --dev]
     #[arg(long, value_name = "SHA")]
     pub gasprice: Option<U256>,
     /// Gas limit that mined blocks steer to
     #[arg(long, value_name = "GAS", default_value_t = chain::spec::GAS_TARGET_DEFAULT)]
     pub targetgaslimit: u64,
+
+    /// The transaction pool
+    #[command(flatten)]
+    pub txpool: TxPoolOptions,
 
     /// Serve JSON-RPC over HTTP
     #[arg(long)]
@@ -102,13 +111,43 @@ pub struct VnodeOptions {
     pub rpcapi: Modules,
     /// Origins whose pages may call, separated by commas; * for all
     #[arg(long, value_name = "DOMAIN", default_value = "")]
-    pub rpccorsdomain: String,
+    pub rpccorsdomain: Cors,
+    /// Names under which HTTP may be spoken to, separated by commas; * for all. Addresses in numbers
+    /// always may
+    #[arg(long, value_name = "NAMES", default_value = "localhost")]
+    pub rpcvhosts: Hosts,
+    /// Answer methods under their own names alone, not under eth_ and web3_
+    #[arg(long = "rpc.noalias")]
+    pub rpc_noalias: bool,
+    /// Give the pending block its number, for pool software that wants one; else it is null
+    #[arg(long = "rpc.pendingnumber")]
+    pub rpc_pendingnumber: bool,
+
+    /// Serve JSON-RPC over WebSockets
+    #[arg(long)]
+    pub ws: bool,
+    /// WebSocket listening address
+    #[arg(long, value_name = "IP", default_value = rpc::server::http::HOST)]
+    pub wsaddr: String,
+    /// WebSocket listening port; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = rpc::server::ws::PORT)]
+    pub wsport: u16,
+    /// Modules served over WebSockets
+    #[arg(long, value_name = "LIST", default_value = "chain3,mc,net")]
+    pub wsapi: Modules,
+    /// Origins whose pages may connect, separated by commas; * for all
+    #[arg(long, value_name = "ORIGINS", default_value = "")]
+    pub wsorigins: Cors,
+
     /// Path of the local socket [default: vnode.ipc in the data directory]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", global = true)]
     pub ipcpath: Option<PathBuf>,
     /// Serve no local socket
     #[arg(long)]
     pub ipcdisable: bool,
+    /// Bounds of the servers.
+    #[command(flatten)]
+    pub limits: LimitOptions,
 
     /// Serve work to miners by Stratum
     #[arg(long)]
@@ -135,6 +174,12 @@ pub struct VnodeOptions {
     /// Settings of the service for SCS servers, as JSON [default: vnodeconfig.json where there is one]
     #[arg(long, value_name = "FILE")]
     pub vnodeconfig: Option<PathBuf>,
+    /// File with the node's own key, 64 hex digits [default: nodekey in the data directory]
+    #[arg(long, value_name = "FILE")]
+    pub nodekey: Option<PathBuf>,
+    /// The node's own key, as 64 hex digits
+    #[arg(long, value_name = "HEX", conflicts_with = "nodekey")]
+    pub nodekeyhex: Option<String>,
     /// Look for no peers
     #[arg(long)]
     pub nodiscover: bool,
@@ -188,6 +233,25 @@ pub enum Command {
     /// Make, list and change the accounts of the key files
     #[command(subcommand)]
     Account(AccountCommand),
+    /// Talk to a running node: methods by name, with completion and history
+    Attach {
+        /// The node: path of its socket, or an http:// or ws:// URL [default: the local socket of the
+        /// data directory]
+        endpoint: Option<Endpoint>,
+    },
+    /// Call one method of a running node. Ends with 0 and prints the result, with 1 where the node
+    /// answers with an error, with 2 where it cannot be asked
+    Rpc {
+        /// The node: path of its socket, or an http:// or ws:// URL [default: the local socket of the
+        /// data directory]
+        #[arg(long, value_name = "ENDPOINT")]
+        endpoint: Option<Endpoint>,
+        /// Name of the method: mc_blockNumber, or mc.blockNumber
+        method: String,
+        /// Its parameters: JSON where it is valid JSON, otherwise text
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        params: Vec<String>,
+    },
     /// Answer other people's test vectors: a JSON request a line in, a JSON reply a line out
     Testvec {
         /// What the requests are about
@@ -437,6 +501,10 @@ mod tests {
             "9",
             "--rpcapi",
             "mc,net",
+            "--rpc.noalias",
+            "--rpc.pendingnumber",
+            "--nodekey",
+            "k",
             "--ipcpath",
             "p",
             "--ipcdisable",

@@ -8,14 +8,17 @@ use crate::accounts::{self, AccountsError};
 use crate::banner::Banner;
 use crate::commands::DirectoryError;
 use crate::commands::directory::{Directory, Purpose};
+use crate::listener::HttpListener;
 use crate::logging;
 use crate::mining::Miner;
-use crate::options::{Network, OptionsError, VnodeOptions, is_loopback};
-use crate::stratum::{self, StratumServer};
+use crate::network::{NetworkError, Registry};
+use crate::nodekey::{self, NodeKeyError};
+use crate::options::{Network, OptionsError, VnodeOptions};
+use crate::servers::{Servers, ServersError};
+use crate::system;
 use crate::vnodeconfig::{ConfigError, VnodeConfig};
 use chain::body::SealCheck;
-use chain::chain::OpenError;
-use chain::pool::PoolConfig;
+use chain::chain::OpenError as ChainOpenError;
 use chain::spec::DEV_ACCOUNTS;
 use chain::{Chain, ChainConfig, ChainSpec};
 use ethash::LightCaches;
@@ -23,9 +26,8 @@ use keystore::AccountBook;
 use miner::display::rate_text;
 use primitives::{Address, SecretKey};
 use rpc::methods::NodeFacts;
-use rpc::server::ServeError;
-use rpc::server::http::{HttpOptions, HttpServer};
-use rpc::{Limits, Modules, Rpc};
+use rpc::server::http::HttpOptions;
+use rpc::{Limits, NodeSettings, Rpc, VnodeSettings};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -34,12 +36,14 @@ use store::{Store, StoreError};
 
 /// How often the hashrate is logged while mining.
 const HASHRATE_INTERVAL: Duration = Duration::from_secs(5);
+/// How often it is looked whether the chain still takes blocks.
+const FAILURE_INTERVAL: Duration = Duration::from_millis(200);
 /// How often it is looked for accounts whose time is over.
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long requests in flight may go on when the node stops.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 
-/// Why a node did not start.
+/// Why a node did not start, or ended without being told to.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The options contradict each other.
@@ -59,16 +63,25 @@ pub enum StartError {
     Accounts(#[from] AccountsError),
     /// The chain cannot be opened.
     #[error(transparent)]
-    Chain(#[from] OpenError),
+    Chain(#[from] ChainOpenError),
     /// The searchers cannot be started.
     #[error(transparent)]
     Miner(#[from] miner::MinerError),
+    /// The methods have no ground to stand on.
+    #[error(transparent)]
+    Node(#[from] rpc::NodeError),
     /// A server cannot listen.
     #[error(transparent)]
-    Serve(#[from] ServeError),
-    /// The Stratum server cannot start.
+    Servers(#[from] ServersError),
+    /// The node's own key cannot be read or made.
     #[error(transparent)]
-    Stratum(#[from] stratum::StratumError),
+    NodeKey(#[from] NodeKeyError),
+    /// What is kept of the network cannot be used.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// No more blocks can be taken.
+    #[error("stopped, as no more blocks can be taken: {0}")]
+    Failed(String),
     /// Something of the system is missing: threads, signals, a directory.
     #[error("{what}: {source}")]
     System {
@@ -117,19 +130,14 @@ impl NodeFacts for Facts {
     }
 }
 
-impl rpc::MinerControl for Miner {
-    fn hashrate(&self) -> f64 {
-        Self::hashrate(self)
-    }
-}
-
 /// Runs the node until SIGINT or SIGTERM.
 ///
 /// # Errors
-/// [`StartError`] when it cannot start.
+/// [`StartError`] when it cannot start, or cannot go on.
 pub fn run(options: &VnodeOptions) -> Result<(), StartError> {
     options.check()?;
     logging::start(options);
+    system::raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -142,7 +150,7 @@ pub fn run(options: &VnodeOptions) -> Result<(), StartError> {
 
 async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     let mut stop = StopSignal::listen().map_err(system("cannot listen for signals"))?;
-    let _config = VnodeConfig::load(options.vnodeconfig.as_deref())?;
+    let config = VnodeConfig::load(options.vnodeconfig.as_deref())?;
     let caches = LightCaches::new();
     if options.network()? == Some(Network::Dev) {
         // The cache is the longest wait of a first start, and here its epoch is known already.
@@ -168,36 +176,44 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     }
     accounts::unlock(options, &accounts)?;
     let beneficiary = beneficiary(options, &accounts, &spec)?;
-    let chain = open_chain(options, &spec, &caches, store, beneficiary)?;
-    let miner = Miner::default();
+    let chain = open_chain(options, &spec, &caches, store, &directory, beneficiary)?;
+    let miner = Miner::new(options, &caches, &chain);
     let mining = if options.mine {
         chain.desk().set_mining(true);
-        miner.start(options, &caches, &chain)?
+        miner.start(None)?
     } else {
         vec!["off (--mine starts it; external miners get work all the same)".to_owned()]
     };
 
+    let node_key = nodekey::load(options, &directory)?;
+    let network = Registry::open(&node_key, &config, &directory)?;
     let facts = Facts {
         version: client_version(),
         network_id: spec.network_id,
     };
+    let listener = Arc::new(HttpListener::new(HttpOptions {
+        hosts: options.rpcvhosts.clone(),
+        ..HttpOptions::default()
+    }));
     let node = rpc::Node::new(
         chain.clone(),
         accounts.clone(),
         Box::new(facts),
         Arc::new(miner.clone()),
-    );
+    )?
+    .with_filter_limits(options.limits.filters())
+    .with_settings(settings(options, &config, &directory))
+    .with_listener(listener.clone())
+    .with_network(Arc::new(network));
     let limits = Limits {
         stop_grace: STOP_GRACE,
-        ..Limits::default()
+        ..options.limits.servers()
     };
-    let rpc = Rpc::new(Arc::new(node), rpc::methods::all(), limits)
+    let rpc = Rpc::new(Arc::new(node), methods(options), limits)
         .expect("the table of methods is checked by the tests of `rpc`");
-    let http = start_http(options, &rpc).await?;
-    let ipc = start_ipc(options, &rpc, &directory)?;
-    let stratum = start_stratum(options, &chain, &caches).await?;
-    let mut endpoints = endpoints(http.as_ref(), ipc.as_ref());
-    endpoints.extend(stratum.iter().flat_map(stratum_endpoints));
+    listener.serve(&rpc);
+    let servers = Servers::start(options, &rpc, listener, &caches, &directory).await?;
+    let endpoints = servers.endpoints();
     let view = chain.view()?;
     let banner = Banner {
         version: &client_version(),
@@ -213,33 +229,26 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     let _ = std::io::stdout().write_all(banner.text().as_bytes());
     drop(view);
 
-    tokio::select! {
-        () = stop.wait() => {}
-        () = log_hashrate(&miner) => {}
-        () = expire_accounts(&accounts) => {}
-    }
-    tracing::info!("stopping");
-    let end = async {
-        if let Some(http) = http {
-            http.stop().await;
-        }
-        if let Some(ipc) = ipc {
-            ipc.stop().await;
-        }
-        if let Some(stratum) = stratum {
-            stratum.stop().await;
-        }
+    let failed = tokio::select! {
+        () = stop.wait() => None,
+        reason = failure(&chain) => Some(reason),
+        () = log_hashrate(&miner) => None,
+        () = expire_accounts(&accounts) => None,
     };
+    tracing::info!("stopping");
     let down = tokio::task::spawn_blocking(move || {
         miner.stop();
         chain.stop();
     });
-    let (down, ()) = tokio::join!(down, end);
+    let (down, ()) = tokio::join!(down, servers.stop());
     if down.is_err() {
         tracing::error!("miner or chain did not stop cleanly");
     }
     tracing::info!("stopped");
-    Ok(())
+    match failed {
+        None => Ok(()),
+        Some(reason) => Err(StartError::Failed(reason)),
+    }
 }
 
 /// Adds the development network's accounts, unlocked.
@@ -276,17 +285,17 @@ fn open_chain(
     spec: &Arc<ChainSpec>,
     caches: &LightCaches,
     store: Store,
+    directory: &Path,
     beneficiary: Option<Address>,
-) -> Result<Chain, OpenError> {
+) -> Result<Chain, ChainOpenError> {
     let chain = Chain::open(
         store,
         ChainConfig {
             spec: spec.clone(),
             seals: SealCheck::Ethash(caches.clone()),
-            pool: PoolConfig {
-                price_floor: options.gasprice.unwrap_or(spec.gas_price_min),
-                ..PoolConfig::default()
-            },
+            pool: options
+                .txpool
+                .config(spec, directory, options.mine, options.gasprice),
             beneficiary: beneficiary.unwrap_or_default(),
             extra_data: options.extra_data().into(),
         },
@@ -297,85 +306,31 @@ fn open_chain(
     Ok(chain)
 }
 
-async fn start_http(
-    options: &VnodeOptions,
-    rpc: &Arc<Rpc<rpc::Node>>,
-) -> Result<Option<HttpServer>, StartError> {
-    if !options.rpc {
-        return Ok(None);
+/// The rows to serve.
+fn methods(options: &VnodeOptions) -> Vec<rpc::Method<rpc::Node>> {
+    let rows = rpc::methods::all();
+    if options.rpc_noalias {
+        rows.into_iter().map(rpc::Method::without_alias).collect()
+    } else {
+        rows
     }
-    let http = HttpOptions {
-        host: options.rpcaddr.clone(),
-        port: options.rpcport,
-        cors: options.rpccorsdomain.parse().unwrap_or_default(),
-    };
-    let server = rpc::server::http::start(Arc::new(rpc.dispatcher(&options.rpcapi)), &http).await?;
-    if server.addresses().iter().any(|address| !is_loopback(address)) {
-        tracing::warn!(
-            "HTTP listens beyond this machine, in plain text and without passwords; this node's unlocked accounts sign for whoever calls"
-        );
-    }
-    Ok(Some(server))
 }
 
-fn start_ipc(
-    options: &VnodeOptions,
-    rpc: &Arc<Rpc<rpc::Node>>,
-    directory: &Path,
-) -> Result<Option<rpc::server::ipc::IpcServer>, StartError> {
-    if options.ipcdisable {
-        return Ok(None);
+/// What methods are told of the start.
+fn settings(options: &VnodeOptions, config: &VnodeConfig, directory: &Path) -> NodeSettings {
+    NodeSettings {
+        data_directory: std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned()),
+        pending_number: options.rpc_pendingnumber,
+        log_limits: options.limits.logs(),
+        response_len_max: options.limits.response,
+        vnode: VnodeSettings {
+            beneficial_address: config.beneficial_address,
+            scs_service: config.scs_service,
+            service_port: config.service_port(),
+            show_to_public: config.show_to_public,
+            ip: config.ip.clone(),
+        },
     }
-    let path = options
-        .ipcpath
-        .clone()
-        .unwrap_or_else(|| directory.join(rpc::server::ipc::SOCKET_NAME));
-    let dispatcher = Arc::new(rpc.dispatcher(&Modules::all()));
-    Ok(Some(rpc::server::ipc::start(dispatcher, &path)?))
-}
-
-async fn start_stratum(
-    options: &VnodeOptions,
-    chain: &Chain,
-    caches: &LightCaches,
-) -> Result<Option<StratumServer>, StartError> {
-    if !options.stratum {
-        return Ok(None);
-    }
-    let config = stratum::StratumConfig {
-        host: options.stratumaddr.clone(),
-        port: options.stratumport,
-        difficulty: options.stratum_difficulty,
-        password: options.stratum_password.clone(),
-        connections_max: options.stratum_maxconnections,
-        status: options.stratum_status,
-        agent: client_version(),
-    };
-    Ok(Some(stratum::start(chain, caches, config).await?))
-}
-
-fn stratum_endpoints(server: &StratumServer) -> Vec<String> {
-    let mut lines = vec![format!("stratum+tcp://{}", server.address())];
-    lines.extend(
-        server
-            .status()
-            .map(|address| format!("http status of Stratum {address}")),
-    );
-    lines
-}
-
-fn endpoints(http: Option<&HttpServer>, ipc: Option<&rpc::server::ipc::IpcServer>) -> Vec<String> {
-    let mut all: Vec<_> = http
-        .map(|server| {
-            server
-                .addresses()
-                .iter()
-                .map(|address| format!("http://{address}"))
-                .collect()
-        })
-        .unwrap_or_default();
-    all.extend(ipc.map(|server| format!("ipc {}", server.path().display())));
-    all
 }
 
 async fn log_hashrate(miner: &Miner) {
@@ -385,6 +340,17 @@ async fn log_hashrate(miner: &Miner) {
         interval.tick().await;
         for (device, rate) in miner.devices() {
             tracing::info!(device, rate = rate_text(rate), "hashrate");
+        }
+    }
+}
+
+/// Waits until no more blocks can be taken; says why.
+async fn failure(chain: &Chain) -> String {
+    let mut interval = tokio::time::interval(FAILURE_INTERVAL);
+    loop {
+        interval.tick().await;
+        if let Some(reason) = chain.failure() {
+            return reason;
         }
     }
 }

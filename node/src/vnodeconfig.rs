@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 /// Name of the file that is read without `--vnodeconfig`, from the working directory.
 pub(crate) const FILE_NAME: &str = "vnodeconfig.json";
 
+/// The port of the service for SCS servers.
+const SERVICE_PORT: u16 = 50062;
+
 /// The settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VnodeConfig {
@@ -32,7 +35,7 @@ impl Default for VnodeConfig {
         Self {
             scs_service: false,
             show_to_public: false,
-            service_cfg: "localhost:50062".to_owned(),
+            service_cfg: format!("localhost:{SERVICE_PORT}"),
             beneficial_address: None,
             ip: String::new(),
             force_subnet_p2p: Vec::new(),
@@ -91,6 +94,11 @@ impl VnodeConfig {
         }
     }
 
+    /// The port of the service.
+    pub fn service_port(&self) -> u16 {
+        port(&self.service_cfg).unwrap_or(SERVICE_PORT)
+    }
+
     fn read(path: &Path) -> Result<Self, ConfigError> {
         let read_error = |source| ConfigError::Read {
             path: path.to_owned(),
@@ -121,7 +129,10 @@ impl VnodeConfig {
             match key.to_ascii_lowercase().as_str() {
                 "scsservice" => config.scs_service = boolean()?,
                 "showtopublic" => config.show_to_public = boolean()?,
-                "vnodeservicecfg" => config.service_cfg = string()?,
+                "vnodeservicecfg" => {
+                    config.service_cfg = string()?;
+                    port(&config.service_cfg).ok_or_else(|| wrong("host:port or :port"))?;
+                }
                 "ip" | "vnodeip" => config.ip = string()?,
                 "vnodebeneficialaddress" => {
                     let text = string()?;
@@ -146,6 +157,11 @@ impl VnodeConfig {
     }
 }
 
+/// The port of `host:port` or `:port`.
+fn port(service_cfg: &str) -> Option<u16> {
+    service_cfg.rsplit_once(':')?.1.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,6 +181,8 @@ mod tests {
             (config.service_cfg.as_str(), config.ip.as_str()),
             (":1", "1.2.3.4")
         );
+        assert_eq!(config.service_port(), 1);
+        assert_eq!(VnodeConfig::default().service_port(), 50062);
         assert!(config.beneficial_address.is_some());
         assert_eq!(config.force_subnet_p2p, ["a"]);
         assert_eq!(parse(r#"{"ip": "5.6.7.8"}"#).unwrap().ip, "5.6.7.8");
@@ -184,6 +202,11 @@ mod tests {
             parse(r#"{"VnodeBeneficialAddress": "0x1"}"#),
             Err(ConfigError::Value { .. })
         ));
+        for bad in ["50062", "localhost:", "localhost:65536"] {
+            let error = parse(&format!(r#"{{"VnodeServiceCfg": "{bad}"}}"#)).unwrap_err();
+            let want = format!("v.json: VnodeServiceCfg is \"{bad}\", want host:port or :port");
+            assert_eq!(error.to_string(), want);
+        }
         assert!(matches!(parse("[]"), Err(ConfigError::Json { .. })));
         assert!(matches!(
             VnodeConfig::load(Some(Path::new("/no/such/file"))),

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::types::{BlockRef, Data, DecodeError, Integer, Quantity};
+use crate::types::{BlockRef, Count, Data, DecodeError, Integer, Quantity};
 
 /// Most members an object within parameters can have.
 const FIELDS_MAX: usize = 64;
@@ -85,6 +85,16 @@ impl FromParam for Integer {
                 want: "a number",
                 got: json_type(json),
             }),
+        }
+    }
+}
+
+impl FromParam for Count {
+    fn from_json(json: &str) -> Result<Self, DecodeError> {
+        if json.starts_with('"') {
+            Quantity::<u64>::from_json(json).map(|number| Self(number.0))
+        } else {
+            Integer::from_json(json).map(|number| Self(number.0))
         }
     }
 }

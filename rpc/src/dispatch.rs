@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use bytes::Bytes;
@@ -18,8 +18,13 @@ use crate::budget::Budget;
 use crate::error::{RpcError, RpcResult};
 use crate::limits::Limits;
 use crate::message::{self, Member, Message};
+use crate::openrpc;
 use crate::params::{Dialect, Params};
-use crate::table::{Call, Handler, Json, MODULE_RPC, MODULES, Method, Modules, Waiting, WaitingHandler};
+use crate::subscriptions::{Pulled, Session};
+use crate::table::{
+    Call, Handler, Json, MODULE_RPC, MODULES, Method, Modules, SessionHandler, Waiting, WaitingHandler,
+};
+use crate::traffic::Traffic;
 
 /// The version `rpc_modules` gives for each module.
 const MODULE_VERSION: &str = "1.0";
@@ -46,6 +51,9 @@ pub struct Rpc<C> {
     limits: Limits,
     blocking: Arc<Semaphore>,
     heavy: Arc<Semaphore>,
+    /// What `rpc.discover` answers, once it was asked.
+    description: OnceLock<Json>,
+    traffic: Traffic,
 }
 
 impl<C: Send + Sync + 'static> Rpc<C> {
@@ -58,7 +66,7 @@ impl<C: Send + Sync + 'static> Rpc<C> {
         mut methods: Vec<Method<C>>,
         limits: Limits,
     ) -> Result<Arc<Self>, TableError> {
-        methods.push(Method::modules());
+        methods.extend([Method::modules(), Method::discover()]);
         methods.sort_by_key(Method::name);
         for pair in methods.windows(2) {
             if pair[0].name() == pair[1].name() {
@@ -74,6 +82,8 @@ impl<C: Send + Sync + 'static> Rpc<C> {
             methods,
             blocking: Arc::new(Semaphore::new(limits.blocking_calls_max)),
             heavy: Arc::new(Semaphore::new(limits.heavy_calls_max)),
+            description: OnceLock::new(),
+            traffic: Traffic::new(limits.traffic_len_max),
             limits,
         }))
     }
@@ -86,6 +96,15 @@ impl<C: Send + Sync + 'static> Rpc<C> {
     /// What the methods work on.
     pub fn context(&self) -> &Arc<C> {
         &self.context
+    }
+
+    /// The description of all methods: made once, of all that there are, enabled or not.
+    fn description(&self) -> RpcResult {
+        let text = || Json::write(&openrpc::document(&self.methods));
+        match self.description.get() {
+            Some(known) => Ok(known.clone()),
+            None => text().map(|made| self.description.get_or_init(|| made).clone()),
+        }
     }
 
     /// A view with only `modules` enabled, under every name they answer to.
@@ -129,12 +148,16 @@ enum Plan<'a, C> {
     Refuse(RpcError),
     /// `rpc_modules`.
     Modules(Params<'a>),
+    /// `rpc.discover`.
+    Discover(Params<'a>),
     /// Run it here.
     Inline(&'static str, Handler<C>, Params<'a>),
     /// Run it on a blocking thread.
     Gated(Gate, &'static str, Handler<C>, Params<'a>),
     /// Start it here and wait.
     Waiting(&'static str, WaitingHandler<C>, Params<'a>),
+    /// Run it here, with the connection.
+    Session(&'static str, SessionHandler<C>, Params<'a>),
 }
 
 impl<C> Plan<'_, C> {
@@ -149,17 +172,52 @@ impl<C> Plan<'_, C> {
 impl<C: Send + Sync + 'static> Dispatcher<C> {
     /// Answers one message. `None` if it asks for no answer: it held only notifications.
     pub async fn handle(&self, body: Bytes) -> Option<Vec<u8>> {
+        self.handle_in(body, None).await
+    }
+
+    /// Answers one message that came through `session`, which it may subscribe to something.
+    pub async fn handle_in(&self, body: Bytes, session: Option<&Session>) -> Option<Vec<u8>> {
         let mut budget = Budget::new(&self.rpc.limits);
         match message::parse(&body, &self.rpc.limits) {
             Message::Broken(error) => Some(message::error_response(error)),
             Message::Single(member) => {
                 let plans = [self.plan(&member)];
-                let result = self.run(&body, &plans, &mut budget).await.pop();
+                let result = self.run(&body, &plans, session, &mut budget).await.pop();
                 let result = result.unwrap_or_else(|| Err(stopping()));
                 answer_id(&member).map(|id| message::response(id, &result))
             }
-            Message::Batch(members) => self.run_batch(&body, &members, &mut budget).await,
+            Message::Batch(members) => self.run_batch(&body, &members, session, &mut budget).await,
         }
+    }
+
+    /// What `session` is to be told now.
+    ///
+    /// # Errors
+    /// Whatever kept its sources from reading the chain.
+    pub(crate) async fn pull(&self, session: &Arc<Session>) -> RpcResult<Pulled> {
+        // Waits for its turn without a deadline: nobody asked, and the chain stays readable.
+        let permit = Arc::clone(&self.rpc.blocking)
+            .acquire_owned()
+            .await
+            .map_err(|_| stopping())?;
+        let session = Arc::clone(session);
+        let pull = move || {
+            let pulled = session.pull();
+            drop(permit);
+            pulled
+        };
+        let pulled = tokio::task::spawn_blocking(pull).await;
+        pulled.unwrap_or_else(|_| Err(panicked("subscription")))
+    }
+
+    /// What the methods work on.
+    pub(crate) fn context(&self) -> &Arc<C> {
+        &self.rpc.context
+    }
+
+    /// The room for requests and responses in memory that all servers of these methods share.
+    pub(crate) fn traffic(&self) -> &Traffic {
+        &self.rpc.traffic
     }
 
     /// The bounds that every server of these methods keeps.
@@ -180,6 +238,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         let is_short = json.is_none_or(|json| json.len() <= SHORT_PARAMS_LEN_MAX);
         match method.call() {
             Call::Modules => Plan::Modules(params),
+            Call::Discover => Plan::Discover(params),
             Call::Inline(handler) => Plan::Inline(name, handler, params),
             Call::Sized(handler) if is_short => Plan::Inline(name, handler, params),
             Call::Reading(handler) if is_short && !may_name_pending(json) => {
@@ -190,10 +249,17 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
             }
             Call::Heavy(handler) => Plan::Gated(Gate::Heavy, name, handler, params),
             Call::Waiting(handler) => Plan::Waiting(name, handler, params),
+            Call::Session(handler) => Plan::Session(name, handler, params),
         }
     }
 
-    async fn run_batch(&self, body: &Bytes, members: &[Member<'_>], budget: &mut Budget) -> Option<Vec<u8>> {
+    async fn run_batch(
+        &self,
+        body: &Bytes,
+        members: &[Member<'_>],
+        session: Option<&Session>,
+        budget: &mut Budget,
+    ) -> Option<Vec<u8>> {
         let plans: Vec<_> = members.iter().map(|member| self.plan(member)).collect();
         let mut out = Vec::new();
         let mut start = 0;
@@ -201,7 +267,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         let together =
             |left: &Plan<'_, C>, right: &Plan<'_, C>| left.gate().is_some() && left.gate() == right.gate();
         for plans in plans.chunk_by(together) {
-            let results = self.run(body, plans, budget).await;
+            let results = self.run(body, plans, session, budget).await;
             for (member, result) in members[start..].iter().zip(&results) {
                 let Some(id) = answer_id(member) else { continue };
                 out.push(if out.is_empty() { b'[' } else { b',' });
@@ -217,7 +283,13 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
     }
 
     /// Runs `plans`, of which there are several only behind one gate; gives one result for each.
-    async fn run(&self, body: &Bytes, plans: &[Plan<'_, C>], budget: &mut Budget) -> Vec<RpcResult> {
+    async fn run(
+        &self,
+        body: &Bytes,
+        plans: &[Plan<'_, C>],
+        session: Option<&Session>,
+        budget: &mut Budget,
+    ) -> Vec<RpcResult> {
         let Some(plan) = plans.first() else {
             return Vec::new();
         };
@@ -227,7 +299,8 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         let context = &self.rpc.context;
         let result = match plan {
             Plan::Refuse(error) => Err(error.clone()),
-            Plan::Modules(params) => params.parse::<()>().and_then(|()| self.modules.clone()),
+            Plan::Modules(params) => params.parse().and_then(|()| self.modules.clone()),
+            Plan::Discover(params) => params.parse().and_then(|()| self.rpc.description()),
             Plan::Inline(name, handler, params) => guarded(name, || handler(context, *params)),
             Plan::Waiting(name, handler, params) => {
                 match guarded(name, || Ok(handler(Arc::clone(context), *params))) {
@@ -235,6 +308,10 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
                     Err(error) => Err(error),
                 }
             }
+            Plan::Session(name, handler, params) => match session {
+                Some(session) => guarded(name, || handler(context, session, *params)),
+                None => Err(RpcError::refused("notifications not supported")),
+            },
             Plan::Gated(gate, ..) => return self.run_gated(*gate, body, plans, budget).await,
         };
         vec![budget.charge(result)]

@@ -30,6 +30,12 @@ pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Default of [`Limits::idle_timeout`].
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+/// Default of [`Limits::write_timeout`].
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Default of [`Limits::subscriptions_max`].
+pub const SUBSCRIPTIONS_MAX: usize = 1024;
+/// Default of [`Limits::traffic_len_max`]: 512 MiB.
+pub const TRAFFIC_LEN_MAX: usize = 512 * 1024 * 1024;
 /// Default of [`Limits::stop_grace`].
 pub const STOP_GRACE: Duration = Duration::from_secs(2);
 
@@ -44,7 +50,7 @@ pub struct Limits {
     pub batch_len_max: usize,
     /// Deepest nesting of arrays and objects in a request.
     pub depth_max: usize,
-    /// Most open HTTP connections; one more is told 503 and closed.
+    /// Most open connections of the HTTP server, and of the WebSocket server; one more is told 503 and closed.
     pub connections_max: usize,
     /// Most open connections of the local channel; one more is closed.
     pub ipc_connections_max: usize,
@@ -62,6 +68,12 @@ pub struct Limits {
     /// Time a connection may go without a byte in either direction. Longer than the body and
     /// request time-outs together, so that it ends no request that they allow.
     pub idle_timeout: Duration,
+    /// Time for a client to take in one answer or notification on a connection that lasts.
+    pub write_timeout: Duration,
+    /// Most subscriptions of one connection.
+    pub subscriptions_max: usize,
+    /// Most bytes of requests being read and of responses being sent, of all connections together.
+    pub traffic_len_max: usize,
     /// Time that requests under way are given when a server stops.
     pub stop_grace: Duration,
 }
@@ -81,6 +93,9 @@ impl Default for Limits {
             body_timeout: BODY_TIMEOUT,
             request_timeout: REQUEST_TIMEOUT,
             idle_timeout: IDLE_TIMEOUT,
+            write_timeout: WRITE_TIMEOUT,
+            subscriptions_max: SUBSCRIPTIONS_MAX,
+            traffic_len_max: TRAFFIC_LEN_MAX,
             stop_grace: STOP_GRACE,
         }
     }

@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
     use crate::decode::Fields;
-    use crate::types::{BlockRef, Data, DecodeError, Integer, Quantity};
+    use crate::types::{BlockRef, Count, Data, DecodeError, Integer, Quantity};
 
     #[track_caller]
     fn check<T: FromParams + fmt::Debug + PartialEq>(json: &str, expected: Result<T, &str>) {
@@ -245,6 +245,19 @@ mod tests {
             Err("invalid argument 0: string holds an invalid escape"),
         );
         check(r#"["\u0030x1"]"#, Ok((Quantity(1_u64),)));
+    }
+
+    #[test]
+    fn counts() {
+        for (json, count) in [("[0]", 0), ("[300]", 300), ("[\"0x12c\"]", 300)] {
+            check(json, Ok((Count(count),)));
+        }
+        check::<(Count,)>(
+            "[-1]",
+            Err("invalid argument 0: want a whole number of at most 64 bits"),
+        );
+        check::<(Count,)>("[\"300\"]", Err("invalid argument 0: missing 0x prefix"));
+        check::<(Count,)>("[true]", Err("invalid argument 0: want a number, got a Boolean"));
     }
 
     #[test]

@@ -321,6 +321,11 @@ impl BlockRef {
 #[serde(transparent)]
 pub struct Integer(pub u64);
 
+/// A number as a plain one or as QUANTITY, for methods that the interface does not show: clients
+/// write either.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Count(pub u64);
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,6 @@
 //! The HTTP server over real sockets, in raw bytes.
 
+#[allow(dead_code, reason = "other tests use the rest")]
 mod common;
 
 use std::net::SocketAddr;
@@ -16,14 +17,7 @@ const VERSION_ANSWER: &str = r#"{"jsonrpc":"2.0","id":1,"result":"100"}"#;
 
 /// Posts each body and compares status and answer.
 async fn check(cases: &[(&str, u16, &str)]) {
-    let server = serve(
-        Limits {
-            batch_len_max: 4,
-            ..Limits::default()
-        },
-        "",
-    )
-    .await;
+    let server = serve(Limits::default(), "").await;
     for (body, status, answer) in cases {
         let response = exchange(server.addresses()[0], &post(body)).await;
         assert_eq!(split(&response), (*status, *answer), "{body}");
@@ -58,45 +52,11 @@ async fn methods_and_aliases() {
 }
 
 #[tokio::test]
-async fn errors_of_calls() {
+async fn nothing_to_answer_is_204() {
+    let notification = r#"{"jsonrpc":"2.0","method":"net_version"}"#;
     check(&[
-        (
-            r#"{"jsonrpc":"2.0","id":1,"method":"mc_nothing"}"#,
-            200,
-            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"the method mc_nothing does not exist/is not available"}}"#,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":1,"method":"admin_secret"}"#,
-            200,
-            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"the method admin_secret does not exist/is not available"}}"#,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":1,"method":"chain3_sha3","params":[]}"#,
-            200,
-            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"missing value for required argument 0"}}"#,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":1,"method":"chain3_sha3","params":["0x1"]}"#,
-            200,
-            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"invalid argument 0: odd number of hex digits"}}"#,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":1,"method":"net_version","params":[0]}"#,
-            200,
-            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"too many arguments, want at most 0"}}"#,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":1,"method":"net_version","params":{}}"#,
-            200,
-            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"params: want an array, got an object"}}"#,
-        ),
-    ])
-    .await;
-}
-
-#[tokio::test]
-async fn errors_of_messages() {
-    check(&[
+        (notification, 204, ""),
+        (&format!("[{notification}]"), 204, ""),
         (
             "",
             200,
@@ -106,49 +66,6 @@ async fn errors_of_messages() {
             "{\"a\":",
             200,
             r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error: EOF while parsing a value at line 1 column 5"}}"#,
-        ),
-        (
-            "[]",
-            200,
-            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"invalid request: empty batch"}}"#,
-        ),
-        (
-            "[1,1,1,1,1]",
-            200,
-            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"invalid request: batch of 5 requests, want at most 4"}}"#,
-        ),
-        (
-            r#"{"jsonrpc":"1.0","id":8,"method":"net_version"}"#,
-            200,
-            r#"{"jsonrpc":"2.0","id":8,"error":{"code":-32600,"message":"invalid request: jsonrpc: want \"2.0\""}}"#,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","id":{},"method":"net_version"}"#,
-            200,
-            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"invalid request: id: want a string, a number or null, got an object"}}"#,
-        ),
-    ])
-    .await;
-}
-
-#[tokio::test]
-async fn batches_and_notifications() {
-    let notification = r#"{"jsonrpc":"2.0","method":"net_version"}"#;
-    let batch = format!(
-        r#"[{VERSION_CALL}, {notification}, 7, {{"jsonrpc":"2.0","id":1.50,"method":"web3_clientVersion"}}]"#
-    );
-    let answer = format!(
-        r#"[{VERSION_ANSWER},{{"jsonrpc":"2.0","id":null,"error":{{"code":-32600,"message":"invalid request: want an object, got a number"}}}},{{"jsonrpc":"2.0","id":1.50,"result":"Test/v1.2.3/linux-x86_64/rustc1.95"}}]"#
-    );
-    check(&[
-        (&batch, 200, &answer),
-        (&format!("[{VERSION_CALL}]"), 200, &format!("[{VERSION_ANSWER}]")),
-        (notification, 204, ""),
-        (&format!("[{notification},{notification}]"), 204, ""),
-        (
-            r#"{"jsonrpc":"2.0","id":null,"method":"net_version"}"#,
-            200,
-            r#"{"jsonrpc":"2.0","id":null,"result":"100"}"#,
         ),
     ])
     .await;
@@ -165,7 +82,7 @@ async fn check_raw(address: SocketAddr, request: &str, status: u16) -> String {
 async fn http_itself_refuses() {
     let server = serve(Limits::default(), "").await;
     let to = server.addresses()[0];
-    let close = "Host: x\r\nConnection: close";
+    let close = "Host: localhost\r\nConnection: close";
     let get = check_raw(to, &format!("GET / HTTP/1.1\r\n{close}\r\n\r\n"), 200).await;
     assert!(get.contains("JSON-RPC"), "{get}");
     check_raw(to, &format!("GET /x HTTP/1.1\r\n{close}\r\n\r\n"), 404).await;
@@ -206,7 +123,8 @@ async fn bodies_are_bounded() {
     )
     .await;
     let to = server.addresses()[0];
-    let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n";
+    let head =
+        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n";
     let chunked = |body: &str| {
         let chunks: String = body
             .as_bytes()
@@ -335,13 +253,17 @@ async fn requests_follow_each_other_on_one_connection() {
 async fn browsers() {
     let preflight = |origin: &str| {
         format!(
-            "OPTIONS / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nOrigin: {origin}\r\n\
+            "OPTIONS / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nOrigin: {origin}\r\n\
              Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: content-type\r\n\r\n"
         )
     };
     let post = |origin: &str| {
         let request = String::from_utf8(post(VERSION_CALL)).unwrap();
-        request.replacen("Host: x", &format!("Host: x\r\nOrigin: {origin}"), 1)
+        request.replacen(
+            "Host: localhost",
+            &format!("Host: localhost\r\nOrigin: {origin}"),
+            1,
+        )
     };
     let allow = |origin: &str| format!("access-control-allow-origin: {origin}\r\n");
 
@@ -479,5 +401,178 @@ async fn addresses() {
             .to_string()
             .contains("203.0.113.1")
     );
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn only_known_names_are_spoken_to() {
+    let server = serve(Limits::default(), "").await;
+    let to = server.addresses()[0];
+    let request = |host: &str| {
+        let request = String::from_utf8(post(VERSION_CALL)).unwrap();
+        request.replacen("Host: localhost", &format!("Host: {host}"), 1)
+    };
+    for host in [
+        "localhost",
+        "localhost:8545",
+        "127.0.0.1",
+        "192.0.2.7:8545",
+        "[::1]:1",
+    ] {
+        check_raw(to, &request(host), 200).await;
+    }
+    for host in [
+        "evil.example",
+        "evil.example:8545",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+    ] {
+        let refused = check_raw(to, &request(host), 403).await;
+        assert!(refused.ends_with("host not allowed\n"), "{refused}");
+        for path in ["/", "/health"] {
+            let get = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+            check_raw(to, &get, 403).await;
+        }
+    }
+    // HTTP/1.0 knows no names.
+    let old = request("x")
+        .replacen("Host: x\r\n", "", 1)
+        .replacen("HTTP/1.1", "HTTP/1.0", 1);
+    check_raw(to, &old, 200).await;
+    server.stop().await;
+
+    let options = HttpOptions {
+        host: "127.0.0.1".to_owned(),
+        port: 0,
+        hosts: "node.example".parse().unwrap(),
+        ..HttpOptions::default()
+    };
+    let server = http::start(dispatcher(Limits::default(), &Modules::default()), &options)
+        .await
+        .unwrap();
+    check_raw(server.addresses()[0], &request("node.example:80"), 200).await;
+    check_raw(server.addresses()[0], &request("localhost"), 403).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn health_is_told() {
+    let server = serve(Limits::default(), "").await;
+    let to = server.addresses()[0];
+    let close = "Host: localhost\r\nConnection: close";
+    let health = check_raw(to, &format!("GET /health HTTP/1.1\r\n{close}\r\n\r\n"), 200).await;
+    assert!(health.contains("content-type: application/json"), "{health}");
+    assert_eq!(
+        split(&health).1,
+        r#"{"head":17,"age":3,"peers":26,"syncing":false}"#
+    );
+    check_raw(to, &format!("GET /health/x HTTP/1.1\r\n{close}\r\n\r\n"), 404).await;
+    server.stop().await;
+}
+
+/// Sends a request and gives the head and the bytes of the body.
+async fn fetch(to: SocketAddr, request: &str) -> (String, Vec<u8>) {
+    let mut stream = TcpStream::connect(to).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
+    (
+        String::from_utf8(answer[..end].to_vec()).unwrap(),
+        answer[end + 4..].to_vec(),
+    )
+}
+
+#[tokio::test]
+async fn long_answers_are_compressed_for_those_who_take_it() {
+    let server = serve(Limits::default(), "").await;
+    let to = server.addresses()[0];
+    let request = |len: usize, encodings: &str| {
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"mc_long","params":[{len}]}}"#);
+        let request = String::from_utf8(post(&body)).unwrap();
+        request.replacen("Host:", &format!("Accept-Encoding: {encodings}\r\nHost:"), 1)
+    };
+    let answer = |len| format!(r#"{{"jsonrpc":"2.0","id":1,"result":"{}"}}"#, "x".repeat(len));
+    for len in [2000, 300_000] {
+        let (head, body) = fetch(to, &request(len, "deflate, gzip")).await;
+        assert!(
+            head.contains("content-encoding: gzip") && head.contains("vary: accept-encoding"),
+            "{head}"
+        );
+        assert!(body.len() < len / 10, "{} bytes", body.len());
+        let mut plain = String::new();
+        std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(body.as_slice()), &mut plain)
+            .unwrap();
+        assert_eq!(plain, answer(len));
+    }
+    for (len, encodings) in [(100, "gzip"), (2000, "identity"), (2000, "gzip;q=0, br")] {
+        let (head, body) = fetch(to, &request(len, encodings)).await;
+        assert!(!head.contains("content-encoding"), "{head}");
+        assert_eq!(body, answer(len).as_bytes());
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn subscriptions_need_another_transport() {
+    check(&[(
+        r#"{"jsonrpc":"2.0","id":1,"method":"mc_session"}"#,
+        200,
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"notifications not supported"}}"#,
+    )])
+    .await;
+}
+
+#[tokio::test]
+async fn memory_for_long_messages_is_shared() {
+    let limits = Limits {
+        traffic_len_max: 1 << 20,
+        ..Limits::default()
+    };
+    let server = serve(limits, "").await;
+    let to = server.addresses()[0];
+    let begun = Instant::now();
+    let head =
+        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2000000";
+    let beginning = format!("{head}\r\n\r\n{}", " ".repeat(1 << 20));
+    let long = format!("{VERSION_CALL}{}", " ".repeat(512 << 10));
+    let greedy = loop {
+        // Nearly all of a long request, and no end.
+        let mut greedy = TcpStream::connect(to).await.unwrap();
+        greedy.write_all(beginning.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let response = exchange(to, &post(&long)).await;
+        match split(&response) {
+            (503, body) => {
+                assert_eq!(body, "too many long requests at the same time\n");
+                break greedy;
+            }
+            // The first was not read in time, and may have been refused instead.
+            other => assert!(begun.elapsed() < PATIENCE, "{other:?}"),
+        }
+    };
+    let response = exchange(to, &post(VERSION_CALL)).await;
+    assert_eq!(
+        split(&response),
+        (200, VERSION_ANSWER),
+        "short ones need none of it"
+    );
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"mc_long","params":[800000]}"#;
+    let response = exchange(to, &post(call)).await;
+    assert_eq!(
+        split(&response),
+        (503, "too many long responses at the same time\n")
+    );
+    drop(greedy);
+    loop {
+        let response = exchange(to, &post(&long)).await;
+        match split(&response).0 {
+            200 => break,
+            status => assert!(
+                status == 503 && begun.elapsed() < PATIENCE,
+                "the room is not given back"
+            ),
+        }
+    }
     server.stop().await;
 }

@@ -14,18 +14,16 @@ pub fn workspace() -> &'static Path {
         .expect("this package lies in the workspace")
 }
 
-/// Folder of the profile that the running test was built in: `<target>/release`.
+/// Folder of the profile that the running test, or benchmark, was built in: `<target>/release`.
 pub fn profile_directory() -> PathBuf {
     let test = std::env::current_exe().expect("a running program has a path");
-    let deps = test.parent().expect("a program lies in a folder");
-    assert!(
-        deps.ends_with("deps"),
-        "{} is not below a cargo target folder",
-        test.display()
-    );
-    deps.parent()
-        .expect("`deps` lies in a profile's folder")
-        .to_owned()
+    let folder = test.parent().expect("a program lies in a folder");
+    if !folder.ends_with("deps") {
+        // No test, but a program of its own: it lies where the node will.
+        return folder.to_owned();
+    }
+    let profile = folder.parent();
+    profile.expect("`deps` lies in a profile's folder").to_owned()
 }
 
 /// The target directory of the running test.

@@ -15,12 +15,14 @@ pub mod chain;
 pub mod clients;
 pub mod contract;
 pub mod http;
+pub mod ipc;
 pub mod ledger;
 pub mod miner;
 pub mod process;
 pub mod quantity;
 pub mod rig;
 pub mod wait;
+pub mod ws;
 
 pub use binary::{miner_path, vnode_path};
 pub use call::{CallError, Caller};

@@ -6,6 +6,7 @@ use crate::wait::{PATIENCE, wait_for};
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::ops::Deref;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -20,8 +21,11 @@ const LOG_SHOWN: usize = 6000;
 #[derive(Debug)]
 pub struct Launch {
     arguments: Vec<String>,
+    command: Vec<String>,
     data: PathBuf,
     directory: PathBuf,
+    /// Most bytes of a file that it may write.
+    file_bytes_max: Option<u64>,
     home: TempDir,
 }
 
@@ -35,8 +39,10 @@ impl Launch {
             .expect("a temporary directory");
         Self {
             arguments: arguments.into_iter().map(Into::into).collect(),
+            command: Vec::new(),
             data: home.path().join("data"),
             directory: home.path().to_owned(),
+            file_bytes_max: None,
             home,
         }
     }
@@ -46,6 +52,12 @@ impl Launch {
         let mut launch = Self::bare(["--dev", "--rpc", "--rpcport", "0"]);
         launch.arguments.extend(arguments.into_iter().map(Into::into));
         launch
+    }
+
+    /// With a command and its arguments after the options.
+    pub fn command(mut self, words: &[&str]) -> Self {
+        self.command = words.iter().map(|word| (*word).to_owned()).collect();
+        self
     }
 
     /// With the data in `directory`, which outlives the node.
@@ -60,17 +72,37 @@ impl Launch {
         self
     }
 
+    /// Without the right to make a file longer than `bytes`; [`Vnode::free_file_length`] gives it.
+    pub fn file_bytes_max(mut self, bytes: u64) -> Self {
+        self.file_bytes_max = Some(bytes);
+        self
+    }
+
     fn spawn(&self) -> (Child, Instant) {
         let mut command = Command::new(vnode_path());
         command
             .args(&self.arguments)
             .arg("--datadir")
             .arg(&self.data)
+            .args(&self.command)
             .current_dir(&self.directory)
             .env("HOME", self.home.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        if let Some(bytes) = self.file_bytes_max {
+            let limit = libc::rlimit {
+                rlim_cur: bytes,
+                rlim_max: libc::RLIM_INFINITY,
+            };
+            // SAFETY: between fork and exec, where it does one system call on a value of its own.
+            unsafe {
+                command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_FSIZE, &limit) {
+                    0 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                });
+            }
+        }
         let started = Instant::now();
         let child = command
             .spawn()
@@ -84,6 +116,27 @@ impl Launch {
     /// When it ends, or says nothing, instead.
     #[track_caller]
     pub fn start(self) -> Vnode {
+        match self.begin() {
+            Ok(node) => node,
+            Err((status, log)) => panic!("the node ended with {status} before it was up:\n{log}"),
+        }
+    }
+
+    /// Starts the node; `None` where it ends by itself, with an error, instead of coming up.
+    ///
+    /// # Panics
+    /// When it does neither, or ends otherwise.
+    #[track_caller]
+    pub fn try_start(self) -> Option<Vnode> {
+        match self.begin() {
+            Ok(node) => Some(node),
+            Err((status, _)) if status.code() == Some(1) => None,
+            Err((status, log)) => panic!("the node ended with {status}, want 1:\n{log}"),
+        }
+    }
+
+    #[track_caller]
+    fn begin(self) -> Result<Vnode, (ExitStatus, String)> {
         let (mut child, started) = self.spawn();
         let stdout = Output::of(child.stdout.take().expect("piped"));
         let stderr = Output::of(child.stderr.take().expect("piped"));
@@ -97,8 +150,10 @@ impl Launch {
             caller: unbound,
             launch: self,
         };
-        node.wait_for_banner();
-        node
+        match node.wait_for_banner() {
+            None => Ok(node),
+            Some(status) => Err((status, node.stderr.whole())),
+        }
     }
 
     /// Starts the node and kills it `later` than the moment when `come` says so.
@@ -244,18 +299,19 @@ impl Vnode {
         Launch::dev(arguments).start()
     }
 
+    /// Waits for the banner; gives how the node ended where it did that instead.
     #[track_caller]
-    fn wait_for_banner(&mut self) {
-        wait_for("the banner of a node", || {
+    fn wait_for_banner(&mut self) -> Option<ExitStatus> {
+        let ended = wait_for("the banner of a node", || {
             if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
-                panic!(
-                    "the node ended with {status} before it was up:\n{}",
-                    self.stderr.text()
-                );
+                return Some(Some(status));
             }
             // The lines on mining end the banner.
-            self.stdout.text().contains("\nmining ").then_some(())
+            self.stdout.text().contains("\nmining ").then_some(None)
         });
+        if ended.is_some() {
+            return ended;
+        }
         let addresses = self.banner_values("endpoint").into_iter();
         self.addresses = addresses
             .filter_map(|value| value.strip_prefix("http://")?.parse().ok())
@@ -263,6 +319,7 @@ impl Vnode {
         if let Some(first) = self.addresses.first() {
             self.caller = Caller::new(*first);
         }
+        None
     }
 
     /// What the node has written to standard output.
@@ -294,6 +351,35 @@ impl Vnode {
         format!("http://{}", self.addresses.first().expect("started with --rpc"))
     }
 
+    /// The first WebSocket address of the banner.
+    ///
+    /// # Panics
+    /// When the node was started without `--ws`.
+    pub fn ws_address(&self) -> SocketAddr {
+        let endpoints = self.banner_values("endpoint");
+        let address = endpoints.iter().find_map(|value| value.strip_prefix("ws://"));
+        address
+            .and_then(|address| address.parse().ok())
+            .expect("started with --ws")
+    }
+
+    /// Memory of the process that is really there, in bytes.
+    ///
+    /// # Panics
+    /// Where the system does not tell.
+    pub fn memory(&self) -> usize {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let kib = status.lines().find_map(|line| {
+            line.strip_prefix("VmRSS:")?
+                .split_whitespace()
+                .next()?
+                .parse::<usize>()
+                .ok()
+        });
+        kib.unwrap_or_else(|| panic!("{path} without VmRSS")) * 1024
+    }
+
     /// Path of the local socket.
     pub fn socket(&self) -> PathBuf {
         let endpoints = self.banner_values("endpoint");
@@ -301,9 +387,51 @@ impl Vnode {
         path.expect("the banner names the socket").into()
     }
 
+    /// The process's id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// When the process was started.
     pub fn started(&self) -> Instant {
         self.started
+    }
+
+    /// Takes the limit of [`Launch::file_bytes_max`] away, as if space had become free.
+    #[cfg(target_os = "linux")]
+    pub fn free_file_length(&self) {
+        let limit = libc::rlimit {
+            rlim_cur: libc::RLIM_INFINITY,
+            rlim_max: libc::RLIM_INFINITY,
+        };
+        let pid = libc::pid_t::try_from(self.child.id()).expect("a process id fits");
+        // SAFETY: reads a value of ours and writes nowhere; the child is ours and not yet waited for.
+        let result = unsafe { libc::prlimit(pid, libc::RLIMIT_FSIZE, &limit, std::ptr::null_mut()) };
+        let error = std::io::Error::last_os_error();
+        assert_eq!(result, 0, "cannot change a limit of the node: {error}");
+    }
+
+    /// Waits until the node ends by itself.
+    ///
+    /// # Panics
+    /// When it goes on.
+    #[track_caller]
+    pub fn wait_for_end(mut self) -> Ended {
+        let waiting = Instant::now();
+        let (status, took) = end(&mut self.child, waiting);
+        let Some(status) = status else {
+            panic!("the node goes on after {PATIENCE:?}")
+        };
+        self.ended(status, took)
+    }
+
+    fn ended(&mut self, status: ExitStatus, took: Duration) -> Ended {
+        Ended {
+            status,
+            stdout: self.stdout.whole(),
+            stderr: self.stderr.whole(),
+            took,
+        }
     }
 
     /// Sends a signal and waits for the end.
@@ -318,12 +446,7 @@ impl Vnode {
         let Some(status) = status else {
             panic!("the node goes on {PATIENCE:?} after {signal:?}")
         };
-        Ended {
-            status,
-            stdout: self.stdout.whole(),
-            stderr: self.stderr.whole(),
-            took,
-        }
+        self.ended(status, took)
     }
 
     fn send(&self, signal: Signal) {

@@ -5,7 +5,7 @@
 //! Keccak-512. Knows nothing of what the loops compute.
 
 use crate::arith::fnv;
-use crate::keccak::{Lane, keccak512_64};
+use crate::keccak::{Lane, keccak512_64, permute};
 use crate::kernels::Row;
 use crate::{FNV_PRIME, ROW_WORDS};
 
@@ -21,6 +21,22 @@ pub(crate) trait Kernel {
 pub(crate) trait Isa {
     /// Replaces each row by its Keccak-512.
     fn keccak512_rows<const N: usize>(rows: &mut [Row; N]);
+    /// Whether [`Isa::permute_eight`] costs much less than eight permutations.
+    const WIDE: bool = false;
+    /// Permutes eight states of Keccak; lane `i` of state `j` is `states[i][j]`.
+    #[inline(always)]
+    fn permute_eight(states: &mut [[u64; 8]; 25]) {
+        for j in 0..8 {
+            let mut state = [0; 25];
+            for (lane, lanes) in state.iter_mut().zip(&*states) {
+                *lane = lanes[j];
+            }
+            permute(&mut state);
+            for (lane, lanes) in state.iter().zip(&mut *states) {
+                lanes[j] = *lane;
+            }
+        }
+    }
     /// Mixes the words of `row` into `mix`, one by one.
     ///
     /// The compiler would vectorize the loop too, but it has been seen to load what it has just stored
@@ -152,6 +168,20 @@ mod x86 {
             }
             for row in rest {
                 *row = Row::from_lanes(&keccak512_64(&row.lanes()));
+            }
+        }
+
+        const WIDE: bool = true;
+
+        #[inline(always)]
+        fn permute_eight(states: &mut [[u64; 8]; 25]) {
+            let mut octets = [Octet::splat(0); 25];
+            for (octet, lanes) in octets.iter_mut().zip(&*states) {
+                *octet = Octet::from_array(*lanes);
+            }
+            permute(&mut octets);
+            for (octet, lanes) in octets.iter().zip(states) {
+                *lanes = octet.into_array();
             }
         }
 

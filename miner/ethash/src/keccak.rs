@@ -33,9 +33,9 @@ const ROUND_CONSTANTS: [u64; 24] = [
 ];
 
 /// The last bit of the padding, in the last lane of the rate.
-const PAD_END: u64 = 1 << 63;
+pub(crate) const PAD_END: u64 = 1 << 63;
 /// Lanes of the rate of Keccak-256.
-const RATE_256: usize = 17;
+pub(crate) const RATE_256: usize = 17;
 /// Lanes of the rate of Keccak-512.
 const RATE_512: usize = 9;
 

@@ -12,6 +12,7 @@
 //! | caches shared by many threads | [`LightCaches`] |
 //! | hash of a nonce | [`hashimoto`], [`hash_full`], [`LightCache::hash`] |
 //! | seal check | [`verify_seal`] |
+//! | many hashes side by side | [`keccak256_many`] |
 //!
 //! Words are little-endian 32-bit numbers; an *item* is 128 bytes of the dataset, a *row* is 64 bytes of
 //! the light cache. `pow_nonce` is the number whose big-endian bytes are the seal of a header.
@@ -29,6 +30,7 @@ mod isa;
 mod keccak;
 mod kernels;
 mod light;
+mod many;
 mod memory;
 mod seal;
 mod sizes;
@@ -40,6 +42,7 @@ pub use epoch::{ETCHASH_FORK_BLOCK, Epoch, Schedule, find_seed_steps, seed_hash}
 pub use hashimoto::{FullDataset, PowHash, hash_full, hashimoto, seed512};
 pub use keccak::{keccak256, keccak512};
 pub use light::{CacheError, LightCache};
+pub use many::keccak256_many;
 pub use memory::advise_huge_pages;
 pub use seal::{GotExpected, SealError, boundary, final_hash, meets_boundary, verify_seal};
 pub use sizes::{SizeError, cache_bytes, cache_rows, dataset_bytes, dataset_items};

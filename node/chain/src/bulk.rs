@@ -1,4 +1,4 @@
-//! Importing whole streams: one thread reads ahead and checks what needs no parent, another
+//! Importing whole streams: threads read ahead and check what needs no parent, another
 //! executes, and many blocks share a commit.
 //!
 //! Knows streams and the importer; knows neither files nor terminals. What is imported stays,
@@ -8,20 +8,26 @@ use crate::import::{ImportError, Imported, Importer, Prepared};
 use crate::stream::{BlockStream, RawBlock, StreamError};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use primitives::{B256, Block, DecodeError};
+use std::collections::VecDeque;
 use std::io::{BufReader, Read};
 use std::num::NonZero;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use store::{BlockReads, StoreError};
 
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 1 << 20;
-/// Most blocks that are checked ahead at once.
-const CHUNK_BLOCKS_MAX: usize = 256;
-/// Most bytes that are checked ahead at once, but for the block that goes over it.
-const CHUNK_BYTES_MAX: usize = 8 << 20;
+/// Most blocks of a chunk, which is checked on all processors and handed on as one.
+const CHUNK_BLOCKS_MAX: usize = 64;
+/// Most bytes of a chunk, but for the block that goes over it.
+const CHUNK_BYTES_MAX: usize = 1 << 20;
+/// Most chunks that wait to be executed.
+const CHUNKS_MAX: usize = 8;
 /// After this time a run is committed, so that a kill costs little.
 const RUN_TIME_MAX: Duration = Duration::from_secs(2);
+/// A run is committed when the stream has said nothing for so long.
+const IDLE_MAX: Duration = Duration::from_millis(200);
 /// How often it is looked whether to stop, while the stream says nothing.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -101,7 +107,7 @@ pub fn import_stream(
     stop: &AtomicBool,
     report: impl FnMut(&BulkProgress),
 ) -> Result<(), BulkError> {
-    let (sender, chunks) = bounded(1);
+    let (sender, chunks) = bounded(CHUNKS_MAX);
     let ahead = Ahead {
         importer: importer.clone(),
         stream: BlockStream::new(BufReader::with_capacity(BUFFER_BYTES, input)),
@@ -116,14 +122,28 @@ pub fn import_stream(
         stop,
         progress: BulkProgress::default(),
         report,
+        queue: Queue {
+            chunks,
+            blocks: VecDeque::new(),
+            known: 0,
+            end: 0,
+            then: Then::More,
+        },
     };
     loop {
-        let chunk = bulk.next(&chunks)?;
-        bulk.take(&chunk.blocks)?;
-        bulk.progress.known += chunk.known;
-        bulk.progress.bytes = chunk.end;
+        bulk.run()?;
+        if !bulk.queue.blocks.is_empty() {
+            if bulk.stopped() {
+                return Err(BulkError::Interrupted);
+            }
+            continue;
+        }
+        // Bytes are counted by chunks.
+        bulk.progress.known += std::mem::take(&mut bulk.queue.known);
+        bulk.progress.bytes = bulk.queue.end;
         (bulk.report)(&bulk.progress);
-        match chunk.then {
+        match std::mem::replace(&mut bulk.queue.then, Then::More) {
+            Then::More if bulk.stopped() => return Err(BulkError::Interrupted),
             Then::More => {}
             Then::End if bulk.progress.blocks + bulk.progress.known == 0 => return Err(BulkError::Empty),
             Then::End => return Ok(()),
@@ -148,12 +168,50 @@ enum Then {
     Fault(Box<BulkError>),
 }
 
+/// What was read and is to be executed.
+struct Queue {
+    chunks: Receiver<Chunk>,
+    /// Blocks of the last chunk.
+    blocks: VecDeque<Arc<Prepared>>,
+    /// Blocks that were passed over since this was last asked.
+    known: u64,
+    /// Where the last chunk ends.
+    end: u64,
+    /// What comes after it.
+    then: Then,
+}
+
+impl Queue {
+    /// The next block; `None` where there is none for now, for what reason ever. Waits for one
+    /// while `patient` says so.
+    fn next(&mut self, patient: impl Fn() -> bool) -> Option<Arc<Prepared>> {
+        while self.blocks.is_empty() && matches!(self.then, Then::More) && patient() {
+            match self.chunks.recv_timeout(STOP_INTERVAL) {
+                Ok(chunk) => {
+                    self.blocks = chunk.blocks.into_iter().map(Arc::new).collect();
+                    self.known += chunk.known;
+                    self.end = chunk.end;
+                    self.then = chunk.then;
+                    if self.blocks.is_empty() {
+                        // Known blocks are progress too.
+                        break;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => self.then = Then::Fault(Box::new(BulkError::Reader)),
+            }
+        }
+        self.blocks.pop_front()
+    }
+}
+
 /// The executing side.
 struct Bulk<'a, F> {
     importer: &'a Importer,
     stop: &'a AtomicBool,
     progress: BulkProgress,
     report: F,
+    queue: Queue,
 }
 
 impl<F: FnMut(&BulkProgress)> Bulk<'_, F> {
@@ -161,40 +219,36 @@ impl<F: FnMut(&BulkProgress)> Bulk<'_, F> {
         self.stop.load(Ordering::Acquire)
     }
 
-    fn next(&self, chunks: &Receiver<Chunk>) -> Result<Chunk, BulkError> {
-        while !self.stopped() {
-            match chunks.recv_timeout(STOP_INTERVAL) {
-                Ok(chunk) => return Ok(chunk),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(BulkError::Reader),
+    /// Imports as much as one commit should have; what no run takes goes the ordinary way,
+    /// which knows side blocks and says what is wrong.
+    fn run(&mut self) -> Result<(), BulkError> {
+        let stop = self.stop;
+        let stopped = || stop.load(Ordering::Acquire);
+        // Nothing is begun before there is something to do.
+        let Some(first) = self.queue.next(|| !stopped()) else {
+            return Ok(());
+        };
+        self.queue.blocks.push_front(first);
+        let mut run = Vec::new();
+        let started = Instant::now();
+        let imported = self.importer.import_run(Some(unix_now()), &mut || {
+            let asked = Instant::now();
+            if stopped() || started.elapsed() > RUN_TIME_MAX {
+                return None;
             }
-        }
-        Err(BulkError::Interrupted)
-    }
-
-    /// Imports blocks by runs; what no run takes goes the ordinary way, which knows side
-    /// blocks and says what is wrong.
-    fn take(&mut self, blocks: &[Prepared]) -> Result<(), BulkError> {
-        let mut rest = blocks;
-        while let Some(first) = rest.first() {
+            let next = self.queue.next(|| !stopped() && asked.elapsed() < IDLE_MAX)?;
+            run.push(next.clone());
+            Some(next)
+        });
+        // A store that fails says so again below, for the block where it does.
+        let taken = imported.map_or(0, |(taken, _)| taken);
+        run[..taken].iter().for_each(|prepared| self.count(prepared));
+        (self.report)(&self.progress);
+        for prepared in &run[taken..] {
             if self.stopped() {
                 return Err(BulkError::Interrupted);
             }
-            let started = Instant::now();
-            let go_on = || !self.stopped() && started.elapsed() < RUN_TIME_MAX;
-            // A store that fails says so again below, for the block where it does.
-            let taken = self
-                .importer
-                .import_run(rest, Some(unix_now()), go_on)
-                .unwrap_or(0);
-            let imported = rest[..taken].iter();
-            imported.for_each(|prepared| self.count(prepared));
-            if taken == 0 && !self.stopped() {
-                self.take_alone(first)?;
-                rest = &rest[1..];
-            }
-            rest = &rest[taken..];
-            (self.report)(&self.progress);
+            self.take_alone(prepared)?;
         }
         Ok(())
     }
@@ -313,56 +367,55 @@ impl Ahead {
 /// Decodes and checks on all processors; ends before the first that is no block.
 fn prepare(importer: &Importer, raw: &[RawBlock]) -> (Vec<Prepared>, Option<BulkError>) {
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let portion = raw.len().div_ceil(threads).max(1);
-    let work = |raw: &[RawBlock]| prepare_portion(importer, raw);
-    let done = std::thread::scope(|scope| {
-        let mut portions = raw.chunks(portion);
-        let own = portions.next();
-        let running: Vec<_> = portions
-            .map(|portion| {
-                let thread = std::thread::Builder::new().spawn_scoped(scope, move || work(portion));
-                (portion, thread)
-            })
+    let next = AtomicUsize::new(0);
+    let work = || prepare_some(importer, raw, &next);
+    let mut done = std::thread::scope(|scope| {
+        // Where the system gives no more threads it takes longer.
+        let others: Vec<_> = (1..threads.min(raw.len()))
+            .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
             .collect();
-        let mut done: Vec<_> = own.map(work).into_iter().collect();
-        for (portion, thread) in running {
-            done.push(match thread {
-                Ok(thread) => thread.join().expect("checking a block does not panic"),
-                // The system gives no more threads: slower, not wrong.
-                Err(_) => work(portion),
-            });
+        let mut done = work();
+        for other in others {
+            done.extend(other.join().expect("checking a block does not panic"));
         }
         done
     });
+    done.sort_unstable_by_key(|(index, _)| *index);
     let mut blocks = Vec::with_capacity(raw.len());
-    for (portion, fault) in done {
-        blocks.extend(portion);
-        if fault.is_some() {
-            return (blocks, fault);
+    for (_, result) in done {
+        match result {
+            Ok(prepared) => blocks.push(prepared),
+            Err(fault) => return (blocks, Some(fault)),
         }
     }
     (blocks, None)
 }
 
-fn prepare_portion(importer: &Importer, raw: &[RawBlock]) -> (Vec<Prepared>, Option<BulkError>) {
-    let mut blocks = Vec::with_capacity(raw.len());
-    let view = match importer.store().snapshot() {
-        Ok(view) => view,
-        Err(error) => return (blocks, Some(error.into())),
-    };
-    for raw in raw {
-        match raw.decode(importer.spec().tx_rules()) {
-            Ok(block) => blocks.push(importer.prepare(&view, block)),
-            Err(error) => {
-                let fault = BulkError::Body {
-                    number: raw.header.number,
-                    hash: raw.hash,
-                    offset: raw.offset,
-                    error,
-                };
-                return (blocks, Some(fault));
-            }
-        }
+/// Decodes and checks those that no other thread has begun with.
+fn prepare_some(
+    importer: &Importer,
+    raw: &[RawBlock],
+    next: &AtomicUsize,
+) -> Vec<(usize, Result<Prepared, BulkError>)> {
+    let mut done = Vec::new();
+    while let Some((index, raw)) = {
+        let index = next.fetch_add(1, Ordering::Relaxed);
+        raw.get(index).map(|raw| (index, raw))
+    } {
+        done.push((index, prepare_one(importer, raw)));
     }
-    (blocks, None)
+    done
+}
+
+fn prepare_one(importer: &Importer, raw: &RawBlock) -> Result<Prepared, BulkError> {
+    let view = importer.store().snapshot()?;
+    match raw.decode(importer.spec().tx_rules()) {
+        Ok(block) => Ok(importer.prepare(&view, block)),
+        Err(error) => Err(BulkError::Body {
+            number: raw.header.number,
+            hash: raw.hash,
+            offset: raw.offset,
+            error,
+        }),
+    }
 }

@@ -5,7 +5,7 @@
 
 use crate::build::Draft;
 use crate::evm::{block_env, chain_evm, intrinsic_gas};
-use crate::handler::transact;
+use crate::handler::{Outcome, transact};
 use crate::pool::Standing;
 use crate::state::{BlockState, StateError};
 use crate::view::View;
@@ -295,7 +295,8 @@ impl View {
             },
         );
         match outcome {
-            Ok((result, _changes)) => Ok(match result {
+            // Of a call nothing stays: neither changes nor notices.
+            Ok(Outcome { result, .. }) => Ok(match result {
                 ExecutionResult::Success { ref output, .. } => CallOutcome::Success {
                     output: output.data().clone(),
                     gas_used: result.tx_gas_used(),
@@ -316,8 +317,10 @@ impl View {
     }
 }
 
-fn halt_text(reason: &HaltReason) -> String {
+/// How a halt is told to users.
+pub(crate) fn halt_text(reason: &HaltReason) -> String {
     match reason {
+        HaltReason::OutOfGas(_) => "out of gas".to_owned(),
         HaltReason::OpcodeNotFound | HaltReason::InvalidFEOpcode | HaltReason::NotActivated => {
             "Invalid opcode".to_owned()
         }

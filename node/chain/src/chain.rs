@@ -1,34 +1,43 @@
 //! The running chain: one writer thread, one work maker, any number of readers.
 //!
 //! The writer owns import and takes blocks by channel; the maker keeps the work desk
-//! supplied; everyone else reads snapshots. Handles are cheap to clone; when the last one
-//! is dropped both threads end.
+//! supplied; a keeper looks after the pool; everyone else reads snapshots. Handles are cheap
+//! to clone; when the last one is dropped the threads end.
+
+mod bad_blocks;
+mod follow;
+mod set_head;
+mod writer;
+
+pub use bad_blocks::BadBlock;
 
 use crate::body::{SealCheck, SenderError, sender};
 use crate::build::{BuildSettings, Draft, build};
 use crate::desk::{SolutionError, Work, WorkDesk};
 use crate::genesis::{GenesisError, ensure_genesis};
 use crate::import::{BlockId, ImportError, Imported, Importer};
+use crate::keeper;
 use crate::pool::{NextBlock, Origin, PoolConfig, PoolError, Standing, TxPool};
-use crate::rules::{UNCLE_GENERATIONS, next_gas_limit};
+use crate::rules::next_gas_limit;
 use crate::spec::{ChainSpec, GAS_TARGET_DEFAULT};
 use crate::state::StateError;
 use crate::view::View;
+use bad_blocks::BadBlocks;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use ethash::Solution;
+use follow::Uncles;
 use parking_lot::{Mutex, RwLock};
 use primitives::{Address, B256, Block, Bytes, Header, Transaction};
-use std::collections::HashSet;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use store::{BlockReads, StateReads, Store, StoreError};
+use store::{BlockReads, Store, StoreError};
+use writer::{Jobs, contained};
 
 /// Work is renewed for better transactions at most this often.
 pub const RENEW_INTERVAL: Duration = Duration::from_secs(2);
-/// Most side blocks remembered as possible uncles.
-const UNCLE_CANDIDATES_MAX: usize = 16;
 /// Blocks that may wait for the writer.
 const COMMANDS_MAX: usize = 256;
 
@@ -37,7 +46,8 @@ const COMMANDS_MAX: usize = 256;
 pub struct HeadEvent {
     /// Blocks that are canonical no more, highest first.
     pub reverted: Vec<BlockId>,
-    /// Blocks that became canonical, lowest first; the last is the head.
+    /// Blocks that became canonical, lowest first; the last is the head. None where the head was
+    /// only set back.
     pub applied: Vec<BlockId>,
 }
 
@@ -87,9 +97,20 @@ pub enum WriteError {
     /// The block is refused.
     #[error(transparent)]
     Import(#[from] ImportError),
+    /// The head cannot be set to a block above it.
+    #[error("block {got} is above the head block {head}")]
+    AboveHead {
+        /// The number asked for.
+        got: u64,
+        /// The head's.
+        head: u64,
+    },
     /// The node is stopping.
     #[error("the node is stopping")]
     Stopping,
+    /// No block can be taken any more.
+    #[error("no more blocks can be taken: {0}")]
+    Failed(String),
 }
 
 /// How to run a chain.
@@ -107,14 +128,29 @@ pub struct ChainConfig {
     pub extra_data: Bytes,
 }
 
-struct Command {
-    block: Block,
-    origin: BlockOrigin,
-    reply: Sender<Result<Imported, ImportError>>,
+/// What the writer is to do, and who waits for the answer.
+enum Command {
+    Import {
+        block: Box<Block>,
+        origin: BlockOrigin,
+        reply: Sender<Result<Imported, WriteError>>,
+    },
+    SetHead {
+        number: u64,
+        reply: Sender<Result<Vec<BlockId>, WriteError>>,
+    },
 }
 
-/// What a block was built for: head, generation of the pool, settings.
-type BuiltFor = (B256, u64, BuildSettings);
+/// What a block was built for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct BuiltFor {
+    head: B256,
+    /// The pool's.
+    generation: u64,
+    /// How many possible uncles had come by then.
+    uncles: u64,
+    settings: BuildSettings,
+}
 
 struct Inner {
     store: Store,
@@ -125,15 +161,25 @@ struct Inner {
     commands: Mutex<Option<Sender<Command>>>,
     subscribers: Mutex<Vec<Sender<Arc<HeadEvent>>>>,
     /// Recent side blocks.
-    uncles: Mutex<Vec<Header>>,
+    uncles: Mutex<Uncles>,
+    /// Refused lately, for those who ask.
+    bad_blocks: BadBlocks,
     /// The pending block with the head and pool it was built for.
     pending: Mutex<Option<(BuiltFor, Arc<Draft>)>>,
     /// Held by whoever brings a transaction from reading its sender's standing until it is
     /// in the pool, and alone by the pool's following a head: no standing gets in outdated.
     admission: RwLock<()>,
+    /// Dropped to end the keeper.
+    keeping: Mutex<Option<Sender<Infallible>>>,
     /// The present work was solved, but its block got refused: there must be other work.
     refused: AtomicBool,
     stopping: AtomicBool,
+    /// The head that pool and subscribers have been told of.
+    followed: Mutex<BlockId>,
+    /// When the store last failed, unless a block has got in since.
+    trouble: Mutex<Option<Instant>>,
+    /// Why no block can be taken any more.
+    failure: Mutex<Option<String>>,
 }
 
 /// A handle of the running chain.
@@ -161,6 +207,7 @@ impl Threads {
     fn stop(&self) {
         self.inner.stopping.store(true, Ordering::Release);
         self.inner.commands.lock().take();
+        self.inner.keeping.lock().take();
         self.inner.desk.wake();
         for thread in self.running.lock().drain(..) {
             if thread.join().is_err() {
@@ -187,6 +234,18 @@ impl Chain {
     /// # Errors
     /// [`OpenError`] when the store holds another chain or fails.
     pub fn open(store: Store, config: ChainConfig) -> Result<Self, OpenError> {
+        let importer = Importer::new(store.clone(), config.spec.clone(), config.seals.clone());
+        let taker = importer.clone();
+        let jobs = Jobs {
+            take: Box::new(move |block, now| taker.import(block, Some(now))),
+            follow: Inner::follow,
+            set_head: Box::new(move |number| importer.set_head(number)),
+        };
+        Self::start(store, config, jobs)
+    }
+
+    /// Opens the chain in `store`, whose writer has these jobs.
+    fn start(store: Store, config: ChainConfig, jobs: Jobs) -> Result<Self, OpenError> {
         ensure_genesis(&store, &config.spec)?;
         let view = View::new(&store, config.spec.clone())?;
         let settings = BuildSettings {
@@ -196,6 +255,7 @@ impl Chain {
         };
         let next = next_block(&config.spec, &view.head().header, &settings);
         let (sender, commands) = bounded(COMMANDS_MAX);
+        let (keeping, kept) = bounded(0);
         let inner = Arc::new(Inner {
             pool: TxPool::new(config.spec.clone(), config.pool, next),
             desk: WorkDesk::new(config.spec.clone(), config.seals.clone()),
@@ -203,23 +263,29 @@ impl Chain {
             commands: Mutex::new(Some(sender)),
             subscribers: Mutex::default(),
             uncles: Mutex::default(),
+            bad_blocks: BadBlocks::default(),
             pending: Mutex::default(),
             admission: RwLock::default(),
+            keeping: Mutex::new(Some(keeping)),
             refused: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
-            spec: config.spec.clone(),
-            store: store.clone(),
+            followed: Mutex::new(view.head_id()),
+            trouble: Mutex::default(),
+            failure: Mutex::default(),
+            spec: config.spec,
+            store,
         });
         let threads = Arc::new(Threads {
             inner: inner.clone(),
             running: Mutex::default(),
         });
-        let importer = Importer::new(store, config.spec, config.seals);
+        let submit = |transaction| inner.submit(transaction, Origin::Local);
+        keeper::restore(&inner.pool, inner.spec.tx_rules(), submit);
         let writer = {
             let inner = inner.clone();
             std::thread::Builder::new()
                 .name("chain-writer".to_owned())
-                .spawn(move || inner.write_loop(&importer, &commands))?
+                .spawn(move || inner.write_loop(&jobs, &commands))?
         };
         threads.running.lock().push(writer);
         let maker = {
@@ -229,6 +295,13 @@ impl Chain {
                 .spawn(move || inner.make_loop())?
         };
         threads.running.lock().push(maker);
+        let keeper = {
+            let inner = inner.clone();
+            std::thread::Builder::new()
+                .name("pool-keeper".to_owned())
+                .spawn(move || keeper::keep(&inner.pool, &kept))?
+        };
+        threads.running.lock().push(keeper);
         Ok(Self {
             inner,
             _threads: threads,
@@ -238,6 +311,11 @@ impl Chain {
     /// Ends the threads after the block in hand. Later imports fail, reads go on.
     pub fn stop(&self) {
         self._threads.stop();
+    }
+
+    /// Why no block can be taken any more; `None` while they can. Reads go on.
+    pub fn failure(&self) -> Option<String> {
+        self.inner.failure.lock().clone()
     }
 
     /// The rules.
@@ -285,13 +363,7 @@ impl Chain {
     /// # Errors
     /// [`SubmitError`] saying why not.
     pub fn submit_transaction(&self, transaction: Transaction, origin: Origin) -> Result<B256, SubmitError> {
-        let view = self.view()?;
-        let sender = sender(&self.inner.spec, view.head_number() + 1, &transaction)?;
-        drop(view);
-        let _admission = self.inner.admission.read();
-        let view = self.view()?;
-        let standing = standing(&view, &sender)?;
-        Ok(self.inner.pool.add(transaction, sender, standing, origin)?)
+        self.inner.submit(transaction, origin)
     }
 
     /// Takes a solution; on success its block has been imported.
@@ -317,13 +389,21 @@ impl Chain {
     }
 
     fn send(&self, block: Block, origin: BlockOrigin) -> Result<Imported, WriteError> {
+        let block = Box::new(block);
+        self.command(|reply| Command::Import { block, origin, reply })
+    }
+
+    /// Has the writer do something and waits for it.
+    fn command<T>(
+        &self,
+        command: impl FnOnce(Sender<Result<T, WriteError>>) -> Command,
+    ) -> Result<T, WriteError> {
         let (reply, answer) = bounded(1);
-        let commands = self.inner.commands.lock().clone().ok_or(WriteError::Stopping)?;
-        commands
-            .send(Command { block, origin, reply })
-            .map_err(|_| WriteError::Stopping)?;
+        let ended = || self.failure().map_or(WriteError::Stopping, WriteError::Failed);
+        let commands = self.inner.commands.lock().clone().ok_or_else(ended)?;
+        commands.send(command(reply)).map_err(|_| ended())?;
         drop(commands);
-        Ok(answer.recv().map_err(|_| WriteError::Stopping)??)
+        answer.recv().map_err(|_| ended())?
     }
 
     /// The pending block over the head of `view`: built from the pool, and kept until head
@@ -332,7 +412,7 @@ impl Chain {
     /// # Errors
     /// [`StateError`] when the store fails.
     pub fn pending(&self, view: &View) -> Result<Arc<Draft>, StateError> {
-        let key = (view.head_hash(), self.inner.pool.generation(), self.settings());
+        let key = self.inner.built_for(view.head_hash());
         if let Some((built_for, draft)) = &*self.inner.pending.lock()
             && *built_for == key
         {
@@ -354,13 +434,6 @@ fn next_block(spec: &ChainSpec, head: &Header, settings: &BuildSettings) -> Next
     }
 }
 
-/// Adds a possible uncle, once: a block may be taken back more often than that.
-fn remember(uncles: &mut Vec<Header>, header: Header) {
-    if !uncles.contains(&header) {
-        uncles.push(header);
-    }
-}
-
 fn standing(view: &View, address: &Address) -> Result<Standing, StoreError> {
     let account = view.account(address, view.head_number())?.unwrap_or_default();
     Ok(Standing {
@@ -370,104 +443,22 @@ fn standing(view: &View, address: &Address) -> Result<Standing, StoreError> {
 }
 
 impl Inner {
-    fn write_loop(&self, importer: &Importer, commands: &Receiver<Command>) {
-        while let Ok(Command { block, origin, reply }) = commands.recv() {
-            let started = Instant::now();
-            let result = importer.import(&block, Some(unix_now().as_secs()));
-            match &result {
-                Ok(imported) => {
-                    log_block(&block, origin, imported, started.elapsed());
-                    if let Err(error) = self.follow(&block, imported) {
-                        tracing::error!(%error, "the pool could not follow the new head");
-                    }
-                }
-                Err(error) => {
-                    let (number, hash) = (block.header.number, block.hash());
-                    tracing::warn!(number, %hash, %error, "block refused");
-                }
-            }
-            // Whoever asked may have gone; the block is in all the same.
-            let _ = reply.send(result);
+    fn submit(&self, transaction: Transaction, origin: Origin) -> Result<B256, SubmitError> {
+        let hash = transaction.hash();
+        if self.pool.contains(&hash) {
+            // Before the sender is recovered, which costs more than all the rest.
+            return Err(PoolError::Known(hash).into());
         }
-    }
-
-    /// Pool, possible uncles, work and subscribers follow an import.
-    fn follow(&self, block: &Block, imported: &Imported) -> Result<(), StoreError> {
-        match imported {
-            Imported::Known => {}
-            Imported::Side => {
-                let mut uncles = self.uncles.lock();
-                remember(&mut uncles, block.header.clone());
-                let excess = uncles.len().saturating_sub(UNCLE_CANDIDATES_MAX);
-                uncles.drain(..excess);
-            }
-            Imported::Head { reverted, applied } => {
-                let followed = self.follow_head(reverted, applied);
-                // Whatever failed above, the head has moved: miners and readers must learn of it.
-                self.desk.publish(None);
-                self.desk.wake();
-                let event = Arc::new(HeadEvent {
-                    reverted: reverted.clone(),
-                    applied: applied.clone(),
-                });
-                self.subscribers
-                    .lock()
-                    .retain(|subscriber| subscriber.send(event.clone()).is_ok());
-                followed?;
-            }
-        }
-        Ok(())
-    }
-
-    fn follow_head(&self, reverted: &[BlockId], applied: &[BlockId]) -> Result<(), StoreError> {
+        let sender = sender(&self.spec, self.pool.next_number(), &transaction)?;
+        let _admission = self.admission.read();
         let view = View::new(&self.store, self.spec.clone())?;
-        let head = view.head_number();
-        self.desk.seals().prepare_ahead(&self.spec, head);
-        self.pool_follows(&view, reverted, applied)?;
-        let mut uncles = self.uncles.lock();
-        for id in reverted {
-            if let Some(record) = view.header_by_hash(&id.hash)? {
-                remember(&mut uncles, record.header);
-            }
-        }
-        uncles.retain(|uncle| uncle.number + UNCLE_GENERATIONS > head);
-        Ok(())
-    }
-
-    fn pool_follows(&self, view: &View, reverted: &[BlockId], applied: &[BlockId]) -> Result<(), StoreError> {
-        let _admission = self.admission.write();
-        let next = next_block(&self.spec, &view.head().header, &self.settings.lock());
-        let mut moved = self.pool.senders();
-        if reverted.is_empty() {
-            let mut changed = HashSet::new();
-            for id in applied {
-                changed.extend(view.snapshot().changes(id.number)?.accounts);
-            }
-            moved.retain(|address| changed.contains(address));
-        }
-        let standings: Vec<_> = moved
-            .into_iter()
-            .map(|address| Ok((address, standing(view, &address)?)))
-            .collect::<Result<_, StoreError>>()?;
-        self.pool.follow_head(next, standings);
-        for id in reverted.iter().rev() {
-            let Some(body) = view.snapshot().body(id.number, &id.hash, self.spec.tx_rules())? else {
-                continue;
-            };
-            for (transaction, sender) in body.transactions.into_iter().zip(body.senders) {
-                let hash = transaction.hash();
-                let standing = standing(view, &sender)?;
-                if let Err(error) = self.pool.add(transaction, sender, standing, Origin::Local) {
-                    tracing::debug!(%hash, %error, "transaction of a reverted block not taken back");
-                }
-            }
-        }
-        Ok(())
+        let standing = standing(&view, &sender)?;
+        Ok(self.pool.add(transaction, sender, standing, origin)?)
     }
 
     fn draft(&self, view: &View, timestamp: u64) -> Result<Draft, StateError> {
         let settings = self.settings.lock().clone();
-        let uncles = self.uncles.lock().clone();
+        let uncles = self.uncles.lock().headers.clone();
         build(
             &self.spec,
             view.snapshot(),
@@ -485,7 +476,7 @@ impl Inner {
         const IDLE: Duration = Duration::from_millis(500);
         /// How often to look for better transactions.
         const LOOK: Duration = Duration::from_millis(250);
-        let mut made: Option<(B256, u64, BuildSettings, Instant)> = None;
+        let mut made: Option<(BuiltFor, Instant)> = None;
         let mut seen = 0;
         while !self.stopping.load(Ordering::Acquire) {
             if !self.desk.active() {
@@ -497,10 +488,24 @@ impl Inner {
             if self.refused.swap(false, Ordering::AcqRel) {
                 made = None;
             }
-            match self.make(&mut made) {
-                Ok(pause) => self.desk.wait_demand(&mut seen, pause.min(LOOK)),
-                Err(error) => {
+            if self.trouble_left().is_some() {
+                // A block found now could not be kept. Asked often, so as to end in time.
+                self.desk.publish(None);
+                made = None;
+                self.desk.wait_demand(&mut seen, LOOK);
+                continue;
+            }
+            match contained(|| self.make(&mut made)) {
+                Ok(Ok(pause)) => self.desk.wait_demand(&mut seen, pause.min(LOOK)),
+                Ok(Err(StateError(error))) if error.is_final() => {
+                    self.fail(format!("the store cannot be read: {error}"));
+                }
+                Ok(Err(error)) => {
                     tracing::error!(%error, "no work can be made");
+                    self.desk.wait_demand(&mut seen, IDLE);
+                }
+                Err(words) => {
+                    tracing::error!(words, "making work panicked");
                     self.desk.wait_demand(&mut seen, IDLE);
                 }
             }
@@ -508,15 +513,22 @@ impl Inner {
         self.desk.publish(None);
     }
 
-    /// Makes work where head, pool or settings call for it; says how long that holds.
-    fn make(&self, made: &mut Option<(B256, u64, BuildSettings, Instant)>) -> Result<Duration, StateError> {
+    fn built_for(&self, head: B256) -> BuiltFor {
+        BuiltFor {
+            head,
+            generation: self.pool.generation(),
+            uncles: self.uncles.lock().come,
+            settings: self.settings.lock().clone(),
+        }
+    }
+
+    /// Makes work where head, pool, uncles or settings call for it; says how long that holds.
+    fn make(&self, made: &mut Option<(BuiltFor, Instant)>) -> Result<Duration, StateError> {
         let view = View::new(&self.store, self.spec.clone())?;
-        let head = view.head_hash();
-        let generation = self.pool.generation();
-        let settings = self.settings.lock().clone();
-        if let Some((on, at_generation, with, at)) = made {
-            let renew = (*at_generation != generation || *with != settings) && at.elapsed() >= RENEW_INTERVAL;
-            if *on == head && !renew {
+        let built_for = self.built_for(view.head_hash());
+        if let Some((before, at)) = made {
+            let renew = *before != built_for && at.elapsed() >= RENEW_INTERVAL;
+            if before.head == built_for.head && !renew {
                 return Ok(RENEW_INTERVAL);
             }
         }
@@ -528,32 +540,11 @@ impl Inner {
         }
         let draft = self.draft(&view, now.as_secs())?;
         // The head may have moved meanwhile; then this work is stale and the next round makes another.
-        if self.store.snapshot()?.head()?.map(|(_, hash)| hash) == Some(head)
+        if self.store.snapshot()?.head()?.map(|(_, hash)| hash) == Some(built_for.head)
             && self.desk.publish(Some(Work::new(&self.spec, Arc::new(draft))))
         {
-            *made = Some((head, generation, settings, Instant::now()));
+            *made = Some((built_for, Instant::now()));
         }
         Ok(RENEW_INTERVAL)
-    }
-}
-
-fn log_block(block: &Block, origin: BlockOrigin, imported: &Imported, took: Duration) {
-    let header = &block.header;
-    let (number, hash) = (header.number, block.hash());
-    let (txs, gas, miner) = (block.transactions.len(), header.gas_used, header.beneficiary);
-    let took_ms = took.as_secs_f64() * 1000.0;
-    let what = match (origin, imported) {
-        (_, Imported::Known) => return,
-        (BlockOrigin::Sealed, Imported::Side) => "sealed a side block",
-        (BlockOrigin::Sealed, Imported::Head { .. }) => "sealed a block",
-        (BlockOrigin::Imported, Imported::Side) => "imported a side block",
-        (BlockOrigin::Imported, Imported::Head { .. }) => "imported a block",
-    };
-    tracing::info!(number, %hash, txs, gas, %miner, took_ms = format!("{took_ms:.1}"), "{what}");
-    if let Imported::Head { reverted, applied } = imported
-        && !reverted.is_empty()
-    {
-        let (dropped, added) = (reverted.len(), applied.len());
-        tracing::warn!(dropped, added, "reorganization");
     }
 }

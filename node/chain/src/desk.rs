@@ -305,6 +305,7 @@ mod tests {
                 gas_used: 0,
                 logs_bloom: Default::default(),
                 receipts: Vec::new(),
+                notices: Vec::new(),
             },
             total_difficulty: U256::ZERO,
             overlay: Default::default(),

@@ -166,6 +166,16 @@ mod tests {
         let off = BOMB_FIRST_PARENT + 250_000;
         assert_eq!(at(Some(off + 1), off), plain + U256::from(1));
         assert_eq!(at(Some(off), off), plain);
+        // The networks' own: the first block with a bomb, the last, and the one after that.
+        for (network, last, bomb) in [
+            (ChainSpec::main(), 6_462_000, 1u64 << 32),
+            (ChainSpec::test(), 5_042_000, 1 << 18),
+        ] {
+            let at = |number| difficulty(&network, &input(1_000_000, 5, false, number)) - plain;
+            assert_eq!((at(3_199_999), at(3_200_000)), (U256::ZERO, U256::from(1)));
+            assert_eq!((at(3_299_999), at(3_300_000)), (U256::from(1), U256::from(2)));
+            assert_eq!((at(last), at(last + 1)), (U256::from(bomb), U256::ZERO));
+        }
         let huge = difficulty(&spec(None), &input(1_000_000, 5, false, u64::MAX));
         assert_eq!(huge, U256::MAX);
     }

@@ -3,8 +3,9 @@
 //! Ethereum's rules are revm's own but for Constantinople's SSTORE. The public network's:
 //! source: its facts, section 4. Fuxi is Petersburg's opcodes with the
 //! older SSTORE, and CHAINID, SELFBALANCE and a cheaper CREATE2 of its own. Left out:
-//! subroutine opcodes and the early BLS12-381 precompiles.
+//! subroutine opcodes. Built-in contracts are in [`crate::precompiles`].
 
+use crate::precompiles::{ChainPrecompiles, NOTIFY_SCS};
 use crate::spec::{ChainSpec, EthereumFork, RulesAt};
 use primitives::{Address, Bytes, Header, U256};
 use revm::Database;
@@ -13,18 +14,20 @@ use revm::context::TxEnv;
 use revm::context::{BlockEnv, CfgEnv, Context, Evm, Journal};
 use revm::context_interface::cfg::gas_params::{GasId, GasParams};
 use revm::context_interface::{CreateScheme, Host};
+use revm::handler::EthFrame;
 use revm::handler::instructions::EthInstructions;
-use revm::handler::{EthFrame, EthPrecompiles};
+use revm::inspector::NoOpInspector;
+use revm::interpreter::instructions::system::copy_cost_and_memory_resize;
 use revm::interpreter::instructions::{Instruction, host};
 use revm::interpreter::interpreter::EthInterpreter;
-use revm::interpreter::interpreter_types::{InputsTr, LoopControl, MemoryTr, RuntimeFlag, StackTr};
+use revm::interpreter::interpreter_types::{
+    InputsTr, LoopControl, MemoryTr, ReturnData, RuntimeFlag, StackTr,
+};
 use revm::interpreter::{
     CreateInputs, FrameInput, InstructionContext, InstructionExecResult, InstructionResult,
     InterpreterAction, InterpreterTypes,
 };
-use revm::precompile::{PrecompileSpecId, Precompiles, bn254, modexp};
 use revm::primitives::hardfork::SpecId;
-use std::sync::LazyLock;
 
 /// Largest contract code in bytes.
 pub const CODE_BYTES_MAX: usize = 204_800;
@@ -42,11 +45,12 @@ const SSTORE_RESET_GAS: u64 = 5000;
 /// refused here, so that a transaction cannot take the machine's memory.
 const CREATE2_MEMORY_BYTES_MAX: usize = 1 << 20;
 
-type Ctx<DB> = Context<BlockEnv, TxEnv, CfgEnv, DB, Journal<DB>, ()>;
+/// What the EVM runs in: block, transaction, rules, journaled state.
+pub(crate) type Ctx<DB> = Context<BlockEnv, TxEnv, CfgEnv, DB, Journal<DB>, ()>;
 
 /// revm as this chain runs it.
-pub(crate) type ChainEvm<DB, INSP = ()> =
-    Evm<Ctx<DB>, INSP, EthInstructions<EthInterpreter, Ctx<DB>>, EthPrecompiles, EthFrame<EthInterpreter>>;
+pub(crate) type ChainEvm<DB, INSP = NoOpInspector> =
+    Evm<Ctx<DB>, INSP, EthInstructions<EthInterpreter, Ctx<DB>>, ChainPrecompiles, EthFrame<EthInterpreter>>;
 
 /// What the EVM knows of the block, from its header.
 pub(crate) fn block_env(header: &Header) -> BlockEnv {
@@ -82,11 +86,8 @@ pub(crate) fn chain_evm<DB: Database>(
     let mut context: Ctx<DB> = Context::new(database, spec_id);
     context.cfg = cfg;
     context.block = block;
-    let precompiles = EthPrecompiles {
-        precompiles: precompiles(rules),
-        spec: spec_id,
-    };
-    Evm::new(context, instructions(rules, spec_id), precompiles)
+    let precompiles = ChainPrecompiles::new(rules, spec_id);
+    Evm::new(context, instructions(rules, spec_id), precompiles).with_inspector(NoOpInspector)
 }
 
 fn spec_id(rules: RulesAt) -> SpecId {
@@ -123,31 +124,12 @@ fn gas_params(rules: RulesAt) -> GasParams {
     gas
 }
 
-fn precompiles(rules: RulesAt) -> &'static Precompiles {
-    static LATER: LazyLock<Precompiles> = LazyLock::new(|| {
-        let mut all = Precompiles::homestead().clone();
-        all.extend([
-            modexp::BYZANTIUM,
-            bn254::add::ISTANBUL,
-            bn254::mul::ISTANBUL,
-            bn254::pair::ISTANBUL,
-        ]);
-        all
-    });
-    match rules {
-        RulesAt::Moac {
-            precompiles: true, ..
-        } => &LATER,
-        RulesAt::Moac { .. } => Precompiles::homestead(),
-        RulesAt::Ethereum { fork, .. } => Precompiles::new(PrecompileSpecId::from_spec_id(fork.spec_id())),
-    }
-}
-
 fn instructions<DB: Database>(rules: RulesAt, spec_id: SpecId) -> EthInstructions<EthInterpreter, Ctx<DB>> {
     let mut table = EthInstructions::new_mainnet_with_spec(spec_id);
     match rules {
         RulesAt::Moac { fuxi, .. } => {
             table.insert_instruction(opcode::EXTCODESIZE, Instruction::new(extcodesize), 700);
+            table.insert_instruction(opcode::RETURNDATACOPY, Instruction::new(returndatacopy), 3);
             if fuxi {
                 table.insert_instruction(opcode::CHAINID, Instruction::new(chain_id), 2);
                 table.insert_instruction(opcode::SELFBALANCE, Instruction::new(self_balance), 5);
@@ -212,7 +194,36 @@ fn push<IT: InterpreterTypes>(
     }
 }
 
-/// Existing accounts 1 to 16 have code size 1: the network's precompiles, built or not.
+/// RETURNDATACOPY that is paid before it is looked whether there is as much data: where the gas
+/// of a failed call goes back, that the instruction was paid is seen.
+fn returndatacopy<IT: InterpreterTypes, H: Host + ?Sized>(
+    context: InstructionContext<'_, H, IT>,
+) -> InstructionExecResult {
+    let InstructionContext { interpreter, host } = context;
+    let Some([memory_offset, data_offset, length]) = interpreter.stack.popn() else {
+        return Err(InstructionResult::StackUnderflow);
+    };
+    let length = usize::try_from(length).map_err(|_| InstructionResult::InvalidOperandOOG)?;
+    let memory_offset = copy_cost_and_memory_resize(interpreter, host.gas_params(), memory_offset, length)?;
+    let data = interpreter.return_data.buffer();
+    let fits = usize::try_from(data_offset)
+        .ok()
+        .and_then(|offset| Some((offset, offset.checked_add(length)?)))
+        .filter(|(_, end)| *end <= data.len());
+    let Some((data_offset, _)) = fits else {
+        return Err(InstructionResult::OutOfOffset);
+    };
+    if let Some(memory_offset) = memory_offset {
+        interpreter
+            .memory
+            .set_data(memory_offset, data_offset, length, data);
+    }
+    Ok(())
+}
+
+/// Existing accounts 1 to 16 have code size 1: the network's precompiles, built or not. 0x0d
+/// has it also where it does not exist, as on networks whose block 0 does not give it a balance:
+/// contracts look whether there is code before they call.
 fn extcodesize<IT: InterpreterTypes, H: Host + ?Sized>(
     context: InstructionContext<'_, H, IT>,
 ) -> InstructionExecResult {
@@ -224,7 +235,7 @@ fn extcodesize<IT: InterpreterTypes, H: Host + ?Sized>(
     let address = Address::from_word((*top).into());
     if low.contains(&U256::from_be_slice(address.as_slice())) {
         let account = host.load_account_info_skip_cold_load(address, false, false)?;
-        if !account.is_empty {
+        if address == NOTIFY_SCS || !account.is_empty {
             *top = U256::from(1);
             return Ok(());
         }

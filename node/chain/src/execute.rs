@@ -4,7 +4,7 @@
 //! one, keeps the running gas and receipts, and settles rewards at the end.
 
 use crate::evm::{ChainEvm, block_env, chain_evm};
-use crate::handler::{system_call, transact};
+use crate::handler::{Outcome, system_call, transact};
 use crate::rules::{block_reward, uncle_rewards};
 use crate::spec::{ChainSpec, RulesAt, dao};
 use crate::state::{BlockState, StateError};
@@ -17,7 +17,7 @@ use revm::DatabaseCommit;
 use revm::context::TxEnv;
 use revm::context::result::{EVMError, ExecutionResult, InvalidTransaction};
 use revm::primitives::TxKind;
-use store::{BlockReads, StateReads};
+use store::{BlockReads, Notice, StateReads};
 
 /// Why a transaction cannot be part of a block.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +77,7 @@ pub struct Executor<'b, 's, S: StateReads + BlockReads + NodeSource> {
     evm: ChainEvm<&'b mut BlockState<'s, S>>,
     gas_used: u64,
     receipts: Vec<Receipt>,
+    notices: Vec<Notice>,
 }
 
 impl<S: StateReads + BlockReads + NodeSource> std::fmt::Debug for Executor<'_, '_, S> {
@@ -98,6 +99,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             evm,
             gas_used: 0,
             receipts: Vec::new(),
+            notices: Vec::new(),
         }
     }
 
@@ -151,12 +153,10 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             });
         }
         let env = transaction_env(transaction, sender)?;
-        let (result, changes) = transact(&mut self.evm, self.spec, env).map_err(refusal)?;
-        self.state().commit(changes);
-        let gas_used = result.tx_gas_used();
+        let outcome = transact(&mut self.evm, self.spec, env).map_err(refusal)?;
+        let gas_used = outcome.result.tx_gas_used();
         self.gas_used += gas_used;
-        let success = result.is_success();
-        self.push_receipt(rules, result)?;
+        let success = self.keep(rules, outcome)?;
         Ok(TransactionOutcome { gas_used, success })
     }
 
@@ -180,12 +180,10 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             });
         }
         let input = transaction.input.clone();
-        let (result, changes) =
-            system_call(&mut self.evm, SYSTEM_SENDER, SYSTEM_CONTRACT, input).map_err(refusal)?;
-        self.state().commit(changes);
+        let outcome =
+            system_call(&mut self.evm, self.spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input).map_err(refusal)?;
         self.state().bump_nonce(SYSTEM_SENDER)?;
-        let success = result.is_success();
-        self.push_receipt(self.spec.at(self.header.number), result)?;
+        let success = self.keep(self.spec.at(self.header.number), outcome)?;
         Ok(TransactionOutcome { gas_used: 0, success })
     }
 
@@ -198,7 +196,22 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         Ok(Transaction::system(nonce))
     }
 
-    fn push_receipt(&mut self, rules: RulesAt, result: ExecutionResult) -> Result<(), StateError> {
+    /// Keeps what a transaction did: its changes, its receipt and its notices. Returns whether
+    /// it succeeded.
+    fn keep(&mut self, rules: RulesAt, outcome: Outcome) -> Result<bool, StateError> {
+        let Outcome {
+            result,
+            changes,
+            notices,
+        } = outcome;
+        self.state().commit(changes);
+        let transaction_index = self.receipts.len() as u32;
+        let notice = |(caller, input)| Notice {
+            transaction_index,
+            caller,
+            input,
+        };
+        self.notices.extend(notices.into_iter().map(notice));
         let success = result.is_success();
         let logs = match result {
             ExecutionResult::Success { logs, .. } => logs,
@@ -215,23 +228,22 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
                 }
             })
             .collect();
+        let outcome = self.outcome(rules, success)?;
         self.receipts.push(Receipt {
-            outcome: self.outcome(rules, success)?,
+            outcome,
             cumulative_gas_used: self.gas_used,
             logs_bloom: primitives::logs_bloom(&logs),
             logs,
         });
-        Ok(())
+        Ok(success)
     }
 
     /// What a receipt says of the transaction just run: its status, or the state root after it.
-    fn outcome(&self, rules: RulesAt, success: bool) -> Result<ReceiptOutcome, StateError> {
+    fn outcome(&mut self, rules: RulesAt, success: bool) -> Result<ReceiptOutcome, StateError> {
         if rules.receipts_have_status() {
             return Ok(ReceiptOutcome::Status(success));
         }
-        Ok(ReceiptOutcome::Root(
-            self.evm.ctx.journaled_state.database.root()?,
-        ))
+        Ok(ReceiptOutcome::Root(self.state().root()?))
     }
 
     /// Pays the rewards and ends the block: gas used, bloom and receipts.
@@ -270,6 +282,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             gas_used: self.gas_used,
             logs_bloom,
             receipts: self.receipts,
+            notices: self.notices,
         })
     }
 }
@@ -337,9 +350,12 @@ pub struct Executed {
     pub logs_bloom: Bloom,
     /// A receipt for each transaction.
     pub receipts: Vec<Receipt>,
+    /// What the transactions told the application chains, in order.
+    pub notices: Vec<Notice>,
 }
 
-fn transaction_env(transaction: &Transaction, sender: Address) -> Result<TxEnv, TransactionError> {
+/// What the EVM knows of a transaction.
+pub(crate) fn transaction_env(transaction: &Transaction, sender: Address) -> Result<TxEnv, TransactionError> {
     let gas_price = u128::try_from(transaction.gas_price).map_err(|_| {
         TransactionError::Other(format!("gas price {} is over 128 bits", transaction.gas_price))
     })?;
@@ -356,7 +372,8 @@ fn transaction_env(transaction: &Transaction, sender: Address) -> Result<TxEnv, 
     })
 }
 
-fn refusal(error: EVMError<StateError>) -> TransactionError {
+/// Why a transaction was not run, in this chain's words.
+pub(crate) fn refusal(error: EVMError<StateError>) -> TransactionError {
     match error {
         EVMError::Transaction(InvalidTransaction::NonceTooLow { tx, state }) => {
             TransactionError::NonceTooLow {

@@ -4,6 +4,8 @@
 //! of the state. Knows rows; what the state should be is in [`crate::check`].
 
 use primitives::{Address, U256};
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use store::{AccountRecord, StateReads, StoreError, TableId};
 
@@ -85,6 +87,56 @@ pub fn slots<E: From<StoreError>>(
     Ok(())
 }
 
+/// Visits the accounts that exist after block `number` with their slots that are not zero, for
+/// states of up to `most` rows of both. `false`: there are more, and not all were visited.
+///
+/// # Errors
+/// [`StoreError`] when a row cannot be read.
+pub fn small_state(
+    source: &impl StateReads,
+    number: u64,
+    most: usize,
+    mut visit: impl FnMut(FlatAccount, BTreeMap<U256, U256>),
+) -> Result<bool, StoreError> {
+    let left = Cell::new(most);
+    let take = || {
+        left.set(left.get().checked_sub(1).ok_or(End::Full)?);
+        Ok::<_, End>(())
+    };
+    let walked = accounts(source, number, |account| {
+        take()?;
+        let mut all = BTreeMap::new();
+        slots(
+            source,
+            (account.address, account.incarnation),
+            number,
+            |slot, value| {
+                all.insert(slot, value);
+                take()
+            },
+        )?;
+        visit(account, all);
+        Ok(())
+    });
+    match walked {
+        Ok(()) => Ok(true),
+        Err(End::Full) => Ok(false),
+        Err(End::Store(error)) => Err(error),
+    }
+}
+
+/// Why a walk ended early.
+enum End {
+    Full,
+    Store(StoreError),
+}
+
+impl From<StoreError> for End {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
 /// The first key from `low` on.
 fn first_key<const N: usize>(
     source: &impl StateReads,
@@ -116,7 +168,6 @@ fn next(bytes: &mut [u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
     use store::{AccountVersion, Snapshot, Store};
 
     fn version(nonce: Option<u64>, incarnation: u32) -> AccountVersion {

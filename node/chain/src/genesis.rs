@@ -195,7 +195,7 @@ fn write(
         };
         tables.put_block(&hash, &block, &BlockBody::default())?;
         tables.put_executed(&hash, &block, &[])?;
-        tables.put_canonical(0, &hash, &[])?;
+        tables.put_canonical(0, &hash, &[], &[])?;
         if let Some(record) = record {
             tables.put(TableId::Meta, meta_key::SPEC, record)?;
         }
@@ -314,7 +314,7 @@ mod tests {
         let batch = store.batch().unwrap();
         let to_block = |number| {
             batch
-                .write(|tables| tables.put_canonical(number, &B256::repeat_byte(1), &[]))
+                .write(|tables| tables.put_canonical(number, &B256::repeat_byte(1), &[], &[]))
                 .unwrap();
         };
         to_block(5);
@@ -329,6 +329,26 @@ mod tests {
             &later.replace("}, \"diff", ", \"eip155Block\": 6}, \"diff"),
         )
         .unwrap();
+    }
+
+    #[test]
+    fn published_state_roots_give_the_published_hashes() {
+        let text = include_str!("../../../tests/vectors/transactions.json");
+        let vectors: serde_json::Value = serde_json::from_str(text).unwrap();
+        let check = |name: &str, genesis: &Genesis, built_in: Option<B256>| {
+            let of = |field: &str| -> B256 {
+                let text = vectors["genesis"][name][field].as_str().unwrap();
+                text.parse().unwrap()
+            };
+            let hash = header(genesis, of("stateRoot")).hash();
+            assert_eq!(hash, of("hash"), "{name}");
+            assert!(built_in.is_none_or(|built_in| built_in == hash), "{name}");
+        };
+        let (main, test) = (ChainSpec::main(), ChainSpec::test());
+        check("mainnet", &main.genesis, main.genesis_hash);
+        check("testnet", &test.genesis, test.genesis_hash);
+        // The public node's network for development has the test network's header fields.
+        check("dev", &test.genesis, None);
     }
 
     #[test]

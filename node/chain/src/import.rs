@@ -5,78 +5,31 @@
 //! not build on the present head; at equal total difficulty the first seen stays. All
 //! roots are recomputed and compared, whoever made the block.
 
-use crate::body::{BodyError, SealCheck, SealCheckError, check_body};
-use crate::execute::{Executed, Executor, TransactionError};
-use crate::rules::{HeaderError, check_header};
+mod error;
+mod run;
+
+pub use error::ImportError;
+pub use run::RunCost;
+use run::RunSource;
+
+use crate::bad::BadBlocks;
+use crate::body::{BodyError, SealCheck, check_body};
+use crate::execute::{Executed, Executor};
+use crate::rules::check_header;
 use crate::spec::ChainSpec;
-use crate::state::{BlockState, StateError, StateUpdate, revert_block};
+use crate::state::{BlockState, HeadState, StateError, StateUpdate, revert_block};
 use crate::trie::ordered_root;
+use parking_lot::Mutex;
 use primitives::{Address, B256, Block, Bloom, Header};
 use std::sync::Arc;
-use store::{BlockBody, BlockReads, HeaderRecord, Store, StoreError, TableId, Tables, meta_key};
+use std::time::{Duration, Instant};
+use store::{
+    BlockBody, BlockReads, HeaderRecord, Snapshot, Source, Store, StoreError, TableId, Tables, meta_key,
+};
 
 /// A side block is executed at once where the fork is at most this deep; on deeper forks
 /// when its branch becomes the heavier one, so that an old branch costs no quadratic work.
 pub const SIDE_EXECUTION_DEPTH: u64 = 32;
-
-/// Why a block is refused.
-#[derive(Debug, thiserror::Error)]
-#[expect(
-    missing_docs,
-    reason = "fields are the value got and the value expected, as the texts say"
-)]
-pub enum ImportError {
-    /// The parent is not known.
-    #[error("unknown parent {0}")]
-    UnknownParent(B256),
-    /// The header breaks a rule.
-    #[error(transparent)]
-    Header(#[from] HeaderError),
-    /// The seal is wrong.
-    #[error(transparent)]
-    Seal(#[from] SealCheckError),
-    /// The body is not what the header says, or breaks a rule.
-    #[error(transparent)]
-    Body(#[from] BodyError),
-    /// A transaction cannot stand where it stands.
-    #[error("transaction {index} ({hash}): {error}")]
-    Transaction {
-        index: usize,
-        hash: B256,
-        error: TransactionError,
-    },
-    /// Executing gives another state.
-    #[error("state root {got}, the header has {expected}")]
-    StateRoot { got: B256, expected: B256 },
-    /// Executing gives other receipts.
-    #[error("receipts root {got}, the header has {expected}")]
-    ReceiptsRoot { got: B256, expected: B256 },
-    /// Executing gives other logs.
-    #[error("logs bloom differs: executing gives {got_bits} bits, the header has {expected_bits}")]
-    Bloom { got_bits: u32, expected_bits: u32 },
-    /// Executing uses another amount of gas.
-    #[error("gas used {got}, the header has {expected}")]
-    GasUsed { got: u64, expected: u64 },
-    /// An earlier block of the branch turns out bad when its turn to be executed comes.
-    #[error("block {number} ({hash}) of its branch: {error}")]
-    Branch {
-        number: u64,
-        hash: B256,
-        error: Box<Self>,
-    },
-    /// The block follows rules that are not built here.
-    #[error("the rules of `{rules}` hold from here on, which this program does not have")]
-    Beyond {
-        /// What the genesis file calls them.
-        rules: String,
-    },
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The state could not be read.
-    #[error(transparent)]
-    State(#[from] StateError),
-}
 
 /// A block's place: number and hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,12 +75,24 @@ pub struct Importer {
     store: Store,
     spec: Arc<ChainSpec>,
     seals: SealCheck,
+    bad: BadBlocks,
+    /// What is in memory of the state after the head that this importer made last. Clones share it.
+    head: Arc<Mutex<Option<Held>>>,
 }
+
+/// State after the block with this hash.
+type Held = (B256, HeadState);
 
 impl Importer {
     /// An importer for a store that has the spec's block 0.
     pub fn new(store: Store, spec: Arc<ChainSpec>, seals: SealCheck) -> Self {
-        Self { store, spec, seals }
+        Self {
+            store,
+            spec,
+            seals,
+            bad: BadBlocks::default(),
+            head: Arc::default(),
+        }
     }
 
     /// Takes a block in. `now` is the clock in unix seconds; `None` leaves the clock out.
@@ -140,6 +105,7 @@ impl Importer {
         if view.block_number(&hash)?.is_some() {
             return Ok(Imported::Known);
         }
+        self.check_bad(&hash)?;
         let parent_hash = block.header.parent_hash;
         let number = view
             .block_number(&parent_hash)?
@@ -163,10 +129,13 @@ impl Importer {
             executed: false,
         };
         let batch = self.store.batch()?;
-        let placed = batch.write(|tables| self.place(tables, hash, &record, &body))?;
-        match placed {
-            Placed::Written(imported) => {
-                batch.commit()?;
+        let placed = batch.write(|tables| self.place(tables, hash, &record, &body));
+        match placed.inspect_err(|error| self.remember(&hash, error))? {
+            Placed::Written(imported, held) => {
+                self.commit(batch, |view| Ok(view.block_number(&hash)?.is_some()))?;
+                if held.is_some() {
+                    *self.head.lock() = held.map(|held| *held);
+                }
                 Ok(imported)
             }
             Placed::Lighter(executed) => {
@@ -176,9 +145,41 @@ impl Importer {
                     tables.put_block(&hash, &record, &body)?;
                     tables.put_executed(&hash, &record, &executed.receipts)
                 })?;
-                batch.commit()?;
+                self.commit(batch, |view| Ok(view.block_number(&hash)?.is_some()))?;
                 Ok(Imported::Side)
             }
+        }
+    }
+
+    /// Commits a batch. A commit may fail after its last write: it is one where what was written
+    /// is `there` afterwards.
+    fn commit(
+        &self,
+        batch: store::Batch,
+        there: impl FnOnce(&Snapshot) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        batch.commit().or_else(|error| {
+            let there = self.store.snapshot().and_then(|view| there(&view));
+            match there {
+                Ok(true) => Ok(()),
+                _ => Err(error),
+            }
+        })
+    }
+
+    fn check_bad(&self, hash: &B256) -> Result<(), ImportError> {
+        match self.bad.reason(hash) {
+            Some(reason) => Err(ImportError::Bad { reason }),
+            None => Ok(()),
+        }
+    }
+
+    /// Remembers the block that executing has shown to be bad: this one, or one below it.
+    fn remember(&self, hash: &B256, error: &ImportError) {
+        match error {
+            ImportError::Branch { hash, error, .. } => self.remember(hash, error),
+            error if error.is_verdict() => self.bad.insert(*hash, &error.to_string()),
+            _ => {}
         }
     }
 
@@ -219,43 +220,15 @@ impl Importer {
         }
     }
 
-    /// Takes a run of blocks in with one write transaction, as long as each is good and builds
-    /// on the head, and `go_on` says so. Returns how many were taken; they are committed. Why
-    /// the next one was not, if it was not, only [`Importer::import`] can say.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the store fails; then none was taken.
-    pub fn import_run(
-        &self,
-        run: &[Prepared],
-        now: Option<u64>,
-        mut go_on: impl FnMut() -> bool,
-    ) -> Result<usize, StoreError> {
-        let batch = self.store.batch()?;
-        let taken = batch.write(|tables| {
-            let mut taken = 0;
-            for prepared in run {
-                if !go_on() || !self.extend(tables, prepared, now)? {
-                    break;
-                }
-                taken += 1;
-            }
-            Ok::<_, StoreError>(taken)
-        })?;
-        if taken == 0 {
-            batch.abort()?;
-        } else {
-            batch.commit()?;
-        }
-        Ok(taken)
-    }
-
     /// Makes a good child of the head the head. `false`: it is none, and nothing was written.
+    /// `held` is then nothing too, where the block was executed.
     fn extend(
         &self,
-        tables: &mut Tables<'_>,
+        (tables, committed): (&mut Tables<'_>, &Snapshot),
+        held: &mut Option<Held>,
         prepared: &Prepared,
         now: Option<u64>,
+        cost: &mut RunCost,
     ) -> Result<bool, StoreError> {
         let Prepared {
             block,
@@ -283,20 +256,28 @@ impl Importer {
                 Err(_) => return Ok(false),
             },
         };
+        let started = Instant::now();
+        let source = RunSource {
+            committed,
+            tables: &*tables,
+        };
         let executed = execute(
             &self.spec,
-            tables,
+            &source,
+            held,
             &parent.header,
             &block.header,
             &block.transactions,
             &senders,
             &block.uncles,
         );
-        let (executed, update) = match executed {
+        let (executed, update, roots) = match executed {
             Ok(done) => done,
             Err(ImportError::Store(error) | ImportError::State(StateError(error))) => return Err(error),
             Err(_) => return Ok(false),
         };
+        cost.execute += started.elapsed().saturating_sub(roots);
+        cost.roots += roots;
         if compare(&self.spec, &block.header, &executed, update.root).is_err() {
             return Ok(false);
         }
@@ -311,9 +292,10 @@ impl Importer {
             uncles: block.uncles.clone(),
         };
         tables.put_block(hash, &record, &body)?;
-        update.write(tables, number + 1)?;
+        *held = Some((*hash, update.write_versions(tables, number + 1)?));
         tables.put_executed(hash, &record, &executed.receipts)?;
-        tables.put_canonical(number + 1, hash, &body.transactions)?;
+        tables.put_notices(number + 1, hash, &executed.notices)?;
+        tables.put_canonical(number + 1, hash, &body.transactions, &executed.receipts)?;
         Ok(true)
     }
 
@@ -328,14 +310,28 @@ impl Importer {
         let (head_number, head_hash) = required(tables.head()?, TableId::Meta, meta_key::HEAD)?;
         let head = header(tables, head_number, &head_hash)?;
         let heavier = record.total_difficulty > head.total_difficulty;
-        let fork = self.fork(tables, &record.header.parent_hash)?;
-        let depth = head_number.saturating_sub(fork.ancestor) + fork.branch.len() as u64;
-        if !heavier && depth > SIDE_EXECUTION_DEPTH {
+        // For a block that changes nothing yet the way is not gone further than it matters.
+        let most = if heavier { u64::MAX } else { SIDE_EXECUTION_DEPTH };
+        let near = |fork: &Fork| {
+            heavier || head_number.saturating_sub(fork.ancestor) + fork.branch.len() as u64 <= most
+        };
+        let fork = self.fork(tables, &record.header.parent_hash, most)?;
+        let Some(fork) = fork.filter(near) else {
             tables.put_block(&hash, record, body)?;
-            return Ok(Placed::Written(Imported::Side));
+            return Ok(Placed::Written(Imported::Side, None));
+        };
+        for id in &fork.branch {
+            self.check_bad(&id.hash).map_err(|error| ImportError::Branch {
+                number: id.number,
+                hash: id.hash,
+                error: Box::new(error),
+            })?;
         }
         let reverted = self.revert_to(tables, head.header, fork.ancestor)?;
         let mut applied = Vec::new();
+        // What is held is of the head, and stays so where the head does.
+        let extends = heavier && reverted.is_empty() && fork.branch.is_empty();
+        let mut held = extends.then(|| self.head.lock().take()).flatten();
         for id in fork.branch.iter().rev() {
             let fail = |error| ImportError::Branch {
                 number: id.number,
@@ -344,20 +340,43 @@ impl Importer {
             };
             let record = header(tables, id.number, &id.hash)?;
             let body = self.body(tables, id)?;
-            self.apply(tables, id.hash, &record, &body).map_err(fail)?;
+            self.apply(tables, &mut held, id.hash, &record, &body)
+                .map_err(fail)?;
             applied.push(*id);
         }
         tables.put_block(&hash, record, body)?;
-        let executed = self.apply(tables, hash, record, body)?;
+        let executed = self.apply(tables, &mut held, hash, record, body)?;
         applied.push(BlockId {
             number: record.header.number,
             hash,
         });
         Ok(if heavier {
-            Placed::Written(Imported::Head { reverted, applied })
+            Placed::Written(Imported::Head { reverted, applied }, held.map(Box::new))
         } else {
             Placed::Lighter(Box::new(executed))
         })
+    }
+
+    /// Makes the canonical block `number` the head and forgets every block above it. Returns the
+    /// blocks that were taken back, highest first.
+    ///
+    /// # Errors
+    /// [`ImportError`] when the store fails; then nothing was changed.
+    pub fn set_head(&self, number: u64) -> Result<Vec<BlockId>, ImportError> {
+        // What is in memory is of the head that goes.
+        self.head.lock().take();
+        let batch = self.store.batch()?;
+        let reverted = batch.write(|tables| {
+            let (head_number, head_hash) = required(tables.head()?, TableId::Meta, meta_key::HEAD)?;
+            let head = header(tables, head_number, &head_hash)?.header;
+            let reverted = self.revert_to(tables, head, number)?;
+            tables.delete_blocks_above(number)?;
+            Ok::<_, ImportError>(reverted)
+        })?;
+        self.commit(batch, |view| {
+            Ok(view.head()?.is_some_and(|(head, _)| head == number))
+        })?;
+        Ok(reverted)
     }
 
     fn body(&self, tables: &Tables<'_>, id: &BlockId) -> Result<BlockBody, StoreError> {
@@ -365,8 +384,9 @@ impl Importer {
         required(body, TableId::BlockToBody, id.hash.as_slice())
     }
 
-    /// Where the branch that ends in `tip` leaves the canonical chain.
-    fn fork(&self, tables: &Tables<'_>, tip: &B256) -> Result<Fork, StoreError> {
+    /// Where the branch that ends in `tip` leaves the canonical chain; `None` where it has more
+    /// than `most` blocks.
+    fn fork(&self, tables: &Tables<'_>, tip: &B256, most: u64) -> Result<Option<Fork>, StoreError> {
         let mut branch = Vec::new();
         let mut hash = *tip;
         loop {
@@ -376,10 +396,13 @@ impl Importer {
                 hash.as_slice(),
             )?;
             if tables.canonical_hash(number)? == Some(hash) {
-                return Ok(Fork {
+                return Ok(Some(Fork {
                     ancestor: number,
                     branch,
-                });
+                }));
+            }
+            if branch.len() as u64 == most {
+                return Ok(None);
             }
             // The header is compared with its hash, so numbers fall and the walk ends.
             branch.push(BlockId { number, hash });
@@ -404,25 +427,29 @@ impl Importer {
             let parent = header(tables, head.number - 1, &head.parent_hash)?.header;
             revert_block(tables, head.number, head.state_root, parent.state_root)?;
             tables.delete_canonical(&head, &body.transactions)?;
+            tables.delete_notices(id.number, &id.hash)?;
             reverted.push(id);
             head = parent;
         }
         Ok(reverted)
     }
 
-    /// Executes a block on the head, compares everything its header says, makes it head.
+    /// Executes a block on the head, compares everything its header says, makes it head. `held`
+    /// is of the head before and after.
     fn apply(
         &self,
         tables: &mut Tables<'_>,
+        held: &mut Option<Held>,
         hash: B256,
         record: &HeaderRecord,
         body: &BlockBody,
     ) -> Result<Executed, ImportError> {
         let header = &record.header;
         let parent = self::header(tables, header.number - 1, &header.parent_hash)?.header;
-        let (executed, update) = execute(
+        let (executed, update, _) = execute(
             &self.spec,
-            tables,
+            &*tables,
+            held,
             &parent,
             header,
             &body.transactions,
@@ -430,9 +457,10 @@ impl Importer {
             &body.uncles,
         )?;
         compare(&self.spec, header, &executed, update.root)?;
-        update.write(tables, header.number)?;
+        *held = Some((hash, update.write(tables, header.number)?));
         tables.put_executed(&hash, record, &executed.receipts)?;
-        tables.put_canonical(header.number, &hash, &body.transactions)?;
+        tables.put_notices(header.number, &hash, &executed.notices)?;
+        tables.put_canonical(header.number, &hash, &body.transactions, &executed.receipts)?;
         Ok(executed)
     }
 }
@@ -458,8 +486,8 @@ fn header(source: &impl BlockReads, number: u64, hash: &B256) -> Result<HeaderRe
 }
 
 enum Placed {
-    /// The batch is to be committed.
-    Written(Imported),
+    /// The batch is to be committed; then this is held of the head, if there is a new one.
+    Written(Imported, Option<Box<Held>>),
     /// The block is valid, but its chain is not the heavier one.
     Lighter(Box<Executed>),
 }
@@ -470,16 +498,24 @@ struct Fork {
     branch: Vec<BlockId>,
 }
 
+/// Executes a block on its parent, of whose state `held` may be. Also says how long the roots took.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "a block's parts, from a message or from rows"
+)]
 fn execute(
     spec: &ChainSpec,
-    tables: &Tables<'_>,
+    source: &impl Source,
+    held: &mut Option<Held>,
     parent: &Header,
     header: &Header,
     transactions: &[primitives::Transaction],
     senders: &[Address],
     uncles: &[Header],
-) -> Result<(Executed, StateUpdate), ImportError> {
-    let mut state = BlockState::new(tables, parent.number, parent.state_root);
+) -> Result<(Executed, StateUpdate, Duration), ImportError> {
+    let of_parent = held.take().filter(|(hash, _)| *hash == header.parent_hash);
+    let head = of_parent.map_or_else(|| HeadState::new(parent.state_root), |(_, head)| head);
+    let mut state = BlockState::over(source, parent.number, head);
     let mut executor = Executor::new(spec, header, &mut state);
     executor.begin()?;
     for (index, (transaction, sender)) in transactions.iter().zip(senders).enumerate() {
@@ -492,7 +528,9 @@ fn execute(
             })?;
     }
     let executed = executor.finish(uncles)?;
-    Ok((executed, state.update()?))
+    let started = Instant::now();
+    let update = state.update()?;
+    Ok((executed, update, started.elapsed()))
 }
 
 fn compare(

@@ -5,13 +5,16 @@
 //! | what are this network's rules? | [`spec`] |
 //! | is this header allowed? | [`rules`] |
 //! | is this body what the header says? | [`body`] |
-//! | what does a transaction do? | [`execute`] on [`evm`] over [`state`] |
+//! | what does a transaction do? | [`execute`] on [`evm`] and [`precompiles`] over [`state`] |
 //! | how does a block get in? | [`import`], driven by the writer of [`chain`] |
 //! | what waits to be mined? | [`pool`], [`build`], [`desk`] |
 //! | what does the chain say at a height? | [`view`], [`call`] |
+//! | which logs are there? | [`logs`] |
+//! | what did a transaction do, step by step? | [`trace`] |
 //!
 //! Knows no JSON, no sockets, no GPUs.
 
+mod bad;
 pub mod body;
 pub mod build;
 pub mod bulk;
@@ -26,12 +29,17 @@ pub mod flat;
 pub mod genesis;
 mod handler;
 pub mod import;
+mod keeper;
+pub mod logs;
 pub mod pool;
+pub mod precompiles;
 pub mod record;
+mod refund;
 pub mod rules;
 pub mod spec;
 pub mod state;
 pub mod stream;
+pub mod trace;
 pub mod trie;
 pub mod view;
 

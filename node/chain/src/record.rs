@@ -131,17 +131,24 @@ impl ChainSpec {
     }
 }
 
-/// Forks that change something; the first rules only have to be there.
-fn moac(forks: &MoacForks) -> [ForkBlock; 5] {
+/// Forks that change something. Not to name Nuwa is to have it from block 0 on.
+fn moac(forks: &MoacForks) -> [ForkBlock; 6] {
     let MoacForks {
         pangu,
-        nuwa: _,
+        nuwa,
         fuxi,
         precompiles,
         classic_transactions,
         bomb_defused,
     } = forks;
-    [*pangu, *fuxi, *precompiles, *classic_transactions, *bomb_defused]
+    [
+        *pangu,
+        nuwa.or(Some(0)),
+        *fuxi,
+        *precompiles,
+        *classic_transactions,
+        *bomb_defused,
+    ]
 }
 
 fn ethereum(forks: &EthereumForks) -> [ForkBlock; 11] {
@@ -258,7 +265,17 @@ mod tests {
             Some(5),
         );
         check(r#""panguBlock": 0"#, r#""homesteadBlock": 0"#, Some(0));
-        check(r#""panguBlock": 0, "nuwaBlock": 4"#, r#""panguBlock": 0"#, None);
+        check(r#""panguBlock": 0, "nuwaBlock": 0"#, r#""panguBlock": 0"#, None);
+        check(
+            r#""panguBlock": 0, "nuwaBlock": 4"#,
+            r#""panguBlock": 0"#,
+            Some(0),
+        );
+        check(
+            r#""panguBlock": 0, "nuwaBlock": 4"#,
+            r#""panguBlock": 0, "nuwaBlock": 5"#,
+            Some(4),
+        );
         let mut other = ChainSpec::dev();
         other.chain_id = 101;
         assert_eq!(ChainSpec::dev().differs_from(&other), Some(0));

@@ -226,7 +226,9 @@ mod tests {
             (1, 20),
             (12_500_000, 20),
             (12_500_001, 10),
+            (25_000_000, 10),
             (25_000_001, 5),
+            (37_500_000, 5),
         ];
         for (number, tenths) in halves {
             assert_eq!(
@@ -235,6 +237,13 @@ mod tests {
                 "{number}"
             );
         }
+        for network in [ChainSpec::main(), ChainSpec::test()] {
+            assert_eq!(block_reward(&network, 12_500_000), U256::from(2 * COIN));
+            assert_eq!(block_reward(&network, 12_500_001), U256::from(COIN));
+        }
+        assert_eq!(block_reward(&spec(), 37_500_001), U256::from(COIN / 4));
+        assert_eq!(block_reward(&spec(), 50_000_000), U256::from(COIN / 4));
+        assert_eq!(block_reward(&spec(), 50_000_001), U256::from(COIN / 8));
         assert_eq!(block_reward(&spec(), 62_500_000), U256::from(COIN / 8));
         assert_eq!(block_reward(&spec(), 62_500_001), U256::from(COIN / 10));
         assert_eq!(
@@ -283,6 +292,23 @@ mod tests {
             check(&|h| h.extra_data = vec![0; 33].into()),
             Err(HeaderError::ExtraData { .. })
         ));
+    }
+
+    #[test]
+    fn built_in_networks_have_a_floor_of_gas() {
+        for spec in [ChainSpec::main(), ChainSpec::test(), ChainSpec::dev()] {
+            assert_eq!(gas_limit_bounds(&spec, 9_000_000), (9_000_000, 9_008_788));
+            assert_eq!(gas_limit_bounds(&spec, 9_000_001).0, 9_000_000);
+            assert_eq!(gas_limit_bounds(&spec, 9_010_000).0, 9_001_203);
+            assert_eq!(next_gas_limit(&spec, 9_000_500, 5000), 9_000_000);
+        }
+        let other = ChainSpec {
+            gas_limit_min: GAS_LIMIT_MIN,
+            ..ChainSpec::main()
+        };
+        assert_eq!(gas_limit_bounds(&other, 9_000_000).0, 8_991_212);
+        assert_eq!(gas_limit_bounds(&other, 5001), (5000, 5004));
+        assert_eq!(gas_limit_bounds(&other, u64::MAX / 2).1, i64::MAX as u64);
     }
 
     #[test]

@@ -64,24 +64,25 @@ impl RawBlock {
 /// Reads the blocks of a stream.
 #[derive(Debug)]
 pub struct BlockStream<R> {
-    input: R,
-    offset: u64,
+    lists: ListStream<R>,
 }
 
 impl<R: Read> BlockStream<R> {
     /// The stream that `input` is. It is read in small pieces: give a buffered one.
     pub fn new(input: R) -> Self {
-        Self { input, offset: 0 }
+        Self {
+            lists: ListStream::new(input),
+        }
     }
 
     /// Where the blocks are read from.
     pub fn input(&self) -> &R {
-        &self.input
+        &self.lists.input
     }
 
     /// How many bytes were read.
     pub fn offset(&self) -> u64 {
-        self.offset
+        self.lists.offset
     }
 
     /// The next block; `None` at the end. After an error there is nothing to go on with.
@@ -89,6 +90,40 @@ impl<R: Read> BlockStream<R> {
     /// # Errors
     /// [`StreamError`] when there is something that is no block.
     pub fn next_block(&mut self) -> Result<Option<RawBlock>, StreamError> {
+        let offset = self.lists.offset;
+        let Some(rlp) = self.lists.next_list(BLOCK_BYTES_MAX)? else {
+            return Ok(None);
+        };
+        let header = Reader::open(&rlp, "block").and_then(|mut parts| {
+            let rlp = parts.raw("block.header")?;
+            Ok((keccak256(rlp), Header::decode(rlp)?))
+        });
+        let (hash, header) = header.map_err(|error| StreamError::NoBlock { offset, error })?;
+        Ok(Some(RawBlock {
+            offset,
+            hash,
+            header,
+            rlp,
+        }))
+    }
+}
+
+/// Reads RLP lists one after the other, whatever is in them.
+#[derive(Debug)]
+pub(crate) struct ListStream<R> {
+    input: R,
+    offset: u64,
+}
+
+impl<R: Read> ListStream<R> {
+    /// The stream that `input` is. It is read in small pieces: give a buffered one.
+    pub(crate) fn new(input: R) -> Self {
+        Self { input, offset: 0 }
+    }
+
+    /// The next list with its prefix, of at most `max` bytes; `None` at the end. After an error
+    /// there is nothing to go on with.
+    pub(crate) fn next_list(&mut self, max: usize) -> Result<Option<Vec<u8>>, StreamError> {
         let offset = self.offset;
         let mut rlp = Vec::new();
         self.take(&mut rlp, 1)?;
@@ -101,26 +136,16 @@ impl<R: Read> BlockStream<R> {
             got => return Err(StreamError::NoList { offset, got }),
         };
         let expected = (rlp.len() as u64).saturating_add(payload);
-        if expected > BLOCK_BYTES_MAX as u64 {
+        if expected > max as u64 {
             return Err(StreamError::TooLong {
                 offset,
                 got: expected,
-                max: BLOCK_BYTES_MAX,
+                max,
             });
         }
         self.take(&mut rlp, payload)?;
         ends_at(&rlp, offset, expected)?;
-        let header = Reader::open(&rlp, "block").and_then(|mut parts| {
-            let rlp = parts.raw("block.header")?;
-            Ok((keccak256(rlp), Header::decode(rlp)?))
-        });
-        let (hash, header) = header.map_err(|error| StreamError::NoBlock { offset, error })?;
-        Ok(Some(RawBlock {
-            offset,
-            hash,
-            header,
-            rlp,
-        }))
+        Ok(Some(rlp))
     }
 
     /// The length that follows the prefix in `bytes` bytes.

@@ -7,7 +7,8 @@ use crate::spec::ChainSpec;
 use primitives::{Address, B256, Receipt, U256};
 use std::sync::Arc;
 use store::{
-    AccountRecord, BlockBody, BlockReads, HeaderRecord, Snapshot, StateReads, Store, StoreError, TableId,
+    AccountRecord, BlockBody, BlockReads, HeaderRecord, Notice, NoticeReads, Snapshot, StateReads, Store,
+    StoreError, TableId,
 };
 
 /// A stored block, canonical or not.
@@ -143,6 +144,18 @@ impl View {
     /// [`StoreError`] when the store fails.
     pub fn receipts(&self, id: &BlockId) -> Result<Option<Vec<Receipt>>, StoreError> {
         self.snapshot.receipts(id.number, &id.hash)
+    }
+
+    /// What the transactions of a canonical block told the application chains, in order; `None`
+    /// where the block is not canonical.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails.
+    pub fn notices(&self, id: &BlockId) -> Result<Option<Vec<Notice>>, StoreError> {
+        if self.canonical_hash(id.number)? != Some(id.hash) {
+            return Ok(None);
+        }
+        self.snapshot.notices(id.number, &id.hash).map(Some)
     }
 
     /// The canonical block that has the transaction `hash` (its own hash, or its Ethereum

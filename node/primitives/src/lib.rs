@@ -5,6 +5,7 @@
 //! state (forks, gas, balances, nonces), no trie, no seal, no storage, no JSON.
 
 mod block;
+mod enode;
 mod error;
 mod header;
 mod key;
@@ -19,6 +20,7 @@ pub use alloy_primitives::{
 pub use alloy_rlp::Encodable;
 
 pub use block::{Block, uncles_hash};
+pub use enode::{Enode, EnodeError};
 pub use error::DecodeError;
 pub use header::Header;
 pub use key::{

@@ -6,11 +6,22 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     miner::gpu::quiet_drivers();
+    node::system::outlive_file_limits();
     let options = node::VnodeOptions::parse();
     let done: Result<(), Box<dyn std::error::Error>> = match &options.command {
         None => node::run(&options).map_err(Into::into),
         Some(Command::Testvec { kind }) => {
             node::testvec::serve(*kind, std::io::stdin().lock(), std::io::stdout().lock()).map_err(Into::into)
+        }
+        Some(Command::Attach { endpoint }) => {
+            node::console::attach(&options, endpoint.as_ref()).map_err(Into::into)
+        }
+        Some(Command::Rpc {
+            endpoint,
+            method,
+            params,
+        }) => {
+            return node::console::call(&options, endpoint.as_ref(), method, params);
         }
         Some(Command::Account(command)) => node::accounts::run(&options, command).map_err(Into::into),
         Some(command) => node::commands::run(&options, command).map_err(Into::into),

@@ -12,9 +12,6 @@ pub(super) fn check(options: &VnodeOptions, full: bool) -> Result<(), CommandErr
     let directory = Directory::open(options, Purpose::Check)?;
     let stop = stop::flag()?;
     let mut progress = Progress::new(options, "check", Units::Things, 0);
-    // The database panics where its own pages are damaged; the check makes a fault of that.
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
     let result = check_store(
         &directory.store,
         &directory.spec,
@@ -28,7 +25,6 @@ pub(super) fn check(options: &VnodeOptions, full: bool) -> Result<(), CommandErr
             }
         },
     );
-    std::panic::set_hook(hook);
     let seconds = progress.end();
     let Checked {
         blocks,
@@ -65,16 +61,20 @@ pub(super) fn stats(options: &VnodeOptions) -> Result<(), CommandError> {
     let (_, store) = open_store(options, &path)?;
     let view = store.snapshot()?;
     let tables = view.stats()?;
-    say(&format!("{:<24} {:>14} {:>18}", "table", "rows", "bytes"));
+    say(&format!(
+        "{:<24} {:>14} {:>18} {:>18}",
+        "table", "rows", "bytes", "on pages"
+    ));
     for table in &tables {
         say(&format!(
-            "{:<24} {:>14} {:>18}",
-            table.name, table.rows, table.stored_bytes
+            "{:<24} {:>14} {:>18} {:>18}",
+            table.name, table.rows, table.stored_bytes, table.page_bytes
         ));
     }
     let rows: u64 = tables.iter().map(|table| table.rows).sum();
     let bytes: u64 = tables.iter().map(|table| table.stored_bytes).sum();
-    say(&format!("{:<24} {rows:>14} {bytes:>18}", "all"));
+    let pages: u64 = tables.iter().map(|table| table.page_bytes).sum();
+    say(&format!("{:<24} {rows:>14} {bytes:>18} {pages:>18}", "all"));
     let file = std::fs::metadata(store.path()).map_err(|source| CommandError::Read {
         path: store.path().to_owned(),
         source,

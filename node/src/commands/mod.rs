@@ -112,7 +112,9 @@ pub fn run(options: &VnodeOptions, command: &Command) -> Result<(), CommandError
         Command::Db(DbCommand::Check { full }) => db::check(options, *full),
         Command::Db(DbCommand::Stats) => db::stats(options),
         Command::Dump { block, file } => dump::run(options, *block, file),
-        Command::Account(_) | Command::Testvec { .. } => Err(CommandError::Elsewhere),
+        Command::Account(_) | Command::Attach { .. } | Command::Rpc { .. } | Command::Testvec { .. } => {
+            Err(CommandError::Elsewhere)
+        }
     }
 }
 

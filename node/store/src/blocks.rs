@@ -3,14 +3,17 @@
 //! Canonical and side blocks lie in the same tables; what is canonical is only in
 //! [`TableId::NumberToHash`]. Receipts are kept without blooms, which follow from logs.
 
+use crate::batch::Tables;
 use crate::codec::{Cursor, block_key};
 use crate::source::Source;
-use crate::store::Tables;
 use crate::tables::meta_key;
 use crate::{StoreError, TableId};
 use alloy_rlp::Encodable;
 use primitives::rlp::Reader;
-use primitives::{Address, B256, Block, Header, Log, Receipt, ReceiptOutcome, Transaction, TxRules, U256};
+use primitives::{
+    Address, B256, Block, Header, Log, Receipt, ReceiptOutcome, Transaction, TxForm, TxRules, U256,
+};
+use std::ops::ControlFlow;
 
 /// A stored header and what belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -282,7 +285,7 @@ impl Tables<'_> {
     /// Writes a block with its senders.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     pub fn put_block(
         &mut self,
         hash: &B256,
@@ -298,7 +301,7 @@ impl Tables<'_> {
     /// Writes the receipts of an executed block and marks its header so.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     pub fn put_executed(
         &mut self,
         hash: &B256,
@@ -314,15 +317,17 @@ impl Tables<'_> {
         self.put(TableId::BlockToReceipts, &key, &encode_receipts(receipts))
     }
 
-    /// Makes a block canonical and head: number, position of each transaction.
+    /// Makes an executed block canonical and head: number, position of each transaction, index
+    /// of its logs (which is written at the end of [`Batch::write`](crate::Batch::write)).
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     pub fn put_canonical(
         &mut self,
         number: u64,
         hash: &B256,
         transactions: &[Transaction],
+        receipts: &[Receipt],
     ) -> Result<(), StoreError> {
         self.put(TableId::NumberToHash, &number.to_be_bytes(), hash.as_slice())?;
         for (index, transaction) in transactions.iter().enumerate() {
@@ -333,13 +338,15 @@ impl Tables<'_> {
                 self.put(TableId::TransactionToPosition, hash.as_slice(), &row)?;
             }
         }
+        self.index_logs(number, receipts);
         self.put_head(number, hash)
     }
 
     /// Takes the canonical head block back; its parent becomes head. The block stays as a side block.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails, or the block's receipts or the index of its logs
+    /// are corrupt.
     pub fn delete_canonical(
         &mut self,
         header: &Header,
@@ -349,7 +356,42 @@ impl Tables<'_> {
         for hash in transactions.iter().flat_map(position_keys) {
             self.delete(TableId::TransactionToPosition, hash.as_slice())?;
         }
+        let (number, hash) = (header.number, header.hash());
+        let receipts = self.receipts(number, &hash)?;
+        let receipts = receipts.ok_or_else(|| {
+            let key = block_key(number, &hash);
+            StoreError::corrupt(TableId::BlockToReceipts, &key, "no such row")
+        })?;
+        self.unindex_logs(number, &receipts)?;
         self.put_head(header.number.saturating_sub(1), &header.parent_hash)
+    }
+
+    /// Forgets every block above `number`; none of them may be canonical.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] when the medium fails.
+    pub fn delete_blocks_above(&mut self, number: u64) -> Result<(), StoreError> {
+        let Some(lowest) = number.checked_add(1) else {
+            return Ok(());
+        };
+        let mut keys = Vec::new();
+        self.scan(TableId::BlockToHeader, &lowest.to_be_bytes(), |key, _| {
+            keys.push(key.to_vec());
+            ControlFlow::Continue(())
+        })?;
+        for key in keys {
+            for table in [
+                TableId::BlockToHeader,
+                TableId::BlockToBody,
+                TableId::BlockToReceipts,
+            ] {
+                self.delete(table, &key)?;
+            }
+            if let Some(hash) = key.get(8..) {
+                self.delete(TableId::HashToNumber, hash)?;
+            }
+        }
+        Ok(())
     }
 
     fn put_head(&mut self, number: u64, hash: &B256) -> Result<(), StoreError> {
@@ -359,8 +401,9 @@ impl Tables<'_> {
 
 /// The hashes a transaction is found under: its own and, for a classic one, Ethereum's.
 fn position_keys(transaction: &Transaction) -> impl Iterator<Item = B256> {
-    let own = transaction.hash();
-    std::iter::once(own).chain(transaction.ethereum_hash().filter(move |other| *other != own))
+    let classic = transaction.form == TxForm::Classic;
+    let other = classic.then(|| transaction.ethereum_hash()).flatten();
+    std::iter::once(transaction.hash()).chain(other)
 }
 
 /// A block taken apart for the store.
@@ -378,8 +421,8 @@ impl BlockBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Store;
-    use primitives::{Bytes, SecretKey, TxForm, UnsignedTransaction};
+    use crate::{LogIndexReads, LogKey, Store};
+    use primitives::{Bytes, SecretKey, UnsignedTransaction};
 
     fn transaction() -> (Transaction, Address) {
         let key = SecretKey::from_bytes(&[0x46; 32]).unwrap();
@@ -445,7 +488,7 @@ mod tests {
             .write(|tables| {
                 tables.put_block(&hash, &record, &body)?;
                 tables.put_executed(&hash, &record, &receipts)?;
-                tables.put_canonical(3, &hash, &body.transactions)
+                tables.put_canonical(3, &hash, &body.transactions, &receipts)
             })
             .unwrap();
         batch.commit().unwrap();
@@ -462,6 +505,10 @@ mod tests {
         );
         assert_eq!(view.body(3, &hash, TxRules::Moac).unwrap().unwrap(), body);
         assert_eq!(view.receipts(3, &hash).unwrap().unwrap(), receipts);
+        let key = LogKey::topic(1, &B256::repeat_byte(3));
+        let mut indexed = Vec::new();
+        assert!(view.log_blocks(&key, 0, &mut indexed).unwrap());
+        assert_eq!(indexed, [3]);
         let position = Some(TransactionPosition {
             block_number: 3,
             index: 0,
@@ -483,6 +530,7 @@ mod tests {
         assert_eq!(view.canonical_hash(3).unwrap(), None);
         assert_eq!(view.transaction_position(&transaction.hash()).unwrap(), None);
         assert!(view.header_by_hash(&hash).unwrap().is_some());
+        assert!(!view.log_blocks(&key, 0, &mut indexed).unwrap());
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub trait Source {
     /// Hands the value under `key` to `read`; `None` where there is no such row.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     fn with<R>(
         &self,
         table: TableId,
@@ -22,7 +22,7 @@ pub trait Source {
     /// Hands the last row with `low <= key <= high` to `read`.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     fn with_last<R>(
         &self,
         table: TableId,
@@ -34,7 +34,7 @@ pub trait Source {
     /// Hands the rows with `low <= key` in order to `visit` until it breaks or rows end.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     fn scan(
         &self,
         table: TableId,
@@ -45,49 +45,67 @@ pub trait Source {
     /// The value under `key`, copied.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.with(table, key, <[u8]>::to_vec)
     }
 }
 
 /// The three reads over any redb table.
+///
+/// What a caller does with a row is not the database's affair, so it runs outside of what is
+/// guarded. Rows are looked at once within: what does not panic there does not panic later.
 pub(crate) mod rows {
     use super::{ControlFlow, StoreError};
-    use redb::ReadableTable;
+    use crate::store::Watch;
+    use redb::{AccessGuard, ReadableTable, StorageError};
 
     type Key = &'static [u8];
+    type Row<'a> = (AccessGuard<'a, Key>, AccessGuard<'a, Key>);
+
+    fn looked_at(row: Option<Result<Row<'_>, StorageError>>) -> Result<Option<Row<'_>>, StorageError> {
+        row.transpose().inspect(|row| {
+            if let Some((key, value)) = row {
+                let _ = (key.value(), value.value());
+            }
+        })
+    }
 
     pub(crate) fn with<R>(
+        watch: &Watch,
         table: &impl ReadableTable<Key, Key>,
         key: &[u8],
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, StoreError> {
-        Ok(table.get(key)?.map(|guard| read(guard.value())))
+        let get = || {
+            table.get(key).inspect(|row| {
+                let _ = row.as_ref().map(AccessGuard::value);
+            })
+        };
+        Ok(watch.run(get)?.map(|row| read(row.value())))
     }
 
     pub(crate) fn with_last<R>(
+        watch: &Watch,
         table: &impl ReadableTable<Key, Key>,
         low: &[u8],
         high: &[u8],
         read: impl FnOnce(&[u8], &[u8]) -> R,
     ) -> Result<Option<R>, StoreError> {
-        match table.range::<&[u8]>(low..=high)?.next_back() {
-            None => Ok(None),
-            Some(row) => {
-                let (key, value) = row?;
-                Ok(Some(read(key.value(), value.value())))
-            }
-        }
+        let last = || looked_at(table.range::<&[u8]>(low..=high)?.next_back());
+        Ok(watch
+            .run(last)?
+            .map(|(key, value)| read(key.value(), value.value())))
     }
 
     pub(crate) fn scan(
+        watch: &Watch,
         table: &impl ReadableTable<Key, Key>,
         low: &[u8],
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        for row in table.range::<&[u8]>(low..)? {
-            let (key, value) = row?;
+        let mut range = watch.run(|| table.range::<&[u8]>(low..))?;
+        while let Some((key, value)) = watch.run(|| looked_at(range.next()))? {
             if visit(key.value(), value.value()).is_break() {
                 break;
             }

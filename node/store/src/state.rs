@@ -6,9 +6,9 @@
 //! reorganization removes exactly its versions. The trie is in the package `chain`; here
 //! are its rows only.
 
+use crate::batch::Tables;
 use crate::codec::{Cursor, push_uint};
 use crate::source::Source;
-use crate::store::Tables;
 use crate::{StoreError, TableId};
 use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, U256};
 
@@ -233,7 +233,7 @@ pub trait StateReads: Source {
     /// A node of the head state's tries.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     fn trie_node(&self, path: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.get(TableId::PathToTrieNode, path)
     }
@@ -245,7 +245,7 @@ impl Tables<'_> {
     /// Writes an account's version of block `number`.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     pub fn put_account(
         &mut self,
         address: &Address,
@@ -262,7 +262,7 @@ impl Tables<'_> {
     /// Writes a slot's version of block `number`.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     pub fn put_slot(
         &mut self,
         address: &Address,
@@ -282,7 +282,7 @@ impl Tables<'_> {
     /// Writes code under its hash.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     pub fn put_code(&mut self, code_hash: &B256, code: &[u8]) -> Result<(), StoreError> {
         self.put(TableId::HashToCode, code_hash.as_slice(), code)
     }
@@ -290,7 +290,7 @@ impl Tables<'_> {
     /// Notes what the canonical block `number` changed.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     pub fn put_changes(&mut self, number: u64, changes: &StateChanges) -> Result<(), StoreError> {
         self.put(TableId::BlockToChanges, &number.to_be_bytes(), &changes.encode())
     }
@@ -298,7 +298,7 @@ impl Tables<'_> {
     /// Removes every version that block `number` wrote, as its change list names them.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     pub fn delete_versions(&mut self, number: u64, changes: &StateChanges) -> Result<(), StoreError> {
         for address in &changes.accounts {
             self.delete(TableId::AccountAtBlock, &account_key(address, number))?;
@@ -315,7 +315,7 @@ impl Tables<'_> {
     /// Writes a trie node, or removes it.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     pub fn put_trie_node(&mut self, path: &[u8], node: Option<&[u8]>) -> Result<(), StoreError> {
         match node {
             Some(node) => self.put(TableId::PathToTrieNode, path, node),

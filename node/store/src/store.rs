@@ -1,20 +1,23 @@
-//! Opening the file, snapshots for reading, batches for writing.
+//! The open database and its snapshots, over a file that may fail and be opened again.
 //!
-//! Knows redb and the schema version; knows nothing of what rows mean.
+//! Knows redb and the schema version; knows nothing of what rows mean. How the file is opened
+//! and made is in [`crate::open`], what writes in [`crate::batch`].
 
 use crate::StoreError;
+use crate::batch::Batch;
+use crate::guard::guarded;
+use crate::medium::Medium;
+use crate::open::{FILE_NAME, Place, make_once};
 use crate::source::{Source, rows};
 use crate::tables::{SCHEMA_VERSION, TABLE_COUNT, TableId, meta_key};
-use redb::{ReadOnlyTable, ReadableDatabase, ReadableTableMetadata, Table, WriteTransaction};
+use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTableMetadata};
 use std::cell::OnceCell;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 type Bytes = &'static [u8];
-
-/// Name of the database file inside a data directory.
-pub const FILE_NAME: &str = "chain.redb";
 
 /// Memory for cached pages unless told otherwise: 256 MiB.
 pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
@@ -35,17 +38,133 @@ impl Default for StoreOptions {
 }
 
 /// The open database file. Clones share it.
+///
+/// After a failure of the medium redb refuses everything until it is closed and opened again;
+/// the next snapshot or batch does that, so that reads go on and writes can be tried again.
 #[derive(Clone)]
 pub struct Store {
-    database: Arc<redb::Database>,
-    path: PathBuf,
+    shared: Arc<Shared>,
 }
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Store")
-            .field("path", &self.path)
+            .field("place", &self.shared.place)
             .finish_non_exhaustive()
+    }
+}
+
+/// Looks at every call into the database; snapshots have it too, and keep no file open by it.
+pub(crate) struct Watch {
+    pub(crate) path: PathBuf,
+    /// The database refuses everything until it is opened again.
+    broken: AtomicBool,
+}
+
+impl Watch {
+    /// Calls into the database: its panics, damaged pages and errors become ours.
+    pub(crate) fn run<T, E: Into<redb::Error>>(
+        &self,
+        work: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, StoreError> {
+        match guarded(work) {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => Err(self.failed(error.into())),
+            Err(fall) => Err(StoreError::fallen(&self.path, fall)),
+        }
+    }
+
+    #[cold]
+    fn failed(&self, error: redb::Error) -> StoreError {
+        use redb::Error::{Io, LockPoisoned, PreviousIo};
+        if matches!(error, Io(_) | PreviousIo | LockPoisoned(_)) {
+            self.broken.store(true, Ordering::Release);
+        }
+        StoreError::database(&self.path, error)
+    }
+
+    fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Acquire)
+    }
+}
+
+/// What the clones of a store share.
+struct Shared {
+    watch: Arc<Watch>,
+    place: Place,
+    options: StoreOptions,
+    /// `None` only after it could not be opened again.
+    database: RwLock<Option<Database>>,
+    /// There is a batch, or the database is being opened again.
+    taken: Mutex<bool>,
+    free: Condvar,
+}
+
+/// The right to write, and to open the database again. One at a time.
+pub(crate) struct Turn(Arc<Shared>);
+
+impl Turn {
+    /// What looks at the calls of whoever has the turn.
+    pub(crate) fn watch(&self) -> &Watch {
+        &self.0.watch
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *self.0.taken() = false;
+        self.0.free.notify_one();
+    }
+}
+
+impl Shared {
+    fn taken(&self) -> MutexGuard<'_, bool> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the turn.
+    fn turn(self: &Arc<Self>) -> Turn {
+        let mut taken = self.taken();
+        while *taken {
+            taken = self.free.wait(taken).unwrap_or_else(PoisonError::into_inner);
+        }
+        *taken = true;
+        Turn(self.clone())
+    }
+
+    /// The turn, where it is free.
+    fn free_turn(self: &Arc<Self>) -> Option<Turn> {
+        let mut taken = self.taken();
+        (!std::mem::replace(&mut *taken, true)).then(|| Turn(self.clone()))
+    }
+
+    /// Opens the database again where that is called for. Whoever holds the turn has no batch.
+    fn heal(&self, _turn: &Turn) -> Result<(), StoreError> {
+        if !self.watch.is_broken() || matches!(self.place, Place::Memory) {
+            return Ok(());
+        }
+        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(old) = database.take() {
+            // What it cannot write any more is not committed, and asked for by nobody.
+            let _ = guarded(|| drop(old));
+        }
+        *database = Some(self.place.open(&self.options)?);
+        self.watch.broken.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Begins a transaction on the database as it is open now.
+    fn begin<T, E: Into<redb::Error>>(
+        &self,
+        begin: impl FnOnce(&Database) -> Result<T, E>,
+    ) -> Result<T, StoreError> {
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        match &*database {
+            Some(database) => self.watch.run(|| begin(database)),
+            None => Err(StoreError::Reopened {
+                path: self.watch.path.clone(),
+            }),
+        }
     }
 }
 
@@ -54,30 +173,30 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::InUse`] when another process has it, [`StoreError::Schema`] when other
-    /// code made it, [`StoreError::Open`] for everything the system or redb refuses.
+    /// code made it, others for what is no database, or not all of one, and for everything the
+    /// system refuses. Nothing that is there is changed then.
     pub fn open(directory: &Path, options: &StoreOptions) -> Result<Self, StoreError> {
-        let path = directory.join(FILE_NAME);
-        let failed = |error: redb::Error| match error {
-            redb::Error::DatabaseAlreadyOpen => StoreError::InUse { path: path.clone() },
-            source => StoreError::Open {
-                path: path.clone(),
-                source: Box::new(source),
-            },
-        };
-        std::fs::create_dir_all(directory).map_err(|error| failed(redb::Error::Io(error)))?;
-        if !path.exists() {
-            create_whole(directory, &path)?;
+        std::fs::create_dir_all(directory).map_err(|source| StoreError::medium(directory, source))?;
+        make_once(directory, options, |path, database| {
+            Self::over(Place::File(path), database, options).lay_out()
+        })?;
+        Self::open_place(Place::File(directory.join(FILE_NAME)), options)
+    }
+
+    /// A store on a medium of the caller's, made where the medium is empty.
+    ///
+    /// # Errors
+    /// As for [`Store::open`].
+    pub fn on_medium(medium: Arc<dyn Medium>, options: &StoreOptions) -> Result<Self, StoreError> {
+        let place = Place::Given(medium.clone());
+        let failed = |source| StoreError::medium(place.path(), source);
+        if medium.is_empty().map_err(failed)? {
+            let database = Place::create(medium, options, place.path())?;
+            let store = Self::over(place, database, options);
+            store.lay_out()?;
+            return Ok(store);
         }
-        let database = redb::Builder::new()
-            .set_cache_size(options.cache_bytes)
-            .open(&path)
-            .map_err(|error| failed(error.into()))?;
-        let store = Self {
-            database: Arc::new(database),
-            path: path.clone(),
-        };
-        store.check_schema()?;
-        Ok(store)
+        Self::open_place(place, options)
     }
 
     /// A store in memory, for tests and for executing other people's vectors.
@@ -85,28 +204,49 @@ impl Store {
     /// # Errors
     /// Only what redb itself refuses.
     pub fn in_memory() -> Result<Self, StoreError> {
-        let path = PathBuf::from("(memory)");
-        let database = redb::Builder::new()
-            .set_cache_size(CACHE_BYTES_DEFAULT / 8)
-            .create_with_backend(redb::backends::InMemoryBackend::new())
-            .map_err(|error| StoreError::Open {
-                path: path.clone(),
-                source: Box::new(error.into()),
-            })?;
-        let store = Self {
-            database: Arc::new(database),
-            path,
+        let options = StoreOptions {
+            cache_bytes: CACHE_BYTES_DEFAULT / 8,
         };
+        let database = Place::Memory.open(&options)?;
+        let store = Self::over(Place::Memory, database, &options);
         store.lay_out()?;
         Ok(store)
     }
 
+    fn open_place(place: Place, options: &StoreOptions) -> Result<Self, StoreError> {
+        let database = place.open(options)?;
+        let store = Self::over(place, database, options);
+        store.check_schema()?;
+        Ok(store)
+    }
+
+    fn over(place: Place, database: Database, options: &StoreOptions) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                watch: Arc::new(Watch {
+                    path: place.path().to_owned(),
+                    broken: AtomicBool::new(false),
+                }),
+                place,
+                options: options.clone(),
+                database: RwLock::new(Some(database)),
+                taken: Mutex::new(false),
+                free: Condvar::new(),
+            }),
+        }
+    }
+
     /// Compares the file's schema version with this program's.
     fn check_schema(&self) -> Result<(), StoreError> {
-        let stored = match self.database.begin_read()?.open_table(TableId::Meta.definition()) {
-            Ok(table) => rows::with(&table, meta_key::SCHEMA, <[u8]>::to_vec)?,
-            Err(redb::TableError::TableDoesNotExist(_)) => None,
-            Err(error) => return Err(error.into()),
+        let watch = &*self.shared.watch;
+        let transaction = self.shared.begin(Database::begin_read)?;
+        let open = || match transaction.open_table(TableId::Meta.definition()) {
+            Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+            other => other.map(Some),
+        };
+        let stored = match watch.run(open)? {
+            Some(table) => rows::with(watch, &table, meta_key::SCHEMA, <[u8]>::to_vec)?,
+            None => None,
         };
         let got = stored
             .and_then(|bytes| bytes.try_into().ok())
@@ -115,7 +255,7 @@ impl Store {
             Ok(())
         } else {
             Err(StoreError::Schema {
-                path: self.path.clone(),
+                path: self.path().to_owned(),
                 got,
                 expected: SCHEMA_VERSION,
             })
@@ -131,17 +271,23 @@ impl Store {
 
     /// Where the file lies.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.shared.place.path()
     }
 
     /// A view of the last committed state, unmoved by later writes.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
+        if self.shared.watch.is_broken()
+            && let Some(turn) = self.shared.free_turn()
+        {
+            self.shared.heal(&turn)?;
+        }
         Ok(Snapshot {
-            transaction: self.database.begin_read()?,
+            transaction: self.shared.begin(Database::begin_read)?,
             tables: Default::default(),
+            watch: self.shared.watch.clone(),
         })
     }
 
@@ -150,65 +296,22 @@ impl Store {
     /// A commit is on the disk when it returns, and a crash needs no walk over the file.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     pub fn batch(&self) -> Result<Batch, StoreError> {
-        let mut transaction = self.database.begin_write()?;
+        let turn = self.shared.turn();
+        self.shared.heal(&turn)?;
+        let mut transaction = self.shared.begin(Database::begin_write)?;
         transaction.set_quick_repair(true);
-        Ok(Batch { transaction })
+        Ok(Batch::new(transaction, turn))
     }
-}
-
-/// Makes a database with its tables under another name and then gives it its own, so that a
-/// crash at any instant leaves either none or a whole one.
-fn create_whole(directory: &Path, path: &Path) -> Result<(), StoreError> {
-    let fresh = directory.join(format!("{FILE_NAME}.new"));
-    let failed = |error: redb::Error| StoreError::Open {
-        path: fresh.clone(),
-        source: Box::new(error),
-    };
-    let io = |error| failed(redb::Error::Io(error));
-    // Held until the name is given: of two processes that start at once, one makes the file.
-    let guard = std::fs::File::create(directory.join(format!("{FILE_NAME}.lock"))).map_err(io)?;
-    match guard.try_lock() {
-        Ok(()) => {}
-        Err(std::fs::TryLockError::WouldBlock) => {
-            return Err(StoreError::InUse {
-                path: path.to_owned(),
-            });
-        }
-        Err(std::fs::TryLockError::Error(error)) => return Err(io(error)),
-    }
-    if path.exists() {
-        return Ok(());
-    }
-    // A process that died here may have left a part.
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&fresh)
-        .map_err(io)?;
-    let database = redb::Builder::new()
-        .create_file(file)
-        .map_err(|error| failed(error.into()))?;
-    let store = Store {
-        database: Arc::new(database),
-        path: fresh.clone(),
-    };
-    store.lay_out()?;
-    drop(store);
-    std::fs::rename(&fresh, path).map_err(io)?;
-    // The name must be on the disk before the first block is.
-    std::fs::File::open(directory)
-        .and_then(|directory| directory.sync_all())
-        .map_err(io)
 }
 
 /// A consistent view of one moment. Cheap to make; tables open at first use.
 pub struct Snapshot {
-    transaction: redb::ReadTransaction,
+    // Tables go before the transaction they are of.
     tables: [OnceCell<ReadOnlyTable<Bytes, Bytes>>; TABLE_COUNT],
+    transaction: redb::ReadTransaction,
+    watch: Arc<Watch>,
 }
 
 impl std::fmt::Debug for Snapshot {
@@ -226,6 +329,8 @@ pub struct TableStats {
     pub rows: u64,
     /// Bytes of keys and values.
     pub stored_bytes: u64,
+    /// Bytes of the pages that they lie on.
+    pub page_bytes: u64,
 }
 
 impl Snapshot {
@@ -234,22 +339,27 @@ impl Snapshot {
         if let Some(open) = cell.get() {
             return Ok(open);
         }
-        let open = self.transaction.open_table(table.definition())?;
+        let open = self
+            .watch
+            .run(|| self.transaction.open_table(table.definition()))?;
         Ok(cell.get_or_init(|| open))
     }
 
     /// Rows and bytes of every table.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
+    /// [`StoreError`] when the medium fails.
     pub fn stats(&self) -> Result<Vec<TableStats>, StoreError> {
         let one = |table: TableId| {
             let open = self.table(table)?;
-            let stored_bytes = open.stats()?.stored_bytes();
+            let figures = || Ok::<_, redb::Error>((open.len()?, open.stats()?));
+            let (rows, stats) = self.watch.run(figures)?;
+            let stored_bytes = stats.stored_bytes();
             Ok(TableStats {
                 name: table.name(),
-                rows: open.len()?,
+                rows,
                 stored_bytes,
+                page_bytes: stored_bytes + stats.metadata_bytes() + stats.fragmented_bytes(),
             })
         };
         TableId::ALL.into_iter().map(one).collect()
@@ -263,7 +373,7 @@ impl Source for Snapshot {
         key: &[u8],
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, StoreError> {
-        rows::with(self.table(table)?, key, read)
+        rows::with(&self.watch, self.table(table)?, key, read)
     }
 
     fn with_last<R>(
@@ -273,7 +383,7 @@ impl Source for Snapshot {
         high: &[u8],
         read: impl FnOnce(&[u8], &[u8]) -> R,
     ) -> Result<Option<R>, StoreError> {
-        rows::with_last(self.table(table)?, low, high, read)
+        rows::with_last(&self.watch, self.table(table)?, low, high, read)
     }
 
     fn scan(
@@ -282,116 +392,7 @@ impl Source for Snapshot {
         low: &[u8],
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        rows::scan(self.table(table)?, low, visit)
-    }
-}
-
-/// An open write transaction. Dropped without [`Batch::commit`], it leaves no trace.
-pub struct Batch {
-    transaction: WriteTransaction,
-}
-
-impl std::fmt::Debug for Batch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Batch").finish_non_exhaustive()
-    }
-}
-
-impl Batch {
-    /// Runs `work` over the open tables. May be called again before the commit.
-    ///
-    /// # Errors
-    /// Whatever `work` returns, and [`StoreError::Database`] when the medium fails.
-    pub fn write<T, E: From<StoreError>>(
-        &self,
-        work: impl FnOnce(&mut Tables<'_>) -> Result<T, E>,
-    ) -> Result<T, E> {
-        let mut tables = Tables::open(&self.transaction)?;
-        work(&mut tables)
-    }
-
-    /// Makes the writes durable and visible, all at once.
-    ///
-    /// # Errors
-    /// [`StoreError::Database`] when the medium fails; then nothing was written.
-    pub fn commit(self) -> Result<(), StoreError> {
-        Ok(self.transaction.commit()?)
-    }
-
-    /// Forgets the writes.
-    ///
-    /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
-    pub fn abort(self) -> Result<(), StoreError> {
-        Ok(self.transaction.abort()?)
-    }
-}
-
-/// The tables of an open [`Batch`]: everything a snapshot can read, and writes.
-pub struct Tables<'txn> {
-    tables: Vec<Table<'txn, Bytes, Bytes>>,
-}
-
-impl std::fmt::Debug for Tables<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tables").finish_non_exhaustive()
-    }
-}
-
-impl<'txn> Tables<'txn> {
-    fn open(transaction: &'txn WriteTransaction) -> Result<Self, StoreError> {
-        let open = |table: TableId| transaction.open_table(table.definition());
-        Ok(Self {
-            tables: TableId::ALL.into_iter().map(open).collect::<Result<_, _>>()?,
-        })
-    }
-
-    /// Writes a row, over an older one where there is one.
-    ///
-    /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
-    pub fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.tables[table as usize].insert(key, value)?;
-        Ok(())
-    }
-
-    /// Removes a row; no error where there is none.
-    ///
-    /// # Errors
-    /// [`StoreError::Database`] when the medium fails.
-    pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<(), StoreError> {
-        self.tables[table as usize].remove(key)?;
-        Ok(())
-    }
-}
-
-impl Source for Tables<'_> {
-    fn with<R>(
-        &self,
-        table: TableId,
-        key: &[u8],
-        read: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>, StoreError> {
-        rows::with(&self.tables[table as usize], key, read)
-    }
-
-    fn with_last<R>(
-        &self,
-        table: TableId,
-        low: &[u8],
-        high: &[u8],
-        read: impl FnOnce(&[u8], &[u8]) -> R,
-    ) -> Result<Option<R>, StoreError> {
-        rows::with_last(&self.tables[table as usize], low, high, read)
-    }
-
-    fn scan(
-        &self,
-        table: TableId,
-        low: &[u8],
-        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
-        rows::scan(&self.tables[table as usize], low, visit)
+        rows::scan(&self.watch, self.table(table)?, low, visit)
     }
 }
 
@@ -440,15 +441,6 @@ mod tests {
     }
 
     #[test]
-    fn a_second_opening_is_refused_and_names_the_file() {
-        let directory = tempfile::tempdir().unwrap();
-        let _first = Store::open(directory.path(), &StoreOptions::default()).unwrap();
-        let error = Store::open(directory.path(), &StoreOptions::default()).unwrap_err();
-        assert!(matches!(error, StoreError::InUse { .. }), "{error}");
-        assert!(error.to_string().contains(FILE_NAME));
-    }
-
-    #[test]
     fn another_schema_version_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(directory.path(), &StoreOptions::default()).unwrap();
@@ -464,31 +456,6 @@ mod tests {
             matches!(error, StoreError::Schema { got, .. } if got == SCHEMA_VERSION + 1),
             "{error}"
         );
-    }
-
-    #[test]
-    fn what_a_dead_process_left_half_made_is_made_anew() {
-        let directory = tempfile::tempdir().unwrap();
-        let fresh = directory.path().join(format!("{FILE_NAME}.new"));
-        std::fs::write(&fresh, vec![0; 10_000]).unwrap();
-        let store = Store::open(directory.path(), &StoreOptions::default()).unwrap();
-        assert!(!fresh.exists());
-        assert_eq!(store.snapshot().unwrap().stats().unwrap().len(), TABLE_COUNT);
-        drop(store);
-        let busy = tempfile::tempdir().unwrap();
-        let other = std::fs::File::create(busy.path().join(format!("{FILE_NAME}.lock"))).unwrap();
-        other.lock().unwrap();
-        let error = Store::open(busy.path(), &StoreOptions::default()).unwrap_err();
-        assert!(matches!(error, StoreError::InUse { .. }), "{error}");
-    }
-
-    #[test]
-    fn garbage_in_place_of_the_file_is_an_error_with_its_path() {
-        let directory = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join(FILE_NAME), vec![0x5a; 100_000]).unwrap();
-        let error = Store::open(directory.path(), &StoreOptions::default()).unwrap_err();
-        assert!(matches!(error, StoreError::Open { .. }), "{error}");
-        assert!(error.to_string().contains(FILE_NAME));
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! All redb tables of the node, each with its key order, its value and who writes it.
 //!
 //! Keys and values are byte strings; numbers in keys are big-endian, so keys sort by
-//! number. What the bytes mean is in [`crate::blocks`] and [`crate::state`]; this file
-//! knows names and layouts alone.
+//! number. What the bytes mean is in [`crate::blocks`], [`crate::state`], [`crate::notices`] and
+//! [`crate::log_index`]; this file knows names and layouts alone.
 
 use redb::TableDefinition;
 
 /// The layout of the tables. Raised with every change that older code could misread;
 /// a file with another number is refused.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 type Bytes = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
@@ -24,6 +24,9 @@ const BLOCK_TO_HEADER: Bytes = TableDefinition::new("block_to_header");
 const BLOCK_TO_BODY: Bytes = TableDefinition::new("block_to_body");
 /// Block number (8), hash (32) -> receipts without blooms. Only executed blocks. Written by `import`.
 const BLOCK_TO_RECEIPTS: Bytes = TableDefinition::new("block_to_receipts");
+/// Block number (8), hash (32) -> hash of key and rest, the notices of the block's transactions.
+/// Only canonical blocks that left any. Written by `import` and by reorganizations.
+const BLOCK_TO_NOTICES: Bytes = TableDefinition::new("block_to_notices");
 /// Transaction hash (32) -> block number (8), index (4), canonical blocks only. A classic
 /// transaction has a second row under its Ethereum hash. Written by `import` and by reorganizations.
 const TRANSACTION_TO_POSITION: Bytes = TableDefinition::new("transaction_to_position");
@@ -37,6 +40,9 @@ const BLOCK_TO_CHANGES: Bytes = TableDefinition::new("block_to_changes");
 const HASH_TO_CODE: Bytes = TableDefinition::new("hash_to_code");
 /// Trie of the head state: owner prefix, nibble path -> node. Written by `import`.
 const PATH_TO_TRIE_NODE: Bytes = TableDefinition::new("path_to_trie_node");
+/// Log key (8), first block number (8) -> numbers of canonical blocks whose logs have the key's
+/// address or topic. Written by `import` and by reorganizations.
+const LOG_KEY_TO_BLOCKS: Bytes = TableDefinition::new("log_key_to_blocks");
 
 /// The tables, for code that treats them alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,16 +55,18 @@ pub enum TableId {
     BlockToHeader,
     BlockToBody,
     BlockToReceipts,
+    BlockToNotices,
     TransactionToPosition,
     AccountAtBlock,
     StorageAtBlock,
     BlockToChanges,
     HashToCode,
     PathToTrieNode,
+    LogKeyToBlocks,
 }
 
 /// How many tables there are.
-pub(crate) const TABLE_COUNT: usize = 12;
+pub(crate) const TABLE_COUNT: usize = 14;
 
 impl TableId {
     /// Every table, in the order of the enum.
@@ -69,12 +77,14 @@ impl TableId {
         Self::BlockToHeader,
         Self::BlockToBody,
         Self::BlockToReceipts,
+        Self::BlockToNotices,
         Self::TransactionToPosition,
         Self::AccountAtBlock,
         Self::StorageAtBlock,
         Self::BlockToChanges,
         Self::HashToCode,
         Self::PathToTrieNode,
+        Self::LogKeyToBlocks,
     ];
 
     /// The table's name in the file.
@@ -87,12 +97,14 @@ impl TableId {
             Self::BlockToHeader => BLOCK_TO_HEADER.name(),
             Self::BlockToBody => BLOCK_TO_BODY.name(),
             Self::BlockToReceipts => BLOCK_TO_RECEIPTS.name(),
+            Self::BlockToNotices => BLOCK_TO_NOTICES.name(),
             Self::TransactionToPosition => TRANSACTION_TO_POSITION.name(),
             Self::AccountAtBlock => ACCOUNT_AT_BLOCK.name(),
             Self::StorageAtBlock => STORAGE_AT_BLOCK.name(),
             Self::BlockToChanges => BLOCK_TO_CHANGES.name(),
             Self::HashToCode => HASH_TO_CODE.name(),
             Self::PathToTrieNode => PATH_TO_TRIE_NODE.name(),
+            Self::LogKeyToBlocks => LOG_KEY_TO_BLOCKS.name(),
         }
     }
 
@@ -112,6 +124,8 @@ pub mod meta_key {
     pub const HEAD: &[u8] = b"head";
     /// The chain spec the directory was initialised with, as JSON.
     pub const SPEC: &[u8] = b"chain_spec";
+    /// How many rows the table of notices has, 8 bytes big-endian; not there while it has none.
+    pub const NOTICE_ROWS: &[u8] = b"notice_rows";
 }
 
 #[cfg(test)]

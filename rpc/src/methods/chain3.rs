@@ -10,10 +10,12 @@ use crate::types::Data;
 /// The rows of this module.
 pub fn methods<C: NodeFacts>() -> Vec<Method<C>> {
     vec![
-        Method::inline("chain3_clientVersion", |node, params| {
+        Method::inline("chain3_clientVersion", |node: &C, params| {
             reply(params.parse().map(|()| node.client_version()))
-        }),
-        Method::sized("chain3_sha3", |_, params| reply(params.parse().and_then(sha3))),
+        })
+        .says("-> String", "Name, version, platform and toolchain of this node."),
+        Method::sized("chain3_sha3", |_, params| reply(params.parse().and_then(sha3)))
+            .says("data: DATA -> DATA32", "Keccak-256 of the data."),
     ]
 }
 

@@ -17,7 +17,7 @@ use crate::decode::{FromParam, string};
 use crate::error::{RpcError, RpcResult};
 use crate::node::Node;
 use crate::table::{Method, reply};
-use crate::types::{Data, DecodeError, Integer, Quantity};
+use crate::types::{Count, Data, DecodeError};
 
 /// Seconds for which an account is unlocked when none are named.
 const UNLOCK_SECONDS_DEFAULT: u64 = 300;
@@ -29,31 +29,61 @@ pub fn methods() -> Vec<Method<Node>> {
     vec![
         Method::blocking("personal_listAccounts", |node, params| {
             reply(params.parse().map(|()| list_accounts(node)))
-        }),
+        })
+        .says(
+            "-> DATA20[]",
+            "The accounts of this node, after a new look at its key files.",
+        ),
         Method::blocking("personal_listWallets", |node, params| {
             reply(params.parse().map(|()| list_wallets(node)))
-        }),
+        })
+        .says("-> Wallet[]", "Where the keys of the accounts are."),
         Method::heavy("personal_newAccount", |node, params| {
             reply(params.parse().and_then(|given| new_account(node, given)))
-        }),
+        })
+        .says("password: String -> DATA20", "Makes an account; it is locked."),
         Method::heavy("personal_importRawKey", |node, params| {
             reply(params.parse().and_then(|given| import_raw_key(node, given)))
-        }),
+        })
+        .says(
+            "key: String, password: String -> DATA20",
+            "Keeps a secret key of 64 hex digits.",
+        ),
         Method::heavy("personal_unlockAccount", |node, params| {
             reply(params.parse().and_then(|given| unlock_account(node, given)))
-        }),
+        })
+        .says(
+            "address: DATA20, password: String, seconds?: COUNT -> Boolean",
+            "Unlocks an account for some time, 300 s unless told otherwise; 0: for good.",
+        ),
         Method::blocking("personal_lockAccount", |node, params| {
             reply(params.parse().map(|given| lock_account(node, given)))
-        }),
+        })
+        .says(
+            "address: DATA20 -> Boolean",
+            "Locks an account; false if it is unknown.",
+        ),
         Method::heavy("personal_sendTransaction", |node, params| {
             reply(params.parse().and_then(|given| send_transaction(node, given)))
-        }),
+        })
+        .says(
+            "transaction: TransactionRequest, password: String -> DATA32",
+            "Signs a transaction with the password in place of an unlocked account, and sends it.",
+        ),
         Method::heavy("personal_sign", |node, params| {
             reply(params.parse().and_then(|given| sign(node, given)))
-        }),
+        })
+        .says(
+            "message: DATA, address: DATA20, password: String -> DATA65",
+            "Signs a message with the password in place of an unlocked account.",
+        ),
         Method::sized("personal_ecRecover", |_, params| {
             reply(params.parse().and_then(ec_recover))
-        }),
+        })
+        .says(
+            "message: DATA, signature: DATA -> DATA20",
+            "Who signed a message.",
+        ),
     ]
 }
 
@@ -70,20 +100,6 @@ impl FromParam for Secret {
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(redacted)")
-    }
-}
-
-/// A time in seconds: a plain number, or QUANTITY, as some libraries write every number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seconds(u64);
-
-impl FromParam for Seconds {
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
-        if json.starts_with('"') {
-            Quantity::<u64>::from_json(json).map(|seconds| Self(seconds.0))
-        } else {
-            Integer::from_json(json).map(|seconds| Self(seconds.0))
-        }
     }
 }
 
@@ -161,7 +177,7 @@ fn import_raw_key(node: &Node, (key, password): (Secret, Secret)) -> RpcResult<D
 /// `personal_unlockAccount`: for so many seconds, 300 unless named; 0 is for good.
 fn unlock_account(
     node: &Node,
-    (address, password, seconds): (Address, Secret, Option<Seconds>),
+    (address, password, seconds): (Address, Secret, Option<Count>),
 ) -> RpcResult<bool> {
     let time = match seconds.map_or(UNLOCK_SECONDS_DEFAULT, |seconds| seconds.0) {
         0 => None,
@@ -212,16 +228,6 @@ fn refused(error: UnlockError) -> RpcError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times() {
-        for (json, seconds) in [("0", 0), ("300", 300), ("\"0x12c\"", 300)] {
-            assert_eq!(Seconds::from_json(json), Ok(Seconds(seconds)), "{json}");
-        }
-        for bad in ["-1", "1.5", "true", "\"300\"", "[]"] {
-            assert!(Seconds::from_json(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn secrets_are_not_shown() {

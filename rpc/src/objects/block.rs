@@ -1,9 +1,11 @@
-//! The block object (interface 2.2), also of uncles and of the pending block.
+//! The block object (interface 2.2), also of uncles and of the pending block, and the header object.
 
-use primitives::{Address, B256, Block, Bloom, U256};
+use primitives::{Address, B256, Block, Bloom, Header, U256};
 use serde::{Serialize, Serializer};
 
+use super::transaction::shown_hash;
 use super::{TransactionObject, TransactionPlace};
+use crate::params::Dialect;
 use crate::types::{Data, Quantity};
 
 /// A block as JSON.
@@ -23,30 +25,66 @@ pub struct BlockObject<'a> {
     receipts_root: Data<B256>,
     miner: Data<Address>,
     difficulty: Quantity<U256>,
-    total_difficulty: Quantity<U256>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total_difficulty: Option<Quantity<U256>>,
     extra_data: Data<&'a [u8]>,
-    size: Quantity<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<Quantity<usize>>,
     gas_limit: Quantity,
     gas_used: Quantity,
     timestamp: Quantity,
-    transactions: Transactions<'a>,
-    uncles: Vec<Data<B256>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transactions: Option<Transactions<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uncles: Option<Vec<Data<B256>>>,
+}
+
+/// What a block object tells beside the block.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockFacts {
+    /// The block's hash; `None` for the pending block.
+    pub hash: Option<B256>,
+    /// Total difficulty with this block.
+    pub total_difficulty: U256,
+    /// The pending block tells its number, though the interface has null there
+    /// (`--rpc.pendingnumber`).
+    pub numbered: bool,
 }
 
 impl<'a> BlockObject<'a> {
     /// Shows `block`, whose transactions were sent by `senders`: full transaction objects where
-    /// `full`, hashes otherwise. Without a hash it is the pending block. An uncle is shown as a
-    /// block without a body.
+    /// `full`, hashes otherwise. An uncle is shown as a block without a body.
     pub fn new(
         block: &'a Block,
         senders: &'a [Address],
-        hash: Option<B256>,
-        total_difficulty: U256,
+        facts: BlockFacts,
         full: bool,
+        dialect: Dialect,
     ) -> Self {
-        let header = &block.header;
+        let hash = facts.hash;
         Self {
-            number: hash.map(|_| Quantity(header.number)),
+            size: Some(Quantity(block.size())),
+            transactions: Some(Transactions {
+                block,
+                senders,
+                hash,
+                full,
+                dialect,
+            }),
+            uncles: Some(block.uncles.iter().map(|uncle| Data(uncle.hash())).collect()),
+            ..Self::header(&block.header, facts)
+        }
+    }
+
+    /// Shows a header: a block object without size and body.
+    pub fn header(header: &'a Header, facts: BlockFacts) -> Self {
+        let BlockFacts {
+            hash,
+            total_difficulty,
+            numbered,
+        } = facts;
+        Self {
+            number: (hash.is_some() || numbered).then_some(Quantity(header.number)),
             hash: hash.map(Data),
             parent_hash: Data(header.parent_hash),
             nonce: hash.map(|_| Data(header.pow_nonce.to_be_bytes())),
@@ -58,19 +96,26 @@ impl<'a> BlockObject<'a> {
             receipts_root: Data(header.receipts_root),
             miner: Data(header.beneficiary),
             difficulty: Quantity(header.difficulty),
-            total_difficulty: Quantity(total_difficulty),
+            total_difficulty: Some(Quantity(total_difficulty)),
             extra_data: Data(&header.extra_data),
-            size: Quantity(block.size()),
+            size: None,
             gas_limit: Quantity(header.gas_limit),
             gas_used: Quantity(header.gas_used),
             timestamp: Quantity(header.timestamp),
-            transactions: Transactions {
-                block,
-                senders,
-                hash,
-                full,
-            },
-            uncles: block.uncles.iter().map(|uncle| Data(uncle.hash())).collect(),
+            transactions: None,
+            uncles: None,
+        }
+    }
+    /// Shows a new head, as subscriptions tell of it: a header by itself.
+    pub fn new_head(header: &'a Header, hash: B256) -> Self {
+        let facts = BlockFacts {
+            hash: Some(hash),
+            total_difficulty: U256::ZERO,
+            numbered: true,
+        };
+        Self {
+            total_difficulty: None,
+            ..Self::header(header, facts)
         }
     }
 }
@@ -82,13 +127,18 @@ struct Transactions<'a> {
     senders: &'a [Address],
     hash: Option<B256>,
     full: bool,
+    dialect: Dialect,
 }
 
 impl Serialize for Transactions<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let transactions = &self.block.transactions;
         if !self.full {
-            return serializer.collect_seq(transactions.iter().map(|transaction| Data(transaction.hash())));
+            return serializer.collect_seq(
+                transactions
+                    .iter()
+                    .map(|transaction| Data(shown_hash(transaction, self.dialect))),
+            );
         }
         let place = |index| {
             self.hash.map(|block_hash| TransactionPlace {
@@ -98,10 +148,8 @@ impl Serialize for Transactions<'_> {
             })
         };
         let objects = transactions.iter().zip(self.senders).enumerate();
-        serializer.collect_seq(
-            objects.map(|(index, (transaction, sender))| {
-                TransactionObject::new(transaction, *sender, place(index))
-            }),
-        )
+        serializer.collect_seq(objects.map(|(index, (transaction, sender))| {
+            TransactionObject::new(transaction, *sender, place(index), self.dialect)
+        }))
     }
 }

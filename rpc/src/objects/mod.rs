@@ -5,9 +5,15 @@
 //! order of fields. Where a value comes from is decided by the methods.
 
 mod block;
+mod log;
 mod receipt;
+mod trace;
 mod transaction;
 
-pub use block::BlockObject;
-pub use receipt::{LogObject, ReceiptObject};
+pub use block::{BlockFacts, BlockObject};
+pub use log::LogObject;
+pub use receipt::ReceiptObject;
+pub use trace::TraceObject;
+pub(crate) use trace::TransactionTrace;
+pub(crate) use transaction::shown_hash;
 pub use transaction::{TransactionObject, TransactionPlace};

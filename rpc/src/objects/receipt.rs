@@ -1,9 +1,11 @@
-//! The receipt object (interface 2.4) and the log object (interface 2.5).
+//! The receipt object (interface 2.4).
 
-use primitives::{Address, B256, Bloom, Log, Receipt, ReceiptOutcome, Transaction};
+use primitives::{Address, B256, Bloom, Log, Receipt, ReceiptOutcome, Transaction, U256};
 use serde::{Serialize, Serializer};
 
-use super::TransactionPlace;
+use super::transaction::{ETHEREUM_TYPE, shown_hash};
+use super::{LogObject, TransactionPlace};
+use crate::params::Dialect;
 use crate::types::{Data, Quantity};
 
 /// A receipt as JSON.
@@ -25,17 +27,23 @@ pub struct ReceiptObject<'a> {
     root: Option<Data<B256>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<Quantity<u8>>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    ethereum_type: Option<Quantity<u8>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effective_gas_price: Option<Quantity<U256>>,
 }
 
 impl<'a> ReceiptObject<'a> {
     /// Shows the receipt of `transaction`, sent by `sender`. `receipts` are those of its block, up
     /// to and with its own at least: gas and log positions count from the block's beginning.
-    /// `None` where its own is not among them.
+    /// `None` where its own is not among them. In Ethereum's dialect it has what that chain's
+    /// clients read beside.
     pub fn new(
         transaction: &Transaction,
         sender: Address,
         place: TransactionPlace,
         receipts: &'a [Receipt],
+        dialect: Dialect,
     ) -> Option<Self> {
         let (before, rest) = receipts.split_at_checked(place.index)?;
         let receipt = rest.first()?;
@@ -46,7 +54,8 @@ impl<'a> ReceiptObject<'a> {
         };
         // A creation that failed has created nothing.
         let created = transaction.to.is_none() && status != Some(false);
-        let transaction_hash = transaction.hash();
+        let transaction_hash = shown_hash(transaction, dialect);
+        let is_ethereum = dialect == Dialect::Ethereum;
         Some(Self {
             transaction_hash: Data(transaction_hash),
             transaction_index: Quantity(place.index),
@@ -67,6 +76,8 @@ impl<'a> ReceiptObject<'a> {
             logs_bloom: Data(&receipt.logs_bloom),
             root: root.map(Data),
             status: status.map(|success| Quantity(u8::from(success))),
+            ethereum_type: is_ethereum.then_some(ETHEREUM_TYPE),
+            effective_gas_price: is_ethereum.then_some(Quantity(transaction.gas_price)),
         })
     }
 }
@@ -91,57 +102,9 @@ impl Serialize for Logs<'_> {
     }
 }
 
-/// A log as JSON.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct LogObject<'a> {
-    removed: bool,
-    log_index: Quantity<usize>,
-    transaction_index: Quantity<usize>,
-    transaction_hash: Data<B256>,
-    block_hash: Data<B256>,
-    block_number: Quantity,
-    address: Data<&'a Address>,
-    data: Data<&'a [u8]>,
-    topics: Topics<'a>,
-}
-
-impl<'a> LogObject<'a> {
-    /// Shows the log that is `index` in its block, made by the transaction of this hash and
-    /// place. `removed`: a reorganization took it back.
-    pub fn new(
-        log: &'a Log,
-        index: usize,
-        transaction_hash: B256,
-        place: TransactionPlace,
-        removed: bool,
-    ) -> Self {
-        Self {
-            removed,
-            log_index: Quantity(index),
-            transaction_index: Quantity(place.index),
-            transaction_hash: Data(transaction_hash),
-            block_hash: Data(place.block_hash),
-            block_number: Quantity(place.block_number),
-            address: Data(&log.address),
-            data: Data(&log.data),
-            topics: Topics(&log.topics),
-        }
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Topics<'a>(&'a [B256]);
-
-impl Serialize for Topics<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(Data))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use primitives::{SecretKey, TxForm, U256, UnsignedTransaction};
+    use primitives::{SecretKey, TxForm, UnsignedTransaction};
     use serde_json::Value;
 
     use super::*;
@@ -166,7 +129,8 @@ mod tests {
             block_number: 1,
             index: 1,
         };
-        let object = ReceiptObject::new(&transaction, sender, place, &receipts).expect("a receipt");
+        let object =
+            ReceiptObject::new(&transaction, sender, place, &receipts, Dialect::Native).expect("a receipt");
         serde_json::to_value(&object).expect("JSON")
     }
 
@@ -209,7 +173,7 @@ mod tests {
                 block_number: 1,
                 index,
             };
-            assert!(ReceiptObject::new(&transaction, sender, place, &receipts).is_none());
+            assert!(ReceiptObject::new(&transaction, sender, place, &receipts, Dialect::Native).is_none());
         }
     }
 }

@@ -3,6 +3,7 @@
 use primitives::{Address, B256, Transaction, U256};
 use serde::Serialize;
 
+use crate::params::Dialect;
 use crate::types::{Data, Quantity};
 
 /// Where a transaction lies.
@@ -15,6 +16,9 @@ pub struct TransactionPlace {
     /// The place in the block, from 0.
     pub index: usize,
 }
+
+/// The type that Ethereum's clients know a transaction of nine fields by.
+pub(super) const ETHEREUM_TYPE: Quantity<u8> = Quantity(0);
 
 /// A transaction as JSON: the eleven fields of every answer, then those of block and pool results.
 #[derive(Clone, Debug, Serialize)]
@@ -36,13 +40,33 @@ pub struct TransactionObject<'a> {
     r: Quantity<U256>,
     s: Quantity<U256>,
     sharding_flag: Quantity,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    ethereum_type: Option<Quantity<u8>>,
+}
+
+/// The hash to show: under Ethereum's names the one its libraries compute, where there is one.
+pub(crate) fn shown_hash(transaction: &Transaction, dialect: Dialect) -> B256 {
+    match dialect {
+        Dialect::Native => transaction.hash(),
+        Dialect::Ethereum => transaction.ethereum_hash().unwrap_or_else(|| transaction.hash()),
+    }
 }
 
 impl<'a> TransactionObject<'a> {
-    /// Shows `transaction`, sent by `sender`; without a place it is pending.
-    pub fn new(transaction: &'a Transaction, sender: Address, place: Option<TransactionPlace>) -> Self {
+    /// Shows `transaction`, sent by `sender`; without a place it is pending. One that came in nine
+    /// fields has, in Ethereum's dialect, its hash and V as Ethereum has them.
+    pub fn new(
+        transaction: &'a Transaction,
+        sender: Address,
+        place: Option<TransactionPlace>,
+        dialect: Dialect,
+    ) -> Self {
+        let v = match dialect {
+            Dialect::Native => None,
+            Dialect::Ethereum => transaction.ethereum_v(),
+        };
         Self {
-            hash: Data(transaction.hash()),
+            hash: Data(shown_hash(transaction, dialect)),
             nonce: Quantity(transaction.tx_nonce),
             block_hash: place.map(|place| Data(place.block_hash)),
             block_number: place.map(|place| Quantity(place.block_number)),
@@ -54,10 +78,11 @@ impl<'a> TransactionObject<'a> {
             gas: Quantity(transaction.gas),
             input: Data(&transaction.input),
             syscnt: Quantity(transaction.syscnt),
-            v: Quantity(transaction.v),
+            v: Quantity(v.unwrap_or(transaction.v)),
             r: Quantity(transaction.r),
             s: Quantity(transaction.s),
             sharding_flag: Quantity(transaction.sharding_flag),
+            ethereum_type: (dialect == Dialect::Ethereum).then_some(ETHEREUM_TYPE),
         }
     }
 }
@@ -95,7 +120,7 @@ mod tests {
             zeros = "0".repeat(50),
         );
         let check = |place: Option<TransactionPlace>, middle: &str| {
-            let object = TransactionObject::new(&transaction, from, place);
+            let object = TransactionObject::new(&transaction, from, place, Dialect::Native);
             assert_eq!(
                 serde_json::to_string(&object).expect("JSON"),
                 format!("{{\"hash\":\"{hash}\",\"nonce\":\"0x9\",{middle},{tail}"),
@@ -109,5 +134,28 @@ mod tests {
             Some(place),
             &format!("\"blockHash\":\"{block_hash}\",\"blockNumber\":\"0x10\",\"transactionIndex\":\"0x0\""),
         );
+    }
+
+    #[test]
+    fn ethereum_sees_its_own_hash_and_v() {
+        let key = SecretKey::from_bytes(&[0x46; 32]).expect("in range");
+        let unsigned = UnsignedTransaction::default();
+        let show = |form, dialect| {
+            let transaction = unsigned.sign(&key, 100, form);
+            let object = TransactionObject::new(&transaction, key.address(), None, dialect);
+            serde_json::to_value(&object).expect("JSON")
+        };
+        let ethereum = unsigned.sign(&key, 100, TxForm::Ethereum);
+        let shown = show(TxForm::Classic, Dialect::Ethereum);
+        assert_eq!(shown["hash"], format!("{}", ethereum.hash()));
+        assert_eq!(shown["v"], format!("{:#x}", ethereum.v));
+        assert_eq!(shown["type"], "0x0");
+        let stored = show(TxForm::Classic, Dialect::Native);
+        assert_ne!(stored["hash"], shown["hash"]);
+        assert_ne!(stored["v"], shown["v"]);
+        assert!(stored.get("type").is_none());
+        // What Ethereum does not know has one hash.
+        let native = show(TxForm::Native, Dialect::Native);
+        assert_eq!(show(TxForm::Native, Dialect::Ethereum)["hash"], native["hash"]);
     }
 }

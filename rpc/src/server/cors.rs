@@ -43,7 +43,7 @@ impl Cors {
         // The origin came in a header, so it can go out in one.
         if let Ok(origin) = HeaderValue::from_str(if self.any { "*" } else { origin }) {
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-            headers.insert(VARY, HeaderValue::from_static("origin"));
+            headers.append(VARY, HeaderValue::from_static("origin"));
         }
     }
 

@@ -4,11 +4,17 @@
 
 mod connection;
 mod cors;
+mod door;
+mod gzip;
+mod health;
+mod hosts;
 pub mod http;
-#[cfg(unix)]
 pub mod ipc;
+mod metered;
 mod routes;
-mod stream;
+pub mod stream;
+mod talk;
+pub mod ws;
 
 use std::io;
 use std::sync::Arc;
@@ -18,6 +24,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 pub use cors::{BadOrigin, Cors};
+pub use health::{Health, Healthy};
+pub use hosts::{BadHost, Hosts};
 
 /// Pause after an accept that failed, such as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -1,42 +1,52 @@
 //! The routes of the HTTP server, as warp filters: which requests are taken, and how their bodies
 //! are read.
 //!
-//! Content type, origin and length are judged here; connections and their time are the business
-//! of [`super::http`].
+//! Content type, origin and length are judged here; names are the business of [`super::http`],
+//! connections and their time of `door.rs`.
 
 use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use tokio::time::timeout;
-use warp::http::header::{CONNECTION, CONTENT_TYPE, HeaderValue};
+use warp::http::header::{CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
 use warp::http::{Response, StatusCode};
 use warp::{Filter, Stream};
 
-use super::Cors;
+use super::{Cors, Healthy, gzip};
 use crate::dispatch::Dispatcher;
+use crate::traffic::{Room, Traffic};
 
 /// What a visitor with a browser sees.
 const GREETING: &str = "This is a JSON-RPC 2.0 endpoint: send POST with Content-Type: application/json.\n";
 /// An oversized body is read on up to this many times its limit, because a client still sending
 /// when the connection closes would never see the answer.
 const DISCARD_FACTOR: usize = 4;
+/// A body's room in memory is taken in pieces of this many bytes; the first is free.
+const BODY_PIECE_LEN: usize = 64 * 1024;
 
-/// The routes: `POST` calls, `GET` greets, `OPTIONS` tells a browser what it may do.
-pub(super) fn routes<C: Send + Sync + 'static>(
+/// The routes: `POST` calls, `GET` greets or says how the node is, `OPTIONS` tells a browser what it
+/// may do.
+pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
     dispatcher: Arc<Dispatcher<C>>,
     cors: Arc<Cors>,
 ) -> impl Filter<Extract = (impl warp::Reply,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
     let origin = || warp::header::optional::<String>("origin");
     let guard = Arc::clone(&cors);
+    let patient = Arc::clone(&dispatcher);
     let post = warp::path::end()
         .and(warp::post())
         .and(origin())
         .and(warp::header::optional::<String>("content-type"))
         .and(warp::header::optional::<u64>("content-length"))
+        .and(warp::header::optional::<String>("accept-encoding"))
         .and(warp::body::stream())
         .then(
-            move |origin: Option<String>, content_type: Option<String>, length, body| {
+            move |origin: Option<String>,
+                  content_type: Option<String>,
+                  length,
+                  accepted: Option<String>,
+                  body| {
                 let (dispatcher, cors) = (Arc::clone(&dispatcher), Arc::clone(&guard));
                 async move {
                     let foreign = origin
@@ -50,7 +60,8 @@ pub(super) fn routes<C: Send + Sync + 'static>(
                             "want Content-Type: application/json",
                         )
                     } else {
-                        call(&dispatcher, length, body).await
+                        let zip = accepted.as_deref().is_some_and(gzip::is_accepted);
+                        call(&dispatcher, length, zip, body).await
                     };
                     if let Some(origin) = origin.filter(|origin| cors.allows(origin)) {
                         cors.mark(&origin, response.headers_mut());
@@ -62,6 +73,10 @@ pub(super) fn routes<C: Send + Sync + 'static>(
     let get = warp::path::end()
         .and(warp::get())
         .map(|| text(StatusCode::OK, GREETING.to_owned()));
+    let health = warp::path("health")
+        .and(warp::path::end())
+        .and(warp::get())
+        .map(move || health(&**patient.context()));
     let options = warp::path::end()
         .and(warp::options())
         .and(origin())
@@ -76,7 +91,7 @@ pub(super) fn routes<C: Send + Sync + 'static>(
                 None => refusal(StatusCode::FORBIDDEN, "origin not allowed"),
             },
         );
-    post.or(get).unify().or(options).unify()
+    post.or(get).unify().or(options).unify().or(health).unify()
 }
 
 /// Whether a content type is `application/json`, with or without parameters.
@@ -85,12 +100,27 @@ fn is_json(content_type: &str) -> bool {
     essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Reads the body and answers it.
+/// How the node is; 503 where it cannot even read its chain.
+fn health(node: &impl Healthy) -> Response<Bytes> {
+    let (status, body) = match node.health() {
+        Ok(health) => (StatusCode::OK, health.to_json()),
+        Err(error) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            serde_json::json!({ "error": error.message() }).to_string(),
+        ),
+    };
+    let mut response = json(body.into());
+    *response.status_mut() = status;
+    response
+}
+
+/// Reads the body and answers it, compressed where `zip` says so and it is worth it.
 async fn call<C, B>(
     dispatcher: &Dispatcher<C>,
     length: Option<u64>,
+    zip: bool,
     body: impl Stream<Item = Result<B, warp::Error>>,
-) -> Response<Vec<u8>>
+) -> Response<Bytes>
 where
     C: Send + Sync + 'static,
     B: Buf,
@@ -103,19 +133,25 @@ where
     let read = if is_hopeless {
         Ok(Err(BodyError::TooLong))
     } else {
-        timeout(limits.body_timeout, read_body(body, max, discard_max)).await
+        timeout(
+            limits.body_timeout,
+            read_body(body, max, discard_max, dispatcher.traffic()),
+        )
+        .await
     };
     match read {
-        Ok(Ok(body)) => match dispatcher.handle(body).await {
-            Some(answer) => {
-                let mut response = Response::new(answer);
-                response
-                    .headers_mut()
-                    .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-                response
+        Ok(Ok((body, room))) => {
+            let answer = dispatcher.handle(body).await;
+            drop(room);
+            match answer {
+                Some(answer) => answered(dispatcher.traffic(), answer, zip).await,
+                None => empty(),
             }
-            None => empty(),
-        },
+        }
+        Ok(Err(BodyError::NoRoom)) => refusal(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many long requests at the same time",
+        ),
         Ok(Err(BodyError::TooLong)) => refusal(
             StatusCode::PAYLOAD_TOO_LARGE,
             &format!("the request body is longer than {max} bytes"),
@@ -128,19 +164,44 @@ where
     }
 }
 
+/// The response with this answer, which holds its room until it is sent.
+async fn answered(traffic: &Traffic, answer: Vec<u8>, zip: bool) -> Response<Bytes> {
+    let (answer, zipped) = match zip {
+        true => gzip::compress(answer).await,
+        false => (answer, false),
+    };
+    let Some(body) = traffic.hold(answer) else {
+        return refusal(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many long responses at the same time",
+        );
+    };
+    let mut response = json(body);
+    if zipped {
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        headers.append(VARY, HeaderValue::from_static("accept-encoding"));
+    }
+    response
+}
+
 enum BodyError {
     TooLong,
+    NoRoom,
     Broken(warp::Error),
 }
 
-/// Collects a body of at most `max` bytes, however it is sent. A longer one is thrown away up to
-/// `discard_max` bytes.
+/// Collects a body of at most `max` bytes, however it is sent, with the room it takes up. A longer
+/// one is thrown away up to `discard_max` bytes.
 async fn read_body<B: Buf>(
     body: impl Stream<Item = Result<B, warp::Error>>,
     max: usize,
     discard_max: usize,
-) -> Result<Bytes, BodyError> {
+    traffic: &Traffic,
+) -> Result<(Bytes, Room), BodyError> {
     let mut body = pin!(body);
+    let mut room = Room::default();
+    let mut room_len = BODY_PIECE_LEN;
     let mut first = Bytes::new();
     let mut whole = Vec::new();
     let mut len = 0_usize;
@@ -151,8 +212,14 @@ async fn read_body<B: Buf>(
             return Err(BodyError::TooLong);
         }
         if len > max {
-            (first, whole) = (Bytes::new(), Vec::new());
+            (first, whole, room) = (Bytes::new(), Vec::new(), Room::default());
             continue;
+        }
+        while room_len < len {
+            if !traffic.take(&mut room, BODY_PIECE_LEN) {
+                return Err(BodyError::NoRoom);
+            }
+            room_len += BODY_PIECE_LEN;
         }
         // Most bodies come in one piece, which needs no copy.
         let chunk = chunk.copy_to_bytes(chunk.remaining());
@@ -167,19 +234,27 @@ async fn read_body<B: Buf>(
     }
     match len {
         len if len > max => Err(BodyError::TooLong),
-        _ if whole.is_empty() => Ok(first),
-        _ => Ok(whole.into()),
+        _ if whole.is_empty() => Ok((first, room)),
+        _ => Ok((whole.into(), room)),
     }
 }
 
-fn empty() -> Response<Vec<u8>> {
+fn empty() -> Response<Bytes> {
     let mut response = Response::default();
     *response.status_mut() = StatusCode::NO_CONTENT;
     response
 }
 
-fn text(status: StatusCode, text: String) -> Response<Vec<u8>> {
-    let mut response = Response::new(text.into_bytes());
+fn json(body: Bytes) -> Response<Bytes> {
+    let mut response = Response::new(body);
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn text(status: StatusCode, text: String) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(text));
     *response.status_mut() = status;
     response.headers_mut().insert(
         CONTENT_TYPE,
@@ -189,7 +264,7 @@ fn text(status: StatusCode, text: String) -> Response<Vec<u8>> {
 }
 
 /// A plain-text answer after which the connection ends, because the request may be unread.
-fn refusal(status: StatusCode, reason: &str) -> Response<Vec<u8>> {
+pub(super) fn refusal(status: StatusCode, reason: &str) -> Response<Bytes> {
     let mut response = text(status, format!("{reason}\n"));
     response
         .headers_mut()

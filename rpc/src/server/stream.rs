@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 /// Why no further value can be found in a stream. What follows cannot be told apart any more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum StreamError {
+pub enum StreamError {
     /// A byte that begins no JSON value.
     #[error("byte 0x{0:02x} begins no JSON value")]
     Unexpected(u8),
@@ -22,7 +22,7 @@ pub(super) enum StreamError {
 
 /// Bytes received and not yet given out as values.
 #[derive(Debug)]
-pub(super) struct ValueStream {
+pub struct ValueStream {
     buffer: Vec<u8>,
     start: usize,
     scanned: usize,
@@ -45,7 +45,8 @@ enum State {
 }
 
 impl ValueStream {
-    pub(super) fn new(len_max: usize, depth_max: usize) -> Self {
+    /// A stream of values of at most this length and depth.
+    pub fn new(len_max: usize, depth_max: usize) -> Self {
         Self {
             buffer: Vec::new(),
             start: 0,
@@ -57,7 +58,7 @@ impl ValueStream {
     }
 
     /// Takes in what has been received.
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+    pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.start);
         self.scanned -= self.start;
         self.start = 0;
@@ -68,22 +69,28 @@ impl ValueStream {
     ///
     /// # Errors
     /// If no value can follow. The stream is of no further use then.
-    pub(super) fn next(&mut self) -> Result<Option<Bytes>, StreamError> {
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator would end where this waits for more"
+    )]
+    pub fn next(&mut self) -> Result<Option<Bytes>, StreamError> {
         while let Some(byte) = self.buffer.get(self.scanned).copied() {
             let ends_before = self.state == State::Word && !is_word(byte);
             if !ends_before {
                 self.step(byte)?;
                 self.scanned += 1;
-                if self.state == State::Between {
-                    // Space between values, or the last byte of one that knows its end.
-                    if self.scanned - self.start == 1 && is_space(byte) {
-                        self.start = self.scanned;
-                        continue;
-                    }
-                    return Ok(Some(self.take()));
+                let len = self.scanned - self.start;
+                if self.state == State::Between && len == 1 && is_space(byte) {
+                    // Between values.
+                    self.start = self.scanned;
+                    continue;
                 }
-                if self.scanned - self.start > self.len_max {
+                if len > self.len_max {
                     return Err(StreamError::TooLong(self.len_max));
+                }
+                if self.state == State::Between {
+                    // The last byte of a value that knows its end.
+                    return Ok(Some(self.take()));
                 }
                 continue;
             }
@@ -94,7 +101,7 @@ impl ValueStream {
 
     /// What is left when the stream has ended: a number or word is whole then, and of anything
     /// else the missing end is worth an error.
-    pub(super) fn finish(&mut self) -> Option<Bytes> {
+    pub fn finish(&mut self) -> Option<Bytes> {
         (self.start < self.buffer.len()).then(|| {
             self.scanned = self.buffer.len();
             self.take()
@@ -196,6 +203,7 @@ mod tests {
         check("[[[[]]]]", &["[[[[]]]]"], Ok(()));
         check("[] [[[[[", &["[]"], Err(StreamError::TooDeep(4)));
         check("\"123456789012345678\"", &["\"123456789012345678\""], Ok(()));
+        check("\"1234567890123456789\"", &[], Err(StreamError::TooLong(20)));
         check("\"1234567890123456789012", &[], Err(StreamError::TooLong(20)));
         check("                              {}", &["{}"], Ok(()));
     }

@@ -1,12 +1,15 @@
 //! What the socket tests share: a small node, its table, and clients that speak bytes.
 
+pub(crate) mod transports;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rpc::methods::{self, NodeFacts};
 use rpc::server::http::{self, HttpOptions, HttpServer};
-use rpc::{Dispatcher, Limits, Method, Modules, Rpc, reply};
+use rpc::server::{Health, Healthy};
+use rpc::{Dispatcher, Integer, Limits, Method, Modules, Rpc, RpcResult, reply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -34,6 +37,17 @@ impl NodeFacts for Facts {
     }
 }
 
+impl Healthy for Facts {
+    fn health(&self) -> RpcResult<Health> {
+        Ok(Health {
+            head: 17,
+            age: 3,
+            peers: self.peer_count(),
+            syncing: false,
+        })
+    }
+}
+
 /// A dispatcher over the real rows and two that take time.
 pub(crate) fn dispatcher(limits: Limits, modules: &Modules) -> Arc<Dispatcher<Facts>> {
     let mut rows = methods::chain3::methods();
@@ -45,6 +59,16 @@ pub(crate) fn dispatcher(limits: Limits, modules: &Modules) -> Arc<Dispatcher<Fa
     rows.push(Method::inline("admin_secret", |_, params| {
         reply(params.parse().map(|()| "secret"))
     }));
+    rows.push(Method::inline("mc_long", |_, params| {
+        reply(
+            params
+                .parse::<(Integer,)>()
+                .map(|(len,)| "x".repeat(len.0 as usize)),
+        )
+    }));
+    rows.push(Method::session("mc_session", |_, _, params| {
+        reply(params.parse().map(|()| true))
+    }));
     let rpc = Rpc::new(Arc::new(Facts), rows, limits).expect("the table is sound");
     Arc::new(rpc.dispatcher(modules))
 }
@@ -55,6 +79,7 @@ pub(crate) async fn serve(limits: Limits, cors: &str) -> HttpServer {
         host: "127.0.0.1".to_owned(),
         port: 0,
         cors: cors.parse().expect("origins"),
+        ..HttpOptions::default()
     };
     http::start(dispatcher(limits, &Modules::default()), &options)
         .await
@@ -81,7 +106,7 @@ pub(crate) async fn read_to_end(stream: &mut (impl AsyncReadExt + Unpin)) -> Str
 /// `body` as a POST after which the connection closes.
 pub(crate) fn post(body: &str) -> Vec<u8> {
     format!(
-        "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n\
+        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
          Content-Length: {}\r\n\r\n{body}",
         body.len()
     )

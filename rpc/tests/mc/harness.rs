@@ -4,7 +4,7 @@
 //! no test waits for the clock. Seals are not checked.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,15 +17,21 @@ use keystore::{AccountBook, KeyDirectory, ScryptCost};
 use primitives::{Address, B256, Block, Bytes, SecretKey, U256};
 use rpc::methods::{self, NodeFacts};
 use rpc::server::http::{self, HttpOptions, HttpServer};
+use rpc::server::ws::{self, WsOptions, WsServer};
 use rpc::types::data;
-use rpc::{Limits, MinerControl, Node, Rpc};
+use rpc::{FilterLimits, Limits, Method, Modules, Node, NodeSettings, Rpc, VnodeSettings};
 use serde_json::{Value, json};
 use store::Store;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+use crate::controls::{Listener, Miner, Network};
+
 /// Who is paid for blocks.
 pub(crate) const BENEFICIARY: Address = Address::repeat_byte(0xbe);
+
+/// Who is paid for relaying.
+pub(crate) const PROXY: Address = Address::repeat_byte(0x71);
 
 /// The key of the dev network's account `index`.
 pub(crate) fn key(index: usize) -> SecretKey {
@@ -57,30 +63,54 @@ impl NodeFacts for Facts {
     }
 }
 
-struct Miner;
-
-impl MinerControl for Miner {
-    fn hashrate(&self) -> f64 {
-        1000.75
-    }
-}
-
 /// The node under test. Its first two dev accounts are unlocked, the third is locked.
 pub(crate) struct Net {
     pub(crate) chain: Chain,
     /// Holds the folder of key files.
     pub(crate) home: TempDir,
+    pub(crate) miner: Arc<Miner>,
+    pub(crate) listener: Arc<Listener>,
     server: HttpServer,
-    /// Keeps the server running.
-    _runtime: Runtime,
+    ws: WsServer,
+    rpc: Arc<Rpc<Node>>,
+    /// Keeps the servers running.
+    pub(crate) runtime: Runtime,
 }
 
 impl Net {
     pub(crate) fn start() -> Self {
+        Self::with(|_| ())
+    }
+
+    /// A node that was started with other settings.
+    pub(crate) fn with(change: impl FnOnce(&mut NodeSettings)) -> Self {
+        Self::with_rows(change, methods::all())
+    }
+
+    /// A node with these rows.
+    pub(crate) fn with_rows(change: impl FnOnce(&mut NodeSettings), rows: Vec<Method<Node>>) -> Self {
+        Self::start_as(change, rows, Limits::default(), FilterLimits::default())
+    }
+
+    /// A node with these bounds.
+    pub(crate) fn start_with(limits: Limits, filter_limits: FilterLimits) -> Self {
+        Self::start_as(|_| (), methods::all(), limits, filter_limits)
+    }
+
+    fn start_as(
+        change: impl FnOnce(&mut NodeSettings),
+        rows: Vec<Method<Node>>,
+        limits: Limits,
+        filter_limits: FilterLimits,
+    ) -> Self {
         let config = ChainConfig {
             spec: Arc::new(ChainSpec::dev()),
             seals: SealCheck::Off,
-            pool: PoolConfig::default(),
+            pool: PoolConfig {
+                // The development network takes anything.
+                price_floor: U256::ZERO,
+                ..PoolConfig::default()
+            },
             beneficiary: BENEFICIARY,
             extra_data: Bytes::from_static(b"test"),
         };
@@ -93,36 +123,81 @@ impl Net {
             accounts.unlock(key(index));
         }
         accounts.lock(&key(2).address());
-        let node = Node::new(chain.clone(), accounts, Box::new(Facts), Arc::new(Miner));
-        let rpc = Rpc::new(Arc::new(node), methods::all(), Limits::default()).expect("a sound table");
-        let modules = "chain3,mc,net,personal".parse().expect("modules");
-        let dispatcher = Arc::new(rpc.dispatcher(&modules));
+        let (miner, listener) = (Arc::new(Miner::default()), Arc::new(Listener::default()));
+        let mut settings = NodeSettings {
+            data_directory: "/home/miner/.moac/devnet".into(),
+            vnode: VnodeSettings {
+                beneficial_address: Some(PROXY),
+                scs_service: true,
+                service_port: 50062,
+                show_to_public: true,
+                ip: "52.1.2.3".to_owned(),
+            },
+            ..NodeSettings::default()
+        };
+        change(&mut settings);
+        let node = Node::new(chain.clone(), accounts, Box::new(Facts), miner.clone())
+            .expect("a thread")
+            .with_filter_limits(filter_limits)
+            .with_settings(settings)
+            .with_listener(listener.clone())
+            .with_network(Arc::new(Network::default()));
+        let rpc = Rpc::new(Arc::new(node), rows, limits).expect("a sound table");
+        let dispatcher = Arc::new(rpc.dispatcher(&Modules::all()));
         let runtime = Runtime::new().expect("a runtime");
         let options = HttpOptions {
             host: "127.0.0.1".to_owned(),
             port: 0,
-            cors: "".parse().expect("no origins"),
+            ..HttpOptions::default()
         };
         let server = runtime
-            .block_on(http::start(dispatcher, &options))
+            .block_on(http::start(Arc::clone(&dispatcher), &options))
+            .expect("a free port");
+        let options = WsOptions {
+            host: "127.0.0.1".to_owned(),
+            port: 0,
+            ..WsOptions::default()
+        };
+        let ws = runtime
+            .block_on(ws::start(dispatcher, &options))
             .expect("a free port");
         Self {
             chain,
             home,
+            miner,
+            listener,
             server,
-            _runtime: runtime,
+            ws,
+            rpc,
+            runtime,
         }
+    }
+
+    /// Where WebSockets are served.
+    pub(crate) fn ws_address(&self) -> SocketAddr {
+        self.ws.addresses()[0]
+    }
+
+    /// What the methods work on.
+    pub(crate) fn node(&self) -> &Node {
+        self.rpc.context()
     }
 
     /// The body of the response to `method` with `params`.
     pub(crate) fn raw(&self, method: &str, params: &str) -> String {
-        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+        self.post(&format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#
+        ))
+    }
+
+    /// The body of the response to `body`.
+    pub(crate) fn post(&self, body: &str) -> String {
         let mut stream = TcpStream::connect(self.server.addresses()[0]).expect("the server listens");
         let patience = Some(Duration::from_secs(20));
         stream.set_read_timeout(patience).expect("a time-out");
         write!(
             stream,
-            "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n\
+            "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
              Content-Length: {}\r\n\r\n{body}",
             body.len()
         )

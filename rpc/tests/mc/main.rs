@@ -1,11 +1,25 @@
-//! The `mc` and `personal` methods over HTTP, on a real chain in memory.
+//! The methods over HTTP, on a real chain in memory.
 
+mod admin;
 mod blocks;
 mod calls;
+mod controls;
+mod debug;
+mod dialect;
+mod events;
+mod examples;
+mod filters;
 mod harness;
+mod interface;
+mod logs;
+mod miner;
 mod mining;
 mod personal;
+mod prepare;
 mod sending;
 mod shapes;
 mod state;
+mod subscriptions;
 mod transactions;
+mod txpool;
+mod vnode;

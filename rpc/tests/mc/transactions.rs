@@ -64,7 +64,6 @@ fn a_native_transaction_from_pool_to_block() {
             json!([data(block.hash()), "0x0"]),
         ),
         ("mc_getTransactionByBlockNumberAndIndex", json!(["latest", "0x0"])),
-        ("eth_getTransactionByHash", json!([hash])),
     ] {
         assert_eq!(net.ok_text(method, params), text, "{method}");
     }

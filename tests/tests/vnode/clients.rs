@@ -70,6 +70,71 @@ fn chain3_signs_sends_and_deploys() {
     assert_eq!(ledger.balance(STRANGER), value);
 }
 
+/// What the library has for each module, over either way in; every name was answered.
+#[test]
+fn chain3_has_an_answer_for_all_that_it_asks() {
+    let Some(clients) = javascript() else { return };
+    let apis = "mc,net,chain3,admin,txpool,personal,vnode";
+    let node = Vnode::dev(["--mine", "--moacbase", MINER, "--lightkdf", "--rpcapi", apis]);
+    node.wait_for_head(1);
+    let ((sender, _), (_, other_key)) = (account(&node, 1), account(&node, 9));
+    let peer = format!(
+        "enode://{}@10.1.2.3:30333",
+        "1dd9d65c4552b5eb43d5ad55a2ee3f56c6cbc1c64a5c8d659f51fcd51bace24351232b8d7821617d2b29b54b81cdefb9b3e9c37d7fd5f63270bcc9e1a6f6a439"
+    );
+    let result = clients.run(
+        "modules.mjs",
+        &json!({
+            "url": node.url(), "socket": node.socket(), "account": sender, "peer": peer,
+            "key": other_key.trim_start_matches("0x"),
+        }),
+    );
+    for over in ["http", "ipc"] {
+        let found = &result[over];
+        assert_eq!(found["recovered"], true, "{over}");
+        assert_eq!(found["mc.getMining"], true);
+        assert_eq!(found["mc.getCoinbase"], MINER);
+        assert_eq!(found["mc.getSyncing"], false);
+        assert_eq!(found["mc.getProtocolVersion"], "0x3f");
+        assert_eq!(
+            found["mc.getAccounts"].as_array().map(Vec::len),
+            Some(if over == "http" { 10 } else { 11 })
+        );
+        assert_eq!(found["net.getListening"], false);
+        assert_eq!(found["net.getPeerCount"], 0);
+        assert_eq!(found["version.getNetwork"], "100");
+        assert_eq!(found["admin.getPeers"], json!([]));
+        assert_eq!(found["admin.addPeer"], true);
+        assert_eq!(found["admin.getNodeInfo"]["protocols"]["mc"]["network"], 100);
+        let datadir = text(&found["admin.getDatadir"]);
+        assert!(
+            std::path::Path::new(datadir).join("nodekey").is_file(),
+            "{datadir}"
+        );
+        assert_eq!(found["vnode.getScsService"], false);
+        assert_eq!(found["vnode.getServiceCfg"], ":50062");
+        data(&found["vnode.getAddress"], 20);
+        for part in ["pending", "queued"] {
+            assert!(found["txpool.getContent"][part].is_object(), "{over}");
+            assert!(found["txpool.getInspect"][part].is_object(), "{over}");
+        }
+        assert_eq!(found["mc.getTransactionReceipt"]["status"], "0x1");
+        assert_eq!(
+            found["mc.getTransactionFromBlock"]["hash"],
+            found["mc.sendTransaction"]
+        );
+        assert_eq!(found["mc.getWork"].as_array().map(Vec::len), Some(3));
+        assert_eq!(found["mc.submitWork"], false);
+        assert_eq!(found["personal.lockAccount"], true);
+        data(&found["mc.sign"], 65);
+        let raw = text(&found["mc.signTransaction"]["raw"]);
+        assert!(raw.starts_with("0xf8"), "{raw}");
+    }
+    assert_eq!(result["ipc"]["admin.startRPC"], true);
+    assert_eq!(result["ipc"]["admin.stopRPC"], true);
+    data(&result["ipc"]["personal.importRawKey"], 20);
+}
+
 #[test]
 fn ethers_signs_sends_and_deploys() {
     let Some(clients) = javascript() else { return };

@@ -1,5 +1,6 @@
 //! The command line, `vnodeconfig.json` and the log.
 
+use e2e::http::HttpClient;
 use e2e::process::{Ended, Signal};
 use e2e::{Launch, Vnode};
 use serde_json::{Value, json};
@@ -49,6 +50,22 @@ fn bad_options_are_named() {
         &["--dev", "--extradata", "a text of more than thirty-two bytes"],
         &["--extradata", "32"],
     );
+    check_refused(
+        &["--dev", "--rpc", "--rpccorsdomain", "a b"],
+        &["a b", "--rpccorsdomain"],
+    );
+    check_refused(
+        &["--dev", "--rpc", "--rpcvhosts", "http://a"],
+        &["http://a", "--rpcvhosts"],
+    );
+    check_refused(&["--dev", "--ws", "--wsapi", "mc,wrong"], &["wrong", "--wsapi"]);
+    check_refused(&["--dev", "--ws", "--wsport", "70000"], &["--wsport"]);
+    check_refused(&["--dev", "--ws", "--wsorigins", "x"], &["x", "--wsorigins"]);
+    check_refused(
+        &["--dev", "--rpc.maxbatch", "0"],
+        &["--rpc.maxbatch", "at least 1"],
+    );
+    check_refused(&["--dev", "--rpc.timeout", "soon"], &["soon", "--rpc.timeout"]);
     check_refused(&["--rpc"], &["--dev"]);
 }
 
@@ -60,6 +77,72 @@ fn a_port_in_use_is_named() {
     let stderr = complaint(Launch::bare(["--dev", "--rpc", "--rpcport", &port]));
     assert!(stderr.contains(&address.to_string()), "{stderr}");
     assert!(stderr.to_lowercase().contains("in use"), "{stderr}");
+}
+
+#[test]
+fn limits_are_options() {
+    let node = Vnode::dev([
+        "--rpc.maxbatch",
+        "2",
+        "--rpc.maxbody",
+        "300",
+        "--rpc.maxfilters",
+        "1",
+    ]);
+    let mut http = HttpClient::new(node.addresses()[0]);
+    let batch = http.post("[1,2,3]").expect("an answer");
+    assert!(
+        batch.body.contains("batch of 3 requests, want at most 2"),
+        "{}",
+        batch.body
+    );
+    let long = http.post(&" ".repeat(301)).expect("an answer");
+    assert_eq!(
+        (long.status, long.body.as_str()),
+        (413, "the request body is longer than 300 bytes\n")
+    );
+    node.rpc("mc_newBlockFilter", json!([]));
+    let message = node.refused("mc_newBlockFilter", json!([]), -32000);
+    assert_eq!(message, "too many filters: at most 1 at the same time");
+}
+
+#[test]
+fn beyond_this_machine_is_warned_of() {
+    let anywhere = [
+        "--rpcaddr",
+        "0.0.0.0",
+        "--rpcapi",
+        "mc,personal",
+        "--ws",
+        "--wsaddr",
+        "0.0.0.0",
+        "--wsport",
+        "0",
+    ];
+    let ended = Vnode::dev(anywhere).end(Signal::Interrupt);
+    let warnings: Vec<_> = ended
+        .stderr
+        .lines()
+        .filter(|line| line.contains("beyond this machine"))
+        .collect();
+    assert_eq!(warnings.len(), 3, "{}", ended.stderr);
+    assert!(
+        warnings[0].contains("HTTP") && warnings[0].contains("personal"),
+        "{}",
+        warnings[0]
+    );
+    assert!(
+        warnings[1].contains("HTTP") && warnings[1].contains("unlocked"),
+        "{}",
+        warnings[1]
+    );
+    assert!(
+        warnings[2].contains("WebSocket") && warnings[2].contains("unlocked"),
+        "{}",
+        warnings[2]
+    );
+    let ended = Vnode::dev(["--rpcapi", "mc,personal"]).end(Signal::Interrupt);
+    assert!(!ended.stderr.contains("beyond this machine"), "{}", ended.stderr);
 }
 
 #[test]

@@ -98,3 +98,30 @@ fn http_answers_whatever_is_posted() {
     );
     data(&node.block(0)["hash"], 32);
 }
+
+#[test]
+fn health_is_told_without_json_rpc() {
+    let node = Vnode::dev(["--mine"]);
+    node.wait_for_head(2);
+    let health = get(node.addresses()[0], "/health");
+    let health: Value = serde_json::from_str(&health).expect("JSON");
+    assert!(health["head"].as_u64().is_some_and(|head| head >= 2), "{health}");
+    assert!(health["age"].as_u64().is_some_and(|age| age < 60), "{health}");
+    assert_eq!((&health["peers"], &health["syncing"]), (&json!(0), &json!(false)));
+    assert!(get(node.addresses()[0], "/").contains("JSON-RPC 2.0"));
+}
+
+/// The body of what a GET gives.
+fn get(address: std::net::SocketAddr, path: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(address).expect("the node listens");
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    )
+    .expect("a write");
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut stream, &mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a response");
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    body.to_owned()
+}

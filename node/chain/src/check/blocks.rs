@@ -1,4 +1,5 @@
-//! Blocks: header, parent, total difficulty, body, senders, receipts, positions, changes.
+//! Blocks: header, parent, total difficulty, body, senders, receipts, positions, log keys,
+//! changes.
 //!
 //! A block is judged by its own header and by its parent's; knows no state.
 
@@ -35,6 +36,8 @@ pub(super) struct BlockFigures {
     pub(super) transactions: u64,
     /// Keys under which canonical transactions are found.
     pub(super) positions: u64,
+    /// Keys under which canonical blocks lie in the log index.
+    pub(super) log_entries: u64,
     pub(super) account_versions: u64,
     pub(super) slot_versions: u64,
     /// State root in the head's header.
@@ -48,6 +51,7 @@ impl BlockFigures {
         self.executed += other.executed;
         self.transactions += other.transactions;
         self.positions += other.positions;
+        self.log_entries += other.log_entries;
         self.account_versions += other.account_versions;
         self.slot_versions += other.slot_versions;
         self.head_state_root = self.head_state_root.or(other.head_state_root);
@@ -72,11 +76,11 @@ pub(super) fn check(view: &Snapshot, spec: &ChainSpec, head: u64, task: &Task) -
     (check.figures, check.faults)
 }
 
-struct BlockCheck<'a> {
-    view: &'a Snapshot,
+pub(super) struct BlockCheck<'a> {
+    pub(super) view: &'a Snapshot,
     spec: &'a ChainSpec,
     head: u64,
-    figures: BlockFigures,
+    pub(super) figures: BlockFigures,
     faults: Vec<Fault>,
 }
 
@@ -236,6 +240,9 @@ impl BlockCheck<'_> {
             Some(receipts) => {
                 let count = body.as_ref().map(|body| body.transactions.len());
                 self.receipts(hash, record, &receipts, count);
+                if canonical {
+                    self.log_keys(number, hash, &receipts)?;
+                }
                 if !record.executed {
                     self.differs(number, hash, EXECUTED, "none", "one, as there are receipts");
                 }
@@ -380,7 +387,7 @@ impl BlockCheck<'_> {
         }
     }
 
-    fn differs(&mut self, number: u64, hash: B256, what: &'static str, got: &str, expected: &str) {
+    pub(super) fn differs(&mut self, number: u64, hash: B256, what: &'static str, got: &str, expected: &str) {
         self.faults.push(Fault::Block {
             number,
             hash,

@@ -71,6 +71,13 @@ pub enum Fault {
         got: u64,
         expected: u64,
     },
+    /// A table of lists has too many or too few entries.
+    #[error("{table}: got {got} entries, want {expected}")]
+    Entries {
+        table: &'static str,
+        got: u64,
+        expected: u64,
+    },
     /// A row that cannot be decoded.
     #[error("{table} row {key}: {reason}")]
     Row {

@@ -6,6 +6,8 @@
 
 mod blocks;
 mod fault;
+mod logs;
+mod notices;
 mod replay;
 mod state;
 
@@ -101,6 +103,8 @@ pub fn check_store(
     check.genesis();
     let figures = check.blocks(store, head)?;
     check.counts(head, &figures);
+    notices::check(&mut check)?;
+    check.log_index(head, figures.log_entries);
     let mut faults = Vec::new();
     if let Some(root) = figures.head_state_root {
         state::check(&mut check, head, root)?;

@@ -1,129 +1,65 @@
 //! The transaction pool: what waits to be mined.
 //!
-//! A transaction is *pending* when every nonce before it, from the account's own on, waits
-//! too; otherwise it is *queued*. Knows accounts' nonces and balances as they were handed
-//! to it with the last head; reads no store and recovers no signatures.
+//! A transaction is *pending* when it can be mined after those before it: every nonce from the
+//! account's own on is there, and the account can pay for all of them. Otherwise it is
+//! *queued*. Accounts that this node sends for are *local*, with everything they have here:
+//! free of limits and of the price floor, never made to leave, and written into a journal.
+//!
+//! | question | module |
+//! |---|---|
+//! | what may come in? | `admission` |
+//! | who leaves when there is too much? | `limits` |
+//! | what is pending, what is queued? | `account`, all of them in `index` |
+//! | what does a block builder get? | `ready` |
+//! | what became pending since? | `feed` |
+//! | what survives the process? | [`journal`] |
+//!
+//! Knows accounts' nonces and balances as they were handed to it with the last head; reads no
+//! store and recovers no signatures.
 
+mod account;
+mod admission;
+mod config;
+mod entry;
+mod error;
+mod feed;
+mod index;
+pub mod journal;
+mod limits;
 mod ready;
 
+pub use account::Standing;
+pub use config::{
+    ACCOUNT_QUEUE_DEFAULT, ACCOUNT_SLOTS_DEFAULT, GLOBAL_QUEUE_DEFAULT, GLOBAL_SLOTS_DEFAULT, JOURNAL_NAME,
+    LIFETIME_DEFAULT, PRICE_BUMP_PERCENT_DEFAULT, PRICE_FLOOR_DEFAULT, PRICE_FLOOR_MINING, PoolConfig,
+    REJOURNAL_DEFAULT,
+};
+pub use entry::{PooledTransaction, SLOT_BYTES};
+pub use error::PoolError;
+pub use feed::{PENDING_FEED_MAX, PendingHashes};
+pub use index::LOCALS_MAX;
 pub use ready::ReadyTransactions;
 
-use crate::evm::intrinsic_gas;
-use crate::spec::{ChainSpec, RulesAt};
+use crate::spec::ChainSpec;
+use account::Account;
+use entry::Entry;
+use index::Index;
+use journal::Journal;
 use parking_lot::Mutex;
-use primitives::{Address, B256, Transaction, TxForm, U256};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use primitives::{Address, B256, Transaction, U256};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Limits and prices of the pool.
-#[derive(Clone, Debug)]
-pub struct PoolConfig {
-    /// Cheapest gas price taken from others, in sha.
-    pub price_floor: U256,
-    /// By how many percent a replacement must be dearer.
-    pub price_bump_percent: u64,
-    /// Most transactions in the pool.
-    pub transactions_max: usize,
-    /// Most queued transactions of one account.
-    pub account_queue_max: usize,
-    /// Largest transaction, in bytes of its stored form.
-    pub transaction_bytes_max: usize,
-}
-
-impl Default for PoolConfig {
-    fn default() -> Self {
-        Self {
-            price_floor: U256::from(1_000_000_000u64),
-            price_bump_percent: 10,
-            transactions_max: 40_960 + 1024,
-            account_queue_max: 64,
-            transaction_bytes_max: 128 << 10,
-        }
-    }
-}
+use std::time::{Duration, Instant};
 
 /// Who brought a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// This node's own accounts and its RPC: exempt from the price floor and from eviction.
+    /// This node's own accounts and its RPC. The sender is local from then on, until the
+    /// process ends.
     Local,
     /// Anyone else.
     Remote,
-}
-
-/// Why the pool refuses a transaction.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(
-    missing_docs,
-    reason = "fields are the value got and the value expected, as the texts say"
-)]
-pub enum PoolError {
-    /// In the pool already.
-    #[error("known transaction: {0:x}")]
-    Known(B256),
-    /// Too large.
-    #[error("oversized data: {got} bytes, at most {max} are allowed")]
-    Oversized { got: usize, max: usize },
-    /// The nonce is used already.
-    #[error("nonce too low: got {got}, want at least {expected}")]
-    NonceTooLow { got: u64, expected: u64 },
-    /// Cheaper than the floor, or than everything in a full pool.
-    #[error("transaction underpriced: got {got}, want at least {expected}")]
-    Underpriced { got: U256, expected: U256 },
-    /// Not enough dearer than the transaction it would replace.
-    #[error("replacement transaction underpriced: got {got}, want at least {expected}")]
-    ReplacementUnderpriced { got: U256, expected: U256 },
-    /// The sender cannot pay.
-    #[error("insufficient funds for gasRemaining * price + value: balance {balance}, cost {cost}")]
-    Funds { balance: U256, cost: U256 },
-    /// Less gas than the data alone costs.
-    #[error("intrinsic gasRemaining too low: got {got}, want {expected}")]
-    IntrinsicGas { got: u64, expected: u64 },
-    /// More gas than a block has.
-    #[error("exceeds block gasRemaining limit: got {got}, want at most {limit}")]
-    BlockGas { got: u64, limit: u64 },
-    /// Too many transactions of this account wait for a missing nonce.
-    #[error(
-        "{got} transactions of this account are queued, at most {max} are allowed: nonce {missing} is missing"
-    )]
-    AccountQueue { got: usize, max: usize, missing: u64 },
-    /// 9-field transactions are not taken yet.
-    #[error("Classic tx is not currently enabled")]
-    ClassicDisabled,
-    /// A form that this chain's blocks never have.
-    #[error("{0:?} transactions do not belong to this chain at this height")]
-    Form(TxForm),
-    /// Only for application chains.
-    #[error("shardingFlag {0} belongs to an application chain, not into the base chain's pool")]
-    ShardingFlag(u64),
-    /// Nobody may send one.
-    #[error("invalid sender: system transactions are made by blocks alone")]
-    System,
-}
-
-/// A transaction in the pool.
-#[derive(Clone, Debug)]
-pub struct PooledTransaction {
-    /// The transaction.
-    pub transaction: Arc<Transaction>,
-    /// Its hash.
-    pub hash: B256,
-    /// Who sent it.
-    pub sender: Address,
-    /// Who brought it.
-    pub origin: Origin,
-    /// Counts arrivals; among equal prices the earlier goes first.
-    pub order: u64,
-}
-
-/// An account's standing at the head block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
-    /// The account's nonce.
-    pub tx_nonce: u64,
-    /// The account's balance.
-    pub balance: U256,
 }
 
 /// What holds for transactions of the next block.
@@ -135,12 +71,23 @@ pub struct NextBlock {
     pub gas_limit: u64,
 }
 
+/// A transaction of a block that is taken back.
+#[derive(Clone, Debug)]
+pub struct Reverted {
+    /// The transaction.
+    pub transaction: Transaction,
+    /// Who sent it.
+    pub sender: Address,
+    /// The sender's standing at the new head.
+    pub standing: Standing,
+}
+
 /// Pending and queued transactions by account and nonce.
 #[derive(Clone, Debug, Default)]
 pub struct PoolContent {
     /// Can be mined now.
     pub pending: BTreeMap<Address, BTreeMap<u64, Arc<Transaction>>>,
-    /// Wait for a missing nonce.
+    /// Wait for a missing nonce, or for money.
     pub queued: BTreeMap<Address, BTreeMap<u64, Arc<Transaction>>>,
 }
 
@@ -148,93 +95,36 @@ pub struct PoolContent {
 #[derive(Debug)]
 pub struct TxPool {
     spec: Arc<ChainSpec>,
-    config: PoolConfig,
     inner: Mutex<Inner>,
+    transaction_bytes_max: usize,
+    /// Number of the next block, for checks that need no lock.
+    next_number: AtomicU64,
     generation: AtomicU64,
+    journal: Option<Journal>,
 }
 
 #[derive(Debug)]
 struct Inner {
+    index: Index,
+    config: PoolConfig,
     next: NextBlock,
-    accounts: HashMap<Address, Account>,
-    by_hash: HashMap<B256, (Address, u64)>,
-    /// Transactions of others, cheapest and latest first: who leaves a full pool.
-    evictable: BTreeSet<(U256, std::cmp::Reverse<u64>, B256)>,
-    arrivals: u64,
-    count: usize,
-}
-
-#[derive(Debug, Default)]
-struct Account {
-    standing: Standing,
-    transactions: BTreeMap<u64, PooledTransaction>,
-}
-
-impl Account {
-    /// The first nonce from the account's own on that is not waiting.
-    fn next_nonce(&self) -> u64 {
-        let waiting = self
-            .transactions
-            .range(self.standing.tx_nonce..)
-            .map(|(nonce, _)| *nonce);
-        let contiguous = waiting
-            .zip(self.standing.tx_nonce..)
-            .take_while(|(a, b)| a == b)
-            .count();
-        self.standing.tx_nonce + contiguous as u64
-    }
-}
-
-impl Inner {
-    fn remove(&mut self, sender: Address, tx_nonce: u64) -> Option<PooledTransaction> {
-        let account = self.accounts.get_mut(&sender)?;
-        let removed = account.transactions.remove(&tx_nonce)?;
-        self.count -= 1;
-        if account.transactions.is_empty() {
-            self.accounts.remove(&sender);
-        }
-        for hash in hashes(&removed) {
-            self.by_hash.remove(&hash);
-        }
-        self.evictable.remove(&eviction_key(&removed));
-        Some(removed)
-    }
-}
-
-fn hashes(pooled: &PooledTransaction) -> impl Iterator<Item = B256> {
-    std::iter::once(pooled.hash).chain(pooled.transaction.ethereum_hash())
-}
-
-fn eviction_key(pooled: &PooledTransaction) -> (U256, std::cmp::Reverse<u64>, B256) {
-    (
-        pooled.transaction.gas_price,
-        std::cmp::Reverse(pooled.order),
-        pooled.hash,
-    )
-}
-
-/// Gas and value together at most.
-fn cost(transaction: &Transaction) -> U256 {
-    let gas = U256::from(transaction.gas).saturating_mul(transaction.gas_price);
-    gas.saturating_add(transaction.value)
 }
 
 impl TxPool {
-    /// An empty pool.
+    /// An empty pool. Its journal is written from the first [`Self::rotate_journal`] on.
     pub fn new(spec: Arc<ChainSpec>, config: PoolConfig, next: NextBlock) -> Self {
-        let inner = Inner {
-            next,
-            accounts: HashMap::new(),
-            by_hash: HashMap::new(),
-            evictable: BTreeSet::new(),
-            arrivals: 0,
-            count: 0,
-        };
+        let journal = config.journal.clone().filter(|_| config.locals);
         Self {
             spec,
-            config,
-            inner: Mutex::new(inner),
+            transaction_bytes_max: config.transaction_bytes_max,
+            next_number: AtomicU64::new(next.number),
             generation: AtomicU64::new(0),
+            journal: journal.map(Journal::new),
+            inner: Mutex::new(Inner {
+                index: Index::new(config.account_slots),
+                config,
+                next,
+            }),
         }
     }
 
@@ -247,10 +137,17 @@ impl TxPool {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Takes a transaction in. `standing` is the sender's at the head block.
+    /// Number of the block that what waits is judged for.
+    pub fn next_number(&self) -> u64 {
+        self.next_number.load(Ordering::Acquire)
+    }
+
+    /// Takes a transaction in. `standing` is the sender's at the head block. A local one is in
+    /// the journal when this returns: it survives the end of the process, though not of the
+    /// machine, and a journal that cannot be written is logged and keeps nothing out.
     ///
     /// # Errors
-    /// [`PoolError`] saying why not; then the pool is unchanged.
+    /// [`PoolError`] saying why not; then nothing that waited has left.
     pub fn add(
         &self,
         transaction: Transaction,
@@ -258,252 +155,247 @@ impl TxPool {
         standing: Standing,
         origin: Origin,
     ) -> Result<B256, PoolError> {
-        let hash = transaction.hash();
+        let entry = self.checked(transaction, sender)?;
+        let (hash, transaction) = (entry.pooled.hash, entry.pooled.transaction.clone());
         let mut inner = self.inner.lock();
-        if inner.by_hash.contains_key(&hash) {
-            return Err(PoolError::Known(hash));
-        }
-        self.check(&transaction, standing, origin, inner.next)?;
-        let tx_nonce = transaction.tx_nonce;
-        let bump = U256::from(100 + self.config.price_bump_percent);
-        let mut replaces = false;
-        if let Some(account) = inner.accounts.get(&sender) {
-            if let Some(old) = account.transactions.get(&tx_nonce) {
-                replaces = true;
-                let expected = (old.transaction.gas_price.saturating_mul(bump)).div_ceil(U256::from(100));
-                let expected = expected.max(old.transaction.gas_price + U256::from(1));
-                if transaction.gas_price < expected {
-                    return Err(PoolError::ReplacementUnderpriced {
-                        got: transaction.gas_price,
-                        expected,
-                    });
-                }
-            }
-            let missing = account.next_nonce();
-            let got = account.transactions.range(missing..).count();
-            if !replaces && tx_nonce > missing && got >= self.config.account_queue_max {
-                return Err(PoolError::AccountQueue {
-                    got,
-                    max: self.config.account_queue_max,
-                    missing,
-                });
-            }
-        }
-        inner.arrivals += 1;
-        let order = inner.arrivals;
-        let pooled = PooledTransaction {
-            transaction: Arc::new(transaction),
-            hash,
-            sender,
-            origin,
-            order,
-        };
-        if !replaces {
-            self.make_room(&mut inner, &pooled)?;
-        }
-        inner.remove(sender, tx_nonce);
-        for hash in hashes(&pooled) {
-            inner.by_hash.insert(hash, (sender, tx_nonce));
-        }
-        if origin == Origin::Remote {
-            inner.evictable.insert(eviction_key(&pooled));
-        }
-        let account = inner.accounts.entry(sender).or_default();
-        account.standing = standing;
-        account.transactions.insert(tx_nonce, pooled);
-        inner.count += 1;
+        let Inner { index, config, next } = &mut *inner;
+        let local = config.locals && index.is_local(&sender, origin == Origin::Local);
+        let admitted = index.admit(entry, standing, local, *next, config);
         drop(inner);
+        admitted?;
         self.changed();
+        if local && let Some(journal) = &self.journal {
+            journal.append(&transaction);
+        }
         Ok(hash)
     }
 
-    /// Evicts the cheapest of others' transactions from a full pool.
-    fn make_room(&self, inner: &mut Inner, newcomer: &PooledTransaction) -> Result<(), PoolError> {
-        if inner.count < self.config.transactions_max {
-            return Ok(());
-        }
-        let got = newcomer.transaction.gas_price;
-        let Some((price, _, hash)) = inner.evictable.first().copied() else {
-            return Err(PoolError::Underpriced {
-                got,
-                expected: U256::MAX,
-            });
-        };
-        if newcomer.origin == Origin::Remote && got <= price {
-            return Err(PoolError::Underpriced {
-                got,
-                expected: price + U256::from(1),
-            });
-        }
-        if let Some((sender, tx_nonce)) = inner.by_hash.get(&hash).copied() {
-            inner.remove(sender, tx_nonce);
-        }
-        Ok(())
+    /// What can be done without the lock.
+    fn checked(&self, transaction: Transaction, sender: Address) -> Result<Entry, PoolError> {
+        let entry = Entry::new(transaction, sender);
+        admission::check_size(&entry, self.transaction_bytes_max)?;
+        admission::check_form(&self.spec, self.next_number(), entry.transaction())?;
+        Ok(entry)
     }
 
-    fn check(
-        &self,
-        transaction: &Transaction,
-        standing: Standing,
-        origin: Origin,
-        next: NextBlock,
-    ) -> Result<(), PoolError> {
-        let rules = self.spec.at(next.number);
-        match (transaction.form, rules) {
-            (TxForm::System, _) => return Err(PoolError::System),
-            (TxForm::Native, RulesAt::Moac { .. }) => {}
-            (
-                TxForm::Classic,
-                RulesAt::Moac {
-                    classic_transactions, ..
-                },
-            ) => {
-                if !classic_transactions {
-                    return Err(PoolError::ClassicDisabled);
-                }
-            }
-            (TxForm::Ethereum, RulesAt::Ethereum { protected, .. })
-                if protected || !transaction.is_protected() => {}
-            (form, _) => return Err(PoolError::Form(form)),
-        }
-        if transaction.syscnt != 0 {
-            return Err(PoolError::System);
-        }
-        if transaction.sharding_flag != 0 {
-            return Err(PoolError::ShardingFlag(transaction.sharding_flag));
-        }
-        let (got, max) = (transaction.encode().len(), self.config.transaction_bytes_max);
-        if got > max {
-            return Err(PoolError::Oversized { got, max });
-        }
-        if transaction.gas > next.gas_limit {
-            return Err(PoolError::BlockGas {
-                got: transaction.gas,
-                limit: next.gas_limit,
-            });
-        }
-        if origin == Origin::Remote && transaction.gas_price < self.config.price_floor {
-            let expected = self.config.price_floor;
-            return Err(PoolError::Underpriced {
-                got: transaction.gas_price,
-                expected,
-            });
-        }
-        if transaction.tx_nonce < standing.tx_nonce {
-            return Err(PoolError::NonceTooLow {
-                got: transaction.tx_nonce,
-                expected: standing.tx_nonce,
-            });
-        }
-        let cost = cost(transaction);
-        if standing.balance < cost {
-            return Err(PoolError::Funds {
-                balance: standing.balance,
-                cost,
-            });
-        }
-        let expected = intrinsic_gas(rules, &transaction.input, transaction.to.is_none());
-        if transaction.gas < expected {
-            return Err(PoolError::IntrinsicGas {
-                got: transaction.gas,
-                expected,
-            });
-        }
-        Ok(())
+    /// Of these accounts, those with transactions in the pool.
+    pub fn present(&self, addresses: impl IntoIterator<Item = Address>) -> Vec<Address> {
+        let inner = self.inner.lock();
+        let present = |address: &Address| inner.index.accounts.contains_key(address);
+        addresses.into_iter().filter(present).collect()
     }
 
     /// The accounts with transactions in the pool.
     pub fn senders(&self) -> Vec<Address> {
-        self.inner.lock().accounts.keys().copied().collect()
+        self.inner.lock().index.accounts.keys().copied().collect()
     }
 
-    /// Follows a new head: accounts' standings, and what no longer can be mined leaves.
-    pub fn follow_head(&self, next: NextBlock, standings: impl IntoIterator<Item = (Address, Standing)>) {
-        let mut inner = self.inner.lock();
-        inner.next = next;
-        for (address, standing) in standings {
-            let Some(account) = inner.accounts.get_mut(&address) else {
-                continue;
-            };
-            account.standing = standing;
-            let gone: Vec<u64> = account
-                .transactions
-                .iter()
-                .filter(|(tx_nonce, pooled)| {
-                    **tx_nonce < standing.tx_nonce
-                        || cost(&pooled.transaction) > standing.balance
-                        || pooled.transaction.gas > next.gas_limit
-                })
-                .map(|(tx_nonce, _)| *tx_nonce)
-                .collect();
-            for tx_nonce in gone {
-                inner.remove(address, tx_nonce);
+    /// Follows a new head: the standings of the accounts that it changed, the transactions that
+    /// come back with the blocks it reverted (lowest first), and the rules for the block after
+    /// it. What no longer can be mined leaves.
+    pub fn follow_head(
+        &self,
+        next: NextBlock,
+        standings: impl IntoIterator<Item = (Address, Standing)>,
+        reverted: impl IntoIterator<Item = Reverted>,
+    ) {
+        let old_rules = self.spec.at(self.next_number());
+        self.next_number.store(next.number, Ordering::Release);
+        let mut back = Vec::new();
+        for Reverted {
+            transaction,
+            sender,
+            standing,
+        } in reverted
+        {
+            let hash = transaction.hash();
+            match self.checked(transaction, sender) {
+                Ok(entry) => back.push((entry, standing)),
+                Err(error) => {
+                    tracing::debug!(%hash, %error, "transaction of a reverted block not taken back")
+                }
             }
+        }
+        let mut inner = self.inner.lock();
+        let Inner {
+            index,
+            config,
+            next: noted,
+        } = &mut *inner;
+        *noted = next;
+        let mut touched = Vec::new();
+        for (address, standing) in standings {
+            index.follow(address, standing, next.gas_limit);
+            touched.push(address);
+        }
+        let new_rules = old_rules != self.spec.at(next.number);
+        if new_rules || index.gas_max > next.gas_limit {
+            index.drop_unless(|entry| {
+                let form = admission::check_form(&self.spec, next.number, entry.transaction());
+                form.is_ok() && entry.transaction().gas <= next.gas_limit
+            });
+            touched = index.accounts.keys().copied().collect();
+        }
+        for (entry, standing) in back {
+            let (hash, sender) = (entry.pooled.hash, entry.pooled.sender);
+            touched.push(sender);
+            if let Err(error) = index.readmit(entry, standing, next, config) {
+                tracing::debug!(%hash, %error, "transaction of a reverted block not taken back");
+            }
+        }
+        // Only now, so that nothing goes for the want of what was about to come back.
+        index.enforce(config, touched);
+        drop(inner);
+        self.changed();
+    }
+
+    /// Lets the queues of others go that were of no use for the whole lifetime before `now`.
+    /// Gives how many transactions left.
+    pub fn expire(&self, now: Instant) -> usize {
+        let mut inner = self.inner.lock();
+        let Inner { index, config, .. } = &mut *inner;
+        let before = index.queued;
+        while let Some(((beat, _), sender)) = index.beats.first_key_value()
+            && now.saturating_duration_since(*beat) > config.lifetime
+            && let sender = *sender
+            && let Some(last) = index.accounts.get(&sender).and_then(Account::last_queued)
+        {
+            index.remove(sender, last);
+        }
+        let gone = before - index.queued;
+        drop(inner);
+        if gone > 0 {
+            self.changed();
+        }
+        gone
+    }
+
+    /// The cheapest gas price taken from others, in sha.
+    pub fn price_floor(&self) -> U256 {
+        self.inner.lock().config.price_floor
+    }
+
+    /// Changes the cheapest gas price taken from others; theirs below it leave.
+    pub fn set_price_floor(&self, floor: U256) {
+        let mut inner = self.inner.lock();
+        let Inner { index, config, .. } = &mut *inner;
+        config.price_floor = floor;
+        while let Some((price, _, hash)) = index.evictable.first()
+            && *price < floor
+            && let Some((sender, tx_nonce)) = index.by_hash.get(hash).copied()
+        {
+            index.evict(sender, tx_nonce, config);
         }
         drop(inner);
         self.changed();
+    }
+
+    /// Whether transactions of this account are this node's own.
+    pub fn is_local(&self, address: &Address) -> bool {
+        self.inner.lock().index.locals.contains(address)
     }
 
     /// A waiting transaction by its hash, or by its Ethereum hash.
     pub fn get(&self, hash: &B256) -> Option<PooledTransaction> {
         let inner = self.inner.lock();
-        let (sender, tx_nonce) = inner.by_hash.get(hash)?;
-        inner.accounts.get(sender)?.transactions.get(tx_nonce).cloned()
+        let (sender, tx_nonce) = inner.index.by_hash.get(hash)?;
+        let entry = inner.index.accounts.get(sender)?.get(*tx_nonce)?;
+        Some(entry.pooled.clone())
     }
 
-    /// The nonce an account's next transaction should have, pending ones counted;
-    /// `None` where none waits.
+    /// Whether a transaction with this hash, or Ethereum hash, waits.
+    pub fn contains(&self, hash: &B256) -> bool {
+        self.inner.lock().index.by_hash.contains_key(hash)
+    }
+
+    /// The first nonce of the account that no transaction waits with; `None` where none waits.
     pub fn next_nonce(&self, address: &Address) -> Option<u64> {
-        self.inner.lock().accounts.get(address).map(Account::next_nonce)
+        let inner = self.inner.lock();
+        inner.index.accounts.get(address).map(Account::next_nonce)
     }
 
     /// How many transactions are pending, and how many queued.
     pub fn counts(&self) -> (usize, usize) {
         let inner = self.inner.lock();
-        let mut counts = (0, 0);
-        for account in inner.accounts.values() {
-            let pending = (account.next_nonce() - account.standing.tx_nonce) as usize;
-            counts.0 += pending;
-            counts.1 += account.transactions.len() - pending;
-        }
-        counts
+        (inner.index.pending, inner.index.queued)
     }
 
-    /// Everything in the pool.
+    /// Everything in the pool. Only pointers are copied under the lock.
     pub fn content(&self) -> PoolContent {
         let inner = self.inner.lock();
+        let accounts = inner.index.accounts.iter();
+        let copied: Vec<(Address, usize, Vec<Arc<Entry>>)> = accounts
+            .map(|(address, account)| (*address, account.pending(), account.entries().cloned().collect()))
+            .collect();
+        drop(inner);
         let mut content = PoolContent::default();
-        for (address, account) in &inner.accounts {
-            let next = account.next_nonce();
-            for (tx_nonce, pooled) in &account.transactions {
-                let part = if *tx_nonce < next {
-                    &mut content.pending
-                } else {
-                    &mut content.queued
-                };
-                part.entry(*address)
-                    .or_default()
-                    .insert(*tx_nonce, pooled.transaction.clone());
+        for (address, pending, entries) in copied {
+            let mut all = entries
+                .iter()
+                .map(|entry| (entry.tx_nonce(), entry.pooled.transaction.clone()));
+            let first: BTreeMap<_, _> = all.by_ref().take(pending).collect();
+            let rest: BTreeMap<_, _> = all.collect();
+            if !first.is_empty() {
+                content.pending.insert(address, first);
+            }
+            if !rest.is_empty() {
+                content.queued.insert(address, rest);
             }
         }
         content
     }
 
-    /// The pending transactions, for a block builder.
+    /// The pending transactions, for a block builder. Only pointers are copied under the lock.
     pub fn ready(&self) -> ReadyTransactions {
         let inner = self.inner.lock();
-        let pending = inner.accounts.iter().map(|(address, account)| {
-            let range = account.standing.tx_nonce..account.next_nonce();
-            (
-                *address,
-                account
-                    .transactions
-                    .range(range)
-                    .map(|(_, pooled)| pooled.clone())
-                    .collect(),
-            )
-        });
+        let accounts = inner.index.accounts.iter();
+        let pending: Vec<(Address, Vec<Arc<Entry>>)> = accounts
+            .filter(|(_, account)| account.pending() > 0)
+            .map(|(address, account)| {
+                let entries = account.entries().take(account.pending());
+                (*address, entries.cloned().collect())
+            })
+            .collect();
+        drop(inner);
         ReadyTransactions::new(pending)
+    }
+
+    /// Where the feed of hashes that become pending is now.
+    pub fn pending_cursor(&self) -> u64 {
+        self.inner.lock().index.feed.cursor()
+    }
+
+    /// At most `max` of the hashes that became pending since `cursor`, each transaction's once.
+    pub fn pending_since(&self, cursor: u64, max: usize) -> PendingHashes {
+        self.inner.lock().index.feed.since(cursor, max)
+    }
+
+    /// Writes the journal anew, with what is local and waits now. Gives how many those are, or
+    /// `None` where there is no journal.
+    ///
+    /// # Errors
+    /// The system's words, when it cannot be written; then the old one stays as it was.
+    pub fn rotate_journal(&self) -> std::io::Result<Option<usize>> {
+        let Some(journal) = &self.journal else {
+            return Ok(None);
+        };
+        journal.rotate(|| self.local_transactions()).map(Some)
+    }
+
+    /// The journal, and how often it is to be written anew.
+    pub(crate) fn journal(&self) -> Option<(&Journal, Duration)> {
+        let rejournal = self.inner.lock().config.rejournal;
+        self.journal.as_ref().map(|journal| (journal, rejournal))
+    }
+
+    /// What is local, each account's by nonce.
+    fn local_transactions(&self) -> Vec<Arc<Transaction>> {
+        let inner = self.inner.lock();
+        let accounts = inner.index.accounts.values().filter(|account| account.local);
+        accounts
+            .flat_map(Account::entries)
+            .map(|entry| entry.pooled.transaction.clone())
+            .collect()
     }
 }
 

@@ -1,50 +1,51 @@
 //! Pending transactions in the order a block takes them: dearest first, each account's by nonce.
 
 use super::PooledTransaction;
+use super::entry::Entry;
 use primitives::{Address, U256};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::sync::Arc;
 
 /// A builder's copy of the pending transactions.
 #[derive(Debug, Default)]
 pub struct ReadyTransactions {
-    accounts: HashMap<Address, VecDeque<PooledTransaction>>,
+    accounts: HashMap<Address, VecDeque<Arc<Entry>>>,
     /// Each account's next transaction: price, earlier arrival, sender.
-    heads: BinaryHeap<(U256, Reverse<u64>, Address)>,
+    heads: BinaryHeap<Head>,
+}
+
+type Head = (U256, Reverse<u64>, Address);
+
+fn head(entry: &Entry) -> Head {
+    (entry.price(), Reverse(entry.pooled.order), entry.pooled.sender)
 }
 
 impl ReadyTransactions {
-    pub(super) fn new(pending: impl IntoIterator<Item = (Address, VecDeque<PooledTransaction>)>) -> Self {
-        let mut ready = Self::default();
-        for (address, transactions) in pending {
-            if !transactions.is_empty() {
-                ready.accounts.insert(address, transactions);
-                ready.push_head(address);
-            }
-        }
-        ready
-    }
-
-    fn push_head(&mut self, sender: Address) {
-        if let Some(next) = self.accounts.get(&sender).and_then(VecDeque::front) {
-            self.heads
-                .push((next.transaction.gas_price, Reverse(next.order), sender));
-        }
+    pub(super) fn new(pending: Vec<(Address, Vec<Arc<Entry>>)>) -> Self {
+        let firsts = pending.iter().filter_map(|(_, entries)| entries.first());
+        let heads = firsts.map(|first| head(first)).collect();
+        let accounts = pending
+            .into_iter()
+            .map(|(address, entries)| (address, entries.into()))
+            .collect();
+        Self { accounts, heads }
     }
 
     /// The transaction to try next.
     pub fn best(&mut self) -> Option<PooledTransaction> {
         let (_, _, sender) = self.heads.peek()?;
-        self.accounts.get(sender)?.front().cloned()
+        let first = self.accounts.get(sender)?.front()?;
+        Some(first.pooled.clone())
     }
 
     /// `sender`'s transaction is in the block; its next one may follow.
     pub fn taken(&mut self, sender: Address) {
         self.heads.pop();
-        if let Some(transactions) = self.accounts.get_mut(&sender) {
-            transactions.pop_front();
+        if let Some(entries) = self.accounts.get_mut(&sender) {
+            entries.pop_front();
+            self.heads.extend(entries.front().map(|next| head(next)));
         }
-        self.push_head(sender);
     }
 
     /// `sender`'s transaction cannot be in this block, so none of its later ones can.

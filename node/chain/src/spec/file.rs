@@ -1,9 +1,9 @@
 //! Genesis files in geth's form: read into a spec and block 0.
 //!
 //! A file with `panguBlock` has the public network's rules, any other Ethereum's. A missing
-//! fork key means never. Numbers are taken as hex with or without leading zeros, as decimal
-//! strings and as JSON numbers; addresses with or without 0x. Unknown keys are named, so
-//! that the caller can warn, and ignored.
+//! fork key means never, but for `nuwaBlock`, which means from block 0 on. Numbers are taken
+//! as hex with or without leading zeros, as decimal strings and as JSON numbers; addresses with
+//! or without 0x. Unknown keys are named, so that the caller can warn, and ignored.
 
 use super::{ChainSpec, DifficultyRule, EthereumForks, Family, Genesis, GenesisAccount, MoacForks};
 use crate::spec::{GAS_LIMIT_FLOOR, GAS_LIMIT_MIN};

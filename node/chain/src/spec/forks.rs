@@ -18,7 +18,8 @@ pub(crate) fn reached(fork: ForkBlock, number: u64) -> bool {
 pub struct MoacForks {
     /// The first rules; only their key is needed.
     pub pangu: ForkBlock,
-    /// Named in genesis files; changes nothing that is built here.
+    /// 0x0d and 0x0e answer a word; below it they answer nothing. A chain that does not name it
+    /// has it from block 0 on.
     pub nuwa: ForkBlock,
     /// Shifts, EXTCODEHASH, CREATE2, CHAINID, SELFBALANCE.
     pub fuxi: ForkBlock,
@@ -142,6 +143,8 @@ pub enum Family {
 pub enum RulesAt {
     /// The public network's family.
     Moac {
+        /// 0x0d and 0x0e answer a word.
+        nuwa: bool,
         /// Fuxi's opcodes.
         fuxi: bool,
         /// The later precompiles.

@@ -111,6 +111,7 @@ impl ChainSpec {
     pub fn at(&self, number: u64) -> RulesAt {
         match &self.family {
             Family::Moac(forks) => RulesAt::Moac {
+                nuwa: forks.nuwa.is_none_or(|first| number >= first),
                 fuxi: reached(forks.fuxi, number),
                 precompiles: reached(forks.precompiles, number),
                 classic_transactions: reached(forks.classic_transactions, number),

@@ -167,7 +167,37 @@ pub const DEV_ACCOUNTS: [(Address, &str); 10] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::RulesAt;
     use primitives::SecretKey;
+
+    #[test]
+    fn forks_begin_at_their_blocks() {
+        let rules = |spec: &ChainSpec, number| match spec.at(number) {
+            RulesAt::Moac {
+                nuwa,
+                fuxi,
+                precompiles,
+                classic_transactions,
+            } => [nuwa, fuxi, precompiles, classic_transactions],
+            other => panic!("{other:?}"),
+        };
+        let check = |spec: &ChainSpec, index: usize, first: u64| {
+            assert!(!rules(spec, first - 1)[index], "{} {first}", spec.name);
+            assert!(rules(spec, first)[index], "{} {first}", spec.name);
+        };
+        let firsts = [
+            (ChainSpec::main(), [647_200, 6_435_000, 6_850_000, 6_850_000]),
+            (ChainSpec::test(), [616_700, 4_900_000, 5_330_000, 5_260_000]),
+        ];
+        for (spec, firsts) in firsts {
+            for (index, first) in firsts.into_iter().enumerate() {
+                check(&spec, index, first);
+            }
+            assert!(spec.failed_calls_refund_gas && spec.system_contract);
+        }
+        assert_eq!(rules(&ChainSpec::dev(), 0), [true; 4]);
+        assert!(!ChainSpec::dev().failed_calls_refund_gas);
+    }
 
     #[test]
     fn dev_keys_belong_to_dev_accounts() {

@@ -1,11 +1,14 @@
 //! The Merkle Patricia trie, changed in place: cost follows the changed keys, not the state.
 //!
 //! Nodes lie in the store by path (head state only) and are loaded when a key leads
-//! through them; [`Trie::commit`] returns the rows to write and to remove. Every loaded
+//! through them; [`Trie::commit`] returns the rows to write and to remove. Nodes stay in
+//! memory until they are too many, so a trie that follows the head reads each once. Every loaded
 //! node is compared with the hash its parent has for it. Knows bytes; what keys and
 //! values mean is in [`StateTrie`]. Source: Ethereum Yellow Paper, appendix D.
 
+mod change;
 mod node;
+mod seal;
 mod sorted;
 mod state;
 mod walk;
@@ -15,9 +18,10 @@ pub use state::StateTrie;
 pub(crate) use state::{accounts_prefix, encode_account, storage_prefix};
 pub(crate) use walk::walk;
 
-use node::{Kind, Link, Node, Reference, nibbles, reference_of};
+use change::Walk;
+use node::{Link, Reference, nibbles};
 use primitives::{B256, EMPTY_ROOT, keccak256};
-use store::{StateReads, StoreError, TableId};
+use store::{StateReads, StoreError};
 
 /// Where a trie's nodes come from.
 pub trait NodeSource {
@@ -38,8 +42,33 @@ impl<S: StateReads> NodeSource for S {
 #[derive(Clone, Copy, Debug)]
 pub struct NoNodes;
 
+impl NodeSource for NoNodes {
+    fn node(&self, _path: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(None)
+    }
+}
+
 /// What a commit asks of the store: path, and the node or `None` to remove it.
 pub type NodeRows = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
+/// What a trie has done since it was last asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrieWork {
+    /// Nodes read from the store.
+    pub read: u64,
+    /// Nodes that were encoded and hashed.
+    pub hashed: u64,
+    /// Rows written or removed.
+    pub written: u64,
+}
+
+impl std::ops::AddAssign for TrieWork {
+    fn add_assign(&mut self, other: Self) {
+        self.read += other.read;
+        self.hashed += other.hashed;
+        self.written += other.written;
+    }
+}
 
 /// A trie over the nodes of a source.
 #[derive(Debug)]
@@ -49,6 +78,10 @@ pub struct Trie {
     root: Link,
     /// Paths where a node was and is no more, unless another has come since.
     obsolete: Vec<Vec<u8>>,
+    /// Nodes that came into memory since this was last asked: read or made.
+    loaded: u64,
+    /// Those of them that were read.
+    read: u64,
 }
 
 impl Trie {
@@ -63,6 +96,8 @@ impl Trie {
             prefix,
             root,
             obsolete: Vec::new(),
+            loaded: 0,
+            read: 0,
         }
     }
 
@@ -79,17 +114,7 @@ impl Trie {
         if value.is_empty() {
             return self.remove(source, key);
         }
-        let key = nibbles(key);
-        let mut root = std::mem::take(&mut self.root);
-        let mut walk = Walk {
-            prefix: &self.prefix,
-            source,
-            key: &key,
-            obsolete: &mut self.obsolete,
-        };
-        let result = walk.insert(&mut root, 0, value);
-        self.root = root;
-        result
+        self.change(source, key, |walk, root| walk.insert(root, 0, value))
     }
 
     /// Removes `key`; nothing happens where it is not.
@@ -97,25 +122,43 @@ impl Trie {
     /// # Errors
     /// [`StoreError`] when a node on the way is missing, altered or unreadable.
     pub fn remove(&mut self, source: &impl NodeSource, key: &[u8]) -> Result<(), StoreError> {
+        self.change(source, key, |walk, root| walk.remove(root, 0))
+    }
+
+    fn change<S: NodeSource>(
+        &mut self,
+        source: &S,
+        key: &[u8],
+        change: impl FnOnce(&mut Walk<'_, S>, &mut Link) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
         let key = nibbles(key);
-        let mut root = std::mem::take(&mut self.root);
         let mut walk = Walk {
             prefix: &self.prefix,
             source,
             key: &key,
             obsolete: &mut self.obsolete,
+            loaded: 0,
+            read: 0,
         };
-        let result = walk.remove(&mut root, 0);
-        self.root = root;
+        let result = change(&mut walk, &mut self.root);
+        let (loaded, read) = (walk.loaded, walk.read);
+        self.loaded += loaded;
+        self.read += read;
         result.map(|_changed| ())
     }
 
     /// The root hash of the trie as it is now.
     pub fn root(&mut self) -> B256 {
-        match &mut self.root {
+        seal::seal([&*self]);
+        self.sealed_root()
+    }
+
+    /// The root hash of a trie whose nodes have their references.
+    fn sealed_root(&self) -> B256 {
+        match &self.root {
             Link::Empty => EMPTY_ROOT,
             Link::Stored(hash) => *hash,
-            Link::Node(node) => match seal(node) {
+            Link::Node(node) => match node.reference.get().expect("the trie is sealed") {
                 Reference::Hash(hash) => *hash,
                 Reference::Inline(rlp) => keccak256(rlp),
             },
@@ -126,27 +169,44 @@ impl Trie {
     pub fn commit(&mut self) -> (B256, NodeRows) {
         let root = self.root();
         let mut rows = NodeRows::new();
+        self.save(&mut rows);
+        (root, rows)
+    }
+
+    /// Appends the rows by which the store follows the changes of a sealed trie, by path.
+    fn save(&mut self, rows: &mut NodeRows) {
+        let start = rows.len();
         let mut path = self.prefix.clone();
         if let Link::Node(node) = &mut self.root {
-            save(node, &mut path, true, &mut rows);
+            seal::save(node, &mut path, true, rows);
         }
-        rows.sort_unstable();
+        // A parent's path is the beginning of its children's, so that walking down has them in order.
         let written = rows.len();
-        for path in std::mem::take(&mut self.obsolete) {
-            if rows[..written]
-                .binary_search_by(|(row, _)| row.cmp(&path))
-                .is_err()
-            {
+        let mut obsolete = std::mem::take(&mut self.obsolete);
+        obsolete.sort_unstable();
+        obsolete.dedup();
+        for path in obsolete {
+            let there = rows[start..written].binary_search_by(|(row, _)| row.cmp(&path));
+            if there.is_err() {
                 rows.push((path, None));
             }
         }
-        (root, rows)
+        rows[start..].sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     }
-}
 
-impl NodeSource for NoNodes {
-    fn node(&self, _path: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        Ok(None)
+    /// Forgets all nodes in memory; they are read again where they are needed. What was not
+    /// saved must not be lost: only to be called after a commit.
+    fn unload(&mut self) {
+        debug_assert!(self.obsolete.is_empty(), "everything is saved");
+        self.root = match self.sealed_root() {
+            EMPTY_ROOT => Link::Empty,
+            root => Link::Stored(root),
+        };
+    }
+
+    /// Nodes that came into memory since the last time, and those of them that were read.
+    fn take_counts(&mut self) -> (u64, u64) {
+        (std::mem::take(&mut self.loaded), std::mem::take(&mut self.read))
     }
 }
 
@@ -158,264 +218,6 @@ pub fn ordered_root<T: AsRef<[u8]>>(values: impl IntoIterator<Item = T>) -> B256
             .expect("a trie in memory reads no store");
     }
     trie.root()
-}
-
-/// One key's way down.
-struct Walk<'a, S> {
-    prefix: &'a [u8],
-    source: &'a S,
-    key: &'a [u8],
-    obsolete: &'a mut Vec<Vec<u8>>,
-}
-
-impl<S: NodeSource> Walk<'_, S> {
-    fn row(&self, path: &[u8]) -> Vec<u8> {
-        [self.prefix, path].concat()
-    }
-
-    /// Loads the node at `path` where it is still in the store.
-    fn load(&self, link: &mut Link, path: &[u8]) -> Result<(), StoreError> {
-        if let Link::Stored(hash) = link {
-            let row = self.row(path);
-            let corrupt = |reason: String| StoreError::corrupt(TableId::PathToTrieNode, &row, reason);
-            let rlp = self
-                .source
-                .node(&row)?
-                .ok_or_else(|| corrupt(format!("no node, want {hash}")))?;
-            let got = keccak256(&rlp);
-            if got != *hash {
-                return Err(corrupt(format!("node has hash {got}, want {hash}")));
-            }
-            let node = Node::decode(&rlp, Reference::Hash(*hash)).map_err(corrupt)?;
-            *link = Link::Node(Box::new(node));
-        }
-        Ok(())
-    }
-
-    fn insert(&mut self, link: &mut Link, depth: usize, value: &[u8]) -> Result<(), StoreError> {
-        self.load(link, &self.key[..depth])?;
-        let rest = &self.key[depth..];
-        let Link::Node(node) = link else {
-            *link = Node::leaf(rest, value.to_vec());
-            return Ok(());
-        };
-        node.touch();
-        match &mut node.kind {
-            Kind::Leaf { key, value: old } if key == rest => *old = value.to_vec(),
-            Kind::Branch { value: old, .. } if rest.is_empty() => *old = Some(value.to_vec()),
-            Kind::Branch { children, .. } => {
-                return self.insert(&mut children[usize::from(rest[0])], depth + 1, value);
-            }
-            Kind::Extension { key, child } if rest.starts_with(key) => {
-                let depth = depth + key.len();
-                return self.insert(child, depth, value);
-            }
-            Kind::Leaf { key, .. } | Kind::Extension { key, .. } => {
-                let shared = key.iter().zip(rest).take_while(|(a, b)| a == b).count();
-                self.split(link, shared);
-                let Link::Node(node) = link else {
-                    unreachable!("split leaves a node")
-                };
-                let branch = match &mut node.kind {
-                    Kind::Extension {
-                        child: Link::Node(branch),
-                        ..
-                    } => branch,
-                    _ => node,
-                };
-                let Kind::Branch { children, value: own } = &mut branch.kind else {
-                    unreachable!("split leaves a branch, behind an extension or not")
-                };
-                match rest.get(shared) {
-                    None => *own = Some(value.to_vec()),
-                    Some(nibble) => {
-                        children[usize::from(*nibble)] = Node::leaf(&rest[shared + 1..], value.to_vec());
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Turns a leaf or extension into a branch at nibble `shared` of its key, behind an
-    /// extension where `shared` is not 0. Deeper nodes keep their paths.
-    fn split(&mut self, link: &mut Link, shared: usize) {
-        let Link::Node(node) = std::mem::take(link) else {
-            unreachable!("only nodes are split")
-        };
-        let mut children: Box<[Link; 16]> = Box::default();
-        let mut own = None;
-        let shared_key = match node.kind {
-            Kind::Leaf { mut key, value } => {
-                match key.get(shared) {
-                    None => own = Some(value),
-                    Some(nibble) => {
-                        children[usize::from(*nibble)] = Node::leaf(&key[shared + 1..], value);
-                    }
-                }
-                key.truncate(shared);
-                key
-            }
-            Kind::Extension { mut key, child } => {
-                let nibble = usize::from(key[shared]);
-                children[nibble] = if key.len() == shared + 1 {
-                    child
-                } else {
-                    let key = key[shared + 1..].to_vec();
-                    Link::Node(Box::new(Node::new(Kind::Extension { key, child })))
-                };
-                key.truncate(shared);
-                key
-            }
-            Kind::Branch { .. } => unreachable!("branches are not split"),
-        };
-        let branch = Link::Node(Box::new(Node::new(Kind::Branch { children, value: own })));
-        *link = if shared_key.is_empty() {
-            branch
-        } else {
-            Link::Node(Box::new(Node::new(Kind::Extension {
-                key: shared_key,
-                child: branch,
-            })))
-        };
-    }
-
-    /// Whether something was removed.
-    fn remove(&mut self, link: &mut Link, depth: usize) -> Result<bool, StoreError> {
-        self.load(link, &self.key[..depth])?;
-        let rest = &self.key[depth..];
-        let Link::Node(node) = link else { return Ok(false) };
-        let changed = match &mut node.kind {
-            Kind::Leaf { key, .. } => {
-                if key != rest {
-                    return Ok(false);
-                }
-                *link = Link::Empty;
-                self.obsolete.push(self.row(&self.key[..depth]));
-                return Ok(true);
-            }
-            Kind::Extension { key, child } => {
-                rest.starts_with(key) && {
-                    let depth = depth + key.len();
-                    self.remove(child, depth)?
-                }
-            }
-            Kind::Branch { value, .. } if rest.is_empty() => value.take().is_some(),
-            Kind::Branch { children, .. } => self.remove(&mut children[usize::from(rest[0])], depth + 1)?,
-        };
-        if changed {
-            node.touch();
-            self.collapse(link, depth)?;
-        }
-        Ok(changed)
-    }
-
-    /// Restores the canonical form after a removal below: no branch with one way only, no
-    /// extension before anything but a branch.
-    fn collapse(&mut self, link: &mut Link, depth: usize) -> Result<(), StoreError> {
-        let Link::Node(node) = link else { return Ok(()) };
-        if let Kind::Branch { children, value } = &mut node.kind {
-            let mut ways = children.iter().enumerate().filter(|(_, child)| !child.is_empty());
-            match (ways.next(), ways.next(), value.is_some()) {
-                (None, _, true) => {
-                    let value = value.take().expect("just seen");
-                    node.kind = Kind::Leaf {
-                        key: Vec::new(),
-                        value,
-                    };
-                }
-                (Some((nibble, _)), None, false) => {
-                    let child = std::mem::take(&mut children[nibble]);
-                    node.kind = Kind::Extension {
-                        key: vec![nibble as u8],
-                        child,
-                    };
-                }
-                _ => return Ok(()),
-            }
-        }
-        self.merge(node, depth)
-    }
-
-    /// Draws the child of an extension into it, unless the child is a branch.
-    fn merge(&mut self, node: &mut Node, depth: usize) -> Result<(), StoreError> {
-        let Kind::Extension { key, child } = &mut node.kind else {
-            return Ok(());
-        };
-        let path = [&self.key[..depth], key].concat();
-        self.load(child, &path)?;
-        let Link::Node(below) = child else {
-            unreachable!("an extension's child is never removed as a whole: it is a branch")
-        };
-        let mut whole = std::mem::take(key);
-        match &mut below.kind {
-            Kind::Branch { .. } => {
-                *key = whole;
-                return Ok(());
-            }
-            Kind::Leaf { key, value } => {
-                whole.append(key);
-                let value = std::mem::take(value);
-                node.kind = Kind::Leaf { key: whole, value };
-            }
-            Kind::Extension { key, child } => {
-                whole.append(key);
-                let child = std::mem::take(child);
-                node.kind = Kind::Extension { key: whole, child };
-            }
-        }
-        self.obsolete.push(self.row(&path));
-        Ok(())
-    }
-}
-
-/// Computes the references below and of a node, where they are missing.
-fn seal(node: &mut Node) -> &Reference {
-    if node.reference.is_none() {
-        match &mut node.kind {
-            Kind::Leaf { .. } => {}
-            Kind::Extension { child, .. } => seal_link(child),
-            Kind::Branch { children, .. } => children.iter_mut().for_each(seal_link),
-        }
-        node.reference = Some(reference_of(&node.encode()));
-    }
-    node.reference.as_ref().expect("set above")
-}
-
-fn seal_link(link: &mut Link) {
-    if let Link::Node(node) = link {
-        seal(node);
-    }
-}
-
-/// Collects the rows of unsaved nodes. The root is always stored, however short.
-fn save(node: &mut Node, path: &mut Vec<u8>, root: bool, rows: &mut NodeRows) {
-    if !node.unsaved {
-        return;
-    }
-    node.unsaved = false;
-    let inline = matches!(node.reference, Some(Reference::Inline(_)));
-    rows.push((path.clone(), (root || !inline).then(|| node.encode())));
-    match &mut node.kind {
-        Kind::Leaf { .. } => {}
-        Kind::Extension { key, child } => {
-            let length = path.len();
-            path.extend_from_slice(key);
-            if let Link::Node(child) = child {
-                save(child, path, false, rows);
-            }
-            path.truncate(length);
-        }
-        Kind::Branch { children, .. } => {
-            for (nibble, child) in children.iter_mut().enumerate() {
-                if let Link::Node(child) = child {
-                    path.push(nibble as u8);
-                    save(child, path, false, rows);
-                    path.pop();
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]

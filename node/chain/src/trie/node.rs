@@ -5,6 +5,7 @@
 
 use alloy_rlp::{Encodable, Header};
 use primitives::{B256, keccak256};
+use std::cell::OnceCell;
 
 /// A key or a part of one, a nibble a byte.
 pub(super) type Nibbles = Vec<u8>;
@@ -22,13 +23,16 @@ pub(super) enum Reference {
 }
 
 /// A place in the trie where a node may hang.
+///
+/// What a parent must know of a node lies here and not behind a pointer, so that encoding a
+/// branch and looking for changes read its links and nothing else.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Link {
     #[default]
     Empty,
     /// A node that lies in the store and was not needed yet.
     Stored(B256),
-    Node(Box<Node>),
+    Node(Node),
 }
 
 impl Link {
@@ -41,76 +45,83 @@ impl Link {
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) kind: Kind,
-    /// Cleared by every change below or at the node.
-    pub(super) reference: Option<Reference>,
+    /// Emptied by every change below or at the node, filled when the trie is sealed.
+    pub(super) reference: OnceCell<Reference>,
     /// The store does not have the node as it is.
     pub(super) unsaved: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
-    Leaf {
-        key: Nibbles,
-        value: Vec<u8>,
-    },
-    Extension {
-        key: Nibbles,
-        child: Link,
-    },
-    Branch {
-        children: Box<[Link; 16]>,
-        value: Option<Vec<u8>>,
-    },
+    Leaf(Box<Leaf>),
+    Extension(Box<Extension>),
+    Branch(Box<Branch>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Leaf {
+    pub(super) key: Nibbles,
+    pub(super) value: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Extension {
+    pub(super) key: Nibbles,
+    pub(super) child: Link,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Branch {
+    pub(super) children: [Link; 16],
+    pub(super) value: Option<Vec<u8>>,
 }
 
 impl Node {
-    pub(super) fn new(kind: Kind) -> Self {
+    fn new(kind: Kind) -> Self {
         Self {
             kind,
-            reference: None,
+            reference: OnceCell::new(),
             unsaved: true,
         }
     }
 
-    pub(super) fn leaf(key: &[u8], value: Vec<u8>) -> Link {
-        Link::Node(Box::new(Self::new(Kind::Leaf {
-            key: key.to_vec(),
-            value,
-        })))
+    pub(super) fn leaf(key: Nibbles, value: Vec<u8>) -> Self {
+        Self::new(Kind::Leaf(Box::new(Leaf { key, value })))
+    }
+
+    pub(super) fn extension(key: Nibbles, child: Link) -> Self {
+        Self::new(Kind::Extension(Box::new(Extension { key, child })))
+    }
+
+    pub(super) fn branch(branch: Box<Branch>) -> Self {
+        Self::new(Kind::Branch(branch))
     }
 
     pub(super) fn touch(&mut self) {
-        self.reference = None;
+        self.reference = OnceCell::new();
         self.unsaved = true;
     }
 
-    /// The node's RLP. Children must have their references.
-    pub(super) fn encode(&self) -> Vec<u8> {
-        let mut payload = Vec::with_capacity(128);
+    /// Appends the node's RLP. Children must have their references.
+    pub(super) fn encode_to(&self, out: &mut Vec<u8>) {
+        let start = out.len();
         match &self.kind {
-            Kind::Leaf { key, value } => {
-                hex_prefix(key, true).as_slice().encode(&mut payload);
-                value.as_slice().encode(&mut payload);
+            Kind::Leaf(leaf) => {
+                push_hex_prefix(&leaf.key, true, out);
+                leaf.value.as_slice().encode(out);
             }
-            Kind::Extension { key, child } => {
-                hex_prefix(key, false).as_slice().encode(&mut payload);
-                encode_link(child, &mut payload);
+            Kind::Extension(extension) => {
+                push_hex_prefix(&extension.key, false, out);
+                encode_link(&extension.child, out);
             }
-            Kind::Branch { children, value } => {
-                for child in children.iter() {
-                    encode_link(child, &mut payload);
+            Kind::Branch(branch) => {
+                for child in &branch.children {
+                    encode_link(child, out);
                 }
-                value.as_deref().unwrap_or_default().encode(&mut payload);
+                branch.value.as_deref().unwrap_or_default().encode(out);
             }
         }
-        let mut out = Vec::with_capacity(payload.len() + 4);
-        Header {
-            list: true,
-            payload_length: payload.len(),
-        }
-        .encode(&mut out);
-        out.extend_from_slice(&payload);
-        out
+        wrap_list(start, out);
     }
 
     /// A node from the store. `reference` is how its parent names it.
@@ -121,60 +132,52 @@ impl Node {
         if !rest.is_empty() {
             return Err("bytes after the node".to_owned());
         }
-        let mut items: Vec<Item<'_>> = Vec::with_capacity(17);
+        let mut items = [Item::default(); 17];
+        let mut count = 0;
         while !payload.is_empty() {
+            let Some(item) = items.get_mut(count) else {
+                return Err("node of more than 17 items".to_owned());
+            };
             let before = payload;
             let header = Header::decode(&mut payload).map_err(error)?;
             let (content, after) = payload
                 .split_at_checked(header.payload_length)
                 .ok_or("item ends early")?;
             payload = after;
-            let whole = &before[..before.len() - after.len()];
-            items.push(Item {
+            *item = Item {
                 list: header.list,
                 content,
-                whole,
-            });
-            if items.len() > 17 {
-                break;
-            }
+                whole: &before[..before.len() - after.len()],
+            };
+            count += 1;
         }
-        let kind = match items.as_slice() {
+        let mut node = match &items[..count] {
             [path, target] => {
                 let (key, leaf) = from_hex_prefix(path.string()?)?;
                 if leaf {
-                    Kind::Leaf {
-                        key,
-                        value: target.string()?.to_vec(),
-                    }
+                    Self::leaf(key, target.string()?.to_vec())
                 } else {
-                    Kind::Extension {
-                        key,
-                        child: target.link()?,
-                    }
+                    Self::extension(key, target.link()?)
                 }
             }
             [children @ .., value] if children.len() == 16 => {
-                let mut links: Box<[Link; 16]> = Box::default();
-                for (link, item) in links.iter_mut().zip(children) {
+                let mut branch = Box::<Branch>::default();
+                for (link, item) in branch.children.iter_mut().zip(children) {
                     *link = item.link()?;
                 }
                 let value = value.string()?;
-                Kind::Branch {
-                    children: links,
-                    value: (!value.is_empty()).then(|| value.to_vec()),
-                }
+                branch.value = (!value.is_empty()).then(|| value.to_vec());
+                Self::branch(branch)
             }
             other => return Err(format!("node of {} items, want 2 or 17", other.len())),
         };
-        Ok(Self {
-            kind,
-            reference: Some(reference),
-            unsaved: false,
-        })
+        node.reference = OnceCell::from(reference);
+        node.unsaved = false;
+        Ok(node)
     }
 }
 
+#[derive(Clone, Copy, Default)]
 struct Item<'a> {
     list: bool,
     content: &'a [u8],
@@ -193,7 +196,7 @@ impl<'a> Item<'a> {
     fn link(&self) -> Result<Link, String> {
         if self.list {
             let node = Node::decode(self.whole, Reference::Inline(self.whole.to_vec()))?;
-            return Ok(Link::Node(Box::new(node)));
+            return Ok(Link::Node(node));
         }
         match self.content.len() {
             0 => Ok(Link::Empty),
@@ -206,16 +209,17 @@ impl<'a> Item<'a> {
 fn encode_link(link: &Link, out: &mut Vec<u8>) {
     match link {
         Link::Empty => out.push(alloy_rlp::EMPTY_STRING_CODE),
-        Link::Stored(hash) => hash.encode(out),
-        Link::Node(node) => match node
-            .reference
-            .as_ref()
-            .expect("children are sealed before parents")
-        {
-            Reference::Hash(hash) => hash.encode(out),
+        Link::Stored(hash) => encode_hash(hash, out),
+        Link::Node(node) => match node.reference.get().expect("children are sealed first") {
+            Reference::Hash(hash) => encode_hash(hash, out),
             Reference::Inline(rlp) => out.extend_from_slice(rlp),
         },
     }
+}
+
+fn encode_hash(hash: &B256, out: &mut Vec<u8>) {
+    out.push(alloy_rlp::EMPTY_STRING_CODE + 32);
+    out.extend_from_slice(hash.as_slice());
 }
 
 /// The reference of a node with this RLP.
@@ -227,9 +231,30 @@ pub(super) fn reference_of(rlp: &[u8]) -> Reference {
     }
 }
 
-pub(super) fn hex_prefix(key: &[u8], leaf: bool) -> Vec<u8> {
+/// Makes what `out` holds from `start` on the payload of an RLP list.
+pub(super) fn wrap_list(start: usize, out: &mut Vec<u8>) {
+    let header = Header {
+        list: true,
+        payload_length: out.len() - start,
+    };
+    let (end, length) = (out.len(), header.length());
+    out.resize(end + length, 0);
+    out.copy_within(start..end, start + length);
+    header.encode(&mut &mut out[start..start + length]);
+}
+
+/// Appends the RLP of a key's hex prefix form.
+pub(super) fn push_hex_prefix(key: &[u8], leaf: bool, out: &mut Vec<u8>) {
+    let bytes = key.len() / 2 + 1;
+    if bytes > 1 {
+        // A single byte is its own RLP: it is at most 0x3f.
+        let header = Header {
+            list: false,
+            payload_length: bytes,
+        };
+        header.encode(out);
+    }
     let flag = if leaf { 0x20 } else { 0 };
-    let mut out = Vec::with_capacity(key.len() / 2 + 1);
     let pairs = if key.len() % 2 == 1 {
         out.push(flag | 0x10 | key[0]);
         &key[1..]
@@ -238,7 +263,6 @@ pub(super) fn hex_prefix(key: &[u8], leaf: bool) -> Vec<u8> {
         key
     };
     out.extend(pairs.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]));
-    out
 }
 
 fn from_hex_prefix(bytes: &[u8]) -> Result<(Nibbles, bool), String> {
@@ -265,8 +289,13 @@ mod tests {
             (vec![1], true),
             (vec![1, 2], false),
             (vec![0, 15, 3], false),
+            (vec![9; 64], true),
+            (vec![9; 127], false),
         ] {
-            assert_eq!(from_hex_prefix(&hex_prefix(&key, leaf)).unwrap(), (key, leaf));
+            let mut rlp = Vec::new();
+            push_hex_prefix(&key, leaf, &mut rlp);
+            let bytes = Header::decode_bytes(&mut rlp.as_slice(), false).unwrap();
+            assert_eq!(from_hex_prefix(bytes).unwrap(), (key, leaf));
         }
     }
 

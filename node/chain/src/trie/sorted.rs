@@ -3,8 +3,8 @@
 //! Shares no code with the trie that is changed in place but how a node is written, so that
 //! each judges the other. Source: Ethereum Yellow Paper, appendix D.
 
-use super::node::{Reference, hex_prefix, reference_of};
-use alloy_rlp::{EMPTY_STRING_CODE, Encodable, Header};
+use super::node::{Reference, push_hex_prefix, reference_of, wrap_list};
+use alloy_rlp::{EMPTY_STRING_CODE, Encodable};
 use primitives::{B256, EMPTY_ROOT, keccak256};
 
 /// Nibbles of a key.
@@ -36,9 +36,9 @@ fn node<T, E>(
     let path = |to: usize| -> Vec<u8> { (depth..to).map(|at| nibble(&first.0, at)).collect() };
     if entries.len() == 1 {
         let mut payload = Vec::with_capacity(128);
-        hex_prefix(&path(NIBBLES), true).as_slice().encode(&mut payload);
+        push_hex_prefix(&path(NIBBLES), true, &mut payload);
         value(&first.1)?.as_slice().encode(&mut payload);
-        return Ok(list(&payload));
+        return Ok(list(payload));
     }
     // What first and last agree on, all between them do.
     let fork = (depth..NIBBLES).find(|at| nibble(&first.0, *at) != nibble(&last.0, *at));
@@ -48,9 +48,9 @@ fn node<T, E>(
         return Ok(branch);
     }
     let mut payload = Vec::with_capacity(72);
-    hex_prefix(&path(fork), false).as_slice().encode(&mut payload);
+    push_hex_prefix(&path(fork), false, &mut payload);
     push_reference(&branch, &mut payload);
-    Ok(list(&payload))
+    Ok(list(payload))
 }
 
 fn branch<T, E>(
@@ -58,7 +58,7 @@ fn branch<T, E>(
     depth: usize,
     value: &mut impl FnMut(&T) -> Result<Vec<u8>, E>,
 ) -> Result<Vec<u8>, E> {
-    let mut payload = Vec::with_capacity(17 * 33);
+    let mut payload = Vec::with_capacity(17 * 33 + 3);
     let mut rest = entries;
     for way in 0..16 {
         let count = rest.partition_point(|(key, _)| nibble(key, depth) <= way);
@@ -72,7 +72,7 @@ fn branch<T, E>(
     }
     // Keys of one length leave no value at a branch.
     payload.push(EMPTY_STRING_CODE);
-    Ok(list(&payload))
+    Ok(list(payload))
 }
 
 fn nibble(key: &B256, at: usize) -> u8 {
@@ -91,15 +91,9 @@ fn push_reference(rlp: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-fn list(payload: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(payload.len() + 4);
-    Header {
-        list: true,
-        payload_length: payload.len(),
-    }
-    .encode(&mut out);
-    out.extend_from_slice(payload);
-    out
+fn list(mut payload: Vec<u8>) -> Vec<u8> {
+    wrap_list(0, &mut payload);
+    payload
 }
 
 #[cfg(test)]

@@ -86,11 +86,11 @@ impl<S: NodeSource> Walk<'_, S> {
             return Ok(());
         }
         match &node.kind {
-            Kind::Leaf { .. } => self.walked.leaves += 1,
-            Kind::Extension { key, child } => self.below(key, child)?,
-            Kind::Branch { children, value } => {
-                self.walked.leaves += u64::from(value.is_some());
-                for (nibble, child) in children.iter().enumerate() {
+            Kind::Leaf(_) => self.walked.leaves += 1,
+            Kind::Extension(extension) => self.below(&extension.key, &extension.child)?,
+            Kind::Branch(branch) => {
+                self.walked.leaves += u64::from(branch.value.is_some());
+                for (nibble, child) in branch.children.iter().enumerate() {
                     self.below(&[nibble as u8], child)?;
                 }
             }

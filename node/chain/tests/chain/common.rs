@@ -12,8 +12,8 @@ use chain::spec::{DEV_ACCOUNTS, DifficultyRule};
 use chain::state::BlockState;
 use chain::trie::ordered_root;
 use primitives::{
-    Address, B256, Block, Bytes, Header, ReceiptForm, SecretKey, Transaction, TxForm, U256,
-    UnsignedTransaction, uncles_hash,
+    Address, B256, Block, Bytes, Header, SecretKey, Transaction, TxForm, U256, UnsignedTransaction,
+    uncles_hash,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
@@ -136,6 +136,11 @@ impl Maker {
         path
     }
 
+    /// The store that has seen the branch of the newest block, and nothing else.
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// A fresh store with the branch that ends in `tip`, and nothing else.
     pub(crate) fn fresh(&self, tip: B256) -> Store {
         let store = Store::in_memory().expect("a store in memory");
@@ -183,11 +188,15 @@ impl Maker {
 }
 
 /// Puts the block together that `plan` says, on a store whose head is `above`.
-fn assemble(spec: &ChainSpec, view: &store::Snapshot, above: &Header, plan: Plan) -> Block {
+fn assemble(spec: &ChainSpec, view: &store::Snapshot, above: &Header, mut plan: Plan) -> Block {
     let difficulty = match spec.difficulty {
         DifficultyRule::Constant(difficulty) => U256::from(difficulty),
-        other => panic!("tests build on constant difficulty, not on {other:?}"),
+        _ => chain::difficulty::next_difficulty(spec, above, above.timestamp + plan.seconds),
     };
+    if spec.system_contract {
+        // Its sender, who does nothing else, has sent one in each block before.
+        plan.transactions.insert(0, Transaction::system(above.number));
+    }
     let mut header = Header {
         parent_hash: above.hash(),
         uncles_hash: uncles_hash(&plan.uncles),
@@ -202,7 +211,8 @@ fn assemble(spec: &ChainSpec, view: &store::Snapshot, above: &Header, plan: Plan
     let mut state = BlockState::new(view, above.number, above.state_root);
     let mut executor = Executor::new(spec, &header, &mut state);
     for transaction in &plan.transactions {
-        let sender = transaction.recover_sender(true).expect("signed");
+        let low_s = spec.at(header.number).low_s();
+        let sender = transaction.recover_sender(low_s).expect("signed");
         executor
             .transaction(transaction, sender)
             .expect("the plan is valid");
@@ -210,7 +220,7 @@ fn assemble(spec: &ChainSpec, view: &store::Snapshot, above: &Header, plan: Plan
     let executed = executor.finish(&plan.uncles).expect("finish");
     header.state_root = state.root().expect("root");
     header.transactions_root = ordered_root(plan.transactions.iter().map(Transaction::encode));
-    header.receipts_root = ordered_root(executed.receipts.iter().map(|r| r.encode(ReceiptForm::Five)));
+    header.receipts_root = ordered_root(executed.receipts.iter().map(|r| r.encode(spec.receipt_form())));
     header.logs_bloom = executed.logs_bloom;
     header.gas_used = executed.gas_used;
     Block {

@@ -1,22 +1,28 @@
 //! kill -9 in the middle of importing: what was committed is there, whole, and nothing else.
 //!
-//! The test runs itself as a second process that imports blocks into a file and says after
-//! each commit what the head is. An endless line of equal blocks makes both sides agree.
+//! The tests run themselves as a second process that imports blocks into a file, one by one or
+//! as a stream whose runs share commits, and says after each commit what the head is. An
+//! endless line of equal blocks makes both sides agree.
 
 use crate::common::{Maker, Plan, account, rows, sign, unsigned};
 use chain::ChainSpec;
 use chain::body::SealCheck;
+use chain::bulk::import_stream;
 use chain::genesis::ensure_genesis;
 use chain::import::Importer;
 use primitives::{B256, Block};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 use store::{BlockReads, Store, StoreOptions};
 
 /// Directory of the child; where it is absent the child's test does nothing.
 const DIRECTORY: &str = "CHAIN_TEST_CRASH_DIRECTORY";
+
+/// Blocks of the line that both sides know.
+const BLOCKS: u64 = 400;
 
 fn open(directory: &Path) -> Store {
     let options = StoreOptions { cache_bytes: 8 << 20 };
@@ -67,15 +73,76 @@ fn child() {
     }
 }
 
+/// Blocks that come in portions, with silence between them in which a run is committed.
+struct Portions {
+    portions: std::vec::IntoIter<Vec<u8>>,
+    rest: std::io::Cursor<Vec<u8>>,
+}
+
+impl Read for Portions {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.rest.read(buffer)?;
+        if read > 0 {
+            return Ok(read);
+        }
+        let Some(next) = self.portions.next() else {
+            return Ok(0);
+        };
+        std::thread::sleep(Duration::from_millis(400));
+        self.rest = std::io::Cursor::new(next);
+        self.rest.read(buffer)
+    }
+}
+
+#[test]
+#[ignore = "the second process of a_killed_import_of_a_stream_leaves_whole_blocks"]
+fn stream_child() {
+    let Some(directory) = std::env::var_os(DIRECTORY) else {
+        return;
+    };
+    let store = open(Path::new(&directory));
+    let mut maker = Maker::new(ChainSpec::dev());
+    ensure_genesis(&store, &maker.spec).expect("genesis");
+    let importer = Importer::new(store.clone(), maker.spec.clone(), SealCheck::Off);
+    let blocks = line(&mut maker, BLOCKS);
+    let portions: Vec<Vec<u8>> = blocks
+        .chunks(23)
+        .map(|portion| portion.iter().flat_map(Block::encode).collect())
+        .collect();
+    let input = Portions {
+        portions: portions.into_iter(),
+        rest: std::io::Cursor::default(),
+    };
+    println!("committed 0");
+    let report = |progress: &chain::bulk::BulkProgress| {
+        println!("committed {}", progress.blocks + progress.known);
+    };
+    import_stream(&importer, Box::new(input), &AtomicBool::new(false), report).expect("valid");
+}
+
 #[test]
 fn a_killed_process_loses_no_committed_block() {
+    // What is committed is said after the commit: at most one more.
+    check("crash::child", |said, round| said == 7 + 5 * round, 1);
+}
+
+#[test]
+fn a_killed_import_of_a_stream_leaves_whole_blocks() {
+    // Every commit is reported, some twice; the kill comes at once or while the next is made.
+    check("crash::stream_child", |said, round| said == 2 + 3 * round, BLOCKS);
+}
+
+/// Kills the child `name` some times, when `kill` says so of the number of commits it has
+/// reported in this round. Of each commit it may have made `unsaid` blocks without having said so.
+#[track_caller]
+fn check(name: &str, kill: impl Fn(u64, u64) -> bool, unsaid: u64) {
     let directory = tempfile::tempdir().expect("a directory");
     let mut maker = Maker::new(ChainSpec::dev());
-    let blocks = line(&mut maker, 400);
+    let blocks = line(&mut maker, BLOCKS);
     let mut last = 0;
     for round in 0..4u64 {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["crash::child", "--exact", "--ignored", "--nocapture"])
+            .args([name, "--exact", "--ignored", "--nocapture"])
             .env(DIRECTORY, directory.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -89,13 +156,13 @@ fn a_killed_process_loses_no_committed_block() {
                 said.push(number.parse::<u64>().expect("a number"));
             }
             // Killed once; what it had said until then is read to its end.
-            if said.len() as u64 == 7 + 5 * round {
+            if kill(said.len() as u64, round) {
                 child.kill().expect("SIGKILL");
             }
         }
         assert!(!child.wait().expect("ended").success(), "it ended by the signal");
         let confirmed = *said.last().expect("it got to import");
-        assert!(confirmed > last);
+        assert!(confirmed >= last);
 
         let started = Instant::now();
         let store = open(directory.path());
@@ -111,13 +178,16 @@ fn a_killed_process_loses_no_committed_block() {
             head >= confirmed,
             "block {confirmed} was committed, the head is {head}"
         );
-        // A commit may have been done and not yet been said, once.
-        assert!(head <= confirmed + 1);
-        assert_eq!(hash, blocks[head as usize - 1].hash());
+        assert!(head <= confirmed + unsaid);
+        let expected = head
+            .checked_sub(1)
+            .map_or(maker.genesis, |at| blocks[at as usize].hash());
+        assert_eq!(hash, expected);
         assert!(
             rows(&store) == rows(&maker.fresh(hash)),
             "every table is that of block {head}"
         );
         last = head;
     }
+    assert!(last > 0, "something was imported");
 }

@@ -6,6 +6,8 @@ use chain::body::SealCheck;
 use chain::call::{CallPlace, CallRequest};
 use chain::genesis::ensure_genesis;
 use chain::import::{ImportError, Importer};
+use chain::logs::{LogLimits, LogPlan, LogQuery};
+use chain::precompiles::NOTIFY_SCS;
 use chain::{ChainSpec, View};
 use primitives::{Address, B256, Block, Transaction, U256};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,7 +42,12 @@ fn scene() -> Scene {
         unsigned(0, Some(account(2)), 9, &[]).sign(&crate::common::key(1), 100, primitives::TxForm::Classic);
     let two = maker.block(
         one.hash(),
-        Plan::with(vec![write(1, 1, 5), write(2, 2, 6), classic]),
+        Plan::with(vec![
+            write(1, 1, 5),
+            write(2, 2, 6),
+            classic,
+            sign(3, &unsigned(0, Some(NOTIFY_SCS), 0, b"a notice")),
+        ]),
     );
     let mut with_uncle = Plan::with(vec![write(3, 1, 0)]);
     with_uncle.uncles = vec![side.header.clone()];
@@ -103,7 +110,13 @@ impl Scene {
         for number in 0..=4 {
             note(view.header(number).is_err());
             match view.block(number) {
-                Ok(Some(block)) => note(view.receipts(&block.id()).is_err()),
+                Ok(Some(block)) => {
+                    note(view.receipts(&block.id()).is_err());
+                    let notices = view.notices(&block.id());
+                    note(notices.map_or(true, |told| {
+                        told.is_some_and(|told| told.is_empty() == (number == 2))
+                    }));
+                }
                 other => note(other.is_err()),
             }
             note(view.snapshot().changes(number).is_err() && number < 4);
@@ -115,6 +128,15 @@ impl Scene {
             }
             note(view.call(CallPlace::After(number), &request).is_err() && number < 4);
             note(view.estimate_gas(CallPlace::After(number), &request).is_err() && number < 4);
+        }
+        for addresses in [Vec::new(), vec![self.contract]] {
+            let query = LogQuery::new(addresses, Vec::new());
+            for plan in [LogPlan::Index, LogPlan::Blooms] {
+                match view.logs_by(Some(plan), 0..=4, &query, LogLimits::NONE) {
+                    Ok(search) => note(search.filter(Result::is_err).count() > 0),
+                    Err(_) => note(true),
+                }
+            }
         }
         for hash in &self.transactions {
             match view.transaction(hash) {

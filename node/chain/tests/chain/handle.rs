@@ -205,6 +205,32 @@ fn stale_work_makes_a_side_block_and_then_an_uncle() {
 }
 
 #[test]
+fn a_side_block_alone_gives_new_work_that_includes_it() {
+    let mut maker = Maker::new(easy_spec());
+    let genesis = maker.genesis;
+    let head = sealed_line(&mut maker, genesis, 2, 1);
+    let side = sealed(&mut maker, genesis, Plan::marked(2));
+    let chain = fresh(&maker);
+    for block in &head {
+        chain.import(block.clone()).expect("valid");
+    }
+    let old = work_for(&chain, 3);
+    assert_eq!(chain.import(side.clone()).expect("valid"), Imported::Side);
+    let new = work(&chain, |package| package.header_hash != old.header_hash);
+    assert_eq!(new.number, Some(3));
+    assert!(is_head(
+        chain.submit_solution(&search(&new, true)).expect("accepted")
+    ));
+    let block = chain
+        .view()
+        .expect("view")
+        .block(3)
+        .expect("read")
+        .expect("mined");
+    assert_eq!(block.body.uncles, std::slice::from_ref(&side.header));
+}
+
+#[test]
 fn an_uncle_is_offered_once_however_often_it_was_taken_back() {
     let mut maker = Maker::new(easy_spec());
     let genesis = maker.genesis;

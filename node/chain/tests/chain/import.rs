@@ -433,6 +433,7 @@ fn a_bad_side_block_is_refused_at_once_on_a_near_fork() {
     bad.header.state_root.0[5] ^= 1;
     let before = node.rows();
     assert_is!(node.import(&bad), Err(ImportError::StateRoot { .. }));
+    assert_is!(node.import(&bad), Err(ImportError::Bad { .. }));
     assert!(before == node.rows());
 }
 
@@ -454,17 +455,29 @@ fn a_far_branch_is_executed_when_its_turn_comes() {
         assert_eq!(node.import(block).expect("not executed yet"), Imported::Side);
     }
     let before = node.rows();
-    let number = 10;
-    for _ in 0..2 {
-        let error = node.import(&spoilt[deep]).expect_err("a branch with a bad block");
-        assert!(
-            matches!(&error, ImportError::Branch { number: 10, hash, error }
-                if *hash == spoilt[9].hash() && matches!(**error, ImportError::StateRoot { .. })),
-            "{error} is not about block {number}"
-        );
+    let refused = |block: &Block| {
+        let error = node.import(block).expect_err("a branch with a bad block");
         assert!(before == node.rows());
         assert_eq!(node.head(), main[deep - 1].hash());
-    }
+        match error {
+            ImportError::Branch {
+                number: 10,
+                hash,
+                error,
+            } if hash == spoilt[9].hash() => *error,
+            other => panic!("{other} is not about block 10"),
+        }
+    };
+    assert_is!(refused(&spoilt[deep]), ImportError::StateRoot { .. });
+    // From then on it is not executed again, whatever comes on top of it.
+    assert_is!(refused(&spoilt[deep]), ImportError::Bad { .. });
+    let mut other = spoilt[deep].clone();
+    other.header.extra_data = vec![7].into();
+    let error = refused(&other);
+    assert!(
+        error.to_string().contains("refused before: state root"),
+        "{error}"
+    );
     // The old chain goes on, and the branch without its fault takes over.
     for block in &branch[..deep] {
         node.import(block).expect("valid");

@@ -44,7 +44,7 @@ fn worm(salt: u8) -> Address {
     FACTORY.create2(B256::with_last_byte(salt), keccak256(worm_init()))
 }
 
-fn spec() -> ChainSpec {
+pub(crate) fn spec() -> ChainSpec {
     let mut spec = ChainSpec::dev();
     let factory = GenesisAccount {
         tx_nonce: 1,
@@ -57,7 +57,7 @@ fn spec() -> ChainSpec {
 
 /// One transaction of a random block.
 #[derive(Clone, Debug)]
-enum Act {
+pub(crate) enum Act {
     Transfer { to: u8, value: u64 },
     Hatch { salt: u8 },
     Write { salt: u8, slot: u8, value: u8 },
@@ -91,7 +91,7 @@ fn random_block() -> impl Strategy<Value = RandomBlock> {
 }
 
 /// Signs the acts with the nonces that hold on `parent`.
-fn transactions(acts: &[(usize, Act)], nonces: &mut HashMap<usize, u64>) -> Vec<Transaction> {
+pub(crate) fn transactions(acts: &[(usize, Act)], nonces: &mut HashMap<usize, u64>) -> Vec<Transaction> {
     let one = |(from, act): &(usize, Act)| {
         let nonce = nonces.entry(*from).or_default();
         let plain = match act {
@@ -187,7 +187,7 @@ fn hex_of(bytes: &[u8]) -> String {
 }
 
 /// The tables that hold nothing but the canonical chain.
-const CANONICAL: [&str; 7] = [
+const CANONICAL: [&str; 8] = [
     "meta",
     "number_to_hash",
     "transaction_to_position",
@@ -195,10 +195,11 @@ const CANONICAL: [&str; 7] = [
     "storage_at_block",
     "block_to_changes",
     "path_to_trie_node",
+    "log_key_to_blocks",
 ];
 
 /// Every row of a store that saw the canonical branch only is here too; the canonical tables are equal.
-fn assert_as_fresh(node: &Rows, fresh: &Rows) {
+pub(crate) fn assert_as_fresh(node: &Rows, fresh: &Rows) {
     for table in CANONICAL {
         assert!(
             node[table] == fresh[table],

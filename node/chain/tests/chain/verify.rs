@@ -7,6 +7,7 @@ use chain::body::SealCheck;
 use chain::check::{CheckError, CheckEvent, Checked, Fault, check_store};
 use chain::genesis::initialise;
 use chain::import::Importer;
+use chain::precompiles::NOTIFY_SCS;
 use chain::record::SpecRecord;
 use primitives::{Address, B256, Transaction, TxForm};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 use store::{Store, TableId, meta_key};
 
 /// A store with something in every table: codes, storage, a destroyed contract, an uncle,
-/// side blocks executed and not, a classic transaction.
+/// side blocks executed and not, a classic transaction, a notice.
 fn scene() -> (Arc<ChainSpec>, Store) {
     let mut maker = Maker::new(ChainSpec::dev());
     let contract = Transaction::created_address(&account(0), 0);
@@ -43,6 +44,7 @@ fn scene() -> (Arc<ChainSpec>, Store) {
             write(2, 2, 6),
             sign(1, &unsigned(1, Some(mortal), 0, &[1])),
             classic,
+            sign(3, &unsigned(0, Some(NOTIFY_SCS), 0, b"a notice")),
         ]),
     );
     let mut with_uncle = Plan::with(vec![write(3, 1, 0), sign(1, &unsigned(2, Some(mortal), 3, &[]))]);
@@ -92,7 +94,7 @@ fn a_good_store_has_no_faults() {
         assert_eq!(found, []);
         assert_eq!(
             (checked.blocks, checked.side_blocks, checked.transactions),
-            (7, 1, 8)
+            (7, 1, 9)
         );
         assert_eq!((checked.codes, checked.slots), (2, 1));
     }
@@ -171,6 +173,8 @@ fn rows_that_nothing_answers_for_are_counted() {
     check(TableId::HashToNumber, &[7; 32], &3u64.to_be_bytes());
     check(TableId::NumberToHash, &99u64.to_be_bytes(), &[7; 32]);
     check(TableId::BlockToReceipts, &[0; 40], &[0xc0]);
+    check(TableId::BlockToNotices, &[0; 40], &[0xc0]);
+    check(TableId::BlockToNotices, b"short", b"");
     check(TableId::BlockToChanges, &99u64.to_be_bytes(), &[0; 4]);
     check(
         TableId::AccountAtBlock,

@@ -87,8 +87,8 @@ impl UnsignedTransaction {
         self.with_form(form).signing_hash_for(Some(U256::from(chain_id)))
     }
 
-    /// The transaction with V, r and s zero.
-    fn with_form(&self, form: TxForm) -> Transaction {
+    /// The transaction without a signature: V, r and s are zero.
+    pub fn with_form(&self, form: TxForm) -> Transaction {
         let native = matches!(form, TxForm::Native | TxForm::System);
         Transaction {
             form,

@@ -4,7 +4,7 @@ use chain::chain::SubmitError;
 use chain::pool::Origin;
 use keystore::AccountError;
 use primitives::{
-    Address, B256, SecretKey, Transaction, TxForm, TxRules, UnsignedTransaction, signed_message_digest,
+    Address, B256, SecretKey, Transaction, TxForm, TxRules, U256, UnsignedTransaction, signed_message_digest,
 };
 
 use super::price::gas_price;
@@ -26,20 +26,33 @@ pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::inline("mc_accounts", |node, params| {
             reply(params.parse().map(|()| accounts(node)))
-        }),
+        })
+        .says("-> DATA20[]", "The accounts of this node."),
         Method::blocking("mc_sign", |node, params| {
             reply(params.parse().and_then(|given| sign(node, given)))
-        }),
+        })
+        .says(
+            "address: DATA20, message: DATA -> DATA65",
+            "The signature of an unlocked account under a message: r, s and V of 27 or 28.",
+        ),
         Method::blocking("mc_sendTransaction", |node, params| {
             reply(params.parse().and_then(|(request,)| send(node, request)))
-        }),
+        })
+        .says(
+            "transaction: TransactionRequest -> DATA32",
+            "Signs a transaction of an unlocked account and sends it; gives its hash.",
+        ),
         Method::blocking("mc_sendRawTransaction", |node, params| {
             reply(
                 params
                     .parse()
                     .and_then(|(raw,)| send_raw(node, raw, params.dialect())),
             )
-        }),
+        })
+        .says(
+            "transaction: DATA -> DATA32",
+            "Sends a signed transaction of twelve or nine fields; gives its hash.",
+        ),
     ]
 }
 
@@ -76,45 +89,74 @@ pub(in crate::methods) fn send_signed(
     request: TransactionRequest,
     key: impl FnOnce(&Address) -> RpcResult<SecretKey>,
 ) -> RpcResult<Data<B256>> {
-    check_sharding(&request)?;
+    check_sharding(node, &request)?;
     let key = key(&request.from)?;
-    let gas_price = match request.gas_price {
-        Some(given) => given,
-        None => gas_price(node)?,
-    };
+    let price = gas_price_of(node, &request)?;
     let _one_at_a_time = node.sending.lock();
+    let unsigned = fill(node, request, price)?;
+    submit(node, unsigned.sign(&key, node.chain.spec().chain_id, form(node)))
+}
+
+/// The price that the sender names, or the suggested one.
+pub(super) fn gas_price_of(node: &Node, request: &TransactionRequest) -> RpcResult<U256> {
+    request.gas_price.map_or_else(|| gas_price(node), Ok)
+}
+
+/// The transaction with what its sender left out: gas, and the next nonce.
+pub(super) fn fill(
+    node: &Node,
+    request: TransactionRequest,
+    gas_price: U256,
+) -> RpcResult<UnsignedTransaction> {
     let tx_nonce = match request.tx_nonce {
         Some(given) => given,
         None => next_nonce(node, &request.from)?,
     };
-    let unsigned = UnsignedTransaction {
+    Ok(UnsignedTransaction {
         tx_nonce,
         gas_price,
         gas: request.gas.unwrap_or(GAS_DEFAULT),
         to: request.to,
         value: request.value,
         input: request.input,
+        sharding_flag: request.sharding_flag,
+        via: request.via,
         ..Default::default()
-    };
-    let spec = node.chain.spec();
-    let form = match spec.tx_rules() {
-        TxRules::Moac => TxForm::Native,
-        TxRules::Ethereum => TxForm::Ethereum,
-    };
-    submit(node, unsigned.sign(&key, spec.chain_id, form))
+    })
 }
 
-/// What is for an application chain goes through the service for their nodes. This node has
-/// none, so it is nobody's proxy and every `via` is another node's.
-fn check_sharding(request: &TransactionRequest) -> RpcResult<()> {
+/// The form that transactions made here have.
+pub(super) fn form(node: &Node) -> TxForm {
+    match node.chain.spec().tx_rules() {
+        TxRules::Moac => TxForm::Native,
+        TxRules::Ethereum => TxForm::Ethereum,
+    }
+}
+
+/// What is for an application chain must name this node as its proxy, and goes to the service for
+/// servers of application chains: never into pool or block.
+fn check_sharding(node: &Node, request: &TransactionRequest) -> RpcResult<()> {
     match (request.sharding_flag, request.via) {
         (0, _) => Ok(()),
         (1..=SHARDING_FLAG_MAX, None) => Err(RpcError::refused("Empty via with shardingFlag set")),
+        (flag @ 1..=SHARDING_FLAG_MAX, via) if is_own_proxy(node, via) => Err(no_service(flag)),
         (1..=SHARDING_FLAG_MAX, Some(_)) => Err(RpcError::refused(
             "Mismatch address between VIA and VNODE PROXY when shardingFlag set",
         )),
         _ => Err(RpcError::refused("shardingFlag error")),
     }
+}
+
+/// Whether `via` names this node.
+fn is_own_proxy(node: &Node, via: Option<Address>) -> bool {
+    via.is_some() && via == node.settings.vnode.beneficial_address
+}
+
+/// There is nobody here yet who takes transactions of application chains.
+fn no_service(flag: u64) -> RpcError {
+    RpcError::refused(format!(
+        "shardingFlag {flag}: no service for servers of application chains runs on this node"
+    ))
 }
 
 /// `mc_sendRawTransaction`: twelve fields, or nine. Clients of the compatible library compare the
@@ -130,13 +172,14 @@ fn send_raw(node: &Node, raw: Data, dialect: Dialect) -> RpcResult<Data<B256>> {
             let stored = submit(node, transaction)?;
             Ok(theirs.map_or(stored, Data))
         }
+        flag @ 1..=SHARDING_FLAG_MAX if is_own_proxy(node, transaction.via) => Err(no_service(flag)),
         1..=SHARDING_FLAG_MAX => Err(RpcError::refused("via error")),
         _ => Err(RpcError::refused("shardingFlag error")),
     }
 }
 
 /// Puts a transaction into the pool and gives its hash: that of its stored form.
-fn submit(node: &Node, transaction: Transaction) -> RpcResult<Data<B256>> {
+pub(super) fn submit(node: &Node, transaction: Transaction) -> RpcResult<Data<B256>> {
     node.chain
         .submit_transaction(transaction, Origin::Local)
         .map(Data)
@@ -146,6 +189,7 @@ fn submit(node: &Node, transaction: Transaction) -> RpcResult<Data<B256>> {
         })
 }
 
-fn locked(error: AccountError) -> RpcError {
+/// Why an account does not sign.
+pub(super) fn locked(error: AccountError) -> RpcError {
     RpcError::refused(error.to_string())
 }

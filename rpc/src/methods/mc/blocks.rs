@@ -8,7 +8,8 @@ use primitives::{B256, Block, Header};
 use super::lookup::Found;
 use crate::error::RpcResult;
 use crate::node::{Node, failure};
-use crate::objects::BlockObject;
+use crate::objects::{BlockFacts, BlockObject};
+use crate::params::Dialect;
 use crate::table::{Json, Method, reply};
 use crate::types::{BlockRef, Quantity};
 
@@ -17,41 +18,87 @@ pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::reading("mc_blockNumber", |node, params| {
             reply(params.parse().and_then(|()| block_number(node)))
-        }),
+        })
+        .says("-> QUANTITY", "The number of the most recent block."),
         Method::blocking("mc_getBlockByHash", |node, params| {
             let (hash, full) = params.parse()?;
-            block(by_hash(node, &hash)?, full)
-        }),
+            block(by_hash(node, &hash)?, full, params.dialect())
+        })
+        .says(
+            "hash: DATA32, full: Boolean -> Block|null",
+            "A block, on the chain or beside it.",
+        ),
         Method::blocking("mc_getBlockByNumber", |node, params| {
             let (at, full) = params.parse()?;
-            block(by_number(node, at)?, full)
-        }),
+            block(by_number(node, at)?, full, params.dialect())
+        })
+        .says(
+            "block: BLOCKREF, full: Boolean -> Block|null",
+            "A block of the chain, or the pending one.",
+        ),
+        Method::blocking("mc_getHeaderByHash", |node, params| {
+            let (hash,) = params.parse()?;
+            header(by_hash(node, &hash)?)
+        })
+        .says(
+            "hash: DATA32 -> Header|null",
+            "The header of a block, on the chain or beside it.",
+        ),
+        Method::blocking("mc_getHeaderByNumber", |node, params| {
+            let (at,) = params.parse()?;
+            header(by_number(node, at)?)
+        })
+        .says(
+            "block: BLOCKREF -> Header|null",
+            "The header of a block of the chain, or of the pending one.",
+        ),
         Method::blocking("mc_getBlockTransactionCountByHash", |node, params| {
             let (hash,) = params.parse()?;
             count(by_hash(node, &hash)?, |block| block.transactions.len())
-        }),
+        })
+        .says(
+            "hash: DATA32 -> QUANTITY|null",
+            "How many transactions a block has.",
+        ),
         Method::blocking("mc_getBlockTransactionCountByNumber", |node, params| {
             let (at,) = params.parse()?;
             count(by_number(node, at)?, |block| block.transactions.len())
-        }),
+        })
+        .says(
+            "block?: BLOCKREF -> QUANTITY|null",
+            "How many transactions a block has.",
+        ),
         Method::blocking("mc_getUncleCountByBlockHash", |node, params| {
             let (hash,) = params.parse()?;
             count(by_hash(node, &hash)?, |block| block.uncles.len())
-        }),
+        })
+        .says("hash: DATA32 -> QUANTITY|null", "How many uncles a block has."),
         Method::blocking("mc_getUncleCountByBlockNumber", |node, params| {
             let (at,) = params.parse()?;
             count(by_number(node, at)?, |block| block.uncles.len())
-        }),
-        Method::blocking("mc_getUncleByBlockHashAndIndex", |node, params| {
+        })
+        .says(
+            "block?: BLOCKREF -> QUANTITY|null",
+            "How many uncles a block has.",
+        ),
+        Method::blocking("mc_getUncleByBlockHashAndIndex", |node: &Node, params| {
             let (hash, index) = params.parse()?;
             let view = node.view()?;
             uncle(&view, Found::by_hash(&view, &hash)?, index)
-        }),
-        Method::blocking("mc_getUncleByBlockNumberAndIndex", |node, params| {
+        })
+        .says(
+            "hash: DATA32, index: QUANTITY -> Block|null",
+            "An uncle, as a block without a body.",
+        ),
+        Method::blocking("mc_getUncleByBlockNumberAndIndex", |node: &Node, params| {
             let (at, index) = params.parse()?;
             let view = node.view()?;
             uncle(&view, Found::by_number(node, &view, at)?, index)
-        }),
+        })
+        .says(
+            "block: BLOCKREF, index: QUANTITY -> Block|null",
+            "An uncle, as a block without a body.",
+        ),
     ]
 }
 
@@ -68,8 +115,12 @@ fn by_number(node: &Node, at: BlockRef) -> RpcResult<Option<Found>> {
     Found::by_number(node, &node.view()?, at)
 }
 
-fn block(found: Option<Found>, full: bool) -> RpcResult {
-    Json::write(&found.as_ref().map(|found| found.object(full)))
+fn block(found: Option<Found>, full: bool, dialect: Dialect) -> RpcResult {
+    Json::write(&found.as_ref().map(|found| found.object(full, dialect)))
+}
+
+fn header(found: Option<Found>) -> RpcResult {
+    Json::write(&found.as_ref().map(Found::header))
 }
 
 fn count(found: Option<Found>, count: impl FnOnce(&Block) -> usize) -> RpcResult {
@@ -89,13 +140,12 @@ fn uncle(view: &View, found: Option<Found>, Quantity(index): Quantity) -> RpcRes
         header: header.clone(),
         ..Block::default()
     };
-    Json::write(&BlockObject::new(
-        &block,
-        &[],
-        Some(header.hash()),
+    let facts = BlockFacts {
+        hash: Some(header.hash()),
         total_difficulty,
-        false,
-    ))
+        numbered: true,
+    };
+    Json::write(&BlockObject::new(&block, &[], facts, false, Dialect::Native))
 }
 
 /// The total difficulty of an uncle, which need not be in the store itself; its parent is.

@@ -20,10 +20,18 @@ pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::heavy("mc_call", |node, params| {
             reply(params.parse().and_then(|given| call(node, given)))
-        }),
+        })
+        .says(
+            "call: CallRequest, block?: BLOCKREF -> DATA",
+            "What a contract answers; no transaction is made.",
+        ),
         Method::heavy("mc_estimateGas", |node, params| {
             reply(params.parse().and_then(|given| estimate_gas(node, given)))
-        }),
+        })
+        .says(
+            "call: CallRequest, block?: BLOCKREF -> QUANTITY",
+            "The least gas with which a call succeeds, in the pending block unless told otherwise.",
+        ),
     ]
 }
 

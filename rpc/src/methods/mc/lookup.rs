@@ -12,16 +12,21 @@ use primitives::{Address, B256, Block, U256};
 
 use crate::error::{RpcError, RpcResult};
 use crate::node::{Node, failure};
-use crate::objects::{BlockObject, TransactionObject, TransactionPlace};
+use crate::objects::{BlockFacts, BlockObject, TransactionObject, TransactionPlace};
+use crate::params::Dialect;
 use crate::types::BlockRef;
 
 /// A block that was found: a stored one, or the pending one.
-pub(super) enum Found {
+pub(in crate::methods) enum Found {
     Stored(Box<Stored>),
-    Pending(Arc<Draft>),
+    Pending {
+        draft: Arc<Draft>,
+        /// It tells its number.
+        numbered: bool,
+    },
 }
 
-pub(super) struct Stored {
+pub(in crate::methods) struct Stored {
     block: Block,
     senders: Vec<Address>,
     hash: B256,
@@ -45,9 +50,14 @@ impl From<StoredBlock> for Found {
 
 impl Found {
     /// The block of this number or tag; `None` above the head.
-    pub(super) fn by_number(node: &Node, view: &View, at: BlockRef) -> RpcResult<Option<Self>> {
+    pub(in crate::methods) fn by_number(node: &Node, view: &View, at: BlockRef) -> RpcResult<Option<Self>> {
         let number = match at {
-            BlockRef::Pending => return pending(node, view).map(|draft| Some(Self::Pending(draft))),
+            BlockRef::Pending => {
+                return Ok(Some(Self::Pending {
+                    draft: pending(node, view)?,
+                    numbered: node.settings.pending_number,
+                }));
+            }
             BlockRef::Number(number) => number,
             BlockRef::Earliest => 0,
             BlockRef::Latest => view.head_number(),
@@ -56,56 +66,76 @@ impl Found {
     }
 
     /// The block of this hash, canonical or not.
-    pub(super) fn by_hash(view: &View, hash: &B256) -> RpcResult<Option<Self>> {
+    pub(in crate::methods) fn by_hash(view: &View, hash: &B256) -> RpcResult<Option<Self>> {
         Ok(view.block_by_hash(hash).map_err(failure)?.map(Self::from))
     }
 
-    pub(super) fn block(&self) -> &Block {
+    pub(in crate::methods) fn block(&self) -> &Block {
         match self {
             Self::Stored(stored) => &stored.block,
-            Self::Pending(draft) => &draft.block,
+            Self::Pending { draft, .. } => &draft.block,
         }
     }
 
     fn senders(&self) -> &[Address] {
         match self {
             Self::Stored(stored) => &stored.senders,
-            Self::Pending(draft) => &draft.senders,
+            Self::Pending { draft, .. } => &draft.senders,
+        }
+    }
+
+    fn facts(&self) -> BlockFacts {
+        match self {
+            Self::Stored(stored) => BlockFacts {
+                hash: Some(stored.hash),
+                total_difficulty: stored.total_difficulty,
+                numbered: true,
+            },
+            Self::Pending { draft, numbered } => BlockFacts {
+                hash: None,
+                total_difficulty: draft.total_difficulty,
+                numbered: *numbered,
+            },
         }
     }
 
     /// The block as JSON.
-    pub(super) fn object(&self, full: bool) -> BlockObject<'_> {
-        let (hash, total_difficulty) = match self {
-            Self::Stored(stored) => (Some(stored.hash), stored.total_difficulty),
-            Self::Pending(draft) => (None, draft.total_difficulty),
-        };
-        BlockObject::new(self.block(), self.senders(), hash, total_difficulty, full)
+    pub(in crate::methods) fn object(&self, full: bool, dialect: Dialect) -> BlockObject<'_> {
+        BlockObject::new(self.block(), self.senders(), self.facts(), full, dialect)
+    }
+
+    /// The header as JSON.
+    pub(in crate::methods) fn header(&self) -> BlockObject<'_> {
+        BlockObject::header(&self.block().header, self.facts())
     }
 
     /// The transaction at `index` as JSON.
-    pub(super) fn transaction(&self, index: usize) -> Option<TransactionObject<'_>> {
+    pub(in crate::methods) fn transaction(
+        &self,
+        index: usize,
+        dialect: Dialect,
+    ) -> Option<TransactionObject<'_>> {
         let transaction = self.block().transactions.get(index)?;
         let sender = *self.senders().get(index)?;
         let place = match self {
-            Self::Pending(_) => None,
+            Self::Pending { .. } => None,
             Self::Stored(stored) => Some(TransactionPlace {
                 block_hash: stored.hash,
                 block_number: stored.block.header.number,
                 index,
             }),
         };
-        Some(TransactionObject::new(transaction, sender, place))
+        Some(TransactionObject::new(transaction, sender, place, dialect))
     }
 }
 
 /// The pending block over the head of `view`.
-pub(super) fn pending(node: &Node, view: &View) -> RpcResult<Arc<Draft>> {
+pub(in crate::methods) fn pending(node: &Node, view: &View) -> RpcResult<Arc<Draft>> {
     node.chain.pending(view).map_err(failure)
 }
 
 /// Runs `read` at the state that `at` names.
-pub(super) fn at_state<T>(
+pub(in crate::methods) fn at_state<T>(
     node: &Node,
     view: &View,
     at: BlockRef,

@@ -29,39 +29,59 @@ const WORK_LOOK: Duration = Duration::from_millis(20);
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::inline("mc_coinbase", |node, params| {
-            reply(params.parse().map(|()| coinbase(node)))
-        }),
-        Method::inline("mc_mining", |node, params| {
+            reply(params.parse().and_then(|()| coinbase(node)))
+        })
+        .says("-> DATA20", "Who is paid for blocks made here."),
+        Method::inline("mc_mining", |node: &Node, params| {
             reply(params.parse().map(|()| node.chain.desk().mining()))
-        }),
+        })
+        .says("-> Boolean", "Whether this node mines."),
         Method::inline("mc_hashrate", |node, params| {
             reply(params.parse().map(|()| hashrate(node)))
-        }),
+        })
+        .says(
+            "-> QUANTITY",
+            "Hashes per second, of this process and of miners who reported theirs.",
+        ),
         Method::inline("mc_submitHashrate", |node, params| {
             reply(params.parse().map(|given| submit_hashrate(node, given)))
-        }),
-        Method::waiting("mc_getWork", |node, params| get_work(node, params)),
+        })
+        .says(
+            "rate: WORD, id: DATA32 -> Boolean",
+            "Takes a miner's word on its speed; it counts for ten seconds.",
+        ),
+        Method::waiting("mc_getWork", |node, params| get_work(node, params)).says(
+            "-> DATA32[]",
+            "Work for a miner: the header's pow-hash, the seed hash, the boundary.",
+        ),
         Method::blocking("mc_submitWork", |node, params| {
             reply(params.parse().and_then(|given| submit_work(node, given)))
-        }),
+        })
+        .says(
+            "nonce: DATA8, powHash: DATA32, mixDigest: DATA32 -> Boolean",
+            "Takes a solution: true if it is valid and the first for its work.",
+        ),
     ]
 }
 
 /// `mc_coinbase`: who is paid for blocks made here.
-fn coinbase(node: &Node) -> Data<Address> {
-    Data(node.chain.settings().beneficiary)
+fn coinbase(node: &Node) -> RpcResult<Data<Address>> {
+    node.beneficiary().map(Data)
 }
 
 /// `mc_hashrate`: of this process, and of those who reported theirs lately.
 fn hashrate(node: &Node) -> Quantity<U256> {
+    Quantity(total_hashrate(node))
+}
+
+/// Hashes per second, of this process and of others' reports.
+pub(in crate::methods) fn total_hashrate(node: &Node) -> U256 {
     // The cast makes nothing of what is no number, and the most of what is too large.
     let own = node.miner.hashrate() as u64;
-    Quantity(
-        node.chain
-            .desk()
-            .reported_hashrate()
-            .saturating_add(U256::from(own)),
-    )
+    node.chain
+        .desk()
+        .reported_hashrate()
+        .saturating_add(U256::from(own))
 }
 
 /// `mc_submitHashrate`: a miner's own word on its speed, under an id of its choice.
@@ -75,6 +95,7 @@ fn get_work(node: Arc<Node>, params: Params<'_>) -> Waiting {
     let parsed = params.parse::<()>();
     Box::pin(async move {
         parsed?;
+        node.beneficiary()?;
         let deadline = Instant::now() + WORK_PATIENCE;
         loop {
             if let Some(work) = node.chain.desk().work() {
@@ -109,8 +130,14 @@ fn submit_work(node: &Node, (pow_nonce, header_hash, mix_hash): (B64, B256, B256
             tracing::debug!(%reason, "a solution was not accepted");
             Ok(false)
         }
-        // The chain's log says why. To the miner it is a solution that gives no block.
+        // The chain's log says why. To the miner a refused block is a solution that gives none;
+        // a good one that cannot be kept is the node's fault.
+        Err(WriteError::Import(error)) if error.store_error().is_some() => {
+            Err(RpcError::internal("the node could not store the block"))
+        }
         Err(WriteError::Import(_)) => Ok(false),
-        Err(stopping @ WriteError::Stopping) => Err(RpcError::refused(stopping.to_string())),
+        Err(error @ (WriteError::Stopping | WriteError::Failed(_) | WriteError::AboveHead { .. })) => {
+            Err(RpcError::refused(error.to_string()))
+        }
     }
 }

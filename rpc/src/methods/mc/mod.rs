@@ -1,20 +1,26 @@
-//! The `mc` module: blocks, transactions, state, accounts, calls, mining.
+//! The `mc` module: blocks, transactions, logs, state, accounts, calls, mining.
 //!
 //! One file per topic, each with its rows. What they share is in `lookup`.
 
 mod accounts;
 mod blocks;
 mod calls;
+mod filters;
+mod logs;
 mod lookup;
 mod mining;
+mod prepare;
 mod price;
 mod request;
 mod state;
 mod status;
+mod subscriptions;
 mod transactions;
 
 pub(in crate::methods) use accounts::{send_signed, sign_message};
-pub(in crate::methods) use request::TransactionRequest;
+pub(in crate::methods) use lookup::Found;
+pub(in crate::methods) use mining::total_hashrate;
+pub(in crate::methods) use request::{TransactionRequest, Word};
 
 use crate::node::Node;
 use crate::table::Method;
@@ -25,10 +31,14 @@ pub fn methods() -> Vec<Method<Node>> {
         status::methods(),
         blocks::methods(),
         transactions::methods(),
+        logs::methods(),
         state::methods(),
         accounts::methods(),
+        prepare::methods(),
         calls::methods(),
         mining::methods(),
+        filters::methods(),
+        subscriptions::methods(),
     ]
     .concat()
 }

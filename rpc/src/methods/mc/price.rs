@@ -1,4 +1,5 @@
-//! The suggested gas price: what the last blocks' transactions paid, in the middle.
+//! The suggested gas price: what the last blocks' transactions paid, in the middle, and at least
+//! what the pool takes from others.
 
 use primitives::U256;
 
@@ -16,10 +17,12 @@ const CAP: u64 = 500_000_000_000;
 pub(super) fn gas_price(node: &Node) -> RpcResult<U256> {
     let view = node.view()?;
     let head = view.head_hash();
+    // The floor may change while the head does not.
+    let floor = node.chain.pool().price_floor();
     if let Some((at, price)) = *node.gas_price.lock()
         && at == head
     {
-        return Ok(price);
+        return Ok(price.max(floor));
     }
     let mut prices = Vec::new();
     for number in (0..=view.head_number()).rev().take(BLOCKS as usize) {
@@ -33,18 +36,18 @@ pub(super) fn gas_price(node: &Node) -> RpcResult<U256> {
             );
         }
     }
-    let price = suggested(&mut prices, node.chain.spec().gas_price_min);
+    let price = suggested(&mut prices);
     *node.gas_price.lock() = Some((head, price));
-    Ok(price)
+    Ok(price.max(floor))
 }
 
-/// The median of `prices`, at most the cap, at least `floor`.
-fn suggested(prices: &mut [U256], floor: U256) -> U256 {
+/// The median of `prices`, at most the cap.
+fn suggested(prices: &mut [U256]) -> U256 {
     let price = match prices.len() {
         0 => U256::from(DEFAULT),
         len => *prices.select_nth_unstable((len - 1) / 2).1,
     };
-    price.min(U256::from(CAP)).max(floor)
+    price.min(U256::from(CAP))
 }
 
 #[cfg(test)]
@@ -53,17 +56,14 @@ mod tests {
 
     #[test]
     fn medians() {
-        let check = |prices: &[u64], floor: u64, expected: u64| {
+        let check = |prices: &[u64], expected: u64| {
             let mut prices: Vec<_> = prices.iter().map(|price| U256::from(*price)).collect();
-            let price = suggested(&mut prices, U256::from(floor));
-            assert_eq!(price, U256::from(expected), "{prices:?}");
+            assert_eq!(suggested(&mut prices), U256::from(expected), "{prices:?}");
         };
-        check(&[], 0, DEFAULT);
-        check(&[], DEFAULT + 1, DEFAULT + 1);
-        check(&[7], 0, 7);
-        check(&[9, 1], 0, 1);
-        check(&[5, 100, 1], 0, 5);
-        check(&[5, 100, 1], 6, 6);
-        check(&[CAP + 1, CAP + 2], 0, CAP);
+        check(&[], DEFAULT);
+        check(&[7], 7);
+        check(&[9, 1], 1);
+        check(&[5, 100, 1], 5);
+        check(&[CAP + 1, CAP + 2], CAP);
     }
 }

@@ -8,7 +8,7 @@ use crate::types::{Data, DecodeError, Quantity};
 
 /// A number as QUANTITY, or as DATA of 32 bytes: a storage position, a miner's hashrate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Word(pub(super) U256);
+pub(in crate::methods) struct Word(pub(in crate::methods) U256);
 
 impl FromParam for Word {
     fn from_json(json: &str) -> Result<Self, DecodeError> {

@@ -17,16 +17,32 @@ pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::reading("mc_getBalance", |node, params| {
             reply(params.parse().and_then(|given| balance(node, given)))
-        }),
+        })
+        .says(
+            "address: DATA20, block?: BLOCKREF -> QUANTITY",
+            "The balance of an account, in sha.",
+        ),
         Method::reading("mc_getTransactionCount", |node, params| {
             reply(params.parse().and_then(|given| transaction_count(node, given)))
-        }),
+        })
+        .says(
+            "address: DATA20, block?: BLOCKREF -> QUANTITY",
+            "How many transactions an account has sent: the nonce of its next one.",
+        ),
         Method::reading("mc_getStorageAt", |node, params| {
             reply(params.parse().and_then(|given| storage_at(node, given)))
-        }),
+        })
+        .says(
+            "address: DATA20, position: WORD, block?: BLOCKREF -> DATA32",
+            "The value at a storage position.",
+        ),
         Method::reading("mc_getCode", |node, params| {
             reply(params.parse().and_then(|given| code(node, given)))
-        }),
+        })
+        .says(
+            "address: DATA20, block?: BLOCKREF -> DATA",
+            "The code at an address.",
+        ),
     ]
 }
 
@@ -49,7 +65,7 @@ fn transaction_count(node: &Node, (address, at): (Address, BlockRef)) -> RpcResu
 }
 
 /// The nonce of the account's next transaction, those that wait in the pool counted.
-pub(super) fn next_nonce(node: &Node, address: &Address) -> RpcResult<u64> {
+pub(in crate::methods) fn next_nonce(node: &Node, address: &Address) -> RpcResult<u64> {
     // The pool is asked first: what it has may be mined by the time of the view, never the reverse.
     let waiting = node.chain.pool().next_nonce(address).unwrap_or_default();
     let view = node.view()?;

@@ -18,16 +18,26 @@ pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::inline("mc_protocolVersion", |_, params| {
             reply(params.parse().map(|()| PROTOCOL_VERSION))
-        }),
-        Method::inline("mc_chainId", |node, params| {
+        })
+        .says("-> String", "The version of the protocol between nodes."),
+        Method::inline("mc_chainId", |node: &Node, params| {
             reply(params.parse().map(|()| Quantity(node.chain.spec().chain_id)))
-        }),
+        })
+        .says("-> QUANTITY", "The chain id that transactions are signed for."),
         Method::reading("mc_syncing", |node, params| {
             reply(params.parse().and_then(|()| syncing(node)))
-        }),
+        })
+        .says(
+            "-> SyncStatus|Boolean",
+            "How far a download of the chain is; false where there is none.",
+        ),
         Method::blocking("mc_gasPrice", |node, params| {
             reply(params.parse().and_then(|()| price(node)))
-        }),
+        })
+        .says(
+            "-> QUANTITY",
+            "A price per gas, in sha: the middle of what the last blocks paid.",
+        ),
     ]
 }
 

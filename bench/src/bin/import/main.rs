@@ -1,0 +1,128 @@
+//! What an import costs beside revm alone on the same transactions.
+//!
+//! Three workloads; ours and the peer's turns alternate within one process, and the median of
+//! the rounds is printed. How it is read is in `bench/README.md`.
+
+mod clock;
+mod code;
+mod ours;
+mod peer;
+mod workload;
+
+use clap::Parser;
+use clock::Took;
+use ethash::LightCaches;
+use peer::Peer;
+use std::time::Duration;
+use workload::{Kind, Workload};
+
+/// Anything that ends the benchmark.
+type Failure = Box<dyn std::error::Error>;
+
+/// Import benchmark.
+#[derive(Debug, Parser)]
+struct Options {
+    /// Blocks of each workload.
+    #[arg(long, default_value_t = 100)]
+    blocks: u64,
+    /// Accounts in the state beside the senders.
+    #[arg(long, default_value_t = 100_000)]
+    accounts: u64,
+    /// Rounds; the median is printed.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Only the workload whose name begins so.
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
+fn main() -> Result<(), Failure> {
+    let options = Options::parse();
+    let caches = LightCaches::new();
+    let kinds = Kind::ALL.into_iter();
+    for kind in kinds.filter(|kind| kind.name().starts_with(&options.only)) {
+        let workload = Workload::make(kind, options.blocks, options.accounts, &caches)?;
+        measure(&workload, &caches, options.rounds)?;
+    }
+    Ok(())
+}
+
+/// One way of running a workload, and the times it took.
+struct Row {
+    name: &'static str,
+    times: Vec<Took>,
+}
+
+impl Row {
+    fn median(&self, of: fn(&Took) -> Duration) -> f64 {
+        let mut times: Vec<_> = self.times.iter().map(of).collect();
+        times.sort_unstable();
+        times[times.len() / 2].as_secs_f64()
+    }
+}
+
+fn measure(workload: &Workload, caches: &LightCaches, rounds: usize) -> Result<(), Failure> {
+    let senders = ours::senders(workload)?;
+    let peer = Peer::new(workload, &senders)?;
+    let mut rows = [
+        "revm alone, senders known",
+        "import, checked ahead",
+        "revm alone, senders recovered",
+        "import, without seals",
+        "import",
+        "one block a commit",
+    ]
+    .map(|name| Row {
+        name,
+        times: Vec::new(),
+    });
+    let mut spent = ours::Spent::default();
+    for _ in 0..rounds.max(1) {
+        let (prepared, parts) = ours::prepared(workload)?;
+        spent = parts;
+        let times = [
+            peer.run(|_| ())?,
+            prepared,
+            peer.run(|index| drop(ours::recover(workload, index)))?,
+            ours::stream(workload, None)?,
+            ours::stream(workload, Some(caches))?,
+            ours::single(workload)?,
+        ];
+        for (row, time) in rows.iter_mut().zip(times) {
+            row.times.push(time);
+        }
+    }
+    print(workload, &rows);
+    spent.print(workload, caches)
+}
+
+fn print(workload: &Workload, rows: &[Row]) {
+    println!(
+        "\n{}: {} blocks, {} transactions, {} Mgas",
+        workload.kind.name(),
+        workload.blocks.len(),
+        workload.transactions,
+        workload.gas / 1_000_000
+    );
+    println!(
+        "  {:<30} {:>9} {:>9} {:>9} {:>9}  {:>6} {:>13} {:>6}",
+        "", "ms", "Mgas/s", "tx/s", "blocks/s", "ratio", "processor ms", "ratio"
+    );
+    for (index, row) in rows.iter().enumerate() {
+        // Each import is compared with revm given the same start.
+        let floor = &rows[if index < 2 { 0 } else { 2 }];
+        let wall = row.median(|took| took.wall);
+        let processor = row.median(|took| took.processor);
+        println!(
+            "  {:<30} {:>9.1} {:>9.1} {:>9.0} {:>9.1}  {:>6.3} {:>13.1} {:>6.3}",
+            row.name,
+            wall * 1e3,
+            workload.gas as f64 / wall / 1e6,
+            workload.transactions as f64 / wall,
+            workload.blocks.len() as f64 / wall,
+            floor.median(|took| took.wall) / wall,
+            processor * 1e3,
+            floor.median(|took| took.processor) / processor
+        );
+    }
+}

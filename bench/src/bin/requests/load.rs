@@ -1,0 +1,222 @@
+//! The load: connections that each have one request under way, over HTTP with keep-alive.
+//!
+//! One thread drives all of them and does no more with an answer than find its end and see
+//! that it is no error, so that most of the machine is left to the server.
+
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// How long an answer may take before the run is given up.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Where an error would show in an answer.
+const ERROR_SEARCHED: usize = 64;
+
+/// Requests as they go over the wire.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    messages: Arc<[Vec<u8>]>,
+}
+
+/// What a turn gave.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sample {
+    /// Requests a second; a batch counts as many as it holds.
+    pub(crate) rate: f64,
+    /// Half of the answers came within this time.
+    pub(crate) p50: Duration,
+    /// All but one in a hundred did.
+    pub(crate) p99: Duration,
+}
+
+impl Sample {
+    /// The middle of several turns, by rate.
+    pub(crate) fn median(samples: &[Self], batch: usize) -> Self {
+        let mut sorted = samples.to_vec();
+        sorted.sort_by(|a, b| a.rate.total_cmp(&b.rate));
+        let middle = sorted[sorted.len() / 2];
+        Self {
+            rate: middle.rate * batch as f64,
+            ..middle
+        }
+    }
+}
+
+impl Load {
+    /// A request a message.
+    pub(crate) fn single(requests: &[(&str, Value)]) -> Self {
+        let messages = requests.iter().map(|request| message(&body(request, 1)));
+        Self {
+            messages: messages.collect(),
+        }
+    }
+
+    /// `size` requests a message.
+    pub(crate) fn batch(requests: &[(&str, Value)], size: usize) -> Self {
+        let messages = (0..requests.len()).map(|start| {
+            let members = (0..size).map(|index| body(&requests[(start + index) % requests.len()], index));
+            message(&Value::Array(members.collect()))
+        });
+        Self {
+            messages: messages.collect(),
+        }
+    }
+
+    /// The body that a server gives to the first message.
+    pub(crate) fn first_answer(&self, address: SocketAddr) -> Result<Vec<u8>, String> {
+        runtime()?.block_on(async {
+            let mut connection = Connection::open(address).await?;
+            let answer = connection.ask(&self.messages[0]).await?;
+            Ok(connection.input[answer].to_vec())
+        })
+    }
+
+    /// Drives `address` for `time`.
+    pub(crate) fn run(
+        &self,
+        address: SocketAddr,
+        connections: usize,
+        time: Duration,
+    ) -> Result<Sample, String> {
+        runtime()?.block_on(async {
+            let mut running = Vec::new();
+            for index in 0..connections {
+                let connection = Connection::open(address).await?;
+                running.push((index, connection));
+            }
+            let started = Instant::now();
+            let tasks = running.into_iter().map(|(index, connection)| {
+                tokio::spawn(drive(connection, self.messages.clone(), index, started, time))
+            });
+            let mut latencies = Vec::new();
+            for task in tasks.collect::<Vec<_>>() {
+                latencies.extend(task.await.map_err(|error| error.to_string())??);
+            }
+            let elapsed = started.elapsed();
+            latencies.sort_unstable();
+            let at = |share: f64| {
+                let index = (latencies.len() as f64 * share) as usize;
+                latencies.get(index).copied().unwrap_or_default()
+            };
+            Ok(Sample {
+                rate: latencies.len() as f64 / elapsed.as_secs_f64(),
+                p50: at(0.5),
+                p99: at(0.99),
+            })
+        })
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, String> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("runtime: {error}"))
+}
+
+fn body((method, params): &(&str, Value), id: usize) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+}
+
+fn message(body: &Value) -> Vec<u8> {
+    let body = body.to_string();
+    format!(
+        "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+async fn drive(
+    mut connection: Connection,
+    messages: Arc<[Vec<u8>]>,
+    start: usize,
+    started: Instant,
+    time: Duration,
+) -> Result<Vec<Duration>, String> {
+    let mut latencies = Vec::with_capacity(1 << 12);
+    let mut at = start;
+    while started.elapsed() < time {
+        let asked = Instant::now();
+        connection.ask(&messages[at % messages.len()]).await?;
+        latencies.push(asked.elapsed());
+        at += 1;
+    }
+    Ok(latencies)
+}
+
+struct Connection {
+    stream: TcpStream,
+    input: Vec<u8>,
+}
+
+impl Connection {
+    async fn open(address: SocketAddr) -> Result<Self, String> {
+        let stream = TcpStream::connect(address)
+            .await
+            .map_err(|error| format!("{address}: {error}"))?;
+        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        Ok(Self {
+            stream,
+            input: Vec::with_capacity(1 << 16),
+        })
+    }
+
+    /// Sends a message and reads its answer; gives where the body lies in `input`.
+    async fn ask(&mut self, message: &[u8]) -> Result<std::ops::Range<usize>, String> {
+        tokio::time::timeout(PATIENCE, self.exchange(message))
+            .await
+            .map_err(|_| format!("no answer within {PATIENCE:?}"))?
+    }
+
+    async fn exchange(&mut self, message: &[u8]) -> Result<std::ops::Range<usize>, String> {
+        self.input.clear();
+        self.stream
+            .write_all(message)
+            .await
+            .map_err(|error| format!("sending: {error}"))?;
+        let range = loop {
+            let read = self
+                .stream
+                .read_buf(&mut self.input)
+                .await
+                .map_err(|error| format!("reading: {error}"))?;
+            if read == 0 {
+                return Err("the server closed the connection".to_owned());
+            }
+            if let Some(range) = body_range(&self.input)?
+                && self.input.len() >= range.end
+            {
+                break range;
+            }
+        };
+        let head = &self.input[range.start..range.end.min(range.start + ERROR_SEARCHED)];
+        if head.windows(7).any(|part| part == b"\"error\"") {
+            return Err(format!("the server answers {}", String::from_utf8_lossy(head)));
+        }
+        Ok(range)
+    }
+}
+
+/// Where the body lies, once the header is whole.
+fn body_range(input: &[u8]) -> Result<Option<std::ops::Range<usize>>, String> {
+    let Some(end) = input.windows(4).position(|part| part == b"\r\n\r\n") else {
+        return Ok(None);
+    };
+    let header = std::str::from_utf8(&input[..end]).map_err(|error| error.to_string())?;
+    if !header.starts_with("HTTP/1.1 200") {
+        return Err(format!("got {header}, expected HTTP/1.1 200"));
+    }
+    let length = header.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length")
+            .then(|| value.trim().parse::<usize>())
+    });
+    match length {
+        Some(Ok(length)) => Ok(Some(end + 4..end + 4 + length)),
+        _ => Err(format!("got {header}, expected a content-length")),
+    }
+}

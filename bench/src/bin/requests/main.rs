@@ -1,0 +1,128 @@
+//! Requests a second of a running node, beside anvil and beside a handler that does nothing.
+//!
+//! All three are processes of their own on the same machine and take turns under the same load:
+//! `vnode` and anvil with the same transactions in the same blocks, and a bare warp handler that
+//! returns the bytes `vnode` answered. What a figure means is in `bench/README.md`.
+
+mod bare;
+mod content;
+mod load;
+mod peers;
+mod report;
+
+use clap::Parser;
+use content::Content;
+use load::{Load, Sample};
+use peers::Runner;
+use report::{Row, print};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Measures JSON-RPC over HTTP.
+#[derive(Debug, Parser)]
+struct Options {
+    /// The binary of anvil (npm @foundry-rs/anvil) [default: without this peer]
+    #[arg(long, value_name = "FILE")]
+    anvil: Option<PathBuf>,
+    /// Open connections, each with one request under way
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [1, 16, 64])]
+    connections: Vec<usize>,
+    /// Requests in a batch, measured at the largest number of connections beside single ones
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    batch: usize,
+    /// Seconds of a turn
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    seconds: f64,
+    /// Turns of each server; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    rounds: usize,
+    /// Blocks of the chain
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    blocks: usize,
+    /// Transactions in each
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    transactions: usize,
+    /// Calls to measure, by the beginning of their name [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    calls: Vec<String>,
+    /// Be the handler that returns what comes on standard input
+    #[arg(long, hide = true)]
+    bare: bool,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let done = if options.bare {
+        bare::serve()
+    } else {
+        measure(&options)
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("requests: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(options: &Options) -> Result<(), String> {
+    let content = Content::new(options.blocks, options.transactions);
+    let node = peers::start_vnode(&content)?;
+    let anvil = match &options.anvil {
+        Some(path) => Some(peers::start_anvil(path, &content)?),
+        None => None,
+    };
+    let turn = Duration::from_secs_f64(options.seconds);
+    let most = options.connections.iter().copied().max().unwrap_or(1);
+    let mut rows = Vec::new();
+    for call in content.calls() {
+        let wanted = |name: &String| call.name.starts_with(name.as_str());
+        if !options.calls.is_empty() && !options.calls.iter().any(wanted) {
+            continue;
+        }
+        let single = Load::single(&call.requests);
+        peers::compare(&node, anvil.as_ref(), call)?;
+        let cases = options
+            .connections
+            .iter()
+            .map(|connections| (*connections, 1, single.clone()))
+            .chain(
+                (options.batch > 1)
+                    .then(|| (most, options.batch, Load::batch(&call.requests, options.batch))),
+            );
+        for (connections, batch, load) in cases {
+            let bare = peers::start_bare(&load.first_answer(node.address())?)?;
+            let servers: Vec<&Runner> = [Some(&node), anvil.as_ref(), Some(&bare)]
+                .into_iter()
+                .flatten()
+                .collect();
+            let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); servers.len()];
+            // A turn that does not count: connections, caches and the processor's clock settle.
+            for server in &servers {
+                load.run(server.address(), connections, turn / 4)?;
+            }
+            for round in 0..options.rounds {
+                for step in 0..servers.len() {
+                    // Each begins a round once, so none is always the one after the same.
+                    let at = (round + step) % servers.len();
+                    samples[at].push(load.run(servers[at].address(), connections, turn)?);
+                }
+            }
+            let median = |at: usize| Sample::median(&samples[at], batch);
+            let row = Row {
+                call: call.name.to_owned(),
+                connections,
+                batch,
+                node: median(0),
+                anvil: anvil.as_ref().map(|_| median(1)),
+                bare: median(servers.len() - 1),
+            };
+            eprintln!("{row}");
+            rows.push(row);
+        }
+    }
+    print(&rows, &node, anvil.as_ref());
+    Ok(())
+}

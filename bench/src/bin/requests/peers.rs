@@ -1,0 +1,249 @@
+//! The servers: `vnode`, anvil and the bare handler, each a process that ends with its value.
+
+use crate::content::{CHAIN_ID, Call, Content};
+use crate::load::Load;
+use e2e::Caller;
+use e2e::miner::{Work, search};
+use e2e::process::Vnode;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to come up, and a transaction to arrive.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Work that stays as long as this has all of the pool.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// A server under measurement.
+#[derive(Debug)]
+pub(crate) struct Runner {
+    name: &'static str,
+    address: SocketAddr,
+    process: Process,
+}
+
+#[derive(Debug)]
+enum Process {
+    Node(Box<Vnode>),
+    Child(Child),
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Self::Child(child) = self {
+            // It may have ended by itself; there is nobody left to tell.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Runner {
+    /// What it is.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Resident memory in MiB, where the system tells.
+    pub(crate) fn memory(&self) -> Option<u64> {
+        let id = match &self.process {
+            Process::Node(node) => node.id(),
+            Process::Child(child) => child.id(),
+        };
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
+        Some(kibibytes >> 10)
+    }
+}
+
+/// The development network with the content, mined from outside so that its blocks are ours.
+pub(crate) fn start_vnode(content: &Content) -> Result<Runner, String> {
+    let node = Vnode::dev(["--targetgaslimit", "30000000"]);
+    for (index, transactions) in content.blocks.iter().enumerate() {
+        for transaction in transactions {
+            send(&node, transaction)?;
+        }
+        let work = settled_work(&node)?;
+        node.submit(&search(&work, 0, true));
+        let number = index as u128 + 1;
+        node.wait_for_head(number);
+        let block = node.block(number);
+        let got = block["transactions"].as_array().map_or(0, Vec::len);
+        if got != transactions.len() {
+            return Err(format!(
+                "block {number} has {got} transactions, expected {}",
+                transactions.len()
+            ));
+        }
+    }
+    let address = node.addresses()[0];
+    Ok(Runner {
+        name: "vnode",
+        address,
+        process: Process::Node(Box::new(node)),
+    })
+}
+
+/// Work that holds all that was sent: it follows the pool, and then stays.
+fn settled_work(node: &Vnode) -> Result<Work, String> {
+    let mut work = node.work_after(None);
+    let (started, mut since) = (Instant::now(), Instant::now());
+    while since.elapsed() < SETTLED {
+        if started.elapsed() > PATIENCE {
+            return Err("work changes on and on".to_owned());
+        }
+        std::thread::sleep(SETTLED / 20);
+        let now = node.work_after(None);
+        if now != work {
+            (work, since) = (now, Instant::now());
+        }
+    }
+    Ok(work)
+}
+
+/// Anvil with the content.
+pub(crate) fn start_anvil(path: &Path, content: &Content) -> Result<Runner, String> {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let address = free.map_err(|error| format!("no free port: {error}"))?;
+    let child = Command::new(path)
+        .args([
+            "--silent",
+            "--no-mining",
+            "--hardfork",
+            "istanbul",
+            "--gas-limit",
+            "30000000",
+        ])
+        .args([
+            "--chain-id",
+            &CHAIN_ID.to_string(),
+            "--port",
+            &address.port().to_string(),
+        ])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    let runner = Runner {
+        name: "anvil",
+        address,
+        process: Process::Child(child),
+    };
+    let caller = Caller::new(address);
+    let started = Instant::now();
+    while caller.try_rpc("eth_blockNumber", json!([])).is_err() {
+        if started.elapsed() > PATIENCE {
+            return Err(format!("{} does not answer", path.display()));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    for (index, transactions) in content.blocks.iter().enumerate() {
+        for transaction in transactions {
+            send(&caller, transaction)?;
+        }
+        rpc(&caller, "evm_mine", json!([]))?;
+        let block = rpc(
+            &caller,
+            "eth_getBlockByNumber",
+            json!([format!("{:#x}", index + 1), false]),
+        )?;
+        let got = block["transactions"].as_array().map_or(0, Vec::len);
+        if got != transactions.len() {
+            return Err(format!(
+                "anvil's block has {got} transactions, expected {}",
+                transactions.len()
+            ));
+        }
+    }
+    Ok(runner)
+}
+
+fn send(node: &Caller, transaction: &primitives::Transaction) -> Result<(), String> {
+    let raw = format!("0x{}", hex(&transaction.encode_raw()));
+    rpc(node, "eth_sendRawTransaction", json!([raw])).map(drop)
+}
+
+fn rpc(node: &Caller, method: &str, params: Value) -> Result<Value, String> {
+    node.try_rpc(method, params)
+        .map_err(|error| format!("{method}: {error}"))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string takes all");
+        text
+    })
+}
+
+/// The bare handler, returning `answer`.
+pub(crate) fn start_bare(answer: &[u8]) -> Result<Runner, String> {
+    let this = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut child = Command::new(this)
+        .arg("--bare")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("the bare handler: {error}"))?;
+    let input = child.stdin.take();
+    let output = child.stdout.take();
+    let process = Process::Child(child);
+    let failed = || "the bare handler does not start".to_owned();
+    input
+        .ok_or_else(failed)?
+        .write_all(answer)
+        .map_err(|error| error.to_string())?;
+    let mut line = String::new();
+    BufReader::new(output.ok_or_else(failed)?)
+        .read_line(&mut line)
+        .map_err(|error| error.to_string())?;
+    Ok(Runner {
+        name: "bare",
+        address: line.trim().parse().map_err(|_| failed())?,
+        process,
+    })
+}
+
+/// Sees that both nodes answer a call alike where they must.
+pub(crate) fn compare(node: &Runner, anvil: Option<&Runner>, call: &Call) -> Result<(), String> {
+    let Some(anvil) = anvil else { return Ok(()) };
+    let load = Load::single(&call.requests);
+    let result = |runner: &Runner| -> Result<Value, String> {
+        let answer: Value =
+            serde_json::from_slice(&load.first_answer(runner.address)?).map_err(|error| error.to_string())?;
+        Ok(answer["result"].clone())
+    };
+    let (ours, theirs) = (result(node)?, result(anvil)?);
+    // Fees, seals and clocks differ between the chains; what was executed does not.
+    let shape = |value: &Value| match value {
+        Value::Object(object) => object
+            .iter()
+            .filter(|(key, _)| ["transactions", "logs", "status", "to", "from"].contains(&key.as_str()))
+            .map(|(key, value)| {
+                (
+                    key.clone(),
+                    value
+                        .as_array()
+                        .map_or_else(|| value.clone(), |list| json!(list.len())),
+                )
+            })
+            .collect::<serde_json::Map<_, _>>()
+            .into(),
+        Value::Array(list) => json!(list.len()),
+        other => json!(other.as_str().map(|text| text.len().min(20))),
+    };
+    if shape(&ours) == shape(&theirs) {
+        return Ok(());
+    }
+    Err(format!("{}: vnode answers {ours}, anvil {theirs}", call.name))
+}

@@ -1,0 +1,64 @@
+//! The table.
+
+use crate::load::Sample;
+use crate::peers::Runner;
+use std::fmt;
+
+/// A call under a load.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) call: String,
+    pub(crate) connections: usize,
+    pub(crate) batch: usize,
+    pub(crate) node: Sample,
+    pub(crate) anvil: Option<Sample>,
+    pub(crate) bare: Sample,
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            call,
+            connections,
+            batch,
+            node,
+            anvil,
+            bare,
+        } = self;
+        let milliseconds = |time: std::time::Duration| time.as_secs_f64() * 1e3;
+        write!(
+            out,
+            "| {call} | {connections} | {batch} | {:.0} | {:.2} | {:.2} |",
+            node.rate,
+            milliseconds(node.p50),
+            milliseconds(node.p99)
+        )?;
+        match anvil {
+            Some(anvil) => write!(
+                out,
+                " {:.0} | {:.2} | {:.2} |",
+                anvil.rate,
+                milliseconds(anvil.p99),
+                node.rate / anvil.rate
+            )?,
+            None => write!(out, " – | – | – |")?,
+        }
+        write!(out, " {:.0} | {:.2} |", bare.rate, node.rate / bare.rate)
+    }
+}
+
+/// Prints all rows, and the memory that the servers hold after the load.
+pub(crate) fn print(rows: &[Row], node: &Runner, anvil: Option<&Runner>) {
+    println!(
+        "| call | connections | batch | vnode /s | p50 ms | p99 ms | anvil /s | p99 ms | vnode ÷ anvil | bare /s | vnode ÷ bare |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|---|");
+    for row in rows {
+        println!("{row}");
+    }
+    for server in [Some(node), anvil].into_iter().flatten() {
+        if let Some(mebibytes) = server.memory() {
+            println!("\n{} holds {mebibytes} MiB", server.name());
+        }
+    }
+}

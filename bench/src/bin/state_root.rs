@@ -1,0 +1,282 @@
+//! What a state root costs, and that it follows the changed keys and not the state.
+//!
+//! States of several sizes lie in a real store: plain accounts, and one contract with as many
+//! slots as there are accounts. Blocks change some accounts and some slots. Each is measured on
+//! a trie that is read anew (`cold`), and on one that is kept in memory from block to block as
+//! the importer keeps it (`kept`). Beside it, the same root made from all leaves in order, by
+//! alloy-trie's `HashBuilder`. How it is read is in `bench/README.md`.
+
+use alloy_trie::{HashBuilder, Nibbles};
+use chain::ChainSpec;
+use chain::genesis::ensure_genesis;
+use chain::spec::GenesisAccount;
+use chain::trie::{StateTrie, TrieWork};
+use clap::Parser;
+use primitives::{Address, B256, Encodable, U256, keccak256};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use store::{AccountRecord, Batch, BlockReads, StateReads, Store, StoreOptions};
+
+type Failure = Box<dyn std::error::Error>;
+
+/// The contract with many slots.
+const CONTRACT: Address = Address::repeat_byte(0xc0);
+/// The largest state that is also made from its leaves: more take long and show nothing new.
+const REBUILT_MAX: u64 = 100_000;
+
+/// State root benchmark.
+#[derive(Debug, Parser)]
+struct Options {
+    /// Accounts in the state, and slots of the contract.
+    #[arg(long, value_delimiter = ',', default_value = "1000,100000,1000000")]
+    sizes: Vec<u64>,
+    /// Accounts that a block changes, and slots.
+    #[arg(long, value_delimiter = ',', default_value = "10,100,1000")]
+    changes: Vec<u64>,
+    /// Blocks of each kind; the median is printed.
+    #[arg(long, default_value_t = 15)]
+    blocks: u64,
+}
+
+fn main() -> Result<(), Failure> {
+    let options = Options::parse();
+    println!(
+        "{:>9} {:>8} {:>5} | {:>7} {:>7} {:>7} | {:>9} {:>9} {:>9} | {:>8}",
+        "state", "changed", "trie", "read", "hashed", "written", "root us", "write us", "us/key", "ratio"
+    );
+    for size in &options.sizes {
+        let mut state = State::make(*size)?;
+        let rebuilt = (*size <= REBUILT_MAX).then(|| state.rebuild());
+        for changed in options.changes.iter().filter(|changed| **changed <= *size) {
+            for kept in [false, true] {
+                state.measure(*changed, kept, options.blocks, rebuilt)?;
+            }
+        }
+        if let Some(rebuilt) = rebuilt {
+            println!("{size:>9} rebuilt from its leaves: {:.0} us", micros(rebuilt));
+        }
+    }
+    Ok(())
+}
+
+fn account(index: u64) -> Address {
+    Address::from_word(keccak256(index.to_be_bytes()))
+}
+
+/// A state in a store, with what is needed to change it and to check the outcome.
+struct State {
+    store: Store,
+    _directory: tempfile::TempDir,
+    size: u64,
+    root: B256,
+    balances: Vec<U256>,
+    slots: Vec<U256>,
+    contract: AccountRecord,
+    /// Decides what the next block changes.
+    next: u64,
+}
+
+/// What one block cost.
+struct Block {
+    work: TrieWork,
+    root: Duration,
+    write: Duration,
+}
+
+impl State {
+    fn make(size: u64) -> Result<Self, Failure> {
+        let mut spec = ChainSpec::dev();
+        let balances = vec![U256::from(1_000_000_007u64); usize::try_from(size)?];
+        spec.genesis.alloc = (0..size)
+            .zip(&balances)
+            .map(|(index, balance)| {
+                let plain = GenesisAccount {
+                    balance: *balance,
+                    ..Default::default()
+                };
+                (account(index), plain)
+            })
+            .collect();
+        let slots = vec![U256::from(7); balances.len()];
+        let contract = GenesisAccount {
+            tx_nonce: 1,
+            storage: (0..size)
+                .map(U256::from)
+                .zip(slots.clone())
+                .collect::<BTreeMap<_, _>>(),
+            ..Default::default()
+        };
+        spec.genesis.alloc.insert(CONTRACT, contract);
+        let directory = tempfile::tempdir()?;
+        let store = Store::open(directory.path(), &StoreOptions::default())?;
+        let hash = ensure_genesis(&store, &spec)?;
+        let view = store.snapshot()?;
+        let root = view.header(0, &hash)?.ok_or("no block 0")?.header.state_root;
+        let contract = view.account_at(&CONTRACT, 0)?.account.ok_or("no contract")?;
+        Ok(Self {
+            store,
+            _directory: directory,
+            size,
+            root,
+            balances,
+            slots,
+            contract,
+            next: 0,
+        })
+    }
+
+    /// Changes `count` accounts and as many slots in each of `blocks` blocks, and prints the median.
+    fn measure(
+        &mut self,
+        count: u64,
+        kept: bool,
+        blocks: u64,
+        rebuilt: Option<Duration>,
+    ) -> Result<(), Failure> {
+        let mut trie = StateTrie::new(self.root);
+        if kept {
+            // The first block finds nothing in memory.
+            self.block(&mut trie, count)?;
+        }
+        let mut taken = Vec::new();
+        for _ in 0..blocks.max(1) {
+            if !kept {
+                trie = StateTrie::new(self.root);
+            }
+            taken.push(self.block(&mut trie, count)?);
+        }
+        if self.size <= REBUILT_MAX && self.root != self.root_of_leaves() {
+            return Err("the root is not that of the leaves".into());
+        }
+        taken.sort_unstable_by_key(|block| block.root + block.write);
+        let Block { work, root, write } = &taken[taken.len() / 2];
+        println!(
+            "{:>9} {:>8} {:>5} | {:>7} {:>7} {:>7} | {:>9.0} {:>9.0} {:>9.2} | {:>8}",
+            self.size,
+            2 * count,
+            if kept { "kept" } else { "cold" },
+            work.read,
+            work.hashed,
+            work.written,
+            micros(*root),
+            micros(*write),
+            micros(*root + *write) / (2 * count) as f64,
+            rebuilt.map_or_else(String::new, |rebuilt| format!(
+                "{:.4}",
+                micros(*root) / micros(rebuilt)
+            ))
+        );
+        Ok(())
+    }
+
+    /// One block: `count` accounts and as many slots change, its root is computed, its nodes written.
+    fn block(&mut self, trie: &mut StateTrie, count: u64) -> Result<Block, Failure> {
+        let mut accounts = BTreeMap::new();
+        let mut slots = BTreeMap::new();
+        for _ in 0..count {
+            let (account, slot) = (self.pick(), self.pick());
+            self.balances[account] += U256::ONE;
+            self.slots[slot] += U256::ONE;
+            accounts.insert(account, self.balances[account]);
+            slots.insert(slot, self.slots[slot]);
+        }
+        let batch: Batch = self.store.batch()?;
+        let block = batch.write(|tables| {
+            let started = Instant::now();
+            let changed = slots.iter().map(|(slot, value)| (U256::from(*slot), *value));
+            trie.set_slots(&*tables, (CONTRACT, 0), self.contract.storage_root, changed)?;
+            trie.seal_storages();
+            if let Some(root) = trie.storage_root((CONTRACT, 0)) {
+                self.contract.storage_root = root;
+            }
+            let plain = accounts.iter().map(|(index, balance)| {
+                let record = AccountRecord {
+                    balance: *balance,
+                    ..Default::default()
+                };
+                (account(*index as u64), Some(record))
+            });
+            let changed: Vec<_> = plain.chain([(CONTRACT, Some(self.contract))]).collect();
+            trie.set_accounts(&*tables, &changed)?;
+            self.root = trie.root();
+            let root = started.elapsed();
+            trie.commit(tables)?;
+            Ok::<_, store::StoreError>(Block {
+                work: trie.take_work(),
+                root,
+                write: started.elapsed() - root,
+            })
+        })?;
+        batch.commit()?;
+        Ok(block)
+    }
+
+    /// An index without order, the same in every run.
+    fn pick(&mut self) -> usize {
+        self.next = self
+            .next
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        ((self.next >> 16) % self.size) as usize
+    }
+
+    /// Time to make the root from all leaves, which lie in order.
+    fn rebuild(&self) -> Duration {
+        let (accounts, slots) = self.leaves();
+        let started = Instant::now();
+        std::hint::black_box(root_of(&slots));
+        std::hint::black_box(root_of(&accounts));
+        started.elapsed()
+    }
+
+    fn root_of_leaves(&self) -> B256 {
+        root_of(&self.leaves().0)
+    }
+
+    /// Keys and values of the account trie and of the contract's.
+    fn leaves(&self) -> (Leaves, Leaves) {
+        let plain = self.balances.iter().enumerate().map(|(index, balance)| {
+            let record = AccountRecord {
+                balance: *balance,
+                ..Default::default()
+            };
+            (keccak256(account(index as u64)), rlp(&record))
+        });
+        let contract = (keccak256(CONTRACT), rlp(&self.contract));
+        let slots = self.slots.iter().enumerate().map(|(slot, value)| {
+            let key = keccak256(U256::from(slot).to_be_bytes::<32>());
+            let mut rlp = Vec::new();
+            value.encode(&mut rlp);
+            (key, rlp)
+        });
+        (plain.chain([contract]).collect(), slots.collect())
+    }
+}
+
+/// A trie's leaves in order.
+type Leaves = BTreeMap<B256, Vec<u8>>;
+
+fn root_of(leaves: &Leaves) -> B256 {
+    let mut builder = HashBuilder::default();
+    for (key, value) in leaves {
+        builder.add_leaf(Nibbles::unpack(key), value);
+    }
+    builder.root()
+}
+
+/// An account as the trie has it.
+fn rlp(account: &AccountRecord) -> Vec<u8> {
+    let fields: [&dyn Encodable; 4] = [
+        &account.tx_nonce,
+        &account.balance,
+        &account.storage_root,
+        &account.code_hash,
+    ];
+    let mut rlp = Vec::new();
+    alloy_rlp::encode_list::<_, dyn Encodable>(&fields, &mut rlp);
+    rlp
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}

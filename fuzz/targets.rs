@@ -1,0 +1,148 @@
+//! What must hold of any bytes that a stranger sends: a function each, which panics where it does not.
+//!
+//! Two callers: libFuzzer, by `fuzz_targets/`, and the test `fuzz` of the package `e2e`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chain::ChainSpec;
+use primitives::rlp::Item;
+use primitives::{Block, Header, Log, Receipt, ReceiptForm, Transaction, TxRules};
+use rpc::logs_filter::LogFilter;
+use rpc::server::stream::ValueStream;
+use rpc::{BlockRef, Data, Limits, Method, Modules, Quantity, Rpc, reply};
+use serde_json::Value;
+
+/// Every answer to a request is JSON of the right shape.
+pub(crate) fn request(bytes: &[u8]) {
+    let rows = vec![
+        Method::<()>::inline("net_version", |(), params| reply(params.parse::<()>())),
+        Method::inline("mc_getBalance", |(), params| {
+            let parsed = params.parse::<(Data, BlockRef)>();
+            reply(parsed.map(|(data, _)| data))
+        }),
+        Method::inline("mc_getBlockByNumber", |(), params| {
+            let parsed = params.parse::<(Quantity, Option<bool>)>();
+            reply(parsed.map(|(number, _)| number))
+        }),
+        Method::inline("mc_getLogs", |(), params| {
+            let parsed = params.parse::<(LogFilter,)>();
+            reply(parsed.map(|(filter,)| filter.query.values()))
+        }),
+    ];
+    let limits = Limits {
+        batch_len_max: 16,
+        ..Limits::default()
+    };
+    let rpc = Rpc::new(Arc::new(()), rows, limits).expect("a sound table");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime");
+    let dispatcher = rpc.dispatcher(&Modules::all());
+    let Some(answer) = runtime.block_on(dispatcher.handle(Bytes::copy_from_slice(bytes))) else {
+        return;
+    };
+    match serde_json::from_slice(&answer).expect("an answer is JSON") {
+        Value::Array(answers) => {
+            assert!((1..=16).contains(&answers.len()), "{} answers", answers.len());
+            answers.iter().for_each(check_answer);
+        }
+        answer => check_answer(&answer),
+    }
+}
+
+fn check_answer(answer: &Value) {
+    let has = |name: &str| answer.get(name).is_some();
+    assert!(
+        answer["jsonrpc"] == "2.0" && has("id") && has("result") != has("error"),
+        "{answer}"
+    );
+}
+
+/// A stream is cut into the same values however its bytes come, and none is too long.
+pub(crate) fn ipc_stream(bytes: &[u8]) {
+    const LEN_MAX: usize = 256;
+    let cut = |piece: usize| {
+        let mut stream = ValueStream::new(LEN_MAX, 8);
+        let mut values = Vec::new();
+        for piece in bytes.chunks(piece) {
+            stream.push(piece);
+            loop {
+                match stream.next() {
+                    Ok(Some(value)) => values.push(value),
+                    Ok(None) => break,
+                    Err(error) => return (values, Some(error)),
+                }
+            }
+        }
+        values.extend(stream.finish());
+        (values, None)
+    };
+    let whole = cut(bytes.len().max(1));
+    assert_eq!(cut(1), whole);
+    assert_eq!(cut(7), whole);
+    assert!(
+        whole
+            .0
+            .iter()
+            .all(|value| !value.is_empty() && value.len() <= LEN_MAX)
+    );
+}
+
+/// What decodes encodes to the same bytes.
+pub(crate) fn rlp(bytes: &[u8]) {
+    if let Ok(item) = Item::decode_exact(bytes) {
+        assert_eq!(item.encode(), bytes);
+    }
+    if let Ok(header) = Header::decode(bytes) {
+        assert_eq!(header.encode(), bytes);
+    }
+    if let Ok(log) = Log::decode(bytes) {
+        let mut out = Vec::new();
+        primitives::Encodable::encode(&log, &mut out);
+        assert_eq!(out, bytes);
+    }
+    for form in [ReceiptForm::Five, ReceiptForm::Four] {
+        // The bloom is kept as it came, right or not.
+        if let Ok(receipt) = Receipt::decode(bytes, form) {
+            assert_eq!(receipt.encode(form), bytes);
+        }
+    }
+    for rules in [TxRules::Moac, TxRules::Ethereum] {
+        if let Ok(block) = Block::decode(bytes, rules) {
+            assert_eq!(block.encode(), bytes);
+        }
+    }
+}
+
+/// A transaction that is taken is stored in one form, from which it comes back the same.
+pub(crate) fn transaction(bytes: &[u8]) {
+    for rules in [TxRules::Moac, TxRules::Ethereum] {
+        if let Ok(transaction) = Transaction::decode_raw(bytes, rules) {
+            let stored = transaction.encode();
+            assert_eq!(
+                Transaction::decode_stored(&stored, rules).as_ref(),
+                Ok(&transaction)
+            );
+            let _ = (
+                transaction.hash(),
+                transaction.ethereum_hash(),
+                transaction.recover_sender(true),
+            );
+        }
+        if let Ok(transaction) = Transaction::decode_stored(bytes, rules) {
+            assert_eq!(transaction.encode(), bytes);
+        }
+    }
+}
+
+/// A genesis file is read or refused; one that is read has a block 0.
+pub(crate) fn genesis(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    if let Ok(read) = ChainSpec::from_genesis_file("fuzz", text) {
+        let _ = chain::genesis::genesis_header(&read.spec);
+    }
+}

@@ -1,0 +1,92 @@
+//! The hashes of transactions as they became pending, for filters and subscriptions.
+//!
+//! Readers keep a cursor, not a queue: any number of them costs nothing here. What is older
+//! than the last [`PENDING_FEED_MAX`] hashes is gone, and a reader is told how many it missed.
+
+use primitives::B256;
+use std::collections::VecDeque;
+
+/// How many hashes are kept.
+pub const PENDING_FEED_MAX: usize = 1 << 16;
+
+/// What became pending since a cursor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PendingHashes {
+    /// The hashes, oldest first.
+    pub hashes: Vec<B256>,
+    /// The cursor to go on from.
+    pub cursor: u64,
+    /// How many came between the old cursor and the first hash, and are kept no more.
+    pub missed: u64,
+}
+
+/// The last hashes. The cursor of a hash is the number of hashes before it.
+#[derive(Debug, Default)]
+pub(super) struct Feed {
+    hashes: VecDeque<B256>,
+    cursor: u64,
+}
+
+impl Feed {
+    pub(super) fn push(&mut self, hash: B256) {
+        if self.hashes.len() == PENDING_FEED_MAX {
+            self.hashes.pop_front();
+        }
+        self.hashes.push_back(hash);
+        self.cursor += 1;
+    }
+
+    /// The cursor of what comes next.
+    pub(super) fn cursor(&self) -> u64 {
+        self.cursor
+    }
+
+    pub(super) fn since(&self, cursor: u64, max: usize) -> PendingHashes {
+        let kept = self.hashes.len() as u64;
+        let wanted = self.cursor.saturating_sub(cursor);
+        let given = wanted.min(kept);
+        // At most the length of a queue, so it fits.
+        let from = (kept - given) as usize;
+        let hashes: Vec<_> = self.hashes.range(from..).take(max).copied().collect();
+        PendingHashes {
+            cursor: self.cursor - given + hashes.len() as u64,
+            hashes,
+            missed: wanted - given,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(index: u64) -> B256 {
+        B256::left_padding_from(&index.to_be_bytes())
+    }
+
+    #[test]
+    fn a_cursor_gets_each_hash_once_and_learns_what_it_missed() {
+        let mut feed = Feed::default();
+        assert_eq!(feed.since(0, usize::MAX), PendingHashes::default());
+        (0..3).for_each(|index| feed.push(hash(index)));
+        let all = feed.since(0, usize::MAX);
+        assert_eq!(
+            (all.hashes, all.cursor, all.missed),
+            ((0..3).map(hash).collect(), 3, 0)
+        );
+        assert_eq!(feed.since(2, usize::MAX).hashes, [hash(2)]);
+        assert!(feed.since(3, usize::MAX).hashes.is_empty());
+        let part = feed.since(0, 2);
+        assert_eq!((part.hashes, part.cursor), (vec![hash(0), hash(1)], 2));
+        // A cursor from before a restart.
+        assert_eq!(
+            (feed.since(9, usize::MAX).hashes, feed.since(9, usize::MAX).cursor),
+            (vec![], 3)
+        );
+        let most = PENDING_FEED_MAX as u64;
+        (3..most + 5).for_each(|index| feed.push(hash(index)));
+        let late = feed.since(2, usize::MAX);
+        assert_eq!((late.missed, late.hashes.len() as u64), (3, most));
+        assert_eq!((late.hashes[0], late.cursor), (hash(5), most + 5));
+    }
+}

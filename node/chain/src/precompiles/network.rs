@@ -1,0 +1,243 @@
+//! The public network's own built-in contracts that only charge and answer: 0x09 to 0x0c
+//! and 0x0e.
+//!
+//! 0x09, 0x0a and 0x0b were to serve shards and answer zero for 100,000 gas. 0x0c sends in
+//! another's name when the system contract calls it: then, and at every other plain call, it
+//! runs nothing and takes no gas, as an account without code does. 0x0e spends gas. What they
+//! answer follows from their input alone.
+
+use primitives::{Address, Bytes, U256, address};
+use revm::context_interface::ContextTr;
+use revm::interpreter::{CallInputs, CallScheme};
+
+/// `localShardCheckAndEnroll`.
+const SHARD_ENROLL: Address = address!("0000000000000000000000000000000000000009");
+/// `checkShardValid`.
+const SHARD_VALID: Address = address!("000000000000000000000000000000000000000a");
+/// `queryContract`.
+const QUERY: Address = address!("000000000000000000000000000000000000000b");
+/// `delegateSend`.
+pub(super) const DELEGATE_SEND: Address = address!("000000000000000000000000000000000000000c");
+/// `spendGas`.
+const SPEND_GAS: Address = address!("000000000000000000000000000000000000000e");
+
+/// Gas of 0x09 to 0x0c.
+const STUB_GAS: u64 = 100_000;
+/// Input of 0x09, in bytes.
+const ENROLL_BYTES: usize = 132;
+/// Input of 0x0a, in bytes.
+const VALID_BYTES: usize = 100;
+/// Least input of 0x0b, in bytes.
+const QUERY_BYTES_MIN: usize = 132;
+/// Least input with which 0x0c sends: a selector and three words.
+const SEND_BYTES_MIN: usize = 100;
+/// Input of 0x0e, in bytes: a selector and a word.
+const SPEND_BYTES: usize = 36;
+/// Gas of 0x0e for any other input.
+const SPEND_OTHER_GAS: u64 = 8_000_000;
+/// Gas of 0x0e up to the first step.
+const SPEND_GAS_MIN: i64 = 1000;
+/// Above the first number, each one more costs the second more; the steps add up.
+const SPEND_STEPS: [(i64, i64); 8] = [
+    (10, 2000),
+    (15, 4000),
+    (20, 8000),
+    (25, 16_000),
+    (30, 32_000),
+    (35, 64_000),
+    (40, 128_000),
+    (45, 256_000),
+];
+
+/// How a built-in contract ended, if there was gas enough for its cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// With this answer.
+    Well { cost: u64, output: Bytes },
+    /// It refused its input. The answer is seen, but not copied to the caller's memory.
+    Badly { cost: u64, output: Bytes },
+}
+
+/// A word as answer.
+pub(super) fn word(value: u8) -> Bytes {
+    U256::from(value).to_be_bytes::<32>().into()
+}
+
+/// Whether there is a contract of the network's own at this address.
+pub(super) fn is_own(address: &Address) -> bool {
+    *address == super::NOTIFY_SCS
+        || [SHARD_ENROLL, SHARD_VALID, QUERY, DELEGATE_SEND, SPEND_GAS].contains(address)
+}
+
+/// Runs a contract of this file; `None` for every other address.
+pub(super) fn run<CTX: ContextTr>(
+    context: &CTX,
+    inputs: &CallInputs,
+    spend_answers_word: bool,
+) -> Option<Ended> {
+    let length = inputs.input.len();
+    let stub = |fits: bool| {
+        let (cost, output) = (STUB_GAS, word(0));
+        Some(if fits {
+            Ended::Well { cost, output }
+        } else {
+            Ended::Badly { cost, output }
+        })
+    };
+    match inputs.bytecode_address {
+        SHARD_ENROLL => stub(length == ENROLL_BYTES),
+        SHARD_VALID => stub(length == VALID_BYTES),
+        QUERY => stub(length >= QUERY_BYTES_MIN),
+        DELEGATE_SEND if inputs.scheme == CallScheme::Call => Some(Ended::Well {
+            cost: 0,
+            output: Bytes::new(),
+        }),
+        DELEGATE_SEND => stub(true),
+        SPEND_GAS => Some(Ended::Well {
+            cost: spend_gas(&inputs.input.as_bytes(context)),
+            output: if spend_answers_word { word(0) } else { Bytes::new() },
+        }),
+        _ => None,
+    }
+}
+
+/// What 0x0e costs. Of the word only the last 64 bits count, as a signed number, and sums
+/// wrap around: so it is computed on the network.
+fn spend_gas(input: &[u8]) -> u64 {
+    let Some((_selector, word)) = input
+        .split_first_chunk::<4>()
+        .filter(|_| input.len() == SPEND_BYTES)
+    else {
+        return SPEND_OTHER_GAS;
+    };
+    let number = word.last_chunk::<8>().map_or(0, |last| i64::from_be_bytes(*last));
+    let gas = SPEND_STEPS
+        .iter()
+        .filter(|(from, _)| number > *from)
+        .fold(SPEND_GAS_MIN, |gas, (from, each)| {
+            gas.wrapping_add(each.wrapping_mul(number.wrapping_sub(*from)))
+        });
+    gas as u64
+}
+
+/// What the system contract has 0x0c move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Send {
+    /// Who pays.
+    pub(crate) from: Address,
+    /// Who is paid.
+    pub(crate) to: Address,
+    /// How much; more than there is where the number has over 256 bits.
+    pub(crate) value: U256,
+}
+
+impl Send {
+    /// Reads what 0x0c is called with; `None` where that is too short.
+    pub(super) fn decode(input: &[u8]) -> Option<Self> {
+        if input.len() < SEND_BYTES_MIN {
+            return None;
+        }
+        Some(Self {
+            from: Address::from_slice(&input[16..36]),
+            to: Address::from_slice(&input[48..68]),
+            value: U256::try_from_be_slice(significant(&input[80..])).unwrap_or(U256::MAX),
+        })
+    }
+}
+
+/// A number without its leading zeros.
+fn significant(bytes: &[u8]) -> &[u8] {
+    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+    &bytes[zeros..]
+}
+
+/// What an input costs that the curve's contracts, 0x06 to 0x08, refuse. The other contracts
+/// of Ethereum refuse none.
+pub(super) fn curve_gas(address: Address, input_bytes: usize) -> u64 {
+    let pairs = (input_bytes / 192) as u64;
+    match address.0.0 {
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, low] => match low {
+            6 => 150,
+            7 => 6000,
+            8 => 45_000 + 34_000 * pairs,
+            _ => 0,
+        },
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spend(number: U256) -> u64 {
+        spend_gas(&[&[1, 2, 3, 4], number.to_be_bytes::<32>().as_slice()].concat())
+    }
+
+    #[test]
+    fn spending_is_flat_and_then_steep() {
+        let table: [(u64, u64); 9] = [
+            (0, 1000),
+            (10, 1000),
+            (11, 3000),
+            (15, 11_000),
+            (16, 17_000),
+            (20, 41_000),
+            (21, 55_000),
+            // 40·2000 + 35·4000 + 30·8000 + 25·16,000 + 20·32,000 + 15·64,000 + 10·128,000 + 5·256,000
+            (50, 5_021_000),
+            (60, 10_121_000),
+        ];
+        for (number, gas) in table {
+            assert_eq!(spend(U256::from(number)), gas, "{number}");
+        }
+        for length in [0, 4, 35, 37, 68] {
+            assert_eq!(spend_gas(&vec![0; length]), SPEND_OTHER_GAS, "{length} bytes");
+        }
+        // Negative numbers, as which the highest of 64 bits count, cost the least.
+        assert_eq!(spend(U256::MAX), 1000);
+        assert_eq!(spend(U256::from(1) << 63), 1000);
+        assert_eq!(spend((U256::from(1) << 64) + U256::from(11)), 3000);
+        // Sums wrap: 510,000 times 2^60 is 0 in 64 bits, what is left is the constant part.
+        let wrapped = SPEND_STEPS.iter().map(|(from, each)| from * each).sum::<i64>();
+        assert_eq!(spend(U256::from(1u64 << 60)), (1000 - wrapped) as u64);
+    }
+
+    #[test]
+    fn sends_are_read_from_three_words() {
+        let (from, to) = (Address::repeat_byte(1), Address::repeat_byte(2));
+        let value = U256::from(77).to_be_bytes::<32>();
+        let input = [
+            &[9; 4][..],
+            from.into_word().as_slice(),
+            to.into_word().as_slice(),
+            &value,
+        ]
+        .concat();
+        let expected = Send {
+            from,
+            to,
+            value: U256::from(77),
+        };
+        assert_eq!(Send::decode(&input), Some(expected.clone()));
+        assert_eq!(Send::decode(&input[..99]), None);
+        // All that follows counts as digits of the value.
+        let longer = [&input[..], &[1]].concat();
+        let value = U256::from(77 * 256 + 1);
+        assert_eq!(
+            Send::decode(&longer),
+            Some(Send {
+                value,
+                ..expected.clone()
+            })
+        );
+        let huge = [&input[..], &[0; 40]].concat();
+        assert_eq!(
+            Send::decode(&huge),
+            Some(Send {
+                value: U256::MAX,
+                ..expected
+            })
+        );
+    }
+}

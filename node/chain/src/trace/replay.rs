@@ -1,0 +1,167 @@
+//! A block of the chain, run again transaction by transaction on its parent's state.
+//!
+//! No receipts, no roots: what the block gave is known already.
+
+use super::bounds::Bounds;
+use super::calls::{CallFrame, CallTracer};
+use super::steps::{StepTrace, StepTracer};
+use super::{Trace, TraceError, Tracer, off_chain};
+use crate::evm::{Ctx, block_env, chain_evm};
+use crate::execute::{Executor, TransactionError, refusal, transaction_env};
+use crate::handler::{Outcome, inspect, inspect_system_call, system_call, transact};
+use crate::spec::ChainSpec;
+use crate::state::{BlockState, Overlay};
+use crate::view::{StoredBlock, View};
+use primitives::{Address, Header, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction};
+use revm::DatabaseCommit;
+use revm::context::result::ExecutionResult;
+use revm::inspector::Inspector;
+use revm::interpreter::interpreter::EthInterpreter;
+use store::Snapshot;
+
+type State<'v> = BlockState<'v, Snapshot>;
+
+/// A block being run again.
+pub(super) struct Replay<'v> {
+    spec: &'v ChainSpec,
+    block: &'v StoredBlock,
+    state: State<'v>,
+}
+
+impl<'v> Replay<'v> {
+    /// The block before its first transaction.
+    pub(super) fn begin(view: &'v View, block: &'v StoredBlock) -> Result<Self, TraceError> {
+        let header = &block.record.header;
+        let Some(parent_number) = header.number.checked_sub(1) else {
+            return Err(TraceError::Genesis);
+        };
+        // A side block's parent may be on the chain; then its state is there.
+        let parent = view.header(parent_number)?;
+        let Some((_, parent)) = parent.filter(|(hash, _)| *hash == header.parent_hash) else {
+            return Err(off_chain(block.id()));
+        };
+        let mut state = BlockState::new(view.snapshot(), parent_number, parent.header.state_root);
+        Executor::new(view.spec(), header, &mut state).begin()?;
+        Ok(Self {
+            spec: view.spec(),
+            block,
+            state,
+        })
+    }
+
+    /// Runs the transactions before `index`.
+    pub(super) fn run_to(&mut self, index: usize, bounds: &Bounds) -> Result<(), TraceError> {
+        for earlier in 0..index {
+            bounds.check()?;
+            self.run(earlier)?;
+        }
+        Ok(())
+    }
+
+    /// What the transactions so far have changed.
+    pub(super) fn into_overlay(self) -> Overlay {
+        self.state.into_overlay()
+    }
+
+    /// Runs transaction `index`, the next one, and tells what it did.
+    pub(super) fn trace(
+        &mut self,
+        index: usize,
+        tracer: &Tracer,
+        bounds: &mut Bounds,
+    ) -> Result<Trace, TraceError> {
+        bounds.check()?;
+        let (rules, transaction) = ((self.spec, &self.block.record.header), self.transaction(index));
+        let trace = match tracer {
+            Tracer::Steps(options) => {
+                let mut tracer = StepTracer::new(*options, bounds);
+                let outcome = inspected(&mut self.state, rules, transaction, &mut tracer);
+                let steps = tracer.into_steps();
+                let result = self.commit(index, outcome)?;
+                Trace::Steps(StepTrace {
+                    gas: gas_used(transaction.0, &result),
+                    failed: !result.is_success(),
+                    return_value: result.output().cloned().unwrap_or_default(),
+                    steps,
+                })
+            }
+            Tracer::Calls { only_top } => {
+                let mut tracer = CallTracer::new(*only_top, self.spec.failed_calls_refund_gas, bounds);
+                let outcome = inspected(&mut self.state, rules, transaction, &mut tracer);
+                let top = tracer.into_top();
+                let result = self.commit(index, outcome)?;
+                Trace::Calls(CallFrame {
+                    gas: transaction.0.gas,
+                    gas_used: gas_used(transaction.0, &result),
+                    ..top
+                })
+            }
+        };
+        bounds.check()?;
+        Ok(trace)
+    }
+
+    fn run(&mut self, index: usize) -> Result<(), TraceError> {
+        let (spec, header) = (self.spec, &self.block.record.header);
+        let (transaction, sender) = self.transaction(index);
+        let mut evm = chain_evm(&mut self.state, spec, block_env(header), |_| ());
+        let outcome = if transaction.is_system() {
+            let input = transaction.input.clone();
+            system_call(&mut evm, spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input).map_err(refusal)
+        } else {
+            transaction_env(transaction, sender)
+                .and_then(|env| transact(&mut evm, spec, env).map_err(refusal))
+        };
+        self.commit(index, outcome).map(drop)
+    }
+
+    fn transaction(&self, index: usize) -> (&'v Transaction, Address) {
+        let body = &self.block.body;
+        (&body.transactions[index], body.senders[index])
+    }
+
+    fn commit(
+        &mut self,
+        index: usize,
+        outcome: Result<Outcome, TransactionError>,
+    ) -> Result<ExecutionResult, TraceError> {
+        let Outcome { result, changes, .. } = outcome.map_err(|error| match error {
+            TransactionError::State(error) => error.into(),
+            error => TraceError::Transaction {
+                number: self.block.record.header.number,
+                index,
+                error,
+            },
+        })?;
+        self.state.commit(changes);
+        if self.transaction(index).0.is_system() {
+            self.state.bump_nonce(SYSTEM_SENDER)?;
+        }
+        Ok(result)
+    }
+}
+
+/// Runs a transaction under the eyes of `inspector`.
+fn inspected<'s, 'v, I: Inspector<Ctx<&'s mut State<'v>>, EthInterpreter>>(
+    state: &'s mut State<'v>,
+    (spec, header): (&ChainSpec, &Header),
+    (transaction, sender): (&Transaction, Address),
+    inspector: I,
+) -> Result<Outcome, TransactionError> {
+    let mut evm = chain_evm(state, spec, block_env(header), |_| ()).with_inspector(inspector);
+    if transaction.is_system() {
+        let input = transaction.input.clone();
+        return inspect_system_call(&mut evm, spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input).map_err(refusal);
+    }
+    let env = transaction_env(transaction, sender)?;
+    inspect(&mut evm, spec, env).map_err(refusal)
+}
+
+/// Gas that a transaction used; a system transaction's is not counted.
+fn gas_used(transaction: &Transaction, result: &ExecutionResult) -> u64 {
+    if transaction.is_system() {
+        0
+    } else {
+        result.tx_gas_used()
+    }
+}

@@ -1,0 +1,350 @@
+//! Chains on disks that fill up, break or flip bytes: nothing committed is lost, nothing else is
+//! served, answers are right or errors, and the chain goes on or says why not.
+
+use crate::common::{Maker, Plan, account, deploys, hex, rows, sign, unsigned};
+use crate::disk::{Disk, Trouble};
+use chain::body::SealCheck;
+use chain::call::{CallPlace, CallRequest};
+use chain::chain::WriteError;
+use chain::genesis::ensure_genesis;
+use chain::import::Importer;
+use chain::pool::PoolConfig;
+use chain::{Chain, ChainConfig, ChainSpec, View};
+use primitives::{Address, B256, Block, Transaction, U256};
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use store::{BlockReads, Store, StoreOptions, quiet_contained_panics};
+
+fn open(disk: &Arc<Disk>) -> Result<Store, store::StoreError> {
+    // Small, so that pages are read again and again.
+    let options = StoreOptions {
+        cache_bytes: 64 << 10,
+    };
+    Store::on_medium(disk.clone(), &options)
+}
+
+/// A chain with contracts, storage, an uncle and a reorganization.
+struct Scene {
+    maker: Maker,
+    contract: Address,
+    /// In the order of their coming; valid in it.
+    blocks: Vec<Block>,
+}
+
+fn scene() -> Scene {
+    let mut maker = Maker::new(ChainSpec::dev());
+    let genesis = maker.genesis;
+    let contract = Transaction::created_address(&account(0), 0);
+    // SSTORE(word 0, word 1), LOG0.
+    let code = deploys(&hex("6020 35 6000 35 55 6020 6000 a0"));
+    let write = |nonce, slot, value| {
+        let data = [B256::with_last_byte(slot), B256::with_last_byte(value)].concat();
+        sign(0, &unsigned(nonce, Some(contract), 0, &data))
+    };
+    let create = sign(0, &unsigned(0, None, 0, &code));
+    let one = maker.block(genesis, Plan::with(vec![create]));
+    let two = maker.block(one.hash(), Plan::with(vec![write(1, 1, 5), write(2, 2, 6)]));
+    let lost = maker.block(two.hash(), Plan::with(vec![write(3, 1, 0)]));
+    let side = maker.block(two.hash(), Plan::marked(1));
+    let more = maker.block(side.hash(), Plan::with(vec![write(3, 1, 9), write(4, 3, 3)]));
+    let mut with_uncle = Plan::with(vec![write(5, 2, 0)]);
+    with_uncle.uncles = vec![lost.header.clone()];
+    let last = maker.block(more.hash(), with_uncle);
+    let blocks = vec![one, two, lost, side, more, last];
+    Scene {
+        maker,
+        contract,
+        blocks,
+    }
+}
+
+fn head(store: &Store) -> B256 {
+    let head = store.snapshot().expect("snapshot").head().expect("read");
+    head.expect("a head").1
+}
+
+impl Scene {
+    /// A disk with block 0, and an importer on it.
+    fn begin(&self) -> (Arc<Disk>, Store, Importer) {
+        let disk = Arc::new(Disk::default());
+        let store = open(&disk).expect("a good disk");
+        ensure_genesis(&store, &self.maker.spec).expect("a good disk");
+        let importer = Importer::new(store.clone(), self.maker.spec.clone(), SealCheck::Off);
+        (disk, store, importer)
+    }
+
+    /// Every row after each number of blocks.
+    fn models(&self) -> Vec<crate::common::Rows> {
+        let (_, store, importer) = self.begin();
+        let mut models = vec![rows(&store)];
+        for block in &self.blocks {
+            importer.import(block, None).expect("valid");
+            models.push(rows(&store));
+        }
+        models
+    }
+}
+
+#[test]
+fn an_import_that_meets_a_full_disk_changes_nothing_and_can_be_done_again() {
+    let scene = scene();
+    let models = scene.models();
+    let (disk, _, importer) = scene.begin();
+    let first = disk.operations();
+    for block in &scene.blocks {
+        importer.import(block, None).expect("valid");
+    }
+    let last = disk.operations();
+    let (mut met, mut landed) = (0, 0);
+    for at in (first..last).step_by(3) {
+        let (disk, store, importer) = scene.begin();
+        let kind = if at % 2 == 0 {
+            Trouble::Full
+        } else {
+            Trouble::NoGrowth
+        };
+        disk.trouble(at, kind);
+        for (index, block) in scene.blocks.iter().enumerate() {
+            let Err(error) = importer.import(block, None) else {
+                continue;
+            };
+            met += 1;
+            let cause = error.store_error().expect("the disk is at fault, not the block");
+            assert!(cause.wants_space(), "{error}");
+            disk.no_trouble();
+            // A commit may fail after its last write; then it is one all the same.
+            let now = rows(&store);
+            landed += u64::from(now == models[index + 1]);
+            assert!(
+                now == models[index] || now == models[index + 1],
+                "operation {at}: block {index} left a part"
+            );
+            importer.import(block, None).expect("there is space again");
+        }
+        disk.no_trouble();
+        assert!(rows(&store) == models[scene.blocks.len()], "operation {at}");
+    }
+    println!(
+        "{met} imports of {} met a full disk; {landed} were done all the same",
+        (last - first).div_ceil(3)
+    );
+    assert!(met > (last - first) / 8);
+}
+
+fn run(scene: &Scene, disk: &Arc<Disk>) -> Chain {
+    let config = ChainConfig {
+        spec: scene.maker.spec.clone(),
+        seals: SealCheck::Off,
+        pool: PoolConfig::default(),
+        beneficiary: Address::repeat_byte(0xa1),
+        extra_data: Default::default(),
+    };
+    Chain::open(open(disk).expect("a good disk"), config).expect("the chain opens")
+}
+
+#[test]
+fn a_running_chain_outlives_a_full_disk() {
+    let scene = scene();
+    let disk = Arc::new(Disk::default());
+    let chain = run(&scene, &disk);
+    let blocks = &scene.blocks;
+    chain.import(blocks[0].clone()).expect("valid");
+    let wait = |what: &str, there: bool| {
+        let started = Instant::now();
+        while chain.desk().work().is_some() != there {
+            assert!(started.elapsed() < Duration::from_secs(30), "waited for {what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    wait("work", true);
+    disk.trouble(0, Trouble::NoGrowth);
+    let refused = blocks
+        .iter()
+        .skip(1)
+        .find_map(|block| match chain.import(block.clone()) {
+            Ok(_) => None,
+            Err(WriteError::Import(error)) => Some((block, error.to_string())),
+            Err(other) => panic!("{other}"),
+        });
+    let (block, text) = refused.expect("there is no space for all of them");
+    for word in ["(medium)", "committed", "free space"] {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+    assert_eq!(chain.failure(), None);
+    let view = chain.view().expect("reads go on");
+    let stored = view.header_by_hash(&block.hash()).expect("read");
+    assert!(stored.is_none(), "what was not committed is not served");
+    assert!(view.block(1).expect("read").is_some());
+    drop(view);
+    // No work whose block could not be kept.
+    wait("no work", false);
+    disk.no_trouble();
+    for block in &blocks[1..] {
+        chain.import(block.clone()).expect("there is space again");
+    }
+    wait("work", true);
+    drop(chain);
+    let store = open(&disk).expect("a whole database");
+    assert_eq!(head(&store), blocks.last().expect("blocks").hash());
+}
+
+#[test]
+fn whoever_follows_heads_misses_none_over_a_full_disk() {
+    let scene = scene();
+    let (mut tried, mut landed) = (0, 0);
+    // With block 1, whose commit also makes the file shorter after its last write, and block 2.
+    for met in [0, 1] {
+        let (before, rest) = scene.blocks[..3].split_at(met);
+        let (disk, _, importer) = scene.begin();
+        for block in before {
+            importer.import(block, None).expect("valid");
+        }
+        let first = disk.operations();
+        importer.import(&rest[0], None).expect("valid");
+        for at in 0..disk.operations() - first {
+            let disk = Arc::new(Disk::default());
+            let chain = run(&scene, &disk);
+            for block in before {
+                chain.import(block.clone()).expect("valid");
+            }
+            let heads = chain.subscribe();
+            disk.trouble(disk.operations() + at, Trouble::Full);
+            let refused = chain.import(rest[0].clone()).is_err();
+            disk.no_trouble();
+            let head = chain.view().expect("a good disk").head_number();
+            tried += 1;
+            landed += u32::from(refused && head == rest[0].header.number);
+            for block in rest {
+                chain.import(block.clone()).expect("a good disk");
+            }
+            drop(chain);
+            let applied = heads.iter().flat_map(|event| event.applied.clone());
+            let told: Vec<u64> = applied.map(|id| id.number).collect();
+            let expected: Vec<u64> = rest.iter().map(|block| block.header.number).collect();
+            assert_eq!(told, expected, "operation {at}");
+        }
+    }
+    println!("{landed} of {tried} blocks were there after they had been refused");
+    assert!(landed > 0, "none of {tried}");
+}
+
+#[test]
+fn a_chain_on_a_broken_disk_ends_with_a_reason() {
+    let scene = scene();
+    let disk = Arc::new(Disk::default());
+    let chain = run(&scene, &disk);
+    chain.import(scene.blocks[0].clone()).expect("valid");
+    assert_eq!(chain.failure(), None);
+    disk.trouble(0, Trouble::Broken);
+    let error = chain
+        .import(scene.blocks[1].clone())
+        .expect_err("it cannot be written");
+    assert!(error.to_string().contains("the drive does not answer"), "{error}");
+    let late = chain.import(scene.blocks[1].clone()).expect_err("it has ended");
+    assert!(matches!(late, WriteError::Failed(_)), "{late}");
+    let reason = chain.failure().expect("a reason");
+    assert!(
+        reason.contains("block 2") && reason.contains("look at the disk"),
+        "{reason}"
+    );
+    disk.no_trouble();
+    assert_eq!(chain.view().expect("reads go on").head_number(), 1);
+    chain.stop();
+    drop(chain);
+    let again = run(&scene, &disk);
+    assert_eq!(again.view().expect("view").head_number(), 1);
+    again
+        .import(scene.blocks[1].clone())
+        .expect("the disk is good again");
+}
+
+/// An answer in words; `None` where there is an error instead.
+fn words<T: Debug, E: Debug>(answer: Result<T, E>) -> Option<String> {
+    answer.ok().map(|answer| format!("{answer:?}"))
+}
+
+/// Everything a view can be asked, with the answers.
+fn answers(scene: &Scene, store: &Store) -> Option<Vec<Option<String>>> {
+    let view = View::new(store, scene.maker.spec.clone()).ok()?;
+    let mut all = vec![words(Ok::<_, ()>((view.head_number(), view.head_hash())))];
+    let request = CallRequest {
+        to: Some(scene.contract),
+        input: [B256::with_last_byte(2), B256::with_last_byte(3)].concat().into(),
+        ..Default::default()
+    };
+    for number in 0..=6 {
+        all.push(words(view.header(number)));
+        let block = view.block(number);
+        if let Ok(Some(block)) = &block {
+            all.push(words(view.receipts(&block.id())));
+        } else {
+            // Keeps the answers in step with those of a good store.
+            all.push(None);
+        }
+        all.push(words(block));
+        for address in [scene.contract, account(0), account(5), Address::repeat_byte(0xbe)] {
+            all.push(words(view.account(&address, number)));
+            all.push(words(view.code(&address, number)));
+            for slot in 0..4 {
+                all.push(words(view.slot(&address, &U256::from(slot), number)));
+            }
+        }
+        all.push(words(view.call(CallPlace::After(number), &request)));
+    }
+    for block in &scene.blocks {
+        all.push(words(view.block_by_hash(&block.hash())));
+        for transaction in &block.transactions {
+            all.push(words(view.transaction(&transaction.hash())));
+        }
+    }
+    Some(all)
+}
+
+#[test]
+fn a_flipped_byte_in_the_file_never_gives_a_wrong_answer() {
+    const POSITIONS: usize = 500;
+    quiet_contained_panics();
+    let scene = scene();
+    let (disk, store, importer) = scene.begin();
+    for block in &scene.blocks {
+        importer.import(block, None).expect("valid");
+    }
+    let expected = answers(&scene, &store).expect("a good disk");
+    let full = expected.iter().filter(|answer| answer.is_none()).count();
+    // Above the head there is no block whose receipts could be asked for, nor a state to call on.
+    assert!(full < 6, "{full} of {} questions have no answer", expected.len());
+    drop((store, importer));
+    let whole = disk.bytes();
+    let used: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] != 0).collect();
+    let (mut errors, mut refused) = (0, 0);
+    for round in 0..POSITIONS {
+        let at = used[round * used.len() / POSITIONS];
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (round % 8);
+        let disk = Arc::new(Disk::with(bytes));
+        let Ok(store) = open(&disk) else {
+            refused += 1;
+            continue;
+        };
+        let Some(got) = answers(&scene, &store) else {
+            errors += 1;
+            continue;
+        };
+        for (index, (got, expected)) in got.iter().zip(&expected).enumerate() {
+            assert!(
+                got.is_none() || got == expected,
+                "byte {at}: answer {index} is {got:?}, want {expected:?}"
+            );
+        }
+        errors += usize::from(got != expected);
+        // Nor does an import build on what it cannot read.
+        let importer = Importer::new(store.clone(), scene.maker.spec.clone(), SealCheck::Off);
+        let known = scene.blocks.last().expect("blocks");
+        if let Ok(imported) = importer.import(known, None) {
+            assert_eq!(imported, chain::import::Imported::Known, "byte {at}");
+        }
+    }
+    println!("of {POSITIONS} flipped bytes {refused} kept the store from opening, {errors} gave errors");
+    assert!(errors > POSITIONS / 10, "{errors}");
+}

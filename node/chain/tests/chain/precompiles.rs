@@ -1,0 +1,264 @@
+//! The built-in contracts: gas and answers, before and after their fork, by every kind of call.
+
+use crate::common::{forks, hex};
+use crate::run::{PROGRAM, Run, contract, rich};
+use primitives::{Address, SYSTEM_CONTRACT, SecretKey, U256, keccak256};
+
+/// Calls a built-in contract statically with `input`; its gas, and the first word of its answer.
+fn precompile(number: u64, low: u8, input: &[u8]) -> (u64, U256) {
+    let run = |low: u8| {
+        // Input to memory, STATICCALL with its answer to 0x400, a log of the answer.
+        let program = format!("36 6000 6000 37 6020 610400 36 6000 60{low:02x} 5a fa 50 6020 610400 a0");
+        let mut run = Run::new(&program, "00");
+        forks(&mut run.spec).precompiles = Some(7);
+        (run.number, run.input) = (number, input.to_vec());
+        let ran = run.run();
+        assert!(ran.success);
+        (ran.gas_used, U256::from_be_slice(&ran.logs[0].data))
+    };
+    // The same call of an address without code costs all but the precompile.
+    (run(low).0 - run(0x99).0, run(low).1)
+}
+
+#[test]
+fn precompiles_1_to_4_are_always_there() {
+    let digest = keccak256(b"precompile");
+    let key = SecretKey::from_bytes(&[7; 32]).expect("a key");
+    let signature = key.sign(&digest);
+    let mut signed = digest.to_vec();
+    signed.extend(U256::from(27 + u64::from(signature.recovery_id)).to_be_bytes::<32>());
+    signed.extend(signature.r.to_be_bytes::<32>());
+    signed.extend(signature.s.to_be_bytes::<32>());
+    let signer = U256::from_be_slice(key.address().as_slice());
+    let sha = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    let ripemd = "8eb208f7e05d987a9b044a8e98c6b087f15a0bfc";
+    let word = |text: &str| U256::from_be_slice(&hex(text));
+    for number in [1, 7] {
+        assert_eq!(precompile(number, 1, &signed), (3000, signer));
+        assert_eq!(precompile(number, 2, b"abc"), (72, word(sha)));
+        assert_eq!(precompile(number, 3, b"abc"), (720, word(ripemd)));
+        assert_eq!(
+            precompile(number, 4, &[9; 33]),
+            (21, U256::from_be_slice(&[9; 32]))
+        );
+    }
+}
+
+#[test]
+fn precompiles_5_to_8_come_with_their_fork() {
+    let prime = "7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffed";
+    let word = |value: u64| U256::from(value).to_be_bytes::<32>().to_vec();
+    // 3^(p-1) mod p = 1 for the prime p.
+    let mut modexp = [word(32), word(32), word(32), word(3)].concat();
+    modexp.extend(hex(&prime.replace("ffed", "ffec")));
+    modexp.extend(hex(prime));
+    let point = [word(1), word(2)].concat();
+    let doubled = U256::from_be_slice(&hex(
+        "030644e72e131a029b85045b68181585d97816a916871ca8d3c208c16d87cfd3",
+    ));
+    let cases = [
+        (5, modexp, 1024 * 254 / 20, U256::from(1)),
+        (6, [point.clone(), point.clone()].concat(), 150, doubled),
+        (7, [point, word(2)].concat(), 6000, doubled),
+        (8, Vec::new(), 45_000, U256::from(1)),
+        (8, vec![0; 192], 45_000 + 34_000, U256::from(1)),
+    ];
+    for (low, input, gas, answer) in cases {
+        assert_eq!(
+            precompile(6, low, &input),
+            (0, U256::ZERO),
+            "{low} before the fork"
+        );
+        assert_eq!(precompile(7, low, &input), (gas, answer), "{low}");
+    }
+}
+
+/// Calls with the transaction's data; the program leaves what follows in logs: the memory that
+/// the answer goes to, which held ones, then the size of the answer.
+fn called(low: u8, opcode: &str, input: &[u8]) -> (u64, U256, u64) {
+    let value = if ["f1", "f2"].contains(&opcode) {
+        "6000"
+    } else {
+        ""
+    };
+    let run = |low: u8| {
+        let program = format!(
+            "36 6000 6000 37 6000 19 610400 52 6020 610400 36 6000 {value} 60{low:02x} 5a {opcode} 50
+             6020 610400 a0 3d 6000 52 6020 6000 a0"
+        );
+        let mut run = Run::new(&program, "00");
+        run.input = input.to_vec();
+        (run.gas, run.number) = (20_000_000, 7);
+        let ran = run.run();
+        assert!(ran.success);
+        let word = |index: usize| U256::from_be_slice(&ran.logs[index].data);
+        (ran.gas_used, word(0), word(1).to::<u64>())
+    };
+    let (gas, memory, size) = run(low);
+    (gas - run(0x99).0, memory, size)
+}
+
+const CALLS: [&str; 4] = ["f1", "f2", "f4", "fa"];
+
+#[test]
+fn contracts_for_shards_answer_zero() {
+    let zero = (100_000, U256::ZERO, 32);
+    for opcode in CALLS {
+        assert_eq!(called(0x09, opcode, &[1; 132]), zero, "{opcode}");
+        assert_eq!(called(0x0a, opcode, &[1; 100]), zero, "{opcode}");
+        assert_eq!(called(0x0b, opcode, &[1; 132]), zero, "{opcode}");
+        assert_eq!(called(0x0b, opcode, &[1; 500]), zero, "{opcode}");
+    }
+    for (low, length) in [(0x09, 131), (0x09, 133), (0x0a, 99), (0x0a, 101), (0x0b, 131)] {
+        // 63/64 of what was left are gone; the answer is seen, but not copied.
+        let (gas, memory, size) = called(low, "f1", &vec![0; length]);
+        assert!(gas > 19_000_000, "{low:#x} with {length} bytes took {gas}");
+        assert_eq!((memory, size), (U256::MAX, 32), "{low:#x} with {length} bytes");
+    }
+}
+
+#[test]
+fn gas_is_spent_as_asked() {
+    let input = |number: u64| [&[0xab; 4][..], &U256::from(number).to_be_bytes::<32>()].concat();
+    for opcode in CALLS {
+        assert_eq!(
+            called(0x0e, opcode, &input(10)),
+            (1000, U256::ZERO, 32),
+            "{opcode}"
+        );
+        assert_eq!(
+            called(0x0e, opcode, &input(16)),
+            (17_000, U256::ZERO, 32),
+            "{opcode}"
+        );
+        assert_eq!(called(0x0e, opcode, &[]), (8_000_000, U256::ZERO, 32), "{opcode}");
+    }
+    assert_eq!(called(0x0e, "f1", &input(60)).0, 10_121_000);
+    let (gas, memory, size) = called(0x0e, "f1", &input(200));
+    assert!(gas > 19_000_000, "more than there was took {gas}");
+    assert_eq!((memory, size), (U256::MAX, 0));
+}
+
+#[test]
+fn answers_are_words_from_nuwa_on() {
+    for (low, answer) in [(0x0d, U256::from(1)), (0x0e, U256::ZERO)] {
+        let at = |nuwa, number| {
+            let program =
+                format!("3660006000376000196000526020600036600060{low:02x}5afa503d600155600051600255");
+            let mut run = Run::new(&program, "00");
+            run.input = vec![0; 36];
+            run.number = number;
+            forks(&mut run.spec).nuwa = nuwa;
+            let ran = run.run();
+            assert!(ran.success);
+            (ran.slots[1], ran.slots[2])
+        };
+        let (nothing, word) = ((U256::ZERO, U256::MAX), (U256::from(32), answer));
+        assert_eq!((at(Some(5), 4), at(Some(5), 5)), (nothing, word), "{low:#x}");
+        assert_eq!((at(Some(0), 1), at(None, 1)), (word, word), "{low:#x}");
+    }
+}
+
+#[test]
+fn a_plain_call_of_0x0c_runs_nothing_and_others_answer_zero() {
+    assert_eq!(called(0x0c, "f1", &[1; 100]), (0, U256::MAX, 0));
+    for opcode in ["f2", "f4", "fa"] {
+        assert_eq!(
+            called(0x0c, opcode, &[1; 100]),
+            (100_000, U256::ZERO, 32),
+            "{opcode}"
+        );
+    }
+}
+
+const PAYER: Address = Address::repeat_byte(0xa1);
+const PAID: Address = Address::repeat_byte(0xa2);
+const SEND: Address = Address::with_last_byte(0x0c);
+
+/// Calls 0x0c with the transaction's data and `value`, from the system contract's place or
+/// another's. Tells whether the call succeeded, and what the four accounts have.
+fn send(from_system: bool, input: Vec<u8>, value: u8) -> (bool, [u64; 4]) {
+    let caller = if from_system {
+        SYSTEM_CONTRACT
+    } else {
+        Address::repeat_byte(0xcc)
+    };
+    let sender = format!("36 6000 6000 37 6020 610400 36 6000 60{value:02x} 600c 5a f1 6000 52 6020 6000 f3");
+    let program = format!(
+        "36 6000 6000 37 6020 6000 36 6000 6000 73{} 5a f1 50 6000 51 6000 55",
+        primitives::hex::encode(caller)
+    );
+    let mut run = Run::new(&program, "00");
+    let mut account = contract(&sender);
+    account.balance = U256::from(1000);
+    run.spec.genesis.alloc.insert(caller, account);
+    run.spec.genesis.alloc.insert(PAYER, rich(500));
+    run.input = input;
+    run.watched = vec![caller, PAYER, PAID, SEND];
+    let ran = run.run();
+    assert!(ran.success);
+    let balances: Vec<u64> = ran.balances.iter().map(|balance| balance.to()).collect();
+    (ran.slots[0] == U256::from(1), balances.try_into().expect("four"))
+}
+
+fn send_input(value: U256) -> Vec<u8> {
+    let words = [PAYER.into_word(), PAID.into_word(), value.into()];
+    [&[0; 4][..], words.concat().as_slice()].concat()
+}
+
+#[test]
+fn the_system_contract_sends_in_anothers_name() {
+    let input = |value: u64| send_input(U256::from(value));
+    assert_eq!(send(true, input(120), 0), (true, [1000, 380, 120, 0]));
+    // The value of the call itself stays where it is.
+    assert_eq!(send(true, input(120), 7), (true, [1000, 380, 120, 0]));
+    assert_eq!(send(true, input(500), 0), (true, [1000, 0, 500, 0]));
+    assert_eq!(send(true, input(501), 0), (false, [1000, 500, 0, 0]));
+    assert_eq!(send(true, send_input(U256::MAX), 0), (false, [1000, 500, 0, 0]));
+    let two_words = [send_input(U256::ZERO), U256::from(1).to_be_bytes_vec()].concat();
+    assert_eq!(send(true, two_words, 0), (true, [1000, 499, 1, 0]));
+    // Too short to say what to send: an ordinary transfer to 0x0c.
+    assert_eq!(send(true, input(120)[..99].to_vec(), 7), (true, [993, 500, 0, 7]));
+    // Nobody else can.
+    assert_eq!(send(false, input(120), 0), (true, [1000, 500, 0, 0]));
+    assert_eq!(send(false, input(120), 7), (true, [993, 500, 0, 7]));
+}
+
+#[test]
+fn what_is_sent_comes_back_with_its_frame() {
+    let sender = "36 6000 6000 37 6000 6000 36 6000 6000 600c 5a f1 50 6000 6000 fd";
+    let program = "36 6000 6000 37 6000 6000 36 6000 6000 6065 5a f1 6000 55";
+    let mut run = Run::new(program, "00");
+    run.spec.genesis.alloc.insert(SYSTEM_CONTRACT, contract(sender));
+    run.spec.genesis.alloc.insert(PAYER, rich(500));
+    run.input = send_input(U256::from(9));
+    run.watched = vec![PAYER, PAID, PROGRAM];
+    let ran = run.run();
+    assert!(ran.success);
+    assert_eq!(ran.balances, [500, 0, 5].map(U256::from));
+}
+
+#[test]
+fn the_networks_own_contracts_are_not_ethereums() {
+    let text = r#"{"config": {"chainId": 100, "homesteadBlock": 0, "eip150Block": 0, "eip155Block": 0,
+        "eip158Block": 0, "byzantiumBlock": 0}, "difficulty": 1, "gasLimit": 9000000}"#;
+    let ethereum = chain::ChainSpec::from_genesis_file("x", text)
+        .expect("a file")
+        .spec;
+    for low in [0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e] {
+        // RETURNDATASIZE of a static call; there is nobody at the address in Ethereum's family.
+        let mut run = Run::new(
+            &format!("6000 6000 6084 6000 60{low:02x} 5a fa 50 3d 6000 55"),
+            "00",
+        );
+        run.gas = 10_000_000;
+        run.input = vec![0; 4];
+        let answered = run.run();
+        run.spec.family = ethereum.family.clone();
+        let silent = run.run();
+        assert!(answered.success && silent.success);
+        assert_eq!(silent.slots[0], U256::ZERO, "{low:#x}");
+        assert_eq!(silent.notices, []);
+        assert_eq!(answered.slots[0], U256::from(32), "{low:#x}");
+    }
+}

@@ -1,0 +1,420 @@
+//! What this node knows of its peers while it has no peer-to-peer network: its own identity, the
+//! nodes it should keep a connection with, the application chains' networks it should be part of.
+//!
+//! Both lists are kept in the data directory and outlive the process. Nobody is connected.
+
+use crate::files;
+use crate::vnodeconfig::VnodeConfig;
+use parking_lot::Mutex;
+use primitives::{Address, B512, Enode, SecretKey};
+use rpc::{NetworkControl, Peer, Subnet};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Enode URLs of the nodes that a connection is kept with, as a list of strings.
+const STATIC_NODES_FILE: &str = "static-nodes.json";
+/// The application chains' networks.
+const SUBNETS_FILE: &str = "subnets.json";
+/// Most entries of either list.
+const ENTRIES_MAX: usize = 1024;
+
+/// Why a list cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum NetworkError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// The file holds something else.
+    #[error("{}: {reason}", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The settings name something that is no application chain.
+    #[error("ForceSubnetP2P: got {0:?}, expected an address of 20 bytes")]
+    ForcedSubnet(String),
+}
+
+/// A row of the list of networks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct SubnetRow {
+    subnet: String,
+    block_start: u64,
+    block_end: u64,
+}
+
+/// A network as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Joined {
+    address: Address,
+    block_start: u64,
+    block_end: u64,
+}
+
+#[derive(Debug, Default)]
+struct Lists {
+    static_nodes: Vec<Enode>,
+    subnets: Vec<Joined>,
+}
+
+/// The node's place in the network.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    id: B512,
+    host: String,
+    query: Vec<(String, String)>,
+    folder: PathBuf,
+    /// Networks that the settings keep joined.
+    forced: Vec<Address>,
+    lists: Mutex<Lists>,
+}
+
+impl Registry {
+    /// Reads the lists in the data directory `folder`.
+    pub(crate) fn open(key: &SecretKey, config: &VnodeConfig, folder: &Path) -> Result<Self, NetworkError> {
+        let forced = config
+            .force_subnet_p2p
+            .iter()
+            .map(|text| text.parse().map_err(|_| NetworkError::ForcedSubnet(text.clone())));
+        let forced = forced.collect::<Result<_, _>>()?;
+        Ok(Self {
+            id: key.public_key(),
+            host: host(&config.ip),
+            query: query(config),
+            folder: folder.to_owned(),
+            forced,
+            lists: Mutex::new(Lists {
+                static_nodes: read_static_nodes(&folder.join(STATIC_NODES_FILE))?,
+                subnets: read_subnets(&folder.join(SUBNETS_FILE))?,
+            }),
+        })
+    }
+
+    fn keep_static_nodes(&self, nodes: &[Enode]) -> Result<(), String> {
+        let urls: Vec<_> = nodes.iter().map(Enode::to_string).collect();
+        self.keep(STATIC_NODES_FILE, &urls)
+    }
+
+    fn keep_subnets(&self, subnets: &[Joined]) -> Result<(), String> {
+        let row = |joined: &Joined| SubnetRow {
+            subnet: format!("{:#x}", joined.address),
+            block_start: joined.block_start,
+            block_end: joined.block_end,
+        };
+        let rows: Vec<_> = subnets.iter().map(row).collect();
+        self.keep(SUBNETS_FILE, &rows)
+    }
+
+    fn keep(&self, name: &str, list: &impl Serialize) -> Result<(), String> {
+        let path = self.folder.join(name);
+        let text = serde_json::to_vec_pretty(list).map_err(|error| error.to_string())?;
+        files::replace(&path, &text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+    }
+}
+
+/// The host in the enode URL: the one that the settings name, or any.
+fn host(ip: &str) -> String {
+    match ip {
+        "" => "[::]".to_owned(),
+        ip if ip.contains(':') && !ip.starts_with('[') => format!("[{ip}]"),
+        ip => ip.to_owned(),
+    }
+}
+
+/// What the enode URL tells beside.
+fn query(config: &VnodeConfig) -> Vec<(String, String)> {
+    let beneficiary = config.beneficial_address;
+    let members = [
+        ("servicecfgport", config.service_port().to_string()),
+        ("showtopublic", config.show_to_public.to_string()),
+        (
+            "beneficialaddress",
+            beneficiary.map_or_else(String::new, |address| format!("{address:#x}")),
+        ),
+        ("ip", config.ip.clone()),
+    ];
+    members
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+/// The list in a file; empty where there is no file.
+fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<Vec<T>, NetworkError> {
+    let content = |reason: String| NetworkError::Content {
+        path: path.to_owned(),
+        reason,
+    };
+    let text = match std::fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => {
+            return Err(NetworkError::Read {
+                path: path.to_owned(),
+                source,
+            });
+        }
+    };
+    let list: Vec<T> = serde_json::from_slice(&text).map_err(|error| content(error.to_string()))?;
+    match list.len() {
+        got if got > ENTRIES_MAX => Err(content(format!(
+            "{got} entries, at most {ENTRIES_MAX} are allowed"
+        ))),
+        _ => Ok(list),
+    }
+}
+
+fn read_static_nodes(path: &Path) -> Result<Vec<Enode>, NetworkError> {
+    let urls: Vec<String> = read(path)?;
+    let parse = |url: String| {
+        url.parse().map_err(|error| NetworkError::Content {
+            path: path.to_owned(),
+            reason: format!("{error}"),
+        })
+    };
+    urls.into_iter().map(parse).collect()
+}
+
+fn read_subnets(path: &Path) -> Result<Vec<Joined>, NetworkError> {
+    let rows: Vec<SubnetRow> = read(path)?;
+    let parse = |row: SubnetRow| {
+        let address = row.subnet.parse().map_err(|_| NetworkError::Content {
+            path: path.to_owned(),
+            reason: format!("subnet {:?}, expected an address of 20 bytes", row.subnet),
+        })?;
+        Ok(Joined {
+            address,
+            block_start: row.block_start,
+            block_end: row.block_end,
+        })
+    };
+    rows.into_iter().map(parse).collect()
+}
+
+fn check_room(entries: usize, what: &str) -> Result<(), String> {
+    if entries < ENTRIES_MAX {
+        return Ok(());
+    }
+    Err(format!(
+        "{entries} {what} are kept already, at most {ENTRIES_MAX} are allowed"
+    ))
+}
+
+impl NetworkControl for Registry {
+    /// The ports are 0: nothing listens.
+    fn enode(&self) -> Enode {
+        Enode {
+            id: self.id,
+            host: self.host.clone(),
+            port: 0,
+            discovery_port: 0,
+            query: self.query.clone(),
+        }
+    }
+
+    fn listen_address(&self) -> Option<String> {
+        None
+    }
+
+    fn peers(&self) -> Vec<Peer> {
+        Vec::new()
+    }
+
+    fn add_peer(&self, node: &Enode) -> Result<(), String> {
+        let mut lists = self.lists.lock();
+        let mut nodes = lists.static_nodes.clone();
+        nodes.retain(|other| other.id != node.id);
+        check_room(nodes.len(), "static nodes")?;
+        nodes.push(node.clone());
+        self.keep_static_nodes(&nodes)?;
+        lists.static_nodes = nodes;
+        Ok(())
+    }
+
+    fn remove_peer(&self, node: &Enode) -> Result<bool, String> {
+        let mut lists = self.lists.lock();
+        let mut nodes = lists.static_nodes.clone();
+        nodes.retain(|other| other.id != node.id);
+        if nodes.len() == lists.static_nodes.len() {
+            return Ok(false);
+        }
+        self.keep_static_nodes(&nodes)?;
+        lists.static_nodes = nodes;
+        Ok(true)
+    }
+
+    fn add_subnet(&self, address: Address, block_start: u64) -> Result<(), String> {
+        let mut lists = self.lists.lock();
+        let mut subnets = lists.subnets.clone();
+        subnets.retain(|other| other.address != address);
+        check_room(subnets.len(), "subnets")?;
+        subnets.push(Joined {
+            address,
+            block_start,
+            block_end: u64::MAX,
+        });
+        self.keep_subnets(&subnets)?;
+        lists.subnets = subnets;
+        Ok(())
+    }
+
+    fn remove_subnet(&self, address: Address, block_end: u64) -> Result<bool, String> {
+        if self.forced.contains(&address) {
+            return Err(format!(
+                "ForceSubnetP2P of vnodeconfig.json keeps {address:#x} joined"
+            ));
+        }
+        let mut lists = self.lists.lock();
+        let mut subnets = lists.subnets.clone();
+        let Some(joined) = subnets.iter_mut().find(|joined| joined.address == address) else {
+            return Ok(false);
+        };
+        joined.block_end = block_end;
+        // One that ends before it begins is none.
+        subnets.retain(|joined| joined.block_start < joined.block_end);
+        self.keep_subnets(&subnets)?;
+        lists.subnets = subnets;
+        Ok(true)
+    }
+
+    fn subnets(&self, head: u64) -> Vec<Subnet> {
+        let lists = self.lists.lock();
+        let forced = self.forced.iter().map(|address| Joined {
+            address: *address,
+            block_start: 0,
+            block_end: u64::MAX,
+        });
+        let added = lists
+            .subnets
+            .iter()
+            .copied()
+            .filter(|joined| joined.block_end > head && !self.forced.contains(&joined.address));
+        let show = |joined: Joined| Subnet {
+            address: joined.address,
+            block_start: joined.block_start,
+            block_end: joined.block_end,
+            peers: String::new(),
+        };
+        forced.chain(added).map(show).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registry(folder: &Path, config: &VnodeConfig) -> Registry {
+        let key = SecretKey::from_bytes(&[0x46; 32]).expect("a key");
+        Registry::open(&key, config, folder).expect("good lists")
+    }
+
+    fn peer(mark: u8) -> Enode {
+        let key = SecretKey::from_bytes(&[mark; 32]).expect("a key");
+        Enode {
+            id: key.public_key(),
+            host: "10.0.0.1".to_owned(),
+            port: 30333,
+            discovery_port: 30333,
+            query: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_enode_tells_the_settings() {
+        let home = tempfile::tempdir().expect("a folder");
+        let config = VnodeConfig {
+            show_to_public: true,
+            service_cfg: "localhost:50070".to_owned(),
+            beneficial_address: Some(Address::repeat_byte(0x71)),
+            ip: "52.1.2.3".to_owned(),
+            ..VnodeConfig::default()
+        };
+        let enode = registry(home.path(), &config).enode().to_string();
+        let (start, rest) = enode.split_once('@').expect("a node id");
+        assert_eq!(start.len(), "enode://".len() + 128);
+        assert_eq!(
+            rest,
+            "52.1.2.3:0?servicecfgport=50070&showtopublic=true\
+             &beneficialaddress=0x7171717171717171717171717171717171717171&ip=52.1.2.3"
+        );
+        let plain = registry(home.path(), &VnodeConfig::default()).enode().to_string();
+        assert!(plain.ends_with("@[::]:0?servicecfgport=50062&showtopublic=false&beneficialaddress=&ip="));
+    }
+
+    #[test]
+    fn static_nodes_outlive_the_process() {
+        let home = tempfile::tempdir().expect("a folder");
+        let config = VnodeConfig::default();
+        let first = registry(home.path(), &config);
+        first.add_peer(&peer(1)).expect("kept");
+        first.add_peer(&peer(2)).expect("kept");
+        let moved = Enode { port: 1, ..peer(1) };
+        first.add_peer(&moved).expect("kept");
+        let second = registry(home.path(), &config);
+        assert_eq!(second.lists.lock().static_nodes, [peer(2), moved]);
+        assert_eq!(second.remove_peer(&peer(1)), Ok(true));
+        assert_eq!(second.remove_peer(&peer(1)), Ok(false));
+        assert!(second.peers().is_empty());
+        assert_eq!(
+            registry(home.path(), &config).lists.lock().static_nodes,
+            [peer(2)]
+        );
+    }
+
+    #[test]
+    fn subnets_begin_and_end() {
+        let home = tempfile::tempdir().expect("a folder");
+        let (added, forced) = (Address::repeat_byte(1), Address::repeat_byte(2));
+        let config = VnodeConfig {
+            force_subnet_p2p: vec![format!("{forced:#x}")],
+            ..VnodeConfig::default()
+        };
+        let first = registry(home.path(), &config);
+        first.add_subnet(added, 110).expect("kept");
+        let second = registry(home.path(), &config);
+        let starts = |registry: &Registry, head| -> Vec<_> {
+            let subnets = registry.subnets(head).into_iter();
+            subnets
+                .map(|subnet| (subnet.address, subnet.block_start, subnet.block_end))
+                .collect()
+        };
+        assert_eq!(
+            starts(&second, 10),
+            [(forced, 0, u64::MAX), (added, 110, u64::MAX)]
+        );
+        assert_eq!(second.remove_subnet(added, 200), Ok(true));
+        assert_eq!(starts(&second, 199)[1..], [(added, 110, 200)]);
+        assert_eq!(starts(&second, 200)[1..], []);
+        assert_eq!(second.remove_subnet(added, 110), Ok(true));
+        assert_eq!(second.remove_subnet(added, 110), Ok(false), "it never began");
+        assert!(second.remove_subnet(forced, 1).is_err());
+    }
+
+    #[test]
+    fn damaged_lists_stop_the_start() {
+        let home = tempfile::tempdir().expect("a folder");
+        let key = SecretKey::from_bytes(&[0x46; 32]).expect("a key");
+        let open = || Registry::open(&key, &VnodeConfig::default(), home.path());
+        for (name, text) in [
+            (STATIC_NODES_FILE, "{}"),
+            (STATIC_NODES_FILE, r#"["enode://12@a:1"]"#),
+            (SUBNETS_FILE, r#"[{"subnet":"0x12","blockStart":1,"blockEnd":2}]"#),
+            (SUBNETS_FILE, "[1"),
+        ] {
+            std::fs::write(home.path().join(name), text).expect("a write");
+            let error = open().expect_err(text);
+            assert!(error.to_string().contains(name), "{error}");
+            std::fs::remove_file(home.path().join(name)).expect("a removal");
+        }
+        assert!(open().is_ok());
+    }
+}

@@ -1,0 +1,137 @@
+//! The node's own key: what its peers know it by.
+//!
+//! `nodekey` in the data directory, 64 hex digits, made at the first start; `--nodekey` names
+//! another file, `--nodekeyhex` gives the key itself.
+
+use crate::files;
+use crate::options::VnodeOptions;
+use primitives::{KeyError, SecretKey, hex};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+/// The file in the data directory.
+pub(crate) const FILE_NAME: &str = "nodekey";
+/// More than any key's file has.
+const FILE_BYTES_MAX: u64 = 128;
+
+/// Why there is no key.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeKeyError {
+    /// The file cannot be read or made.
+    #[error("node key {}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// What the file holds is no key.
+    #[error("node key {}: {error}, expected 64 hex digits", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: KeyError,
+    },
+    /// What the option gives is no key.
+    #[error("--nodekeyhex: {0}, expected 64 hex digits")]
+    Option(KeyError),
+    /// No key could be made.
+    #[error("cannot make a node key: {0}")]
+    Random(KeyError),
+}
+
+/// The key of the options, or the data directory's, made where there is none.
+///
+/// # Errors
+/// [`NodeKeyError`] when there is a file that holds no key, or none can be made.
+pub(crate) fn load(options: &VnodeOptions, data: &Path) -> Result<SecretKey, NodeKeyError> {
+    if let Some(digits) = &options.nodekeyhex {
+        return SecretKey::from_hex(digits).map_err(NodeKeyError::Option);
+    }
+    if let Some(path) = &options.nodekey {
+        return read(path);
+    }
+    let path = data.join(FILE_NAME);
+    match read(&path) {
+        Err(NodeKeyError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+        read => return read,
+    }
+    let key = SecretKey::random().map_err(NodeKeyError::Random)?;
+    let digits = Zeroizing::new(hex::encode(key.to_bytes()));
+    match files::create(&path, digits.as_bytes()) {
+        Ok(true) => Ok(key),
+        // Another process was faster.
+        Ok(false) => read(&path),
+        Err(source) => Err(NodeKeyError::File { path, source }),
+    }
+}
+
+fn read(path: &Path) -> Result<SecretKey, NodeKeyError> {
+    let file = |source| NodeKeyError::File {
+        path: path.to_owned(),
+        source,
+    };
+    // Room for all of it: a text that grows leaves copies behind.
+    let mut text = Zeroizing::new(String::with_capacity(FILE_BYTES_MAX as usize));
+    let opened = File::open(path).map_err(file)?;
+    opened
+        .take(FILE_BYTES_MAX)
+        .read_to_string(&mut text)
+        .map_err(file)?;
+    SecretKey::from_hex(text.trim()).map_err(|error| NodeKeyError::Key {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    const DIGITS: &str = "46464646464646464646464646464646464646464646464646464646464646ab";
+
+    fn options(arguments: &[&str]) -> VnodeOptions {
+        VnodeOptions::try_parse_from(std::iter::once(&"vnode").chain(arguments)).expect("good options")
+    }
+
+    #[test]
+    fn a_key_is_made_once_and_kept() {
+        let home = tempfile::tempdir().expect("a folder");
+        let key = || load(&options(&[]), home.path()).expect("a key").address();
+        let first = key();
+        assert_eq!(key(), first);
+        let path = home.path().join(FILE_NAME);
+        assert_eq!(std::fs::read(&path).expect("the file").len(), 64);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = std::fs::metadata(&path).expect("the file").permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{mode:o}");
+        }
+        std::fs::write(&path, "no key").expect("a write");
+        let error = load(&options(&[]), home.path()).expect_err("no key");
+        assert!(matches!(error, NodeKeyError::Key { .. }), "{error}");
+    }
+
+    #[test]
+    fn options_come_first() {
+        let home = tempfile::tempdir().expect("a folder");
+        let own = SecretKey::from_hex(DIGITS).expect("a key").address();
+        let given = load(&options(&["--nodekeyhex", DIGITS]), home.path()).expect("a key");
+        assert_eq!(given.address(), own);
+        let path = home.path().join("elsewhere");
+        std::fs::write(&path, format!("{DIGITS}\n")).expect("a write");
+        let name = path.to_str().expect("text");
+        let given = load(&options(&["--nodekey", name]), home.path()).expect("a key");
+        assert_eq!(given.address(), own);
+        assert!(!home.path().join(FILE_NAME).exists(), "none is made beside");
+        let missing = load(&options(&["--nodekey", "/no/such/file"]), home.path());
+        assert!(matches!(missing, Err(NodeKeyError::File { .. })));
+        let bad = load(&options(&["--nodekeyhex", "12"]), home.path());
+        assert!(matches!(bad, Err(NodeKeyError::Option(_))));
+    }
+}

@@ -1,0 +1,210 @@
+//! The command line of the transaction pool.
+//!
+//! Knows names and how they become the pool's settings; every default is the pool's.
+
+use chain::ChainSpec;
+use chain::pool::{
+    ACCOUNT_QUEUE_DEFAULT, ACCOUNT_SLOTS_DEFAULT, GLOBAL_QUEUE_DEFAULT, GLOBAL_SLOTS_DEFAULT, JOURNAL_NAME,
+    LIFETIME_DEFAULT, PRICE_BUMP_PERCENT_DEFAULT, PRICE_FLOOR_MINING, PoolConfig, REJOURNAL_DEFAULT,
+};
+use clap::builder::{OsStringValueParser, RangedU64ValueParser, TypedValueParser};
+use primitives::U256;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Options of the transaction pool.
+#[derive(Clone, Debug, clap::Args)]
+pub struct TxPoolOptions {
+    /// File that local transactions survive a restart in, relative to the data directory; empty
+    /// for none
+    #[arg(long = "txpool.journal", value_name = "FILE", default_value = JOURNAL_NAME,
+        value_parser = OsStringValueParser::new().map(PathBuf::from))]
+    pub journal: PathBuf,
+    /// Seconds between two times that the journal is written anew
+    #[arg(long = "txpool.rejournal", value_name = "SECONDS", default_value_t = REJOURNAL_DEFAULT.as_secs(),
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub rejournal: u64,
+    /// Give transactions that come over RPC no privileges: no exemption from limits and prices,
+    /// no journal
+    #[arg(long = "txpool.nolocals")]
+    pub nolocals: bool,
+    /// Cheapest gas price taken from others, in sha [default: the network's; while mining, that of
+    /// --gasprice where it is higher]
+    #[arg(long = "txpool.pricelimit", value_name = "SHA")]
+    pub pricelimit: Option<U256>,
+    /// By how many percent a transaction must be dearer than the one it replaces
+    #[arg(long = "txpool.pricebump", value_name = "PERCENT", default_value_t = PRICE_BUMP_PERCENT_DEFAULT,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub pricebump: u64,
+    /// Pending transactions that every account may have, however full the pool is
+    #[arg(long = "txpool.accountslots", value_name = "N", default_value_t = ACCOUNT_SLOTS_DEFAULT,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    pub accountslots: usize,
+    /// Pending transactions from which on the largest accounts are cut
+    #[arg(long = "txpool.globalslots", value_name = "N", default_value_t = GLOBAL_SLOTS_DEFAULT,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    pub globalslots: usize,
+    /// Queued transactions of one account
+    #[arg(long = "txpool.accountqueue", value_name = "N", default_value_t = ACCOUNT_QUEUE_DEFAULT,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    pub accountqueue: usize,
+    /// Queued transactions of all accounts
+    #[arg(long = "txpool.globalqueue", value_name = "N", default_value_t = GLOBAL_QUEUE_DEFAULT,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
+    pub globalqueue: usize,
+    /// Seconds that an account's queued transactions wait while none of them becomes pending
+    #[arg(long = "txpool.lifetime", value_name = "SECONDS", default_value_t = LIFETIME_DEFAULT.as_secs(),
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub lifetime: u64,
+}
+
+impl TxPoolOptions {
+    /// The cheapest gas price that a node of `spec` takes from others. `gasprice` is the price that
+    /// was asked for by name, if any; it goes before all others.
+    pub(crate) fn price_floor(&self, spec: &ChainSpec, mines: bool, gasprice: Option<U256>) -> U256 {
+        let limit = self.pricelimit.unwrap_or(spec.gas_price_min);
+        // Where anything is taken for nothing, mining is no reason to be choosy.
+        let floor = match mines && !spec.gas_price_min.is_zero() {
+            true => limit.max(U256::from(PRICE_FLOOR_MINING)),
+            false => limit,
+        };
+        gasprice.unwrap_or(floor)
+    }
+
+    /// The pool's settings for a node of `spec` in `directory`, with a price as in
+    /// [`Self::price_floor`].
+    pub(crate) fn config(
+        &self,
+        spec: &ChainSpec,
+        directory: &Path,
+        mines: bool,
+        gasprice: Option<U256>,
+    ) -> PoolConfig {
+        let journal = Some(&self.journal).filter(|path| !path.as_os_str().is_empty());
+        PoolConfig {
+            price_floor: self.price_floor(spec, mines, gasprice),
+            price_bump_percent: self.pricebump,
+            account_slots: self.accountslots,
+            global_slots: self.globalslots,
+            account_queue: self.accountqueue,
+            global_queue: self.globalqueue,
+            lifetime: Duration::from_secs(self.lifetime),
+            locals: !self.nolocals,
+            journal: journal.map(|path| directory.join(path)),
+            rejournal: Duration::from_secs(self.rejournal),
+            ..PoolConfig::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        txpool: TxPoolOptions,
+    }
+
+    fn parse(arguments: &[&str]) -> Result<TxPoolOptions, clap::Error> {
+        let line = Line::try_parse_from(std::iter::once(&"vnode").chain(arguments))?;
+        Ok(line.txpool)
+    }
+
+    #[test]
+    fn without_options_the_pool_is_the_default_one() {
+        let config = parse(&[])
+            .unwrap()
+            .config(&ChainSpec::main(), Path::new("/d"), false, None);
+        let expected = PoolConfig {
+            journal: Some("/d/transactions.rlp".into()),
+            ..PoolConfig::default()
+        };
+        assert_eq!(format!("{config:?}"), format!("{expected:?}"));
+    }
+
+    #[test]
+    fn every_option_arrives() {
+        let options = parse(&[
+            "--txpool.journal=/elsewhere/j",
+            "--txpool.rejournal=1",
+            "--txpool.nolocals",
+            "--txpool.pricelimit=2",
+            "--txpool.pricebump=3",
+            "--txpool.accountslots=4",
+            "--txpool.globalslots=5",
+            "--txpool.accountqueue=6",
+            "--txpool.globalqueue=7",
+            "--txpool.lifetime=8",
+        ]);
+        let config = options
+            .unwrap()
+            .config(&ChainSpec::dev(), Path::new("/d"), false, None);
+        let expected = PoolConfig {
+            price_floor: U256::from(2),
+            price_bump_percent: 3,
+            account_slots: 4,
+            global_slots: 5,
+            account_queue: 6,
+            global_queue: 7,
+            lifetime: Duration::from_secs(8),
+            locals: false,
+            journal: Some("/elsewhere/j".into()),
+            rejournal: Duration::from_secs(1),
+            ..PoolConfig::default()
+        };
+        assert_eq!(format!("{config:?}"), format!("{expected:?}"));
+        let none = parse(&["--txpool.journal="]).unwrap();
+        assert_eq!(
+            none.config(&ChainSpec::dev(), Path::new("/d"), false, None)
+                .journal,
+            None
+        );
+        for bad in [
+            "pricebump=0",
+            "accountslots=0",
+            "globalqueue=-1",
+            "lifetime=0",
+            "rejournal=x",
+        ] {
+            assert!(parse(&[&format!("--txpool.{bad}")]).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_floor_follows_network_mining_and_options() {
+        let check = |arguments: &[&str], spec: ChainSpec, mines, gasprice: Option<u64>, expected: u64| {
+            let options = parse(arguments).unwrap();
+            let gasprice = gasprice.map(U256::from);
+            let config = options.config(&spec, Path::new("/d"), mines, gasprice);
+            assert_eq!(
+                config.price_floor,
+                U256::from(expected),
+                "{arguments:?} {mines} {gasprice:?}"
+            );
+        };
+        let gsha = 1_000_000_000;
+        check(&[], ChainSpec::main(), false, None, gsha);
+        check(&[], ChainSpec::main(), true, None, 18 * gsha);
+        check(&[], ChainSpec::dev(), true, None, 0);
+        check(&["--txpool.pricelimit=5"], ChainSpec::main(), false, None, 5);
+        check(
+            &["--txpool.pricelimit=5"],
+            ChainSpec::main(),
+            true,
+            None,
+            18 * gsha,
+        );
+        check(&["--txpool.pricelimit=5"], ChainSpec::dev(), true, None, 5);
+        check(
+            &["--txpool.pricelimit=20000000000"],
+            ChainSpec::main(),
+            true,
+            None,
+            20 * gsha,
+        );
+        check(&["--txpool.pricelimit=5"], ChainSpec::main(), true, Some(7), 7);
+    }
+}

@@ -1,0 +1,328 @@
+//! Logs as they lie in the receipts of a block, read one by one without building the rest.
+//!
+//! A search passes over many logs for each that it wants: here nothing is copied or hashed
+//! but what the caller keeps. Whole receipts are in [`crate::BlockReads`]. Also the transactions
+//! that left logs, without those around them.
+
+use crate::codec::{Cursor, block_key};
+use crate::source::Source;
+use crate::{StoreError, TableId};
+use primitives::rlp::Reader;
+use primitives::{Address, B256, Bytes, DecodeError, LOG_TOPICS_MAX, Log, Transaction, TxRules, keccak256};
+use std::ops::ControlFlow;
+
+/// A log within a row of receipts.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredLog<'a> {
+    /// Its transaction's place in the block.
+    pub transaction_index: usize,
+    /// Its place in the block.
+    pub log_index: usize,
+    /// The contract.
+    pub address: Address,
+    topics: [B256; LOG_TOPICS_MAX],
+    topic_count: usize,
+    /// What is not indexed.
+    pub data: &'a [u8],
+}
+
+impl StoredLog<'_> {
+    /// The topics in order.
+    pub fn topics(&self) -> &[B256] {
+        &self.topics[..self.topic_count]
+    }
+
+    /// The log, copied.
+    pub fn to_log(&self) -> Log {
+        Log {
+            address: self.address,
+            topics: self.topics().to_vec(),
+            data: Bytes::copy_from_slice(self.data),
+        }
+    }
+}
+
+/// Reads of single logs and of what a log's place needs.
+pub trait LogReads: Source {
+    /// Hands the logs of an executed block to `visit`, in order, until it breaks. `false`: the
+    /// block has no receipts here.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the medium fails or the row is corrupt.
+    fn scan_logs(
+        &self,
+        number: u64,
+        hash: &B256,
+        visit: impl FnMut(StoredLog<'_>) -> ControlFlow<()>,
+    ) -> Result<bool, StoreError> {
+        let key = block_key(number, hash);
+        let scanned = self.with(TableId::BlockToReceipts, &key, |row| walk_logs(row, visit))?;
+        scanned
+            .transpose()
+            .map(|found| found.is_some())
+            .map_err(|reason| StoreError::corrupt(TableId::BlockToReceipts, &key, reason))
+    }
+
+    /// Hashes of the transactions at `places` of a block, which ascend.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the medium fails, the row is corrupt or has no such place.
+    fn transaction_hashes(
+        &self,
+        number: u64,
+        hash: &B256,
+        places: &[usize],
+    ) -> Result<Vec<B256>, StoreError> {
+        // The hash of a transaction is that of its stored form, so none has to be decoded.
+        let each = |row: &[u8]| each_at(row, places, |rlp| Ok(keccak256(rlp)));
+        of_body(self, number, hash, each)
+    }
+
+    /// The transactions at `places` of a block, which ascend.
+    ///
+    /// # Errors
+    /// As [`LogReads::transaction_hashes`].
+    fn transactions_at(
+        &self,
+        number: u64,
+        hash: &B256,
+        places: &[usize],
+        rules: TxRules,
+    ) -> Result<Vec<Transaction>, StoreError> {
+        let decode = |rlp: &[u8]| Transaction::decode_stored(rlp, rules).map_err(text);
+        of_body(self, number, hash, |row| each_at(row, places, decode))
+    }
+}
+
+impl<S: Source> LogReads for S {}
+
+fn text(error: DecodeError) -> String {
+    error.to_string()
+}
+
+/// What `read` finds in the body of a block, which must be there.
+fn of_body<T>(
+    source: &(impl Source + ?Sized),
+    number: u64,
+    hash: &B256,
+    read: impl FnOnce(&[u8]) -> Result<T, String>,
+) -> Result<T, StoreError> {
+    let key = block_key(number, hash);
+    source
+        .with(TableId::BlockToBody, &key, read)?
+        .unwrap_or_else(|| Err("no such row".to_owned()))
+        .map_err(|reason| StoreError::corrupt(TableId::BlockToBody, &key, reason))
+}
+
+fn walk_logs(row: &[u8], mut visit: impl FnMut(StoredLog<'_>) -> ControlFlow<()>) -> Result<(), String> {
+    let mut receipts = Reader::open(row, "receipts").map_err(text)?;
+    let (mut transaction_index, mut log_index) = (0, 0);
+    while !receipts.is_empty() {
+        let mut receipt = receipts.list("receipt").map_err(text)?;
+        receipt.slice("outcome").map_err(text)?;
+        receipt.slice("cumulative gas").map_err(text)?;
+        let mut logs = receipt.list("logs").map_err(text)?;
+        while !logs.is_empty() {
+            let log = logs.list("log").map_err(text)?;
+            let log = read_log(log, transaction_index, log_index)?;
+            if visit(log).is_break() {
+                return Ok(());
+            }
+            log_index += 1;
+        }
+        transaction_index += 1;
+    }
+    Ok(())
+}
+
+fn read_log(
+    mut fields: Reader<'_>,
+    transaction_index: usize,
+    log_index: usize,
+) -> Result<StoredLog<'_>, String> {
+    let address = fields.address("address").map_err(text)?;
+    let mut list = fields.list("topics").map_err(text)?;
+    let (mut topics, mut topic_count) = ([B256::ZERO; LOG_TOPICS_MAX], 0);
+    while !list.is_empty() {
+        let topic = topics
+            .get_mut(topic_count)
+            .ok_or_else(|| format!("over {LOG_TOPICS_MAX} topics in log {log_index}"))?;
+        *topic = list.fixed("topic").map_err(text)?;
+        topic_count += 1;
+    }
+    let data = fields.slice("data").map_err(text)?;
+    if !fields.is_empty() {
+        return Err(format!("over 3 fields in log {log_index}"));
+    }
+    Ok(StoredLog {
+        transaction_index,
+        log_index,
+        address,
+        topics,
+        topic_count,
+        data,
+    })
+}
+
+/// What `read` makes of the transactions at these places of a body, each in its stored form.
+fn each_at<T>(
+    row: &[u8],
+    places: &[usize],
+    read: impl Fn(&[u8]) -> Result<T, String>,
+) -> Result<Vec<T>, String> {
+    let mut cursor = Cursor::new(row);
+    let senders = cursor.u32()? as usize;
+    cursor.take(senders.checked_mul(20).ok_or("sender count overflows")?)?;
+    let mut parts = Reader::open(cursor.remaining(), "body").map_err(text)?;
+    let mut transactions = parts.list("transactions").map_err(text)?;
+    let mut next = 0;
+    let mut at = |place: &usize| {
+        loop {
+            if transactions.is_empty() {
+                return Err(format!("{next} transactions, want one at {place}"));
+            }
+            let raw = transactions.raw("transaction").map_err(text)?;
+            next += 1;
+            if next > *place {
+                return read(raw);
+            }
+        }
+    };
+    places.iter().map(&mut at).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BlockBody, BlockReads, HeaderRecord, Store};
+    use primitives::{Header, Receipt, ReceiptOutcome, SecretKey, TxForm, U256, UnsignedTransaction};
+    use proptest::prelude::*;
+
+    fn transactions() -> Vec<Transaction> {
+        let key = SecretKey::from_bytes(&[0x46; 32]).unwrap();
+        let sign = |tx_nonce, form| {
+            let plain = UnsignedTransaction {
+                tx_nonce,
+                ..Default::default()
+            };
+            plain.sign(&key, 100, form)
+        };
+        vec![
+            Transaction::system(7),
+            sign(0, TxForm::Native),
+            sign(1, TxForm::Classic),
+        ]
+    }
+
+    fn receipts() -> Vec<Receipt> {
+        let log = |topics: usize| Log {
+            address: Address::repeat_byte(topics as u8),
+            topics: (0..topics).map(|topic| B256::repeat_byte(topic as u8)).collect(),
+            data: vec![9; 60 * topics].into(),
+        };
+        vec![
+            Receipt::new(ReceiptOutcome::Status(true), 1, Vec::new()),
+            Receipt::new(
+                ReceiptOutcome::Root(B256::repeat_byte(3)),
+                2,
+                vec![log(0), log(4)],
+            ),
+            Receipt::new(ReceiptOutcome::Status(false), 900, vec![log(1)]),
+        ]
+    }
+
+    fn store() -> (Store, B256) {
+        let store = Store::in_memory().unwrap();
+        let record = HeaderRecord {
+            header: Header {
+                number: 3,
+                ..Default::default()
+            },
+            total_difficulty: U256::from(1),
+            executed: false,
+        };
+        let body = BlockBody {
+            transactions: transactions(),
+            senders: vec![Address::ZERO; 3],
+            uncles: Vec::new(),
+        };
+        let hash = record.header.hash();
+        let batch = store.batch().unwrap();
+        batch
+            .write(|tables| {
+                tables.put_block(&hash, &record, &body)?;
+                tables.put_executed(&hash, &record, &receipts())
+            })
+            .unwrap();
+        batch.commit().unwrap();
+        (store, hash)
+    }
+
+    #[test]
+    fn logs_are_those_of_the_receipts() {
+        let (store, hash) = store();
+        let view = store.snapshot().unwrap();
+        let mut found = Vec::new();
+        let mut visit = |log: StoredLog<'_>| {
+            found.push((log.transaction_index, log.log_index, log.to_log()));
+            ControlFlow::Continue(())
+        };
+        assert!(view.scan_logs(3, &hash, &mut visit).unwrap());
+        let logs = |index: usize| receipts()[index].logs.clone();
+        let expected = [
+            (1, 0, logs(1)[0].clone()),
+            (1, 1, logs(1)[1].clone()),
+            (2, 2, logs(2)[0].clone()),
+        ];
+        assert_eq!(found, expected);
+        assert!(
+            !view
+                .scan_logs(3, &B256::ZERO, |_| ControlFlow::Continue(()))
+                .unwrap()
+        );
+        let mut count = 0;
+        let mut once = |_: StoredLog<'_>| {
+            count += 1;
+            ControlFlow::Break(())
+        };
+        view.scan_logs(3, &hash, &mut once).unwrap();
+        assert_eq!(count, 1);
+    }
+
+    #[test]
+    fn hashes_are_those_of_the_transactions() {
+        let (store, hash) = store();
+        let view = store.snapshot().unwrap();
+        let expected: Vec<B256> = transactions().iter().map(Transaction::hash).collect();
+        assert_eq!(view.transaction_hashes(3, &hash, &[0, 1, 2]).unwrap(), expected);
+        assert_eq!(view.transaction_hashes(3, &hash, &[2]).unwrap(), expected[2..]);
+        assert!(view.transaction_hashes(3, &hash, &[]).unwrap().is_empty());
+        let whole = view.transactions_at(3, &hash, &[0, 2], TxRules::Moac).unwrap();
+        assert_eq!(whole, [&transactions()[0], &transactions()[2]].map(Clone::clone));
+        assert!(view.transactions_at(3, &hash, &[0], TxRules::Ethereum).is_err());
+        let error = view.transaction_hashes(3, &hash, &[1, 3]).unwrap_err();
+        assert!(
+            error.to_string().contains("3 transactions, want one at 3"),
+            "{error}"
+        );
+        assert!(view.transaction_hashes(4, &hash, &[0]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn altered_rows_never_panic(at in 0usize..1000, with: u8, cut in 0usize..1000) {
+            let (store, hash) = store();
+            let view = store.snapshot().unwrap();
+            let key = block_key(3, &hash);
+            for table in [TableId::BlockToReceipts, TableId::BlockToBody] {
+                let mut row = view.get(table, &key).unwrap().unwrap();
+                let length = row.len();
+                row[at % length] = with;
+                row.truncate(length - cut % 3);
+                let _ = walk_logs(&row, |_| ControlFlow::Continue(()));
+                let _ = each_at(&row, &[0, 2], |rlp| Ok(keccak256(rlp)));
+            }
+            prop_assert!(view.receipts(3, &hash).unwrap().is_some());
+        }
+    }
+}

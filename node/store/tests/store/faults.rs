@@ -1,0 +1,317 @@
+//! Whatever the disk does: what was committed stays, what was not is never seen, and reads give
+//! what was written or an error.
+
+use crate::disk::{Disk, Trouble};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use store::{Snapshot, Source, Store, StoreError, StoreOptions, TableId, quiet_contained_panics};
+
+/// Rows by key, of one table.
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+const TABLE: TableId = TableId::AccountAtBlock;
+
+/// Batches of a scenario.
+const BATCHES: u32 = 8;
+
+/// Small, so that pages are read from the disk again and again.
+fn options() -> StoreOptions {
+    StoreOptions {
+        cache_bytes: 64 << 10,
+    }
+}
+
+fn open(disk: &Arc<Disk>) -> Result<Store, StoreError> {
+    Store::on_medium(disk.clone(), &options())
+}
+
+/// Numbers that look random; the same for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+}
+
+/// What batch `index` puts and deletes.
+fn changes(index: u32) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+    let mut random = Random(u64::from(index) + 1);
+    (0..60)
+        .map(|_| {
+            let key = (random.next() % 500).to_be_bytes().to_vec();
+            let length = match random.next() % 30 {
+                0 => 9000,
+                short => short as usize * 7,
+            };
+            let value = (!random.next().is_multiple_of(5)).then(|| vec![index as u8 + 1; length]);
+            (key, value)
+        })
+        .collect()
+}
+
+fn apply(rows: &mut Rows, index: u32) {
+    for (key, value) in changes(index) {
+        match value {
+            Some(value) => rows.insert(key, value),
+            None => rows.remove(&key),
+        };
+    }
+}
+
+/// The rows after each number of batches.
+fn models() -> Vec<Rows> {
+    let mut models = vec![Rows::new()];
+    for index in 0..BATCHES {
+        let mut rows = models.last().expect("one").clone();
+        apply(&mut rows, index);
+        models.push(rows);
+    }
+    models
+}
+
+fn write(store: &Store, index: u32) -> Result<(), StoreError> {
+    let batch = store.batch()?;
+    batch.write(|tables| {
+        for (key, value) in changes(index) {
+            match value {
+                Some(value) => tables.put(TABLE, &key, &value)?,
+                None => tables.delete(TABLE, &key)?,
+            }
+        }
+        Ok::<_, StoreError>(())
+    })?;
+    batch.commit()
+}
+
+fn rows(view: &Snapshot) -> Result<Rows, StoreError> {
+    let mut rows = Rows::new();
+    view.scan(TABLE, &[], |key, value| {
+        rows.insert(key.to_vec(), value.to_vec());
+        ControlFlow::Continue(())
+    })?;
+    Ok(rows)
+}
+
+fn read(store: &Store) -> Result<Rows, StoreError> {
+    rows(&store.snapshot()?)
+}
+
+/// The whole scenario on a good disk: how many operations it takes, from the first batch on.
+fn operations() -> (u64, u64) {
+    let disk = Arc::new(Disk::default());
+    let store = open(&disk).expect("a good disk");
+    let _early = store.snapshot().expect("a good disk");
+    let first = disk.operations();
+    for index in 0..BATCHES {
+        write(&store, index).expect("a good disk");
+    }
+    (first, disk.operations())
+}
+
+/// Runs the scenario with trouble at operation `at`, which goes when it has shown.
+fn trouble_at(at: u64, trouble: Trouble, models: &[Rows]) -> bool {
+    let disk = Arc::new(Disk::default());
+    let store = open(&disk).expect("a good disk");
+    let early = store.snapshot().expect("a good disk");
+    disk.trouble(at, trouble);
+    let mut shown = false;
+    let mut done = 0;
+    while done < BATCHES {
+        match write(&store, done) {
+            Ok(()) => done += 1,
+            Err(error) => {
+                assert!(!shown, "only once: {error}");
+                shown = true;
+                let wants_space = trouble != Trouble::Broken;
+                assert_eq!(
+                    (error.wants_space(), error.is_final()),
+                    (wants_space, !wants_space),
+                    "{error}"
+                );
+                let text = error.to_string();
+                assert!(text.contains("(medium)") && text.contains("committed"), "{text}");
+                // Where there is no space what is there can be read all the same.
+                if trouble == Trouble::NoGrowth {
+                    let now = read(&store).expect("reads go on");
+                    assert!(now == models[done as usize] || now == models[done as usize + 1]);
+                    // What the failed write has given back may be room enough for the next try.
+                    if write(&store, done).is_ok() {
+                        done += 1;
+                    }
+                }
+                disk.no_trouble();
+                let now = read(&store).expect("a good disk again");
+                if models.get(done as usize + 1) == Some(&now) {
+                    done += 1;
+                }
+                assert!(
+                    now == models[done as usize],
+                    "operation {at}: neither before nor after"
+                );
+                // A view from before is told to be over, or has what it had.
+                match rows(&early) {
+                    Ok(rows) => assert!(rows.is_empty()),
+                    Err(error) => assert!(matches!(error, StoreError::Reopened { .. }), "{error}"),
+                }
+            }
+        }
+    }
+    disk.no_trouble();
+    assert!(read(&store).expect("a good disk") == models[BATCHES as usize]);
+    drop((early, store));
+    let again = open(&disk).expect("a whole database");
+    assert!(
+        read(&again).expect("a good disk") == models[BATCHES as usize],
+        "operation {at}"
+    );
+    shown
+}
+
+#[test]
+fn a_disk_full_at_any_operation_loses_nothing_and_work_goes_on() {
+    let models = models();
+    let (first, last) = operations();
+    println!("{} operations", last - first);
+    let (mut full, mut growth) = (0, 0);
+    for at in first..last {
+        full += u64::from(trouble_at(at, Trouble::Full, &models));
+        growth += u64::from(trouble_at(at, Trouble::NoGrowth, &models));
+    }
+    assert_eq!(full, last - first, "each operation failed once");
+    assert!(growth > 0, "the scenario needs space");
+}
+
+#[test]
+fn a_disk_that_breaks_at_any_operation_loses_nothing() {
+    let models = models();
+    let (first, last) = operations();
+    for at in (first..last).step_by(5) {
+        assert!(trouble_at(at, Trouble::Broken, &models));
+    }
+}
+
+#[test]
+fn a_power_loss_at_any_operation_keeps_what_was_committed() {
+    let models = models();
+    let (first, last) = operations();
+    let mut random = Random(7);
+    for at in first..last {
+        let disk = Arc::new(Disk::default());
+        let store = open(&disk).expect("a good disk");
+        disk.off_at(at);
+        let done = (0..BATCHES)
+            .take_while(|index| write(&store, *index).is_ok())
+            .count();
+        assert!(done < BATCHES as usize);
+        let luck = random.next() % 4;
+        let left = disk.after_power_loss(|| match luck {
+            0 => false,
+            1 => true,
+            _ => random.next().is_multiple_of(2),
+        });
+        drop(store);
+        let disk = Arc::new(Disk::with(left));
+        let store = open(&disk).unwrap_or_else(|error| panic!("operation {at}: {error}"));
+        let now = read(&store).unwrap_or_else(|error| panic!("operation {at}: {error}"));
+        assert!(
+            now == models[done] || now == models[done + 1],
+            "operation {at}: batch {done} is not whole"
+        );
+        let from = done + usize::from(now != models[done]);
+        for index in from..BATCHES as usize {
+            write(&store, index as u32).expect("a good disk");
+        }
+        assert!(read(&store).expect("a good disk") == models[BATCHES as usize]);
+    }
+}
+
+#[test]
+fn a_flipped_byte_is_an_error_or_without_effect_wherever_it_lies() {
+    quiet_contained_panics();
+    let models = models();
+    let expected = &models[BATCHES as usize];
+    let disk = Arc::new(Disk::default());
+    let store = open(&disk).expect("a good disk");
+    for index in 0..BATCHES {
+        write(&store, index).expect("a good disk");
+    }
+    drop(store);
+    let whole = disk.bytes();
+    let mut random = Random(3);
+    let (mut noticed, mut tried) = (0, 0);
+    // Positions all over the file, and more where it is in use.
+    let used: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] != 0).collect();
+    let positions = (0..900).map(|round| match round % 3 {
+        0 => random.next() as usize % whole.len(),
+        _ => used[random.next() as usize % used.len()],
+    });
+    for at in positions.collect::<Vec<_>>() {
+        tried += 1;
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (random.next() % 8);
+        let disk = Arc::new(Disk::with(bytes));
+        let mut errors = 0;
+        match open(&disk) {
+            Err(_) => errors += 1,
+            Ok(store) => {
+                let view = store.snapshot().expect("it is open");
+                for (key, value) in expected {
+                    match view.get(TABLE, key) {
+                        Ok(got) => assert!(got.as_ref() == Some(value), "byte {at}: another value"),
+                        Err(_) => errors += 1,
+                    }
+                    let last = view.with_last(TABLE, &[], key, |key, _| key.to_vec());
+                    match last {
+                        Ok(got) => assert!(got.as_ref() == Some(key), "byte {at}: another row is the last"),
+                        Err(_) => errors += 1,
+                    }
+                }
+                match rows(&view) {
+                    Ok(got) => assert!(got == *expected, "byte {at}: other rows"),
+                    Err(_) => errors += 1,
+                }
+                // What cannot be read is not written over either, and a failed batch leaves nothing.
+                if write(&store, 0).is_err() {
+                    errors += 1;
+                    if let Ok(got) = read(&store) {
+                        assert!(got == *expected, "byte {at}: a part of a batch");
+                    }
+                }
+            }
+        }
+        noticed += u64::from(errors > 0);
+    }
+    println!("{noticed} of {tried} flipped bytes met by a read");
+    assert!(noticed > 100, "{noticed} of {tried}");
+}
+
+#[test]
+fn a_panic_in_a_batch_passes_and_leaves_nothing() {
+    let disk = Arc::new(Disk::default());
+    let store = open(&disk).expect("a good disk");
+    write(&store, 0).expect("a good disk");
+    let batch = store.batch().expect("a good disk");
+    let panics = std::panic::AssertUnwindSafe(|| {
+        batch.write(|tables| {
+            tables.put(TABLE, b"half", b"done")?;
+            if tables.get(TABLE, b"half")?.is_some() {
+                panic!("as asked");
+            }
+            Ok::<_, StoreError>(())
+        })
+    });
+    assert!(std::panic::catch_unwind(panics).is_err());
+    let late = batch.write(|tables| tables.put(TABLE, b"more", b""));
+    assert!(matches!(late, Err(StoreError::Spoilt { .. })), "{late:?}");
+    assert!(matches!(batch.commit(), Err(StoreError::Spoilt { .. })));
+    let models = models();
+    assert!(read(&store).expect("a good disk") == models[1]);
+    write(&store, 1).expect("a good disk");
+    assert!(read(&store).expect("a good disk") == models[2]);
+}

@@ -1,0 +1,196 @@
+//! The logs of blocks: read once for everyone who follows them, and matched.
+//!
+//! A new head is looked at by every log filter and every subscription; the last blocks' logs are
+//! kept in decoded form, up to a number of bytes. Side blocks keep their receipts, so logs that a
+//! reorganization took back are read like others.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use chain::View;
+use chain::import::BlockId;
+use parking_lot::Mutex;
+use primitives::{B256, Bloom, Log, Receipt};
+
+use super::cursor::header;
+use crate::error::RpcResult;
+use crate::filters::LogCriteria;
+use crate::node::failure;
+use crate::objects::{LogObject, TransactionPlace};
+use crate::params::Dialect;
+
+/// Most bytes of logs kept.
+const CACHE_LEN_MAX: usize = 16 << 20;
+/// Most blocks whose logs are kept.
+const CACHE_BLOCKS_MAX: usize = 128;
+
+/// The logs of one block.
+#[derive(Debug)]
+pub(crate) struct BlockLogs {
+    id: BlockId,
+    bloom: Bloom,
+    transactions: Vec<TransactionLogs>,
+}
+
+/// The logs of one transaction; there is at least one.
+#[derive(Debug)]
+struct TransactionLogs {
+    index: usize,
+    hash: B256,
+    ethereum_hash: Option<B256>,
+    /// Place of the first in the block.
+    first: usize,
+    logs: Vec<Log>,
+}
+
+impl BlockLogs {
+    /// Reads the logs of `id`, canonical or not.
+    fn read(view: &View, id: &BlockId) -> RpcResult<Self> {
+        let bloom = header(view, id)?.logs_bloom;
+        let mut logs = Self {
+            id: *id,
+            bloom,
+            transactions: Vec::new(),
+        };
+        if bloom == Bloom::ZERO {
+            return Ok(logs);
+        }
+        let missing = |what| {
+            failure(format_args!(
+                "no {what} of block {} {}, which was canonical",
+                id.number, id.hash
+            ))
+        };
+        let receipts = view
+            .receipts(id)
+            .map_err(failure)?
+            .ok_or_else(|| missing("receipts"))?;
+        let block = view
+            .block_by_hash(&id.hash)
+            .map_err(failure)?
+            .ok_or_else(|| missing("body"))?;
+        let mut first = 0;
+        for (index, (receipt, transaction)) in receipts.into_iter().zip(&block.body.transactions).enumerate()
+        {
+            let Receipt { logs: own, .. } = receipt;
+            let count = own.len();
+            if count > 0 {
+                logs.transactions.push(TransactionLogs {
+                    index,
+                    hash: transaction.hash(),
+                    ethereum_hash: transaction.ethereum_hash(),
+                    first,
+                    logs: own,
+                });
+            }
+            first += count;
+        }
+        Ok(logs)
+    }
+
+    /// Bytes in memory, roughly.
+    fn len(&self) -> usize {
+        let log = |log: &Log| 128 + 32 * log.topics.len() + log.data.len();
+        let logs = self.transactions.iter().flat_map(|transaction| &transaction.logs);
+        512 + logs.map(log).sum::<usize>()
+    }
+
+    /// Gives each log that `filter` wants to `take` as JSON, in the block's order; where the block
+    /// was taken back, marked so and in the opposite order.
+    pub(crate) fn write(
+        &self,
+        filter: &LogCriteria,
+        removed: bool,
+        dialect: Dialect,
+        take: &mut dyn FnMut(&LogObject<'_>) -> RpcResult<()>,
+    ) -> RpcResult<()> {
+        if !filter.may_match(&self.bloom) {
+            return Ok(());
+        }
+        let logs = self.transactions.iter().flat_map(|transaction| {
+            transaction
+                .logs
+                .iter()
+                .zip(transaction.first..)
+                .map(move |(log, index)| (transaction, log, index))
+        });
+        let mut wanted: Vec<_> = logs.filter(|(_, log, _)| filter.matches(log)).collect();
+        if removed {
+            wanted.reverse();
+        }
+        for (transaction, log, index) in wanted {
+            let hash = match dialect {
+                Dialect::Native => transaction.hash,
+                Dialect::Ethereum => transaction.ethereum_hash.unwrap_or(transaction.hash),
+            };
+            let place = TransactionPlace {
+                block_hash: self.id.hash,
+                block_number: self.id.number,
+                index: transaction.index,
+            };
+            take(&LogObject::new(log, index, hash, place, removed))?;
+        }
+        Ok(())
+    }
+}
+
+/// The last blocks' logs.
+#[derive(Debug, Default)]
+pub(super) struct LogCache(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    blocks: VecDeque<Arc<BlockLogs>>,
+    len: usize,
+}
+
+impl LogCache {
+    /// The logs of `id`, from memory where they are there.
+    pub(super) fn get(&self, view: &View, id: &BlockId) -> RpcResult<Arc<BlockLogs>> {
+        let found = |kept: &Kept| kept.blocks.iter().rev().find(|logs| logs.id == *id).cloned();
+        if let Some(logs) = found(&self.0.lock()) {
+            return Ok(logs);
+        }
+        // Read outside of the lock; that two readers may do it at the same time is harmless.
+        let logs = Arc::new(BlockLogs::read(view, id)?);
+        let mut kept = self.0.lock();
+        if found(&kept).is_none() {
+            kept.len += logs.len();
+            kept.blocks.push_back(Arc::clone(&logs));
+            while kept.len > CACHE_LEN_MAX || kept.blocks.len() > CACHE_BLOCKS_MAX {
+                let Some(oldest) = kept.blocks.pop_front() else {
+                    break;
+                };
+                kept.len -= oldest.len();
+            }
+        }
+        Ok(logs)
+    }
+}
+
+/// An array of JSON values, written one by one.
+#[derive(Debug)]
+pub(crate) struct JsonArray(Vec<u8>);
+
+impl JsonArray {
+    pub(crate) fn new() -> Self {
+        Self(vec![b'['])
+    }
+
+    /// Bytes so far.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn push(&mut self, value: &impl serde::Serialize) -> RpcResult<()> {
+        if self.0.len() > 1 {
+            self.0.push(b',');
+        }
+        serde_json::to_writer(&mut self.0, value).map_err(failure)
+    }
+
+    pub(crate) fn finish(mut self) -> Vec<u8> {
+        self.0.push(b']');
+        self.0
+    }
+}

@@ -1,0 +1,264 @@
+//! The log filter options object (interface 2.6), for every method that takes one.
+//!
+//! Reads what is asked for; which logs match is decided by the package `chain`. `blockHash`
+//! instead of a range is what Ethereum's libraries send.
+
+use chain::logs::LogQuery;
+use primitives::{Address, B256, LOG_TOPICS_MAX};
+
+use crate::decode::{Fields, FromParam};
+use crate::error::{RpcError, RpcResult};
+use crate::types::{BlockRef, DecodeError};
+
+/// A log filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogFilter {
+    /// The blocks.
+    pub span: LogSpan,
+    /// The logs.
+    pub query: LogQuery,
+}
+
+/// The blocks of a log filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogSpan {
+    /// From one to another.
+    Range {
+        /// The first.
+        from: BlockRef,
+        /// The last.
+        to: BlockRef,
+    },
+    /// One block, canonical or not.
+    Block(B256),
+}
+
+/// A range of blocks once its tags are numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberRange {
+    /// The first block.
+    pub first: u64,
+    /// The last block; it may be above the head.
+    pub last: u64,
+    /// The pending block is within the range.
+    pub pending: bool,
+}
+
+impl NumberRange {
+    /// Puts numbers in place of tags, where the head is block `head`.
+    ///
+    /// # Errors
+    /// −32000 for a range that starts after it ends.
+    pub fn resolve(from: BlockRef, to: BlockRef, head: u64) -> RpcResult<Self> {
+        let above = head.saturating_add(1);
+        let number = |at| match at {
+            BlockRef::Number(number) => number,
+            BlockRef::Earliest => 0,
+            BlockRef::Latest => head,
+            BlockRef::Pending => above,
+        };
+        let (first, last) = (number(from), number(to));
+        if first > last {
+            return Err(RpcError::refused(
+                "invalid from and to block combination: from > to",
+            ));
+        }
+        Ok(Self {
+            first,
+            last,
+            pending: from == BlockRef::Pending || to == BlockRef::Pending,
+        })
+    }
+}
+
+/// A value, or an array of alternatives.
+struct OneOrMany<T>(Vec<T>);
+
+impl<T: FromParam> FromParam for OneOrMany<T> {
+    fn from_json(json: &str) -> Result<Self, DecodeError> {
+        if json.starts_with('[') {
+            Vec::from_json(json).map(Self)
+        } else {
+            T::from_json(json).map(|value| Self(vec![value]))
+        }
+    }
+
+    /// Anything.
+    fn absent() -> Option<Self> {
+        Some(Self(Vec::new()))
+    }
+}
+
+/// The topics at a position: a value, or an array of alternatives. No value stands for any
+/// topic, and so does null among the alternatives.
+struct Topics(Vec<B256>);
+
+impl FromParam for Topics {
+    fn from_json(json: &str) -> Result<Self, DecodeError> {
+        let OneOrMany(alternatives) = OneOrMany::<Option<B256>>::from_json(json)?;
+        let all: Option<Vec<_>> = alternatives.into_iter().collect();
+        Ok(Self(all.unwrap_or_default()))
+    }
+
+    fn absent() -> Option<Self> {
+        Some(Self(Vec::new()))
+    }
+}
+
+impl FromParam for LogFilter {
+    fn from_json(json: &str) -> Result<Self, DecodeError> {
+        let fields = Fields::read(json)?;
+        let from: Option<BlockRef> = fields.get("fromBlock")?;
+        let to: Option<BlockRef> = fields.get("toBlock")?;
+        let span = match fields.get("blockHash")? {
+            None => LogSpan::Range {
+                from: from.unwrap_or_default(),
+                to: to.unwrap_or_default(),
+            },
+            Some(hash) if from.is_none() && to.is_none() => LogSpan::Block(hash),
+            Some(_) => {
+                return Err(DecodeError::Rule(
+                    "blockHash excludes fromBlock and toBlock".to_owned(),
+                ));
+            }
+        };
+        let OneOrMany(addresses) = fields.get::<OneOrMany<Address>>("address")?;
+        let topics: Vec<Topics> = fields.get::<Option<_>>("topics")?.unwrap_or_default();
+        if topics.len() > LOG_TOPICS_MAX {
+            return Err(DecodeError::Field {
+                name: "topics",
+                reason: Box::new(DecodeError::TooMany {
+                    got: topics.len(),
+                    max: LOG_TOPICS_MAX,
+                }),
+            });
+        }
+        let topics = topics.into_iter().map(|Topics(set)| set).collect();
+        Ok(Self {
+            span,
+            query: LogQuery::new(addresses, topics),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::types::data;
+
+    const HERE: Address = Address::repeat_byte(1);
+    const THERE: Address = Address::repeat_byte(2);
+    const A: B256 = B256::repeat_byte(0xa);
+    const B: B256 = B256::repeat_byte(0xb);
+
+    fn read(json: &Value) -> Result<LogFilter, DecodeError> {
+        LogFilter::from_json(&json.to_string())
+    }
+
+    #[track_caller]
+    fn check_query(json: Value, addresses: &[Address], topics: &[&[B256]]) {
+        let topics = topics.iter().map(|set| set.to_vec()).collect();
+        let expected = LogQuery::new(addresses.to_vec(), topics);
+        assert_eq!(read(&json).expect("a filter").query, expected, "{json}");
+    }
+
+    #[test]
+    fn addresses_and_topics() {
+        let (here, there) = (data(HERE), data(THERE));
+        let (a, b) = (data(A), data(B));
+        check_query(json!({}), &[], &[]);
+        check_query(json!({"address": null, "topics": null}), &[], &[]);
+        check_query(json!({"address": here}), &[HERE], &[]);
+        check_query(json!({"address": [here, there]}), &[HERE, THERE], &[]);
+        check_query(json!({"address": [], "topics": []}), &[], &[]);
+        check_query(json!({"topics": [a]}), &[], &[&[A]]);
+        check_query(json!({"topics": [null, b]}), &[], &[&[], &[B]]);
+        check_query(json!({"topics": [a, b]}), &[], &[&[A], &[B]]);
+        check_query(json!({"topics": [[a, b], [a, b]]}), &[], &[&[A, B], &[A, B]]);
+        check_query(json!({"topics": [[], a], "address": here}), &[HERE], &[&[], &[A]]);
+        check_query(json!({"topics": [[a, null], b]}), &[], &[&[], &[B]]);
+    }
+
+    #[test]
+    fn spans() {
+        let check = |json: Value, expected| assert_eq!(read(&json).map(|filter| filter.span), expected);
+        let range = |from, to| Ok(LogSpan::Range { from, to });
+        check(json!({}), range(BlockRef::Latest, BlockRef::Latest));
+        check(
+            json!({"fromBlock": "earliest", "toBlock": "pending"}),
+            range(BlockRef::Earliest, BlockRef::Pending),
+        );
+        check(
+            json!({"fromBlock": "0x10", "toBlock": null}),
+            range(BlockRef::Number(16), BlockRef::Latest),
+        );
+        check(json!({"blockHash": data(A)}), Ok(LogSpan::Block(A)));
+        check(
+            json!({"blockHash": data(A), "toBlock": "0x1"}),
+            Err(DecodeError::Rule(
+                "blockHash excludes fromBlock and toBlock".to_owned(),
+            )),
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let check = |json: Value, expected: &str| {
+            assert_eq!(read(&json).expect_err("no filter").to_string(), expected);
+        };
+        check(json!([]), "want an object, got an array");
+        check(
+            json!({"fromBlock": "0x01"}),
+            "field fromBlock: want a block number or one of earliest, latest, pending: leading zero digits",
+        );
+        check(
+            json!({"address": data(A)}),
+            "field address: want 20 bytes, got 32",
+        );
+        check(
+            json!({"address": [data(HERE), 5]}),
+            "field address: element 1: want a hex string, got a number",
+        );
+        check(
+            json!({"topics": [null, [data(A), data(HERE)]]}),
+            "field topics: element 1: element 1: want 32 bytes, got 20",
+        );
+        check(
+            json!({"topics": [null, null, null, null, null]}),
+            "field topics: 5 members, want at most 4",
+        );
+        check(
+            json!({"topics": data(A)}),
+            "field topics: want an array, got a string",
+        );
+    }
+
+    #[test]
+    fn ranges_resolve_on_the_head() {
+        use BlockRef::{Earliest, Latest, Number, Pending};
+        let check = |from, to, expected: Option<(u64, u64, bool)>| {
+            let range = NumberRange::resolve(from, to, 7).ok();
+            let got = range.map(|range| (range.first, range.last, range.pending));
+            assert_eq!(got, expected, "{from:?} to {to:?}");
+        };
+        check(Latest, Latest, Some((7, 7, false)));
+        check(Earliest, Latest, Some((0, 7, false)));
+        check(Number(3), Number(3), Some((3, 3, false)));
+        check(Number(3), Number(99), Some((3, 99, false)));
+        check(Earliest, Pending, Some((0, 8, true)));
+        check(Pending, Pending, Some((8, 8, true)));
+        check(Number(99), Number(100), Some((99, 100, false)));
+        check(Number(4), Number(3), None);
+        check(Latest, Number(6), None);
+        check(Pending, Latest, None);
+        check(Number(99), Latest, None);
+        let error = NumberRange::resolve(Latest, Earliest, 7).expect_err("backwards");
+        assert_eq!(error.code(), -32000);
+        assert_eq!(
+            error.message(),
+            "invalid from and to block combination: from > to"
+        );
+    }
+}

@@ -1,0 +1,151 @@
+//! What the tracing methods are given beside plain values.
+
+use std::time::Duration;
+
+use chain::trace::{StepOptions, TIMEOUT_DEFAULT, TraceRequest, Tracer};
+
+use crate::decode::{Fields, FromParam};
+use crate::types::{Count, DecodeError};
+
+/// The name of the tracer of calls.
+const CALL_TRACER: &str = "callTracer";
+
+/// How to trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TraceOptions(pub(super) TraceRequest);
+
+impl FromParam for TraceOptions {
+    fn from_json(json: &str) -> Result<Self, DecodeError> {
+        let fields = Fields::read(json)?;
+        let flag = |name| fields.get::<Option<bool>>(name).map(Option::unwrap_or_default);
+        let limit: Option<Count> = fields.get("limit")?;
+        let steps = StepOptions {
+            stack: !flag("disableStack")?,
+            memory: !flag("disableMemory")?,
+            storage: !flag("disableStorage")?,
+            limit: limit
+                .map(|limit| usize::try_from(limit.0).unwrap_or(usize::MAX))
+                .filter(|limit| *limit > 0),
+        };
+        let tracer: Option<String> = fields.get("tracer")?;
+        let config: Option<TracerConfig> = fields.get("tracerConfig")?;
+        let tracer = match tracer.as_deref() {
+            None | Some("") => Tracer::Steps(steps),
+            Some(CALL_TRACER) => Tracer::Calls {
+                only_top: config.is_some_and(|config| config.only_top_call),
+            },
+            Some(other) => {
+                return Err(DecodeError::Rule(format!(
+                    "field tracer: got {other:?}, want {CALL_TRACER:?} or none"
+                )));
+            }
+        };
+        let timeout: Option<Timeout> = fields.get("timeout")?;
+        let timeout = timeout.map_or(TIMEOUT_DEFAULT, |timeout| timeout.0);
+        Ok(Self(TraceRequest { tracer, timeout }))
+    }
+
+    fn absent() -> Option<Self> {
+        Self::from_json("{}").ok()
+    }
+}
+
+struct TracerConfig {
+    only_top_call: bool,
+}
+
+impl FromParam for TracerConfig {
+    fn from_json(json: &str) -> Result<Self, DecodeError> {
+        let flag: Option<bool> = Fields::read(json)?.get("onlyTopCall")?;
+        Ok(Self {
+            only_top_call: flag.unwrap_or_default(),
+        })
+    }
+}
+
+/// A time such as `500ms`, `5s` or `1m`.
+struct Timeout(Duration);
+
+impl FromParam for Timeout {
+    fn from_json(json: &str) -> Result<Self, DecodeError> {
+        let text = String::from_json(json)?;
+        let read = |suffix: &str, unit_ms: u64| {
+            let number: u64 = text.strip_suffix(suffix)?.parse().ok()?;
+            number.checked_mul(unit_ms)
+        };
+        let ms = read("ms", 1)
+            .or_else(|| read("s", 1000))
+            .or_else(|| read("m", 60_000));
+        ms.map(|ms| Self(Duration::from_millis(ms)))
+            .ok_or_else(|| DecodeError::Rule(format!("want a time such as 500ms, 5s or 1m, got {text:?}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(json: &str, expected: Result<TraceRequest, &str>) {
+        let got = TraceOptions::from_json(json).map(|options| options.0);
+        assert_eq!(
+            got.map_err(|error| error.to_string()),
+            expected.map_err(str::to_owned),
+            "{json}"
+        );
+    }
+
+    #[test]
+    fn options() {
+        let all = StepOptions {
+            stack: true,
+            memory: true,
+            storage: true,
+            limit: None,
+        };
+        let steps = |options| TraceRequest {
+            tracer: Tracer::Steps(options),
+            timeout: TIMEOUT_DEFAULT,
+        };
+        check("{}", Ok(steps(all)));
+        let json =
+            r#"{"disableStack":true,"disableMemory":true,"disableStorage":true,"limit":7,"tracer":null}"#;
+        let few = StepOptions {
+            stack: false,
+            memory: false,
+            storage: false,
+            limit: Some(7),
+        };
+        check(json, Ok(steps(few)));
+        check(r#"{"limit":0,"disableStack":false}"#, Ok(steps(all)));
+        let calls = |only_top, timeout| TraceRequest {
+            tracer: Tracer::Calls { only_top },
+            timeout,
+        };
+        let json = r#"{"tracer":"callTracer","timeout":"500ms"}"#;
+        check(json, Ok(calls(false, Duration::from_millis(500))));
+        let json = r#"{"tracer":"callTracer","tracerConfig":{"onlyTopCall":true},"timeout":"1m"}"#;
+        check(json, Ok(calls(true, Duration::from_secs(60))));
+    }
+
+    #[test]
+    fn refused_options() {
+        check(
+            r#"{"tracer":"{step: function() {}}"}"#,
+            Err(r#"field tracer: got "{step: function() {}}", want "callTracer" or none"#),
+        );
+        check(
+            r#"{"timeout":"5"}"#,
+            Err(r#"field timeout: want a time such as 500ms, 5s or 1m, got "5""#),
+        );
+        check(
+            r#"{"limit":-1}"#,
+            Err("field limit: want a whole number of at most 64 bits"),
+        );
+        check(
+            r#"{"disableStack":1}"#,
+            Err("field disableStack: want a Boolean, got a number"),
+        );
+        check("[]", Err("want an object, got an array"));
+    }
+}

@@ -1,0 +1,150 @@
+//! Whole states and storages: `debug_dumpBlock`, `debug_storageRangeAt`.
+
+use std::collections::BTreeMap;
+
+use chain::flat;
+use chain::trace::{StorageEntry, TIMEOUT_DEFAULT};
+use primitives::{Address, B256, U256};
+use serde::Serialize;
+
+use super::trace::refused;
+use crate::error::{RpcError, RpcResult};
+use crate::methods::mc::Word;
+use crate::node::{Node, failure};
+use crate::table::{Method, reply};
+use crate::types::{BlockRef, Count, Data};
+
+/// The most accounts and slots, counted together, of a state that is dumped.
+const DUMP_ROWS_MAX: usize = 100_000;
+
+/// The rows of this topic.
+pub(super) fn methods() -> Vec<Method<Node>> {
+    vec![
+        Method::heavy("debug_dumpBlock", |node, params| {
+            reply(params.parse().and_then(|given| dump(node, given)))
+        })
+        .says(
+            "block: BLOCKREF -> Dump",
+            "The whole state after a block, where it is small.",
+        ),
+        Method::heavy("debug_storageRangeAt", |node, params| {
+            reply(params.parse().and_then(|given| storage_range(node, given)))
+        })
+        .says(
+            "hash: DATA32, index: COUNT, address: DATA20, from: WORD, limit: COUNT -> StorageRange",
+            "A part of a storage, in the order of its hashes, as it was before a block's transaction.",
+        ),
+    ]
+}
+
+/// The answer of `debug_dumpBlock`.
+#[derive(Serialize)]
+struct Dump {
+    root: Data<B256>,
+    accounts: BTreeMap<String, DumpAccount>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DumpAccount {
+    /// Decimal digits.
+    balance: String,
+    nonce: u64,
+    root: Data<B256>,
+    code_hash: Data<B256>,
+    code: Data,
+    storage: BTreeMap<String, Data<B256>>,
+}
+
+/// `debug_dumpBlock`.
+fn dump(node: &Node, (at,): (BlockRef,)) -> RpcResult<Dump> {
+    let view = node.view()?;
+    let number = match at {
+        BlockRef::Number(number) => number,
+        BlockRef::Earliest => 0,
+        BlockRef::Latest => view.head_number(),
+        BlockRef::Pending => return Err(RpcError::refused("the pending block's state is not dumped")),
+    };
+    let header = view.header(number).map_err(failure)?;
+    let (_, header) = header.ok_or_else(|| RpcError::refused(format!("block #{number} not found")))?;
+    let mut found = Vec::new();
+    let whole = flat::small_state(view.snapshot(), number, DUMP_ROWS_MAX, |account, slots| {
+        found.push((account, slots));
+    });
+    if !whole.map_err(failure)? {
+        return Err(RpcError::refused(format!(
+            "the state has more than {DUMP_ROWS_MAX} accounts and slots: `vnode dump` writes it to a file"
+        )));
+    }
+    let mut accounts = BTreeMap::new();
+    for (account, slots) in found {
+        let record = account.account;
+        let code = view.code(&account.address, number).map_err(failure)?;
+        let shown = DumpAccount {
+            balance: record.balance.to_string(),
+            nonce: record.tx_nonce,
+            root: Data(record.storage_root),
+            code_hash: Data(record.code_hash),
+            code: Data(code),
+            storage: slots
+                .into_iter()
+                .map(|(slot, value)| (word_text(slot), Data(B256::from(value))))
+                .collect(),
+        };
+        accounts.insert(crate::types::data(account.address), shown);
+    }
+    Ok(Dump {
+        root: Data(header.header.state_root),
+        accounts,
+    })
+}
+
+/// 32 bytes of DATA.
+fn word_text(value: U256) -> String {
+    crate::types::data(B256::from(value))
+}
+
+/// The answer of `debug_storageRangeAt`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RangeObject {
+    storage: BTreeMap<String, EntryObject>,
+    next_key: Option<Data<B256>>,
+}
+
+#[derive(Serialize)]
+struct EntryObject {
+    key: Data<B256>,
+    value: Data<B256>,
+}
+
+/// `debug_storageRangeAt`: before the block's transaction `index`.
+fn storage_range(
+    node: &Node,
+    (hash, Count(index), address, Word(from), Count(limit)): (B256, Count, Address, Word, Count),
+) -> RpcResult<RangeObject> {
+    let view = node.view()?;
+    let block = view.block_by_hash(&hash).map_err(failure)?;
+    let block = block.ok_or_else(|| RpcError::refused(format!("block {hash:#x} not found")))?;
+    let as_size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let range = view.storage_range(
+        &block,
+        as_size(index),
+        &address,
+        B256::from(from),
+        as_size(limit),
+        TIMEOUT_DEFAULT,
+    );
+    let range = range.map_err(refused)?;
+    let show = |entry: StorageEntry| {
+        let object = EntryObject {
+            key: Data(B256::from(entry.slot)),
+            value: Data(B256::from(entry.value)),
+        };
+        (crate::types::data(entry.hash), object)
+    };
+    Ok(RangeObject {
+        storage: range.entries.into_iter().map(show).collect(),
+        next_key: range.next.map(Data),
+    })
+}

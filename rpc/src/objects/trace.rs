@@ -1,0 +1,166 @@
+//! Traces as JSON, in the forms that clients of `debug_traceTransaction` know: words of stack,
+//! memory and storage are 64 hex digits without prefix.
+
+use chain::trace::{CallFrame, Step, Trace};
+use primitives::{Address, B256, U256, hex};
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use crate::types::{Data, Quantity};
+
+/// A trace as JSON.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum TraceObject<'a> {
+    /// Step by step.
+    #[serde(rename_all = "camelCase")]
+    Steps {
+        /// Gas used.
+        gas: u64,
+        /// It did not succeed.
+        failed: bool,
+        /// Hex digits without prefix.
+        return_value: String,
+        /// The steps.
+        struct_logs: Steps<'a>,
+    },
+    /// Call by call.
+    Calls(Call<'a>),
+}
+
+impl<'a> From<&'a Trace> for TraceObject<'a> {
+    fn from(trace: &'a Trace) -> Self {
+        match trace {
+            Trace::Steps(steps) => Self::Steps {
+                gas: steps.gas,
+                failed: steps.failed,
+                return_value: hex::encode(&steps.return_value),
+                struct_logs: Steps(&steps.steps),
+            },
+            Trace::Calls(top) => Self::Calls(Call(top)),
+        }
+    }
+}
+
+/// Steps, written one by one.
+#[derive(Clone, Debug)]
+pub struct Steps<'a>(&'a [Step]);
+
+impl Serialize for Steps<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(StepObject))
+    }
+}
+
+struct StepObject<'a>(&'a Step);
+
+impl Serialize for StepObject<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let step = self.0;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("pc", &step.pc)?;
+        match step.name() {
+            Some(name) => map.serialize_entry("op", name)?,
+            None => map.serialize_entry("op", &format!("opcode {:#04x} not defined", step.opcode))?,
+        }
+        map.serialize_entry("gas", &step.gas)?;
+        map.serialize_entry("gasCost", &step.gas_cost)?;
+        map.serialize_entry("depth", &step.depth)?;
+        if let Some(error) = &step.error {
+            map.serialize_entry("error", error)?;
+        }
+        if let Some(stack) = &step.stack {
+            map.serialize_entry("stack", &Words(stack.iter().map(U256::to_be_bytes)))?;
+        }
+        if let Some(memory) = &step.memory {
+            let words = memory.chunks(32).map(|chunk| {
+                let mut word = [0; 32];
+                word[..chunk.len()].copy_from_slice(chunk);
+                word
+            });
+            map.serialize_entry("memory", &Words(words))?;
+        }
+        if let Some(storage) = &step.storage {
+            map.serialize_entry("storage", &Slots(storage))?;
+        }
+        map.end()
+    }
+}
+
+/// Words as text.
+struct Words<I>(I);
+
+impl<I: Iterator<Item = [u8; 32]> + Clone> Serialize for Words<I> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.clone().map(Word))
+    }
+}
+
+/// A word as 64 digits.
+struct Word([u8; 32]);
+
+impl Serialize for Word {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut digits = [0; 64];
+        hex::encode_to_slice(self.0, &mut digits).map_err(serde::ser::Error::custom)?;
+        serializer.serialize_str(std::str::from_utf8(&digits).map_err(serde::ser::Error::custom)?)
+    }
+}
+
+struct Slots<'a>(&'a std::collections::BTreeMap<U256, U256>);
+
+impl Serialize for Slots<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let entries = self.0.iter();
+        serializer
+            .collect_map(entries.map(|(slot, value)| (Word(slot.to_be_bytes()), Word(value.to_be_bytes()))))
+    }
+}
+
+/// A call with the calls within.
+#[derive(Clone, Debug)]
+pub struct Call<'a>(&'a CallFrame);
+
+impl Serialize for Call<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let call = self.0;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("type", call.kind)?;
+        map.serialize_entry("from", &Data::<Address>(call.from))?;
+        if let Some(to) = call.to {
+            map.serialize_entry("to", &Data::<Address>(to))?;
+        }
+        if let Some(value) = call.value {
+            map.serialize_entry("value", &Quantity(value))?;
+        }
+        map.serialize_entry("gas", &Quantity(call.gas))?;
+        map.serialize_entry("gasUsed", &Quantity(call.gas_used))?;
+        map.serialize_entry("input", &Data(&call.input))?;
+        if !call.output.is_empty() {
+            map.serialize_entry("output", &Data(&call.output))?;
+        }
+        if let Some(error) = &call.error {
+            map.serialize_entry("error", error)?;
+        }
+        if !call.calls.is_empty() {
+            map.serialize_entry("calls", &Calls(&call.calls))?;
+        }
+        map.end()
+    }
+}
+
+struct Calls<'a>(&'a [CallFrame]);
+
+impl Serialize for Calls<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(Call))
+    }
+}
+
+/// A transaction of a traced block with its trace.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TransactionTrace<'a> {
+    pub(crate) tx_hash: Data<B256>,
+    pub(crate) result: TraceObject<'a>,
+}

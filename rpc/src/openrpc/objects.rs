@@ -1,0 +1,317 @@
+//! The objects of the wire (interface section 2, and those that the interface does not show):
+//! members in their order, with types. A question mark after a name: not always there.
+
+use serde_json::{Map, Value, json};
+
+use super::types::schema;
+
+type Members = &'static [(&'static str, &'static str)];
+
+/// Every object by name.
+const OBJECTS: &[(&str, Members)] = &[
+    ("Block", BLOCK),
+    ("Header", HEADER),
+    ("Transaction", TRANSACTION),
+    ("Receipt", RECEIPT),
+    ("Log", LOG),
+    (
+        "LogFilter",
+        &[
+            ("fromBlock?", "BLOCKREF"),
+            ("toBlock?", "BLOCKREF"),
+            ("blockHash?", "DATA32"),
+            ("address?", "DATA20|DATA20[]"),
+            ("topics?", "TOPIC[]"),
+        ],
+    ),
+    (
+        "SyncStatus",
+        &[
+            ("startingBlock", "QUANTITY"),
+            ("currentBlock", "QUANTITY"),
+            ("highestBlock", "QUANTITY"),
+        ],
+    ),
+    ("TransactionRequest", TRANSACTION_REQUEST),
+    (
+        "CallRequest",
+        &[
+            ("from?", "DATA20"),
+            ("to?", "DATA20"),
+            ("gas?", "QUANTITY"),
+            ("gasPrice?", "QUANTITY"),
+            ("value?", "QUANTITY"),
+            ("data?", "DATA"),
+            ("input?", "DATA"),
+        ],
+    ),
+    ("SignedTransaction", &[("raw", "DATA"), ("tx", "Transaction")]),
+    (
+        "Pool",
+        &[("pending", "Transaction{}{}"), ("queued", "Transaction{}{}")],
+    ),
+    (
+        "PoolSummary",
+        &[("pending", "String{}{}"), ("queued", "String{}{}")],
+    ),
+    ("PoolStatus", &[("pending", "QUANTITY"), ("queued", "QUANTITY")]),
+    (
+        "Wallet",
+        &[
+            ("url", "String"),
+            ("status", "String"),
+            ("accounts", "WalletAccount[]"),
+        ],
+    ),
+    ("WalletAccount", &[("address", "DATA20"), ("url", "String")]),
+    (
+        "NodeInfo",
+        &[
+            ("id", "String"),
+            ("name", "String"),
+            ("enode", "String"),
+            ("ip", "String"),
+            ("ports", "Ports"),
+            ("listenAddr", "String"),
+            ("protocols", "Protocols"),
+        ],
+    ),
+    ("Ports", &[("discovery", "Number"), ("listener", "Number")]),
+    ("Protocols", &[("mc", "Protocol")]),
+    (
+        "Protocol",
+        &[
+            ("network", "Number"),
+            ("difficulty", "Number"),
+            ("genesis", "DATA32"),
+            ("head", "DATA32"),
+        ],
+    ),
+    (
+        "Peer",
+        &[
+            ("id", "String"),
+            ("name", "String"),
+            ("caps", "String[]"),
+            ("network", "PeerAddresses"),
+        ],
+    ),
+    (
+        "PeerAddresses",
+        &[("localAddress", "String"), ("remoteAddress", "String")],
+    ),
+    (
+        "Subnet",
+        &[
+            ("blockEnd", "QUANTITY"),
+            ("blockStart", "QUANTITY"),
+            ("peers", "String"),
+            ("subnet", "DATA20"),
+        ],
+    ),
+    (
+        "TraceOptions",
+        &[
+            ("tracer?", "String"),
+            ("tracerConfig?", "TracerConfig"),
+            ("timeout?", "String"),
+            ("limit?", "COUNT"),
+            ("disableStack?", "Boolean"),
+            ("disableMemory?", "Boolean"),
+            ("disableStorage?", "Boolean"),
+        ],
+    ),
+    ("TracerConfig", &[("onlyTopCall?", "Boolean")]),
+    (
+        "StepTrace",
+        &[
+            ("gas", "Number"),
+            ("failed", "Boolean"),
+            ("returnValue", "String"),
+            ("structLogs", "Step[]"),
+        ],
+    ),
+    (
+        "Step",
+        &[
+            ("pc", "Number"),
+            ("op", "String"),
+            ("gas", "Number"),
+            ("gasCost", "Number"),
+            ("depth", "Number"),
+            ("error?", "String"),
+            ("stack?", "String[]"),
+            ("memory?", "String[]"),
+            ("storage?", "String{}"),
+        ],
+    ),
+    (
+        "CallTrace",
+        &[
+            ("type", "String"),
+            ("from", "DATA20"),
+            ("to?", "DATA20"),
+            ("value?", "QUANTITY"),
+            ("gas", "QUANTITY"),
+            ("gasUsed", "QUANTITY"),
+            ("input", "DATA"),
+            ("output?", "DATA"),
+            ("error?", "String"),
+            ("calls?", "CallTrace[]"),
+        ],
+    ),
+    (
+        "TransactionTrace",
+        &[("txHash", "DATA32"), ("result", "StepTrace|CallTrace")],
+    ),
+    (
+        "StorageRange",
+        &[("storage", "StorageEntry{}"), ("nextKey", "DATA32|null")],
+    ),
+    ("StorageEntry", &[("key", "DATA32"), ("value", "DATA32")]),
+    ("Dump", &[("root", "DATA32"), ("accounts", "DumpAccount{}")]),
+    (
+        "DumpAccount",
+        &[
+            ("balance", "String"),
+            ("nonce", "Number"),
+            ("root", "DATA32"),
+            ("codeHash", "DATA32"),
+            ("code", "DATA"),
+            ("storage", "DATA32{}"),
+        ],
+    ),
+    (
+        "BadBlock",
+        &[
+            ("hash", "DATA32"),
+            ("block", "Block"),
+            ("rlp", "DATA"),
+            ("reason", "String"),
+        ],
+    ),
+];
+
+const BLOCK: Members = &[
+    ("number", "QUANTITY|null"),
+    ("hash", "DATA32|null"),
+    ("parentHash", "DATA32"),
+    ("nonce", "DATA8|null"),
+    ("mixHash", "DATA32"),
+    ("sha3Uncles", "DATA32"),
+    ("logsBloom", "DATA256|null"),
+    ("transactionsRoot", "DATA32"),
+    ("stateRoot", "DATA32"),
+    ("receiptsRoot", "DATA32"),
+    ("miner", "DATA20"),
+    ("difficulty", "QUANTITY"),
+    ("totalDifficulty", "QUANTITY"),
+    ("extraData", "DATA"),
+    ("size", "QUANTITY"),
+    ("gasLimit", "QUANTITY"),
+    ("gasUsed", "QUANTITY"),
+    ("timestamp", "QUANTITY"),
+    ("transactions", "Transaction[]|DATA32[]"),
+    ("uncles", "DATA32[]"),
+];
+
+const HEADER: Members = &[
+    ("number", "QUANTITY|null"),
+    ("hash", "DATA32|null"),
+    ("parentHash", "DATA32"),
+    ("nonce", "DATA8|null"),
+    ("mixHash", "DATA32"),
+    ("sha3Uncles", "DATA32"),
+    ("logsBloom", "DATA256|null"),
+    ("transactionsRoot", "DATA32"),
+    ("stateRoot", "DATA32"),
+    ("receiptsRoot", "DATA32"),
+    ("miner", "DATA20"),
+    ("difficulty", "QUANTITY"),
+    ("totalDifficulty", "QUANTITY"),
+    ("extraData", "DATA"),
+    ("gasLimit", "QUANTITY"),
+    ("gasUsed", "QUANTITY"),
+    ("timestamp", "QUANTITY"),
+];
+
+const TRANSACTION: Members = &[
+    ("hash", "DATA32"),
+    ("nonce", "QUANTITY"),
+    ("blockHash", "DATA32|null"),
+    ("blockNumber", "QUANTITY|null"),
+    ("transactionIndex", "QUANTITY|null"),
+    ("from", "DATA20"),
+    ("to", "DATA20|null"),
+    ("value", "QUANTITY"),
+    ("gasPrice", "QUANTITY"),
+    ("gas", "QUANTITY"),
+    ("input", "DATA"),
+    ("syscnt", "QUANTITY"),
+    ("v", "QUANTITY"),
+    ("r", "QUANTITY"),
+    ("s", "QUANTITY"),
+    ("shardingFlag", "QUANTITY"),
+    ("type?", "QUANTITY"),
+];
+
+const RECEIPT: Members = &[
+    ("transactionHash", "DATA32"),
+    ("transactionIndex", "QUANTITY"),
+    ("blockHash", "DATA32"),
+    ("blockNumber", "QUANTITY"),
+    ("from", "DATA20"),
+    ("to", "DATA20|null"),
+    ("cumulativeGasUsed", "QUANTITY"),
+    ("gasUsed", "QUANTITY"),
+    ("contractAddress", "DATA20|null"),
+    ("logs", "Log[]"),
+    ("logsBloom", "DATA256"),
+    ("root?", "DATA32"),
+    ("status?", "QUANTITY"),
+    ("type?", "QUANTITY"),
+    ("effectiveGasPrice?", "QUANTITY"),
+];
+
+const LOG: Members = &[
+    ("removed", "Boolean"),
+    ("logIndex", "QUANTITY|null"),
+    ("transactionIndex", "QUANTITY|null"),
+    ("transactionHash", "DATA32|null"),
+    ("blockHash", "DATA32|null"),
+    ("blockNumber", "QUANTITY|null"),
+    ("address", "DATA20"),
+    ("data", "DATA"),
+    ("topics", "DATA32[]"),
+];
+
+const TRANSACTION_REQUEST: Members = &[
+    ("from", "DATA20"),
+    ("to?", "DATA20"),
+    ("gas?", "QUANTITY"),
+    ("gasPrice?", "QUANTITY"),
+    ("value?", "QUANTITY"),
+    ("data?", "DATA"),
+    ("input?", "DATA"),
+    ("nonce?", "QUANTITY"),
+    ("shardingFlag?", "QUANTITY"),
+    ("via?", "DATA20"),
+];
+
+/// The schemas of all objects.
+pub(super) fn schemas() -> impl Iterator<Item = (String, Value)> {
+    OBJECTS
+        .iter()
+        .map(|(name, members)| ((*name).to_owned(), object(members)))
+}
+
+fn object(members: Members) -> Value {
+    let named = |(name, kind): &(&str, &str)| (name.trim_end_matches('?').to_owned(), schema(kind));
+    let properties: Map<_, _> = members.iter().map(named).collect();
+    let required: Vec<_> = members
+        .iter()
+        .map(|(name, _)| *name)
+        .filter(|name| !name.ends_with('?'))
+        .collect();
+    json!({"type": "object", "properties": properties, "required": required})
+}

@@ -1,0 +1,114 @@
+//! The plain types of the wire (interface 2.1), and schemas of types put together from others.
+
+use serde_json::{Value, json};
+
+/// Lengths of DATA that have a name: `DATA20` and so on.
+const DATA_LENGTHS: [usize; 5] = [8, 20, 32, 65, 256];
+
+/// The schema of a type in the notation of [`super::Signature`].
+pub(super) fn schema(kind: &str) -> Value {
+    let mut alternatives: Vec<_> = kind.split('|').map(single).collect();
+    match alternatives.len() {
+        1 => alternatives.swap_remove(0),
+        _ => json!({"oneOf": alternatives}),
+    }
+}
+
+fn single(kind: &str) -> Value {
+    if let Some(member) = kind.strip_suffix("[]") {
+        json!({"type": "array", "items": single(member)})
+    } else if let Some(member) = kind.strip_suffix("{}") {
+        json!({"type": "object", "additionalProperties": single(member)})
+    } else if kind == "null" {
+        json!({"type": "null"})
+    } else {
+        json!({"$ref": format!("#/components/schemas/{kind}")})
+    }
+}
+
+/// The plain types by name.
+pub(super) fn plain() -> impl Iterator<Item = (String, Value)> {
+    let text = |pattern: &str, says: &str| json!({"type": "string", "pattern": pattern, "description": says});
+    let quantity = "^0x(0|[1-9a-fA-F][0-9a-fA-F]*)$";
+    let named = [
+        (
+            "QUANTITY",
+            text(quantity, "An integer: the shortest hex digits, zero is 0x0."),
+        ),
+        (
+            "DATA",
+            text("^0x([0-9a-fA-F]{2})*$", "Bytes: two hex digits each."),
+        ),
+        (
+            "BLOCKREF",
+            json!({
+                "description": "A block's number or a tag; absent or null: the highest block.",
+                "oneOf": [
+                    {"type": "string", "pattern": quantity},
+                    {"type": "string", "enum": ["earliest", "latest", "pending"]},
+                ],
+            }),
+        ),
+        (
+            "WORD",
+            json!({
+                "description": "A number of up to 256 bits, as QUANTITY or as DATA of 32 bytes.",
+                "oneOf": [schema("QUANTITY"), schema("DATA32")],
+            }),
+        ),
+        (
+            "TOPIC",
+            json!({
+                "description": "What a topic must be: one value, one of several, or null for any.",
+                "oneOf": [schema("DATA32"), schema("DATA32[]"), schema("null")],
+            }),
+        ),
+        ("Boolean", json!({"type": "boolean"})),
+        ("String", json!({"type": "string"})),
+        (
+            "Number",
+            json!({"type": "integer", "minimum": 0, "description": "A plain number."}),
+        ),
+        (
+            "COUNT",
+            json!({
+                "description": "A plain number, or QUANTITY.",
+                "oneOf": [schema("Number"), schema("QUANTITY")],
+            }),
+        ),
+        (
+            "OpenRpc",
+            json!({"type": "object", "description": "A document in the form of OpenRPC."}),
+        ),
+    ];
+    let fixed = DATA_LENGTHS.into_iter().map(move |length| {
+        let pattern = format!("^0x[0-9a-fA-F]{{{}}}$", 2 * length);
+        let says = format!("DATA of {length} bytes.");
+        (format!("DATA{length}"), text(&pattern, &says))
+    });
+    let named = named.into_iter().map(|(name, schema)| (name.to_owned(), schema));
+    named
+        .collect::<Vec<_>>()
+        .into_iter()
+        .chain(fixed.collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn put_together() {
+        let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
+        assert_eq!(schema("DATA"), reference("DATA"));
+        assert_eq!(
+            schema("Log[]|null"),
+            json!({"oneOf": [{"type": "array", "items": reference("Log")}, {"type": "null"}]})
+        );
+        assert_eq!(
+            schema("String{}{}"),
+            json!({"type": "object", "additionalProperties":
+                {"type": "object", "additionalProperties": reference("String")}})
+        );
+    }
+}

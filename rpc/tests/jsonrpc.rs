@@ -1,0 +1,284 @@
+//! JSON-RPC 2.0 to the letter, clause by clause, and the same on every transport.
+#![cfg(unix)]
+
+#[allow(dead_code, reason = "other tests use the rest")]
+mod common;
+
+use common::transports::unix::{Everywhere, Transport};
+use rpc::Limits;
+
+const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"net_version","params":[]}"#;
+const ANSWER: &str = r#"{"jsonrpc":"2.0","id":1,"result":"100"}"#;
+
+fn limits() -> Limits {
+    Limits {
+        batch_len_max: 4,
+        body_len_max: 4 << 20,
+        ..Limits::default()
+    }
+}
+
+/// Sends each message over every transport and compares the answers, `""` for none.
+async fn check(cases: &[(&str, &str)]) {
+    let everywhere = Everywhere::start(limits()).await;
+    for transport in Transport::ALL {
+        let mut client = everywhere.connect(transport).await;
+        for (message, expected) in cases {
+            let answer = client.ask(message).await;
+            assert_eq!(
+                answer,
+                *expected,
+                "{transport:?}: {}",
+                &message[..message.len().min(200)]
+            );
+        }
+    }
+}
+
+fn error(id: &str, code: i32, message: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{message}"}}}}"#)
+}
+
+#[tokio::test]
+async fn ids_are_echoed_as_sent() {
+    let ids = [
+        "1",
+        "0",
+        "-7",
+        "1.50",
+        "123456789012345678901234567890123456789",
+        "\"\"",
+        "\"a b\"",
+        "\"\\u00e4\\n\"",
+        "null",
+    ];
+    let cases: Vec<_> = ids
+        .map(|id| {
+            (
+                CALL.replace("\"id\":1", &format!("\"id\":{id}")),
+                ANSWER.replace("\"id\":1", &format!("\"id\":{id}")),
+            )
+        })
+        .into();
+    let cases: Vec<_> = cases
+        .iter()
+        .map(|(ask, answer)| (ask.as_str(), answer.as_str()))
+        .collect();
+    check(&cases).await;
+    for bad in ["true", "[1]", "{}"] {
+        let got = match bad {
+            "true" => "a Boolean",
+            "[1]" => "an array",
+            _ => "an object",
+        };
+        let refused = error(
+            "null",
+            -32600,
+            &format!("invalid request: id: want a string, a number or null, got {got}"),
+        );
+        check(&[(&CALL.replace("\"id\":1", &format!("\"id\":{bad}")), &refused)]).await;
+    }
+}
+
+#[tokio::test]
+async fn notifications_are_not_answered() {
+    let notification = r#"{"jsonrpc":"2.0","method":"net_version"}"#;
+    check(&[
+        (notification, ""),
+        (r#"{"jsonrpc":"2.0","method":"no_such"}"#, ""),
+        (r#"{"jsonrpc":"2.0","method":"chain3_sha3","params":[7]}"#, ""),
+        (&format!("[{notification},{notification}]"), ""),
+        (&format!("[{notification},{CALL}]"), &format!("[{ANSWER}]")),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn batches_keep_their_order_and_members_stand_alone() {
+    let bad = error("null", -32600, "invalid request: want an object, got a number");
+    let unknown = error("2", -32601, "the method mc_no does not exist/is not available");
+    let params = error("3", -32602, "too many arguments, want at most 0");
+    check(&[
+        (
+            &format!(
+                r#"[7,{{"jsonrpc":"2.0","id":2,"method":"mc_no"}},{{"jsonrpc":"2.0","id":3,"method":"net_version","params":[1]}},{CALL}]"#
+            ),
+            &format!("[{bad},{unknown},{params},{ANSWER}]"),
+        ),
+        (&format!(" [ {CALL} ] "), &format!("[{ANSWER}]")),
+        ("[]", &error("null", -32600, "invalid request: empty batch")),
+        (
+            "[1,1,1,1,1]",
+            &error("null", -32600, "invalid request: batch of 5 requests, want at most 4"),
+        ),
+        (
+            &format!(r#"[{{"jsonrpc":"2.0","id":2,"method":"eth_slow"}},{CALL}]"#),
+            &format!(r#"[{{"jsonrpc":"2.0","id":2,"result":"slow"}},{ANSWER}]"#),
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_no_request_is_named() {
+    let refused = |id: &str, reason: &str| error(id, -32600, &format!("invalid request: {reason}"));
+    check(&[
+        ("{}", &refused("null", "missing jsonrpc")),
+        (
+            r#"{"id":1,"method":"net_version"}"#,
+            &refused("1", "missing jsonrpc"),
+        ),
+        (
+            r#"{"jsonrpc":"1.0","id":8,"method":"net_version"}"#,
+            &refused("8", r#"jsonrpc: want \"2.0\""#),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":"x"}"#,
+            &refused("\"x\"", "missing method"),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":5}"#,
+            &refused("1", "method: want a string, got a number"),
+        ),
+        ("7", &refused("null", "want an object, or an array of objects")),
+        (
+            "\"x\"",
+            &refused("null", "want an object, or an array of objects"),
+        ),
+        ("null", &refused("null", "want an object, or an array of objects")),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn parameters() {
+    let with = |params: &str| CALL.replace("\"params\":[]", params);
+    check(&[
+        (&CALL.replace(",\"params\":[]", ""), ANSWER),
+        (&with("\"params\":null"), ANSWER),
+        (&with("\"params\":[]"), ANSWER),
+        (
+            &with("\"params\":[0]"),
+            &error("1", -32602, "too many arguments, want at most 0"),
+        ),
+        (
+            &with(r#""params":{"a":1}"#),
+            &error("1", -32602, "params: want an array, got an object"),
+        ),
+        (
+            &with("\"params\":7"),
+            &error("1", -32602, "params: want an array, got a number"),
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"chain3_sha3"}"#,
+            &error("1", -32602, "missing value for required argument 0"),
+        ),
+        // An unknown method is found out before its parameters are looked at.
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"mc_no","params":{}}"#,
+            &error("1", -32601, "the method mc_no does not exist/is not available"),
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn broken_text_is_a_parse_error_with_a_null_id() {
+    let everywhere = Everywhere::start(limits()).await;
+    let parse_error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error: "#;
+    for transport in Transport::ALL {
+        for text in [
+            "{\"a\":tru}",
+            "nonsense",
+            "{\"id\":1,}",
+            "[1,]",
+            "{\"jsonrpc\":\"2.0\" \"id\":1}",
+        ] {
+            let mut client = everywhere.connect(transport).await;
+            let answer = client.ask(text).await;
+            assert!(answer.starts_with(parse_error), "{transport:?} {text}: {answer}");
+            assert_eq!(
+                client.ask(CALL).await,
+                ANSWER,
+                "{transport:?}: the connection goes on"
+            );
+        }
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        let answer = everywhere.connect(transport).await.ask(&deep).await;
+        let expected = error("null", -32700, "parse error: nested deeper than 64 levels");
+        assert!(
+            answer.ends_with("nested deeper than 64 levels\"}}"),
+            "{transport:?}: {answer}"
+        );
+        assert_eq!(answer.len(), expected.len());
+    }
+}
+
+#[tokio::test]
+async fn what_is_huge_costs_little() {
+    let digits = "9".repeat(1_000_000);
+    let members = "1,".repeat(1_000_000);
+    let members = members.trim_end_matches(',');
+    check(&[
+        // A number that nobody reads is passed over; as an id it comes back.
+        (
+            &CALL.replace("\"params\":[]", &format!("\"params\":[],\"x\":{digits}")),
+            ANSWER,
+        ),
+        (
+            &CALL.replace("\"params\":[]", &format!("\"params\":[{digits}]")),
+            &error("1", -32602, "too many arguments, want at most 0"),
+        ),
+        (
+            &format!(r#"{{"jsonrpc":"2.0","id":1,"method":"mc_long","params":[{digits}]}}"#),
+            &error(
+                "1",
+                -32602,
+                "invalid argument 0: want a whole number of at most 64 bits",
+            ),
+        ),
+        (
+            &format!("[{members}]"),
+            &error(
+                "null",
+                -32600,
+                "invalid request: batch of 1000000 requests, want at most 4",
+            ),
+        ),
+        (
+            &format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"mc_{}"}}"#,
+                "x".repeat(1_000_000)
+            ),
+            &error(
+                "1",
+                -32601,
+                &format!(
+                    "the method mc_{}… does not exist/is not available",
+                    "x".repeat(61)
+                ),
+            ),
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn modules_that_are_not_enabled_are_unknown() {
+    let hidden = error(
+        "1",
+        -32601,
+        "the method admin_secret does not exist/is not available",
+    );
+    let everywhere = Everywhere::start(limits()).await;
+    let ask = r#"{"jsonrpc":"2.0","id":1,"method":"admin_secret"}"#;
+    for transport in [Transport::Http, Transport::Ws] {
+        assert_eq!(
+            everywhere.connect(transport).await.ask(ask).await,
+            hidden,
+            "{transport:?}"
+        );
+    }
+    let answer = everywhere.connect(Transport::Ipc).await.ask(ask).await;
+    assert_eq!(answer, r#"{"jsonrpc":"2.0","id":1,"result":"secret"}"#);
+}

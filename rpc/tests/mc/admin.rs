@@ -1,0 +1,143 @@
+//! Peers, subnets, the listener, what the node says of itself.
+
+use primitives::B512;
+use rpc::ListenerRequest;
+use rpc::types::data;
+use serde_json::{Value, json};
+
+use crate::harness::{Net, PROXY};
+
+fn enode(mark: u8) -> String {
+    format!(
+        "enode://{}@10.0.0.7:30333",
+        &B512::repeat_byte(mark).to_string()[2..]
+    )
+}
+
+#[test]
+fn the_node() {
+    let net = Net::start();
+    assert_eq!(net.ok("admin_datadir", json!([])), "/home/miner/.moac/devnet");
+    net.mine();
+    let id = "0d".repeat(64);
+    let expected = json!({
+        "id": id,
+        "name": "Test/v1.2.3/linux-x86_64/rustc1.95",
+        "enode": format!("enode://{id}@[::]:30333?discport=0&servicecfgport=50062"),
+        "ip": "::",
+        "ports": {"discovery": 0, "listener": 30333},
+        "listenAddr": "[::]:30333",
+        "protocols": {"mc": {
+            "network": 100,
+            "difficulty": 1024,
+            "genesis": net.ok("mc_getBlockByNumber", json!(["0x0", false]))["hash"],
+            "head": data(net.view().head_hash()),
+        }},
+    });
+    assert_eq!(net.ok("admin_nodeInfo", json!([])), expected);
+    let peer = json!({
+        "id": "0e".repeat(64),
+        "name": "Other/v1.0.0",
+        "caps": ["mc/63"],
+        "network": {"localAddress": "10.0.0.1:30333", "remoteAddress": "10.0.0.2:40000"},
+    });
+    assert_eq!(net.ok("admin_peers", json!([])), json!([peer]));
+}
+
+#[test]
+fn static_nodes() {
+    let net = Net::start();
+    assert_eq!(net.ok("admin_addPeer", json!([enode(1)])), true);
+    assert_eq!(net.ok("admin_removePeer", json!([enode(1)])), true);
+    assert_eq!(net.ok("admin_removePeer", json!([enode(1)])), false);
+    let check = |params: Value, message: &str| net.check_error("admin_addPeer", params, -32602, message);
+    check(json!([]), "missing value for required argument 0");
+    check(json!([7]), "invalid argument 0: want an enode URL, got a number");
+    check(
+        json!(["http://a"]),
+        "invalid argument 0: want enode://ID@HOST:PORT, got \"http://a\"",
+    );
+    check(
+        json!([format!("{}0", enode(1))]),
+        "invalid argument 0: port \"303330\", want a number up to 65535",
+    );
+}
+
+#[test]
+fn subnets() {
+    let net = Net::start();
+    let address = data(PROXY);
+    net.mine();
+    for block in [0, 10] {
+        net.check_error(
+            "admin_addSubnetP2P",
+            json!([address, block]),
+            -32000,
+            "blockNumber needs to be at least 10 blocks in the future",
+        );
+    }
+    assert_eq!(net.ok("admin_getSubnetP2PList", json!([])), json!([]));
+    assert_eq!(net.ok("admin_addSubnetP2P", json!([address, 11])), Value::Null);
+    let list = |end: &str| json!([{"blockEnd": end, "blockStart": "0xb", "peers": "", "subnet": address}]);
+    assert_eq!(
+        net.ok("admin_getSubnetP2PList", json!([])),
+        list("0xffffffffffffffff")
+    );
+    assert_eq!(net.ok("admin_removeSubnetP2P", json!([address, "0x64"])), true);
+    assert_eq!(net.ok("admin_getSubnetP2PList", json!([])), list("0x64"));
+    let unknown = json!(["0x00000000000000000000000000000000000000aa", 100]);
+    assert_eq!(net.ok("admin_removeSubnetP2P", unknown), false);
+    net.check_error(
+        "admin_addSubnetP2P",
+        json!(["0x12", 100]),
+        -32602,
+        "invalid argument 0: want 20 bytes, got 1",
+    );
+}
+
+#[test]
+fn the_listener_opens_and_closes() {
+    let net = Net::start();
+    assert_eq!(net.ok("admin_stopRPC", json!([])), false);
+    assert_eq!(net.ok("admin_startRPC", json!([])), true);
+    let open = net.listener.open.lock().clone();
+    let default = ListenerRequest {
+        host: "localhost".to_owned(),
+        port: 8545,
+        cors: "".parse().expect("no origins"),
+        modules: "mc,net,chain3".parse().expect("modules"),
+    };
+    assert_eq!(open, Some(default));
+    net.check_error(
+        "admin_startRPC",
+        json!(["127.0.0.1", 8600]),
+        -32000,
+        "HTTP RPC listener already running on localhost:8545",
+    );
+    assert_eq!(net.ok("admin_stopRPC", json!([])), true);
+    let given = json!(["127.0.0.1", 8600, "*", "mc,txpool"]);
+    assert_eq!(net.ok("admin_startRPC", given), true);
+    let wanted = ListenerRequest {
+        host: "127.0.0.1".to_owned(),
+        port: 8600,
+        cors: "*".parse().expect("all origins"),
+        modules: "mc,txpool".parse().expect("modules"),
+    };
+    assert_eq!(*net.listener.open.lock(), Some(wanted));
+    let check = |params: Value, message: &str| net.check_error("admin_startRPC", params, -32602, message);
+    check(
+        json!([null, 65536]),
+        "invalid argument 1: port 65536, want at most 65535",
+    );
+    check(json!([null, "8545"]), "invalid argument 1: missing 0x prefix");
+    check(
+        json!([null, null, "nowhere"]),
+        "invalid argument 2: invalid CORS domain \"nowhere\", want * or an origin such as http://localhost:3000",
+    );
+    let (code, message) = net.error("admin_startRPC", r#"[null, null, null, "mc,eth"]"#);
+    assert_eq!(code, -32602);
+    assert!(
+        message.starts_with("invalid argument 3: unknown API module \"eth\""),
+        "{message}"
+    );
+}

@@ -1,0 +1,127 @@
+//! The rest of the process, as the node under test sees it: it takes what it is told and
+//! remembers it.
+
+use parking_lot::Mutex;
+use primitives::{Address, B512, Enode};
+use rpc::{
+    Later, ListenerControl, ListenerError, ListenerRequest, MinerControl, NetworkControl, Peer, Subnet,
+};
+
+/// Searchers that are started and stopped.
+#[derive(Default)]
+pub(crate) struct Miner {
+    /// The threads of the last start, while it lasts.
+    pub(crate) running: Mutex<Option<Option<usize>>>,
+}
+
+impl MinerControl for Miner {
+    fn hashrate(&self) -> f64 {
+        1000.75
+    }
+
+    fn start(&self, threads: Option<usize>) -> Result<(), String> {
+        if threads == Some(usize::MAX) {
+            return Err("cannot start so many threads".to_owned());
+        }
+        *self.running.lock() = Some(threads);
+        Ok(())
+    }
+
+    fn stop(&self) {
+        *self.running.lock() = None;
+    }
+}
+
+/// A listener that is opened and closed.
+#[derive(Default)]
+pub(crate) struct Listener {
+    /// What the open one was asked for.
+    pub(crate) open: Mutex<Option<ListenerRequest>>,
+}
+
+impl ListenerControl for Listener {
+    fn start(&self, request: ListenerRequest) -> Later<'_, Result<(), ListenerError>> {
+        Box::pin(async move {
+            let mut open = self.open.lock();
+            if let Some(open) = &*open {
+                return Err(ListenerError::Running(format!("{}:{}", open.host, open.port)));
+            }
+            *open = Some(request);
+            Ok(())
+        })
+    }
+
+    fn stop(&self) -> Later<'_, bool> {
+        Box::pin(async move { self.open.lock().take().is_some() })
+    }
+}
+
+/// A network with one peer.
+#[derive(Default)]
+pub(crate) struct Network {
+    nodes: Mutex<Vec<Enode>>,
+    subnets: Mutex<Vec<Subnet>>,
+}
+
+impl NetworkControl for Network {
+    fn enode(&self) -> Enode {
+        Enode {
+            id: B512::repeat_byte(0x0d),
+            host: "[::]".to_owned(),
+            port: 30333,
+            discovery_port: 0,
+            query: vec![("servicecfgport".to_owned(), "50062".to_owned())],
+        }
+    }
+
+    fn listen_address(&self) -> Option<String> {
+        Some("[::]:30333".to_owned())
+    }
+
+    fn peers(&self) -> Vec<Peer> {
+        vec![Peer {
+            id: B512::repeat_byte(0x0e),
+            name: "Other/v1.0.0".to_owned(),
+            capabilities: vec!["mc/63".to_owned()],
+            local_address: "10.0.0.1:30333".to_owned(),
+            remote_address: "10.0.0.2:40000".to_owned(),
+        }]
+    }
+
+    fn add_peer(&self, node: &Enode) -> Result<(), String> {
+        self.nodes.lock().push(node.clone());
+        Ok(())
+    }
+
+    fn remove_peer(&self, node: &Enode) -> Result<bool, String> {
+        let mut nodes = self.nodes.lock();
+        let before = nodes.len();
+        nodes.retain(|other| other.id != node.id);
+        Ok(nodes.len() < before)
+    }
+
+    fn add_subnet(&self, address: Address, block_start: u64) -> Result<(), String> {
+        self.subnets.lock().push(Subnet {
+            address,
+            block_start,
+            block_end: u64::MAX,
+            peers: String::new(),
+        });
+        Ok(())
+    }
+
+    fn remove_subnet(&self, address: Address, block_end: u64) -> Result<bool, String> {
+        let mut subnets = self.subnets.lock();
+        let found = subnets.iter_mut().find(|subnet| subnet.address == address);
+        Ok(found.map(|subnet| subnet.block_end = block_end).is_some())
+    }
+
+    fn subnets(&self, head: u64) -> Vec<Subnet> {
+        let subnets = self.subnets.lock();
+        subnets
+            .iter()
+            .filter(|subnet| subnet.block_end > head)
+            .cloned()
+            .collect()
+    }
+}

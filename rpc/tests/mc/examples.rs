@@ -1,0 +1,422 @@
+//! Runs every example of `rpc/examples.json` against a node, and keeps it and `rpc/openrpc.json`
+//! true. With `UPDATE_EXAMPLES` set both are written anew.
+//!
+//! Each example has a node of its own, always with the same chain, so that results are equal to
+//! the last digit but for what chance or the clock decides.
+
+use std::path::{Path, PathBuf};
+
+use primitives::{B256, Block, TxForm, U256, UnsignedTransaction};
+use rpc::types::data;
+use rpc::{Limits, Rpc, methods, openrpc};
+use serde_json::{Map, Value, json};
+
+use crate::calls::{deploy, word};
+use crate::harness::{BENEFICIARY, Net, PROXY, account, key};
+use crate::subscriptions::Client;
+
+/// Methods without an example: the description would be part of itself.
+pub(crate) const UNSEEN: [&str; 1] = ["rpc.discover"];
+/// Methods whose results chance or the clock decides: only their form is compared.
+const VARYING: [&str; 6] = [
+    "mc_getWork",
+    "mc_newBlockFilter",
+    "mc_newFilter",
+    "mc_newPendingTransactionFilter",
+    "mc_subscribe",
+    "personal_newAccount",
+];
+/// Methods that take an id which chance decided.
+const OF_AN_ID: [&str; 4] = [
+    "mc_getFilterChanges",
+    "mc_getFilterLogs",
+    "mc_uninstallFilter",
+    "mc_unsubscribe",
+];
+/// Methods of connections that last.
+pub(crate) const LASTING: [&str; 2] = ["mc_subscribe", "mc_unsubscribe"];
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn read(name: &str) -> Value {
+    let text = std::fs::read_to_string(file(name)).expect("the file is there");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+fn write(name: &str, value: &Value) {
+    let text = serde_json::to_string_pretty(value).expect("JSON");
+    std::fs::write(file(name), text + "\n").expect("the file can be written");
+}
+
+fn is_update() -> bool {
+    std::env::var_os("UPDATE_EXAMPLES").is_some()
+}
+
+/// The examples as they are in the file.
+pub(crate) struct Examples(Map<String, Value>);
+
+impl Examples {
+    pub(crate) fn read() -> Self {
+        match read("examples.json") {
+            Value::Object(examples) => Self(examples),
+            other => panic!("want an object, got {other}"),
+        }
+    }
+
+    pub(crate) fn get(&self, method: &str) -> Option<&Value> {
+        self.0.get(method)
+    }
+}
+
+/// A node with a little of everything: five blocks, the last with an uncle; a contract with a
+/// filled slot; a native, a nine-field and a failed transaction; one that waits, one that is
+/// queued; a refused block; a static node and a subnet.
+struct Stage {
+    net: Net,
+    contract: String,
+    /// Of a transaction that writes and logs, in block 3.
+    call: String,
+    block: Block,
+    nephew: Block,
+    /// Waits in the pool.
+    waiting: String,
+}
+
+fn enode() -> String {
+    format!("enode://{}@10.0.0.7:30333", "0e".repeat(64))
+}
+
+impl Stage {
+    fn new() -> Self {
+        let net = Net::start();
+        net.send(json!({"to": account(5), "value": "0xde0b6b3a7640000", "gasPrice": "0x4a817c800"}));
+        net.mine();
+        let (contract, _) = deploy(&net);
+        let call = net.send(json!({"to": contract, "data": word(5), "gasPrice": "0x4a817c800"}));
+        let classic = UnsignedTransaction {
+            gas_price: U256::from(20_000_000_000_u64),
+            gas: 21_000,
+            to: Some(key(6).address()),
+            value: U256::from(1),
+            ..Default::default()
+        };
+        let classic = classic.sign(&key(4), 100, TxForm::Classic);
+        net.ok("eth_sendRawTransaction", json!([data(classic.encode_raw())]));
+        net.send(json!({"to": contract, "data": word(0xdead), "gasPrice": "0x4a817c800"}));
+        let block = net.mine();
+        let (_, side) = net.mine_two();
+        let nephew = net.mine_with(&[&side]);
+        let waiting = net.send(json!({"to": account(6), "value": "0x7", "gasPrice": "0x4a817c800"}));
+        net.send(json!({"to": account(6), "nonce": "0x9", "gasPrice": "0x4a817c800"}));
+        let mut bad = net.build(&net.view().head_hash(), b"bad", &[]);
+        bad.transactions.clear();
+        bad.header.transactions_root = primitives::EMPTY_ROOT;
+        net.chain.import(bad).expect_err("its roots are another's");
+        net.ok("admin_addPeer", json!([enode()]));
+        net.ok("admin_addSubnetP2P", json!([data(PROXY), 110]));
+        Self {
+            net,
+            contract,
+            call,
+            block,
+            nephew,
+            waiting,
+        }
+    }
+
+    fn filter(&self) -> Value {
+        let topics = json!([word(0x11), [word(4), word(5)]]);
+        json!({"fromBlock": "0x1", "toBlock": "latest", "address": self.contract, "topics": topics})
+    }
+
+    fn request(&self) -> Value {
+        json!({"from": account(0), "to": account(5), "value": "0x1", "gasPrice": "0x4a817c800", "nonce": "0x6"})
+    }
+
+    fn raw_transaction(&self) -> String {
+        let unsigned = UnsignedTransaction {
+            gas_price: U256::from(20_000_000_000_u64),
+            gas: 1000,
+            to: Some(key(6).address()),
+            value: U256::from(1),
+            ..Default::default()
+        };
+        data(unsigned.sign(&key(5), 100, TxForm::Native).encode_raw())
+    }
+
+    /// The parameters of each method's example.
+    fn params(&self, method: &str) -> Value {
+        let block = data(self.block.hash());
+        let nephew = data(self.nephew.hash());
+        let contract = &self.contract;
+        let message = data(b"hello");
+        let signature = || key(0).sign(&primitives::signed_message_digest(b"hello")).to_rsv();
+        match method {
+            "chain3_sha3" => json!([message]),
+            "mc_getBalance" | "mc_getTransactionCount" => json!([account(0), "0x3"]),
+            "mc_getStorageAt" => json!([contract, "0x0", "latest"]),
+            "mc_getCode" => json!([contract, "latest"]),
+            "mc_getBlockByHash" => json!([block, false]),
+            "mc_getBlockByNumber" => json!(["0x3", true]),
+            "mc_getHeaderByHash" | "mc_getBlockTransactionCountByHash" => json!([block]),
+            "mc_getUncleCountByBlockHash" => json!([nephew]),
+            "mc_getHeaderByNumber" | "mc_getBlockTransactionCountByNumber" => json!(["0x3"]),
+            "mc_getUncleCountByBlockNumber" => json!(["0x5"]),
+            "mc_getUncleByBlockHashAndIndex" => json!([nephew, "0x0"]),
+            "mc_getUncleByBlockNumberAndIndex" => json!(["0x5", "0x0"]),
+            "mc_getTransactionByHash" | "mc_getTransactionReceipt" | "mc_getRawTransactionByHash" => {
+                json!([self.call])
+            }
+            "mc_getTransactionByBlockHashAndIndex" | "mc_getRawTransactionByBlockHashAndIndex" => {
+                json!([block, "0x1"])
+            }
+            "mc_getTransactionByBlockNumberAndIndex" | "mc_getRawTransactionByBlockNumberAndIndex" => {
+                json!(["0x3", "0x1"])
+            }
+            "mc_sign" => json!([account(0), message]),
+            "mc_sendTransaction" | "mc_signTransaction" | "mc_fillTransaction" => json!([self.request()]),
+            "mc_sendRawTransaction" => json!([self.raw_transaction()]),
+            "mc_resend" => {
+                let waiting = self.net.ok("mc_getTransactionByHash", json!([self.waiting]));
+                let request = json!({
+                    "from": account(0), "to": account(6), "value": "0x7", "nonce": waiting["nonce"],
+                });
+                json!([request, "0x5d21dba00"])
+            }
+            "mc_call" => json!([{"to": contract}, "latest"]),
+            "mc_estimateGas" => json!([{"from": account(0), "to": contract, "data": word(6)}, "latest"]),
+            "mc_getLogs" | "mc_newFilter" => json!([self.filter()]),
+            "mc_subscribe" => json!(["logs", {"address": contract}]),
+            "mc_getFilterChanges" => {
+                let id = self.net.ok("mc_newBlockFilter", json!([]));
+                self.net.mine();
+                json!([id])
+            }
+            "mc_getFilterLogs" | "mc_uninstallFilter" => {
+                json!([self.net.ok("mc_newFilter", json!([self.filter()]))])
+            }
+            "mc_submitWork" => {
+                json!([
+                    "0x0000000000000001",
+                    data(B256::repeat_byte(1)),
+                    data(B256::repeat_byte(2))
+                ])
+            }
+            "mc_submitHashrate" => json!(["0x500000", data(B256::repeat_byte(3))]),
+            "admin_addPeer" | "admin_removePeer" => json!([enode()]),
+            "admin_startRPC" => json!(["localhost", 8545, "", "mc,net,chain3"]),
+            "admin_addSubnetP2P" | "admin_removeSubnetP2P" => json!([data(PROXY), 200]),
+            "personal_newAccount" => json!(["password"]),
+            "personal_importRawKey" => json!([chain::spec::DEV_ACCOUNTS[7].1, "password"]),
+            "personal_unlockAccount" => json!([account(0), "", 300]),
+            "personal_lockAccount" => json!([account(0)]),
+            "personal_sendTransaction" => json!([self.request(), ""]),
+            "personal_sign" => json!([message, account(0), ""]),
+            "personal_ecRecover" => json!([message, data(signature())]),
+            "miner_start" => json!([2]),
+            "miner_setExtra" => json!(["a text"]),
+            "miner_setGasPrice" => json!(["0x3b9aca00"]),
+            "miner_setMoacbase" => json!([data(BENEFICIARY)]),
+            "debug_getBlockRlp" | "debug_printBlock" => json!([1]),
+            "debug_seedHash" => json!([30_000]),
+            "debug_setHead" => json!([4]),
+            "debug_traceTransaction" => json!([self.call, {"limit": 15}]),
+            "debug_traceBlockByNumber" => json!(["0x3", {"tracer": "callTracer"}]),
+            "debug_traceBlockByHash" => json!([block, {"tracer": "callTracer"}]),
+            "debug_dumpBlock" => json!(["0x3"]),
+            "debug_storageRangeAt" => json!([block, 1, contract, "0x0", 10]),
+            _ => json!([]),
+        }
+    }
+}
+
+/// Whether `value` has the form that `schema` of `document` asks for.
+fn fits(document: &Value, schema: &Value, value: &Value) -> Result<(), String> {
+    let wrong = || Err(format!("{value} does not fit {schema}"));
+    if let Some(path) = schema["$ref"].as_str() {
+        let named = document
+            .pointer(path.trim_start_matches('#'))
+            .ok_or("no such type")?;
+        return fits(document, named, value);
+    }
+    if let Some(alternatives) = schema["oneOf"].as_array() {
+        let fitting = alternatives
+            .iter()
+            .filter(|one| fits(document, one, value).is_ok());
+        return if fitting.count() > 0 { Ok(()) } else { wrong() };
+    }
+    if let Some(members) = schema["enum"].as_array() {
+        return if members.contains(value) { Ok(()) } else { wrong() };
+    }
+    let is_right = match schema["type"].as_str() {
+        Some("null") => value.is_null(),
+        Some("boolean") => value.is_boolean(),
+        Some("integer") => value.is_u64() || value.is_number() && !value.is_f64() && !value.is_i64(),
+        Some("string") => {
+            let pattern = schema["pattern"].as_str();
+            value
+                .as_str()
+                .is_some_and(|text| pattern.is_none_or(|pattern| matches(pattern, text)))
+        }
+        Some("array") => {
+            let members = value.as_array().ok_or("want an array")?;
+            members
+                .iter()
+                .try_for_each(|member| fits(document, &schema["items"], member))?;
+            true
+        }
+        Some("object") => {
+            let members = value.as_object().ok_or("want an object")?;
+            let required = schema["required"].as_array().into_iter().flatten();
+            for name in required.filter_map(Value::as_str) {
+                if !members.contains_key(name) {
+                    return Err(format!("no member {name} in {value}"));
+                }
+            }
+            for (name, member) in members {
+                let of_all = schema.get("additionalProperties");
+                match schema["properties"].get(name).or(of_all) {
+                    Some(schema) => fits(document, schema, member)?,
+                    None if schema.get("properties").is_some() => {
+                        return Err(format!("unknown member {name} in {value}"));
+                    }
+                    None => {}
+                }
+            }
+            true
+        }
+        _ => return Err(format!("unknown schema {schema}")),
+    };
+    if is_right { Ok(()) } else { wrong() }
+}
+
+/// The patterns of the plain types, read as what they say.
+fn matches(pattern: &str, text: &str) -> bool {
+    let Some(digits) = text.strip_prefix("0x") else {
+        return false;
+    };
+    let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let length = pattern
+        .strip_prefix("^0x[0-9a-fA-F]{")
+        .and_then(|rest| rest.strip_suffix("}$"));
+    let is_length = match (length, pattern) {
+        (Some(length), _) => digits.len() == length.parse::<usize>().expect("a length"),
+        (None, "^0x([0-9a-fA-F]{2})*$") => digits.len().is_multiple_of(2),
+        (None, "^0x(0|[1-9a-fA-F][0-9a-fA-F]*)$") => {
+            digits == "0" || !digits.is_empty() && !digits.starts_with('0')
+        }
+        other => panic!("unknown pattern {other:?}"),
+    };
+    is_hex && is_length
+}
+
+/// The description of the rows that a node has.
+fn document() -> Value {
+    let rpc = Rpc::new(std::sync::Arc::new(()), Vec::new(), Limits::default()).expect("a sound table");
+    let mut all: Vec<_> = methods::all().iter().map(describe).collect();
+    all.extend(rpc.methods().iter().map(describe));
+    all.sort_by_key(rpc::Method::name);
+    openrpc::document(&all)
+}
+
+/// The row without its function: what is told of it.
+fn describe<C>(row: &rpc::Method<C>) -> rpc::Method<()> {
+    rpc::Method::inline(row.name(), |(), _| rpc::reply(Ok(()))).says(row.signature(), row.summary())
+}
+
+#[test]
+fn examples_are_what_a_node_answers() {
+    let document = document();
+    let mut kept = Examples::read();
+    let described: Vec<_> = document["methods"].as_array().expect("methods").clone();
+    let mut names: Vec<String> = Vec::new();
+    for described in described {
+        let name = described["name"].as_str().expect("a name");
+        if UNSEEN.contains(&name) {
+            continue;
+        }
+        names.push(name.to_owned());
+        let stage = Stage::new();
+        if matches!(
+            name,
+            "personal_unlockAccount" | "personal_sendTransaction" | "personal_sign"
+        ) {
+            // An account of a key file, so that there is a password.
+            stage.net.ok(
+                "personal_importRawKey",
+                json!([chain::spec::DEV_ACCOUNTS[0].1, ""]),
+            );
+        }
+        let mut client = LASTING.contains(&name).then(|| Client::connect(&stage.net));
+        let params = match &mut client {
+            Some(client) if name == "mc_unsubscribe" => json!([client.subscribe(json!(["newHeads"]))]),
+            _ => stage.params(name),
+        };
+        let schemas = described["params"].as_array().expect("parameters");
+        for (schema, value) in schemas.iter().zip(params.as_array().expect("an array")) {
+            fits(&document, &schema["schema"], value).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        let result = match &mut client {
+            None => stage.net.ok(name, params.clone()),
+            Some(client) => {
+                let mut answer = client.call(name, params.clone());
+                assert!(answer.get("error").is_none(), "{name}: {answer}");
+                answer["result"].take()
+            }
+        };
+        fits(&document, &described["result"]["schema"], &result)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        let varies = VARYING.contains(&name);
+        let is_same = |known: &Value| OF_AN_ID.contains(&name) || known["params"] == params;
+        if is_update() {
+            let known = kept
+                .0
+                .get(name)
+                .filter(|known| is_same(known) && (varies || known["result"] == result));
+            if known.is_none() {
+                let example = json!({"params": params, "result": result});
+                kept.0.insert(name.to_owned(), example);
+            }
+            continue;
+        }
+        let example = kept.get(name).unwrap_or_else(|| panic!("{name} has no example"));
+        assert!(is_same(example), "{name}: run with UPDATE_EXAMPLES=1");
+        if varies {
+            fits(&document, &described["result"]["schema"], &example["result"])
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
+        } else {
+            assert_eq!(example["result"], result, "{name}: run with UPDATE_EXAMPLES=1");
+        }
+    }
+    if is_update() {
+        kept.0.retain(|name, _| names.contains(name));
+        write("examples.json", &Value::Object(kept.0));
+    } else {
+        let strays: Vec<_> = kept.0.keys().filter(|name| !names.contains(name)).collect();
+        assert!(strays.is_empty(), "examples of no method: {strays:?}");
+    }
+}
+
+#[test]
+fn the_description_is_the_one_that_is_served() {
+    // The examples are part of the program: after they have changed, this is run once more.
+    if is_update() {
+        write("openrpc.json", &document());
+    }
+    let kept = read("openrpc.json");
+    assert!(
+        kept == document(),
+        "rpc/openrpc.json is stale: run twice with UPDATE_EXAMPLES=1"
+    );
+    let net = Net::start();
+    let served = net.ok("rpc.discover", json!([]));
+    assert!(served == kept, "rpc.discover answers something else");
+    net.check_error(
+        "rpc.discover",
+        json!([1]),
+        -32602,
+        "too many arguments, want at most 0",
+    );
+}

@@ -1,0 +1,290 @@
+//! `mc_getLogs`: ranges, tags, one block, the topic matrix, the pending block, bounds.
+
+use chain::import::Imported;
+use chain::logs::LogLimits;
+use primitives::{Block, TxForm, U256, UnsignedTransaction};
+use rpc::types::data;
+use serde_json::{Value, json};
+
+use crate::calls::{deploy, word};
+use crate::harness::{Net, key};
+use crate::shapes::{LOG, check_shape};
+
+/// Blocks 2, 3 and 4 have a log of `contract` each, with topics 0x11 and 1, 2, 3.
+fn scene() -> (Net, String, Vec<Block>) {
+    scene_with(LogLimits::default())
+}
+
+fn scene_with(limits: LogLimits) -> (Net, String, Vec<Block>) {
+    scene_of(Net::with(|settings| settings.log_limits = limits))
+}
+
+fn scene_of(net: Net) -> (Net, String, Vec<Block>) {
+    let (contract, _) = deploy(&net);
+    let block = |value| {
+        net.send(json!({"to": contract, "data": word(value)}));
+        net.mine()
+    };
+    let blocks = [1, 2, 3].map(block).to_vec();
+    (net, contract, blocks)
+}
+
+/// The second topics of the logs that are found.
+#[track_caller]
+fn found(net: &Net, filter: Value) -> Vec<u64> {
+    let logs = net.ok("mc_getLogs", json!([filter]));
+    let value = |log: &Value| {
+        let text = log["topics"][1].as_str().expect("two topics");
+        u64::from_str_radix(&text[2..], 16).expect("small")
+    };
+    logs.as_array().expect("an array").iter().map(value).collect()
+}
+
+#[test]
+fn a_log_is_the_same_as_in_its_receipt() {
+    let (net, contract, blocks) = scene();
+    let filter = json!([{"fromBlock": "0x3", "toBlock": "0x3", "address": contract}]);
+    let text = net.ok_text("mc_getLogs", filter.clone());
+    let one = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    check_shape(one.expect("one log"), &LOG, &[]);
+    let logs = net.ok("mc_getLogs", filter.clone());
+    assert_eq!(logs[0]["blockHash"], data(blocks[1].hash()));
+    let receipt = net.ok("mc_getTransactionReceipt", json!([logs[0]["transactionHash"]]));
+    assert_eq!(logs, receipt["logs"]);
+    assert_eq!(net.ok_text("eth_getLogs", filter), text);
+}
+
+/// A nine-field transaction has two hashes; each caller gets the one it knows.
+#[test]
+fn a_log_names_its_transaction_as_its_receipt_does() {
+    let (net, contract, _) = scene();
+    let call = |index: usize, form| {
+        let unsigned = UnsignedTransaction {
+            gas_price: U256::from(20),
+            gas: 100_000,
+            to: Some(contract.parse().expect("an address")),
+            input: vec![9; 32].into(),
+            ..Default::default()
+        };
+        let transaction = unsigned.sign(&key(index), 100, form);
+        net.ok("eth_sendRawTransaction", json!([data(transaction.encode_raw())]));
+        transaction
+    };
+    let (classic, native) = (call(4, TxForm::Classic), call(5, TxForm::Native));
+    net.mine();
+    for (method, receipt, shown) in [
+        ("mc_getLogs", "mc_getTransactionReceipt", classic.hash()),
+        (
+            "eth_getLogs",
+            "eth_getTransactionReceipt",
+            classic.ethereum_hash().expect("nine fields"),
+        ),
+    ] {
+        let logs = net.ok(method, json!([{}]));
+        let logs = logs.as_array().expect("an array");
+        let mut hashes: Vec<_> = logs.iter().map(|log| log["transactionHash"].clone()).collect();
+        let mut expected = [data(shown), data(native.hash())].map(Value::from);
+        hashes.sort_by_key(Value::to_string);
+        expected.sort_by_key(Value::to_string);
+        assert_eq!(hashes, expected, "{method}");
+        for log in logs {
+            let receipt = net.ok(receipt, json!([log["transactionHash"]]));
+            assert_eq!(receipt["logs"], json!([log]), "{method}");
+        }
+    }
+}
+
+#[test]
+fn ranges_and_tags() {
+    let (net, _, _) = scene();
+    let check =
+        |filter: Value, expected: &[u64]| assert_eq!(found(&net, filter.clone()), expected, "{filter}");
+    check(json!({"fromBlock": "earliest"}), &[1, 2, 3]);
+    check(json!({"fromBlock": "0x2", "toBlock": "0x3"}), &[1, 2]);
+    check(
+        json!({"fromBlock": "0x3", "toBlock": "0xffffffffffffffff"}),
+        &[2, 3],
+    );
+    check(json!({}), &[3]);
+    check(json!({"fromBlock": null, "toBlock": "latest"}), &[3]);
+    check(json!({"fromBlock": "0x0", "toBlock": "0x1"}), &[]);
+    check(json!({"fromBlock": "0x50", "toBlock": "0x60"}), &[]);
+    let backwards = "invalid from and to block combination: from > to";
+    for filter in [
+        json!({"fromBlock": "0x3", "toBlock": "0x2"}),
+        json!({"fromBlock": "latest", "toBlock": "earliest"}),
+        json!({"toBlock": "0x1"}),
+    ] {
+        net.check_error("mc_getLogs", json!([filter]), -32000, backwards);
+    }
+}
+
+/// Interface 2.6, over the whole chain.
+#[test]
+fn topic_matrix() {
+    let (net, contract, _) = scene();
+    let (a, b) = (word(0x11), word(2));
+    let check = |topics: Value, expected: &[u64]| {
+        let filter = json!({"fromBlock": "earliest", "topics": topics});
+        assert_eq!(found(&net, filter.clone()), expected, "{filter}");
+    };
+    check(json!([]), &[1, 2, 3]);
+    check(json!([a]), &[1, 2, 3]);
+    check(json!([null, b]), &[2]);
+    check(json!([a, b]), &[2]);
+    check(json!([[a, b], [a, b]]), &[2]);
+    check(json!([null, [word(3), word(1)]]), &[1, 3]);
+    check(json!([b]), &[]);
+    check(json!([null, null]), &[1, 2, 3]);
+    check(json!([null, null, null]), &[]);
+    let other = data([7; 20]);
+    for (address, expected) in [
+        (json!(contract), &[2][..]),
+        (json!([other, contract]), &[2]),
+        (json!(other), &[]),
+    ] {
+        let filter = json!({"fromBlock": "earliest", "address": address, "topics": [a, b]});
+        assert_eq!(found(&net, filter), expected);
+    }
+}
+
+#[test]
+fn one_block_by_hash_canonical_or_not() {
+    let (net, contract, blocks) = scene();
+    let by_hash = |block: &Block| {
+        found(
+            &net,
+            json!({"blockHash": data(block.hash()), "address": contract}),
+        )
+    };
+    assert_eq!(by_hash(&blocks[0]), [1]);
+    net.send(json!({"to": contract, "data": word(4)}));
+    let (main, side) = net.mine_two();
+    assert_eq!(by_hash(&main), [4]);
+    assert_eq!(by_hash(&side), [4]);
+    assert_eq!(found(&net, json!({})), [4], "the side block is in no range");
+    // The side block's branch becomes the longer one.
+    let next = net.build(&side.hash(), b"next", &[]);
+    let imported = net.chain.import(next).expect("a good block");
+    assert!(matches!(imported, Imported::Head { reverted, .. } if reverted.len() == 1));
+    let logs = net.ok("mc_getLogs", json!([{"fromBlock": "0x5", "toBlock": "0x5"}]));
+    assert_eq!(logs[0]["blockHash"], data(side.hash()));
+    assert_eq!(logs[0]["removed"], false);
+    assert_eq!(by_hash(&main), [4]);
+    let nobody = data([7; 32]);
+    net.check_error(
+        "mc_getLogs",
+        json!([{"blockHash": nobody}]),
+        -32000,
+        &format!("unknown block {nobody}"),
+    );
+    net.check_error(
+        "mc_getLogs",
+        json!([{"blockHash": nobody, "fromBlock": "0x1"}]),
+        -32602,
+        "invalid argument 0: blockHash excludes fromBlock and toBlock",
+    );
+}
+
+#[test]
+fn pending_logs_have_no_place() {
+    let (net, contract, _) = scene();
+    net.send(json!({"to": contract, "data": word(9)}));
+    let up_to_pending = json!({"fromBlock": "0x4", "toBlock": "pending", "address": contract});
+    assert_eq!(found(&net, up_to_pending), [3, 9]);
+    assert_eq!(found(&net, json!({"fromBlock": "0x4"})), [3]);
+    let text = net.ok_text(
+        "mc_getLogs",
+        json!([{"fromBlock": "pending", "toBlock": "pending"}]),
+    );
+    let one = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+    let nulls = [
+        "logIndex",
+        "transactionIndex",
+        "transactionHash",
+        "blockHash",
+        "blockNumber",
+    ];
+    check_shape(one.expect("one log"), &LOG, &nulls);
+    net.mine();
+    assert_eq!(found(&net, json!({})), [9]);
+}
+
+#[test]
+fn bounds_are_named_by_their_options() {
+    let limits = LogLimits {
+        results_max: 2,
+        range_max: 4,
+        blocks_read_max: 3,
+    };
+    let (net, contract, _) = scene_with(limits);
+    let check =
+        |filter: Value, message: &str| net.check_error("mc_getLogs", json!([filter]), -32000, message);
+    assert_eq!(found(&net, json!({"fromBlock": "0x1", "toBlock": "0x3"})), [1, 2]);
+    check(
+        json!({"fromBlock": "0x1"}),
+        "more than 2 logs match: ask for fewer, or let the node allow more by --rpc.logs.maxresults",
+    );
+    check(
+        json!({"fromBlock": "0x0", "toBlock": "0x99"}),
+        "the range has 5 blocks, at most 4 are allowed: ask in parts, or let the node allow more by --rpc.logs.maxrange",
+    );
+    // The pending block counts with the others.
+    net.send(json!({"to": contract, "data": word(4)}));
+    assert_eq!(
+        found(&net, json!({"fromBlock": "0x4", "toBlock": "pending"})),
+        [3, 4]
+    );
+    net.send(json!({"to": contract, "data": word(5)}));
+    check(
+        json!({"fromBlock": "0x4", "toBlock": "pending"}),
+        "more than 2 logs match: ask for fewer, or let the node allow more by --rpc.logs.maxresults",
+    );
+    let none = LogLimits {
+        blocks_read_max: 0,
+        ..LogLimits::default()
+    };
+    let (net, contract, _) = scene_with(none);
+    assert!(found(&net, json!({"fromBlock": "0x0", "address": data([7; 20])})).is_empty());
+    net.check_error(
+        "mc_getLogs",
+        json!([{"fromBlock": "0x0", "address": contract}]),
+        -32000,
+        "more than 0 blocks would have to be read: ask for less at once, or let the node allow more by --rpc.logs.maxblocks",
+    );
+}
+
+#[test]
+fn an_answer_has_a_length() {
+    let (net, _, _) = scene_of(Net::with(|settings| settings.response_len_max = 1000));
+    assert_eq!(found(&net, json!({"fromBlock": "0x2", "toBlock": "0x2"})), [1]);
+    let all = json!([{"fromBlock": "0x0"}]);
+    let id = net.ok("mc_newFilter", all.clone());
+    for (method, params) in [("mc_getLogs", all), ("mc_getFilterLogs", json!([id]))] {
+        let message = "the logs are longer than 1000 bytes: ask for less at once, or let the node allow more by --rpc.maxresponse";
+        net.check_error(method, params, -32000, message);
+    }
+}
+
+#[test]
+fn a_filter_is_an_object() {
+    let net = Net::start();
+    net.check_error(
+        "mc_getLogs",
+        json!([]),
+        -32602,
+        "missing value for required argument 0",
+    );
+    net.check_error(
+        "mc_getLogs",
+        json!(["0x1"]),
+        -32602,
+        "invalid argument 0: want an object, got a string",
+    );
+    net.check_error(
+        "mc_getLogs",
+        json!([{"topics": [["0x1"]]}]),
+        -32602,
+        "invalid argument 0: field topics: element 0: element 0: odd number of hex digits",
+    );
+}

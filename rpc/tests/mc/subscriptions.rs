@@ -1,0 +1,299 @@
+//! Subscriptions over WebSockets, on a real chain.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use rpc::{FilterLimits, Limits};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::events::{Logger, word};
+use crate::harness::{Net, account};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A client that tells answers from notifications.
+pub(crate) struct Client<'n> {
+    net: &'n Net,
+    socket: WebSocketStream<TcpStream>,
+    /// Notifications that came while an answer was awaited.
+    told: Vec<Value>,
+}
+
+impl<'n> Client<'n> {
+    pub(crate) fn connect(net: &'n Net) -> Self {
+        let socket = net.runtime.block_on(async {
+            let address: SocketAddr = net.ws_address();
+            let stream = TcpStream::connect(address).await.expect("the server listens");
+            tokio_tungstenite::client_async(format!("ws://{address}/"), stream).await
+        });
+        Self {
+            net,
+            socket: socket.expect("a WebSocket").0,
+            told: Vec::new(),
+        }
+    }
+
+    async fn next(socket: &mut WebSocketStream<TcpStream>) -> Value {
+        loop {
+            let message = timeout(PATIENCE, socket.next()).await.expect("a message in time");
+            if let Message::Text(text) = message.expect("no end").expect("a frame") {
+                return serde_json::from_str(text.as_str()).expect("JSON");
+            }
+        }
+    }
+
+    pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
+        let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        self.net.runtime.block_on(async {
+            let message = Message::text(request.to_string());
+            self.socket.send(message).await.expect("the server reads");
+            loop {
+                let message = Self::next(&mut self.socket).await;
+                if message.get("id").is_some() {
+                    return message;
+                }
+                self.told.push(message);
+            }
+        })
+    }
+
+    #[track_caller]
+    pub(crate) fn subscribe(&mut self, params: Value) -> Value {
+        let answer = self.call("mc_subscribe", params);
+        assert!(answer["result"].is_string(), "{answer}");
+        answer["result"].clone()
+    }
+
+    /// The next notification.
+    fn told(&mut self) -> Value {
+        if !self.told.is_empty() {
+            return self.told.remove(0);
+        }
+        self.net.runtime.block_on(Self::next(&mut self.socket))
+    }
+
+    /// The result of the next notification, which is of subscription `id`.
+    #[track_caller]
+    fn told_of(&mut self, id: &Value) -> Value {
+        let mut told = self.told();
+        assert_eq!(told["method"], "mc_subscription", "{told}");
+        assert_eq!(told["params"]["subscription"], *id, "{told}");
+        assert!(told.get("id").is_none(), "{told}");
+        told["params"]["result"].take()
+    }
+
+    fn is_silent(&mut self) -> bool {
+        let socket = &mut self.socket;
+        let silence = async { timeout(Duration::from_millis(300), socket.next()).await.is_err() };
+        self.told.is_empty() && self.net.runtime.block_on(silence)
+    }
+}
+
+#[test]
+fn new_heads() {
+    let net = Net::start();
+    let mut client = Client::connect(&net);
+    let id = client.subscribe(json!(["newHeads"]));
+    let block = net.mine();
+    let told = client.told_of(&id);
+    let shown = net.ok("mc_getBlockByNumber", json!(["latest", false]));
+    assert_eq!(told["hash"], json!(block.hash().to_string()));
+    let fields = told.as_object().expect("an object");
+    assert_eq!(fields.len(), 16, "{told}");
+    for (name, value) in fields {
+        assert_eq!(*value, shown[name], "{name}");
+    }
+    for _ in 0..20 {
+        net.mine();
+    }
+    for number in 2..=21 {
+        assert_eq!(client.told_of(&id)["number"], json!(format!("{number:#x}")));
+    }
+    assert_eq!(client.call("mc_unsubscribe", json!([id]))["result"], json!(true));
+    net.mine();
+    assert!(client.is_silent(), "{:?}", client.told);
+    let answer = client.call("mc_unsubscribe", json!([id]));
+    assert_eq!(
+        answer["error"],
+        json!({ "code": -32000, "message": "subscription not found" })
+    );
+}
+
+#[test]
+fn logs_and_what_a_reorganization_takes_back() {
+    let net = Net::start();
+    let logger = Logger::create(&net);
+    let mut client = Client::connect(&net);
+    let all = client.subscribe(json!(["logs"]));
+    let parent = net.view().head_hash();
+    logger.log(&net, 1, 2, 3);
+    let old = net.build(&parent, b"old", &[]);
+    let first = net.build(&parent, b"new", &[]);
+    net.chain.import(old.clone()).expect("a good block");
+    let log = client.told_of(&all);
+    assert_eq!((&log["removed"], &log["data"]), (&json!(false), &json!(word(3))));
+    net.chain.import(first.clone()).expect("a good block");
+    net.chain
+        .import(net.build(&first.hash(), b"new", &[]))
+        .expect("a good block");
+    let log = client.told_of(&all);
+    assert_eq!(
+        (&log["removed"], &log["blockHash"]),
+        (&json!(true), &json!(old.hash().to_string()))
+    );
+    let log = client.told_of(&all);
+    assert_eq!(
+        (&log["removed"], &log["blockHash"]),
+        (&json!(false), &json!(first.hash().to_string()))
+    );
+
+    // With criteria, and only those.
+    assert_eq!(client.call("mc_unsubscribe", json!([all]))["result"], json!(true));
+    let some = client.subscribe(json!(["logs", { "address": logger.address, "topics": [null, word(9)] }]));
+    logger.log(&net, 1, 8, 4);
+    logger.log(&net, 1, 9, 5);
+    net.mine();
+    assert_eq!(client.told_of(&some)["data"], json!(word(5)));
+    assert!(client.is_silent(), "{:?}", client.told);
+}
+
+#[test]
+fn pending_transactions() {
+    let net = Net::start();
+    let mut client = Client::connect(&net);
+    let id = client.subscribe(json!(["newPendingTransactions"]));
+    let hash = net.send(json!({ "to": account(1), "value": "0x1" }));
+    assert_eq!(client.told_of(&id), json!(hash));
+    assert_eq!(client.call("mc_unsubscribe", json!([id]))["result"], json!(true));
+    let id = client.subscribe(json!(["newPendingTransactions", true]));
+    let hash = net.send(json!({ "to": account(1), "value": "0x2" }));
+    let told = client.told_of(&id);
+    assert_eq!((&told["hash"], &told["blockHash"]), (&json!(hash), &Value::Null));
+    assert_eq!(told, net.ok("mc_getTransactionByHash", json!([hash])));
+}
+
+#[test]
+fn syncing_is_silent_without_peers() {
+    let net = Net::start();
+    let mut client = Client::connect(&net);
+    client.subscribe(json!(["syncing"]));
+    net.mine();
+    assert!(client.is_silent(), "{:?}", client.told);
+}
+
+#[test]
+fn several_at_once_and_under_both_names() {
+    let net = Net::start();
+    let logger = Logger::create(&net);
+    let mut client = Client::connect(&net);
+    let heads = client.call("eth_subscribe", json!(["newHeads"]))["result"].clone();
+    let logs = client.subscribe(json!(["logs"]));
+    assert_ne!(heads, logs);
+    logger.log(&net, 1, 2, 3);
+    net.mine();
+    let told = [client.told(), client.told()];
+    let of = |id: &Value| {
+        told.iter()
+            .find(|told| told["params"]["subscription"] == *id)
+            .expect("both")
+    };
+    assert_eq!(of(&heads)["method"], "eth_subscription");
+    assert_eq!(of(&logs)["method"], "mc_subscription");
+    // Others on the same server are not told.
+    let mut other = Client::connect(&net);
+    net.mine();
+    assert_eq!(other.call("net_version", json!([]))["result"], "100");
+    assert!(other.is_silent());
+    // In a batch, whose answer comes before what it subscribes to.
+    let batch = json!([{ "jsonrpc": "2.0", "id": 1, "method": "mc_subscribe", "params": ["newHeads"] }]);
+    net.runtime
+        .block_on(other.socket.send(Message::text(batch.to_string())))
+        .expect("the server reads");
+    let answer = other.told();
+    assert!(answer[0]["result"].is_string(), "{answer}");
+    net.mine();
+    assert_eq!(other.told()["params"]["subscription"], answer[0]["result"]);
+}
+
+#[test]
+fn refusals() {
+    let limits = Limits {
+        subscriptions_max: 2,
+        ..Limits::default()
+    };
+    let net = Net::start_with(limits, FilterLimits::default());
+    let mut client = Client::connect(&net);
+    for (params, code, message) in [
+        (
+            json!(["nonsense"]),
+            -32602,
+            "invalid argument 0: want one of newHeads, logs, newPendingTransactions, syncing",
+        ),
+        (json!([]), -32602, "missing value for required argument 0"),
+        (
+            json!(["newHeads", {}]),
+            -32602,
+            "invalid argument 1: want none, got an object",
+        ),
+        (
+            json!(["logs", []]),
+            -32602,
+            "invalid argument 1: want an object, got an array",
+        ),
+        (
+            json!(["logs", { "topics": ["0x1"] }]),
+            -32602,
+            "invalid argument 1: field topics: element 0: odd number of hex digits",
+        ),
+        (
+            json!(["newPendingTransactions", "yes"]),
+            -32602,
+            "invalid argument 1: want a Boolean, got a string",
+        ),
+    ] {
+        let answer = client.call("mc_subscribe", params.clone());
+        assert_eq!(
+            answer["error"],
+            json!({ "code": code, "message": message }),
+            "{params}"
+        );
+    }
+    client.subscribe(json!(["newHeads"]));
+    client.subscribe(json!(["newHeads"]));
+    let answer = client.call("mc_subscribe", json!(["newHeads"]));
+    assert_eq!(
+        answer["error"]["message"],
+        "too many subscriptions: at most 2 on a connection"
+    );
+    // Not over HTTP, whatever the parameters.
+    for method in ["mc_subscribe", "eth_subscribe", "mc_unsubscribe"] {
+        net.check_error(method, json!(["newHeads"]), -32000, "notifications not supported");
+    }
+}
+
+#[test]
+fn a_reader_that_stays_behind_costs_nothing_and_misses_nothing() {
+    let net = Net::start();
+    let mut client = Client::connect(&net);
+    let ids: Vec<_> = (0..200).map(|_| client.subscribe(json!(["newHeads"]))).collect();
+    // Far more than the socket's buffers hold: 60 blocks × 200 subscriptions × 1 KiB.
+    for _ in 0..60 {
+        net.mine();
+    }
+    let mut seen = std::collections::HashMap::new();
+    for _ in 0..60 * ids.len() {
+        let told = client.told();
+        let number = seen
+            .entry(told["params"]["subscription"].to_string())
+            .or_insert(0);
+        *number += 1;
+        assert_eq!(told["params"]["result"]["number"], json!(format!("{number:#x}")));
+    }
+    assert_eq!(seen.len(), ids.len());
+    assert!(seen.values().all(|count| *count == 60));
+}

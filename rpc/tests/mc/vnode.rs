@@ -1,0 +1,74 @@
+//! The settings of the service for application chains, and transactions for them.
+
+use primitives::{Address, TxForm, U256, UnsignedTransaction};
+use rpc::types::data;
+use serde_json::{Value, json};
+
+use crate::harness::{Net, PROXY, account, key};
+
+#[test]
+fn the_settings() {
+    let net = Net::start();
+    let check = |net: &Net, method: &str, expected: Value| {
+        assert_eq!(net.ok(method, json!([])), expected, "{method}");
+        net.check_error(method, json!([1]), -32602, "too many arguments, want at most 0");
+    };
+    check(&net, "vnode_address", json!(data(PROXY)));
+    check(&net, "vnode_scsService", json!(true));
+    check(&net, "vnode_serviceCfg", json!(":50062"));
+    check(&net, "vnode_showToPublic", json!(true));
+    check(&net, "vnode_vnodeIP", json!("52.1.2.3"));
+    let bare = Net::with(|settings| settings.vnode = Default::default());
+    check(&bare, "vnode_address", json!(data(Address::ZERO)));
+    check(&bare, "vnode_scsService", json!(false));
+    check(&bare, "vnode_vnodeIP", json!(""));
+}
+
+/// The error of a transaction for an application chain, sent both ways.
+fn both(net: &Net, sharding_flag: u64, via: Option<Address>) -> (String, String) {
+    let unsigned = UnsignedTransaction {
+        gas_price: U256::from(1),
+        gas: 1000,
+        to: Some(key(5).address()),
+        sharding_flag,
+        via,
+        ..Default::default()
+    };
+    let raw = unsigned.sign(&key(4), 100, TxForm::Native).encode_raw();
+    let object = json!({
+        "from": account(0), "to": account(5), "shardingFlag": format!("{sharding_flag:#x}"),
+        "via": via.map_or("0x".to_owned(), data),
+    });
+    let error = |method: &str, params: Value| {
+        let (code, message) = net.error(method, &params.to_string());
+        assert_eq!(code, -32000, "{message}");
+        message
+    };
+    let sent = error("mc_sendTransaction", json!([object]));
+    (sent, error("mc_sendRawTransaction", json!([data(raw)])))
+}
+
+#[test]
+fn what_is_for_application_chains_enters_no_pool() {
+    let net = Net::start();
+    let check = |net: &Net, flag, via, sent: &str, raw: &str| {
+        let want = (sent.to_owned(), raw.to_owned());
+        assert_eq!(both(net, flag, via), want, "{flag} {via:?}");
+    };
+    let other = "Mismatch address between VIA and VNODE PROXY when shardingFlag set";
+    for flag in 1..=3 {
+        let nobody =
+            format!("shardingFlag {flag}: no service for servers of application chains runs on this node");
+        check(&net, flag, Some(PROXY), &nobody, &nobody);
+        check(&net, flag, Some(Address::repeat_byte(9)), other, "via error");
+        check(&net, flag, None, "Empty via with shardingFlag set", "via error");
+    }
+    check(&net, 4, Some(PROXY), "shardingFlag error", "shardingFlag error");
+    // A node that is nobody's proxy is not the zero address's.
+    let bare = Net::with(|settings| settings.vnode.beneficial_address = None);
+    check(&bare, 1, Some(Address::ZERO), other, "via error");
+    assert_eq!(
+        net.ok("txpool_status", json!([])),
+        json!({"pending": "0x0", "queued": "0x0"})
+    );
+}

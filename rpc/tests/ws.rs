@@ -1,0 +1,299 @@
+//! The WebSocket server over real sockets.
+
+#[allow(dead_code, reason = "other tests use the rest")]
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::transports::{WsClient, serve_ws};
+use common::{PATIENCE, exchange, split};
+use futures_util::{SinkExt, StreamExt};
+use rpc::Limits;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
+
+const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"net_version"}"#;
+const ANSWER: &str = r#"{"jsonrpc":"2.0","id":1,"result":"100"}"#;
+
+#[tokio::test]
+async fn messages_in_every_form() {
+    let server = serve_ws(Limits::default(), "").await;
+    let mut client = WsClient::connect(server.addresses()[0]).await;
+    assert_eq!(client.ask(CALL).await, ANSWER);
+    assert_eq!(
+        client.ask(&format!("[{CALL},{CALL}]")).await,
+        format!("[{ANSWER},{ANSWER}]")
+    );
+    client
+        .0
+        .send(Message::binary(CALL))
+        .await
+        .expect("the server reads");
+    assert_eq!(client.text().await, ANSWER, "in a binary frame");
+    for (frame, last) in [
+        (Data::Text, false),
+        (Data::Continue, false),
+        (Data::Continue, true),
+    ] {
+        let part = match (frame, last) {
+            (Data::Text, _) => &CALL[..10],
+            (_, false) => &CALL[10..20],
+            (_, true) => &CALL[20..],
+        };
+        let frame = Frame::message(part.to_owned(), OpCode::Data(frame), last);
+        client
+            .0
+            .send(Message::Frame(frame))
+            .await
+            .expect("the server reads");
+    }
+    assert_eq!(client.text().await, ANSWER, "in three pieces");
+    client
+        .0
+        .send(Message::Ping("x".into()))
+        .await
+        .expect("the server reads");
+    assert_eq!(client.next().await, Some(Message::Pong("x".into())));
+    client.0.close(None).await.expect("the server reads");
+    assert!(
+        matches!(client.next().await, Some(Message::Close(_)) | None),
+        "the goodbye comes back"
+    );
+    server.stop().await;
+}
+
+/// Sends the head of a request and compares the status.
+async fn check(address: std::net::SocketAddr, request: &str, status: u16) -> String {
+    let response = exchange(address, request.as_bytes()).await;
+    assert_eq!(split(&response).0, status, "{request}\n{response}");
+    response
+}
+
+#[tokio::test]
+async fn the_handshake_is_http() {
+    let server = serve_ws(Limits::default(), "https://a.example").await;
+    let to = server.addresses()[0];
+    let upgrade = "Connection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nSec-WebSocket-Version: 13";
+    let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
+    // Shut the sending half, so that an opened WebSocket ends at once.
+    let open = |origin: &str| format!("GET / HTTP/1.1\r\nHost: x\r\n{upgrade}\r\n{key}\r\n{origin}\r\n");
+    let opened = |request: String| async move {
+        let mut stream = TcpStream::connect(to).await.expect("the server listens");
+        tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes())
+            .await
+            .expect("it reads");
+        tokio::io::AsyncWriteExt::shutdown(&mut stream)
+            .await
+            .expect("it reads");
+        common::read_to_end(&mut stream).await
+    };
+    let response = opened(open("")).await;
+    assert_eq!(split(&response).0, 101, "{response}");
+    assert!(
+        response.contains("sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo="),
+        "{response}"
+    );
+    let response = opened(open("Origin: https://a.example\r\n")).await;
+    assert_eq!(split(&response).0, 101, "{response}");
+    for origin in ["https://b.example", "null", "https://a.example.b"] {
+        let response = opened(open(&format!("Origin: {origin}\r\n"))).await;
+        assert_eq!(split(&response), (403, "origin not allowed\n"), "{origin}");
+    }
+    let close = "Host: x\r\nConnection: close";
+    let plain = check(to, &format!("GET / HTTP/1.1\r\n{close}\r\n\r\n"), 426).await;
+    assert!(
+        plain.contains("upgrade: websocket") && plain.contains("WebSockets"),
+        "{plain}"
+    );
+    check(to, &format!("GET /x HTTP/1.1\r\n{close}\r\n\r\n"), 404).await;
+    check(
+        to,
+        &format!("POST / HTTP/1.1\r\n{close}\r\nContent-Length: 0\r\n\r\n"),
+        426,
+    )
+    .await;
+    let old = upgrade.replace("13", "8");
+    check(
+        to,
+        &format!("GET / HTTP/1.1\r\nHost: x\r\n{old}\r\n{key}\r\n\r\n"),
+        426,
+    )
+    .await;
+    check(
+        to,
+        &format!("GET / HTTP/1.1\r\nHost: x\r\n{upgrade}\r\n\r\n"),
+        400,
+    )
+    .await;
+    check(to, "NONSENSE\r\n\r\n", 400).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn rules_broken_are_named_by_codes() {
+    let limits = Limits {
+        body_len_max: 1000,
+        ..Limits::default()
+    };
+    let server = serve_ws(limits, "").await;
+    let to = server.addresses()[0];
+
+    let mut client = WsClient::connect(to).await;
+    client.send(&"x".repeat(1001)).await;
+    assert_eq!(client.goodbye().await.0, CloseCode::Size);
+
+    let mut client = WsClient::connect(to).await;
+    let frame = Frame::message(vec![0xff, 0xfe], OpCode::Data(Data::Text), true);
+    client
+        .0
+        .send(Message::Frame(frame))
+        .await
+        .expect("the server reads");
+    assert_eq!(client.goodbye().await.0, CloseCode::Invalid);
+
+    let mut client = WsClient::connect(to).await;
+    let frame = Frame::message("x", OpCode::Data(Data::Continue), true);
+    client
+        .0
+        .send(Message::Frame(frame))
+        .await
+        .expect("the server reads");
+    assert_eq!(client.goodbye().await.0, CloseCode::Protocol);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_slow_reader_is_given_up_with_a_code() {
+    let limits = Limits {
+        write_timeout: Duration::from_millis(300),
+        stop_grace: PATIENCE,
+        ..Limits::default()
+    };
+    let server = serve_ws(limits, "").await;
+    let mut client = WsClient::connect(server.addresses()[0]).await;
+    // Longer than all buffers on the way.
+    client
+        .send(r#"{"jsonrpc":"2.0","id":1,"method":"mc_long","params":[50000000]}"#)
+        .await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let (code, reason) = client.goodbye().await;
+    assert_eq!(
+        (code, reason.as_str()),
+        (CloseCode::Policy, "the client reads too slowly")
+    );
+}
+
+#[tokio::test]
+async fn a_reader_that_never_reads_is_cut_off() {
+    let limits = Limits {
+        write_timeout: Duration::from_millis(100),
+        stop_grace: Duration::from_millis(100),
+        connections_max: 1,
+        ..Limits::default()
+    };
+    let server = serve_ws(limits, "").await;
+    let to = server.addresses()[0];
+    let mut client = WsClient::connect(to).await;
+    client
+        .send(r#"{"jsonrpc":"2.0","id":1,"method":"mc_long","params":[50000000]}"#)
+        .await;
+    // Its place is given to another, while it still holds its side open.
+    let begun = Instant::now();
+    loop {
+        let response = exchange(to, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+        match split(&response).0 {
+            426 => break,
+            status => assert!(status == 503 && begun.elapsed() < PATIENCE, "{response}"),
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn silence_is_pinged_and_then_the_end() {
+    let limits = Limits {
+        idle_timeout: Duration::from_millis(600),
+        ..Limits::default()
+    };
+    let server = serve_ws(limits, "").await;
+    let to = server.addresses()[0];
+    // This client answers pings while it waits.
+    let mut alive = WsClient::connect(to).await;
+    assert!(matches!(alive.next().await, Some(Message::Ping(_))));
+    // This one does not read, so it does not.
+    let mut dead = WsClient::connect(to).await;
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(1500) {
+        let _ = tokio::time::timeout(Duration::from_millis(50), alive.next()).await;
+    }
+    assert_eq!(alive.ask(CALL).await, ANSWER, "who answers pings stays");
+    // Its late answer to a ping may find the connection gone: an error is an end too.
+    let end = async {
+        while let Some(Ok(message)) = dead.0.next().await {
+            assert!(matches!(message, Message::Ping(_)), "{message:?}");
+        }
+    };
+    tokio::time::timeout(PATIENCE, end).await.expect("in time");
+}
+
+#[tokio::test]
+async fn memory_for_long_messages_is_shared() {
+    let limits = Limits {
+        traffic_len_max: 1 << 20,
+        ..Limits::default()
+    };
+    let server = serve_ws(limits, "").await;
+    let to = server.addresses()[0];
+    // Most of a long message, and no end.
+    let mut greedy = WsClient::connect(to).await;
+    let part = Frame::message("x".repeat(1 << 20), OpCode::Data(Data::Text), false);
+    greedy
+        .0
+        .send(Message::Frame(part))
+        .await
+        .expect("the server reads");
+    assert_eq!(
+        WsClient::connect(to).await.ask(CALL).await,
+        ANSWER,
+        "short ones need none of it"
+    );
+    let begun = Instant::now();
+    loop {
+        let mut second = WsClient::connect(to).await;
+        second.send(&format!("{CALL}{}", " ".repeat(512 << 10))).await;
+        match second.next().await {
+            Some(Message::Close(Some(frame))) => break assert_eq!(frame.code, CloseCode::Again),
+            // The first message may not have been read yet.
+            other => assert!(begun.elapsed() < PATIENCE, "{other:?}"),
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn stopping_says_goodbye() {
+    let server = serve_ws(Limits::default(), "").await;
+    let to = server.addresses()[0];
+    let mut idle = WsClient::connect(to).await;
+    assert_eq!(idle.ask(CALL).await, ANSWER);
+    let mut busy = WsClient::connect(to).await;
+    busy.send(r#"{"jsonrpc":"2.0","id":1,"method":"mc_slow"}"#).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let stopping = tokio::spawn(server.stop());
+    assert_eq!(idle.goodbye().await.0, CloseCode::Away);
+    assert!(
+        busy.text().await.ends_with(r#""result":"slow"}"#),
+        "what is under way is finished"
+    );
+    assert_eq!(busy.goodbye().await.0, CloseCode::Away);
+    drop((idle, busy));
+    tokio::time::timeout(PATIENCE, stopping)
+        .await
+        .expect("in time")
+        .expect("no panic");
+    TcpListener::bind(to)
+        .await
+        .expect("the port can be taken at once");
+}

@@ -1,0 +1,31 @@
+// ethers over a WebSocket: new blocks and a contract's events as the node tells of them.
+
+import { Contract, ContractFactory, WebSocketProvider } from 'ethers';
+import { argument, assert, run, waitFor } from './common.mjs';
+
+const { url, counter, value } = argument;
+
+run(async () => {
+    const provider = new WebSocketProvider(url);
+    const blocks = [];
+    await provider.on('block', (number) => blocks.push(number));
+
+    // The node signs: its hash is its own, so the library's way of sending is not used.
+    const [from] = await provider.send('eth_accounts', []);
+    const factory = new ContractFactory(counter.abi, counter.bytecode);
+    const { data } = await factory.getDeployTransaction();
+    const creation = await provider.send('eth_sendTransaction', [{ from, data, gas: '0x7a120' }]);
+    const { contractAddress } = await waitFor('the creation', () => provider.getTransactionReceipt(creation));
+    const contract = new Contract(contractAddress, counter.abi, provider);
+    const values = [];
+    await contract.on('Changed', (by, changed) => values.push(changed));
+    const call = await contract.set.populateTransaction(value);
+    await provider.send('eth_sendTransaction', [{ from, to: contractAddress, data: call.data, gas: '0x186a0' }]);
+    await waitFor('the event', () => values[0]);
+    await waitFor('two blocks', () => (blocks.length >= 2 ? blocks : null));
+    for (let index = 1; index < blocks.length; index += 1) {
+        assert.equal(blocks[index], blocks[index - 1] + 1, 'every block in order');
+    }
+    await provider.destroy();
+    return { blocks, value: values[0] };
+});

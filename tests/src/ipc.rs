@@ -1,0 +1,41 @@
+//! JSON-RPC calls over the local socket: a connection for each.
+
+use crate::call::{CallError, read_response};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// Longer than any answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Calls `method` over the socket at `path`.
+///
+/// # Errors
+/// [`CallError`] when the node cannot be reached or refuses.
+pub fn try_rpc(path: &Path, method: &str, params: Value) -> Result<Value, CallError> {
+    let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+    let exchange = || -> std::io::Result<String> {
+        let mut socket = UnixStream::connect(path)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.write_all(request.as_bytes())?;
+        let mut line = String::new();
+        BufReader::new(socket).read_line(&mut line)?;
+        Ok(line)
+    };
+    let answer = exchange().map_err(|error| CallError::Transport(format!("{request}: {error}")))?;
+    read_response(answer.trim_end(), &json!(1))
+}
+
+/// Calls `method`, which must give a result.
+///
+/// # Panics
+/// When it gives none.
+#[track_caller]
+pub fn rpc(path: &Path, method: &str, params: Value) -> Value {
+    match try_rpc(path, method, params.clone()) {
+        Ok(result) => result,
+        Err(error) => panic!("{method} {params}: {error}"),
+    }
+}

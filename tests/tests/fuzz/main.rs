@@ -1,0 +1,133 @@
+//! The fuzz targets on random bytes: near what they read, then damaged, and plain noise.
+//!
+//! `cargo fuzz` looks further; this runs everywhere.
+
+#[path = "../../../fuzz/targets.rs"]
+mod targets;
+
+use primitives::rlp::Item;
+use primitives::{
+    Block, Bytes, Header, Receipt, ReceiptForm, ReceiptOutcome, SecretKey, TxForm, UnsignedTransaction,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
+/// `samples` with a few bytes changed, put in or taken out, beside plain noise.
+fn near(samples: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
+    let damage = vec((any::<Index>(), any::<u8>(), 0..4_u8), 0..6);
+    let damaged = (select(samples), damage).prop_map(|(mut bytes, damage)| {
+        for (at, byte, kind) in damage {
+            let at = at.index(bytes.len() + 1);
+            match (kind, bytes.get_mut(at)) {
+                (0, Some(old)) => *old = byte,
+                (1, Some(old)) => *old ^= 1 << (byte % 8),
+                (2, Some(_)) => drop(bytes.remove(at)),
+                _ => bytes.insert(at, byte),
+            }
+        }
+        bytes
+    });
+    prop_oneof![4 => damaged, 1 => vec(any::<u8>(), 0..300)]
+}
+
+fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
+    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+}
+
+fn requests() -> Vec<Vec<u8>> {
+    texts(&[
+        r#"{"jsonrpc":"2.0","id":1,"method":"net_version","params":[]}"#,
+        r#"{"jsonrpc":"2.0","id":"x\u00e4","method":"eth_getBalance","params":["0x12","latest"]}"#,
+        r#"[{"jsonrpc":"2.0","method":"net_version"},{"jsonrpc":"2.0","id":1e9,"method":"mc_getBlockByNumber","params":["0x1",true]},7]"#,
+        r#"{"jsonrpc":"2.0","id":null,"method":"mc_getLogs","params":[{"fromBlock":"0x1","address":["0x70997970c51812dc3a010c7d01b50e0d17dc79c8"],"topics":[null,["0xb52dda022b6c1a1f40905a85f257f689aa5d69d850e49cf939d688fbe5af5946"]]}]}"#,
+        "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
+    ])
+}
+
+fn transactions() -> Vec<Vec<u8>> {
+    let key = SecretKey::from_bytes(&[0x46; 32]).expect("in range");
+    let unsigned = UnsignedTransaction {
+        tx_nonce: 300,
+        gas: 90_000,
+        input: Bytes::from_static(&[7; 60]),
+        ..UnsignedTransaction::default()
+    };
+    [TxForm::Native, TxForm::Classic, TxForm::Ethereum]
+        .into_iter()
+        .flat_map(|form| {
+            let signed = unsigned.clone().sign(&key, 100, form);
+            [signed.encode_raw(), signed.encode()]
+        })
+        .collect()
+}
+
+fn rlp() -> Vec<Vec<u8>> {
+    let receipt = Receipt::new(ReceiptOutcome::Status(true), 21_000, vec![Default::default()]);
+    let block = Block {
+        uncles: vec![Header::default()],
+        ..Block::default()
+    };
+    let mut all = vec![
+        Header::default().encode(),
+        block.encode(),
+        receipt.encode(ReceiptForm::Five),
+        receipt.encode(ReceiptForm::Four),
+        Item::List(vec![Item::Bytes(vec![1; 60]), Item::List(Vec::new())]).encode(),
+    ];
+    all.extend(transactions());
+    all
+}
+
+fn genesis_files() -> Vec<Vec<u8>> {
+    texts(&[
+        r#"{"config":{"chainId":7,"homesteadBlock":0,"eip150Block":0,"eip155Block":0,"eip158Block":0,"byzantiumBlock":0,"ethash":{}},
+            "difficulty":"0x20000","gasLimit":"0x2fefd8","nonce":"0x42","timestamp":"0x0","extraData":"0x",
+            "alloc":{"70997970c51812dc3a010c7d01b50e0d17dc79c8":{"balance":"1000","code":"0x60","storage":{"0x1":"0x2"}}}}"#,
+        r#"{"config":{"chainId":100,"panguBlock":0,"nuwaBlock":0,"fuxiBlock":5,"diffBombDefuseBlock":1,"enableClassicTx":0,"enableFuxiPrecompiled":0,"removeEmptyAccount":true},
+            "difficulty":"512","gasLimit":"9000000","alloc":{}}"#,
+    ])
+}
+
+proptest! {
+    #[test]
+    fn request(bytes in near(requests())) {
+        targets::request(&bytes);
+    }
+
+    #[test]
+    fn ipc_stream(bytes in near(requests())) {
+        targets::ipc_stream(&bytes);
+    }
+
+    #[test]
+    fn rlp_items(bytes in near(rlp())) {
+        targets::rlp(&bytes);
+    }
+
+    #[test]
+    fn raw_transactions(bytes in near(transactions())) {
+        targets::transaction(&bytes);
+    }
+
+    #[test]
+    fn genesis(bytes in near(genesis_files())) {
+        targets::genesis(&bytes);
+    }
+}
+
+/// The samples themselves are good: otherwise nothing near them would say much.
+#[test]
+fn samples_are_read() {
+    use primitives::{Transaction, TxRules};
+    for file in genesis_files() {
+        let text = String::from_utf8(file).expect("text");
+        chain::ChainSpec::from_genesis_file("sample", &text).expect("a genesis file");
+    }
+    let read = |bytes: &Vec<u8>, rules| Transaction::decode_raw(bytes, rules).is_ok();
+    let taken = transactions()
+        .iter()
+        .filter(|bytes| read(bytes, TxRules::Moac))
+        .count();
+    assert!(taken >= 2, "{taken}");
+}

@@ -1,0 +1,117 @@
+//! The pool of a whole node: local transactions over kill -9, options, prices.
+
+use e2e::process::Signal;
+use e2e::{Launch, Vnode, quantity, to_quantity};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Somebody with nothing.
+const STRANGER: &str = "0x00000000000000000000000000000000000000bb";
+
+/// Nobody mines: whatever waits, waits.
+fn start(data: &Path, more: &[&str]) -> Vnode {
+    Launch::dev(more.iter().copied()).data(data).start()
+}
+
+fn transfer(from: &str, nonce: u128, price: u128) -> Value {
+    json!({
+        "from": from, "to": STRANGER, "value": "0x1",
+        "nonce": to_quantity(nonce), "gasPrice": to_quantity(price),
+    })
+}
+
+fn send(node: &Vnode, from: &str, nonce: u128, price: u128) -> String {
+    node.send(transfer(from, nonce, price))
+}
+
+fn found(node: &Vnode, hash: &str) -> Value {
+    node.rpc("mc_getTransactionByHash", json!([hash]))
+}
+
+fn pending_count(node: &Vnode, account: &str) -> u128 {
+    quantity(&node.rpc("mc_getTransactionCount", json!([account, "pending"])))
+}
+
+#[test]
+fn local_transactions_survive_kill_and_are_mined_in_the_end() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let node = start(home.path(), &[]);
+    let accounts = node.accounts();
+    let free = send(&node, &accounts[0], 0, 0);
+    let next = send(&node, &accounts[0], 1, 7);
+    let gapped = send(&node, &accounts[1], 2, 7);
+    let before: Vec<_> = [&free, &next, &gapped].map(|hash| found(&node, hash)).into();
+    assert!(
+        before
+            .iter()
+            .all(|transaction| transaction["blockNumber"].is_null())
+    );
+    node.end(Signal::Kill);
+
+    let node = start(home.path(), &[]);
+    let after: Vec<_> = [&free, &next, &gapped].map(|hash| found(&node, hash)).into();
+    assert_eq!(after, before);
+    assert_eq!(pending_count(&node, &accounts[0]), 2);
+    assert_eq!(
+        pending_count(&node, &accounts[1]),
+        0,
+        "its first nonce is missing"
+    );
+    // A record that was being written when the node was killed.
+    node.end(Signal::Kill);
+    let journal = home.path().join("transactions.rlp");
+    let mut bytes = std::fs::read(&journal).expect("the journal is in the data directory");
+    bytes.truncate(bytes.len() - 1);
+    std::fs::write(&journal, &bytes).expect("written");
+
+    let node = start(home.path(), &["--mine"]);
+    assert!(node.log().contains("damaged"), "{}", node.log());
+    let kept = [&free, &next, &gapped]
+        .into_iter()
+        .filter(|hash| !found(&node, hash).is_null());
+    assert_eq!(kept.count(), 2, "the torn one alone is lost");
+    // Sent again it is the same one; the others are known, or mined already.
+    for (account, nonce, price) in [(0, 0, 0), (0, 1, 7), (1, 2, 7), (1, 0, 7), (1, 1, 7)] {
+        let _ = node.try_rpc(
+            "mc_sendTransaction",
+            json!([transfer(&accounts[account], nonce, price)]),
+        );
+    }
+    for hash in [&free, &next, &gapped] {
+        assert_eq!(node.receipt(hash)["status"], "0x1");
+    }
+}
+
+#[test]
+fn without_locals_nothing_is_written_and_nothing_is_free() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let options = [
+        "--txpool.nolocals",
+        "--txpool.pricelimit",
+        "5",
+        "--txpool.accountqueue",
+        "2",
+    ];
+    let node = start(home.path(), &options);
+    let from = node.accounts()[0].clone();
+    let cheap = json!([{"from": from, "to": STRANGER, "gasPrice": "0x4"}]);
+    let refused = node.refused("mc_sendTransaction", cheap, -32000);
+    assert!(refused.starts_with("transaction underpriced"), "{refused}");
+    send(&node, &from, 5, 5);
+    send(&node, &from, 6, 5);
+    let third = json!([{"from": from, "to": STRANGER, "gasPrice": "0x5", "nonce": "0x7"}]);
+    let refused = node.refused("mc_sendTransaction", third, -32000);
+    assert!(refused.contains("at most 2 are allowed"), "{refused}");
+    node.end(Signal::Kill);
+    assert!(!home.path().join("transactions.rlp").exists());
+}
+
+#[test]
+fn the_suggested_price_is_at_least_what_the_pool_takes() {
+    let floor: u128 = 600_000_000_000;
+    let limit = floor.to_string();
+    let node = Vnode::dev(["--txpool.pricelimit", &limit]);
+    assert_eq!(quantity(&node.rpc("mc_gasPrice", json!([]))), floor);
+    let node = Vnode::dev(["--txpool.pricelimit", &limit, "--gasprice", "0"]);
+    assert!(quantity(&node.rpc("mc_gasPrice", json!([]))) < floor);
+}
