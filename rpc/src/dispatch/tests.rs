@@ -1,0 +1,186 @@
+use std::time::Duration;
+
+use super::*;
+use crate::limits::REQUEST_TIMEOUT;
+use crate::table::reply;
+use crate::types::Integer;
+
+fn sleep_ms((ms,): (Integer,)) -> RpcResult<u64> {
+    std::thread::sleep(Duration::from_millis(ms.0));
+    Ok(ms.0)
+}
+
+fn methods() -> Vec<Method<()>> {
+    vec![
+        Method::inline("mc_echo", |(), params| {
+            reply(params.parse::<(Option<String>,)>().map(|(text,)| text))
+        }),
+        Method::inline("mc_panic", |(), _| panic!("as asked")),
+        Method::blocking("mc_sleep", |(), params| reply(params.parse().and_then(sleep_ms))),
+        Method::heavy("mc_work", |(), params| reply(params.parse().and_then(sleep_ms))),
+        Method::blocking("mc_fall", |(), _| panic!("as asked")),
+        Method::sized("mc_length", |(), params| {
+            let is_pool = std::thread::current()
+                .name()
+                .is_some_and(|name| name.starts_with("pool"));
+            reply(params.parse::<(String,)>().map(|(text,)| (text.len(), is_pool)))
+        }),
+        Method::waiting("mc_wait", |_, params| {
+            let parsed = params.parse::<(Integer,)>();
+            Box::pin(async move {
+                let (ms,) = parsed?;
+                tokio::time::sleep(Duration::from_millis(ms.0)).await;
+                reply(Ok("waited"))
+            })
+        }),
+        Method::inline("debug_hidden", |(), _| reply(Ok(()))),
+    ]
+}
+
+/// Runs each body against one table and compares the whole answer.
+#[track_caller]
+fn check(cases: &[(&str, &str)]) {
+    check_within(REQUEST_TIMEOUT, cases);
+}
+
+#[track_caller]
+fn check_within(request_timeout: Duration, cases: &[(&str, &str)]) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name_fn(|| "pool".into())
+        .enable_time()
+        .build()
+        .unwrap();
+    let limits = Limits {
+        request_timeout,
+        response_len_max: 100,
+        heavy_calls_max: 1,
+        ..Limits::default()
+    };
+    let rpc = Rpc::new(Arc::new(()), methods(), limits).unwrap();
+    let dispatcher = rpc.dispatcher(&Modules::default());
+    for (body, expected) in cases {
+        let body = body
+            .replace('\'', "\"")
+            .replace("{m:", "{\"jsonrpc\":\"2.0\",\"method\":");
+        let answer = runtime.block_on(dispatcher.handle(Bytes::from(body.clone())));
+        let answer = answer
+            .map(|answer| String::from_utf8(answer).unwrap())
+            .unwrap_or_default();
+        let answer = answer.replace("\"jsonrpc\":\"2.0\",", "").replace('"', "'");
+        assert_eq!(answer, *expected, "{body}");
+    }
+    runtime.shutdown_background();
+}
+
+#[test]
+fn names() {
+    check(&[
+        ("{m:'mc_echo','params':['a'],'id':1}", "{'id':1,'result':'a'}"),
+        ("{m:'eth_echo','id':1}", "{'id':1,'result':null}"),
+        ("[{m:'eth_echo','id':1}]", "[{'id':1,'result':null}]"),
+        (
+            "{m:'debug_hidden','id':1}",
+            "{'id':1,'error':{'code':-32601,'message':'the method debug_hidden does not exist/is not available'}}",
+        ),
+        (
+            "{m:'rpc_modules','id':1}",
+            "{'id':1,'result':{'mc':'1.0','rpc':'1.0'}}",
+        ),
+        ("{m:'mc_echo'}", ""),
+        ("{m:'nothing'}", ""),
+    ]);
+}
+
+#[test]
+fn panics_stay_in_their_call() {
+    let failed = "'error':{'code':-32603,'message':'internal error'}";
+    check(&[(
+        "[{m:'mc_panic','id':1},{m:'mc_fall','id':2},{m:'mc_echo','id':3}]",
+        &format!("[{{'id':1,{failed}}},{{'id':2,{failed}}},{{'id':3,'result':null}}]"),
+    )]);
+}
+
+#[test]
+fn batches_keep_their_order() {
+    check(&[(
+        "[{m:'mc_sleep','params':[20],'id':1},{m:'mc_sleep','params':[1],'id':2},{m:'mc_sleep','params':[0]},\
+         {m:'mc_wait','params':[10],'id':3},{m:'mc_work','params':[2],'id':4},5]",
+        "[{'id':1,'result':20},{'id':2,'result':1},{'id':3,'result':'waited'},{'id':4,'result':2},\
+         {'id':null,'error':{'code':-32600,'message':'invalid request: want an object, got a number'}}]",
+    )]);
+}
+
+#[test]
+fn time_runs_out() {
+    let late = "'error':{'code':-32000,'message':'the request timed out'}";
+    let skipped = "'error':{'code':-32000,'message':'not run: the request timed out'}";
+    check_within(
+        Duration::from_millis(400),
+        &[
+            (
+                "{m:'mc_wait','params':[5000],'id':1}",
+                &format!("{{'id':1,{late}}}"),
+            ),
+            (
+                "{m:'mc_sleep','params':[600],'id':1}",
+                &format!("{{'id':1,{late}}}"),
+            ),
+            (
+                "[{m:'mc_sleep','params':[1],'id':1},{m:'mc_sleep','params':[900],'id':2},{m:'mc_echo','id':3}]",
+                &format!("[{{'id':1,'result':1}},{{'id':2,{late}}},{{'id':3,{skipped}}}]"),
+            ),
+            // The only place for heavy calls stays taken by the one that ran out of time.
+            (
+                "{m:'mc_work','params':[1200],'id':1}",
+                &format!("{{'id':1,{late}}}"),
+            ),
+            (
+                "{m:'mc_work','params':[1],'id':1}",
+                "{'id':1,'error':{'code':-32000,'message':'not run: the node is busy'}}",
+            ),
+            ("{m:'mc_sleep','params':[1],'id':1}", "{'id':1,'result':1}"),
+        ],
+    );
+}
+
+#[test]
+fn room_runs_out() {
+    let text = "x".repeat(60);
+    let long = "'error':{'code':-32000,'message':'the response is longer than 100 bytes'}";
+    let skipped = "'error':{'code':-32000,'message':'not run: the response is longer than 100 bytes'}";
+    let call = |id| format!("{{m:'mc_echo','params':['{text}'],'id':{id}}}");
+    check(&[(
+        &format!("[{},{},{}]", call(1), call(2), call(3)),
+        &format!("[{{'id':1,'result':'{text}'}},{{'id':2,{long}}},{{'id':3,{skipped}}}]"),
+    )]);
+}
+
+#[test]
+fn long_parameters_leave_the_network_thread() {
+    let text = "x".repeat(SHORT_PARAMS_LEN_MAX);
+    check(&[
+        (
+            "{m:'mc_length','params':['x'],'id':1}",
+            "{'id':1,'result':[1,false]}",
+        ),
+        (
+            &format!("{{m:'mc_length','params':['{text}'],'id':1}}"),
+            &format!("{{'id':1,'result':[{},true]}}", text.len()),
+        ),
+    ]);
+}
+
+#[test]
+fn tables_are_checked() {
+    let row = |name| Method::<()>::inline(name, |(), _| reply(Ok(())));
+    let check = |rows, error| match Rpc::new(Arc::new(()), rows, Limits::default()) {
+        Ok(_) => panic!("want {error}"),
+        Err(got) => assert_eq!(got, error),
+    };
+    check(
+        vec![row("mc_a"), row("net_b"), row("mc_a")],
+        TableError::Twice("mc_a"),
+    );
+    check(vec![row("foo_a")], TableError::Module("foo_a"));
+}
