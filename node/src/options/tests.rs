@@ -86,6 +86,9 @@ fn commands_take_numbers_and_the_options_of_the_data() {
 fn nonsense_is_refused() {
     for bad in [
         &["--rpcport", "70000"][..],
+        &["--stratumport", "70000"],
+        &["--stratum.difficulty", "0"],
+        &["--stratum.status", "8009"],
         &["--rpcapi", "mc,wrong"],
         &["--verbosity", "6"],
         &["--miner.device", "tpu"],
