@@ -158,22 +158,40 @@ impl View {
         self.snapshot.notices(id.number, &id.hash).map(Some)
     }
 
+    /// The hash of the canonical block that has the transaction `hash` (its own hash, or its
+    /// Ethereum hash), and its index there.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails.
+    pub fn transaction_place(&self, hash: &B256) -> Result<Option<(B256, usize)>, StoreError> {
+        let Some(position) = self.snapshot.transaction_position(hash)? else {
+            return Ok(None);
+        };
+        match self.canonical_hash(position.block_number)? {
+            Some(block) => Ok(Some((block, position.index as usize))),
+            None => Err(StoreError::corrupt(
+                TableId::TransactionToPosition,
+                hash.as_slice(),
+                format!("no block {} on the chain", position.block_number),
+            )),
+        }
+    }
+
     /// The canonical block that has the transaction `hash` (its own hash, or its Ethereum
     /// hash), and its index there.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.
     pub fn transaction(&self, hash: &B256) -> Result<Option<(StoredBlock, usize)>, StoreError> {
-        let Some(position) = self.snapshot.transaction_position(hash)? else {
+        let Some((place, index)) = self.transaction_place(hash)? else {
             return Ok(None);
         };
-        let index = position.index as usize;
-        match self.block(position.block_number)? {
+        match self.block_by_hash(&place)? {
             Some(block) if index < block.body.transactions.len() => Ok(Some((block, index))),
             _ => Err(StoreError::corrupt(
                 TableId::TransactionToPosition,
                 hash.as_slice(),
-                format!("no transaction {index} in block {}", position.block_number),
+                format!("no transaction {index} in block {place}"),
             )),
         }
     }

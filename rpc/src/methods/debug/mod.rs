@@ -9,6 +9,7 @@ use primitives::{B256, Block};
 use serde::Serialize;
 
 use super::mc::Found;
+use crate::blocks::Reach;
 use crate::error::{RpcError, RpcResult};
 use crate::node::{Node, failure};
 use crate::objects::{BlockFacts, BlockObject};
@@ -58,7 +59,7 @@ pub fn methods() -> Vec<Method<Node>> {
 /// The canonical block of this number.
 fn found(node: &Node, number: u64) -> RpcResult<Found> {
     let view = node.view()?;
-    let found = Found::by_number(node, &view, BlockRef::Number(number))?;
+    let found = Found::by_number(node, &view, BlockRef::Number(number), Reach::Store)?;
     found.ok_or_else(|| RpcError::refused(format!("block #{number} not found")))
 }
 
