@@ -155,7 +155,7 @@ enum Plan<'a, C> {
     /// Run it here.
     Inline(&'static str, Handler<C>, Params<'a>),
     /// Run it here, and where that is not enough on a blocking thread.
-    Cached(&'static str, CachedHandler<C>, Params<'a>),
+    Cached(Gate, &'static str, CachedHandler<C>, Params<'a>),
     /// Run it on a blocking thread.
     Gated(Gate, &'static str, Gated<C>, Params<'a>),
     /// Start it here and wait.
@@ -271,8 +271,10 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
             Call::Reading(handler) if is_short && !may_name_pending(json) => {
                 Plan::Inline(name, handler, params)
             }
-            Call::Cached(handler) if is_short => Plan::Cached(name, handler, params),
+            Call::Cached(handler) if is_short => Plan::Cached(Gate::Blocking, name, handler, params),
             Call::Cached(handler) => Plan::Gated(Gate::Blocking, name, Gated::Cached(handler), params),
+            Call::Brief(handler) if is_short => Plan::Cached(Gate::Heavy, name, handler, params),
+            Call::Brief(handler) => Plan::Gated(Gate::Heavy, name, Gated::Cached(handler), params),
             Call::Sized(handler) | Call::Reading(handler) | Call::Blocking(handler) => {
                 Plan::Gated(Gate::Blocking, name, Gated::Plain(handler), params)
             }
@@ -331,13 +333,13 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
             Plan::Modules(params) => params.parse().and_then(|()| self.modules.clone()),
             Plan::Discover(params) => params.parse().and_then(|()| self.rpc.description()),
             Plan::Inline(name, handler, params) => guarded(name, || handler(context, *params)),
-            Plan::Cached(name, handler, params) => {
+            Plan::Cached(gate, name, handler, params) => {
                 match guarded(name, || handler(context, *params, Reach::Memory)) {
                     Ok(json) => Ok(json),
                     Err(Stop::Error(error)) => Err(error),
                     Err(Stop::Deferred) => {
-                        let plan = Plan::Gated(Gate::Blocking, name, Gated::Cached(*handler), *params);
-                        return self.run_gated(Gate::Blocking, body, &[plan], budget).await;
+                        let plan = Plan::Gated(*gate, name, Gated::Cached(*handler), *params);
+                        return self.run_gated(*gate, body, &[plan], budget).await;
                     }
                 }
             }

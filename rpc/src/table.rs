@@ -104,6 +104,7 @@ pub(crate) enum Call<C> {
     Sized(Handler<C>),
     Reading(Handler<C>),
     Cached(CachedHandler<C>),
+    Brief(CachedHandler<C>),
     Blocking(Handler<C>),
     Heavy(Handler<C>),
     Waiting(WaitingHandler<C>),
@@ -146,6 +147,12 @@ impl<C> Method<C> {
     /// parameters are short, and where that is not enough run on the blocking pool.
     pub const fn cached(name: &'static str, handler: CachedHandler<C>) -> Self {
         Self::new(name, Call::Cached(handler))
+    }
+
+    /// A method that executes code, mostly little: tried inline as [`Method::cached`] ones are,
+    /// and where that is not enough run as [`Method::heavy`] ones.
+    pub const fn brief(name: &'static str, handler: CachedHandler<C>) -> Self {
+        Self::new(name, Call::Brief(handler))
     }
 
     /// A method that may read the disk or take a lock. It runs on the blocking pool.

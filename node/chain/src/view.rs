@@ -7,8 +7,8 @@ use crate::spec::ChainSpec;
 use primitives::{Address, B256, Receipt, U256};
 use std::sync::Arc;
 use store::{
-    AccountRecord, BlockBody, BlockReads, HeaderRecord, Notice, NoticeReads, Snapshot, StateReads, Store,
-    StoreError, TableId,
+    AccountRecord, BlockBody, BlockReads, Head, HeaderRecord, Notice, NoticeReads, Snapshot, StateReads,
+    Store, StoreError, TableId,
 };
 
 /// A stored block, canonical or not.
@@ -25,10 +25,9 @@ pub struct StoredBlock {
 /// A consistent view of the chain with its head.
 #[derive(Debug)]
 pub struct View {
-    snapshot: Snapshot,
+    snapshot: Arc<Snapshot>,
     spec: Arc<ChainSpec>,
-    head: HeaderRecord,
-    head_hash: B256,
+    head: Head,
 }
 
 impl View {
@@ -39,14 +38,8 @@ impl View {
     pub fn new(store: &Store, spec: Arc<ChainSpec>) -> Result<Self, StoreError> {
         let snapshot = store.snapshot()?;
         let missing = || StoreError::corrupt(TableId::Meta, store::meta_key::HEAD, "no head block");
-        let (number, head_hash) = snapshot.head()?.ok_or_else(missing)?;
-        let head = snapshot.header(number, &head_hash)?.ok_or_else(missing)?;
-        Ok(Self {
-            snapshot,
-            spec,
-            head,
-            head_hash,
-        })
+        let head = snapshot.head_block()?.ok_or_else(missing)?;
+        Ok(Self { snapshot, spec, head })
     }
 
     /// The chain's spec.
@@ -61,24 +54,24 @@ impl View {
 
     /// Header of the head block.
     pub fn head(&self) -> &HeaderRecord {
-        &self.head
+        &self.head.record
     }
 
     /// Number of the head block.
     pub fn head_number(&self) -> u64 {
-        self.head.header.number
+        self.head.record.header.number
     }
 
     /// Hash of the head block.
     pub fn head_hash(&self) -> B256 {
-        self.head_hash
+        self.head.hash
     }
 
     /// Number and hash of the head block.
     pub fn head_id(&self) -> BlockId {
         BlockId {
             number: self.head_number(),
-            hash: self.head_hash,
+            hash: self.head.hash,
         }
     }
 

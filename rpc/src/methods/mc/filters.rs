@@ -53,10 +53,10 @@ pub(super) fn methods() -> Vec<Method<Node>> {
             "id: QUANTITY -> Log[]|DATA32[]",
             "What has happened since the last call: logs, or hashes of blocks or transactions.",
         ),
-        Method::heavy("mc_getFilterLogs", |node: &Node, params| {
+        Method::brief("mc_getFilterLogs", |node: &Node, params, reach| {
             let dialect = params.dialect();
             let filter = node.filters.log_filter(filter_id(params)?, Instant::now())?;
-            logs::find(node, &filter, dialect)
+            logs::find(node, &filter, dialect, reach)
         })
         .says("id: QUANTITY -> Log[]", "All logs that a log filter wants."),
     ]
