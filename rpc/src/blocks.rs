@@ -1,14 +1,15 @@
 //! Blocks and receipts that were asked for lately, decoded: most questions are about the same few.
 //!
-//! A block never changes under its hash, and neither do its receipts, so nothing kept here can be
-//! wrong; whether a block is on the chain is asked of the chain each time. Bounded by bytes; the
-//! one not asked for longest goes first.
+//! A block never changes under its hash, and neither do its receipts, so what is kept here is right
+//! as long as the store has it: until the head is set back, which deletes blocks and makes all be
+//! forgotten. Whether a block is on the chain is asked of the chain each time. Bounded by bytes;
+//! the one not asked for longest goes first.
 
 use std::sync::{Arc, OnceLock};
 
-use chain::View;
 use chain::import::BlockId;
 use chain::view::StoredBlock;
+use chain::{Chain, View};
 use lru::LruCache;
 use parking_lot::Mutex;
 use primitives::{Address, B256, Block, Receipt, Transaction, U256};
@@ -135,15 +136,24 @@ impl KnownBlocks {
     }
 
     /// The block of this hash, canonical or not; `None` where there is none.
-    pub(crate) fn by_hash(&self, view: &View, hash: &B256) -> RpcResult<Option<Arc<KnownBlock>>> {
+    pub(crate) fn by_hash(
+        &self,
+        chain: &Chain,
+        view: &View,
+        hash: &B256,
+    ) -> RpcResult<Option<Arc<KnownBlock>>> {
         if let Some(known) = self.kept(hash) {
             return Ok(Some(known));
         }
+        let age = self.blocks.age();
         let Some(stored) = view.block_by_hash(hash).map_err(failure)? else {
             return Ok(None);
         };
         let known = Arc::new(KnownBlock::from(stored));
-        self.blocks.put(*hash, &known, known.len());
+        // The view may be of before it was deleted.
+        if is_there(chain, hash)? {
+            self.blocks.put(*hash, &known, known.len(), age);
+        }
         Ok(Some(known))
     }
 
@@ -153,17 +163,37 @@ impl KnownBlocks {
     }
 
     /// The receipts of a block; `None` where it was not executed.
-    pub(crate) fn receipts(&self, view: &View, id: &BlockId) -> RpcResult<Option<Arc<Vec<Receipt>>>> {
+    pub(crate) fn receipts(
+        &self,
+        chain: &Chain,
+        view: &View,
+        id: &BlockId,
+    ) -> RpcResult<Option<Arc<Vec<Receipt>>>> {
         if let Some(known) = self.kept_receipts(&id.hash) {
             return Ok(Some(known));
         }
+        let age = self.receipts.age();
         let Some(receipts) = view.receipts(id).map_err(failure)? else {
             return Ok(None);
         };
         let known = Arc::new(receipts);
-        self.receipts.put(id.hash, &known, receipts_len(&known));
+        if is_there(chain, &id.hash)? {
+            self.receipts.put(id.hash, &known, receipts_len(&known), age);
+        }
         Ok(Some(known))
     }
+
+    /// Blocks were deleted: keeps nothing.
+    pub(crate) fn forget(&self) {
+        self.blocks.forget();
+        self.receipts.forget();
+    }
+}
+
+/// Whether the store has a block now.
+fn is_there(chain: &Chain, hash: &B256) -> RpcResult<bool> {
+    let view = chain.view().map_err(failure)?;
+    Ok(view.header_by_hash(hash).map_err(failure)?.is_some())
 }
 
 /// Values by hash, within a number of bytes.
@@ -177,6 +207,8 @@ struct Recent<T> {
 struct Inner<T> {
     values: LruCache<B256, (Arc<T>, usize)>,
     len: usize,
+    /// How often all was forgotten.
+    age: u64,
 }
 
 impl<T> Recent<T> {
@@ -184,6 +216,7 @@ impl<T> Recent<T> {
         let inner = Inner {
             values: LruCache::unbounded(),
             len: 0,
+            age: 0,
         };
         Self {
             len_max,
@@ -196,8 +229,23 @@ impl<T> Recent<T> {
         inner.values.get(hash).map(|(value, _)| Arc::clone(value))
     }
 
-    fn put(&self, hash: B256, value: &Arc<T>, len: usize) {
+    fn age(&self) -> u64 {
+        self.inner.lock().age
+    }
+
+    fn forget(&self) {
         let mut inner = self.inner.lock();
+        inner.values.clear();
+        inner.len = 0;
+        inner.age += 1;
+    }
+
+    /// Keeps a value that was there at this age.
+    fn put(&self, hash: B256, value: &Arc<T>, len: usize, age: u64) {
+        let mut inner = self.inner.lock();
+        if inner.age != age {
+            return;
+        }
         inner.len += len;
         if let Some((_, replaced)) = inner.values.put(hash, (Arc::clone(value), len)) {
             inner.len -= replaced;
@@ -225,14 +273,14 @@ mod tests {
             all
         };
         for value in 1..=3 {
-            recent.put(hash(value), &Arc::new(value), 30);
+            recent.put(hash(value), &Arc::new(value), 30, 0);
         }
         assert_eq!(recent.get(&hash(1)).as_deref(), Some(&1));
-        recent.put(hash(4), &Arc::new(4), 30);
+        recent.put(hash(4), &Arc::new(4), 30, 0);
         assert_eq!(kept(&recent), [1, 3, 4]);
-        recent.put(hash(4), &Arc::new(4), 40);
+        recent.put(hash(4), &Arc::new(4), 40, 0);
         assert_eq!((kept(&recent), recent.inner.lock().len), (vec![1, 3, 4], 100));
-        recent.put(hash(5), &Arc::new(5), 101);
+        recent.put(hash(5), &Arc::new(5), 101, 0);
         assert_eq!(
             (kept(&recent), recent.inner.lock().len),
             (vec![], 0),

@@ -85,7 +85,7 @@ pub struct Node {
     /// What filters and subscriptions follow.
     pub(crate) feeds: Arc<Feeds>,
     /// What was asked for lately.
-    pub(crate) blocks: KnownBlocks,
+    pub(crate) blocks: Arc<KnownBlocks>,
     /// The suggested price, with the head block it was computed for.
     pub(crate) gas_price: Mutex<Option<(B256, U256)>>,
     /// Held from the choice of a nonce until its transaction is in the pool, so that no two
@@ -113,7 +113,8 @@ impl Node {
         miner: Arc<dyn MinerControl>,
     ) -> Result<Self, NodeError> {
         let facts: Arc<dyn NodeFacts + Send + Sync> = facts.into();
-        let feeds = Feeds::start(chain.clone(), Arc::clone(&facts))?;
+        let blocks = Arc::new(KnownBlocks::default());
+        let feeds = Feeds::start(chain.clone(), Arc::clone(&facts), Arc::clone(&blocks))?;
         Ok(Self {
             chain,
             accounts,
@@ -124,7 +125,7 @@ impl Node {
             network: None,
             filters: Filters::new(Arc::clone(&feeds), FilterLimits::default()),
             feeds,
-            blocks: KnownBlocks::default(),
+            blocks,
             gas_price: Mutex::default(),
             sending: Mutex::default(),
         })

@@ -12,7 +12,7 @@ use crate::state::{BlockState, StateError};
 use crate::view::View;
 use primitives::{Address, Bytes, Header, U256};
 use revm::context::TxEnv;
-use revm::context::result::{EVMError, ExecutionResult, HaltReason};
+use revm::context::result::{EVMError, ExecutionResult, HaltReason, InvalidTransaction};
 use revm::primitives::TxKind;
 use store::{Snapshot, StateReads, StoreError};
 
@@ -312,6 +312,14 @@ impl View {
         let nonce = state.balance_and_nonce(caller)?.1;
         let gas_price = u128::try_from(request.gas_price)
             .map_err(|_| CallError::Refused(format!("gas price {} is over 128 bits", request.gas_price)))?;
+        // Nobody pays, but the machine multiplies and adds.
+        let cost = gas_price.checked_mul(u128::from(gas)).map(U256::from);
+        if cost.and_then(|cost| cost.checked_add(request.value)).is_none() {
+            return Err(CallError::Refused(format!(
+                "gas {gas} at price {gas_price} and value {} are more than fits the machine",
+                request.value
+            )));
+        }
         let evm = chain_evm(&mut state, self.spec(), block_env(header), |cfg| {
             cfg.disable_balance_check = true;
             cfg.disable_block_gas_limit = true;
@@ -351,6 +359,12 @@ impl View {
                 ExecutionResult::Halt { reason, .. } => CallOutcome::Failed(halt_text(&reason)),
             }),
             Err(EVMError::Database(error)) => Err(error.into()),
+            Err(EVMError::Transaction(InvalidTransaction::CallGasCostMoreThanGasLimit {
+                initial_gas,
+                gas_limit,
+            })) => Err(CallError::Refused(format!(
+                "intrinsic gasRemaining too low: got {gas_limit}, want {initial_gas}"
+            ))),
             Err(other) => Err(CallError::Refused(other.to_string())),
         }
     }

@@ -81,6 +81,34 @@ fn quick_calls_agree_or_are_given_up() {
 }
 
 #[test]
+fn prices_and_values_beyond_the_machine_are_refused() {
+    let net = Net::start();
+    let (contract, _) = deploy(&net);
+    let most = quantity(primitives::U256::MAX);
+    let high = json!({"to": contract, "gasPrice": "0x585a3849b1ed328167c0000000"});
+    let check = |method: &str, request: &Value| {
+        let (code, message) = net.error(method, &json!([request]).to_string());
+        assert_eq!(code, -32000, "{method} {request}: {message}");
+        assert!(message.contains("more than fits the machine"), "{message}");
+    };
+    for request in [
+        json!({"to": contract, "gasPrice": most}),
+        json!({"to": contract, "gasPrice": "0x1", "gas": "0x5208", "value": most}),
+    ] {
+        check("mc_call", &request);
+        check("mc_estimateGas", &request);
+    }
+    check("mc_call", &high);
+    // A block's gas at that price does fit.
+    net.ok("mc_estimateGas", json!([high]));
+    let (code, message) = net.error("mc_call", &json!([{"to": contract, "gas": "0x1"}]).to_string());
+    assert_eq!(
+        (code, message.as_str()),
+        (-32000, "intrinsic gasRemaining too low: got 1, want 1000")
+    );
+}
+
+#[test]
 fn calls_that_take_long_are_answered_too() {
     let net = Net::start();
     // Counts to 10,000.

@@ -106,7 +106,7 @@ fn block(answer: &Answer<'_>, hash: &B256, reach: Reach) -> Result<Option<Arc<Kn
     let blocks = &answer.node.blocks;
     match reach {
         Reach::Memory => Ok(Some(blocks.kept(hash).ok_or(Stop::Deferred)?)),
-        Reach::Store => Ok(blocks.by_hash(answer.view, hash)?),
+        Reach::Store => Ok(blocks.by_hash(&answer.node.chain, answer.view, hash)?),
     }
 }
 
@@ -120,7 +120,7 @@ fn of_known(
     let (blocks, id) = (&answer.node.blocks, known.id());
     let receipts = match reach {
         Reach::Memory => blocks.kept_receipts(&id.hash).ok_or(Stop::Deferred)?,
-        Reach::Store => match blocks.receipts(answer.view, &id)? {
+        Reach::Store => match blocks.receipts(&answer.node.chain, answer.view, &id)? {
             Some(receipts) => receipts,
             None => return Ok(None),
         },

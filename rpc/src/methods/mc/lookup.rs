@@ -62,7 +62,7 @@ impl Found {
     ) -> Result<Option<Self>, Stop> {
         let known = match reach {
             Reach::Memory => Some(node.blocks.kept(hash).ok_or(Stop::Deferred)?),
-            Reach::Store => node.blocks.by_hash(view, hash)?,
+            Reach::Store => node.blocks.by_hash(&node.chain, view, hash)?,
         };
         Ok(known.map(Self::Stored))
     }

@@ -200,7 +200,7 @@ fn receipt(node: &Node, hash: &B256, dialect: Dialect, reach: Reach) -> Result<J
     let id = known.id();
     let receipts = match reach {
         Reach::Memory => Some(node.blocks.kept_receipts(&id.hash).ok_or(Stop::Deferred)?),
-        Reach::Store => node.blocks.receipts(&view, &id)?,
+        Reach::Store => node.blocks.receipts(&node.chain, &view, &id)?,
     };
     let place = TransactionPlace {
         block_hash: id.hash,
