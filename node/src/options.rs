@@ -112,7 +112,7 @@ pub struct VnodeOptions {
     /// Origins whose pages may call, separated by commas; * for all
     #[arg(long, value_name = "DOMAIN", default_value = "")]
     pub rpccorsdomain: Cors,
-    /// Names under which HTTP may be spoken to, separated by commas; * for all. Addresses in numbers
+    /// Names under which HTTP and WebSockets may be spoken to, separated by commas; * for all. Addresses in numbers
     /// always may
     #[arg(long, value_name = "NAMES", default_value = "localhost")]
     pub rpcvhosts: Hosts,

@@ -74,6 +74,7 @@ impl Servers {
                 host: options.wsaddr.clone(),
                 port: options.wsport,
                 origins: options.wsorigins.clone(),
+                hosts: options.rpcvhosts.clone(),
             };
             let server = rpc::server::ws::start(Arc::new(rpc.dispatcher(&options.wsapi)), &ws).await?;
             warn_of_reach("WebSocket", server.addresses(), &options.wsapi, rpc);

@@ -78,7 +78,8 @@ async fn the_handshake_is_http() {
     let upgrade = "Connection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nSec-WebSocket-Version: 13";
     let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
     // Shut the sending half, so that an opened WebSocket ends at once.
-    let open = |origin: &str| format!("GET / HTTP/1.1\r\nHost: x\r\n{upgrade}\r\n{key}\r\n{origin}\r\n");
+    let open =
+        |origin: &str| format!("GET / HTTP/1.1\r\nHost: localhost\r\n{upgrade}\r\n{key}\r\n{origin}\r\n");
     let opened = |request: String| async move {
         let mut stream = TcpStream::connect(to).await.expect("the server listens");
         tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes())
@@ -101,7 +102,9 @@ async fn the_handshake_is_http() {
         let response = opened(open(&format!("Origin: {origin}\r\n"))).await;
         assert_eq!(split(&response), (403, "origin not allowed\n"), "{origin}");
     }
-    let close = "Host: x\r\nConnection: close";
+    let foreign = open("").replace("localhost", "rebound.example");
+    assert_eq!(split(&opened(foreign).await), (403, "host not allowed\n"));
+    let close = "Host: localhost\r\nConnection: close";
     let plain = check(to, &format!("GET / HTTP/1.1\r\n{close}\r\n\r\n"), 426).await;
     assert!(
         plain.contains("upgrade: websocket") && plain.contains("WebSockets"),
@@ -117,13 +120,13 @@ async fn the_handshake_is_http() {
     let old = upgrade.replace("13", "8");
     check(
         to,
-        &format!("GET / HTTP/1.1\r\nHost: x\r\n{old}\r\n{key}\r\n\r\n"),
+        &format!("GET / HTTP/1.1\r\nHost: localhost\r\n{old}\r\n{key}\r\n\r\n"),
         426,
     )
     .await;
     check(
         to,
-        &format!("GET / HTTP/1.1\r\nHost: x\r\n{upgrade}\r\n\r\n"),
+        &format!("GET / HTTP/1.1\r\nHost: localhost\r\n{upgrade}\r\n\r\n"),
         400,
     )
     .await;
@@ -202,7 +205,11 @@ async fn a_reader_that_never_reads_is_cut_off() {
     // Its place is given to another, while it still holds its side open.
     let begun = Instant::now();
     loop {
-        let response = exchange(to, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+        let response = exchange(
+            to,
+            b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        )
+        .await;
         match split(&response).0 {
             426 => break,
             status => assert!(status == 503 && begun.elapsed() < PATIENCE, "{response}"),

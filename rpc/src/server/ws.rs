@@ -35,7 +35,7 @@ use super::door::{Door, Request, Response, Seat, bind};
 use super::metered::Metered;
 use super::routes::refusal;
 use super::talk::{Channel, End, Fault, talk};
-use super::{Cors, Running, ServeError, stopped};
+use super::{Cors, Hosts, Running, ServeError, stopped};
 use crate::dispatch::Dispatcher;
 
 /// Default listening port.
@@ -58,6 +58,8 @@ pub struct WsOptions {
     /// Browser origins that may connect. A client that names no origin, as browsers always do, may
     /// connect in any case.
     pub origins: Cors,
+    /// Names under which the server may be spoken to, as over HTTP.
+    pub hosts: Hosts,
 }
 
 impl Default for WsOptions {
@@ -66,8 +68,16 @@ impl Default for WsOptions {
             host: super::http::HOST.to_owned(),
             port: PORT,
             origins: Cors::default(),
+            hosts: Hosts::default(),
         }
     }
+}
+
+/// Who may open a WebSocket.
+#[derive(Debug)]
+struct Guard {
+    origins: Cors,
+    hosts: Hosts,
 }
 
 /// A running WebSocket server. Dropping it closes it without waiting.
@@ -105,15 +115,18 @@ pub async fn start<C: Send + Sync + 'static>(
     let listeners = bind(&options.host, options.port).await?;
     let mut running = Running::new(dispatcher.limits().connections_max);
     let door = Door::new(dispatcher.limits(), &running);
-    let origins = Arc::new(options.origins.clone());
+    let guard = Arc::new(Guard {
+        origins: options.origins.clone(),
+        hosts: options.hosts.clone(),
+    });
     let mut addresses = Vec::new();
     for (listener, address) in listeners {
         addresses.push(address);
-        let (dispatcher, origins) = (Arc::clone(&dispatcher), Arc::clone(&origins));
+        let (dispatcher, guard) = (Arc::clone(&dispatcher), Arc::clone(&guard));
         let stop = running.stop.subscribe();
         let greeter = move |seat: &Seat| Greeter {
             dispatcher: Arc::clone(&dispatcher),
-            origins: Arc::clone(&origins),
+            guard: Arc::clone(&guard),
             seat: Arc::clone(seat),
             stop: stop.clone(),
         };
@@ -125,7 +138,7 @@ pub async fn start<C: Send + Sync + 'static>(
 /// Answers the request that a connection begins with.
 struct Greeter<C> {
     dispatcher: Arc<Dispatcher<C>>,
-    origins: Arc<Cors>,
+    guard: Arc<Guard>,
     seat: Seat,
     stop: watch::Receiver<bool>,
 }
@@ -136,7 +149,7 @@ impl<C: Send + Sync + 'static> Service<Request> for Greeter<C> {
     type Future = Ready<Result<Response, Infallible>>;
 
     fn call(&self, mut request: Request) -> Self::Future {
-        let response = match accept(&request, &self.origins) {
+        let response = match accept(&request, &self.guard) {
             Ok(proof) => {
                 let upgrade = hyper::upgrade::on(&mut request);
                 let (dispatcher, seat) = (Arc::clone(&self.dispatcher), Arc::clone(&self.seat));
@@ -153,8 +166,11 @@ impl<C: Send + Sync + 'static> Service<Request> for Greeter<C> {
 type Refusal = (StatusCode, &'static str);
 
 /// What to answer a request that opens a WebSocket with: the proof that its key was read.
-fn accept(request: &Request, origins: &Cors) -> Result<HeaderValue, Refusal> {
+fn accept(request: &Request, guard: &Guard) -> Result<HeaderValue, Refusal> {
     let headers = request.headers();
+    if !guard.hosts.allows_request(request.uri(), headers) {
+        return Err((StatusCode::FORBIDDEN, "host not allowed"));
+    }
     if request.uri().path() != "/" {
         return Err((StatusCode::NOT_FOUND, "not found"));
     }
@@ -164,7 +180,7 @@ fn accept(request: &Request, origins: &Cors) -> Result<HeaderValue, Refusal> {
     if !asks || !has(headers, &SEC_WEBSOCKET_VERSION, "13") {
         return Err((StatusCode::UPGRADE_REQUIRED, GREETING));
     }
-    let allowed = |origin: &HeaderValue| origin.to_str().is_ok_and(|origin| origins.allows(origin));
+    let allowed = |origin: &HeaderValue| origin.to_str().is_ok_and(|origin| guard.origins.allows(origin));
     if headers.get(ORIGIN).is_some_and(|origin| !allowed(origin)) {
         return Err((StatusCode::FORBIDDEN, "origin not allowed"));
     }

@@ -21,6 +21,7 @@ pub(crate) async fn serve_ws(limits: Limits, origins: &str) -> WsServer {
         host: "127.0.0.1".to_owned(),
         port: 0,
         origins: origins.parse().expect("origins"),
+        ..WsOptions::default()
     };
     ws::start(dispatcher(limits, &Modules::default()), &options)
         .await
