@@ -3,10 +3,11 @@
 //! Starts at once from the light cache and goes over to the full dataset when the [`Keeper`](crate::keeper::Keeper)
 //! has one. Which nonces, which work and what becomes of a hit is decided elsewhere.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ethash::{Epoch, FullDataset, LightCache};
+use ethash::{Epoch, FullDataset, LightCache, SEARCH_GROUP};
 
 use crate::dataset::Dataset;
 use crate::desk::Job;
@@ -15,10 +16,12 @@ use crate::intensity::Throttle;
 use crate::shared::{Compared, Hit, Shared};
 use crate::task::Cursor;
 
-/// Nonces hashed side by side from the light cache: sixteen rows on their way at any time.
-pub(crate) const LIGHT_WIDTH: usize = 8;
-/// Nonces hashed side by side from the full dataset.
-pub(crate) const FULL_WIDTH: usize = 32;
+/// Nonces hashed side by side from the light cache: 128 rows on their way at any time.
+pub(crate) const LIGHT_WIDTH: usize = 64;
+/// Nonces hashed from the full dataset in one go, where nothing else is looked after: for measuring.
+pub(crate) const FULL_WIDTH: usize = 4096;
+/// Nonces hashed from the full dataset before a pause is thought of, where pauses are wanted.
+const NONCES_A_SLICE: u64 = 1024;
 
 /// One searching thread.
 pub(crate) struct CpuSearcher {
@@ -70,27 +73,44 @@ impl CpuSearcher {
         self.rest(began);
     }
 
-    /// Batches from the full dataset until the job ends or the dataset turns out wrong.
+    /// Searches the full dataset until the job ends or the dataset turns out wrong.
     fn search_full(&mut self, job: &Job, cache: &LightCache, epoch: Epoch, dataset: &Arc<Dataset>) {
         let full: FullDataset<'_> = dataset.view();
-        while self.shared.desk.is_active(job) && !self.cursor.is_used_up(job.nonces) {
+        let shared = Arc::clone(&self.shared);
+        let wrong = Cell::new(false);
+        while shared.desk.is_active(job) && !self.cursor.is_used_up(job.nonces) {
             let began = self.throttle.is_on().then(Instant::now);
-            let nonces = self.cursor.next::<FULL_WIDTH>(job.nonces);
-            let hashes = full.hash_many(&job.work.header_hash, nonces);
-            self.gauge.add(FULL_WIDTH as u64);
-            for (pow_nonce, hash) in nonces.into_iter().zip(hashes) {
-                if !ethash::meets_boundary(&hash.final_hash, &job.work.boundary) {
-                    continue;
-                }
-                let hit = Hit {
-                    pow_nonce,
-                    mix_hash: hash.mix_hash,
-                    compared: Compared::All,
-                };
-                if !self.shared.check_and_solve(job, &self.gauge, cache, &hit) {
-                    self.shared.keeper.reject(epoch, dataset);
-                    return;
-                }
+            let mut begun = 0;
+            full.search(
+                &job.work.header_hash,
+                || {
+                    let ends = wrong.get()
+                        || !shared.desk.is_active(job)
+                        || self.cursor.is_used_up(job.nonces)
+                        || began.is_some() && begun >= NONCES_A_SLICE;
+                    begun += SEARCH_GROUP as u64;
+                    (!ends).then(|| self.cursor.next(job.nonces))
+                },
+                |nonces, hashes| {
+                    self.gauge.add(nonces.len() as u64);
+                    for (pow_nonce, hash) in nonces.iter().zip(hashes) {
+                        // Where the job has ended or the dataset is wrong, hits in flight are of no use.
+                        let useful = !wrong.get() && shared.desk.is_active(job);
+                        if !useful || !ethash::meets_boundary(&hash.final_hash, &job.work.boundary) {
+                            continue;
+                        }
+                        let hit = Hit {
+                            pow_nonce: *pow_nonce,
+                            mix_hash: hash.mix_hash,
+                            compared: Compared::All,
+                        };
+                        wrong.set(!shared.check_and_solve(job, &self.gauge, cache, &hit));
+                    }
+                },
+            );
+            if wrong.get() {
+                shared.keeper.reject(epoch, dataset);
+                return;
             }
             self.rest(began);
         }

@@ -458,7 +458,7 @@ fn a_space_that_is_used_up_is_not_searched_again() {
     };
     rig.work.send(Some(task(1))).expect("the engine takes work");
     let mut seen = std::collections::HashSet::new();
-    while let Ok(found) = rig.solutions.recv_timeout(Duration::from_secs(2)) {
+    while let Ok(found) = rig.solutions.recv_timeout(Duration::from_secs(6)) {
         check(&package, &found.solution);
         assert!(
             seen.insert(found.solution.pow_nonce),

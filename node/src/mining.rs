@@ -16,6 +16,9 @@ use crate::VnodeOptions;
 /// Solutions that may wait to be imported.
 const SOLUTIONS_MAX: usize = 64;
 
+/// Most threads that can be asked for while the node runs.
+const THREADS_MAX: usize = 1024;
+
 /// The searchers of this process, where there are any, and what they are started with.
 #[derive(Clone)]
 pub(crate) struct Miner {
@@ -49,6 +52,14 @@ impl Miner {
             && threads.is_none()
         {
             return Ok(search.engine.describe());
+        }
+        if let Some(got) = threads
+            && got > THREADS_MAX
+        {
+            return Err(MinerError::NoThread {
+                what: format!("{got} threads"),
+                reason: format!("at most {THREADS_MAX}"),
+            });
         }
         end(running.take());
         let threads = threads.unwrap_or_else(|| self.options.threads());

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout_at};
 
+use crate::blocks::Reach;
 use crate::budget::Budget;
 use crate::error::{RpcError, RpcResult};
 use crate::limits::Limits;
@@ -22,7 +23,8 @@ use crate::openrpc;
 use crate::params::{Dialect, Params};
 use crate::subscriptions::{Pulled, Session};
 use crate::table::{
-    Call, Handler, Json, MODULE_RPC, MODULES, Method, Modules, SessionHandler, Waiting, WaitingHandler,
+    CachedHandler, Call, Handler, Json, MODULE_RPC, MODULES, Method, Modules, SessionHandler, Stop, Waiting,
+    WaitingHandler,
 };
 use crate::traffic::Traffic;
 
@@ -152,12 +154,37 @@ enum Plan<'a, C> {
     Discover(Params<'a>),
     /// Run it here.
     Inline(&'static str, Handler<C>, Params<'a>),
+    /// Run it here, and where that is not enough on a blocking thread.
+    Cached(Gate, &'static str, CachedHandler<C>, Params<'a>),
     /// Run it on a blocking thread.
-    Gated(Gate, &'static str, Handler<C>, Params<'a>),
+    Gated(Gate, &'static str, Gated<C>, Params<'a>),
     /// Start it here and wait.
     Waiting(&'static str, WaitingHandler<C>, Params<'a>),
     /// Run it here, with the connection.
     Session(&'static str, SessionHandler<C>, Params<'a>),
+}
+
+/// What runs on a blocking thread.
+enum Gated<C> {
+    Plain(Handler<C>),
+    Cached(CachedHandler<C>),
+}
+
+// Written out because the derived forms would ask the same of `C`, of which there is no value here.
+impl<C> Clone for Gated<C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<C> Copy for Gated<C> {}
+
+impl<C> Gated<C> {
+    fn run(self, context: &C, params: Params<'_>) -> RpcResult {
+        match self {
+            Self::Plain(handler) => handler(context, params),
+            Self::Cached(handler) => handler(context, params, Reach::Store).map_err(Into::into),
+        }
+    }
 }
 
 impl<C> Plan<'_, C> {
@@ -244,10 +271,14 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
             Call::Reading(handler) if is_short && !may_name_pending(json) => {
                 Plan::Inline(name, handler, params)
             }
+            Call::Cached(handler) if is_short => Plan::Cached(Gate::Blocking, name, handler, params),
+            Call::Cached(handler) => Plan::Gated(Gate::Blocking, name, Gated::Cached(handler), params),
+            Call::Brief(handler) if is_short => Plan::Cached(Gate::Heavy, name, handler, params),
+            Call::Brief(handler) => Plan::Gated(Gate::Heavy, name, Gated::Cached(handler), params),
             Call::Sized(handler) | Call::Reading(handler) | Call::Blocking(handler) => {
-                Plan::Gated(Gate::Blocking, name, handler, params)
+                Plan::Gated(Gate::Blocking, name, Gated::Plain(handler), params)
             }
-            Call::Heavy(handler) => Plan::Gated(Gate::Heavy, name, handler, params),
+            Call::Heavy(handler) => Plan::Gated(Gate::Heavy, name, Gated::Plain(handler), params),
             Call::Waiting(handler) => Plan::Waiting(name, handler, params),
             Call::Session(handler) => Plan::Session(name, handler, params),
         }
@@ -302,6 +333,16 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
             Plan::Modules(params) => params.parse().and_then(|()| self.modules.clone()),
             Plan::Discover(params) => params.parse().and_then(|()| self.rpc.description()),
             Plan::Inline(name, handler, params) => guarded(name, || handler(context, *params)),
+            Plan::Cached(gate, name, handler, params) => {
+                match guarded(name, || handler(context, *params, Reach::Memory)) {
+                    Ok(json) => Ok(json),
+                    Err(Stop::Error(error)) => Err(error),
+                    Err(Stop::Deferred) => {
+                        let plan = Plan::Gated(*gate, name, Gated::Cached(*handler), *params);
+                        return self.run_gated(*gate, body, &[plan], budget).await;
+                    }
+                }
+            }
             Plan::Waiting(name, handler, params) => {
                 match guarded(name, || Ok(handler(Arc::clone(context), *params))) {
                     Ok(waiting) => wait(name, waiting, budget.deadline).await,
@@ -341,8 +382,12 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         let context = Arc::clone(&self.rpc.context);
         let mut share = budget.clone();
         tokio::task::spawn_blocking(move || {
-            for (name, handler, json, dialect) in tasks {
-                let run = || guarded(name, || handler(&context, Params::new(json.as_deref(), dialect)));
+            for (name, gated, json, dialect) in tasks {
+                let run = || {
+                    guarded(name, || {
+                        gated.run(&context, Params::new(json.as_deref(), dialect))
+                    })
+                };
                 let result = share.admit().and_then(|()| run());
                 let result = share.charge(result);
                 if sender.send((result, share.room)).is_err() {
@@ -373,15 +418,15 @@ fn may_name_pending(json: Option<&str>) -> bool {
 }
 
 /// A gated call with a share of the body instead of a borrow, so that it can change threads.
-type Task<C> = (&'static str, Handler<C>, Option<Bytes>, Dialect);
+type Task<C> = (&'static str, Gated<C>, Option<Bytes>, Dialect);
 
 /// The task of a gated plan.
 fn task<C>(body: &Bytes, plan: &Plan<'_, C>) -> Option<Task<C>> {
-    let Plan::Gated(_, name, handler, params) = plan else {
+    let Plan::Gated(_, name, gated, params) = plan else {
         return None;
     };
     let json = params.json().map(|json| body.slice_ref(json));
-    Some((name, *handler, json, params.dialect()))
+    Some((name, *gated, json, params.dialect()))
 }
 
 /// The id to answer with; `None` for a notification.
@@ -393,8 +438,8 @@ fn answer_id<'a>(member: &Member<'a>) -> Option<&'a str> {
 }
 
 /// Runs a handler; a panic in it is an internal error.
-fn guarded<T>(name: &str, run: impl FnOnce() -> RpcResult<T>) -> RpcResult<T> {
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(panicked(name)))
+fn guarded<T, E: From<RpcError>>(name: &str, run: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(panicked(name).into()))
 }
 
 /// Waits for an answer until `deadline`; a panic in it is an internal error.

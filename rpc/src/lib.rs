@@ -9,6 +9,7 @@
 //! and what it shows is shaped in [`objects`]. What the rest of the process does for a method is
 //! asked through [`control`]. [`openrpc`] describes all rows.
 
+mod blocks;
 mod budget;
 pub mod control;
 pub mod decode;
@@ -30,6 +31,7 @@ pub mod table;
 mod traffic;
 pub mod types;
 
+pub use blocks::Reach;
 pub use control::{
     Later, ListenerControl, ListenerError, ListenerRequest, MinerControl, NetworkControl, Peer, Subnet,
 };
@@ -41,5 +43,5 @@ pub use limits::Limits;
 pub use node::{Node, NodeError, NodeSettings, VnodeSettings};
 pub use params::{Dialect, FromParams, Params};
 pub use subscriptions::Session;
-pub use table::{Json, Method, Modules, reply};
+pub use table::{Json, Method, Modules, Stop, reply};
 pub use types::{BlockRef, Count, Data, DecodeError, Integer, Quantity};

@@ -12,6 +12,7 @@ use keystore::AccountBook;
 use parking_lot::Mutex;
 use primitives::{Address, B256, U256};
 
+use crate::blocks::KnownBlocks;
 use crate::control::{ListenerControl, MinerControl, NetworkControl};
 use crate::error::{RpcError, RpcResult};
 use crate::feeds::Feeds;
@@ -83,6 +84,8 @@ pub struct Node {
     pub filters: Filters,
     /// What filters and subscriptions follow.
     pub(crate) feeds: Arc<Feeds>,
+    /// What was asked for lately.
+    pub(crate) blocks: Arc<KnownBlocks>,
     /// The suggested price, with the head block it was computed for.
     pub(crate) gas_price: Mutex<Option<(B256, U256)>>,
     /// Held from the choice of a nonce until its transaction is in the pool, so that no two
@@ -110,7 +113,8 @@ impl Node {
         miner: Arc<dyn MinerControl>,
     ) -> Result<Self, NodeError> {
         let facts: Arc<dyn NodeFacts + Send + Sync> = facts.into();
-        let feeds = Feeds::start(chain.clone(), Arc::clone(&facts))?;
+        let blocks = Arc::new(KnownBlocks::default());
+        let feeds = Feeds::start(chain.clone(), Arc::clone(&facts), Arc::clone(&blocks))?;
         Ok(Self {
             chain,
             accounts,
@@ -121,6 +125,7 @@ impl Node {
             network: None,
             filters: Filters::new(Arc::clone(&feeds), FilterLimits::default()),
             feeds,
+            blocks,
             gas_price: Mutex::default(),
             sending: Mutex::default(),
         })

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::blocks::Reach;
 use crate::error::{RpcError, RpcResult};
 use crate::params::Params;
 use crate::subscriptions::Session;
@@ -64,6 +65,8 @@ pub fn reply<T: Serialize>(result: RpcResult<T>) -> RpcResult {
 
 /// A function that answers on the thread it is called on.
 pub type Handler<C> = fn(&C, Params<'_>) -> RpcResult;
+/// A function that answers from memory where it can, and says so where it cannot.
+pub type CachedHandler<C> = fn(&C, Params<'_>, Reach) -> Result<Json, Stop>;
 /// A function whose answer comes later; it reads its parameters before it waits.
 pub type WaitingHandler<C> = fn(Arc<C>, Params<'_>) -> Waiting;
 /// A function that needs the connection it is called through.
@@ -71,11 +74,37 @@ pub type SessionHandler<C> = fn(&C, &Session, Params<'_>) -> RpcResult;
 /// An answer that comes later.
 pub type Waiting = Pin<Box<dyn Future<Output = RpcResult> + Send>>;
 
+/// Why a method has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// There is none.
+    Error(RpcError),
+    /// Not within [`Reach::Memory`].
+    Deferred,
+}
+
+impl From<RpcError> for Stop {
+    fn from(error: RpcError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<Stop> for RpcError {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Error(error) => error,
+            Stop::Deferred => Self::internal("a method stopped where it need not"),
+        }
+    }
+}
+
 /// How a method runs.
 pub(crate) enum Call<C> {
     Inline(Handler<C>),
     Sized(Handler<C>),
     Reading(Handler<C>),
+    Cached(CachedHandler<C>),
+    Brief(CachedHandler<C>),
     Blocking(Handler<C>),
     Heavy(Handler<C>),
     Waiting(WaitingHandler<C>),
@@ -112,6 +141,18 @@ impl<C> Method<C> {
     /// which may have to be built first; on the blocking pool otherwise.
     pub const fn reading(name: &'static str, handler: Handler<C>) -> Self {
         Self::new(name, Call::Reading(handler))
+    }
+
+    /// A method whose answer is often in memory: tried inline with [`Reach::Memory`], while its
+    /// parameters are short, and where that is not enough run on the blocking pool.
+    pub const fn cached(name: &'static str, handler: CachedHandler<C>) -> Self {
+        Self::new(name, Call::Cached(handler))
+    }
+
+    /// A method that executes code, mostly little: tried inline as [`Method::cached`] ones are,
+    /// and where that is not enough run as [`Method::heavy`] ones.
+    pub const fn brief(name: &'static str, handler: CachedHandler<C>) -> Self {
+        Self::new(name, Call::Brief(handler))
     }
 
     /// A method that may read the disk or take a lock. It runs on the blocking pool.

@@ -1,7 +1,8 @@
 //! Other people's client libraries: installed once into the target directory, run as processes.
 //!
-//! The scripts are in `clients/`. Where Node.js, Python or their registries are missing, a
-//! test that needs them says so and skips; with `CI=true` or `REQUIRE_CLIENTS` set it fails.
+//! The scripts are in `clients/`; what they say they did is printed. Where Node.js, Python or
+//! their registries are missing, a test that needs them says so and skips; with `CI=true` or
+//! `REQUIRE_CLIENTS` set it fails.
 
 use crate::binary::target_directory;
 use crate::wait::note;
@@ -72,7 +73,32 @@ pub fn python() -> Option<&'static Clients> {
     }))
 }
 
-fn or_skip(clients: &'static Result<Clients, String>) -> Option<&'static Clients> {
+/// `cast`, a program that comes with the JavaScript libraries; `None` where the test is to be skipped.
+pub fn cast() -> Option<&'static Cast> {
+    static CAST: OnceLock<Result<Cast, String>> = OnceLock::new();
+    let libraries = javascript()?;
+    or_skip(CAST.get_or_init(|| {
+        let system = match std::env::consts::OS {
+            "macos" => "darwin",
+            other => other,
+        };
+        let processor = match std::env::consts::ARCH {
+            "x86_64" => "amd64",
+            "aarch64" => "arm64",
+            other => other,
+        };
+        let package = format!("node_modules/@foundry-rs/cast-{system}-{processor}/bin/cast");
+        let program = libraries.directory.join(package);
+        // A try, as a program for another C library lies there too, but does not start.
+        succeed(Command::new(&program).arg("--version"))?;
+        Ok(Cast {
+            program,
+            home: libraries.directory.clone(),
+        })
+    }))
+}
+
+fn or_skip<T>(clients: &'static Result<T, String>) -> Option<&'static T> {
     match clients {
         Ok(clients) => Some(clients),
         Err(reason) => {
@@ -152,48 +178,108 @@ fn succeed(command: &mut Command) -> Result<(), String> {
 }
 
 impl Clients {
-    /// Runs a script with `argument` as JSON; gives its last line, which is JSON too.
+    /// Runs a script with `argument` as JSON; prints the lines it says and gives its last one,
+    /// which is JSON too.
     ///
     /// # Panics
     /// When it fails, goes on for ever or ends with something else.
     #[track_caller]
     pub fn run(&self, script: &str, argument: &Value) -> Value {
-        let output = self.finish(script, argument);
-        let stdout = String::from_utf8_lossy(&output.stdout);
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success(),
-            "{script} {argument} ended with {}:\n{stdout}\n{stderr}",
-            output.status
-        );
-        let last = stdout.lines().last().unwrap_or_default();
-        serde_json::from_str(last).unwrap_or_else(|error| panic!("{script} ended with {last:?}: {error}"))
-    }
-
-    #[track_caller]
-    fn finish(&self, script: &str, argument: &Value) -> Output {
         let mut command = Command::new(&self.program);
         command
             .arg(script)
             .arg(argument.to_string())
             .current_dir(&self.directory);
+        let stdout = finish(command);
+        let mut lines: Vec<_> = stdout.lines().filter(|line| !line.is_empty()).collect();
+        let last = lines.pop().unwrap_or_default();
+        for line in lines {
+            note(&format!("{script}: {line}"));
+        }
+        serde_json::from_str(last).unwrap_or_else(|error| panic!("{script} ended with {last:?}: {error}"))
+    }
+}
+
+/// A command-line client.
+#[derive(Clone, Debug)]
+pub struct Cast {
+    program: PathBuf,
+    /// Where it finds no settings of the user.
+    home: PathBuf,
+}
+
+impl Cast {
+    /// Runs it with `arguments` against the node at `url`; gives what it writes.
+    ///
+    /// # Panics
+    /// When it fails or goes on for ever.
+    #[track_caller]
+    pub fn run(&self, url: &str, arguments: &[&str]) -> String {
+        finish(self.command(url, arguments)).trim().to_owned()
+    }
+
+    /// Runs it with `arguments`, which must fail; gives what it complains of.
+    ///
+    /// # Panics
+    /// When it does not fail, or goes on for ever.
+    #[track_caller]
+    pub fn refused(&self, url: &str, arguments: &[&str]) -> String {
+        let command = self.command(url, arguments);
+        let words = format!("{command:?}");
+        let output = wait_for_end(command);
+        assert!(!output.status.success(), "{words} succeeds: {output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
+    fn command(&self, url: &str, arguments: &[&str]) -> Command {
+        let (subcommand, rest) = arguments.split_first().expect("a subcommand");
+        let mut command = Command::new(&self.program);
+        // Right behind it, as what follows `--create` must be code.
         command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let child = command
-            .spawn()
-            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let pid = libc::pid_t::try_from(child.id()).expect("a process id fits");
-        let (sender, receiver) = std::sync::mpsc::channel();
-        std::thread::spawn(move || sender.send(child.wait_with_output()));
-        match receiver.recv_timeout(SCRIPT_PATIENCE) {
-            Ok(output) => output.unwrap_or_else(|error| panic!("{script}: {error}")),
-            Err(_) => {
-                // SAFETY: takes numbers alone; the child is ours and not yet waited for.
-                unsafe { libc::kill(pid, libc::SIGKILL) };
-                panic!("{script} {argument} goes on after {SCRIPT_PATIENCE:?}");
-            }
+            .args([subcommand, "--rpc-url", url])
+            .args(rest)
+            .env("HOME", &self.home)
+            .current_dir(&self.home);
+        command
+    }
+}
+
+/// Runs a program to its good end; gives its standard output.
+#[track_caller]
+fn finish(command: Command) -> String {
+    let words = format!("{command:?}");
+    let output = wait_for_end(command);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{words} ended with {}:\n{stdout}\n{stderr}",
+        output.status
+    );
+    stdout.into_owned()
+}
+
+/// Runs a program to its end.
+#[track_caller]
+fn wait_for_end(mut command: Command) -> Output {
+    command
+        // The nodes are on this machine, whatever the way out of it.
+        .env("NO_PROXY", "localhost,127.0.0.1,::1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let child = command
+        .spawn()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let pid = libc::pid_t::try_from(child.id()).expect("a process id fits");
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    match receiver.recv_timeout(SCRIPT_PATIENCE) {
+        Ok(output) => output.unwrap_or_else(|error| panic!("{command:?}: {error}")),
+        Err(_) => {
+            // SAFETY: takes numbers alone; the child is ours and not yet waited for.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+            panic!("{command:?} goes on after {SCRIPT_PATIENCE:?}");
         }
     }
 }

@@ -1,12 +1,11 @@
 //! The hash itself: 64 dependent reads of dataset items, folded into a mix.
 //!
-//! Written once, for `N` nonces in lockstep and for any way to look up items: a dataset in memory, items
-//! computed from the light cache, or whatever a caller of [`hashimoto`] brings.
+//! Written for `N` nonces in lockstep and for any way to look up items: computed from the light cache, or
+//! whatever a caller of [`hashimoto`] brings. The search over a dataset in memory, where each hash goes at its
+//! own pace, is in `search`.
 
-use core::borrow::Borrow;
-
-use crate::arith::{Modulus, fnv, prefetch};
-use crate::isa::{Isa, Kernel, Scalar, dispatch};
+use crate::arith::{Modulus, fnv};
+use crate::isa::{Isa, Scalar};
 use crate::keccak::{bytes_of, keccak256_96, keccak512_40, lanes};
 use crate::kernels::Row;
 use crate::{ACCESSES, B256, ITEM_WORDS, ROW_WORDS};
@@ -21,6 +20,13 @@ pub struct PowHash {
     pub mix_hash: B256,
     /// Compared with the boundary as a big-endian number.
     pub final_hash: B256,
+}
+
+impl PowHash {
+    pub(crate) const ZERO: Self = Self {
+        mix_hash: B256::ZERO,
+        final_hash: B256::ZERO,
+    };
 }
 
 /// Keccak-512 of header hash and little-endian nonce: where a hash starts, as eight little-endian lanes.
@@ -39,17 +45,19 @@ pub fn hashimoto(
     header_hash: &B256,
     pow_nonce: u64,
 ) -> Option<PowHash> {
-    struct ByCaller<F>(F);
-    impl<F: FnMut(u32) -> Item> Lookup<1> for ByCaller<F> {
-        type Item = Item;
-        #[inline(always)]
-        fn items(&mut self, [index]: [u32; 1]) -> [Item; 1] {
-            [(self.0)(index)]
-        }
-    }
     let items = (items > 0).then(|| Modulus::new(items))?;
     let [hash] = lockstep::<Scalar, 1>(items, header_hash, &[pow_nonce], ByCaller(lookup));
     Some(hash)
+}
+
+/// Items by a function of their index.
+struct ByCaller<F>(F);
+
+impl<F: FnMut(u32) -> Item> Lookup<1> for ByCaller<F> {
+    #[inline(always)]
+    fn items(&mut self, [index]: [u32; 1]) -> [Item; 1] {
+        [(self.0)(index)]
+    }
 }
 
 /// Hashes one nonce over the full dataset in memory, 32 words an item.
@@ -62,8 +70,8 @@ pub fn hash_full(dataset: &[u32], header_hash: &B256, pow_nonce: u64) -> Option<
 /// A full dataset in memory, ready to be hashed from.
 #[derive(Clone, Copy, Debug)]
 pub struct FullDataset<'a> {
-    items: &'a [Item],
-    count: Modulus,
+    pub(crate) items: &'a [Item],
+    pub(crate) count: Modulus,
 }
 
 impl<'a> FullDataset<'a> {
@@ -84,58 +92,9 @@ impl<'a> FullDataset<'a> {
 
     /// Hashes one nonce.
     pub fn hash(&self, header_hash: &B256, pow_nonce: u64) -> PowHash {
-        let [hash] = self.hash_many(header_hash, [pow_nonce]);
+        let lookup = ByCaller(|index: u32| self.items[index as usize]);
+        let [hash] = lockstep::<Scalar, 1>(self.count, header_hash, &[pow_nonce], lookup);
         hash
-    }
-
-    /// Hashes `N` nonces side by side, so that `N` items are on their way from memory at any time.
-    pub fn hash_many<const N: usize>(&self, header_hash: &B256, pow_nonces: [u64; N]) -> [PowHash; N] {
-        dispatch(FullHash {
-            dataset: self,
-            header_hash,
-            pow_nonces,
-        })
-    }
-}
-
-/// Hashes `N` nonces in lockstep from a dataset in memory.
-struct FullHash<'a, const N: usize> {
-    dataset: &'a FullDataset<'a>,
-    header_hash: &'a B256,
-    pow_nonces: [u64; N],
-}
-
-impl<const N: usize> Kernel for FullHash<'_, N> {
-    type Output = [PowHash; N];
-
-    #[inline(always)]
-    fn run<I: Isa>(self) -> [PowHash; N] {
-        lockstep::<I, N>(
-            self.dataset.count,
-            self.header_hash,
-            &self.pow_nonces,
-            InMemory(self.dataset.items),
-        )
-    }
-}
-
-/// Items of a dataset in memory, all of them asked for before the first is read.
-struct InMemory<'a>(&'a [Item]);
-
-impl<'a, const N: usize> Lookup<N> for InMemory<'a> {
-    type Item = &'a Item;
-
-    #[inline(always)]
-    fn items(&mut self, index: [u32; N]) -> [&'a Item; N] {
-        let mut items = [&self.0[0]; N];
-        for (item, index) in items.iter_mut().zip(index) {
-            *item = &self.0[index as usize];
-            // Two cache lines, or three where a file's head has moved the items off their boundaries.
-            prefetch(&item[0]);
-            prefetch(&item[ITEM_WORDS / 2]);
-            prefetch(&item[ITEM_WORDS - 1]);
-        }
-        items
     }
 }
 
@@ -144,9 +103,8 @@ impl<'a, const N: usize> Lookup<N> for InMemory<'a> {
 /// A trait and not a closure, because a closure is compiled for the baseline instruction set unless it
 /// happens to be inlined.
 pub(crate) trait Lookup<const N: usize> {
-    type Item: Borrow<Item>;
     /// Must be `#[inline(always)]`.
-    fn items(&mut self, index: [u32; N]) -> [Self::Item; N];
+    fn items(&mut self, index: [u32; N]) -> [Item; N];
 }
 
 /// The hash for `N` nonces at once.
@@ -174,16 +132,13 @@ pub(crate) fn lockstep<I: Isa, const N: usize>(
         }
         let found = lookup.items(index);
         for (mix, item) in mix.iter_mut().zip(&found) {
-            let (halves, _) = item.borrow().as_chunks::<ROW_WORDS>();
+            let (halves, _) = item.as_chunks::<ROW_WORDS>();
             for (mix, half) in mix.iter_mut().zip(halves) {
                 I::mix_row(mix, half);
             }
         }
     }
-    let mut hashes = [PowHash {
-        mix_hash: B256::ZERO,
-        final_hash: B256::ZERO,
-    }; N];
+    let mut hashes = [PowHash::ZERO; N];
     for ((hash, seed), mix) in hashes.iter_mut().zip(&seeds).zip(&mix) {
         *hash = finish(seed, mix);
     }
@@ -193,6 +148,16 @@ pub(crate) fn lockstep<I: Isa, const N: usize>(
 /// Folds the mix to 32 bytes and hashes it with the seed.
 #[inline(always)]
 fn finish(seed: &[u64; 8], mix: &[Row; 2]) -> PowHash {
+    let compressed = fold(mix);
+    PowHash {
+        mix_hash: B256::from(bytes_of(compressed)),
+        final_hash: B256::from(finish_lanes(seed, &compressed)),
+    }
+}
+
+/// Folds the mix to 32 bytes.
+#[inline(always)]
+pub(crate) fn fold(mix: &[Row; 2]) -> [u64; 4] {
     let mix = bytemuck::cast_ref::<[Row; 2], Item>(mix);
     let mut folded = [0; ITEM_WORDS / 4];
     for (out, [a, b, c, d]) in folded.iter_mut().zip(mix.as_chunks::<4>().0) {
@@ -202,10 +167,7 @@ fn finish(seed: &[u64; 8], mix: &[Row; 2]) -> PowHash {
     for (lane, [low, high]) in compressed.iter_mut().zip(folded.as_chunks::<2>().0) {
         *lane = u64::from(*low) | u64::from(*high) << 32;
     }
-    PowHash {
-        mix_hash: B256::from(bytes_of(compressed)),
-        final_hash: B256::from(finish_lanes(seed, &compressed)),
-    }
+    compressed
 }
 
 /// The final hash from the seed and the folded mix.

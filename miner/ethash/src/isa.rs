@@ -1,13 +1,100 @@
 //! Chooses, at run time, for which instruction set a hot loop is compiled.
 //!
 //! A loop is a [`Kernel`] whose `run` is inlined into one function per instruction set, so it is written
-//! once. Besides wider vectors for the mixing step, an [`Isa`] brings its own way to put several rows through
-//! Keccak-512. Knows nothing of what the loops compute.
+//! once. Besides wider vectors for the mixing step, an [`Isa`] brings the registers that states of Keccak
+//! lie in. Knows nothing of what the loops compute. The sets of x86 are in `isa/x86.rs`.
 
+use core::fmt;
+use core::str::FromStr;
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use crate::ROW_WORDS;
 use crate::arith::fnv;
-use crate::keccak::{Lane, keccak512_64, permute};
+use crate::keccak::{Lane, PAD_END, RATE_512, SIDE_BY_SIDE, States, permute_states};
 use crate::kernels::Row;
-use crate::{FNV_PRIME, ROW_WORDS};
+
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+/// What the hot loops may use of the processor; a greater one includes the lesser.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum InstructionSet {
+    /// What every processor of its kind has.
+    Baseline = 1,
+    /// 256-bit vectors and the bit operations that came with them.
+    Avx2 = 2,
+    /// 512-bit vectors, rotations and three-way logic.
+    Avx512 = 3,
+}
+
+/// The set in use; 0 until it is first asked for.
+static IN_USE: AtomicU8 = AtomicU8::new(0);
+
+impl InstructionSet {
+    /// All sets, the least first.
+    pub const ALL: [Self; 3] = [Self::Baseline, Self::Avx2, Self::Avx512];
+
+    /// The best set of this processor.
+    pub fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if x86::has_avx512() {
+                return Self::Avx512;
+            }
+            if x86::has_avx2() {
+                return Self::Avx2;
+            }
+        }
+        Self::Baseline
+    }
+
+    /// The set in use: the processor's best, unless [`limit`](Self::limit) said less.
+    #[inline]
+    pub fn in_use() -> Self {
+        match IN_USE.load(Ordering::Relaxed) {
+            1 => Self::Baseline,
+            2 => Self::Avx2,
+            3 => Self::Avx512,
+            _ => Self::Avx512.limit(),
+        }
+    }
+
+    /// From now on uses this set, or the processor's best where that is less, in the whole process, and says
+    /// which. For comparisons, and for processors that slow down under wide vectors.
+    pub fn limit(self) -> Self {
+        let set = self.min(Self::detect());
+        IN_USE.store(set as u8, Ordering::Relaxed);
+        set
+    }
+}
+
+impl fmt::Display for InstructionSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Baseline => "baseline",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+        })
+    }
+}
+
+/// A name that is no instruction set's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("instruction set {got:?}, expected baseline, avx2 or avx512")]
+pub struct InstructionSetError {
+    /// The name.
+    pub got: String,
+}
+
+impl FromStr for InstructionSet {
+    type Err = InstructionSetError;
+
+    fn from_str(text: &str) -> Result<Self, InstructionSetError> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|set| set.to_string() == text)
+            .ok_or_else(|| InstructionSetError { got: text.to_owned() })
+    }
+}
 
 /// A loop to be compiled once per instruction set.
 pub(crate) trait Kernel {
@@ -19,44 +106,60 @@ pub(crate) trait Kernel {
 
 /// What differs between instruction sets beyond what the compiler does by itself.
 pub(crate) trait Isa {
-    /// Replaces each row by its Keccak-512.
-    fn keccak512_rows<const N: usize>(rows: &mut [Row; N]);
-    /// Whether [`Isa::permute_eight`] costs much less than eight permutations.
-    const WIDE: bool = false;
-    /// Permutes eight states of Keccak; lane `i` of state `j` is `states[i][j]`.
-    #[inline(always)]
-    fn permute_eight(states: &mut [[u64; 8]; 25]) {
-        for j in 0..8 {
-            let mut state = [0; 25];
-            for (lane, lanes) in state.iter_mut().zip(&*states) {
-                *lane = lanes[j];
-            }
-            permute(&mut state);
-            for (lane, lanes) in state.iter().zip(&mut *states) {
-                lanes[j] = *lane;
-            }
-        }
-    }
+    /// Where one state of Keccak, or two, are permuted soonest.
+    type Few: Lane;
+    /// Where most states are permuted in the same time.
+    type Many: Lane;
     /// Mixes the words of `row` into `mix`, one by one.
     ///
     /// The compiler would vectorize the loop too, but it has been seen to load what it has just stored
     /// across the ends of two stores, which costs more than the rest of the step.
     fn mix_row(mix: &mut Row, row: &[u32; ROW_WORDS]);
+
+    /// Permutes the first `count` states, and perhaps some that follow.
+    #[inline(always)]
+    fn permute(states: &mut States, count: usize) {
+        if count <= Self::Few::WIDTH {
+            permute_states::<Self::Few>(states, count);
+        } else {
+            permute_states::<Self::Many>(states, count);
+        }
+    }
+
+    /// Replaces each row by its Keccak-512.
+    #[inline(always)]
+    fn keccak512_rows(rows: &mut [Row]) {
+        for rows in rows.chunks_mut(SIDE_BY_SIDE) {
+            let mut states = [[0; SIDE_BY_SIDE]; 25];
+            for (j, row) in rows.iter().enumerate() {
+                for (lanes, lane) in states.iter_mut().zip(row.lanes()) {
+                    lanes[j] = lane;
+                }
+            }
+            // The message ends one lane before the rate does, so both ends of the padding share that lane.
+            states[RATE_512 - 1] = [1 | PAD_END; SIDE_BY_SIDE];
+            Self::permute(&mut states, rows.len());
+            for (j, row) in rows.iter_mut().enumerate() {
+                let mut lanes = [0; 8];
+                for (lane, lanes) in lanes.iter_mut().zip(&states) {
+                    *lane = lanes[j];
+                }
+                *row = Row::from_lanes(&lanes);
+            }
+        }
+    }
 }
 
-/// Runs `kernel` on the best instruction set this processor has.
+/// Runs `kernel` on the instruction set in use.
 #[inline]
 pub(crate) fn dispatch<K: Kernel>(kernel: K) -> K::Output {
     #[cfg(target_arch = "x86_64")]
-    {
-        if x86::has_avx512() {
-            // SAFETY: the processor has just been asked.
-            return unsafe { x86::run_avx512(kernel) };
-        }
-        if x86::has_avx2() {
-            // SAFETY: the processor has just been asked.
-            return unsafe { x86::run_avx2(kernel) };
-        }
+    match InstructionSet::in_use() {
+        // SAFETY: a set in use is never above what the processor was found to have.
+        InstructionSet::Avx512 => return unsafe { x86::run_avx512(kernel) },
+        // SAFETY: as above.
+        InstructionSet::Avx2 => return unsafe { x86::run_avx2(kernel) },
+        InstructionSet::Baseline => (),
     }
     kernel.run::<Scalar>()
 }
@@ -65,12 +168,8 @@ pub(crate) fn dispatch<K: Kernel>(kernel: K) -> K::Output {
 pub(crate) struct Scalar;
 
 impl Isa for Scalar {
-    #[inline(always)]
-    fn keccak512_rows<const N: usize>(rows: &mut [Row; N]) {
-        for row in rows {
-            *row = Row::from_lanes(&keccak512_64(&row.lanes()));
-        }
-    }
+    type Few = u64;
+    type Many = u64;
 
     #[inline(always)]
     fn mix_row(mix: &mut Row, row: &[u32; ROW_WORDS]) {
@@ -80,169 +179,19 @@ impl Isa for Scalar {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use super::*;
-    use core::arch::x86_64::*;
-
-    pub(super) fn has_avx2() -> bool {
-        is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("bmi1")
-            && is_x86_feature_detected!("bmi2")
-    }
-
-    pub(super) fn has_avx512() -> bool {
-        has_avx2()
-            && is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl")
-    }
-
-    #[target_feature(enable = "avx2,bmi1,bmi2")]
-    pub(super) fn run_avx2<K: Kernel>(kernel: K) -> K::Output {
-        kernel.run::<Avx2>()
-    }
-
-    #[target_feature(enable = "avx2,bmi1,bmi2,avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
-        kernel.run::<Avx512>()
-    }
-
-    /// One state at a time, half a row in a register. Used only inside [`run_avx2`].
-    struct Avx2;
-
-    impl Isa for Avx2 {
-        #[inline(always)]
-        fn keccak512_rows<const N: usize>(rows: &mut [Row; N]) {
-            Scalar::keccak512_rows(rows);
+/// Runs `check` once for each instruction set this processor has, told by name.
+#[cfg(test)]
+pub(crate) fn on_every_set<K: Kernel>(kernel: impl Fn() -> K, check: impl Fn(K::Output, &str)) {
+    check(kernel().run::<Scalar>(), "baseline");
+    #[cfg(target_arch = "x86_64")]
+    {
+        if x86::has_avx2() {
+            // SAFETY: the processor has just been asked.
+            check(unsafe { x86::run_avx2(kernel()) }, "avx2");
         }
-
-        #[inline(always)]
-        fn mix_row(mix: &mut Row, row: &[u32; ROW_WORDS]) {
-            let mix: *mut __m256i = mix.0.as_mut_ptr().cast();
-            let row: *const __m256i = row.as_ptr().cast();
-            // SAFETY: `mix` is two aligned halves of 32 bytes, `row` is as long, and this is code reached through `run_avx2`.
-            unsafe {
-                let prime = _mm256_set1_epi32(FNV_PRIME as i32);
-                for half in 0..2 {
-                    let product = _mm256_mullo_epi32(_mm256_load_si256(mix.add(half)), prime);
-                    _mm256_store_si256(
-                        mix.add(half),
-                        _mm256_xor_si256(product, _mm256_loadu_si256(row.add(half))),
-                    );
-                }
-            }
-        }
-    }
-
-    /// Eight states side by side in 512-bit registers. Used only inside [`run_avx512`].
-    struct Avx512;
-
-    impl Isa for Avx512 {
-        #[inline(always)]
-        fn keccak512_rows<const N: usize>(rows: &mut [Row; N]) {
-            let (eights, rest) = rows.as_chunks_mut::<8>();
-            for eight in eights {
-                // Lane i of all eight rows, then the sponge, then back.
-                let mut columns = [[0; 8]; 8];
-                for (j, row) in eight.iter().enumerate() {
-                    for (column, lane) in columns.iter_mut().zip(row.lanes()) {
-                        column[j] = lane;
-                    }
-                }
-                let mut words = [Octet::splat(0); 8];
-                for (word, column) in words.iter_mut().zip(columns) {
-                    *word = Octet::from_array(column);
-                }
-                for (column, word) in columns.iter_mut().zip(keccak512_64(&words)) {
-                    *column = word.into_array();
-                }
-                for (j, row) in eight.iter_mut().enumerate() {
-                    let mut lanes = [0; 8];
-                    for (lane, column) in lanes.iter_mut().zip(&columns) {
-                        *lane = column[j];
-                    }
-                    *row = Row::from_lanes(&lanes);
-                }
-            }
-            for row in rest {
-                *row = Row::from_lanes(&keccak512_64(&row.lanes()));
-            }
-        }
-
-        const WIDE: bool = true;
-
-        #[inline(always)]
-        fn permute_eight(states: &mut [[u64; 8]; 25]) {
-            let mut octets = [Octet::splat(0); 25];
-            for (octet, lanes) in octets.iter_mut().zip(&*states) {
-                *octet = Octet::from_array(*lanes);
-            }
-            permute(&mut octets);
-            for (octet, lanes) in octets.iter().zip(states) {
-                *lanes = octet.into_array();
-            }
-        }
-
-        #[inline(always)]
-        fn mix_row(mix: &mut Row, row: &[u32; ROW_WORDS]) {
-            let mix: *mut __m512i = mix.0.as_mut_ptr().cast();
-            // SAFETY: `mix` is 64 aligned bytes, `row` is as long, and this is code reached through `run_avx512`.
-            unsafe {
-                let product = _mm512_mullo_epi32(_mm512_load_si512(mix), _mm512_set1_epi32(FNV_PRIME as i32));
-                _mm512_store_si512(
-                    mix,
-                    _mm512_xor_si512(product, _mm512_loadu_si512(row.as_ptr().cast())),
-                );
-            }
-        }
-    }
-
-    /// The same lane of eight states.
-    #[derive(Clone, Copy)]
-    struct Octet(__m512i);
-
-    impl Octet {
-        #[inline(always)]
-        fn from_array(lanes: [u64; 8]) -> Self {
-            // SAFETY: both are 64 bytes without invalid values; no instruction is chosen by this.
-            Self(unsafe { core::mem::transmute::<[u64; 8], __m512i>(lanes) })
-        }
-
-        #[inline(always)]
-        fn into_array(self) -> [u64; 8] {
-            // SAFETY: as above.
-            unsafe { core::mem::transmute::<__m512i, [u64; 8]>(self.0) }
-        }
-    }
-
-    // SAFETY of every block below: an `Octet` exists only in code reached through `run_avx512`.
-    impl Lane for Octet {
-        #[inline(always)]
-        fn splat(value: u64) -> Self {
-            Self(unsafe { _mm512_set1_epi64(value as i64) })
-        }
-        #[inline(always)]
-        fn xor(self, other: Self) -> Self {
-            Self(unsafe { _mm512_xor_si512(self.0, other.0) })
-        }
-        #[inline(always)]
-        fn chi(self, b: Self, c: Self) -> Self {
-            // Truth table of a ^ (!b & c).
-            Self(unsafe { _mm512_ternarylogic_epi64::<0xd2>(self.0, b.0, c.0) })
-        }
-        #[inline(always)]
-        fn rotate<const LEFT: u32>(self) -> Self {
-            Self(unsafe { _mm512_rolv_epi64(self.0, _mm512_set1_epi64(i64::from(LEFT))) })
-        }
-        #[inline(always)]
-        fn xor5(self, b: Self, c: Self, d: Self, e: Self) -> Self {
-            // Truth table of a ^ b ^ c.
-            unsafe {
-                let three = _mm512_ternarylogic_epi64::<0x96>(self.0, b.0, c.0);
-                Self(_mm512_ternarylogic_epi64::<0x96>(three, d.0, e.0))
-            }
+        if x86::has_avx512() {
+            // SAFETY: the processor has just been asked.
+            check(unsafe { x86::run_avx512(kernel()) }, "avx512");
         }
     }
 }
@@ -263,27 +212,27 @@ mod tests {
         }
     }
 
+    fn row(seed: u32) -> Row {
+        Row(core::array::from_fn(|i| {
+            (i as u32 + seed * 7919 + 1).wrapping_mul(0x9e37_79b9)
+        }))
+    }
+
     #[test]
     fn many_rows_hash_like_one() {
         fn check<const N: usize>() {
-            let rows: [Row; N] = core::array::from_fn(|j| {
-                Row(core::array::from_fn(|i| {
-                    (j * 7919 + i * 104_729 + 1) as u32 * 0x9e37
-                }))
-            });
+            let rows: [Row; N] = core::array::from_fn(|j| row(j as u32));
             let expected = rows.map(|row| keccak512(&bytes_of::<8, 64>(row.lanes())));
-            assert_eq!(
-                dispatch(HashRows(rows)).map(|row| bytes_of::<8, 64>(row.lanes())),
-                expected
-            );
-            assert_eq!(
-                HashRows(rows)
-                    .run::<Scalar>()
-                    .map(|row| bytes_of::<8, 64>(row.lanes())),
-                expected
+            on_every_set(
+                || HashRows(rows),
+                |got, set| {
+                    assert_eq!(got.map(|row| bytes_of::<8, 64>(row.lanes())), expected, "{set}");
+                },
             );
         }
         check::<1>();
+        check::<2>();
+        check::<3>();
         check::<7>();
         check::<8>();
         check::<19>();
@@ -302,36 +251,23 @@ mod tests {
 
     #[test]
     fn rows_mix_word_by_word() {
-        let row = |seed: u32| {
-            Row(core::array::from_fn(|i| {
-                (i as u32 + seed).wrapping_mul(0x9e37_79b9)
-            }))
-        };
         let expected = Row(core::array::from_fn(|i| fnv(row(1).0[i], row(77).0[i])));
-        assert_eq!(dispatch(Mix(row(1), row(77))), expected);
-        assert_eq!(Mix(row(1), row(77)).run::<Scalar>(), expected);
+        on_every_set(
+            || Mix(row(1), row(77)),
+            |got, set| assert_eq!(got, expected, "{set}"),
+        );
     }
 
-    #[cfg(target_arch = "x86_64")]
     #[test]
-    fn narrower_instruction_sets_agree() {
-        if !x86::has_avx2() {
-            eprintln!("skipped: no AVX2");
-            return;
+    fn a_set_in_use_is_one_the_processor_has() {
+        let best = InstructionSet::detect();
+        for set in InstructionSet::ALL {
+            assert_eq!(set.to_string().parse(), Ok(set));
+            assert_eq!(set.limit(), set.min(best));
+            assert!(InstructionSet::in_use() <= best);
         }
-        let row = |seed: u32| {
-            Row(core::array::from_fn(|i| {
-                (i as u32 + seed).wrapping_mul(0x9e37_79b9)
-            }))
-        };
-        // SAFETY: the processor has just been asked.
-        let mixed = unsafe { x86::run_avx2(Mix(row(5), row(9))) };
-        assert_eq!(mixed, Mix(row(5), row(9)).run::<Scalar>());
-        let rows = [row(1), row(2), row(3)];
-        // SAFETY: as above.
-        assert_eq!(
-            unsafe { x86::run_avx2(HashRows(rows)) },
-            HashRows(rows).run::<Scalar>()
-        );
+        assert_eq!(InstructionSet::Avx512.limit(), best);
+        let error = "sse9".parse::<InstructionSet>().expect_err("no such set");
+        assert!(error.to_string().contains("sse9"), "{error}");
     }
 }

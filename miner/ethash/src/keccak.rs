@@ -37,26 +37,51 @@ pub(crate) const PAD_END: u64 = 1 << 63;
 /// Lanes of the rate of Keccak-256.
 pub(crate) const RATE_256: usize = 17;
 /// Lanes of the rate of Keccak-512.
-const RATE_512: usize = 9;
+pub(crate) const RATE_512: usize = 9;
+
+/// States that are kept side by side in memory.
+pub(crate) const SIDE_BY_SIDE: usize = 8;
+/// Lane `i` of state `j` is `states[i][j]`.
+pub(crate) type States = [[u64; SIDE_BY_SIDE]; 25];
 
 /// One word position of the sponge, for one state or for several side by side.
 pub(crate) trait Lane: Copy {
+    /// How many states; divides [`SIDE_BY_SIDE`].
+    const WIDTH: usize;
     fn splat(value: u64) -> Self;
+    /// The states `at..at + WIDTH`.
+    fn load(from: &[u64; SIDE_BY_SIDE], at: usize) -> Self;
+    fn store(self, to: &mut [u64; SIDE_BY_SIDE], at: usize);
+    /// The first state's.
+    fn first(self) -> u64;
     fn xor(self, other: Self) -> Self;
     /// `self ^ (!b & c)`, the step called chi.
     fn chi(self, b: Self, c: Self) -> Self;
     fn rotate<const LEFT: u32>(self) -> Self;
-    /// `self ^ b ^ c ^ d ^ e`.
+    /// `self ^ b ^ c`.
     #[inline(always)]
-    fn xor5(self, b: Self, c: Self, d: Self, e: Self) -> Self {
-        self.xor(b).xor(c).xor(d).xor(e)
+    fn xor3(self, b: Self, c: Self) -> Self {
+        self.xor(b).xor(c)
     }
 }
 
 impl Lane for u64 {
+    const WIDTH: usize = 1;
     #[inline(always)]
     fn splat(value: u64) -> Self {
         value
+    }
+    #[inline(always)]
+    fn load(from: &[u64; SIDE_BY_SIDE], at: usize) -> Self {
+        from[at]
+    }
+    #[inline(always)]
+    fn store(self, to: &mut [u64; SIDE_BY_SIDE], at: usize) {
+        to[at] = self;
+    }
+    #[inline(always)]
+    fn first(self) -> u64 {
+        self
     }
     #[inline(always)]
     fn xor(self, other: Self) -> Self {
@@ -80,6 +105,21 @@ pub(crate) fn permute<L: Lane>(state: &mut [L; 25]) {
         a = round(&a, L::splat(constant));
     }
     *state = a;
+}
+
+/// Permutes the first `count` states, and perhaps some that follow.
+#[inline(always)]
+pub(crate) fn permute_states<L: Lane>(states: &mut States, count: usize) {
+    for at in (0..count).step_by(L::WIDTH) {
+        let mut wide = [L::splat(0); 25];
+        for (wide, lanes) in wide.iter_mut().zip(&*states) {
+            *wide = L::load(lanes, at);
+        }
+        permute(&mut wide);
+        for (wide, lanes) in wide.iter().zip(&mut *states) {
+            wide.store(lanes, at);
+        }
+    }
 }
 
 /// One round. Every index is a constant, so the lanes live in registers and on the stack, never in an
@@ -177,7 +217,7 @@ fn round<L: Lane>(a: &[L; 25], constant: L) -> [L; 25] {
 /// The parity of column `X`.
 #[inline(always)]
 fn column<L: Lane, const X: usize>(a: &[L; 25]) -> L {
-    a[X].xor5(a[X + 5], a[X + 10], a[X + 15], a[X + 20])
+    a[X].xor3(a[X + 5], a[X + 10]).xor3(a[X + 15], a[X + 20])
 }
 
 /// The step between the lanes of a row.

@@ -33,6 +33,7 @@ mod light;
 mod many;
 mod memory;
 mod seal;
+mod search;
 mod sizes;
 mod work;
 
@@ -40,11 +41,13 @@ pub use alloy_primitives::{B256, U256};
 pub use caches::{CACHES_KEPT, LightCaches};
 pub use epoch::{ETCHASH_FORK_BLOCK, Epoch, Schedule, find_seed_steps, seed_hash};
 pub use hashimoto::{FullDataset, PowHash, hash_full, hashimoto, seed512};
+pub use isa::{InstructionSet, InstructionSetError};
 pub use keccak::{keccak256, keccak512};
 pub use light::{CacheError, LightCache};
 pub use many::keccak256_many;
 pub use memory::advise_huge_pages;
 pub use seal::{GotExpected, SealError, boundary, final_hash, meets_boundary, verify_seal};
+pub use search::{GROUP as SEARCH_GROUP, IN_FLIGHT as SEARCH_IN_FLIGHT};
 pub use sizes::{SizeError, cache_bytes, cache_rows, dataset_bytes, dataset_items};
 pub use work::{Solution, WorkPackage};
 

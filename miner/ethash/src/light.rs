@@ -11,15 +11,13 @@ use crate::arith::Modulus;
 use crate::hashimoto::PowHash;
 use crate::isa::dispatch;
 use crate::keccak::keccak512_32;
-use crate::kernels::{Chain, Items, LightHash, Row, Shuffle};
+use crate::kernels::{Chain, Items, LightHash, MOST_ITEMS, Row, Shuffle};
 use crate::memory::advise_huge_pages;
 use crate::sizes::{SizeError, cache_bytes, dataset_bytes};
 use crate::{B256, CACHE_ROUNDS, Epoch, ITEM_BYTES, ITEM_WORDS, ROW_BYTES};
 
 /// How many rows are built between two looks at whether to go on.
 const ROWS_PER_REPORT: usize = 1 << 14;
-/// 64-byte nodes computed side by side when many items are wanted.
-const NODES_AT_ONCE: usize = 16;
 
 /// Why there is no light cache.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -214,21 +212,25 @@ impl LightCache {
     ///
     /// Words beyond the last whole item are left as they are.
     pub fn fill_items(&self, first: u32, out: &mut [u32]) {
-        const ITEMS: usize = NODES_AT_ONCE / 2;
         let (items, _) = out.as_chunks_mut::<ITEM_WORDS>();
+        let (most, rest) = items.as_chunks_mut::<MOST_ITEMS>();
+        let next = self.fill_groups(first, most);
+        let (eights, rest) = rest.as_chunks_mut::<8>();
+        let next = self.fill_groups(next, eights);
+        self.fill_groups(next, rest.as_chunks_mut::<1>().0);
+    }
+
+    /// Computes the items from `first` on, `N` side by side, and gives the index after the last.
+    fn fill_groups<const N: usize>(&self, first: u32, groups: &mut [[[u32; ITEM_WORDS]; N]]) -> u32 {
         let mut index = first;
-        let (groups, rest) = items.as_chunks_mut::<ITEMS>();
         for group in groups {
-            *group = dispatch(Items::<ITEMS> {
+            *group = dispatch(Items::<N> {
                 cache: self,
                 first: core::array::from_fn(|i| index.wrapping_add(i as u32)),
             });
-            index = index.wrapping_add(ITEMS as u32);
+            index = index.wrapping_add(N as u32);
         }
-        for item in rest {
-            *item = self.dataset_item(index);
-            index = index.wrapping_add(1);
-        }
+        index
     }
 
     /// Hashes one nonce, computing the items it reads.
@@ -237,7 +239,7 @@ impl LightCache {
         hash
     }
 
-    /// Hashes `N` nonces side by side; four hide the memory's latency well.
+    /// Hashes `N` nonces side by side. The time for each falls until some 64 of them hide the memory's latency.
     pub fn hash_many<const N: usize>(&self, header_hash: &B256, pow_nonces: [u64; N]) -> [PowHash; N] {
         dispatch(LightHash {
             cache: self,
@@ -264,7 +266,7 @@ mod tests {
     #[test]
     fn consecutive_items_equal_single_ones() {
         let cache = small();
-        for (first, count) in [(0, 1), (0, 256), (3, 8), (5, 13), (250, 6)] {
+        for (first, count) in [(0, 1), (0, 256), (3, 8), (5, 13), (250, 6), (7, 64), (1, 77)] {
             let mut out = vec![7; count * ITEM_WORDS + 5];
             cache.fill_items(first, &mut out);
             for (i, item) in out.as_chunks::<ITEM_WORDS>().0.iter().take(count).enumerate() {

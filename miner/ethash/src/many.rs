@@ -4,10 +4,8 @@
 //! together by how many blocks of the sponge they fill, so that no state idles.
 
 use crate::isa::{Isa, Kernel, dispatch};
-use crate::keccak::{PAD_END, RATE_256, bytes_of, keccak256};
+use crate::keccak::{Lane, PAD_END, RATE_256, SIDE_BY_SIDE, States, bytes_of, keccak256};
 
-/// States that are permuted together.
-const SIDE_BY_SIDE: usize = 8;
 /// Bytes absorbed before each permutation.
 const RATE_BYTES: usize = RATE_256 * 8;
 
@@ -33,7 +31,7 @@ impl Kernel for Many<'_> {
     #[inline(always)]
     fn run<I: Isa>(self) {
         let Self { inputs, hashes } = self;
-        if !I::WIDE {
+        if I::Many::WIDTH == 1 {
             for (hash, input) in hashes.iter_mut().zip(inputs) {
                 *hash = keccak256(input);
             }
@@ -81,7 +79,7 @@ fn hash_eight<I: Isa>(inputs: &[&[u8]; SIDE_BY_SIDE]) -> [[u8; 32]; SIDE_BY_SIDE
         for (j, input) in inputs.iter().enumerate() {
             absorb(&mut states, j, input, block);
         }
-        I::permute_eight(&mut states);
+        I::permute(&mut states, SIDE_BY_SIDE);
         for (j, input) in inputs.iter().enumerate() {
             if blocks(input) == block + 1 {
                 hashes[j] = bytes_of([states[0][j], states[1][j], states[2][j], states[3][j]]);
@@ -94,7 +92,7 @@ fn hash_eight<I: Isa>(inputs: &[&[u8]; SIDE_BY_SIDE]) -> [[u8; 32]; SIDE_BY_SIDE
 /// Absorbs block `block` of `input`, padded where it is the last, into state `j`; nothing
 /// where the input has ended.
 #[inline(always)]
-fn absorb(states: &mut [[u64; SIDE_BY_SIDE]; 25], j: usize, input: &[u8], block: usize) {
+fn absorb(states: &mut States, j: usize, input: &[u8], block: usize) {
     if block >= blocks(input) {
         return;
     }
@@ -119,7 +117,23 @@ fn absorb(states: &mut [[u64; SIDE_BY_SIDE]; 25], j: usize, input: &[u8], block:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isa::Scalar;
+    use crate::isa::{Scalar, on_every_set};
+
+    struct Collect<'a>(&'a [&'a [u8]]);
+
+    impl Kernel for Collect<'_> {
+        type Output = Vec<[u8; 32]>;
+        #[inline(always)]
+        fn run<I: Isa>(self) -> Self::Output {
+            let mut hashes = vec![[0; 32]; self.0.len()];
+            Many {
+                inputs: self.0,
+                hashes: &mut hashes,
+            }
+            .run::<I>();
+            hashes
+        }
+    }
 
     #[test]
     fn many_hash_like_one() {
@@ -129,6 +143,10 @@ mod tests {
             let inputs: Vec<_> = (0..count).map(|i| &data[i..i + (i * 135) % 680]).collect();
             let expected: Vec<_> = inputs.iter().map(|input| keccak256(input)).collect();
             assert_eq!(keccak256_many(&inputs), expected, "{count} inputs");
+            let kernel = || Collect(&inputs);
+            on_every_set(kernel, |hashes, set| {
+                assert_eq!(hashes, expected, "{count} inputs, {set}");
+            });
         }
         for length in 0..300 {
             let eight = [0, 1, 2, 3, 4, 5, 6, 7].map(|i| &data[i..i + length]);

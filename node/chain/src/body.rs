@@ -65,11 +65,15 @@ pub enum SenderError {
     #[error("invalid sender: {0}")]
     Signature(#[from] SignatureError),
     /// Signed for another chain.
-    #[error("invalid sender: chain id {got:?}, want {expected}")]
+    #[error("invalid sender: {}, want chain id {expected}", chain_id_text(*got))]
     ChainId { got: Option<u64>, expected: u64 },
     /// A system transaction has none.
     #[error("invalid sender: a system transaction is not signed")]
     System,
+}
+
+fn chain_id_text(got: Option<u64>) -> String {
+    got.map_or_else(|| "no chain id".to_owned(), |id| format!("chain id {id}"))
 }
 
 /// Whether seals are checked. Everything else always is.

@@ -4,14 +4,15 @@
 //! nothing is kept.
 
 use crate::build::Draft;
-use crate::evm::{block_env, chain_evm, intrinsic_gas};
-use crate::handler::{Outcome, transact};
+use crate::evm::{ChainEvm, block_env, chain_evm, intrinsic_gas};
+use crate::handler::{Outcome, inspect, transact};
 use crate::pool::Standing;
+use crate::quick::Watchdog;
 use crate::state::{BlockState, StateError};
 use crate::view::View;
 use primitives::{Address, Bytes, Header, U256};
 use revm::context::TxEnv;
-use revm::context::result::{EVMError, ExecutionResult, HaltReason};
+use revm::context::result::{EVMError, ExecutionResult, HaltReason, InvalidTransaction};
 use revm::primitives::TxKind;
 use store::{Snapshot, StateReads, StoreError};
 
@@ -169,6 +170,29 @@ impl View {
         self.run(&header, state, request, request.gas.unwrap_or(CALL_GAS_DEFAULT))
     }
 
+    /// Runs a call where it ends within a fraction of a
+    /// millisecond. `None`: it takes longer, or may, and was given up.
+    ///
+    /// # Errors
+    /// As for [`View::call`].
+    pub fn quick_call(
+        &self,
+        place: CallPlace<'_>,
+        request: &CallRequest,
+    ) -> Result<Option<CallOutcome>, CallError> {
+        let (header, state) = self.place(place)?;
+        let gas = request.gas.unwrap_or(CALL_GAS_DEFAULT);
+        let mut watchdog = Watchdog::default();
+        let outcome = self.run_as(&header, state, request, gas, |evm, transaction| {
+            let mut evm = evm.with_inspector(&mut watchdog);
+            inspect(&mut evm, self.spec(), transaction)
+        });
+        if watchdog.has_given_up() {
+            return Ok(None);
+        }
+        outcome.map(Some)
+    }
+
     /// The least gas with which a call succeeds. The cap is the request's gas, or the
     /// block's gas limit.
     ///
@@ -264,24 +288,47 @@ impl View {
     fn run(
         &self,
         header: &Header,
-        mut state: BlockState<'_, Snapshot>,
+        state: BlockState<'_, Snapshot>,
         request: &CallRequest,
         gas: u64,
+    ) -> Result<CallOutcome, CallError> {
+        self.run_as(header, state, request, gas, |mut evm, transaction| {
+            transact(&mut evm, self.spec(), transaction)
+        })
+    }
+
+    fn run_as<'v>(
+        &self,
+        header: &Header,
+        mut state: BlockState<'v, Snapshot>,
+        request: &CallRequest,
+        gas: u64,
+        execute: impl FnOnce(
+            ChainEvm<&mut BlockState<'v, Snapshot>>,
+            TxEnv,
+        ) -> Result<Outcome, EVMError<StateError>>,
     ) -> Result<CallOutcome, CallError> {
         let caller = request.from.unwrap_or_default();
         let nonce = state.balance_and_nonce(caller)?.1;
         let gas_price = u128::try_from(request.gas_price)
             .map_err(|_| CallError::Refused(format!("gas price {} is over 128 bits", request.gas_price)))?;
-        let mut evm = chain_evm(&mut state, self.spec(), block_env(header), |cfg| {
+        // Nobody pays, but the machine multiplies and adds.
+        let cost = gas_price.checked_mul(u128::from(gas)).map(U256::from);
+        if cost.and_then(|cost| cost.checked_add(request.value)).is_none() {
+            return Err(CallError::Refused(format!(
+                "gas {gas} at price {gas_price} and value {} are more than fits the machine",
+                request.value
+            )));
+        }
+        let evm = chain_evm(&mut state, self.spec(), block_env(header), |cfg| {
             cfg.disable_balance_check = true;
             cfg.disable_block_gas_limit = true;
             cfg.disable_nonce_check = true;
             cfg.disable_eip3607 = true;
             cfg.tx_chain_id_check = false;
         });
-        let outcome = transact(
-            &mut evm,
-            self.spec(),
+        let outcome = execute(
+            evm,
             TxEnv {
                 caller,
                 gas_limit: gas,
@@ -312,6 +359,12 @@ impl View {
                 ExecutionResult::Halt { reason, .. } => CallOutcome::Failed(halt_text(&reason)),
             }),
             Err(EVMError::Database(error)) => Err(error.into()),
+            Err(EVMError::Transaction(InvalidTransaction::CallGasCostMoreThanGasLimit {
+                initial_gas,
+                gas_limit,
+            })) => Err(CallError::Refused(format!(
+                "intrinsic gasRemaining too low: got {gas_limit}, want {initial_gas}"
+            ))),
             Err(other) => Err(CallError::Refused(other.to_string())),
         }
     }

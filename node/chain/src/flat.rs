@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    fn view() -> Snapshot {
+    fn view() -> std::sync::Arc<Snapshot> {
         let store = Store::in_memory().unwrap();
         let batch = store.batch().unwrap();
         let [first, second, last] = [0, 7, 0xff].map(Address::repeat_byte);

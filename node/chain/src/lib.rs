@@ -33,6 +33,7 @@ mod keeper;
 pub mod logs;
 pub mod pool;
 pub mod precompiles;
+mod quick;
 pub mod record;
 mod refund;
 pub mod rules;

@@ -7,8 +7,8 @@ use crate::spec::ChainSpec;
 use primitives::{Address, B256, Receipt, U256};
 use std::sync::Arc;
 use store::{
-    AccountRecord, BlockBody, BlockReads, HeaderRecord, Notice, NoticeReads, Snapshot, StateReads, Store,
-    StoreError, TableId,
+    AccountRecord, BlockBody, BlockReads, Head, HeaderRecord, Notice, NoticeReads, Snapshot, StateReads,
+    Store, StoreError, TableId,
 };
 
 /// A stored block, canonical or not.
@@ -25,10 +25,9 @@ pub struct StoredBlock {
 /// A consistent view of the chain with its head.
 #[derive(Debug)]
 pub struct View {
-    snapshot: Snapshot,
+    snapshot: Arc<Snapshot>,
     spec: Arc<ChainSpec>,
-    head: HeaderRecord,
-    head_hash: B256,
+    head: Head,
 }
 
 impl View {
@@ -39,14 +38,8 @@ impl View {
     pub fn new(store: &Store, spec: Arc<ChainSpec>) -> Result<Self, StoreError> {
         let snapshot = store.snapshot()?;
         let missing = || StoreError::corrupt(TableId::Meta, store::meta_key::HEAD, "no head block");
-        let (number, head_hash) = snapshot.head()?.ok_or_else(missing)?;
-        let head = snapshot.header(number, &head_hash)?.ok_or_else(missing)?;
-        Ok(Self {
-            snapshot,
-            spec,
-            head,
-            head_hash,
-        })
+        let head = snapshot.head_block()?.ok_or_else(missing)?;
+        Ok(Self { snapshot, spec, head })
     }
 
     /// The chain's spec.
@@ -61,24 +54,24 @@ impl View {
 
     /// Header of the head block.
     pub fn head(&self) -> &HeaderRecord {
-        &self.head
+        &self.head.record
     }
 
     /// Number of the head block.
     pub fn head_number(&self) -> u64 {
-        self.head.header.number
+        self.head.record.header.number
     }
 
     /// Hash of the head block.
     pub fn head_hash(&self) -> B256 {
-        self.head_hash
+        self.head.hash
     }
 
     /// Number and hash of the head block.
     pub fn head_id(&self) -> BlockId {
         BlockId {
             number: self.head_number(),
-            hash: self.head_hash,
+            hash: self.head.hash,
         }
     }
 
@@ -158,22 +151,40 @@ impl View {
         self.snapshot.notices(id.number, &id.hash).map(Some)
     }
 
+    /// The hash of the canonical block that has the transaction `hash` (its own hash, or its
+    /// Ethereum hash), and its index there.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store fails.
+    pub fn transaction_place(&self, hash: &B256) -> Result<Option<(B256, usize)>, StoreError> {
+        let Some(position) = self.snapshot.transaction_position(hash)? else {
+            return Ok(None);
+        };
+        match self.canonical_hash(position.block_number)? {
+            Some(block) => Ok(Some((block, position.index as usize))),
+            None => Err(StoreError::corrupt(
+                TableId::TransactionToPosition,
+                hash.as_slice(),
+                format!("no block {} on the chain", position.block_number),
+            )),
+        }
+    }
+
     /// The canonical block that has the transaction `hash` (its own hash, or its Ethereum
     /// hash), and its index there.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.
     pub fn transaction(&self, hash: &B256) -> Result<Option<(StoredBlock, usize)>, StoreError> {
-        let Some(position) = self.snapshot.transaction_position(hash)? else {
+        let Some((place, index)) = self.transaction_place(hash)? else {
             return Ok(None);
         };
-        let index = position.index as usize;
-        match self.block(position.block_number)? {
+        match self.block_by_hash(&place)? {
             Some(block) if index < block.body.transactions.len() => Ok(Some((block, index))),
             _ => Err(StoreError::corrupt(
                 TableId::TransactionToPosition,
                 hash.as_slice(),
-                format!("no transaction {index} in block {}", position.block_number),
+                format!("no transaction {index} in block {place}"),
             )),
         }
     }

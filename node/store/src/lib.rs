@@ -36,5 +36,5 @@ pub use notices::{Notice, NoticeReads};
 pub use open::FILE_NAME;
 pub use source::Source;
 pub use state::{AccountRecord, AccountVersion, StateChanges, StateReads};
-pub use store::{CACHE_BYTES_DEFAULT, Snapshot, Store, StoreOptions, TableStats};
+pub use store::{CACHE_BYTES_DEFAULT, Head, Snapshot, Store, StoreOptions, TableStats};
 pub use tables::{SCHEMA_VERSION, TableId, meta_key};

@@ -51,6 +51,37 @@ pub trait Source {
     }
 }
 
+/// Whoever shares a source reads it.
+impl<S: Source> Source for std::sync::Arc<S> {
+    fn with<R>(
+        &self,
+        table: TableId,
+        key: &[u8],
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        (**self).with(table, key, read)
+    }
+
+    fn with_last<R>(
+        &self,
+        table: TableId,
+        low: &[u8],
+        high: &[u8],
+        read: impl FnOnce(&[u8], &[u8]) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        (**self).with_last(table, low, high, read)
+    }
+
+    fn scan(
+        &self,
+        table: TableId,
+        low: &[u8],
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        (**self).scan(table, low, visit)
+    }
+}
+
 /// The three reads over any redb table.
 ///
 /// What a caller does with a row is not the database's affair, so it runs outside of what is

@@ -5,17 +5,18 @@
 
 use crate::StoreError;
 use crate::batch::Batch;
+use crate::blocks::{BlockReads, HeaderRecord};
 use crate::guard::guarded;
 use crate::medium::Medium;
 use crate::open::{FILE_NAME, Place, make_once};
 use crate::source::{Source, rows};
 use crate::tables::{SCHEMA_VERSION, TABLE_COUNT, TableId, meta_key};
+use primitives::B256;
 use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTableMetadata};
-use std::cell::OnceCell;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 type Bytes = &'static [u8];
 
@@ -95,6 +96,8 @@ struct Shared {
     options: StoreOptions,
     /// `None` only after it could not be opened again.
     database: RwLock<Option<Database>>,
+    /// The snapshot of the last commit, while nobody writes another: readers share it.
+    latest: Mutex<Option<Arc<Snapshot>>>,
     /// There is a batch, or the database is being opened again.
     taken: Mutex<bool>,
     free: Condvar,
@@ -112,12 +115,24 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
+        // Whoever had the turn may have committed; a snapshot kept longer would hold pages back.
+        self.0.forget_latest();
         *self.0.taken() = false;
         self.0.free.notify_one();
     }
 }
 
 impl Shared {
+    fn latest(&self) -> MutexGuard<'_, Option<Arc<Snapshot>>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget_latest(&self) {
+        let latest = self.latest().take();
+        // Ending it takes locks of the database's, and may be its last user's business.
+        let _ = guarded(|| drop(latest));
+    }
+
     fn taken(&self) -> MutexGuard<'_, bool> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -143,6 +158,7 @@ impl Shared {
         if !self.watch.is_broken() || matches!(self.place, Place::Memory) {
             return Ok(());
         }
+        self.forget_latest();
         let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(old) = database.take() {
             // What it cannot write any more is not committed, and asked for by nobody.
@@ -230,6 +246,7 @@ impl Store {
                 place,
                 options: options.clone(),
                 database: RwLock::new(Some(database)),
+                latest: Mutex::new(None),
                 taken: Mutex::new(false),
                 free: Condvar::new(),
             }),
@@ -274,21 +291,30 @@ impl Store {
         self.shared.place.path()
     }
 
-    /// A view of the last committed state, unmoved by later writes.
+    /// A view of the last committed state, unmoved by later writes. Until the next commit all
+    /// who ask get the same one.
     ///
     /// # Errors
     /// [`StoreError`] when the medium fails.
-    pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
+    pub fn snapshot(&self) -> Result<Arc<Snapshot>, StoreError> {
         if self.shared.watch.is_broken()
             && let Some(turn) = self.shared.free_turn()
         {
             self.shared.heal(&turn)?;
         }
-        Ok(Snapshot {
+        // Held while a new one begins, so that none from before a commit is kept after it.
+        let mut latest = self.shared.latest();
+        if let Some(latest) = &*latest {
+            return Ok(Arc::clone(latest));
+        }
+        let snapshot = Arc::new(Snapshot {
             transaction: self.shared.begin(Database::begin_read)?,
             tables: Default::default(),
+            head: OnceLock::new(),
             watch: self.shared.watch.clone(),
-        })
+        });
+        *latest = Some(Arc::clone(&snapshot));
+        Ok(snapshot)
     }
 
     /// Starts a write transaction; waits while another is open.
@@ -306,10 +332,11 @@ impl Store {
     }
 }
 
-/// A consistent view of one moment. Cheap to make; tables open at first use.
+/// A consistent view of one moment. Tables open at first use.
 pub struct Snapshot {
     // Tables go before the transaction they are of.
-    tables: [OnceCell<ReadOnlyTable<Bytes, Bytes>>; TABLE_COUNT],
+    tables: [OnceLock<ReadOnlyTable<Bytes, Bytes>>; TABLE_COUNT],
+    head: OnceLock<Option<Head>>,
     transaction: redb::ReadTransaction,
     watch: Arc<Watch>,
 }
@@ -318,6 +345,15 @@ impl std::fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Snapshot").finish_non_exhaustive()
     }
+}
+
+/// The head block.
+#[derive(Clone, Debug)]
+pub struct Head {
+    /// Its hash.
+    pub hash: B256,
+    /// Header and total difficulty.
+    pub record: Arc<HeaderRecord>,
 }
 
 /// Size of one table.
@@ -343,6 +379,27 @@ impl Snapshot {
             .watch
             .run(|| self.transaction.open_table(table.definition()))?;
         Ok(cell.get_or_init(|| open))
+    }
+
+    /// The head block; `None` in a store without blocks. Read once.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the medium fails or the head's header is missing.
+    pub fn head_block(&self) -> Result<Option<Head>, StoreError> {
+        if let Some(head) = self.head.get() {
+            return Ok(head.clone());
+        }
+        let head = match self.head()? {
+            None => None,
+            Some((number, hash)) => {
+                let record = self.header(number, &hash)?;
+                let missing =
+                    || StoreError::corrupt(TableId::Meta, meta_key::HEAD, "no header of the head block");
+                let record = Arc::new(record.ok_or_else(missing)?);
+                Some(Head { hash, record })
+            }
+        };
+        Ok(self.head.get_or_init(|| head).clone())
     }
 
     /// Rows and bytes of every table.

@@ -8,7 +8,7 @@
 use chain::View;
 use chain::chain::HeadEvent;
 use chain::import::BlockId;
-use primitives::Header;
+use primitives::{B256, Header};
 
 use super::journal::{HeadJournal, blocks};
 use crate::error::RpcResult;
@@ -122,7 +122,9 @@ impl Cursor {
             if steps.len() == STEPS_MAX {
                 return Ok(Way::unfinished(steps, at));
             }
-            steps.push(Step::Removed(at));
+            if at.hash != B256::ZERO {
+                steps.push(Step::Removed(at));
+            }
             at = parent(view, &at)?;
         }
         while at.number < view.head_number() {
@@ -171,22 +173,20 @@ fn after(view: &View, step: &Step) -> RpcResult<BlockId> {
     }
 }
 
-/// The block before `id`.
+/// The block before `id`. Where `id` was deleted, as the head was set back, it is the canonical one
+/// at that height, or one that nobody knows.
 fn parent(view: &View, id: &BlockId) -> RpcResult<BlockId> {
-    let header = header(view, id)?;
-    Ok(BlockId {
-        number: id.number.saturating_sub(1),
-        hash: header.parent_hash,
-    })
+    let number = id.number.saturating_sub(1);
+    let hash = match header(view, id)? {
+        Some(header) => header.parent_hash,
+        None => view.canonical_hash(number).map_err(failure)?.unwrap_or_default(),
+    };
+    Ok(BlockId { number, hash })
 }
 
-/// The header of a block that was canonical once, and is therefore stored.
-pub(super) fn header(view: &View, id: &BlockId) -> RpcResult<Header> {
+/// The header of a block that was canonical once; `None` where it was deleted, as the head was set
+/// back.
+pub(super) fn header(view: &View, id: &BlockId) -> RpcResult<Option<Header>> {
     let record = view.header_by_hash(&id.hash).map_err(failure)?;
-    record.map(|record| record.header).ok_or_else(|| {
-        failure(format_args!(
-            "no header of block {} {}, which was canonical",
-            id.number, id.hash
-        ))
-    })
+    Ok(record.map(|record| record.header))
 }

@@ -44,15 +44,18 @@ struct TransactionLogs {
 }
 
 impl BlockLogs {
-    /// Reads the logs of `id`, canonical or not.
+    /// Reads the logs of `id`, canonical or not; of a deleted block there are none.
     fn read(view: &View, id: &BlockId) -> RpcResult<Self> {
-        let bloom = header(view, id)?.logs_bloom;
         let mut logs = Self {
             id: *id,
-            bloom,
+            bloom: Bloom::ZERO,
             transactions: Vec::new(),
         };
-        if bloom == Bloom::ZERO {
+        let Some(header) = header(view, id)? else {
+            return Ok(logs);
+        };
+        logs.bloom = header.logs_bloom;
+        if logs.bloom == Bloom::ZERO {
             return Ok(logs);
         }
         let missing = |what| {

@@ -16,7 +16,7 @@ use chain::chain::HeadEvent;
 use chain::import::BlockId;
 use chain::{Chain, View};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use primitives::Header;
+use primitives::{B256, Header};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 pub(crate) use cursor::{Cursor, Step, Way};
@@ -24,9 +24,12 @@ pub(crate) use logs::{BlockLogs, JsonArray};
 
 use self::journal::HeadJournal;
 use self::logs::LogCache;
+use crate::blocks::KnownBlocks;
 use crate::error::{RpcError, RpcResult};
 use crate::methods::{NodeFacts, SyncStatus};
 use crate::node::failure;
+use crate::objects::shown_hash;
+use crate::params::Dialect;
 
 /// How often the pool and the state of the download are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -37,6 +40,7 @@ const CRITERIA_LEN_MAX: usize = 64 << 20;
 pub(crate) struct Feeds {
     chain: Chain,
     facts: Arc<dyn NodeFacts + Send + Sync>,
+    blocks: Arc<KnownBlocks>,
     heads: HeadJournal,
     logs: LogCache,
     /// How many transactions have become pending.
@@ -62,12 +66,17 @@ impl Feeds {
     ///
     /// # Errors
     /// If no thread can be started.
-    pub(crate) fn start(chain: Chain, facts: Arc<dyn NodeFacts + Send + Sync>) -> io::Result<Arc<Self>> {
+    pub(crate) fn start(
+        chain: Chain,
+        facts: Arc<dyn NodeFacts + Send + Sync>,
+        blocks: Arc<KnownBlocks>,
+    ) -> io::Result<Arc<Self>> {
         let events = chain.subscribe();
         let syncing = watch::Sender::new(facts.sync_status().is_some());
         let feeds = Arc::new(Self {
             chain,
             facts,
+            blocks,
             heads: HeadJournal::new(),
             logs: LogCache::default(),
             pending: watch::Sender::new(0),
@@ -121,8 +130,8 @@ impl Feeds {
         self.logs.get(view, id)
     }
 
-    /// The header of a block that is or was canonical.
-    pub(crate) fn header(&self, view: &View, id: &BlockId) -> RpcResult<Header> {
+    /// The header of a block that is or was canonical; `None` where it was deleted.
+    pub(crate) fn header(&self, view: &View, id: &BlockId) -> RpcResult<Option<Header>> {
         cursor::header(view, id)
     }
 
@@ -139,6 +148,24 @@ impl Feeds {
     /// How far a download is.
     pub(crate) fn sync_status(&self) -> Option<SyncStatus> {
         self.facts.sync_status()
+    }
+
+    /// The hash of a transaction that was pending, as a dialect shows it: from the pool, or from
+    /// the block that has it by now.
+    pub(crate) fn shown_hash(&self, hash: &B256, dialect: Dialect) -> RpcResult<B256> {
+        if dialect == Dialect::Native {
+            return Ok(*hash);
+        }
+        if let Some(waiting) = self.chain.pool().get(hash) {
+            return Ok(shown_hash(&waiting.transaction, dialect));
+        }
+        let view = self.view()?;
+        let Some((block, index)) = view.transaction_place(hash).map_err(failure)? else {
+            return Ok(*hash);
+        };
+        let known = self.blocks.by_hash(&self.chain, &view, &block)?;
+        let shown = known.and_then(|known| known.hashes(dialect).get(index).copied());
+        Ok(shown.unwrap_or(*hash))
     }
 
     /// The chain followed.

@@ -109,7 +109,11 @@ impl Model {
                 Step::Applied(id) => {
                     let header = super::cursor::header(&view, id).expect("a header");
                     if let Some(top) = self.0.last() {
-                        assert_eq!(header.parent_hash, top.hash, "only on the top is applied");
+                        assert_eq!(
+                            header.expect("a header").parent_hash,
+                            top.hash,
+                            "only on the top is applied"
+                        );
                     }
                     self.0.push(*id);
                 }
@@ -249,7 +253,7 @@ fn a_cursor_ahead_of_the_journal_sees_nothing_twice() {
 #[test]
 fn the_thread_ends_with_the_feeds() {
     let chain = open();
-    let feeds = Feeds::start(chain.clone(), Arc::new(Facts)).expect("a thread");
+    let feeds = Feeds::start(chain.clone(), Arc::new(Facts), Arc::default()).expect("a thread");
     let cursor = feeds.cursor().expect("a cursor");
     extend(&chain, 1);
     let begun = Instant::now();

@@ -7,6 +7,7 @@ use chain::logs::{BloomTest, LogQuery};
 use primitives::{Bloom, Log};
 
 use crate::decode::FromParam;
+use crate::error::{RpcError, RpcResult};
 use crate::logs_filter::{LogFilter, LogSpan};
 use crate::types::{BlockRef, DecodeError};
 
@@ -34,14 +35,32 @@ impl LogCriteria {
         }
     }
 
-    /// Whether the range starts after it ends. `latest` and `pending` lie above every number.
-    pub fn is_backwards(&self) -> bool {
-        let rank = |at: BlockRef| match at {
+    /// Whether the range starts after it ends, where the head is block `head`. As an end `latest`
+    /// moves with the chain, above every number.
+    pub fn is_backwards(&self, head: u64) -> bool {
+        let from = match self.from {
             BlockRef::Earliest => 0,
             BlockRef::Number(number) => number,
-            BlockRef::Latest | BlockRef::Pending => u64::MAX,
+            BlockRef::Latest => head,
+            BlockRef::Pending => u64::MAX,
         };
-        rank(self.from) > rank(self.to)
+        let to = match self.to {
+            BlockRef::Earliest => 0,
+            BlockRef::Number(number) => number,
+            BlockRef::Latest => u64::MAX - 1,
+            BlockRef::Pending => u64::MAX,
+        };
+        from > to
+    }
+
+    /// Refuses a range that starts after it ends.
+    pub(crate) fn check_range(&self, head: u64) -> RpcResult<()> {
+        if self.is_backwards(head) {
+            return Err(RpcError::refused(
+                "invalid from and to block combination: from > to",
+            ));
+        }
+        Ok(())
     }
 
     /// Whether block `number`, coming now, is within the range.
@@ -203,12 +222,15 @@ mod tests {
             ("0x3", "0x2", true),
             ("earliest", "0x0", false),
             ("0x1", "earliest", true),
-            ("latest", "0x5", true),
+            ("latest", "0x5", false),
             ("0x5", "latest", false),
-            ("pending", "latest", false),
+            ("pending", "latest", true),
+            ("pending", "pending", false),
+            ("latest", "0x4", false),
+            ("latest", "0x3", true),
             ("latest", "earliest", true),
         ] {
-            assert_eq!(range(from, to).is_backwards(), backwards, "{from} {to}");
+            assert_eq!(range(from, to).is_backwards(4), backwards, "{from} {to}");
         }
         let some = range("0x2", "0x3");
         assert_eq!(

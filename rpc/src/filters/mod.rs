@@ -105,11 +105,7 @@ impl Filters {
 
     /// A filter of the logs to come that `criteria` want.
     pub(crate) fn add_logs(&self, criteria: LogCriteria, now: Instant) -> RpcResult<u128> {
-        if criteria.is_backwards() {
-            return Err(RpcError::refused(
-                "invalid from and to block combination: from > to",
-            ));
-        }
+        criteria.check_range(self.feeds.view()?.head_number())?;
         let len = criteria.len();
         let cursor = self.feeds.cursor()?;
         self.add(State::Logs(Arc::new(criteria), cursor), len, now)
@@ -207,18 +203,11 @@ impl Filters {
     fn pending(&self, cursor: &mut u64, dialect: Dialect) -> RpcResult {
         let pool = self.feeds.chain().pool();
         let news = pool.pending_since(*cursor, HASHES_MAX);
-        let shown = news.hashes.into_iter().map(|hash| match dialect {
-            Dialect::Native => Data(hash),
-            Dialect::Ethereum => {
-                let waiting = pool.get(&hash);
-                Data(
-                    waiting
-                        .and_then(|waiting| waiting.transaction.ethereum_hash())
-                        .unwrap_or(hash),
-                )
-            }
-        });
-        let answer = Json::write(&shown.collect::<Vec<_>>())?;
+        let shown = news
+            .hashes
+            .iter()
+            .map(|hash| self.feeds.shown_hash(hash, dialect).map(Data));
+        let answer = Json::write(&shown.collect::<RpcResult<Vec<_>>>()?)?;
         *cursor = news.cursor;
         Ok(answer)
     }

@@ -67,6 +67,7 @@ impl<'a> BlockObject<'a> {
             transactions: Some(Transactions {
                 block,
                 senders,
+                hashes: None,
                 hash,
                 full,
                 dialect,
@@ -74,6 +75,14 @@ impl<'a> BlockObject<'a> {
             uncles: Some(block.uncles.iter().map(|uncle| Data(uncle.hash())).collect()),
             ..Self::header(&block.header, facts)
         }
+    }
+
+    /// The same block, with its transactions' hashes as the dialect shows them.
+    pub(crate) fn hashed(mut self, hashes: &'a [B256]) -> Self {
+        if let Some(transactions) = &mut self.transactions {
+            transactions.hashes = Some(hashes);
+        }
+        self
     }
 
     /// Shows a header: a block object without size and body.
@@ -125,6 +134,8 @@ impl<'a> BlockObject<'a> {
 struct Transactions<'a> {
     block: &'a Block,
     senders: &'a [Address],
+    /// The transactions' hashes as the dialect shows them, where they are known.
+    hashes: Option<&'a [B256]>,
     hash: Option<B256>,
     full: bool,
     dialect: Dialect,
@@ -133,12 +144,13 @@ struct Transactions<'a> {
 impl Serialize for Transactions<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let transactions = &self.block.transactions;
+        let hash = |index: usize, transaction| match self.hashes {
+            Some(hashes) if index < hashes.len() => hashes[index],
+            _ => shown_hash(transaction, self.dialect),
+        };
         if !self.full {
-            return serializer.collect_seq(
-                transactions
-                    .iter()
-                    .map(|transaction| Data(shown_hash(transaction, self.dialect))),
-            );
+            let hashes = transactions.iter().enumerate();
+            return serializer.collect_seq(hashes.map(|(index, transaction)| Data(hash(index, transaction))));
         }
         let place = |index| {
             self.hash.map(|block_hash| TransactionPlace {
@@ -149,7 +161,8 @@ impl Serialize for Transactions<'_> {
         };
         let objects = transactions.iter().zip(self.senders).enumerate();
         serializer.collect_seq(objects.map(|(index, (transaction, sender))| {
-            TransactionObject::new(transaction, *sender, place(index), self.dialect)
+            let hash = hash(index, transaction);
+            TransactionObject::hashed(transaction, hash, *sender, place(index), self.dialect)
         }))
     }
 }

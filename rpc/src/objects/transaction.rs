@@ -61,12 +61,29 @@ impl<'a> TransactionObject<'a> {
         place: Option<TransactionPlace>,
         dialect: Dialect,
     ) -> Self {
+        Self::hashed(
+            transaction,
+            shown_hash(transaction, dialect),
+            sender,
+            place,
+            dialect,
+        )
+    }
+
+    /// The same for a transaction whose shown hash is known.
+    pub(crate) fn hashed(
+        transaction: &'a Transaction,
+        hash: B256,
+        sender: Address,
+        place: Option<TransactionPlace>,
+        dialect: Dialect,
+    ) -> Self {
         let v = match dialect {
             Dialect::Native => None,
             Dialect::Ethereum => transaction.ethereum_v(),
         };
         Self {
-            hash: Data(shown_hash(transaction, dialect)),
+            hash: Data(hash),
             nonce: Quantity(transaction.tx_nonce),
             block_hash: place.map(|place| Data(place.block_hash)),
             block_number: place.map(|place| Quantity(place.block_number)),

@@ -47,7 +47,9 @@ impl Source for Heads {
         let (way, view) = self.feeds.way(&self.cursor)?;
         let taken = take_steps(&way, len_max, |step| {
             let Step::Applied(id) = step else { return Ok(0) };
-            let header = self.feeds.header(&view, id)?;
+            let Some(header) = self.feeds.header(&view, id)? else {
+                return Ok(0);
+            };
             let result = Json::write(&BlockObject::new_head(&header, id.hash))?;
             let len = result.as_bytes().len();
             out.push(result);
@@ -174,7 +176,7 @@ impl Source for Pending {
                 // It was mined meanwhile, or replaced: of no use any more to who wants all of it.
                 None if self.full => continue,
                 Some(waiting) => Json::write(&Data(shown_hash(&waiting.transaction, self.dialect)))?,
-                None => Json::write(&Data(*hash))?,
+                None => Json::write(&Data(self.feeds.shown_hash(hash, self.dialect)?))?,
             };
             len += result.as_bytes().len();
             out.push(result);

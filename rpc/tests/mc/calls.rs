@@ -1,5 +1,6 @@
 //! Calls and estimates, on a small contract assembled by hand.
 
+use chain::call::{CallPlace, CallRequest};
 use serde_json::{Value, json};
 
 use crate::harness::{Net, account, quantity};
@@ -35,6 +36,93 @@ pub(crate) fn deploy(net: &Net) -> (String, Value) {
     let receipt = net.ok("mc_getTransactionReceipt", json!([hash]));
     let contract = receipt["contractAddress"].as_str().expect("an address");
     (contract.to_owned(), receipt)
+}
+
+/// Puts `runtime` on the chain.
+fn place(net: &Net, runtime: &str) -> primitives::Address {
+    let len = runtime.len() / 2;
+    let hash = net.send(json!({"data": format!("0x60{len:02x}600c60003960{len:02x}6000f3{runtime}")}));
+    net.mine();
+    let receipt = net.ok("mc_getTransactionReceipt", json!([hash]));
+    assert_eq!(receipt["status"], "0x1", "{runtime}");
+    let address = receipt["contractAddress"].as_str().expect("an address");
+    address.parse().expect("an address")
+}
+
+#[test]
+fn quick_calls_agree_or_are_given_up() {
+    let net = Net::start();
+    let check = |runtime: &str, is_quick: bool| {
+        let request = CallRequest {
+            to: Some(place(&net, runtime)),
+            ..CallRequest::default()
+        };
+        let view = net.view();
+        let at = CallPlace::After(view.head_number());
+        let quick = view.quick_call(at, &request).expect("a call");
+        assert_eq!(quick.is_some(), is_quick, "{runtime}");
+        if let Some(quick) = quick {
+            assert_eq!(quick, view.call(at, &request).expect("a call"), "{runtime}");
+        }
+    };
+    // What it sees of gas, what it returns, how it fails.
+    check("5a60005260206000f3", true);
+    check(&RUNTIME[2..], true);
+    check("60016000fd", true);
+    check("fe", true);
+    // KECCAK256 of 256 bytes, and of 8 KiB.
+    check("6101006000205000", true);
+    check("6120006000205000", false);
+    // A loop; a built-in contract; a new contract; much memory.
+    check("5b600056", false);
+    check("600060006000600060006002620186a0f100", false);
+    check("600060006000f000", false);
+    check("620fffff5100", false);
+}
+
+#[test]
+fn prices_and_values_beyond_the_machine_are_refused() {
+    let net = Net::start();
+    let (contract, _) = deploy(&net);
+    let most = quantity(primitives::U256::MAX);
+    let high = json!({"to": contract, "gasPrice": "0x585a3849b1ed328167c0000000"});
+    let check = |method: &str, request: &Value| {
+        let (code, message) = net.error(method, &json!([request]).to_string());
+        assert_eq!(code, -32000, "{method} {request}: {message}");
+        assert!(message.contains("more than fits the machine"), "{message}");
+    };
+    for request in [
+        json!({"to": contract, "gasPrice": most}),
+        json!({"to": contract, "gasPrice": "0x1", "gas": "0x5208", "value": most}),
+    ] {
+        check("mc_call", &request);
+        check("mc_estimateGas", &request);
+    }
+    check("mc_call", &high);
+    // A block's gas at that price does fit.
+    net.ok("mc_estimateGas", json!([high]));
+    let (code, message) = net.error("mc_call", &json!([{"to": contract, "gas": "0x1"}]).to_string());
+    assert_eq!(
+        (code, message.as_str()),
+        (-32000, "intrinsic gasRemaining too low: got 1, want 1000")
+    );
+}
+
+#[test]
+fn calls_that_take_long_are_answered_too() {
+    let net = Net::start();
+    // Counts to 10,000.
+    let contract = place(
+        &net,
+        "6000 5b 6001 01 80 612710 11 6002 57 60005260206000f3"
+            .replace(' ', "")
+            .as_str(),
+    );
+    let answer = net.ok("mc_call", json!([{"to": contract.to_string()}]));
+    assert_eq!(answer, word(10_000));
+    let sha256 = json!([{"to": format!("0x{:040x}", 2), "data": "0x"}]);
+    let expected = "0xe3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    assert_eq!(net.ok("mc_call", sha256), expected);
 }
 
 #[test]

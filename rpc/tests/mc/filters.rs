@@ -2,11 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use primitives::{TxForm, U256, UnsignedTransaction};
+use rpc::types::data;
 use rpc::{FilterLimits, Limits};
 use serde_json::{Value, json};
 
 use crate::events::{Logger, data_of, word};
-use crate::harness::{Net, account};
+use crate::harness::{Net, account, key};
 
 /// Longer than any change takes to be known; a test that waits this long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -339,4 +341,59 @@ fn names_of_the_compatible_library() {
     assert_eq!(net.ok("eth_getFilterChanges", json!([id])), json!([]));
     assert_eq!(data_of(&net.ok("eth_getFilterLogs", json!([id]))), [3]);
     assert_eq!(net.ok("eth_uninstallFilter", json!([id])), json!(true));
+}
+
+#[test]
+fn filters_outlive_a_head_that_is_set_back() {
+    let net = Net::start();
+    let logger = Logger::create(&net);
+    let blocks = net.new_filter("mc_newBlockFilter", json!([]));
+    let logs = net.new_filter("mc_newFilter", json!([{}]));
+    let behind = net.new_filter("mc_newBlockFilter", json!([]));
+    for data in 1..=3 {
+        logger.log(&net, 1, 2, data);
+        net.mine();
+    }
+    assert_eq!(net.changes(&blocks).as_array().map(Vec::len), Some(3));
+    assert_eq!(data_of(&net.changes(&logs)), [1, 2, 3]);
+    assert_eq!(net.ok("debug_setHead", json!([2])), json!(null));
+    for id in [&blocks, &logs, &behind] {
+        // What was deleted cannot be told any more; nothing else fails.
+        net.changes(id);
+    }
+    logger.log(&net, 1, 2, 9);
+    let next = net.mine();
+    let next = json!([next.hash().to_string()]);
+    assert_eq!(net.changes(&blocks), next);
+    assert_eq!(net.changes(&behind), next);
+    assert_eq!(data_of(&net.changes(&logs)), [9]);
+}
+
+#[test]
+fn ethereum_s_hash_of_a_transaction_that_is_in_a_block_by_now() {
+    let net = Net::start();
+    let id = net.new_filter("eth_newPendingTransactionFilter", json!([]));
+    let unsigned = UnsignedTransaction {
+        gas_price: U256::from(20_000_000_000_u64),
+        gas: 21_000,
+        to: Some(key(6).address()),
+        ..Default::default()
+    };
+    let raw = unsigned.sign(&key(0), 100, TxForm::Classic).encode_raw();
+    let hash = net.ok("eth_sendRawTransaction", json!([data(raw)]));
+    net.mine();
+    assert_eq!(net.ok("eth_getFilterChanges", json!([id])), json!([hash]));
+}
+
+#[test]
+fn ranges_are_those_of_the_moment() {
+    let net = Net::start();
+    Logger::create(&net);
+    net.mine();
+    let text = "invalid from and to block combination: from > to";
+    net.check_error("mc_newFilter", json!([{ "toBlock": "0x1" }]), -32000, text);
+    net.check_error("mc_newFilter", json!([{ "fromBlock": "pending" }]), -32000, text);
+    net.new_filter("mc_newFilter", json!([{ "toBlock": "0xffffff" }]));
+    let later = net.new_filter("mc_newFilter", json!([{ "fromBlock": "0xffffff" }]));
+    assert_eq!(net.ok("mc_getFilterLogs", json!([later])), json!([]));
 }

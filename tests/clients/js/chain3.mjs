@@ -1,55 +1,57 @@
-// The network's own library: a 12-field transaction signed by it, and a contract created by
-// an account of the node.
+// The network's own library against a node, over HTTP or over the local socket: all that it has for
+// the interface, then contracts, events, batches and signing as programs use them.
+//
+// Faults of the library itself, which no node can mend, and what is done here instead:
+//
+// | what                              | why it cannot work                          | instead            |
+// |-----------------------------------|---------------------------------------------|--------------------|
+// | mc.sendIBANTransaction            | puts the receiver under a name that no node | is refused; to the |
+// |                                   | reads, so a creation without code is sent   | address itself     |
+// | iban.fromAddress(checksummed)     | mixed letters are no number to it           | in lower case      |
+// | properties over the local socket  | the provider refuses synchronous requests   | get… with callback |
+// | stopWatching() without a callback | the same                                    | with a callback    |
+// | contract functions, with callback | the answer is handed on undecoded           | a batch decodes it |
+// | signTransaction                   | wants gasLimit for gas, gives errors back   | both minded        |
+// |                                   | in place of throwing, and prints to stdout  |                    |
 
 import Chain3 from 'chain3';
-import { promisify } from 'node:util';
-import { argument, assert, run, waitFor } from './common.mjs';
+import net from 'node:net';
+import { argument, assert, run, say } from './common.mjs';
+import { contracts } from './chain3-contracts.mjs';
+import { Recorder } from './chain3-members.mjs';
+import { signing } from './chain3-signing.mjs';
+import { Walk } from './chain3-walk.mjs';
 
-const { url, key, from, to, value, gasPrice, creator, counter } = argument;
-const chain3 = new Chain3(new Chain3.providers.HttpProvider(url));
+const { over, url, socket, interface: methods } = argument;
 
-const ask = (object, name, ...params) => promisify(object[name].bind(object))(...params);
-const mined = (hash) => waitFor(`receipt of ${hash}`, () => ask(chain3.mc, 'getTransactionReceipt', hash));
+// Parts of the library print what they do; standard output is the test's.
+console.log = () => {};
 
 run(async () => {
-    const network = await ask(chain3.version, 'getNetwork');
-    assert.equal(network, '100');
+    say(over === 'ipc' ? `over the local socket ${socket}` : `over HTTP, ${url}`);
+    const { HttpProvider, IpcProvider } = Chain3.providers;
+    const recorder = new Recorder(over === 'ipc' ? new IpcProvider(socket, net) : new HttpProvider(url));
+    const chain3 = new Chain3(recorder);
+    const walk = new Walk(chain3, recorder, argument);
 
-    const nonce = await ask(chain3.mc, 'getTransactionCount', from);
-    const raw = chain3.signTransaction(
-        {
-            nonce: chain3.toHex(nonce),
-            gasPrice,
-            gasLimit: '0x5208',
-            to,
-            value,
-            data: '0x',
-            chainId: chain3.toHex(network),
-            shardingFlag: '0x0',
-        },
-        key,
-    );
-    assert.equal(typeof raw, 'string', `signing failed: ${raw}`);
-    const hash = await ask(chain3.mc, 'sendRawTransaction', raw);
-    assert.equal(hash, chain3.sha3(raw, { encoding: 'hex' }), 'the hash is that of the 12-field form');
-    const receipt = await mined(hash);
+    const result = { contracts: await contracts(walk, argument), signing: await signing(walk, argument) };
+    await walk.properties();
+    await walk.state();
+    await walk.sending();
+    await walk.blocks();
+    await walk.mining();
+    await walk.personal();
+    await walk.pool();
+    await walk.composites();
+    await walk.beyond();
+    await walk.administration();
+    result.found = walk.found;
 
-    const creation = await ask(chain3.mc, 'sendTransaction', { from: creator, data: counter.bytecode, gas: 500000 });
-    const created = await mined(creation);
-    const contract = chain3.mc.contract(counter.abi).at(created.contractAddress);
-    const first = await ask(contract.get, 'call');
-    const set = await ask(contract.set, 'sendTransaction', 7, { from: creator, gas: 100000 });
-    const changed = await mined(set);
-    const second = await ask(contract.get, 'call');
-
-    return {
-        hash,
-        receipt,
-        created,
-        changed,
-        // With a callback, the library gives a call's answer as it came.
-        first: chain3.toBigNumber(first).toString(10),
-        second: chain3.toBigNumber(second).toString(10),
-        balance: (await ask(chain3.mc, 'getBalance', to)).toString(10),
-    };
+    const served = new Set([...methods, ...walk.served]);
+    Object.assign(result, recorder.coverage(served), { answered: [...recorder.answered].sort() });
+    for (const [module, names] of recorder.byModule()) say(`called of ${module}: ${names.join(', ')}`);
+    say(`not served by this node: ${result.absent.join(', ') || 'none'}`);
+    say(`${result.answered.length} methods answered`);
+    assert.deepEqual(result.missing, [], 'every member was called and answered');
+    return result;
 });

@@ -1,4 +1,5 @@
-// What the scripts share: their argument, waiting, and their result as the last line.
+// What the scripts share: their argument, waiting, saying what was done, and their result as the
+// last line.
 
 import assert from 'node:assert/strict';
 
@@ -7,6 +8,11 @@ export const argument = JSON.parse(process.argv[2]);
 
 const PATIENCE_MS = 60_000;
 const PAUSE_MS = 100;
+
+/** Says what was done: a line that the test prints. */
+export function say(line) {
+    process.stdout.write(`${line}\n`);
+}
 
 /** Looks until `look` gives something other than null or undefined. */
 export async function waitFor(what, look) {

@@ -1,65 +1,77 @@
-// ethers through the eth_ aliases: reads, a transfer signed here, a contract with its event.
+// ethers through the eth_ aliases: reads, a legacy transfer signed here, a contract with its event,
+// found by a query and heard of by polling.
 
-import { Contract, ContractFactory, JsonRpcProvider, Transaction, Wallet } from 'ethers';
-import { argument, assert, run, waitFor } from './common.mjs';
+import { Contract, ContractFactory, JsonRpcProvider, Wallet } from 'ethers';
+import { argument, assert, run, say, waitFor } from './common.mjs';
 
 const { url, key, to, value, counter } = argument;
 
 run(async () => {
-    const provider = new JsonRpcProvider(url);
-    provider.pollingInterval = 200;
+    // Without its cache: within a quarter of a second it would give a balance of before.
+    const options = { cacheTimeout: -1, pollingInterval: 200 };
+    const provider = new JsonRpcProvider(url, undefined, options);
     const wallet = new Wallet(key, provider);
-    assert.equal((await provider.getNetwork()).chainId, 100n);
-    const block = await provider.getBlock('latest');
-    assert.ok(block.number >= 1 && /^0x[0-9a-f]{64}$/.test(block.hash), 'a whole block');
-    const balance = await provider.getBalance(wallet.address);
-    assert.ok(balance > BigInt(value), 'a funded account');
+    const { chainId } = await provider.getNetwork();
+    assert.equal(chainId, 100n);
+    const block = await provider.getBlock('latest', true);
+    assert.equal((await provider.getBlock(block.hash)).number, block.number, 'the same block by its hash');
+    assert.equal(block.prefetchedTransactions.length, block.length, 'a block with its transactions');
+    const before = await provider.getBalance(wallet.address);
+    assert.ok(before > BigInt(value), 'a funded account');
+    const nonce = await provider.getTransactionCount(wallet.address);
+    const { gasPrice } = await provider.getFeeData();
+    say(`chain ${chainId}, block ${block.number}; ${wallet.address} has ${before}, nonce ${nonce}`);
 
-    const request = await wallet.populateTransaction({ to, value: BigInt(value) });
-    const raw = await wallet.signTransaction(request);
-    assert.equal(Transaction.from(raw).type, 0, 'without a base fee, ethers signs the 9-field form');
-    const hash = await provider.send('eth_sendRawTransaction', [raw]);
-    const receipt = await waitFor('the receipt', () => provider.getTransactionReceipt(hash));
-    // The chain stores a 12-field form with a hash of its own; the library's hash finds it too.
-    const predicted = await provider.getTransactionReceipt(Transaction.from(raw).hash);
-    assert.equal(predicted?.blockHash, receipt.blockHash, 'found by the hash of nine fields');
+    const sent = await wallet.sendTransaction({ to, value: BigInt(value), type: 0, gasPrice });
+    const receipt = await sent.wait();
+    const found = await provider.getTransaction(sent.hash);
+    assert.equal(found.type, 0);
+    assert.equal(found.signature.serialized, sent.signature.serialized, 'the signature that was sent');
+    assert.equal(receipt.hash, sent.hash, 'the hash that the library computed');
+    assert.equal(before - (await provider.getBalance(wallet.address)), BigInt(value) + receipt.fee);
+    // Without a base fee in the blocks, the library signs the 9-field form by itself.
+    const unsaid = await wallet.populateTransaction({ to, value: 1n });
+    assert.deepEqual([unsaid.type, unsaid.maxFeePerGas], [0, undefined]);
+    say(`sent ${value} to ${to}: ${sent.hash} in block ${receipt.blockNumber}, gas ${receipt.gasUsed}`);
 
     const factory = new ContractFactory(counter.abi, counter.bytecode, wallet);
-    const creation = await wallet.signTransaction(
-        await wallet.populateTransaction(await factory.getDeployTransaction()),
-    );
-    const creationHash = await provider.send('eth_sendRawTransaction', [creation]);
-    const created = await waitFor('the creation', () => provider.getTransactionReceipt(creationHash));
-    const contract = new Contract(created.contractAddress, counter.abi, wallet);
+    const deployed = await (await factory.deploy({ type: 0 })).waitForDeployment();
+    const address = await deployed.getAddress();
+    assert.equal(await provider.getCode(address), counter.runtime);
+    const contract = new Contract(address, counter.abi, wallet);
     const first = await contract.get();
-    const call = await wallet.signTransaction(
-        await wallet.populateTransaction(await contract.set.populateTransaction(7)),
-    );
-    const callHash = await provider.send('eth_sendRawTransaction', [call]);
-    const changed = await waitFor('the call', () => provider.getTransactionReceipt(callHash));
-    const event = contract.interface.parseLog(changed.logs[0]);
-    assert.equal(event.name, 'Changed');
+    say(`created ${address}: get() is ${first}`);
+
+    // Without web sockets the library polls: logs by a filter of the node, or by the blocks' logs.
+    const polling = new JsonRpcProvider(url, undefined, { ...options, polling: true });
+    const heard = { filter: [], polling: [] };
+    await contract.on('Changed', (by, changed) => heard.filter.push(changed));
+    await contract.connect(polling).on('Changed', (by, changed) => heard.polling.push(changed));
+    const changed = await (await contract.set(7, { type: 0 })).wait();
+    const second = await contract.get();
+    assert.equal(await contract.get({ blockTag: changed.blockNumber - 1 }), first, 'the past is as it was');
+    await assert.rejects(contract.set.staticCall(0), { code: 'CALL_EXCEPTION' }, 'zero is refused');
+    await waitFor('the event by a filter', () => heard.filter[0]);
+    await waitFor('the event by polling', () => heard.polling[0]);
+    await contract.removeAllListeners();
+    polling.destroy();
+    say(`set 7 in block ${changed.blockNumber}: get() is ${second}, heard of it by a filter and by polling`);
+
+    const events = await contract.queryFilter(contract.filters.Changed(wallet.address), block.number, 'latest');
+    const none = await contract.queryFilter(contract.filters.Changed(to), 0, 'latest');
+    assert.deepEqual([events.length, none.length], [1, 0]);
+    const [event] = events;
+    assert.equal(event.transactionHash, changed.hash);
+    say(`found ${events.length} event ${event.eventName}(${event.args.by}, ${event.args.value})`);
 
     return {
-        hash,
+        hash: sent.hash,
         status: receipt.status,
-        gasUsed: receipt.gasUsed,
-        gasPrice: request.gasPrice,
-        contract: created.contractAddress,
+        contract: address,
         first,
-        second: await contract.get(),
+        second,
         event: { by: event.args.by, value: event.args.value },
+        heard: [heard.filter[0], heard.polling[0]],
         balance: await provider.getBalance(to),
-        whole: await sendsByItself(wallet, to),
     };
 });
-
-/** The library's usual way, which compares the node's hash with its own. */
-async function sendsByItself(wallet, receiver) {
-    try {
-        const sent = await wallet.sendTransaction({ to: receiver, value: 1n });
-        return { hash: sent.hash };
-    } catch (error) {
-        return { error: error.message };
-    }
-}

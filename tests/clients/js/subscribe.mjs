@@ -1,7 +1,7 @@
 // ethers over a WebSocket: new blocks and a contract's events as the node tells of them.
 
 import { Contract, ContractFactory, WebSocketProvider } from 'ethers';
-import { argument, assert, run, waitFor } from './common.mjs';
+import { argument, assert, run, say, waitFor } from './common.mjs';
 
 const { url, counter, value } = argument;
 
@@ -27,5 +27,6 @@ run(async () => {
         assert.equal(blocks[index], blocks[index - 1] + 1, 'every block in order');
     }
     await provider.destroy();
+    say(`told of blocks ${blocks.join(', ')} and of the event with ${values[0]}`);
     return { blocks, value: values[0] };
 });

@@ -99,24 +99,46 @@ fn measure(options: &Options) -> Result<(), String> {
                 .flatten()
                 .collect();
             let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); servers.len()];
+            // A peer that cannot keep up has no figure; ours must.
+            let mut failed: Option<String> = None;
+            let is_peer = |at: usize| anvil.is_some() && at == 1;
+            let mut take = |at: usize, time: Duration| -> Result<Option<Sample>, String> {
+                if is_peer(at) && failed.is_some() {
+                    return Ok(None);
+                }
+                match load.run(servers[at].address(), connections, time) {
+                    Ok(sample) => Ok(Some(sample)),
+                    Err(error) if is_peer(at) => {
+                        eprintln!(
+                            "anvil, {}, {connections} connections, batches of {batch}: {error}",
+                            call.name
+                        );
+                        peers::wait_until_idle(servers[at])?;
+                        failed = Some(error);
+                        Ok(None)
+                    }
+                    Err(error) => Err(error),
+                }
+            };
             // A turn that does not count: connections, caches and the processor's clock settle.
-            for server in &servers {
-                load.run(server.address(), connections, turn / 4)?;
+            for at in 0..servers.len() {
+                take(at, turn / 4)?;
             }
             for round in 0..options.rounds {
                 for step in 0..servers.len() {
                     // Each begins a round once, so none is always the one after the same.
                     let at = (round + step) % servers.len();
-                    samples[at].push(load.run(servers[at].address(), connections, turn)?);
+                    samples[at].extend(take(at, turn)?);
                 }
             }
+            let has_peer = anvil.is_some() && failed.is_none();
             let median = |at: usize| Sample::median(&samples[at], batch);
             let row = Row {
                 call: call.name.to_owned(),
                 connections,
                 batch,
                 node: median(0),
-                anvil: anvil.as_ref().map(|_| median(1)),
+                anvil: has_peer.then(|| median(1)),
                 bare: median(servers.len() - 1),
             };
             eprintln!("{row}");

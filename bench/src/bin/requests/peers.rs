@@ -214,6 +214,19 @@ pub(crate) fn start_bare(answer: &[u8]) -> Result<Runner, String> {
     })
 }
 
+/// Waits until a server that was asked too much answers again.
+pub(crate) fn wait_until_idle(runner: &Runner) -> Result<(), String> {
+    let caller = Caller::new(runner.address);
+    let started = Instant::now();
+    while caller.try_rpc("eth_blockNumber", json!([])).is_err() {
+        if started.elapsed() > 4 * PATIENCE {
+            return Err(format!("{} answers no more", runner.name));
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    Ok(())
+}
+
 /// Sees that both nodes answer a call alike where they must.
 pub(crate) fn compare(node: &Runner, anvil: Option<&Runner>, call: &Call) -> Result<(), String> {
     let Some(anvil) = anvil else { return Ok(()) };

@@ -115,7 +115,7 @@ fn transactions(acts: &[(usize, Act)], nonces: &mut HashMap<usize, u64>) -> Vec<
 }
 
 /// The root of all accounts there can be, as `state` has them now.
-fn rebuilt(state: &mut BlockState<'_, Snapshot>) -> B256 {
+fn rebuilt(state: &mut BlockState<'_, std::sync::Arc<Snapshot>>) -> B256 {
     let root = |leaves: BTreeMap<B256, Vec<u8>>| {
         let mut builder = HashBuilder::default();
         for (key, value) in &leaves {

@@ -99,7 +99,7 @@ fn rows(view: &Snapshot) -> Result<Rows, StoreError> {
 }
 
 fn read(store: &Store) -> Result<Rows, StoreError> {
-    rows(&store.snapshot()?)
+    rows(&*store.snapshot()?)
 }
 
 /// The whole scenario on a good disk: how many operations it takes, from the first batch on.

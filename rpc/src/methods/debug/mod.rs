@@ -9,6 +9,9 @@ use primitives::{B256, Block};
 use serde::Serialize;
 
 use super::mc::Found;
+use ethash::MAX_EPOCH;
+
+use crate::blocks::Reach;
 use crate::error::{RpcError, RpcResult};
 use crate::node::{Node, failure};
 use crate::objects::{BlockFacts, BlockObject};
@@ -27,8 +30,8 @@ pub fn methods() -> Vec<Method<Node>> {
             reply(params.parse().and_then(|given| print_block(node, given)))
         })
         .says("block: COUNT -> String", "A block in words, for people."),
-        Method::inline("debug_seedHash", |node, params| {
-            reply(params.parse().map(|given| seed_hash(node, given)))
+        Method::blocking("debug_seedHash", |node, params| {
+            reply(params.parse().and_then(|given| seed_hash(node, given)))
         })
         .says(
             "block: COUNT -> DATA32",
@@ -58,7 +61,7 @@ pub fn methods() -> Vec<Method<Node>> {
 /// The canonical block of this number.
 fn found(node: &Node, number: u64) -> RpcResult<Found> {
     let view = node.view()?;
-    let found = Found::by_number(node, &view, BlockRef::Number(number))?;
+    let found = Found::by_number(node, &view, BlockRef::Number(number), Reach::Store)?;
     found.ok_or_else(|| RpcError::refused(format!("block #{number} not found")))
 }
 
@@ -72,15 +75,24 @@ fn print_block(node: &Node, (Count(number),): (Count,)) -> RpcResult<String> {
     Ok(format!("{:#?}", found(node, number)?.block()))
 }
 
-/// `debug_seedHash`: of any number, there yet or not.
-fn seed_hash(node: &Node, (Count(number),): (Count,)) -> Data<B256> {
-    Data(node.chain.spec().schedule.seed_hash(number))
+/// `debug_seedHash`: of any number that has an epoch, there yet or not.
+fn seed_hash(node: &Node, (Count(number),): (Count,)) -> RpcResult<Data<B256>> {
+    let epoch = node.chain.spec().schedule.epoch(number);
+    if epoch.seed_steps > MAX_EPOCH {
+        return Err(RpcError::refused(format!(
+            "block {number} is beyond the last epoch, {MAX_EPOCH}"
+        )));
+    }
+    Ok(Data(epoch.seed_hash()))
 }
 
 /// `debug_setHead`: null.
 fn set_head(node: &Node, (Count(number),): (Count,)) -> RpcResult<()> {
     match node.chain.set_head(number) {
-        Ok(_) => Ok(()),
+        Ok(_) => {
+            node.blocks.forget();
+            Ok(())
+        }
         Err(error @ (WriteError::AboveHead { .. } | WriteError::Stopping)) => {
             Err(RpcError::refused(error.to_string()))
         }

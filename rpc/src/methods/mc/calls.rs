@@ -7,9 +7,10 @@ use primitives::{Bytes, U256};
 
 use super::lookup::at_state;
 use super::request::Call;
+use crate::blocks::Reach;
 use crate::error::{RpcError, RpcResult};
 use crate::node::Node;
-use crate::table::{Method, reply};
+use crate::table::{Json, Method, Stop, reply};
 use crate::types::{BlockRef, Data, Quantity};
 
 /// The most gas a call may ask for. More is cut to this, so that no call runs for minutes.
@@ -18,8 +19,8 @@ const GAS_MAX: u64 = CALL_GAS_DEFAULT;
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::heavy("mc_call", |node, params| {
-            reply(params.parse().and_then(|given| call(node, given)))
+        Method::brief("mc_call", |node, params, reach| {
+            Ok(Json::write(&call(node, params.parse()?, reach)?)?)
         })
         .says(
             "call: CallRequest, block?: BLOCKREF -> DATA",
@@ -37,17 +38,22 @@ pub(super) fn methods() -> Vec<Method<Node>> {
 
 /// `mc_call`: what the contract returns. What it does not return in peace is an error, whose data
 /// is what it gave as reason.
-fn call(node: &Node, (Call(request), at): (Call, BlockRef)) -> RpcResult<Data<Bytes>> {
+fn call(node: &Node, (Call(request), at): (Call, BlockRef), reach: Reach) -> Result<Data<Bytes>, Stop> {
     if request.to.is_none() {
-        return Err(RpcError::invalid_argument(0, "missing field to"));
+        return Err(RpcError::invalid_argument(0, "missing field to").into());
     }
     let request = limited(request);
     let view = node.view()?;
-    match at_state(node, &view, at, |place| view.call(place, &request))? {
+    let outcome = match (reach, at) {
+        (Reach::Memory, BlockRef::Pending) => None,
+        (Reach::Memory, at) => at_state(node, &view, at, |place| view.quick_call(place, &request))?,
+        (Reach::Store, at) => Some(at_state(node, &view, at, |place| view.call(place, &request))?),
+    };
+    match outcome.ok_or(Stop::Deferred)? {
         CallOutcome::Success { output, .. } => Ok(Data(output)),
-        CallOutcome::Revert { output, .. } => Err(RpcError::reverted(revert_text(&output), &output)),
-        CallOutcome::OutOfGas => Err(RpcError::refused("out of gas")),
-        CallOutcome::Failed(reason) => Err(RpcError::refused(reason)),
+        CallOutcome::Revert { output, .. } => Err(RpcError::reverted(revert_text(&output), &output).into()),
+        CallOutcome::OutOfGas => Err(RpcError::refused("out of gas").into()),
+        CallOutcome::Failed(reason) => Err(RpcError::refused(reason).into()),
     }
 }
 

@@ -7,18 +7,19 @@ use std::sync::Arc;
 use chain::View;
 use chain::build::Draft;
 use chain::call::{CallError, CallPlace};
-use chain::view::StoredBlock;
-use primitives::{Address, B256, Block, U256};
+use primitives::{Address, B256, Block};
 
+use crate::blocks::{KnownBlock, Reach};
 use crate::error::{RpcError, RpcResult};
 use crate::node::{Node, failure};
 use crate::objects::{BlockFacts, BlockObject, TransactionObject, TransactionPlace};
 use crate::params::Dialect;
+use crate::table::Stop;
 use crate::types::BlockRef;
 
 /// A block that was found: a stored one, or the pending one.
 pub(in crate::methods) enum Found {
-    Stored(Box<Stored>),
+    Stored(Arc<KnownBlock>),
     Pending {
         draft: Arc<Draft>,
         /// It tells its number.
@@ -26,32 +27,16 @@ pub(in crate::methods) enum Found {
     },
 }
 
-pub(in crate::methods) struct Stored {
-    block: Block,
-    senders: Vec<Address>,
-    hash: B256,
-    total_difficulty: U256,
-}
-
-impl From<StoredBlock> for Found {
-    fn from(stored: StoredBlock) -> Self {
-        Self::Stored(Box::new(Stored {
-            hash: stored.hash,
-            total_difficulty: stored.record.total_difficulty,
-            senders: stored.body.senders,
-            block: Block {
-                header: stored.record.header,
-                transactions: stored.body.transactions,
-                uncles: stored.body.uncles,
-            },
-        }))
-    }
-}
-
 impl Found {
     /// The block of this number or tag; `None` above the head.
-    pub(in crate::methods) fn by_number(node: &Node, view: &View, at: BlockRef) -> RpcResult<Option<Self>> {
+    pub(in crate::methods) fn by_number(
+        node: &Node,
+        view: &View,
+        at: BlockRef,
+        reach: Reach,
+    ) -> Result<Option<Self>, Stop> {
         let number = match at {
+            BlockRef::Pending if reach == Reach::Memory => return Err(Stop::Deferred),
             BlockRef::Pending => {
                 return Ok(Some(Self::Pending {
                     draft: pending(node, view)?,
@@ -62,12 +47,24 @@ impl Found {
             BlockRef::Earliest => 0,
             BlockRef::Latest => view.head_number(),
         };
-        Ok(view.block(number).map_err(failure)?.map(Self::from))
+        match view.canonical_hash(number).map_err(failure)? {
+            Some(hash) => Self::by_hash(node, view, &hash, reach),
+            None => Ok(None),
+        }
     }
 
     /// The block of this hash, canonical or not.
-    pub(in crate::methods) fn by_hash(view: &View, hash: &B256) -> RpcResult<Option<Self>> {
-        Ok(view.block_by_hash(hash).map_err(failure)?.map(Self::from))
+    pub(in crate::methods) fn by_hash(
+        node: &Node,
+        view: &View,
+        hash: &B256,
+        reach: Reach,
+    ) -> Result<Option<Self>, Stop> {
+        let known = match reach {
+            Reach::Memory => Some(node.blocks.kept(hash).ok_or(Stop::Deferred)?),
+            Reach::Store => node.blocks.by_hash(&node.chain, view, hash)?,
+        };
+        Ok(known.map(Self::Stored))
     }
 
     pub(in crate::methods) fn block(&self) -> &Block {
@@ -101,7 +98,11 @@ impl Found {
 
     /// The block as JSON.
     pub(in crate::methods) fn object(&self, full: bool, dialect: Dialect) -> BlockObject<'_> {
-        BlockObject::new(self.block(), self.senders(), self.facts(), full, dialect)
+        let object = BlockObject::new(self.block(), self.senders(), self.facts(), full, dialect);
+        match self {
+            Self::Stored(stored) => object.hashed(stored.hashes(dialect)),
+            Self::Pending { .. } => object,
+        }
     }
 
     /// The header as JSON.
@@ -117,15 +118,18 @@ impl Found {
     ) -> Option<TransactionObject<'_>> {
         let transaction = self.block().transactions.get(index)?;
         let sender = *self.senders().get(index)?;
-        let place = match self {
-            Self::Pending { .. } => None,
-            Self::Stored(stored) => Some(TransactionPlace {
-                block_hash: stored.hash,
-                block_number: stored.block.header.number,
-                index,
-            }),
-        };
-        Some(TransactionObject::new(transaction, sender, place, dialect))
+        Some(match self {
+            Self::Pending { .. } => TransactionObject::new(transaction, sender, None, dialect),
+            Self::Stored(stored) => {
+                let place = TransactionPlace {
+                    block_hash: stored.hash,
+                    block_number: stored.block.header.number,
+                    index,
+                };
+                let hash = stored.hashes(dialect)[index];
+                TransactionObject::hashed(transaction, hash, sender, Some(place), dialect)
+            }
+        })
     }
 }
 

@@ -59,7 +59,9 @@ fn subscribe(node: &Node, session: &Session, params: Params<'_>) -> RpcResult {
             let filter = filter
                 .transpose()
                 .map_err(|reason| RpcError::invalid_argument(1, reason))?;
-            Box::new(Logs::new(feeds, filter.unwrap_or_default(), dialect)?)
+            let criteria = filter.unwrap_or_default();
+            criteria.check_range(node.view()?.head_number())?;
+            Box::new(Logs::new(feeds, criteria, dialect)?)
         }
         "newPendingTransactions" => {
             let full = details.map(|Details(json)| bool::from_json(&json));

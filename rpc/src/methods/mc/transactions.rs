@@ -3,41 +3,47 @@
 //! A transaction is found by its own hash and, where it came in nine fields, by the hash that
 //! Ethereum's libraries predict. A look-up that finds nothing gives null.
 
+use std::sync::Arc;
+
 use chain::View;
 use chain::pool::PooledTransaction;
 use primitives::{B256, Transaction};
 
 use super::lookup::Found;
-use crate::error::RpcResult;
+use crate::blocks::{KnownBlock, Reach};
 use crate::node::{Node, failure};
 use crate::objects::{ReceiptObject, TransactionObject, TransactionPlace};
 use crate::params::Dialect;
-use crate::table::{Json, Method};
+use crate::table::{Json, Method, Stop};
 use crate::types::{Data, Quantity};
 
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::blocking("mc_getTransactionByHash", |node, params| {
+        Method::cached("mc_getTransactionByHash", |node, params, reach| {
             let (hash,) = params.parse()?;
-            by_hash(node, &hash, params.dialect())
+            by_hash(node, &hash, params.dialect(), reach)
         })
         .says(
             "hash: DATA32 -> Transaction|null",
             "A transaction, in a block or waiting for one.",
         ),
-        Method::blocking("mc_getTransactionByBlockHashAndIndex", |node: &Node, params| {
+        Method::cached("mc_getTransactionByBlockHashAndIndex", |node, params, reach| {
             let (hash, index) = params.parse()?;
-            by_index(Found::by_hash(&node.view()?, &hash)?, index, params.dialect())
+            by_index(
+                Found::by_hash(node, &node.view()?, &hash, reach)?,
+                index,
+                params.dialect(),
+            )
         })
         .says(
             "hash: DATA32, index: QUANTITY -> Transaction|null",
             "A transaction of a block.",
         ),
-        Method::blocking("mc_getTransactionByBlockNumberAndIndex", |node: &Node, params| {
+        Method::cached("mc_getTransactionByBlockNumberAndIndex", |node, params, reach| {
             let (at, index) = params.parse()?;
             by_index(
-                Found::by_number(node, &node.view()?, at)?,
+                Found::by_number(node, &node.view()?, at, reach)?,
                 index,
                 params.dialect(),
             )
@@ -46,39 +52,43 @@ pub(super) fn methods() -> Vec<Method<Node>> {
             "block: BLOCKREF, index: QUANTITY -> Transaction|null",
             "A transaction of a block.",
         ),
-        Method::blocking("mc_getTransactionReceipt", |node: &Node, params| {
+        Method::cached("mc_getTransactionReceipt", |node, params, reach| {
             let (hash,) = params.parse()?;
-            receipt(&node.view()?, &hash, params.dialect())
+            receipt(node, &hash, params.dialect(), reach)
         })
         .says(
             "hash: DATA32 -> Receipt|null",
             "What came of a transaction in a block.",
         ),
-        Method::blocking("mc_getRawTransactionByHash", |node, params| {
+        Method::cached("mc_getRawTransactionByHash", |node, params, reach| {
             let (hash,) = params.parse()?;
-            raw_by_hash(node, &hash, params.dialect())
+            raw_by_hash(node, &hash, params.dialect(), reach)
         })
         .says(
             "hash: DATA32 -> DATA|null",
             "The bytes of a transaction, in a block or waiting for one.",
         ),
-        Method::blocking(
+        Method::cached(
             "mc_getRawTransactionByBlockHashAndIndex",
-            |node: &Node, params| {
+            |node, params, reach| {
                 let (hash, index) = params.parse()?;
-                raw_by_index(Found::by_hash(&node.view()?, &hash)?, index, params.dialect())
+                raw_by_index(
+                    Found::by_hash(node, &node.view()?, &hash, reach)?,
+                    index,
+                    params.dialect(),
+                )
             },
         )
         .says(
             "hash: DATA32, index: QUANTITY -> DATA|null",
             "The bytes of a transaction of a block.",
         ),
-        Method::blocking(
+        Method::cached(
             "mc_getRawTransactionByBlockNumberAndIndex",
-            |node: &Node, params| {
+            |node, params, reach| {
                 let (at, index) = params.parse()?;
                 raw_by_index(
-                    Found::by_number(node, &node.view()?, at)?,
+                    Found::by_number(node, &node.view()?, at, reach)?,
                     index,
                     params.dialect(),
                 )
@@ -91,15 +101,19 @@ pub(super) fn methods() -> Vec<Method<Node>> {
     ]
 }
 
-fn by_index(found: Option<Found>, Quantity(index): Quantity, dialect: Dialect) -> RpcResult {
+fn by_index(found: Option<Found>, Quantity(index): Quantity, dialect: Dialect) -> Result<Json, Stop> {
     let index = usize::try_from(index).ok();
-    Json::write(&index.and_then(|index| found.as_ref()?.transaction(index, dialect)))
+    Ok(Json::write(
+        &index.and_then(|index| found.as_ref()?.transaction(index, dialect)),
+    )?)
 }
 
-fn raw_by_index(found: Option<Found>, Quantity(index): Quantity, dialect: Dialect) -> RpcResult {
+fn raw_by_index(found: Option<Found>, Quantity(index): Quantity, dialect: Dialect) -> Result<Json, Stop> {
     let index = usize::try_from(index).ok();
     let transaction = index.and_then(|index| found.as_ref()?.block().transactions.get(index));
-    Json::write(&transaction.map(|transaction| raw(transaction, dialect)))
+    Ok(Json::write(
+        &transaction.map(|transaction| raw(transaction, dialect)),
+    )?)
 }
 
 /// The bytes that are stored; in Ethereum's dialect those that its clients sent.
@@ -111,27 +125,27 @@ fn raw(transaction: &Transaction, dialect: Dialect) -> Data {
 }
 
 /// `mc_getTransactionByHash`.
-fn by_hash(node: &Node, hash: &B256, dialect: Dialect) -> RpcResult {
-    match find(node, hash)? {
+fn by_hash(node: &Node, hash: &B256, dialect: Dialect, reach: Reach) -> Result<Json, Stop> {
+    Ok(match find(node, hash, reach)? {
         Some(Place::Block(found, index)) => Json::write(&found.transaction(index, dialect)),
         Some(Place::Pool(waiting)) => {
             let object = TransactionObject::new(&waiting.transaction, waiting.sender, None, dialect);
             Json::write(&object)
         }
         None => Json::write(&()),
-    }
+    }?)
 }
 
 /// `mc_getRawTransactionByHash`.
-fn raw_by_hash(node: &Node, hash: &B256, dialect: Dialect) -> RpcResult {
-    match find(node, hash)? {
+fn raw_by_hash(node: &Node, hash: &B256, dialect: Dialect, reach: Reach) -> Result<Json, Stop> {
+    Ok(match find(node, hash, reach)? {
         Some(Place::Block(found, index)) => {
             let transaction = found.block().transactions.get(index);
             Json::write(&transaction.map(|transaction| raw(transaction, dialect)))
         }
         Some(Place::Pool(waiting)) => Json::write(&raw(&waiting.transaction, dialect)),
         None => Json::write(&()),
-    }
+    }?)
 }
 
 /// Where a transaction is.
@@ -141,10 +155,11 @@ enum Place {
 }
 
 /// Looks for a transaction in canonical blocks and in the pool.
-fn find(node: &Node, hash: &B256) -> RpcResult<Option<Place>> {
+fn find(node: &Node, hash: &B256, reach: Reach) -> Result<Option<Place>, Stop> {
     let view = node.view()?;
-    if let Some(place) = mined(&view, hash)? {
-        return Ok(Some(place));
+    let placed = |(known, index)| Place::Block(Found::Stored(known), index);
+    if let Some(place) = mined(node, &view, hash, reach)? {
+        return Ok(Some(placed(place)));
     }
     if let Some(waiting) = node.chain.pool().get(hash) {
         return Ok(Some(Place::Pool(waiting)));
@@ -154,33 +169,50 @@ fn find(node: &Node, hash: &B256) -> RpcResult<Option<Place>> {
     if now.head_hash() == view.head_hash() {
         return Ok(None);
     }
-    mined(&now, hash)
+    Ok(mined(node, &now, hash, reach)?.map(placed))
 }
 
-fn mined(view: &View, hash: &B256) -> RpcResult<Option<Place>> {
-    let position = view.transaction(hash).map_err(failure)?;
-    Ok(position.map(|(block, index)| Place::Block(block.into(), index)))
+/// The canonical block that has a transaction, and its place there.
+fn mined(
+    node: &Node,
+    view: &View,
+    hash: &B256,
+    reach: Reach,
+) -> Result<Option<(Arc<KnownBlock>, usize)>, Stop> {
+    let Some((block, index)) = view.transaction_place(hash).map_err(failure)? else {
+        return Ok(None);
+    };
+    match Found::by_hash(node, view, &block, reach)? {
+        Some(Found::Stored(known)) if index < known.block.transactions.len() => Ok(Some((known, index))),
+        _ => Err(failure(format_args!(
+            "no transaction {index} in block {block}, where {hash} lies"
+        ))
+        .into()),
+    }
 }
 
 /// `mc_getTransactionReceipt`: null for a pending transaction.
-fn receipt(view: &View, hash: &B256, dialect: Dialect) -> RpcResult {
-    let Some((block, index)) = view.transaction(hash).map_err(failure)? else {
-        return Json::write(&());
+fn receipt(node: &Node, hash: &B256, dialect: Dialect, reach: Reach) -> Result<Json, Stop> {
+    let view = node.view()?;
+    let Some((known, index)) = mined(node, &view, hash, reach)? else {
+        return Ok(Json::write(&())?);
     };
-    let id = block.id();
-    let receipts = view.receipts(&id).map_err(failure)?.unwrap_or_default();
+    let id = known.id();
+    let receipts = match reach {
+        Reach::Memory => Some(node.blocks.kept_receipts(&id.hash).ok_or(Stop::Deferred)?),
+        Reach::Store => node.blocks.receipts(&node.chain, &view, &id)?,
+    };
     let place = TransactionPlace {
         block_hash: id.hash,
         block_number: id.number,
         index,
     };
-    let found = block
-        .body
-        .transactions
-        .get(index)
-        .zip(block.body.senders.get(index));
+    let found = known.block.transactions.get(index).zip(known.senders.get(index));
     let object = found
-        .and_then(|(transaction, sender)| ReceiptObject::new(transaction, *sender, place, &receipts, dialect))
+        .zip(receipts.as_deref())
+        .and_then(|((transaction, sender), receipts)| {
+            ReceiptObject::new(transaction, *sender, place, receipts, dialect)
+        })
         .ok_or_else(|| failure(format_args!("block {} has no receipt {index}", id.hash)))?;
-    Json::write(&object)
+    Ok(Json::write(&object)?)
 }

@@ -1,0 +1,260 @@
+//! The peer: chfast/ethash 1.1, from a shared library given by path.
+//!
+//! Its C interface gives light caches and hashes from them. Items, and all of the full dataset, are functions
+//! of its C++ namespace, taken by their mangled names; its dataset is filled with ours, since it would take
+//! minutes to make. What it says of an epoch is compared with what we know before a pointer of it is followed.
+
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ethash::{B256, ITEM_BYTES, ITEM_WORDS, LightCache, PowHash};
+
+/// Hashes that a call of its search does.
+const HASHES_A_CALL: usize = 512;
+
+/// `ethash_epoch_context`, and what `ethash_epoch_context_full` adds to it.
+#[repr(C)]
+struct Context {
+    epoch: c_int,
+    rows: c_int,
+    light_cache: *const c_void,
+    items: c_int,
+    /// Only in a full context.
+    dataset: *mut u32,
+}
+
+/// `ethash_result`.
+#[repr(C)]
+struct RawHash {
+    final_hash: [u8; 32],
+    mix_hash: [u8; 32],
+}
+
+/// `ethash::search_result`.
+#[repr(C)]
+struct SearchResult {
+    found: bool,
+    nonce: u64,
+    hash: RawHash,
+}
+
+/// `ethash_hash1024`, aligned as the library has it.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+pub(crate) struct RawItem([u32; ITEM_WORDS]);
+
+type Create = unsafe extern "C" fn(c_int) -> *mut Context;
+type Destroy = unsafe extern "C" fn(*mut Context);
+type Hash = unsafe extern "C" fn(*const Context, *const [u8; 32], u64) -> RawHash;
+type Search =
+    unsafe extern "C" fn(*const Context, *const [u8; 32], *const [u8; 32], u64, usize) -> SearchResult;
+type Item = unsafe extern "C" fn(*const Context, u32) -> RawItem;
+
+/// The library with the caches of an epoch.
+pub(crate) struct Chfast {
+    create: Create,
+    create_full: Create,
+    destroy: Destroy,
+    destroy_full: Destroy,
+    hash: Hash,
+    hash_full: Hash,
+    search: Search,
+    item: Item,
+    light: *mut Context,
+    full: Option<*mut Context>,
+}
+
+// SAFETY: its contexts are only read while threads share them: hashing from a full dataset would write an item
+// that is missing, but none is, for `fill` has copied all of them.
+unsafe impl Sync for Chfast {}
+
+impl Chfast {
+    /// Loads the library and lets it build the light cache of `epoch`.
+    pub(crate) fn load(path: &Path, epoch: u32) -> Result<Self, String> {
+        let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
+        // SAFETY: loading runs what the library does at its start; whoever names it wants that.
+        let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
+        if library.is_null() {
+            return Err(format!("cannot load {}: {}", path.display(), reason()));
+        }
+        // SAFETY: each symbol is cast to the type that version 1.1 declares for it.
+        let found = unsafe {
+            let create: Create = std::mem::transmute(symbol(library, c"ethash_create_epoch_context")?);
+            Self {
+                create,
+                create_full: std::mem::transmute::<*mut c_void, Create>(symbol(
+                    library,
+                    c"ethash_create_epoch_context_full",
+                )?),
+                destroy: std::mem::transmute::<*mut c_void, Destroy>(symbol(
+                    library,
+                    c"ethash_destroy_epoch_context",
+                )?),
+                destroy_full: std::mem::transmute::<*mut c_void, Destroy>(symbol(
+                    library,
+                    c"ethash_destroy_epoch_context_full",
+                )?),
+                hash: std::mem::transmute::<*mut c_void, Hash>(symbol(library, c"ethash_hash")?),
+                hash_full: std::mem::transmute::<*mut c_void, Hash>(symbol(
+                    library,
+                    c"_ZN6ethash4hashERK25ethash_epoch_context_fullRK14ethash_hash256m",
+                )?),
+                search: std::mem::transmute::<*mut c_void, Search>(symbol(
+                    library,
+                    c"_ZN6ethash6searchERK25ethash_epoch_context_fullRK14ethash_hash256S5_mm",
+                )?),
+                item: std::mem::transmute::<*mut c_void, Item>(symbol(
+                    library,
+                    c"_ZN6ethash27calculate_dataset_item_1024ERK20ethash_epoch_contextj",
+                )?),
+                light: create(epoch as c_int),
+                full: None,
+            }
+        };
+        if found.light.is_null() {
+            return Err(format!("chfast has no light cache of epoch {epoch}"));
+        }
+        Ok(found)
+    }
+
+    /// Compares sizes, an item and a hash with ours: nothing is measured against a library that computes
+    /// something else.
+    pub(crate) fn must_agree(&self, cache: &LightCache) -> Result<(), String> {
+        // SAFETY: `load` has made the context.
+        let (rows, items) = unsafe { ((*self.light).rows, (*self.light).items) };
+        let expected = (cache.rows() as c_int, cache.dataset_items() as c_int);
+        if (rows, items) != expected {
+            return Err(format!(
+                "chfast has {:?} rows and items, expected {expected:?}",
+                (rows, items)
+            ));
+        }
+        let index = cache.dataset_items() / 3;
+        if self.item(index).0 != cache.dataset_item(index) {
+            return Err(format!("chfast computes another item {index}"));
+        }
+        let header = B256::repeat_byte(9);
+        let (got, expected) = (self.hash_light(&header, 5), cache.hash(&header, 5));
+        if got != expected {
+            return Err(format!("chfast's hash: got {got:?}, expected {expected:?}"));
+        }
+        Ok(())
+    }
+
+    /// How long it takes to build a light cache.
+    pub(crate) fn build_time(&self, epoch: u32) -> Result<Duration, String> {
+        let start = Instant::now();
+        // SAFETY: a context made here is destroyed here.
+        let context = unsafe { (self.create)(epoch as c_int) };
+        let time = start.elapsed();
+        if context.is_null() {
+            return Err(format!("chfast has no light cache of epoch {epoch}"));
+        }
+        // SAFETY: as above.
+        unsafe { (self.destroy)(context) };
+        Ok(time)
+    }
+
+    /// Computes a dataset item.
+    pub(crate) fn item(&self, index: u32) -> RawItem {
+        // SAFETY: `load` has made the context.
+        unsafe { (self.item)(self.light, index) }
+    }
+
+    /// Hashes a nonce from the light cache.
+    pub(crate) fn hash_light(&self, header_hash: &B256, nonce: u64) -> PowHash {
+        // SAFETY: `load` has made the context.
+        unsafe { (self.hash)(self.light, &header_hash.0, nonce) }.into()
+    }
+
+    /// Makes a full context and copies our dataset into it.
+    pub(crate) fn fill(&mut self, epoch: u32, words: &[u32]) -> Result<(), String> {
+        // SAFETY: the fields read are those of the context the library has just made; `dataset` follows the
+        // others as a derived class's field does, and holds `items` items.
+        unsafe {
+            let context = (self.create_full)(epoch as c_int);
+            if context.is_null() {
+                return Err("chfast has no memory for the full dataset".into());
+            }
+            self.full = Some(context);
+            let bytes = (*context).items as usize * ITEM_BYTES;
+            if (*context).epoch != epoch as c_int || bytes != size_of_val(words) {
+                return Err(format!(
+                    "chfast's dataset has {bytes} bytes, expected {}",
+                    size_of_val(words)
+                ));
+            }
+            (*context)
+                .dataset
+                .copy_from_nonoverlapping(words.as_ptr(), words.len());
+        }
+        Ok(())
+    }
+
+    /// Hashes a nonce from the full dataset.
+    pub(crate) fn hash_full(&self, header_hash: &B256, nonce: u64) -> Result<PowHash, &'static str> {
+        let context = self.full.ok_or("chfast's dataset was not filled")?;
+        // SAFETY: `fill` has made the context.
+        Ok(unsafe { (self.hash_full)(context, &header_hash.0, nonce) }.into())
+    }
+
+    /// Hashes that `thread` does until `end` by the library's own search, none without a dataset.
+    pub(crate) fn search(&self, thread: usize, end: Instant) -> u64 {
+        let Some(context) = self.full else { return 0 };
+        let (header, boundary) = ([7; 32], [0; 32]);
+        let (mut nonce, mut hashes) = ((thread as u64) << 48, 0);
+        while Instant::now() < end {
+            // SAFETY: `fill` has made the context. No hash is at or below zero, so all of the nonces are tried.
+            let result = unsafe { (self.search)(context, &header, &boundary, nonce, HASHES_A_CALL) };
+            std::hint::black_box((result.found, result.nonce, result.hash.final_hash));
+            nonce += HASHES_A_CALL as u64;
+            hashes += HASHES_A_CALL as u64;
+        }
+        hashes
+    }
+}
+
+impl Drop for Chfast {
+    fn drop(&mut self) {
+        // SAFETY: both were made by the library and are used no more.
+        unsafe {
+            (self.destroy)(self.light);
+            if let Some(full) = self.full {
+                (self.destroy_full)(full);
+            }
+        }
+    }
+}
+
+impl From<RawHash> for PowHash {
+    fn from(hash: RawHash) -> Self {
+        Self {
+            mix_hash: B256::from(hash.mix_hash),
+            final_hash: B256::from(hash.final_hash),
+        }
+    }
+}
+
+/// The address of a symbol.
+fn symbol(library: *mut c_void, name: &CStr) -> Result<*mut c_void, String> {
+    // SAFETY: the library is open and the name ends.
+    let address = unsafe { libc::dlsym(library, name.as_ptr()) };
+    if address.is_null() {
+        return Err(format!("chfast has no {name:?}: {}", reason()));
+    }
+    Ok(address)
+}
+
+/// What the loader says of its last failure.
+fn reason() -> String {
+    // SAFETY: null, or a text that lives until the next call.
+    unsafe {
+        let text = libc::dlerror();
+        if text.is_null() {
+            return "no reason given".into();
+        }
+        CStr::from_ptr(text).to_string_lossy().into_owned()
+    }
+}

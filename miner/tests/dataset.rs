@@ -1,0 +1,185 @@
+//! Dataset files between processes: written whole or not at all, checked, and shared as one copy.
+//!
+//! The other process is this very test program, told by its environment what to do.
+
+use std::io::{BufRead, BufReader, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ethash::{B256, LightCache, seed_hash};
+use miner::dataset::{Dataset, DatasetError, file_name};
+
+const ROLE: &str = "DATASET_TEST_ROLE";
+const FOLDER: &str = "DATASET_TEST_FOLDER";
+/// No test here waits longer for the other process.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A cache whose dataset takes a moment to write: 8 MiB, about.
+fn cache() -> LightCache {
+    LightCache::with_sizes(seed_hash(2), 1024, 128 * 65_537).expect("small sizes")
+}
+
+fn generate(cache: &LightCache) -> Dataset {
+    Dataset::generate(cache, 2, &mut |_, _| ControlFlow::Continue(())).expect("8 MiB")
+}
+
+fn save(dataset: &Dataset, folder: &Path, cache: &LightCache) -> Result<PathBuf, DatasetError> {
+    dataset.save(folder, &cache.seed_hash(), &|| false)
+}
+
+/// Another process; it ends with this value.
+struct Other(Child);
+
+impl Other {
+    fn start(role: &str, folder: &Path) -> Self {
+        let program = std::env::current_exe().expect("this program");
+        let child = Command::new(program)
+            .args(["--ignored", "--exact", "the_other_process", "--nocapture"])
+            .env(ROLE, role)
+            .env(FOLDER, folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        Self(child.expect("this program once more"))
+    }
+
+    /// What follows `word` in the first line that has it.
+    fn told(&mut self, word: &str) -> String {
+        let out = self.0.stdout.take().expect("a pipe");
+        for line in BufReader::new(out).lines() {
+            let line = line.expect("text");
+            if let Some((_, told)) = line.split_once(word) {
+                return told.trim().to_owned();
+            }
+        }
+        panic!("the other process ended without {word:?}");
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+#[ignore = "run by the other tests, with an environment that says what to do"]
+fn the_other_process() {
+    let role = std::env::var(ROLE).expect("started by a test");
+    let folder = PathBuf::from(std::env::var_os(FOLDER).expect("started by a test"));
+    let cache = cache();
+    match role.as_str() {
+        "read" => {
+            let dataset = Dataset::open(&folder, &cache).expect("a good file");
+            let sum = dataset
+                .words()
+                .iter()
+                .fold(0_u32, |sum, word| sum.wrapping_add(*word));
+            println!("sum {sum}");
+            std::io::stdout().flush().expect("a pipe");
+            // Until the test has looked at what is shared.
+            let _ = std::io::stdin().read_line(&mut String::new());
+        }
+        "write" => {
+            let dataset = generate(&cache);
+            let start = Instant::now();
+            while start.elapsed() < PATIENCE {
+                match save(&dataset, &folder, &cache) {
+                    Ok(_) | Err(DatasetError::Busy { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+        other => panic!("unknown role {other}"),
+    }
+}
+
+/// The value in kB of the line `name` for the mapping of `path` in this process.
+#[cfg(target_os = "linux")]
+fn mapped_kb(path: &Path, name: &str) -> u64 {
+    let maps = std::fs::read_to_string("/proc/self/smaps").expect("the system's files");
+    let path = path.to_str().expect("a plain path");
+    let of_file = maps.lines().skip_while(|line| !line.ends_with(path)).skip(1);
+    let line = of_file.into_iter().find(|line| line.starts_with(name));
+    let number = line.and_then(|line| line.split_whitespace().nth(1));
+    number
+        .and_then(|number| number.parse().ok())
+        .expect("a line of the mapping")
+}
+
+#[test]
+fn two_processes_share_one_copy() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let cache = cache();
+    let generated = generate(&cache);
+    let path = save(&generated, folder.path(), &cache).expect("written");
+    let dataset = Dataset::open(folder.path(), &cache).expect("a good file");
+    assert!(dataset.words() == generated.words());
+    let sum = dataset
+        .words()
+        .iter()
+        .fold(0_u32, |sum, word| sum.wrapping_add(*word));
+    #[cfg(target_os = "linux")]
+    assert_eq!(mapped_kb(&path, "Shared_Clean:"), 0, "alone so far");
+
+    let mut other = Other::start("read", folder.path());
+    assert_eq!(other.told("sum "), sum.to_string());
+    #[cfg(target_os = "linux")]
+    {
+        let shared = mapped_kb(&path, "Shared_Clean:");
+        let whole = (cache.dataset_bytes() + 8).div_ceil(1024);
+        assert!(shared >= whole, "{shared} kB of {whole} shared");
+        assert_eq!(mapped_kb(&path, "Private_Dirty:"), 0);
+    }
+    // A file that replaces it leaves the mapped one as it is.
+    save(&generated, folder.path(), &cache).expect("written again");
+    let header_hash = B256::repeat_byte(3);
+    assert_eq!(dataset.view().hash(&header_hash, 8), cache.hash(&header_hash, 8));
+}
+
+#[test]
+fn readers_beside_writers_see_whole_files() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let cache = cache();
+    let _writers = [
+        Other::start("write", folder.path()),
+        Other::start("write", folder.path()),
+    ];
+    let (start, mut good) = (Instant::now(), 0);
+    // Long enough for a good many files to take each other's place.
+    while good < 100 {
+        assert!(start.elapsed() < PATIENCE, "only {good} files");
+        match Dataset::open(folder.path(), &cache) {
+            Ok(_) => good += 1,
+            Err(error) => {
+                assert!(error.is_absent() && good == 0, "after {good} good files: {error}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_killed_writer_leaves_nothing_in_the_way() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let cache = cache();
+    let unfinished = folder
+        .path()
+        .join(format!("{}.unfinished", file_name(&cache.seed_hash())));
+    let start = Instant::now();
+    let writer = Other::start("write", folder.path());
+    while !unfinished.exists() {
+        assert!(start.elapsed() < PATIENCE, "nothing is written");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    drop(writer);
+    if let Err(error) = Dataset::open(folder.path(), &cache) {
+        assert!(error.is_absent(), "{error}");
+    }
+    save(&generate(&cache), folder.path(), &cache).expect("the lock went with the process");
+    Dataset::open(folder.path(), &cache).expect("a good file");
+    assert!(!unfinished.exists());
+}

@@ -1,0 +1,23 @@
+//! PyPI `web3` through the aliases.
+
+use super::{STRANGER, account, check_contract, mining};
+use e2e::clients::python;
+use e2e::contract::counter;
+use e2e::ledger::COIN;
+use e2e::to_quantity;
+use serde_json::json;
+
+#[test]
+fn web3_py_reads_sends_deploys_and_finds_logs() {
+    let Some(clients) = python() else { return };
+    let node = mining();
+    let (from, key) = account(&node, 5);
+    let result = clients.run(
+        "web3_client.py",
+        &json!({
+            "url": node.url(), "socket": node.socket(), "key": key, "to": STRANGER,
+            "value": to_quantity(COIN), "counter": counter(),
+        }),
+    );
+    check_contract(&node, &result, &from);
+}
