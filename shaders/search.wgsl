@@ -1,6 +1,6 @@
 // What every form of the nonce search shares: the job, the results, and the two
 // Keccak steps around the dataset reads. The forms themselves are search_lane.wgsl
-// (a hash per invocation) and search_shuffle.wgsl (eight invocations per hash).
+// (a hash per invocation) and search_eight.wgsl (eight invocations per hash).
 //
 // Entry point: none. Bindings:
 //   group 0, binding 0: uniform job, 64 bytes

@@ -16,6 +16,7 @@ use miner::gpu::{GpuOptions, GpuSearcher, GpuWork, KernelForm, list_adapters};
 enum Kernel {
     Lane,
     Shuffle,
+    Group,
 }
 
 /// Measures an adapter.
@@ -72,6 +73,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         kernel: match args.kernel {
             Kernel::Lane => KernelForm::Lane,
             Kernel::Shuffle => KernelForm::Shuffle,
+            Kernel::Group => KernelForm::Group,
         },
         workgroup_size: args.workgroup,
         target_batch: Duration::from_millis(args.target_ms),
@@ -112,6 +114,7 @@ fn search(searcher: &mut GpuSearcher, cache: &LightCache, args: &Args) -> Result
         header_hash: B256::repeat_byte(0x42),
         boundary: boundary(&U256::from(args.difficulty)),
         start_nonce: 0xffff_0000,
+        nonces: u64::MAX,
     };
     searcher.set_work(work);
     // The pace settles first.
@@ -135,13 +138,19 @@ fn search(searcher: &mut GpuSearcher, cache: &LightCache, args: &Args) -> Result
         }
     }
     let seconds = start.elapsed().as_secs_f64();
+    let rate = hashes as f64 / seconds;
     println!(
         "search: {:.2} kH/s over {seconds:.1} s, {:.2} GB/s of dataset, {batches} batches of {:.0} ms; \
          {good} solutions good, {bad} bad, {:.1} expected",
-        hashes as f64 / seconds / 1e3,
-        hashes as f64 / seconds * 8192.0 / 1e9,
+        rate / 1e3,
+        rate * 8192.0 / 1e9,
         seconds * 1e3 / f64::from(batches),
         hashes as f64 / args.difficulty as f64,
+    );
+    let ceilings = searcher.ceilings(Duration::from_secs(2))?;
+    println!(
+        "memory: {ceilings:?}; the search has {:.3} of the random reads",
+        rate * 8192.0 / ceilings.random_read_bytes_per_second.unwrap_or(f64::NAN)
     );
     Ok(())
 }

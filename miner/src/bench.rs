@@ -1,27 +1,31 @@
-//! Measures what a device does: light cache, dataset, hash rate. What was not measured is absent, never
-//! estimated.
+//! Measures what a device does: light cache, dataset, hash rate, and what its memory gives at best. What was
+//! not measured is absent, never estimated.
 //!
 //! Needs no work, no node and no file. Formats figures for people and for programs; where they go is the
 //! caller's business.
 
-use core::fmt;
+mod gpu;
+mod memory;
+mod report;
+
 use std::hint::black_box;
 use std::ops::ControlFlow;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ethash::{B256, Epoch, FullDataset, LightCache};
-use serde_json::{Value, json};
+use ethash::{B256, Epoch, FullDataset, ITEM_WORDS, LightCache, ROW_WORDS};
 
 use crate::cpu::{FULL_WIDTH, LIGHT_WIDTH};
 use crate::dataset::Dataset;
-use crate::gpu::{AdapterInfo, GpuError, GpuOptions, GpuSearcher, GpuWork, list_adapters};
+use crate::gpu::{KernelForm, list_adapters};
 use crate::progress::Progress;
 use crate::{DeviceChoice, DeviceParseError, MinerError};
 
-/// A device searches this long before its rate is measured: batches are still growing.
-const GPU_WARM_UP: Duration = Duration::from_secs(1);
+pub use report::{Figures, Kind, Report};
+
+/// The longest time for each figure of the memory: it is steady.
+const CEILING_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Which devices to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,42 +61,15 @@ pub struct BenchConfig {
     pub threads: usize,
     /// Leave out the full dataset, and with it the graphics adapters.
     pub light_only: bool,
+    /// Form of the search kernel; `None`: the fastest, as measured first.
+    pub kernel: Option<KernelForm>,
 }
 
-/// What was measured on one device. `None`: it was not.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Figures {
-    /// `cpu` or `gpu:N`.
-    pub device: String,
-    /// The product's name.
-    pub name: String,
-    /// Threads, on the CPU.
-    pub threads: Option<usize>,
-    /// Building the light cache, always by one thread of the CPU.
-    pub light_cache_s: Option<f64>,
-    /// Generating the full dataset.
-    pub dataset_s: Option<f64>,
-    /// Hashes per second from the light cache.
-    pub light_hashrate: Option<f64>,
-    /// Hashes per second from the full dataset.
-    pub full_hashrate: Option<f64>,
-    /// Wrapping sum of the dataset's little-endian 64-bit words: shows that it is the right one.
-    pub dataset_sum_u64: Option<u64>,
-    /// Why figures are missing.
-    pub error: Option<String>,
-}
-
-/// What was measured.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Report {
-    /// The epoch.
-    pub epoch: u32,
-    /// Bytes of its light cache.
-    pub cache_bytes: u64,
-    /// Bytes of its full dataset.
-    pub dataset_bytes: u64,
-    /// Device by device.
-    pub devices: Vec<Figures>,
+impl BenchConfig {
+    /// How long each figure of the memory is measured.
+    fn ceiling_time(&self) -> Duration {
+        (self.time / 2).min(CEILING_TIME_MAX)
+    }
 }
 
 /// Why nothing was measured.
@@ -126,7 +103,7 @@ pub fn run(config: &BenchConfig) -> Result<Report, BenchError> {
     devices.extend(
         adapters
             .iter()
-            .map(|adapter| measure_gpu(config, &cache, adapter)),
+            .map(|adapter| gpu::measure(config, &cache, adapter)),
     );
     Ok(Report {
         epoch: config.epoch,
@@ -142,7 +119,7 @@ fn measure_cpu(config: &BenchConfig, cache: &LightCache) -> Figures {
         device: "cpu".into(),
         name: cpu_name(),
         threads: Some(threads),
-        light_cache_s: Some(cache.build_time().as_secs_f64()),
+        light_cache_seconds: Some(cache.build_time().as_secs_f64()),
         ..Figures::default()
     };
     figures.light_hashrate = Some(rate(threads, config.time, LIGHT_WIDTH, |first| {
@@ -160,13 +137,25 @@ fn measure_cpu(config: &BenchConfig, cache: &LightCache) -> Figures {
     let seconds = progress.end().as_secs_f64();
     match dataset {
         Ok(dataset) => {
-            figures.dataset_s = Some(seconds);
+            figures.dataset_seconds = Some(seconds);
             figures.dataset_sum_u64 = Some(sum_u64(dataset.words()));
-            figures.full_hashrate = Some(full_rate(threads, config.time, &dataset.view()));
+            figures.hashrate = Some(full_rate(threads, config.time, &dataset.view()));
+            measure_memory(&mut figures, config, cache, dataset.words());
         }
         Err(error) => figures.error = Some(error.to_string()),
     }
     figures
+}
+
+/// What the memory gives, over the tables that were hashed from.
+fn measure_memory(figures: &mut Figures, config: &BenchConfig, cache: &LightCache, dataset: &[u32]) {
+    let (threads, time) = (config.threads.max(1), config.ceiling_time());
+    figures.random_read_bytes_per_second = memory::random_read_rate::<ITEM_WORDS>(dataset, threads, time);
+    // Rows are words in place; were they ever not aligned as such, the figure would be missing.
+    figures.cache_read_bytes_per_second = bytemuck::try_cast_slice(cache.as_bytes())
+        .ok()
+        .and_then(|rows| memory::random_read_rate::<ROW_WORDS>(rows, threads, time));
+    figures.copy_bytes_per_second = memory::copy_rate(threads, time);
 }
 
 fn full_rate(threads: usize, time: Duration, dataset: &FullDataset<'_>) -> f64 {
@@ -201,60 +190,6 @@ fn rate(threads: usize, time: Duration, width: usize, batch: impl Fn(u64) + Sync
     hashes as f64 / start.elapsed().as_secs_f64()
 }
 
-fn measure_gpu(config: &BenchConfig, cache: &Arc<LightCache>, adapter: &AdapterInfo) -> Figures {
-    let mut figures = Figures {
-        device: format!("gpu:{}", adapter.index),
-        name: adapter.name.clone(),
-        light_cache_s: Some(cache.build_time().as_secs_f64()),
-        ..Figures::default()
-    };
-    if config.light_only {
-        return figures;
-    }
-    if let Err(error) = fill_gpu_figures(&mut figures, config, cache, adapter) {
-        figures.error = Some(error.to_string());
-    }
-    figures
-}
-
-fn fill_gpu_figures(
-    figures: &mut Figures,
-    config: &BenchConfig,
-    cache: &Arc<LightCache>,
-    adapter: &AdapterInfo,
-) -> Result<(), GpuError> {
-    let mut searcher = GpuSearcher::new(adapter.index, GpuOptions::default())?;
-    let mut progress = Progress::new(format!(
-        "generating the dataset of epoch {} on {}",
-        config.epoch, adapter.name
-    ));
-    let loaded = searcher.set_epoch(cache, &mut |at| {
-        progress.report(at.items_done, at.items_total);
-        ControlFlow::Continue(())
-    });
-    let seconds = progress.end().as_secs_f64();
-    loaded?;
-    figures.dataset_s = Some(seconds);
-
-    // No hash is at or below zero, so every batch is searched to its end.
-    searcher.set_work(GpuWork {
-        id: 0,
-        header_hash: B256::ZERO,
-        boundary: B256::ZERO,
-        start_nonce: 0,
-    });
-    let warm_up = Instant::now();
-    while warm_up.elapsed() < GPU_WARM_UP {
-        searcher.next_batch()?;
-    }
-    let (start, mut hashes) = (Instant::now(), 0);
-    while start.elapsed() < config.time {
-        hashes += u64::from(searcher.next_batch()?.count);
-    }
-    figures.full_hashrate = Some(hashes as f64 / start.elapsed().as_secs_f64());
-    searcher.stop()
-}
-
 /// The wrapping sum of pairs of words as 64-bit numbers.
 fn sum_u64(words: &[u32]) -> u64 {
     let pairs = words.as_chunks::<2>().0.iter();
@@ -273,70 +208,10 @@ fn cpu_name() -> String {
     name.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
-impl Report {
-    /// The report for programs: every figure has its key, and null where it was not measured.
-    pub fn to_json(&self) -> Value {
-        let device = |figures: &Figures| {
-            json!({
-                "device": figures.device,
-                "name": figures.name,
-                "threads": figures.threads,
-                "light_cache_s": figures.light_cache_s,
-                "dataset_s": figures.dataset_s,
-                "light_hashrate": figures.light_hashrate,
-                "full_hashrate": figures.full_hashrate,
-                "dataset_sum_u64": figures.dataset_sum_u64.map(|sum| format!("{sum:#x}")),
-                "error": figures.error,
-            })
-        };
-        json!({
-            "epoch": self.epoch,
-            "cache_bytes": self.cache_bytes,
-            "dataset_bytes": self.dataset_bytes,
-            "devices": self.devices.iter().map(device).collect::<Vec<_>>(),
-        })
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            epoch,
-            cache_bytes,
-            dataset_bytes,
-            devices,
-        } = self;
-        write!(
-            f,
-            "epoch {epoch}: light cache {cache_bytes} bytes, dataset {dataset_bytes} bytes"
-        )?;
-        for figures in devices {
-            write!(f, "\n{} ({})", figures.device, figures.name)?;
-            if let Some(threads) = figures.threads {
-                write!(f, ", {threads} threads")?;
-            }
-            let seconds = |value: f64| format!("{value:.3} s");
-            let rate = |value: f64| format!("{value:.0} H/s");
-            let rows = [
-                ("light cache", figures.light_cache_s.map(seconds)),
-                ("dataset", figures.dataset_s.map(seconds)),
-                ("from the light cache", figures.light_hashrate.map(rate)),
-                ("from the full dataset", figures.full_hashrate.map(rate)),
-                ("error", figures.error.clone()),
-            ];
-            for (what, value) in rows {
-                if let Some(value) = value {
-                    write!(f, "\n  {what:<22} {value}")?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     #[test]
     fn what_is_not_measured_is_null() {
@@ -346,22 +221,29 @@ mod tests {
             time: Duration::from_millis(50),
             threads: 2,
             light_only: true,
+            kernel: None,
         };
         let report = run(&config).expect("the CPU is always there");
         let json = report.to_json();
-        let device = &json["devices"][0];
-        assert_eq!(json["cache_bytes"], 16_776_896);
+        let device = &json[0];
+        assert_eq!(device["cache_bytes"], 16_776_896);
         assert!(
             device["light_hashrate"].as_f64().is_some_and(|rate| rate > 1.0),
             "{json}"
         );
         assert!(
-            device["light_cache_s"]
+            device["light_cache_seconds"]
                 .as_f64()
                 .is_some_and(|seconds| seconds > 0.0),
             "{json}"
         );
-        for absent in ["dataset_s", "full_hashrate", "dataset_sum_u64", "error"] {
+        for absent in [
+            "dataset_seconds",
+            "hashrate",
+            "share_of_ceiling",
+            "dataset_sum_u64",
+            "error",
+        ] {
             assert!(
                 device.get(absent).is_some_and(Value::is_null),
                 "{absent} of {json}"
@@ -379,6 +261,7 @@ mod tests {
             time: Duration::ZERO,
             threads: 1,
             light_only: true,
+            kernel: None,
         };
         assert!(matches!(run(&config("cpu", u32::MAX)), Err(BenchError::Cache(_))));
         let far = run(&config("gpu:4000000", 0));

@@ -10,13 +10,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, select};
-use ethash::{LightCaches, Schedule};
+use ethash::{Epoch, LightCache, LightCaches, Schedule};
 use parking_lot::Mutex;
 
 use crate::cpu::CpuSearcher;
 use crate::desk::Job;
 use crate::device::Plan;
-use crate::engine::{EngineConfig, MinerError};
+use crate::engine::{EngineConfig, KernelPolicy, MinerError};
 use crate::gauge::Gauge;
 use crate::gpu::{AdapterInfo, GpuOptions};
 use crate::gpu_worker::GpuWorker;
@@ -26,7 +26,7 @@ use crate::task::{Cursor, Task};
 
 /// Between two samples of the hash counts.
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
-/// How many blocks before its first one the next epoch's light cache is built.
+/// How many blocks before its first one the next epoch is prepared: its light cache, then its datasets.
 const PREPARE_BLOCKS_AHEAD: u64 = 1000;
 
 /// The searchers and what it takes to start more of them.
@@ -35,6 +35,11 @@ pub(crate) struct Crew {
     pub(crate) shared: Arc<Shared>,
     caches: LightCaches,
     schedule: Schedule,
+    /// The epoch that comes next, once that is known.
+    announced: Mutex<Option<Epoch>>,
+    /// Its light cache, once it is there.
+    coming: Mutex<Option<(Epoch, Arc<LightCache>)>>,
+    kernels: KernelPolicy,
     threads: usize,
     intensity: Intensity,
     niceness: u8,
@@ -54,6 +59,9 @@ impl Crew {
             shared,
             caches: config.caches.clone(),
             schedule: config.schedule,
+            announced: Mutex::default(),
+            coming: Mutex::default(),
+            kernels: config.kernels.clone(),
             threads: config.threads,
             intensity: config.intensity,
             niceness: config.niceness,
@@ -87,6 +95,7 @@ impl Crew {
             ),
             adapter: adapter.clone(),
             options: options.clone(),
+            kernels: self.kernels.clone(),
             cursor: self.cursor(place),
             intensity: self.intensity,
         };
@@ -204,7 +213,31 @@ impl Crew {
         let Some(number) = job.work.number else { return };
         let next = self.schedule.epoch(number.saturating_add(PREPARE_BLOCKS_AHEAD));
         if next != epoch && self.schedule.epoch(number) == epoch {
-            self.caches.prepare(next);
+            self.prepare(next);
+        }
+    }
+
+    /// The epoch that comes next with its light cache, once both are known.
+    pub(crate) fn coming(&self) -> Option<(Epoch, Arc<LightCache>)> {
+        self.coming.lock().clone()
+    }
+
+    /// Builds the light cache of the epoch that comes next, and lets the keeper and the adapters prepare their
+    /// datasets from it. The thread is nobody's: building cannot be hurried.
+    pub(crate) fn prepare(self: &Arc<Self>, next: Epoch) {
+        if self.announced.lock().replace(next) == Some(next) {
+            return;
+        }
+        let crew = Arc::clone(self);
+        let build = move || match crew.caches.get(next) {
+            Ok(cache) => {
+                crew.shared.keeper.prepare(next, &cache);
+                *crew.coming.lock() = Some((next, cache));
+            }
+            Err(error) => tracing::warn!(epoch = next.index, "the next epoch is not prepared: {error}"),
+        };
+        if let Err(error) = spawn("light-cache", build) {
+            tracing::warn!(epoch = next.index, "the next epoch is not prepared: {error}");
         }
     }
 

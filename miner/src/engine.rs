@@ -14,7 +14,7 @@ use ethash::{LightCaches, Schedule};
 use crate::crew::{Crew, spawn};
 use crate::device::{DeviceChoice, Plan};
 use crate::gauge::{DeviceState, EngineStatus};
-use crate::gpu::{AdapterInfo, GpuOptions};
+use crate::gpu::{AdapterInfo, GpuOptions, KernelMemory};
 use crate::intensity::Intensity;
 use crate::keeper::Keeper;
 use crate::shared::Shared;
@@ -30,6 +30,26 @@ pub enum DatasetPolicy {
     Memory,
     /// It is read from this folder, or generated and written there.
     Disk(PathBuf),
+}
+
+/// How graphics adapters come to their search kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum KernelPolicy {
+    /// It is the one that the options name.
+    #[default]
+    Given,
+    /// It is the fastest, measured for some seconds on the first dataset, unless it is remembered there.
+    Measured(Option<KernelMemory>),
+}
+
+impl KernelPolicy {
+    /// The fastest, remembered beside the dataset files, or in the user's cache where there are none.
+    pub fn measured(dataset: &DatasetPolicy) -> Self {
+        Self::Measured(match dataset {
+            DatasetPolicy::Disk(folder) => Some(KernelMemory::in_folder(folder)),
+            DatasetPolicy::Never | DatasetPolicy::Memory => KernelMemory::in_user_cache(),
+        })
+    }
 }
 
 /// How an engine is to be.
@@ -48,6 +68,8 @@ pub struct EngineConfig {
     pub schedule: Schedule,
     /// For graphics adapters.
     pub gpu: GpuOptions,
+    /// How graphics adapters come to their search kernel.
+    pub kernels: KernelPolicy,
     /// How hard every device works.
     pub intensity: Intensity,
     /// How far the threads of the CPU let other programs go before them, where the system can: from 0, not
@@ -67,6 +89,7 @@ impl Default for EngineConfig {
             caches: LightCaches::new(),
             schedule: Schedule::Ethash,
             gpu: GpuOptions::default(),
+            kernels: KernelPolicy::default(),
             intensity: Intensity::FULL,
             niceness: 0,
             bars: true,

@@ -6,16 +6,18 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ethash::{Epoch, LightCache};
 
 use crate::crew::Crew;
 use crate::desk::Job;
-use crate::gauge::{DeviceState, Gauge};
-use crate::gpu::{AdapterInfo, BatchReport, GpuError, GpuOptions, GpuSearcher, GpuWork};
+use crate::engine::KernelPolicy;
+use crate::gauge::{DatasetProgress, DeviceState, Gauge};
+use crate::gpu::{AdapterInfo, BatchReport, GpuError, GpuOptions, GpuSearcher, GpuWork, choose_kernel};
 use crate::intensity::Intensity;
 use crate::progress::Progress;
+use crate::room::has_room_for;
 use crate::shared::{Compared, Hit};
 use crate::task::Cursor;
 
@@ -32,6 +34,8 @@ pub(crate) struct GpuWorker {
     pub(crate) gauge: Arc<Gauge>,
     pub(crate) adapter: AdapterInfo,
     pub(crate) options: GpuOptions,
+    /// How the search kernel is found; once it is, it stands in the options.
+    pub(crate) kernels: KernelPolicy,
     /// This device's own nonces.
     pub(crate) cursor: Cursor,
     pub(crate) intensity: Intensity,
@@ -90,17 +94,15 @@ impl GpuWorker {
         };
         let device = match device {
             Some(device) => device,
-            None => device.insert(Device {
-                searcher: GpuSearcher::new(self.adapter.index, self.steered())?,
-                loaded: None,
-            }),
+            None => device.insert(Device::new(GpuSearcher::new(self.adapter.index, self.steered())?)),
         };
         if device.loaded != Some(epoch) {
             device.loaded = None;
-            self.load(&mut device.searcher, epoch, &cache)?;
+            self.load(device, epoch, &cache)?;
+            self.choose_kernel(device, epoch)?;
             device.loaded = Some(epoch);
         }
-        self.search(&mut device.searcher, job, &cache, failures)
+        self.search(device, job, &cache, failures)
     }
 
     /// The options, at the intensity asked for: pauses are worth something only with one batch at a time.
@@ -116,20 +118,17 @@ impl GpuWorker {
         }
     }
 
-    /// Generates the dataset of `epoch` on the device, as long as the work is of that epoch.
-    fn load(
-        &self,
-        searcher: &mut GpuSearcher,
-        epoch: Epoch,
-        cache: &Arc<LightCache>,
-    ) -> Result<(), GpuError> {
+    /// Brings the dataset of `epoch` to the device, as long as the work is of that epoch.
+    fn load(&self, device: &mut Device, epoch: Epoch, cache: &Arc<LightCache>) -> Result<(), GpuError> {
         let what = format!(
             "generating the dataset of epoch {} on gpu:{}",
             epoch.index, self.adapter.index
         );
+        let ahead = device.ahead.take().filter(|ahead| ahead.epoch == epoch);
+        let made_ahead = device.searcher.prepared().filter(|_| ahead.is_some());
         let dials = Some((Arc::clone(&self.gauge), epoch.index));
         let mut progress = Progress::shown(what, self.crew.bars, dials);
-        let result = searcher.set_epoch(cache, &mut |at| {
+        let result = device.searcher.set_epoch(cache, &mut |at| {
             progress.report(at.items_done, at.items_total);
             let wanted = self.crew.shared.desk.wants_epoch(epoch);
             if wanted {
@@ -139,16 +138,93 @@ impl GpuWorker {
             }
         });
         let seconds = progress.end().as_secs_f64();
-        if result.is_ok() {
-            tracing::info!(epoch = epoch.index, adapter = %self.adapter.name, seconds, "dataset generated on the device");
+        result?;
+        let (epoch, adapter) = (epoch.index, &self.adapter.name);
+        if let Some(at) = made_ahead {
+            let percent_ahead = u64::from(at.items_done) * 100 / u64::from(at.items_total.max(1));
+            tracing::info!(epoch, %adapter, seconds, percent_ahead, "epoch switched, dataset made ahead");
+        } else {
+            tracing::info!(epoch, %adapter, seconds, "dataset generated on the device");
         }
-        result
+        Ok(())
+    }
+
+    /// Chooses the search kernel, the first time, if it is to be chosen.
+    fn choose_kernel(&mut self, device: &mut Device, epoch: Epoch) -> Result<(), GpuError> {
+        let KernelPolicy::Measured(memory) = &self.kernels else {
+            return Ok(());
+        };
+        let desk = &self.crew.shared.desk;
+        let wanted = || desk.wants_epoch(epoch);
+        let chosen = choose_kernel(&mut device.searcher, memory.as_ref(), &wanted)?;
+        tracing::info!(
+            adapter = %self.adapter.name,
+            form = chosen.form.name(),
+            workgroup_size = chosen.workgroup_size,
+            batch_ms = chosen.target_batch.map(|batch| batch.as_millis() as u64),
+            remembered = chosen.hashrate.is_none(),
+            "search kernel chosen"
+        );
+        self.options.kernel = chosen.form;
+        self.options.workgroup_size = chosen.workgroup_size;
+        if let Some(batch) = chosen.target_batch {
+            self.options.target_batch = batch.min(self.options.target_batch);
+        }
+        self.kernels = KernelPolicy::Given;
+        Ok(())
+    }
+
+    /// Begins the dataset of the epoch that comes next, as soon as that is known, and shows how far it is.
+    fn prepare_next(&self, device: &mut Device, present: Epoch) -> Result<(), GpuError> {
+        let Some((epoch, cache)) = self.crew.coming() else {
+            return Ok(());
+        };
+        if epoch == present {
+            return Ok(());
+        }
+        let adapter = &self.adapter.name;
+        if device.ahead.as_ref().is_none_or(|ahead| ahead.epoch != epoch) {
+            device.ahead = Some(Ahead {
+                epoch,
+                begun: Instant::now(),
+                made: false,
+            });
+            let refused = if self.adapter.software && !has_room_for(cache.dataset_bytes()) {
+                Some("there is too little memory".to_owned())
+            } else {
+                match device.searcher.prepare(&cache) {
+                    Ok(()) => None,
+                    Err(error) if error.needs_rebuild() => return Err(error),
+                    Err(error) => Some(error.to_string()),
+                }
+            };
+            if let Some(reason) = refused {
+                tracing::info!(epoch = epoch.index, %adapter, reason, "the next dataset is made at the switch");
+            }
+        }
+        let (Some(ahead), Some(at)) = (&mut device.ahead, device.searcher.prepared()) else {
+            return Ok(());
+        };
+        if ahead.made {
+            return Ok(());
+        }
+        ahead.made = at.items_done == at.items_total;
+        self.gauge.set_dataset((!ahead.made).then_some(DatasetProgress {
+            epoch: epoch.index,
+            done: at.items_done,
+            total: at.items_total,
+        }));
+        if ahead.made {
+            let seconds = ahead.begun.elapsed().as_secs_f64();
+            tracing::info!(epoch = epoch.index, %adapter, seconds, "next dataset made ahead");
+        }
+        Ok(())
     }
 
     /// Batches for `job` and for all that follows in its epoch, without letting the device run empty.
     fn search(
         &mut self,
-        searcher: &mut GpuSearcher,
+        device: &mut Device,
         job: &Arc<Job>,
         cache: &Arc<LightCache>,
         failures: &mut u32,
@@ -159,35 +235,38 @@ impl GpuWorker {
             self.gauge
                 .set_state(DeviceState::Searching { epoch: epoch.index });
             self.cursor.begin();
-            searcher.set_work(self.gpu_work(&job));
+            device.searcher.set_work(self.gpu_work(&job));
             while self.crew.shared.desk.is_active(&job) {
                 if self.cursor.is_used_up(job.nonces) {
-                    searcher.stop()?;
+                    device.searcher.stop()?;
                     self.crew.shared.desk.outwait(&job);
                     break;
                 }
-                let report = searcher.next_batch()?;
+                let report = device.searcher.next_batch()?;
                 *failures = 0;
                 if self.take_report(&report, &job, cache) {
-                    searcher.set_work(self.gpu_work(&job));
+                    device.searcher.set_work(self.gpu_work(&job));
                 }
+                self.prepare_next(device, epoch)?;
                 if !self.intensity.is_full() {
                     self.crew.shared.desk.sleep(self.intensity.pause(report.elapsed));
                 }
             }
             match self.crew.shared.desk.peek() {
                 Some(next) if next.work.epoch == epoch => job = next,
-                _ => return searcher.stop(),
+                _ => return device.searcher.stop(),
             }
         }
     }
 
+    /// The work with the next of this device's nonces.
     fn gpu_work(&self, job: &Job) -> GpuWork {
         GpuWork {
             id: job.id,
             header_hash: job.work.header_hash,
             boundary: job.work.boundary,
             start_nonce: self.cursor.peek(job.nonces),
+            nonces: self.cursor.in_a_row(job.nonces),
         }
     }
 
@@ -202,9 +281,7 @@ impl GpuWorker {
         let over = self
             .cursor
             .advance(job.nonces, report.first_nonce, report.count.into());
-        let range = self.cursor.range(job.nonces);
-        let own = |nonce| range.offset(nonce).is_some();
-        for hit in report.hits.iter().filter(|hit| own(hit.pow_nonce)) {
+        for hit in &report.hits {
             let hit = Hit {
                 pow_nonce: hit.pow_nonce,
                 mix_hash: hit.mix_hash,
@@ -225,6 +302,24 @@ impl GpuWorker {
 struct Device {
     searcher: GpuSearcher,
     loaded: Option<Epoch>,
+    /// The epoch to come, once its dataset has begun or was refused.
+    ahead: Option<Ahead>,
+}
+
+struct Ahead {
+    epoch: Epoch,
+    begun: Instant,
+    made: bool,
+}
+
+impl Device {
+    fn new(searcher: GpuSearcher) -> Self {
+        Self {
+            searcher,
+            loaded: None,
+            ahead: None,
+        }
+    }
 }
 
 /// Whether opening the device anew may help.
@@ -243,6 +338,7 @@ mod tests {
     use super::*;
     use crate::device::Plan;
     use crate::engine::{Engine, EngineConfig};
+    use crate::task::Found;
     use ethash::{B256, LightCaches, WorkPackage};
 
     /// The first adapter. `None`, with a word why, where there is none and none is required.
@@ -258,9 +354,8 @@ mod tests {
         adapter
     }
 
-    #[test]
-    fn a_lost_device_is_opened_anew_and_the_work_goes_on() {
-        let Some(adapter) = first_adapter() else { return };
+    /// An engine without threads for `adapter`, with the test sizes, and the receiver of its solutions.
+    fn idle_engine(adapter: &AdapterInfo) -> (Engine, EngineConfig, crossbeam_channel::Receiver<Found>) {
         let config = EngineConfig {
             caches: LightCaches::with_sizes(1024, 32_768),
             threads: 1,
@@ -272,34 +367,53 @@ mod tests {
             reason: "a test".into(),
         };
         let (solutions_out, solutions) = crossbeam_channel::unbounded();
-        let engine = Engine::prepare(&config, &plan, solutions_out);
+        (Engine::prepare(&config, &plan, solutions_out), config, solutions)
+    }
 
-        let epoch = Epoch::ethash(0);
-        let cache = config.caches.get(epoch).expect("the test sizes");
-        let mut searcher = GpuSearcher::new(adapter.index, config.gpu.clone()).expect("the adapter opens");
-        searcher
-            .set_epoch(&cache, &mut |_| ControlFlow::Continue(()))
-            .expect("the test dataset");
-        searcher.destroy_device();
-        let worker = GpuWorker {
+    fn worker(engine: &Engine, adapter: AdapterInfo, options: GpuOptions) -> GpuWorker {
+        GpuWorker {
             crew: Arc::clone(&engine.crew),
             gauge: Arc::default(),
             adapter,
-            options: config.gpu.clone(),
+            options,
+            kernels: KernelPolicy::Given,
             cursor: Cursor::starting_at(0, 1, u64::MAX - 100),
             intensity: Intensity::FULL,
-        };
-        let device = Device {
-            searcher,
-            loaded: Some(epoch),
-        };
-        let work = WorkPackage {
+        }
+    }
+
+    fn open(adapter: &AdapterInfo, options: &GpuOptions, cache: &Arc<LightCache>) -> GpuSearcher {
+        let mut searcher = GpuSearcher::new(adapter.index, options.clone()).expect("the adapter opens");
+        searcher
+            .set_epoch(cache, &mut |_| ControlFlow::Continue(()))
+            .expect("the test dataset");
+        searcher
+    }
+
+    fn easy_work(epoch: Epoch) -> WorkPackage {
+        WorkPackage {
             header_hash: B256::repeat_byte(9),
             seed_hash: epoch.seed_hash(),
             boundary: ethash::boundary(&ethash::U256::from(5000)),
             number: None,
             epoch,
+        }
+    }
+
+    #[test]
+    fn a_lost_device_is_opened_anew_and_the_work_goes_on() {
+        let Some(adapter) = first_adapter() else { return };
+        let (engine, config, solutions) = idle_engine(&adapter);
+        let epoch = Epoch::ethash(0);
+        let cache = config.caches.get(epoch).expect("the test sizes");
+        let searcher = open(&adapter, &config.gpu, &cache);
+        searcher.destroy_device();
+        let worker = worker(&engine, adapter, config.gpu.clone());
+        let device = Device {
+            loaded: Some(epoch),
+            ..Device::new(searcher)
         };
+        let work = easy_work(epoch);
         let job = engine
             .crew
             .shared
@@ -324,6 +438,58 @@ mod tests {
         assert!(
             engine.crew.shared.lines.lock().is_empty(),
             "the device was not given up"
+        );
+    }
+
+    #[test]
+    fn the_next_dataset_is_there_at_the_switch() {
+        let Some(adapter) = first_adapter() else { return };
+        let (engine, config, _solutions) = idle_engine(&adapter);
+        let [now, next] = [0, 1].map(Epoch::ethash);
+        let caches = [now, next].map(|epoch| config.caches.get(epoch).expect("the test sizes"));
+        let mut device = Device {
+            loaded: Some(now),
+            ..Device::new(open(&adapter, &config.gpu, &caches[0]))
+        };
+        let worker = worker(&engine, adapter, config.gpu.clone());
+        let job = engine
+            .crew
+            .shared
+            .desk
+            .put(Some(easy_work(now).into()))
+            .expect("new work");
+        let endless = GpuWork {
+            nonces: u64::MAX,
+            ..worker.gpu_work(&job)
+        };
+        device.searcher.set_work(endless);
+
+        worker.prepare_next(&mut device, now).expect("nothing to do yet");
+        assert!(device.ahead.is_none());
+        engine.crew.prepare(next);
+        let start = Instant::now();
+        while !device.ahead.as_ref().is_some_and(|ahead| ahead.made) {
+            assert!(start.elapsed() < Duration::from_secs(60), "nothing is made ahead");
+            device.searcher.next_batch().expect("the search goes on");
+            worker.prepare_next(&mut device, now).expect("the device works");
+        }
+        assert_eq!(
+            worker.gauge.status(Instant::now()).dataset,
+            None,
+            "no longer under way"
+        );
+        // The work is still of the old epoch: whatever had to be generated now would be cancelled.
+        assert!(!engine.crew.shared.desk.wants_epoch(next));
+        worker.load(&mut device, next, &caches[1]).expect("it is there");
+        assert!(device.ahead.is_none());
+        device.searcher.set_work(endless);
+        device.searcher.next_batch().expect("the search goes on");
+        let other = Epoch::ethash(2);
+        let cache = config.caches.get(other).expect("the test sizes");
+        let cancelled = worker.load(&mut device, other, &cache);
+        assert!(
+            matches!(cancelled, Err(GpuError::Cancelled { .. })),
+            "{cancelled:?}"
         );
     }
 

@@ -1,7 +1,7 @@
 //! Keeps the full dataset of the epoch at work: finds it on disk or generates it, in the background.
 //!
-//! Searchers ask for it and go on with the light cache until it is there. One dataset exists at a time, as
-//! two rarely fit. Generating shares the processor evenly with the search: hashing from the light cache is a
+//! Searchers ask for it and go on with the light cache until it is there. The dataset of the epoch to come is
+//! made ahead where there is memory for two, and at the switch otherwise. Generating shares the processor evenly with the search: hashing from the light cache is a
 //! hundredth as fast as what the wait is for.
 
 use std::fs;
@@ -17,6 +17,7 @@ use crate::dataset::{Dataset, DatasetError, file_name};
 use crate::engine::DatasetPolicy;
 use crate::gauge::Gauge;
 use crate::progress::Progress;
+use crate::room::has_room_for;
 
 #[derive(Debug)]
 pub(crate) struct Keeper {
@@ -32,8 +33,18 @@ struct State {
     /// The epoch of the dataset that is there, on its way or given up.
     wanted: Option<Epoch>,
     ready: Option<Arc<Dataset>>,
+    /// The epoch to come, for which nothing has been begun yet.
+    coming: Option<(Epoch, Arc<LightCache>)>,
+    /// The epoch whose dataset is made ahead, and that dataset once it is there.
+    ahead: Option<(Epoch, Option<Arc<Dataset>>)>,
     builder: Option<JoinHandle<()>>,
     stopping: bool,
+}
+
+impl State {
+    fn is_ahead(&self, epoch: Epoch) -> bool {
+        self.ahead.as_ref().is_some_and(|(ahead, _)| *ahead == epoch)
+    }
 }
 
 impl Keeper {
@@ -63,14 +74,47 @@ impl Keeper {
         }
         state.wanted = Some(epoch);
         state.ready = None;
+        match state.ahead.take() {
+            Some((ahead, Some(dataset))) if ahead == epoch => {
+                tracing::info!(epoch = epoch.index, "the full dataset was made ahead");
+                state.ready = Some(dataset);
+            }
+            // It is on its way, and comes to whoever wants it by now.
+            Some((ahead, None)) if ahead == epoch => {}
+            _ => {
+                let cache = Arc::clone(cache);
+                self.start_builder(&mut state, move |keeper| keeper.build(epoch, &cache));
+            }
+        }
+    }
+
+    /// `epoch` comes next: its dataset is made ahead, once that of the present epoch is there.
+    pub(crate) fn prepare(self: &Arc<Self>, epoch: Epoch, cache: &Arc<LightCache>) {
+        if self.policy == DatasetPolicy::Never {
+            return;
+        }
+        let mut state = self.state.lock();
+        if state.stopping || state.wanted == Some(epoch) {
+            return;
+        }
+        state.coming = Some((epoch, Arc::clone(cache)));
+        // Whoever builds the present one goes on with it.
+        if state.ready.is_some() {
+            self.start_builder(&mut state, |_| {});
+        }
+    }
+
+    /// Starts a thread that builds, and then what is to be made ahead.
+    fn start_builder(self: &Arc<Self>, state: &mut State, build: impl FnOnce(&Self) + Send + 'static) {
         let before = state.builder.take();
-        let (keeper, cache) = (Arc::clone(self), Arc::clone(cache));
+        let keeper = Arc::clone(self);
         let builder = std::thread::Builder::new().name("dataset".into()).spawn(move || {
             // It sees that its epoch is no longer wanted and ends soon.
             if let Some(before) = before {
                 let _ = before.join();
             }
-            keeper.build(epoch, &cache);
+            build(&keeper);
+            keeper.build_ahead();
         });
         match builder {
             Ok(builder) => state.builder = Some(builder),
@@ -119,7 +163,47 @@ impl Keeper {
 
     fn is_wanted(&self, epoch: Epoch) -> bool {
         let state = self.state.lock();
-        !state.stopping && state.wanted == Some(epoch)
+        !state.stopping && (state.wanted == Some(epoch) || state.is_ahead(epoch))
+    }
+
+    /// Makes the dataset of the epoch to come, if it is known, not begun and there is room for it.
+    fn build_ahead(&self) {
+        let (epoch, cache) = {
+            let mut state = self.state.lock();
+            // Before the present one, none is made for later.
+            if state.ready.is_none() {
+                return;
+            }
+            let Some((epoch, cache)) = state.coming.take() else {
+                return;
+            };
+            if state.stopping || state.wanted == Some(epoch) {
+                return;
+            }
+            if !has_room_for(cache.dataset_bytes()) {
+                tracing::info!(
+                    epoch = epoch.index,
+                    bytes = cache.dataset_bytes(),
+                    "no room for the next full dataset, it is made at the switch"
+                );
+                return;
+            }
+            state.ahead = Some((epoch, None));
+            (epoch, cache)
+        };
+        self.build(epoch, &cache);
+        let wanted_by_now = {
+            let mut state = self.state.lock();
+            if matches!(&state.ahead, Some((ahead, None)) if *ahead == epoch) {
+                // It failed, which is said; the switch tries again.
+                state.ahead = None;
+            }
+            !state.stopping && state.wanted == Some(epoch) && state.ready.is_none()
+        };
+        // It failed beside the one before, which has made room meanwhile.
+        if wanted_by_now {
+            self.build(epoch, &cache);
+        }
     }
 
     /// Finds or makes the dataset of `epoch`, as long as it is wanted.
@@ -174,11 +258,21 @@ impl Keeper {
         dataset
     }
 
-    /// Offers `dataset` to the searchers if it is still wanted, and gives it back.
+    /// Offers `dataset` to the searchers, or lays it by for them, if it is still wanted, and gives it back.
     fn put(&self, epoch: Epoch, dataset: Dataset) -> Option<Arc<Dataset>> {
         let mut state = self.state.lock();
-        let wanted = !state.stopping && state.wanted == Some(epoch);
-        wanted.then(|| Arc::clone(state.ready.insert(Arc::new(dataset))))
+        let dataset = Arc::new(dataset);
+        if state.stopping {
+            return None;
+        }
+        if state.wanted == Some(epoch) {
+            state.ready = Some(Arc::clone(&dataset));
+        } else if state.is_ahead(epoch) {
+            state.ahead = Some((epoch, Some(Arc::clone(&dataset))));
+        } else {
+            return None;
+        }
+        Some(dataset)
     }
 
     fn save(&self, epoch: Epoch, folder: &Path, cache: &LightCache, dataset: &Dataset) {
@@ -251,6 +345,36 @@ mod tests {
         let epoch = Epoch::ethash(5);
         keeper.want(epoch, &cache(epoch));
         assert!(keeper.ready(epoch).is_none(), "nothing is begun after the stop");
+    }
+
+    #[test]
+    fn the_next_dataset_is_made_ahead() {
+        let keeper = Arc::new(Keeper::new(DatasetPolicy::Memory, 2));
+        let [now, next] = [Epoch::ethash(0), Epoch::ethash(1)];
+        // Known before anyone searches: then it waits for the present one.
+        keeper.prepare(next, &cache(next));
+        assert!(keeper.state.lock().builder.is_none(), "nobody searches yet");
+        keeper.want(now, &cache(now));
+        wait_for(&keeper, now);
+        let start = Instant::now();
+        while !matches!(&keeper.state.lock().ahead, Some((epoch, Some(_))) if *epoch == next) {
+            assert!(start.elapsed() < Duration::from_secs(20), "nothing is made ahead");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert!(keeper.ready(now).is_some() && keeper.ready(next).is_none());
+        keeper.want(next, &cache(next));
+        let dataset = keeper.ready(next).expect("it is there at the switch");
+        assert_eq!(
+            dataset.view().hash(&ethash::B256::ZERO, 1),
+            cache(next).hash(&ethash::B256::ZERO, 1)
+        );
+        assert!(keeper.ready(now).is_none());
+        // Announced while there is one already.
+        let last = Epoch::ethash(2);
+        keeper.prepare(last, &cache(last));
+        keeper.want(last, &cache(last));
+        wait_for(&keeper, last);
+        keeper.stop();
     }
 
     #[test]

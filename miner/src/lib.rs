@@ -31,6 +31,7 @@ mod keeper;
 mod progress;
 mod rate;
 pub mod rig;
+mod room;
 mod sensors;
 mod shared;
 pub mod status;
@@ -38,7 +39,7 @@ mod task;
 pub mod verify;
 
 pub use device::{DeviceChoice, DeviceParseError};
-pub use engine::{DatasetPolicy, Engine, EngineConfig, MinerError};
+pub use engine::{DatasetPolicy, Engine, EngineConfig, KernelPolicy, MinerError};
 pub use gauge::{DatasetProgress, DeviceState, DeviceStatus, EngineStatus};
 pub use intensity::{Intensity, IntensityError};
 pub use sensors::Reading;

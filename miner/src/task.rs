@@ -130,6 +130,13 @@ impl Cursor {
         self.used >= self.range(space).len
     }
 
+    /// How many nonces in a row, from [`peek`](Self::peek) on, are this searcher's and not yet used for the
+    /// present job.
+    pub(crate) fn in_a_row(&self, space: NonceSpace) -> u64 {
+        let len = self.range(space).len;
+        (len - self.at % len).min(len.saturating_sub(self.used))
+    }
+
     /// The next `N` nonces of `space`.
     pub(crate) fn next<const N: usize>(&mut self, space: NonceSpace) -> [u64; N] {
         let NonceRange { first, len } = self.range(space);
@@ -221,6 +228,28 @@ mod tests {
     }
 
     #[test]
+    fn batches_of_several_devices_meet_nowhere() {
+        let space = NonceSpace::new(0xabcd_ef01_2345_0000, 48);
+        let mut tried = std::collections::HashSet::new();
+        let mut all = 0;
+        for place in 0..3 {
+            let mut cursor = Cursor::starting_at(place, 3, 0x9e37_79b9);
+            let range = cursor.range(space);
+            cursor.begin();
+            while !cursor.is_used_up(space) {
+                let (first, count) = (cursor.peek(space), cursor.in_a_row(space).min(1000));
+                for nonce in (0..count).map(|offset| first.wrapping_add(offset)) {
+                    assert!(space.holds(nonce) && range.offset(nonce).is_some(), "{nonce:x}");
+                    assert!(tried.insert(nonce), "{nonce:x} is tried twice");
+                }
+                cursor.advance(space, first, count);
+            }
+            all += range.len;
+        }
+        assert_eq!(tried.len() as u64, all);
+    }
+
+    #[test]
     fn nonces_go_on_from_where_they_were() {
         let whole = NonceSpace::default();
         let mut cursor = Cursor::starting_at(0, 1, u64::from(u32::MAX));
@@ -240,7 +269,9 @@ mod tests {
         let mut cursor = Cursor::starting_at(0, 1, 0);
         assert!(!cursor.advance(space, 0, 1000));
         assert_eq!(cursor.peek(space), 1000);
+        assert_eq!(cursor.in_a_row(space), 0xffff - 1000);
         assert!(cursor.advance(space, 1000, 1 << 20), "over the end");
+        assert_eq!(cursor.in_a_row(space), 0);
         assert_eq!(cursor.peek(space), 0);
         assert!(
             !cursor.advance(space, 1 << 30, 5),

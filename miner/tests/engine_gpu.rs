@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use crossbeam_channel::unbounded;
 use ethash::{B256, Epoch, LightCache, LightCaches, U256, WorkPackage};
-use miner::gpu::{GpuOptions, list_adapters};
-use miner::{DeviceChoice, DeviceState, Engine, EngineConfig, Found, Intensity, NonceSpace, Task};
+use miner::gpu::{GpuOptions, KernelMemory, list_adapters};
+use miner::{
+    DatasetPolicy, DeviceChoice, DeviceState, Engine, EngineConfig, Found, Intensity, KernelPolicy,
+    NonceSpace, Task,
+};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -24,7 +27,7 @@ fn adapter_present() -> bool {
 }
 
 /// Lets an engine solve a few packages over two epochs and gives its description.
-fn solve(gpu: GpuOptions) -> Vec<String> {
+fn solve(gpu: GpuOptions, kernels: KernelPolicy) -> Vec<String> {
     let (work_out, work_in) = unbounded();
     let (solutions_out, solutions) = unbounded();
     let caches = LightCaches::with_sizes(1024, 32_768);
@@ -33,6 +36,7 @@ fn solve(gpu: GpuOptions) -> Vec<String> {
         threads: 1,
         caches,
         gpu,
+        kernels,
         ..EngineConfig::default()
     };
     let engine = Engine::start(config, work_in, solutions_out).expect("the engine starts");
@@ -72,7 +76,7 @@ fn packages_are_solved_on_the_adapter() {
     if !adapter_present() {
         return;
     }
-    let lines = solve(GpuOptions::default());
+    let lines = solve(GpuOptions::default(), KernelPolicy::Given);
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].starts_with("searching on gpu:"), "{lines:?}");
 }
@@ -83,15 +87,43 @@ fn an_adapter_that_is_too_small_leaves_the_search_to_the_cpu() {
         return;
     }
     // An item a page: more pages than any adapter binds.
-    let lines = solve(GpuOptions {
+    let options = GpuOptions {
         max_page_items: Some(1),
         ..GpuOptions::default()
-    });
+    };
+    let lines = solve(options, KernelPolicy::Given);
     let line = lines.last().expect("what has happened is described");
     assert!(
         line.contains("the CPU searches") && line.contains("adapter too small"),
         "{lines:?}"
     );
+}
+
+#[test]
+fn the_kernel_is_measured_once_and_remembered() {
+    if !adapter_present() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let policy = KernelPolicy::measured(&DatasetPolicy::Disk(folder.path().to_owned()));
+    let memory = KernelMemory::in_folder(folder.path());
+    assert_eq!(policy, KernelPolicy::Measured(Some(memory)));
+    solve(GpuOptions::default(), policy.clone());
+    let file = folder.path().join("gpu-kernels.json");
+    let remembered = std::fs::read_to_string(&file).expect("the choice is remembered");
+    let written = std::fs::metadata(&file)
+        .and_then(|file| file.modified())
+        .expect("a time");
+    assert!(remembered.contains("\"form\""), "{remembered}");
+    solve(GpuOptions::default(), policy.clone());
+    let again = std::fs::metadata(&file)
+        .and_then(|file| file.modified())
+        .expect("a time");
+    assert_eq!(written, again, "nothing was measured");
+    std::fs::write(&file, "{").expect("damaged");
+    solve(GpuOptions::default(), policy);
+    let anew = std::fs::read_to_string(&file).expect("it is there again");
+    assert!(anew.contains("\"form\""), "{anew}");
 }
 
 /// The CPU and the first adapter on shares of one task until both have found some; gives what they found, the

@@ -6,7 +6,7 @@ use chain::Chain;
 use chain::chain::WriteError;
 use crossbeam_channel::{Receiver, bounded};
 use ethash::LightCaches;
-use miner::{Engine, EngineConfig, Found, MinerError};
+use miner::{Engine, EngineConfig, Found, KernelPolicy, MinerError};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -71,6 +71,7 @@ impl Miner {
         let config = EngineConfig {
             device: self.options.miner_device.clone(),
             threads,
+            kernels: KernelPolicy::measured(&self.options.dataset()),
             dataset: self.options.dataset(),
             caches: self.caches.clone(),
             schedule: self.chain.spec().schedule,

@@ -4,8 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use miner::MinerError;
-use miner::bench::{self, BenchConfig, BenchError, Report};
-use miner::display::{Bar, Chart};
+use miner::bench::{self, BenchConfig, BenchError};
 
 use super::exit::Exit;
 use super::options::BenchOptions;
@@ -21,6 +20,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<String, Exit> {
         time: Duration::from_secs_f64(options.seconds),
         threads,
         light_only: options.light,
+        kernel: options.kernel.0,
     })
     .map_err(|error| {
         eprintln!("error: {error}");
@@ -29,7 +29,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<String, Exit> {
             _ => Exit::Usage,
         }
     })?;
-    let chart = chart(&report);
+    let chart = report.to_chart();
     if let Some(path) = &options.plot {
         write(path, &chart.to_svg()).map_err(|error| {
             eprintln!("error: {}: {error}", path.display());
@@ -38,7 +38,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<String, Exit> {
     }
     Ok(if options.json {
         report.to_json().to_string()
-    } else if chart.bars.is_empty() {
+    } else if chart.groups.is_empty() {
         report.to_string()
     } else {
         format!("{report}\n\n{}", chart.to_text())
@@ -47,28 +47,4 @@ pub(crate) fn run(options: &BenchOptions) -> Result<String, Exit> {
 
 fn write(path: &Path, svg: &str) -> std::io::Result<()> {
     std::fs::write(path, svg)
-}
-
-/// The hash rates that were measured.
-fn chart(report: &Report) -> Chart {
-    let mut bars = Vec::new();
-    for figures in &report.devices {
-        let threads = figures
-            .threads
-            .map_or_else(String::new, |threads| format!(", {threads} threads"));
-        let mut bar = |what: &str, rate: Option<f64>| {
-            if let Some(rate) = rate {
-                bars.push(Bar {
-                    label: format!("{}{threads}{what}", figures.device),
-                    rate,
-                });
-            }
-        };
-        bar("", figures.full_hashrate);
-        bar(", light cache", figures.light_hashrate);
-    }
-    Chart {
-        title: format!("Hash rate, epoch {}", report.epoch),
-        bars,
-    }
 }

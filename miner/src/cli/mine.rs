@@ -6,7 +6,7 @@ use miner::client::{ClientConfig, Endpoint, EndpointError, Protocol, TlsOptions}
 use miner::display::Screen;
 use miner::gpu::GpuOptions;
 use miner::rig::{self, RigConfig, RigEnd, RigError};
-use miner::{DatasetPolicy, EngineConfig, MinerError};
+use miner::{DatasetPolicy, EngineConfig, KernelPolicy, MinerError};
 
 use super::exit::Exit;
 use super::options::{DatasetChoice, GetworkOptions, MiningOptions, StratumOptions};
@@ -125,10 +125,15 @@ fn engine_config(options: &MiningOptions) -> Result<EngineConfig, String> {
     Ok(EngineConfig {
         device: options.device.clone(),
         threads: options.threads.unwrap_or(default.threads),
+        kernels: match options.kernel.0 {
+            None => KernelPolicy::measured(&dataset),
+            Some(_) => KernelPolicy::Given,
+        },
         dataset,
         schedule: options.schedule.schedule(),
         gpu: GpuOptions {
             target_batch: Duration::from_millis(options.batch),
+            kernel: options.kernel.0.unwrap_or_default(),
             ..default.gpu
         },
         intensity: options.intensity,

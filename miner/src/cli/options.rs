@@ -8,6 +8,7 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ethash::{B256, ETCHASH_FORK_BLOCK, Schedule};
 use miner::bench::BenchDevices;
+use miner::gpu::KernelForm;
 use miner::{DeviceChoice, Intensity};
 
 /// How long a hash rate is measured unless told otherwise.
@@ -29,7 +30,7 @@ pub(crate) enum Command {
     Stratum(StratumOptions),
     /// List the devices and their numbers.
     Devices,
-    /// Measure light cache, dataset and hash rate.
+    /// Measure light cache, dataset, hash rate, and what the memory gives at best.
     Bench(BenchOptions),
     /// Say of a solution whether it is valid, and if not, why.
     Verify(VerifyOptions),
@@ -131,6 +132,10 @@ pub(crate) struct MiningOptions {
     /// Milliseconds that batches occupy a card before it takes new work.
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = RangedU64ValueParser::<u64>::new().range(1..=10_000))]
     pub(crate) batch: u64,
+    /// Form of the search kernel of graphics adapters: lane, shuffle, group; auto measures at the first start
+    /// which is fastest, and remembers it in gpu-kernels.json beside the dataset files or in the user's cache.
+    #[arg(long, value_name = "FORM", default_value = "auto", value_parser = kernel)]
+    pub(crate) kernel: Kernel,
     /// Full dataset for CPU threads [default: memory; disk where --dagdir is given].
     #[arg(long, value_name = "WHERE")]
     pub(crate) dataset: Option<DatasetChoice>,
@@ -191,19 +196,22 @@ pub(crate) struct BenchOptions {
     /// The epoch whose cache and dataset are used.
     #[arg(long, default_value_t = 0)]
     pub(crate) epoch: u32,
-    /// Seconds for each hash rate.
+    /// Seconds for each hash rate; half as many, and 2 at most, for each figure of the memory.
     #[arg(long, default_value_t = BENCH_SECONDS, value_parser = bench_seconds)]
     pub(crate) seconds: f64,
     /// Threads of the CPU; all it has unless given.
     #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(1..=4096))]
     pub(crate) threads: Option<usize>,
+    /// Form of the search kernel of graphics adapters: lane, shuffle, group, or auto for the fastest.
+    #[arg(long, value_name = "FORM", default_value = "auto", value_parser = kernel)]
+    pub(crate) kernel: Kernel,
     /// Leave out the full dataset.
     #[arg(long)]
     pub(crate) light: bool,
-    /// Print JSON.
+    /// Print JSON: an array, an object for each device.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Draw the hash rates into this file, as SVG.
+    /// Draw the figures into this file, as SVG.
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
 }
@@ -241,6 +249,19 @@ pub(crate) struct VerifyOptions {
 /// A mix hash that may be unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MixHash(pub(crate) Option<B256>);
+
+/// A form of the search kernel; `None`: the fastest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kernel(pub(crate) Option<KernelForm>);
+
+fn kernel(text: &str) -> Result<Kernel, String> {
+    if text == "auto" {
+        return Ok(Kernel(None));
+    }
+    let form = KernelForm::from_name(text);
+    form.map(|form| Kernel(Some(form)))
+        .ok_or_else(|| format!("got {text}, expected auto, lane, shuffle or group"))
+}
 
 /// Reads a time.
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -321,11 +342,14 @@ mod tests {
             "[::1]:1",
             "--miner.device",
             "cpu,gpu:1",
+            "--kernel",
+            "group",
         ]) else {
             panic!("good options");
         };
         assert_eq!(options.mining.report_hashrate, Duration::ZERO);
         assert_eq!(options.mining.status.map(|address| address.port()), Some(1));
+        assert_eq!(options.mining.kernel, Kernel(Some(KernelForm::Group)));
     }
 
     #[test]
@@ -336,6 +360,8 @@ mod tests {
             &["stratum"],
             &["getwork", "a", "--intensity", "0"],
             &["getwork", "a", "--device", "tpu"],
+            &["getwork", "a", "--kernel", "warp"],
+            &["bench", "--kernel", ""],
             &["getwork", "a", "--work-timeout", "0"],
             &["getwork", "a", "--max-wait", "-1"],
             &["getwork", "a", "--status", "3333"],

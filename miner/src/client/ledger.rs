@@ -21,6 +21,14 @@ pub struct ShareCounts {
     pub lost: u64,
 }
 
+impl ShareCounts {
+    /// The share of answered solutions that came too late, from 0 to 1; `None` before there was any.
+    pub fn stale_share(&self) -> Option<f64> {
+        let answered = self.accepted + self.stale + self.rejected;
+        (answered > 0).then(|| self.stale as f64 / answered as f64)
+    }
+}
+
 /// An endpoint, as it has been.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointStatus {

@@ -16,9 +16,9 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::rig::{Monitor, Report};
 
-pub use chart::{Bar, Chart};
+pub use chart::{Bar, Chart, Group};
 pub use screen::Screen;
-pub use units::rate_text;
+pub use units::{byte_rate_text, rate_text};
 
 /// Between two pictures of the table.
 const REDRAW_EVERY: Duration = Duration::from_secs(1);

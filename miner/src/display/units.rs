@@ -13,6 +13,16 @@ pub fn rate_text(rate: f64) -> String {
     format!("{value:.2} {unit}")
 }
 
+/// Bytes per second, such as `12.34 GB/s`.
+pub fn byte_rate_text(rate: f64) -> String {
+    let (value, unit) = match rate {
+        rate if rate >= 1e12 => (rate / 1e12, "TB/s"),
+        rate if rate >= 1e9 => (rate / 1e9, "GB/s"),
+        rate => (rate / 1e6, "MB/s"),
+    };
+    format!("{value:.2} {unit}")
+}
+
 /// A time, such as `3:07:09`.
 pub(super) fn time_text(time: Duration) -> String {
     let seconds = time.as_secs();
@@ -36,6 +46,10 @@ mod tests {
         check(1_500.0, "1.50 kH/s");
         check(2.5e7, "25.00 MH/s");
         check(3e9, "3.00 GH/s");
+        let bytes = |rate, expected| assert_eq!(byte_rate_text(rate), expected);
+        bytes(1_500_000.0, "1.50 MB/s");
+        bytes(2.5e10, "25.00 GB/s");
+        bytes(4.3e12, "4.30 TB/s");
         assert_eq!(time_text(Duration::from_secs(11_229)), "3:07:09");
         assert_eq!(
             (share_text(None), share_text(Some(0.125))),

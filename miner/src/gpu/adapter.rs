@@ -4,6 +4,9 @@
 
 use super::GpuError;
 
+/// How much of the memory that the driver grants this process may be taken, in percent.
+const MEMORY_PERCENT_MAX: u8 = 97;
+
 /// An adapter as users see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdapterInfo {
@@ -86,7 +89,14 @@ fn adapters() -> Vec<wgpu::Adapter> {
     if wgpu::Instance::enabled_backend_features().is_empty() {
         return Vec::new();
     }
-    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
+    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
+        // Drivers that move what does not fit to the host's memory would make a search crawl.
+        memory_budget_thresholds: wgpu::MemoryBudgetThresholds {
+            for_resource_creation: Some(MEMORY_PERCENT_MAX),
+            for_device_loss: None,
+        },
+        ..wgpu::InstanceDescriptor::new_without_display_handle()
+    });
     pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY))
 }
 

@@ -23,6 +23,8 @@ pub struct GpuWork {
     pub boundary: B256,
     /// First nonce; the search goes upwards from there and wraps.
     pub start_nonce: u64,
+    /// How many nonces from there on are this work's; no other is hashed for it.
+    pub nonces: u64,
 }
 
 /// A nonce whose final hash is at or below the boundary in its top 64 bits.

@@ -13,6 +13,9 @@ use super::{GpuError, GpuSearcher};
 /// Items compared, the first and the last aside.
 const RANDOM_ITEMS: usize = 6;
 
+/// Hashes compared before a form of the kernel may be chosen: four groups of eight invocations.
+const HASHES: u64 = 32;
+
 /// Compares random items and one hash.
 pub(crate) fn samples(searcher: &mut GpuSearcher, cache: &LightCache) -> Result<(), GpuError> {
     let last = cache.dataset_items() - 1;
@@ -20,11 +23,45 @@ pub(crate) fn samples(searcher: &mut GpuSearcher, cache: &LightCache) -> Result<
     for index in [0, last].into_iter().chain(random) {
         item(searcher, cache, index)?;
     }
-    let mut header_hash = B256::ZERO;
-    for bytes in header_hash.0.chunks_exact_mut(8) {
+    hash(searcher, cache, random_hash(), random_u64())
+}
+
+/// Compares the mixes of nonces in a row, which all positions within a group share in, and one hash's place
+/// below or above its boundary.
+pub(crate) fn hashes(searcher: &mut GpuSearcher, cache: &LightCache) -> Result<(), GpuError> {
+    let work = GpuWork {
+        id: 0,
+        header_hash: random_hash(),
+        boundary: B256::repeat_byte(0xff),
+        start_nonce: random_u64(),
+        nonces: HASHES,
+    };
+    let mut hits = searcher.search(work, HASHES)?.into_iter();
+    for offset in 0..HASHES {
+        let nonce = work.start_nonce.wrapping_add(offset);
+        let expected = cache.hash(&work.header_hash, nonce).mix_hash;
+        let got = hits
+            .next()
+            .filter(|hit| hit.pow_nonce == nonce)
+            .map_or(B256::ZERO, |hit| hit.mix_hash);
+        if got != expected {
+            return Err(GpuError::WrongHash {
+                nonce,
+                what: "mix",
+                got,
+                expected,
+            });
+        }
+    }
+    hash(searcher, cache, work.header_hash, work.start_nonce)
+}
+
+fn random_hash() -> B256 {
+    let mut hash = B256::ZERO;
+    for bytes in hash.0.chunks_exact_mut(8) {
         bytes.copy_from_slice(&random_u64().to_ne_bytes());
     }
-    hash(searcher, cache, header_hash, random_u64())
+    hash
 }
 
 fn item(searcher: &GpuSearcher, cache: &LightCache, item: u32) -> Result<(), GpuError> {
@@ -55,6 +92,7 @@ fn hash(
         header_hash,
         boundary: expected.final_hash,
         start_nonce: nonce,
+        nonces: 1,
     };
     let hits = searcher.search(work, 1)?;
     let mix = match hits[..] {

@@ -1,7 +1,8 @@
 //! Generates dataset items on the device from the light cache.
 //!
 //! The work is cut into slices of a steered time, so that a display stays alive and a cancelled
-//! generation ends soon. Knows nothing of nonces.
+//! generation ends soon, and so that a dataset can be made between batches of a search. Knows nothing of
+//! nonces.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -25,6 +26,10 @@ const SLICE_TIME: Duration = Duration::from_millis(50);
 const FIRST_SLICE_NODES: u32 = 1024;
 /// Slices given to the device at once: one runs, one waits.
 const SLICES_IN_FLIGHT: usize = 2;
+/// Slices of a dataset that is made beside a search are by this shorter, so that the search feels them less.
+const SLICE_BESIDE_SEARCH: u32 = 2;
+/// Invocations in a workgroup.
+const WORKGROUP_SIZE: u32 = 64;
 
 /// How far a generation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,118 +40,187 @@ pub struct Progress {
     pub items_total: u32,
 }
 
-/// The kernel that generates items, with the light cache it reads.
-pub(crate) struct Generator {
+/// Brings the light cache to the device.
+pub(crate) fn upload_cache(gpu: &Gpu, options: &GpuOptions, cache: &LightCache) -> Result<Pages, GpuError> {
+    let plan = PagePlan::new(cache.rows(), ROW_BYTES as u64, &gpu.limits, options.max_page_rows)?;
+    let pages = Pages::allocate(gpu, "light cache", plan)?;
+    pages.upload(gpu, "light cache", cache.as_bytes())?;
+    Ok(pages)
+}
+
+/// The pages for `items` items, empty.
+pub(crate) fn allocate(gpu: &Gpu, options: &GpuOptions, what: &str, items: u32) -> Result<Pages, GpuError> {
+    let plan = PagePlan::new(items, ITEM_BYTES as u64, &gpu.limits, options.max_page_items)?;
+    Pages::allocate(gpu, what, plan)
+}
+
+/// A dataset, or a part of one, that is being made.
+pub(crate) struct Making {
     kernel: Kernel,
     parameters: wgpu::Buffer,
     pace: Pace,
+    pages: Pages,
+    /// The item that the first row of `pages` is.
+    first_item: u32,
+    /// The page whose nodes are being launched, and where the kernel finds it.
+    output: Option<(u32, wgpu::BindGroup)>,
+    launched: u32,
+    done: u32,
+    in_flight: VecDeque<SliceInFlight>,
+    last_end: Instant,
 }
 
-impl Generator {
-    /// Brings the light cache to the device.
-    pub(crate) fn new(gpu: &Gpu, options: &GpuOptions, cache: &LightCache) -> Result<Self, GpuError> {
-        let plan = PagePlan::new(cache.rows(), ROW_BYTES as u64, &gpu.limits, options.max_page_rows)?;
-        let pages = Pages::allocate(gpu, "light cache", plan)?;
-        pages.upload(gpu, "light cache", cache.as_bytes())?;
+struct SliceInFlight {
+    submission: wgpu::SubmissionIndex,
+    nodes: u32,
+    start: Instant,
+}
+
+impl Making {
+    /// Begins to fill `pages` with the items from `first_item` on. `slice_nodes` is the size of a slice where
+    /// one is known from before.
+    pub(crate) fn begin(
+        gpu: &Gpu,
+        options: &GpuOptions,
+        cache: &LightCache,
+        pages: Pages,
+        first_item: u32,
+        slice_nodes: Option<u32>,
+    ) -> Result<Self, GpuError> {
+        let rows = upload_cache(gpu, options, cache)?;
         let source = KernelSource {
             entry: GENERATE,
-            wgsl: dataset_module(plan.pages),
+            wgsl: dataset_module(rows.plan.pages),
             constants: &[
-                ("CACHE_ROWS", plan.rows.into()),
-                ("CACHE_PAGE_SHIFT", plan.shift.into()),
+                ("CACHE_ROWS", rows.plan.rows.into()),
+                ("CACHE_PAGE_SHIFT", rows.plan.shift.into()),
             ],
-            workgroup_size: options.workgroup_size,
+            workgroup_size: WORKGROUP_SIZE,
             runtime_checks: options.runtime_checks,
         };
+        let first_slice = slice_nodes.unwrap_or(FIRST_SLICE_NODES);
         Ok(Self {
-            kernel: Kernel::new(gpu, &source, &pages)?,
+            kernel: Kernel::new(gpu, &source, &rows)?,
             parameters: gpu.uniform("slice", bytemuck::bytes_of(&Slice::default()))?,
             // Even, so that a slice never ends within an item.
-            pace: Pace::new(SLICE_TIME, 2 * options.workgroup_size, FIRST_SLICE_NODES, 1 << 30),
+            pace: Pace::new(SLICE_TIME, 2 * WORKGROUP_SIZE, first_slice, 1 << 30),
+            pages,
+            first_item,
+            output: None,
+            launched: 0,
+            done: 0,
+            in_flight: VecDeque::new(),
+            last_end: Instant::now(),
         })
     }
 
-    /// Fills `pages` with the items from `first_item` on.
+    /// How far it is.
+    pub(crate) fn progress(&self) -> Progress {
+        Progress {
+            items_done: self.done / NODES_PER_ITEM,
+            items_total: self.pages.plan.rows,
+        }
+    }
+
+    /// Nodes of a slice that takes the time aimed at, as far as is known.
+    pub(crate) fn slice_nodes(&self) -> u32 {
+        self.pace.size()
+    }
+
+    /// Makes what is left, and gives the pages.
     ///
     /// `progress` is told after each slice; a break from it ends the generation.
-    pub(crate) fn fill(
+    pub(crate) fn finish(
         &mut self,
         gpu: &Gpu,
-        pages: &Pages,
-        first_item: u32,
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Result<(), GpuError> {
-        let items_total = pages.plan.rows;
-        for page in 0..pages.plan.pages {
-            let items_before = pages.plan.first_row(page);
-            let nodes = Nodes {
-                first: (first_item + items_before) * NODES_PER_ITEM,
-                count: pages.plan.rows_in(page) * NODES_PER_ITEM,
-            };
-            self.fill_page(gpu, &pages.buffers[page as usize], nodes, &mut |nodes_done| {
-                let items_done = items_before + nodes_done / NODES_PER_ITEM;
-                match progress(Progress {
-                    items_done,
-                    items_total,
-                }) {
-                    ControlFlow::Continue(()) => Ok(()),
-                    ControlFlow::Break(()) => Err(GpuError::Cancelled {
-                        done: items_done,
-                        total: items_total,
-                    }),
-                }
-            })?;
-        }
-        Ok(())
-    }
-
-    fn fill_page(
-        &mut self,
-        gpu: &Gpu,
-        page: &wgpu::Buffer,
-        nodes: Nodes,
-        finished: &mut dyn FnMut(u32) -> Result<(), GpuError>,
-    ) -> Result<(), GpuError> {
-        let output = self.kernel.bind(gpu, &self.parameters, page)?;
-        let mut in_flight = VecDeque::new();
-        let (mut launched, mut done) = (0, 0);
-        let mut last_end = Instant::now();
-        while done < nodes.count {
-            while launched < nodes.count && in_flight.len() < SLICES_IN_FLIGHT {
-                let count = self.pace.size().min(nodes.count - launched);
-                let slice = Slice {
-                    first_node: nodes.first + launched,
-                    node_count: count,
-                    page_first_node: nodes.first,
-                    unused: 0,
-                };
-                // One buffer serves all slices: writes and dispatches run in the order given.
-                gpu.queue()
-                    .write_buffer(&self.parameters, 0, bytemuck::bytes_of(&slice));
-                let submission = gpu.submit("dataset slice", |encoder| {
-                    self.kernel.dispatch(gpu, encoder, &output, count);
-                })?;
-                in_flight.push_back((submission, count, Instant::now()));
-                launched += count;
+        while self.done < self.nodes() {
+            while self.launched < self.nodes() && self.in_flight.len() < SLICES_IN_FLIGHT {
+                self.launch(gpu, self.pace.size())?;
             }
-            let Some((submission, count, start)) = in_flight.pop_front() else {
+            let Some(slice) = self.in_flight.pop_front() else {
                 break;
             };
-            let exact = !gpu.is_finished(&submission)?;
-            gpu.wait("dataset slice", &submission)?;
+            let exact = !gpu.is_finished(&slice.submission)?;
+            gpu.wait("dataset slice", &slice.submission)?;
             let end = Instant::now();
-            self.pace.record(count, end - start.max(last_end), exact);
-            last_end = end;
-            done += count;
-            finished(done)?;
+            self.pace
+                .record(slice.nodes, end - slice.start.max(self.last_end), exact);
+            self.last_end = end;
+            self.done += slice.nodes;
+            let at = self.progress();
+            if progress(at).is_break() {
+                return Err(GpuError::Cancelled {
+                    done: at.items_done,
+                    total: at.items_total,
+                });
+            }
         }
         Ok(())
     }
-}
 
-/// Consecutive nodes.
-#[derive(Clone, Copy)]
-struct Nodes {
-    first: u32,
-    count: u32,
+    /// Launches the next slice unless one is still under way; never waits. True when all is made.
+    ///
+    /// Times of slices among other work say nothing of the device, so the size stays as it is.
+    pub(crate) fn go_on_beside(&mut self, gpu: &Gpu) -> Result<bool, GpuError> {
+        if let Some(slice) = self.in_flight.front() {
+            if !gpu.is_finished(&slice.submission)? {
+                return Ok(false);
+            }
+            self.done += slice.nodes;
+            self.in_flight.pop_front();
+        }
+        if self.launched < self.nodes() {
+            self.launch(gpu, (self.pace.size() / SLICE_BESIDE_SEARCH).max(1))?;
+        }
+        Ok(self.done == self.nodes())
+    }
+
+    /// The pages. Those of the nodes that were not made are empty.
+    pub(crate) fn into_pages(self) -> Pages {
+        self.pages
+    }
+
+    fn nodes(&self) -> u32 {
+        self.pages.plan.rows * NODES_PER_ITEM
+    }
+
+    /// Launches a slice of about `size` nodes, within one page.
+    fn launch(&mut self, gpu: &Gpu, size: u32) -> Result<(), GpuError> {
+        let plan = &self.pages.plan;
+        let (page, _) = plan.place(self.launched / NODES_PER_ITEM);
+        let page_first = plan.first_row(page) * NODES_PER_ITEM;
+        let page_end = page_first + plan.rows_in(page) * NODES_PER_ITEM;
+        if self.output.as_ref().is_none_or(|(bound, _)| *bound != page) {
+            let buffer = &self.pages.buffers[page as usize];
+            self.output = Some((page, self.kernel.bind(gpu, &self.parameters, buffer)?));
+        }
+        // Whole items: a slice of an odd number of nodes would end within one.
+        let nodes = size
+            .next_multiple_of(NODES_PER_ITEM)
+            .min(page_end - self.launched);
+        let base = self.first_item * NODES_PER_ITEM;
+        let slice = Slice {
+            first_node: base + self.launched,
+            node_count: nodes,
+            page_first_node: base + page_first,
+            unused: 0,
+        };
+        // One buffer serves all slices: writes and dispatches run in the order given.
+        gpu.queue()
+            .write_buffer(&self.parameters, 0, bytemuck::bytes_of(&slice));
+        let submission = gpu.submit("dataset slice", |encoder| {
+            if let Some((_, output)) = &self.output {
+                self.kernel.dispatch(gpu, encoder, output, nodes);
+            }
+        })?;
+        self.in_flight.push_back(SliceInFlight {
+            submission,
+            nodes,
+            start: Instant::now(),
+        });
+        self.launched += nodes;
+        Ok(())
+    }
 }

@@ -13,6 +13,7 @@ pub(crate) struct Kernel {
     pipeline: wgpu::ComputePipeline,
     output_layout: wgpu::BindGroupLayout,
     round_constants: wgpu::Buffer,
+    page_layout: wgpu::BindGroupLayout,
     pages: wgpu::BindGroup,
     workgroup_size: u32,
 }
@@ -100,7 +101,20 @@ impl Kernel {
             output_layout,
             round_constants: gpu.uniform("round constants", bytemuck::cast_slice(&ROUND_CONSTANTS))?,
             pages: pages.bind(gpu, &page_layout)?,
+            page_layout,
             workgroup_size: source.workgroup_size,
+        })
+    }
+
+    /// The same kernel over other pages, of the same number and not shorter.
+    pub(crate) fn over(&self, gpu: &Gpu, pages: &Pages) -> Result<Self, GpuError> {
+        Ok(Self {
+            pipeline: self.pipeline.clone(),
+            output_layout: self.output_layout.clone(),
+            round_constants: self.round_constants.clone(),
+            page_layout: self.page_layout.clone(),
+            pages: pages.bind(gpu, &self.page_layout)?,
+            workgroup_size: self.workgroup_size,
         })
     }
 

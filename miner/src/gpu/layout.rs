@@ -78,6 +78,16 @@ pub(crate) struct Slice {
 }
 const _: () = assert!(size_of::<Slice>() == 16);
 
+/// Random reads of one dispatch (`Reads` of reads.wgsl).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+pub(crate) struct Reads {
+    pub(crate) first_reader: u32,
+    pub(crate) seed: u32,
+    pub(crate) never: [u32; 2],
+}
+const _: () = assert!(size_of::<Reads>() == 16);
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,19 +9,25 @@
 //! |---|---|
 //! | which adapters there are | [`list_adapters`] |
 //! | dataset and search | [`GpuSearcher`] |
+//! | which kernel suits an adapter | [`choose_kernel`], `choice`, `memory` |
+//! | what the memory gives at best | [`GpuSearcher::ceilings`] |
 //! | allocation, waiting, lost devices | `device` |
 //! | rows over several buffers | `pages` |
 //! | text of the kernels | `shaders`, `kernel` |
 //! | size of a dispatch | `pace` |
 
 mod adapter;
+mod ahead;
 mod batch;
+mod ceiling;
 mod check;
+mod choice;
 mod dataset;
 mod device;
 mod error;
 mod kernel;
 mod layout;
+mod memory;
 mod pace;
 mod pages;
 mod searcher;
@@ -31,8 +37,11 @@ use std::time::Duration;
 
 pub use adapter::{AdapterInfo, list_adapters, quiet_drivers};
 pub use batch::{GpuHit, GpuWork};
+pub use ceiling::Ceilings;
+pub use choice::{CHOICE_TIME_MAX, Chosen, choose_kernel};
 pub use dataset::Progress;
 pub use error::GpuError;
+pub use memory::KernelMemory;
 pub use searcher::{BatchReport, GpuSearcher};
 
 /// How a hash is spread over invocations.
@@ -44,11 +53,34 @@ pub enum KernelForm {
     /// Eight invocations per hash, which read a dataset item together and exchange values within their
     /// subgroup.
     Shuffle,
+    /// The same with the exchange through the memory of the workgroup. Runs everywhere.
+    Group,
 }
 
 impl KernelForm {
-    /// Invocations that share a hash in [`KernelForm::Shuffle`].
+    /// All forms.
+    pub const ALL: [Self; 3] = [Self::Lane, Self::Shuffle, Self::Group];
+    /// Invocations that share a hash in all forms but [`KernelForm::Lane`].
     const LANES_PER_HASH: u32 = 8;
+
+    /// Its name in options and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lane => "lane",
+            Self::Shuffle => "shuffle",
+            Self::Group => "group",
+        }
+    }
+
+    /// The form of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|form| form.name() == name)
+    }
+
+    /// Whether it runs on `adapter`.
+    pub fn runs_on(self, adapter: &AdapterInfo) -> bool {
+        self != Self::Shuffle || adapter.subgroup_size >= Self::LANES_PER_HASH
+    }
 }
 
 /// How a searcher uses its adapter.
@@ -60,9 +92,9 @@ pub struct GpuOptions {
     pub in_flight: usize,
     /// Hits that a batch can bring back. More are counted, and lost.
     pub result_slots: u32,
-    /// Invocations in a workgroup.
+    /// Invocations in a workgroup of the search kernel: a multiple of eight.
     pub workgroup_size: u32,
-    /// The kernel's form.
+    /// The form of the search kernel.
     pub kernel: KernelForm,
     /// After this time a dispatch is given up and the device taken for hung.
     pub timeout: Duration,

@@ -121,6 +121,22 @@ impl Pages {
         Ok(())
     }
 
+    /// Each page that is full as a table of its own, over the same buffer.
+    pub(crate) fn full_pages(&self) -> Vec<Self> {
+        let rows = 1 << self.plan.shift;
+        let full = (0..self.plan.pages).filter(|page| self.plan.rows_in(*page) == rows);
+        let plan = PagePlan {
+            rows,
+            pages: 1,
+            ..self.plan
+        };
+        full.map(|page| Self {
+            plan,
+            buffers: vec![self.buffers[page as usize].clone()],
+        })
+        .collect()
+    }
+
     /// Layout of group 1 of the kernels that read these pages.
     pub(crate) fn layout(&self, gpu: &Gpu) -> Result<wgpu::BindGroupLayout, GpuError> {
         let entries: Vec<_> = (0..self.plan.pages)

@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 use ethash::{B256, ITEM_BYTES, ITEM_WORDS, LightCache};
 
 use super::adapter::AdapterInfo;
+use super::ahead::{Ahead, Begun};
 use super::batch::{GpuHit, GpuWork, Launched, Slot};
-use super::dataset::{Generator, Progress};
+use super::dataset::{Making, Progress, allocate};
 use super::device::Gpu;
 use super::kernel::{Kernel, KernelSource};
 use super::layout::boundary_top;
 use super::pace::Pace;
-use super::pages::{PagePlan, Pages};
+use super::pages::Pages;
 use super::shaders::{search_entry, search_module};
 use super::{GpuError, GpuOptions, KernelForm, check};
 
@@ -49,25 +50,70 @@ pub struct BatchReport {
 }
 
 /// What belongs to one epoch.
-struct Loaded {
-    cache: Arc<LightCache>,
-    dataset: Pages,
+pub(crate) struct Loaded {
+    pub(crate) cache: Arc<LightCache>,
+    pub(crate) dataset: Pages,
     kernel: Kernel,
     free: Vec<Slot>,
+}
+
+impl Loaded {
+    /// Brings a dataset together with the kernel that reads it.
+    pub(crate) fn new(
+        gpu: &Gpu,
+        options: &GpuOptions,
+        cache: &Arc<LightCache>,
+        dataset: Pages,
+    ) -> Result<Self, GpuError> {
+        let kernel = search_kernel(gpu, options, &dataset)?;
+        Ok(Self {
+            free: slots(gpu, options, &kernel)?,
+            cache: Arc::clone(cache),
+            dataset,
+            kernel,
+        })
+    }
+}
+
+fn search_kernel(gpu: &Gpu, options: &GpuOptions, dataset: &Pages) -> Result<Kernel, GpuError> {
+    let plan = &dataset.plan;
+    let source = KernelSource {
+        entry: search_entry(options.kernel),
+        wgsl: search_module(options.kernel, plan.pages),
+        constants: &[
+            ("DATASET_ITEMS", plan.rows.into()),
+            ("DATASET_PAGE_SHIFT", plan.shift.into()),
+            ("RESULT_SLOTS", options.result_slots.into()),
+        ],
+        workgroup_size: options.workgroup_size,
+        runtime_checks: options.runtime_checks,
+    };
+    Kernel::new(gpu, &source, dataset)
+}
+
+fn slots(gpu: &Gpu, options: &GpuOptions, kernel: &Kernel) -> Result<Vec<Slot>, GpuError> {
+    (0..options.in_flight.max(1))
+        .map(|_| Slot::new(gpu, kernel, options.result_slots.max(1)))
+        .collect()
 }
 
 /// A nonce searcher on one adapter.
 pub struct GpuSearcher {
     /// Before `loaded` and `gpu`, so that nothing is dropped while a batch uses it.
     in_flight: VecDeque<Launched>,
-    loaded: Option<Loaded>,
-    gpu: Gpu,
-    options: GpuOptions,
+    pub(crate) loaded: Option<Loaded>,
+    ahead: Option<Ahead>,
+    pub(crate) gpu: Gpu,
+    pub(crate) options: GpuOptions,
     /// The light cache last asked for, also where its dataset could not be made.
     cache: Option<Arc<LightCache>>,
     work: Option<GpuWork>,
     next_nonce: u64,
+    /// Nonces of the work for which no batch was launched yet.
+    nonces_left: u64,
     pace: Pace,
+    /// Nodes in a slice of a dataset, once known.
+    slice_nodes: Option<u32>,
     last_end: Instant,
 }
 
@@ -82,12 +128,15 @@ impl GpuSearcher {
         Ok(Self {
             in_flight: VecDeque::new(),
             loaded: None,
+            ahead: None,
             pace: batch_pace(&options),
             gpu,
             options,
             cache: None,
             work: None,
             next_nonce: 0,
+            nonces_left: 0,
+            slice_nodes: None,
             last_end: Instant::now(),
         })
     }
@@ -107,15 +156,21 @@ impl GpuSearcher {
         self.loaded.as_ref().map_or(0, |loaded| loaded.dataset.plan.pages)
     }
 
+    /// How the adapter is used now.
+    pub fn options(&self) -> &GpuOptions {
+        &self.options
+    }
+
     /// Hashes per second, as last measured.
     pub fn hash_rate(&self) -> Option<f64> {
         self.pace.rate()
     }
 
-    /// Generates the dataset of `cache` on the device and checks samples of it against the CPU.
+    /// Brings the dataset of `cache` to the device, generated there, and checks samples of it against the CPU.
     ///
-    /// The dataset before is freed first, for two rarely fit. Results of batches under way and the work
-    /// are dropped. `progress` is told after each slice of 50 ms or so; a break from it cancels.
+    /// What [`prepare`](Self::prepare) has made of it is used. The dataset before is freed first, for two
+    /// rarely fit. Results of batches under way and the work are dropped. `progress` is told after each slice
+    /// of 50 ms or so; a break from it cancels.
     ///
     /// # Errors
     /// After any error there is no dataset on the device.
@@ -128,46 +183,95 @@ impl GpuSearcher {
         self.in_flight.clear();
         self.loaded = None;
         self.cache = Some(Arc::clone(cache));
+        let begun = match self.ahead.take() {
+            Some(ahead) if ahead.is_of(cache) => ahead.take(),
+            _ => Begun::Nothing,
+        };
         // Freed memory returns only when the device is polled.
         let freed = self.gpu.submit("end of the dataset before", |_| {})?;
         self.gpu.wait("end of the dataset before", &freed)?;
 
         let (gpu, options) = (&self.gpu, &self.options);
-        let plan = PagePlan::new(
-            cache.dataset_items(),
-            ITEM_BYTES as u64,
-            &gpu.limits,
-            options.max_page_items,
-        )?;
-        let dataset = Pages::allocate(gpu, "dataset", plan)?;
-        Generator::new(gpu, options, cache)?.fill(gpu, &dataset, 0, progress)?;
-        let source = KernelSource {
-            entry: search_entry(options.kernel),
-            wgsl: search_module(options.kernel, plan.pages),
-            constants: &[
-                ("DATASET_ITEMS", plan.rows.into()),
-                ("DATASET_PAGE_SHIFT", plan.shift.into()),
-                ("RESULT_SLOTS", options.result_slots.into()),
-            ],
-            workgroup_size: options.workgroup_size,
-            runtime_checks: options.runtime_checks,
+        let loaded = match begun {
+            Begun::Whole(loaded) => *loaded,
+            begun => {
+                let mut making = match begun {
+                    Begun::Part(making) => *making,
+                    _ => {
+                        let pages = allocate(gpu, options, "dataset", cache.dataset_items())?;
+                        Making::begin(gpu, options, cache, pages, 0, self.slice_nodes)?
+                    }
+                };
+                making.finish(gpu, progress)?;
+                self.slice_nodes = Some(making.slice_nodes());
+                Loaded::new(gpu, options, cache, making.into_pages())?
+            }
         };
-        let kernel = Kernel::new(gpu, &source, &dataset)?;
-        let free = (0..options.in_flight.max(1))
-            .map(|_| Slot::new(gpu, &kernel, options.result_slots.max(1)))
-            .collect::<Result<_, _>>()?;
-        self.loaded = Some(Loaded {
-            cache: Arc::clone(cache),
-            dataset,
-            kernel,
-            free,
-        });
+        self.loaded = Some(loaded);
         self.pace = batch_pace(&self.options);
         if let Err(error) = check::samples(self, cache) {
             self.loaded = None;
             return Err(error);
         }
         Ok(())
+    }
+
+    /// Begins the dataset of the epoch to come, which [`next_batch`](Self::next_batch) goes on with between
+    /// batches. Does nothing where it has begun, or was refused, before.
+    ///
+    /// # Errors
+    /// When there is no room for it; it is not tried again then.
+    pub fn prepare(&mut self, cache: &Arc<LightCache>) -> Result<(), GpuError> {
+        if self.ahead.as_ref().is_some_and(|ahead| ahead.is_of(cache)) {
+            return Ok(());
+        }
+        // The one before goes first: there is no room for three.
+        self.ahead = None;
+        match Ahead::begin(&self.gpu, &self.options, cache, self.slice_nodes) {
+            Ok(ahead) => {
+                self.ahead = Some(ahead);
+                Ok(())
+            }
+            Err(error) => {
+                self.ahead = Some(Ahead::refused(cache));
+                Err(error)
+            }
+        }
+    }
+
+    /// How far the dataset of the epoch to come is; `None` where there is none.
+    pub fn prepared(&self) -> Option<Progress> {
+        self.ahead.as_ref().and_then(Ahead::progress)
+    }
+
+    /// Compiles another form of the search kernel for the dataset on the device. Ends the search under way.
+    ///
+    /// # Errors
+    /// When the adapter cannot run it; the kernel before is kept then.
+    pub fn set_kernel(&mut self, kernel: KernelForm, workgroup_size: u32) -> Result<(), GpuError> {
+        self.stop()?;
+        let options = GpuOptions {
+            kernel,
+            workgroup_size,
+            ..self.options.clone()
+        };
+        runs_on(&self.gpu.info, kernel)?;
+        if let Some(loaded) = &mut self.loaded {
+            let kernel = search_kernel(&self.gpu, &options, &loaded.dataset)?;
+            loaded.free = slots(&self.gpu, &options, &kernel)?;
+            loaded.kernel = kernel;
+        }
+        // A dataset that waits has the kernel of before.
+        self.ahead = None;
+        self.pace = batch_pace(&options);
+        self.options = options;
+        Ok(())
+    }
+
+    /// Sets for how long batches occupy the device from now on.
+    pub fn set_target_batch(&mut self, target_batch: Duration) {
+        self.options.target_batch = target_batch;
+        self.pace = batch_pace(&self.options);
     }
 
     /// Opens the device anew and generates the dataset last asked for, after a loss or a hang.
@@ -179,6 +283,7 @@ impl GpuSearcher {
     pub fn rebuild(&mut self, progress: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<(), GpuError> {
         self.in_flight.clear();
         self.loaded = None;
+        self.ahead = None;
         self.work = None;
         self.gpu = open(self.gpu.info.index, &self.options)?;
         match self.cache.clone() {
@@ -194,6 +299,7 @@ impl GpuSearcher {
     pub fn set_work(&mut self, work: GpuWork) {
         self.work = Some(work);
         self.next_nonce = work.start_nonce;
+        self.nonces_left = work.nonces;
     }
 
     /// Ends the search: no further batch is launched, and those under way are not reported.
@@ -211,7 +317,8 @@ impl GpuSearcher {
     /// Waits for the oldest batch under way and keeps the device busy with further ones.
     ///
     /// # Errors
-    /// [`GpuError::NoWork`] before [`set_work`](Self::set_work), [`GpuError::NoDataset`] before
+    /// [`GpuError::NoWork`] before [`set_work`](Self::set_work) and after the last of the work's nonces,
+    /// [`GpuError::NoDataset`] before
     /// [`set_epoch`](Self::set_epoch), and what the device does.
     pub fn next_batch(&mut self) -> Result<BatchReport, GpuError> {
         self.fill()?;
@@ -221,6 +328,9 @@ impl GpuSearcher {
         self.pace.record(report.count, report.elapsed, exact);
         // The device is busy again before the caller looks at the hits.
         self.fill()?;
+        if let Some(ahead) = &mut self.ahead {
+            ahead.go_on(&self.gpu, &self.options)?;
+        }
         Ok(report)
     }
 
@@ -288,15 +398,10 @@ impl GpuSearcher {
         if count == 0 {
             return Ok(Vec::new());
         }
-        let plan = PagePlan::new(
-            count,
-            ITEM_BYTES as u64,
-            &self.gpu.limits,
-            self.options.max_page_items,
-        )?;
-        let window = Pages::allocate(&self.gpu, "window of the dataset", plan)?;
-        let mut generator = Generator::new(&self.gpu, &self.options, cache)?;
-        generator.fill(&self.gpu, &window, first, &mut |_| ControlFlow::Continue(()))?;
+        let window = allocate(&self.gpu, &self.options, "window of the dataset", count)?;
+        let mut making = Making::begin(&self.gpu, &self.options, cache, window, first, self.slice_nodes)?;
+        making.finish(&self.gpu, &mut |_| ControlFlow::Continue(()))?;
+        let window = making.into_pages();
         Ok(items(&window.read(&self.gpu, 0, count)?))
     }
 
@@ -308,11 +413,13 @@ impl GpuSearcher {
     /// Launches batches until as many are under way as the options ask for.
     fn fill(&mut self) -> Result<(), GpuError> {
         let Some(work) = self.work else { return Ok(()) };
-        while self.in_flight.len() < self.options.in_flight.max(1) {
-            let count = batch_size(self.pace.size(), &work.boundary);
+        while self.in_flight.len() < self.options.in_flight.max(1) && self.nonces_left > 0 {
+            let left = u32::try_from(self.nonces_left).unwrap_or(u32::MAX);
+            let count = batch_size(self.pace.size(), &work.boundary).min(left);
             let launched = self.launch(work, self.next_nonce, count)?;
             self.in_flight.push_back(launched);
             self.next_nonce = self.next_nonce.wrapping_add(count.into());
+            self.nonces_left -= u64::from(count);
         }
         Ok(())
     }
@@ -346,23 +453,27 @@ impl GpuSearcher {
     }
 }
 
-/// Opens the adapter with the features that the kernel form needs.
+/// Opens the adapter with what any form of the kernel needs of it.
 fn open(index: usize, options: &GpuOptions) -> Result<Gpu, GpuError> {
-    let features = match options.kernel {
-        KernelForm::Lane => wgpu::Features::empty(),
-        KernelForm::Shuffle => {
-            let (_, info) = super::adapter::adapter(index)?;
-            if info.subgroup_size < KernelForm::LANES_PER_HASH {
-                return Err(GpuError::AdapterTooSmall {
-                    what: "subgroup_min_size",
-                    got: info.subgroup_size.into(),
-                    needed: KernelForm::LANES_PER_HASH.into(),
-                });
-            }
-            wgpu::Features::SUBGROUP
-        }
+    let (_, info) = super::adapter::adapter(index)?;
+    runs_on(&info, options.kernel)?;
+    let features = if KernelForm::Shuffle.runs_on(&info) {
+        wgpu::Features::SUBGROUP
+    } else {
+        wgpu::Features::empty()
     };
     Gpu::open(index, features, options.timeout)
+}
+
+fn runs_on(info: &AdapterInfo, form: KernelForm) -> Result<(), GpuError> {
+    if form.runs_on(info) {
+        return Ok(());
+    }
+    Err(GpuError::AdapterTooSmall {
+        what: "subgroup_min_size",
+        got: info.subgroup_size.into(),
+        needed: KernelForm::LANES_PER_HASH.into(),
+    })
 }
 
 /// The batches in flight together last the target time, so that new work waits no longer than that.

@@ -15,10 +15,17 @@ const FNV: &str = include_str!("../../../shaders/fnv.wgsl");
 const DATASET: &str = include_str!("../../../shaders/dataset.wgsl");
 const SEARCH: &str = include_str!("../../../shaders/search.wgsl");
 const SEARCH_LANE: &str = include_str!("../../../shaders/search_lane.wgsl");
-const SEARCH_SHUFFLE: &str = include_str!("../../../shaders/search_shuffle.wgsl");
+const SEARCH_EIGHT: &str = include_str!("../../../shaders/search_eight.wgsl");
+const EXCHANGE_SUBGROUP: &str = include_str!("../../../shaders/exchange_subgroup.wgsl");
+const EXCHANGE_WORKGROUP: &str = include_str!("../../../shaders/exchange_workgroup.wgsl");
+const READS: &str = include_str!("../../../shaders/reads.wgsl");
 
 /// Entry point of [`dataset_module`].
 pub(crate) const GENERATE: &str = "generate_dataset";
+/// Entry point of [`reads_module`].
+pub(crate) const RANDOM_READS: &str = "random_reads";
+/// Rows that an invocation, or a group of them together, reads in [`reads_module`]. A multiple of four.
+pub(crate) const READS_EACH: u32 = 64;
 
 /// Rounds of Keccak-f[1600].
 const ROUNDS: usize = 24;
@@ -53,6 +60,7 @@ pub(crate) fn search_entry(form: KernelForm) -> &'static str {
     match form {
         KernelForm::Lane => "search_lane",
         KernelForm::Shuffle => "search_shuffle",
+        KernelForm::Group => "search_group",
     }
 }
 
@@ -71,7 +79,7 @@ pub(crate) fn dataset_module(cache_pages: u32) -> String {
 pub(crate) fn search_module(form: KernelForm, dataset_pages: u32) -> String {
     let parts = (ITEM_BYTES / PART_BYTES) as u32;
     let mut pages = pages("dataset", dataset_pages, parts);
-    let kernel = match form {
+    let (kernel, exchange) = match form {
         KernelForm::Lane => {
             pages += &line_struct(parts);
             pages += &Reader {
@@ -80,18 +88,77 @@ pub(crate) fn search_module(form: KernelForm, dataset_pages: u32) -> String {
                 parts,
             }
             .wgsl("dataset", dataset_pages);
-            SEARCH_LANE
+            (SEARCH_LANE, "")
         }
-        KernelForm::Shuffle => {
+        KernelForm::Shuffle | KernelForm::Group => {
             pages += &part_reader("dataset", dataset_pages);
-            SEARCH_SHUFFLE
+            let exchange = match form {
+                KernelForm::Group => EXCHANGE_WORKGROUP,
+                _ => EXCHANGE_SUBGROUP,
+            };
+            (SEARCH_EIGHT, exchange)
         }
     };
-    [&constants(), KECCAK, FNV, &pages, SEARCH, kernel].join("\n")
+    [&constants(), KECCAK, FNV, &pages, SEARCH, kernel, exchange].join("\n")
+}
+
+/// The module that reads random rows of `row_bytes` from a table of `table_pages` pages: an invocation a
+/// row, or where `together` is set as many as the row has parts.
+pub(crate) fn reads_module(row_bytes: u64, table_pages: u32, together: bool) -> String {
+    let parts = (row_bytes / PART_BYTES as u64) as u32;
+    let lanes = if together { parts } else { 1 };
+    let head = "fn table_share(row: u32, lane: u32) -> vec4<u32> {";
+    let place = if together {
+        "let at = table_place(row) + lane;"
+    } else {
+        "let at = table_place(row);"
+    };
+    let share = function(head, place, "table", table_pages, "vec4<u32>", |page| {
+        let read = |part: u32| format!("table_{page}[at + {part}u]");
+        let read_here = if together { 1 } else { parts };
+        (0..read_here).map(read).collect::<Vec<_>>().join(" ^ ")
+    });
+    // An invocation that reads a whole row has as many reads under way as one of several with four rows.
+    let at_once = if together { 4 } else { 1 };
+    let several: Vec<_> = (0..at_once)
+        .map(|read| format!("table_share(row_of(n + {read}u), lane)"))
+        .collect();
+    let several = format!(
+        "fn table_reads(n: u32, lane: u32) -> vec4<u32> {{\n    return {};\n}}\n",
+        several.join(" ^ ")
+    );
+    let constants = format!(
+        "const LANES: u32 = {lanes}u;\nconst READS: u32 = {READS_EACH}u;\nconst READS_AT_ONCE: u32 = {at_once}u;\n"
+    );
+    [
+        &constants,
+        &pages("table", table_pages, parts),
+        &share,
+        &several,
+        READS,
+    ]
+    .join("\n")
+}
+
+/// Differs between versions of the search kernels.
+pub(crate) fn search_fingerprint() -> String {
+    let text = [
+        &constants(),
+        KECCAK,
+        FNV,
+        SEARCH,
+        SEARCH_LANE,
+        SEARCH_EIGHT,
+        EXCHANGE_SUBGROUP,
+        EXCHANGE_WORKGROUP,
+    ]
+    .concat();
+    let hash = ethash::keccak256(text.as_bytes());
+    hash[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Bytes of a `vec4<u32>`, in which pages are counted.
-const PART_BYTES: usize = 16;
+pub(crate) const PART_BYTES: usize = 16;
 
 /// The protocol constants as WGSL, from the values that Rust uses.
 fn constants() -> String {
@@ -216,12 +283,16 @@ mod tests {
     fn every_module_is_valid_for_any_page_count() {
         for pages in [1, 3, 16] {
             check(&dataset_module(pages), GENERATE, Capabilities::empty());
-            for form in [KernelForm::Lane, KernelForm::Shuffle] {
+            for form in KernelForm::ALL {
                 let needed = match form {
-                    KernelForm::Lane => Capabilities::empty(),
                     KernelForm::Shuffle => Capabilities::SUBGROUP,
+                    KernelForm::Lane | KernelForm::Group => Capabilities::empty(),
                 };
                 check(&search_module(form, pages), search_entry(form), needed);
+            }
+            for (row_bytes, together) in [(64, false), (64, true), (128, false), (128, true)] {
+                let reads = reads_module(row_bytes, pages, together);
+                check(&reads, RANDOM_READS, Capabilities::empty());
             }
         }
     }

@@ -119,8 +119,7 @@ impl Status for Monitor {
 impl Report {
     /// The share of answered solutions that came too late, from 0 to 1; `None` before there was any.
     pub fn stale_share(&self) -> Option<f64> {
-        let total = self.ledger.total();
-        share(total.stale, total.accepted + total.stale + total.rejected)
+        self.ledger.total().stale_share()
     }
 
     /// The share of hits that the check on the CPU refused, from 0 to 1; `None` before there was any.
@@ -202,6 +201,8 @@ impl DeviceReport {
             "rejected": shares.rejected,
             "lost": shares.lost,
             "invalid": status.hardware_errors,
+            "stale_share": shares.stale_share(),
+            "invalid_share": share(status.hardware_errors, status.solutions + status.hardware_errors),
             "dataset": dataset,
             "temperature_c": reading.temperature_c,
             "power_w": reading.power_w,
@@ -315,6 +316,11 @@ pub(crate) mod tests {
             (&json!("failed"), &json!("lost"))
         );
         assert_eq!(broken["dataset"]["total"], 4);
+        assert_eq!(
+            (&busy["stale_share"], &busy["invalid_share"]),
+            (&json!(0.125), &json!(0.1))
+        );
+        assert!(broken["stale_share"].is_null(), "{broken}");
         assert_eq!(
             (&busy["temperature_c"], &busy["power_w"]),
             (&json!(61.0), &Value::Null)

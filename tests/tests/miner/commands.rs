@@ -131,6 +131,32 @@ fn bench_draws_what_it_has_measured() {
     assert!(stdout.contains('█') && stdout.contains("H/s"), "{stdout}");
     let svg = std::fs::read_to_string(plot).expect("the plot was written");
     assert!(svg.starts_with("<svg") && svg.contains("light cache"), "{svg}");
+    let mut arguments = arguments.to_vec();
+    arguments.push("--json");
+    let (code, stdout, stderr) = run(&arguments);
+    assert_eq!(code, Some(0), "{stderr}");
+    let figures: Value = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("got {stdout}"));
+    let [cpu] = figures.as_array().expect("an array").as_slice() else {
+        panic!("one device: {figures}");
+    };
+    assert_eq!(
+        (&cpu["device"], &cpu["kind"], &cpu["epoch"]),
+        (&json!("cpu"), &json!("cpu"), &json!(0))
+    );
+    assert_eq!(cpu["dataset_bytes"], 1_073_739_904_u64);
+    assert!(
+        cpu["light_hashrate"].as_f64().is_some_and(|rate| rate > 0.0),
+        "{cpu}"
+    );
+    for absent in [
+        "dataset_seconds",
+        "hashrate",
+        "copy_bytes_per_second",
+        "random_read_bytes_per_second",
+        "share_of_ceiling",
+    ] {
+        assert!(cpu.get(absent).is_some_and(Value::is_null), "{absent} of {cpu}");
+    }
     let nowhere = [
         "bench",
         "--device",

@@ -4,11 +4,13 @@
 //! pass, unless the environment variable `REQUIRE_GPU` is set. Whole datasets of real epochs take memory
 //! and minutes there: that test runs with `--ignored` only.
 
+mod search;
+
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ethash::{B256, Epoch, ITEM_WORDS, LightCache, keccak256, seed_hash};
-use miner::gpu::{GpuError, GpuHit, GpuOptions, GpuSearcher, GpuWork, KernelForm, Progress, list_adapters};
+use miner::gpu::{GpuError, GpuHit, GpuOptions, GpuSearcher, GpuWork, Progress, list_adapters};
 use serde_json::Value;
 
 /// The adapter to test: a real one if there is any.
@@ -95,6 +97,7 @@ fn easy_work(id: u64, bits: u32, start_nonce: u64) -> GpuWork {
         header_hash: B256::repeat_byte(0x5a),
         boundary,
         start_nonce,
+        nonces: u64::MAX,
     }
 }
 
@@ -155,24 +158,13 @@ fn slices_of_real_epochs_equal_the_published_ones() {
     }
 }
 
-/// Searches the published range of the test dataset.
-fn check_published_search(options: &GpuOptions) {
-    let Some(adapter) = adapter() else { return };
-    let cache = small_cache(0, 256);
-    let mut searcher = searcher(adapter, &cache, options.clone());
-    check_solutions(
-        &mut searcher,
-        &vectors()["test_dag"]["cases"][0]["search"][0],
-        &cache,
-    );
-}
-
 fn check_solutions(searcher: &mut GpuSearcher, search: &Value, cache: &LightCache) {
     let work = GpuWork {
         id: 1,
         header_hash: b256(&search["header_hash"]),
         boundary: b256(&search["boundary"]),
         start_nonce: number(&search["start"]),
+        nonces: u64::MAX,
     };
     let hits = searcher.search(work, search["count"].as_u64().unwrap()).unwrap();
     let solutions: Vec<u64> = search["solutions"]
@@ -194,47 +186,65 @@ fn check_solutions(searcher: &mut GpuSearcher, search: &Value, cache: &LightCach
 }
 
 #[test]
-fn the_published_solutions_are_found_in_one_page() {
-    check_published_search(&GpuOptions::default());
-}
-
-#[test]
-fn the_published_solutions_are_found_in_two_and_eight_pages() {
-    check_published_search(&paged(128));
-    check_published_search(&paged(32));
-}
-
-#[test]
-fn the_published_solutions_are_found_with_runtime_checks() {
-    check_published_search(&GpuOptions {
-        runtime_checks: true,
-        ..paged(64)
-    });
-}
-
-#[test]
-fn the_published_solutions_are_found_by_eight_lanes_per_hash() {
-    let Some(index) = adapter() else { return };
-    let info = &list_adapters()[index];
-    if info.subgroup_size < 8 {
-        let options = GpuOptions {
-            kernel: KernelForm::Shuffle,
-            ..GpuOptions::default()
-        };
-        let refused = GpuSearcher::new(index, options).err();
-        assert!(
-            matches!(refused, Some(GpuError::AdapterTooSmall { .. })),
-            "{refused:?}"
-        );
-        eprintln!("skipped: subgroups of {} on {}", info.subgroup_size, info.name);
-        return;
+fn the_next_dataset_is_made_between_batches() {
+    let Some(adapter) = adapter() else { return };
+    let (now, next, other) = (small_cache(0, 256), small_cache(1, 301), small_cache(2, 256));
+    let mut searcher = searcher(adapter, &now, paged(64));
+    let work = easy_work(1, 6, 0);
+    searcher.set_work(work);
+    assert_eq!(searcher.prepared(), None);
+    searcher.prepare(&next).unwrap();
+    searcher.prepare(&next).unwrap();
+    let mut batches = 0;
+    while searcher.prepared().unwrap().items_done < 301 {
+        let report = searcher.next_batch().unwrap();
+        assert_eq!(report.work, work, "the search goes on");
+        batches += 1;
+        assert!(batches < 1000, "{:?}", searcher.prepared());
     }
-    for page_items in [256, 32] {
-        check_published_search(&GpuOptions {
-            kernel: KernelForm::Shuffle,
-            ..paged(page_items)
-        });
-    }
+    assert!(batches > 1, "several pages, a slice at a time");
+    assert!(Arc::ptr_eq(searcher.cache().unwrap(), &now));
+    // Whole, so that nothing is generated at the switch.
+    let mut told = 0;
+    searcher
+        .set_epoch(&next, &mut |_| {
+            told += 1;
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!((told, searcher.prepared()), (0, None));
+    let expected: Vec<_> = (0..301).map(|item| next.dataset_item(item)).collect();
+    assert_eq!(searcher.read_items(0, 301).unwrap(), expected);
+    assert_eq!(searcher.search(work, 500).unwrap(), cpu_hits(&next, &work, 500));
+
+    // Begun, and finished at the switch.
+    searcher.set_work(work);
+    searcher.prepare(&other).unwrap();
+    searcher.next_batch().unwrap();
+    searcher.set_epoch(&other, &mut go_on).unwrap();
+    assert_eq!(searcher.search(work, 500).unwrap(), cpu_hits(&other, &work, 500));
+
+    // Not the one that comes.
+    searcher.prepare(&now).unwrap();
+    searcher.set_epoch(&next, &mut go_on).unwrap();
+    assert_eq!(searcher.read_items(300, 1).unwrap(), [next.dataset_item(300)]);
+    assert_eq!(searcher.prepared(), None);
+}
+
+#[test]
+fn a_next_dataset_that_does_not_fit_leaves_the_search_alone() {
+    let Some(adapter) = adapter() else { return };
+    let too_large = small_cache(1, 1_000_003);
+    // An item a page: more pages than any adapter binds.
+    let mut searcher = searcher(adapter, &small_cache(2, 8), paged(1));
+    assert!(matches!(
+        searcher.prepare(&too_large),
+        Err(GpuError::AdapterTooSmall { .. })
+    ));
+    assert_eq!(searcher.prepared(), None);
+    assert_eq!(searcher.prepare(&too_large), Ok(()), "it is not tried again");
+    searcher.set_work(easy_work(1, 6, 0));
+    searcher.next_batch().unwrap();
 }
 
 #[test]
@@ -256,87 +266,6 @@ fn three_pages_of_which_the_last_is_short() {
         items: 149,
     };
     assert_eq!(searcher.read_items(148, 2), Err(outside));
-}
-
-#[test]
-fn nonces_carry_into_the_high_word_and_wrap() {
-    let Some(adapter) = adapter() else { return };
-    let cache = small_cache(0, 256);
-    let mut searcher = searcher(adapter, &cache, GpuOptions::default());
-    for start in [0xffff_fe00, 0x0123_4567_ffff_ff03, u64::MAX - 300] {
-        let work = easy_work(1, 3, start);
-        let hits = searcher.search(work, 1024).unwrap();
-        assert_eq!(hits, cpu_hits(&cache, &work, 1024), "from {start:#x}");
-        assert!(hits.iter().any(|hit| (hit.pow_nonce >> 32) != (start >> 32)));
-    }
-}
-
-#[test]
-fn batches_follow_each_other_without_gap_and_keep_their_work() {
-    let Some(adapter) = adapter() else { return };
-    let cache = small_cache(0, 256);
-    let options = GpuOptions {
-        in_flight: 3,
-        ..GpuOptions::default()
-    };
-    let mut searcher = searcher(adapter, &cache, options);
-    assert_eq!(searcher.next_batch(), Err(GpuError::NoWork));
-    let (old, new) = (easy_work(1, 9, 0xffff_f000), easy_work(2, 8, 50));
-    searcher.set_work(old);
-    let mut next_nonce = old.start_nonce;
-    for _ in 0..5 {
-        let report = searcher.next_batch().unwrap();
-        assert_eq!((report.work, report.first_nonce), (old, next_nonce));
-        let work = GpuWork {
-            start_nonce: next_nonce,
-            ..old
-        };
-        let expected = cpu_hits(&cache, &work, report.count.into());
-        assert_eq!(report.found as usize, expected.len());
-        assert!(report.hits.iter().all(|hit| expected.contains(hit)));
-        assert_eq!(report.hits.len(), expected.len().min(16));
-        next_nonce += u64::from(report.count);
-    }
-    searcher.set_work(new);
-    let mut reports = Vec::new();
-    for _ in 0..5 {
-        reports.push(searcher.next_batch().unwrap());
-    }
-    // What was under way is still reported, as old work; the first new batch starts at its nonce.
-    let ids: Vec<u64> = reports.iter().map(|report| report.work.id).collect();
-    assert_eq!(ids, [1, 1, 1, 2, 2]);
-    assert_eq!(reports[3].first_nonce, 50);
-    let expected = cpu_hits(&cache, &new, reports[3].count.into());
-    assert_eq!(reports[3].found as usize, expected.len());
-    searcher.stop().unwrap();
-    assert_eq!(searcher.next_batch(), Err(GpuError::NoWork));
-    assert!(searcher.hash_rate().is_some());
-}
-
-#[test]
-fn more_hits_than_slots_are_counted() {
-    let Some(adapter) = adapter() else { return };
-    let cache = small_cache(0, 256);
-    let options = GpuOptions {
-        result_slots: 3,
-        ..GpuOptions::default()
-    };
-    let mut searcher = searcher(adapter, &cache, options);
-    let work = GpuWork {
-        boundary: B256::repeat_byte(0xff),
-        ..easy_work(1, 0, 0)
-    };
-    searcher.set_work(work);
-    let report = searcher.next_batch().unwrap();
-    assert_eq!(report.found, report.count);
-    assert_eq!(report.hits.len(), 3);
-    for hit in report.hits {
-        assert_eq!(
-            hit.mix_hash,
-            cache.hash(&work.header_hash, hit.pow_nonce).mix_hash
-        );
-    }
-    assert_eq!(searcher.search(work, 20).unwrap(), cpu_hits(&cache, &work, 20));
 }
 
 #[test]
@@ -386,39 +315,6 @@ fn a_lost_device_is_reported_and_rebuilt() {
         &vectors()["test_dag"]["cases"][0]["search"][0],
         &cache,
     );
-}
-
-#[test]
-#[ignore = "generates 1 to 4 GiB, which takes minutes on a software adapter"]
-fn the_published_solutions_of_real_epochs_are_found() {
-    let Some(adapter) = adapter() else { return };
-    let vectors = vectors();
-    for kernel in [KernelForm::Lane, KernelForm::Shuffle] {
-        let mut searcher = GpuSearcher::new(
-            adapter,
-            GpuOptions {
-                kernel,
-                ..GpuOptions::default()
-            },
-        )
-        .unwrap();
-        for epoch in [0, 129, 385] {
-            let cache = Arc::new(LightCache::build(Epoch::ethash(epoch)).unwrap());
-            match searcher.set_epoch(&cache, &mut go_on) {
-                Ok(()) => {}
-                Err(error @ (GpuError::AdapterTooSmall { .. } | GpuError::AllocationRefused { .. })) => {
-                    eprintln!("skipped from epoch {epoch} on: {error}");
-                    break;
-                }
-                Err(error) => panic!("epoch {epoch}: {error}"),
-            }
-            for search in vectors["search"].as_array().unwrap() {
-                if search["epoch"] == epoch {
-                    check_solutions(&mut searcher, search, &cache);
-                }
-            }
-        }
-    }
 }
 
 #[test]

@@ -1,0 +1,94 @@
+//! Measures a graphics adapter: dataset, search, and what its memory gives at best, in one run and on the same
+//! buffers.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ethash::{B256, LightCache};
+
+use super::{BenchConfig, Figures, Kind};
+use crate::gpu::{AdapterInfo, GpuError, GpuOptions, GpuSearcher, GpuWork, choose_kernel};
+use crate::progress::Progress;
+
+/// A device searches this long before its rate is measured: batches are still growing.
+const WARM_UP: Duration = Duration::from_secs(1);
+
+/// Measures `adapter`, as far as it goes.
+pub(super) fn measure(config: &BenchConfig, cache: &Arc<LightCache>, adapter: &AdapterInfo) -> Figures {
+    let mut figures = Figures {
+        device: format!("gpu:{}", adapter.index),
+        name: adapter.name.clone(),
+        kind: Kind::Gpu,
+        light_cache_seconds: Some(cache.build_time().as_secs_f64()),
+        ..Figures::default()
+    };
+    if config.light_only {
+        return figures;
+    }
+    if let Err(error) = fill(&mut figures, config, cache, adapter) {
+        figures.error = Some(error.to_string());
+    }
+    figures
+}
+
+fn fill(
+    figures: &mut Figures,
+    config: &BenchConfig,
+    cache: &Arc<LightCache>,
+    adapter: &AdapterInfo,
+) -> Result<(), GpuError> {
+    let options = GpuOptions {
+        kernel: config.kernel.unwrap_or_default(),
+        ..GpuOptions::default()
+    };
+    let mut searcher = GpuSearcher::new(adapter.index, options)?;
+    let mut progress = Progress::new(format!(
+        "generating the dataset of epoch {} on {}",
+        config.epoch, adapter.name
+    ));
+    let start = Instant::now();
+    let mut generated = start;
+    let loaded = searcher.set_epoch(cache, &mut |at| {
+        progress.report(at.items_done, at.items_total);
+        generated = Instant::now();
+        ControlFlow::Continue(())
+    });
+    progress.end();
+    loaded?;
+    figures.dataset_seconds = Some((generated - start).as_secs_f64());
+
+    if config.kernel.is_none() {
+        choose_kernel(&mut searcher, None, &|| true)?;
+    }
+    let options = searcher.options();
+    figures.kernel = Some(options.kernel.name().to_owned());
+    figures.workgroup_size = Some(options.workgroup_size);
+    figures.hashrate = Some(hashrate(&mut searcher, config.time)?);
+
+    let ceilings = searcher.ceilings(config.ceiling_time())?;
+    figures.copy_bytes_per_second = ceilings.copy_bytes_per_second;
+    figures.random_read_bytes_per_second = ceilings.random_read_bytes_per_second;
+    figures.cache_read_bytes_per_second = ceilings.cache_read_bytes_per_second;
+    Ok(())
+}
+
+fn hashrate(searcher: &mut GpuSearcher, time: Duration) -> Result<f64, GpuError> {
+    // No hash is at or below zero, so every batch is searched to its end.
+    searcher.set_work(GpuWork {
+        id: 0,
+        header_hash: B256::ZERO,
+        boundary: B256::ZERO,
+        start_nonce: 0,
+        nonces: u64::MAX,
+    });
+    let warm_up = Instant::now();
+    while warm_up.elapsed() < WARM_UP {
+        searcher.next_batch()?;
+    }
+    let (start, mut hashes) = (Instant::now(), 0);
+    while hashes == 0 || start.elapsed() < time {
+        hashes += u64::from(searcher.next_batch()?.count);
+    }
+    Ok(hashes as f64 / start.elapsed().as_secs_f64())
+}
