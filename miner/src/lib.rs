@@ -35,6 +35,7 @@ mod room;
 mod sensors;
 mod shared;
 pub mod status;
+mod stop;
 mod task;
 pub mod verify;
 
@@ -43,4 +44,5 @@ pub use engine::{DatasetPolicy, Engine, EngineConfig, KernelPolicy, MinerError};
 pub use gauge::{DatasetProgress, DeviceState, DeviceStatus, EngineStatus};
 pub use intensity::{Intensity, IntensityError};
 pub use sensors::Reading;
+pub use stop::StopSignal;
 pub use task::{Found, NonceSpace, Task};

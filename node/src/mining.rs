@@ -183,9 +183,8 @@ mod tests {
     use rpc::MinerControl;
     use store::Store;
 
-    /// The floors at the start, after mining has begun and after it has ended; `by_hand` is set
-    /// in between the first two.
-    fn floors(spec: ChainSpec, arguments: &[&str], by_hand: Option<u64>) -> [U256; 3] {
+    /// No searchers yet, for a chain of `spec` in memory.
+    fn miner(spec: ChainSpec, arguments: &[&str]) -> Miner {
         let arguments = ["vnode", "--minerthreads", "0", "--txpool.journal="]
             .iter()
             .chain(arguments);
@@ -200,7 +199,27 @@ mod tests {
             extra_data: Default::default(),
         };
         let chain = Chain::open(Store::in_memory().unwrap(), config).unwrap();
-        let miner: Box<dyn MinerControl> = Box::new(Miner::new(&options, &LightCaches::new(), &chain));
+        Miner::new(&options, &LightCaches::new(), &chain)
+    }
+
+    #[test]
+    fn only_so_many_threads_are_started() {
+        let miner = miner(ChainSpec::dev(), &[]);
+        let control: &dyn MinerControl = &miner;
+        let error = control.start(Some(THREADS_MAX + 1)).unwrap_err();
+        assert!(
+            error.contains("1025 threads") && error.contains("at most 1024"),
+            "{error}"
+        );
+        assert!(miner.running.lock().is_none());
+    }
+
+    /// The floors at the start, after mining has begun and after it has ended; `by_hand` is set
+    /// in between the first two.
+    fn floors(spec: ChainSpec, arguments: &[&str], by_hand: Option<u64>) -> [U256; 3] {
+        let miner = miner(spec, arguments);
+        let chain = miner.chain.clone();
+        let miner: Box<dyn MinerControl> = Box::new(miner);
         let start = chain.pool().price_floor();
         if let Some(price) = by_hand {
             chain.pool().set_price_floor(U256::from(price));

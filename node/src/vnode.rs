@@ -23,6 +23,7 @@ use chain::spec::DEV_ACCOUNTS;
 use chain::{Chain, ChainConfig, ChainSpec};
 use ethash::LightCaches;
 use keystore::AccountBook;
+use miner::StopSignal;
 use miner::display::rate_text;
 use primitives::{Address, SecretKey};
 use rpc::methods::NodeFacts;
@@ -361,38 +362,5 @@ async fn expire_accounts(accounts: &AccountBook) {
     loop {
         interval.tick().await;
         accounts.expire();
-    }
-}
-
-/// SIGINT or SIGTERM. Listens from its making on, within a runtime of tokio.
-pub(crate) struct StopSignal {
-    #[cfg(unix)]
-    terminate: tokio::signal::unix::Signal,
-    #[cfg(unix)]
-    interrupt: tokio::signal::unix::Signal,
-}
-
-impl StopSignal {
-    pub(crate) fn listen() -> std::io::Result<Self> {
-        #[cfg(unix)]
-        {
-            use tokio::signal::unix::{SignalKind, signal};
-            Ok(Self {
-                terminate: signal(SignalKind::terminate())?,
-                interrupt: signal(SignalKind::interrupt())?,
-            })
-        }
-        #[cfg(not(unix))]
-        Ok(Self {})
-    }
-
-    pub(crate) async fn wait(&mut self) {
-        #[cfg(unix)]
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-        #[cfg(not(unix))]
-        let _ = tokio::signal::ctrl_c().await;
     }
 }

@@ -42,7 +42,7 @@ impl Modulus {
 
 /// Asks the processor to fetch the cache line at `place`; does nothing where there is no such hint.
 #[inline(always)]
-pub(crate) fn prefetch<T>(place: *const T) {
+pub fn prefetch<T>(place: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch never faults, whatever the address.
     unsafe {

@@ -38,6 +38,7 @@ mod sizes;
 mod work;
 
 pub use alloy_primitives::{B256, U256};
+pub use arith::prefetch;
 pub use caches::{CACHES_KEPT, LightCaches};
 pub use epoch::{ETCHASH_FORK_BLOCK, Epoch, Schedule, find_seed_steps, seed_hash};
 pub use hashimoto::{FullDataset, PowHash, hash_full, hashimoto, seed512};

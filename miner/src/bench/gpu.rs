@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ethash::{B256, LightCache};
+use ethash::LightCache;
 
 use super::{BenchConfig, Figures, Kind};
-use crate::gpu::{AdapterInfo, GpuError, GpuOptions, GpuSearcher, GpuWork, choose_kernel};
+use crate::gpu::{AdapterInfo, GpuError, GpuOptions, GpuSearcher, choose_kernel};
 use crate::progress::Progress;
 
 /// A device searches this long before its rate is measured: batches are still growing.
@@ -64,31 +64,11 @@ fn fill(
     let options = searcher.options();
     figures.kernel = Some(options.kernel.name().to_owned());
     figures.workgroup_size = Some(options.workgroup_size);
-    figures.hashrate = Some(hashrate(&mut searcher, config.time)?);
+    figures.hashrate = Some(searcher.hashrate(WARM_UP, config.time)?);
 
     let ceilings = searcher.ceilings(config.ceiling_time())?;
     figures.copy_bytes_per_second = ceilings.copy_bytes_per_second;
     figures.random_read_bytes_per_second = ceilings.random_read_bytes_per_second;
     figures.cache_read_bytes_per_second = ceilings.cache_read_bytes_per_second;
     Ok(())
-}
-
-fn hashrate(searcher: &mut GpuSearcher, time: Duration) -> Result<f64, GpuError> {
-    // No hash is at or below zero, so every batch is searched to its end.
-    searcher.set_work(GpuWork {
-        id: 0,
-        header_hash: B256::ZERO,
-        boundary: B256::ZERO,
-        start_nonce: 0,
-        nonces: u64::MAX,
-    });
-    let warm_up = Instant::now();
-    while warm_up.elapsed() < WARM_UP {
-        searcher.next_batch()?;
-    }
-    let (start, mut hashes) = (Instant::now(), 0);
-    while hashes == 0 || start.elapsed() < time {
-        hashes += u64::from(searcher.next_batch()?.count);
-    }
-    Ok(hashes as f64 / start.elapsed().as_secs_f64())
 }

@@ -80,19 +80,7 @@ fn row_of(n: u64, rows: usize) -> usize {
 #[inline(always)]
 fn fetch<const ROW_WORDS: usize>(row: &[u32; ROW_WORDS]) {
     for line in row.chunks(LINE_WORDS) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch never faults, whatever the address.
-        unsafe {
-            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast::<i8>());
-        }
-        #[cfg(target_arch = "aarch64")]
-        // SAFETY: a prefetch never faults, whatever the address, and changes no register.
-        unsafe {
-            core::arch::asm!("prfm pldl1keep, [{0}]", in(reg) line.as_ptr(), options(nostack, preserves_flags, readonly));
-        }
-        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-        let _ = line;
+        ethash::prefetch(line.as_ptr());
     }
 }
 

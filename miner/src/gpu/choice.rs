@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ethash::{B256, LightCache};
+use ethash::LightCache;
 
-use super::{GpuError, GpuSearcher, GpuWork, KernelForm, KernelMemory, check};
+use super::{GpuError, GpuSearcher, KernelForm, KernelMemory, check};
 
 /// All measuring together takes less than this, unless one driver needs it to compile a kernel.
 pub const CHOICE_TIME_MAX: Duration = Duration::from_millis(2500);
@@ -206,23 +206,7 @@ impl Trials<'_> {
 
 /// Hashes per second of the kernel that `searcher` has.
 fn rate(searcher: &mut GpuSearcher) -> Result<f64, GpuError> {
-    // No hash is at or below zero, so every batch is searched to its end.
-    searcher.set_work(GpuWork {
-        id: 0,
-        header_hash: B256::ZERO,
-        boundary: B256::ZERO,
-        start_nonce: 0,
-        nonces: u64::MAX,
-    });
-    let start = Instant::now();
-    while start.elapsed() < WARM_UP {
-        searcher.next_batch()?;
-    }
-    let (start, mut hashes) = (Instant::now(), 0);
-    while start.elapsed() < TRIAL {
-        hashes += u64::from(searcher.next_batch()?.count);
-    }
-    let rate = hashes as f64 / start.elapsed().as_secs_f64();
+    let rate = searcher.hashrate(WARM_UP, TRIAL)?;
     searcher.stop()?;
     Ok(rate)
 }

@@ -314,6 +314,31 @@ impl GpuSearcher {
         Ok(())
     }
 
+    /// Hashes per second of a search without hits, measured for `time` and over one batch at least, once
+    /// `warm_up` is over. The search goes on.
+    ///
+    /// # Errors
+    /// As for [`next_batch`](Self::next_batch).
+    pub fn hashrate(&mut self, warm_up: Duration, time: Duration) -> Result<f64, GpuError> {
+        // No hash is at or below zero, so every batch is searched to its end.
+        self.set_work(GpuWork {
+            id: 0,
+            header_hash: B256::ZERO,
+            boundary: B256::ZERO,
+            start_nonce: 0,
+            nonces: u64::MAX,
+        });
+        let start = Instant::now();
+        while start.elapsed() < warm_up {
+            self.next_batch()?;
+        }
+        let (start, mut hashes) = (Instant::now(), 0);
+        while hashes == 0 || start.elapsed() < time {
+            hashes += u64::from(self.next_batch()?.count);
+        }
+        Ok(hashes as f64 / start.elapsed().as_secs_f64())
+    }
+
     /// Waits for the oldest batch under way and keeps the device busy with further ones.
     ///
     /// # Errors

@@ -18,6 +18,7 @@ use crate::client::{self, ClientConfig, Ending, Ledger, TlsError, Wires};
 use crate::display::{self, Screen};
 use crate::engine::{Engine, EngineConfig, MinerError};
 use crate::status::{self, Status};
+use crate::stop::StopSignal;
 use crate::task::Found;
 
 pub use monitor::{DeviceReport, Monitor, Report};
@@ -110,7 +111,7 @@ pub fn run(config: RigConfig, screen: &Screen) -> Result<RigEnd, RigError> {
 }
 
 async fn serve(config: RigConfig, screen: &Screen) -> Result<RigEnd, RigError> {
-    let mut signal = signal::Stop::listen().map_err(system("cannot listen for signals"))?;
+    let mut signal = StopSignal::listen().map_err(system("cannot listen for signals"))?;
     let (work, work_in) = unbounded();
     let (solutions_out, solutions) = bounded::<Found>(SOLUTIONS_MAX);
     let ledger = Arc::new(Ledger::new(&config.client.endpoints));
@@ -163,42 +164,6 @@ impl From<Ending> for RigEnd {
         match ending {
             Ending::Stopped => Self::Stopped,
             Ending::NoConnection { after, last } => Self::NoConnection { after, last },
-        }
-    }
-}
-
-/// What ends a program from outside.
-mod signal {
-    /// SIGINT or SIGTERM. Listens from its making on.
-    pub(super) struct Stop {
-        #[cfg(unix)]
-        terminate: tokio::signal::unix::Signal,
-        #[cfg(unix)]
-        interrupt: tokio::signal::unix::Signal,
-    }
-
-    impl Stop {
-        pub(super) fn listen() -> std::io::Result<Self> {
-            #[cfg(unix)]
-            {
-                use tokio::signal::unix::{SignalKind, signal};
-                Ok(Self {
-                    terminate: signal(SignalKind::terminate())?,
-                    interrupt: signal(SignalKind::interrupt())?,
-                })
-            }
-            #[cfg(not(unix))]
-            Ok(Self {})
-        }
-
-        pub(super) async fn wait(&mut self) {
-            #[cfg(unix)]
-            tokio::select! {
-                _ = self.terminate.recv() => {}
-                _ = self.interrupt.recv() => {}
-            }
-            #[cfg(not(unix))]
-            let _ = tokio::signal::ctrl_c().await;
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A flag that the first SIGINT or SIGTERM raises; the second ends the process.
 
 use super::CommandError;
-use crate::vnode::StopSignal;
+use miner::StopSignal;
 use std::process::exit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

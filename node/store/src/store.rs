@@ -94,10 +94,11 @@ struct Shared {
     watch: Arc<Watch>,
     place: Place,
     options: StoreOptions,
+    /// The snapshot of the last commit, while nobody writes another: readers share it. It goes
+    /// before the database it is of.
+    latest: Mutex<Option<Arc<Snapshot>>>,
     /// `None` only after it could not be opened again.
     database: RwLock<Option<Database>>,
-    /// The snapshot of the last commit, while nobody writes another: readers share it.
-    latest: Mutex<Option<Arc<Snapshot>>>,
     /// There is a batch, or the database is being opened again.
     taken: Mutex<bool>,
     free: Condvar,

@@ -122,9 +122,7 @@ impl Cursor {
             if steps.len() == STEPS_MAX {
                 return Ok(Way::unfinished(steps, at));
             }
-            if at.hash != B256::ZERO {
-                steps.push(Step::Removed(at));
-            }
+            steps.push(Step::Removed(at));
             at = parent(view, &at)?;
         }
         while at.number < view.head_number() {
@@ -132,9 +130,7 @@ impl Cursor {
                 return Ok(Way::unfinished(steps, at));
             }
             let number = at.number + 1;
-            let hash = view.canonical_hash(number).map_err(failure)?;
-            let hash =
-                hash.ok_or_else(|| failure(format_args!("no canonical block {number} below the head")))?;
+            let hash = canonical(view, number)?;
             at = BlockId { number, hash };
             steps.push(Step::Applied(at));
         }
@@ -173,15 +169,23 @@ fn after(view: &View, step: &Step) -> RpcResult<BlockId> {
     }
 }
 
-/// The block before `id`. Where `id` was deleted, as the head was set back, it is the canonical one
-/// at that height, or one that nobody knows.
+/// The block before `id`. Where `id` was deleted, as the head was set back, it is the highest
+/// canonical one below it.
 fn parent(view: &View, id: &BlockId) -> RpcResult<BlockId> {
     let number = id.number.saturating_sub(1);
-    let hash = match header(view, id)? {
-        Some(header) => header.parent_hash,
-        None => view.canonical_hash(number).map_err(failure)?.unwrap_or_default(),
-    };
+    if let Some(header) = header(view, id)? {
+        let hash = header.parent_hash;
+        return Ok(BlockId { number, hash });
+    }
+    let number = number.min(view.head_number());
+    let hash = canonical(view, number)?;
     Ok(BlockId { number, hash })
+}
+
+/// The hash of the canonical block `number`, which is not above the head.
+fn canonical(view: &View, number: u64) -> RpcResult<B256> {
+    let hash = view.canonical_hash(number).map_err(failure)?;
+    hash.ok_or_else(|| failure(format_args!("no canonical block {number} below the head")))
 }
 
 /// The header of a block that was canonical once; `None` where it was deleted, as the head was set

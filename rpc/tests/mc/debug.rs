@@ -388,6 +388,13 @@ fn raw_blocks() {
     let seed = |number: u64| net.ok("debug_seedHash", json!([number]));
     assert_eq!(seed(29_999), json!(data(B256::ZERO)));
     assert_eq!(seed(30_000), json!(data(keccak256(B256::ZERO))));
+    // The last block that has an epoch, the first that has none, and the last of all.
+    let last = 30_000 * 32_640 - 1;
+    assert!(seed(last).is_string());
+    for beyond in [last + 1, u64::MAX] {
+        let text = format!("block {beyond} is beyond the last epoch, 32639");
+        net.check_error("debug_seedHash", json!([beyond]), -32000, &text);
+    }
     for method in ["debug_getBlockRlp", "debug_printBlock"] {
         net.check_error(method, json!([2]), -32000, "block #2 not found");
         net.check_error(

@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use ethash::ITEM_WORDS;
+use ethash::{ITEM_WORDS, prefetch};
 
 /// Reads between two looks at the clock.
 const READS_A_LOOK: usize = 1 << 15;
@@ -35,17 +35,4 @@ pub(crate) fn reads(dataset: &[u32], flight: usize, seed: usize, end: Instant) -
     }
     black_box(states);
     total
-}
-
-/// Asks for the cache line of `word`, where the processor can be asked.
-#[inline(always)]
-fn prefetch(word: &u32) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch never faults, whatever the address.
-    unsafe {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(word).cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = word;
 }
