@@ -1,14 +1,14 @@
 // The nonce search with eight invocations per hash: each holds one part of the mix
 // and reads one part of an item, so that a group reads a whole 128-byte line at once.
-// Keccak stays a hash per invocation: a group of eight takes its eight nonces in two
-// sweeps of four, so that four independent reads are under way.
+// Keccak stays a hash per invocation, so a group has eight nonces to take.
 //
-// How a group exchanges values is in the file that follows: exchange_subgroup.wgsl or
-// exchange_workgroup.wgsl. An exchange is `offer`, after which anyone may take with
-// `taken`; offers alternate between turns 0 and 1.
+// How many of them it takes at a time is in the file that follows: sweep_four.wgsl or
+// sweep_eight.wgsl. How it exchanges values is in the one after that:
+// exchange_subgroup.wgsl or exchange_workgroup.wgsl. An exchange is `offer`, after which
+// anyone may take with `taken`; offers alternate between turns 0 and 1.
 //
-// Entry point: none; those of the exchanges call search_eight. Bindings: those of
-// search.wgsl. Must precede it: search.wgsl and all that must precede that.
+// Entry point: none; those of the exchanges call search_eight of the sweeps. Bindings:
+// those of search.wgsl. Must precede it: search.wgsl and all that must precede that.
 // Rust twin: `ethash::LightCache::hash`.
 
 /// A lane's part of the mixes of four hashes.
@@ -61,28 +61,60 @@ fn begin_four(seed: Words16, place: u32, owner: u32, lane: u32, turn: u32) -> Fo
     );
 }
 
-/// One access of four hashes. `holder` is the invocation whose parts of the mixes have
-/// the words that select, its `words`; everyone computes indices, and its count.
-fn absorb_four(
+/// The items of one access of four hashes. `holder` is the invocation whose parts of the
+/// mixes have the words that select, its `words`; everyone computes indices, and its count.
+fn items_of_four(
     four: ptr<function, Four>,
     access: u32,
     words: vec4<u32>,
     place: u32,
     holder: u32,
-    lane: u32,
     turn: u32,
-) {
+) -> vec4<u32> {
     let own = fnv4(vec4(access) ^ (*four).seed_words, words) % vec4(DATASET_ITEMS);
     offer(own, place, turn);
-    let items = taken(own, holder, turn);
-    let part0 = dataset_part(items.x, lane);
-    let part1 = dataset_part(items.y, lane);
-    let part2 = dataset_part(items.z, lane);
-    let part3 = dataset_part(items.w, lane);
-    (*four).mix0 = fnv4((*four).mix0, part0);
-    (*four).mix1 = fnv4((*four).mix1, part1);
-    (*four).mix2 = fnv4((*four).mix2, part2);
-    (*four).mix3 = fnv4((*four).mix3, part3);
+    return taken(own, holder, turn);
+}
+
+/// This lane's parts of the items of four hashes.
+struct Parts {
+    of0: vec4<u32>,
+    of1: vec4<u32>,
+    of2: vec4<u32>,
+    of3: vec4<u32>,
+}
+
+fn read_four(items: vec4<u32>, lane: u32) -> Parts {
+    return Parts(
+        dataset_part(items.x, lane),
+        dataset_part(items.y, lane),
+        dataset_part(items.z, lane),
+        dataset_part(items.w, lane),
+    );
+}
+
+fn mix_four(four: ptr<function, Four>, parts: Parts) {
+    (*four).mix0 = fnv4((*four).mix0, parts.of0);
+    (*four).mix1 = fnv4((*four).mix1, parts.of1);
+    (*four).mix2 = fnv4((*four).mix2, parts.of2);
+    (*four).mix3 = fnv4((*four).mix3, parts.of3);
+}
+
+/// The first, second, third and fourth words of this lane's parts, of the four hashes.
+fn x_words(four: ptr<function, Four>) -> vec4<u32> {
+    return vec4((*four).mix0.x, (*four).mix1.x, (*four).mix2.x, (*four).mix3.x);
+}
+
+fn y_words(four: ptr<function, Four>) -> vec4<u32> {
+    return vec4((*four).mix0.y, (*four).mix1.y, (*four).mix2.y, (*four).mix3.y);
+}
+
+fn z_words(four: ptr<function, Four>) -> vec4<u32> {
+    return vec4((*four).mix0.z, (*four).mix1.z, (*four).mix2.z, (*four).mix3.z);
+}
+
+fn w_words(four: ptr<function, Four>) -> vec4<u32> {
+    return vec4((*four).mix0.w, (*four).mix1.w, (*four).mix2.w, (*four).mix3.w);
 }
 
 /// Component `which` of `v`, 0 to 3.
@@ -118,34 +150,8 @@ fn gather(four: Four, which: u32, place: u32, base: u32, turn: u32) -> MixHash {
     );
 }
 
-/// Searches the nonce `offset` of the batch. `place` is the invocation's number among
-/// those it exchanges values with. Every invocation must call it: there is no early end.
-fn search_eight(offset: u32, place: u32) {
-    let nonce = nonce_at(offset);
-    let seed = seed_of(nonce);
-    let lane = place & 7u;
-    let base = place - lane;
-    var mix_hash: MixHash;
-    for (var sweep = 0u; sweep < 8u; sweep += 4u) {
-        // A sweep has an odd number of offers, so the second begins with the other turn.
-        let turn = (sweep >> 2u) & 1u;
-        var four = begin_four(seed, place, base + sweep, lane, turn);
-        for (var i = 0u; i < ACCESSES; i += 4u) {
-            let holder = base + ((i >> 2u) & 7u);
-            let x = vec4(four.mix0.x, four.mix1.x, four.mix2.x, four.mix3.x);
-            absorb_four(&four, i, x, place, holder, lane, turn);
-            let y = vec4(four.mix0.y, four.mix1.y, four.mix2.y, four.mix3.y);
-            absorb_four(&four, i + 1u, y, place, holder, lane, turn ^ 1u);
-            let z = vec4(four.mix0.z, four.mix1.z, four.mix2.z, four.mix3.z);
-            absorb_four(&four, i + 2u, z, place, holder, lane, turn);
-            let w = vec4(four.mix0.w, four.mix1.w, four.mix2.w, four.mix3.w);
-            absorb_four(&four, i + 3u, w, place, holder, lane, turn ^ 1u);
-        }
-        let found = gather(four, lane & 3u, place, base, turn);
-        if (lane & 4u) == sweep {
-            mix_hash = found;
-        }
-    }
+/// Reports the nonce where its hash may be at or below the boundary.
+fn end_search(offset: u32, nonce: vec2<u32>, seed: Words16, mix_hash: MixHash) {
     let lane0 = final_lane0(seed, mix_hash.low, mix_hash.high);
     if offset < job.nonce_count && may_be_hit(lane0) {
         report(nonce, mix_hash.low, mix_hash.high);

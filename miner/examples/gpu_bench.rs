@@ -16,6 +16,7 @@ use miner::gpu::{GpuOptions, GpuSearcher, GpuWork, KernelForm, list_adapters};
 enum Kernel {
     Lane,
     Shuffle,
+    Shuffle8,
     Group,
 }
 
@@ -73,6 +74,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         kernel: match args.kernel {
             Kernel::Lane => KernelForm::Lane,
             Kernel::Shuffle => KernelForm::Shuffle,
+            Kernel::Shuffle8 => KernelForm::Shuffle8,
             Kernel::Group => KernelForm::Group,
         },
         workgroup_size: args.workgroup,

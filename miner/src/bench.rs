@@ -14,9 +14,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ethash::{B256, Epoch, FullDataset, ITEM_WORDS, LightCache, ROW_WORDS};
+use ethash::{B256, Epoch, FullDataset, ITEM_WORDS, LightCache, ROW_WORDS, SEARCH_GROUP};
 
-use crate::cpu::{FULL_WIDTH, LIGHT_WIDTH};
+use crate::cpu::LIGHT_WIDTH;
 use crate::dataset::Dataset;
 use crate::gpu::{KernelForm, list_adapters};
 use crate::progress::Progress;
@@ -122,9 +122,8 @@ fn measure_cpu(config: &BenchConfig, cache: &LightCache) -> Figures {
         light_cache_seconds: Some(cache.build_time().as_secs_f64()),
         ..Figures::default()
     };
-    figures.light_hashrate = Some(rate(threads, config.time, LIGHT_WIDTH, |first| {
-        let nonces: [u64; LIGHT_WIDTH] = core::array::from_fn(|i| first.wrapping_add(i as u64));
-        black_box(cache.hash_many(&B256::ZERO, nonces));
+    figures.light_hashrate = Some(rate(threads, config.time, |first, end| {
+        search_light(cache, first, end)
     }));
     if config.light_only {
         return figures;
@@ -139,7 +138,10 @@ fn measure_cpu(config: &BenchConfig, cache: &LightCache) -> Figures {
         Ok(dataset) => {
             figures.dataset_seconds = Some(seconds);
             figures.dataset_sum_u64 = Some(sum_u64(dataset.words()));
-            figures.hashrate = Some(full_rate(threads, config.time, &dataset.view()));
+            let full = dataset.view();
+            figures.hashrate = Some(rate(threads, config.time, |first, end| {
+                search_full(&full, first, end)
+            }));
             measure_memory(&mut figures, config, cache, dataset.words());
         }
         Err(error) => figures.error = Some(error.to_string()),
@@ -158,24 +160,40 @@ fn measure_memory(figures: &mut Figures, config: &BenchConfig, cache: &LightCach
     figures.copy_bytes_per_second = memory::copy_rate(threads, time);
 }
 
-fn full_rate(threads: usize, time: Duration, dataset: &FullDataset<'_>) -> f64 {
-    rate(threads, time, FULL_WIDTH, |first| {
-        let nonces: [u64; FULL_WIDTH] = core::array::from_fn(|i| first.wrapping_add(i as u64));
-        black_box(dataset.hash_many(&B256::ZERO, nonces));
-    })
+/// Nonces hashed from the light cache one group after the other, from `first` on until `end`.
+fn search_light(cache: &LightCache, first: u64, end: Instant) -> u64 {
+    let mut hashes = 0;
+    while Instant::now() < end {
+        let nonces: [u64; LIGHT_WIDTH] = core::array::from_fn(|i| first + hashes + i as u64);
+        black_box(cache.hash_many(&B256::ZERO, nonces));
+        hashes += LIGHT_WIDTH as u64;
+    }
+    hashes
 }
 
-/// Hashes per second of `threads` threads that each call `batch` with the first of `width` nonces.
-fn rate(threads: usize, time: Duration, width: usize, batch: impl Fn(u64) + Sync) -> f64 {
+/// Nonces hashed from the full dataset in one stream, from `first` on until `end`.
+fn search_full(dataset: &FullDataset<'_>, first: u64, end: Instant) -> u64 {
+    let (mut begun, mut hashes) = (0, 0);
+    dataset.search(
+        &B256::ZERO,
+        || {
+            let nonces = core::array::from_fn(|i| first + begun + i as u64);
+            begun += SEARCH_GROUP as u64;
+            (Instant::now() < end).then_some(nonces)
+        },
+        |_, done| {
+            hashes += done.len() as u64;
+            black_box(done);
+        },
+    );
+    hashes
+}
+
+/// Hashes per second of `threads` threads; `search` gets a thread's first nonce and the end, and says how many
+/// it hashed.
+fn rate(threads: usize, time: Duration, search: impl Fn(u64, Instant) -> u64 + Sync) -> f64 {
     let start = Instant::now();
-    let work = |thread: usize| {
-        let mut nonce = (thread as u64) << 48;
-        while start.elapsed() < time {
-            batch(nonce);
-            nonce += width as u64;
-        }
-        nonce - ((thread as u64) << 48)
-    };
+    let work = |thread: usize| search((thread as u64) << 48, start + time);
     let hashes: u64 = std::thread::scope(|scope| {
         let others: Vec<_> = (1..threads)
             .map(|thread| scope.spawn(move || work(thread)))

@@ -18,8 +18,6 @@ use crate::task::Cursor;
 
 /// Nonces hashed side by side from the light cache: 128 rows on their way at any time.
 pub(crate) const LIGHT_WIDTH: usize = 64;
-/// Nonces hashed from the full dataset in one go, where nothing else is looked after: for measuring.
-pub(crate) const FULL_WIDTH: usize = 4096;
 /// Nonces hashed from the full dataset before a pause is thought of, where pauses are wanted.
 const NONCES_A_SLICE: u64 = 1024;
 

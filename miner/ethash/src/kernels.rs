@@ -68,10 +68,11 @@ fn first<L: Lane>(wide: &[L; 8]) -> [u64; 8] {
     lanes
 }
 
-/// Appends `count` rows, each the Keccak-512 of the one before.
+/// Fills the rows `from..to`, of which none is the first, each with the Keccak-512 of the one before.
 pub(crate) struct Chain<'a> {
-    pub(crate) rows: &'a mut Vec<Row>,
-    pub(crate) count: usize,
+    pub(crate) rows: &'a mut [Row],
+    pub(crate) from: usize,
+    pub(crate) to: usize,
 }
 
 impl Kernel for Chain<'_> {
@@ -79,13 +80,10 @@ impl Kernel for Chain<'_> {
 
     #[inline(always)]
     fn run<I: Isa>(self) {
-        let Some(last) = self.rows.last() else {
-            return;
-        };
-        let mut lanes = splat::<I::Few>(&last.lanes());
-        for _ in 0..self.count {
+        let mut lanes = splat::<I::Few>(&self.rows[self.from - 1].lanes());
+        for row in &mut self.rows[self.from..self.to] {
             lanes = keccak512_64(&lanes);
-            self.rows.push(Row::from_lanes(&first(&lanes)));
+            *row = Row::from_lanes(&first(&lanes));
         }
     }
 }
@@ -128,7 +126,7 @@ impl Kernel for Shuffle<'_> {
 /// Computes the 64-byte halves `index[..]` of dataset items side by side.
 #[inline(always)]
 fn nodes<I: Isa, const N: usize>(cache: &LightCache, index: &[u32; N]) -> [Row; N] {
-    let LightCache { rows, row_count, .. } = cache;
+    let (rows, row_count) = (cache.as_rows(), cache.row_count);
     let mut mix = [Row([0; ROW_WORDS]); N];
     for (mix, index) in mix.iter_mut().zip(index) {
         *mix = rows[row_count.of(*index) as usize];
@@ -147,7 +145,7 @@ fn nodes<I: Isa, const N: usize>(cache: &LightCache, index: &[u32; N]) -> [Row; 
 /// Mixes all parents into nodes of which many are on their way, so that only the work for each counts.
 #[inline(always)]
 fn mix_parents<I: Isa, const N: usize>(cache: &LightCache, index: &[u32; N], mix: &mut [Row; N]) {
-    let LightCache { rows, row_count, .. } = cache;
+    let (rows, row_count) = (cache.as_rows(), cache.row_count);
     let mut places = [0; N];
     for ((place, mix), index) in places.iter_mut().zip(&*mix).zip(index) {
         *place = row_count.of(fnv(*index, mix.0[0])) as usize;
@@ -169,7 +167,7 @@ fn mix_parents<I: Isa, const N: usize>(cache: &LightCache, index: &[u32; N], mix
 /// and the remainder lie between the arrival of a row and the request for the next.
 #[inline(always)]
 fn mix_parents_soon<I: Isa, const N: usize>(cache: &LightCache, index: &[u32; N], mix: &mut [Row; N]) {
-    let LightCache { rows, row_count, .. } = cache;
+    let (rows, row_count) = (cache.as_rows(), cache.row_count);
     let mut places = [0; N];
     for ((place, mix), index) in places.iter_mut().zip(&*mix).zip(index) {
         *place = row_count.of(fnv(*index, mix.0[0])) as usize;
@@ -289,7 +287,7 @@ mod tests {
     /// An item as the rules have it, step by step.
     fn slow_item(cache: &LightCache, index: u32) -> Item {
         let half = |node: u32| {
-            let row = |index: u32| cache.rows[(index % cache.rows()) as usize].0;
+            let row = |index: u32| cache.as_rows()[(index % cache.rows()) as usize].0;
             let mut mix = row(node);
             mix[0] ^= node;
             mix = keccak(&mix);
@@ -348,7 +346,8 @@ mod tests {
             fn run<I: Isa>(mut self) -> Vec<Row> {
                 Chain {
                     rows: &mut self.0,
-                    count: 30,
+                    from: 1,
+                    to: 31,
                 }
                 .run::<I>();
                 Shuffle {
@@ -371,7 +370,7 @@ mod tests {
             rows[i] = keccak(&core::array::from_fn(|word| before[word] ^ partner[word]));
         }
         on_every_set(
-            || Rows(vec![first]),
+            || Rows(vec![first; 31]),
             |got, set| assert!(got.iter().map(|row| row.0).eq(rows.iter().copied()), "{set}"),
         );
     }

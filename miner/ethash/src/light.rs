@@ -12,7 +12,7 @@ use crate::hashimoto::PowHash;
 use crate::isa::dispatch;
 use crate::keccak::keccak512_32;
 use crate::kernels::{Chain, Items, LightHash, MOST_ITEMS, Row, Shuffle};
-use crate::memory::advise_huge_pages;
+use crate::memory::HugeTable;
 use crate::sizes::{SizeError, cache_bytes, dataset_bytes};
 use crate::{B256, CACHE_ROUNDS, Epoch, ITEM_BYTES, ITEM_WORDS, ROW_BYTES};
 
@@ -48,7 +48,7 @@ pub enum CacheError {
 
 /// The light cache of an epoch.
 pub struct LightCache {
-    pub(crate) rows: Vec<Row>,
+    rows: HugeTable<Row>,
     pub(crate) row_count: Modulus,
     pub(crate) items: Modulus,
     seed_hash: B256,
@@ -115,10 +115,8 @@ impl LightCache {
         };
         let row_count = pieces(cache_bytes, ROW_BYTES as u64).ok_or_else(bad_sizes)?;
         let items = pieces(dataset_bytes, ITEM_BYTES as u64).ok_or_else(bad_sizes)?;
-        let mut rows = Vec::new();
-        rows.try_reserve_exact(row_count as usize)
-            .map_err(|_| CacheError::OutOfMemory { bytes: cache_bytes })?;
-        advise_huge_pages(rows.spare_capacity_mut());
+        let mut rows = HugeTable::<Row>::zeroed(row_count as usize)
+            .ok_or(CacheError::OutOfMemory { bytes: cache_bytes })?;
 
         let total = row_count.saturating_mul(1 + CACHE_ROUNDS);
         let mut done = 0;
@@ -129,16 +127,16 @@ impl LightCache {
                 ControlFlow::Break(()) => Err(CacheError::Cancelled),
             }
         };
-        let first = Row::from_lanes(&keccak512_32(&seed_hash.0));
-        rows.push(first);
+        rows[0] = Row::from_lanes(&keccak512_32(&seed_hash.0));
         report(1)?;
-        while rows.len() < row_count as usize {
-            let count = ROWS_PER_REPORT.min(row_count as usize - rows.len());
+        for from in (1..rows.len()).step_by(ROWS_PER_REPORT) {
+            let to = rows.len().min(from + ROWS_PER_REPORT);
             dispatch(Chain {
                 rows: &mut rows,
-                count,
+                from,
+                to,
             });
-            report(count)?;
+            report(to - from)?;
         }
         let row_count = Modulus::new(row_count);
         for _ in 0..CACHE_ROUNDS {
@@ -187,14 +185,18 @@ impl LightCache {
         self.build_time
     }
 
+    pub(crate) fn as_rows(&self) -> &[Row] {
+        &self.rows
+    }
+
     /// The rows one after another, sixteen words each.
     pub fn as_words(&self) -> &[u32] {
-        bytemuck::cast_slice(&self.rows)
+        bytemuck::cast_slice(self.as_rows())
     }
 
     /// The rows one after another, as bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        bytemuck::cast_slice(&self.rows)
+        bytemuck::cast_slice(self.as_rows())
     }
 
     /// Computes dataset item `index` as 32 words.

@@ -40,25 +40,6 @@ impl FullDataset<'_> {
             done,
         });
     }
-
-    /// Hashes `N` nonces, in their order.
-    pub fn hash_many<const N: usize>(&self, header_hash: &B256, pow_nonces: [u64; N]) -> [PowHash; N] {
-        let mut hashes = [PowHash::ZERO; N];
-        let (mut begin, mut end) = (pow_nonces.chunks(GROUP), hashes.chunks_mut(GROUP));
-        let next = || {
-            let nonces = begin.next()?;
-            // The last group is filled up, and what fills it is hashed in vain.
-            let mut group = [nonces[0]; GROUP];
-            group[..nonces.len()].copy_from_slice(nonces);
-            Some(group)
-        };
-        self.search(header_hash, next, |_, done| {
-            if let Some(hashes) = end.next() {
-                hashes.copy_from_slice(&done[..hashes.len()]);
-            }
-        });
-        hashes
-    }
 }
 
 struct Search<'a, N, D> {

@@ -12,8 +12,8 @@ use memmap2::MmapMut;
 
 use super::rate;
 
-/// Rows read between two looks at the clock.
-const ROWS_PER_BATCH: usize = 4096;
+/// How often all rows on their way are read between two looks at the clock.
+const ROUNDS_PER_LOOK: usize = 64;
 /// Bytes of each of the two buffers that are copied; no cache of a processor holds them.
 const COPY_BYTES: usize = 256 << 20;
 /// Bytes that come from memory at once.
@@ -22,7 +22,7 @@ const LINE_WORDS: usize = 16;
 /// Bytes per second that `threads` threads read of random rows of `ROW_WORDS` words. Measures for `time` in
 /// all. `None` where the table has no row.
 ///
-/// How many rows should be on their way depends on the processor; the best of three numbers counts.
+/// How many rows should be on their way depends on the processor; the best of four numbers counts.
 pub(super) fn random_read_rate<const ROW_WORDS: usize>(
     table: &[u32],
     threads: usize,
@@ -32,40 +32,45 @@ pub(super) fn random_read_rate<const ROW_WORDS: usize>(
     if rows.is_empty() {
         return None;
     }
-    let each = time / 3;
+    let each = time / 4;
     let rates = [
-        rate(threads, each, ROWS_PER_BATCH, |first| {
-            read::<ROW_WORDS, 8>(rows, first)
-        }),
-        rate(threads, each, ROWS_PER_BATCH, |first| {
-            read::<ROW_WORDS, 16>(rows, first)
-        }),
-        rate(threads, each, ROWS_PER_BATCH, |first| {
-            read::<ROW_WORDS, 32>(rows, first)
-        }),
+        rate(threads, each, |first, end| read::<_, 16>(rows, first, end)),
+        rate(threads, each, |first, end| read::<_, 48>(rows, first, end)),
+        rate(threads, each, |first, end| read::<_, 96>(rows, first, end)),
+        rate(threads, each, |first, end| read::<_, 144>(rows, first, end)),
     ];
     let best = rates.into_iter().fold(0.0, f64::max);
     Some(best * (ROW_WORDS * 4) as f64)
 }
 
-/// Reads the rows with the numbers from `first` on, of which the next `AHEAD` are on their way.
-fn read<const ROW_WORDS: usize, const AHEAD: usize>(rows: &[[u32; ROW_WORDS]], first: u64) {
-    let number = |i: usize| row_of(first.wrapping_add(i as u64), rows.len());
-    let mut coming: [usize; AHEAD] = core::array::from_fn(number);
+/// Reads the rows with the numbers from `first` on until `end`, of which the next `AHEAD` are on their way, and
+/// says how many.
+fn read<const ROW_WORDS: usize, const AHEAD: usize>(
+    rows: &[[u32; ROW_WORDS]],
+    first: u64,
+    end: Instant,
+) -> u64 {
+    let number = |n: u64| row_of(first.wrapping_add(n), rows.len());
+    let mut coming: [usize; AHEAD] = core::array::from_fn(|n| number(n as u64));
     for &row in &coming {
         fetch(&rows[row]);
     }
-    let mut sum = [0; ROW_WORDS];
-    for i in 0..ROWS_PER_BATCH {
-        let row = &rows[coming[i % AHEAD]];
-        let next = number(i + AHEAD);
-        fetch(&rows[next]);
-        coming[i % AHEAD] = next;
-        for (sum, word) in sum.iter_mut().zip(row) {
-            *sum ^= word;
+    let (mut sum, mut done) = ([0; ROW_WORDS], 0);
+    while Instant::now() < end {
+        for _ in 0..ROUNDS_PER_LOOK {
+            for place in &mut coming {
+                let row = &rows[*place];
+                *place = number(done + AHEAD as u64);
+                fetch(&rows[*place]);
+                done += 1;
+                for (sum, word) in sum.iter_mut().zip(row) {
+                    *sum ^= word;
+                }
+            }
         }
     }
     black_box(sum);
+    done
 }
 
 /// The row of read number `n` of `rows`: the number with its bits well mixed, scaled.

@@ -132,7 +132,7 @@ pub(crate) struct MiningOptions {
     /// Milliseconds that batches occupy a card before it takes new work.
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = RangedU64ValueParser::<u64>::new().range(1..=10_000))]
     pub(crate) batch: u64,
-    /// Form of the search kernel of graphics adapters: lane, shuffle, group; auto measures at the first start
+    /// Form of the search kernel of graphics adapters: lane, shuffle, shuffle8, group; auto measures at the first start
     /// which is fastest, and remembers it in gpu-kernels.json beside the dataset files or in the user's cache.
     #[arg(long, value_name = "FORM", default_value = "auto", value_parser = kernel)]
     pub(crate) kernel: Kernel,
@@ -202,7 +202,7 @@ pub(crate) struct BenchOptions {
     /// Threads of the CPU; all it has unless given.
     #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(1..=4096))]
     pub(crate) threads: Option<usize>,
-    /// Form of the search kernel of graphics adapters: lane, shuffle, group, or auto for the fastest.
+    /// Form of the search kernel of graphics adapters: lane, shuffle, shuffle8, group, or auto for the fastest.
     #[arg(long, value_name = "FORM", default_value = "auto", value_parser = kernel)]
     pub(crate) kernel: Kernel,
     /// Leave out the full dataset.
@@ -259,8 +259,10 @@ fn kernel(text: &str) -> Result<Kernel, String> {
         return Ok(Kernel(None));
     }
     let form = KernelForm::from_name(text);
-    form.map(|form| Kernel(Some(form)))
-        .ok_or_else(|| format!("got {text}, expected auto, lane, shuffle or group"))
+    form.map(|form| Kernel(Some(form))).ok_or_else(|| {
+        let names: Vec<_> = KernelForm::ALL.iter().map(|form| form.name()).collect();
+        format!("got {text}, expected auto or one of {}", names.join(", "))
+    })
 }
 
 /// Reads a time.

@@ -117,6 +117,10 @@ fn measure(
         KernelForm::Group
     };
     trials.kernel(together, FIRST_WORKGROUP)?;
+    // More reads at once can only help where reading together does.
+    if trials.best.is_some_and(|best| best.form == KernelForm::Shuffle) {
+        trials.kernel(KernelForm::Shuffle8, FIRST_WORKGROUP)?;
+    }
     if let Some(best) = trials.best {
         for workgroup_size in OTHER_WORKGROUPS {
             trials.kernel(best.form, workgroup_size)?;

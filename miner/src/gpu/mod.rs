@@ -51,15 +51,17 @@ pub enum KernelForm {
     #[default]
     Lane,
     /// Eight invocations per hash, which read a dataset item together and exchange values within their
-    /// subgroup.
+    /// subgroup. A group of eight has four hashes under way.
     Shuffle,
-    /// The same with the exchange through the memory of the workgroup. Runs everywhere.
+    /// The same with eight hashes under way: more reads at once, for more registers.
+    Shuffle8,
+    /// As [`KernelForm::Shuffle`] with the exchange through the memory of the workgroup. Runs everywhere.
     Group,
 }
 
 impl KernelForm {
     /// All forms.
-    pub const ALL: [Self; 3] = [Self::Lane, Self::Shuffle, Self::Group];
+    pub const ALL: [Self; 4] = [Self::Lane, Self::Shuffle, Self::Shuffle8, Self::Group];
     /// Invocations that share a hash in all forms but [`KernelForm::Lane`].
     const LANES_PER_HASH: u32 = 8;
 
@@ -68,6 +70,7 @@ impl KernelForm {
         match self {
             Self::Lane => "lane",
             Self::Shuffle => "shuffle",
+            Self::Shuffle8 => "shuffle8",
             Self::Group => "group",
         }
     }
@@ -79,7 +82,8 @@ impl KernelForm {
 
     /// Whether it runs on `adapter`.
     pub fn runs_on(self, adapter: &AdapterInfo) -> bool {
-        self != Self::Shuffle || adapter.subgroup_size >= Self::LANES_PER_HASH
+        let with_subgroups = matches!(self, Self::Shuffle | Self::Shuffle8);
+        !with_subgroups || adapter.subgroup_size >= Self::LANES_PER_HASH
     }
 }
 

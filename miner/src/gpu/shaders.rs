@@ -16,6 +16,8 @@ const DATASET: &str = include_str!("../../../shaders/dataset.wgsl");
 const SEARCH: &str = include_str!("../../../shaders/search.wgsl");
 const SEARCH_LANE: &str = include_str!("../../../shaders/search_lane.wgsl");
 const SEARCH_EIGHT: &str = include_str!("../../../shaders/search_eight.wgsl");
+const SWEEP_FOUR: &str = include_str!("../../../shaders/sweep_four.wgsl");
+const SWEEP_EIGHT: &str = include_str!("../../../shaders/sweep_eight.wgsl");
 const EXCHANGE_SUBGROUP: &str = include_str!("../../../shaders/exchange_subgroup.wgsl");
 const EXCHANGE_WORKGROUP: &str = include_str!("../../../shaders/exchange_workgroup.wgsl");
 const READS: &str = include_str!("../../../shaders/reads.wgsl");
@@ -59,7 +61,7 @@ const fn round_constants() -> [[u32; 4]; ROUNDS] {
 pub(crate) fn search_entry(form: KernelForm) -> &'static str {
     match form {
         KernelForm::Lane => "search_lane",
-        KernelForm::Shuffle => "search_shuffle",
+        KernelForm::Shuffle | KernelForm::Shuffle8 => "search_shuffle",
         KernelForm::Group => "search_group",
     }
 }
@@ -79,7 +81,7 @@ pub(crate) fn dataset_module(cache_pages: u32) -> String {
 pub(crate) fn search_module(form: KernelForm, dataset_pages: u32) -> String {
     let parts = (ITEM_BYTES / PART_BYTES) as u32;
     let mut pages = pages("dataset", dataset_pages, parts);
-    let (kernel, exchange) = match form {
+    let kernel = match form {
         KernelForm::Lane => {
             pages += &line_struct(parts);
             pages += &Reader {
@@ -88,18 +90,16 @@ pub(crate) fn search_module(form: KernelForm, dataset_pages: u32) -> String {
                 parts,
             }
             .wgsl("dataset", dataset_pages);
-            (SEARCH_LANE, "")
+            vec![SEARCH_LANE]
         }
-        KernelForm::Shuffle | KernelForm::Group => {
-            pages += &part_reader("dataset", dataset_pages);
-            let exchange = match form {
-                KernelForm::Group => EXCHANGE_WORKGROUP,
-                _ => EXCHANGE_SUBGROUP,
-            };
-            (SEARCH_EIGHT, exchange)
-        }
+        KernelForm::Shuffle => vec![SEARCH_EIGHT, SWEEP_FOUR, EXCHANGE_SUBGROUP],
+        KernelForm::Shuffle8 => vec![SEARCH_EIGHT, SWEEP_EIGHT, EXCHANGE_SUBGROUP],
+        KernelForm::Group => vec![SEARCH_EIGHT, SWEEP_FOUR, EXCHANGE_WORKGROUP],
     };
-    [&constants(), KECCAK, FNV, &pages, SEARCH, kernel, exchange].join("\n")
+    if form != KernelForm::Lane {
+        pages += &part_reader("dataset", dataset_pages);
+    }
+    [&constants(), KECCAK, FNV, &pages, SEARCH, &kernel.join("\n")].join("\n")
 }
 
 /// The module that reads random rows of `row_bytes` from a table of `table_pages` pages: an invocation a
@@ -149,6 +149,8 @@ pub(crate) fn search_fingerprint() -> String {
         SEARCH,
         SEARCH_LANE,
         SEARCH_EIGHT,
+        SWEEP_FOUR,
+        SWEEP_EIGHT,
         EXCHANGE_SUBGROUP,
         EXCHANGE_WORKGROUP,
     ]
@@ -285,7 +287,7 @@ mod tests {
             check(&dataset_module(pages), GENERATE, Capabilities::empty());
             for form in KernelForm::ALL {
                 let needed = match form {
-                    KernelForm::Shuffle => Capabilities::SUBGROUP,
+                    KernelForm::Shuffle | KernelForm::Shuffle8 => Capabilities::SUBGROUP,
                     KernelForm::Lane | KernelForm::Group => Capabilities::empty(),
                 };
                 check(&search_module(form, pages), search_entry(form), needed);

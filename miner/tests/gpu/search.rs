@@ -42,7 +42,7 @@ fn the_published_solutions_are_found_with_runtime_checks() {
 fn the_published_solutions_are_found_by_eight_lanes_per_hash() {
     let Some(index) = adapter() else { return };
     let info = &list_adapters()[index];
-    for kernel in [KernelForm::Group, KernelForm::Shuffle] {
+    for kernel in [KernelForm::Group, KernelForm::Shuffle, KernelForm::Shuffle8] {
         if !kernel.runs_on(info) {
             let options = GpuOptions {
                 kernel,
