@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use ethash::B256;
 use stratum::LineError;
 use stratum::client::SessionError;
 
@@ -28,6 +29,14 @@ pub enum ClientError {
     Timeout {
         /// What was waited for.
         what: &'static str,
+        /// How long.
+        after: Duration,
+    },
+    /// The work has not changed for too long.
+    #[error("no new work within {after:?}, still {header_hash}")]
+    NoNewWork {
+        /// The header that was given all the time.
+        header_hash: B256,
         /// How long.
         after: Duration,
     },

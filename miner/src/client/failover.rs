@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ethash::B256;
 use stratum::Dialect;
 use tokio::sync::watch;
 use tokio::time::sleep_until;
@@ -18,6 +19,8 @@ use super::{ClientConfig, ClientError, Endpoint, Ledger, Protocol, TlsError, Wir
 
 /// A connection that lasted so long has shown that the endpoint is well again.
 const WELL_AFTER: Duration = Duration::from_secs(30);
+/// What is still to be said when the client is told to stop is said within this time.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Redirections in a row that are followed before the endpoint's own address is taken again.
 const MOVES_MAX: u32 = 3;
 
@@ -57,11 +60,47 @@ impl Session {
         }
     }
 
-    async fn close(self) {
+    /// The header of the newest work.
+    fn header_hash(&self) -> Option<B256> {
+        match self {
+            Self::GetWork(node) => Some(node.header_hash()),
+            Self::Pool(pool) => pool.header_hash(),
+        }
+    }
+
+    /// Takes what was found for its work and is still on the way here. `works` says whether the connection does:
+    /// a node is asked over others, a share for a broken one is lost.
+    fn take_rest(&mut self, wires: &mut Wires, works: bool, ledger: &Ledger) {
+        while let Ok(found) = wires.found.try_recv() {
+            match self {
+                Self::GetWork(node) => node.hand_in(found),
+                Self::Pool(pool) if works => pool.hand_in_last(&found),
+                Self::Pool(_) => ledger.unsent(found.device, |counts| counts.lost += 1),
+            }
+        }
+    }
+
+    /// Leaves for another endpoint. Solutions on their way to a node go on.
+    async fn leave(self) {
         if let Self::Pool(pool) = self {
             pool.close().await;
         }
     }
+
+    /// Waits at most [`LAST_WORDS`] for answers that are due, and ends.
+    async fn finish(self) {
+        match self {
+            Self::GetWork(node) => node.finish(LAST_WORDS).await,
+            Self::Pool(pool) => pool.finish(LAST_WORDS).await,
+        }
+    }
+}
+
+/// Why a session is over.
+enum Over {
+    Told,
+    Failed(ClientError),
+    Better(usize, Session),
 }
 
 /// What is remembered of an endpoint.
@@ -74,6 +113,8 @@ struct Standing {
     next_try: Instant,
     /// What it was found to speak.
     dialect: Option<Dialect>,
+    /// The header that it gave until it was left for that.
+    stuck_at: Option<B256>,
 }
 
 struct Failover {
@@ -101,6 +142,7 @@ pub async fn run(
         failures: 0,
         next_try: now,
         dialect: None,
+        stuck_at: None,
     };
     let mut failover = Failover {
         standings: config.endpoints.iter().map(standing).collect(),
@@ -111,74 +153,100 @@ pub async fn run(
         },
         last_error: "no endpoint".to_owned(),
     };
-    // An error means that whoever could stop this is gone: the same thing.
-    let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };
-    tokio::select! {
-        () = stopped => Ok(Ending::Stopped),
-        ending = failover.serve(&mut wires) => Ok(ending),
-    }
+    Ok(failover.serve(&mut wires, &mut stop).await)
+}
+
+/// Returns once `stop` is true, or whoever could make it so is gone, which is the same thing.
+async fn told(stop: &mut watch::Receiver<bool>) {
+    drop(stop.wait_for(|stop| *stop).await);
 }
 
 impl Failover {
-    async fn serve(&mut self, wires: &mut Wires) -> Ending {
+    async fn serve(&mut self, wires: &mut Wires, stop: &mut watch::Receiver<bool>) -> Ending {
+        let mut before: Option<Session> = None;
         loop {
-            let (mut index, mut session) = match self.connect_any(wires).await {
-                Ok(connected) => connected,
-                Err(ending) => return ending,
+            let connected = tokio::select! {
+                connected = self.connect_any(wires, &mut before) => connected,
+                () = told(stop) => Err(Ending::Stopped),
             };
+            let before = &mut before;
+            let (mut index, mut session) = match connected {
+                Ok(connected) => connected,
+                Err(ending) => {
+                    if let Some(before) = before.take() {
+                        before.finish().await;
+                    }
+                    return ending;
+                }
+            };
+            *before = None;
+            let ledger = Arc::clone(&self.context.ledger);
             loop {
                 self.connected(index);
                 let since = Instant::now();
-                let end = tokio::select! {
-                    error = session.run(wires) => Err(error),
-                    better = self.find_better(index) => Ok(better),
+                let over = tokio::select! {
+                    error = session.run(wires) => Over::Failed(error),
+                    (better, new) = self.find_better(index) => Over::Better(better, new),
+                    () = told(stop) => Over::Told,
                 };
-                match end {
-                    Ok((better, new)) => {
+                match over {
+                    Over::Told => {
+                        wires.give(None);
+                        session.take_rest(wires, true, &ledger);
+                        session.finish().await;
+                        ledger.disconnected();
+                        return Ending::Stopped;
+                    }
+                    Over::Better(better, new) => {
                         tracing::info!(
                             from = %self.standings[index].endpoint,
                             to = %self.standings[better].endpoint,
                             "a preferred endpoint is back"
                         );
-                        std::mem::replace(&mut session, new).close().await;
+                        session.take_rest(wires, true, &ledger);
+                        std::mem::replace(&mut session, new).leave().await;
                         index = better;
                     }
-                    Err(error) => {
-                        if since.elapsed() > WELL_AFTER {
-                            self.standings[index].failures = 0;
-                        }
-                        self.note_end(index, &error);
+                    Over::Failed(error) => {
+                        session.take_rest(wires, false, &ledger);
+                        self.note_end(index, &error, since.elapsed());
                         break;
                     }
                 }
             }
-            self.context.ledger.disconnected();
+            ledger.disconnected();
+            *before = Some(session);
         }
     }
 
-    /// The first session that can be had. While there is none the engine goes on with the last work for a
-    /// moment, as a connection is often back at once, and then pauses.
-    async fn connect_any(&mut self, wires: &mut Wires) -> Result<(usize, Session), Ending> {
+    /// The first session that can be had. While one is tried the engine goes on with the last work, as a
+    /// connection is often back at once; when it is not, the engine pauses. What it finds meanwhile goes to
+    /// `before`, whose work it was.
+    async fn connect_any(
+        &mut self,
+        wires: &mut Wires,
+        before: &mut Option<Session>,
+    ) -> Result<(usize, Session), Ending> {
         let since = Instant::now();
         let mut paused = false;
+        let ledger = Arc::clone(&self.context.ledger);
         loop {
             let now = Instant::now();
             let due = (0..self.standings.len()).find(|&index| self.standings[index].next_try <= now);
-            if let Some(index) = due
-                && let Some(session) = self.try_connect(index).await
-            {
-                return Ok((index, session));
+            let mut connected = None;
+            if let Some(index) = due {
+                connected = self.try_connect(index).await.map(|session| (index, session));
             }
-            if !paused {
+            if connected.is_none() && !paused {
                 paused = true;
                 wires.give(None);
-                self.context.ledger.searching(None);
+                ledger.searching(None);
             }
-            // What was found for work that is gone has nowhere to go.
-            while let Ok(found) = wires.found.try_recv() {
-                self.context
-                    .ledger
-                    .unsent(found.device, |counts| counts.lost += 1);
+            if let Some(before) = before {
+                before.take_rest(wires, false, &ledger);
+            }
+            if let Some(connected) = connected {
+                return Ok(connected);
             }
             if let Some(after) = self.context.config.max_wait
                 && since.elapsed() >= after
@@ -196,7 +264,8 @@ impl Failover {
         }
     }
 
-    /// Waits until an endpoint before `index` gives work again.
+    /// Waits until an endpoint before `index` gives work again: other work, where it was left for giving the same
+    /// for too long.
     async fn find_better(&mut self, index: usize) -> (usize, Session) {
         loop {
             let Some(next) = self.standings[..index]
@@ -209,10 +278,20 @@ impl Failover {
             sleep_until(next.into()).await;
             let now = Instant::now();
             for better in 0..index {
-                if self.standings[better].next_try <= now
-                    && let Some(session) = self.try_connect(better).await
-                {
-                    return (better, session);
+                if self.standings[better].next_try > now {
+                    continue;
+                }
+                let Some(session) = self.try_connect(better).await else {
+                    continue;
+                };
+                match session.header_hash() {
+                    Some(header_hash) if self.standings[better].stuck_at == Some(header_hash) => {
+                        session.leave().await;
+                        let after = self.context.config.work_timeout;
+                        let error = ClientError::NoNewWork { header_hash, after };
+                        self.note_end(better, &error, Duration::ZERO);
+                    }
+                    _ => return (better, session),
                 }
             }
         }
@@ -238,7 +317,7 @@ impl Failover {
             Err(error) => {
                 // A pool may change its mind about dialects too.
                 self.standings[index].dialect = None;
-                self.note_end(index, &error);
+                self.note_end(index, &error, Duration::ZERO);
                 None
             }
         }
@@ -246,15 +325,15 @@ impl Failover {
 
     fn connected(&mut self, index: usize) {
         let standing = &mut self.standings[index];
-        // Should it fail at once, it is tried again at once; should it go on so, the waits grow.
-        standing.next_try = Instant::now();
+        standing.stuck_at = None;
         self.context.ledger.connected(index);
         let dialect = standing.dialect.map(Dialect::name);
         tracing::info!(endpoint = %standing.endpoint, dialect, "connected");
     }
 
-    /// Takes note of why `index` gives no work, and decides when and where it is tried again.
-    fn note_end(&mut self, index: usize, error: &ClientError) {
+    /// Takes note of why `index` gives no work, which it did for the time `worked`, and decides when and where it is
+    /// tried again.
+    fn note_end(&mut self, index: usize, error: &ClientError, worked: Duration) {
         let config = &self.context.config;
         let own = &config.endpoints[index];
         let standing = &mut self.standings[index];
@@ -272,12 +351,26 @@ impl Failover {
         }
         standing.endpoint = own.clone();
         standing.moves = 0;
-        let doubled = 1_u32.checked_shl(standing.failures).unwrap_or(u32::MAX);
-        let wait = config
-            .first_back_off
-            .saturating_mul(doubled)
-            .min(config.last_back_off);
-        standing.failures = standing.failures.saturating_add(1);
+        let mut wait = Duration::ZERO;
+        if let ClientError::NoNewWork { header_hash, .. } = error {
+            standing.stuck_at = Some(*header_hash);
+        } else if worked > WELL_AFTER {
+            standing.failures = 0;
+        }
+        // A connection that broke after having worked is often back at once; who was silent is not asked again so soon.
+        let is_worth_a_try = worked > WELL_AFTER
+            && matches!(
+                error,
+                ClientError::Lost(_) | ClientError::Closed | ClientError::Bye
+            );
+        if !is_worth_a_try {
+            let doubled = 1_u32.checked_shl(standing.failures).unwrap_or(u32::MAX);
+            wait = config
+                .first_back_off
+                .saturating_mul(doubled)
+                .min(config.last_back_off);
+            standing.failures = standing.failures.saturating_add(1);
+        }
         standing.next_try = Instant::now() + wait;
         tracing::warn!(endpoint = %own, "no work: {error}; tried again in {wait:?}");
         self.context.ledger.failed(index, error.to_string());

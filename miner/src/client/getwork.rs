@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use ethash::{B256, Schedule, WorkPackage};
 use serde_json::{Value, json};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::http::HttpClient;
 use super::{ClientError, Endpoint, Wires};
@@ -39,6 +39,9 @@ pub(super) struct GetWork {
     outgoing: mpsc::Sender<Outgoing>,
     /// Told when a solution was taken: there is new work.
     solved: Arc<Notify>,
+    submitter: JoinHandle<()>,
+    /// Set when nothing is to be tried again.
+    give_up: watch::Sender<bool>,
 }
 
 /// What is sent to a node beside the questions for work.
@@ -76,7 +79,8 @@ impl GetWork {
             context: context.clone(),
             solved: Arc::clone(&solved),
         };
-        tokio::spawn(sender.run(queue));
+        let (give_up, given_up) = watch::channel(false);
+        let submitter = tokio::spawn(sender.run(queue, given_up));
         Ok(Self {
             context: context.clone(),
             http: Some(http),
@@ -84,7 +88,24 @@ impl GetWork {
             current,
             outgoing,
             solved,
+            submitter,
+            give_up,
         })
+    }
+
+    /// The header of the present work.
+    pub(super) fn header_hash(&self) -> B256 {
+        self.current.header_hash
+    }
+
+    /// Ends once all that is handed in is answered, or after `patience`, when it is lost.
+    pub(super) async fn finish(mut self, patience: Duration) {
+        drop(self.outgoing);
+        if timeout(patience, &mut self.submitter).await.is_err() {
+            self.give_up.send_replace(true);
+            // Were it to fail there would be nothing left to count.
+            let _ = self.submitter.await;
+        }
     }
 
     /// Moves work and solutions until the node fails.
@@ -147,8 +168,8 @@ impl GetWork {
             }
             let after = self.context.config.work_timeout;
             if last_new.elapsed() > after {
-                return ClientError::Timeout {
-                    what: "new work",
+                return ClientError::NoNewWork {
+                    header_hash: self.current.header_hash,
                     after,
                 };
             }
@@ -172,7 +193,8 @@ impl GetWork {
         wires.give(Some(task));
     }
 
-    fn hand_in(&self, found: Found) {
+    /// Puts a solution on its way, which outlives this session.
+    pub(super) fn hand_in(&self, found: Found) {
         let stale = found.solution.header_hash != self.current.header_hash;
         if self
             .outgoing
@@ -248,12 +270,32 @@ struct Submitter {
 }
 
 impl Submitter {
-    async fn run(mut self, mut queue: mpsc::Receiver<Outgoing>) {
+    async fn run(mut self, mut queue: mpsc::Receiver<Outgoing>, mut given_up: watch::Receiver<bool>) {
         while let Some(outgoing) = queue.recv().await {
-            match outgoing {
-                Outgoing::Solution { found, stale } => self.hand_in(&found, stale).await,
-                Outgoing::Rate(rate) => self.report(rate).await,
+            let device = match &outgoing {
+                Outgoing::Solution { found, .. } => Some(found.device),
+                Outgoing::Rate(_) => None,
+            };
+            let ledger = Arc::clone(&self.context.ledger);
+            let given_up = async {
+                // Without anybody to say so it goes on.
+                if given_up.wait_for(|given_up| *given_up).await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                () = self.send(outgoing) => {}
+                () = given_up => if let Some(device) = device {
+                    ledger.unsent(device, |counts| counts.lost += 1);
+                },
             }
+        }
+    }
+
+    async fn send(&mut self, outgoing: Outgoing) {
+        match outgoing {
+            Outgoing::Solution { found, stale } => self.hand_in(&found, stale).await,
+            Outgoing::Rate(rate) => self.report(rate).await,
         }
     }
 

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use ethash::{final_hash, meets_boundary};
+use ethash::{B256, final_hash, meets_boundary};
 use stratum::client::{Event, Job, Login, Outcome, Session, SessionError};
 use stratum::{Dialect, LineBuffer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -112,6 +112,11 @@ impl Pool {
     /// The dialect spoken.
     pub(super) fn dialect(&self) -> Dialect {
         self.session.dialect()
+    }
+
+    /// The header of the newest job.
+    pub(super) fn header_hash(&self) -> Option<B256> {
+        self.jobs.back().map(|job| job.package.header_hash)
     }
 
     /// Listens until `holds`, for `patience` at most.
@@ -258,8 +263,8 @@ impl Pool {
     fn look_at_clock(&mut self) -> Result<(), ClientError> {
         let config = &self.context.config;
         if self.last_job.elapsed() > config.work_timeout {
-            return Err(ClientError::Timeout {
-                what: "new work",
+            return Err(ClientError::NoNewWork {
+                header_hash: self.header_hash().unwrap_or_default(),
                 after: config.work_timeout,
             });
         }
@@ -276,6 +281,29 @@ impl Pool {
             self.session.keep_alive();
         }
         Ok(())
+    }
+
+    /// Takes a share while the connection is being left: it goes out with the goodbye.
+    pub(super) fn hand_in_last(&mut self, found: &Found) {
+        if self.hand_in(found).is_err() {
+            self.context
+                .ledger
+                .unsent(found.device, |counts| counts.lost += 1);
+        }
+    }
+
+    /// Waits for the answers that are due, for `patience` at most, and closes the connection.
+    pub(super) async fn finish(mut self, patience: Duration) {
+        let answers = async {
+            self.flush().await?;
+            while !self.shares.is_empty() {
+                self.read().await?;
+            }
+            Ok::<_, ClientError>(())
+        };
+        // What has no answer then is counted by `close`.
+        let _ = timeout(patience, answers).await;
+        self.close().await;
     }
 
     /// Says goodbye, if the pool takes it at once.

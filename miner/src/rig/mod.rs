@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{bounded, unbounded};
 use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 
 use crate::client::{self, ClientConfig, Ending, Ledger, TlsError, Wires};
 use crate::display::{self, Screen};
@@ -28,6 +29,9 @@ pub(crate) use monitor::tests::sample as sample_report;
 
 /// Solutions that may wait for the client.
 const SOLUTIONS_MAX: usize = 256;
+
+/// How long the client may take to end.
+const CLIENT_END_MAX: Duration = Duration::from_millis(1500);
 
 /// How a rig is to be.
 #[derive(Clone, Debug)]
@@ -132,12 +136,15 @@ async fn serve(config: RigConfig, screen: &Screen) -> Result<RigEnd, RigError> {
             }
         })
         .map_err(system("no thread for solutions"))?;
+    let mut served = None;
     if let Some(address) = config.status {
         let watched: Arc<dyn Status> = Arc::clone(&monitor) as _;
-        let bound = status::serve(address, watched)
+        let status = status::serve(address, watched)
             .await
             .map_err(|reason| RigError::Status { address, reason })?;
+        let bound = status.address();
         tracing::info!("status at http://{bound}/, metrics at http://{bound}/metrics");
+        served = Some(status);
     }
     let rate = Arc::clone(&monitor);
     let wires = Wires {
@@ -146,13 +153,23 @@ async fn serve(config: RigConfig, screen: &Screen) -> Result<RigEnd, RigError> {
         hashrate: Arc::new(move || rate.hashrate()),
     };
     let (stop, stopped) = watch::channel(false);
+    let mut client = Box::pin(client::run(config.client, wires, ledger, stopped));
+    let mut client_ended = false;
     let end = tokio::select! {
-        ending = client::run(config.client, wires, ledger, stopped) => ending.map(RigEnd::from).map_err(Into::into),
+        ending = &mut client => {
+            client_ended = true;
+            ending.map(RigEnd::from).map_err(Into::into)
+        }
         () = signal.wait() => Ok(RigEnd::Stopped),
         after = stall::watch(&monitor, config.stall_timeout) => Ok(RigEnd::Stalled { after }),
         never = display::show(screen, &monitor, config.log_every) => match never {},
     };
     stop.send_replace(true);
+    if !client_ended {
+        // What is on its way to a node or a pool gets there, or is counted as lost.
+        let _ = timeout(CLIENT_END_MAX, client).await;
+    }
+    drop(served);
     screen.clear();
     display::sum_up(&monitor.report());
     monitor.stop_engine();

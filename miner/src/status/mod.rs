@@ -24,6 +24,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 pub use metrics::{Family, Page, label};
@@ -47,28 +48,50 @@ pub trait Status: Send + Sync + 'static {
     fn health(&self) -> (bool, &'static str);
 }
 
-/// Serves `status` at `address` until the runtime ends; gives the address, with its real port.
+/// A status that is served. Dropping it ends that, connections too.
+#[derive(Debug)]
+pub struct Served {
+    address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+impl Served {
+    /// Where it is served, with the real port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Serves `status` at `address`.
 ///
 /// # Errors
 /// When the address cannot be listened on.
-pub async fn serve(address: SocketAddr, status: Arc<dyn Status>) -> io::Result<SocketAddr> {
+pub async fn serve(address: SocketAddr, status: Arc<dyn Status>) -> io::Result<Served> {
     let listener = TcpListener::bind(address).await?;
-    let bound = listener.local_addr()?;
-    tokio::spawn(accept(listener, status));
-    Ok(bound)
+    let address = listener.local_addr()?;
+    let task = tokio::spawn(accept(listener, status));
+    Ok(Served { address, task })
 }
 
 async fn accept(listener: TcpListener, status: Arc<dyn Status>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut talks = JoinSet::new();
     loop {
         // Fails only for a closed semaphore, and nothing closes it.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
             return;
         };
+        while talks.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, _)) => {
                 let status = Arc::clone(&status);
-                tokio::spawn(async move {
+                talks.spawn(async move {
                     // What goes wrong on one connection is nobody else's business.
                     let _ = timeout(CONNECTION_LIFE, talk(stream, status)).await;
                     drop(place);

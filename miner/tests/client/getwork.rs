@@ -223,6 +223,75 @@ fn work_that_never_changes_is_no_work() {
 }
 
 #[test]
+fn a_node_stuck_at_its_work_is_taken_back_with_other_work_only() {
+    let (first, second) = (Node::start(), Node::start());
+    first.set_work("eth_getWork", &work(1));
+    second.set_work("eth_getWork", &work(2));
+    let client = Client::start(ClientConfig {
+        work_timeout: Duration::from_millis(1500),
+        ..config(&[first.url(), second.url()])
+    });
+    client.task(header(1));
+    client.task(header(2));
+    let asked = first.calls("eth_getWork").len();
+    let started = Instant::now();
+    while first.calls("eth_getWork").len() < asked + 3 {
+        assert!(started.elapsed() < PATIENCE, "the first is not tried again");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let status = client.status();
+    assert_eq!(status.endpoints[0].connections, 1, "{status:?}");
+    first.set_work("eth_getWork", &work(3));
+    client.task(header(3));
+    client.wait_until("the first is back", |status| status.endpoints[0].active);
+}
+
+#[test]
+fn what_is_found_as_the_polls_fail_goes_to_the_node_whose_work_it_was() {
+    let (first, second) = (Node::start(), Node::start());
+    first.set_work("eth_getWork", &work(1));
+    for node in [&first, &second] {
+        node.set("eth_submitWork", Answer::Result(json!(true)));
+    }
+    let client = Client::start(config(&[first.url(), second.url()]));
+    client.task(header(1));
+    first.set("eth_getWork", Answer::Raw(Vec::new()));
+    client.pause();
+    client.find(0, header(1), 5);
+    client.wait_until("the answer", |status| status.total().accepted == 1);
+    assert_eq!(first.calls("eth_submitWork").len(), 1);
+    assert_eq!(client.status().total().lost, 0);
+}
+
+#[test]
+fn solutions_on_their_way_at_the_end_get_there_or_are_counted_as_lost() {
+    let mut node = Node::start();
+    node.set_work("eth_getWork", &work(1));
+    node.set("eth_submitWork", Answer::Result(json!(true)));
+    let client = Client::start(config(&[node.url()]));
+    client.task(header(1));
+    for nonce in 0..20 {
+        client.find(0, header(1), nonce);
+    }
+    let ledger = std::sync::Arc::clone(&client.ledger);
+    client.tell_to_stop();
+    assert_eq!(client.ending(), Ending::Stopped);
+    assert_eq!(ledger.status().total().accepted, 20, "{:?}", ledger.status());
+
+    let client = Client::start(config(&[node.url()]));
+    client.task(header(1));
+    node.set("eth_submitWork", Answer::Raw(Vec::new()));
+    for nonce in 0..3 {
+        client.find(1, header(1), nonce);
+    }
+    let ledger = std::sync::Arc::clone(&client.ledger);
+    client.tell_to_stop();
+    assert_eq!(client.ending(), Ending::Stopped);
+    assert_eq!(ledger.status().total().lost, 3, "{:?}", ledger.status());
+    node.down();
+}
+
+#[test]
 fn user_and_password_are_sent() {
     let node = Node::start();
     node.set_work("eth_getWork", &work(1));

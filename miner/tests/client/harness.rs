@@ -131,7 +131,12 @@ impl Client {
         }
     }
 
-    /// Waits until it ends by itself.
+    /// Tells it to stop, and does not wait.
+    pub(crate) fn tell_to_stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Waits until it ends.
     #[track_caller]
     pub(crate) fn ending(mut self) -> Ending {
         let thread = self.thread.take().expect("not yet joined");

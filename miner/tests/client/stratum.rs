@@ -61,6 +61,18 @@ fn shares_are_counted_by_their_answers() {
 }
 
 #[test]
+fn a_share_on_its_way_at_the_end_is_answered_first() {
+    let (client, _pool, mut talk) = first_dialect();
+    client.find(0, header(1), 0xaf4c_0000_0000_0001);
+    client.tell_to_stop();
+    let submit = talk.expect("mining.submit");
+    talk.yes(&submit);
+    let ledger = std::sync::Arc::clone(&client.ledger);
+    assert_eq!(client.ending(), Ending::Stopped);
+    assert_eq!(ledger.status().total().accepted, 1, "{:?}", ledger.status());
+}
+
+#[test]
 fn difficulty_and_extranonce_hold_from_the_next_job_on() {
     let (client, _pool, mut talk) = first_dialect();
     talk.difficulty_first(2.0);

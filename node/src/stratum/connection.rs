@@ -18,7 +18,7 @@ use stratum::{Dialect, LineBuffer, LineError, boundary_of_difficulty, difficulty
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 
 use super::Shared;
@@ -41,7 +41,7 @@ const ERRORS_MAX: u32 = 8;
 /// Lines that may come at once, and how many a second in the long run.
 const LINES_BURST: f64 = 400.0;
 const LINES_PER_SECOND: f64 = 100.0;
-/// Shares of one miner that may be judged or wait for it.
+/// Shares of one miner that may be judged or wait for it. Its further lines wait until there are fewer.
 const JUDGED_MAX: usize = 16;
 /// Jobs that a miner was told and whose shares it may hand in.
 const TOLD_MAX: usize = 32;
@@ -97,6 +97,8 @@ struct Connection {
     session: Session,
     lines: LineBuffer,
     judging: JoinSet<Judged>,
+    /// Whether lines wait for shares to be judged.
+    waiting: bool,
     vardiff: Vardiff,
     /// Names of the workers, in the order of their logins.
     workers: Vec<String>,
@@ -139,6 +141,7 @@ pub(super) async fn serve(
         session,
         lines: LineBuffer::default(),
         judging: JoinSet::new(),
+        waiting: false,
         workers: Vec::new(),
         told: VecDeque::new(),
         wants_jobs: false,
@@ -181,17 +184,21 @@ impl Connection {
                     self.announce_newest(false);
                     Ok(())
                 }
-                read = self.stream.read(&mut buffer) => match read {
+                read = self.stream.read(&mut buffer), if !self.waiting => match read {
                     Ok(0) => return End::Left,
-                    Ok(len) => self.take_bytes(&buffer[..len]).await,
+                    Ok(len) => {
+                        self.lines.push(&buffer[..len]);
+                        self.take_lines().await
+                    }
                     Err(error) => return End::Failed(error),
                 },
                 Some(judged) = self.judging.join_next(), if !self.judging.is_empty() => {
-                    // A judge that panicked has no verdict; the log has its words.
-                    if let Ok(judged) = judged {
-                        self.answer(&judged);
+                    self.answer(judged);
+                    if self.waiting {
+                        self.take_lines().await
+                    } else {
+                        Ok(())
                     }
-                    Ok(())
                 }
                 _ = looks.tick(), if self.wants_jobs => {
                     if self.vardiff.look(Instant::now()) {
@@ -208,9 +215,16 @@ impl Connection {
         }
     }
 
-    async fn take_bytes(&mut self, bytes: &[u8]) -> Result<(), End> {
-        self.lines.push(bytes);
+    /// Takes the lines that have come, as long as their shares find a place.
+    async fn take_lines(&mut self) -> Result<(), End> {
         loop {
+            while let Some(judged) = self.judging.try_join_next() {
+                self.answer(judged);
+            }
+            self.waiting = self.judging.len() >= JUDGED_MAX;
+            if self.waiting {
+                return Ok(());
+            }
             let line = match self.lines.next_line() {
                 Ok(Some(line)) => line,
                 Ok(None) => return Ok(()),
@@ -363,10 +377,6 @@ impl Connection {
             self.refuse_share(&id, worker, Refusal::UnknownJob);
             return;
         };
-        if self.judging.len() >= JUDGED_MAX {
-            self.refuse_share(&id, worker, Refusal::TooMany);
-            return;
-        }
         let share = Share {
             pow_nonce,
             mix_hash,
@@ -374,10 +384,14 @@ impl Connection {
         };
         let shared = Arc::clone(&self.shared);
         self.judging.spawn(async move {
-            let judge = Arc::clone(&shared);
-            // Fails only for a closed semaphore, and nothing closes it.
-            let _place = shared.judges.acquire().await;
-            let verdict = tokio::task::spawn_blocking(move || judge.judge(&job, &share)).await;
+            // Fails only for a closed semaphore, and nothing closes it. The place is kept until the judge is done,
+            // whoever still waits for the verdict.
+            let place = Arc::clone(&shared.judges).acquire_owned().await;
+            let verdict = tokio::task::spawn_blocking(move || {
+                let _place = place;
+                shared.judge(&job, &share)
+            })
+            .await;
             Judged {
                 id,
                 worker,
@@ -396,32 +410,36 @@ impl Connection {
         self.credit(worker, credit, 0.0);
     }
 
-    fn answer(&mut self, judged: &Judged) {
-        let Judged {
+    fn answer(&mut self, judged: Result<Judged, JoinError>) {
+        // A judge that panicked has no verdict; the log has its words.
+        let Ok(Judged {
             id,
             worker,
             difficulty,
             verdict,
-        } = judged;
+        }) = judged
+        else {
+            return;
+        };
         match verdict {
             Verdict::Share | Verdict::Block => {
                 self.vardiff.note_share();
-                self.session.accept(id);
-                let credit = if *verdict == Verdict::Block {
+                self.session.accept(&id);
+                let credit = if verdict == Verdict::Block {
                     Credit::Block
                 } else {
                     Credit::Accepted
                 };
-                self.credit(*worker, credit, *difficulty);
+                self.credit(worker, credit, difficulty);
                 if self.vardiff.look(Instant::now()) {
                     self.announce_newest(true);
                 }
             }
             Verdict::LateBlock => {
-                self.session.accept_stale(id);
-                self.credit(*worker, Credit::Stale, *difficulty);
+                self.session.accept_stale(&id);
+                self.credit(worker, Credit::Stale, difficulty);
             }
-            Verdict::Refused(refusal) => self.refuse_share(id, *worker, *refusal),
+            Verdict::Refused(refusal) => self.refuse_share(&id, worker, refusal),
         }
     }
 
@@ -450,9 +468,23 @@ impl Connection {
     }
 
     async fn leave(mut self, end: &End) {
-        self.judging.abort_all();
         if self.session.is_logged_in() {
             self.shared.logged_in.fetch_sub(1, Ordering::Relaxed);
+        }
+        let output = self.session.take_output();
+        // Whether it is heard makes no difference.
+        let _ = timeout(FAREWELL_TIMEOUT, self.stream.write_all(&output)).await;
+        let _ = timeout(FAREWELL_TIMEOUT, self.stream.shutdown()).await;
+        // Shares that came before the end count, and may seal a block. Until they are judged the place is taken.
+        let rest = async {
+            while let Some(judged) = self.judging.join_next().await {
+                self.answer(judged);
+            }
+        };
+        if matches!(end, End::Stopping) {
+            let _ = timeout(FAREWELL_TIMEOUT, rest).await;
+        } else {
+            rest.await;
         }
         let now = Instant::now();
         for name in &self.workers {
@@ -462,10 +494,6 @@ impl Connection {
         if self.workers.is_empty() {
             tracing::debug!(peer = %self.peer, "a Stratum connection without a login ended: {end}");
         }
-        let output = self.session.take_output();
-        // Whether it is heard makes no difference.
-        let _ = timeout(FAREWELL_TIMEOUT, self.stream.write_all(&output)).await;
-        let _ = timeout(FAREWELL_TIMEOUT, self.stream.shutdown()).await;
         drop(self.place);
     }
 }

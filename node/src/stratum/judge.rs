@@ -41,6 +41,8 @@ impl Shared {
         match job.note(share.pow_nonce) {
             Novelty::New => {}
             Novelty::Known => return Verdict::Refused(Refusal::Duplicate),
+            // What seals is looked at by the chain, which knows a block again.
+            Novelty::TooMany if solution.is_some() => {}
             Novelty::TooMany => return Verdict::Refused(Refusal::TooMany),
         }
         let Some(solution) = solution else {

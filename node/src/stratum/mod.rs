@@ -31,6 +31,7 @@ use std::time::{Duration, Instant};
 use chain::Chain;
 use crossbeam_channel::RecvTimeoutError;
 use ethash::LightCaches;
+use miner::status::Served;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -97,7 +98,7 @@ struct Shared {
     workers: Workers,
     extranonces: Extranonces,
     /// Places for shares that are being judged.
-    judges: Semaphore,
+    judges: Arc<Semaphore>,
     sessions: AtomicU64,
     logged_in: AtomicU64,
     counts: Counts,
@@ -120,7 +121,7 @@ struct Counts {
 /// A running server. Dropping it closes it without waiting.
 pub struct StratumServer {
     address: SocketAddr,
-    status: Option<SocketAddr>,
+    status: Option<Served>,
     stop: watch::Sender<bool>,
     stopping: Arc<AtomicBool>,
     tasks: JoinSet<()>,
@@ -135,13 +136,14 @@ impl StratumServer {
 
     /// Where the status is served.
     pub fn status(&self) -> Option<SocketAddr> {
-        self.status
+        self.status.as_ref().map(Served::address)
     }
 
     /// Closes all connections and waits for their end.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
         self.stopping.store(true, Ordering::Release);
+        self.status = None;
         while self.tasks.join_next().await.is_some() {}
         if let Some(taker) = self.taker.take() {
             // It looks a few times a second.
@@ -188,7 +190,7 @@ pub async fn start(
         caches: caches.clone(),
         board: Board::default(),
         workers: Workers::default(),
-        judges: Semaphore::new(cores),
+        judges: Arc::new(Semaphore::new(cores)),
         sessions: AtomicU64::new(0),
         logged_in: AtomicU64::new(0),
         counts: Counts::default(),

@@ -43,7 +43,7 @@ impl Vardiff {
         boundary(&U256::from(self.difficulty as u128)).max(*work_boundary)
     }
 
-    /// A share of difficulty `done` came.
+    /// A share came.
     pub(super) fn note_share(&mut self) {
         self.shares = self.shares.saturating_add(1);
     }

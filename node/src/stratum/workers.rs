@@ -3,12 +3,13 @@
 //! A worker is a name; it may have several connections, and is remembered for a while without any. Knows no
 //! sockets.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Most workers that are remembered; those gone longest make room.
+/// Most workers that are remembered; those gone longest make room. Of more than that at once, the last to come
+/// may mine and are not counted.
 const WORKERS_MAX: usize = 16_384;
 /// The span that a speed is computed over, in slots.
 const SLOT: Duration = Duration::from_secs(60);
@@ -51,7 +52,8 @@ struct Record {
     last_share: Option<Instant>,
     /// When it first came, or came back after everything was forgotten.
     since: Instant,
-    seen: Instant,
+    /// When its last connection ended; `None` while it has one.
+    gone_at: Option<Instant>,
     /// Work of the last minutes: when each slot began, and its hashes.
     slots: VecDeque<(Instant, f64)>,
 }
@@ -59,20 +61,25 @@ struct Record {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Workers {
-    records: Mutex<HashMap<String, Record>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    records: HashMap<String, Record>,
+    /// Workers without a connection, those gone longest first.
+    gone: BTreeSet<(Instant, String)>,
 }
 
 impl Workers {
     /// A worker has logged in.
     pub(super) fn came(&self, name: &str, now: Instant) {
-        let mut records = self.records.lock();
+        let State { records, gone } = &mut *self.state.lock();
         if !records.contains_key(name) && records.len() >= WORKERS_MAX {
-            let gone = records.iter().filter(|(_, record)| record.connections == 0);
-            let oldest = gone.min_by_key(|(_, record)| record.seen);
-            // With all of them connected there is one name more than meant; connections are bounded too.
-            if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
-                records.remove(&oldest);
-            }
+            let Some((_, oldest)) = gone.pop_first() else {
+                return;
+            };
+            records.remove(&oldest);
         }
         let record = records.entry(name.to_owned()).or_insert_with(|| Record {
             connections: 0,
@@ -83,28 +90,34 @@ impl Workers {
             reported: None,
             last_share: None,
             since: now,
-            seen: now,
+            gone_at: None,
             slots: VecDeque::new(),
         });
+        if let Some(at) = record.gone_at.take() {
+            gone.remove(&(at, name.to_owned()));
+        }
         record.connections += 1;
-        record.seen = now;
     }
 
     /// One of its connections has ended.
     pub(super) fn went(&self, name: &str, now: Instant) {
-        if let Some(record) = self.records.lock().get_mut(name) {
-            record.connections = record.connections.saturating_sub(1);
-            record.seen = now;
+        let State { records, gone } = &mut *self.state.lock();
+        let Some(record) = records.get_mut(name) else {
+            return;
+        };
+        record.connections = record.connections.saturating_sub(1);
+        if record.connections == 0 && record.gone_at.is_none() {
+            record.gone_at = Some(now);
+            gone.insert((now, name.to_owned()));
         }
     }
 
     /// A share of `difficulty` hashes.
     pub(super) fn credit(&self, name: &str, credit: Credit, difficulty: f64, now: Instant) {
-        let mut records = self.records.lock();
+        let records = &mut self.state.lock().records;
         let Some(record) = records.get_mut(name) else {
             return;
         };
-        record.seen = now;
         match credit {
             Credit::Accepted => record.accepted += 1,
             Credit::Block => {
@@ -122,15 +135,16 @@ impl Workers {
 
     /// A worker says how fast it is.
     pub(super) fn report(&self, name: &str, rate: u64) {
-        if let Some(record) = self.records.lock().get_mut(name) {
+        if let Some(record) = self.state.lock().records.get_mut(name) {
             record.reported = Some(rate);
         }
     }
 
     /// All of them, by name.
     pub(super) fn list(&self, now: Instant) -> Vec<Worker> {
-        let records = self.records.lock();
-        let mut workers: Vec<_> = records
+        let state = self.state.lock();
+        let mut workers: Vec<_> = state
+            .records
             .iter()
             .map(|(name, record)| record.told(name, now))
             .collect();
@@ -224,5 +238,25 @@ mod tests {
             !names.iter().any(|worker| worker.name == "0"),
             "the oldest made room"
         );
+
+        let workers = Workers::default();
+        for number in 0..WORKERS_MAX + 10 {
+            workers.came(&number.to_string(), start);
+        }
+        assert_eq!(workers.list(start).len(), WORKERS_MAX, "all of them connected");
+        let last = (WORKERS_MAX + 9).to_string();
+        workers.credit(&last, Credit::Accepted, 1.0, start);
+        workers.went(&last, start);
+        assert!(!workers.list(start).iter().any(|worker| worker.name == last));
+        // One that came twice stays while it has a connection, and makes room after that.
+        workers.came("7", start);
+        workers.went("7", start);
+        workers.came("a", start);
+        assert!(workers.list(start).iter().any(|worker| worker.name == "7"));
+        workers.went("7", start);
+        workers.came("a", start);
+        let names = workers.list(start);
+        assert!(names.iter().any(|worker| worker.name == "a"));
+        assert!(!names.iter().any(|worker| worker.name == "7"));
     }
 }

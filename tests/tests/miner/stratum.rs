@@ -2,12 +2,14 @@
 
 use e2e::clients::python;
 use e2e::http;
+use e2e::miner::{Found, Work, search};
 use e2e::process::Signal;
+use e2e::quantity::data;
 use e2e::wait::wait_for;
 use e2e::{Rig, Vnode};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// A node that searches nothing itself, with a Stratum server and its status.
@@ -204,4 +206,75 @@ fn rude_miners_end_their_own_connection_only() {
     );
     node.end(Signal::Terminate);
     good.wait_for_end();
+}
+
+#[test]
+fn shares_that_come_all_at_once_are_all_judged() {
+    let node = node(&[]);
+    let mut miner = Hand::connect(node.stratum());
+    let work = proxy_work(&mut miner);
+    let wrong = search(&work, 1, false);
+    let shares: String = (0..60).map(|id| proxy_share(100 + id, &wrong, id)).collect();
+    assert!(miner.say(shares.as_bytes()));
+    let mut answered = 0;
+    while answered < 60 {
+        let said = miner.hear().expect("an answer");
+        if said["id"].as_u64() < Some(100) {
+            continue;
+        }
+        // The mix belongs to the first nonce, and no such hash is low enough but by chance.
+        let words = said["error"]["message"].as_str().unwrap_or_default();
+        assert!(["Low difficulty share", "Bad nonce"].contains(&words), "{said}");
+        answered += 1;
+    }
+}
+
+#[test]
+fn a_share_that_seals_counts_though_its_miner_hangs_up() {
+    let node = node(&[]);
+    let mut miner = Hand::connect(node.stratum());
+    let work = proxy_work(&mut miner);
+    let (wrong, right) = (search(&work, 1, false), search(&work, 1, true));
+    let mut shares: String = (0..15).map(|id| proxy_share(100 + id, &wrong, 0)).collect();
+    shares += &proxy_share(200, &right, 0);
+    assert!(miner.say(shares.as_bytes()));
+    let stream = miner.0.get_ref();
+    stream.shutdown(Shutdown::Write).expect("it is open");
+    node.wait_for_head(1);
+    let status = wait_for("the worker's block", || {
+        let status = server_status(&node);
+        (status["workers"][0]["blocks"] == 1).then_some(status)
+    });
+    assert_eq!(status["workers"][0]["connections"], 0, "{status}");
+}
+
+/// Logs in by eth-proxy and asks for work.
+fn proxy_work(miner: &mut Hand) -> Work {
+    let login = json!({"id": 1, "jsonrpc": "2.0", "method": "eth_submitLogin", "params": ["a.b", "x"]});
+    assert_eq!(miner.ask(&login)["result"], true);
+    let work = wait_for("work", || {
+        let answer = miner.ask(&json!({"id": 2, "jsonrpc": "2.0", "method": "eth_getWork", "params": []}));
+        answer["result"].as_array().cloned()
+    });
+    let part = |index: usize| data(&work[index], 32).parse().expect("checked: 32 bytes");
+    Work {
+        header_hash: part(0),
+        seed_hash: part(1),
+        boundary: part(2),
+    }
+}
+
+/// The line that hands in `found` with a nonce `more` beyond its own.
+fn proxy_share(id: u64, found: &Found, more: u64) -> String {
+    let Found {
+        header_hash,
+        pow_nonce,
+        mix_hash,
+    } = found;
+    let nonce = format!("{:#018x}", pow_nonce + more);
+    let share = json!({
+        "id": id, "jsonrpc": "2.0", "method": "eth_submitWork",
+        "params": [nonce, header_hash.to_string(), mix_hash.to_string()],
+    });
+    format!("{share}\n")
 }

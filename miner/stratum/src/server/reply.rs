@@ -28,7 +28,6 @@ impl Refusal {
     const fn code(self, dialect: Option<Dialect>) -> i64 {
         if matches!(dialect, Some(Dialect::EthereumStratum2)) {
             return match self {
-                Self::TooMany => 220,
                 Self::Unauthorized => 301,
                 Self::BadLogin => 302,
                 Self::Malformed => 400,
@@ -37,6 +36,7 @@ impl Refusal {
                 Self::BadNonce => 406,
                 Self::Duplicate => 409,
                 Self::LowDifficulty => 410,
+                Self::TooMany => 429,
                 Self::Internal => 500,
                 Self::NoWork => 503,
             };

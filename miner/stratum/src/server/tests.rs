@@ -159,6 +159,7 @@ fn refusals_reach_the_miner_as_what_they_are() {
             (Refusal::Duplicate, false),
             (Refusal::LowDifficulty, false),
             (Refusal::BadNonce, false),
+            (Refusal::TooMany, false),
             (Refusal::Internal, false),
         ] {
             let mut pair = Pair::new(dialect);
