@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
 
 /// Mode of the socket: the owner reads and writes.
 const MODE: u32 = 0o600;
+/// Mode of the folder it is made in.
+const FOLDER_MODE: u32 = 0o700;
 
 /// A socket that is listened on.
 pub(super) struct Listener(UnixListener);
@@ -51,30 +53,42 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|meta| (meta.dev(), meta.ino()))
 }
 
-/// Makes the socket beside its path, closes it to others, then moves it there: it is never open to
-/// anybody else, and a stale one is replaced in one step.
+/// Makes the socket in a folder of its own that nobody else may enter, closes it to others, then moves it to its
+/// path: it is never open to anybody else, whatever the umask, and a stale one is replaced in one step.
 fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     check_free(path)?;
-    let beside = path.with_file_name(format!(".{}.ipc", std::process::id()));
-    match fs::remove_file(&beside) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+    let folder = Folder::make(path.with_file_name(format!(".{}.ipc", std::process::id())))?;
+    // Short, as such paths have some hundred bytes.
+    let within = folder.0.join("s");
+    let listener = UnixListener::bind(&within)?;
+    fs::set_permissions(&within, fs::Permissions::from_mode(MODE))?;
+    fs::rename(&within, path)?;
+    let socket = SocketFile {
+        path: path.to_owned(),
+        identity: identity(path)?,
+    };
+    Ok((listener, socket))
+}
+
+/// A folder for its owner alone, removed with what is in it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn make(path: PathBuf) -> io::Result<Self> {
+        // Left by a process of the same number that was killed.
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        fs::DirBuilder::new().mode(FOLDER_MODE).create(&path)?;
+        Ok(Self(path))
     }
-    let listener = UnixListener::bind(&beside)?;
-    let placed = fs::set_permissions(&beside, fs::Permissions::from_mode(MODE))
-        .and_then(|()| fs::rename(&beside, path))
-        .and_then(|()| identity(path));
-    match placed {
-        Ok(identity) => Ok((
-            listener,
-            SocketFile {
-                path: path.to_owned(),
-                identity,
-            },
-        )),
-        Err(error) => {
-            let _ = fs::remove_file(&beside);
-            Err(error)
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            tracing::warn!(%error, path = %self.0.display(), "cannot remove the folder the socket was made in");
         }
     }
 }
