@@ -5,7 +5,7 @@
 // Entry point: none. Bindings:
 //   group 0, binding 0: uniform job, 64 bytes
 //   group 0, binding 1: uniform round_constants, 384 bytes (keccak.wgsl)
-//   group 0, binding 2: storage results, 16 bytes + 48 bytes x RESULT_SLOTS, read and write
+//   group 0, binding 2: storage results, 16 bytes + 48 bytes a slot, read and write
 //   group 1: storage pages of the dataset, 128 bytes per item (rendered)
 // Must precede it: the rendered constants, keccak.wgsl, fnv.wgsl and the rendered
 // dataset pages (dataset_line, dataset_part).
@@ -46,7 +46,6 @@ struct Results {
 
 /// Items in the dataset. A constant, so that the modulus becomes a multiplication.
 override DATASET_ITEMS: u32;
-override RESULT_SLOTS: u32;
 override WORKGROUP_SIZE: u32 = 64u;
 
 /// The number of this invocation within the batch.
@@ -111,7 +110,7 @@ fn may_be_hit(lane0: vec2<u32>) -> bool {
 
 fn report(nonce: vec2<u32>, mix_low: vec4<u32>, mix_high: vec4<u32>) {
     let slot = atomicAdd(&results.found, 1u);
-    if slot < RESULT_SLOTS {
+    if slot < arrayLength(&results.hits) {
         results.hits[slot] = Hit(mix_low, mix_high, nonce, vec2(0u));
     }
 }

@@ -11,7 +11,7 @@ use ethash::{Epoch, FullDataset, LightCache, SEARCH_GROUP};
 
 use crate::dataset::Dataset;
 use crate::desk::Job;
-use crate::gauge::{DeviceState, Gauge};
+use crate::gauge::Gauge;
 use crate::intensity::Throttle;
 use crate::shared::{Compared, Hit, Shared};
 use crate::task::Cursor;
@@ -43,20 +43,18 @@ impl CpuSearcher {
 
     fn search(&mut self, job: &Job, cache: &Arc<LightCache>) {
         let epoch = job.work.epoch;
-        self.gauge
-            .set_state(DeviceState::Searching { epoch: epoch.index });
+        self.gauge.begin_search(epoch.index);
         self.cursor.begin();
-        while self.shared.desk.is_active(job) {
-            if self.cursor.is_used_up(job.nonces) {
-                self.shared.desk.outwait(job);
-                return;
-            }
+        while self.shared.desk.is_active(job) && !self.cursor.is_used_up(job.nonces) {
             self.shared.keeper.want(epoch, cache);
             match self.shared.keeper.ready(epoch) {
                 Some(dataset) => self.search_full(job, cache, epoch, &dataset),
                 None => self.search_light(job, cache),
             }
         }
+        // Whoever has no nonces left is not stalled.
+        self.gauge.end_search();
+        self.shared.desk.outwait(job);
     }
 
     /// One batch from the light cache.
@@ -126,9 +124,10 @@ impl CpuSearcher {
 mod tests {
     use super::*;
     use crate::engine::DatasetPolicy;
+    use crate::gauge::DeviceState;
     use crate::intensity::Intensity;
     use crate::keeper::Keeper;
-    use crate::task::Found;
+    use crate::task::{Found, NonceSpace, Task};
     use ethash::{B256, LightCaches, WorkPackage};
     use serde_json::Value;
 
@@ -184,6 +183,42 @@ mod tests {
             found.push(format!("{:016x}", solution.pow_nonce));
             searcher.cursor = Cursor::starting_at(0, 1, solution.pow_nonce.wrapping_add(1));
         }
+    }
+
+    #[test]
+    fn a_searcher_without_nonces_waits_and_does_not_stall() {
+        let epoch = Epoch::ethash(0);
+        let cache = LightCaches::with_sizes(1024, 32_768)
+            .get(epoch)
+            .expect("the test sizes");
+        let (mut searcher, _solutions) = searcher(0);
+        let (shared, gauge) = (Arc::clone(&searcher.shared), Arc::clone(&searcher.gauge));
+        let task = Task {
+            work: WorkPackage {
+                header_hash: B256::ZERO,
+                seed_hash: epoch.seed_hash(),
+                boundary: B256::ZERO,
+                number: None,
+                epoch,
+            },
+            nonces: NonceSpace::new(0, NonceSpace::BITS_MAX),
+            repeat: true,
+        };
+        let job = shared.desk.put(Some(task)).expect("new work");
+        std::thread::scope(|scope| {
+            scope.spawn(|| searcher.search(&job, &cache));
+            let status = || gauge.status(Instant::now());
+            let start = Instant::now();
+            while status().hashes < u64::from(u16::MAX) || status().state != DeviceState::Waiting {
+                if start.elapsed() > std::time::Duration::from_secs(60) {
+                    shared.desk.stop();
+                    panic!("{:?}", status());
+                }
+                std::thread::yield_now();
+            }
+            assert!(shared.desk.is_active(&job), "the job has not ended");
+            shared.desk.stop();
+        });
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl Crew {
         Ok(())
     }
 
-    /// A graphics worker gives up for `reason`. The last one leaves the search to the CPU.
+    /// A graphics worker is out of use for `reason`, for good or for a while. The last one leaves the search to the CPU.
     pub(crate) fn gpu_failed(&self, adapter: &AdapterInfo, reason: &str) {
         let name = format!("gpu:{} ({})", adapter.index, adapter.name);
         let others = self.gpus_left.fetch_sub(1, Ordering::Relaxed) > 1;
@@ -149,6 +149,15 @@ impl Crew {
         if let Err(error) = self.start_cpu() {
             self.shared.say(format!("the CPU does not search: {error}"));
         }
+    }
+
+    /// A graphics worker that was out of use searches again. Where the CPU was put in, it goes on too.
+    pub(crate) fn gpu_back(&self, adapter: &AdapterInfo) {
+        self.gpus_left.fetch_add(1, Ordering::Relaxed);
+        self.shared.say(format!(
+            "gpu:{} ({}) is in use again",
+            adapter.index, adapter.name
+        ));
     }
 
     fn gauge(&self, name: String, label: String, pci_bus: Option<String>) -> Arc<Gauge> {

@@ -159,6 +159,17 @@ impl Desk {
         }
     }
 
+    /// Waits until the latest work is of another epoch than `epoch`, `at_most` so long.
+    pub(crate) fn outwait_epoch(&self, epoch: Epoch, at_most: Duration) {
+        let end = Instant::now() + at_most;
+        let mut state = self.state.lock();
+        while !state.stopping && state.epoch == Some(epoch) {
+            if self.changed.wait_until(&mut state, end).timed_out() {
+                return;
+            }
+        }
+    }
+
     /// Whether the latest work is of `epoch` and the engine goes on.
     pub(crate) fn wants_epoch(&self, epoch: Epoch) -> bool {
         let state = self.state.lock();
@@ -231,6 +242,28 @@ mod tests {
             std::thread::sleep(Duration::from_millis(20));
             assert!(!waiting.is_finished());
             desk.put(Some(work(2, 9)));
+            waiting.join().expect("no panic");
+        });
+    }
+
+    #[test]
+    fn whoever_cannot_search_an_epoch_waits_for_another() {
+        let desk = Desk::default();
+        desk.put(Some(work(1, 9)));
+        let epoch = Epoch::ethash(0);
+        desk.outwait_epoch(epoch, Duration::from_millis(1));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| desk.outwait_epoch(epoch, Duration::from_secs(600)));
+            desk.put(Some(work(2, 9)));
+            desk.put(None);
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!waiting.is_finished(), "the epoch is the same");
+            let mut next = work(3, 9);
+            next.work.epoch = Epoch::ethash(1);
+            desk.put(Some(next));
+            waiting.join().expect("no panic");
+            let waiting = scope.spawn(|| desk.outwait_epoch(Epoch::ethash(1), Duration::from_secs(600)));
+            desk.stop();
             waiting.join().expect("no panic");
         });
     }

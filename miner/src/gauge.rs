@@ -3,7 +3,7 @@
 //! Searchers write, whoever wants to know reads; neither waits for the other.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -66,7 +66,7 @@ pub enum DeviceState {
         /// The epoch's number.
         epoch: u32,
     },
-    /// It failed and is tried again soon.
+    /// It failed and is tried again: soon, or with another epoch where the dataset was too large for it.
     Recovering {
         /// What happened.
         reason: String,
@@ -102,6 +102,8 @@ pub(crate) struct Gauge {
     solutions: AtomicU64,
     hardware_errors: AtomicU64,
     state: Mutex<DeviceState>,
+    /// Threads of the device that search, where it has several. Changed under the lock of the state.
+    searching: AtomicUsize,
     dataset: Mutex<Option<DatasetProgress>>,
 }
 
@@ -140,6 +142,21 @@ impl Gauge {
         *self.state.lock() = state;
     }
 
+    /// One of the device's threads begins to search.
+    pub(crate) fn begin_search(&self, epoch: u32) {
+        let mut state = self.state.lock();
+        self.searching.fetch_add(1, Ordering::Relaxed);
+        *state = DeviceState::Searching { epoch };
+    }
+
+    /// One of the device's threads has ended its search. The last one leaves the device waiting.
+    pub(crate) fn end_search(&self) {
+        let mut state = self.state.lock();
+        if self.searching.fetch_sub(1, Ordering::Relaxed) == 1 {
+            *state = DeviceState::Waiting;
+        }
+    }
+
     pub(crate) fn set_dataset(&self, progress: Option<DatasetProgress>) {
         *self.dataset.lock() = progress;
     }
@@ -172,6 +189,20 @@ impl Gauge {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_waits_when_its_last_thread_does() {
+        let gauge = Gauge::default();
+        let state = || gauge.status(Instant::now()).state;
+        gauge.begin_search(7);
+        gauge.begin_search(7);
+        gauge.end_search();
+        assert_eq!(state(), DeviceState::Searching { epoch: 7 });
+        gauge.end_search();
+        assert_eq!(state(), DeviceState::Waiting);
+        gauge.begin_search(8);
+        assert_eq!(state(), DeviceState::Searching { epoch: 8 });
+    }
 
     #[test]
     fn the_average_counts_from_the_first_hash() {

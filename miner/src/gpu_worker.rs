@@ -1,32 +1,33 @@
 //! Searches nonces on one graphics adapter, for an engine.
 //!
 //! Takes work from the desk, keeps the dataset of its epoch on the device and checks every hit with the
-//! light cache. A lost or hung device is opened anew; one that cannot be used is reported, and the engine
-//! decides who goes on. How the device is driven is [`crate::gpu`]'s business.
+//! light cache. What becomes of a device that fails is in `recovery`; one that is out of use is reported, and
+//! the engine decides who goes on. How the device is driven is [`crate::gpu`]'s business.
+
+mod datasets;
+#[cfg(test)]
+mod fixture;
+mod recovery;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use ethash::{Epoch, LightCache};
 
 use crate::crew::Crew;
 use crate::desk::Job;
 use crate::engine::KernelPolicy;
-use crate::gauge::{DatasetProgress, DeviceState, Gauge};
+use crate::gauge::{DeviceState, Gauge};
 use crate::gpu::{AdapterInfo, BatchReport, GpuError, GpuOptions, GpuSearcher, GpuWork, choose_kernel};
 use crate::intensity::Intensity;
-use crate::progress::Progress;
-use crate::room::has_room_for;
 use crate::shared::{Compared, Hit};
 use crate::task::Cursor;
 
-/// The wait before a lost device is opened anew, doubled with each failure.
-const FIRST_BACK_OFF: Duration = Duration::from_millis(250);
-/// The longest such wait.
-const LAST_BACK_OFF: Duration = Duration::from_secs(30);
-/// Failures in a row after which a device is given up.
-const FAILURES_MAX: u32 = 6;
+use datasets::Device;
+use recovery::{REFUSED_AGAIN, Record, Remedy};
+
+/// Opens an adapter, wherever it stands in the list by now.
+type Open<'a> = dyn FnMut(&AdapterInfo, GpuOptions) -> Result<GpuSearcher, GpuError> + 'a;
 
 /// The searcher of one adapter.
 pub(crate) struct GpuWorker {
@@ -44,38 +45,72 @@ pub(crate) struct GpuWorker {
 impl GpuWorker {
     /// Searches until the engine stops or the device is given up.
     pub(crate) fn run(self) {
-        self.run_with(None);
+        self.run_with(None, &mut GpuSearcher::find);
     }
 
-    fn run_with(mut self, mut device: Option<Device>) {
-        let mut failures = 0;
+    fn run_with(mut self, mut device: Option<Device>, open: &mut Open<'_>) {
+        let mut record = Record::default();
         while let Some(job) = self.crew.shared.desk.take() {
-            let Err(error) = self.use_device(&mut device, &job, &mut failures) else {
+            let Err(error) = self.use_device(&mut device, open, &job, &mut record) else {
                 continue;
             };
             if matches!(error, GpuError::Cancelled { .. }) {
                 continue;
             }
-            failures += 1;
-            if !is_passing(&error) || failures > FAILURES_MAX {
-                drop(device);
-                let reason = error.to_string();
-                self.crew.gpu_failed(&self.adapter, &reason);
-                self.gauge.set_state(DeviceState::Failed { reason });
+            let loading = device.as_ref().is_some_and(|device| device.loaded.is_none());
+            let remedy = record.remedy(&error, loading);
+            // Nothing of a failed device is worth keeping.
+            device = None;
+            self.gauge.set_dataset(None);
+            if self
+                .follow(remedy, &error, &mut record, job.work.epoch)
+                .is_break()
+            {
                 return;
             }
-            // Opened anew: nothing of a failed device is worth keeping.
-            device = None;
-            let wait = back_off(failures);
-            let line = format!(
-                "gpu:{} ({}): {error}; opened anew in {wait:?}",
-                self.adapter.index, self.adapter.name
-            );
-            tracing::warn!("{line}");
-            self.gauge.set_state(DeviceState::Recovering {
-                reason: error.to_string(),
-            });
-            self.crew.shared.desk.sleep(wait);
+        }
+    }
+
+    /// Does what is to be done after `error` came in `epoch`. Breaks where the device is given up.
+    fn follow(&self, remedy: Remedy, error: &GpuError, record: &mut Record, epoch: Epoch) -> ControlFlow<()> {
+        let desk = &self.crew.shared.desk;
+        let recovering = |reason: String| self.gauge.set_state(DeviceState::Recovering { reason });
+        match remedy {
+            Remedy::Reopen(wait) => {
+                tracing::warn!(
+                    "gpu:{} ({}): {error}; opened anew in {wait:?}",
+                    self.adapter.index,
+                    self.adapter.name
+                );
+                recovering(error.to_string());
+                if record.is_long_absent() {
+                    self.leave(record, &error.to_string());
+                }
+                desk.sleep(wait);
+            }
+            Remedy::Outwait => {
+                let reason = format!("{error}; it waits for another epoch than {}", epoch.index);
+                recovering(reason.clone());
+                self.leave(record, &reason);
+                desk.outwait_epoch(epoch, REFUSED_AGAIN);
+            }
+            Remedy::GiveUp => {
+                let reason = error.to_string();
+                self.leave(record, &reason);
+                self.gauge.set_state(DeviceState::Failed { reason });
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Counts the device as out of use, for `reason`.
+    fn leave(&self, record: &mut Record, reason: &str) {
+        if record.is_out {
+            tracing::warn!("gpu:{} ({}): {reason}", self.adapter.index, self.adapter.name);
+        } else {
+            record.is_out = true;
+            self.crew.gpu_failed(&self.adapter, reason);
         }
     }
 
@@ -83,26 +118,32 @@ impl GpuWorker {
     fn use_device(
         &mut self,
         device: &mut Option<Device>,
+        open: &mut Open<'_>,
         job: &Arc<Job>,
-        failures: &mut u32,
+        record: &mut Record,
     ) -> Result<(), GpuError> {
         let epoch = job.work.epoch;
-        self.gauge
-            .set_state(DeviceState::Preparing { epoch: epoch.index });
+        let preparing = DeviceState::Preparing { epoch: epoch.index };
+        // A device that is away for long shows that until it is there again.
+        if !record.is_out {
+            self.gauge.set_state(preparing.clone());
+        }
         let Some(cache) = self.crew.shared.desk.cache_of(job) else {
             return Ok(());
         };
         let device = match device {
             Some(device) => device,
-            None => device.insert(Device::new(GpuSearcher::new(self.adapter.index, self.steered())?)),
+            None => device.insert(Device::new(open(&self.adapter, self.steered())?)),
         };
+        record.take_opening();
         if device.loaded != Some(epoch) {
+            self.gauge.set_state(preparing);
             device.loaded = None;
             self.load(device, epoch, &cache)?;
             self.choose_kernel(device, epoch)?;
             device.loaded = Some(epoch);
         }
-        self.search(device, job, &cache, failures)
+        self.search(device, job, &cache, record)
     }
 
     /// The options, at the intensity asked for: pauses are worth something only with one batch at a time.
@@ -118,37 +159,6 @@ impl GpuWorker {
         }
     }
 
-    /// Brings the dataset of `epoch` to the device, as long as the work is of that epoch.
-    fn load(&self, device: &mut Device, epoch: Epoch, cache: &Arc<LightCache>) -> Result<(), GpuError> {
-        let what = format!(
-            "generating the dataset of epoch {} on gpu:{}",
-            epoch.index, self.adapter.index
-        );
-        let ahead = device.ahead.take().filter(|ahead| ahead.epoch == epoch);
-        let made_ahead = device.searcher.prepared().filter(|_| ahead.is_some());
-        let dials = Some((Arc::clone(&self.gauge), epoch.index));
-        let mut progress = Progress::shown(what, self.crew.bars, dials);
-        let result = device.searcher.set_epoch(cache, &mut |at| {
-            progress.report(at.items_done, at.items_total);
-            let wanted = self.crew.shared.desk.wants_epoch(epoch);
-            if wanted {
-                ControlFlow::Continue(())
-            } else {
-                ControlFlow::Break(())
-            }
-        });
-        let seconds = progress.end().as_secs_f64();
-        result?;
-        let (epoch, adapter) = (epoch.index, &self.adapter.name);
-        if let Some(at) = made_ahead {
-            let percent_ahead = u64::from(at.items_done) * 100 / u64::from(at.items_total.max(1));
-            tracing::info!(epoch, %adapter, seconds, percent_ahead, "epoch switched, dataset made ahead");
-        } else {
-            tracing::info!(epoch, %adapter, seconds, "dataset generated on the device");
-        }
-        Ok(())
-    }
-
     /// Chooses the search kernel, the first time, if it is to be chosen.
     fn choose_kernel(&mut self, device: &mut Device, epoch: Epoch) -> Result<(), GpuError> {
         let KernelPolicy::Measured(memory) = &self.kernels else {
@@ -161,7 +171,7 @@ impl GpuWorker {
             adapter = %self.adapter.name,
             form = chosen.form.name(),
             workgroup_size = chosen.workgroup_size,
-            batch_ms = chosen.target_batch.map(|batch| batch.as_millis() as u64),
+            batch_ms = chosen.target_batch.map(|batch| batch.as_secs_f64() * 1e3),
             remembered = chosen.hashrate.is_none(),
             "search kernel chosen"
         );
@@ -174,60 +184,13 @@ impl GpuWorker {
         Ok(())
     }
 
-    /// Begins the dataset of the epoch that comes next, as soon as that is known, and shows how far it is.
-    fn prepare_next(&self, device: &mut Device, present: Epoch) -> Result<(), GpuError> {
-        let Some((epoch, cache)) = self.crew.coming() else {
-            return Ok(());
-        };
-        if epoch == present {
-            return Ok(());
-        }
-        let adapter = &self.adapter.name;
-        if device.ahead.as_ref().is_none_or(|ahead| ahead.epoch != epoch) {
-            device.ahead = Some(Ahead {
-                epoch,
-                begun: Instant::now(),
-                made: false,
-            });
-            let refused = if self.adapter.software && !has_room_for(cache.dataset_bytes()) {
-                Some("there is too little memory".to_owned())
-            } else {
-                match device.searcher.prepare(&cache) {
-                    Ok(()) => None,
-                    Err(error) if error.needs_rebuild() => return Err(error),
-                    Err(error) => Some(error.to_string()),
-                }
-            };
-            if let Some(reason) = refused {
-                tracing::info!(epoch = epoch.index, %adapter, reason, "the next dataset is made at the switch");
-            }
-        }
-        let (Some(ahead), Some(at)) = (&mut device.ahead, device.searcher.prepared()) else {
-            return Ok(());
-        };
-        if ahead.made {
-            return Ok(());
-        }
-        ahead.made = at.items_done == at.items_total;
-        self.gauge.set_dataset((!ahead.made).then_some(DatasetProgress {
-            epoch: epoch.index,
-            done: at.items_done,
-            total: at.items_total,
-        }));
-        if ahead.made {
-            let seconds = ahead.begun.elapsed().as_secs_f64();
-            tracing::info!(epoch = epoch.index, %adapter, seconds, "next dataset made ahead");
-        }
-        Ok(())
-    }
-
     /// Batches for `job` and for all that follows in its epoch, without letting the device run empty.
     fn search(
         &mut self,
         device: &mut Device,
         job: &Arc<Job>,
         cache: &Arc<LightCache>,
-        failures: &mut u32,
+        record: &mut Record,
     ) -> Result<(), GpuError> {
         let epoch = job.work.epoch;
         let mut job = Arc::clone(job);
@@ -239,11 +202,15 @@ impl GpuWorker {
             while self.crew.shared.desk.is_active(&job) {
                 if self.cursor.is_used_up(job.nonces) {
                     device.searcher.stop()?;
+                    // Whoever has no nonces is not stalled.
+                    self.gauge.set_state(DeviceState::Waiting);
                     self.crew.shared.desk.outwait(&job);
                     break;
                 }
                 let report = device.searcher.next_batch()?;
-                *failures = 0;
+                if record.take_batch() {
+                    self.crew.gpu_back(&self.adapter);
+                }
                 if self.take_report(&report, &job, cache) {
                     device.searcher.set_work(self.gpu_work(&job));
                 }
@@ -298,107 +265,14 @@ impl GpuWorker {
     }
 }
 
-/// An open device and the epoch whose dataset it holds.
-struct Device {
-    searcher: GpuSearcher,
-    loaded: Option<Epoch>,
-    /// The epoch to come, once its dataset has begun or was refused.
-    ahead: Option<Ahead>,
-}
-
-struct Ahead {
-    epoch: Epoch,
-    begun: Instant,
-    made: bool,
-}
-
-impl Device {
-    fn new(searcher: GpuSearcher) -> Self {
-        Self {
-            searcher,
-            loaded: None,
-            ahead: None,
-        }
-    }
-}
-
-/// Whether opening the device anew may help.
-fn is_passing(error: &GpuError) -> bool {
-    error.needs_rebuild() || matches!(error, GpuError::WrongItem { .. } | GpuError::WrongHash { .. })
-}
-
-/// The wait after so many failures in a row.
-fn back_off(failures: u32) -> Duration {
-    let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
-    FIRST_BACK_OFF.saturating_mul(doubled).min(LAST_BACK_OFF)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::fixture::{easy_work, first_adapter, idle_engine, loaded, wait_for, worker};
     use super::*;
-    use crate::device::Plan;
-    use crate::engine::{Engine, EngineConfig};
-    use crate::task::Found;
-    use ethash::{B256, LightCaches, WorkPackage};
-
-    /// The first adapter. `None`, with a word why, where there is none and none is required.
-    fn first_adapter() -> Option<AdapterInfo> {
-        let adapter = crate::gpu::list_adapters().into_iter().next();
-        if adapter.is_none() {
-            assert!(
-                std::env::var_os("REQUIRE_GPU").is_none(),
-                "REQUIRE_GPU is set and there is no adapter"
-            );
-            eprintln!("skipped: no graphics adapter");
-        }
-        adapter
-    }
-
-    /// An engine without threads for `adapter`, with the test sizes, and the receiver of its solutions.
-    fn idle_engine(adapter: &AdapterInfo) -> (Engine, EngineConfig, crossbeam_channel::Receiver<Found>) {
-        let config = EngineConfig {
-            caches: LightCaches::with_sizes(1024, 32_768),
-            threads: 1,
-            ..EngineConfig::default()
-        };
-        let plan = Plan {
-            adapters: vec![adapter.clone()],
-            cpu: false,
-            reason: "a test".into(),
-        };
-        let (solutions_out, solutions) = crossbeam_channel::unbounded();
-        (Engine::prepare(&config, &plan, solutions_out), config, solutions)
-    }
-
-    fn worker(engine: &Engine, adapter: AdapterInfo, options: GpuOptions) -> GpuWorker {
-        GpuWorker {
-            crew: Arc::clone(&engine.crew),
-            gauge: Arc::default(),
-            adapter,
-            options,
-            kernels: KernelPolicy::Given,
-            cursor: Cursor::starting_at(0, 1, u64::MAX - 100),
-            intensity: Intensity::FULL,
-        }
-    }
-
-    fn open(adapter: &AdapterInfo, options: &GpuOptions, cache: &Arc<LightCache>) -> GpuSearcher {
-        let mut searcher = GpuSearcher::new(adapter.index, options.clone()).expect("the adapter opens");
-        searcher
-            .set_epoch(cache, &mut |_| ControlFlow::Continue(()))
-            .expect("the test dataset");
-        searcher
-    }
-
-    fn easy_work(epoch: Epoch) -> WorkPackage {
-        WorkPackage {
-            header_hash: B256::repeat_byte(9),
-            seed_hash: epoch.seed_hash(),
-            boundary: ethash::boundary(&ethash::U256::from(5000)),
-            number: None,
-            epoch,
-        }
-    }
+    use crate::task::{NonceSpace, Task};
+    use ethash::{B256, WorkPackage};
 
     #[test]
     fn a_lost_device_is_opened_anew_and_the_work_goes_on() {
@@ -406,7 +280,7 @@ mod tests {
         let (engine, config, solutions) = idle_engine(&adapter);
         let epoch = Epoch::ethash(0);
         let cache = config.caches.get(epoch).expect("the test sizes");
-        let searcher = open(&adapter, &config.gpu, &cache);
+        let searcher = loaded(&adapter, &config.gpu, &cache);
         searcher.destroy_device();
         let worker = worker(&engine, adapter, config.gpu.clone());
         let device = Device {
@@ -422,7 +296,7 @@ mod tests {
             .expect("new work");
         engine.crew.shared.desk.bring_cache(&job, Arc::clone(&cache));
         std::thread::scope(|scope| {
-            scope.spawn(|| worker.run_with(Some(device)));
+            scope.spawn(|| worker.run_with(Some(device), &mut GpuSearcher::find));
             let solution = solutions.recv_timeout(Duration::from_secs(60));
             engine.crew.shared.desk.stop();
             let found = solution.expect("the work goes on").solution;
@@ -442,83 +316,170 @@ mod tests {
     }
 
     #[test]
-    fn the_next_dataset_is_there_at_the_switch() {
+    fn a_device_that_is_away_for_a_while_is_waited_for() {
         let Some(adapter) = first_adapter() else { return };
-        let (engine, config, _solutions) = idle_engine(&adapter);
-        let [now, next] = [0, 1].map(Epoch::ethash);
-        let caches = [now, next].map(|epoch| config.caches.get(epoch).expect("the test sizes"));
-        let mut device = Device {
-            loaded: Some(now),
-            ..Device::new(open(&adapter, &config.gpu, &caches[0]))
+        let (engine, config, solutions) = idle_engine(&adapter);
+        let epoch = Epoch::ethash(0);
+        let cache = config.caches.get(epoch).expect("the test sizes");
+        let worker = worker(&engine, adapter.clone(), config.gpu.clone());
+        let desk = &engine.crew.shared.desk;
+        let job = desk.put(Some(easy_work(epoch).into())).expect("new work");
+        desk.bring_cache(&job, Arc::clone(&cache));
+        let mut attempts = 0;
+        let mut open = |adapter: &AdapterInfo, options: GpuOptions| {
+            attempts += 1;
+            match attempts {
+                1 => {
+                    let searcher = GpuSearcher::find(adapter, options)?;
+                    searcher.destroy_device();
+                    Ok(searcher)
+                }
+                2 => Err(GpuError::AdapterAbsent {
+                    adapter: adapter.name.clone(),
+                    found: 0,
+                }),
+                3 => Err(GpuError::DeviceRefused {
+                    adapter: adapter.name.clone(),
+                    reason: "resetting".into(),
+                }),
+                _ => GpuSearcher::find(adapter, options),
+            }
         };
-        let worker = worker(&engine, adapter, config.gpu.clone());
-        let job = engine
+        std::thread::scope(|scope| {
+            scope.spawn(|| worker.run_with(None, &mut open));
+            let solution = solutions.recv_timeout(Duration::from_secs(60));
+            desk.stop();
+            solution.expect("the work goes on");
+        });
+        assert_eq!(attempts, 4);
+        assert!(
+            engine.crew.shared.lines.lock().is_empty(),
+            "it was never out of use"
+        );
+    }
+
+    #[test]
+    fn a_device_that_never_was_there_is_given_up() {
+        let Some(adapter) = first_adapter() else { return };
+        let gone = AdapterInfo {
+            name: "Card of no maker".into(),
+            pci_bus: Some("ffff:ff:1f.7".into()),
+            ..adapter
+        };
+        let (engine, config, _solutions) = idle_engine(&gone);
+        let epoch = Epoch::ethash(0);
+        let job = engine.crew.shared.desk.put(Some(easy_work(epoch).into()));
+        let cache = config.caches.get(epoch).expect("the test sizes");
+        engine
             .crew
             .shared
             .desk
-            .put(Some(easy_work(now).into()))
-            .expect("new work");
-        let endless = GpuWork {
-            nonces: u64::MAX,
-            ..worker.gpu_work(&job)
-        };
-        device.searcher.set_work(endless);
-
-        worker.prepare_next(&mut device, now).expect("nothing to do yet");
-        assert!(device.ahead.is_none());
-        engine.crew.prepare(next);
-        let start = Instant::now();
-        while !device.ahead.as_ref().is_some_and(|ahead| ahead.made) {
-            assert!(start.elapsed() < Duration::from_secs(60), "nothing is made ahead");
-            device.searcher.next_batch().expect("the search goes on");
-            worker.prepare_next(&mut device, now).expect("the device works");
-        }
-        assert_eq!(
-            worker.gauge.status(Instant::now()).dataset,
-            None,
-            "no longer under way"
-        );
-        // The work is still of the old epoch: whatever had to be generated now would be cancelled.
-        assert!(!engine.crew.shared.desk.wants_epoch(next));
-        worker.load(&mut device, next, &caches[1]).expect("it is there");
-        assert!(device.ahead.is_none());
-        device.searcher.set_work(endless);
-        device.searcher.next_batch().expect("the search goes on");
-        let other = Epoch::ethash(2);
-        let cache = config.caches.get(other).expect("the test sizes");
-        let cancelled = worker.load(&mut device, other, &cache);
+            .bring_cache(&job.expect("new work"), cache);
+        let worker = worker(&engine, gone, config.gpu.clone());
+        let gauge = Arc::clone(&worker.gauge);
+        worker.run();
+        let state = gauge.status(Instant::now()).state;
         assert!(
-            matches!(cancelled, Err(GpuError::Cancelled { .. })),
-            "{cancelled:?}"
+            matches!(&state, DeviceState::Failed { reason } if reason.contains("ffff:ff:1f.7")),
+            "{state:?}"
+        );
+        assert_eq!(engine.crew.shared.lines.lock().len(), 1);
+    }
+
+    #[test]
+    fn an_epoch_that_is_too_large_is_outwaited() {
+        let Some(adapter) = first_adapter() else { return };
+        let (engine, config, _solutions) = idle_engine(&adapter);
+        let [small, large] = [0, 1].map(Epoch::ethash);
+        // 16 items a page: the small dataset has 16 of them, the large one more than any adapter binds.
+        let options = GpuOptions {
+            max_page_items: Some(16),
+            ..config.gpu.clone()
+        };
+        let small_cache = config.caches.get(small).expect("the test sizes");
+        let large_cache = LightCache::with_sizes(large.seed_hash(), 1024, 128 * 1_000_003);
+        let large_cache = Arc::new(large_cache.expect("the test sizes"));
+        let worker = worker(&engine, adapter, options);
+        let gauge = Arc::clone(&worker.gauge);
+        let status = || gauge.status(Instant::now());
+        let desk = &engine.crew.shared.desk;
+        let put = |epoch, header, cache: &Arc<LightCache>| {
+            let task = Task {
+                repeat: true,
+                work: WorkPackage {
+                    header_hash: B256::repeat_byte(header),
+                    boundary: B256::ZERO,
+                    ..easy_work(epoch)
+                },
+                nonces: NonceSpace::default(),
+            };
+            let job = desk.put(Some(task)).expect("new work");
+            desk.bring_cache(&job, Arc::clone(cache));
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| worker.run());
+            for round in 1..=2 {
+                put(large, round, &large_cache);
+                wait_for(
+                    &engine,
+                    "the refusal",
+                    || matches!(status().state, DeviceState::Recovering { reason } if reason.contains("too small")),
+                );
+                let before = status().hashes;
+                put(small, round, &small_cache);
+                wait_for(&engine, "a batch", || {
+                    status().state == DeviceState::Searching { epoch: 0 } && status().hashes > before
+                });
+            }
+            desk.stop();
+        });
+        let lines = engine.crew.shared.lines.lock().clone();
+        let [first, back, again, back_again] = &lines[..] else {
+            panic!("{lines:?}");
+        };
+        assert!(
+            first.contains("the CPU searches") && first.contains("another epoch than 1"),
+            "{first}"
+        );
+        assert!(again.contains("the other devices go on"), "{again}");
+        assert!(
+            back.ends_with("is in use again") && back == back_again,
+            "{lines:?}"
         );
     }
 
     #[test]
-    fn waits_double_up_to_a_limit() {
-        assert_eq!(back_off(1), Duration::from_millis(250));
-        assert_eq!(back_off(2), Duration::from_millis(500));
-        assert_eq!(back_off(6), Duration::from_secs(8));
-        assert_eq!(back_off(8), LAST_BACK_OFF);
-        assert_eq!(back_off(1000), LAST_BACK_OFF);
-    }
-
-    #[test]
-    fn only_what_may_pass_is_tried_again() {
-        let lost = GpuError::DeviceLost {
-            reason: "reset".into(),
+    fn a_device_without_nonces_waits_and_does_not_stall() {
+        let Some(adapter) = first_adapter() else { return };
+        let (engine, config, _solutions) = idle_engine(&adapter);
+        let epoch = Epoch::ethash(0);
+        let cache = config.caches.get(epoch).expect("the test sizes");
+        let worker = worker(&engine, adapter, config.gpu.clone());
+        let gauge = Arc::clone(&worker.gauge);
+        let desk = &engine.crew.shared.desk;
+        let task = Task {
+            repeat: true,
+            work: WorkPackage {
+                boundary: B256::ZERO,
+                ..easy_work(epoch)
+            },
+            nonces: NonceSpace::new(0, NonceSpace::BITS_MAX),
         };
-        assert!(is_passing(&lost));
-        assert!(is_passing(&GpuError::WrongItem {
-            item: 0,
-            got: 1,
-            expected: 2
-        }));
-        assert!(!is_passing(&GpuError::NoAdapter { wanted: 0, found: 0 }));
-        let refused = GpuError::AllocationRefused {
-            what: "page".into(),
-            bytes: 1,
-            reason: "full".into(),
-        };
-        assert!(!is_passing(&refused));
+        let job = desk.put(Some(task)).expect("new work");
+        desk.bring_cache(&job, Arc::clone(&cache));
+        std::thread::scope(|scope| {
+            scope.spawn(|| worker.run());
+            wait_for(&engine, "the end of the nonces", || {
+                let status = gauge.status(Instant::now());
+                status.hashes >= u64::from(u16::MAX) && status.state == DeviceState::Waiting
+            });
+            assert!(desk.is_active(&job), "the job has not ended");
+            let next = desk.put(Some(easy_work(epoch).into())).expect("new work");
+            desk.bring_cache(&next, cache);
+            wait_for(&engine, "the next job's solution", || {
+                gauge.status(Instant::now()).solutions == 1
+            });
+            desk.stop();
+        });
     }
 }

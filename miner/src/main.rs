@@ -15,7 +15,8 @@ use cli::exit::Exit;
 use cli::{Command, Options};
 
 fn main() -> ExitCode {
-    miner::gpu::quiet_drivers();
+    // SAFETY: nothing has started a thread yet.
+    unsafe { miner::gpu::quiet_drivers() };
     let options = match Options::try_parse() {
         Ok(options) => options,
         Err(error) => {

@@ -68,8 +68,8 @@ impl Shared {
 
     /// Checks a hit that something other than the light cache found, and sends it if it is right.
     ///
-    /// False when the light cache gets another mix, or a final hash above the boundary although all of the
-    /// `exact` bits were compared: then whoever found it is faulty.
+    /// False when the light cache gets another mix, or a final hash that is above the boundary in the bits that
+    /// the finder has compared: then whoever found it is faulty.
     pub(crate) fn check_and_solve(&self, job: &Job, gauge: &Gauge, cache: &LightCache, hit: &Hit) -> bool {
         let hash = cache.hash(&job.work.header_hash, hit.pow_nonce);
         let right = hit.mix_hash == hash.mix_hash

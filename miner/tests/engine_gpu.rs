@@ -219,7 +219,7 @@ fn a_device_that_fails_does_not_stop_the_others() {
     let (found, states, lines) = both(options, Intensity::FULL, 0);
     assert!(found.iter().all(|found| found.device == 1));
     assert!(
-        matches!(&states[0], DeviceState::Failed { reason } if reason.contains("too small")),
+        matches!(&states[0], DeviceState::Recovering { reason } if reason.contains("too small")),
         "{states:?}"
     );
     assert_eq!(states[1], DeviceState::Searching { epoch: 0 });

@@ -196,7 +196,8 @@ pub(crate) struct BenchOptions {
     /// The epoch whose cache and dataset are used.
     #[arg(long, default_value_t = 0)]
     pub(crate) epoch: u32,
-    /// Seconds for each hash rate; half as many, and 2 at most, for each figure of the memory.
+    /// Seconds for each hash rate; half as many, and 2 at most, for each figure of the memory, all ways of reading
+    /// together.
     #[arg(long, default_value_t = BENCH_SECONDS, value_parser = bench_seconds)]
     pub(crate) seconds: f64,
     /// Threads of the CPU; all it has unless given.

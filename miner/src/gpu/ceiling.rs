@@ -48,7 +48,7 @@ pub struct Ceilings {
 }
 
 impl GpuSearcher {
-    /// Measures for `time` each. Ends the search under way.
+    /// Measures for `time` each, of which every way of reading has its part. Ends the search under way.
     ///
     /// # Errors
     /// [`GpuError::NoDataset`], and what the device does. Want of memory is no error: then figures are missing.
@@ -77,17 +77,22 @@ fn unless_refused<T>(result: Result<T, GpuError>) -> Result<Option<T>, GpuError>
     }
 }
 
-/// Bytes per second in the best way of reading.
+/// Bytes per second in the best way of reading. All ways together take `time`.
 fn best_read_rate(gpu: &Gpu, table: &Pages, checks: bool, time: Duration) -> Result<f64, GpuError> {
     let sum = sum_buffer(gpu)?;
+    let full_pages = table.full_pages();
+    let mut ways = vec![slice::from_ref(table)];
+    if table.plan.pages > 1 {
+        // There is a full page where there are two.
+        ways.push(&full_pages);
+    }
+    let lanes = [false, true];
+    let each = time / (ways.len() * lanes.len()) as u32;
     let mut best = 0.0_f64;
-    for together in [false, true] {
-        let whole = Reader::new(gpu, slice::from_ref(table), &sum, checks, together)?;
-        best = best.max(whole.rate(gpu, time)?);
-        if table.plan.pages > 1 {
-            // There is a full page where there are two.
-            let by_page = Reader::new(gpu, &table.full_pages(), &sum, checks, together)?;
-            best = best.max(by_page.rate(gpu, time)?);
+    for tables in ways {
+        for together in lanes {
+            let reader = Reader::new(gpu, tables, &sum, checks, together)?;
+            best = best.max(reader.rate(gpu, each)?);
         }
     }
     Ok(best)
@@ -266,7 +271,7 @@ fn steady_rate(
 
 #[cfg(test)]
 mod tests {
-    use super::super::adapter::list_adapters;
+    use super::super::adapter::{adapter, list_adapters};
     use super::super::pages::PagePlan;
     use super::*;
 
@@ -332,7 +337,7 @@ mod tests {
 
     #[test]
     fn every_row_is_read_that_should_be() {
-        let Some(adapter) = list_adapters().into_iter().next() else {
+        let Some(first) = list_adapters().into_iter().next() else {
             assert!(
                 std::env::var_os("REQUIRE_GPU").is_none(),
                 "REQUIRE_GPU is set and there is no adapter"
@@ -340,7 +345,8 @@ mod tests {
             eprintln!("skipped: no graphics adapter");
             return;
         };
-        let gpu = Gpu::open(adapter.index, wgpu::Features::empty(), Duration::from_secs(30)).unwrap();
+        let opened = adapter(first.index).unwrap();
+        let gpu = Gpu::open(opened, wgpu::Features::empty(), Duration::from_secs(30)).unwrap();
         for (row_words, rows, max_page_rows) in [(32, 149, Some(64)), (16, 100, None)] {
             let table: Vec<u32> = (0..rows * row_words as u32)
                 .map(|i| i.wrapping_mul(SEED_STEP))

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use ethash::LightCache;
 
-use super::{GpuError, GpuSearcher, KernelForm, KernelMemory, check};
+use super::check::{self, Sample};
+use super::{GpuError, GpuSearcher, KernelForm, KernelMemory};
 
 /// All measuring together takes less than this, unless one driver needs it to compile a kernel.
 pub const CHOICE_TIME_MAX: Duration = Duration::from_millis(2500);
@@ -77,13 +78,14 @@ fn apply(searcher: &mut GpuSearcher, cache: &LightCache, chosen: &Chosen) -> Res
     if let Some(batch) = chosen.target_batch {
         searcher.set_target_batch(batch.min(searcher.options().target_batch));
     }
-    check::hashes(searcher, cache)
+    check::hashes(searcher, &Sample::new(cache, chosen.workgroup_size))
 }
 
 /// One attempt after the other, within the time.
 struct Trials<'a> {
     searcher: &'a mut GpuSearcher,
-    cache: &'a LightCache,
+    /// What every form must hash right first: enough for a whole workgroup of any.
+    sample: Sample,
     wanted: &'a dyn Fn() -> bool,
     deadline: Instant,
     /// What the longest trial so far took.
@@ -100,11 +102,13 @@ fn measure(
     let asked = searcher.options().target_batch;
     let batches_count = searcher.options().in_flight > 1;
     let with_subgroups = KernelForm::Shuffle.runs_on(searcher.adapter());
+    let deadline = Instant::now() + CHOICE_TIME_MAX;
+    let largest = OTHER_WORKGROUPS.into_iter().fold(FIRST_WORKGROUP, u32::max);
     let mut trials = Trials {
         searcher,
-        cache,
+        sample: Sample::new(cache, largest),
         wanted,
-        deadline: Instant::now() + CHOICE_TIME_MAX,
+        deadline,
         longest: Duration::ZERO,
         best: None,
         last_error: None,
@@ -160,7 +164,7 @@ impl Trials<'_> {
         let rate = self
             .searcher
             .set_kernel(form, workgroup_size)
-            .and_then(|()| check::hashes(self.searcher, self.cache))
+            .and_then(|()| check::hashes(self.searcher, &self.sample))
             .and_then(|()| rate(self.searcher));
         self.longest = self.longest.max(start.elapsed());
         match rate {
@@ -278,11 +282,11 @@ mod tests {
             assert_eq!(apply(&mut searcher, &own, &chosen), Ok(()), "{form:?}");
             let wrong = apply(&mut searcher, &other, &chosen);
             assert!(
-                matches!(wrong, Err(GpuError::WrongHash { .. })),
+                matches!(wrong, Err(GpuError::WrongMix { .. })),
                 "{form:?}: {wrong:?}"
             );
         }
         let none = measure(&mut searcher, &other, &|| true);
-        assert!(matches!(none, Err(GpuError::WrongHash { .. })), "{none:?}");
+        assert!(matches!(none, Err(GpuError::WrongMix { .. })), "{none:?}");
     }
 }

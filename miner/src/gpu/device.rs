@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::GpuError;
-use super::adapter::{AdapterInfo, adapter};
+use super::adapter::AdapterInfo;
 
 /// What the callbacks of the device have reported.
 #[derive(Default)]
@@ -33,9 +33,12 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
-    /// Opens adapter `index` with all its limits and only the features named.
-    pub(crate) fn open(index: usize, features: wgpu::Features, timeout: Duration) -> Result<Self, GpuError> {
-        let (adapter, info) = adapter(index)?;
+    /// Opens an adapter with all its limits and only the features named.
+    pub(crate) fn open(
+        (adapter, info): (wgpu::Adapter, AdapterInfo),
+        features: wgpu::Features,
+        timeout: Duration,
+    ) -> Result<Self, GpuError> {
         let limits = adapter.limits();
         let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
             label: Some("ethash"),

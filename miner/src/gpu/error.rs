@@ -1,7 +1,7 @@
 //! What can go wrong on a graphics adapter, one variant per cause.
 //!
-//! None of these ends the process. After [`GpuError::DeviceLost`] and [`GpuError::Timeout`] the
-//! searcher must be rebuilt; after the others it can be used again.
+//! None of these ends the process. After [`GpuError::DeviceLost`] and [`GpuError::Timeout`] the searcher is
+//! of no more use and its adapter must be opened anew; after the others it can be used again.
 
 use ethash::B256;
 
@@ -16,6 +16,14 @@ pub enum GpuError {
         /// How many adapters there are.
         found: usize,
     },
+    /// An adapter that was there is no longer in the list: its driver resets it, or it fell off the bus.
+    #[error("{adapter} is not there: {found} adapters found")]
+    AdapterAbsent {
+        /// Its name and, where it is known, its address.
+        adapter: String,
+        /// How many adapters there are.
+        found: usize,
+    },
     /// A limit of the adapter is below what this epoch or kernel needs.
     #[error("adapter too small: {what} is {got}, needed {needed}")]
     AdapterTooSmall {
@@ -25,6 +33,14 @@ pub enum GpuError {
         got: u64,
         /// The value needed.
         needed: u64,
+    },
+    /// No kernel runs in such a workgroup.
+    #[error("workgroup of {got} invocations refused: needed a multiple of {multiple_of} above 0")]
+    WorkgroupSize {
+        /// The size asked for.
+        got: u32,
+        /// What it must be a multiple of.
+        multiple_of: u32,
     },
     /// The driver did not open the device.
     #[error("device of {adapter} refused: {reason}")]
@@ -44,7 +60,7 @@ pub enum GpuError {
         /// The driver's words.
         reason: String,
     },
-    /// The device is gone: reset, unplugged, destroyed. Rebuild the searcher.
+    /// The device is gone: reset, unplugged, destroyed. It must be opened anew.
     #[error("device lost: {reason}")]
     DeviceLost {
         /// The driver's words.
@@ -58,7 +74,7 @@ pub enum GpuError {
         /// What the validation said.
         reason: String,
     },
-    /// The device did not finish in time and is taken for hung. Rebuild the searcher.
+    /// The device did not finish in time and is taken for hung. It must be opened anew.
     #[error("{what} not finished after {waited_ms} ms")]
     Timeout {
         /// What was waited for.
@@ -100,23 +116,53 @@ pub enum GpuError {
         /// The same word of the CPU.
         expected: u32,
     },
-    /// A hash of the device differs from the CPU's.
-    #[error("hash of nonce {nonce:#018x} is wrong: {what} got {got}, expected {expected}")]
-    WrongHash {
+    /// A mix of the device differs from the CPU's.
+    #[error("hash of nonce {nonce:#018x} is wrong: mix got {got}, expected {expected}")]
+    WrongMix {
         /// The nonce hashed.
         nonce: u64,
-        /// Which of its properties.
-        what: &'static str,
-        /// The device's value.
+        /// The device's mix.
         got: B256,
-        /// The CPU's value.
+        /// The CPU's mix.
         expected: B256,
+    },
+    /// The device did not find a nonce whose hash is not above the boundary.
+    #[error(
+        "nonce {nonce:#018x} not found: its final hash {final_hash} is not above the boundary {boundary}"
+    )]
+    MissedHit {
+        /// The nonce.
+        nonce: u64,
+        /// The boundary searched with.
+        boundary: B256,
+        /// The CPU's final hash.
+        final_hash: B256,
+    },
+    /// The device found a nonce whose hash is above the boundary.
+    #[error(
+        "nonce {nonce:#018x} wrongly found: its final hash {final_hash} is above the boundary {boundary}"
+    )]
+    FalseHit {
+        /// The nonce.
+        nonce: u64,
+        /// The boundary searched with.
+        boundary: B256,
+        /// The CPU's final hash.
+        final_hash: B256,
     },
 }
 
 impl GpuError {
-    /// Whether only [`GpuSearcher::rebuild`](super::GpuSearcher::rebuild) can help.
+    /// Whether the searcher is of no more use: only opening the adapter anew can help.
     pub fn needs_rebuild(&self) -> bool {
         matches!(self, Self::DeviceLost { .. } | Self::Timeout { .. })
+    }
+
+    /// Whether the device computes otherwise than the CPU.
+    pub fn is_wrong_data(&self) -> bool {
+        matches!(
+            self,
+            Self::WrongItem { .. } | Self::WrongMix { .. } | Self::MissedHit { .. } | Self::FalseHit { .. }
+        )
     }
 }

@@ -3,10 +3,10 @@
 //!
 //! Knows layouts and pipelines, neither datasets nor nonces.
 
-use super::GpuError;
 use super::device::Gpu;
 use super::pages::{Pages, bind, storage_entry};
 use super::shaders::ROUND_CONSTANTS;
+use super::{GpuError, KernelForm};
 
 /// A compiled kernel with the pages it reads.
 pub(crate) struct Kernel {
@@ -36,14 +36,7 @@ impl Kernel {
     /// Compiles `source` for `pages`.
     pub(crate) fn new(gpu: &Gpu, source: &KernelSource<'_>, pages: &Pages) -> Result<Self, GpuError> {
         use wgpu::BufferBindingType::{Storage, Uniform};
-        let largest = gpu.limits.max_compute_invocations_per_workgroup;
-        if source.workgroup_size > largest {
-            return Err(GpuError::AdapterTooSmall {
-                what: "max_compute_invocations_per_workgroup",
-                got: largest.into(),
-                needed: source.workgroup_size.into(),
-            });
-        }
+        check_workgroup(source.workgroup_size, &gpu.limits)?;
         let types = [Uniform, Uniform, Storage { read_only: false }];
         let entries: Vec<_> = (0..)
             .zip(types)
@@ -65,9 +58,11 @@ impl Kernel {
             if source.runtime_checks {
                 return gpu.device.create_shader_module(descriptor);
             }
-            // SAFETY: every page index is a remainder by the number of rows (see `PagePlan`), every
-            // output index is below a count that the host derives from the buffer's size; divisors
-            // are the non-zero sizes of an epoch; all loops run to a constant.
+            // SAFETY: every page index is a remainder by the number of rows (see `PagePlan`); every
+            // output index is below the buffer's length, which the kernel looks up, or below a count
+            // that the host derives from it; places in a workgroup's memory are within the eight of
+            // their group, and a workgroup is whole groups (see `check_workgroup`); divisors are the
+            // non-zero sizes of an epoch; all loops run to a constant.
             unsafe {
                 gpu.device
                     .create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
@@ -152,6 +147,25 @@ impl Kernel {
     }
 }
 
+/// Fails unless a workgroup of `size` is whole groups of those that share a hash, and one that `limits` allow.
+pub(crate) fn check_workgroup(size: u32, limits: &wgpu::Limits) -> Result<(), GpuError> {
+    if size == 0 || !size.is_multiple_of(KernelForm::LANES_PER_HASH) {
+        return Err(GpuError::WorkgroupSize {
+            got: size,
+            multiple_of: KernelForm::LANES_PER_HASH,
+        });
+    }
+    let largest = limits.max_compute_invocations_per_workgroup;
+    if size > largest {
+        return Err(GpuError::AdapterTooSmall {
+            what: "max_compute_invocations_per_workgroup",
+            got: largest.into(),
+            needed: size.into(),
+        });
+    }
+    Ok(())
+}
+
 /// At least `groups` workgroups as x times y, each at most `side` and few of them idle.
 fn grid(groups: u32, side: u32) -> (u32, u32) {
     let y = groups.div_ceil(side).max(1);
@@ -171,5 +185,32 @@ mod tests {
             assert!(idle < u64::from(y), "{groups}: {x} x {y}");
         }
         assert_eq!(grid(65_535, 65_535), (65_535, 1));
+    }
+
+    #[test]
+    fn a_workgroup_is_whole_groups_of_eight() {
+        let limits = wgpu::Limits {
+            max_compute_invocations_per_workgroup: 256,
+            ..wgpu::Limits::default()
+        };
+        for size in [8, 32, 40, 256] {
+            assert_eq!(check_workgroup(size, &limits), Ok(()), "{size}");
+        }
+        for got in [0, 1, 12, 63, 257] {
+            let refused = GpuError::WorkgroupSize { got, multiple_of: 8 };
+            assert_eq!(check_workgroup(got, &limits), Err(refused));
+        }
+        let too_large = check_workgroup(264, &limits);
+        assert!(
+            matches!(
+                too_large,
+                Err(GpuError::AdapterTooSmall {
+                    got: 256,
+                    needed: 264,
+                    ..
+                })
+            ),
+            "{too_large:?}"
+        );
     }
 }

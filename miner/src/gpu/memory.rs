@@ -25,8 +25,8 @@ const VERSION: u64 = 1;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Largest workgroup in a good entry.
 const WORKGROUP_MAX: u64 = 1024;
-/// Longest batch in a good entry, in milliseconds.
-const BATCH_MS_MAX: u64 = 10_000;
+/// Longest batch in a good entry, in microseconds.
+const BATCH_US_MAX: u64 = 10_000_000;
 
 /// Where chosen kernels are remembered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl KernelMemory {
             "kernels": kernels,
             "form": chosen.form.name(),
             "workgroup_size": chosen.workgroup_size,
-            "batch_ms": chosen.target_batch.map(|batch| batch.as_millis() as u64),
+            "batch_us": chosen.target_batch.map(|batch| (batch.as_micros() as u64).clamp(1, BATCH_US_MAX)),
         });
         adapters.insert(key(adapter, pages), entry);
         let file = json!({"version": VERSION, "adapters": adapters});
@@ -139,14 +139,14 @@ fn parse(entry: &Value) -> Option<Chosen> {
     let workgroup_size = entry["workgroup_size"]
         .as_u64()
         .filter(|size| (8..=WORKGROUP_MAX).contains(size) && size.is_multiple_of(8))?;
-    let target_batch = match &entry["batch_ms"] {
+    let target_batch = match &entry["batch_us"] {
         Value::Null => None,
-        ms => Some(ms.as_u64().filter(|ms| (1..=BATCH_MS_MAX).contains(ms))?),
+        us => Some(us.as_u64().filter(|us| (1..=BATCH_US_MAX).contains(us))?),
     };
     Some(Chosen {
         form,
         workgroup_size: workgroup_size as u32,
-        target_batch: target_batch.map(Duration::from_millis),
+        target_batch: target_batch.map(Duration::from_micros),
         hashrate: None,
     })
 }
@@ -216,6 +216,21 @@ mod tests {
     }
 
     #[test]
+    fn the_shortest_batches_are_remembered_too() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let memory = KernelMemory::in_folder(folder.path());
+        // A quarter of a millisecond, and what is no whole number of microseconds.
+        for (batch, recalled) in [(250_000, 250_000), (1, 1000), (20_000_000_000, 10_000_000_000)] {
+            let [chosen, expected] = [batch, recalled].map(|nanos| Chosen {
+                target_batch: Some(Duration::from_nanos(nanos)),
+                ..chosen(KernelForm::Lane, None)
+            });
+            memory.remember(&adapter("1"), 4, &chosen);
+            assert_eq!(memory.recall(&adapter("1"), 4), Some(expected), "{batch} ns");
+        }
+    }
+
+    #[test]
     fn a_bad_file_is_replaced() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let memory = KernelMemory::in_folder(folder.path());
@@ -225,7 +240,7 @@ mod tests {
             let key = json!(key(&adapter("1"), 4));
             format!("{{\"version\":1,\"adapters\":{{{key}:{entry}}}}}")
         };
-        let good = entry("{KERNELS,\"form\":\"group\",\"workgroup_size\":32,\"batch_ms\":null}");
+        let good = entry("{KERNELS,\"form\":\"group\",\"workgroup_size\":32,\"batch_us\":null}");
         fs::write(&memory.path, good).expect("written");
         assert!(memory.recall(&adapter("1"), 4).is_some());
         for bad in [
@@ -233,11 +248,11 @@ mod tests {
             "\u{0}\u{1}".into(),
             "{\"version\":2,\"adapters\":{}}".into(),
             "{\"version\":1,\"adapters\":[]}".into(),
-            entry("{KERNELS,\"form\":\"warp\",\"workgroup_size\":32,\"batch_ms\":null}"),
-            entry("{KERNELS,\"form\":\"lane\",\"workgroup_size\":0,\"batch_ms\":null}"),
-            entry("{KERNELS,\"form\":\"lane\",\"workgroup_size\":36,\"batch_ms\":null}"),
-            entry("{KERNELS,\"form\":\"lane\",\"workgroup_size\":32,\"batch_ms\":0}"),
-            entry("{\"kernels\":\"0\",\"form\":\"lane\",\"workgroup_size\":32,\"batch_ms\":null}"),
+            entry("{KERNELS,\"form\":\"warp\",\"workgroup_size\":32,\"batch_us\":null}"),
+            entry("{KERNELS,\"form\":\"lane\",\"workgroup_size\":0,\"batch_us\":null}"),
+            entry("{KERNELS,\"form\":\"lane\",\"workgroup_size\":36,\"batch_us\":null}"),
+            entry("{KERNELS,\"form\":\"lane\",\"workgroup_size\":32,\"batch_us\":0}"),
+            entry("{\"kernels\":\"0\",\"form\":\"lane\",\"workgroup_size\":32,\"batch_us\":null}"),
             entry("7"),
         ] {
             fs::write(&memory.path, &bad).expect("written");

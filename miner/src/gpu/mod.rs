@@ -96,7 +96,7 @@ pub struct GpuOptions {
     pub in_flight: usize,
     /// Hits that a batch can bring back. More are counted, and lost.
     pub result_slots: u32,
-    /// Invocations in a workgroup of the search kernel: a multiple of eight.
+    /// Invocations in a workgroup of the search kernel: a multiple of eight above 0; others are refused.
     pub workgroup_size: u32,
     /// The form of the search kernel.
     pub kernel: KernelForm,

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use ethash::{B256, ITEM_BYTES, ITEM_WORDS, LightCache};
 
-use super::adapter::AdapterInfo;
+use super::adapter::{self, AdapterInfo};
 use super::ahead::{Ahead, Begun};
 use super::batch::{GpuHit, GpuWork, Launched, Slot};
 use super::dataset::{Making, Progress, allocate};
 use super::device::Gpu;
-use super::kernel::{Kernel, KernelSource};
+use super::kernel::{Kernel, KernelSource, check_workgroup};
 use super::layout::boundary_top;
 use super::pace::Pace;
 use super::pages::Pages;
@@ -76,14 +76,18 @@ impl Loaded {
 }
 
 fn search_kernel(gpu: &Gpu, options: &GpuOptions, dataset: &Pages) -> Result<Kernel, GpuError> {
+    let wgsl = search_module(options.kernel, dataset.plan.pages);
+    compile(gpu, options, dataset, wgsl)
+}
+
+fn compile(gpu: &Gpu, options: &GpuOptions, dataset: &Pages, wgsl: String) -> Result<Kernel, GpuError> {
     let plan = &dataset.plan;
     let source = KernelSource {
         entry: search_entry(options.kernel),
-        wgsl: search_module(options.kernel, plan.pages),
+        wgsl,
         constants: &[
             ("DATASET_ITEMS", plan.rows.into()),
             ("DATASET_PAGE_SHIFT", plan.shift.into()),
-            ("RESULT_SLOTS", options.result_slots.into()),
         ],
         workgroup_size: options.workgroup_size,
         runtime_checks: options.runtime_checks,
@@ -105,8 +109,6 @@ pub struct GpuSearcher {
     ahead: Option<Ahead>,
     pub(crate) gpu: Gpu,
     pub(crate) options: GpuOptions,
-    /// The light cache last asked for, also where its dataset could not be made.
-    cache: Option<Arc<LightCache>>,
     work: Option<GpuWork>,
     next_nonce: u64,
     /// Nonces of the work for which no batch was launched yet.
@@ -121,10 +123,22 @@ impl GpuSearcher {
     /// Opens adapter `index` of [`list_adapters`](super::list_adapters).
     ///
     /// # Errors
-    /// When there is no such adapter, the kernel form asked for does not run on it, or its driver
-    /// refuses.
+    /// When there is no such adapter, the kernel asked for does not run on it, or its driver refuses.
     pub fn new(index: usize, options: GpuOptions) -> Result<Self, GpuError> {
-        let gpu = open(index, &options)?;
+        Self::on(adapter::adapter(index)?, options)
+    }
+
+    /// Opens an adapter that was listed before, wherever it stands in the list by now: a card that is gone
+    /// moves up those after it.
+    ///
+    /// # Errors
+    /// [`GpuError::AdapterAbsent`] when it is not there, else as for [`new`](Self::new).
+    pub fn find(adapter: &AdapterInfo, options: GpuOptions) -> Result<Self, GpuError> {
+        Self::on(adapter::find(adapter)?, options)
+    }
+
+    fn on(adapter: (wgpu::Adapter, AdapterInfo), options: GpuOptions) -> Result<Self, GpuError> {
+        let gpu = open(adapter, &options)?;
         Ok(Self {
             in_flight: VecDeque::new(),
             loaded: None,
@@ -132,7 +146,6 @@ impl GpuSearcher {
             pace: batch_pace(&options),
             gpu,
             options,
-            cache: None,
             work: None,
             next_nonce: 0,
             nonces_left: 0,
@@ -182,7 +195,6 @@ impl GpuSearcher {
         self.work = None;
         self.in_flight.clear();
         self.loaded = None;
-        self.cache = Some(Arc::clone(cache));
         let begun = match self.ahead.take() {
             Some(ahead) if ahead.is_of(cache) => ahead.take(),
             _ => Begun::Nothing,
@@ -256,6 +268,7 @@ impl GpuSearcher {
             ..self.options.clone()
         };
         runs_on(&self.gpu.info, kernel)?;
+        check_workgroup(workgroup_size, &self.gpu.limits)?;
         if let Some(loaded) = &mut self.loaded {
             let kernel = search_kernel(&self.gpu, &options, &loaded.dataset)?;
             loaded.free = slots(&self.gpu, &options, &kernel)?;
@@ -272,24 +285,6 @@ impl GpuSearcher {
     pub fn set_target_batch(&mut self, target_batch: Duration) {
         self.options.target_batch = target_batch;
         self.pace = batch_pace(&self.options);
-    }
-
-    /// Opens the device anew and generates the dataset last asked for, after a loss or a hang.
-    ///
-    /// Work must be set again.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new) and [`set_epoch`](Self::set_epoch).
-    pub fn rebuild(&mut self, progress: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<(), GpuError> {
-        self.in_flight.clear();
-        self.loaded = None;
-        self.ahead = None;
-        self.work = None;
-        self.gpu = open(self.gpu.info.index, &self.options)?;
-        match self.cache.clone() {
-            Some(cache) => self.set_epoch(&cache, progress),
-            None => Ok(()),
-        }
     }
 
     /// Sets what the batches launched from now on search.
@@ -397,6 +392,16 @@ impl GpuSearcher {
         }
     }
 
+    /// All hits of one batch of `count` nonces, by nonce, with a result slot for each. Ends the search under way.
+    pub(crate) fn batch_of(&mut self, work: GpuWork, count: u32) -> Result<Vec<GpuHit>, GpuError> {
+        self.stop()?;
+        let loaded = self.loaded.as_ref().ok_or(GpuError::NoDataset)?;
+        let slot = Slot::new(&self.gpu, &loaded.kernel, count)?;
+        let launched = slot.launch(&self.gpu, &loaded.kernel, work, work.start_nonce, count)?;
+        let (found, _) = launched.finish(&self.gpu)?;
+        Ok(found.hits)
+    }
+
     /// Copies dataset items to the host, as the 32 words of each.
     ///
     /// # Errors
@@ -479,15 +484,17 @@ impl GpuSearcher {
 }
 
 /// Opens the adapter with what any form of the kernel needs of it.
-fn open(index: usize, options: &GpuOptions) -> Result<Gpu, GpuError> {
-    let (_, info) = super::adapter::adapter(index)?;
-    runs_on(&info, options.kernel)?;
-    let features = if KernelForm::Shuffle.runs_on(&info) {
+fn open(adapter: (wgpu::Adapter, AdapterInfo), options: &GpuOptions) -> Result<Gpu, GpuError> {
+    let (_, info) = &adapter;
+    runs_on(info, options.kernel)?;
+    let features = if KernelForm::Shuffle.runs_on(info) {
         wgpu::Features::SUBGROUP
     } else {
         wgpu::Features::empty()
     };
-    Gpu::open(index, features, options.timeout)
+    let gpu = Gpu::open(adapter, features, options.timeout)?;
+    check_workgroup(options.workgroup_size, &gpu.limits)?;
+    Ok(gpu)
 }
 
 fn runs_on(info: &AdapterInfo, form: KernelForm) -> Result<(), GpuError> {
@@ -503,7 +510,8 @@ fn runs_on(info: &AdapterInfo, form: KernelForm) -> Result<(), GpuError> {
 
 /// The batches in flight together last the target time, so that new work waits no longer than that.
 fn batch_pace(options: &GpuOptions) -> Pace {
-    let each = options.target_batch / options.in_flight.max(1) as u32;
+    let in_flight = u32::try_from(options.in_flight).unwrap_or(u32::MAX).max(1);
+    let each = options.target_batch / in_flight;
     Pace::new(each, options.workgroup_size, FIRST_BATCH, BATCH_MAX)
 }
 
@@ -528,6 +536,25 @@ fn items(bytes: &[u8]) -> Vec<[u32; ITEM_WORDS]> {
         .chunks_exact(ITEM_BYTES)
         .map(bytemuck::pod_read_unaligned)
         .collect()
+}
+
+#[cfg(test)]
+impl GpuSearcher {
+    /// Uses the kernel with `from` replaced by `to` in its text, as a bad compiler might.
+    pub(crate) fn spoil_kernel(&mut self, from: &str, to: &str) {
+        let loaded = self.loaded.as_mut().expect("there is a dataset");
+        let right = search_module(self.options.kernel, loaded.dataset.plan.pages);
+        let wrong = right.replace(from, to);
+        assert_ne!(wrong, right, "the kernel has {from}");
+        loaded.kernel = compile(&self.gpu, &self.options, &loaded.dataset, wrong).expect("it is valid still");
+        loaded.free = slots(&self.gpu, &self.options, &loaded.kernel).expect("there is memory");
+    }
+
+    /// Makes the dataset of the epoch to come a refused one, as an error on the way would.
+    pub(crate) fn spoil_ahead(&mut self) {
+        let ahead = self.ahead.take().expect("it has begun");
+        self.ahead = Some(Ahead::refused(&ahead.cache));
+    }
 }
 
 #[cfg(test)]

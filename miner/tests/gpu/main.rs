@@ -292,7 +292,7 @@ fn a_cancelled_generation_leaves_no_dataset() {
 }
 
 #[test]
-fn a_lost_device_is_reported_and_rebuilt() {
+fn a_lost_device_is_reported_and_found_again() {
     let Some(adapter) = adapter() else { return };
     let cache = small_cache(0, 256);
     let mut searcher = searcher(adapter, &cache, GpuOptions::default());
@@ -309,7 +309,8 @@ fn a_lost_device_is_reported_and_rebuilt() {
         searcher.set_epoch(&cache, &mut go_on),
         Err(GpuError::DeviceLost { .. })
     ));
-    searcher.rebuild(&mut go_on).unwrap();
+    let mut searcher = GpuSearcher::find(searcher.adapter(), GpuOptions::default()).unwrap();
+    searcher.set_epoch(&cache, &mut go_on).unwrap();
     check_solutions(
         &mut searcher,
         &vectors()["test_dag"]["cases"][0]["search"][0],

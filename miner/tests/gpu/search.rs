@@ -91,11 +91,31 @@ fn the_kernel_can_be_changed_over_the_same_dataset() {
         ),
         "{too_large:?}"
     );
+    for got in [0, 12] {
+        let refused = GpuError::WorkgroupSize { got, multiple_of: 8 };
+        assert_eq!(searcher.set_kernel(KernelForm::Lane, got), Err(refused));
+    }
     assert_eq!(
         searcher.search(work, 999).unwrap(),
         expected,
         "the one before is kept"
     );
+}
+
+#[test]
+fn a_workgroup_that_is_no_whole_groups_is_refused_before_it_is_used() {
+    let Some(index) = adapter() else { return };
+    for kernel in [KernelForm::Lane, KernelForm::Group] {
+        for got in [0, 4, 12, 63] {
+            let options = GpuOptions {
+                kernel,
+                workgroup_size: got,
+                ..GpuOptions::default()
+            };
+            let refused = GpuError::WorkgroupSize { got, multiple_of: 8 };
+            assert_eq!(GpuSearcher::new(index, options).err(), Some(refused));
+        }
+    }
 }
 
 #[test]

@@ -5,7 +5,8 @@ use node::Command;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    miner::gpu::quiet_drivers();
+    // SAFETY: nothing has started a thread yet.
+    unsafe { miner::gpu::quiet_drivers() };
     node::system::outlive_file_limits();
     let options = node::VnodeOptions::parse();
     let done: Result<(), Box<dyn std::error::Error>> = match &options.command {
