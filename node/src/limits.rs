@@ -6,8 +6,9 @@ use chain::logs::LogLimits;
 use clap::Args;
 use rpc::filters::{ANSWER_LEN_MAX, FILTERS_MAX, FilterLimits, IDLE_TIMEOUT as FILTER_IDLE_TIMEOUT};
 use rpc::limits::{
-    BATCH_LEN_MAX, BODY_LEN_MAX, BODY_TIMEOUT, CONNECTIONS_MAX, HEADER_TIMEOUT, IDLE_TIMEOUT, Limits,
-    REQUEST_TIMEOUT, RESPONSE_LEN_MAX, SUBSCRIPTIONS_MAX, TRAFFIC_LEN_MAX, WRITE_TIMEOUT,
+    BATCH_LEN_MAX, BODY_LEN_MAX, BODY_TIMEOUT, CONNECTION_CALLS_MAX, CONNECTIONS_MAX, HEADER_TIMEOUT,
+    IDLE_TIMEOUT, Limits, REQUEST_TIMEOUT, RESPONSE_LEN_MAX, SUBSCRIPTIONS_MAX, TRAFFIC_LEN_MAX,
+    WRITE_TIMEOUT,
 };
 use std::fmt;
 use std::str::FromStr;
@@ -32,6 +33,9 @@ pub struct LimitOptions {
     /// Most connections over HTTP, and as many over WebSockets
     #[arg(long = "rpc.maxconnections", value_name = "N", default_value_t = CONNECTIONS_MAX, value_parser = positive)]
     pub connections: usize,
+    /// Most messages of one WebSocket, or of one connection on the local socket, answered side by side
+    #[arg(long = "rpc.maxparallel", value_name = "N", default_value_t = CONNECTION_CALLS_MAX, value_parser = positive)]
+    pub parallel: usize,
     /// Most filters
     #[arg(long = "rpc.maxfilters", value_name = "N", default_value_t = FILTERS_MAX)]
     pub filters: usize,
@@ -76,6 +80,7 @@ impl LimitOptions {
             batch_len_max: self.batch,
             traffic_len_max: self.traffic.saturating_mul(1 << 20),
             connections_max: self.connections,
+            connection_calls_max: self.parallel,
             subscriptions_max: self.subscriptions,
             request_timeout: self.request_time.0,
             header_timeout: self.header_time.0,
@@ -169,6 +174,7 @@ mod tests {
             "--rpc.maxbatch=3",
             "--rpc.maxtraffic=4",
             "--rpc.maxconnections=5",
+            "--rpc.maxparallel=14",
             "--rpc.maxfilters=6",
             "--rpc.maxsubscriptions=7",
             "--rpc.timeout=8",
@@ -187,6 +193,7 @@ mod tests {
             batch_len_max: 3,
             traffic_len_max: 4 << 20,
             connections_max: 5,
+            connection_calls_max: 14,
             subscriptions_max: 7,
             request_timeout: Duration::from_secs(8),
             header_timeout: Duration::from_secs(9),

@@ -38,9 +38,6 @@ pub enum NetworkError {
         /// What is wrong.
         reason: String,
     },
-    /// The settings name something that is no application chain.
-    #[error("ForceSubnetP2P: got {0:?}, expected an address of 20 bytes")]
-    ForcedSubnet(String),
 }
 
 /// A row of the list of networks.
@@ -81,17 +78,12 @@ pub(crate) struct Registry {
 impl Registry {
     /// Reads the lists in the data directory `folder`.
     pub(crate) fn open(key: &SecretKey, config: &VnodeConfig, folder: &Path) -> Result<Self, NetworkError> {
-        let forced = config
-            .force_subnet_p2p
-            .iter()
-            .map(|text| text.parse().map_err(|_| NetworkError::ForcedSubnet(text.clone())));
-        let forced = forced.collect::<Result<_, _>>()?;
         Ok(Self {
             id: key.public_key(),
             host: host(&config.ip),
             query: query(config),
             folder: folder.to_owned(),
-            forced,
+            forced: config.force_subnet_p2p.clone(),
             lists: Mutex::new(Lists {
                 static_nodes: read_static_nodes(&folder.join(STATIC_NODES_FILE))?,
                 subnets: read_subnets(&folder.join(SUBNETS_FILE))?,
@@ -375,7 +367,7 @@ mod tests {
         let home = tempfile::tempdir().expect("a folder");
         let (added, forced) = (Address::repeat_byte(1), Address::repeat_byte(2));
         let config = VnodeConfig {
-            force_subnet_p2p: vec![format!("{forced:#x}")],
+            force_subnet_p2p: vec![forced],
             ..VnodeConfig::default()
         };
         let first = registry(home.path(), &config);

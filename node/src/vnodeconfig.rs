@@ -1,17 +1,22 @@
 //! `vnodeconfig.json`: how this VNODE serves SCS servers.
 //!
-//! Key case is ignored; `ip` and `VnodeIP` are the same. A file that cannot be read stops
-//! the start with its line and column; unknown keys are named in a warning.
+//! Key case is ignored; `VnodeIP` is another name of `ip`, which goes before it. A file that cannot
+//! be used stops the start with the place of its fault; unknown keys are named in a warning.
 
 use primitives::Address;
-use serde_json::Value;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// Name of the file that is read without `--vnodeconfig`, from the working directory.
 pub(crate) const FILE_NAME: &str = "vnodeconfig.json";
 
 /// The port of the service for SCS servers.
 const SERVICE_PORT: u16 = 50062;
+/// Most characters of a value that an error repeats.
+const SHOWN_LEN_MAX: usize = 64;
 
 /// The settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +32,7 @@ pub struct VnodeConfig {
     /// Address under which users reach this node.
     pub ip: String,
     /// Application chains whose subnets are always joined.
-    pub force_subnet_p2p: Vec<String>,
+    pub force_subnet_p2p: Vec<Address>,
 }
 
 impl Default for VnodeConfig {
@@ -55,29 +60,44 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// Not JSON.
-    #[error("{}: line {line}, column {column}: {reason}", path.display())]
+    #[error("{}: {place}: {reason}", path.display())]
     Json {
         /// The file.
         path: PathBuf,
-        /// Line of the fault, from 1.
-        line: usize,
-        /// Column of the fault, from 1.
-        column: usize,
+        /// Where the fault is.
+        place: Place,
         /// What is wrong there.
         reason: String,
     },
     /// A value of the wrong kind.
-    #[error("{}: {key} is {got}, want {expected}", path.display())]
+    #[error("{}: {place}: {key}: got {got}, expected {expected}", path.display())]
     Value {
         /// The file.
         path: PathBuf,
-        /// The key as written.
+        /// Where the value begins.
+        place: Place,
+        /// The key as written, with an index in a list.
         key: String,
-        /// The value as written.
+        /// The value as written, cut where it is long.
         got: String,
         /// What it should be.
         expected: &'static str,
     },
+}
+
+/// A place in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The line, from 1.
+    pub line: usize,
+    /// The byte in the line, from 1.
+    pub column: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
 }
 
 impl VnodeConfig {
@@ -109,51 +129,163 @@ impl VnodeConfig {
     }
 
     fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let object: serde_json::Map<String, Value> =
-            serde_json::from_str(text).map_err(|error| ConfigError::Json {
-                path: path.to_owned(),
-                line: error.line(),
-                column: error.column(),
-                reason: error.to_string(),
-            })?;
+        let file = File { path, text };
+        let Members(members) = serde_json::from_str(text).map_err(|error| file.fault(&error))?;
         let mut config = Self::default();
-        for (key, value) in object {
-            let wrong = |expected| ConfigError::Value {
-                path: path.to_owned(),
-                key: key.clone(),
-                got: value.to_string(),
-                expected,
+        let mut other_ip = None;
+        let mut known: Vec<String> = Vec::new();
+        for (key, value) in &members {
+            let key = Key {
+                file,
+                name: key,
+                value,
             };
-            let boolean = || value.as_bool().ok_or_else(|| wrong("true or false"));
-            let string = || value.as_str().map(str::to_owned).ok_or_else(|| wrong("a string"));
-            match key.to_ascii_lowercase().as_str() {
-                "scsservice" => config.scs_service = boolean()?,
-                "showtopublic" => config.show_to_public = boolean()?,
+            let name = key.name.to_ascii_lowercase();
+            match name.as_str() {
+                "scsservice" => config.scs_service = key.read("true or false")?,
+                "showtopublic" => config.show_to_public = key.read("true or false")?,
                 "vnodeservicecfg" => {
-                    config.service_cfg = string()?;
-                    port(&config.service_cfg).ok_or_else(|| wrong("host:port or :port"))?;
+                    config.service_cfg = key.read("a string")?;
+                    port(&config.service_cfg).ok_or_else(|| key.wrong("host:port or :port"))?;
                 }
-                "ip" | "vnodeip" => config.ip = string()?,
-                "vnodebeneficialaddress" => {
-                    let text = string()?;
-                    let address = || text.parse().map_err(|_| wrong("an address of 20 bytes, or \"\""));
-                    config.beneficial_address = if text.is_empty() { None } else { Some(address()?) };
+                "ip" => config.ip = key.read("a string")?,
+                "vnodeip" => other_ip = Some(key.read("a string")?),
+                "vnodebeneficialaddress" => config.beneficial_address = key.address_or_none()?,
+                "forcesubnetp2p" => config.force_subnet_p2p = key.addresses()?,
+                _ => {
+                    tracing::warn!(key = key.name, file = %path.display(), "unknown key ignored");
+                    continue;
                 }
-                "forcesubnetp2p" => {
-                    let list = || value.as_array().ok_or_else(|| wrong("a list of strings"));
-                    config.force_subnet_p2p = list()?
-                        .iter()
-                        .map(|one| {
-                            one.as_str()
-                                .map(str::to_owned)
-                                .ok_or_else(|| wrong("a list of strings"))
-                        })
-                        .collect::<Result<_, _>>()?;
-                }
-                _ => tracing::warn!(key, file = %path.display(), "unknown key ignored"),
             }
+            if known.contains(&name) {
+                return Err(key.wrong("a key that is given once"));
+            }
+            known.push(name);
+        }
+        if let Some(ip) = other_ip
+            && config.ip.is_empty()
+        {
+            config.ip = ip;
         }
         Ok(config)
+    }
+}
+
+/// A file with its name, for errors.
+#[derive(Clone, Copy)]
+struct File<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl File<'_> {
+    /// What the reader of JSON says.
+    fn fault(self, error: &serde_json::Error) -> ConfigError {
+        let reason = error.to_string();
+        // The place is told apart, and at the beginning of a line the reader counts from 0.
+        let reason = reason.split(" at line ").next().unwrap_or_default().to_owned();
+        ConfigError::Json {
+            path: self.path.to_owned(),
+            place: Place {
+                line: error.line().max(1),
+                column: error.column().max(1),
+            },
+            reason,
+        }
+    }
+
+    /// Where `value`, which is a part of the text, begins.
+    fn place(self, value: &RawValue) -> Place {
+        let offset = (value.get().as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
+        let before = &self.text.as_bytes()[..offset.min(self.text.len())];
+        let line_begin = before
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |end| end + 1);
+        Place {
+            line: before.iter().filter(|byte| **byte == b'\n').count() + 1,
+            column: before.len() - line_begin + 1,
+        }
+    }
+}
+
+/// A key with its value.
+struct Key<'a> {
+    file: File<'a>,
+    name: &'a str,
+    value: &'a RawValue,
+}
+
+impl Key<'_> {
+    fn wrong(&self, expected: &'static str) -> ConfigError {
+        let text = self.value.get();
+        let got = match text.char_indices().nth(SHOWN_LEN_MAX) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text.to_owned(),
+        };
+        ConfigError::Value {
+            path: self.file.path.to_owned(),
+            place: self.file.place(self.value),
+            key: self.name.to_owned(),
+            got,
+            expected,
+        }
+    }
+
+    fn read<T: DeserializeOwned>(&self, expected: &'static str) -> Result<T, ConfigError> {
+        serde_json::from_str(self.value.get()).map_err(|_| self.wrong(expected))
+    }
+
+    fn parse<T: FromStr>(&self, expected: &'static str) -> Result<T, ConfigError> {
+        let text: String = self.read(expected)?;
+        text.parse().map_err(|_| self.wrong(expected))
+    }
+
+    fn address_or_none(&self) -> Result<Option<Address>, ConfigError> {
+        match self.value.get() {
+            "\"\"" => Ok(None),
+            _ => self.parse("an address of 20 bytes, or \"\"").map(Some),
+        }
+    }
+
+    fn addresses(&self) -> Result<Vec<Address>, ConfigError> {
+        let list: Vec<&RawValue> =
+            serde_json::from_str(self.value.get()).map_err(|_| self.wrong("a list of addresses"))?;
+        let one = |(index, value): (usize, &&RawValue)| {
+            let name = format!("{}[{index}]", self.name);
+            let member = Key {
+                file: self.file,
+                name: &name,
+                value,
+            };
+            member.parse("an address of 20 bytes")
+        };
+        list.iter().enumerate().map(one).collect()
+    }
+}
+
+/// The members of an object as they are written, so that each knows its place.
+struct Members<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Reader)
     }
 }
 
@@ -174,7 +306,7 @@ mod tests {
     fn keys_in_any_case_and_both_names_of_the_address() {
         let text = r#"{"SCSService": true, "showToPublic": true, "vnodeservicecfg": ":1",
             "VnodeBeneficialAddress": "0x71bef1a57901d4c73de7683edb830f0b9914311a", "VNODEIP": "1.2.3.4",
-            "ForceSubnetP2P": ["a"], "other": 1}"#;
+            "ForceSubnetP2P": ["0x71bef1a57901d4c73de7683edb830f0b9914311a"], "//": 1, "//": 2}"#;
         let config = parse(text).unwrap();
         assert!(config.scs_service && config.show_to_public);
         assert_eq!(
@@ -184,33 +316,78 @@ mod tests {
         assert_eq!(config.service_port(), 1);
         assert_eq!(VnodeConfig::default().service_port(), 50062);
         assert!(config.beneficial_address.is_some());
-        assert_eq!(config.force_subnet_p2p, ["a"]);
+        assert_eq!(Some(config.force_subnet_p2p[0]), config.beneficial_address);
         assert_eq!(parse(r#"{"ip": "5.6.7.8"}"#).unwrap().ip, "5.6.7.8");
+        for both in [r#"{"ip": "a", "VnodeIP": "b"}"#, r#"{"VnodeIP": "b", "ip": "a"}"#] {
+            assert_eq!(parse(both).unwrap().ip, "a");
+        }
         assert_eq!(parse("{}").unwrap(), VnodeConfig::default());
+        let none = r#"{"VnodeBeneficialAddress": "", "ForceSubnetP2P": []}"#;
+        assert_eq!(parse(none).unwrap(), VnodeConfig::default());
+    }
+
+    #[track_caller]
+    fn check_error(text: &str, expected: &str) {
+        let error = parse(text).expect_err(text).to_string();
+        assert_eq!(error, format!("v.json: {expected}"), "{text}");
     }
 
     #[test]
-    fn faults_are_placed() {
-        let error = parse("{\n  \"SCSService\": true\n  \"ip\": \"\"\n}").unwrap_err();
-        assert!(matches!(error, ConfigError::Json { line: 3, .. }), "{error}");
-        let error = parse(r#"{"SCSService": "yes"}"#).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "v.json: SCSService is \"yes\", want true or false"
+    fn faults_of_form_are_placed() {
+        check_error(
+            "{\n  \"SCSService\": true\n  \"ip\": \"\"\n}",
+            "line 3, column 3: expected `,` or `}`",
         );
-        assert!(matches!(
-            parse(r#"{"VnodeBeneficialAddress": "0x1"}"#),
-            Err(ConfigError::Value { .. })
-        ));
-        for bad in ["50062", "localhost:", "localhost:65536"] {
-            let error = parse(&format!(r#"{{"VnodeServiceCfg": "{bad}"}}"#)).unwrap_err();
-            let want = format!("v.json: VnodeServiceCfg is \"{bad}\", want host:port or :port");
-            assert_eq!(error.to_string(), want);
-        }
-        assert!(matches!(parse("[]"), Err(ConfigError::Json { .. })));
+        check_error("", "line 1, column 1: EOF while parsing a value");
+        check_error("{\n", "line 2, column 1: EOF while parsing an object");
+        check_error("{}\n {}", "line 2, column 2: trailing characters");
+        check_error(
+            "[]",
+            "line 1, column 1: invalid type: sequence, expected an object",
+        );
         assert!(matches!(
             VnodeConfig::load(Some(Path::new("/no/such/file"))),
             Err(ConfigError::Read { .. })
         ));
+    }
+
+    #[test]
+    fn faults_of_values_are_placed() {
+        check_error(
+            r#"{"SCSService": "yes"}"#,
+            r#"line 1, column 16: SCSService: got "yes", expected true or false"#,
+        );
+        check_error(
+            "{\n\t\"ip\":\n\t\t1.5,\n\"x\": 1}",
+            "line 3, column 3: ip: got 1.5, expected a string",
+        );
+        check_error(
+            r#"{"ip": "", "VnodeBeneficialAddress": "0x1"}"#,
+            r#"line 1, column 38: VnodeBeneficialAddress: got "0x1", expected an address of 20 bytes, or """#,
+        );
+        for bad in ["50062", "localhost:", "localhost:65536"] {
+            check_error(
+                &format!(r#"{{"VnodeServiceCfg": "{bad}"}}"#),
+                &format!(r#"line 1, column 21: VnodeServiceCfg: got "{bad}", expected host:port or :port"#),
+            );
+        }
+        check_error(
+            r#"{"ForceSubnetP2P": "0x1"}"#,
+            r#"line 1, column 20: ForceSubnetP2P: got "0x1", expected a list of addresses"#,
+        );
+        check_error(
+            "{\"forceSubnetP2P\": [\n \"0x71bef1a57901d4c73de7683edb830f0b9914311a\",\n \"0x12\"]}",
+            r#"line 3, column 2: forceSubnetP2P[1]: got "0x12", expected an address of 20 bytes"#,
+        );
+        check_error(
+            "{\"ip\": \"a\",\n\"IP\": \"b\"}",
+            r#"line 2, column 7: IP: got "b", expected a key that is given once"#,
+        );
+        let long = format!(r#"{{"ip": [{}]}}"#, "1,".repeat(1000) + "1");
+        let error = parse(&long).unwrap_err().to_string();
+        assert!(
+            error.ends_with("1,1…, expected a string") && error.len() < 200,
+            "{error}"
+        );
     }
 }

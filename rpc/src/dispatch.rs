@@ -21,7 +21,7 @@ use crate::limits::Limits;
 use crate::message::{self, Member, Message};
 use crate::openrpc;
 use crate::params::{Dialect, Params};
-use crate::subscriptions::{Pulled, Session};
+use crate::subscriptions::{Notice, Session, Subscriptions};
 use crate::table::{
     CachedHandler, Call, Handler, Json, MODULE_RPC, MODULES, Method, Modules, SessionHandler, Stop, Waiting,
     WaitingHandler,
@@ -203,7 +203,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
     }
 
     /// Answers one message that came through `session`, which it may subscribe to something.
-    pub async fn handle_in(&self, body: Bytes, session: Option<&Session>) -> Option<Vec<u8>> {
+    pub(crate) async fn handle_in(&self, body: Bytes, session: Option<&Session>) -> Option<Vec<u8>> {
         let mut budget = Budget::new(&self.rpc.limits);
         match message::parse(&body, &self.rpc.limits) {
             Message::Broken(error) => Some(message::error_response(error)),
@@ -217,19 +217,18 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         }
     }
 
-    /// What `session` is to be told now.
+    /// What the client with these `subscriptions` is to be told now.
     ///
     /// # Errors
-    /// Whatever kept its sources from reading the chain.
-    pub(crate) async fn pull(&self, session: &Arc<Session>) -> RpcResult<Pulled> {
+    /// Whatever kept their sources from reading the chain.
+    pub(crate) async fn pull(&self, subscriptions: Arc<Subscriptions>) -> RpcResult<Vec<Notice>> {
         // Waits for its turn without a deadline: nobody asked, and the chain stays readable.
         let permit = Arc::clone(&self.rpc.blocking)
             .acquire_owned()
             .await
             .map_err(|_| stopping())?;
-        let session = Arc::clone(session);
         let pull = move || {
-            let pulled = session.pull();
+            let pulled = subscriptions.pull();
             drop(permit);
             pulled
         };

@@ -22,6 +22,9 @@ pub const IPC_CONNECTIONS_MAX: usize = 64;
 pub const BLOCKING_CALLS_MAX: usize = 32;
 /// Default of [`Limits::heavy_calls_max`].
 pub const HEAVY_CALLS_MAX: usize = 4;
+/// Default of [`Limits::connection_calls_max`]: half of [`BLOCKING_CALLS_MAX`], so that no single
+/// connection takes all the threads there are.
+pub const CONNECTION_CALLS_MAX: usize = BLOCKING_CALLS_MAX / 2;
 /// Default of [`Limits::header_timeout`].
 pub const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Default of [`Limits::body_timeout`].
@@ -58,6 +61,9 @@ pub struct Limits {
     pub blocking_calls_max: usize,
     /// Most calls that execute code at the same time; others wait for their turn.
     pub heavy_calls_max: usize,
+    /// Most messages of one WebSocket, or of one connection on the local channel, that are answered
+    /// side by side; the next is not read before one of them is answered.
+    pub connection_calls_max: usize,
     /// Time from the first byte of a request, or from the start of the connection, to the end of
     /// the header.
     pub header_timeout: Duration,
@@ -72,7 +78,8 @@ pub struct Limits {
     pub write_timeout: Duration,
     /// Most subscriptions of one connection.
     pub subscriptions_max: usize,
-    /// Most bytes of requests being read and of responses being sent, of all connections together.
+    /// Most bytes of requests being read or answered and of responses being sent, of all connections
+    /// together.
     pub traffic_len_max: usize,
     /// Time that requests under way are given when a server stops.
     pub stop_grace: Duration,
@@ -89,6 +96,7 @@ impl Default for Limits {
             ipc_connections_max: IPC_CONNECTIONS_MAX,
             blocking_calls_max: BLOCKING_CALLS_MAX,
             heavy_calls_max: HEAVY_CALLS_MAX,
+            connection_calls_max: CONNECTION_CALLS_MAX,
             header_timeout: HEADER_TIMEOUT,
             body_timeout: BODY_TIMEOUT,
             request_timeout: REQUEST_TIMEOUT,

@@ -86,12 +86,28 @@ async fn http_itself_refuses() {
     let get = check_raw(to, &format!("GET / HTTP/1.1\r\n{close}\r\n\r\n"), 200).await;
     assert!(get.contains("JSON-RPC"), "{get}");
     check_raw(to, &format!("GET /x HTTP/1.1\r\n{close}\r\n\r\n"), 404).await;
-    check_raw(
+    for (path, allowed) in [("/", "GET, HEAD, OPTIONS, POST"), ("/health", "GET, HEAD")] {
+        for method in ["PUT", "DELETE", "PATCH", "TRACE", "X"] {
+            let request = format!("{method} {path} HTTP/1.1\r\n{close}\r\nContent-Length: 0\r\n\r\n");
+            let refused = check_raw(to, &request, 405).await;
+            assert!(
+                refused.contains(&format!("\r\nallow: {allowed}\r\n")),
+                "{refused}"
+            );
+        }
+        let head = check_raw(to, &format!("HEAD {path} HTTP/1.1\r\n{close}\r\n\r\n"), 200).await;
+        assert_eq!(split(&head).1, "", "no body");
+        let got = check_raw(to, &format!("GET {path} HTTP/1.1\r\n{close}\r\n\r\n"), 200).await;
+        let length = format!("content-length: {}\r\n", split(&got).1.len());
+        assert!(head.contains(&length) && got.contains(&length), "{head}");
+    }
+    let posted = check_raw(
         to,
-        &format!("PUT / HTTP/1.1\r\n{close}\r\nContent-Length: 0\r\n\r\n"),
+        &format!("POST /health HTTP/1.1\r\n{close}\r\nContent-Length: 0\r\n\r\n"),
         405,
     )
     .await;
+    assert!(posted.contains("\r\nallow: GET, HEAD\r\n"), "{posted}");
     check_raw(
         to,
         &format!("POST / HTTP/1.1\r\n{close}\r\nContent-Length: 2\r\n\r\n{{}}"),

@@ -71,6 +71,43 @@ async fn values_need_no_frames() {
 }
 
 #[tokio::test]
+async fn a_slow_call_holds_up_no_other() {
+    let (_dir, server) = serve(Limits::default());
+    let mut stream = connect(server.path()).await;
+    let slow = r#"{"jsonrpc":"2.0","id":2,"method":"mc_slow"}"#;
+    stream
+        .write_all(format!("{slow}{CALL}{slow}").as_bytes())
+        .await
+        .unwrap();
+    // Whoever sends no more is answered all the same.
+    stream.shutdown().await.unwrap();
+    let answers = read_to_end(&mut stream).await;
+    let answers: Vec<_> = answers.lines().collect();
+    let slow = r#"{"jsonrpc":"2.0","id":2,"result":"slow"}"#;
+    assert_eq!(answers, [ANSWER, slow, slow]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_came_before_garbage_is_answered() {
+    let (_dir, server) = serve(Limits::default());
+    let mut stream = connect(server.path()).await;
+    let slow = r#"{"jsonrpc":"2.0","id":2,"method":"mc_slow"}"#;
+    stream
+        .write_all(format!("{slow}\u{1}{CALL}").as_bytes())
+        .await
+        .unwrap();
+    let answers = read_to_end(&mut stream).await;
+    let answers: Vec<_> = answers.lines().collect();
+    assert_eq!(answers.len(), 2, "{answers:?}");
+    assert!(
+        answers[0].contains(r#""result":"slow""#) && answers[1].contains("-32700"),
+        "{answers:?}"
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn every_module_is_there() {
     let (_dir, server) = serve(Limits::default());
     let mut stream = connect(server.path()).await;

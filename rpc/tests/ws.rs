@@ -279,6 +279,104 @@ async fn memory_for_long_messages_is_shared() {
     server.stop().await;
 }
 
+/// A call that takes a second, as `id`.
+fn slow(id: usize) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"mc_slow"}}"#)
+}
+
+#[tokio::test]
+async fn a_slow_call_holds_up_no_other() {
+    let server = serve_ws(Limits::default(), "").await;
+    let mut client = WsClient::connect(server.addresses()[0]).await;
+    client.send(&slow(2)).await;
+    assert_eq!(client.ask(CALL).await, ANSWER, "the fast one first");
+    // Pings too are heard meanwhile.
+    client
+        .0
+        .send(Message::Ping("x".into()))
+        .await
+        .expect("the server reads");
+    assert_eq!(client.next().await, Some(Message::Pong("x".into())));
+    assert_eq!(client.text().await, r#"{"jsonrpc":"2.0","id":2,"result":"slow"}"#);
+    drop(client);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_hundred_at_once_are_all_answered() {
+    let limits = Limits {
+        connection_calls_max: 50,
+        blocking_calls_max: 50,
+        ..Limits::default()
+    };
+    let server = serve_ws(limits, "").await;
+    let mut client = WsClient::connect(server.addresses()[0]).await;
+    let begun = Instant::now();
+    for id in 0..100 {
+        client.send(&slow(id)).await;
+    }
+    let mut answers = Vec::new();
+    for _ in 0..100 {
+        answers.push(client.text().await);
+    }
+    let took = begun.elapsed();
+    assert!(
+        took >= Duration::from_secs(2),
+        "fifty at a time, and took {took:?}"
+    );
+    let mut expected: Vec<_> = (0..100)
+        .map(|id| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"slow"}}"#))
+        .collect();
+    answers.sort();
+    expected.sort();
+    assert_eq!(answers, expected);
+    drop(client);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn hanging_up_in_the_middle_gives_the_place_back() {
+    let limits = Limits {
+        connections_max: 1,
+        blocking_calls_max: 1,
+        connection_calls_max: 100,
+        ..Limits::default()
+    };
+    let server = serve_ws(limits, "").await;
+    let to = server.addresses()[0];
+    for polite in [true, false] {
+        let mut client = WsClient::connect(to).await;
+        // A minute and more of work, one at a time.
+        for id in 0..100 {
+            client.send(&slow(id)).await;
+        }
+        assert!(client.text().await.contains("slow"));
+        if polite {
+            client.0.close(None).await.expect("the server reads");
+        }
+        drop(client);
+        let begun = Instant::now();
+        while split(
+            &exchange(
+                to,
+                b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+            )
+            .await,
+        )
+        .0 == 503
+        {
+            assert!(begun.elapsed() < PATIENCE, "polite: {polite}");
+        }
+        // What has not begun never does: the one thread is free again.
+        let mut next = WsClient::connect(to).await;
+        next.send(&slow(1)).await;
+        assert!(next.text().await.contains("slow"));
+        next.0.close(None).await.expect("the server reads");
+        while next.next().await.is_some() {}
+    }
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn stopping_says_goodbye() {
     let server = serve_ws(Limits::default(), "").await;

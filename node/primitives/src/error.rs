@@ -27,6 +27,16 @@ pub enum DecodeError {
         /// How many it should have.
         expected: &'static str,
     },
+    /// A client sent an envelope of EIP-2718, whose first byte names its type.
+    #[error(
+        "transaction type not supported: got type {got:#04x} (EIP-2718), expected a list of {expected} fields"
+    )]
+    Typed {
+        /// The type.
+        got: u8,
+        /// How many fields there should be.
+        expected: &'static str,
+    },
     /// An entry of a list inside a block or receipt is wrong.
     #[error("{list}[{index}]: {cause}")]
     Entry {

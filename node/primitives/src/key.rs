@@ -69,6 +69,12 @@ pub enum SignatureError {
         /// The V.
         got: U256,
     },
+    /// A V under a message that is no V of messages, which have no chain id.
+    #[error("signature: got V {got}, expected 27 or 28")]
+    MessageV {
+        /// The V.
+        got: u8,
+    },
     /// A V without chain id where one is required.
     #[error("signature: got V {got}, expected one with a chain id, 35 or above")]
     Unprotected {
@@ -234,7 +240,7 @@ impl Signature {
         let recovery_id = match rsv[64] {
             27 => 0,
             28 => 1,
-            got => return Err(SignatureError::InvalidV { got: U256::from(got) }),
+            got => return Err(SignatureError::MessageV { got }),
         };
         let r = U256::from_be_slice(&rsv[..32]);
         let s = U256::from_be_slice(&rsv[32..64]);
@@ -414,7 +420,7 @@ mod tests {
         let length = |got| Err(SignatureError::WrongLength { got });
         assert_eq!(Signature::from_rsv(&[1; 64]), length(64));
         assert_eq!(Signature::from_rsv(&[1; 66]), length(66));
-        let v = SignatureError::InvalidV { got: U256::from(1) };
+        let v = SignatureError::MessageV { got: 1 };
         assert_eq!(Signature::from_rsv(&[1; 65]), Err(v));
     }
 }

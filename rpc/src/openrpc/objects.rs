@@ -10,7 +10,6 @@ type Members = &'static [(&'static str, &'static str)];
 /// Every object by name.
 const OBJECTS: &[(&str, Members)] = &[
     ("Block", BLOCK),
-    ("Header", HEADER),
     ("Transaction", TRANSACTION),
     ("Receipt", RECEIPT),
     ("Log", LOG),
@@ -43,6 +42,10 @@ const OBJECTS: &[(&str, Members)] = &[
             ("value?", "QUANTITY"),
             ("data?", "DATA"),
             ("input?", "DATA"),
+            ("chainId?", "COUNT"),
+            ("type?", "COUNT"),
+            ("maxFeePerGas?", "QUANTITY"),
+            ("maxPriorityFeePerGas?", "QUANTITY"),
         ],
     ),
     ("SignedTransaction", &[("raw", "DATA"), ("tx", "Transaction")]),
@@ -215,25 +218,8 @@ const BLOCK: Members = &[
     ("uncles", "DATA32[]"),
 ];
 
-const HEADER: Members = &[
-    ("number", "QUANTITY|null"),
-    ("hash", "DATA32|null"),
-    ("parentHash", "DATA32"),
-    ("nonce", "DATA8|null"),
-    ("mixHash", "DATA32"),
-    ("sha3Uncles", "DATA32"),
-    ("logsBloom", "DATA256|null"),
-    ("transactionsRoot", "DATA32"),
-    ("stateRoot", "DATA32"),
-    ("receiptsRoot", "DATA32"),
-    ("miner", "DATA20"),
-    ("difficulty", "QUANTITY"),
-    ("totalDifficulty", "QUANTITY"),
-    ("extraData", "DATA"),
-    ("gasLimit", "QUANTITY"),
-    ("gasUsed", "QUANTITY"),
-    ("timestamp", "QUANTITY"),
-];
+/// What of a block its header object lacks.
+const NOT_IN_HEADER: [&str; 3] = ["size", "transactions", "uncles"];
 
 const TRANSACTION: Members = &[
     ("hash", "DATA32"),
@@ -296,20 +282,24 @@ const TRANSACTION_REQUEST: Members = &[
     ("nonce?", "QUANTITY"),
     ("shardingFlag?", "QUANTITY"),
     ("via?", "DATA20"),
+    ("chainId?", "COUNT"),
+    ("type?", "COUNT"),
 ];
 
 /// The schemas of all objects.
 pub(super) fn schemas() -> impl Iterator<Item = (String, Value)> {
+    let header = BLOCK.iter().filter(|(name, _)| !NOT_IN_HEADER.contains(name));
+    let header = ("Header".to_owned(), object(header));
     OBJECTS
         .iter()
-        .map(|(name, members)| ((*name).to_owned(), object(members)))
+        .map(|(name, members)| ((*name).to_owned(), object(members.iter())))
+        .chain([header])
 }
 
-fn object(members: Members) -> Value {
+fn object(members: impl Iterator<Item = &'static (&'static str, &'static str)> + Clone) -> Value {
     let named = |(name, kind): &(&str, &str)| (name.trim_end_matches('?').to_owned(), schema(kind));
-    let properties: Map<_, _> = members.iter().map(named).collect();
+    let properties: Map<_, _> = members.clone().map(named).collect();
     let required: Vec<_> = members
-        .iter()
         .map(|(name, _)| *name)
         .filter(|name| !name.ends_with('?'))
         .collect();

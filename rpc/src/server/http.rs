@@ -3,7 +3,8 @@
 //! The routes (`routes.rs`) are warp filters; the accept loop (`door.rs`) is our own, because it has
 //! to bound connections and time, report bind errors and stop. Answers are 200 with a JSON body
 //! (204 if there is nothing to answer) except where HTTP itself is refused: 403, 404, 405, 408, 413,
-//! 415, 503. `GET` at the root says what this is, at `/health` how the node is.
+//! 415, 503. `GET` at the root says what this is, at `/health` how the node is; `HEAD` there is the
+//! same without a body.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};

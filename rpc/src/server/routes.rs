@@ -4,13 +4,14 @@
 //! Content type, origin and length are judged here; names are the business of [`super::http`],
 //! connections and their time of `door.rs`.
 
+use std::future::ready;
 use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use tokio::time::timeout;
-use warp::http::header::{CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
-use warp::http::{Response, StatusCode};
+use warp::http::header::{ALLOW, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
+use warp::http::{Method, Response, StatusCode};
 use warp::{Filter, Stream};
 
 use super::{Cors, Healthy, gzip};
@@ -19,14 +20,18 @@ use crate::traffic::{Room, Traffic};
 
 /// What a visitor with a browser sees.
 const GREETING: &str = "This is a JSON-RPC 2.0 endpoint: send POST with Content-Type: application/json.\n";
+/// What can be done at the root.
+const ROOT_METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIONS, Method::POST];
+/// What can be done at `/health`.
+const HEALTH_METHODS: &[Method] = &[Method::GET, Method::HEAD];
 /// An oversized body is read on up to this many times its limit, because a client still sending
 /// when the connection closes would never see the answer.
 const DISCARD_FACTOR: usize = 4;
 /// A body's room in memory is taken in pieces of this many bytes; the first is free.
 const BODY_PIECE_LEN: usize = 64 * 1024;
 
-/// The routes: `POST` calls, `GET` greets or says how the node is, `OPTIONS` tells a browser what it
-/// may do.
+/// The routes: `POST` calls, `GET` greets or says how the node is, `HEAD` does so without the body,
+/// `OPTIONS` tells a browser what it may do.
 pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
     dispatcher: Arc<Dispatcher<C>>,
     cors: Arc<Cors>,
@@ -70,12 +75,14 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
                 }
             },
         );
+    // The transport leaves the body of the answer to a `HEAD` out.
+    let read = || warp::get().or(warp::head()).unify();
     let get = warp::path::end()
-        .and(warp::get())
+        .and(read())
         .map(|| text(StatusCode::OK, GREETING.to_owned()));
     let health = warp::path("health")
         .and(warp::path::end())
-        .and(warp::get())
+        .and(read())
         .map(move || health(&**patient.context()));
     let options = warp::path::end()
         .and(warp::options())
@@ -91,7 +98,33 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
                 None => refusal(StatusCode::FORBIDDEN, "origin not allowed"),
             },
         );
-    post.or(get).unify().or(options).unify().or(health).unify()
+    let other = warp::path::end().and(not_allowed(ROOT_METHODS));
+    let other_health = warp::path("health")
+        .and(warp::path::end())
+        .and(not_allowed(HEALTH_METHODS));
+    let known = post.or(get).unify().or(options).unify().or(health).unify();
+    known.or(other).unify().or(other_health).unify()
+}
+
+/// Refuses every method but these, which it names.
+fn not_allowed(
+    methods: &'static [Method],
+) -> impl Filter<Extract = (Response<Bytes>,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
+    warp::method().and_then(move |method: Method| {
+        ready(match methods.contains(&method) {
+            true => Err(warp::reject()),
+            false => {
+                let allowed: Vec<_> = methods.iter().map(Method::as_str).collect();
+                let allowed = allowed.join(", ");
+                let reason = format!("method {method} not allowed, want one of {allowed}");
+                let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, &reason);
+                if let Ok(allowed) = HeaderValue::from_str(&allowed) {
+                    response.headers_mut().insert(ALLOW, allowed);
+                }
+                Ok(response)
+            }
+        })
+    })
 }
 
 /// Whether a content type is `application/json`, with or without parameters.

@@ -321,9 +321,14 @@ impl WsChannel {
 }
 
 impl Channel for WsChannel {
+    const HALF_CLOSES: bool = false;
+
     async fn receive(&mut self) -> Result<Option<Bytes>, Fault> {
         loop {
             let message = tokio::select! {
+                // What has come is looked at first: while enough is under way nothing is read, and
+                // a client that waits is not silent.
+                biased;
                 message = self.socket.next() => message,
                 () = sleep_until(self.ping_at) => {
                     if self.heard.elapsed() >= self.idle_timeout {

@@ -128,7 +128,13 @@ pub(crate) mod unix {
     const LAST_ANSWER: &str = r#"{"jsonrpc":"2.0","id":"last","result":"100"}"#;
 
     impl Everywhere {
+        /// Messages of a connection are answered one after the other, so that a client knows when
+        /// one has no answer.
         pub(crate) async fn start(limits: Limits) -> Self {
+            let limits = Limits {
+                connection_calls_max: 1,
+                ..limits
+            };
             let directory = TempDir::new().expect("a temporary directory");
             let all = dispatcher(limits.clone(), &Modules::all());
             Self {

@@ -109,6 +109,41 @@ fn prices_and_values_beyond_the_machine_are_refused() {
 }
 
 #[test]
+fn calls_may_carry_what_clients_of_other_chains_send() {
+    let net = Net::start();
+    let (contract, _) = deploy(&net);
+    let fees = json!({"to": contract, "chainId": "0x64", "type": "0x2", "maxFeePerGas": "0x77359400",
+        "maxPriorityFeePerGas": "0x1", "accessList": [{"address": contract, "storageKeys": []}]});
+    let plain = json!({"to": contract});
+    for method in ["mc_call", "eth_call", "eth_estimateGas"] {
+        assert_eq!(
+            net.ok(method, json!([fees])),
+            net.ok(method, json!([plain])),
+            "{method}"
+        );
+        net.check_error(
+            method,
+            json!([{"to": contract, "chainId": "0x1"}]),
+            -32000,
+            "chainId does not match node's: got 1, want 100",
+        );
+        net.check_error(
+            method,
+            json!([{"to": contract, "authorizationList": []}]),
+            -32602,
+            "invalid argument 0: field authorizationList: got one, want none: \
+            this chain has no transactions of type 4 (EIP-7702)",
+        );
+        net.check_error(
+            method,
+            json!([{"to": contract, "gasPrice": "0x1", "maxFeePerGas": "0x1"}]),
+            -32602,
+            "invalid argument 0: fields gasPrice and maxFeePerGas exclude each other, want one of them",
+        );
+    }
+}
+
+#[test]
 fn calls_that_take_long_are_answered_too() {
     let net = Net::start();
     // Counts to 10,000.

@@ -168,11 +168,14 @@ fn signatures_that_nobody_made() {
         -32602,
         "invalid argument 1: signature: got 64 bytes, expected 65",
     );
-    refused(
-        format!("0x{}", "01".repeat(65)),
-        -32602,
-        "invalid argument 1: signature: got V 1, expected 27, 28 or 35 and above",
-    );
+    // 36 and 37 are good in transactions.
+    for v in [0, 1, 29, 36, 37, 255] {
+        refused(
+            format!("0x{}{v:02x}", "01".repeat(64)),
+            -32602,
+            &format!("invalid argument 1: signature: got V {v}, expected 27 or 28"),
+        );
+    }
     refused(
         format!("0x{}1b", "00".repeat(64)),
         -32000,

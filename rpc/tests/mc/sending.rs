@@ -177,6 +177,98 @@ fn refused_transactions() {
     );
 }
 
+/// What clients of other chains may add to a transaction object: what holds here too is taken, the
+/// rest is refused by every method that makes a transaction.
+#[test]
+fn transactions_of_other_chains_and_types() {
+    let net = Net::start();
+    let params = |method: &str, extra: Value| {
+        let mut object = json!({"from": account(0), "to": account(5), "nonce": "0x0", "gasPrice": "0x64"});
+        for (name, value) in extra.as_object().expect("an object") {
+            object[name] = value.clone();
+        }
+        match method {
+            "personal_sendTransaction" => json!([object, "password"]),
+            "mc_resend" => json!([object, "0xc8"]),
+            _ => json!([object]),
+        }
+    };
+    net.ok(
+        "mc_sendTransaction",
+        params(
+            "mc_sendTransaction",
+            json!({"chainId": "0x64", "type": "0x0", "maxFeePerGas": null}),
+        ),
+    );
+    for method in [
+        "mc_sendTransaction",
+        "eth_sendTransaction",
+        "mc_signTransaction",
+        "mc_fillTransaction",
+        "mc_resend",
+        "personal_sendTransaction",
+    ] {
+        let typed = |field: &str, kind: &str| {
+            format!(
+                "invalid argument 0: field {field}: got one, want none: this chain has no transactions of type {kind}"
+            )
+        };
+        for (extra, message) in [
+            (
+                json!({"maxFeePerGas": "0x5"}),
+                typed("maxFeePerGas", "2 (EIP-1559)"),
+            ),
+            (
+                json!({"maxPriorityFeePerGas": "0x5"}),
+                typed("maxPriorityFeePerGas", "2 (EIP-1559)"),
+            ),
+            (json!({"accessList": []}), typed("accessList", "1 (EIP-2930)")),
+            (json!({"blobs": ["0x"]}), typed("blobs", "3 (EIP-4844)")),
+            (
+                json!({"type": "0x2"}),
+                "invalid argument 0: field type: got 2, want 0 or none: this chain has no typed transactions"
+                    .to_owned(),
+            ),
+        ] {
+            net.check_error(method, params(method, extra), -32602, &message);
+        }
+        if method != "personal_sendTransaction" {
+            for other in [json!("0x1"), json!(1)] {
+                let message = "chainId does not match node's: got 1, want 100";
+                net.check_error(method, params(method, json!({"chainId": other})), -32000, message);
+            }
+        }
+    }
+    let status = net.ok("txpool_status", json!([]));
+    assert_eq!(
+        (&status["pending"], &status["queued"]),
+        (&json!("0x1"), &json!("0x0"))
+    );
+}
+
+#[test]
+fn what_is_known_is_named_as_its_sender_knows_it() {
+    let net = Net::start();
+    let unsigned = UnsignedTransaction {
+        gas_price: U256::from(1),
+        gas: 1000,
+        to: Some(key(5).address()),
+        ..Default::default()
+    };
+    let classic = unsigned.sign(&key(4), 100, TxForm::Classic);
+    let params = json!([data(classic.encode_raw())]);
+    net.ok("eth_sendRawTransaction", params.clone());
+    let theirs = classic.ethereum_hash().expect("nine fields");
+    let known = |hash| format!("known transaction: {hash:x}");
+    net.check_error("eth_sendRawTransaction", params.clone(), -32000, &known(theirs));
+    net.check_error("mc_sendRawTransaction", params, -32000, &known(classic.hash()));
+    // In its twelve fields it is the same transaction.
+    let native = unsigned.sign(&key(6), 100, TxForm::Native);
+    let params = json!([data(native.encode_raw())]);
+    net.ok("eth_sendRawTransaction", params.clone());
+    net.check_error("eth_sendRawTransaction", params, -32000, &known(native.hash()));
+}
+
 #[test]
 fn refused_raw_transactions() {
     let net = Net::start();
@@ -214,6 +306,14 @@ fn refused_raw_transactions() {
         -32000,
         &format!("known transaction: {:x}", sent.hash()),
     );
+    for got in [0x01, 0x02, 0x7f] {
+        check(
+            [&[got][..], &sent.encode_raw()].concat(),
+            &format!(
+                "transaction type not supported: got type {got:#04x} (EIP-2718), expected a list of 12 or 9 fields"
+            ),
+        );
+    }
     for bytes in [
         vec![],
         vec![0x80],

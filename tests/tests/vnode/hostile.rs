@@ -6,10 +6,11 @@
 use e2e::http::HttpClient;
 use e2e::ws::WsClient;
 use e2e::{Caller, Vnode, note};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// What the whole test may cost, above the memory of a node that has been called a little: room for
@@ -155,6 +156,10 @@ fn hostile_clients_are_borne() {
     }
     watched.check("garbage");
 
+    let deaf = deaf(&watched.node.socket(), scaled(60, 30));
+    watched.check("connections that ask and do not read");
+    drop(deaf);
+
     long_bodies(http);
     watched.check("bodies of 100 MB");
 
@@ -196,6 +201,31 @@ fn subscriptions(ws: SocketAddr, count: usize) -> Vec<WsClient> {
         client
     });
     subscribed.collect()
+}
+
+/// Connections that ask for long answers, short ones and slow ones, for as long as the node reads,
+/// and read none.
+fn deaf(socket: &Path, count: usize) -> Vec<UnixStream> {
+    const REQUESTS_MAX: usize = 10_000;
+    let calls = [
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "mc_estimateGas", "params": [{ "data": "0x5b600056" }] }),
+        json!({ "jsonrpc": "2.0", "id": 2, "method": "rpc.discover" }),
+        json!({ "jsonrpc": "2.0", "id": 3, "method": "debug_dumpBlock", "params": ["latest"] }),
+        json!({ "jsonrpc": "2.0", "id": 4, "method": "mc_subscribe", "params": ["newHeads"] }),
+    ];
+    let calls: String = calls.iter().map(Value::to_string).collect();
+    let asked = (0..count).map(|_| {
+        let mut stream = UnixStream::connect(socket).expect("the node listens");
+        stream
+            .set_write_timeout(Some(Duration::from_millis(200)))
+            .expect("a time-out");
+        let sent = (0..REQUESTS_MAX)
+            .take_while(|_| stream.write_all(calls.as_bytes()).is_ok())
+            .count();
+        assert!(sent < REQUESTS_MAX, "all of it was taken");
+        stream
+    });
+    asked.collect()
 }
 
 /// Bodies far too long, with and without a length before them.

@@ -216,12 +216,29 @@ fn a_malformed_vnodeconfig_stops_the_start_with_its_place() {
             assert!(stderr.contains(word), "{stderr}");
         }
     }
-    std::fs::write(&file, "{\"SCSService\": \"yes\"}").expect("a write");
-    let stderr = complaint(Launch::dev(Vec::<String>::new()).directory(home.path()));
-    assert!(
-        stderr.contains("SCSService") && stderr.contains("yes"),
-        "{stderr}"
-    );
+    for (text, complaint_of) in [
+        (
+            "{\"SCSService\": \"yes\"}",
+            [
+                "line 1, column 16",
+                "SCSService: got \"yes\", expected true or false",
+            ],
+        ),
+        ("", ["line 1, column 1", "EOF"]),
+        (
+            "{\n\"ForceSubnetP2P\": [\"0x12\"]}",
+            [
+                "line 2, column 20",
+                "ForceSubnetP2P[0]: got \"0x12\", expected an address",
+            ],
+        ),
+    ] {
+        std::fs::write(&file, text).expect("a write");
+        let stderr = complaint(Launch::dev(Vec::<String>::new()).directory(home.path()));
+        for word in ["vnodeconfig.json", complaint_of[0], complaint_of[1]] {
+            assert!(stderr.contains(word), "{stderr}");
+        }
+    }
     let stderr = complaint(Launch::dev(["--vnodeconfig", "no-such-file.json"]));
     assert!(stderr.contains("no-such-file.json"), "{stderr}");
 

@@ -4,7 +4,7 @@ use e2e::clients::javascript;
 use e2e::contract::{CHANGED, counter, creation_code, set, word};
 use e2e::ws::WsClient;
 use e2e::{CallError, Vnode, quantity};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::net::TcpListener;
 
 fn node<const N: usize>(more: [&str; N]) -> Vnode {
@@ -43,6 +43,35 @@ fn heads_and_logs_are_told_as_they_come() {
         (&log["transactionHash"], &log["data"]),
         (&json!(hash), &json!(word(7)))
     );
+}
+
+#[test]
+fn a_slow_call_holds_up_no_other() {
+    const SLOW: u64 = 10;
+    let node = node([]);
+    let mut client = WsClient::connect(node.ws_address(), None).expect("a WebSocket");
+    let ask = |id: u64, method: &str, params: Value| {
+        json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string()
+    };
+    // A creation that goes round until its gas is gone.
+    let endless = json!([{ "data": "0x5b600056" }]);
+    for id in 0..SLOW {
+        client.send(&ask(id, "mc_estimateGas", endless.clone()));
+    }
+    client.send(&ask(SLOW, "net_version", json!([])));
+    let mut ids: Vec<_> = (0..=SLOW)
+        .map(|_| {
+            let answer: Value = serde_json::from_str(&client.text()).expect("JSON");
+            answer["id"].as_u64().expect("an id")
+        })
+        .collect();
+    assert_ne!(
+        ids.last(),
+        Some(&SLOW),
+        "asked last, and answered before: {ids:?}"
+    );
+    ids.sort_unstable();
+    assert_eq!(ids, (0..=SLOW).collect::<Vec<_>>(), "each once");
 }
 
 #[test]

@@ -10,6 +10,8 @@ use crate::{error::DecodeError, rlp::Reader};
 
 /// The name of the list in errors.
 const WHAT: &str = "transaction";
+/// The largest first byte of a typed envelope (EIP-2718); lists begin from 0xc0 on.
+const TYPE_MAX: u8 = 0x7f;
 
 impl Transaction {
     /// Decodes the stored form, as it stands in a block: twelve fields under
@@ -38,6 +40,13 @@ impl Transaction {
     /// If `rlp` is not exactly one such list, or is a system transaction, which
     /// only the builder of a block may make.
     pub fn decode_raw(rlp: &[u8], rules: TxRules) -> Result<Self, DecodeError> {
+        if let Some(got @ ..=TYPE_MAX) = rlp.first().copied() {
+            let expected = match rules {
+                TxRules::Moac => "12 or 9",
+                TxRules::Ethereum => "9",
+            };
+            return Err(DecodeError::Typed { got, expected });
+        }
         if rules == TxRules::Ethereum {
             return Self::decode_stored(rlp, rules);
         }
@@ -259,6 +268,21 @@ mod tests {
             let raw = Transaction::decode_raw(&rlp, TxRules::Moac);
             assert_eq!(raw, Err(count("12 or 9")));
         }
+    }
+
+    #[test]
+    fn typed_envelopes() {
+        for got in [0, 1, 2, 0x7f] {
+            for (rules, expected) in [(TxRules::Moac, "12 or 9"), (TxRules::Ethereum, "9")] {
+                let envelope = [&[got][..], &sample().encode()].concat();
+                let error = DecodeError::Typed { got, expected };
+                assert_eq!(Transaction::decode_raw(&envelope, rules), Err(error));
+            }
+        }
+        let error = Transaction::decode_raw(&[2], TxRules::Moac).unwrap_err();
+        let text =
+            "transaction type not supported: got type 0x02 (EIP-2718), expected a list of 12 or 9 fields";
+        assert_eq!(error.to_string(), text);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Accounts of the node, signing, sending (interface 4.4, 4.5).
 
 use chain::chain::SubmitError;
-use chain::pool::Origin;
+use chain::pool::{Origin, PoolError};
 use keystore::AccountError;
 use primitives::{
     Address, B256, SecretKey, Transaction, TxForm, TxRules, U256, UnsignedTransaction, signed_message_digest,
@@ -94,7 +94,7 @@ pub(in crate::methods) fn send_signed(
     let price = gas_price_of(node, &request)?;
     let _one_at_a_time = node.sending.lock();
     let unsigned = fill(node, request, price)?;
-    submit(node, unsigned.sign(&key, node.chain.spec().chain_id, form(node)))
+    submit_own(node, &unsigned, &key)
 }
 
 /// The price that the sender names, or the suggested one.
@@ -103,11 +103,15 @@ pub(super) fn gas_price_of(node: &Node, request: &TransactionRequest) -> RpcResu
 }
 
 /// The transaction with what its sender left out: gas, and the next nonce.
+///
+/// # Errors
+/// −32000 for a transaction of another chain, and where the chain cannot be read.
 pub(super) fn fill(
     node: &Node,
     request: TransactionRequest,
     gas_price: U256,
 ) -> RpcResult<UnsignedTransaction> {
+    check_chain(node, request.chain_id)?;
     let tx_nonce = match request.tx_nonce {
         Some(given) => given,
         None => next_nonce(node, &request.from)?,
@@ -123,6 +127,17 @@ pub(super) fn fill(
         via: request.via,
         ..Default::default()
     })
+}
+
+/// Refuses what names another chain than the node's.
+pub(super) fn check_chain(node: &Node, chain_id: Option<u64>) -> RpcResult<()> {
+    let want = node.chain.spec().chain_id;
+    match chain_id {
+        Some(got) if got != want => Err(RpcError::refused(format!(
+            "chainId does not match node's: got {got}, want {want}"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The form that transactions made here have.
@@ -159,34 +174,46 @@ fn no_service(flag: u64) -> RpcError {
     ))
 }
 
-/// `mc_sendRawTransaction`: twelve fields, or nine. Clients of the compatible library compare the
-/// answer with the hash they computed, so under its name a nine-field transaction has that one.
+/// `mc_sendRawTransaction`: twelve fields, or nine.
 fn send_raw(node: &Node, raw: Data, dialect: Dialect) -> RpcResult<Data<B256>> {
     let transaction = Transaction::decode_raw(&raw.0, node.chain.spec().tx_rules())
         .map_err(|error| RpcError::refused(error.to_string()))?;
     match transaction.sharding_flag {
-        0 => {
-            let theirs = transaction
-                .ethereum_hash()
-                .filter(|_| dialect == Dialect::Ethereum);
-            let stored = submit(node, transaction)?;
-            Ok(theirs.map_or(stored, Data))
-        }
+        0 => submit(node, transaction, dialect),
         flag @ 1..=SHARDING_FLAG_MAX if is_own_proxy(node, transaction.via) => Err(no_service(flag)),
         1..=SHARDING_FLAG_MAX => Err(RpcError::refused("via error")),
         _ => Err(RpcError::refused("shardingFlag error")),
     }
 }
 
-/// Puts a transaction into the pool and gives its hash: that of its stored form.
-pub(super) fn submit(node: &Node, transaction: Transaction) -> RpcResult<Data<B256>> {
-    node.chain
-        .submit_transaction(transaction, Origin::Local)
-        .map(Data)
-        .map_err(|error| match error {
-            SubmitError::Store(error) => failure(error),
-            SubmitError::Sender(_) | SubmitError::Pool(_) => RpcError::refused(error.to_string()),
-        })
+/// Signs a transaction made here and puts it into the pool.
+pub(super) fn submit_own(
+    node: &Node,
+    unsigned: &UnsignedTransaction,
+    key: &SecretKey,
+) -> RpcResult<Data<B256>> {
+    let signed = unsigned.sign(key, node.chain.spec().chain_id, form(node));
+    // Its form has one hash, whoever asks.
+    submit(node, signed, Dialect::Native)
+}
+
+/// Puts a transaction into the pool and gives its hash: that of its stored form. Clients of the
+/// compatible library compare the answer with the hash they computed, so under its names a
+/// nine-field transaction has that one, in the error that it is known already too.
+fn submit(node: &Node, transaction: Transaction, dialect: Dialect) -> RpcResult<Data<B256>> {
+    let theirs = match dialect {
+        Dialect::Native => None,
+        Dialect::Ethereum => transaction.ethereum_hash(),
+    };
+    let shown = |stored| theirs.unwrap_or(stored);
+    match node.chain.submit_transaction(transaction, Origin::Local) {
+        Ok(stored) => Ok(Data(shown(stored))),
+        Err(SubmitError::Store(error)) => Err(failure(error)),
+        Err(SubmitError::Pool(PoolError::Known(stored))) => {
+            Err(RpcError::refused(PoolError::Known(shown(stored)).to_string()))
+        }
+        Err(error) => Err(RpcError::refused(error.to_string())),
+    }
 }
 
 /// Why an account does not sign.

@@ -5,6 +5,7 @@
 use chain::call::{CALL_GAS_DEFAULT, CallOutcome, CallRequest, revert_text};
 use primitives::{Bytes, U256};
 
+use super::accounts::check_chain;
 use super::lookup::at_state;
 use super::request::Call;
 use crate::blocks::Reach;
@@ -38,7 +39,9 @@ pub(super) fn methods() -> Vec<Method<Node>> {
 
 /// `mc_call`: what the contract returns. What it does not return in peace is an error, whose data
 /// is what it gave as reason.
-fn call(node: &Node, (Call(request), at): (Call, BlockRef), reach: Reach) -> Result<Data<Bytes>, Stop> {
+fn call(node: &Node, (call, at): (Call, BlockRef), reach: Reach) -> Result<Data<Bytes>, Stop> {
+    check_chain(node, call.chain_id)?;
+    let request = call.request;
     if request.to.is_none() {
         return Err(RpcError::invalid_argument(0, "missing field to").into());
     }
@@ -59,8 +62,9 @@ fn call(node: &Node, (Call(request), at): (Call, BlockRef), reach: Reach) -> Res
 
 /// `mc_estimateGas`: the least gas with which the call succeeds, in the pending block unless told
 /// otherwise.
-fn estimate_gas(node: &Node, (Call(request), at): (Call, Option<BlockRef>)) -> RpcResult<Quantity> {
-    let request = limited(request);
+fn estimate_gas(node: &Node, (call, at): (Call, Option<BlockRef>)) -> RpcResult<Quantity> {
+    check_chain(node, call.chain_id)?;
+    let request = limited(call.request);
     let view = node.view()?;
     let at = at.unwrap_or(BlockRef::Pending);
     at_state(node, &view, at, |place| view.estimate_gas(place, &request)).map(Quantity)

@@ -4,7 +4,7 @@
 use primitives::{SecretKey, Transaction, U256};
 use serde::Serialize;
 
-use super::accounts::{fill, form, gas_price_of, locked, submit};
+use super::accounts::{fill, form, gas_price_of, locked, submit_own};
 use super::request::TransactionRequest;
 use crate::error::{RpcError, RpcResult};
 use crate::node::Node;
@@ -115,7 +115,7 @@ fn resend(
     let key = key.map_err(locked)?;
     let price = gas_price_of(node, &request)?;
     let unsigned = fill(node, request, price)?;
-    submit(node, unsigned.sign(&key, node.chain.spec().chain_id, form(node)))
+    submit_own(node, &unsigned, &key)
 }
 
 /// `mc_pendingTransactions`: by account, then by nonce.

@@ -4,7 +4,23 @@ use chain::call::CallRequest;
 use primitives::{Address, Bytes, U256};
 
 use crate::decode::{Fields, FromParam, string};
-use crate::types::{Data, DecodeError, Quantity};
+use crate::types::{Count, Data, DecodeError, Quantity};
+
+/// Fields that only Ethereum's typed transactions have, with the first type that has them. A
+/// transaction made without them would not be the one that was asked for. These say what it costs
+/// whom and change nothing in what a call answers; clients send them with calls as a matter of course.
+const COST_FIELDS: [(&str, &str); 3] = [
+    ("accessList", "1 (EIP-2930)"),
+    ("maxFeePerGas", "2 (EIP-1559)"),
+    ("maxPriorityFeePerGas", "2 (EIP-1559)"),
+];
+/// The other such fields: without them a call too would be another.
+const CONTENT_FIELDS: [(&str, &str); 4] = [
+    ("maxFeePerBlobGas", "3 (EIP-4844)"),
+    ("blobVersionedHashes", "3 (EIP-4844)"),
+    ("blobs", "3 (EIP-4844)"),
+    ("authorizationList", "4 (EIP-7702)"),
+];
 
 /// A number as QUANTITY, or as DATA of 32 bytes: a storage position, a miner's hashrate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +48,19 @@ pub(in crate::methods) struct TransactionRequest {
     pub(super) tx_nonce: Option<u64>,
     pub(super) sharding_flag: u64,
     pub(super) via: Option<Address>,
+    pub(super) chain_id: Option<u64>,
 }
 
 impl FromParam for TransactionRequest {
     fn from_json(json: &str) -> Result<Self, DecodeError> {
         let fields = Fields::read(json)?;
+        refuse_typed(&fields, &COST_FIELDS)?;
+        refuse_typed(&fields, &CONTENT_FIELDS)?;
+        if let Some(Count(got @ 1..)) = fields.get("type")? {
+            return Err(DecodeError::Rule(format!(
+                "field type: got {got}, want 0 or none: this chain has no typed transactions"
+            )));
+        }
         let request = Self {
             from: fields.get("from")?,
             to: fields.get("to")?,
@@ -47,6 +71,7 @@ impl FromParam for TransactionRequest {
             tx_nonce: number(&fields, "nonce")?,
             sharding_flag: number(&fields, "shardingFlag")?.unwrap_or_default(),
             via: via(&fields)?,
+            chain_id: chain_id(&fields)?,
         };
         if request.to.is_none() && request.input.is_empty() {
             return Err(DecodeError::Rule(
@@ -59,20 +84,53 @@ impl FromParam for TransactionRequest {
 
 /// The call object of `mc_call` and `mc_estimateGas` (interface 4.5).
 #[derive(Clone, Debug)]
-pub(super) struct Call(pub(super) CallRequest);
+pub(super) struct Call {
+    pub(super) request: CallRequest,
+    pub(super) chain_id: Option<u64>,
+}
 
 impl FromParam for Call {
     fn from_json(json: &str) -> Result<Self, DecodeError> {
         let fields = Fields::read(json)?;
-        Ok(Self(CallRequest {
-            from: fields.get("from")?,
-            to: fields.get("to")?,
-            gas: number(&fields, "gas")?,
-            gas_price: wide(&fields, "gasPrice")?.unwrap_or_default(),
-            value: wide(&fields, "value")?.unwrap_or_default(),
-            input: input(&fields)?,
-        }))
+        refuse_typed(&fields, &CONTENT_FIELDS)?;
+        let gas_price = wide(&fields, "gasPrice")?;
+        let _type: Option<Count> = fields.get("type")?;
+        for name in ["maxFeePerGas", "maxPriorityFeePerGas"] {
+            if wide(&fields, name)?.is_some() && gas_price.is_some() {
+                return Err(DecodeError::Rule(format!(
+                    "fields gasPrice and {name} exclude each other, want one of them"
+                )));
+            }
+        }
+        Ok(Self {
+            request: CallRequest {
+                from: fields.get("from")?,
+                to: fields.get("to")?,
+                gas: number(&fields, "gas")?,
+                gas_price: gas_price.unwrap_or_default(),
+                value: wide(&fields, "value")?.unwrap_or_default(),
+                input: input(&fields)?,
+            },
+            chain_id: chain_id(&fields)?,
+        })
     }
+}
+
+/// Refuses an object with one of these fields.
+fn refuse_typed(fields: &Fields<'_>, typed: &[(&str, &str)]) -> Result<(), DecodeError> {
+    let given = |(name, _): &&(&str, &str)| fields.json(name).is_some_and(|json| json != "null");
+    match typed.iter().find(given) {
+        None => Ok(()),
+        Some((name, kind)) => Err(DecodeError::Rule(format!(
+            "field {name}: got one, want none: this chain has no transactions of type {kind}"
+        ))),
+    }
+}
+
+/// The chain that is meant: QUANTITY, or a plain number, as which people write it.
+fn chain_id(fields: &Fields<'_>) -> Result<Option<u64>, DecodeError> {
+    let id: Option<Count> = fields.get("chainId")?;
+    Ok(id.map(|id| id.0))
 }
 
 fn number(fields: &Fields<'_>, name: &'static str) -> Result<Option<u64>, DecodeError> {
@@ -148,11 +206,12 @@ mod tests {
             tx_nonce: None,
             sharding_flag: 0,
             via: None,
+            chain_id: None,
         };
         assert_eq!(TransactionRequest::from_json(&least), Ok(expected.clone()));
         let all = format!(
             r#"{{"from":"{from}","to":null,"gas":"0x1","gasPrice":"0x2","value":"0x3","input":"0x04",
-            "data":"0x04","nonce":"0x5","shardingFlag":"0x1","via":"{to}","chainId":"0x64"}}"#
+            "data":"0x04","nonce":"0x5","shardingFlag":"0x1","via":"{to}","chainId":"0x64","type":"0x0","accessList":null}}"#
         );
         let expected = TransactionRequest {
             to: None,
@@ -163,6 +222,7 @@ mod tests {
             tx_nonce: Some(5),
             sharding_flag: 1,
             via: Some(to),
+            chain_id: Some(100),
             ..expected
         };
         assert_eq!(TransactionRequest::from_json(&all), Ok(expected));
@@ -193,8 +253,50 @@ mod tests {
             r#","nonce":"0x10000000000000000""#,
             "field nonce: number does not fit 64 bits",
         );
+        for (members, expected) in [
+            (
+                r#","type":"0x2""#,
+                "field type: got 2, want 0 or none: this chain has no typed transactions",
+            ),
+            (r#","type":"two""#, "field type: missing 0x prefix"),
+            (r#","chainId":"100""#, "field chainId: missing 0x prefix"),
+            (
+                r#","maxFeePerGas":"0x1""#,
+                "field maxFeePerGas: got one, want none: this chain has no transactions of type 2 (EIP-1559)",
+            ),
+            (
+                r#","accessList":[]"#,
+                "field accessList: got one, want none: this chain has no transactions of type 1 (EIP-2930)",
+            ),
+            (
+                r#","authorizationList":[{}]"#,
+                "field authorizationList: got one, want none: this chain has no transactions of type 4 (EIP-7702)",
+            ),
+        ] {
+            check(members, expected);
+        }
         check_error::<TransactionRequest>("{}", "missing field from");
         check_error::<Call>("[]", "want an object, got an array");
         check_error::<Call>(r#"{"to":"0x12"}"#, "field to: want 20 bytes, got 1");
+    }
+
+    #[test]
+    fn calls_may_say_what_they_would_pay() {
+        let idle = r#"{"type":"0x2","maxFeePerGas":"0x5","maxPriorityFeePerGas":"0x1","accessList":[],
+            "chainId":100,"blobs":null}"#;
+        let call = Call::from_json(idle).expect("a call");
+        assert_eq!((call.request.gas_price, call.chain_id), (U256::ZERO, Some(100)));
+        check_error::<Call>(
+            r#"{"gasPrice":"0x1","maxPriorityFeePerGas":"0x1"}"#,
+            "fields gasPrice and maxPriorityFeePerGas exclude each other, want one of them",
+        );
+        check_error::<Call>(
+            r#"{"maxFeePerGas":1}"#,
+            "field maxFeePerGas: want a hex string, got a number",
+        );
+        check_error::<Call>(
+            r#"{"blobVersionedHashes":[]}"#,
+            "field blobVersionedHashes: got one, want none: this chain has no transactions of type 3 (EIP-4844)",
+        );
     }
 }

@@ -2,8 +2,8 @@
 //! on Windows, a named pipe.
 //!
 //! Values may be separated by space or by nothing; each answer and each notification is followed by
-//! a newline. A connection's messages are answered one after the other, in order. Only the owner of
-//! the node may connect.
+//! a newline. A connection's messages are answered side by side. Only the owner of the node may
+//! connect.
 
 #[cfg(windows)]
 #[path = "pipe.rs"]
@@ -131,6 +131,8 @@ struct IpcChannel<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Channel for IpcChannel<S> {
+    const HALF_CLOSES: bool = true;
+
     async fn receive(&mut self) -> Result<Option<Bytes>, Fault> {
         loop {
             match self.values.next() {
