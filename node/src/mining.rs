@@ -25,7 +25,10 @@ pub(crate) struct Miner {
     options: VnodeOptions,
     caches: LightCaches,
     chain: Chain,
+    /// What searches now. Held for moments only: whoever asks for rates does so on a network thread.
     running: Arc<Mutex<Option<Running>>>,
+    /// Held while the search is started or ended, which may take seconds.
+    changing: Arc<Mutex<()>>,
 }
 
 struct Running {
@@ -41,14 +44,15 @@ impl Miner {
             caches: caches.clone(),
             chain: chain.clone(),
             running: Arc::default(),
+            changing: Arc::default(),
         }
     }
 
     /// Starts searching, with so many threads or as many as the options say; what searches is said
     /// by the returned lines. A search under way goes on, unless it is to have another number.
     pub(crate) fn start(&self, threads: Option<usize>) -> Result<Vec<String>, MinerError> {
-        let mut running = self.running.lock();
-        if let Some(search) = &*running
+        let _one_at_a_time = self.changing.lock();
+        if let Some(search) = &*self.running.lock()
             && threads.is_none()
         {
             return Ok(search.engine.describe());
@@ -61,7 +65,7 @@ impl Miner {
                 reason: format!("at most {THREADS_MAX}"),
             });
         }
-        end(running.take());
+        self.end();
         let threads = threads.unwrap_or_else(|| self.options.threads());
         if threads == 0 {
             return Ok(vec![
@@ -88,13 +92,26 @@ impl Miner {
                 what: "solutions".to_owned(),
                 reason: error.to_string(),
             })?;
-        *running = Some(Running { engine, solutions });
+        *self.running.lock() = Some(Running { engine, solutions });
         Ok(lines)
     }
 
     /// Stops the search.
     pub(crate) fn stop(&self) {
-        end(self.running.lock().take());
+        let _one_at_a_time = self.changing.lock();
+        self.end();
+    }
+
+    /// Ends the search, and the thread that takes its solutions. Whoever calls holds `changing`.
+    fn end(&self) {
+        // A statement of its own, so that `running` is free while the threads are waited for.
+        let running = self.running.lock().take();
+        if let Some(Running { engine, solutions }) = running {
+            drop(engine);
+            if solutions.join().is_err() {
+                tracing::error!("the thread that takes solutions ended by a panic");
+            }
+        }
     }
 
     /// Whoever mines takes dearer transactions alone. A price that was set by hand stays.
@@ -129,16 +146,6 @@ impl Miner {
             .into_iter()
             .map(|device| (device.name, device.hashrate))
             .collect()
-    }
-}
-
-/// Ends a search, and the thread that takes its solutions.
-fn end(running: Option<Running>) {
-    if let Some(Running { engine, solutions }) = running {
-        drop(engine);
-        if solutions.join().is_err() {
-            tracing::error!("the thread that takes solutions ended by a panic");
-        }
     }
 }
 
@@ -212,6 +219,36 @@ mod tests {
             "{error}"
         );
         assert!(miner.running.lock().is_none());
+    }
+
+    #[test]
+    fn rates_wait_for_no_end_of_a_search() {
+        let miner = miner(ChainSpec::dev(), &[]);
+        let config = EngineConfig {
+            threads: 0,
+            ..Default::default()
+        };
+        let (sender, _found) = bounded(1);
+        let engine = Engine::start(config, miner.chain.desk().subscribe(), sender).unwrap();
+        // A solution that takes long to import: the end of the search waits for it.
+        let (imported, importing) = bounded::<()>(0);
+        let solutions = std::thread::spawn(move || _ = importing.recv());
+        *miner.running.lock() = Some(Running { engine, solutions });
+        let stopping = miner.clone();
+        let stopped = std::thread::spawn(move || stopping.stop());
+        let (rate, rates) = bounded(1);
+        let asking = miner.clone();
+        std::thread::spawn(move || {
+            while asking.running.lock().is_some() {
+                std::thread::yield_now();
+            }
+            let _ = rate.send((asking.hashrate(), asking.devices()));
+        });
+        let got = rates.recv_timeout(std::time::Duration::from_secs(10));
+        assert_eq!(got, Ok((0.0, vec![])), "the end of the search keeps the lock");
+        assert!(!stopped.is_finished(), "nothing was imported yet");
+        drop(imported);
+        stopped.join().unwrap();
     }
 
     /// The floors at the start, after mining has begun and after it has ended; `by_hand` is set

@@ -54,11 +54,13 @@ impl Budget {
     }
 
     fn too_long(&self, prefix: &str) -> RpcError {
-        RpcError::refused(format!(
-            "{prefix}the response is longer than {} bytes",
-            self.room_max
-        ))
+        too_long(prefix, self.room_max)
     }
+}
+
+/// What is said of a result that is longer than a response may be.
+pub(crate) fn too_long(prefix: &str, len_max: usize) -> RpcError {
+    RpcError::refused(format!("{prefix}the response is longer than {len_max} bytes"))
 }
 
 #[cfg(test)]

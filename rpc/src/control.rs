@@ -13,7 +13,8 @@ use crate::table::Modules;
 
 /// The searchers within the node's own process.
 pub trait MinerControl: Send + Sync {
-    /// Hashes per second of this process alone.
+    /// Hashes per second of this process alone. It is asked on network threads, so it waits for no
+    /// start and no stop under way.
     fn hashrate(&self) -> f64;
 
     /// Starts the search, with so many CPU threads where they are named.

@@ -2,13 +2,14 @@
 //!
 //! Handlers that block run on the runtime's blocking threads behind two gates, one for reads and
 //! one for execution, so that neither the network threads nor cheap reads wait for expensive calls.
-//! A handler that panics is an internal error of its call. Members of a batch run in order.
-//! Knows nothing of sockets.
+//! A handler that panics is an internal error of its call. Members of a batch run in order, and
+//! leave the network thread together once they have taken up its time. Knows nothing of sockets.
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc};
@@ -34,6 +35,10 @@ const MODULE_VERSION: &str = "1.0";
 /// Parameters up to this length are worked on by a network thread where a method is
 /// [`Method::sized`]: some microseconds of work.
 const SHORT_PARAMS_LEN_MAX: usize = 4096;
+
+/// How long members of one batch run on a network thread before other connections have their turn,
+/// and the members that are left run elsewhere: each is short, but there may be a thousand.
+const INLINE_TIME_MAX: Duration = Duration::from_millis(2);
 
 /// Why a table of methods cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -194,6 +199,24 @@ impl<C> Plan<'_, C> {
             _ => None,
         }
     }
+
+    /// Whether running it may take time of the network thread.
+    fn is_inline(&self) -> bool {
+        !matches!(self, Plan::Gated(..) | Plan::Waiting(..))
+    }
+
+    /// The same off the network thread, where it can run elsewhere.
+    fn gated(self) -> Self {
+        match self {
+            Plan::Inline(name, handler, params) => {
+                Plan::Gated(Gate::Blocking, name, Gated::Plain(handler), params)
+            }
+            Plan::Cached(gate, name, handler, params) => {
+                Plan::Gated(gate, name, Gated::Cached(handler), params)
+            }
+            other => other,
+        }
+    }
 }
 
 impl<C: Send + Sync + 'static> Dispatcher<C> {
@@ -290,20 +313,33 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         session: Option<&Session>,
         budget: &mut Budget,
     ) -> Option<Vec<u8>> {
-        let plans: Vec<_> = members.iter().map(|member| self.plan(member)).collect();
+        let mut plans: Vec<_> = members.iter().map(|member| self.plan(member)).collect();
         let mut out = Vec::new();
         let mut start = 0;
         // Neighbours behind the same gate go through it together: one change of thread for all.
         let together =
             |left: &Plan<'_, C>, right: &Plan<'_, C>| left.gate().is_some() && left.gate() == right.gate();
-        for plans in plans.chunk_by(together) {
-            let results = self.run(body, plans, session, budget).await;
+        let mut inline_time = Duration::ZERO;
+        while let Some(next) = plans[start..].chunk_by(together).next() {
+            let (is_inline, begun) = (next[0].is_inline(), Instant::now());
+            let results = self.run(body, next, session, budget).await;
             for (member, result) in members[start..].iter().zip(&results) {
                 let Some(id) = answer_id(member) else { continue };
                 out.push(if out.is_empty() { b'[' } else { b',' });
                 message::write_response(&mut out, id, result);
             }
-            start += plans.len();
+            start += next.len();
+            if is_inline {
+                // With the wait of one that had to go elsewhere after all: where those before it
+                // had to, one change of thread for the rest is the better way too.
+                inline_time += begun.elapsed();
+            }
+            if inline_time >= INLINE_TIME_MAX {
+                inline_time = Duration::ZERO;
+                let rest = plans.split_off(start);
+                plans.extend(rest.into_iter().map(Plan::gated));
+                tokio::task::yield_now().await;
+            }
         }
         if out.is_empty() {
             return None;

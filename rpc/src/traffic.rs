@@ -45,24 +45,47 @@ impl Traffic {
         true
     }
 
-    /// `text` as bytes that hold their room until the last of them is sent; `None` where there is no
-    /// room left.
-    pub(crate) fn hold(&self, text: Vec<u8>) -> Option<Bytes> {
+    /// `text` with the room it takes up; `None` where there is none left.
+    pub(crate) fn hold(&self, text: Vec<u8>) -> Option<Held> {
         let mut room = Room::default();
-        if !self.take(&mut room, text.len()) {
-            return None;
+        self.take(&mut room, text.len()).then_some(Held { text, room })
+    }
+}
+
+impl Room {
+    /// Gives back what `len` bytes do not need.
+    fn shrink(&mut self, len: usize) {
+        if let Some(room) = &mut self.0 {
+            let surplus = room.num_permits().saturating_sub(len / PIECE_LEN);
+            drop(room.split(surplus));
         }
-        Some(match room.0 {
-            None => text.into(),
-            Some(_) => Bytes::from_owner(Held { text, _room: room }),
-        })
     }
 }
 
 /// Text with the room it takes up.
-struct Held {
+#[derive(Debug, Default)]
+pub(crate) struct Held {
     text: Vec<u8>,
-    _room: Room,
+    room: Room,
+}
+
+impl Held {
+    /// Another, shorter form of what is held, which needs less room.
+    pub(crate) fn replace(mut self, text: Vec<u8>) -> Self {
+        self.text = text;
+        self.room.shrink(self.text.len());
+        self
+    }
+}
+
+/// Bytes that hold their room until the last of them is sent.
+impl From<Held> for Bytes {
+    fn from(held: Held) -> Self {
+        match held.room.0 {
+            None => held.text.into(),
+            Some(_) => Self::from_owner(held),
+        }
+    }
 }
 
 impl AsRef<[u8]> for Held {
@@ -86,10 +109,27 @@ mod tests {
             "what is short is not counted"
         );
         let held = traffic.hold(vec![7; 4 * PIECE_LEN]).expect("just enough");
+        let held = Bytes::from(held);
         assert_eq!(held, vec![7; 4 * PIECE_LEN]);
         assert!(!traffic.take(&mut room, PIECE_LEN));
         drop(held);
         drop(room);
         assert!(traffic.hold(vec![0; 10 * PIECE_LEN]).is_some());
+    }
+
+    #[test]
+    fn a_shorter_form_needs_less_room() {
+        let traffic = Traffic::new(10 * PIECE_LEN);
+        let free = || {
+            (0..=10)
+                .rev()
+                .find(|pieces| traffic.hold(vec![0; pieces * PIECE_LEN]).is_some())
+        };
+        let held = traffic.hold(vec![0; 8 * PIECE_LEN]).expect("enough");
+        assert_eq!(free(), Some(2));
+        let held = held.replace(vec![1; 3 * PIECE_LEN]);
+        assert_eq!(free(), Some(7));
+        let held = Bytes::from(held.replace(vec![2; PIECE_LEN - 1]));
+        assert_eq!((free(), held.len()), (Some(10), PIECE_LEN - 1));
     }
 }

@@ -530,6 +530,31 @@ async fn long_answers_are_compressed_for_those_who_take_it() {
 }
 
 #[tokio::test]
+async fn answers_need_room_before_they_are_compressed() {
+    let limits = Limits {
+        traffic_len_max: 100 * 1024,
+        ..Limits::default()
+    };
+    let server = serve(limits, "").await;
+    let to = server.addresses()[0];
+    let request = |len: usize| {
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"mc_long","params":[{len}]}}"#);
+        let request = String::from_utf8(post(&body)).unwrap();
+        request.replacen("Host:", "Accept-Encoding: gzip\r\nHost:", 1)
+    };
+    // Some hundred bytes in the end, but all of it lies in memory first.
+    let (head, body) = fetch(to, &request(200_000)).await;
+    assert!(head.starts_with("HTTP/1.1 503 "), "{head}");
+    assert_eq!(body, b"too many long responses at the same time\n");
+    let (head, _) = fetch(to, &request(90_000)).await;
+    assert!(
+        head.starts_with("HTTP/1.1 200 ") && head.contains("content-encoding: gzip"),
+        "{head}"
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn subscriptions_need_another_transport() {
     check(&[(
         r#"{"jsonrpc":"2.0","id":1,"method":"mc_session"}"#,

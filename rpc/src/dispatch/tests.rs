@@ -10,6 +10,12 @@ fn sleep_ms((ms,): (Integer,)) -> RpcResult<u64> {
     Ok(ms.0)
 }
 
+/// Whether this is a thread of the pool, not the one that took the message.
+fn is_pool() -> bool {
+    let thread = std::thread::current();
+    thread.name().is_some_and(|name| name.starts_with("pool"))
+}
+
 fn methods() -> Vec<Method<()>> {
     vec![
         Method::inline("mc_echo", |(), params| {
@@ -20,10 +26,15 @@ fn methods() -> Vec<Method<()>> {
         Method::heavy("mc_work", |(), params| reply(params.parse().and_then(sleep_ms))),
         Method::blocking("mc_fall", |(), _| panic!("as asked")),
         Method::sized("mc_length", |(), params| {
-            let is_pool = std::thread::current()
-                .name()
-                .is_some_and(|name| name.starts_with("pool"));
-            reply(params.parse::<(String,)>().map(|(text,)| (text.len(), is_pool)))
+            reply(params.parse::<(String,)>().map(|(text,)| (text.len(), is_pool())))
+        }),
+        Method::inline("mc_spin", |(), params| {
+            let slept = params.parse().and_then(sleep_ms);
+            reply(slept.map(|_| is_pool()))
+        }),
+        Method::brief("mc_brief", |(), params, _| {
+            let slept = params.parse().and_then(sleep_ms);
+            Ok(reply(slept.map(|_| is_pool()))?)
         }),
         Method::waiting("mc_wait", |_, params| {
             let parsed = params.parse::<(Integer,)>();
@@ -169,6 +180,43 @@ fn long_parameters_leave_the_network_thread() {
             &format!("{{'id':1,'result':[{},true]}}", text.len()),
         ),
     ]);
+}
+
+#[test]
+fn long_batches_leave_the_network_thread() {
+    check(&[(
+        "[{m:'mc_spin','params':[5],'id':1},{m:'mc_brief','params':[0],'id':2},5,{m:'mc_spin','params':[0],'id':3}]",
+        "[{'id':1,'result':false},{'id':2,'result':true},\
+         {'id':null,'error':{'code':-32600,'message':'invalid request: want an object, got a number'}},\
+         {'id':3,'result':true}]",
+    )]);
+}
+
+#[test]
+fn others_have_their_turn_within_a_batch() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    // What needs its connection cannot go elsewhere.
+    let row = Method::<AtomicBool>::session("mc_turn", |turn, _, _| {
+        std::thread::sleep(2 * INLINE_TIME_MAX);
+        reply(Ok(turn.load(Ordering::Relaxed)))
+    });
+    let turn = Arc::new(AtomicBool::new(false));
+    let rpc = Rpc::new(Arc::clone(&turn), vec![row], Limits::default()).unwrap();
+    let dispatcher = rpc.dispatcher(&Modules::default());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"mc_turn"}"#;
+    let got = runtime.block_on(async {
+        tokio::spawn(async move { turn.store(true, Ordering::Relaxed) });
+        let body = Bytes::from(format!("[{call},{call}]"));
+        dispatcher.handle_in(body, Some(&Session::new(1))).await
+    });
+    let answer = |result| format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
+    let want = format!("[{},{}]", answer(false), answer(true));
+    assert_eq!(String::from_utf8(got.unwrap()).unwrap(), want);
 }
 
 #[test]

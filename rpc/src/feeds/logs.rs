@@ -2,7 +2,8 @@
 //!
 //! A new head is looked at by every log filter and every subscription; the last blocks' logs are
 //! kept in decoded form, up to a number of bytes. Side blocks keep their receipts, so logs that a
-//! reorganization took back are read like others.
+//! reorganization took back are read like others. A block's logs never change under its hash, so
+//! what is kept stays right though the block be deleted, as the head is set back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -44,19 +45,15 @@ struct TransactionLogs {
 }
 
 impl BlockLogs {
-    /// Reads the logs of `id`, canonical or not; of a deleted block there are none.
-    fn read(view: &View, id: &BlockId) -> RpcResult<Self> {
-        let mut logs = Self {
-            id: *id,
-            bloom: Bloom::ZERO,
-            transactions: Vec::new(),
-        };
+    /// Reads the logs of `id`, canonical or not; `None` where the block was deleted.
+    fn read(view: &View, id: &BlockId) -> RpcResult<Option<Self>> {
         let Some(header) = header(view, id)? else {
-            return Ok(logs);
+            return Ok(None);
         };
+        let mut logs = Self::none(id);
         logs.bloom = header.logs_bloom;
         if logs.bloom == Bloom::ZERO {
-            return Ok(logs);
+            return Ok(Some(logs));
         }
         let missing = |what| {
             failure(format_args!(
@@ -88,7 +85,16 @@ impl BlockLogs {
             }
             first += count;
         }
-        Ok(logs)
+        Ok(Some(logs))
+    }
+
+    /// No logs, or none that are known any more.
+    fn none(id: &BlockId) -> Self {
+        Self {
+            id: *id,
+            bloom: Bloom::ZERO,
+            transactions: Vec::new(),
+        }
     }
 
     /// Bytes in memory, roughly.
@@ -148,14 +154,18 @@ struct Kept {
 }
 
 impl LogCache {
-    /// The logs of `id`, from memory where they are there.
+    /// The logs of `id`, from memory where they are there. Of a block that was deleted since there
+    /// are none, and nothing is kept: it may be imported again.
     pub(super) fn get(&self, view: &View, id: &BlockId) -> RpcResult<Arc<BlockLogs>> {
         let found = |kept: &Kept| kept.blocks.iter().rev().find(|logs| logs.id == *id).cloned();
         if let Some(logs) = found(&self.0.lock()) {
             return Ok(logs);
         }
         // Read outside of the lock; that two readers may do it at the same time is harmless.
-        let logs = Arc::new(BlockLogs::read(view, id)?);
+        let Some(logs) = BlockLogs::read(view, id)? else {
+            return Ok(Arc::new(BlockLogs::none(id)));
+        };
+        let logs = Arc::new(logs);
         let mut kept = self.0.lock();
         if found(&kept).is_none() {
             kept.len += logs.len();

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use chain::chain::HeadEvent;
 use chain::import::BlockId;
+use chain::pool::PendingHashes;
 use chain::{Chain, View};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use primitives::{B256, Header};
@@ -133,6 +134,20 @@ impl Feeds {
     /// The header of a block that is or was canonical; `None` where it was deleted.
     pub(crate) fn header(&self, view: &View, id: &BlockId) -> RpcResult<Option<Header>> {
         cursor::header(view, id)
+    }
+
+    /// What became pending since `cursor`: at most `max` hashes. The pool keeps the last
+    /// [`chain::pool::PENDING_FEED_MAX`] of them, so a follower who comes too late goes on with the
+    /// oldest of those.
+    pub(crate) fn pending_since(&self, cursor: u64, max: usize) -> PendingHashes {
+        let news = self.chain.pool().pending_since(cursor, max);
+        if news.missed > 0 {
+            tracing::debug!(
+                missed = news.missed,
+                "a follower of pending transactions came too late for some"
+            );
+        }
+        news
     }
 
     /// Tells of every hash that becomes pending.

@@ -7,15 +7,19 @@ use std::time::{Duration, Instant};
 use chain::body::SealCheck;
 use chain::build::build;
 use chain::import::BlockId;
-use chain::pool::PoolConfig;
+use chain::pool::{Origin, PoolConfig};
 use chain::{Chain, ChainConfig, ChainSpec};
-use primitives::{Address, Block, Bytes};
+use primitives::{Address, Block, Bytes, SecretKey, TxForm, U256, UnsignedTransaction};
 use store::Store;
 
 use super::cursor::Cursor;
 use super::journal::HeadJournal;
+use super::logs::LogCache;
 use super::{Feeds, Step};
+use crate::decode::FromParam;
+use crate::filters::LogCriteria;
 use crate::methods::NodeFacts;
+use crate::params::Dialect;
 
 struct Facts;
 
@@ -248,6 +252,45 @@ fn a_cursor_ahead_of_the_journal_sees_nothing_twice() {
     let view = chain.view().expect("a view");
     let way = cursor.way(&journal, journal.next(), &view).expect("a way");
     assert_eq!(way.steps, [Step::Applied(second)]);
+}
+
+#[test]
+fn a_block_that_was_deleted_and_came_back_has_its_logs() {
+    let chain = open();
+    let logging = UnsignedTransaction {
+        gas_price: U256::from(20_000_000_000_u64),
+        gas: 100_000,
+        // A constructor that logs once, and creates nothing.
+        input: Bytes::from_static(&[0x60, 0, 0x60, 0, 0xa0, 0]),
+        ..Default::default()
+    };
+    let key = SecretKey::from_hex(chain::spec::DEV_ACCOUNTS[0].1).expect("a key");
+    let logging = logging.sign(&key, chain.spec().chain_id, TxForm::Native);
+    chain
+        .submit_transaction(logging, Origin::Local)
+        .expect("a good transaction");
+    let block = next_block(&chain, 1);
+    chain.import(block.clone()).expect("a good block");
+    let id = head(&chain);
+
+    let cache = LogCache::default();
+    let all = LogCriteria::from_json("{}").expect("criteria");
+    let count = || {
+        let mut count = 0;
+        let logs = cache.get(&chain.view().expect("a view"), &id).expect("a read");
+        let taken = logs.write(&all, false, Dialect::Native, &mut |_| {
+            count += 1;
+            Ok(())
+        });
+        taken.expect("nothing fails");
+        count
+    };
+    chain.set_head(0).expect("a lower head");
+    assert_eq!(count(), 0, "deleted");
+    chain.import(block).expect("a good block");
+    assert_eq!(count(), 1);
+    chain.set_head(0).expect("a lower head");
+    assert_eq!(count(), 1, "in memory yet");
 }
 
 #[test]

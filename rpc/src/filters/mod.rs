@@ -201,8 +201,7 @@ impl Filters {
     }
 
     fn pending(&self, cursor: &mut u64, dialect: Dialect) -> RpcResult {
-        let pool = self.feeds.chain().pool();
-        let news = pool.pending_since(*cursor, HASHES_MAX);
+        let news = self.feeds.pending_since(*cursor, HASHES_MAX);
         let shown = news
             .hashes
             .iter()

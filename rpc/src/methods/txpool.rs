@@ -76,10 +76,12 @@ struct Content<'a> {
 
 fn show(node: &Node, form: Form) -> RpcResult {
     let content = node.chain.pool().content();
-    Json::write(&Content {
+    let shown = Content {
         pending: Part(&content.pending, form),
         queued: Part(&content.queued, form),
-    })
+    };
+    // As text a full pool is longer by far than any answer.
+    Json::write_within(&shown, node.settings.response_len_max)
 }
 
 struct Part<'a>(&'a Accounts, Form);

@@ -1,14 +1,24 @@
 //! Answers in compressed form, for clients that take it and where it is worth it.
+//!
+//! An answer holds its room in memory from before it is compressed; how much room there is is the
+//! business of [`crate::traffic`].
 
 use std::io::Write;
+use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use tokio::sync::Semaphore;
+
+use crate::traffic::Held;
 
 /// Shorter answers fit a packet as they are.
 const LEN_MIN: usize = 1400;
 /// Longer answers are compressed off the network threads.
 const INLINE_LEN_MAX: usize = 16 * 1024;
+/// As many longer answers are compressed at the same time: each is in memory twice meanwhile, and
+/// has a thread that calls may be waiting for. The others wait for their turn.
+const LONG_MAX: usize = 4;
 
 /// Whether an `Accept-Encoding` header allows gzip.
 pub(super) fn is_accepted(header: &str) -> bool {
@@ -20,33 +30,62 @@ pub(super) fn is_accepted(header: &str) -> bool {
     })
 }
 
-/// `answer`, compressed where that is worth it, and whether it is.
-pub(super) async fn compress(answer: Vec<u8>) -> (Vec<u8>, bool) {
-    match answer.len() {
-        ..LEN_MIN => (answer, false),
-        LEN_MIN..INLINE_LEN_MAX => compressed(answer),
-        INLINE_LEN_MAX.. => {
-            let task = tokio::task::spawn_blocking(move || compressed(answer));
-            // It can fail only with the runtime, and then nobody reads the answer.
-            task.await.unwrap_or_default()
+/// Compresses the answers of one server.
+pub(super) struct Gzip {
+    /// Turns of long answers.
+    turns: Arc<Semaphore>,
+}
+
+impl Gzip {
+    pub(super) fn new() -> Self {
+        Self {
+            turns: Arc::new(Semaphore::new(LONG_MAX)),
+        }
+    }
+
+    /// `answer`, compressed where that is worth it, and whether it is.
+    pub(super) async fn compress(&self, answer: Held) -> (Held, bool) {
+        match answer.as_ref().len() {
+            ..LEN_MIN => (answer, false),
+            LEN_MIN..INLINE_LEN_MAX => compressed(answer),
+            INLINE_LEN_MAX.. => {
+                let Ok(turn) = Arc::clone(&self.turns).acquire_owned().await else {
+                    return (answer, false);
+                };
+                // The turn lasts as long as the work, whether or not the client still waits.
+                let task = tokio::task::spawn_blocking(move || {
+                    let _turn = turn;
+                    compressed(answer)
+                });
+                // It can fail only with the runtime, and then nobody reads the answer.
+                task.await.unwrap_or_default()
+            }
         }
     }
 }
 
-fn compressed(answer: Vec<u8>) -> (Vec<u8>, bool) {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(answer.len() / 4), Compression::fast());
-    match encoder.write_all(&answer).and_then(|()| encoder.finish()) {
-        Ok(zipped) => (zipped, true),
+fn compressed(answer: Held) -> (Held, bool) {
+    let plain = answer.as_ref();
+    let mut encoder = GzEncoder::new(Vec::with_capacity(plain.len() / 4), Compression::fast());
+    match encoder.write_all(plain).and_then(|()| encoder.finish()) {
+        Ok(zipped) if zipped.len() < plain.len() => (answer.replace(zipped), true),
         // Writing to memory does not fail; if it did, the plain answer is as good.
-        Err(_) => (answer, false),
+        _ => (answer, false),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Read;
+    use std::time::Duration;
 
     use super::*;
+    use crate::traffic::Traffic;
+
+    /// An answer of `len` digits.
+    fn answer(len: usize) -> Vec<u8> {
+        (0..len).map(|index| b'0' + (index % 10) as u8).collect()
+    }
 
     #[test]
     fn headers() {
@@ -67,14 +106,17 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_compressed_comes_back() {
+        let (gzip, traffic) = (Gzip::new(), Traffic::new(1_000_000));
         for len in [0, LEN_MIN - 1, LEN_MIN, INLINE_LEN_MAX, 1_000_000] {
-            let answer: Vec<u8> = (0..len).map(|index| b'0' + (index % 10) as u8).collect();
-            let (body, zipped) = compress(answer.clone()).await;
+            let answer = answer(len);
+            let held = traffic.hold(answer.clone()).expect("room");
+            let (body, zipped) = gzip.compress(held).await;
             assert_eq!(zipped, len >= LEN_MIN, "{len}");
+            let body = body.as_ref();
             if zipped {
                 assert!(body.len() < len / 2, "{len} became {}", body.len());
                 let mut back = Vec::new();
-                flate2::read::GzDecoder::new(body.as_slice())
+                flate2::read::GzDecoder::new(body)
                     .read_to_end(&mut back)
                     .expect("gzip");
                 assert_eq!(back, answer);
@@ -82,5 +124,33 @@ mod tests {
                 assert_eq!(body, answer);
             }
         }
+    }
+
+    #[tokio::test]
+    async fn what_gets_no_shorter_stays_plain() {
+        let mut noise = vec![0; LEN_MIN];
+        getrandom::fill(&mut noise).expect("random bytes");
+        let held = Traffic::new(LEN_MIN).hold(noise.clone()).expect("room");
+        let (body, zipped) = Gzip::new().compress(held).await;
+        assert_eq!((body.as_ref(), zipped), (noise.as_slice(), false));
+    }
+
+    #[tokio::test]
+    async fn long_answers_take_turns_and_keep_their_room() {
+        const LEN: usize = 64 * 1024;
+        let (gzip, traffic) = (Gzip::new(), Traffic::new(LEN));
+        let all = gzip.turns.acquire_many(LONG_MAX as u32).await.expect("all turns");
+        let mut compressing = Box::pin(gzip.compress(traffic.hold(answer(LEN)).expect("room")));
+        let waiting = tokio::time::timeout(Duration::from_millis(100), &mut compressing).await;
+        assert!(waiting.is_err(), "all turns are taken");
+        assert!(traffic.hold(answer(1024)).is_none(), "who waits keeps the room");
+        drop(all);
+        let (body, zipped) = compressing.await;
+        assert!(zipped && body.as_ref().len() < 2048);
+        assert!(
+            traffic.hold(answer(LEN - 2048)).is_some(),
+            "the room is that of what is sent"
+        );
+        assert_eq!(gzip.turns.available_permits(), LONG_MAX);
     }
 }

@@ -14,7 +14,8 @@ use warp::http::header::{ALLOW, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, Head
 use warp::http::{Method, Response, StatusCode};
 use warp::{Filter, Stream};
 
-use super::{Cors, Healthy, gzip};
+use super::gzip::{self, Gzip};
+use super::{Cors, Healthy};
 use crate::dispatch::Dispatcher;
 use crate::traffic::{Room, Traffic};
 
@@ -39,6 +40,7 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
     let origin = || warp::header::optional::<String>("origin");
     let guard = Arc::clone(&cors);
     let patient = Arc::clone(&dispatcher);
+    let gzip = Arc::new(Gzip::new());
     let post = warp::path::end()
         .and(warp::post())
         .and(origin())
@@ -53,6 +55,7 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
                   accepted: Option<String>,
                   body| {
                 let (dispatcher, cors) = (Arc::clone(&dispatcher), Arc::clone(&guard));
+                let gzip = Arc::clone(&gzip);
                 async move {
                     let foreign = origin
                         .as_deref()
@@ -65,8 +68,9 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
                             "want Content-Type: application/json",
                         )
                     } else {
-                        let zip = accepted.as_deref().is_some_and(gzip::is_accepted);
-                        call(&dispatcher, length, zip, body).await
+                        let is_accepted = accepted.as_deref().is_some_and(gzip::is_accepted);
+                        let gzip = is_accepted.then_some(&*gzip);
+                        call(&dispatcher, length, gzip, body).await
                     };
                     if let Some(origin) = origin.filter(|origin| cors.allows(origin)) {
                         cors.mark(&origin, response.headers_mut());
@@ -147,11 +151,11 @@ fn health(node: &impl Healthy) -> Response<Bytes> {
     response
 }
 
-/// Reads the body and answers it, compressed where `zip` says so and it is worth it.
+/// Reads the body and answers it, compressed where there is a `gzip` and it is worth it.
 async fn call<C, B>(
     dispatcher: &Dispatcher<C>,
     length: Option<u64>,
-    zip: bool,
+    gzip: Option<&Gzip>,
     body: impl Stream<Item = Result<B, warp::Error>>,
 ) -> Response<Bytes>
 where
@@ -177,7 +181,7 @@ where
             let answer = dispatcher.handle(body).await;
             drop(room);
             match answer {
-                Some(answer) => answered(dispatcher.traffic(), answer, zip).await,
+                Some(answer) => answered(dispatcher.traffic(), answer, gzip).await,
                 None => empty(),
             }
         }
@@ -197,19 +201,20 @@ where
     }
 }
 
-/// The response with this answer, which holds its room until it is sent.
-async fn answered(traffic: &Traffic, answer: Vec<u8>, zip: bool) -> Response<Bytes> {
-    let (answer, zipped) = match zip {
-        true => gzip::compress(answer).await,
-        false => (answer, false),
-    };
-    let Some(body) = traffic.hold(answer) else {
+/// The response with this answer, which holds its room from here until it is sent: as it is at
+/// first, since that is how it waits to be compressed.
+async fn answered(traffic: &Traffic, answer: Vec<u8>, gzip: Option<&Gzip>) -> Response<Bytes> {
+    let Some(answer) = traffic.hold(answer) else {
         return refusal(
             StatusCode::SERVICE_UNAVAILABLE,
             "too many long responses at the same time",
         );
     };
-    let mut response = json(body);
+    let (answer, zipped) = match gzip {
+        Some(gzip) => gzip.compress(answer).await,
+        None => (answer, false),
+    };
+    let mut response = json(answer.into());
     if zipped {
         let headers = response.headers_mut();
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));

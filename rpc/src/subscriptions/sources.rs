@@ -158,7 +158,7 @@ impl Source for Pending {
         let pool = self.feeds.chain().pool();
         let PendingHashes {
             hashes, cursor: next, ..
-        } = pool.pending_since(self.cursor, HASHES_MAX);
+        } = self.feeds.pending_since(self.cursor, HASHES_MAX);
         let mut len = 0;
         for (taken, hash) in hashes.iter().enumerate() {
             if len >= len_max {

@@ -477,3 +477,16 @@ fn the_head_is_set_back() {
     net.send(json!({"to": account(5), "from": account(0)}));
     assert_eq!(net.mine().transactions.len(), 1);
 }
+
+#[test]
+fn long_texts_are_not_written() {
+    let net = Net::with(|settings| settings.response_len_max = 1000);
+    let head = net.mine();
+    assert_eq!(head.header.number, 1);
+    for (method, params) in [
+        ("debug_printBlock", json!([1])),
+        ("debug_dumpBlock", json!(["latest"])),
+    ] {
+        net.check_error(method, params, -32000, "the response is longer than 1000 bytes");
+    }
+}

@@ -61,3 +61,24 @@ fn pending_and_queued() {
         );
     }
 }
+
+#[test]
+fn a_pool_longer_than_an_answer_is_not_written() {
+    let net = Net::with(|settings| settings.response_len_max = 1000);
+    net.send(json!({"to": account(5), "gasPrice": "0x3"}));
+    net.ok("txpool_content", json!([]));
+    net.ok("mc_pendingTransactions", json!([]));
+    for _ in 0..20 {
+        net.send(json!({"to": account(5), "gasPrice": "0x3"}));
+    }
+    for method in ["txpool_content", "txpool_inspect", "mc_pendingTransactions"] {
+        net.check_error(
+            method,
+            json!([]),
+            -32000,
+            "the response is longer than 1000 bytes",
+        );
+    }
+    let status = json!({"pending": "0x15", "queued": "0x0"});
+    assert_eq!(net.ok("txpool_status", json!([])), status);
+}

@@ -27,7 +27,7 @@ pub fn methods() -> Vec<Method<Node>> {
         })
         .says("block: COUNT -> DATA", "The bytes of a block."),
         Method::blocking("debug_printBlock", |node, params| {
-            reply(params.parse().and_then(|given| print_block(node, given)))
+            params.parse().and_then(|given| print_block(node, given))
         })
         .says("block: COUNT -> String", "A block in words, for people."),
         Method::blocking("debug_seedHash", |node, params| {
@@ -71,8 +71,12 @@ fn block_rlp(node: &Node, (Count(number),): (Count,)) -> RpcResult<Data> {
 }
 
 /// `debug_printBlock`.
-fn print_block(node: &Node, (Count(number),): (Count,)) -> RpcResult<String> {
-    Ok(format!("{:#?}", found(node, number)?.block()))
+fn print_block(node: &Node, (Count(number),): (Count,)) -> RpcResult {
+    let found = found(node, number)?;
+    Json::write_within(
+        &format_args!("{:#?}", found.block()),
+        node.settings.response_len_max,
+    )
 }
 
 /// `debug_seedHash`: of any number that has an epoch, there yet or not.
@@ -125,7 +129,7 @@ fn bad_blocks(node: &Node) -> RpcResult {
             reason: &bad.reason,
         });
     }
-    Json::write(&objects)
+    Json::write_within(&objects, node.settings.response_len_max)
 }
 
 fn bad_block(block: &Block, hash: B256, total_difficulty: primitives::U256) -> BlockObject<'_> {

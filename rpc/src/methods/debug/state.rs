@@ -8,10 +8,11 @@ use primitives::{Address, B256, U256};
 use serde::Serialize;
 
 use super::trace::refused;
+use crate::budget::too_long;
 use crate::error::{RpcError, RpcResult};
 use crate::methods::mc::Word;
 use crate::node::{Node, failure};
-use crate::table::{Method, reply};
+use crate::table::{Json, Method, reply};
 use crate::types::{BlockRef, Count, Data};
 
 /// The most accounts and slots, counted together, of a state that is dumped.
@@ -21,7 +22,7 @@ const DUMP_ROWS_MAX: usize = 100_000;
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::heavy("debug_dumpBlock", |node, params| {
-            reply(params.parse().and_then(|given| dump(node, given)))
+            params.parse().and_then(|given| dump(node, given))
         })
         .says(
             "block: BLOCKREF -> Dump",
@@ -57,7 +58,7 @@ struct DumpAccount {
 }
 
 /// `debug_dumpBlock`.
-fn dump(node: &Node, (at,): (BlockRef,)) -> RpcResult<Dump> {
+fn dump(node: &Node, (at,): (BlockRef,)) -> RpcResult {
     let view = node.view()?;
     let number = match at {
         BlockRef::Number(number) => number,
@@ -76,10 +77,17 @@ fn dump(node: &Node, (at,): (BlockRef,)) -> RpcResult<Dump> {
             "the state has more than {DUMP_ROWS_MAX} accounts and slots: `vnode dump` writes it to a file"
         )));
     }
+    let len_max = node.settings.response_len_max;
     let mut accounts = BTreeMap::new();
+    let mut code_len = 0;
     for (account, slots) in found {
         let record = account.account;
         let code = view.code(&account.address, number).map_err(failure)?;
+        // Rows are few, but each may have the longest code; two digits show a byte.
+        code_len += 2 * code.len();
+        if code_len > len_max {
+            return Err(too_long("", len_max));
+        }
         let shown = DumpAccount {
             balance: record.balance.to_string(),
             nonce: record.tx_nonce,
@@ -93,10 +101,11 @@ fn dump(node: &Node, (at,): (BlockRef,)) -> RpcResult<Dump> {
         };
         accounts.insert(crate::types::data(account.address), shown);
     }
-    Ok(Dump {
+    let dump = Dump {
         root: Data(header.header.state_root),
         accounts,
-    })
+    };
+    Json::write_within(&dump, len_max)
 }
 
 /// 32 bytes of DATA.

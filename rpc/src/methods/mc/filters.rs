@@ -4,6 +4,7 @@
 
 use std::time::Instant;
 
+use chain::pool::PENDING_FEED_MAX;
 use primitives::U256;
 
 use super::logs;
@@ -14,6 +15,11 @@ use crate::node::Node;
 use crate::params::Params;
 use crate::table::{Json, Method, reply};
 use crate::types::{Quantity, quantity};
+
+const _: () = assert!(
+    PENDING_FEED_MAX == 65_536,
+    "the number is told by the rows of pending transactions"
+);
 
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
@@ -37,7 +43,8 @@ pub(super) fn methods() -> Vec<Method<Node>> {
         })
         .says(
             "-> QUANTITY",
-            "A new filter of the transactions that will wait: its id.",
+            "A new filter of the transactions that will wait: its id. Of those between two polls \
+             the last 65,536 are told.",
         ),
         Method::inline("mc_uninstallFilter", |node: &Node, params| {
             reply(params.parse().map(|given| uninstall(node, given)))

@@ -130,5 +130,5 @@ fn pending(node: &Node, dialect: Dialect) -> RpcResult {
             transactions.values().map(move |transaction| show(transaction))
         })
         .collect();
-    Json::write(&objects)
+    Json::write_within(&objects, node.settings.response_len_max)
 }

@@ -18,7 +18,8 @@ pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::session("mc_subscribe", subscribe).says(
             "kind: String, details?: LogFilter|Boolean -> QUANTITY",
-            "Begins to tell this connection of newHeads, logs, newPendingTransactions or syncing.",
+            "Begins to tell this connection of newHeads, logs, newPendingTransactions or syncing. \
+             Of pending transactions a slow reader is told the last 65,536.",
         ),
         Method::session("mc_unsubscribe", |_, session, params| {
             let (Quantity(id),): (Quantity<U256>,) = params.parse()?;
