@@ -4,8 +4,9 @@
 //! nothing is kept.
 
 use crate::build::Draft;
-use crate::evm::{ChainEvm, block_env, chain_evm, intrinsic_gas};
-use crate::handler::{Outcome, inspect, transact};
+use crate::deadline::Deadline;
+use crate::evm::{Ctx, block_env, chain_evm, intrinsic_gas};
+use crate::handler::{Outcome, inspect};
 use crate::pool::Standing;
 use crate::quick::Watchdog;
 use crate::state::{BlockState, StateError};
@@ -13,11 +14,19 @@ use crate::view::View;
 use primitives::{Address, Bytes, Header, U256};
 use revm::context::TxEnv;
 use revm::context::result::{EVMError, ExecutionResult, HaltReason, InvalidTransaction};
+use revm::inspector::Inspector;
+use revm::interpreter::interpreter::EthInterpreter;
 use revm::primitives::TxKind;
+use std::time::Duration;
 use store::{Snapshot, StateReads, StoreError};
 
 /// Gas of a call that names none.
 pub const CALL_GAS_DEFAULT: u64 = 50_000_000;
+
+/// How long a call, or all of an estimate, may take unless told otherwise.
+pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+/// An estimate is above the least gas by no more than this part of itself.
+const ESTIMATE_EXCESS_PART: u64 = 64;
 
 /// What is to be run.
 #[derive(Clone, Debug, Default)]
@@ -79,6 +88,9 @@ pub enum CallError {
     /// The gas does not suffice even at the cap, or the call always fails.
     #[error("{0}")]
     AlwaysFails(String),
+    /// It was stopped, as it took longer than it may.
+    #[error("execution aborted (timeout = {0:?})")]
+    Timeout(Duration),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -161,17 +173,23 @@ impl View {
         Ok(got)
     }
 
-    /// Runs a call.
+    /// Runs a call, for at most `timeout`.
     ///
     /// # Errors
-    /// [`CallError`] when it cannot be run; a failing contract is an outcome.
-    pub fn call(&self, place: CallPlace<'_>, request: &CallRequest) -> Result<CallOutcome, CallError> {
+    /// [`CallError`] when it cannot be run or takes too long; a failing contract is an outcome.
+    pub fn call(
+        &self,
+        place: CallPlace<'_>,
+        request: &CallRequest,
+        timeout: Duration,
+    ) -> Result<CallOutcome, CallError> {
         let (header, state) = self.place(place)?;
-        self.run(&header, state, request, request.gas.unwrap_or(CALL_GAS_DEFAULT))
+        let gas = request.gas.unwrap_or(CALL_GAS_DEFAULT);
+        self.run(&header, state, request, gas, &mut Deadline::new(timeout))
     }
 
-    /// Runs a call where it ends within a fraction of a
-    /// millisecond. `None`: it takes longer, or may, and was given up.
+    /// Runs a call where it ends within some thousand instructions and a few reads of the store.
+    /// `None`: it takes longer, or may, and was given up.
     ///
     /// # Errors
     /// As for [`View::call`].
@@ -183,25 +201,29 @@ impl View {
         let (header, state) = self.place(place)?;
         let gas = request.gas.unwrap_or(CALL_GAS_DEFAULT);
         let mut watchdog = Watchdog::default();
-        let outcome = self.run_as(&header, state, request, gas, |evm, transaction| {
-            let mut evm = evm.with_inspector(&mut watchdog);
-            inspect(&mut evm, self.spec(), transaction)
-        });
+        let outcome = self.run_under(&header, state, request, gas, &mut watchdog);
         if watchdog.has_given_up() {
             return Ok(None);
         }
         outcome.map(Some)
     }
 
-    /// The least gas with which a call succeeds. The cap is the request's gas, or the
-    /// block's gas limit.
+    /// Gas with which a call succeeds, no more than a 64th of it above the least; found within
+    /// `timeout`. The cap is the request's gas, or the block's gas limit.
     ///
     /// # Errors
-    /// [`CallError::Reverted`] or [`CallError::AlwaysFails`] when it does not succeed with the cap.
-    pub fn estimate_gas(&self, place: CallPlace<'_>, request: &CallRequest) -> Result<u64, CallError> {
+    /// [`CallError::Reverted`] or [`CallError::AlwaysFails`] when it does not succeed with the
+    /// cap, [`CallError::Timeout`] when the time does not suffice.
+    pub fn estimate_gas(
+        &self,
+        place: CallPlace<'_>,
+        request: &CallRequest,
+        timeout: Duration,
+    ) -> Result<u64, CallError> {
+        let mut deadline = Deadline::new(timeout);
         let (header, state) = self.place(place)?;
         let overlay = state.into_overlay();
-        let attempt = |gas: u64| {
+        let mut attempt = |gas: u64| {
             let number = self.parent_number(place);
             let state = BlockState::with_overlay(
                 self.snapshot(),
@@ -209,7 +231,7 @@ impl View {
                 self.state_root_of(number)?,
                 overlay.clone(),
             );
-            self.run(&header, state, request, gas)
+            self.run(&header, state, request, gas, &mut deadline)
         };
         let cap = request.gas.unwrap_or(header.gas_limit);
         let floor = intrinsic_gas(
@@ -234,13 +256,15 @@ impl View {
             }
             CallOutcome::Failed(reason) => return Err(CallError::AlwaysFails(reason)),
         };
-        // The gas used is too little where calls keep a part back or refunds come last.
-        let (mut fails, mut succeeds) = (floor.max(used).saturating_sub(1), cap);
-        if used > floor && matches!(attempt(used)?, CallOutcome::Success { .. }) {
-            return Ok(used);
+        // Mostly the gas used is enough; not where calls keep a part back or refunds come last.
+        let least = floor.max(used);
+        if matches!(attempt(least)?, CallOutcome::Success { .. }) {
+            return Ok(least);
         }
-        while fails + 1 < succeeds {
-            let middle = fails + (succeeds - fails) / 2;
+        let (mut fails, mut succeeds) = (least, cap);
+        while succeeds - fails > 1 && succeeds - fails > succeeds / ESTIMATE_EXCESS_PART {
+            // What is too little is so by little, mostly, and caps are high.
+            let middle = (fails + (succeeds - fails) / 2).min(fails.saturating_mul(2));
             match attempt(middle)? {
                 CallOutcome::Success { .. } => succeeds = middle,
                 _ => fails = middle,
@@ -291,23 +315,28 @@ impl View {
         state: BlockState<'_, Snapshot>,
         request: &CallRequest,
         gas: u64,
+        deadline: &mut Deadline,
     ) -> Result<CallOutcome, CallError> {
-        self.run_as(header, state, request, gas, |mut evm, transaction| {
-            transact(&mut evm, self.spec(), transaction)
-        })
+        let outcome = self.run_under(header, state, request, gas, &mut *deadline)?;
+        if deadline.is_over() {
+            // It may have been stopped, and then tells nothing.
+            return Err(CallError::Timeout(deadline.timeout()));
+        }
+        Ok(outcome)
     }
 
-    fn run_as<'v>(
+    /// Runs a call under the eyes of `inspector`.
+    fn run_under<'v, I>(
         &self,
         header: &Header,
         mut state: BlockState<'v, Snapshot>,
         request: &CallRequest,
         gas: u64,
-        execute: impl FnOnce(
-            ChainEvm<&mut BlockState<'v, Snapshot>>,
-            TxEnv,
-        ) -> Result<Outcome, EVMError<StateError>>,
-    ) -> Result<CallOutcome, CallError> {
+        inspector: I,
+    ) -> Result<CallOutcome, CallError>
+    where
+        I: for<'s> Inspector<Ctx<&'s mut BlockState<'v, Snapshot>>, EthInterpreter>,
+    {
         let caller = request.from.unwrap_or_default();
         let nonce = state.balance_and_nonce(caller)?.1;
         let gas_price = u128::try_from(request.gas_price)
@@ -320,28 +349,26 @@ impl View {
                 request.value
             )));
         }
-        let evm = chain_evm(&mut state, self.spec(), block_env(header), |cfg| {
+        let mut evm = chain_evm(&mut state, self.spec(), block_env(header), |cfg| {
             cfg.disable_balance_check = true;
             cfg.disable_block_gas_limit = true;
             cfg.disable_nonce_check = true;
             cfg.disable_eip3607 = true;
             cfg.tx_chain_id_check = false;
-        });
-        let outcome = execute(
-            evm,
-            TxEnv {
-                caller,
-                gas_limit: gas,
-                gas_price,
-                kind: request.to.map_or(TxKind::Create, TxKind::Call),
-                value: request.value,
-                data: request.input.clone(),
-                nonce,
-                chain_id: Some(self.spec().chain_id),
-                ..Default::default()
-            },
-        );
-        match outcome {
+        })
+        .with_inspector(inspector);
+        let transaction = TxEnv {
+            caller,
+            gas_limit: gas,
+            gas_price,
+            kind: request.to.map_or(TxKind::Create, TxKind::Call),
+            value: request.value,
+            data: request.input.clone(),
+            nonce,
+            chain_id: Some(self.spec().chain_id),
+            ..Default::default()
+        };
+        match inspect(&mut evm, self.spec(), transaction) {
             // Of a call nothing stays: neither changes nor notices.
             Ok(Outcome { result, .. }) => Ok(match result {
                 ExecutionResult::Success { ref output, .. } => CallOutcome::Success {

@@ -25,7 +25,7 @@ use crate::view::View;
 use bad_blocks::BadBlocks;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use ethash::Solution;
-use follow::Uncles;
+use follow::{Followed, Uncles};
 use parking_lot::{Mutex, RwLock};
 use primitives::{Address, B256, Block, Bytes, Header, Transaction};
 use std::convert::Infallible;
@@ -174,8 +174,8 @@ struct Inner {
     /// The present work was solved, but its block got refused: there must be other work.
     refused: AtomicBool,
     stopping: AtomicBool,
-    /// The head that pool and subscribers have been told of.
-    followed: Mutex<BlockId>,
+    /// The heads that pool and subscribers have followed.
+    followed: Mutex<Followed>,
     /// When the store last failed, unless a block has got in since.
     trouble: Mutex<Option<Instant>>,
     /// Why no block can be taken any more.
@@ -269,7 +269,7 @@ impl Chain {
             keeping: Mutex::new(Some(keeping)),
             refused: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
-            followed: Mutex::new(view.head_id()),
+            followed: Mutex::new(Followed::new(view.head_id())),
             trouble: Mutex::default(),
             failure: Mutex::default(),
             spec: config.spec,

@@ -27,8 +27,9 @@ use store::{
     BlockBody, BlockReads, HeaderRecord, Snapshot, Source, Store, StoreError, TableId, Tables, meta_key,
 };
 
-/// A side block is executed at once where the fork is at most this deep; on deeper forks
-/// when its branch becomes the heavier one, so that an old branch costs no quadratic work.
+/// A side block is executed at once where neither the chain nor the branch below the block has
+/// more blocks than this since the fork; on deeper forks when its branch becomes the heavier one,
+/// so that an old branch costs no quadratic work.
 pub const SIDE_EXECUTION_DEPTH: u64 = 32;
 
 /// A block's place: number and hash.
@@ -312,9 +313,7 @@ impl Importer {
         let heavier = record.total_difficulty > head.total_difficulty;
         // For a block that changes nothing yet the way is not gone further than it matters.
         let most = if heavier { u64::MAX } else { SIDE_EXECUTION_DEPTH };
-        let near = |fork: &Fork| {
-            heavier || head_number.saturating_sub(fork.ancestor) + fork.branch.len() as u64 <= most
-        };
+        let near = |fork: &Fork| head_number.saturating_sub(fork.ancestor) <= most;
         let fork = self.fork(tables, &record.header.parent_hash, most)?;
         let Some(fork) = fork.filter(near) else {
             tables.put_block(&hash, record, body)?;

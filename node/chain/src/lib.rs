@@ -21,6 +21,7 @@ pub mod bulk;
 pub mod call;
 pub mod chain;
 pub mod check;
+mod deadline;
 pub mod desk;
 pub mod difficulty;
 pub mod evm;

@@ -1,24 +1,38 @@
 //! Calls that must end soon: the EVM is watched and given up where it takes too long, so that
 //! what is short can be run where nobody may wait.
 //!
+//! What takes time is counted, and the clock not asked: instructions, gas, bytes hashed, and reads
+//! of the store that memory did not answer. So a call takes a fraction of a millisecond, and beside
+//! that what so many reads of the disk take where the store has those rows in no cache. Reads are
+//! counted when they are done: the last instruction may go beyond by what it reads, at most one
+//! account and its code.
+//!
 //! A call that ends within the bounds has the very result of an unwatched one.
 
+use crate::deadline::{call_not_run, not_run};
+use crate::evm::Ctx;
+use crate::state::BlockState;
+use crate::trie::NodeSource;
 use revm::bytecode::opcode;
 use revm::inspector::Inspector;
 use revm::interpreter::interpreter::EthInterpreter;
 use revm::interpreter::interpreter_types::Jumps;
 use revm::interpreter::{
-    CallInputs, CallOutcome, CreateInputs, CreateOutcome, Gas, InstructionResult, Interpreter,
-    InterpreterResult,
+    CallInputs, CallOutcome, CreateInputs, CreateOutcome, InstructionResult, Interpreter,
 };
-use revm::primitives::{Address, Bytes, U256};
+use revm::primitives::{Address, U256};
+use store::{BlockReads, StateReads};
 
 /// Most instructions.
 const STEPS_MAX: u32 = 2000;
-/// Most gas that one frame uses; reads of storage cost at least 200, in all rules.
+/// Most gas that one frame uses.
 const GAS_MAX: u64 = 60_000;
 /// Most bytes hashed at once.
 const HASHED_MAX: u64 = 4096;
+/// Most rows read from the store: accounts, slots, codes.
+const READS_MAX: u32 = 16;
+/// Most bytes of code read from the store; each is hashed.
+const CODE_BYTES_MAX: usize = 48 << 10;
 /// The last address that a built-in contract can have.
 const BUILT_IN_LAST: u64 = 0xff;
 
@@ -39,12 +53,6 @@ impl Watchdog {
         self.given_up = true;
         interpreter.halt(InstructionResult::OutOfGas);
     }
-
-    /// What a frame gives that is not run.
-    fn nothing(&mut self, gas: u64) -> InterpreterResult {
-        self.given_up = true;
-        InterpreterResult::new(InstructionResult::OutOfGas, Bytes::new(), Gas::new(gas))
-    }
 }
 
 /// Whether this may be a built-in contract, whose time its gas does not bound tightly enough.
@@ -53,9 +61,17 @@ fn is_built_in(address: &Address) -> bool {
     number <= U256::from(BUILT_IN_LAST)
 }
 
-impl<C> Inspector<C, EthInterpreter> for Watchdog {
-    fn step(&mut self, interpreter: &mut Interpreter<EthInterpreter>, _: &mut C) {
+impl<S> Inspector<Ctx<&mut BlockState<'_, S>>, EthInterpreter> for Watchdog
+where
+    S: StateReads + BlockReads + NodeSource,
+{
+    fn step(
+        &mut self,
+        interpreter: &mut Interpreter<EthInterpreter>,
+        context: &mut Ctx<&mut BlockState<'_, S>>,
+    ) {
         self.steps += 1;
+        let reads = context.journaled_state.database.reads();
         let hashes_much = || {
             let stack = interpreter.stack.data();
             let is_hash = interpreter.bytecode.opcode() == opcode::KECCAK256;
@@ -63,6 +79,8 @@ impl<C> Inspector<C, EthInterpreter> for Watchdog {
         };
         if self.given_up
             || self.steps > STEPS_MAX
+            || reads.rows > READS_MAX
+            || reads.code_bytes > CODE_BYTES_MAX
             || interpreter.gas.total_gas_spent() > GAS_MAX
             || hashes_much()
         {
@@ -70,17 +88,17 @@ impl<C> Inspector<C, EthInterpreter> for Watchdog {
         }
     }
 
-    fn call(&mut self, _: &mut C, inputs: &mut CallInputs) -> Option<CallOutcome> {
-        let gives_up = self.given_up || is_built_in(&inputs.bytecode_address);
-        gives_up.then(|| {
-            CallOutcome::new(
-                self.nothing(inputs.gas_limit),
-                inputs.return_memory_offset.clone(),
-            )
-        })
+    fn call(&mut self, _: &mut Ctx<&mut BlockState<'_, S>>, inputs: &mut CallInputs) -> Option<CallOutcome> {
+        self.given_up |= is_built_in(&inputs.bytecode_address);
+        self.given_up.then(|| call_not_run(inputs))
     }
 
-    fn create(&mut self, _: &mut C, inputs: &mut CreateInputs) -> Option<CreateOutcome> {
-        Some(CreateOutcome::new(self.nothing(inputs.gas_limit()), None))
+    fn create(
+        &mut self,
+        _: &mut Ctx<&mut BlockState<'_, S>>,
+        inputs: &mut CreateInputs,
+    ) -> Option<CreateOutcome> {
+        self.given_up = true;
+        Some(CreateOutcome::new(not_run(inputs.gas_limit()), None))
     }
 }

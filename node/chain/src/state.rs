@@ -69,6 +69,15 @@ impl Overlay {
     }
 }
 
+/// What a state has had to ask its source for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reads {
+    /// Accounts, slots, codes and block hashes.
+    pub(crate) rows: u32,
+    /// Bytes of code, each of which was hashed and looked through.
+    pub(crate) code_bytes: usize,
+}
+
 /// State at a parent block with the changes of the block being executed.
 #[derive(Debug)]
 pub struct BlockState<'a, S> {
@@ -86,6 +95,7 @@ pub struct BlockState<'a, S> {
     rooted: Vec<Address>,
     /// Storages of which the trie has to take the block's changes back before its next root.
     undone: Vec<Undone>,
+    reads: Reads,
 }
 
 /// Whose storage, its root as the trie has it, and slots with the values to go back to.
@@ -112,7 +122,13 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
             unrooted: Vec::new(),
             rooted: Vec::new(),
             undone: Vec::new(),
+            reads: Reads::default(),
         }
+    }
+
+    /// What was not in memory so far.
+    pub(crate) fn reads(&self) -> Reads {
+        self.reads
     }
 
     /// Sets whether touched empty accounts are removed; they are unless told otherwise.
@@ -150,6 +166,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
             Entry::Vacant(entry) => {
                 let before = self.source.account_at(&address, self.parent)?;
                 self.head.held += 1;
+                self.reads.rows += 1;
                 Ok(entry.insert(Cached::new(before)))
             }
         }
@@ -342,7 +359,10 @@ impl<S: StateReads + BlockReads + NodeSource> Database for BlockState<'_, S> {
             return Ok(code.clone());
         }
         // Not `new_raw`: here code that begins with 0xef01 is code like any other, no delegation.
-        let code = Bytecode::new_legacy(self.source.code(&code_hash)?.into());
+        let code = self.source.code(&code_hash)?;
+        self.reads.rows += 1;
+        self.reads.code_bytes += code.len();
+        let code = Bytecode::new_legacy(code.into());
         self.head.code.insert(code_hash, code.clone());
         Ok(code)
     }
@@ -359,6 +379,7 @@ impl<S: StateReads + BlockReads + NodeSource> Database for BlockState<'_, S> {
         let value = source.slot_at(&address, cached.before.incarnation, &slot, parent)?;
         cached.slots.insert(slot, Slot::unchanged(value));
         self.head.held += 1;
+        self.reads.rows += 1;
         Ok(value)
     }
 
@@ -366,6 +387,7 @@ impl<S: StateReads + BlockReads + NodeSource> Database for BlockState<'_, S> {
         if number > self.parent {
             return Ok(B256::ZERO);
         }
+        self.reads.rows += 1;
         Ok(self.source.canonical_hash(number)?.unwrap_or_default())
     }
 }

@@ -4,7 +4,8 @@
 //! unlocked is the [`crate::AccountBook`]'s.
 //!
 //! A file is written beside its place and then put there in one step, so a crash leaves the old
-//! file or the new one. Only its owner may read it.
+//! file or the new one. Only its owner may read it. Once it is in its place it is stored, also
+//! where the system then fails to bring its name to the disk: that is told in the log.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -129,12 +130,15 @@ pub struct Listing {
 pub struct KeyDirectory {
     path: PathBuf,
     cost: ScryptCost,
+    /// Makes the names in a folder last.
+    sync: fn(&Path) -> io::Result<()>,
 }
 
 impl KeyDirectory {
     /// The folder `path`, which need not exist yet; new files are encrypted at `cost`.
     pub fn new(path: PathBuf, cost: ScryptCost) -> Self {
-        Self { path, cost }
+        let sync = sync_folder;
+        Self { path, cost, sync }
     }
 
     /// Where it is.
@@ -228,11 +232,11 @@ impl KeyDirectory {
         let text = v3::encrypt(key, password, self.cost).map_err(DirectoryError::NewKey)?;
         make_private(&self.path).map_err(DirectoryError::io("make", &self.path))?;
         let path = self.path.join(file_name(now, &address));
-        let written = self.write_beside(text.as_bytes()).and_then(|file| {
-            file.persist_noclobber(&path)?;
-            self.sync()
-        });
+        let written = self
+            .write_beside(text.as_bytes())
+            .and_then(|file| Ok(file.persist_noclobber(&path)?));
         written.map_err(DirectoryError::io("write", &path))?;
+        self.sync_name(&path);
         Ok(StoredAccount { address, path })
     }
 
@@ -247,11 +251,12 @@ impl KeyDirectory {
         password: impl AsRef<[u8]>,
     ) -> Result<(), DirectoryError> {
         let text = v3::encrypt(key, password, self.cost).map_err(DirectoryError::NewKey)?;
-        let written = self.write_beside(text.as_bytes()).and_then(|file| {
-            file.persist(path)?;
-            self.sync()
-        });
-        written.map_err(DirectoryError::io("write", path))
+        let written = self
+            .write_beside(text.as_bytes())
+            .and_then(|file| Ok(file.persist(path)?));
+        written.map_err(DirectoryError::io("write", path))?;
+        self.sync_name(path);
+        Ok(())
     }
 
     /// A file with this text, on the disk, that only its owner can read.
@@ -266,11 +271,25 @@ impl KeyDirectory {
         Ok(file)
     }
 
-    /// Makes the names in the folder last.
-    fn sync(&self) -> io::Result<()> {
-        #[cfg(unix)]
-        File::open(&self.path)?.sync_all()?;
-        Ok(())
+    /// Makes the name of a file that is in its place last.
+    fn sync_name(&self, path: &Path) {
+        if let Err(error) = (self.sync)(&self.path) {
+            let path = path.display();
+            tracing::warn!(%path, %error, "the key file is written, but its name may be lost with the power");
+        }
+    }
+}
+
+/// Makes the names in a folder last, where the system can do that: not every file system lets
+/// folders be opened or synced.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    if cfg!(not(unix)) {
+        return Ok(());
+    }
+    match File::open(path).and_then(|folder| folder.sync_all()) {
+        Err(error) if matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported) => Ok(()),
+        synced => synced,
     }
 }
 

@@ -144,6 +144,11 @@ impl StoreError {
         )
     }
 
+    /// Whether what was to be read is lost: asked again, the answer would be the same.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Damaged { .. } | Self::Corrupt { .. })
+    }
+
     /// What the system says of the file at `path`.
     pub(crate) fn medium(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();

@@ -51,6 +51,29 @@ pub trait Medium: Debug + Send + Sync + 'static {
     fn close(&self) {}
 }
 
+/// Brings the name of the file at `path` to the disk, where the system can do that: not every
+/// file system lets folders be opened or synced.
+///
+/// # Errors
+/// The system's. The file has its name all the same, but may lose it when the power goes.
+pub fn sync_name(path: &Path) -> io::Result<()> {
+    if cfg!(not(unix)) {
+        return Ok(());
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let opened = File::open(folder.unwrap_or(Path::new(".")));
+    match opened.and_then(|folder| folder.sync_all()) {
+        Err(error) if cannot_sync(&error) => Ok(()),
+        synced => synced,
+    }
+}
+
+/// Whether the system says by this that it does not sync folders.
+fn cannot_sync(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported)
+}
+
 /// A file that this process alone has open for writing.
 #[derive(Debug)]
 pub(crate) struct FileMedium {

@@ -6,7 +6,7 @@
 
 use crate::StoreError;
 use crate::guard::guarded;
-use crate::medium::{FileMedium, Medium};
+use crate::medium::{FileMedium, Medium, sync_name};
 use crate::pages::{NotPages, Pages};
 use crate::store::StoreOptions;
 use std::fs::{File, TryLockError};
@@ -157,9 +157,7 @@ pub(crate) fn make_once(
             lay_out(fresh.clone(), database)?;
             std::fs::rename(&fresh, &path).map_err(failed(&path))?;
             // The name must be on the disk before the first block is.
-            File::open(directory)
-                .and_then(|directory| directory.sync_all())
-                .map_err(failed(directory))?;
+            sync_name(&path).map_err(failed(directory))?;
         }
     }
     // A process that died right after the naming did not come to say so. Where it cannot be said

@@ -1,24 +1,21 @@
-//! The open database and its snapshots, over a file that may fail and be opened again.
+//! The open database, over a file that may fail and be opened again.
 //!
 //! Knows redb and the schema version; knows nothing of what rows mean. How the file is opened
-//! and made is in [`crate::open`], what writes in [`crate::batch`].
+//! and made is in [`crate::open`], what reads in [`crate::snapshot`], what writes in
+//! [`crate::batch`].
 
 use crate::StoreError;
 use crate::batch::Batch;
-use crate::blocks::{BlockReads, HeaderRecord};
 use crate::guard::guarded;
 use crate::medium::Medium;
 use crate::open::{FILE_NAME, Place, make_once};
-use crate::source::{Source, rows};
-use crate::tables::{SCHEMA_VERSION, TABLE_COUNT, TableId, meta_key};
-use primitives::B256;
-use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTableMetadata};
-use std::ops::ControlFlow;
+use crate::snapshot::Snapshot;
+use crate::source::rows;
+use crate::tables::{SCHEMA_VERSION, TableId, meta_key};
+use redb::{Database, ReadableDatabase};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
-
-type Bytes = &'static [u8];
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// Memory for cached pages unless told otherwise: 256 MiB.
 pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
@@ -94,14 +91,32 @@ struct Shared {
     watch: Arc<Watch>,
     place: Place,
     options: StoreOptions,
-    /// The snapshot of the last commit, while nobody writes another: readers share it. It goes
-    /// before the database it is of.
-    latest: Mutex<Option<Arc<Snapshot>>>,
     /// `None` only after it could not be opened again.
-    database: RwLock<Option<Database>>,
+    open: RwLock<Option<Open>>,
     /// There is a batch, or the database is being opened again.
     taken: Mutex<bool>,
     free: Condvar,
+}
+
+/// The open database with what is of it alone, so that they go together.
+struct Open {
+    /// The snapshot of the last commit, while nobody writes another: readers share it. It goes
+    /// before the database.
+    latest: Mutex<Option<Arc<Snapshot>>>,
+    database: Database,
+}
+
+impl Open {
+    fn new(database: Database) -> Self {
+        Self {
+            latest: Mutex::new(None),
+            database,
+        }
+    }
+
+    fn latest(&self) -> MutexGuard<'_, Option<Arc<Snapshot>>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The right to write, and to open the database again. One at a time.
@@ -124,12 +139,10 @@ impl Drop for Turn {
 }
 
 impl Shared {
-    fn latest(&self) -> MutexGuard<'_, Option<Arc<Snapshot>>> {
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn forget_latest(&self) {
-        let latest = self.latest().take();
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let latest = open.as_ref().and_then(|open| open.latest().take());
+        drop(open);
         // Ending it takes locks of the database's, and may be its last user's business.
         let _ = guarded(|| drop(latest));
     }
@@ -159,15 +172,24 @@ impl Shared {
         if !self.watch.is_broken() || matches!(self.place, Place::Memory) {
             return Ok(());
         }
-        self.forget_latest();
-        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(old) = database.take() {
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(old) = open.take() {
             // What it cannot write any more is not committed, and asked for by nobody.
             let _ = guarded(|| drop(old));
         }
-        *database = Some(self.place.open(&self.options)?);
+        *open = Some(Open::new(self.place.open(&self.options)?));
         self.watch.broken.store(false, Ordering::Release);
         Ok(())
+    }
+
+    /// Does something with the database as it is open now; it stays open meanwhile.
+    fn with_open<T>(&self, work: impl FnOnce(&Open) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        match &*self.open.read().unwrap_or_else(PoisonError::into_inner) {
+            Some(open) => work(open),
+            None => Err(StoreError::Reopened {
+                path: self.watch.path.clone(),
+            }),
+        }
     }
 
     /// Begins a transaction on the database as it is open now.
@@ -175,13 +197,7 @@ impl Shared {
         &self,
         begin: impl FnOnce(&Database) -> Result<T, E>,
     ) -> Result<T, StoreError> {
-        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
-        match &*database {
-            Some(database) => self.watch.run(|| begin(database)),
-            None => Err(StoreError::Reopened {
-                path: self.watch.path.clone(),
-            }),
-        }
+        self.with_open(|open| self.watch.run(|| begin(&open.database)))
     }
 }
 
@@ -246,8 +262,7 @@ impl Store {
                 }),
                 place,
                 options: options.clone(),
-                database: RwLock::new(Some(database)),
-                latest: Mutex::new(None),
+                open: RwLock::new(Some(Open::new(database))),
                 taken: Mutex::new(false),
                 free: Condvar::new(),
             }),
@@ -303,19 +318,17 @@ impl Store {
         {
             self.shared.heal(&turn)?;
         }
-        // Held while a new one begins, so that none from before a commit is kept after it.
-        let mut latest = self.shared.latest();
-        if let Some(latest) = &*latest {
-            return Ok(Arc::clone(latest));
-        }
-        let snapshot = Arc::new(Snapshot {
-            transaction: self.shared.begin(Database::begin_read)?,
-            tables: Default::default(),
-            head: OnceLock::new(),
-            watch: self.shared.watch.clone(),
-        });
-        *latest = Some(Arc::clone(&snapshot));
-        Ok(snapshot)
+        self.shared.with_open(|open| {
+            // Held while a new one begins, so that none from before a commit is kept after it.
+            let mut latest = open.latest();
+            if let Some(latest) = &*latest {
+                return Ok(Arc::clone(latest));
+            }
+            let transaction = self.shared.watch.run(|| open.database.begin_read())?;
+            let snapshot = Arc::new(Snapshot::new(transaction, self.shared.watch.clone()));
+            *latest = Some(Arc::clone(&snapshot));
+            Ok(snapshot)
+        })
     }
 
     /// Starts a write transaction; waits while another is open.
@@ -333,130 +346,12 @@ impl Store {
     }
 }
 
-/// A consistent view of one moment. Tables open at first use.
-pub struct Snapshot {
-    // Tables go before the transaction they are of.
-    tables: [OnceLock<ReadOnlyTable<Bytes, Bytes>>; TABLE_COUNT],
-    head: OnceLock<Option<Head>>,
-    transaction: redb::ReadTransaction,
-    watch: Arc<Watch>,
-}
-
-impl std::fmt::Debug for Snapshot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Snapshot").finish_non_exhaustive()
-    }
-}
-
-/// The head block.
-#[derive(Clone, Debug)]
-pub struct Head {
-    /// Its hash.
-    pub hash: B256,
-    /// Header and total difficulty.
-    pub record: Arc<HeaderRecord>,
-}
-
-/// Size of one table.
-#[derive(Clone, Debug)]
-pub struct TableStats {
-    /// The table's name.
-    pub name: &'static str,
-    /// How many rows it has.
-    pub rows: u64,
-    /// Bytes of keys and values.
-    pub stored_bytes: u64,
-    /// Bytes of the pages that they lie on.
-    pub page_bytes: u64,
-}
-
-impl Snapshot {
-    fn table(&self, table: TableId) -> Result<&ReadOnlyTable<Bytes, Bytes>, StoreError> {
-        let cell = &self.tables[table as usize];
-        if let Some(open) = cell.get() {
-            return Ok(open);
-        }
-        let open = self
-            .watch
-            .run(|| self.transaction.open_table(table.definition()))?;
-        Ok(cell.get_or_init(|| open))
-    }
-
-    /// The head block; `None` in a store without blocks. Read once.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the medium fails or the head's header is missing.
-    pub fn head_block(&self) -> Result<Option<Head>, StoreError> {
-        if let Some(head) = self.head.get() {
-            return Ok(head.clone());
-        }
-        let head = match self.head()? {
-            None => None,
-            Some((number, hash)) => {
-                let record = self.header(number, &hash)?;
-                let missing =
-                    || StoreError::corrupt(TableId::Meta, meta_key::HEAD, "no header of the head block");
-                let record = Arc::new(record.ok_or_else(missing)?);
-                Some(Head { hash, record })
-            }
-        };
-        Ok(self.head.get_or_init(|| head).clone())
-    }
-
-    /// Rows and bytes of every table.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the medium fails.
-    pub fn stats(&self) -> Result<Vec<TableStats>, StoreError> {
-        let one = |table: TableId| {
-            let open = self.table(table)?;
-            let figures = || Ok::<_, redb::Error>((open.len()?, open.stats()?));
-            let (rows, stats) = self.watch.run(figures)?;
-            let stored_bytes = stats.stored_bytes();
-            Ok(TableStats {
-                name: table.name(),
-                rows,
-                stored_bytes,
-                page_bytes: stored_bytes + stats.metadata_bytes() + stats.fragmented_bytes(),
-            })
-        };
-        TableId::ALL.into_iter().map(one).collect()
-    }
-}
-
-impl Source for Snapshot {
-    fn with<R>(
-        &self,
-        table: TableId,
-        key: &[u8],
-        read: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>, StoreError> {
-        rows::with(&self.watch, self.table(table)?, key, read)
-    }
-
-    fn with_last<R>(
-        &self,
-        table: TableId,
-        low: &[u8],
-        high: &[u8],
-        read: impl FnOnce(&[u8], &[u8]) -> R,
-    ) -> Result<Option<R>, StoreError> {
-        rows::with_last(&self.watch, self.table(table)?, low, high, read)
-    }
-
-    fn scan(
-        &self,
-        table: TableId,
-        low: &[u8],
-        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
-        rows::scan(&self.watch, self.table(table)?, low, visit)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::Source;
+    use std::ops::ControlFlow;
+    use std::sync::atomic::AtomicU64;
 
     #[test]
     fn a_batch_is_seen_whole_or_not_at_all() {
@@ -537,5 +432,56 @@ mod tests {
         assert_eq!(last(b"a0", b"a9").unwrap(), b"y");
         assert_eq!(last(b"a0", b"a4").unwrap(), b"x");
         assert_eq!(last(b"a6", b"a9"), None);
+    }
+
+    #[test]
+    fn readers_get_no_snapshot_of_a_database_that_was_closed() {
+        const ROUNDS: usize = 40;
+        const ROWS: u32 = 100;
+        let directory = tempfile::tempdir().unwrap();
+        // Of the rows hardly any stay in memory: reading them asks the file.
+        let options = StoreOptions {
+            cache_bytes: 64 << 10,
+        };
+        let store = Store::open(directory.path(), &options).unwrap();
+        let batch = store.batch().unwrap();
+        let fill = |tables: &mut crate::Tables<'_>| {
+            (0..ROWS).try_for_each(|row| tables.put(TableId::HashToCode, &row.to_be_bytes(), &[7; 10_000]))
+        };
+        batch.write(fill).unwrap();
+        batch.commit().unwrap();
+        let read_all = |view: &Snapshot| {
+            let mut rows = 0;
+            view.scan(TableId::HashToCode, &[], |_, _| {
+                rows += 1;
+                ControlFlow::Continue(())
+            })
+            .map(|()| rows)
+        };
+        let (asked, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            // Asks all the time, so also between the steps of opening the database again.
+            scope.spawn(|| {
+                while !stop.load(Ordering::Acquire) {
+                    let _ = store.snapshot();
+                    asked.fetch_add(1, Ordering::AcqRel);
+                }
+            });
+            let good = (0..ROUNDS).filter(|_| {
+                let before = asked.load(Ordering::Acquire);
+                while asked.load(Ordering::Acquire) < before + 2 {
+                    std::hint::spin_loop();
+                }
+                // As a batch has it, which keeps it until its end.
+                let turn = store.shared.turn();
+                store.shared.watch.broken.store(true, Ordering::Release);
+                store.shared.heal(&turn).unwrap();
+                let rows = store.snapshot().and_then(|view| read_all(&view));
+                rows.is_ok_and(|rows| rows == ROWS)
+            });
+            let good = good.count();
+            stop.store(true, Ordering::Release);
+            assert_eq!(good, ROUNDS);
+        });
     }
 }

@@ -1,6 +1,6 @@
 //! Calls and estimates, on a small contract assembled by hand.
 
-use chain::call::{CallPlace, CallRequest};
+use chain::call::{CallPlace, CallRequest, TIMEOUT_DEFAULT};
 use serde_json::{Value, json};
 
 use crate::harness::{Net, account, quantity};
@@ -62,7 +62,11 @@ fn quick_calls_agree_or_are_given_up() {
         let quick = view.quick_call(at, &request).expect("a call");
         assert_eq!(quick.is_some(), is_quick, "{runtime}");
         if let Some(quick) = quick {
-            assert_eq!(quick, view.call(at, &request).expect("a call"), "{runtime}");
+            assert_eq!(
+                quick,
+                view.call(at, &request, TIMEOUT_DEFAULT).expect("a call"),
+                "{runtime}"
+            );
         }
     };
     // What it sees of gas, what it returns, how it fails.

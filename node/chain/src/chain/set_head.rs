@@ -6,8 +6,6 @@
 use super::writer::{Jobs, contained};
 use super::{Chain, Command, Inner, WriteError};
 use crate::import::{BlockId, ImportError};
-use crate::view::View;
-use store::StoreError;
 
 impl Chain {
     /// Makes block `number` of the chain the head again and forgets every block above it, on side
@@ -24,6 +22,7 @@ impl Chain {
 impl Inner {
     /// Sets the head, with whatever follows it.
     pub(super) fn set_head(&self, jobs: &Jobs, number: u64) -> Result<Vec<BlockId>, WriteError> {
+        self.catch_up_first();
         let head = self.view().map_err(ImportError::from)?.head_number();
         if number > head {
             return Err(WriteError::AboveHead { got: number, head });
@@ -32,31 +31,16 @@ impl Inner {
             contained(|| (jobs.set_head)(number)).unwrap_or_else(|words| Err(ImportError::Panicked(words)));
         let reverted = result.inspect_err(|refused| match refused.store_error() {
             None => tracing::error!(number, error = %refused, "the head was not set"),
-            Some(error) => self.note_trouble(format_args!("setting the head to {number}"), error),
+            Some(error) => {
+                self.note_trouble(format_args!("setting the head to {number}"), error);
+                self.doubt(Some(number));
+            }
         })?;
         tracing::warn!(number, dropped = reverted.len(), "the head was set back");
-        match contained(|| self.follow_back(&reverted)) {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(%error, "the pool could not follow the head that was set"),
-            Err(words) => self.fail(format!("following the head set to {number} panicked: {words}")),
+        let followed = contained(|| self.follow_back(number, reverted.clone()));
+        if !self.has_followed(format_args!("following the head set to {number}"), followed) {
+            self.doubt(Some(number));
         }
         Ok(reverted)
-    }
-
-    /// Pool, work and subscribers follow the head that was set.
-    fn follow_back(&self, reverted: &[BlockId]) -> Result<(), StoreError> {
-        self.uncles.lock().headers.clear();
-        let followed = self.view().and_then(|view| {
-            *self.followed.lock() = view.head_id();
-            let _admission = self.admission.write();
-            self.pool_stands(&view, self.pool.senders(), Vec::new())
-        });
-        // Whatever failed above, the head has moved.
-        self.tell(reverted.to_vec(), Vec::new());
-        followed
-    }
-
-    fn view(&self) -> Result<View, StoreError> {
-        View::new(&self.store, self.spec.clone())
     }
 }

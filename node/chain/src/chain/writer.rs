@@ -8,7 +8,6 @@
 
 use super::{BlockOrigin, Command, Inner, unix_now};
 use crate::import::{BlockId, ImportError, Imported};
-use crate::view::View;
 use crossbeam_channel::Receiver;
 use primitives::Block;
 use std::fmt::Arguments;
@@ -58,7 +57,7 @@ impl Inner {
     }
 
     fn take(&self, jobs: &Jobs, block: &Block, origin: BlockOrigin) -> Result<Imported, ImportError> {
-        self.catch_up(jobs, block);
+        self.catch_up_first();
         let started = Instant::now();
         let (number, hash) = (block.header.number, block.hash());
         let result = contained(|| (jobs.take)(block, unix_now().as_secs()));
@@ -67,10 +66,9 @@ impl Inner {
             Ok(imported) => {
                 *self.trouble.lock() = None;
                 log_block(block, origin, imported, started.elapsed());
-                match contained(|| (jobs.follow)(self, block, imported)) {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => tracing::error!(%error, "the pool could not follow the new head"),
-                    Err(words) => self.fail(format!("following block {number} ({hash}) panicked: {words}")),
+                let followed = contained(|| (jobs.follow)(self, block, imported));
+                if !self.has_followed(format_args!("following block {number} ({hash})"), followed) {
+                    self.doubt(None);
                 }
             }
             Err(error @ ImportError::Panicked(_)) => {
@@ -83,51 +81,35 @@ impl Inner {
                         self.bad_blocks.remember(block, hash, refused);
                     }
                 }
-                Some(error) => self.note_trouble(format_args!("storing block {number}"), error),
+                Some(error) => {
+                    self.note_trouble(format_args!("storing block {number}"), error);
+                    self.doubt(None);
+                }
             },
         }
         result
     }
 
-    /// Follows a head that came by a commit which failed after its last write: that block was
-    /// refused, and is there all the same.
-    fn catch_up(&self, jobs: &Jobs, block: &Block) {
-        if self.trouble.lock().is_none() {
-            return;
-        }
-        // A store that cannot be read is told of by the import that comes next.
-        let Ok(Some(missed)) = self.missed() else {
-            return;
-        };
-        match contained(|| (jobs.follow)(self, block, &missed)) {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(%error, "the pool could not follow the head"),
-            Err(words) => self.fail(format!("following the head panicked: {words}")),
-        }
+    /// Follows what has happened to the head since it was last followed: a commit that failed
+    /// after its last write has moved it all the same, and what follows it may have failed.
+    pub(super) fn catch_up_first(&self) {
+        let followed = contained(|| self.catch_up());
+        self.has_followed(format_args!("following the head"), followed);
     }
 
-    /// What has happened to the head since it was last followed.
-    fn missed(&self) -> Result<Option<Imported>, StoreError> {
-        let view = View::new(&self.store, self.spec.clone())?;
-        let mut old = *self.followed.lock();
-        let mut reverted = Vec::new();
-        while view.canonical_hash(old.number)? != Some(old.hash) {
-            let Some(record) = view.header_by_hash(&old.hash)? else {
-                return Ok(None);
-            };
-            reverted.push(old);
-            old = BlockId {
-                number: old.number.saturating_sub(1),
-                hash: record.header.parent_hash,
-            };
+    /// Whether what follows the head has; says what was the matter where not.
+    pub(super) fn has_followed(
+        &self,
+        what: Arguments<'_>,
+        followed: Result<Result<(), StoreError>, String>,
+    ) -> bool {
+        match followed {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) if error.is_final() => self.fail(format!("{what} failed: {error}")),
+            Ok(Err(error)) => tracing::error!(%error, "{what} failed; that is done before the next block"),
+            Err(words) => self.fail(format!("{what} panicked: {words}")),
         }
-        let mut applied = Vec::new();
-        for number in old.number + 1..=view.head_number() {
-            if let Some(hash) = view.canonical_hash(number)? {
-                applied.push(BlockId { number, hash });
-            }
-        }
-        Ok((!applied.is_empty()).then_some(Imported::Head { reverted, applied }))
+        false
     }
 
     /// Notes that the store has failed at `what`.

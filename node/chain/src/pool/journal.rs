@@ -25,6 +25,8 @@ const GROWTH_BYTES_MAX: u64 = 64 << 20;
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
+    /// Brings a file's name to the disk.
+    sync_name: fn(&Path) -> Result<()>,
     state: Mutex<State>,
 }
 
@@ -43,6 +45,7 @@ impl Journal {
     pub fn new(path: PathBuf) -> Self {
         Self {
             path,
+            sync_name: store::sync_name,
             state: Mutex::default(),
         }
     }
@@ -127,10 +130,10 @@ impl Journal {
         let file = file.into_inner().map_err(std::io::IntoInnerError::into_error)?;
         file.sync_all()?;
         std::fs::rename(&new, &self.path)?;
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        // Not every system opens folders; the file itself is safe.
-        if let Ok(folder) = File::open(folder.unwrap_or(Path::new("."))) {
-            folder.sync_all()?;
+        // From here on the new file is the journal, whatever becomes of its name.
+        if let Err(error) = (self.sync_name)(&self.path) {
+            let path = self.path.display();
+            tracing::warn!(%path, %error, "the new journal of local transactions may be lost with the power");
         }
         Ok((file, bytes, transactions.len()))
     }
@@ -255,6 +258,22 @@ mod tests {
             use std::os::unix::fs::PermissionsExt;
             let mode = std::fs::metadata(&path).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn a_new_journal_is_gone_on_with_where_its_name_cannot_be_synced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("j");
+        let journal = Journal {
+            sync_name: |_| Err(std::io::Error::other("as asked")),
+            ..Journal::new(path.clone())
+        };
+        for nonce in [0, 10] {
+            assert_eq!(journal.rotate(|| vec![transaction(nonce)]).unwrap(), 1);
+            journal.append(&transaction(nonce + 1));
+            assert_eq!(read(&path), (vec![nonce, nonce + 1], 0, 0));
+            assert!(!journal.wants_rotation());
         }
     }
 

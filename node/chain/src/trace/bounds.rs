@@ -4,65 +4,50 @@
 //! runs it asks afterwards.
 
 use super::TraceError;
-use std::time::{Duration, Instant};
-
-/// Steps between two looks at the clock, which costs more than a step.
-const STEPS_A_LOOK: u32 = 256;
+use crate::deadline::Deadline;
+use std::time::Duration;
 
 /// What is left of time and size.
 #[derive(Debug)]
 pub(super) struct Bounds {
-    deadline: Instant,
-    timeout: Duration,
+    deadline: Deadline,
     bytes_left: usize,
     bytes_max: usize,
-    steps: u32,
-    met: Option<Met>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Met {
-    Time,
-    Size,
+    too_long: bool,
 }
 
 impl Bounds {
     pub(super) fn new(timeout: Duration, bytes_max: usize) -> Self {
         Self {
-            deadline: Instant::now() + timeout,
-            timeout,
+            deadline: Deadline::new(timeout),
             bytes_left: bytes_max,
             bytes_max,
-            steps: 0,
-            met: None,
+            too_long: false,
         }
     }
 
     /// Counts a step. `false`: it is to be the last.
     pub(super) fn step(&mut self) -> bool {
-        self.steps = self.steps.wrapping_add(1);
-        if self.steps.is_multiple_of(STEPS_A_LOOK) && Instant::now() >= self.deadline {
-            self.met = Some(Met::Time);
-        }
-        self.met.is_none()
+        self.deadline.step() && !self.too_long
     }
 
     /// Takes the room that so many more bytes of text need. `false`: there is not as much.
     pub(super) fn take(&mut self, bytes: usize) -> bool {
         match self.bytes_left.checked_sub(bytes) {
             Some(left) => self.bytes_left = left,
-            None => self.met = Some(Met::Size),
+            None => self.too_long = true,
         }
-        self.met.is_none()
+        !self.too_long
     }
 
     /// An error where a bound was met, or where time is over by now.
     pub(super) fn check(&self) -> Result<(), TraceError> {
-        match self.met {
-            Some(Met::Size) => Err(TraceError::TooLong { max: self.bytes_max }),
-            Some(Met::Time) => Err(TraceError::Timeout(self.timeout)),
-            None if Instant::now() >= self.deadline => Err(TraceError::Timeout(self.timeout)),
-            None => Ok(()),
+        if self.too_long {
+            Err(TraceError::TooLong { max: self.bytes_max })
+        } else if self.deadline.is_over() {
+            Err(TraceError::Timeout(self.deadline.timeout()))
+        } else {
+            Ok(())
         }
     }
 }
@@ -78,9 +63,7 @@ mod tests {
         assert!(!bounds.take(1) && !bounds.step());
         assert!(matches!(bounds.check(), Err(TraceError::TooLong { max: 10 })));
 
-        let mut bounds = Bounds::new(Duration::ZERO, 10);
-        let steps = (0..).take_while(|_| bounds.step()).count();
-        assert!(steps < STEPS_A_LOOK as usize, "{steps}");
+        let bounds = Bounds::new(Duration::ZERO, 10);
         assert!(matches!(bounds.check(), Err(TraceError::Timeout(Duration::ZERO))));
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::common::{Maker, Node, Plan, Rows, account, deploys, hex, rows, sign, unsigned};
 use chain::body::SealCheck;
-use chain::call::{CallPlace, CallRequest};
+use chain::call::{CallPlace, CallRequest, TIMEOUT_DEFAULT};
 use chain::genesis::ensure_genesis;
 use chain::import::{ImportError, Importer};
 use chain::logs::{LogLimits, LogPlan, LogQuery};
@@ -126,8 +126,16 @@ impl Scene {
                 note(view.slot(&address, &U256::from(1), number).is_err());
                 note(view.slot(&address, &U256::from(2), number).is_err());
             }
-            note(view.call(CallPlace::After(number), &request).is_err() && number < 4);
-            note(view.estimate_gas(CallPlace::After(number), &request).is_err() && number < 4);
+            note(
+                view.call(CallPlace::After(number), &request, TIMEOUT_DEFAULT)
+                    .is_err()
+                    && number < 4,
+            );
+            note(
+                view.estimate_gas(CallPlace::After(number), &request, TIMEOUT_DEFAULT)
+                    .is_err()
+                    && number < 4,
+            );
         }
         for addresses in [Vec::new(), vec![self.contract]] {
             let query = LogQuery::new(addresses, Vec::new());

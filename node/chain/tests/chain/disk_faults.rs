@@ -4,7 +4,7 @@
 use crate::common::{Maker, Plan, account, deploys, hex, rows, sign, unsigned};
 use crate::disk::{Disk, Trouble};
 use chain::body::SealCheck;
-use chain::call::{CallPlace, CallRequest};
+use chain::call::{CallPlace, CallRequest, TIMEOUT_DEFAULT};
 use chain::chain::WriteError;
 use chain::genesis::ensure_genesis;
 use chain::import::Importer;
@@ -290,7 +290,11 @@ fn answers(scene: &Scene, store: &Store) -> Option<Vec<Option<String>>> {
                 all.push(words(view.slot(&address, &U256::from(slot), number)));
             }
         }
-        all.push(words(view.call(CallPlace::After(number), &request)));
+        all.push(words(view.call(
+            CallPlace::After(number),
+            &request,
+            TIMEOUT_DEFAULT,
+        )));
     }
     for block in &scene.blocks {
         all.push(words(view.block_by_hash(&block.hash())));

@@ -438,6 +438,29 @@ fn a_bad_side_block_is_refused_at_once_on_a_near_fork() {
 }
 
 #[test]
+fn a_fork_is_near_as_long_as_neither_side_is_long() {
+    let deep = usize::try_from(SIDE_EXECUTION_DEPTH).expect("small");
+    let check = |main: usize, branch: usize, is_near: bool| {
+        let mut maker = Maker::new(ChainSpec::dev());
+        let node = Node::new(&maker.spec);
+        node.take(&maker.line(maker.genesis, main, 1));
+        let mut branch = maker.line(maker.genesis, branch, 2);
+        let mut bad = branch.pop().expect("a block");
+        node.take(&branch);
+        bad.header.state_root.0[5] ^= 1;
+        match node.import(&bad) {
+            Err(ImportError::StateRoot { .. }) => assert!(is_near, "{main}"),
+            Ok(Imported::Side) => assert!(!is_near, "{main}"),
+            other => panic!("{other:?}"),
+        }
+    };
+    check(deep, 1, true);
+    // No heavier than the chain, and as long.
+    check(deep, deep, true);
+    check(deep + 1, 1, false);
+}
+
+#[test]
 fn a_far_branch_is_executed_when_its_turn_comes() {
     let deep = usize::try_from(SIDE_EXECUTION_DEPTH).expect("small") + 1;
     let mut maker = Maker::new(ChainSpec::dev());

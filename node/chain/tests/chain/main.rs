@@ -4,6 +4,7 @@
 //! [`run`] runs single transactions; what each of the other modules checks stands at its head.
 
 mod bulk;
+mod calls;
 mod common;
 mod crash;
 mod damage;

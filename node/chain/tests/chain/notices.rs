@@ -3,7 +3,7 @@
 use crate::common::{Maker, Node, Plan, account, deploys, forks, hex, sign, unsigned};
 use crate::run::{CALLEE, PROGRAM, Run, contract};
 use chain::bulk::import_stream;
-use chain::call::{CallPlace, CallRequest};
+use chain::call::{CallPlace, CallRequest, TIMEOUT_DEFAULT};
 use chain::check::{CheckEvent, check_store};
 use chain::import::{BlockId, Imported};
 use chain::precompiles::{NOTICE_BYTES_MAX, NOTIFY_SCS};
@@ -260,8 +260,9 @@ fn calls_and_estimates_leave_nothing() {
         input: Bytes::from_static(DATA),
         ..Default::default()
     };
-    view.call(CallPlace::After(1), &request).expect("a call");
-    view.estimate_gas(CallPlace::After(1), &request)
+    view.call(CallPlace::After(1), &request, TIMEOUT_DEFAULT)
+        .expect("a call");
+    view.estimate_gas(CallPlace::After(1), &request, TIMEOUT_DEFAULT)
         .expect("an estimate");
     assert!(before == node.rows());
     assert_eq!(served(&node, &maker, &one), Some(vec![]));

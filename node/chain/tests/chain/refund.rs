@@ -6,7 +6,7 @@
 
 use crate::common::{Maker, Plan, account, deploys, hex, sign, unsigned};
 use crate::run::{CALLEE, Ran, Run};
-use chain::call::{CallOutcome, CallPlace, CallRequest};
+use chain::call::{CallOutcome, CallPlace, CallRequest, TIMEOUT_DEFAULT};
 use chain::{ChainSpec, View};
 use primitives::{Transaction, U256};
 
@@ -238,7 +238,10 @@ fn the_sender_gets_the_gas_and_callers_learn_the_reason() {
         gas: Some(gas),
         ..Default::default()
     };
-    let call = |gas| view.call(CallPlace::After(2), &request(gas)).expect("a call");
+    let call = |gas| {
+        view.call(CallPlace::After(2), &request(gas), TIMEOUT_DEFAULT)
+            .expect("a call")
+    };
     // The slots are empty as before: the block's transaction failed.
     assert_eq!(call(30_000), CallOutcome::OutOfGas);
     assert_eq!(call(90_000), CallOutcome::Failed("Invalid opcode".to_owned()));

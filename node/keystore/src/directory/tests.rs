@@ -78,6 +78,36 @@ fn replacing_changes_the_password_and_nothing_else() {
     assert_eq!(fs::read_dir(directory.path()).expect("readable").count(), 1);
 }
 
+#[test]
+fn a_file_in_its_place_is_stored_where_its_name_cannot_be_synced() {
+    let (_home, directory) = folder();
+    let directory = KeyDirectory {
+        sync: |_| Err(io::Error::other("as asked")),
+        ..directory
+    };
+    let stored = directory.store(&key(1), "old", at(1)).expect("stored");
+    directory.replace(&stored.path, &key(1), "new").expect("replaced");
+    assert!(directory.decrypt(&stored.path, "new").is_ok());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_failed_replacement_leaves_the_old_file() {
+    let (_home, directory) = folder();
+    let stored = directory.store(&key(1), "old", at(1)).expect("stored");
+    // A file cannot take the place of a folder.
+    let taken = directory.path().join("taken");
+    fs::create_dir(&taken).expect("writable");
+    let error = directory.replace(&taken, &key(1), "new").unwrap_err();
+    assert!(
+        matches!(error, DirectoryError::Io { action: "write", .. }),
+        "{error}"
+    );
+    assert!(directory.decrypt(&stored.path, "old").is_ok());
+    assert_eq!(directory.list().expect("readable").accounts, [stored]);
+    assert_eq!(fs::read_dir(directory.path()).expect("readable").count(), 2);
+}
+
 #[cfg(unix)]
 #[test]
 fn only_the_owner_may_read() {

@@ -1,8 +1,9 @@
 //! Calls without a transaction (interface 4.5).
 //!
-//! The caller need not own what it sends. Both run on their own, smaller share of threads.
+//! The caller need not own what it sends. Both run on their own, smaller share of threads, and for
+//! no longer than [`TIMEOUT_DEFAULT`].
 
-use chain::call::{CALL_GAS_DEFAULT, CallOutcome, CallRequest, revert_text};
+use chain::call::{CALL_GAS_DEFAULT, CallOutcome, CallRequest, TIMEOUT_DEFAULT, revert_text};
 use primitives::{Bytes, U256};
 
 use super::accounts::check_chain;
@@ -14,7 +15,7 @@ use crate::node::Node;
 use crate::table::{Json, Method, Stop, reply};
 use crate::types::{BlockRef, Data, Quantity};
 
-/// The most gas a call may ask for. More is cut to this, so that no call runs for minutes.
+/// The most gas a call may ask for. More is cut to this.
 const GAS_MAX: u64 = CALL_GAS_DEFAULT;
 
 /// The rows of this topic.
@@ -32,7 +33,7 @@ pub(super) fn methods() -> Vec<Method<Node>> {
         })
         .says(
             "call: CallRequest, block?: BLOCKREF -> QUANTITY",
-            "The least gas with which a call succeeds, in the pending block unless told otherwise.",
+            "Gas with which a call succeeds, at most 1/64 of it above the least, in the pending block unless told otherwise.",
         ),
     ]
 }
@@ -50,7 +51,9 @@ fn call(node: &Node, (call, at): (Call, BlockRef), reach: Reach) -> Result<Data<
     let outcome = match (reach, at) {
         (Reach::Memory, BlockRef::Pending) => None,
         (Reach::Memory, at) => at_state(node, &view, at, |place| view.quick_call(place, &request))?,
-        (Reach::Store, at) => Some(at_state(node, &view, at, |place| view.call(place, &request))?),
+        (Reach::Store, at) => Some(at_state(node, &view, at, |place| {
+            view.call(place, &request, TIMEOUT_DEFAULT)
+        })?),
     };
     match outcome.ok_or(Stop::Deferred)? {
         CallOutcome::Success { output, .. } => Ok(Data(output)),
@@ -60,14 +63,17 @@ fn call(node: &Node, (call, at): (Call, BlockRef), reach: Reach) -> Result<Data<
     }
 }
 
-/// `mc_estimateGas`: the least gas with which the call succeeds, in the pending block unless told
-/// otherwise.
+/// `mc_estimateGas`: gas with which the call succeeds, the least or little more, in the pending
+/// block unless told otherwise.
 fn estimate_gas(node: &Node, (call, at): (Call, Option<BlockRef>)) -> RpcResult<Quantity> {
     check_chain(node, call.chain_id)?;
     let request = limited(call.request);
     let view = node.view()?;
     let at = at.unwrap_or(BlockRef::Pending);
-    at_state(node, &view, at, |place| view.estimate_gas(place, &request)).map(Quantity)
+    at_state(node, &view, at, |place| {
+        view.estimate_gas(place, &request, TIMEOUT_DEFAULT)
+    })
+    .map(Quantity)
 }
 
 fn limited(request: CallRequest) -> CallRequest {

@@ -159,8 +159,9 @@ fn call_error(error: CallError) -> RpcError {
         CallError::Store(error) => failure(error),
         CallError::State(error) => failure(error),
         CallError::Reverted(ref reason) => RpcError::reverted(error.to_string(), reason),
-        CallError::AboveHead { .. } | CallError::Refused(_) | CallError::AlwaysFails(_) => {
-            RpcError::refused(error.to_string())
-        }
+        CallError::AboveHead { .. }
+        | CallError::Refused(_)
+        | CallError::AlwaysFails(_)
+        | CallError::Timeout(_) => RpcError::refused(error.to_string()),
     }
 }

@@ -1,0 +1,133 @@
+//! Calls and estimates that take long: what is given up, and when.
+
+use crate::common::{Maker, account, hex};
+use crate::run::rich;
+use chain::call::{CallError, CallOutcome, CallPlace, CallRequest, TIMEOUT_DEFAULT};
+use chain::{ChainSpec, View};
+use primitives::Address;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// JUMPDEST, PUSH1 0, JUMP.
+const ENDLESS: &str = "5b600056";
+const CONTRACT: Address = Address::repeat_byte(0xc0);
+const CALLED: Address = Address::repeat_byte(0xc1);
+
+/// The chain in whose block 0 these contracts are, and the request that calls the first.
+fn place(code: &[u8], called: &[u8]) -> (View, CallRequest) {
+    let mut spec = ChainSpec::dev();
+    for (address, code) in [(CONTRACT, code), (CALLED, called)] {
+        let mut contract = rich(1);
+        contract.code = code.to_vec().into();
+        spec.genesis.alloc.insert(address, contract);
+    }
+    let maker = Maker::new(spec);
+    let view = View::new(maker.store(), maker.spec.clone()).expect("a view");
+    let request = CallRequest {
+        from: Some(account(0)),
+        to: Some(CONTRACT),
+        ..Default::default()
+    };
+    (view, request)
+}
+
+const GENESIS: CallPlace<'_> = CallPlace::After(0);
+
+#[test]
+fn what_reads_much_is_not_quick() {
+    let check = |code: &[u8], called: &[u8], is_quick: bool| {
+        let (view, request) = place(code, called);
+        let quick = view.quick_call(GENESIS, &request).expect("a call");
+        assert_eq!(quick.is_some(), is_quick, "{code:02x?}");
+        if let Some(quick) = quick {
+            let whole = view.call(GENESIS, &request, TIMEOUT_DEFAULT).expect("a call");
+            assert_eq!(quick, whole, "{code:02x?}");
+        }
+    };
+    // `word`, POP for each of so many numbers.
+    let each = |count: u8, word: &dyn Fn(u8) -> String| {
+        let text = (0..count).fold(String::new(), |mut text, number| {
+            write!(text, "{}50", word(number)).expect("memory");
+            text
+        });
+        hex(&(text + "00"))
+    };
+    let slot = |number: u8| format!("60{number:02x}54");
+    let balance = |number: u8| format!("61ff{number:02x}31");
+    for word in [&slot as &dyn Fn(u8) -> String, &balance] {
+        check(&each(8, word), &[], true);
+        check(&each(20, word), &[], false);
+    }
+    // One slot again and again is read once.
+    check(&each(200, &|_| slot(1)), &[], true);
+    // Long code: its own, and that of another contract.
+    check(&[0; 20_000], &[], true);
+    check(&[0; 60_000], &[], false);
+    let calls = hex(&format!("6000600060006000600073{}5af15000", "c1".repeat(20)));
+    check(&calls, &[0; 20_000], true);
+    check(&calls, &[0; 60_000], false);
+}
+
+#[test]
+fn a_call_ends_when_its_time_is_over() {
+    let timeout = Duration::from_millis(50);
+    // More gas than could be used in a day.
+    let gas = Some(1 << 50);
+    let aborted = |error: CallError| {
+        assert!(
+            matches!(error, CallError::Timeout(got) if got == timeout),
+            "{error}"
+        );
+        assert_eq!(error.to_string(), "execution aborted (timeout = 50ms)");
+    };
+    let calls = hex(&format!("6000600060006000600073{}5af1", "c1".repeat(20)));
+    let again = [&hex("5b")[..], &calls, &hex("50600056")].concat();
+    for (code, called) in [
+        (hex(ENDLESS), vec![]),
+        // Within a call, and call after call: of a contract, and of a built-in one.
+        (calls, hex(ENDLESS)),
+        (again, hex("00")),
+        (hex("5b 6000600060006000600060025af1 50600056"), vec![]),
+    ] {
+        let (view, request) = place(&code, &called);
+        let request = CallRequest { gas, ..request };
+        aborted(view.call(GENESIS, &request, timeout).expect_err("it has no end"));
+        aborted(view.estimate_gas(GENESIS, &request, timeout).expect_err("no end"));
+    }
+    let (view, request) = place(&hex("00"), &[]);
+    let error = view.estimate_gas(GENESIS, &request, Duration::ZERO);
+    assert!(
+        matches!(error, Err(CallError::Timeout(Duration::ZERO))),
+        "{error:?}"
+    );
+}
+
+#[test]
+fn an_estimate_is_enough_and_little_more_than_that() {
+    let check = |code: &str, called: &str, least: u64| {
+        let (view, request) = place(&hex(code), &hex(called));
+        let estimate = view
+            .estimate_gas(GENESIS, &request, TIMEOUT_DEFAULT)
+            .expect("it succeeds");
+        let with = |gas| {
+            let request = CallRequest {
+                gas: Some(gas),
+                ..request.clone()
+            };
+            let outcome = view.call(GENESIS, &request, TIMEOUT_DEFAULT);
+            matches!(outcome, Ok(CallOutcome::Success { .. }))
+        };
+        assert_eq!((with(least - 1), with(least)), (false, true), "{code}");
+        assert!(with(estimate), "{code}: {estimate}");
+        assert!(
+            (least..=least + estimate / 64).contains(&estimate),
+            "{code}: {estimate}, the least is {least}"
+        );
+    };
+    check("00", "", 1000);
+    check("6001600055 00", "", 21_006);
+    // Goes on only where more than 500,000 gas is left, and uses hardly any: PUSH3, GAS, GT,
+    // PUSH1, JUMPI, INVALID, JUMPDEST, STOP.
+    check("6207a120 5a 11 600a 57 fe 5b 00", "", 501_006);
+    check("62010000 5a 11 600a 57 fe 5b 00", "", 66_542);
+}
