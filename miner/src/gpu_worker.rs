@@ -176,12 +176,9 @@ impl GpuWorker {
 
     /// Begins the dataset of the epoch that comes next, as soon as that is known, and shows how far it is.
     fn prepare_next(&self, device: &mut Device, present: Epoch) -> Result<(), GpuError> {
-        let Some((epoch, cache)) = self.crew.coming() else {
+        let Some((epoch, cache)) = self.crew.lights.coming(present) else {
             return Ok(());
         };
-        if epoch == present {
-            return Ok(());
-        }
         let adapter = &self.adapter.name;
         if device.ahead.as_ref().is_none_or(|ahead| ahead.epoch != epoch) {
             device.ahead = Some(Ahead {
@@ -466,7 +463,7 @@ mod tests {
 
         worker.prepare_next(&mut device, now).expect("nothing to do yet");
         assert!(device.ahead.is_none());
-        engine.crew.prepare(next);
+        engine.crew.lights.announce(now, next);
         let start = Instant::now();
         while !device.ahead.as_ref().is_some_and(|ahead| ahead.made) {
             assert!(start.elapsed() < Duration::from_secs(60), "nothing is made ahead");

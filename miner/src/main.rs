@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         }
         Command::Verify(options) => print(cli::verify(options)),
     };
+    miner::end_if_hung(exit.code());
     exit.into()
 }
 
