@@ -60,10 +60,10 @@ impl CpuSearcher {
     /// One batch from the light cache.
     fn search_light(&mut self, job: &Job, cache: &LightCache) {
         let began = self.throttle.is_on().then(Instant::now);
-        let nonces = self.cursor.next::<LIGHT_WIDTH>(job.nonces);
+        let (nonces, new) = self.cursor.next::<LIGHT_WIDTH>(job.nonces);
         let hashes = cache.hash_many(&job.work.header_hash, nonces);
-        self.gauge.add(LIGHT_WIDTH as u64);
-        for (nonce, hash) in nonces.into_iter().zip(hashes) {
+        self.gauge.add(new as u64);
+        for (nonce, hash) in nonces.into_iter().zip(hashes).take(new) {
             self.shared.solve(job, &self.gauge, nonce, &hash);
         }
         self.rest(began);
@@ -76,6 +76,8 @@ impl CpuSearcher {
         let wrong = Cell::new(false);
         while shared.desk.is_active(job) && !self.cursor.is_used_up(job.nonces) {
             let began = self.throttle.is_on().then(Instant::now);
+            // Nonces that are new for this job, begun and not yet done.
+            let flying = Cell::new(0);
             let mut begun = 0;
             full.search(
                 &job.work.header_hash,
@@ -85,11 +87,18 @@ impl CpuSearcher {
                         || self.cursor.is_used_up(job.nonces)
                         || began.is_some() && begun >= NONCES_A_SLICE;
                     begun += SEARCH_GROUP as u64;
-                    (!ends).then(|| self.cursor.next(job.nonces))
+                    (!ends).then(|| {
+                        let (nonces, new) = self.cursor.next(job.nonces);
+                        flying.set(flying.get() + new);
+                        nonces
+                    })
                 },
                 |nonces, hashes| {
-                    self.gauge.add(nonces.len() as u64);
-                    for (pow_nonce, hash) in nonces.iter().zip(hashes) {
+                    // Groups are done in their order, and only the last of a range is not all new.
+                    let new = flying.get().min(nonces.len());
+                    flying.set(flying.get() - new);
+                    self.gauge.add(new as u64);
+                    for (pow_nonce, hash) in nonces.iter().zip(hashes).take(new) {
                         // Where the job has ended or the dataset is wrong, hits in flight are of no use.
                         let useful = !wrong.get() && shared.desk.is_active(job);
                         if !useful || !ethash::meets_boundary(&hash.final_hash, &job.work.boundary) {
@@ -128,12 +137,14 @@ mod tests {
     use crate::intensity::Intensity;
     use crate::keeper::Keeper;
     use crate::task::{Found, NonceSpace, Task};
+    use std::time::Duration;
+
     use ethash::{B256, LightCaches, WorkPackage};
     use serde_json::Value;
 
-    fn searcher(next_nonce: u64) -> (CpuSearcher, crossbeam_channel::Receiver<Found>) {
+    fn searcher(next_nonce: u64, policy: DatasetPolicy) -> (CpuSearcher, crossbeam_channel::Receiver<Found>) {
         let (solutions_out, solutions) = crossbeam_channel::unbounded();
-        let shared = Arc::new(Shared::new(Keeper::new(DatasetPolicy::Never, 1), solutions_out));
+        let shared = Arc::new(Shared::new(Keeper::new(policy, 1, 0), solutions_out));
         (
             CpuSearcher {
                 shared,
@@ -152,7 +163,7 @@ mod tests {
         let start = u64::from_str_radix(text("start"), 16).expect("8 bytes");
         let count = case["count"].as_u64().expect("a number");
         let epoch = Epoch::ethash(case["epoch"].as_u64().expect("a number") as u32);
-        let (mut searcher, solutions) = searcher(start);
+        let (mut searcher, solutions) = searcher(start, DatasetPolicy::Never);
         let mut found = Vec::new();
         loop {
             let work = WorkPackage {
@@ -247,5 +258,67 @@ mod tests {
             cases.iter().any(|case| case["epoch"].as_u64() >= Some(385)),
             "one above 4 GiB"
         );
+    }
+
+    #[test]
+    fn each_nonce_of_a_space_is_searched_once() {
+        let epoch = Epoch::ethash(0);
+        let cache =
+            Arc::new(LightCache::with_sizes(epoch.seed_hash(), 1024, 32_768).expect("the test sizes"));
+        for policy in [DatasetPolicy::Never, DatasetPolicy::Memory] {
+            let has_dataset = policy == DatasetPolicy::Memory;
+            let (mut searcher, solutions) = searcher(0, policy);
+            // A sixteenth of the smallest space: no whole number of batches, whichever way it is searched.
+            searcher.cursor = Cursor::starting_at(3, 16, 1234);
+            let nonces = NonceSpace::new(7 << 16, NonceSpace::BITS_MAX);
+            let range = searcher.cursor.range(nonces);
+            assert!(range.len % LIGHT_WIDTH as u64 != 0 && range.len % SEARCH_GROUP as u64 != 0);
+            let shared = Arc::clone(&searcher.shared);
+            let gauge = Arc::clone(&searcher.gauge);
+            if has_dataset {
+                shared.keeper.want(epoch, &cache);
+                let start = Instant::now();
+                while shared.keeper.ready(epoch).is_none() {
+                    assert!(start.elapsed() < Duration::from_secs(20), "no dataset");
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            // Every hash is a share.
+            let task = Task {
+                work: WorkPackage {
+                    header_hash: B256::repeat_byte(5),
+                    seed_hash: epoch.seed_hash(),
+                    boundary: B256::repeat_byte(0xff),
+                    number: None,
+                    epoch,
+                },
+                nonces,
+                repeat: true,
+            };
+            let job = shared.desk.put(Some(task)).expect("new work");
+            let mut found = Vec::new();
+            std::thread::scope(|scope| {
+                scope.spawn(|| searcher.search(&job, &cache));
+                while (found.len() as u64) < range.len
+                    && let Ok(next) = solutions.recv_timeout(Duration::from_secs(20))
+                {
+                    found.push(next.solution.pow_nonce);
+                }
+                // Time for more than there should be.
+                std::thread::sleep(Duration::from_millis(50));
+                shared.desk.stop();
+            });
+            found.extend(solutions.try_iter().map(|found| found.solution.pow_nonce));
+            assert!(found.iter().all(|nonce| range.offset(*nonce).is_some()));
+            assert_eq!(found.len() as u64, range.len, "dataset: {has_dataset}");
+            found.sort_unstable();
+            found.dedup();
+            assert_eq!(
+                found.len() as u64,
+                range.len,
+                "dataset: {has_dataset}, some twice"
+            );
+            assert_eq!(gauge.status(Instant::now()).hashes, range.len);
+        }
     }
 }

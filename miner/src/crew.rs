@@ -1,28 +1,28 @@
 //! The crew: the searchers of an engine, their dials, and what it takes to start more of them.
 //!
-//! Gives new work to all, brings the light cache it needs, and puts the CPU in for graphics adapters that have
-//! all failed. What is searched where is the desk's business.
+//! Gives new work to all, and puts the CPU in for graphics adapters that have all failed. What is searched where
+//! is the desk's business, light caches are [`LightBuilder`]'s.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, select};
-use ethash::{Epoch, LightCache, LightCaches, Schedule};
+use ethash::{LightCaches, Schedule};
 use parking_lot::Mutex;
 
 use crate::cpu::CpuSearcher;
-use crate::desk::Job;
 use crate::device::Plan;
 use crate::engine::{EngineConfig, KernelPolicy, MinerError};
 use crate::gauge::Gauge;
 use crate::gpu::{AdapterInfo, GpuOptions};
 use crate::gpu_worker::GpuWorker;
 use crate::intensity::{Intensity, Throttle, give_way};
+use crate::light::LightBuilder;
 use crate::shared::Shared;
 use crate::task::{Cursor, Task};
+use crate::threads::{join_until, spawn};
 
 /// Between two samples of the hash counts.
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
@@ -34,11 +34,9 @@ const PREPARE_BLOCKS_AHEAD: u64 = 1000;
 pub(crate) struct Crew {
     pub(crate) shared: Arc<Shared>,
     caches: LightCaches,
+    /// Brings those that are not there yet.
+    pub(crate) lights: Arc<LightBuilder>,
     schedule: Schedule,
-    /// The epoch that comes next, once that is known.
-    announced: Mutex<Option<Epoch>>,
-    /// Its light cache, once it is there.
-    coming: Mutex<Option<(Epoch, Arc<LightCache>)>>,
     kernels: KernelPolicy,
     threads: usize,
     intensity: Intensity,
@@ -49,18 +47,18 @@ pub(crate) struct Crew {
     gpus_left: AtomicUsize,
     gpu_count: usize,
     cpu_started: AtomicBool,
-    workers: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) workers: Mutex<Vec<JoinHandle<()>>>,
     gauges: Mutex<Vec<Arc<Gauge>>>,
 }
 
 impl Crew {
     pub(crate) fn new(config: &EngineConfig, plan: &Plan, shared: Arc<Shared>) -> Self {
+        let lights = LightBuilder::new(Arc::clone(&shared), config.caches.clone());
         Self {
             shared,
             caches: config.caches.clone(),
+            lights: Arc::new(lights),
             schedule: config.schedule,
-            announced: Mutex::default(),
-            coming: Mutex::default(),
             kernels: config.kernels.clone(),
             threads: config.threads,
             intensity: config.intensity,
@@ -172,22 +170,19 @@ impl Crew {
         self.gauges.lock().clone()
     }
 
-    /// Waits for the end of all threads; a graphics worker may start threads of the CPU while it ends.
-    pub(crate) fn join(&self) {
+    /// Waits for the end of all threads, until `deadline`; a graphics worker may start threads of the CPU while
+    /// it ends.
+    pub(crate) fn join(&self, deadline: Instant) {
         loop {
             let Some(worker) = self.workers.lock().pop() else {
                 return;
             };
-            let _ = worker.join();
+            join_until(worker, deadline);
         }
     }
 
     /// Takes work off the channel until the engine stops.
-    pub(crate) fn dispatch<W: Into<Task>>(
-        self: &Arc<Self>,
-        work: &Receiver<Option<W>>,
-        stopped: &Receiver<()>,
-    ) {
+    pub(crate) fn dispatch<W: Into<Task>>(&self, work: &Receiver<Option<W>>, stopped: &Receiver<()>) {
         let never = crossbeam_channel::never();
         let mut source = work;
         loop {
@@ -210,75 +205,16 @@ impl Crew {
         }
     }
 
-    fn take_work(self: &Arc<Self>, task: Option<Task>) {
+    fn take_work(&self, task: Option<Task>) {
         let Some(job) = self.shared.desk.put(task) else {
             return;
         };
         let epoch = job.work.epoch;
-        match self.caches.get_ready(epoch) {
-            Some(cache) => self.shared.desk.bring_cache(&job, cache),
-            None => self.fetch_cache(&job),
-        }
+        self.lights.bring(&job, self.caches.get_ready(epoch));
         let Some(number) = job.work.number else { return };
         let next = self.schedule.epoch(number.saturating_add(PREPARE_BLOCKS_AHEAD));
         if next != epoch && self.schedule.epoch(number) == epoch {
-            self.prepare(next);
+            self.lights.announce(epoch, next);
         }
     }
-
-    /// The epoch that comes next with its light cache, once both are known.
-    pub(crate) fn coming(&self) -> Option<(Epoch, Arc<LightCache>)> {
-        self.coming.lock().clone()
-    }
-
-    /// Builds the light cache of the epoch that comes next, and lets the keeper and the adapters prepare their
-    /// datasets from it. The thread is nobody's: building cannot be hurried.
-    pub(crate) fn prepare(self: &Arc<Self>, next: Epoch) {
-        if self.announced.lock().replace(next) == Some(next) {
-            return;
-        }
-        let crew = Arc::clone(self);
-        let build = move || match crew.caches.get(next) {
-            Ok(cache) => {
-                crew.shared.keeper.prepare(next, &cache);
-                *crew.coming.lock() = Some((next, cache));
-            }
-            Err(error) => tracing::warn!(epoch = next.index, "the next epoch is not prepared: {error}"),
-        };
-        if let Err(error) = spawn("light-cache", build) {
-            tracing::warn!(epoch = next.index, "the next epoch is not prepared: {error}");
-        }
-    }
-
-    /// Brings the light cache of `job` when it is there. The thread is nobody's: building cannot be hurried,
-    /// and the engine's end does not wait for it.
-    fn fetch_cache(self: &Arc<Self>, job: &Arc<Job>) {
-        let (crew, own_job) = (Arc::clone(self), Arc::clone(job));
-        let fetch = move || match crew.caches.get(own_job.work.epoch) {
-            Ok(cache) => crew.shared.desk.bring_cache(&own_job, cache),
-            Err(error) => {
-                tracing::warn!(
-                    epoch = own_job.work.epoch.index,
-                    "work cannot be searched: {error}"
-                );
-                crew.shared.desk.finish(&own_job);
-            }
-        };
-        if let Err(error) = spawn("light-cache", fetch) {
-            tracing::warn!("work cannot be searched: {error}");
-            self.shared.desk.finish(job);
-        }
-    }
-}
-
-/// Starts a thread.
-pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, MinerError> {
-    let no_thread = |error: io::Error| MinerError::NoThread {
-        what: name.to_owned(),
-        reason: error.to_string(),
-    };
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(run)
-        .map_err(no_thread)
 }

@@ -3,10 +3,13 @@
 //! The file is what other clients of this family write: `full-R23-<first 16 hex digits of the seed hash>`,
 //! eight bytes of magic, then the items. It appears under its name only when it is whole. Reading maps it
 //! into memory, so that all processes that find it share one copy; whoever truncates a mapped file ends the
-//! process that maps it, on every system, so the folder should be the miner's own. Who has generated a dataset
+//! process that maps it, on every system, so the folder should be the miner's own. A disk that cannot be read is
+//! noticed when the file is mapped, where the system reads it in then: Linux from 5.14 on. Who has generated a dataset
 //! goes on with its own copy, whose items lie on cache lines as those behind a file's magic do not.
 //!
 //! When a dataset is wanted is decided by the module `keeper`.
+
+mod file;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,6 +19,8 @@ use std::path::{Path, PathBuf};
 use ethash::{B256, FullDataset, ITEM_BYTES, ITEM_WORDS, LightCache};
 use memmap2::{Mmap, MmapMut};
 use parking_lot::Mutex;
+
+use self::file::{fetch, forget, is_at, no_lock};
 
 /// The first eight bytes of a dataset file: 0xfee1deadbaddcafe, little-endian.
 const MAGIC: [u8; 8] = 0xfee1_dead_badd_cafe_u64.to_le_bytes();
@@ -38,6 +43,16 @@ pub enum DatasetError {
         bytes: u64,
         /// The system's words.
         source: io::Error,
+    },
+    /// There is memory, but other programs would have to go for it.
+    #[error("a dataset of {bytes} bytes takes {needed} bytes of free memory, and there are {available}")]
+    NoRoom {
+        /// The dataset's own size.
+        bytes: u64,
+        /// That, and what is left to other programs.
+        needed: u64,
+        /// What could be taken.
+        available: u64,
     },
     /// Whoever asked no longer wants it.
     #[error("dataset cancelled")]
@@ -194,7 +209,7 @@ impl Dataset {
         // SAFETY: the map is only read. The folder is the miner's own, and files in it are replaced by
         // renaming, which leaves a mapped file as it is.
         let map = unsafe { Mmap::map(&file) }.map_err(DatasetError::io("map", &path))?;
-        fetch(&map);
+        fetch(&map).map_err(DatasetError::io("read", &path))?;
         let magic: [u8; 8] = core::array::from_fn(|i| map[i]);
         if magic != MAGIC {
             return Err(DatasetError::WrongMagic { path, got: magic });
@@ -258,7 +273,8 @@ impl Dataset {
         let file = file.map_err(DatasetError::io("make", &unfinished))?;
         // Between the opening and the lock, who had it may have finished it: then it goes by its name now, and
         // others may have mapped it.
-        if file.try_lock().is_err() || !is_at(&file, &unfinished) {
+        file.try_lock().map_err(|error| no_lock(error, &unfinished))?;
+        if !is_at(&file, &unfinished) {
             return Err(DatasetError::Busy { path: unfinished });
         }
         let written = self
@@ -307,50 +323,6 @@ impl Dataset {
     /// Bytes of all items.
     pub fn bytes(&self) -> u64 {
         self.view().items() as u64 * ITEM_BYTES as u64
-    }
-}
-
-/// Reads a mapped file in, in huge pages where the system has them for files.
-///
-/// Only hints: where they are refused, pages come one by one as they are first read, at random places.
-fn fetch(map: &Mmap) {
-    #[cfg(target_os = "linux")]
-    {
-        let _ = map.advise(memmap2::Advice::HugePage);
-        let _ = map.advise(memmap2::Advice::PopulateRead);
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = map;
-}
-
-/// Has the system drop its copy of a file just written. Pages of a file that is written are small, those of one
-/// that is read can be huge: whoever maps the file next has a faster search for one more reading of the disk.
-fn forget(file: &File) {
-    #[cfg(target_os = "linux")]
-    {
-        use std::os::fd::AsRawFd;
-        // SAFETY: the descriptor is open, and the advice touches no memory of this process. A refusal is of no
-        // consequence.
-        unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = file;
-}
-
-/// Whether the open `file` is what `path` names.
-fn is_at(file: &File, path: &Path) -> bool {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt;
-        let place = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-        let (here, there) = (file.metadata().map(place), fs::metadata(path).map(place));
-        matches!((here, there), (Ok(here), Ok(there)) if here == there)
-    }
-    // Elsewhere the system refuses to shorten a mapped file, so nothing is lost by not looking.
-    #[cfg(not(unix))]
-    {
-        let _ = (file, path);
-        true
     }
 }
 
@@ -508,21 +480,6 @@ mod tests {
         let other =
             LightCache::with_sizes(ethash::seed_hash(1), 1024, 32_768).expect("sizes of the test dataset");
         assert!(Dataset::open(folder.path(), &other).is_err_and(|error| error.is_absent()));
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_file_that_got_its_name_is_no_longer_written() {
-        let (folder, path, _) = saved();
-        let unfinished = folder.path().join("unfinished");
-        let file = File::create(&unfinished).expect("a file");
-        assert!(is_at(&file, &unfinished));
-        assert!(!is_at(&file, &path), "another file");
-        fs::rename(&unfinished, &path).expect("renamed");
-        assert!(is_at(&file, &path));
-        assert!(!is_at(&file, &unfinished), "no file at all");
-        File::create(&unfinished).expect("a new one");
-        assert!(!is_at(&file, &unfinished), "another of the same name");
     }
 
     #[test]

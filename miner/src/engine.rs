@@ -6,12 +6,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use ethash::{LightCaches, Schedule};
 
-use crate::crew::{Crew, spawn};
+use crate::crew::Crew;
 use crate::device::{DeviceChoice, Plan};
 use crate::gauge::{DeviceState, EngineStatus};
 use crate::gpu::{AdapterInfo, GpuOptions, KernelMemory};
@@ -19,6 +19,11 @@ use crate::intensity::Intensity;
 use crate::keeper::Keeper;
 use crate::shared::Shared;
 use crate::task::{Found, Task};
+use crate::threads::{join_until, spawn};
+
+/// How long the end of an engine waits for its threads. None needs a second unless it hangs in a driver or a
+/// disk.
+const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Where CPU threads get the full dataset from. Graphics adapters always have their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -164,7 +169,7 @@ impl Engine {
 
     /// An engine without threads.
     pub(crate) fn prepare(config: &EngineConfig, plan: &Plan, solutions: Sender<Found>) -> Self {
-        let keeper = Keeper::new(config.dataset.clone(), config.threads);
+        let keeper = Keeper::new(config.dataset.clone(), config.threads, config.niceness);
         let shared = Arc::new(Shared::new(keeper, solutions));
         let crew = Arc::new(Crew::new(config, plan, shared));
         Self {
@@ -219,19 +224,23 @@ impl Engine {
         lines
     }
 
-    /// Ends all searchers and waits for them. Dropping the engine does the same.
+    /// Ends all searchers and waits for them, though not longer than two seconds: threads that hang in a driver
+    /// are left behind. No solution comes afterwards. Dropping the engine does the same.
     pub fn stop(mut self) {
         self.shut_down();
     }
 
     fn shut_down(&mut self) {
+        let deadline = Instant::now() + STOP_PATIENCE;
         self.crew.shared.desk.stop();
         drop(self.stop.take());
-        self.crew.shared.keeper.stop();
+        self.crew.lights.stop();
+        self.crew.shared.keeper.stop(deadline);
         if let Some(dispatcher) = self.dispatcher.take() {
-            let _ = dispatcher.join();
+            join_until(dispatcher, deadline);
         }
-        self.crew.join();
+        self.crew.join(deadline);
+        self.crew.shared.close();
     }
 }
 
@@ -279,4 +288,42 @@ fn adapter_line(adapter: &AdapterInfo, reason: &str) -> String {
         ..
     } = adapter;
     format!("searching on gpu:{index} ({name}, {backend}, {driver}): {reason}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_hangs_does_not_hold_the_stop() {
+        let (work, work_in) = crossbeam_channel::unbounded::<Option<Task>>();
+        let (solutions_out, solutions) = crossbeam_channel::unbounded();
+        let config = EngineConfig {
+            device: DeviceChoice::Cpu,
+            threads: 1,
+            ..EngineConfig::default()
+        };
+        let engine = Engine::start(config, work_in, solutions_out).expect("the engine starts");
+        let (release, held) = bounded::<()>(0);
+        let crew = Arc::clone(&engine.crew);
+        let hung = spawn("hung", move || {
+            // As a searcher in a driver: it holds what all searchers share.
+            let _ = held.recv();
+            drop(crew);
+        });
+        engine.crew.workers.lock().push(hung.expect("a thread"));
+        let (ended_out, ended) = bounded(1);
+        std::thread::spawn(move || {
+            engine.stop();
+            let _ = ended_out.send(());
+        });
+        let patience = Duration::from_secs(20);
+        assert_eq!(ended.recv_timeout(patience), Ok(()), "the stop waits for ever");
+        assert_eq!(
+            solutions.recv_timeout(patience),
+            Err(crossbeam_channel::RecvTimeoutError::Disconnected),
+            "whoever takes solutions ends too"
+        );
+        drop((release, work));
+    }
 }

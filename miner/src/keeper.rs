@@ -1,14 +1,17 @@
 //! Keeps the full dataset of the epoch at work: finds it on disk or generates it, in the background.
 //!
-//! Searchers ask for it and go on with the light cache until it is there. The dataset of the epoch to come is
-//! made ahead where there is memory for two, and at the switch otherwise. Generating shares the processor evenly with the search: hashing from the light cache is a
-//! hundredth as fast as what the wait is for.
+//! Searchers ask for it and go on with the light cache until it is there, or for good where there is no memory
+//! for it. The dataset of the epoch to come is made ahead where there is memory for two, and at the switch
+//! otherwise. Generating shares the processor evenly with the search: hashing from the light cache is a hundredth
+//! as fast as what the wait is for.
+
+mod state;
 
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
+use std::time::Instant;
 
 use ethash::{Epoch, LightCache};
 use parking_lot::Mutex;
@@ -16,42 +19,33 @@ use parking_lot::Mutex;
 use crate::dataset::{Dataset, DatasetError, file_name};
 use crate::engine::DatasetPolicy;
 use crate::gauge::Gauge;
+use crate::intensity::give_way;
 use crate::progress::Progress;
-use crate::room::has_room_for;
+use crate::room::Room;
+use crate::threads::join_until;
+
+use self::state::{Coming, State};
 
 #[derive(Debug)]
 pub(crate) struct Keeper {
     policy: DatasetPolicy,
     threads: usize,
+    /// How far those threads let other programs go before them.
+    niceness: u8,
+    room: Room,
     state: Mutex<State>,
     /// Where progress is shown, and whether by bars too.
     shown_on: OnceLock<(Arc<Gauge>, bool)>,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    /// The epoch of the dataset that is there, on its way or given up.
-    wanted: Option<Epoch>,
-    ready: Option<Arc<Dataset>>,
-    /// The epoch to come, for which nothing has been begun yet.
-    coming: Option<(Epoch, Arc<LightCache>)>,
-    /// The epoch whose dataset is made ahead, and that dataset once it is there.
-    ahead: Option<(Epoch, Option<Arc<Dataset>>)>,
-    builder: Option<JoinHandle<()>>,
-    stopping: bool,
-}
-
-impl State {
-    fn is_ahead(&self, epoch: Epoch) -> bool {
-        self.ahead.as_ref().is_some_and(|(ahead, _)| *ahead == epoch)
-    }
-}
-
 impl Keeper {
-    pub(crate) fn new(policy: DatasetPolicy, threads: usize) -> Self {
+    /// Generates with `threads` threads of `niceness`.
+    pub(crate) fn new(policy: DatasetPolicy, threads: usize, niceness: u8) -> Self {
         Self {
             policy,
             threads,
+            niceness,
+            room: Room::default(),
             state: Mutex::default(),
             shown_on: OnceLock::new(),
         }
@@ -69,37 +63,48 @@ impl Keeper {
             return;
         }
         let mut state = self.state.lock();
-        if state.stopping || state.wanted == Some(epoch) {
+        if state.stopping || state.wanted == Some(epoch) && !state.is_due_anew {
             return;
         }
-        state.wanted = Some(epoch);
-        state.ready = None;
-        match state.ahead.take() {
-            Some((ahead, Some(dataset))) if ahead == epoch => {
-                tracing::info!(epoch = epoch.index, "the full dataset was made ahead");
-                state.ready = Some(dataset);
-            }
-            // It is on its way, and comes to whoever wants it by now.
-            Some((ahead, None)) if ahead == epoch => {}
-            _ => {
-                let cache = Arc::clone(cache);
-                self.start_builder(&mut state, move |keeper| keeper.build(epoch, &cache));
+        let is_another = state.wanted.replace(epoch) != Some(epoch);
+        state.is_due_anew = false;
+        if is_another {
+            state.ready = None;
+            state.coming.take_if(|coming| coming.present != epoch);
+            match state.ahead.take() {
+                Some((ahead, Some(dataset))) if ahead.epoch == epoch => {
+                    tracing::info!(epoch = epoch.index, "the full dataset was made ahead");
+                    state.ready = Some(dataset);
+                    if state.coming.is_some() {
+                        self.start_builder(&mut state, |_| {});
+                    }
+                    return;
+                }
+                // It is on its way, and comes to whoever wants it by now.
+                Some((ahead, None)) if ahead.epoch == epoch => return,
+                _ => {}
             }
         }
+        let cache = Arc::clone(cache);
+        self.start_builder(&mut state, move |keeper| keeper.build(epoch, &cache));
     }
 
-    /// `epoch` comes next: its dataset is made ahead, once that of the present epoch is there.
-    pub(crate) fn prepare(self: &Arc<Self>, epoch: Epoch, cache: &Arc<LightCache>) {
+    /// After the epoch `present` comes `epoch`: its dataset is made ahead, once that of `present` is there.
+    pub(crate) fn prepare(self: &Arc<Self>, present: Epoch, epoch: Epoch, cache: &Arc<LightCache>) {
         if self.policy == DatasetPolicy::Never {
             return;
         }
         let mut state = self.state.lock();
-        if state.stopping || state.wanted == Some(epoch) {
+        if state.stopping || state.is_ahead(epoch) {
             return;
         }
-        state.coming = Some((epoch, Arc::clone(cache)));
-        // Whoever builds the present one goes on with it.
-        if state.ready.is_some() {
+        state.coming = Some(Coming {
+            present,
+            epoch,
+            cache: Arc::clone(cache),
+        });
+        // Whoever builds the present one, be it that nobody wants it yet, goes on with it.
+        if state.ready.is_some() && state.wanted == Some(present) {
             self.start_builder(&mut state, |_| {});
         }
     }
@@ -109,12 +114,14 @@ impl Keeper {
         let before = state.builder.take();
         let keeper = Arc::clone(self);
         let builder = std::thread::Builder::new().name("dataset".into()).spawn(move || {
+            // Those that help it do as it does.
+            give_way(keeper.niceness);
             // It sees that its epoch is no longer wanted and ends soon.
             if let Some(before) = before {
                 let _ = before.join();
             }
             build(&keeper);
-            keeper.build_ahead();
+            while keeper.build_ahead() {}
         });
         match builder {
             Ok(builder) => state.builder = Some(builder),
@@ -142,72 +149,76 @@ impl Keeper {
             return;
         }
         state.ready = None;
-        state.wanted = None;
+        state.rejected = Arc::downgrade(dataset);
+        state.is_due_anew = true;
+        // What is only begun ahead comes after it.
+        if let Some((coming, _)) = state.ahead.take_if(|(_, dataset)| dataset.is_none()) {
+            state.coming = Some(coming);
+        }
+        drop(state);
         tracing::warn!("the full dataset gave a wrong hash; it is generated anew");
         if let DatasetPolicy::Disk(folder) = &self.policy {
             let _ = fs::remove_file(folder.join(file_name(&epoch.seed_hash())));
         }
     }
 
-    /// Ends what is under way and waits for it.
-    pub(crate) fn stop(&self) {
+    /// Ends what is under way and waits for it, until `deadline`.
+    pub(crate) fn stop(&self, deadline: Instant) {
         let builder = {
             let mut state = self.state.lock();
             state.stopping = true;
             state.builder.take()
         };
         if let Some(builder) = builder {
-            let _ = builder.join();
+            join_until(builder, deadline);
         }
     }
 
-    fn is_wanted(&self, epoch: Epoch) -> bool {
-        let state = self.state.lock();
-        !state.stopping && (state.wanted == Some(epoch) || state.is_ahead(epoch))
-    }
-
-    /// Makes the dataset of the epoch to come, if it is known, not begun and there is room for it.
-    fn build_ahead(&self) {
-        let (epoch, cache) = {
+    /// Makes the dataset of the epoch to come, if it is known, not begun and there is room for it. False where
+    /// there was nothing to do.
+    fn build_ahead(&self) -> bool {
+        let Coming { epoch, cache, .. } = {
             let mut state = self.state.lock();
             // Before the present one, none is made for later.
-            if state.ready.is_none() {
-                return;
+            if state.stopping || state.ready.is_none() {
+                return false;
             }
-            let Some((epoch, cache)) = state.coming.take() else {
-                return;
+            let wanted = state.wanted;
+            let Some(coming) = state.coming.take_if(|coming| wanted == Some(coming.present)) else {
+                return false;
             };
-            if state.stopping || state.wanted == Some(epoch) {
-                return;
-            }
-            if !has_room_for(cache.dataset_bytes()) {
+            let bytes = coming.cache.dataset_bytes();
+            if !self.room.has(bytes) {
                 tracing::info!(
-                    epoch = epoch.index,
-                    bytes = cache.dataset_bytes(),
+                    epoch = coming.epoch.index,
+                    bytes,
                     "no room for the next full dataset, it is made at the switch"
                 );
-                return;
+                return false;
             }
-            state.ahead = Some((epoch, None));
-            (epoch, cache)
+            state.ahead = Some((coming.clone(), None));
+            coming
         };
         self.build(epoch, &cache);
+        // It failed, which is said; the switch tries again.
+        let unmade = |(ahead, dataset): &mut (Coming, Option<_>)| ahead.epoch == epoch && dataset.is_none();
         let wanted_by_now = {
             let mut state = self.state.lock();
-            if matches!(&state.ahead, Some((ahead, None)) if *ahead == epoch) {
-                // It failed, which is said; the switch tries again.
-                state.ahead = None;
-            }
-            !state.stopping && state.wanted == Some(epoch) && state.ready.is_none()
+            state.ahead.take_if(unmade);
+            state.wanted == Some(epoch) && !state.is_due_anew
         };
         // It failed beside the one before, which has made room meanwhile.
         if wanted_by_now {
             self.build(epoch, &cache);
         }
+        true
     }
 
-    /// Finds or makes the dataset of `epoch`, as long as it is wanted.
+    /// Finds or makes the dataset of `epoch`, as long as it is wanted and not there.
     fn build(&self, epoch: Epoch, cache: &LightCache) {
+        if !self.state.lock().lacks(epoch) {
+            return;
+        }
         let folder = match &self.policy {
             DatasetPolicy::Never => return,
             DatasetPolicy::Memory => None,
@@ -223,7 +234,7 @@ impl Keeper {
                     return;
                 };
                 if let Some(folder) = folder {
-                    self.save(epoch, folder, cache, &dataset);
+                    self.save(folder, cache, &dataset);
                 }
             }
             Err(DatasetError::Cancelled) => {}
@@ -232,6 +243,20 @@ impl Keeper {
     }
 
     fn generate(&self, epoch: Epoch, cache: &LightCache) -> Result<Dataset, DatasetError> {
+        let bytes = cache.dataset_bytes();
+        let wanted = || self.state.lock().lacks(epoch);
+        // The system would give it and then have to end a program, or go through the swap.
+        self.room.find(bytes, wanted).map_err(|lack| {
+            if wanted() {
+                DatasetError::NoRoom {
+                    bytes,
+                    needed: lack.needed,
+                    available: lack.available,
+                }
+            } else {
+                DatasetError::Cancelled
+            }
+        })?;
         let (gauge, bars) = self.shown_on.get().cloned().unzip();
         let mut progress = Progress::shown(
             format!("generating the dataset of epoch {}", epoch.index),
@@ -240,7 +265,7 @@ impl Keeper {
         );
         let dataset = Dataset::generate(cache, self.threads, &mut |done, total| {
             progress.report(done, total);
-            if self.is_wanted(epoch) {
+            if wanted() {
                 ControlFlow::Continue(())
             } else {
                 ControlFlow::Break(())
@@ -248,12 +273,7 @@ impl Keeper {
         });
         let seconds = progress.end().as_secs_f64();
         if dataset.is_ok() {
-            tracing::info!(
-                epoch = epoch.index,
-                bytes = cache.dataset_bytes(),
-                seconds,
-                "full dataset generated"
-            );
+            tracing::info!(epoch = epoch.index, bytes, seconds, "full dataset generated");
         }
         dataset
     }
@@ -267,16 +287,28 @@ impl Keeper {
         }
         if state.wanted == Some(epoch) {
             state.ready = Some(Arc::clone(&dataset));
-        } else if state.is_ahead(epoch) {
-            state.ahead = Some((epoch, Some(Arc::clone(&dataset))));
-        } else {
-            return None;
+            return Some(dataset);
         }
-        Some(dataset)
+        match &mut state.ahead {
+            Some((ahead, place)) if ahead.epoch == epoch => {
+                *place = Some(Arc::clone(&dataset));
+                Some(dataset)
+            }
+            _ => None,
+        }
     }
 
-    fn save(&self, epoch: Epoch, folder: &Path, cache: &LightCache, dataset: &Dataset) {
-        match dataset.save(folder, &cache.seed_hash(), &|| !self.is_wanted(epoch)) {
+    /// Writes `dataset`, as long as it is the one that is used.
+    fn save(&self, folder: &Path, cache: &LightCache, dataset: &Arc<Dataset>) {
+        let cancelled = || {
+            let state = self.state.lock();
+            state.stopping || !state.keeps(dataset)
+        };
+        match dataset.save(folder, &cache.seed_hash(), &cancelled) {
+            // Rejected at the last moment: then there was no file yet to be removed with it.
+            Ok(path) if self.state.lock().rejected.as_ptr() == Arc::as_ptr(dataset) => {
+                let _ = fs::remove_file(path);
+            }
             Ok(path) => tracing::info!(path = %path.display(), "full dataset written"),
             Err(DatasetError::Cancelled) => {}
             Err(error) => tracing::warn!("full dataset stays in memory only: {error}"),
@@ -302,7 +334,7 @@ fn open(folder: &Path, cache: &LightCache) -> Option<Dataset> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     fn cache(epoch: Epoch) -> Arc<LightCache> {
         Arc::new(LightCache::with_sizes(epoch.seed_hash(), 1024, 128 * 1031).expect("small sizes"))
@@ -319,6 +351,24 @@ mod tests {
         }
     }
 
+    /// The dataset made ahead, once it is there.
+    fn wait_for_ahead(keeper: &Keeper, epoch: Epoch) -> Arc<Dataset> {
+        let start = Instant::now();
+        loop {
+            if let Some((coming, Some(dataset))) = &keeper.state.lock().ahead
+                && coming.epoch == epoch
+            {
+                return Arc::clone(dataset);
+            }
+            assert!(start.elapsed() < Duration::from_secs(20), "nothing is made ahead");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn stop(keeper: &Keeper) {
+        keeper.stop(Instant::now() + Duration::from_secs(20));
+    }
+
     fn wait_for_file(path: &Path) {
         let start = Instant::now();
         while !path.exists() {
@@ -329,7 +379,7 @@ mod tests {
 
     #[test]
     fn epochs_follow_each_other() {
-        let keeper = Arc::new(Keeper::new(DatasetPolicy::Memory, 2));
+        let keeper = Arc::new(Keeper::new(DatasetPolicy::Memory, 2, 0));
         for index in [0, 1, 0] {
             let epoch = Epoch::ethash(index);
             keeper.want(epoch, &cache(epoch));
@@ -341,7 +391,7 @@ mod tests {
             );
             assert!(keeper.ready(Epoch::ethash(9)).is_none());
         }
-        keeper.stop();
+        stop(&keeper);
         let epoch = Epoch::ethash(5);
         keeper.want(epoch, &cache(epoch));
         assert!(keeper.ready(epoch).is_none(), "nothing is begun after the stop");
@@ -349,18 +399,14 @@ mod tests {
 
     #[test]
     fn the_next_dataset_is_made_ahead() {
-        let keeper = Arc::new(Keeper::new(DatasetPolicy::Memory, 2));
+        let keeper = Arc::new(Keeper::new(DatasetPolicy::Memory, 2, 0));
         let [now, next] = [Epoch::ethash(0), Epoch::ethash(1)];
         // Known before anyone searches: then it waits for the present one.
-        keeper.prepare(next, &cache(next));
+        keeper.prepare(now, next, &cache(next));
         assert!(keeper.state.lock().builder.is_none(), "nobody searches yet");
         keeper.want(now, &cache(now));
         wait_for(&keeper, now);
-        let start = Instant::now();
-        while !matches!(&keeper.state.lock().ahead, Some((epoch, Some(_))) if *epoch == next) {
-            assert!(start.elapsed() < Duration::from_secs(20), "nothing is made ahead");
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        wait_for_ahead(&keeper, next);
         assert!(keeper.ready(now).is_some() && keeper.ready(next).is_none());
         keeper.want(next, &cache(next));
         let dataset = keeper.ready(next).expect("it is there at the switch");
@@ -371,10 +417,10 @@ mod tests {
         assert!(keeper.ready(now).is_none());
         // Announced while there is one already.
         let last = Epoch::ethash(2);
-        keeper.prepare(last, &cache(last));
+        keeper.prepare(next, last, &cache(last));
         keeper.want(last, &cache(last));
         wait_for(&keeper, last);
-        keeper.stop();
+        stop(&keeper);
     }
 
     #[test]
@@ -383,12 +429,12 @@ mod tests {
         let epoch = Epoch::ethash(0);
         let path = folder.path().join(file_name(&epoch.seed_hash()));
         fs::write(&path, vec![0xab; 8 + 128 * 1031]).expect("a bad file");
-        let keeper = Arc::new(Keeper::new(DatasetPolicy::Disk(folder.path().to_owned()), 1));
+        let keeper = Arc::new(Keeper::new(DatasetPolicy::Disk(folder.path().to_owned()), 1, 0));
         keeper.want(epoch, &cache(epoch));
         wait_for(&keeper, epoch);
-        keeper.stop();
+        stop(&keeper);
         // Stopped while writing, the bad file is still there; finished, the good one has replaced it.
-        let keeper = Arc::new(Keeper::new(DatasetPolicy::Disk(folder.path().to_owned()), 1));
+        let keeper = Arc::new(Keeper::new(DatasetPolicy::Disk(folder.path().to_owned()), 1, 0));
         keeper.want(epoch, &cache(epoch));
         let dataset = wait_for(&keeper, epoch);
         let start = Instant::now();
@@ -405,6 +451,128 @@ mod tests {
         keeper.want(epoch, &cache(epoch));
         assert!(!Arc::ptr_eq(&wait_for(&keeper, epoch), &dataset));
         wait_for_file(&path);
-        keeper.stop();
+        stop(&keeper);
+    }
+
+    #[test]
+    fn only_what_follows_the_present_epoch_is_made_ahead() {
+        let keeper = Arc::new(Keeper::new(DatasetPolicy::Memory, 1, 0));
+        let [now, next, other] = [0, 1, 5].map(Epoch::ethash);
+        keeper.prepare(now, next, &cache(next));
+        // The rig comes back, or another pool has it, in another epoch.
+        keeper.want(other, &cache(other));
+        assert!(keeper.state.lock().coming.is_none());
+        wait_for(&keeper, other);
+        let builder = keeper.state.lock().builder.take();
+        builder.expect("it was begun").join().expect("no panic");
+        keeper.prepare(now, next, &cache(next));
+        let state = keeper.state.lock();
+        assert!(
+            state.builder.is_none() && state.ahead.is_none(),
+            "not yet, or no more"
+        );
+        drop(state);
+        // The searchers see the new work a moment after it was announced what follows.
+        keeper.want(now, &cache(now));
+        wait_for_ahead(&keeper, next);
+        let last = Epoch::ethash(2);
+        keeper.prepare(next, last, &cache(last));
+        keeper.want(next, &cache(next));
+        assert!(keeper.ready(next).is_some(), "made ahead");
+        wait_for_ahead(&keeper, last);
+        stop(&keeper);
+    }
+
+    #[test]
+    fn a_rejected_dataset_is_not_written() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let keeper = Keeper::new(DatasetPolicy::Disk(folder.path().to_owned()), 1, 0);
+        let epoch = Epoch::ethash(0);
+        let path = folder.path().join(file_name(&epoch.seed_hash()));
+        let mut go_on = |_, _| ControlFlow::Continue(());
+        let dataset = Dataset::generate(&cache(epoch), 1, &mut go_on).expect("130 KB");
+        keeper.state.lock().wanted = Some(epoch);
+        let dataset = keeper.put(epoch, dataset).expect("it is wanted");
+        keeper.save(folder.path(), &cache(epoch), &dataset);
+        assert!(path.exists(), "a good one is written");
+
+        // While it is written again, it turns out bad, and a searcher wants another at once.
+        keeper.reject(epoch, &dataset);
+        assert!(!path.exists());
+        keeper.state.lock().is_due_anew = false;
+        keeper.save(folder.path(), &cache(epoch), &dataset);
+        assert!(!path.exists(), "a bad one is not");
+        // The same when all of it was written before it was seen to be bad.
+        keeper.state.lock().ready = Some(Arc::clone(&dataset));
+        keeper.save(folder.path(), &cache(epoch), &dataset);
+        assert!(!path.exists(), "a bad one goes by its name");
+    }
+
+    #[test]
+    fn what_was_made_ahead_outlives_a_rejected_dataset() {
+        let keeper = Arc::new(Keeper::new(DatasetPolicy::Memory, 1, 0));
+        let [now, next] = [0, 1].map(Epoch::ethash);
+        keeper.want(now, &cache(now));
+        let first = wait_for(&keeper, now);
+        keeper.prepare(now, next, &cache(next));
+        let ahead = wait_for_ahead(&keeper, next);
+        keeper.reject(now, &first);
+        assert!(keeper.ready(now).is_none());
+        keeper.want(now, &cache(now));
+        let second = wait_for(&keeper, now);
+        assert!(!Arc::ptr_eq(&first, &second));
+        keeper.reject(now, &first);
+        assert!(keeper.ready(now).is_some(), "what is gone cannot be rejected");
+
+        // Only begun, it comes after the present one.
+        if let Some((_, dataset)) = &mut keeper.state.lock().ahead {
+            *dataset = None;
+        }
+        keeper.reject(now, &second);
+        assert!(keeper.state.lock().ahead.is_none());
+        keeper.want(now, &cache(now));
+        wait_for(&keeper, now);
+        let anew = wait_for_ahead(&keeper, next);
+        assert!(!Arc::ptr_eq(&ahead, &anew));
+        keeper.reject(now, &wait_for(&keeper, now));
+        keeper.want(next, &cache(next));
+        let at_once = keeper.ready(next).expect("it is there at the switch");
+        assert!(Arc::ptr_eq(&anew, &at_once));
+        stop(&keeper);
+    }
+
+    #[test]
+    fn without_room_the_search_stays_with_the_light_cache() {
+        let built = |available| {
+            let keeper = Arc::new(Keeper {
+                room: Room {
+                    available,
+                    patience: Duration::ZERO,
+                },
+                ..Keeper::new(DatasetPolicy::Memory, 1, 0)
+            });
+            let epoch = Epoch::ethash(0);
+            keeper.want(epoch, &cache(epoch));
+            let builder = keeper.state.lock().builder.take().expect("it is begun");
+            builder.join().expect("no panic");
+            keeper.ready(epoch).is_some()
+        };
+        assert!(!built(|| Some(1 << 20)));
+        assert!(built(|| Some(1 << 40)));
+        assert!(built(|| None), "nobody can tell");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn those_who_generate_let_others_go_first() {
+        let keeper = Arc::new(Keeper::new(DatasetPolicy::Memory, 1, 7));
+        let (out, niceness) = crossbeam_channel::bounded(1);
+        // SAFETY: takes numbers alone; process 0 is the calling thread.
+        let own = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+        let build = move |_: &Keeper| out.send(own()).expect("the test waits");
+        keeper.start_builder(&mut keeper.state.lock(), build);
+        let niceness = niceness.recv_timeout(Duration::from_secs(20)).expect("a thread");
+        assert_eq!(niceness, own().max(7));
+        stop(&keeper);
     }
 }

@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         }
         Command::Verify(options) => print(cli::verify(options)),
     };
+    miner::end_if_hung(exit.code());
     exit.into()
 }
 

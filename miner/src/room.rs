@@ -2,12 +2,72 @@
 //!
 //! Systems promise more memory than there is, so asking for it shows nothing.
 
+use std::time::{Duration, Instant};
+
 /// What is left to everyone else, in bytes.
 const LEFT_FREE: u64 = 256 << 20;
+/// How long memory that is about to be given back is waited for: a dataset goes when the last searcher has seen
+/// that it is of yesterday.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two looks while waiting.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Whether `bytes` can be taken. Where the system does not tell, they cannot.
+/// Memory that is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lack {
+    /// Bytes that there should be, those included that are left to others.
+    pub(crate) needed: u64,
+    /// Bytes that there are.
+    pub(crate) available: u64,
+}
+
+/// The memory of this machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Bytes that could be taken now, where the system tells.
+    pub(crate) available: fn() -> Option<u64>,
+    pub(crate) patience: Duration,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self {
+            available,
+            patience: PATIENCE,
+        }
+    }
+}
+
+impl Room {
+    /// Whether `bytes` can be taken. Where the system does not tell, they cannot.
+    pub(crate) fn has(&self, bytes: u64) -> bool {
+        (self.available)().is_some_and(|available| lack(bytes, available).is_none())
+    }
+
+    /// Waits a while for room for `bytes`, as long as they are `wanted`. Where the system does not tell, there
+    /// is room.
+    pub(crate) fn find(&self, bytes: u64, wanted: impl Fn() -> bool) -> Result<(), Lack> {
+        let start = Instant::now();
+        loop {
+            let lack = (self.available)().and_then(|available| lack(bytes, available));
+            match lack {
+                Some(lack) if start.elapsed() >= self.patience || !wanted() => return Err(lack),
+                Some(_) => std::thread::sleep(LOOK_EVERY),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// What is missing for `bytes`.
+fn lack(bytes: u64, available: u64) -> Option<Lack> {
+    let needed = bytes.saturating_add(LEFT_FREE);
+    (available < needed).then_some(Lack { needed, available })
+}
+
+/// Whether `bytes` can be taken on this machine. Where the system does not tell, they cannot.
 pub(crate) fn has_room_for(bytes: u64) -> bool {
-    available().is_some_and(|available| available >= bytes.saturating_add(LEFT_FREE))
+    Room::default().has(bytes)
 }
 
 /// Bytes that programs could take now; known on Linux alone.
@@ -41,5 +101,30 @@ mod tests {
             assert_eq!(parse(bad), None, "{bad}");
         }
         assert!(!has_room_for(u64::MAX));
+    }
+
+    #[test]
+    fn what_is_missing_is_told_and_what_comes_back_is_waited_for() {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static LOOKS: AtomicU64 = AtomicU64::new(0);
+
+        let room = |available, patience| Room { available, patience };
+        let never = room(|| Some(1000), Duration::ZERO);
+        let lack = Lack {
+            needed: 744 + LEFT_FREE,
+            available: 1000,
+        };
+        assert_eq!(never.find(744, || true), Err(lack));
+        assert!(!never.has(744));
+        let unknown = room(|| None, Duration::ZERO);
+        assert_eq!(unknown.find(u64::MAX, || true), Ok(()), "nobody can tell");
+        assert!(!unknown.has(1));
+        // At the third look it is there.
+        let later = room(
+            || Some(LEFT_FREE + LOOKS.fetch_add(1, Ordering::Relaxed)),
+            Duration::from_secs(20),
+        );
+        assert_eq!(later.find(2, || true), Ok(()));
+        assert!(later.find(1 << 40, || false).is_err(), "nobody waits for it");
     }
 }

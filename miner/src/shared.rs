@@ -22,7 +22,8 @@ const SEND_PATIENCE: Duration = Duration::from_millis(20);
 pub(crate) struct Shared {
     pub(crate) desk: Desk,
     pub(crate) keeper: Arc<Keeper>,
-    pub(crate) solutions: Sender<Found>,
+    /// `None` once nothing is sent any more.
+    solutions: Mutex<Option<Sender<Found>>>,
     /// Lines for whoever describes the engine; the last says what is so now.
     pub(crate) lines: Mutex<Vec<String>>,
 }
@@ -32,7 +33,7 @@ impl Shared {
         Self {
             desk: Desk::default(),
             keeper: Arc::new(keeper),
-            solutions,
+            solutions: Mutex::new(Some(solutions)),
             lines: Mutex::default(),
         }
     }
@@ -51,11 +52,14 @@ impl Shared {
             },
             device: gauge.index,
         };
+        let Some(solutions) = self.solutions.lock().clone() else {
+            return;
+        };
         // Counted first, so that whoever has the solution sees it counted.
         gauge.count_solution();
         // A receiver that is slow gets its solution still; one that is gone needs none.
         while !self.desk.is_stopping() {
-            match self.solutions.send_timeout(found, SEND_PATIENCE) {
+            match solutions.send_timeout(found, SEND_PATIENCE) {
                 Ok(()) => return,
                 Err(SendTimeoutError::Timeout(back)) => found = back,
                 Err(SendTimeoutError::Disconnected(found)) => {
@@ -64,6 +68,11 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// Ends the channel of solutions, also where a thread that hangs still has a hand on this.
+    pub(crate) fn close(&self) {
+        self.solutions.lock().take();
     }
 
     /// Checks a hit that something other than the light cache found, and sends it if it is right.

@@ -137,19 +137,24 @@ impl Cursor {
         (len - self.at % len).min(len.saturating_sub(self.used))
     }
 
-    /// The next `N` nonces of `space`.
-    pub(crate) fn next<const N: usize>(&mut self, space: NonceSpace) -> [u64; N] {
+    /// The next `N` nonces of `space`, and how many of them, from the first on, were not yet used for the
+    /// present job: the rest are there because hashes go side by side, and count for nothing.
+    pub(crate) fn next<const N: usize>(&mut self, space: NonceSpace) -> ([u64; N], usize) {
         let NonceRange { first, len } = self.range(space);
         let offset = self.at % len;
+        let new = len.saturating_sub(self.used).min(N as u64) as usize;
         self.used = self.used.saturating_add(N as u64);
         if len - offset > N as u64 {
             self.at = offset + N as u64;
-            return core::array::from_fn(|i| first.wrapping_add(offset + i as u64));
+            return (
+                core::array::from_fn(|i| first.wrapping_add(offset + i as u64)),
+                new,
+            );
         }
         // Over the end of the range, and on from its beginning.
         let around = |i: usize| ((u128::from(offset) + i as u128) % u128::from(len)) as u64;
         self.at = around(N);
-        core::array::from_fn(|i| first.wrapping_add(around(i)))
+        (core::array::from_fn(|i| first.wrapping_add(around(i))), new)
     }
 
     /// The next nonce of `space`, without going on.
@@ -217,12 +222,14 @@ mod tests {
         cursor.begin();
         let mut seen = std::collections::HashSet::new();
         while !cursor.is_used_up(space) {
-            for nonce in cursor.next::<7>(space) {
-                assert!(range.offset(nonce).is_some(), "{nonce:x}");
-                seen.insert(nonce);
+            let (nonces, new) = cursor.next::<7>(space);
+            assert!(nonces.iter().all(|nonce| range.offset(*nonce).is_some()));
+            for nonce in &nonces[..new] {
+                assert!(seen.insert(*nonce), "{nonce:x} is tried twice");
             }
         }
         assert_eq!(seen.len() as u64, range.len);
+        assert_eq!(cursor.next::<7>(space).1, 0, "none is left");
         cursor.begin();
         assert!(!cursor.is_used_up(space), "the next job may use them again");
     }
@@ -253,14 +260,14 @@ mod tests {
     fn nonces_go_on_from_where_they_were() {
         let whole = NonceSpace::default();
         let mut cursor = Cursor::starting_at(0, 1, u64::from(u32::MAX));
-        assert_eq!(cursor.next::<2>(whole), [0xffff_ffff, 0x1_0000_0000]);
+        assert_eq!(cursor.next::<2>(whole), ([0xffff_ffff, 0x1_0000_0000], 2));
         assert_eq!(cursor.peek(whole), 0x1_0000_0001);
         let mut cursor = Cursor::starting_at(0, 1, u64::MAX - 3);
         assert_eq!(
             cursor.next::<4>(whole),
-            [u64::MAX - 3, u64::MAX - 2, u64::MAX - 1, 0]
+            ([u64::MAX - 3, u64::MAX - 2, u64::MAX - 1, 0], 4)
         );
-        assert_eq!(cursor.next::<2>(whole), [1, 2]);
+        assert_eq!(cursor.next::<2>(whole), ([1, 2], 2));
     }
 
     #[test]

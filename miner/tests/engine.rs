@@ -62,6 +62,21 @@ impl Rig {
     }
 }
 
+/// Waits until nothing is hashed any more. Batches under way may take a while on a busy machine.
+fn wait_for_rest(engine: &Engine) {
+    let start = Instant::now();
+    let mut before = engine.status().hashes;
+    loop {
+        std::thread::sleep(Duration::from_millis(60));
+        let now = engine.status().hashes;
+        if now == before {
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "hashing goes on");
+        before = now;
+    }
+}
+
 fn work(header: u64, difficulty: u64, epoch: Epoch) -> WorkPackage {
     WorkPackage {
         header_hash: B256::from(U256::from(header)),
@@ -121,14 +136,7 @@ fn a_solved_package_rests_until_new_work_comes() {
     rig.send(&solved);
     check(&solved, &rig.solution());
     rig.send(&solved);
-    std::thread::sleep(Duration::from_millis(60));
-    let hashes = rig.engine.status().hashes;
-    std::thread::sleep(Duration::from_millis(60));
-    assert_eq!(
-        rig.engine.status().hashes,
-        hashes,
-        "nothing is hashed for solved work"
-    );
+    wait_for_rest(&rig.engine);
     assert!(rig.solutions.is_empty());
     let next = work(2, 10, Epoch::ethash(0));
     rig.send(&next);
@@ -174,10 +182,7 @@ fn none_is_a_pause_and_so_is_the_end_of_the_channel() {
             std::thread::sleep(Duration::from_millis(1));
         }
         pause();
-        std::thread::sleep(Duration::from_millis(60));
-        let paused = engine.status().hashes;
-        std::thread::sleep(Duration::from_millis(60));
-        assert_eq!(engine.status().hashes, paused, "hashing goes on in a pause");
+        wait_for_rest(&engine);
     };
     pausing(&|| sender.send(None).expect("the engine takes work"));
     pausing(&|| sender.send(None).expect("the engine takes work"));
@@ -185,10 +190,7 @@ fn none_is_a_pause_and_so_is_the_end_of_the_channel() {
         .send(Some(hopeless(7).into()))
         .expect("the engine takes work");
     drop(sender);
-    std::thread::sleep(Duration::from_millis(60));
-    let paused = engine.status().hashes;
-    std::thread::sleep(Duration::from_millis(60));
-    assert_eq!(engine.status().hashes, paused);
+    wait_for_rest(&engine);
     drop(solutions);
 }
 

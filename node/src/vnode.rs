@@ -1,8 +1,8 @@
 //! Runs a VNODE from its options to its end.
 //!
 //! Order of the start: options, log, light cache (the longest wait, so it begins first),
-//! store, chain, miner, servers, banner. The end takes them down in the opposite order, and
-//! within two seconds.
+//! store, chain, miner, servers, banner. The end takes them all down side by side, so that none that
+//! hangs keeps another from its end, and within two seconds; where a driver hangs, within three.
 
 use crate::accounts::{self, AccountsError};
 use crate::banner::Banner;
@@ -41,6 +41,8 @@ const HASHRATE_INTERVAL: Duration = Duration::from_secs(5);
 const FAILURE_INTERVAL: Duration = Duration::from_millis(200);
 /// How often it is looked for accounts whose time is over.
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(1);
+/// How long the end of the miner is waited for: a little longer than its own patience with threads that hang.
+const MINER_PATIENCE: Duration = Duration::from_millis(2500);
 /// How long requests in flight may go on when the node stops.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 
@@ -237,18 +239,27 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
         () = expire_accounts(&accounts) => None,
     };
     tracing::info!("stopping");
-    let down = tokio::task::spawn_blocking(move || {
-        miner.stop();
-        chain.stop();
-    });
-    let (down, ()) = tokio::join!(down, servers.stop());
-    if down.is_err() {
-        tracing::error!("miner or chain did not stop cleanly");
-    }
+    let down = take_down(move || miner.stop(), move || chain.stop());
+    tokio::join!(down, servers.stop());
     tracing::info!("stopped");
     match failed {
         None => Ok(()),
         Some(reason) => Err(StartError::Failed(reason)),
+    }
+}
+
+/// Stops miner and chain, neither of which waits for the other.
+async fn take_down(stop_miner: impl FnOnce() + Send + 'static, stop_chain: impl FnOnce() + Send + 'static) {
+    let miner = tokio::task::spawn_blocking(stop_miner);
+    let chain = tokio::task::spawn_blocking(stop_chain);
+    let (miner, chain) = tokio::join!(tokio::time::timeout(MINER_PATIENCE, miner), chain);
+    match miner {
+        Ok(Ok(())) => {}
+        Ok(Err(_)) => tracing::error!("the miner did not stop cleanly"),
+        Err(_) => tracing::error!("the miner does not stop (a driver that hangs?), it is left behind"),
+    }
+    if chain.is_err() {
+        tracing::error!("the chain did not stop cleanly");
     }
 }
 
@@ -339,7 +350,10 @@ async fn log_hashrate(miner: &Miner) {
     interval.tick().await;
     loop {
         interval.tick().await;
-        for (device, rate) in miner.devices() {
+        // A search that is being started or ended is waited for, which must not hold the end of the node.
+        let miner = miner.clone();
+        let devices = tokio::task::spawn_blocking(move || miner.devices()).await;
+        for (device, rate) in devices.unwrap_or_default() {
             tracing::info!(device, rate = rate_text(rate), "hashrate");
         }
     }
@@ -362,5 +376,38 @@ async fn expire_accounts(accounts: &AccountBook) {
     loop {
         interval.tick().await;
         accounts.expire();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_miner_that_hangs_does_not_keep_the_chain() {
+        let (release, held) = mpsc::channel::<()>();
+        let (out, stopped) = mpsc::channel();
+        let node = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(1)
+                .enable_all()
+                .build()
+                .unwrap();
+            let chain = out.clone();
+            runtime.block_on(take_down(
+                move || {
+                    let _ = held.recv();
+                },
+                move || chain.send("chain").unwrap(),
+            ));
+            out.send("node").unwrap();
+            runtime.shutdown_background();
+        });
+        let patience = Duration::from_secs(20);
+        assert_eq!(stopped.recv_timeout(patience), Ok("chain"));
+        assert_eq!(stopped.recv_timeout(patience), Ok("node"), "it waits for ever");
+        node.join().unwrap();
+        drop(release);
     }
 }

@@ -3,7 +3,9 @@
 //! Keeps the few epochs in use and forgets the one asked for longest ago. Does not know which epoch comes
 //! next: whoever sees blocks go by calls [`LightCaches::prepare`].
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -11,6 +13,9 @@ use crate::{CacheError, Epoch, LightCache};
 
 /// How many epochs are kept: the one at work, its neighbour on either side.
 pub const CACHES_KEPT: usize = 3;
+
+/// Between two looks whether whoever waits for somebody else's cache still wants it.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// A cache, or where it will be. Whoever builds it holds the lock, so others wait for the same one.
 type Slot = Arc<Mutex<Option<Arc<LightCache>>>>;
@@ -51,15 +56,36 @@ impl LightCaches {
     /// # Errors
     /// As [`LightCache::build`]. The next caller tries again.
     pub fn get(&self, epoch: Epoch) -> Result<Arc<LightCache>, CacheError> {
+        self.get_while(epoch, &|| true)
+    }
+
+    /// The same, as long as it is `wanted`, which is asked now and then.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), and [`CacheError::Cancelled`] once it is no longer wanted.
+    pub fn get_while(&self, epoch: Epoch, wanted: &dyn Fn() -> bool) -> Result<Arc<LightCache>, CacheError> {
         let slot = self.slot(epoch);
-        let mut cache = slot.lock();
+        let mut cache = loop {
+            match slot.try_lock_for(LOOK_EVERY) {
+                Some(cache) => break cache,
+                None if wanted() => {}
+                None => return Err(CacheError::Cancelled),
+            }
+        };
         if let Some(cache) = &*cache {
             return Ok(Arc::clone(cache));
         }
+        let mut progress = |_, _| {
+            if wanted() {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        };
         let built = match self.inner.sizes {
-            None => LightCache::build(epoch),
+            None => LightCache::build_with(epoch, &mut progress),
             Some((cache_bytes, dataset_bytes)) => {
-                LightCache::with_sizes(epoch.seed_hash(), cache_bytes, dataset_bytes)
+                LightCache::make(epoch.seed_hash(), cache_bytes, dataset_bytes, &mut progress)
             }
         };
         Ok(Arc::clone(cache.insert(Arc::new(built?))))
@@ -81,7 +107,9 @@ impl LightCaches {
     ///
     /// Where no thread can be started nothing happens: [`get`](Self::get) then builds it when it is needed.
     pub fn prepare(&self, epoch: Epoch) {
-        if self.inner.slots.lock().iter().any(|(known, _)| *known == epoch) {
+        let is_underway = |slot: &Slot| slot.try_lock().is_none_or(|cache| cache.is_some());
+        let known = |(known, slot): &(Epoch, Slot)| *known == epoch && is_underway(slot);
+        if self.inner.slots.lock().iter().any(known) {
             return;
         }
         let caches = self.clone();
@@ -110,7 +138,7 @@ impl LightCaches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     fn small() -> LightCaches {
         LightCaches::with_sizes(1024, 32_768)
@@ -169,5 +197,26 @@ mod tests {
         assert!(matches!(caches.get(epoch), Err(CacheError::Size(error)) if error.got == u32::MAX));
         assert!(caches.get_ready(epoch).is_none());
         assert!(caches.get(epoch).is_err());
+    }
+
+    #[test]
+    fn what_is_no_longer_wanted_is_given_up_and_can_be_had_later() {
+        let caches = small();
+        let epoch = Epoch::ethash(3);
+        let given_up = caches.get_while(epoch, &|| false);
+        assert!(matches!(given_up, Err(CacheError::Cancelled)), "{given_up:?}");
+        assert!(caches.get_ready(epoch).is_none());
+        // Nor is it waited for while somebody else builds it.
+        let slot = caches.slot(epoch);
+        let building = slot.lock();
+        let given_up = caches.get_while(epoch, &|| false);
+        assert!(matches!(given_up, Err(CacheError::Cancelled)), "{given_up:?}");
+        drop(building);
+        caches.prepare(epoch);
+        let start = Instant::now();
+        while caches.get_ready(epoch).is_none() {
+            assert!(start.elapsed() < Duration::from_secs(10), "never built");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }

@@ -102,7 +102,8 @@ impl LightCache {
         })
     }
 
-    fn make(
+    /// All of the above.
+    pub(crate) fn make(
         seed_hash: B256,
         cache_bytes: u64,
         dataset_bytes: u64,

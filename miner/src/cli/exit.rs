@@ -19,15 +19,22 @@ pub(crate) enum Exit {
     Invalid,
 }
 
+impl Exit {
+    /// Its number.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Usage => 1,
+            Self::NoDevice => 2,
+            Self::NoConnection => 3,
+            Self::Stalled => 4,
+            Self::Invalid => 5,
+        }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(match exit {
-            Exit::Done => 0,
-            Exit::Usage => 1,
-            Exit::NoDevice => 2,
-            Exit::NoConnection => 3,
-            Exit::Stalled => 4,
-            Exit::Invalid => 5,
-        })
+        Self::from(exit.code())
     }
 }

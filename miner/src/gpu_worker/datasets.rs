@@ -79,12 +79,9 @@ impl GpuWorker {
 
     /// Begins the dataset of the epoch that comes next, as soon as that is known, and shows how far it is.
     pub(super) fn prepare_next(&self, device: &mut Device, present: Epoch) -> Result<(), GpuError> {
-        let Some((epoch, cache)) = self.crew.coming() else {
+        let Some((epoch, cache)) = self.crew.lights.coming(present) else {
             return Ok(());
         };
-        if epoch == present {
-            return Ok(());
-        }
         let adapter = &self.adapter.name;
         if device.ahead.as_ref().is_none_or(|ahead| ahead.epoch != epoch) {
             device.ahead = Some(Ahead {
@@ -158,7 +155,7 @@ mod tests {
 
         worker.prepare_next(&mut device, now).expect("nothing to do yet");
         assert!(device.ahead.is_none());
-        engine.crew.prepare(next);
+        engine.crew.lights.announce(now, next);
         let start = Instant::now();
         while !device.ahead.as_ref().is_some_and(|ahead| ahead.settled) {
             assert!(start.elapsed() < Duration::from_secs(60), "nothing is made ahead");
@@ -196,8 +193,10 @@ mod tests {
             loaded: Some(now),
             ..Device::new(loaded(&adapter, &config.gpu, &cache))
         };
-        engine.crew.prepare(next);
-        wait_for(&engine, "the next light cache", || engine.crew.coming().is_some());
+        engine.crew.lights.announce(now, next);
+        wait_for(&engine, "the next light cache", || {
+            engine.crew.lights.coming(now).is_some()
+        });
         let shown = || worker.gauge.status(Instant::now()).dataset;
         worker.prepare_next(&mut device, now).expect("it begins");
         assert_eq!(shown().map(|at| (at.epoch, at.done, at.total)), Some((1, 0, 256)));

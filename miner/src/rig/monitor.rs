@@ -53,7 +53,7 @@ impl Monitor {
             started: Instant::now(),
             engine: Mutex::new(Some(engine)),
             ledger,
-            sensors: Sensors::default(),
+            sensors: Sensors::start(),
         }
     }
 

@@ -27,11 +27,13 @@ fn main() -> ExitCode {
         Some(Command::Account(command)) => node::accounts::run(&options, command).map_err(Into::into),
         Some(command) => node::commands::run(&options, command).map_err(Into::into),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
+    let code = match done {
+        Ok(()) => 0,
         Err(error) => {
             eprintln!("vnode: {error}");
-            ExitCode::FAILURE
+            1
         }
-    }
+    };
+    miner::end_if_hung(code);
+    code.into()
 }
