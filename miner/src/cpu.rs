@@ -202,7 +202,7 @@ mod tests {
         let cache = LightCaches::with_sizes(1024, 32_768)
             .get(epoch)
             .expect("the test sizes");
-        let (mut searcher, _solutions) = searcher(0);
+        let (mut searcher, _solutions) = searcher(0, DatasetPolicy::Never);
         let (shared, gauge) = (Arc::clone(&searcher.shared), Arc::clone(&searcher.gauge));
         let task = Task {
             work: WorkPackage {
@@ -221,7 +221,7 @@ mod tests {
             let status = || gauge.status(Instant::now());
             let start = Instant::now();
             while status().hashes < u64::from(u16::MAX) || status().state != DeviceState::Waiting {
-                if start.elapsed() > std::time::Duration::from_secs(60) {
+                if start.elapsed() > Duration::from_secs(60) {
                     shared.desk.stop();
                     panic!("{:?}", status());
                 }

@@ -212,7 +212,8 @@ fn others_have_their_turn_within_a_batch() {
     let got = runtime.block_on(async {
         tokio::spawn(async move { turn.store(true, Ordering::Relaxed) });
         let body = Bytes::from(format!("[{call},{call}]"));
-        dispatcher.handle_in(body, Some(&Session::new(1))).await
+        let session = crate::subscriptions::Subscriptions::new(1).session();
+        dispatcher.handle_in(body, Some(&session)).await
     });
     let answer = |result| format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
     let want = format!("[{},{}]", answer(false), answer(true));
