@@ -17,6 +17,8 @@ use ethash::{B256, FullDataset, ITEM_BYTES, ITEM_WORDS, LightCache};
 use memmap2::{Mmap, MmapMut};
 use parking_lot::Mutex;
 
+use crate::room::too_little_for;
+
 /// The first eight bytes of a dataset file: 0xfee1deadbaddcafe, little-endian.
 const MAGIC: [u8; 8] = 0xfee1_dead_badd_cafe_u64.to_le_bytes();
 /// The revision of Ethash in the file's name.
@@ -133,6 +135,10 @@ impl Dataset {
     ) -> Result<Self, DatasetError> {
         let bytes = cache.dataset_bytes();
         let out_of_memory = |source| DatasetError::OutOfMemory { bytes, source };
+        // Promised memory that is not there would end this process or another one.
+        if let Some(free) = too_little_for(bytes) {
+            return Err(out_of_memory(io::Error::other(format!("{free} bytes are free"))));
+        }
         let length = usize::try_from(bytes).map_err(|_| out_of_memory(io::ErrorKind::OutOfMemory.into()))?;
         let mut memory = MmapMut::map_anon(length).map_err(out_of_memory)?;
         ethash::advise_huge_pages(&mut memory[..]);

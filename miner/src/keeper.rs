@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use ethash::{Epoch, LightCache};
 use parking_lot::Mutex;
@@ -17,12 +18,19 @@ use crate::dataset::{Dataset, DatasetError, file_name};
 use crate::engine::DatasetPolicy;
 use crate::gauge::Gauge;
 use crate::progress::Progress;
-use crate::room::has_room_for;
+use crate::room::{has_room_for, too_little_for};
+
+/// Between two looks for room.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// A dataset that waits for room longer is worth a line of the log: the one before takes a moment to go.
+const TELL_AFTER: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(crate) struct Keeper {
     policy: DatasetPolicy,
     threads: usize,
+    /// What memory there is, where it is too little for so many bytes.
+    too_little_for: fn(u64) -> Option<u64>,
     state: Mutex<State>,
     /// Where progress is shown, and whether by bars too.
     shown_on: OnceLock<(Arc<Gauge>, bool)>,
@@ -52,6 +60,7 @@ impl Keeper {
         Self {
             policy,
             threads,
+            too_little_for,
             state: Mutex::default(),
             shown_on: OnceLock::new(),
         }
@@ -217,6 +226,9 @@ impl Keeper {
             self.put(epoch, dataset);
             return;
         }
+        if !self.wait_for_room(epoch, cache.dataset_bytes()) {
+            return;
+        }
         match self.generate(epoch, cache) {
             Ok(dataset) => {
                 let Some(dataset) = self.put(epoch, dataset) else {
@@ -229,6 +241,27 @@ impl Keeper {
             Err(DatasetError::Cancelled) => {}
             Err(error) => tracing::warn!("no full dataset, the search stays with the light cache: {error}"),
         }
+    }
+
+    /// Waits until there is memory for `bytes`; false when the dataset is no longer wanted.
+    fn wait_for_room(&self, epoch: Epoch, bytes: u64) -> bool {
+        let (started, mut told) = (Instant::now(), false);
+        while self.is_wanted(epoch) {
+            let Some(free) = (self.too_little_for)(bytes) else {
+                return true;
+            };
+            if !told && started.elapsed() >= TELL_AFTER {
+                told = true;
+                tracing::warn!(
+                    epoch = epoch.index,
+                    bytes,
+                    free,
+                    "too little memory for the full dataset, the search stays with the light cache until there is"
+                );
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        false
     }
 
     fn generate(&self, epoch: Epoch, cache: &LightCache) -> Result<Dataset, DatasetError> {
@@ -302,7 +335,7 @@ fn open(folder: &Path, cache: &LightCache) -> Option<Dataset> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     fn cache(epoch: Epoch) -> Arc<LightCache> {
         Arc::new(LightCache::with_sizes(epoch.seed_hash(), 1024, 128 * 1031).expect("small sizes"))
@@ -406,5 +439,25 @@ mod tests {
         assert!(!Arc::ptr_eq(&wait_for(&keeper, epoch), &dataset));
         wait_for_file(&path);
         keeper.stop();
+    }
+
+    #[test]
+    fn a_dataset_waits_for_memory() {
+        static FULL: AtomicBool = AtomicBool::new(true);
+        let epoch = Epoch::ethash(1);
+        let mut keeper = Keeper::new(DatasetPolicy::Memory, 1);
+        keeper.too_little_for = |_| FULL.load(Ordering::Acquire).then_some(5);
+        let keeper = Arc::new(keeper);
+        keeper.want(epoch, &cache(epoch));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(keeper.ready(epoch).is_none(), "there is no room");
+        FULL.store(false, Ordering::Release);
+        wait_for(&keeper, epoch);
+        // One that waits in vain holds up neither another epoch nor the end.
+        FULL.store(true, Ordering::Release);
+        keeper.want(Epoch::ethash(2), &cache(Epoch::ethash(2)));
+        keeper.want(Epoch::ethash(3), &cache(Epoch::ethash(3)));
+        keeper.stop();
+        assert!(keeper.ready(Epoch::ethash(3)).is_none());
     }
 }

@@ -5,6 +5,11 @@
 /// What is left to everyone else, in bytes.
 const LEFT_FREE: u64 = 256 << 20;
 
+/// What there is, where `bytes` cannot be taken; `None` where they can, or the system does not tell.
+pub(crate) fn too_little_for(bytes: u64) -> Option<u64> {
+    available().filter(|available| *available < bytes.saturating_add(LEFT_FREE))
+}
+
 /// Whether `bytes` can be taken. Where the system does not tell, they cannot.
 pub(crate) fn has_room_for(bytes: u64) -> bool {
     available().is_some_and(|available| available >= bytes.saturating_add(LEFT_FREE))
@@ -41,5 +46,6 @@ mod tests {
             assert_eq!(parse(bad), None, "{bad}");
         }
         assert!(!has_room_for(u64::MAX));
+        assert_eq!(too_little_for(u64::MAX).is_some(), available().is_some());
     }
 }

@@ -1,5 +1,6 @@
 //! Pools in every dialect: login, jobs, shares, and everything that pools do besides.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ethash::{B256, Epoch};
@@ -57,6 +58,27 @@ fn shares_are_counted_by_their_answers() {
     assert_eq!(
         (devices[0].accepted, devices[1].stale, devices[2].rejected),
         (1, 1, 1)
+    );
+}
+
+#[test]
+fn a_pool_is_told_no_rate_before_there_is_one() {
+    let pool = Pool::listen();
+    let asked = AtomicU64::new(0);
+    // Nothing is hashed yet when it is first looked.
+    let rate = move || asked.fetch_add(1, Ordering::Relaxed) * 1000;
+    let client = Client::start_at(config(&[pool.url("stratum2+tcp")]), rate);
+    let mut talk = pool.accept();
+    talk.log_in_first("af4c");
+    talk.difficulty_first(EASY);
+    talk.job_first("1", header(1), true);
+    client.task(header(1));
+    let report = talk.expect("eth_submitHashrate");
+    let told = report["params"][0].as_str().unwrap_or_default();
+    assert_eq!(
+        u64::from_str_radix(told.trim_start_matches("0x"), 16),
+        Ok(1000),
+        "{report}"
     );
 }
 
