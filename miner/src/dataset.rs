@@ -20,6 +20,8 @@ use ethash::{B256, FullDataset, ITEM_BYTES, ITEM_WORDS, LightCache};
 use memmap2::{Mmap, MmapMut};
 use parking_lot::Mutex;
 
+use crate::room::{Lack, Room};
+
 use self::file::{fetch, forget, is_at, no_lock};
 
 /// The first eight bytes of a dataset file: 0xfee1deadbaddcafe, little-endian.
@@ -148,6 +150,14 @@ impl Dataset {
     ) -> Result<Self, DatasetError> {
         let bytes = cache.dataset_bytes();
         let out_of_memory = |source| DatasetError::OutOfMemory { bytes, source };
+        // Promised memory that is not there would end this process or another one.
+        if let Some(Lack { needed, available }) = Room::default().lack(bytes) {
+            return Err(DatasetError::NoRoom {
+                bytes,
+                needed,
+                available,
+            });
+        }
         let length = usize::try_from(bytes).map_err(|_| out_of_memory(io::ErrorKind::OutOfMemory.into()))?;
         let mut memory = MmapMut::map_anon(length).map_err(out_of_memory)?;
         ethash::advise_huge_pages(&mut memory[..]);

@@ -21,7 +21,7 @@ use crate::engine::DatasetPolicy;
 use crate::gauge::Gauge;
 use crate::intensity::give_way;
 use crate::progress::Progress;
-use crate::room::Room;
+use crate::room::{Lack, Room};
 use crate::threads::join_until;
 
 use self::state::{Coming, State};
@@ -246,17 +246,18 @@ impl Keeper {
         let bytes = cache.dataset_bytes();
         let wanted = || self.state.lock().lacks(epoch);
         // The system would give it and then have to end a program, or go through the swap.
-        self.room.find(bytes, wanted).map_err(|lack| {
-            if wanted() {
-                DatasetError::NoRoom {
-                    bytes,
-                    needed: lack.needed,
-                    available: lack.available,
-                }
-            } else {
-                DatasetError::Cancelled
-            }
-        })?;
+        let tell = |Lack { needed, available }| {
+            tracing::warn!(
+                epoch = epoch.index,
+                bytes,
+                needed,
+                available,
+                "too little memory for the full dataset, the search stays with the light cache until there is"
+            );
+        };
+        if !self.room.wait(bytes, wanted, tell) {
+            return Err(DatasetError::Cancelled);
+        }
         let (gauge, bars) = self.shown_on.get().cloned().unzip();
         let mut progress = Progress::shown(
             format!("generating the dataset of epoch {}", epoch.index),
@@ -334,6 +335,7 @@ fn open(folder: &Path, cache: &LightCache) -> Option<Dataset> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     fn cache(epoch: Epoch) -> Arc<LightCache> {
@@ -541,27 +543,6 @@ mod tests {
         stop(&keeper);
     }
 
-    #[test]
-    fn without_room_the_search_stays_with_the_light_cache() {
-        let built = |available| {
-            let keeper = Arc::new(Keeper {
-                room: Room {
-                    available,
-                    patience: Duration::ZERO,
-                },
-                ..Keeper::new(DatasetPolicy::Memory, 1, 0)
-            });
-            let epoch = Epoch::ethash(0);
-            keeper.want(epoch, &cache(epoch));
-            let builder = keeper.state.lock().builder.take().expect("it is begun");
-            builder.join().expect("no panic");
-            keeper.ready(epoch).is_some()
-        };
-        assert!(!built(|| Some(1 << 20)));
-        assert!(built(|| Some(1 << 40)));
-        assert!(built(|| None), "nobody can tell");
-    }
-
     #[cfg(target_os = "linux")]
     #[test]
     fn those_who_generate_let_others_go_first() {
@@ -574,5 +555,29 @@ mod tests {
         let niceness = niceness.recv_timeout(Duration::from_secs(20)).expect("a thread");
         assert_eq!(niceness, own().max(7));
         stop(&keeper);
+    }
+
+    #[test]
+    fn a_dataset_waits_for_memory() {
+        static FULL: AtomicBool = AtomicBool::new(true);
+        let epoch = Epoch::ethash(1);
+        let keeper = Arc::new(Keeper {
+            room: Room {
+                available: || Some(if FULL.load(Ordering::Acquire) { 5 } else { 1 << 40 }),
+                patience: Duration::ZERO,
+            },
+            ..Keeper::new(DatasetPolicy::Memory, 1, 0)
+        });
+        keeper.want(epoch, &cache(epoch));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(keeper.ready(epoch).is_none(), "there is no room");
+        FULL.store(false, Ordering::Release);
+        wait_for(&keeper, epoch);
+        // One that waits in vain holds up neither another epoch nor the end.
+        FULL.store(true, Ordering::Release);
+        keeper.want(Epoch::ethash(2), &cache(Epoch::ethash(2)));
+        keeper.want(Epoch::ethash(3), &cache(Epoch::ethash(3)));
+        stop(&keeper);
+        assert!(keeper.ready(Epoch::ethash(3)).is_none());
     }
 }

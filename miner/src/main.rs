@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         }
         Command::Bench(options) => {
             start_log(&Screen::choose(true), false);
-            print(cli::bench(options).map(|text| (text, Exit::Done)))
+            print(cli::bench(options))
         }
         Command::Verify(options) => print(cli::verify(options)),
     };

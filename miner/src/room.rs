@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 /// What is left to everyone else, in bytes.
 const LEFT_FREE: u64 = 256 << 20;
-/// How long memory that is about to be given back is waited for: a dataset goes when the last searcher has seen
-/// that it is of yesterday.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long memory that is about to be given back is waited for in silence: a dataset goes when the last searcher
+/// has seen that it is of yesterday.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks while waiting.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Memory that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,23 +39,33 @@ impl Default for Room {
 }
 
 impl Room {
+    /// What is missing for `bytes`. Where the system does not tell, nothing is.
+    pub(crate) fn lack(&self, bytes: u64) -> Option<Lack> {
+        (self.available)().and_then(|available| lack(bytes, available))
+    }
+
     /// Whether `bytes` can be taken. Where the system does not tell, they cannot.
     pub(crate) fn has(&self, bytes: u64) -> bool {
         (self.available)().is_some_and(|available| lack(bytes, available).is_none())
     }
 
-    /// Waits a while for room for `bytes`, as long as they are `wanted`. Where the system does not tell, there
-    /// is room.
-    pub(crate) fn find(&self, bytes: u64, wanted: impl Fn() -> bool) -> Result<(), Lack> {
+    /// Waits for room for `bytes`, and calls `tell` once when it takes longer than it should. False once they are
+    /// no longer `wanted`.
+    pub(crate) fn wait(&self, bytes: u64, wanted: impl Fn() -> bool, tell: impl FnOnce(Lack)) -> bool {
         let start = Instant::now();
-        loop {
-            let lack = (self.available)().and_then(|available| lack(bytes, available));
-            match lack {
-                Some(lack) if start.elapsed() >= self.patience || !wanted() => return Err(lack),
-                Some(_) => std::thread::sleep(LOOK_EVERY),
-                None => return Ok(()),
+        let mut tell = Some(tell);
+        while let Some(lack) = self.lack(bytes) {
+            if !wanted() {
+                return false;
             }
+            if start.elapsed() >= self.patience
+                && let Some(tell) = tell.take()
+            {
+                tell(lack);
+            }
+            std::thread::sleep(LOOK_EVERY);
         }
+        true
     }
 }
 
@@ -114,17 +124,26 @@ mod tests {
             needed: 744 + LEFT_FREE,
             available: 1000,
         };
-        assert_eq!(never.find(744, || true), Err(lack));
+        assert_eq!(never.lack(744), Some(lack));
         assert!(!never.has(744));
+        let mut told = None;
+        assert!(!never.wait(744, || false, |_| panic!("nobody waits for it")));
+        let mut looks = 0..2;
+        let wanted = std::cell::RefCell::new(&mut looks);
+        assert!(!never.wait(
+            744,
+            || wanted.borrow_mut().next().is_some(),
+            |lack| told = Some(lack)
+        ));
+        assert_eq!(told, Some(lack));
         let unknown = room(|| None, Duration::ZERO);
-        assert_eq!(unknown.find(u64::MAX, || true), Ok(()), "nobody can tell");
+        assert!(unknown.wait(u64::MAX, || true, |_| {}), "nobody can tell");
         assert!(!unknown.has(1));
         // At the third look it is there.
         let later = room(
             || Some(LEFT_FREE + LOOKS.fetch_add(1, Ordering::Relaxed)),
             Duration::from_secs(20),
         );
-        assert_eq!(later.find(2, || true), Ok(()));
-        assert!(later.find(1 << 40, || false).is_err(), "nobody waits for it");
+        assert!(later.wait(2, || true, |_| panic!("it came in time")));
     }
 }

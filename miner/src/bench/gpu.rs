@@ -24,6 +24,8 @@ pub(super) fn measure(config: &BenchConfig, cache: &Arc<LightCache>, adapter: &A
         ..Figures::default()
     };
     if config.light_only {
+        figures.error =
+            Some("not measured: cards search from the full dataset, which was to be left out".into());
         return figures;
     }
     if let Err(error) = fill(&mut figures, config, cache, adapter) {

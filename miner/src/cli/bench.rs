@@ -1,5 +1,6 @@
 //! `bench`: figures as text, as JSON, and as a chart.
 
+use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,8 +10,12 @@ use miner::bench::{self, BenchConfig, BenchError};
 use super::exit::Exit;
 use super::options::BenchOptions;
 
-/// Measures; gives the text for standard output.
-pub(crate) fn run(options: &BenchOptions) -> Result<String, Exit> {
+/// Measures; gives the text for standard output and the exit code.
+pub(crate) fn run(options: &BenchOptions) -> Result<(String, Exit), Exit> {
+    // Before minutes are spent on figures that have nowhere to go.
+    if let Some(path) = &options.plot {
+        check_writable(path).map_err(|error| complain(path, &error))?;
+    }
     let threads = options
         .threads
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
@@ -30,21 +35,32 @@ pub(crate) fn run(options: &BenchOptions) -> Result<String, Exit> {
         }
     })?;
     let chart = report.to_chart();
-    if let Some(path) = &options.plot {
-        write(path, &chart.to_svg()).map_err(|error| {
-            eprintln!("error: {}: {error}", path.display());
-            Exit::Usage
-        })?;
-    }
-    Ok(if options.json {
+    let text = if options.json {
         report.to_json().to_string()
     } else if chart.groups.is_empty() {
         report.to_string()
     } else {
         format!("{report}\n\n{}", chart.to_text())
-    })
+    };
+    let drawn = match &options.plot {
+        Some(path) => std::fs::write(path, chart.to_svg()).map_err(|error| complain(path, &error)),
+        None => Ok(()),
+    };
+    // What was measured is printed all the same.
+    Ok((text, drawn.err().unwrap_or(Exit::Done)))
 }
 
-fn write(path: &Path, svg: &str) -> std::io::Result<()> {
-    std::fs::write(path, svg)
+/// Whether `path` can be written; what is there stays as it is.
+fn check_writable(path: &Path) -> std::io::Result<()> {
+    let is_new = !path.exists();
+    File::options().append(true).create(true).open(path)?;
+    if is_new {
+        std::fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+fn complain(path: &Path, error: &std::io::Error) -> Exit {
+    eprintln!("error: cannot write {}: {error}", path.display());
+    Exit::Usage
 }

@@ -294,7 +294,7 @@ fn bench_seconds(text: &str) -> Result<f64, String> {
 
 fn nonce(text: &str) -> Result<u64, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
-    let good = !digits.starts_with('+');
+    let good = digits.len() <= 16 && !digits.starts_with('+');
     let nonce = good.then(|| u64::from_str_radix(digits, 16).ok()).flatten();
     nonce.ok_or_else(|| format!("got {text}, expected up to sixteen hexadecimal digits"))
 }
@@ -370,6 +370,7 @@ mod tests {
             &["getwork", "a", "--status", "3333"],
             &["verify", &hash, "1", &hash],
             &["verify", &hash, "xyz", &hash, "1"],
+            &["verify", &hash, "00000000000000001", &hash, "1"],
             &["verify", &hash, "1", &hash, "0"],
             &["verify", &hash, "1", &hash, "0x12"],
             &["verify", &hash, "1", &hash, "1", "--epoch", "1", "--number", "1"],

@@ -98,8 +98,26 @@ impl ClientError {
     pub(super) fn answer(what: &'static str, got: &impl ToString, expected: &'static str) -> Self {
         Self::Answer {
             what,
-            got: got.to_string().chars().take(80).collect(),
+            got: printable(&got.to_string(), 80),
             expected,
         }
+    }
+}
+
+/// Another's words, fit for a log and a terminal: without control characters, and of `length` characters at most.
+pub(super) fn printable(words: &str, length: usize) -> String {
+    let printed = words.chars().filter(|character| !character.is_control());
+    printed.take(length).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_send_cannot_command_a_terminal() {
+        let error = ClientError::answer("response", &"\x1b[2Jno\r\n\u{9b}31m", "work");
+        assert_eq!(error.to_string(), "response: got [2Jno31m, expected work");
+        assert_eq!(printable("abc\0def", 4), "abcd");
     }
 }

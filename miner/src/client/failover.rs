@@ -344,7 +344,7 @@ impl Failover {
                 standing.endpoint.host.clone_from(host);
                 standing.endpoint.port = *port;
                 standing.next_try = Instant::now() + *wait;
-                tracing::info!(endpoint = %own, "the pool asks to reconnect to {host}:{port} in {wait:?}");
+                tracing::info!(endpoint = %own, "the pool asks to reconnect to {host}:{port} in {} s", wait.as_secs());
                 return;
             }
             tracing::warn!(endpoint = %own, "not followed: the pool asks to reconnect to {host}:{port}, another's or one too many");

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
+use super::error::printable;
 use super::http::HttpClient;
 use super::{ClientError, Endpoint, Wires};
 use crate::client::failover::Context;
@@ -21,6 +22,10 @@ use crate::task::{Found, Task};
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a solution is tried to be handed in: nodes forget work a little later.
 const SOLUTION_LIFE: Duration = Duration::from_secs(60);
+/// How long a refusal waits for its cause: that work is over is often learnt by the solution's refusal first.
+const CAUSE_PATIENCE: Duration = Duration::from_millis(1500);
+/// A node without work for so long is worth a line of the log.
+const TELL_AFTER: Duration = Duration::from_secs(1);
 /// Between two such tries.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
 /// Solutions and reports that may wait for their way out.
@@ -33,9 +38,12 @@ const PREFIXES: [&str; 2] = ["eth", "mc"];
 /// A node that has given work.
 pub(super) struct GetWork {
     context: Context,
+    endpoint: Endpoint,
     http: Option<HttpClient>,
     prefix: &'static str,
     current: WorkPackage,
+    /// The header of `current`, for whoever waits for its end.
+    newest: watch::Sender<B256>,
     outgoing: mpsc::Sender<Outgoing>,
     /// Told when a solution was taken: there is new work.
     solved: Arc<Notify>,
@@ -70,7 +78,8 @@ impl GetWork {
             )
         };
         let mut http = caller();
-        let (prefix, current) = first_work(&mut http, context).await?;
+        let (prefix, current) = first_work(&mut http, endpoint, context).await?;
+        let (newest, newest_in) = watch::channel(current.header_hash);
         let (outgoing, queue) = mpsc::channel(OUTGOING_MAX);
         let solved = Arc::new(Notify::new());
         let sender = Submitter {
@@ -78,14 +87,17 @@ impl GetWork {
             prefix,
             context: context.clone(),
             solved: Arc::clone(&solved),
+            newest: newest_in,
         };
         let (give_up, given_up) = watch::channel(false);
         let submitter = tokio::spawn(sender.run(queue, given_up));
         Ok(Self {
             context: context.clone(),
+            endpoint: endpoint.clone(),
             http: Some(http),
             prefix,
             current,
+            newest,
             outgoing,
             solved,
             submitter,
@@ -130,29 +142,30 @@ impl GetWork {
                 .max(Duration::from_millis(1)),
         );
         reports.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut last_new, mut refused_since) = (Instant::now(), None::<Instant>);
+        let mut last_new = Instant::now();
+        let mut refusals: Option<Refusals> = None;
         loop {
             tokio::select! {
                 poll = polls.recv() => match poll {
                     None => return ClientError::Closed,
                     Some(Ok(work)) => {
-                        refused_since = None;
+                        refusals = None;
                         if work != self.current {
                             last_new = Instant::now();
                             self.current = work;
+                            self.newest.send_replace(self.current.header_hash);
                             self.tell();
                         }
                         // The engine knows what it has; after a pause it is new again.
                         self.give(wires, self.current.clone());
                     }
                     Some(Err(error @ ClientError::Refused { .. })) => {
-                        let since = *refused_since.get_or_insert_with(Instant::now);
                         wires.give(None);
                         self.context.ledger.searching(None);
-                        if since.elapsed() > REFUSAL_PATIENCE {
+                        let refusals = refusals.get_or_insert_with(|| Refusals::of(&self.endpoint));
+                        if refusals.are_too_long(&error) {
                             return error;
                         }
-                        tracing::debug!("no work: {error}");
                     }
                     Some(Err(error)) => return error,
                 },
@@ -209,12 +222,40 @@ impl GetWork {
     }
 }
 
+/// A node that says again and again that it has no work.
+struct Refusals {
+    endpoint: String,
+    since: Instant,
+    told: bool,
+}
+
+impl Refusals {
+    fn of(endpoint: &Endpoint) -> Self {
+        Self {
+            endpoint: endpoint.to_string(),
+            since: Instant::now(),
+            told: false,
+        }
+    }
+
+    /// Whether it is time to leave. The log hears of it once, and not of the moment between two blocks.
+    fn are_too_long(&mut self, error: &ClientError) -> bool {
+        let time = self.since.elapsed();
+        if time >= TELL_AFTER && !self.told {
+            self.told = true;
+            tracing::info!(endpoint = %self.endpoint, "waiting for work: {error}");
+        }
+        time > REFUSAL_PATIENCE
+    }
+}
+
 /// The first work of a node, and the prefix of its methods.
 async fn first_work(
     http: &mut HttpClient,
+    endpoint: &Endpoint,
     context: &Context,
 ) -> Result<(&'static str, WorkPackage), ClientError> {
-    let started = Instant::now();
+    let mut refusals = Refusals::of(endpoint);
     let mut prefixes = PREFIXES.iter().copied().cycle();
     let (mut prefix, mut unknown) = (PREFIXES[0], 0);
     prefixes.next();
@@ -226,7 +267,7 @@ async fn first_work(
         };
         let is_unknown = matches!(error, ClientError::Refused { code, .. } if code == NO_SUCH_METHOD);
         unknown += usize::from(is_unknown);
-        if unknown >= PREFIXES.len() || started.elapsed() > REFUSAL_PATIENCE {
+        if unknown >= PREFIXES.len() || refusals.are_too_long(&error) {
             return Err(error);
         }
         if is_unknown {
@@ -267,6 +308,7 @@ struct Submitter {
     prefix: &'static str,
     context: Context,
     solved: Arc<Notify>,
+    newest: watch::Receiver<B256>,
 }
 
 impl Submitter {
@@ -324,14 +366,15 @@ impl Submitter {
                 Ok(answer) => break Ok(answer),
             }
         };
-        let milliseconds = sent.elapsed().as_millis() as u64;
+        let took = sent.elapsed();
+        let milliseconds = took.as_millis() as u64;
         let header_hash = solution.header_hash;
         let nonce = format!("{:#018x}", solution.pow_nonce);
         let ledger = &self.context.ledger;
         match answer {
             Ok(Value::Bool(true)) => {
                 tracing::info!(%header_hash, nonce, milliseconds, stale, "solution accepted");
-                ledger.answered(found.device, sent, |counts| {
+                ledger.answered(found.device, took, |counts| {
                     if stale {
                         counts.stale += 1;
                     } else {
@@ -340,17 +383,25 @@ impl Submitter {
                 });
                 self.solved.notify_one();
             }
-            _ if stale => {
-                tracing::warn!(%header_hash, nonce, milliseconds, "solution stale");
-                ledger.answered(found.device, sent, |counts| counts.stale += 1);
-            }
-            other => {
-                let reason = match other {
-                    Ok(answer) => format!("the node answers {answer}"),
+            refusal => {
+                let reason = match refusal {
+                    Ok(answer) => format!("the node answers {}", printable(&answer.to_string(), 80)),
                     Err(error) => error.to_string(),
                 };
-                tracing::warn!(%header_hash, nonce, milliseconds, "solution rejected: {reason}");
-                ledger.answered(found.device, sent, |counts| counts.rejected += 1);
+                let (ledger, device) = (Arc::clone(ledger), found.device);
+                let mut newest = self.newest.clone();
+                // Nodes do not say why. A solution whose work turns out to be over was late, as when another
+                // rig of the same node was faster.
+                tokio::spawn(async move {
+                    let over = timeout(CAUSE_PATIENCE, newest.wait_for(|newest| *newest != header_hash));
+                    if stale || matches!(over.await, Ok(Ok(_))) {
+                        tracing::warn!(%header_hash, nonce, milliseconds, "solution stale: {reason}");
+                        ledger.answered(device, took, |counts| counts.stale += 1);
+                    } else {
+                        tracing::warn!(%header_hash, nonce, milliseconds, "solution rejected: {reason}");
+                        ledger.answered(device, took, |counts| counts.rejected += 1);
+                    }
+                });
             }
         }
     }
@@ -379,12 +430,20 @@ fn read_work(work: &Value, schedule: Schedule) -> Result<WorkPackage, ClientErro
     let epoch = schedule
         .find_epoch(&seed_hash)
         .ok_or_else(|| ClientError::answer("seed hash", &seed_hash, "the seed hash of an epoch"))?;
+    let boundary = hash(2, "boundary")?;
+    if boundary.is_zero() {
+        return Err(ClientError::answer(
+            "boundary",
+            &boundary,
+            "one that a hash can meet",
+        ));
+    }
     let number = work[3].as_str().and_then(|text| text.strip_prefix("0x"));
     let number = number.and_then(|digits| u64::from_str_radix(digits, 16).ok());
     Ok(WorkPackage {
         header_hash: hash(0, "header hash")?,
         seed_hash,
-        boundary: hash(2, "boundary")?,
+        boundary,
         // One that contradicts the seed would have the wrong cache prepared.
         number: number.filter(|number| schedule.epoch(*number) == epoch),
         epoch,
@@ -414,6 +473,7 @@ mod tests {
             json!([header, header, boundary]),
             json!([header, seed, "0x12"]),
             json!([header, seed, 5]),
+            json!([header, seed, B256::ZERO.to_string()]),
             json!({"0": header}),
         ] {
             assert!(

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_rustls::rustls::ClientConfig;
 
+use super::error::printable;
 use super::{AGENT, ClientError, Endpoint, net};
 
 /// Longest answer that is read; work is a few hundred bytes.
@@ -133,13 +134,7 @@ fn read_response(method: &str, body: &[u8]) -> Result<Value, ClientError> {
         (Some(error), _) if !error.is_null() => Err(ClientError::Refused {
             method: method.to_owned(),
             code: error["code"].as_i64().unwrap_or_default(),
-            message: error["message"]
-                .as_str()
-                .unwrap_or("no reason given")
-                .chars()
-                .filter(|character| !character.is_control())
-                .take(200)
-                .collect(),
+            message: printable(error["message"].as_str().unwrap_or("no reason given"), 200),
         }),
         (_, Some(result)) => Ok(result),
         _ => Err(malformed()),

@@ -1,6 +1,6 @@
 //! What became of solutions, by device; which endpoint is used; what is searched. For whoever shows it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ethash::{B256, U256};
 use parking_lot::Mutex;
@@ -128,10 +128,10 @@ impl Ledger {
         change(&mut status.devices[device]);
     }
 
-    /// A solution of `device` was answered; it was sent at `sent`.
-    pub(super) fn answered(&self, device: usize, sent: Instant, change: impl FnOnce(&mut ShareCounts)) {
+    /// A solution of `device` was answered, after `took`.
+    pub(super) fn answered(&self, device: usize, took: Duration, change: impl FnOnce(&mut ShareCounts)) {
         self.count(device, change);
-        self.status.lock().last_answer = Some(sent.elapsed());
+        self.status.lock().last_answer = Some(took);
     }
 
     /// A solution of `device` found no way out, or came too late to be sent.
@@ -193,8 +193,8 @@ mod tests {
             "http://a".parse().expect("good"),
             "http://b".parse().expect("good"),
         ]);
-        ledger.answered(2, Instant::now(), |counts| counts.accepted += 1);
-        ledger.answered(0, Instant::now(), |counts| counts.accepted += 1);
+        ledger.answered(2, Duration::ZERO, |counts| counts.accepted += 1);
+        ledger.answered(0, Duration::ZERO, |counts| counts.accepted += 1);
         ledger.unsent(2, |counts| counts.lost += 1);
         ledger.connected(1);
         ledger.failed(0, "down".into());

@@ -26,6 +26,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const ANSWER_PATIENCE: u32 = 3;
 /// Pools want to hear of a hashrate more rarely than nodes.
 const REPORT_EVERY_MIN: Duration = Duration::from_secs(30);
+/// While there is no rate to tell, as at the start, it is looked for so often.
+const NO_RATE_PAUSE: Duration = Duration::from_secs(5);
 /// While the dialect is being found out, silence is an answer after this time.
 const DIALECT_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -172,7 +174,11 @@ impl Pool {
                     None => std::future::pending().await,
                 },
                 _ = reports.tick(), if every.is_some() => {
-                    self.session.report_hashrate(wires.rate(), &self.context.config.rig);
+                    match wires.rate() {
+                        // The pool would show it until the next report.
+                        0 => reports.reset_after(NO_RATE_PAUSE),
+                        rate => self.session.report_hashrate(rate, &self.context.config.rig),
+                    }
                 }
                 _ = looks.tick() => self.look_at_clock()?,
             }
@@ -335,7 +341,9 @@ fn take_event(
         Event::Note(words) => tracing::info!(%endpoint, "{words}"),
         Event::Job(job) => {
             let header_hash = job.package.header_hash;
-            tracing::info!(job = job.id, %header_hash, epoch = job.package.epoch.index, clean = job.clean, "new job");
+            // eth-proxy's jobs have no other name than their header.
+            let id = Some(job.id.as_str()).filter(|id| !id.is_empty());
+            tracing::info!(job = id, %header_hash, epoch = job.package.epoch.index, clean = job.clean, "new job");
             if job.clean {
                 jobs.clear();
             }
@@ -363,24 +371,25 @@ fn take_event(
 }
 
 fn note_answer(context: &Context, device: usize, sent: Instant, outcome: &Outcome) {
-    let milliseconds = sent.elapsed().as_millis() as u64;
+    let took = sent.elapsed();
+    let milliseconds = took.as_millis() as u64;
     let ledger = &context.ledger;
     match outcome {
         Outcome::Accepted => {
             tracing::info!(device, milliseconds, stale = false, "solution accepted");
-            ledger.answered(device, sent, |counts| counts.accepted += 1);
+            ledger.answered(device, took, |counts| counts.accepted += 1);
         }
         Outcome::AcceptedStale => {
             tracing::info!(device, milliseconds, stale = true, "solution accepted");
-            ledger.answered(device, sent, |counts| counts.stale += 1);
+            ledger.answered(device, took, |counts| counts.stale += 1);
         }
         Outcome::Stale(reason) => {
             tracing::warn!(device, milliseconds, "solution stale: {reason}");
-            ledger.answered(device, sent, |counts| counts.stale += 1);
+            ledger.answered(device, took, |counts| counts.stale += 1);
         }
         Outcome::Rejected(reason) => {
             tracing::warn!(device, milliseconds, "solution rejected: {reason}");
-            ledger.answered(device, sent, |counts| counts.rejected += 1);
+            ledger.answered(device, took, |counts| counts.rejected += 1);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::Report;
 use crate::status::{Family, Page, label};
 
 const HASHRATE: Family = (
-    "miner_hashrate",
+    "miner_hashes_per_second",
     "gauge",
     "Hashes per second over the last ten seconds.",
 );
@@ -151,8 +151,8 @@ mod tests {
     fn figures_have_a_head_and_absent_ones_do_not_appear() {
         let text = page(&sample());
         for line in [
-            "# TYPE miner_hashrate gauge",
-            "miner_hashrate{device=\"gpu:0\"} 25000000",
+            "# TYPE miner_hashes_per_second gauge",
+            "miner_hashes_per_second{device=\"gpu:0\"} 25000000",
             "miner_solutions_total{device=\"gpu:0\",result=\"accepted\"} 7",
             "miner_solutions_total{device=\"gpu:1\",result=\"lost\"} 0",
             "miner_searching{device=\"gpu:1\"} 0",

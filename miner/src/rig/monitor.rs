@@ -107,12 +107,21 @@ impl Status for Monitor {
     }
 
     fn health(&self) -> (bool, &'static str) {
-        let searching = |device: &DeviceStatus| matches!(device.state, DeviceState::Searching { .. });
-        if self.engine_status().devices.iter().any(searching) {
-            (true, "searching")
-        } else {
-            (false, "not searching")
-        }
+        health(&self.engine_status(), self.ledger.status().active().is_some())
+    }
+}
+
+/// A rig is well while it searches, and in the moment between a solution and the work after it.
+fn health(engine: &EngineStatus, connected: bool) -> (bool, &'static str) {
+    let searching = |device: &DeviceStatus| matches!(device.state, DeviceState::Searching { .. });
+    let waiting =
+        |device: &DeviceStatus| matches!(device.state, DeviceState::Waiting) && device.hashrate > 0.0;
+    if engine.devices.iter().any(searching) {
+        (true, "searching")
+    } else if connected && engine.devices.iter().any(waiting) {
+        (true, "between two jobs")
+    } else {
+        (false, "not searching")
     }
 }
 
@@ -231,6 +240,17 @@ pub(crate) mod tests {
     use super::*;
     use crate::client::EndpointStatus;
     use crate::gauge::DatasetProgress;
+
+    #[test]
+    fn a_rig_is_well_while_it_searches_and_between_two_jobs() {
+        let mut engine = sample().engine;
+        assert_eq!(health(&engine, true), (true, "searching"));
+        engine.devices[0].state = DeviceState::Waiting;
+        assert_eq!(health(&engine, true), (true, "between two jobs"));
+        assert!(!health(&engine, false).0, "there is no connection");
+        engine.devices[0].hashrate = 0.0;
+        assert!(!health(&engine, true).0, "it has not searched for ten seconds");
+    }
 
     /// A rig with a busy card and a broken one.
     pub(crate) fn sample() -> Report {

@@ -106,8 +106,8 @@ async fn accept(listener: TcpListener, status: Arc<dyn Status>) {
 }
 
 async fn talk(stream: TcpStream, status: Arc<dyn Status>) -> Result<(), hyper::Error> {
-    let service = service_fn(move |request| {
-        let answer = answer(&request, &*status);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let answer = answer(request.method(), request.uri().path(), &*status);
         async move { Ok::<_, Infallible>(answer) }
     });
     http1::Builder::new()
@@ -117,11 +117,14 @@ async fn talk(stream: TcpStream, status: Arc<dyn Status>) -> Result<(), hyper::E
         .await
 }
 
-fn answer(request: &Request<Incoming>, status: &dyn Status) -> Response<Full<Bytes>> {
-    let (code, kind, body) = page(request.method(), request.uri().path(), status);
+fn answer(method: &Method, path: &str, status: &dyn Status) -> Response<Full<Bytes>> {
+    let (code, kind, body) = page(method, path, status);
     let mut response = Response::new(Full::from(body));
     *response.status_mut() = code;
     let headers = response.headers_mut();
+    if code == StatusCode::METHOD_NOT_ALLOWED {
+        headers.insert(header::ALLOW, header::HeaderValue::from_static("GET, HEAD"));
+    }
     headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
     headers.insert(
         header::CACHE_CONTROL,
@@ -133,7 +136,7 @@ fn answer(request: &Request<Incoming>, status: &dyn Status) -> Response<Full<Byt
 fn page(method: &Method, path: &str, status: &dyn Status) -> (StatusCode, &'static str, String) {
     const TEXT: &str = "text/plain; charset=utf-8";
     if method != Method::GET && method != Method::HEAD {
-        return (StatusCode::METHOD_NOT_ALLOWED, TEXT, "GET only\n".into());
+        return (StatusCode::METHOD_NOT_ALLOWED, TEXT, "GET and HEAD only\n".into());
     }
     match path {
         "/" | "/status" => (StatusCode::OK, "application/json", format!("{}\n", status.json())),
@@ -156,5 +159,43 @@ fn page(method: &Method, path: &str, status: &dyn Status) -> (StatusCode, &'stat
             TEXT,
             "paths: /status /metrics /health\n".into(),
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Ill;
+
+    impl Status for Ill {
+        fn json(&self) -> Value {
+            Value::Null
+        }
+
+        fn metrics(&self) -> String {
+            "a 1\n".into()
+        }
+
+        fn health(&self) -> (bool, &'static str) {
+            (false, "ill")
+        }
+    }
+
+    #[test]
+    fn every_request_is_answered_with_what_would_have_been_right() {
+        for (method, path, code) in [
+            (Method::GET, "/status", 200),
+            (Method::HEAD, "/", 200),
+            (Method::GET, "/metrics", 200),
+            (Method::GET, "/health", 503),
+            (Method::GET, "/nothing", 404),
+            (Method::POST, "/status", 405),
+        ] {
+            let answer = answer(&method, path, &Ill);
+            assert_eq!(answer.status().as_u16(), code, "{method} {path}");
+            let allowed = answer.headers().get(header::ALLOW);
+            assert_eq!(allowed.is_some(), code == 405, "{method} {path}");
+        }
     }
 }

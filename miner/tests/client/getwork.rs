@@ -73,6 +73,26 @@ fn work_goes_in_and_solutions_go_out() {
 }
 
 #[test]
+fn a_refusal_is_late_where_the_work_is_over() {
+    // Another rig of this node was faster, and this one did not know yet.
+    let node = Node::start();
+    node.set_work("mc_getWork", &work(1));
+    node.set("mc_submitWork", Answer::Result(json!(false)));
+    let client = Client::start(config(&[node.url()]));
+    client.task(header(1));
+    client.find(0, header(1), 5);
+    let started = Instant::now();
+    while node.calls("mc_submitWork").is_empty() {
+        assert!(started.elapsed() < PATIENCE, "never handed in");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    node.set_work("mc_getWork", &work(2));
+    client.task(header(2));
+    client.wait_until("a late solution", |status| status.total().stale == 1);
+    assert_eq!(client.status().total().rejected, 0);
+}
+
+#[test]
 fn the_second_node_takes_over_and_the_first_is_taken_back() {
     let (mut first, second) = (Node::start(), Node::start());
     for (node, mark) in [(&first, 1), (&second, 2)] {

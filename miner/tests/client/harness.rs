@@ -43,6 +43,11 @@ pub(crate) fn config(urls: &[String]) -> ClientConfig {
 
 impl Client {
     pub(crate) fn start(config: ClientConfig) -> Self {
+        Self::start_at(config, || RATE)
+    }
+
+    /// A client whose engine does `rate` hashes a second.
+    pub(crate) fn start_at(config: ClientConfig, rate: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         let (work, tasks) = unbounded();
         let (found, found_in) = mpsc::channel(64);
         let (stop, stopped) = watch::channel(false);
@@ -51,7 +56,7 @@ impl Client {
         let wires = Wires {
             work,
             found: found_in,
-            hashrate: Arc::new(|| RATE as f64),
+            hashrate: Arc::new(move || rate() as f64),
         };
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,5 +1,6 @@
 //! Pools in every dialect: login, jobs, shares, and everything that pools do besides.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ethash::{B256, Epoch};
@@ -70,6 +71,27 @@ fn a_share_on_its_way_at_the_end_is_answered_first() {
     let ledger = std::sync::Arc::clone(&client.ledger);
     assert_eq!(client.ending(), Ending::Stopped);
     assert_eq!(ledger.status().total().accepted, 1, "{:?}", ledger.status());
+}
+
+#[test]
+fn a_pool_is_told_no_rate_before_there_is_one() {
+    let pool = Pool::listen();
+    let asked = AtomicU64::new(0);
+    // Nothing is hashed yet when it is first looked.
+    let rate = move || asked.fetch_add(1, Ordering::Relaxed) * 1000;
+    let client = Client::start_at(config(&[pool.url("stratum2+tcp")]), rate);
+    let mut talk = pool.accept();
+    talk.log_in_first("af4c");
+    talk.difficulty_first(EASY);
+    talk.job_first("1", header(1), true);
+    client.task(header(1));
+    let report = talk.expect("eth_submitHashrate");
+    let told = report["params"][0].as_str().unwrap_or_default();
+    assert_eq!(
+        u64::from_str_radix(told.trim_start_matches("0x"), 16),
+        Ok(1000),
+        "{report}"
+    );
 }
 
 #[test]

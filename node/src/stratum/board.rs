@@ -1,6 +1,7 @@
 //! The board: the present job and those before it that shares may still belong to.
 //!
-//! Jobs are numbered. A new head of the chain begins a new generation: shares of the one before are stale.
+//! Jobs are numbered. The first job after a new head begins a new generation: shares of the one before are stale.
+//! Until there is one, which may take a second, nobody could search for anything else, and shares count.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ const SHARES_MAX: usize = 200_000;
 pub(super) struct Job {
     pub(super) number: u64,
     pub(super) package: WorkPackage,
-    /// Counts heads.
+    /// Counts the heads that were mined on.
     pub(super) generation: u64,
     /// It begins its generation.
     pub(super) clean: bool,
@@ -88,13 +89,11 @@ impl Board {
     pub(super) fn put(&self, package: Option<WorkPackage>) {
         let mut state = self.state.lock();
         let Some(package) = package else {
-            if !state.pausing {
-                state.pausing = true;
-                state.generation += 1;
-            }
+            state.pausing = true;
             return;
         };
         let clean = state.pausing || state.jobs.is_empty();
+        state.generation += u64::from(state.pausing);
         state.pausing = false;
         state.last_number += 1;
         let job = Job {
@@ -143,9 +142,15 @@ impl Board {
             .cloned()
     }
 
-    /// Whether shares of `job` come too late: the head is another one.
+    /// Whether shares of `job` come too late: there is work on another head.
     pub(super) fn is_stale(&self, job: &Job) -> bool {
         job.generation != self.state.lock().generation
+    }
+
+    /// Whether a block of `job` comes too late: the head is another one.
+    pub(super) fn is_late(&self, job: &Job) -> bool {
+        let state = self.state.lock();
+        state.pausing || job.generation != state.generation
     }
 }
 
@@ -179,7 +184,8 @@ mod tests {
         assert_eq!(*jobs.borrow(), 2);
         board.put(None);
         board.put(None);
-        assert!(board.is_stale(&second), "the head has changed");
+        assert!(board.is_late(&second), "the head has changed");
+        assert!(!board.is_stale(&second), "there is nothing else to search");
         assert_eq!(
             board.newest().map(|job| job.number),
             Some(2),
@@ -187,7 +193,8 @@ mod tests {
         );
         board.put(Some(package(3)));
         let third = board.newest().expect("there is work");
-        assert!(third.clean && !board.is_stale(&third) && board.is_stale(&first));
+        assert!(third.clean && !board.is_stale(&third) && !board.is_late(&third));
+        assert!(board.is_stale(&first) && board.is_late(&second));
         assert_eq!(
             board.by_header(&B256::repeat_byte(2)).map(|job| job.number),
             Some(2)

@@ -3,7 +3,7 @@
 //! Lines come in, jobs and answers go out; shares are judged meanwhile. Silence, floods, nonsense and a miner
 //! that takes no bytes end the connection and nothing else.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ const LOGIN_TIMEOUT: Duration = Duration::from_secs(15);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Time for a miner to take in what it is sent.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time for the last words when the server stops.
+/// Time for the last shares to be judged, and for the last words, when a connection ends.
 const FAREWELL_TIMEOUT: Duration = Duration::from_millis(200);
 /// Bad messages after which a connection ends.
 const ERRORS_MAX: u32 = 8;
@@ -100,8 +100,12 @@ struct Connection {
     /// Whether lines wait for shares to be judged.
     waiting: bool,
     vardiff: Vardiff,
+    /// Counts connections.
+    number: u64,
     /// Names of the workers, in the order of their logins.
     workers: Vec<String>,
+    /// The speeds that they have told, by their places, in hashes per second.
+    rates: BTreeMap<usize, u64>,
     /// Jobs that the miner was told, and its share boundary of each; the newest last.
     told: VecDeque<(u64, B256)>,
     /// Whether it wants to be told of jobs.
@@ -125,12 +129,13 @@ pub(super) async fn serve(
         return;
     }
     let now = Instant::now();
+    let number = shared.sessions.fetch_add(1, Ordering::Relaxed);
     let session = Session::new(Settings {
         agent: shared.config.agent.clone(),
         silence_secs_max: IDLE_TIMEOUT.as_secs(),
         errors_max: ERRORS_MAX,
         extranonce: place.extranonce(),
-        session: shared.sessions.fetch_add(1, Ordering::Relaxed),
+        session: number,
     });
     let mut connection = Connection {
         vardiff: Vardiff::new(shared.config.difficulty, now),
@@ -142,7 +147,9 @@ pub(super) async fn serve(
         lines: LineBuffer::default(),
         judging: JoinSet::new(),
         waiting: false,
+        number,
         workers: Vec::new(),
+        rates: BTreeMap::new(),
         told: VecDeque::new(),
         wants_jobs: false,
         errors: 0,
@@ -201,6 +208,7 @@ impl Connection {
                     }
                 }
                 _ = looks.tick(), if self.wants_jobs => {
+                    self.pass_on_rates();
                     if self.vardiff.look(Instant::now()) {
                         self.announce_newest(true);
                     }
@@ -268,6 +276,8 @@ impl Connection {
             Asked::Hashrate { worker, rate } => {
                 if let Some(name) = self.workers.get(worker) {
                     self.shared.workers.report(name, rate);
+                    self.rates.insert(worker, rate);
+                    self.pass_on_rates();
                 }
                 if self.vardiff.note_rate(rate, Instant::now()) && self.wants_jobs {
                     self.announce_newest(true);
@@ -399,6 +409,21 @@ impl Connection {
                 verdict: verdict.unwrap_or(Verdict::Refused(Refusal::Internal)),
             }
         });
+    }
+
+    /// Tells the desk how fast this miner is, by its own word, so that the node's hashrate has it. The desk soon
+    /// forgets what it is not told again, while Stratum miners speak twice a minute.
+    fn pass_on_rates(&self) {
+        for (worker, rate) in &self.rates {
+            let mut id = [0; 32];
+            id[..7].copy_from_slice(b"stratum");
+            id[16..24].copy_from_slice(&self.number.to_be_bytes());
+            id[24..].copy_from_slice(&(*worker as u64).to_be_bytes());
+            self.shared
+                .chain
+                .desk()
+                .report_hashrate(U256::from(*rate), B256::from(id));
+        }
     }
 
     fn refuse_share(&mut self, id: &Value, worker: usize, refusal: Refusal) {

@@ -33,7 +33,7 @@ pub(super) enum Verdict {
 impl Shared {
     /// Judges a share of `job`.
     pub(super) fn judge(&self, job: &Job, share: &Share) -> Verdict {
-        let stale = self.board.is_stale(job);
+        let (stale, late) = (self.board.is_stale(job), self.board.is_late(job));
         let solution = match check(&self.caches, job, share) {
             Ok(solution) => solution,
             Err(refusal) => return Verdict::Refused(refusal),
@@ -54,6 +54,8 @@ impl Shared {
         };
         match self.chain.submit_solution(&solution) {
             Ok(_) if stale => Verdict::LateBlock,
+            // The head has changed, and the miner was not told of other work yet.
+            Ok(_) if late => Verdict::Share,
             Ok(_) => Verdict::Block,
             Err(WriteError::Stopping) => Verdict::Refused(Refusal::Internal),
             Err(error) => {

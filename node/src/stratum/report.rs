@@ -37,7 +37,7 @@ const SHARES: Family = (
 );
 const BLOCKS: Family = ("stratum_blocks_total", "counter", "Blocks by worker.");
 const HASHRATE: Family = (
-    "stratum_hashrate",
+    "stratum_hashes_per_second",
     "gauge",
     "Hashes per second by worker, by its shares of the last ten minutes.",
 );

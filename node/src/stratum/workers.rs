@@ -170,7 +170,8 @@ impl Record {
             .slots
             .iter()
             .filter(|(begun, _)| now.saturating_duration_since(*begun) < span);
-        let hashes: f64 = recent.map(|(_, hashes)| hashes).sum();
+        // Not `sum`: that of nothing is minus zero.
+        let hashes = recent.fold(0.0, |sum, (_, hashes)| sum + hashes);
         // A worker that has just come is not held against its first minute of silence.
         let seconds = now
             .saturating_duration_since(self.since)
@@ -209,7 +210,8 @@ mod tests {
         let worker = &workers.list(at(1200))[0];
         assert!((0.9e6..=1.1e6).contains(&worker.hashrate), "{}", worker.hashrate);
         assert_eq!((worker.accepted, worker.last_share_secs), (120, Some(10)));
-        assert_eq!(workers.list(at(3000))[0].hashrate, 0.0);
+        let silent = workers.list(at(3000))[0].hashrate;
+        assert!(silent == 0.0 && silent.is_sign_positive(), "{silent}");
         workers.credit("a.b", Credit::Block, 1.0, at(3000));
         workers.credit("a.b", Credit::Stale, 1.0, at(3000));
         workers.credit("nobody", Credit::Accepted, 1.0, at(3000));

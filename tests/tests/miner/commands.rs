@@ -167,7 +167,10 @@ fn bench_draws_what_it_has_measured() {
         "--plot",
         "/nowhere/x.svg",
     ];
-    assert_eq!(run(&nowhere).0, Some(1));
+    let (code, stdout, stderr) = run(&nowhere);
+    assert_eq!(code, Some(1));
+    assert!(stdout.is_empty(), "nothing was measured in vain: {stdout}");
+    assert!(stderr.contains("cannot write /nowhere/x.svg"), "{stderr}");
 }
 
 #[test]

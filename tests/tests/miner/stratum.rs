@@ -31,6 +31,22 @@ fn server_status(node: &Vnode) -> Value {
 }
 
 #[test]
+fn shares_between_two_blocks_count_and_so_does_the_speed() {
+    let node = node(&[]);
+    let rig = Rig::start(["stratum", &format!("stratum2+tcp://w.r:x@{}", node.stratum())]);
+    node.wait_for_head(3);
+    // On this chain a rig spends most of its time waiting for the next second, with a job that was sealed.
+    let status = rig.wait_for_status("many shares", |status| status["accepted"].as_u64() >= Some(20));
+    let count = |what: &str| status[what].as_u64().unwrap_or_default();
+    assert!(count("stale") * 4 < count("accepted"), "{status}");
+    wait_for("the rig's speed in that of the node", || {
+        let rate = node.rpc("mc_hashrate", json!([]));
+        (rate != "0x0").then_some(())
+    });
+    assert!(server_status(&node)["workers"][0]["reported_hashrate"].as_u64() > Some(0));
+}
+
+#[test]
 fn every_dialect_seals_blocks() {
     // Without --mine: miners that connect are demand enough.
     let node = node(&[]);

@@ -313,10 +313,11 @@ impl Session {
     }
 
     fn login_refused(&self, reason: ErrorReply) -> SessionError {
-        SessionError::LoginRefused {
-            account: self.login.account(),
-            reason,
-        }
+        let account = match self.login.account() {
+            none if none.is_empty() => "nobody (no account is given)".to_owned(),
+            account => account,
+        };
+        SessionError::LoginRefused { account, reason }
     }
 }
 

@@ -182,13 +182,13 @@ impl Session {
             // An answer, to nothing that was asked.
             return Ok(None);
         };
-        match self.take(&method, &message) {
-            Err(error) => {
-                self.refuse(&message.id, Refusal::Malformed);
-                Err(error)
-            }
-            taken => taken,
+        let said = self.output.len();
+        let taken = self.take(&method, &message);
+        // A request has one answer: who knew more about what is wrong has given it.
+        if taken.is_err() && self.output.len() == said {
+            self.refuse(&message.id, Refusal::Malformed);
         }
+        taken
     }
 
     fn take(&mut self, method: &str, message: &Envelope) -> Result<Option<Asked>, MessageError> {

@@ -195,6 +195,7 @@ fn pool_hears(pool: &mut Session, message: Value) -> Result<Option<Asked>, Messa
     pool.receive(message.to_string().as_bytes())
 }
 
+/// The one answer of the pool.
 fn answer(pool: &mut Session) -> Value {
     serde_json::from_slice(&pool.take_output()).expect("one line")
 }
@@ -220,6 +221,7 @@ fn nobody_works_before_the_login() {
     // A share outside the session's own nonces.
     let foreign = json!({"id": 5, "method": "mining.submit", "params": ["a.b", "1", "0000000000000001"]});
     assert!(pool_hears(&mut pool, foreign).is_err());
+    assert_eq!(answer(&mut pool)["error"][1], "Bad nonce", "and nothing else");
 }
 
 #[test]
@@ -233,6 +235,7 @@ fn bad_logins_and_first_words_are_errors() {
     ] {
         let mut pool = Session::new(settings());
         assert!(pool_hears(&mut pool, first.clone()).is_err(), "{first}");
+        assert!(!answer(&mut pool)["error"].is_null(), "{first}");
     }
     for bad in [
         json!(""),
