@@ -43,7 +43,7 @@ fn beside(path: &Path, bytes: &[u8]) -> Result<tempfile::NamedTempFile> {
 }
 
 /// Tells of a name that could not be brought to the disk.
-fn note_synced(path: &Path, synced: Result<()>) {
+pub(crate) fn note_synced(path: &Path, synced: Result<()>) {
     if let Err(error) = synced {
         let path = path.display();
         tracing::warn!(%path, %error, "the file is written, but may be lost with the power");

@@ -46,8 +46,13 @@ pub(crate) fn run(options: &BenchOptions) -> Result<(String, Exit), Exit> {
         Some(path) => std::fs::write(path, chart.to_svg()).map_err(|error| complain(path, &error)),
         None => Ok(()),
     };
+    let measured = if report.devices.iter().all(|device| device.error.is_some()) {
+        Exit::NoDevice
+    } else {
+        Exit::Done
+    };
     // What was measured is printed all the same.
-    Ok((text, drawn.err().unwrap_or(Exit::Done)))
+    Ok((text, drawn.err().unwrap_or(measured)))
 }
 
 /// Whether `path` can be written; what is there stays as it is.

@@ -9,7 +9,7 @@ pub(crate) enum Exit {
     Done,
     /// Options that cannot be used, or something of the system that is missing.
     Usage,
-    /// No device to search with.
+    /// No device to search with, or none of which `bench` has a figure.
     NoDevice,
     /// No endpoint could be reached within `--max-wait`.
     NoConnection,

@@ -4,6 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Result, Stdout, Write};
 use std::path::{Path, PathBuf};
 
+use crate::files::note_synced;
+
 /// Bytes that are written at once.
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -59,21 +61,13 @@ impl Sink {
         ))
     }
 
-    /// Brings everything to where it belongs; a file is on the disk, under its name, after this.
+    /// Brings everything to where it belongs; a file has its name after this.
     pub(super) fn finish(mut self) -> Result<()> {
         self.flush()?;
         if let Self::File(file, unnamed) = &self {
             file.get_ref().sync_all()?;
             std::fs::rename(&unnamed.path, &unnamed.target)?;
-            let folder = unnamed
-                .target
-                .parent()
-                .filter(|folder| !folder.as_os_str().is_empty());
-            let folder = folder.unwrap_or(Path::new("."));
-            // Not every system opens folders; the file itself is safe.
-            if let Ok(folder) = File::open(folder) {
-                folder.sync_all()?;
-            }
+            note_synced(&unnamed.target, store::sync_name(&unnamed.target));
         }
         Ok(())
     }

@@ -171,6 +171,14 @@ fn bench_draws_what_it_has_measured() {
     assert_eq!(code, Some(1));
     assert!(stdout.is_empty(), "nothing was measured in vain: {stdout}");
     assert!(stderr.contains("cannot write /nowhere/x.svg"), "{stderr}");
+
+    // Without the dataset there is nothing to measure a card with, if there is one.
+    let (code, stdout, stderr) = run(&["bench", "--device", "gpu:0", "--light"]);
+    assert_eq!(code, Some(2), "{stdout}{stderr}");
+    assert!(
+        stdout.contains("not measured") || stderr.contains("error: "),
+        "{stdout}{stderr}"
+    );
 }
 
 #[test]
