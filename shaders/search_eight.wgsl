@@ -7,8 +7,9 @@
 // exchange_subgroup.wgsl or exchange_workgroup.wgsl. An exchange is `offer`, after which
 // anyone may take with `taken`; offers alternate between turns 0 and 1.
 //
-// Entry point: none; those of the exchanges call search_eight of the sweeps. Bindings:
-// those of search.wgsl. Must precede it: search.wgsl and all that must precede that.
+// Entry point: none; those of the exchanges call search_eight, which calls the sweeps'
+// `compressed_mix`. Bindings: those of search.wgsl. Must precede it: search.wgsl and all that must
+// precede that.
 // Rust twin: `ethash::LightCache::hash`.
 
 /// A lane's part of the mixes of four hashes.
@@ -150,8 +151,13 @@ fn gather(four: Four, which: u32, place: u32, base: u32, turn: u32) -> MixHash {
     );
 }
 
-/// Reports the nonce where its hash may be at or below the boundary.
-fn end_search(offset: u32, nonce: vec2<u32>, seed: Words16, mix_hash: MixHash) {
+/// Searches the nonce `offset` of the batch. `place` is the invocation's number among
+/// those it exchanges values with. Every invocation must call it: there is no early end.
+fn search_eight(offset: u32, place: u32) {
+    let nonce = nonce_at(offset);
+    let seed = seed_of(nonce);
+    let lane = place & 7u;
+    let mix_hash = compressed_mix(seed, place, place - lane, lane);
     let lane0 = final_lane0(seed, mix_hash.low, mix_hash.high);
     if offset < job.nonce_count && may_be_hit(lane0) {
         report(nonce, mix_hash.low, mix_hash.high);

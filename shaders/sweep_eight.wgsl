@@ -1,8 +1,8 @@
 // All eight hashes of a group of eight invocations at once: eight independent reads are
 // under way for each invocation, for twice the registers of sweep_four.wgsl.
 //
-// Entry point: none; those of the exchanges call search_eight. Must precede it:
-// search_eight.wgsl and all that must precede that. Rust twin: `ethash::LightCache::hash`.
+// Entry point: none; search_eight calls `compressed_mix`. Must precede it: search_eight.wgsl and
+// all that must precede that. Rust twin: `ethash::LightCache::hash`.
 
 /// One access of eight hashes: all of it is read before any of it is mixed in.
 fn absorb_eight(
@@ -23,13 +23,9 @@ fn absorb_eight(
     mix_four(second, second_parts);
 }
 
-/// Searches the nonce `offset` of the batch. `place` is the invocation's number among
-/// those it exchanges values with. Every invocation must call it: there is no early end.
-fn search_eight(offset: u32, place: u32) {
-    let nonce = nonce_at(offset);
-    let seed = seed_of(nonce);
-    let lane = place & 7u;
-    let base = place - lane;
+/// The compressed mix of this invocation's own hash, by its `seed`. `place` is its number
+/// among those it exchanges values with, `lane` that within its group, which begins at `base`.
+fn compressed_mix(seed: Words16, place: u32, base: u32, lane: u32) -> MixHash {
     var first = begin_four(seed, place, base, lane, 0u);
     var second = begin_four(seed, place, base + 4u, lane, 0u);
     for (var i = 0u; i < ACCESSES; i += 4u) {
@@ -44,5 +40,5 @@ fn search_eight(offset: u32, place: u32) {
     if (lane & 4u) != 0u {
         mix_hash = found;
     }
-    end_search(offset, nonce, seed, mix_hash);
+    return mix_hash;
 }

@@ -269,8 +269,9 @@ impl GpuWorker {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::fixture::{easy_work, first_adapter, idle_engine, loaded, wait_for, worker};
+    use super::fixture::{easy_work, idle_engine, wait_for, worker};
     use super::*;
+    use crate::gpu::fixture::{first_adapter, loaded};
     use crate::task::{NonceSpace, Task};
     use ethash::{B256, WorkPackage};
 

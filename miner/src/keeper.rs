@@ -1,7 +1,7 @@
 //! Keeps the full dataset of the epoch at work: finds it on disk or generates it, in the background.
 //!
-//! Searchers ask for it and go on with the light cache until it is there, or for good where there is no memory
-//! for it. The dataset of the epoch to come is made ahead where there is memory for two, and at the switch
+//! Searchers ask for it and go on with the light cache until it is there, which takes until there is memory for
+//! it. The dataset of the epoch to come is made ahead where there is memory for two, and at the switch
 //! otherwise. Generating shares the processor evenly with the search: hashing from the light cache is a hundredth
 //! as fast as what the wait is for.
 

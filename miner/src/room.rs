@@ -75,11 +75,6 @@ fn lack(bytes: u64, available: u64) -> Option<Lack> {
     (available < needed).then_some(Lack { needed, available })
 }
 
-/// Whether `bytes` can be taken on this machine. Where the system does not tell, they cannot.
-pub(crate) fn has_room_for(bytes: u64) -> bool {
-    Room::default().has(bytes)
-}
-
 /// Bytes that programs could take now; known on Linux alone.
 fn available() -> Option<u64> {
     parse(&std::fs::read_to_string("/proc/meminfo").ok()?)
@@ -110,7 +105,7 @@ mod tests {
         ] {
             assert_eq!(parse(bad), None, "{bad}");
         }
-        assert!(!has_room_for(u64::MAX));
+        assert!(!Room::default().has(u64::MAX));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
 const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"net_version"}"#;
+const SLOW_CALL: &str = r#"{"jsonrpc":"2.0","id":2,"method":"mc_slow"}"#;
 const ANSWER: &str = r#"{"jsonrpc":"2.0","id":1,"result":"100"}"#;
 
 fn serve(limits: Limits) -> (TempDir, IpcServer) {
@@ -74,9 +75,8 @@ async fn values_need_no_frames() {
 async fn a_slow_call_holds_up_no_other() {
     let (_dir, server) = serve(Limits::default());
     let mut stream = connect(server.path()).await;
-    let slow = r#"{"jsonrpc":"2.0","id":2,"method":"mc_slow"}"#;
     stream
-        .write_all(format!("{slow}{CALL}{slow}").as_bytes())
+        .write_all(format!("{SLOW_CALL}{CALL}{SLOW_CALL}").as_bytes())
         .await
         .unwrap();
     // Whoever sends no more is answered all the same.
@@ -92,9 +92,8 @@ async fn a_slow_call_holds_up_no_other() {
 async fn what_came_before_garbage_is_answered() {
     let (_dir, server) = serve(Limits::default());
     let mut stream = connect(server.path()).await;
-    let slow = r#"{"jsonrpc":"2.0","id":2,"method":"mc_slow"}"#;
     stream
-        .write_all(format!("{slow}\u{1}{CALL}").as_bytes())
+        .write_all(format!("{SLOW_CALL}\u{1}{CALL}").as_bytes())
         .await
         .unwrap();
     let answers = read_to_end(&mut stream).await;

@@ -138,10 +138,8 @@ fn random_u64() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::ops::ControlFlow;
-    use std::sync::Arc;
-
-    use super::super::{GpuOptions, KernelForm, list_adapters};
+    use super::super::fixture::searcher;
+    use super::super::{GpuOptions, KernelForm};
     use super::*;
 
     #[test]
@@ -154,24 +152,6 @@ mod tests {
         assert_eq!(lowered(&B256::ZERO), None);
     }
 
-    /// A searcher with a dataset of 256 items, if there is an adapter, and its light cache.
-    fn searcher(options: GpuOptions) -> Option<(GpuSearcher, Arc<LightCache>)> {
-        let Some(adapter) = list_adapters().into_iter().next() else {
-            assert!(
-                std::env::var_os("REQUIRE_GPU").is_none(),
-                "REQUIRE_GPU is set and there is no adapter"
-            );
-            eprintln!("skipped: no graphics adapter");
-            return None;
-        };
-        let cache = Arc::new(LightCache::with_sizes(ethash::seed_hash(0), 1024, 32_768).unwrap());
-        let mut searcher = GpuSearcher::new(adapter.index, options).unwrap();
-        searcher
-            .set_epoch(&cache, &mut |_| ControlFlow::Continue(()))
-            .unwrap();
-        Some((searcher, cache))
-    }
-
     #[test]
     fn a_kernel_that_is_wrong_in_later_places_of_a_workgroup_is_noticed() {
         for workgroup_size in [64, 128] {
@@ -180,7 +160,7 @@ mod tests {
                 workgroup_size,
                 ..GpuOptions::default()
             };
-            let Some((mut searcher, cache)) = searcher(options) else {
+            let Some((mut searcher, cache)) = searcher(&options) else {
                 return;
             };
             let sample = Sample::new(&cache, workgroup_size);
@@ -201,7 +181,7 @@ mod tests {
 
     #[test]
     fn hits_that_are_missed_or_made_up_are_told_apart() {
-        let Some((mut searcher, cache)) = searcher(GpuOptions::default()) else {
+        let Some((mut searcher, cache)) = searcher(&GpuOptions::default()) else {
             return;
         };
         let sample = Sample::new(&cache, 64);

@@ -221,30 +221,15 @@ fn rate(searcher: &mut GpuSearcher) -> Result<f64, GpuError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{GpuOptions, list_adapters};
+    use super::super::GpuOptions;
+    use super::super::fixture::searcher;
     use super::*;
-    use std::ops::ControlFlow;
-
-    fn searcher() -> Option<GpuSearcher> {
-        let Some(adapter) = list_adapters().into_iter().next() else {
-            assert!(
-                std::env::var_os("REQUIRE_GPU").is_none(),
-                "REQUIRE_GPU is set and there is no adapter"
-            );
-            eprintln!("skipped: no graphics adapter");
-            return None;
-        };
-        let cache = LightCache::with_sizes(ethash::seed_hash(0), 1024, 32_768).expect("the test sizes");
-        let mut searcher = GpuSearcher::new(adapter.index, GpuOptions::default()).expect("it opens");
-        searcher
-            .set_epoch(&Arc::new(cache), &mut |_| ControlFlow::Continue(()))
-            .expect("the test dataset");
-        Some(searcher)
-    }
 
     #[test]
     fn the_choice_works_and_is_remembered() {
-        let Some(mut searcher) = searcher() else { return };
+        let Some((mut searcher, _)) = searcher(&GpuOptions::default()) else {
+            return;
+        };
         let folder = tempfile::tempdir().expect("a temporary folder");
         let memory = KernelMemory::in_folder(folder.path());
         let chosen = choose_kernel(&mut searcher, Some(&memory), &|| true).expect("some form works");
@@ -265,7 +250,9 @@ mod tests {
 
     #[test]
     fn a_kernel_that_hashes_wrongly_is_never_chosen() {
-        let Some(mut searcher) = searcher() else { return };
+        let Some((mut searcher, _)) = searcher(&GpuOptions::default()) else {
+            return;
+        };
         // The light cache of another seed: whatever the device hashes is wrong for it.
         let other = LightCache::with_sizes(ethash::seed_hash(1), 1024, 32_768).expect("the test sizes");
         for form in KernelForm::ALL {

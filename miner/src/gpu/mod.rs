@@ -25,6 +25,8 @@ mod choice;
 mod dataset;
 mod device;
 mod error;
+#[cfg(test)]
+pub(crate) mod fixture;
 mod kernel;
 mod layout;
 mod memory;

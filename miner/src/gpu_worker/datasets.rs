@@ -13,7 +13,7 @@ use super::GpuWorker;
 use crate::gauge::DatasetProgress;
 use crate::gpu::{GpuError, GpuSearcher};
 use crate::progress::Progress;
-use crate::room::has_room_for;
+use crate::room::Room;
 
 /// An open device and the epoch whose dataset it holds.
 pub(super) struct Device {
@@ -89,7 +89,7 @@ impl GpuWorker {
                 begun: Instant::now(),
                 settled: false,
             });
-            let refused = if self.adapter.software && !has_room_for(cache.dataset_bytes()) {
+            let refused = if self.adapter.software && !Room::default().has(cache.dataset_bytes()) {
                 Some("there is too little memory".to_owned())
             } else {
                 match device.searcher.prepare(&cache) {
@@ -126,9 +126,10 @@ impl GpuWorker {
 mod tests {
     use std::time::Duration;
 
-    use super::super::fixture::{easy_work, first_adapter, idle_engine, loaded, wait_for, worker};
+    use super::super::fixture::{easy_work, idle_engine, wait_for, worker};
     use super::*;
     use crate::gpu::GpuWork;
+    use crate::gpu::fixture::{first_adapter, loaded};
 
     #[test]
     fn the_next_dataset_is_there_at_the_switch() {

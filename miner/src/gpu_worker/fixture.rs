@@ -1,30 +1,16 @@
 //! What the tests of the worker are made of: an engine without threads, a worker, work that is easily solved.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ethash::{B256, Epoch, LightCache, LightCaches, WorkPackage};
+use ethash::{B256, Epoch, LightCaches, WorkPackage};
 
 use super::GpuWorker;
 use crate::device::Plan;
 use crate::engine::{Engine, EngineConfig, KernelPolicy};
-use crate::gpu::{AdapterInfo, GpuOptions, GpuSearcher};
+use crate::gpu::{AdapterInfo, GpuOptions};
 use crate::intensity::Intensity;
 use crate::task::{Cursor, Found};
-
-/// The first adapter. `None`, with a word why, where there is none and none is required.
-pub(super) fn first_adapter() -> Option<AdapterInfo> {
-    let adapter = crate::gpu::list_adapters().into_iter().next();
-    if adapter.is_none() {
-        assert!(
-            std::env::var_os("REQUIRE_GPU").is_none(),
-            "REQUIRE_GPU is set and there is no adapter"
-        );
-        eprintln!("skipped: no graphics adapter");
-    }
-    adapter
-}
 
 /// An engine without threads for `adapter`, with the test sizes, and the receiver of its solutions.
 pub(super) fn idle_engine(
@@ -54,14 +40,6 @@ pub(super) fn worker(engine: &Engine, adapter: AdapterInfo, options: GpuOptions)
         cursor: Cursor::starting_at(0, 1, u64::MAX - 100),
         intensity: Intensity::FULL,
     }
-}
-
-pub(super) fn loaded(adapter: &AdapterInfo, options: &GpuOptions, cache: &Arc<LightCache>) -> GpuSearcher {
-    let mut searcher = GpuSearcher::find(adapter, options.clone()).expect("the adapter opens");
-    searcher
-        .set_epoch(cache, &mut |_| ControlFlow::Continue(()))
-        .expect("the test dataset");
-    searcher
 }
 
 pub(super) fn easy_work(epoch: Epoch) -> WorkPackage {

@@ -34,7 +34,7 @@ const LOGIN_TIMEOUT: Duration = Duration::from_secs(15);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Time for a miner to take in what it is sent.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time for the last shares to be judged, and for the last words, when a connection ends.
+/// Time for the last words when a connection ends, and for its last shares when the server stops.
 const FAREWELL_TIMEOUT: Duration = Duration::from_millis(200);
 /// Bad messages after which a connection ends.
 const ERRORS_MAX: u32 = 8;

@@ -246,15 +246,20 @@ fn transactions_of_other_chains_and_types() {
     );
 }
 
-#[test]
-fn what_is_known_is_named_as_its_sender_knows_it() {
-    let net = Net::start();
-    let unsigned = UnsignedTransaction {
+/// A transfer of nothing.
+fn transfer() -> UnsignedTransaction {
+    UnsignedTransaction {
         gas_price: U256::from(1),
         gas: 1000,
         to: Some(key(5).address()),
         ..Default::default()
-    };
+    }
+}
+
+#[test]
+fn what_is_known_is_named_as_its_sender_knows_it() {
+    let net = Net::start();
+    let unsigned = transfer();
     let classic = unsigned.sign(&key(4), 100, TxForm::Classic);
     let params = json!([data(classic.encode_raw())]);
     net.ok("eth_sendRawTransaction", params.clone());
@@ -272,12 +277,7 @@ fn what_is_known_is_named_as_its_sender_knows_it() {
 #[test]
 fn refused_raw_transactions() {
     let net = Net::start();
-    let unsigned = UnsignedTransaction {
-        gas_price: U256::from(1),
-        gas: 1000,
-        to: Some(key(5).address()),
-        ..Default::default()
-    };
+    let unsigned = transfer();
     let check = |bytes: Vec<u8>, message: &str| {
         let params = json!([data(bytes)]);
         net.check_error("mc_sendRawTransaction", params, -32000, message);

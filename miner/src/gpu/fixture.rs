@@ -1,0 +1,38 @@
+//! What tests on a device begin with: an adapter, and a searcher with a small dataset.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use ethash::LightCache;
+
+use super::{AdapterInfo, GpuOptions, GpuSearcher, list_adapters};
+
+/// The first adapter. `None`, with a word why, where there is none and none is required.
+pub(crate) fn first_adapter() -> Option<AdapterInfo> {
+    let adapter = list_adapters().into_iter().next();
+    if adapter.is_none() {
+        assert!(
+            std::env::var_os("REQUIRE_GPU").is_none(),
+            "REQUIRE_GPU is set and there is no adapter"
+        );
+        eprintln!("skipped: no graphics adapter");
+    }
+    adapter
+}
+
+/// A searcher on `adapter` with the dataset of `cache`.
+pub(crate) fn loaded(adapter: &AdapterInfo, options: &GpuOptions, cache: &Arc<LightCache>) -> GpuSearcher {
+    let mut searcher = GpuSearcher::find(adapter, options.clone()).expect("the adapter opens");
+    searcher
+        .set_epoch(cache, &mut |_| ControlFlow::Continue(()))
+        .expect("the test dataset");
+    searcher
+}
+
+/// A searcher with a dataset of 256 items, if there is an adapter, and its light cache.
+pub(super) fn searcher(options: &GpuOptions) -> Option<(GpuSearcher, Arc<LightCache>)> {
+    let adapter = first_adapter()?;
+    let cache = LightCache::with_sizes(ethash::seed_hash(0), 1024, 32_768).expect("the test sizes");
+    let cache = Arc::new(cache);
+    Some((loaded(&adapter, options, &cache), cache))
+}
