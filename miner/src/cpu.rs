@@ -131,16 +131,17 @@ impl CpuSearcher {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use ethash::{B256, LightCaches, WorkPackage};
+    use serde_json::Value;
+
     use super::*;
     use crate::engine::DatasetPolicy;
     use crate::gauge::DeviceState;
     use crate::intensity::Intensity;
     use crate::keeper::Keeper;
     use crate::task::{Found, NonceSpace, Task};
-    use std::time::Duration;
-
-    use ethash::{B256, LightCaches, WorkPackage};
-    use serde_json::Value;
 
     fn searcher(next_nonce: u64, policy: DatasetPolicy) -> (CpuSearcher, crossbeam_channel::Receiver<Found>) {
         let (solutions_out, solutions) = crossbeam_channel::unbounded();

@@ -200,8 +200,9 @@ impl Desk {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use ethash::B256;
+
+    use super::*;
 
     fn work(header: u8, boundary: u8) -> Task {
         let epoch = Epoch::ethash(0);

@@ -202,12 +202,14 @@ impl fmt::Debug for LightBuilder {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
+    use crossbeam_channel::{Receiver, Sender, unbounded};
+    use ethash::{B256, WorkPackage};
+
     use super::*;
     use crate::engine::DatasetPolicy;
     use crate::keeper::Keeper;
-    use crossbeam_channel::{Receiver, Sender, unbounded};
-    use ethash::{B256, WorkPackage};
-    use std::time::{Duration, Instant};
 
     const PATIENCE: Duration = Duration::from_secs(20);
 

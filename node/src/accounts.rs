@@ -3,18 +3,20 @@
 //! Knows options, questions and answers; how keys are kept is in `keystore`, where passwords
 //! come from in `passwords`.
 
-use crate::options::{AccountRef, OptionsError, VnodeOptions};
-use crate::passwords::{PasswordError, Passwords};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
 use keystore::{
     AccountBook, AccountError, DirectoryError, FILE_BYTES_MAX, HeldAccount, KeyDirectory, KeyFileError,
     ScryptCost, StoredAccount, UnlockError,
 };
 use primitives::{Address, KeyError, SecretKey};
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 use zeroize::Zeroizing;
+
+use crate::options::{AccountRef, OptionsError, VnodeOptions};
+use crate::passwords::{PasswordError, Passwords};
 
 /// Folder of the key files in the data directory.
 const KEY_DIRECTORY_NAME: &str = "keystore";

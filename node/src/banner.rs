@@ -2,10 +2,11 @@
 //!
 //! Written to standard output, where scripts and people look first; the log goes elsewhere.
 
-use chain::{ChainSpec, View};
-use primitives::ShaAmount;
 use std::fmt::Write;
 use std::path::Path;
+
+use chain::{ChainSpec, View};
+use primitives::ShaAmount;
 
 /// What the banner tells.
 pub(crate) struct Banner<'a> {

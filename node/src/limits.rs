@@ -2,6 +2,10 @@
 //!
 //! Each default is a constant of the package `rpc`, which also says what each bound means.
 
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
 use chain::logs::LogLimits;
 use clap::Args;
 use rpc::filters::{ANSWER_LEN_MAX, FILTERS_MAX, FilterLimits, IDLE_TIMEOUT as FILTER_IDLE_TIMEOUT};
@@ -10,9 +14,6 @@ use rpc::limits::{
     IDLE_TIMEOUT, Limits, REQUEST_TIMEOUT, RESPONSE_LEN_MAX, SUBSCRIPTIONS_MAX, TRAFFIC_LEN_MAX,
     WRITE_TIMEOUT,
 };
-use std::fmt;
-use std::str::FromStr;
-use std::time::Duration;
 
 /// Bounds of the JSON-RPC servers.
 #[derive(Clone, Debug, Args)]
@@ -145,8 +146,9 @@ impl fmt::Display for Seconds {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::Parser;
+
+    use super::*;
 
     #[derive(Parser)]
     struct Only {

@@ -1,12 +1,14 @@
 //! The HTTP listener, opened and closed at run time: by `--rpc` and by `admin_startRPC` alike.
 
-use crate::servers::warn_of_reach;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock, Weak};
+
 use rpc::server::ServeError;
 use rpc::server::http::{HttpOptions, HttpServer};
 use rpc::{Later, ListenerControl, ListenerError, ListenerRequest, Modules, Node, Rpc};
-use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::Mutex;
+
+use crate::servers::warn_of_reach;
 
 /// At most one HTTP listener at a time.
 #[derive(Default)]

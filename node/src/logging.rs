@@ -1,8 +1,10 @@
 //! The log: to standard error, as lines for people or as JSON.
 
-use crate::VnodeOptions;
 use std::io::IsTerminal;
+
 use tracing_subscriber::EnvFilter;
+
+use crate::VnodeOptions;
 
 /// Starts the log at `--verbosity`. Other packages' crates speak one level less.
 pub(crate) fn start(options: &VnodeOptions) {

@@ -2,14 +2,15 @@
 //!
 //! The desk's changes of work go to the engine, the engine's solutions back to the desk.
 
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
 use chain::Chain;
 use chain::chain::WriteError;
 use crossbeam_channel::{Receiver, bounded};
 use ethash::LightCaches;
 use miner::{Engine, EngineConfig, Found, KernelPolicy, MinerError};
 use parking_lot::Mutex;
-use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use crate::VnodeOptions;
 
@@ -182,13 +183,14 @@ fn take_solutions(chain: &Chain, solutions: &Receiver<Found>) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use chain::body::SealCheck;
+    use chain::rules::body::SealCheck;
     use chain::{ChainConfig, ChainSpec};
     use clap::Parser;
     use primitives::U256;
     use rpc::MinerControl;
     use store::Store;
+
+    use super::*;
 
     /// No searchers yet, for a chain of `spec` in memory.
     fn miner(spec: ChainSpec, arguments: &[&str]) -> Miner {

@@ -3,14 +3,16 @@
 //!
 //! Both lists are kept in the data directory and outlive the process. Nobody is connected.
 
-use crate::files;
-use crate::vnodeconfig::VnodeConfig;
+use std::io;
+use std::path::{Path, PathBuf};
+
 use parking_lot::Mutex;
 use primitives::{Address, B512, Enode, SecretKey};
 use rpc::{NetworkControl, Peer, Subnet};
 use serde::{Deserialize, Serialize};
-use std::io;
-use std::path::{Path, PathBuf};
+
+use crate::files;
+use crate::vnodeconfig::VnodeConfig;
 
 /// Enode URLs of the nodes that a connection is kept with, as a list of strings.
 const STATIC_NODES_FILE: &str = "static-nodes.json";

@@ -3,13 +3,15 @@
 //! `nodekey` in the data directory, 64 hex digits, made at the first start; `--nodekey` names
 //! another file, `--nodekeyhex` gives the key itself.
 
-use crate::files;
-use crate::options::VnodeOptions;
-use primitives::{KeyError, SecretKey, hex};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+
+use primitives::{KeyError, SecretKey, hex};
 use zeroize::Zeroizing;
+
+use crate::files;
+use crate::options::VnodeOptions;
 
 /// The file in the data directory.
 pub(crate) const FILE_NAME: &str = "nodekey";
@@ -89,8 +91,9 @@ fn read(path: &Path) -> Result<SecretKey, NodeKeyError> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::Parser;
+
+    use super::*;
 
     const DIGITS: &str = "46464646464646464646464646464646464646464646464646464646464646ab";
 

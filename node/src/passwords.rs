@@ -3,11 +3,13 @@
 //! Knows no accounts. On a terminal nothing is shown while a password is typed, and a new one is
 //! asked for twice.
 
-use crate::VnodeOptions;
 use std::fs::File;
 use std::io::{self, BufRead, IsTerminal, Read};
 use std::path::{Path, PathBuf};
+
 use zeroize::Zeroizing;
+
+use crate::VnodeOptions;
 
 /// A password. Wiped from memory when dropped.
 pub(crate) type Password = Zeroizing<String>;

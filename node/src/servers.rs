@@ -2,19 +2,21 @@
 //!
 //! Opened in this order, closed together. HTTP may come and go in between (`listener`).
 
-use crate::listener::{HttpListener, OpenError};
-use crate::options::{VnodeOptions, is_loopback};
-use crate::stratum::{self, StratumServer};
-use crate::vnode::client_version;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
 use ethash::LightCaches;
 use rpc::server::ServeError;
 use rpc::server::http::HttpOptions;
 use rpc::server::ipc::IpcServer;
 use rpc::server::ws::{WsOptions, WsServer};
 use rpc::{Modules, Node, Rpc};
-use std::net::SocketAddr;
-use std::path::Path;
-use std::sync::Arc;
+
+use crate::listener::{HttpListener, OpenError};
+use crate::options::{VnodeOptions, is_loopback};
+use crate::stratum::{self, StratumServer};
+use crate::vnode::client_version;
 
 /// Why a server does not listen.
 #[derive(Debug, thiserror::Error)]

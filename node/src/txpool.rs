@@ -2,6 +2,9 @@
 //!
 //! Knows names and how they become the pool's settings; every default is the pool's.
 
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
 use chain::ChainSpec;
 use chain::pool::{
     ACCOUNT_QUEUE_DEFAULT, ACCOUNT_SLOTS_DEFAULT, GLOBAL_QUEUE_DEFAULT, GLOBAL_SLOTS_DEFAULT, JOURNAL_NAME,
@@ -9,8 +12,6 @@ use chain::pool::{
 };
 use clap::builder::{OsStringValueParser, RangedU64ValueParser, TypedValueParser};
 use primitives::U256;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Options of the transaction pool.
 #[derive(Clone, Debug, clap::Args)]
@@ -99,8 +100,9 @@ impl TxPoolOptions {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::Parser;
+
+    use super::*;
 
     #[derive(Parser)]
     struct Line {

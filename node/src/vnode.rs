@@ -4,6 +4,25 @@
 //! store, chain, miner, servers, banner. The end takes them all down side by side, so that none that
 //! hangs keeps another from its end, and within two seconds; where a driver hangs, within three.
 
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chain::chain::OpenError as ChainOpenError;
+use chain::rules::body::SealCheck;
+use chain::spec::DEV_ACCOUNTS;
+use chain::{Chain, ChainConfig, ChainSpec};
+use ethash::LightCaches;
+use keystore::AccountBook;
+use miner::StopSignal;
+use miner::display::rate_text;
+use primitives::{Address, SecretKey};
+use rpc::methods::NodeFacts;
+use rpc::server::http::HttpOptions;
+use rpc::{Limits, NodeSettings, Rpc, VnodeSettings};
+use store::{Store, StoreError};
+
 use crate::accounts::{self, AccountsError};
 use crate::banner::Banner;
 use crate::commands::DirectoryError;
@@ -17,23 +36,6 @@ use crate::options::{Network, OptionsError, VnodeOptions};
 use crate::servers::{Servers, ServersError};
 use crate::system;
 use crate::vnodeconfig::{ConfigError, VnodeConfig};
-use chain::body::SealCheck;
-use chain::chain::OpenError as ChainOpenError;
-use chain::spec::DEV_ACCOUNTS;
-use chain::{Chain, ChainConfig, ChainSpec};
-use ethash::LightCaches;
-use keystore::AccountBook;
-use miner::StopSignal;
-use miner::display::rate_text;
-use primitives::{Address, SecretKey};
-use rpc::methods::NodeFacts;
-use rpc::server::http::HttpOptions;
-use rpc::{Limits, NodeSettings, Rpc, VnodeSettings};
-use std::io::Write;
-use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
-use store::{Store, StoreError};
 
 /// How often the hashrate is logged while mining.
 const HASHRATE_INTERVAL: Duration = Duration::from_secs(5);
@@ -381,8 +383,9 @@ async fn expire_accounts(accounts: &AccountBook) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::sync::mpsc;
+
+    use super::*;
 
     #[test]
     fn a_miner_that_hangs_does_not_keep_the_chain() {

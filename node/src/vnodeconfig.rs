@@ -3,12 +3,13 @@
 //! Key case is ignored; `VnodeIP` is another name of `ip`, which goes before it. A file that cannot
 //! be used stops the start with the place of its fault; unknown keys are named in a warning.
 
-use primitives::Address;
-use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
-use serde_json::value::RawValue;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+use primitives::Address;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
 /// Name of the file that is read without `--vnodeconfig`, from the working directory.
 pub(crate) const FILE_NAME: &str = "vnodeconfig.json";

@@ -6,11 +6,12 @@ mod common;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, dispatcher, exchange, post, read_to_end, serve, split};
 use rpc::server::http::{self, HttpOptions};
 use rpc::{Limits, Modules};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+
+use common::{PATIENCE, dispatcher, exchange, post, read_to_end, serve, split};
 
 const VERSION_CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"net_version","params":[]}"#;
 const VERSION_ANSWER: &str = r#"{"jsonrpc":"2.0","id":1,"result":"100"}"#;

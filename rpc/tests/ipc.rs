@@ -8,12 +8,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, dispatcher, read_to_end};
 use rpc::server::ipc::{self, IpcServer};
 use rpc::{Limits, Modules};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
+
+use common::{PATIENCE, dispatcher, read_to_end};
 
 const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"net_version"}"#;
 const SLOW_CALL: &str = r#"{"jsonrpc":"2.0","id":2,"method":"mc_slow"}"#;

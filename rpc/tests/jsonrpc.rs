@@ -4,8 +4,9 @@
 #[allow(dead_code, reason = "other tests use the rest")]
 mod common;
 
-use common::transports::unix::{Everywhere, Transport};
 use rpc::Limits;
+
+use common::transports::unix::{Everywhere, Transport};
 
 const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"net_version","params":[]}"#;
 const ANSWER: &str = r#"{"jsonrpc":"2.0","id":1,"result":"100"}"#;

@@ -6,10 +6,11 @@ mod common;
 
 use alloy_primitives::U256;
 use bytes::Bytes;
-use common::{Facts, dispatcher};
 use proptest::prelude::*;
 use rpc::types::{data, quantity};
 use rpc::{Data, Dispatcher, FromParam, Integer, Limits, Modules, Params, Quantity};
+
+use common::{Facts, dispatcher};
 
 /// Text near the grammar: most random strings fail at their first letter and prove little.
 fn near_hex() -> impl Strategy<Value = String> {

@@ -5,14 +5,15 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::transports::{WsClient, serve_ws};
-use common::{PATIENCE, exchange, split};
 use futures_util::{SinkExt, StreamExt};
 use rpc::Limits;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
+
+use common::transports::{WsClient, serve_ws};
+use common::{PATIENCE, exchange, split};
 
 const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"net_version"}"#;
 const ANSWER: &str = r#"{"jsonrpc":"2.0","id":1,"result":"100"}"#;

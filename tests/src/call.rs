@@ -1,10 +1,12 @@
 //! JSON-RPC calls over HTTP, as a client that checks what it gets.
 
-use crate::http::HttpClient;
-use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::http::HttpClient;
 
 /// Why a call gave no result.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! The questions that most tests ask a node.
 
+use serde_json::{Value, json};
+
 use crate::call::Caller;
 use crate::quantity::{data, quantity, to_quantity};
 use crate::wait::wait_for;
-use serde_json::{Value, json};
 
 impl Caller {
     /// The head's number.

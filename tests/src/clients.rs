@@ -4,14 +4,16 @@
 //! their registries are missing, a test that needs them says so and skips; with `CI=true` or
 //! `REQUIRE_CLIENTS` set it fails.
 
-use crate::binary::target_directory;
-use crate::wait::note;
-use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::binary::target_directory;
+use crate::wait::note;
 
 /// Time for one script.
 const SCRIPT_PATIENCE: Duration = Duration::from_secs(120);

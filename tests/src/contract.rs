@@ -1,7 +1,8 @@
 //! The contract of the tests: source, compiler, interface and code are in `vectors/counter.json`.
 
-use serde_json::Value;
 use std::sync::OnceLock;
+
+use serde_json::Value;
 
 /// The value that the constructor stores.
 pub const FIRST_VALUE: u128 = 42;

@@ -1,11 +1,13 @@
 //! JSON-RPC calls over the local socket: a connection for each.
 
-use crate::call::{CallError, read_response};
-use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::call::{CallError, read_response};
 
 /// Longer than any answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);

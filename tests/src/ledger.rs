@@ -4,10 +4,12 @@
 //! nothing of the node's state. It follows plain transfers, creations and calls that move
 //! value from sender to receiver only, which is all that the tests send.
 
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
 use crate::call::Caller;
 use crate::quantity::{data, quantity, to_quantity};
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
 
 /// Smallest units in a coin.
 pub const COIN: u128 = 1_000_000_000_000_000_000;

@@ -3,12 +3,14 @@
 //! Uses the workspace's own `ethash`, so it proves nothing about Ethash itself: the
 //! independent miner is `clients/python/outside_miner.py`.
 
+use std::sync::OnceLock;
+
+use ethash::{B256, Epoch, LightCache, meets_boundary};
+use serde_json::{Value, json};
+
 use crate::call::{CallError, Caller};
 use crate::quantity::data;
 use crate::wait::wait_for;
-use ethash::{B256, Epoch, LightCache, meets_boundary};
-use serde_json::{Value, json};
-use std::sync::OnceLock;
 
 /// Nonces hashed side by side.
 const LANES: usize = 4;

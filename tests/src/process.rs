@@ -1,8 +1,5 @@
 //! A running node: started from its binary, found through its banner, ended by signals.
 
-use crate::binary::vnode_path;
-use crate::call::Caller;
-use crate::wait::{PATIENCE, wait_for};
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -12,7 +9,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
 use tempfile::TempDir;
+
+use crate::binary::vnode_path;
+use crate::call::Caller;
+use crate::wait::{PATIENCE, wait_for};
 
 /// How much of a node's log a failing test shows.
 const LOG_SHOWN: usize = 6000;

@@ -42,8 +42,9 @@ pub fn data(value: &Value, length: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn quantities_are_read_strictly() {

@@ -1,13 +1,15 @@
 //! A running miner: started from its binary, watched through its log and its status, ended by signals.
 
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use serde_json::Value;
+
 use crate::binary::miner_path;
 use crate::http;
 use crate::process::{Ended, Output, Signal, end, send};
 use crate::wait::{PATIENCE, wait_for};
-use serde_json::Value;
-use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
-use std::time::Instant;
 
 /// How much of a miner's log a failing test shows.
 const LOG_SHOWN: usize = 6000;

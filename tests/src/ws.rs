@@ -1,11 +1,13 @@
 //! A client on a WebSocket that tells answers from notifications.
 
-use crate::call::{CallError, read_response};
-use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
+
+use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
+
+use crate::call::{CallError, read_response};
 
 /// Time for one message; above every bound that the node sets itself.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -5,14 +5,15 @@
 //! falling rate. Recovery of signatures is measured alone in the same run: it is what no pool
 //! can save.
 
-use chain::body::{SealCheck, sender};
-use chain::pool::{NextBlock, Origin, PoolConfig, Standing, TxPool};
-use chain::spec::GenesisAccount;
-use chain::{Chain, ChainConfig, ChainSpec};
-use primitives::{Address, SecretKey, Transaction, TxForm, U256, UnsignedTransaction};
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use chain::pool::{NextBlock, Origin, PoolConfig, Standing, TxPool};
+use chain::rules::body::{SealCheck, sender};
+use chain::spec::GenesisAccount;
+use chain::{Chain, ChainConfig, ChainSpec};
+use primitives::{Address, SecretKey, Transaction, TxForm, U256, UnsignedTransaction};
 use store::Store;
 
 const ACCOUNTS: usize = 10_000;

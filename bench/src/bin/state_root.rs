@@ -6,6 +6,9 @@
 //! the importer keeps it (`kept`). Beside it, the same root made from all leaves in order, by
 //! alloy-trie's `HashBuilder`. How it is read is in `bench/README.md`.
 
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
 use alloy_trie::{HashBuilder, Nibbles};
 use chain::ChainSpec;
 use chain::genesis::ensure_genesis;
@@ -13,8 +16,6 @@ use chain::spec::GenesisAccount;
 use chain::trie::{StateTrie, TrieWork};
 use clap::Parser;
 use primitives::{Address, B256, Encodable, U256, keccak256};
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 use store::{AccountRecord, Batch, BlockReads, StateReads, Store, StoreOptions};
 
 type Failure = Box<dyn std::error::Error>;

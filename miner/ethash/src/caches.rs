@@ -137,8 +137,9 @@ impl LightCaches {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::time::Instant;
+
+    use super::*;
 
     fn small() -> LightCaches {
         LightCaches::with_sizes(1024, 32_768)

@@ -349,8 +349,9 @@ pub(crate) fn bytes_of<const N: usize, const BYTES: usize>(lanes: [u64; N]) -> [
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use tiny_keccak::{Hasher, Keccak};
+
+    use super::*;
 
     fn reference<const N: usize>(mut hasher: Keccak, data: &[u8]) -> [u8; N] {
         let mut output = [0; N];

@@ -452,8 +452,9 @@ fn read_work(work: &Value, schedule: Schedule) -> Result<WorkPackage, ClientErro
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use ethash::Epoch;
+
+    use super::*;
 
     #[test]
     fn work_has_three_parts_or_four() {

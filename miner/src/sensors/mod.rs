@@ -128,9 +128,10 @@ fn still_true(reading: Option<(Instant, Reading)>, now: Instant) -> Reading {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
     use crate::rig::sample_report;
-    use std::sync::mpsc;
 
     const WARM: Reading = Reading {
         temperature_c: Some(61.0),

@@ -84,8 +84,9 @@ pub(crate) fn entry(list: &Value, index: usize) -> &Value {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn hashes_need_all_digits_and_boundaries_do_not() {

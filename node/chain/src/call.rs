@@ -3,22 +3,24 @@
 //! Asked at a canonical block or at the pending one. A caller need not own what it sends, and
 //! nothing is kept.
 
-use crate::build::Draft;
-use crate::deadline::Deadline;
-use crate::evm::{Ctx, block_env, chain_evm, intrinsic_gas};
-use crate::handler::{Outcome, inspect};
-use crate::pool::Standing;
-use crate::quick::Watchdog;
-use crate::state::{BlockState, StateError};
-use crate::view::View;
+use std::time::Duration;
+
 use primitives::{Address, Bytes, Header, U256};
 use revm::context::TxEnv;
 use revm::context::result::{EVMError, ExecutionResult, HaltReason, InvalidTransaction};
 use revm::inspector::Inspector;
 use revm::interpreter::interpreter::EthInterpreter;
 use revm::primitives::TxKind;
-use std::time::Duration;
 use store::{Snapshot, StateReads, StoreError};
+
+use crate::evm::deadline::Deadline;
+use crate::evm::handler::{Outcome, inspect};
+use crate::evm::quick::Watchdog;
+use crate::evm::{Ctx, block_env, chain_evm, intrinsic_gas};
+use crate::mining::build::Draft;
+use crate::pool::Standing;
+use crate::state::{BlockState, StateError};
+use crate::view::View;
 
 /// Gas of a call that names none.
 pub const CALL_GAS_DEFAULT: u64 = 50_000_000;

@@ -4,9 +4,10 @@
 //! as far as bytes come. Knows where a block begins and its header; whether the block is
 //! good is decided in [`crate::import`].
 
+use std::io::Read;
+
 use primitives::rlp::{INPUT_BYTES_MAX, Reader};
 use primitives::{B256, Block, DecodeError, Header, TxRules, keccak256};
-use std::io::Read;
 
 /// The largest block that is read, in bytes.
 pub const BLOCK_BYTES_MAX: usize = INPUT_BYTES_MAX;
@@ -191,9 +192,10 @@ fn ends_at(rlp: &[u8], offset: u64, expected: u64) -> Result<(), StreamError> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use primitives::Transaction;
     use proptest::prelude::*;
+
+    use super::*;
 
     fn blocks() -> Vec<Block> {
         let block = |number, transactions| Block {

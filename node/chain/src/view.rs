@@ -2,14 +2,16 @@
 //!
 //! Knows blocks, transactions and state at any height; knows no JSON.
 
-use crate::import::BlockId;
-use crate::spec::ChainSpec;
-use primitives::{Address, B256, Receipt, U256};
 use std::sync::Arc;
+
+use primitives::{Address, B256, Receipt, U256};
 use store::{
     AccountRecord, BlockBody, BlockReads, Head, HeaderRecord, Notice, NoticeReads, Snapshot, StateReads,
     Store, StoreError, TableId,
 };
+
+use crate::import::BlockId;
+use crate::spec::ChainSpec;
 
 /// A stored block, canonical or not.
 #[derive(Clone, Debug)]

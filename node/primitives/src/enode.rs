@@ -3,10 +3,12 @@
 //! `enode://<128 hex digits>@<host>:<port>?discport=<port>&…`. Members of the query beside
 //! `discport` are kept as they came. Knows no sockets: a host is text.
 
-use crate::hex;
-use alloy_primitives::B512;
 use std::fmt;
 use std::str::FromStr;
+
+use alloy_primitives::B512;
+
+use crate::hex;
 
 /// What every enode URL begins with.
 const SCHEME: &str = "enode://";

@@ -1,8 +1,9 @@
 //! The base-chain node's binary: parses the command line and runs the node, or a command.
 
+use std::process::ExitCode;
+
 use clap::Parser;
 use node::Command;
-use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // SAFETY: nothing has started a thread yet.

@@ -1,11 +1,12 @@
 //! `vnode db check` and `vnode db stats`: whether the database is whole, and how large.
 
+use chain::check::{CheckEvent, Checked, check_store};
+use store::{BlockReads, FILE_NAME};
+
 use super::directory::{Directory, DirectoryError, Purpose, open_store};
 use super::progress::{Progress, Units};
 use super::{CommandError, say, stop};
 use crate::options::VnodeOptions;
-use chain::check::{CheckEvent, Checked, check_store};
-use store::{BlockReads, FILE_NAME};
 
 /// Checks everything that is stored; a line for each fault.
 pub(super) fn check(options: &VnodeOptions, full: bool) -> Result<(), CommandError> {

@@ -3,16 +3,18 @@
 //! A directory in use says so itself; options may say the same, and are refused where they
 //! contradict it. An empty one is made one of the network that the options name.
 
-use crate::options::{Network, OptionsError, VnodeOptions, network_name};
-use chain::ChainSpec;
-use chain::genesis::{GenesisError, checked_genesis_header, genesis_header, initialise, read_record};
-use chain::record::{RecordError, SpecRecord};
-use primitives::B256;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use chain::ChainSpec;
+use chain::genesis::record::{RecordError, SpecRecord};
+use chain::genesis::{GenesisError, checked_genesis_header, genesis_header, initialise, read_record};
+use primitives::B256;
 use store::{BlockReads, Snapshot, Store, StoreError, StoreOptions, TableId, meta_key};
+
+use crate::options::{Network, OptionsError, VnodeOptions, network_name};
 
 /// The largest genesis file that is read, in bytes.
 const GENESIS_BYTES_MAX: u64 = 256 << 20;

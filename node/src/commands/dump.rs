@@ -3,17 +3,19 @@
 //! Written account by account and slot by slot: the state need not fit the memory. Numbers,
 //! codes and slots have the form that genesis files take.
 
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use chain::View;
+use chain::state::flat::{FlatAccount, accounts, slots};
+use primitives::{B256, hex};
+use store::{Snapshot, StateReads, StoreError};
+
 use super::directory::{Directory, Purpose};
 use super::sink::Sink;
 use super::{CommandError, stop};
 use crate::options::{HeightRef, VnodeOptions};
-use chain::View;
-use chain::flat::{FlatAccount, accounts, slots};
-use primitives::{B256, hex};
-use std::io::Write;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use store::{Snapshot, StateReads, StoreError};
 
 /// Writes the state after `block` to `file`.
 pub(super) fn run(options: &VnodeOptions, block: HeightRef, file: &Path) -> Result<(), CommandError> {
@@ -101,11 +103,12 @@ fn account(view: &Snapshot, number: u64, flat: &FlatAccount, out: &mut impl Writ
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use chain::ChainSpec;
     use chain::genesis::{ensure_genesis, genesis_header};
     use serde_json::Value;
     use store::Store;
+
+    use super::*;
 
     #[test]
     fn a_dump_is_the_alloc_of_a_genesis_file() {

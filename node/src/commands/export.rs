@@ -1,16 +1,18 @@
 //! `vnode export`: blocks of the chain as a stream that `import` takes.
 
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use chain::View;
+use primitives::Block;
+use store::{StoreError, TableId};
+
 use super::directory::{Directory, Purpose};
 use super::progress::{Progress, Units};
 use super::sink::{Sink, is_standard};
 use super::{CommandError, say, stop};
 use crate::options::VnodeOptions;
-use chain::View;
-use primitives::Block;
-use std::io::Write;
-use std::path::Path;
-use std::sync::atomic::Ordering;
-use store::{StoreError, TableId};
 
 /// Writes the blocks from `first` (block 0) to `last` (the head).
 pub(super) fn run(

@@ -1,18 +1,20 @@
 //! `vnode import`: blocks from a file or pipe into the data directory.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use chain::View;
+use chain::import::Importer;
+use chain::import::bulk::{BulkProgress, import_stream};
+use chain::rules::body::SealCheck;
+use ethash::LightCaches;
+
 use super::directory::{Directory, Purpose};
 use super::progress::{Progress, Units};
 use super::sink::is_standard;
 use super::{CommandError, say, stop};
 use crate::options::VnodeOptions;
-use chain::View;
-use chain::body::SealCheck;
-use chain::bulk::{BulkProgress, import_stream};
-use chain::import::Importer;
-use ethash::LightCaches;
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
 
 /// Imports the blocks of `file` that are not there yet.
 pub(super) fn run(options: &VnodeOptions, file: &Path) -> Result<(), CommandError> {

@@ -1,11 +1,13 @@
 //! `vnode init`: writes block 0 of a genesis file, and of which network the directory is.
 
+use std::path::Path;
+
+use chain::genesis::record::RecordError;
+use chain::genesis::{GenesisError, checked_genesis_header, initialise};
+
 use super::directory::{Asked, DirectoryError, open_store, read_genesis};
 use super::{CommandError, say};
 use crate::options::{Network, OptionsError, VnodeOptions};
-use chain::genesis::{GenesisError, checked_genesis_header, initialise};
-use chain::record::RecordError;
-use std::path::Path;
 
 /// Makes the data directory one of the network that `file` describes.
 pub(super) fn run(options: &VnodeOptions, file: &Path) -> Result<(), CommandError> {

@@ -15,13 +15,15 @@ mod stop;
 
 pub use directory::DirectoryError;
 
-use crate::logging;
-use crate::options::{Command, DbCommand, OptionsError, VnodeOptions};
-use chain::bulk::BulkError;
-use chain::check::CheckError;
 use std::io::Write;
 use std::path::PathBuf;
+
+use chain::check::CheckError;
+use chain::import::bulk::BulkError;
 use store::StoreError;
+
+use crate::logging;
+use crate::options::{Command, DbCommand, OptionsError, VnodeOptions};
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]

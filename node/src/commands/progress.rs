@@ -1,9 +1,11 @@
 //! How far a command is: a bar on a terminal, now and then a line in the log elsewhere.
 
-use crate::options::VnodeOptions;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::options::VnodeOptions;
 
 /// How often a line goes to the log.
 const LOG_INTERVAL: Duration = Duration::from_secs(8);

@@ -1,10 +1,12 @@
 //! A flag that the first SIGINT or SIGTERM raises; the second ends the process.
 
-use super::CommandError;
-use miner::StopSignal;
 use std::process::exit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use miner::StopSignal;
+
+use super::CommandError;
 
 /// Exit code of a process that a second signal ends.
 const IMPATIENT: i32 = 130;

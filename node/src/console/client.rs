@@ -2,17 +2,19 @@
 //!
 //! Knows JSON-RPC and its transports; knows no methods.
 
-use super::Endpoint;
-use super::transport::{Stream, TransportError, post};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
 use hyper::Uri;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
+
+use super::Endpoint;
+use super::transport::{Stream, TransportError, post};
 
 /// Time for a node to answer: longer than any node with usual limits takes.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);

@@ -1,12 +1,13 @@
 //! The prompt: editing, history, completion of the methods' names.
 
+use std::path::{Path, PathBuf};
+
 use rustyline::completion::Completer;
 use rustyline::highlight::Highlighter;
 use rustyline::hint::{Hinter, HistoryHinter};
 use rustyline::history::DefaultHistory;
 use rustyline::validate::Validator;
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
-use std::path::{Path, PathBuf};
 
 /// What the prompt shows.
 const PROMPT: &str = "> ";

@@ -1,9 +1,10 @@
 //! Where a node is spoken to: the path of its local socket, or a URL.
 
-use hyper::Uri;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use hyper::Uri;
 
 /// Where a node is spoken to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -112,8 +112,9 @@ fn words(text: &str) -> Result<Vec<&str>, LineError> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     #[track_caller]
     fn check(line: &str, expected: Result<(&str, Value), LineError>) {

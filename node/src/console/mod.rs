@@ -13,18 +13,20 @@ pub use client::CallError;
 pub use endpoint::{Endpoint, EndpointError};
 pub use transport::TransportError;
 
-use crate::options::{OptionsError, VnodeOptions};
-use client::Client;
-use editor::{COMMANDS, Prompt, history_file};
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
 use rustyline::ExternalPrinter;
 use rustyline::error::ReadlineError;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
-use std::process::ExitCode;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
+
+use crate::options::{OptionsError, VnodeOptions};
+use client::Client;
+use editor::{COMMANDS, Prompt, history_file};
 
 /// Exit code of `vnode rpc` where the node answers with an error.
 const EXIT_REFUSED: u8 = 1;

@@ -1,7 +1,10 @@
 //! How a client's messages travel: a post a call over HTTP, or one connection over the local socket
 //! or a WebSocket.
 
-use super::Endpoint;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
 use http_body_util::{BodyExt, Full, Limited};
@@ -10,13 +13,12 @@ use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use rpc::limits::DEPTH_MAX;
 use rpc::server::stream::{StreamError, ValueStream};
-use std::io;
-use std::path::Path;
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{self, Message};
+
+use super::Endpoint;
 
 /// Longest answer taken; far more than a node gives by default.
 const ANSWER_LEN_MAX: usize = 1 << 30;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use chain::desk::WORK_VALID;
+use chain::mining::desk::WORK_VALID;
 use ethash::{B256, WorkPackage};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -156,8 +156,9 @@ impl Board {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use ethash::Epoch;
+
+    use super::*;
 
     fn package(mark: u8) -> WorkPackage {
         let epoch = Epoch::ethash(0);

@@ -1,17 +1,19 @@
 //! Blocks on a given genesis, by the importer that everything runs.
 
-use super::fields::{accounts, bytes, data, hash_text, member, text};
-use super::spec_of_fork;
+use std::sync::Arc;
+
 use chain::ChainSpec;
-use chain::body::SealCheck;
 use chain::genesis::{ensure_genesis, genesis_header};
 use chain::import::Importer;
+use chain::rules::body::SealCheck;
 use chain::spec::Genesis;
 use ethash::LightCaches;
 use primitives::{B256, Block};
 use serde_json::{Value, json};
-use std::sync::Arc;
 use store::Store;
+
+use super::fields::{accounts, bytes, data, hash_text, member, text};
+use super::spec_of_fork;
 
 /// Where the chain stands after the blocks.
 #[derive(Clone, Debug)]

@@ -3,10 +3,11 @@
 //! Vectors are written by many hands: leading zeros and missing 0x are taken here, which
 //! the RPC refuses.
 
+use std::collections::BTreeMap;
+
 use chain::spec::GenesisAccount;
 use primitives::{Address, B256, Bytes, U256, hex};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
 
 /// A member of an object.
 pub(super) fn member<'a>(object: &'a Value, key: &str) -> Result<&'a Value, String> {

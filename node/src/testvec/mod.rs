@@ -11,10 +11,11 @@ mod state;
 pub use block::{BlockOutcome, run_blocks};
 pub use state::{StateOutcome, run_state};
 
+use std::io::{BufRead, Write};
+
 use chain::ChainSpec;
 use chain::spec::{DifficultyRule, EthereumFork, EthereumForks, Family, MoacForks};
 use serde_json::{Value, json};
-use std::io::{BufRead, Write};
 
 /// Longest request, in bytes.
 const LINE_BYTES_MAX: usize = 256 << 20;

@@ -1,15 +1,16 @@
 //! The kinds that need no chain: RLP, tries, Ethash, difficulty, key files, transactions.
 
-use super::fields::{bytes, data, fixed, hash_text, hex_text, member, text, uint, uint64};
-use super::spec_of_fork;
-use chain::body::sender;
-use chain::difficulty::{DifficultyInput, difficulty as next};
 use chain::evm::intrinsic_gas;
+use chain::rules::body::sender;
+use chain::rules::difficulty::{DifficultyInput, difficulty as next};
 use chain::trie::{NoNodes, Trie};
 use ethash::LightCaches;
 use primitives::rlp::Item;
 use primitives::{B256, Transaction, keccak256};
 use serde_json::{Value, json};
+
+use super::fields::{bytes, data, fixed, hash_text, hex_text, member, text, uint, uint64};
+use super::spec_of_fork;
 
 pub(super) fn rlp(request: &Value) -> Result<Value, String> {
     if request.get("rlp").is_some() {
@@ -96,7 +97,7 @@ pub(super) fn tx(request: &Value) -> Result<Value, String> {
     }
     let raw = data(request, "raw")?;
     let transaction = Transaction::decode_raw(&raw, spec.tx_rules()).map_err(|error| error.to_string())?;
-    chain::execute::admit(&transaction, spec.at(0)).map_err(|error| error.to_string())?;
+    chain::evm::execute::admit(&transaction, spec.at(0)).map_err(|error| error.to_string())?;
     let sender = sender(&spec, 0, &transaction).map_err(|error| error.to_string())?;
     let need = intrinsic_gas(spec.at(0), &transaction.input, transaction.to.is_none());
     if transaction.gas < need {

@@ -1,15 +1,16 @@
 //! One transaction on a given state, by the executor that imports run.
 
-use super::fields::{accounts, data, fixed, hash_text, member, optional_address, text, uint, uint64};
-use super::spec_of_fork;
 use chain::ChainSpec;
-use chain::execute::Executor;
+use chain::evm::execute::Executor;
 use chain::state::BlockState;
 use primitives::{
     Address, B256, EMPTY_ROOT, Header, Log, SecretKey, TxForm, TxRules, UnsignedTransaction, keccak256,
 };
 use serde_json::{Value, json};
 use store::{Store, TableId};
+
+use super::fields::{accounts, data, fixed, hash_text, member, optional_address, text, uint, uint64};
+use super::spec_of_fork;
 
 /// What is left after the transaction.
 #[derive(Clone, Debug)]

@@ -2,16 +2,18 @@
 //!
 //! Knows redb; knows nothing of what rows mean, nor how the file is opened.
 
+use std::cell::{Cell, RefCell};
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use redb::{Table, WriteTransaction};
+
 use crate::guard::guarded;
 use crate::later::Later;
 use crate::log_index::LogKey;
 use crate::source::{Source, rows};
 use crate::store::{Turn, Watch};
 use crate::{StoreError, TableId};
-use redb::{Table, WriteTransaction};
-use std::cell::{Cell, RefCell};
-use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 type Bytes = &'static [u8];
 

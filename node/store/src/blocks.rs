@@ -3,17 +3,19 @@
 //! Canonical and side blocks lie in the same tables; what is canonical is only in
 //! [`TableId::NumberToHash`]. Receipts are kept without blooms, which follow from logs.
 
-use crate::batch::Tables;
-use crate::codec::{Cursor, block_key};
-use crate::source::Source;
-use crate::tables::meta_key;
-use crate::{StoreError, TableId};
+use std::ops::ControlFlow;
+
 use alloy_rlp::Encodable;
 use primitives::rlp::Reader;
 use primitives::{
     Address, B256, Block, Header, Log, Receipt, ReceiptOutcome, Transaction, TxForm, TxRules, U256,
 };
-use std::ops::ControlFlow;
+
+use crate::batch::Tables;
+use crate::codec::{Cursor, block_key};
+use crate::source::Source;
+use crate::tables::meta_key;
+use crate::{StoreError, TableId};
 
 /// A stored header and what belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -420,9 +422,10 @@ impl BlockBody {
 
 #[cfg(test)]
 mod tests {
+    use primitives::{Bytes, SecretKey, UnsignedTransaction};
+
     use super::*;
     use crate::{LogIndexReads, LogKey, Store};
-    use primitives::{Bytes, SecretKey, UnsignedTransaction};
 
     fn transaction() -> (Transaction, Address) {
         let key = SecretKey::from_bytes(&[0x46; 32]).unwrap();

@@ -86,8 +86,9 @@ pub(crate) fn block_key(number: u64, hash: &primitives::B256) -> [u8; 40] {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     proptest! {
         #[test]

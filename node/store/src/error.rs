@@ -3,9 +3,10 @@
 //! Errors of the medium (full disk, lost file) and of the content (bytes that no code of
 //! ours wrote) are told apart, because they ask for other measures; each says for which.
 
-use crate::guard::Fall;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use crate::guard::Fall;
 
 /// What helps where the content of a database is lost.
 const RESTORE: &str =

@@ -4,10 +4,11 @@
 //! its own; thousands of them together, in order, share pages and walks. Until then reads find
 //! them here. Knows keys and values; the tables themselves are in [`crate::store`].
 
-use crate::tables::TABLE_COUNT;
-use crate::{StoreError, TableId};
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
+
+use crate::tables::TABLE_COUNT;
+use crate::{StoreError, TableId};
 
 /// What a row costs in memory beside its bytes, roughly.
 const ROW_BYTES: usize = 80;

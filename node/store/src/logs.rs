@@ -4,12 +4,14 @@
 //! but what the caller keeps. Whole receipts are in [`crate::BlockReads`]. Also the transactions
 //! that left logs, without those around them.
 
+use std::ops::ControlFlow;
+
+use primitives::rlp::Reader;
+use primitives::{Address, B256, Bytes, DecodeError, LOG_TOPICS_MAX, Log, Transaction, TxRules, keccak256};
+
 use crate::codec::{Cursor, block_key};
 use crate::source::Source;
 use crate::{StoreError, TableId};
-use primitives::rlp::Reader;
-use primitives::{Address, B256, Bytes, DecodeError, LOG_TOPICS_MAX, Log, Transaction, TxRules, keccak256};
-use std::ops::ControlFlow;
 
 /// A log within a row of receipts.
 #[derive(Clone, Copy, Debug)]
@@ -193,10 +195,11 @@ fn each_at<T>(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{BlockBody, BlockReads, HeaderRecord, Store};
     use primitives::{Header, Receipt, ReceiptOutcome, SecretKey, TxForm, U256, UnsignedTransaction};
     use proptest::prelude::*;
+
+    use super::*;
+    use crate::{BlockBody, BlockReads, HeaderRecord, Store};
 
     fn transactions() -> Vec<Transaction> {
         let key = SecretKey::from_bytes(&[0x46; 32]).unwrap();

@@ -4,14 +4,15 @@
 //! rest, and the number of rows is kept: altered, moved and lost rows are found. What a notice
 //! means is not known here.
 
+use alloy_rlp::Encodable;
+use primitives::rlp::Reader;
+use primitives::{Address, B256, Bytes, DecodeError, keccak256};
+
 use crate::batch::Tables;
 use crate::codec::{Cursor, block_key};
 use crate::source::Source;
 use crate::tables::meta_key;
 use crate::{StoreError, TableId};
-use alloy_rlp::Encodable;
-use primitives::rlp::Reader;
-use primitives::{Address, B256, Bytes, DecodeError, keccak256};
 
 /// Something that a transaction told the application chains.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,15 +4,16 @@
 //! leaves none or a whole one. Where one was and is no more, none is made in its place. Knows
 //! the file and what lies beside it; knows no rows.
 
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
 use crate::StoreError;
 use crate::guard::guarded;
 use crate::medium::{FileMedium, Medium, sync_name};
 use crate::pages::{NotPages, Pages};
 use crate::store::StoreOptions;
-use std::fs::{File, TryLockError};
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Name of the database file inside a data directory.
 pub const FILE_NAME: &str = "chain.redb";

@@ -13,11 +13,12 @@
 //!
 //! Knows redb's demands on a backend; knows nothing of what it stores.
 
-use crate::guard::note_damage;
-use crate::medium::Medium;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::guard::note_damage;
+use crate::medium::Medium;
 
 /// Bytes of a page, redb's and ours.
 const PAGE: u64 = 4096;
@@ -362,9 +363,10 @@ impl redb::StorageBackend for Pages {
 
 #[cfg(test)]
 mod tests {
+    use redb::StorageBackend;
+
     use super::*;
     use crate::guard::{Fall, guarded};
-    use redb::StorageBackend;
 
     /// Bytes in memory.
     #[derive(Debug, Default)]

@@ -2,15 +2,17 @@
 //!
 //! Knows redb and which block is the head; what rows mean is elsewhere.
 
+use std::ops::ControlFlow;
+use std::sync::{Arc, OnceLock};
+
+use primitives::B256;
+use redb::{ReadOnlyTable, ReadableTableMetadata};
+
 use crate::StoreError;
 use crate::blocks::{BlockReads, HeaderRecord};
 use crate::source::{Source, rows};
 use crate::store::Watch;
 use crate::tables::{TABLE_COUNT, TableId, meta_key};
-use primitives::B256;
-use redb::{ReadOnlyTable, ReadableTableMetadata};
-use std::ops::ControlFlow;
-use std::sync::{Arc, OnceLock};
 
 type Bytes = &'static [u8];
 

@@ -3,8 +3,9 @@
 //! Everything typed is built on these three reads, so code that reads state or blocks is
 //! written once and runs on either.
 
-use crate::{StoreError, TableId};
 use std::ops::ControlFlow;
+
+use crate::{StoreError, TableId};
 
 /// Reads of byte rows.
 pub trait Source {
@@ -87,9 +88,10 @@ impl<S: Source> Source for std::sync::Arc<S> {
 /// What a caller does with a row is not the database's affair, so it runs outside of what is
 /// guarded. Rows are looked at once within: what does not panic there does not panic later.
 pub(crate) mod rows {
+    use redb::{AccessGuard, ReadableTable, StorageError};
+
     use super::{ControlFlow, StoreError};
     use crate::store::Watch;
-    use redb::{AccessGuard, ReadableTable, StorageError};
 
     type Key = &'static [u8];
     type Row<'a> = (AccessGuard<'a, Key>, AccessGuard<'a, Key>);

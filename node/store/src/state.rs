@@ -6,11 +6,12 @@
 //! reorganization removes exactly its versions. The trie is in the package `chain`; here
 //! are its rows only.
 
+use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, U256};
+
 use crate::batch::Tables;
 use crate::codec::{Cursor, push_uint};
 use crate::source::Source;
 use crate::{StoreError, TableId};
-use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, U256};
 
 /// What the state trie holds of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -326,9 +327,10 @@ impl Tables<'_> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::Store;
-    use proptest::prelude::*;
 
     fn version() -> impl Strategy<Value = AccountVersion> {
         let record = (

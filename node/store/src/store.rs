@@ -4,6 +4,12 @@
 //! and made is in [`crate::open`], what reads in [`crate::snapshot`], what writes in
 //! [`crate::batch`].
 
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+
+use redb::{Database, ReadableDatabase};
+
 use crate::StoreError;
 use crate::batch::Batch;
 use crate::guard::guarded;
@@ -12,10 +18,6 @@ use crate::open::{FILE_NAME, Place, make_once};
 use crate::snapshot::Snapshot;
 use crate::source::rows;
 use crate::tables::{SCHEMA_VERSION, TableId, meta_key};
-use redb::{Database, ReadableDatabase};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// Memory for cached pages unless told otherwise: 256 MiB.
 pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
@@ -348,10 +350,11 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::source::Source;
     use std::ops::ControlFlow;
     use std::sync::atomic::AtomicU64;
+
+    use super::*;
+    use crate::source::Source;
 
     #[test]
     fn a_batch_is_seen_whole_or_not_at_all() {

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chain::body::SealCheck;
-use chain::build::build;
 use chain::import::BlockId;
+use chain::mining::build::build;
 use chain::pool::{Origin, PoolConfig};
+use chain::rules::body::SealCheck;
 use chain::{Chain, ChainConfig, ChainSpec};
 use primitives::{Address, Block, Bytes, SecretKey, TxForm, U256, UnsignedTransaction};
 use store::Store;

@@ -8,10 +8,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use chain::body::SealCheck;
-use chain::build::{BuildSettings, build};
 use chain::import::Imported;
+use chain::mining::build::{BuildSettings, build};
 use chain::pool::PoolConfig;
+use chain::rules::body::SealCheck;
 use chain::{Chain, ChainConfig, ChainSpec, View};
 use keystore::{AccountBook, KeyDirectory, ScryptCost};
 use primitives::{Address, B256, Block, Bytes, SecretKey, U256};

@@ -1,8 +1,9 @@
 //! Commands, exit codes and words that scripts rely on.
 
+use std::time::Duration;
+
 use e2e::Rig;
 use serde_json::{Value, json};
-use std::time::Duration;
 
 const HEADER: &str = "0x2a8de2adf89af77358250bf908bf04ba94a6e8c3ba87775564a41d269a05e4ce";
 

@@ -1,13 +1,14 @@
 //! A thousand workers on one node: every one gets every job, and soon.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
 use e2e::Vnode;
 use e2e::http;
 use e2e::miner::{Work, search};
 use e2e::wait::{note, wait_for};
 use serde_json::{Value, json};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 

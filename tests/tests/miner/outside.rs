@@ -3,11 +3,12 @@
 //! `ETHMINER_BIN` names a build of `ethminer` that can mine on what is here, with `ETHMINER_ARGS` (`--cpu` unless
 //! given); without it these tests say so and skip.
 
-use e2e::Vnode;
-use e2e::wait::{note, wait_within};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+use e2e::Vnode;
+use e2e::wait::{note, wait_within};
 
 /// It has to make its own dataset first.
 const PATIENCE: Duration = Duration::from_secs(900);

@@ -1,5 +1,9 @@
 //! Our miner and our node's Stratum server, in every dialect.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
 use e2e::clients::python;
 use e2e::http;
 use e2e::miner::{Found, Work, search};
@@ -8,9 +12,6 @@ use e2e::quantity::data;
 use e2e::wait::wait_for;
 use e2e::{Rig, Vnode};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::time::Duration;
 
 /// A node that searches nothing itself, with a Stratum server and its status.
 fn node(more: &[&str]) -> Vnode {

@@ -8,10 +8,11 @@
 mod report;
 mod suites;
 
-use report::Report;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use report::Report;
 
 /// The JSON files below `folder`, sorted.
 fn files(folder: &Path, out: &mut Vec<PathBuf>) {

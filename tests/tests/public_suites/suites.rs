@@ -1,9 +1,11 @@
 //! The suites: which file belongs to which, and how its tests become requests.
 
-use crate::report::Report;
+use std::path::Path;
+
 use node::testvec::{Door, Kind, run_blocks, run_state, spec_of_fork};
 use serde_json::{Value, json};
-use std::path::Path;
+
+use crate::report::Report;
 
 /// Runs the tests of one file.
 pub(crate) fn run_file(path: &Path, caches: &ethash::LightCaches, report: &mut Report) {

@@ -4,9 +4,10 @@
 //! values or arithmetic; those of `state` were taken from this code after it had passed the
 //! public suites, and guard against change.
 
-use serde_json::Value;
 use std::io::Write;
 use std::process::{Command, Stdio};
+
+use serde_json::Value;
 
 /// Runs `vnode testvec kind` over lines of input; its lines of output.
 fn answers(kind: &str, input: &str) -> Vec<Value> {

@@ -1,13 +1,14 @@
 //! What can be changed while a node runs: its listener, its miner, whom it knows; what outlives it.
 
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
 use e2e::call::CallError;
 use e2e::process::Signal;
 use e2e::wait::wait_for;
 use e2e::{Caller, Launch, Vnode, data, ipc, quantity};
 use serde_json::{Value, json};
-use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
 
 /// A node's public key of 64 bytes.
 const PEER: &str = "1dd9d65c4552b5eb43d5ad55a2ee3f56c6cbc1c64a5c8d659f51fcd51bace24351232b8d7821617d2b29b54b81cdefb9b3e9c37d7fd5f63270bcc9e1a6f6a439";

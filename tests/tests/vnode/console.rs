@@ -1,10 +1,11 @@
 //! `vnode rpc` for scripts and `vnode attach` for people, here with a pipe instead of a terminal.
 
+use std::io::Write;
+use std::process::{Command, Stdio};
+
 use e2e::process::{Ended, Launch};
 use e2e::{Vnode, quantity, vnode_path};
 use serde_json::{Value, json};
-use std::io::Write;
-use std::process::{Command, Stdio};
 
 /// Runs a command against the socket of `node`.
 fn rpc(node: &Vnode, arguments: &[&str]) -> (Option<i32>, String, String) {

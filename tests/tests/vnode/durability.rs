@@ -1,13 +1,15 @@
 //! kill -9, restarts, and two nodes that want one folder.
 
-use crate::offline::{check_words, good};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
 use e2e::contract::{creation_code, set};
 use e2e::ledger::Ledger;
 use e2e::process::Signal;
 use e2e::{CallError, Caller, Launch, data, note, quantity, to_quantity};
 use serde_json::{Value, json};
-use std::path::Path;
-use std::time::{Duration, Instant};
+
+use crate::offline::{check_words, good};
 
 /// Rounds of the test below unless `KILL_ROUNDS` says how many.
 const ROUNDS: u32 = 4;

@@ -3,15 +3,17 @@
 
 #![cfg(target_os = "linux")]
 
-use crate::offline::{bad, check_words, good};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
 use e2e::ledger::Ledger;
 use e2e::process::Signal;
 use e2e::{Launch, Vnode, note, quantity, wait_for};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use store::FILE_NAME;
 use tempfile::TempDir;
+
+use crate::offline::{bad, check_words, good};
 
 fn home() -> TempDir {
     tempfile::Builder::new()

@@ -3,15 +3,16 @@
 //! `HOSTILE_LOAD=full` takes the numbers of the promise; without it they are smaller. The figures
 //! are noted either way.
 
-use e2e::http::HttpClient;
-use e2e::ws::WsClient;
-use e2e::{Caller, Vnode, note};
-use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+use e2e::http::HttpClient;
+use e2e::ws::WsClient;
+use e2e::{Caller, Vnode, note};
+use serde_json::{Value, json};
 
 /// What the whole test may cost, above the memory of a node that has been called a little: room for
 /// long requests and responses, which has a bound of its own, apart.

@@ -1,10 +1,11 @@
 //! Logs by contract and topics, on a chain that is mined, restarted, exported and imported.
 
+use std::path::Path;
+
 use e2e::contract::{CHANGED, creation_code, set, word};
 use e2e::process::Signal;
 use e2e::{Launch, Vnode, data, quantity, to_quantity};
 use serde_json::{Value, json};
-use std::path::Path;
 
 fn run(data: &Path, arguments: &[&str]) {
     let ended = Launch::bare(arguments.iter().copied()).data(data).run();

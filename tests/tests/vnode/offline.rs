@@ -1,10 +1,6 @@
 //! The commands on data directories: a network from its file, blocks in and out, the state
 //! as JSON, and whether the database is whole.
 
-use e2e::contract::{creation_code, set};
-use e2e::process::{Ended, Signal};
-use e2e::{Launch, note, quantity, to_quantity, vnode_path, wait_for};
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -12,6 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
+
+use e2e::contract::{creation_code, set};
+use e2e::process::{Ended, Signal};
+use e2e::{Launch, note, quantity, to_quantity, vnode_path, wait_for};
+use serde_json::{Value, json};
 use store::{Source, Store, StoreOptions, TableId, meta_key};
 use tempfile::TempDir;
 

@@ -1,10 +1,11 @@
 //! The command line, `vnodeconfig.json` and the log.
 
+use std::net::TcpListener;
+
 use e2e::http::HttpClient;
 use e2e::process::{Ended, Signal};
 use e2e::{Launch, Vnode};
 use serde_json::{Value, json};
-use std::net::TcpListener;
 
 /// Runs a node that must refuse to start, and gives its one complaint.
 #[track_caller]

@@ -1,11 +1,12 @@
 //! What a fresh node says, and how soon it seals.
 
+use std::time::{Duration, Instant};
+
 use e2e::ledger::FUNDED;
 use e2e::process::Signal;
 use e2e::wait::wait_for;
 use e2e::{Vnode, data, note, quantity};
 use serde_json::json;
-use std::time::{Duration, Instant};
 
 /// Rounds of the cold-start measurement.
 const ROUNDS: usize = 10;

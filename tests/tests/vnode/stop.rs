@@ -1,12 +1,13 @@
 //! Signals: the node stops soon, with success, whatever its clients are doing.
 
-use e2e::process::Signal;
-use e2e::{Launch, Vnode, note, wait_for};
-use serde_json::json;
 use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+
+use e2e::process::Signal;
+use e2e::{Launch, Vnode, note, wait_for};
+use serde_json::json;
 
 /// The promise. Without load it takes a fraction of it.
 const STOP_BOUND: Duration = Duration::from_secs(2);

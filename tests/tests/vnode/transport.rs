@@ -1,13 +1,14 @@
 //! The local socket, and HTTP as it is spoken by hand.
 
-use e2e::call::read_response;
-use e2e::http::HttpClient;
-use e2e::{Vnode, data, quantity};
-use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+
+use e2e::call::read_response;
+use e2e::http::HttpClient;
+use e2e::{Vnode, data, quantity};
+use serde_json::{Value, json};
 
 #[test]
 fn the_socket_speaks_json_and_is_the_owners() {

@@ -1,9 +1,10 @@
 //! The pool of a whole node: local transactions over kill -9, options, prices.
 
+use std::path::Path;
+
 use e2e::process::Signal;
 use e2e::{Launch, Vnode, quantity, to_quantity};
 use serde_json::{Value, json};
-use std::path::Path;
 
 /// Somebody with nothing.
 const STRANGER: &str = "0x00000000000000000000000000000000000000bb";

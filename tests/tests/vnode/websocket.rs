@@ -1,11 +1,12 @@
 //! WebSockets of a real node: its options, its subscriptions, other people's clients.
 
+use std::net::TcpListener;
+
 use e2e::clients::javascript;
 use e2e::contract::{CHANGED, counter, creation_code, set, word};
 use e2e::ws::WsClient;
 use e2e::{CallError, Vnode, quantity};
 use serde_json::{Value, json};
-use std::net::TcpListener;
 
 fn node<const N: usize>(more: [&str; N]) -> Vnode {
     Vnode::dev(["--mine", "--ws", "--wsport", "0"].into_iter().chain(more))

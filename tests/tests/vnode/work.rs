@@ -1,12 +1,13 @@
 //! Work for miners outside the process: handed out, taken once, never taken wrong.
 
+use std::time::{Duration, Instant};
+
 use e2e::ledger::{COIN, Ledger};
 use e2e::miner::{Found, search};
 use e2e::wait::wait_for;
 use e2e::{CallError, Vnode, data, note, quantity, to_quantity};
 use ethash::B256;
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
 
 /// 2^256 / 512.
 const BOUNDARY: &str = "0x0080000000000000000000000000000000000000000000000000000000000000";

@@ -15,12 +15,13 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use chfast::Chfast;
 use clap::Parser;
 use ethash::{
     ACCESSES, B256, Epoch, FullDataset, ITEM_BYTES, ITEM_WORDS, InstructionSet, LightCache, SEARCH_GROUP,
     SEARCH_IN_FLIGHT,
 };
+
+use chfast::Chfast;
 use table::{Figure, Table};
 
 /// Items computed for one figure.

@@ -9,11 +9,13 @@ mod ours;
 mod peer;
 mod workload;
 
-use clap::Parser;
-use clock::Took;
-use ethash::LightCaches;
-use peer::Peer;
 use std::time::Duration;
+
+use clap::Parser;
+use ethash::LightCaches;
+
+use clock::Took;
+use peer::Peer;
 use workload::{Kind, Workload};
 
 /// Anything that ends the benchmark.

@@ -1,18 +1,20 @@
 //! The importer's ways: a stream as `vnode import` has it, blocks checked ahead, single blocks.
 
-use crate::Failure;
-use crate::clock::{Clock, Took};
-use crate::workload::{Workload, open};
-use chain::body::{SealCheck, senders as recover_senders, transactions_root};
-use chain::bulk::import_stream;
-use chain::import::{Imported, Importer, RunCost};
-use ethash::LightCaches;
-use primitives::{Address, Block};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
+
+use chain::import::bulk::import_stream;
+use chain::import::{Imported, Importer, RunCost};
+use chain::rules::body::{SealCheck, senders as recover_senders, transactions_root};
+use ethash::LightCaches;
+use primitives::{Address, Block};
 use store::BlockReads;
+
+use crate::Failure;
+use crate::clock::{Clock, Took};
+use crate::workload::{Workload, open};
 
 /// How long a run goes on, as in an import of a stream.
 const RUN_TIME: Duration = Duration::from_secs(2);

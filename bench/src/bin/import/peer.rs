@@ -2,9 +2,6 @@
 //!
 //! No trie, no receipts, no store, no rewards: the floor of any importer built on revm.
 
-use crate::Failure;
-use crate::clock::{Clock, Took};
-use crate::workload::Workload;
 use primitives::{Address, EMPTY_CODE_HASH, U256};
 use revm::bytecode::Bytecode;
 use revm::context::{BlockEnv, TxEnv};
@@ -13,6 +10,10 @@ use revm::primitives::TxKind;
 use revm::primitives::hardfork::SpecId;
 use revm::state::AccountInfo;
 use revm::{Context, ExecuteCommitEvm, MainBuilder, MainContext};
+
+use crate::Failure;
+use crate::clock::{Clock, Took};
+use crate::workload::Workload;
 
 /// The workload as revm takes it.
 pub(crate) struct Peer {

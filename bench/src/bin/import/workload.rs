@@ -3,13 +3,14 @@
 //! Everything follows from fixed seeds. Blocks are executed by the chain's own executor and
 //! sealed by real Ethash at difficulty 2, so that every check of an import passes.
 
-use crate::Failure;
-use crate::code;
+use std::path::Path;
+use std::sync::Arc;
+
 use chain::ChainSpec;
-use chain::body::{SealCheck, transactions_root};
-use chain::execute::Executor;
+use chain::evm::execute::Executor;
 use chain::genesis::ensure_genesis;
 use chain::import::Importer;
+use chain::rules::body::{SealCheck, transactions_root};
 use chain::spec::{DifficultyRule, GenesisAccount};
 use chain::state::BlockState;
 use chain::trie::ordered_root;
@@ -18,10 +19,11 @@ use primitives::{
     Address, B256, Block, Bytes, EMPTY_UNCLES_HASH, Header, SecretKey, Transaction, TxForm, U256,
     UnsignedTransaction, keccak256,
 };
-use std::path::Path;
-use std::sync::Arc;
 use store::{BlockReads, Store, StoreOptions};
 use tempfile::TempDir;
+
+use crate::Failure;
+use crate::code;
 
 /// Accounts that send.
 const SENDERS: u64 = 2000;

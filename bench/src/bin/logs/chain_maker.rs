@@ -4,13 +4,14 @@
 //! Contracts, events and accounts are drawn by rank, a few often and most hardly ever, as on
 //! living chains. Beside them are planted logs, whose number and distances are exact.
 
+use std::error::Error;
+use std::sync::Arc;
+
 use chain::ChainSpec;
 use chain::genesis::ensure_genesis;
 use primitives::{
     Address, B256, Header, Log, Receipt, ReceiptOutcome, SYSTEM_SENDER, Transaction, U256, keccak256,
 };
-use std::error::Error;
-use std::sync::Arc;
 use store::{BlockBody, BlockReads, HeaderRecord, Store, StoreError, Tables};
 
 /// Contracts that write the usual logs.

@@ -6,13 +6,15 @@
 mod chain_maker;
 mod measure;
 
-use chain_maker::{ChainMaker, Planted};
-use clap::Parser;
-use measure::{Question, measure};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use clap::Parser;
 use store::{Store, StoreOptions, TableId};
+
+use chain_maker::{ChainMaker, Planted};
+use measure::{Question, measure};
 
 /// Blocks of the first stage; each next one has ten times as many.
 const FIRST_STAGE: u64 = 10_000;

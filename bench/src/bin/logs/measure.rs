@@ -3,13 +3,15 @@
 //! Of repetitions the shortest counts: whatever else runs on the machine only adds to it.
 //! The two plans must give the same number of logs, or there are no figures.
 
-use crate::chain_maker::{Planted, account, contract, event, spec};
-use chain::View;
-use chain::logs::{LogLimits, LogPlan, LogQuery};
 use std::error::Error;
 use std::fmt;
 use std::time::{Duration, Instant};
+
+use chain::View;
+use chain::logs::{LogLimits, LogPlan, LogQuery};
 use store::Store;
+
+use crate::chain_maker::{Planted, account, contract, event, spec};
 
 /// Time that repetitions may take in all.
 const REPEAT: Duration = Duration::from_millis(500);

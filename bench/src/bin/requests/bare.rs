@@ -3,6 +3,7 @@
 //! What a server on the same library could do at most, were an answer for nothing.
 
 use std::io::{Read, Write};
+
 use warp::Filter;
 use warp::hyper::body::Bytes;
 

@@ -3,10 +3,11 @@
 //! One thread drives all of them and does no more with an answer than find its end and see
 //! that it is no error, so that most of the machine is left to the server.
 
-use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

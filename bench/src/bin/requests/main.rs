@@ -10,14 +10,16 @@ mod load;
 mod peers;
 mod report;
 
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
 use clap::Parser;
+
 use content::Content;
 use load::{Load, Sample};
 use peers::Runner;
 use report::{Row, print};
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::time::Duration;
 
 /// Measures JSON-RPC over HTTP.
 #[derive(Debug, Parser)]

@@ -1,16 +1,18 @@
 //! The servers: `vnode`, anvil and the bare handler, each a process that ends with its value.
 
-use crate::content::{CHAIN_ID, Call, Content};
-use crate::load::Load;
-use e2e::Caller;
-use e2e::miner::{Work, search};
-use e2e::process::Vnode;
-use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use e2e::Caller;
+use e2e::miner::{Work, search};
+use e2e::process::Vnode;
+use serde_json::{Value, json};
+
+use crate::content::{CHAIN_ID, Call, Content};
+use crate::load::Load;
 
 /// How long a server may take to come up, and a transaction to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);

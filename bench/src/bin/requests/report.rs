@@ -1,8 +1,9 @@
 //! The table.
 
+use std::fmt;
+
 use crate::load::Sample;
 use crate::peers::Runner;
-use std::fmt;
 
 /// A call under a load.
 #[derive(Debug)]

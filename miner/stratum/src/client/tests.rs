@@ -1,7 +1,8 @@
 //! Conversations with pools, line by line, after the specifications' own samples.
 
-use super::*;
 use serde_json::json;
+
+use super::*;
 
 fn login() -> Login {
     Login {

@@ -1,9 +1,10 @@
 //! Our pool's words, heard by our miner's session and by hand.
 
-use super::*;
-use crate::client::{self, Event, Login, Outcome};
 use ethash::{Schedule, Solution};
 use serde_json::json;
+
+use super::*;
+use crate::client::{self, Event, Login, Outcome};
 
 fn settings() -> Settings {
     Settings {

@@ -1,13 +1,15 @@
 //! The blocks that were refused lately for what they are: for whoever looks for their maker.
 //!
-//! What the importer knows of bad blocks is elsewhere, in [`crate::bad`]: more of them, and less
+//! What the importer knows of bad blocks is elsewhere, in [`crate::import::bad`]: more of them, and less
 //! of each.
+
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+use primitives::{B256, Block};
 
 use super::Chain;
 use crate::import::ImportError;
-use parking_lot::Mutex;
-use primitives::{B256, Block};
-use std::collections::VecDeque;
 
 /// Most refused blocks that are remembered; the oldest go first.
 const BAD_BLOCKS_MAX: usize = 10;

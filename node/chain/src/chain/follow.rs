@@ -4,15 +4,17 @@
 //! known, as a commit failed after its last write, or where the store could not be read, the way
 //! from the head that was followed last is read from the store later, before the next block.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use primitives::{Block, Header};
+use store::{BlockReads, StateReads, StoreError, TableId};
+
 use super::{HeadEvent, Inner, next_block, standing};
 use crate::import::{BlockId, Imported};
 use crate::pool::Reverted;
 use crate::rules::UNCLE_GENERATIONS;
 use crate::view::View;
-use primitives::{Block, Header};
-use std::collections::HashSet;
-use std::sync::Arc;
-use store::{BlockReads, StateReads, StoreError, TableId};
 
 /// Most side blocks remembered as possible uncles.
 const UNCLE_CANDIDATES_MAX: usize = 16;
@@ -313,17 +315,19 @@ impl Way {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use crossbeam_channel::Receiver;
+    use primitives::{Address, SecretKey, Transaction, TxForm, U256, UnsignedTransaction};
+    use store::Store;
+
     use super::*;
-    use crate::body::SealCheck;
     use crate::chain::writer::Jobs;
     use crate::chain::{Chain, ChainConfig};
     use crate::import::{ImportError, Importer};
     use crate::pool::{Origin, PoolConfig};
+    use crate::rules::body::SealCheck;
     use crate::spec::{ChainSpec, DEV_ACCOUNTS};
-    use crossbeam_channel::Receiver;
-    use primitives::{Address, SecretKey, Transaction, TxForm, U256, UnsignedTransaction};
-    use std::sync::atomic::{AtomicU32, Ordering};
-    use store::Store;
 
     type Follow = fn(&Inner, &Block, &Imported) -> Result<(), StoreError>;
 

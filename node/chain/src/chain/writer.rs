@@ -6,14 +6,16 @@
 //! [`super::Chain::failure`] tells: a medium that fails, or memory that may not have followed
 //! the store. Knows imports and their errors; what follows a new head is the parent module's.
 
-use super::{BlockOrigin, Command, Inner, unix_now};
-use crate::import::{BlockId, ImportError, Imported};
-use crossbeam_channel::Receiver;
-use primitives::Block;
 use std::fmt::Arguments;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+use primitives::Block;
 use store::StoreError;
+
+use super::{BlockOrigin, Command, Inner, unix_now};
+use crate::import::{BlockId, ImportError, Imported};
 
 /// After a failure of the store no work is made for this long: its block could not be kept.
 pub(super) const TROUBLE_PAUSE: Duration = Duration::from_secs(5);
@@ -174,15 +176,17 @@ fn log_block(block: &Block, origin: BlockOrigin, imported: &Imported, took: Dura
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::body::SealCheck;
-    use crate::chain::{Chain, ChainConfig, WriteError};
-    use crate::pool::PoolConfig;
-    use crate::spec::ChainSpec;
-    use primitives::{Address, Bytes, Header, U256};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
+
+    use primitives::{Address, Bytes, Header, U256};
     use store::Store;
+
+    use super::*;
+    use crate::chain::{Chain, ChainConfig, WriteError};
+    use crate::pool::PoolConfig;
+    use crate::rules::body::SealCheck;
+    use crate::spec::ChainSpec;
 
     fn open(jobs: Jobs) -> Chain {
         let config = ChainConfig {

@@ -3,16 +3,18 @@
 //!
 //! A block is judged by its own header and by its parent's; knows no state.
 
-use super::{Fault, guarded};
-use crate::body::{senders, transactions_root};
-use crate::spec::ChainSpec;
-use crate::trie::ordered_root;
-use primitives::{Address, B256, Bloom, Receipt, Transaction, U256, uncles_hash};
 use std::ops::RangeInclusive;
+
+use primitives::{Address, B256, Bloom, Receipt, Transaction, U256, uncles_hash};
 use store::{
     BlockBody, BlockReads, HeaderRecord, Snapshot, Source, StateReads, StoreError, TableId,
     TransactionPosition,
 };
+
+use super::{Fault, guarded};
+use crate::rules::body::{senders, transactions_root};
+use crate::spec::ChainSpec;
+use crate::trie::ordered_root;
 
 /// What a header has beside it once its block was executed.
 const EXECUTED: &str = "mark of an executed block";

@@ -3,11 +3,13 @@
 //! The first half is asked block by block. For the second the entries are counted: they are
 //! distinct, so as many as the blocks call for are exactly those.
 
+use std::ops::ControlFlow;
+
+use primitives::{B256, Receipt, hex};
+use store::{LogIndexReads, LogKey, StoreError, TableId};
+
 use super::blocks::BlockCheck;
 use super::{Check, Fault, guarded};
-use primitives::{B256, Receipt, hex};
-use std::ops::ControlFlow;
-use store::{LogIndexReads, LogKey, StoreError, TableId};
 
 const TABLE: TableId = TableId::LogKeyToBlocks;
 

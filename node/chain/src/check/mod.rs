@@ -13,17 +13,19 @@ mod state;
 
 pub use fault::Fault;
 
-use crate::genesis::{genesis_header, read_record};
-use crate::spec::ChainSpec;
-use blocks::{BlockFigures, Task};
-use crossbeam_channel::bounded;
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use crossbeam_channel::bounded;
 use store::{BlockReads, Snapshot, Source, Store, StoreError, TableId, meta_key};
+
+use crate::genesis::{genesis_header, read_record};
+use crate::spec::ChainSpec;
+use blocks::{BlockFigures, Task};
 
 /// Blocks that one thread checks before it looks for more.
 const TASK_BLOCKS: u64 = 128;

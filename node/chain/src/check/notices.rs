@@ -3,10 +3,12 @@
 //! No header answers for notices, so that a row says what the block's transactions told is
 //! known from its hash alone.
 
-use super::{Check, CheckError, Fault, guarded};
-use primitives::B256;
 use std::ops::ControlFlow;
+
+use primitives::B256;
 use store::{BlockReads, NoticeReads, Snapshot, Source, StoreError, TableId};
+
+use super::{Check, CheckError, Fault, guarded};
 
 /// Blocks between two looks whether to stop.
 const REPORT_BLOCKS: usize = 1024;

@@ -3,11 +3,13 @@
 //!
 //! Executes nothing. Holds the tries of the whole state in memory.
 
+use std::collections::HashMap;
+
+use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, keccak256};
+use store::{BlockReads, Snapshot, Source, StateReads, StoreError, TableId};
+
 use super::{Check, CheckError, Fault, guarded};
 use crate::trie::{NoNodes, Trie, encode_account};
-use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, keccak256};
-use std::collections::HashMap;
-use store::{BlockReads, Snapshot, Source, StateReads, StoreError, TableId};
 
 /// Checks the states of all blocks from 0 to `head`.
 pub(super) fn check(check: &mut Check<'_>, head: u64) -> Result<(), CheckError> {

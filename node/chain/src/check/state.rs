@@ -3,12 +3,14 @@
 //! The root is made anew from the flat state alone, so that it and the stored trie judge
 //! each other. Holds the keys of all accounts, and of one account's slots, in memory.
 
-use super::{Check, CheckError, Fault, guarded};
-use crate::flat::{FlatAccount, accounts, slots};
-use crate::trie::{accounts_prefix, encode_account, sorted_root, storage_prefix, walk};
-use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, U256, hex, keccak256};
 use std::ops::ControlFlow;
+
+use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, U256, hex, keccak256};
 use store::{Snapshot, Source, StateReads, StoreError, TableId};
+
+use super::{Check, CheckError, Fault, guarded};
+use crate::state::flat::{FlatAccount, accounts, slots};
+use crate::trie::{accounts_prefix, encode_account, sorted_root, storage_prefix, walk};
 
 /// After this many accounts or codes it is said how far the check is.
 const PROGRESS_STEP: u64 = 1024;

@@ -1,12 +1,14 @@
 //! Why a block is refused, and whether that is for good.
 
-use crate::body::{BodyError, SealCheckError};
-use crate::execute::TransactionError;
-use crate::rules::HeaderError;
-use crate::state::StateError;
-use primitives::B256;
 use std::sync::Arc;
+
+use primitives::B256;
 use store::StoreError;
+
+use crate::evm::execute::TransactionError;
+use crate::rules::HeaderError;
+use crate::rules::body::{BodyError, SealCheckError};
+use crate::state::StateError;
 
 /// Why a block is refused.
 #[derive(Debug, thiserror::Error)]

@@ -4,12 +4,14 @@
 //! is the next one's, trie nodes are written once for all of them, and rows go to their tables
 //! in the order of keys. What is no such block is left to [`Importer::import`].
 
-use super::{Importer, Prepared};
-use crate::trie::TrieWork;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
 use store::{Snapshot, Source, StoreError, TableId, Tables};
+
+use super::{Importer, Prepared};
+use crate::trie::TrieWork;
 
 /// A run of blocks is committed when so much memory is taken by rows that wait for it.
 const WAITING_BYTES_MAX: usize = 64 << 20;

@@ -43,8 +43,9 @@ fn bits(value: &[u8]) -> Bits {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use primitives::BloomInput;
+
+    use super::*;
 
     fn test(sets: &[&[&[u8]]]) -> BloomTest {
         BloomTest::new(sets.iter().map(|set| set.to_vec()))

@@ -5,12 +5,14 @@
 //! rarest leads by itself and lists with a block in every row are leapt over, row by row.
 //! From blooms: every header of the range. The logs themselves are not looked at here.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use store::{LogIndexReads, LogKey, StoreError, TableId};
+
 use super::BloomTest;
 use crate::import::BlockId;
 use crate::view::View;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use store::{LogIndexReads, LogKey, StoreError, TableId};
 
 /// Gives the blocks that are worth a look.
 #[derive(Debug)]

@@ -18,9 +18,10 @@ pub use bloom::BloomTest;
 pub use query::{LogQuery, ReceiptLog};
 pub use search::{LogPlan, LogSearch};
 
-use crate::import::BlockId;
 use primitives::{B256, Log};
 use store::StoreError;
+
+use crate::import::BlockId;
 
 /// Most logs that a query may give, unless told otherwise.
 pub const RESULTS_MAX: u64 = 10_000;

@@ -4,9 +4,10 @@
 //! must hold at once. A position without alternatives takes any topic, but, as on the public
 //! network, there has to be one: two such positions leave out logs with a single topic.
 
-use super::BloomTest;
 use primitives::{Address, B256, Log, Receipt};
 use store::LogKey;
+
+use super::BloomTest;
 
 /// Which logs are wanted. The default wants all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,8 +116,9 @@ fn among<T: Ord>(set: &[T], value: &T) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use primitives::{ReceiptOutcome, logs_bloom};
+
+    use super::*;
 
     const A: B256 = B256::repeat_byte(0xa);
     const B: B256 = B256::repeat_byte(0xb);

@@ -2,13 +2,15 @@
 //!
 //! A search holds the matches of one block at a time. It ends at its first error.
 
+use std::ops::{ControlFlow, RangeInclusive};
+
+use primitives::Transaction;
+use store::{LogReads, StoreError, TableId};
+
 use super::candidates::Candidates;
 use super::{FoundLog, LogError, LogLimits, LogQuery};
 use crate::import::BlockId;
 use crate::view::View;
-use primitives::Transaction;
-use std::ops::{ControlFlow, RangeInclusive};
-use store::{LogReads, StoreError, TableId};
 
 /// How the blocks to be looked at are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

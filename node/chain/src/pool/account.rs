@@ -5,11 +5,13 @@
 //! of what waits), but for a look through all when balance or gas limit fall below what was
 //! ever asked. Knows nothing of other accounts, prices and limits.
 
-use super::entry::Entry;
-use primitives::U256;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
+
+use primitives::U256;
+
+use super::entry::Entry;
 
 /// When an account's queue was last of use: at its beginning, or when one of its transactions
 /// became pending. The number makes it unique.
@@ -242,8 +244,9 @@ impl Account {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use primitives::{Address, Transaction};
+
+    use super::*;
 
     fn entry(tx_nonce: u64, cost: u64) -> Arc<Entry> {
         let mut transaction = Transaction::system(tx_nonce);

@@ -3,13 +3,14 @@
 //! First by itself, without a lock; then against its sender's account and what is there
 //! already. Whether there is room is asked last, in [`super::limits`].
 
+use primitives::{Transaction, TxForm, U256};
+
 use super::account::{Account, Standing};
 use super::entry::Entry;
 use super::index::Index;
 use super::{NextBlock, PoolConfig, PoolError};
 use crate::evm::intrinsic_gas;
 use crate::spec::{ChainSpec, RulesAt};
-use primitives::{Transaction, TxForm, U256};
 
 /// Whether blocks from `number` on may have it, whoever sent it.
 pub(super) fn check_form(spec: &ChainSpec, number: u64, transaction: &Transaction) -> Result<(), PoolError> {

@@ -3,9 +3,10 @@
 //! Knows names and numbers; what they do is in [`limits`](super::limits) and
 //! [`journal`](super::journal).
 
-use primitives::U256;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use primitives::U256;
 
 /// Cheapest gas price taken from others, in sha.
 pub const PRICE_FLOOR_DEFAULT: u64 = 1_000_000_000;

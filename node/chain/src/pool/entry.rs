@@ -1,9 +1,10 @@
 //! A transaction as the pool keeps it: with all that is known of it before any account is.
 
-use primitives::{Address, B256, Transaction, U256};
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use primitives::{Address, B256, Transaction, U256};
 
 /// A transaction fills one slot for each of these many bytes begun.
 pub const SLOT_BYTES: usize = 32 << 10;

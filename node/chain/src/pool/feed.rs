@@ -3,8 +3,9 @@
 //! Readers keep a cursor, not a queue: any number of them costs nothing here. What is older
 //! than the last [`PENDING_FEED_MAX`] hashes is gone, and a reader is told how many it missed.
 
-use primitives::B256;
 use std::collections::VecDeque;
+
+use primitives::B256;
 
 /// How many hashes are kept.
 pub const PENDING_FEED_MAX: usize = 1 << 16;

@@ -4,13 +4,15 @@
 //! it. Knows no rules: what may come in is in [`super::admission`], what has to leave in
 //! [`super::limits`].
 
-use super::account::{Account, Beat, Shown, Standing};
-use super::entry::{Entry, EvictionKey};
-use super::feed::Feed;
-use primitives::{Address, B256};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
+
+use primitives::{Address, B256};
+
+use super::account::{Account, Beat, Shown, Standing};
+use super::entry::{Entry, EvictionKey};
+use super::feed::Feed;
 
 /// How many accounts may be local; those that come later are treated as others are. Whoever
 /// may call this node makes accounts local, and they stay so.

@@ -8,13 +8,15 @@
 //!
 //! Knows the file. What of it may come into the pool is for the pool to say.
 
-use crate::stream::ListStream;
-use parking_lot::Mutex;
-use primitives::{Transaction, TxRules};
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter, Result, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use parking_lot::Mutex;
+use primitives::{Transaction, TxRules};
+
+use crate::stream::ListStream;
 
 /// The largest transaction that is read back, in bytes; larger ones never were in a pool.
 const RECORD_BYTES_MAX: usize = 1 << 20;
@@ -212,8 +214,9 @@ impl Iterator for JournalReader {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use primitives::{Address, SecretKey, TxForm, U256, UnsignedTransaction};
+
+    use super::*;
 
     fn transaction(tx_nonce: u64) -> Arc<Transaction> {
         let unsigned = UnsignedTransaction {

@@ -6,11 +6,12 @@
 //! Each step costs the logarithm of what waits. A transaction that would itself be the one to
 //! leave is refused before anything is changed.
 
+use primitives::{Address, U256};
+
 use super::account::Account;
 use super::entry::Entry;
 use super::index::Index;
 use super::{PoolConfig, PoolError};
-use primitives::{Address, U256};
 
 impl Index {
     /// Who has to leave so that the newcomer fits. `account` is its sender's, not changed yet.

@@ -40,17 +40,19 @@ pub use feed::{PENDING_FEED_MAX, PendingHashes};
 pub use index::LOCALS_MAX;
 pub use ready::ReadyTransactions;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use primitives::{Address, B256, Transaction, U256};
+
 use crate::spec::ChainSpec;
 use account::Account;
 use entry::Entry;
 use index::Index;
 use journal::Journal;
-use parking_lot::Mutex;
-use primitives::{Address, B256, Transaction, U256};
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 /// Who brought a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,13 @@
 //! Pending transactions in the order a block takes them: dearest first, each account's by nonce.
 
-use super::PooledTransaction;
-use super::entry::Entry;
-use primitives::{Address, U256};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
+
+use primitives::{Address, U256};
+
+use super::PooledTransaction;
+use super::entry::Entry;
 
 /// A builder's copy of the pending transactions.
 #[derive(Debug, Default)]

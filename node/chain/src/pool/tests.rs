@@ -1,8 +1,9 @@
 //! Tests of the pool, a rule each: refusals, order, replacement, limits, local accounts,
 //! lifetimes, following the head, the feed.
 
-use super::*;
 use primitives::{Bytes, TxForm};
+
+use super::*;
 
 /// Gas of the tests' transactions.
 const GAS: u64 = 1000;

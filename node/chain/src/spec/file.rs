@@ -5,12 +5,14 @@
 //! as hex with or without leading zeros, as decimal strings and as JSON numbers; addresses with
 //! or without 0x. Unknown keys are named, so that the caller can warn, and ignored.
 
-use super::{ChainSpec, DifficultyRule, EthereumForks, Family, Genesis, GenesisAccount, MoacForks};
-use crate::spec::{GAS_LIMIT_FLOOR, GAS_LIMIT_MIN};
+use std::collections::BTreeMap;
+
 use ethash::Schedule;
 use primitives::{Address, B256, Bytes, U256, hex};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+
+use super::{ChainSpec, DifficultyRule, EthereumForks, Family, Genesis, GenesisAccount, MoacForks};
+use crate::spec::{GAS_LIMIT_FLOOR, GAS_LIMIT_MIN};
 
 /// Why a genesis file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

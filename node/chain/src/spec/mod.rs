@@ -13,9 +13,10 @@ pub(crate) use forks::reached;
 pub use forks::{EthereumFork, EthereumForks, Family, ForkBlock, MoacForks, RulesAt};
 pub use networks::{DEV_ACCOUNTS, DEV_DIFFICULTY};
 
+use std::collections::BTreeMap;
+
 use ethash::Schedule;
 use primitives::{Address, B256, Bytes, ReceiptForm, TxRules, U256};
-use std::collections::BTreeMap;
 
 /// Smallest gas limit of a block on the built-in networks, and the dev network's genesis limit.
 pub const GAS_LIMIT_FLOOR: u64 = 9_000_000;

@@ -3,9 +3,10 @@
 //! Main and test carry their rules and the hash of block 0; who owns what in block 0 comes
 //! from a genesis file. Source: facts of the public network, section 2.
 
-use super::{ChainSpec, DifficultyRule, Family, GAS_LIMIT_FLOOR, Genesis, GenesisAccount, MoacForks};
 use ethash::Schedule;
 use primitives::{Address, U256, address, b256};
+
+use super::{ChainSpec, DifficultyRule, Family, GAS_LIMIT_FLOOR, Genesis, GenesisAccount, MoacForks};
 
 /// Difficulty of every block of the dev network.
 pub const DEV_DIFFICULTY: u64 = 512;
@@ -166,9 +167,10 @@ pub const DEV_ACCOUNTS: [(Address, &str); 10] = [
 
 #[cfg(test)]
 mod tests {
+    use primitives::SecretKey;
+
     use super::*;
     use crate::spec::RulesAt;
-    use primitives::SecretKey;
 
     #[test]
     fn forks_begin_at_their_blocks() {

@@ -2,13 +2,15 @@
 //!
 //! Also the way back. Knows versions and tries; executes nothing.
 
-use super::account::Cached;
-use crate::trie::{StateTrie, TrieWork};
+use std::collections::BTreeMap;
+
 use primitives::{Address, B256, EMPTY_ROOT, U256};
 use revm::bytecode::Bytecode;
 use revm::primitives::{AddressMap, B256Map};
-use std::collections::BTreeMap;
 use store::{AccountVersion, StateChanges, StateReads, StoreError, Tables};
+
+use super::account::Cached;
+use crate::trie::{StateTrie, TrieWork};
 
 /// When more accounts and slots than this are in memory at a commit, they go. About 100 MB.
 const HELD_MAX: usize = 200_000;

@@ -3,9 +3,10 @@
 //! Inspectors cannot fail: they note here that a bound was met and halt the interpreter; whoever
 //! runs it asks afterwards.
 
-use super::TraceError;
-use crate::deadline::Deadline;
 use std::time::Duration;
+
+use super::TraceError;
+use crate::evm::deadline::Deadline;
 
 /// What is left of time and size.
 #[derive(Debug)]

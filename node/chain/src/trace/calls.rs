@@ -1,7 +1,5 @@
 //! The tree of a transaction's calls: who called whom with what, and what came of it.
 
-use super::bounds::Bounds;
-use crate::call::halt_text;
 use primitives::{Address, Bytes, U256};
 use revm::context::ContextTr;
 use revm::context::result::HaltReason;
@@ -12,6 +10,9 @@ use revm::interpreter::{
     CallInputs, CallOutcome, CallScheme, CreateInputs, CreateOutcome, Gas, InstructionResult, Interpreter,
     SuccessOrHalt,
 };
+
+use super::bounds::Bounds;
+use crate::call::halt_text;
 
 /// Bytes of a call's text without input and output.
 const CALL_BYTES: usize = 300;

@@ -14,15 +14,17 @@ pub use calls::CallFrame;
 pub use steps::{Step, StepOptions, StepTrace};
 pub use storage::{STORAGE_RANGE_MAX, StorageEntry, StorageRange};
 
-use crate::execute::TransactionError;
+use std::time::Duration;
+
+use primitives::B256;
+use store::StoreError;
+
+use crate::evm::execute::TransactionError;
 use crate::import::BlockId;
 use crate::state::StateError;
 use crate::view::{StoredBlock, View};
 use bounds::Bounds;
-use primitives::B256;
 use replay::Replay;
-use std::time::Duration;
-use store::StoreError;
 
 /// How long a trace may take unless told otherwise.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);

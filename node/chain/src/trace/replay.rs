@@ -2,22 +2,23 @@
 //!
 //! No receipts, no roots: what the block gave is known already.
 
-use super::bounds::Bounds;
-use super::calls::{CallFrame, CallTracer};
-use super::steps::{StepTrace, StepTracer};
-use super::{Trace, TraceError, Tracer, off_chain};
-use crate::evm::{Ctx, block_env, chain_evm};
-use crate::execute::{Executor, TransactionError, refusal, transaction_env};
-use crate::handler::{Outcome, inspect, inspect_system_call, system_call, transact};
-use crate::spec::ChainSpec;
-use crate::state::{BlockState, Overlay};
-use crate::view::{StoredBlock, View};
 use primitives::{Address, Header, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction};
 use revm::DatabaseCommit;
 use revm::context::result::ExecutionResult;
 use revm::inspector::Inspector;
 use revm::interpreter::interpreter::EthInterpreter;
 use store::Snapshot;
+
+use super::bounds::Bounds;
+use super::calls::{CallFrame, CallTracer};
+use super::steps::{StepTrace, StepTracer};
+use super::{Trace, TraceError, Tracer, off_chain};
+use crate::evm::execute::{Executor, TransactionError, refusal, transaction_env};
+use crate::evm::handler::{Outcome, inspect, inspect_system_call, system_call, transact};
+use crate::evm::{Ctx, block_env, chain_evm};
+use crate::spec::ChainSpec;
+use crate::state::{BlockState, Overlay};
+use crate::view::{StoredBlock, View};
 
 type State<'v> = BlockState<'v, Snapshot>;
 

@@ -1,14 +1,16 @@
 //! Every step of the interpreter: counter, opcode, gas, stack, memory, storage.
 
-use super::bounds::Bounds;
-use super::calls::failure_text;
+use std::collections::{BTreeMap, HashMap};
+
 use primitives::{Address, Bytes, U256};
 use revm::bytecode::opcode::{self, OpCode};
 use revm::inspector::Inspector;
 use revm::interpreter::interpreter::EthInterpreter;
 use revm::interpreter::interpreter_types::{InputsTr, Jumps, LoopControl, MemoryTr};
 use revm::interpreter::{InstructionResult, Interpreter, InterpreterAction};
-use std::collections::{BTreeMap, HashMap};
+
+use super::bounds::Bounds;
+use super::calls::failure_text;
 
 /// Bytes of a step's text without stack, memory and storage.
 const STEP_BYTES: usize = 100;

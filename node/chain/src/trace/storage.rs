@@ -3,15 +3,17 @@
 //! The order is that of the slots' hashes, which no table has: all slots are passed, and the
 //! lowest hashes kept.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use primitives::{Address, B256, U256, keccak256};
+use store::StateReads;
+
 use super::bounds::Bounds;
 use super::replay::Replay;
 use super::{TIMEOUT_MAX, TraceError};
-use crate::flat;
+use crate::state::flat;
 use crate::view::{StoredBlock, View};
-use primitives::{Address, B256, U256, keccak256};
-use std::collections::BTreeMap;
-use std::time::Duration;
-use store::StateReads;
 
 /// The most slots that are given at once.
 pub const STORAGE_RANGE_MAX: usize = 8192;

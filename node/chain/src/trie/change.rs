@@ -3,10 +3,11 @@
 //! Source: Ethereum Yellow Paper, appendix D. Knows nodes in memory and how one is loaded;
 //! hashes nothing but what it loads.
 
-use super::NodeSource;
-use super::node::{Branch, Kind, Link, Node, Reference};
 use primitives::keccak256;
 use store::{StoreError, TableId};
+
+use super::NodeSource;
+use super::node::{Branch, Kind, Link, Node, Reference};
 
 /// One key's way down.
 pub(super) struct Walk<'a, S> {

@@ -18,10 +18,11 @@ pub use state::StateTrie;
 pub(crate) use state::{accounts_prefix, encode_account, storage_prefix};
 pub(crate) use walk::walk;
 
-use change::Walk;
-use node::{Link, Reference, nibbles};
 use primitives::{B256, EMPTY_ROOT, keccak256};
 use store::{StateReads, StoreError};
+
+use change::Walk;
+use node::{Link, Reference, nibbles};
 
 /// Where a trie's nodes come from.
 pub trait NodeSource {
@@ -222,9 +223,11 @@ pub fn ordered_root<T: AsRef<[u8]>>(values: impl IntoIterator<Item = T>) -> B256
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use proptest::prelude::*;
     use std::collections::{BTreeMap, HashMap};
+
+    use proptest::prelude::*;
+
+    use super::*;
 
     #[derive(Default)]
     struct Rows(HashMap<Vec<u8>, Vec<u8>>);

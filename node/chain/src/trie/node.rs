@@ -3,9 +3,10 @@
 //! Source: Ethereum Yellow Paper, appendix D. Knows bytes and hashes; knows neither where
 //! nodes lie nor how a trie changes.
 
+use std::cell::OnceCell;
+
 use alloy_rlp::{Encodable, Header};
 use primitives::{B256, keccak256};
-use std::cell::OnceCell;
 
 /// A key or a part of one, a nibble a byte.
 pub(super) type Nibbles = Vec<u8>;

@@ -3,10 +3,11 @@
 //! Nodes of one level do not wait for each other, so they are encoded and hashed together,
 //! level by level from below, for all tries at once.
 
-use super::node::{Kind, Link, Node, Reference};
-use super::{NodeRows, Trie};
 use ethash::keccak256_many;
 use primitives::B256;
+
+use super::node::{Kind, Link, Node, Reference};
+use super::{NodeRows, Trie};
 
 /// Nodes with shorter RLP are written into their parents.
 const HASHED_BYTES_MIN: usize = 32;

@@ -3,9 +3,10 @@
 //! Shares no code with the trie that is changed in place but how a node is written, so that
 //! each judges the other. Source: Ethereum Yellow Paper, appendix D.
 
-use super::node::{Reference, push_hex_prefix, reference_of, wrap_list};
 use alloy_rlp::{EMPTY_STRING_CODE, Encodable};
 use primitives::{B256, EMPTY_ROOT, keccak256};
+
+use super::node::{Reference, push_hex_prefix, reference_of, wrap_list};
 
 /// Nibbles of a key.
 const NIBBLES: usize = 64;
@@ -98,11 +99,13 @@ fn list(mut payload: Vec<u8>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::trie::{NoNodes, Trie};
-    use proptest::prelude::*;
     use std::collections::BTreeMap;
     use std::convert::Infallible;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::trie::{NoNodes, Trie};
 
     fn check(entries: &BTreeMap<B256, Vec<u8>>) {
         let mut trie = Trie::in_memory();

@@ -3,12 +3,14 @@
 //! Storage tries of different incarnations of an account lie apart, so a destroyed
 //! account's storage needs no deletion here either.
 
-use super::{NodeRows, NodeSource, Trie, TrieWork, seal};
+use std::collections::{BTreeSet, HashMap};
+
 use alloy_rlp::Encodable;
 use ethash::keccak256_many;
 use primitives::{Address, B256, U256};
-use std::collections::{BTreeSet, HashMap};
 use store::{AccountRecord, StoreError, Tables};
+
+use super::{NodeRows, NodeSource, Trie, TrieWork, seal};
 
 /// Prefix of the account trie's rows.
 const ACCOUNTS: u8 = 0;

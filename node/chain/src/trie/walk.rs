@@ -3,10 +3,11 @@
 //! Goes on beside a node that is missing or altered, so that one walk finds all of them.
 //! Holds one way down in memory.
 
-use super::NodeSource;
-use super::node::{Kind, Link, Node, Reference};
 use primitives::{B256, EMPTY_ROOT, keccak256};
 use store::StoreError;
+
+use super::NodeSource;
+use super::node::{Kind, Link, Node, Reference};
 
 /// Longest way down, in nibbles.
 const DEPTH_MAX: usize = 64;
@@ -113,9 +114,10 @@ impl<S: NodeSource> Walk<'_, S> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
     use crate::trie::{NoNodes, Trie};
-    use std::collections::HashMap;
 
     struct Rows(HashMap<Vec<u8>, Vec<u8>>);
 

@@ -1,14 +1,16 @@
 //! Streams of blocks: what import by runs leaves is what import one by one leaves, whatever
 //! the stream holds and wherever it ends.
 
-use crate::common::{Maker, Node, Plan, account, sign, unsigned};
-use chain::ChainSpec;
-use chain::bulk::{BulkError, BulkProgress, import_stream};
-use chain::import::ImportError;
-use primitives::Block;
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use chain::ChainSpec;
+use chain::import::ImportError;
+use chain::import::bulk::{BulkError, BulkProgress, import_stream};
+use primitives::Block;
+
+use crate::common::{Maker, Node, Plan, account, sign, unsigned};
 
 fn encode(blocks: &[Block]) -> Vec<u8> {
     blocks.iter().flat_map(Block::encode).collect()

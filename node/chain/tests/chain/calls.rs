@@ -1,12 +1,14 @@
 //! Calls and estimates that take long: what is given up, and when.
 
-use crate::common::{Maker, account, hex};
-use crate::run::rich;
+use std::fmt::Write;
+use std::time::Duration;
+
 use chain::call::{CallError, CallOutcome, CallPlace, CallRequest, TIMEOUT_DEFAULT};
 use chain::{ChainSpec, View};
 use primitives::Address;
-use std::fmt::Write;
-use std::time::Duration;
+
+use crate::common::{Maker, account, hex};
+use crate::run::rich;
 
 /// JUMPDEST, PUSH1 0, JUMP.
 const ENDLESS: &str = "5b600056";

@@ -3,11 +3,15 @@
 //! Blocks are executed by the chain's executor on a store of their own; headers, roots and
 //! bodies are put together here, without the chain's block builder.
 
+use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
 use chain::ChainSpec;
-use chain::body::SealCheck;
-use chain::execute::Executor;
+use chain::evm::execute::Executor;
 use chain::genesis::ensure_genesis;
 use chain::import::{ImportError, Imported, Importer};
+use chain::rules::body::SealCheck;
 use chain::spec::{DEV_ACCOUNTS, DifficultyRule};
 use chain::state::BlockState;
 use chain::trie::ordered_root;
@@ -15,9 +19,6 @@ use primitives::{
     Address, B256, Block, Bytes, Header, SecretKey, Transaction, TxForm, U256, UnsignedTransaction,
     uncles_hash,
 };
-use std::collections::{BTreeMap, HashMap};
-use std::ops::ControlFlow;
-use std::sync::Arc;
 use store::{BlockReads, Source, Store, TableId};
 
 /// One native token in sha.
@@ -191,7 +192,7 @@ impl Maker {
 fn assemble(spec: &ChainSpec, view: &store::Snapshot, above: &Header, mut plan: Plan) -> Block {
     let difficulty = match spec.difficulty {
         DifficultyRule::Constant(difficulty) => U256::from(difficulty),
-        _ => chain::difficulty::next_difficulty(spec, above, above.timestamp + plan.seconds),
+        _ => chain::rules::difficulty::next_difficulty(spec, above, above.timestamp + plan.seconds),
     };
     if spec.system_contract {
         // Its sender, who does nothing else, has sent one in each block before.

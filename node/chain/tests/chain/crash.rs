@@ -4,19 +4,21 @@
 //! as a stream whose runs share commits, and says after each commit what the head is. An
 //! endless line of equal blocks makes both sides agree.
 
-use crate::common::{Maker, Plan, account, rows, sign, unsigned};
-use chain::ChainSpec;
-use chain::body::SealCheck;
-use chain::bulk::import_stream;
-use chain::genesis::ensure_genesis;
-use chain::import::Importer;
-use primitives::{B256, Block};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
+
+use chain::ChainSpec;
+use chain::genesis::ensure_genesis;
+use chain::import::Importer;
+use chain::import::bulk::import_stream;
+use chain::rules::body::SealCheck;
+use primitives::{B256, Block};
 use store::{BlockReads, Store, StoreOptions};
+
+use crate::common::{Maker, Plan, account, rows, sign, unsigned};
 
 /// Directory of the child; where it is absent the child's test does nothing.
 const DIRECTORY: &str = "CHAIN_TEST_CRASH_DIRECTORY";
@@ -114,7 +116,7 @@ fn stream_child() {
         rest: std::io::Cursor::default(),
     };
     println!("committed 0");
-    let report = |progress: &chain::bulk::BulkProgress| {
+    let report = |progress: &chain::import::bulk::BulkProgress| {
         println!("committed {}", progress.blocks + progress.known);
     };
     import_stream(&importer, Box::new(input), &AtomicBool::new(false), report).expect("valid");

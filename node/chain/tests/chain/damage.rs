@@ -1,18 +1,20 @@
 //! Rows that no code of ours wrote: cut, altered, emptied, deleted. Reading and importing
 //! give errors, or do not see it; they never panic, and a refused import changes nothing.
 
-use crate::common::{Maker, Node, Plan, Rows, account, deploys, hex, rows, sign, unsigned};
-use chain::body::SealCheck;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
 use chain::call::{CallPlace, CallRequest, TIMEOUT_DEFAULT};
+use chain::evm::precompiles::NOTIFY_SCS;
 use chain::genesis::ensure_genesis;
 use chain::import::{ImportError, Importer};
 use chain::logs::{LogLimits, LogPlan, LogQuery};
-use chain::precompiles::NOTIFY_SCS;
+use chain::rules::body::SealCheck;
 use chain::{ChainSpec, View};
 use primitives::{Address, B256, Block, Transaction, U256};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use store::{BlockReads, Source, StateReads, Store, TableId};
+
+use crate::common::{Maker, Node, Plan, Rows, account, deploys, hex, rows, sign, unsigned};
 
 /// A chain with everything in it, and blocks that would come next.
 struct Scene {

@@ -4,19 +4,21 @@
 //! Both branches move money, make contracts, write their storage, destroy them and make them
 //! again at the same addresses, each in its own rhythm.
 
-use crate::common::{Maker, Plan, rows};
-use crate::random_forks::{Act, assert_as_fresh, spec, transactions};
-use chain::body::SealCheck;
-use chain::genesis::ensure_genesis;
-use chain::import::{Imported, Importer};
-use primitives::{B256, Block};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use chain::genesis::ensure_genesis;
+use chain::import::{Imported, Importer};
+use chain::rules::body::SealCheck;
+use primitives::{B256, Block};
 use store::{BlockReads, FILE_NAME, Store, StoreOptions};
+
+use crate::common::{Maker, Plan, rows};
+use crate::random_forks::{Act, assert_as_fresh, spec, transactions};
 
 /// Blocks of each branch above their common ancestor.
 const DEEP: u64 = 10_000;

@@ -1,20 +1,22 @@
 //! Chains on disks that fill up, break or flip bytes: nothing committed is lost, nothing else is
 //! served, answers are right or errors, and the chain goes on or says why not.
 
-use crate::common::{Maker, Plan, account, deploys, hex, rows, sign, unsigned};
-use crate::disk::{Disk, Trouble};
-use chain::body::SealCheck;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use chain::call::{CallPlace, CallRequest, TIMEOUT_DEFAULT};
 use chain::chain::WriteError;
 use chain::genesis::ensure_genesis;
 use chain::import::Importer;
 use chain::pool::PoolConfig;
+use chain::rules::body::SealCheck;
 use chain::{Chain, ChainConfig, ChainSpec, View};
 use primitives::{Address, B256, Block, Transaction, U256};
-use std::fmt::Debug;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 use store::{BlockReads, Store, StoreOptions, quiet_contained_panics};
+
+use crate::common::{Maker, Plan, account, deploys, hex, rows, sign, unsigned};
+use crate::disk::{Disk, Trouble};
 
 fn open(disk: &Arc<Disk>) -> Result<Store, store::StoreError> {
     // Small, so that pages are read again and again.

@@ -2,10 +2,11 @@
 //!
 //! Expected numbers are written out from the table, not computed by the code under test.
 
-use crate::common::{account, coins, forks, hex, key};
-use crate::run::{CALLEE, EXISTING, MISSING, PROGRAM, Ran, Run, rich};
 use chain::ChainSpec;
 use primitives::{Address, U256};
+
+use crate::common::{account, coins, forks, hex, key};
+use crate::run::{CALLEE, EXISTING, MISSING, PROGRAM, Ran, Run, rich};
 
 fn check(name: &str, program: &str, callee: &str, expected: u64) -> Ran {
     let ran = Run::new(program, callee).run();

@@ -1,19 +1,21 @@
 //! The running chain: work and solutions, stale work and uncles, the pool across heads,
 //! stopping. Seals are real, on a small cache and with a difficulty of 2.
 
-use crate::common::{Maker, Plan, account, coins, easy_spec, rows, sign, unsigned};
-use chain::body::SealCheck;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
 use chain::chain::{SubmitError, WriteError};
-use chain::desk::SolutionError;
 use chain::import::{ImportError, Imported};
+use chain::mining::desk::SolutionError;
 use chain::pool::{Origin, PoolConfig};
 use chain::rules::HeaderError;
+use chain::rules::body::SealCheck;
 use chain::{Chain, ChainConfig};
 use ethash::{LightCache, LightCaches, Solution, WorkPackage};
 use primitives::{Address, B256, Block, U256};
-use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use store::Store;
+
+use crate::common::{Maker, Plan, account, coins, easy_spec, rows, sign, unsigned};
 
 const MINER: Address = Address::repeat_byte(0xa1);
 

@@ -1,14 +1,15 @@
 //! What import refuses, keeps beside the chain, and makes the head; and that a refusal
 //! leaves every table as it was, to the byte.
 
-use crate::common::{Maker, Node, Plan, account, coins, easy_spec, forks, key, sign, unsigned};
 use chain::ChainSpec;
-use chain::body::{BodyError, SealCheck, SenderError, transactions_root};
-use chain::execute::TransactionError;
+use chain::evm::execute::TransactionError;
 use chain::import::{BlockId, ImportError, Imported, SIDE_EXECUTION_DEPTH};
 use chain::rules::HeaderError;
+use chain::rules::body::{BodyError, SealCheck, SenderError, transactions_root};
 use ethash::{LightCaches, SealError};
 use primitives::{B256, Block, Bloom, Header, Transaction, TxForm, U256, uncles_hash};
+
+use crate::common::{Maker, Node, Plan, account, coins, easy_spec, forks, key, sign, unsigned};
 
 fn id(block: &Block) -> BlockId {
     BlockId {
@@ -351,7 +352,7 @@ fn seals_are_checked_on_blocks_and_uncles() {
     let above = node.import(&first);
     assert_is!(
         above,
-        Err(ImportError::Seal(chain::body::SealCheckError::Seal(
+        Err(ImportError::Seal(chain::rules::body::SealCheckError::Seal(
             SealError::AboveBoundary { .. }
         )))
     );

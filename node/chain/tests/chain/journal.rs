@@ -1,13 +1,15 @@
 //! Local transactions over restarts of the chain: what waits again, and what does not.
 
-use crate::common::{account, easy_spec, key, sign, unsigned};
-use chain::body::SealCheck;
-use chain::pool::{Origin, PoolConfig};
-use chain::{Chain, ChainConfig};
-use primitives::{Transaction, TxForm, U256};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use chain::pool::{Origin, PoolConfig};
+use chain::rules::body::SealCheck;
+use chain::{Chain, ChainConfig};
+use primitives::{Transaction, TxForm, U256};
 use store::Store;
+
+use crate::common::{account, easy_spec, key, sign, unsigned};
 
 struct Home {
     folder: tempfile::TempDir,

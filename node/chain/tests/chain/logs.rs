@@ -2,7 +2,9 @@
 //! over the receipts of the canonical chain, by either plan, and the index is that of a store
 //! which saw this chain alone.
 
-use crate::common::{Maker, Node, Plan, hex, rows, sign, unsigned};
+use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
+
 use chain::check::{CheckEvent, check_store};
 use chain::import::{BlockId, Imported};
 use chain::logs::{FoundLog, LogError, LogLimits, LogPlan, LogQuery};
@@ -11,9 +13,9 @@ use chain::{ChainSpec, View};
 use primitives::{Address, B256, Block, Log, Transaction};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
-use std::collections::HashMap;
-use std::sync::atomic::AtomicBool;
 use store::{Store, TableId};
+
+use crate::common::{Maker, Node, Plan, hex, rows, sign, unsigned};
 
 /// Writes a log with `topics` topics, taken from its call data; the odd ones write it twice.
 fn contract(topics: u8, odd: bool) -> Address {

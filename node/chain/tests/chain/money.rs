@@ -1,8 +1,9 @@
 //! Who has how much after a block: fees, failed transactions, rewards, uncles.
 
-use crate::common::{Maker, Node, Plan, account, coins, deploys, hex, sign, unsigned};
 use chain::{ChainSpec, View};
 use primitives::{Address, B256, Block, ReceiptOutcome, Transaction, U256};
+
+use crate::common::{Maker, Node, Plan, account, coins, deploys, hex, sign, unsigned};
 
 const MINER: Address = Address::repeat_byte(0xbe);
 const PRICE: u64 = 1_000_000_000;

@@ -1,16 +1,18 @@
 //! Notices: who is said to have told what, what takes them back, and which blocks' are served.
 
-use crate::common::{Maker, Node, Plan, account, deploys, forks, hex, sign, unsigned};
-use crate::run::{CALLEE, PROGRAM, Run, contract};
-use chain::bulk::import_stream;
+use std::sync::atomic::AtomicBool;
+
 use chain::call::{CallPlace, CallRequest, TIMEOUT_DEFAULT};
 use chain::check::{CheckEvent, check_store};
+use chain::evm::precompiles::{NOTICE_BYTES_MAX, NOTIFY_SCS};
+use chain::import::bulk::import_stream;
 use chain::import::{BlockId, Imported};
-use chain::precompiles::{NOTICE_BYTES_MAX, NOTIFY_SCS};
 use chain::{ChainSpec, View};
 use primitives::{Address, B256, Block, Bytes, Transaction, U256};
-use std::sync::atomic::AtomicBool;
 use store::{Notice, NoticeReads};
+
+use crate::common::{Maker, Node, Plan, account, deploys, forks, hex, sign, unsigned};
+use crate::run::{CALLEE, PROGRAM, Run, contract};
 
 /// Tells the application chains its data, and has the answer at 0x400.
 const TELL: &str = "36 6000 6000 37 6020 610400 36 6000 6000 600d 5a f1 50";

@@ -3,14 +3,15 @@
 //! Without limits the pool must hold exactly what the model holds. With small limits it must
 //! keep them, lose nothing of the node's own, and stay as it was where it refuses.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use chain::ChainSpec;
 use chain::pool::{NextBlock, Origin, PoolConfig, PoolContent, PoolError, Reverted, Standing, TxPool};
 use primitives::{Address, B256, Bytes, Transaction, TxForm, U256};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// Accounts 0 to 5; what 0 sends is always the node's own.
 const ACCOUNTS: u8 = 6;

@@ -1,8 +1,9 @@
 //! The built-in contracts: gas and answers, before and after their fork, by every kind of call.
 
+use primitives::{Address, SYSTEM_CONTRACT, SecretKey, U256, keccak256};
+
 use crate::common::{forks, hex};
 use crate::run::{PROGRAM, Run, contract, rich};
-use primitives::{Address, SYSTEM_CONTRACT, SecretKey, U256, keccak256};
 
 /// Calls a built-in contract statically with `input`; its gas, and the first word of its answer.
 fn precompile(number: u64, low: u8, input: &[u8]) -> (u64, U256) {

@@ -3,20 +3,22 @@
 //! Its genesis file is read as the node reads it. Blocks are built by the tests' own maker and
 //! by the chain's builder, and imported by the real importer.
 
-use crate::common::{Maker, Node, Plan, account, coins, key, unsigned};
-use chain::body::{BodyError, SealCheck, SenderError, transactions_root};
-use chain::bulk::import_stream;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use chain::chain::{Chain, ChainConfig};
 use chain::check::{CheckEvent, check_store};
-use chain::execute::TransactionError;
+use chain::evm::execute::TransactionError;
+use chain::import::bulk::import_stream;
 use chain::import::{ImportError, Imported};
 use chain::pool::{Origin, PoolConfig};
 use chain::rules::HeaderError;
+use chain::rules::body::{BodyError, SealCheck, SenderError, transactions_root};
 use chain::spec::DEV_ACCOUNTS;
 use chain::{ChainSpec, View};
 use primitives::{Address, Block, ReceiptOutcome, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction, TxForm, U256};
-use std::sync::atomic::AtomicBool;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::common::{Maker, Node, Plan, account, coins, key, unsigned};
 
 const MINER: Address = Address::repeat_byte(0xbe);
 /// Gets 1 sha of the system contract's in each block.

@@ -4,7 +4,8 @@
 //! Blocks hold transfers, creations, storage writes, destructions, and creations again at
 //! the same address. What is compared against is a store that saw the canonical branch only.
 
-use crate::common::{Maker, Node, Plan, Rows, account, deploys, hex, rows, sign, unsigned};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
 use alloy_trie::{HashBuilder, Nibbles};
 use chain::ChainSpec;
 use chain::import::Imported;
@@ -12,8 +13,9 @@ use chain::spec::GenesisAccount;
 use primitives::{Address, B256, Block, EMPTY_ROOT, Transaction, U256, keccak256};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
 use store::{BlockReads, StateReads, Store};
+
+use crate::common::{Maker, Node, Plan, Rows, account, deploys, hex, rows, sign, unsigned};
 
 /// Makes worms: calling it with a salt makes one at the address of that salt.
 const FACTORY: Address = Address::repeat_byte(0xfa);

@@ -4,11 +4,12 @@
 //! Expected numbers are written out from the rules: the sum of an instruction's gas is taken
 //! before it is carried out, and only if there is enough.
 
-use crate::common::{Maker, Plan, account, deploys, hex, sign, unsigned};
-use crate::run::{CALLEE, Ran, Run};
 use chain::call::{CallOutcome, CallPlace, CallRequest, TIMEOUT_DEFAULT};
 use chain::{ChainSpec, View};
 use primitives::{Transaction, U256};
+
+use crate::common::{Maker, Plan, account, deploys, hex, sign, unsigned};
+use crate::run::{CALLEE, Ran, Run};
 
 /// Gas that the program gives its callee.
 const GIVEN: u64 = 30_000;

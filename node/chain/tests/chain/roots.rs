@@ -4,14 +4,15 @@
 //! with the root of the accounts and slots as they are there, by another implementation. And
 //! whoever imports, with all in memory or nothing, block by block or in runs, leaves the same rows.
 
-use crate::common::{Maker, Node, Plan, account, hex, key, rows, unsigned};
-use crate::random_forks::assert_as_fresh;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicBool;
+
 use alloy_trie::{HashBuilder, Nibbles};
 use chain::ChainSpec;
-use chain::body::SealCheck;
-use chain::bulk::import_stream;
-use chain::execute::Executor;
+use chain::evm::execute::Executor;
 use chain::import::Importer;
+use chain::import::bulk::import_stream;
+use chain::rules::body::SealCheck;
 use chain::spec::{DifficultyRule, GenesisAccount};
 use chain::state::BlockState;
 use primitives::{
@@ -20,9 +21,10 @@ use primitives::{
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use revm::Database;
-use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::AtomicBool;
 use store::Snapshot;
+
+use crate::common::{Maker, Node, Plan, account, hex, key, rows, unsigned};
+use crate::random_forks::assert_as_fresh;
 
 /// Slots that worms may write.
 const SLOTS: u8 = 4;

@@ -3,15 +3,16 @@
 //! Executed on block 0 of the dev network with those accounts, as block `number`; nothing is
 //! written.
 
-use crate::common::{account, hex, key, unsigned};
 use chain::ChainSpec;
-use chain::execute::Executor;
+use chain::evm::execute::Executor;
 use chain::genesis::{ensure_genesis, genesis_header};
 use chain::spec::{Family, GenesisAccount};
 use chain::state::BlockState;
 use primitives::{Address, Header, Log, TxForm, U256};
 use revm::Database;
 use store::{Notice, Store};
+
+use crate::common::{account, hex, key, unsigned};
 
 /// Where the program under test lies.
 pub(crate) const PROGRAM: Address = Address::repeat_byte(0xc0);

@@ -1,16 +1,18 @@
 //! Setting the head back: the store is then one that never saw a block above it, and the chain's
 //! memory follows.
 
-use crate::common::{Maker, Node, Plan, Rows, account, deploys, hex, sign, unsigned};
-use chain::body::SealCheck;
+use std::sync::atomic::AtomicBool;
+
 use chain::chain::WriteError;
 use chain::check::{CheckEvent, check_store};
 use chain::import::Imported;
 use chain::pool::{Origin, PoolConfig};
+use chain::rules::body::SealCheck;
 use chain::{Chain, ChainConfig, ChainSpec};
 use primitives::{Block, Transaction};
-use std::sync::atomic::AtomicBool;
 use store::{Store, TableId};
+
+use crate::common::{Maker, Node, Plan, Rows, account, deploys, hex, sign, unsigned};
 
 /// Block 1 makes a contract that logs, tells the application chains and writes a slot; each of
 /// the other three calls it. Then a side block beside each of those.

@@ -1,11 +1,13 @@
 //! What is traced is what was executed: gas, success and the slots of every transaction, by the
 //! rules of the public network with its system transaction and its refund of failed calls.
 
-use crate::common::{account, deploys, hex, sign, unsigned};
-use chain::body::SealCheck;
-use chain::build::build;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chain::evm::precompiles::NOTIFY_SCS;
+use chain::mining::build::build;
 use chain::pool::{Origin, PoolConfig};
-use chain::precompiles::NOTIFY_SCS;
+use chain::rules::body::SealCheck;
 use chain::spec::GenesisAccount;
 use chain::trace::{
     CallFrame, StepOptions, StepTrace, TIMEOUT_DEFAULT, Trace, TraceError, TraceRequest, Tracer,
@@ -13,9 +15,9 @@ use chain::trace::{
 use chain::view::StoredBlock;
 use chain::{Chain, ChainConfig, ChainSpec, View};
 use primitives::{Address, B256, ReceiptOutcome, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction, U256};
-use std::sync::Arc;
-use std::time::Duration;
 use store::Store;
+
+use crate::common::{account, deploys, hex, sign, unsigned};
 
 /// Counts its calls in slot 0.
 const COUNTER: &str = "6000 54 6001 01 6000 55 00";

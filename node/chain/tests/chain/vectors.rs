@@ -3,15 +3,16 @@
 //! The data are those of `tests/vectors/transactions.json`. The state before the block is not
 //! public, so what is executed in it is not judged here.
 
-use crate::common::hex;
 use chain::ChainSpec;
-use chain::body::{SealCheck, SealCheckError, transactions_root};
+use chain::rules::body::{SealCheck, SealCheckError, transactions_root};
 use chain::trie::ordered_root;
 use ethash::{LightCaches, SealError};
 use primitives::{
     B256, Block, Header, Receipt, ReceiptForm, ReceiptOutcome, Transaction, TxRules, U256, uncles_hash,
 };
 use serde_json::Value;
+
+use crate::common::hex;
 
 fn vectors() -> Value {
     let text = include_str!("../../../../tests/vectors/transactions.json");

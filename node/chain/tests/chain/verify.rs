@@ -1,18 +1,20 @@
 //! The check of a whole store: nothing to say of a good one, and a fault for every byte that
 //! matters, in every table.
 
-use crate::common::{Maker, Plan, account, deploys, easy_spec, hex, sign, unsigned};
-use chain::ChainSpec;
-use chain::body::SealCheck;
-use chain::check::{CheckError, CheckEvent, Checked, Fault, check_store};
-use chain::genesis::initialise;
-use chain::import::Importer;
-use chain::precompiles::NOTIFY_SCS;
-use chain::record::SpecRecord;
-use primitives::{Address, B256, Transaction, TxForm};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+use chain::ChainSpec;
+use chain::check::{CheckError, CheckEvent, Checked, Fault, check_store};
+use chain::evm::precompiles::NOTIFY_SCS;
+use chain::genesis::initialise;
+use chain::genesis::record::SpecRecord;
+use chain::import::Importer;
+use chain::rules::body::SealCheck;
+use primitives::{Address, B256, Transaction, TxForm};
 use store::{Store, TableId, meta_key};
+
+use crate::common::{Maker, Plan, account, deploys, easy_spec, hex, sign, unsigned};
 
 /// A store with something in every table: codes, storage, a destroyed contract, an uncle,
 /// side blocks executed and not, a classic transaction, a notice.

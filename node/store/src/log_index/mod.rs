@@ -25,12 +25,14 @@ mod row;
 #[cfg(test)]
 mod tests;
 
+use std::ops::ControlFlow;
+
+use primitives::{Address, B256, LOG_TOPICS_MAX, Log, Receipt, keccak256};
+
 use crate::batch::Tables;
 use crate::source::Source;
 use crate::{StoreError, TableId};
-use primitives::{Address, B256, LOG_TOPICS_MAX, Log, Receipt, keccak256};
 use row::{Row, Tail, row_key};
-use std::ops::ControlFlow;
 
 const TABLE: TableId = TableId::LogKeyToBlocks;
 

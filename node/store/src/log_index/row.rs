@@ -166,8 +166,9 @@ pub(super) fn number_len(number: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     #[test]
     fn numbers() {

@@ -1,10 +1,12 @@
 //! Lists of blocks as they grow and shrink, and keys.
 
+use std::collections::BTreeMap;
+
+use primitives::ReceiptOutcome;
+
 use super::row::ROW_BYTES_MAX;
 use super::*;
 use crate::Store;
-use primitives::ReceiptOutcome;
-use std::collections::BTreeMap;
 
 fn log(address: u8, topics: &[u8]) -> Log {
     Log {

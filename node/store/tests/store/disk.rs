@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::sync::{Mutex, MutexGuard};
+
 use store::Medium;
 
 /// What a drive writes at once, or not at all.

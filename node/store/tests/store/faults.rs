@@ -1,11 +1,13 @@
 //! Whatever the disk does: what was committed stays, what was not is never seen, and reads give
 //! what was written or an error.
 
-use crate::disk::{Disk, Trouble};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+
 use store::{Snapshot, Source, Store, StoreError, StoreOptions, TableId, quiet_contained_panics};
+
+use crate::disk::{Disk, Trouble};
 
 /// Rows by key, of one table.
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;

@@ -5,12 +5,11 @@ mod state;
 mod trace;
 
 use chain::chain::WriteError;
+use ethash::MAX_EPOCH;
 use primitives::{B256, Block};
 use serde::Serialize;
 
 use super::mc::Found;
-use ethash::MAX_EPOCH;
-
 use crate::blocks::Reach;
 use crate::error::{RpcError, RpcResult};
 use crate::node::{Node, failure};

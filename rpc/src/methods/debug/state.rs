@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use chain::flat;
+use chain::state::flat;
 use chain::trace::{StorageEntry, TIMEOUT_DEFAULT};
 use primitives::{Address, B256, U256};
 use serde::Serialize;

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use chain::View;
-use chain::build::Draft;
 use chain::call::{CallError, CallPlace};
+use chain::mining::build::Draft;
 use primitives::{Address, B256, Block};
 
 use crate::blocks::{KnownBlock, Reach};

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chain::body::SealCheckError;
 use chain::chain::WriteError;
-use chain::desk::SolutionError;
+use chain::mining::desk::SolutionError;
+use chain::rules::body::SealCheckError;
 use ethash::{Solution, WorkPackage};
 use primitives::{Address, B64, B256, U256};
 use tokio::time::{Instant, sleep};

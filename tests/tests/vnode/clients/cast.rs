@@ -1,11 +1,12 @@
 //! `cast`, the command-line client, through the aliases.
 
-use super::{STRANGER, account, check_chain, mining, text};
 use e2e::clients::{Cast, cast};
 use e2e::contract::{CHANGED, FIRST_VALUE, creation_code, set as set_input};
 use e2e::ledger::{COIN, Ledger};
 use e2e::{Vnode, note, quantity};
 use serde_json::{Value, json};
+
+use super::{STRANGER, account, check_chain, mining, text};
 
 /// A program with a node to talk to.
 struct Session {

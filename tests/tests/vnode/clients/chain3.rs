@@ -4,13 +4,15 @@
 //! the node serves was not called. Here that list is held against the interface, and what the
 //! members gave against what the node says of the same.
 
-use super::{MINER, STRANGER, account, check_chain, text};
+use std::path::Path;
+
 use e2e::clients::javascript;
 use e2e::contract::{FIRST_VALUE, counter, runtime_code};
 use e2e::ledger::{FUNDED, Ledger};
 use e2e::{Caller, Vnode, data, ipc, quantity, to_quantity};
 use serde_json::{Value, json};
-use std::path::Path;
+
+use super::{MINER, STRANGER, account, check_chain, text};
 
 /// The interface's methods, one at the start of each line.
 const INTERFACE: &str = include_str!("../../../../rpc/tests/mc/interface.txt");

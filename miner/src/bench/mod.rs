@@ -1,0 +1,297 @@
+//! Measures what a device does: light cache, dataset, hash rate, and what its memory gives at best. What was
+//! not measured is absent, never estimated.
+//!
+//! Needs no work, no node and no file. Formats figures for people and for programs; where they go is the
+//! caller's business.
+
+mod gpu;
+mod memory;
+mod report;
+
+use std::hint::black_box;
+use std::ops::ControlFlow;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ethash::{B256, Epoch, FullDataset, ITEM_WORDS, LightCache, ROW_WORDS, SEARCH_GROUP};
+
+use crate::cpu::LIGHT_WIDTH;
+use crate::dataset::Dataset;
+use crate::gpu::{KernelForm, list_adapters};
+use crate::progress::Progress;
+use crate::{DeviceChoice, DeviceParseError, MinerError};
+
+pub use report::{Figures, Kind, Report};
+
+/// The longest time for each figure of the memory: it is steady.
+const CEILING_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Which devices to measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BenchDevices {
+    /// The CPU and every adapter, software ones too.
+    All,
+    /// What an engine would take.
+    Chosen(DeviceChoice),
+}
+
+impl FromStr for BenchDevices {
+    type Err = DeviceParseError;
+
+    fn from_str(text: &str) -> Result<Self, DeviceParseError> {
+        if text == "all" {
+            Ok(Self::All)
+        } else {
+            text.parse().map(Self::Chosen)
+        }
+    }
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct BenchConfig {
+    /// On which devices.
+    pub devices: BenchDevices,
+    /// For which epoch of Ethash.
+    pub epoch: u32,
+    /// How long each hash rate is measured.
+    pub time: Duration,
+    /// Threads of the CPU, at least one.
+    pub threads: usize,
+    /// Leave out the full dataset, and with it the graphics adapters.
+    pub light_only: bool,
+    /// Form of the search kernel; `None`: the fastest, as measured first.
+    pub kernel: Option<KernelForm>,
+}
+
+impl BenchConfig {
+    /// How long each figure of the memory is measured.
+    fn ceiling_time(&self) -> Duration {
+        (self.time / 2).min(CEILING_TIME_MAX)
+    }
+}
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// There is no light cache.
+    #[error(transparent)]
+    Cache(#[from] ethash::CacheError),
+    /// There is no such device.
+    #[error(transparent)]
+    Device(#[from] MinerError),
+}
+
+/// Measures what `config` asks for. A device that fails has its reason in its figures.
+///
+/// # Errors
+/// When the epoch has no light cache or a device does not exist.
+pub fn run(config: &BenchConfig) -> Result<Report, BenchError> {
+    let (cpu, adapters) = match &config.devices {
+        BenchDevices::All => (true, list_adapters()),
+        BenchDevices::Chosen(choice) => {
+            let plan = choice.plan_here()?;
+            (plan.cpu, plan.adapters)
+        }
+    };
+    let cache = Arc::new(LightCache::build(Epoch::ethash(config.epoch))?);
+    let mut devices = Vec::new();
+    if cpu {
+        devices.push(measure_cpu(config, &cache));
+    }
+    devices.extend(
+        adapters
+            .iter()
+            .map(|adapter| gpu::measure(config, &cache, adapter)),
+    );
+    Ok(Report {
+        epoch: config.epoch,
+        cache_bytes: cache.as_bytes().len() as u64,
+        dataset_bytes: cache.dataset_bytes(),
+        devices,
+    })
+}
+
+fn measure_cpu(config: &BenchConfig, cache: &LightCache) -> Figures {
+    let threads = config.threads.max(1);
+    let mut figures = Figures {
+        device: "cpu".into(),
+        name: cpu_name(),
+        threads: Some(threads),
+        light_cache_seconds: Some(cache.build_time().as_secs_f64()),
+        ..Figures::default()
+    };
+    figures.light_hashrate = Some(rate(threads, config.time, |first, end| {
+        search_light(cache, first, end)
+    }));
+    if config.light_only {
+        return figures;
+    }
+    let mut progress = Progress::new(format!("generating the dataset of epoch {}", config.epoch));
+    let dataset = Dataset::generate(cache, threads, &mut |done, total| {
+        progress.report(done, total);
+        ControlFlow::Continue(())
+    });
+    let seconds = progress.end().as_secs_f64();
+    match dataset {
+        Ok(dataset) => {
+            figures.dataset_seconds = Some(seconds);
+            figures.dataset_sum_u64 = Some(sum_u64(dataset.words()));
+            let full = dataset.view();
+            figures.hashrate = Some(rate(threads, config.time, |first, end| {
+                search_full(&full, first, end)
+            }));
+            measure_memory(&mut figures, config, cache, dataset.words());
+        }
+        Err(error) => figures.error = Some(error.to_string()),
+    }
+    figures
+}
+
+/// What the memory gives, over the tables that were hashed from.
+fn measure_memory(figures: &mut Figures, config: &BenchConfig, cache: &LightCache, dataset: &[u32]) {
+    let (threads, time) = (config.threads.max(1), config.ceiling_time());
+    figures.random_read_bytes_per_second = memory::random_read_rate::<ITEM_WORDS>(dataset, threads, time);
+    // Rows are words in place; were they ever not aligned as such, the figure would be missing.
+    figures.cache_read_bytes_per_second = bytemuck::try_cast_slice(cache.as_bytes())
+        .ok()
+        .and_then(|rows| memory::random_read_rate::<ROW_WORDS>(rows, threads, time));
+    figures.copy_bytes_per_second = memory::copy_rate(threads, time);
+}
+
+/// Nonces hashed from the light cache one group after the other, from `first` on until `end`.
+fn search_light(cache: &LightCache, first: u64, end: Instant) -> u64 {
+    let mut hashes = 0;
+    while Instant::now() < end {
+        let nonces: [u64; LIGHT_WIDTH] = core::array::from_fn(|i| first + hashes + i as u64);
+        black_box(cache.hash_many(&B256::ZERO, nonces));
+        hashes += LIGHT_WIDTH as u64;
+    }
+    hashes
+}
+
+/// Nonces hashed from the full dataset in one stream, from `first` on until `end`.
+fn search_full(dataset: &FullDataset<'_>, first: u64, end: Instant) -> u64 {
+    let (mut begun, mut hashes) = (0, 0);
+    dataset.search(
+        &B256::ZERO,
+        || {
+            let nonces = core::array::from_fn(|i| first + begun + i as u64);
+            begun += SEARCH_GROUP as u64;
+            (Instant::now() < end).then_some(nonces)
+        },
+        |_, done| {
+            hashes += done.len() as u64;
+            black_box(done);
+        },
+    );
+    hashes
+}
+
+/// Hashes per second of `threads` threads; `search` gets a thread's first nonce and the end, and says how many
+/// it hashed.
+fn rate(threads: usize, time: Duration, search: impl Fn(u64, Instant) -> u64 + Sync) -> f64 {
+    let start = Instant::now();
+    let work = |thread: usize| search((thread as u64) << 48, start + time);
+    let hashes: u64 = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads)
+            .map(|thread| scope.spawn(move || work(thread)))
+            .collect();
+        // A thread that panicked has counted nothing.
+        work(0)
+            + others
+                .into_iter()
+                .map(|other| other.join().unwrap_or(0))
+                .sum::<u64>()
+    });
+    hashes as f64 / start.elapsed().as_secs_f64()
+}
+
+/// The wrapping sum of pairs of words as 64-bit numbers.
+fn sum_u64(words: &[u32]) -> u64 {
+    let pairs = words.as_chunks::<2>().0.iter();
+    pairs.fold(0, |sum, [low, high]| {
+        sum.wrapping_add(u64::from(*low) | u64::from(*high) << 32)
+    })
+}
+
+/// The processor's name where the system tells it, else its architecture.
+fn cpu_name() -> String {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = cpuinfo.lines().find(|line| line.starts_with("model name"));
+    let name = line
+        .and_then(|line| line.split_once(':'))
+        .map(|(_, name)| name.trim().to_owned());
+    name.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_measured_is_null() {
+        let config = BenchConfig {
+            devices: BenchDevices::Chosen(DeviceChoice::Cpu),
+            epoch: 0,
+            time: Duration::from_millis(50),
+            threads: 2,
+            light_only: true,
+            kernel: None,
+        };
+        let report = run(&config).expect("the CPU is always there");
+        let json = report.to_json();
+        let device = &json[0];
+        assert_eq!(device["cache_bytes"], 16_776_896);
+        assert!(
+            device["light_hashrate"].as_f64().is_some_and(|rate| rate > 1.0),
+            "{json}"
+        );
+        assert!(
+            device["light_cache_seconds"]
+                .as_f64()
+                .is_some_and(|seconds| seconds > 0.0),
+            "{json}"
+        );
+        for absent in [
+            "dataset_seconds",
+            "hashrate",
+            "share_of_ceiling",
+            "dataset_sum_u64",
+            "error",
+        ] {
+            assert!(
+                device.get(absent).is_some_and(Value::is_null),
+                "{absent} of {json}"
+            );
+        }
+        let text = report.to_string();
+        assert!(text.contains("cpu (") && !text.contains("full dataset"), "{text}");
+    }
+
+    #[test]
+    fn absent_devices_and_epochs_are_errors() {
+        let config = |devices: &str, epoch| BenchConfig {
+            devices: devices.parse().expect("a device"),
+            epoch,
+            time: Duration::ZERO,
+            threads: 1,
+            light_only: true,
+            kernel: None,
+        };
+        assert!(matches!(run(&config("cpu", u32::MAX)), Err(BenchError::Cache(_))));
+        let far = run(&config("gpu:4000000", 0));
+        assert!(matches!(
+            far,
+            Err(BenchError::Device(MinerError::NoAdapter {
+                wanted: Some(4_000_000),
+                ..
+            }))
+        ));
+        assert!("cuda".parse::<BenchDevices>().is_err());
+        assert_eq!("all".parse(), Ok(BenchDevices::All));
+    }
+}

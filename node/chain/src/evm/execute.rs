@@ -1,0 +1,407 @@
+//! Executes a block's transactions and pays its miners.
+//!
+//! One [`Executor`] serves imports and block building alike: it takes transactions one by
+//! one, keeps the running gas and receipts, and settles rewards at the end.
+
+use primitives::{
+    Address, B256, Bloom, Header, Log, Receipt, ReceiptOutcome, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction,
+    TxForm, U256,
+};
+use revm::DatabaseCommit;
+use revm::context::TxEnv;
+use revm::context::result::{EVMError, ExecutionResult, InvalidTransaction};
+use revm::primitives::TxKind;
+use store::{BlockReads, Notice, StateReads};
+
+use crate::evm::handler::{Outcome, system_call, transact};
+use crate::evm::{ChainEvm, block_env, chain_evm};
+use crate::rules::{block_reward, uncle_rewards};
+use crate::spec::{ChainSpec, RulesAt, dao};
+use crate::state::{BlockState, StateError};
+use crate::trie::NodeSource;
+
+/// Why a transaction cannot be part of a block.
+#[derive(Debug, thiserror::Error)]
+#[expect(
+    missing_docs,
+    reason = "fields are the value got and the value expected, as the texts say"
+)]
+pub enum TransactionError {
+    /// Used already.
+    #[error("nonce too low: got {got}, want {expected}")]
+    NonceTooLow { got: u64, expected: u64 },
+    /// Transactions before it are missing.
+    #[error("nonce too high: got {got}, want {expected}")]
+    NonceTooHigh { got: u64, expected: u64 },
+    /// The sender cannot pay gas and value.
+    #[error("insufficient funds for gasRemaining * price + value: balance {balance}, cost {cost}")]
+    Funds { balance: U256, cost: U256 },
+    /// Less gas than the data alone costs.
+    #[error("intrinsic gasRemaining too low: got {got}, want {expected}")]
+    IntrinsicGas { got: u64, expected: u64 },
+    /// More gas than is left in the block.
+    #[error("exceeds block gasRemaining limit: got {got}, left {left}")]
+    BlockGas { got: u64, left: u64 },
+    /// A form that the chain does not take at this height.
+    #[error("Classic tx is not currently enabled")]
+    ClassicDisabled,
+    /// A transaction for an application chain.
+    #[error("shardingFlag {0} belongs to an application chain, not into a base-chain block")]
+    ShardingFlag(u64),
+    /// A system transaction where there is no place for one.
+    #[error("unsigned system transaction")]
+    System,
+    /// Another system transaction than the state calls for.
+    #[error("system transaction {got}, want {expected}")]
+    WrongSystem { got: B256, expected: B256 },
+    /// Anything else the EVM refuses.
+    #[error("{0}")]
+    Other(String),
+    /// The store failed.
+    #[error(transparent)]
+    State(#[from] StateError),
+}
+
+/// What one transaction did.
+#[derive(Clone, Debug)]
+pub struct TransactionOutcome {
+    /// Gas it used, after refunds.
+    pub gas_used: u64,
+    /// Whether it succeeded.
+    pub success: bool,
+}
+
+/// A block in the making.
+pub struct Executor<'b, 's, S: StateReads + BlockReads + NodeSource> {
+    spec: &'b ChainSpec,
+    header: &'b Header,
+    evm: ChainEvm<&'b mut BlockState<'s, S>>,
+    gas_used: u64,
+    receipts: Vec<Receipt>,
+    notices: Vec<Notice>,
+}
+
+impl<S: StateReads + BlockReads + NodeSource> std::fmt::Debug for Executor<'_, '_, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Executor")
+            .field("gas_used", &self.gas_used)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
+    /// Starts the block with this header (whose roots, gas used and seal are not read) on `state`.
+    pub fn new(spec: &'b ChainSpec, header: &'b Header, state: &'b mut BlockState<'s, S>) -> Self {
+        state.set_remove_empty(spec.removes_empty_accounts(header.number));
+        let evm = chain_evm(state, spec, block_env(header), |_| ());
+        Self {
+            spec,
+            header,
+            evm,
+            gas_used: 0,
+            receipts: Vec::new(),
+            notices: Vec::new(),
+        }
+    }
+
+    /// The rules the block is executed by.
+    pub fn spec(&self) -> &'b ChainSpec {
+        self.spec
+    }
+
+    /// Makes the change of state that a fork block begins with, where this block is one: at the
+    /// DAO fork the named accounts' balances go to the refund contract. Comes before the
+    /// first transaction.
+    ///
+    /// # Errors
+    /// [`StateError`] when the store fails.
+    pub fn begin(&mut self) -> Result<(), StateError> {
+        if !self.spec.is_dao_fork(self.header.number) {
+            return Ok(());
+        }
+        for address in dao::drained_accounts() {
+            let (balance, _) = self.state().balance_and_nonce(address)?;
+            self.state().take_balance(address)?;
+            self.state().add_balance(dao::REFUND_CONTRACT, balance)?;
+        }
+        Ok(())
+    }
+
+    /// Gas the block still has room for.
+    pub fn gas_left(&self) -> u64 {
+        self.header.gas_limit.saturating_sub(self.gas_used)
+    }
+
+    /// Runs the next transaction. After an error the state is as before.
+    ///
+    /// # Errors
+    /// Why the transaction cannot stand at this place.
+    pub fn transaction(
+        &mut self,
+        transaction: &Transaction,
+        sender: Address,
+    ) -> Result<TransactionOutcome, TransactionError> {
+        let rules = self.spec.at(self.header.number);
+        if transaction.form == TxForm::System {
+            return self.system_transaction(transaction);
+        }
+        admit(transaction, rules)?;
+        let left = self.gas_left();
+        if transaction.gas > left {
+            return Err(TransactionError::BlockGas {
+                got: transaction.gas,
+                left,
+            });
+        }
+        let env = transaction_env(transaction, sender)?;
+        let outcome = transact(&mut self.evm, self.spec, env).map_err(refusal)?;
+        let gas_used = outcome.result.tx_gas_used();
+        self.gas_used += gas_used;
+        let success = self.keep(rules, outcome)?;
+        Ok(TransactionOutcome { gas_used, success })
+    }
+
+    fn state(&mut self) -> &mut BlockState<'s, S> {
+        self.evm.ctx.journaled_state.database
+    }
+
+    /// Runs the system transaction, which must be the block's first and the one that the state calls for.
+    fn system_transaction(
+        &mut self,
+        transaction: &Transaction,
+    ) -> Result<TransactionOutcome, TransactionError> {
+        if !self.spec.system_contract || !self.receipts.is_empty() {
+            return Err(TransactionError::System);
+        }
+        let expected = self.expected_system_transaction()?;
+        if *transaction != expected {
+            return Err(TransactionError::WrongSystem {
+                got: transaction.hash(),
+                expected: expected.hash(),
+            });
+        }
+        let input = transaction.input.clone();
+        let outcome =
+            system_call(&mut self.evm, self.spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input).map_err(refusal)?;
+        self.state().bump_nonce(SYSTEM_SENDER)?;
+        let success = self.keep(self.spec.at(self.header.number), outcome)?;
+        Ok(TransactionOutcome { gas_used: 0, success })
+    }
+
+    /// The system transaction that the block's state calls for.
+    ///
+    /// # Errors
+    /// [`StateError`] when the store fails.
+    pub fn expected_system_transaction(&mut self) -> Result<Transaction, StateError> {
+        let (_, nonce) = self.state().balance_and_nonce(SYSTEM_SENDER)?;
+        Ok(Transaction::system(nonce))
+    }
+
+    /// Keeps what a transaction did: its changes, its receipt and its notices. Returns whether
+    /// it succeeded.
+    fn keep(&mut self, rules: RulesAt, outcome: Outcome) -> Result<bool, StateError> {
+        let Outcome {
+            result,
+            changes,
+            notices,
+        } = outcome;
+        self.state().commit(changes);
+        let transaction_index = self.receipts.len() as u32;
+        let notice = |(caller, input)| Notice {
+            transaction_index,
+            caller,
+            input,
+        };
+        self.notices.extend(notices.into_iter().map(notice));
+        let success = result.is_success();
+        let logs = match result {
+            ExecutionResult::Success { logs, .. } => logs,
+            _ => Vec::new(),
+        };
+        let logs: Vec<Log> = logs
+            .into_iter()
+            .map(|log| {
+                let (topics, data) = log.data.split();
+                Log {
+                    address: log.address,
+                    topics,
+                    data,
+                }
+            })
+            .collect();
+        let outcome = self.outcome(rules, success)?;
+        self.receipts.push(Receipt {
+            outcome,
+            cumulative_gas_used: self.gas_used,
+            logs_bloom: primitives::logs_bloom(&logs),
+            logs,
+        });
+        Ok(success)
+    }
+
+    /// What a receipt says of the transaction just run: its status, or the state root after it.
+    fn outcome(&mut self, rules: RulesAt, success: bool) -> Result<ReceiptOutcome, StateError> {
+        if rules.receipts_have_status() {
+            return Ok(ReceiptOutcome::Status(success));
+        }
+        Ok(ReceiptOutcome::Root(self.state().root()?))
+    }
+
+    /// Pays the rewards and ends the block: gas used, bloom and receipts.
+    ///
+    /// # Errors
+    /// [`StateError`] when the store fails.
+    pub fn finish(mut self, uncles: &[Header]) -> Result<Executed, StateError> {
+        let number = self.header.number;
+        let reward = block_reward(self.spec, number);
+        let mut own = reward;
+        for uncle in uncles {
+            let (theirs, nephew) = uncle_rewards(reward, number, uncle.number);
+            self.state().add_balance(uncle.beneficiary, theirs)?;
+            own += nephew;
+        }
+        self.end(own)
+    }
+
+    /// Ends the block without a reward; the beneficiary is touched all the same. For test
+    /// vectors of single transactions.
+    ///
+    /// # Errors
+    /// [`StateError`] when the store fails.
+    pub fn finish_unpaid(self) -> Result<Executed, StateError> {
+        self.end(U256::ZERO)
+    }
+
+    fn end(mut self, reward: U256) -> Result<Executed, StateError> {
+        let beneficiary = self.header.beneficiary;
+        self.state().add_balance(beneficiary, reward)?;
+        let logs_bloom = self
+            .receipts
+            .iter()
+            .fold(Bloom::ZERO, |bloom, receipt| bloom | receipt.logs_bloom);
+        Ok(Executed {
+            gas_used: self.gas_used,
+            logs_bloom,
+            receipts: self.receipts,
+            notices: self.notices,
+        })
+    }
+}
+
+/// Whether a transaction of this kind may stand in a block under these rules.
+///
+/// # Errors
+/// Why not.
+pub fn admit(transaction: &Transaction, rules: RulesAt) -> Result<(), TransactionError> {
+    match (transaction.form, rules) {
+        (TxForm::System, _) => return Err(TransactionError::System),
+        (
+            TxForm::Classic,
+            RulesAt::Moac {
+                classic_transactions: false,
+                ..
+            },
+        ) => {
+            return Err(TransactionError::ClassicDisabled);
+        }
+        (TxForm::Native | TxForm::Classic, RulesAt::Moac { .. }) => {}
+        (TxForm::Ethereum, RulesAt::Ethereum { protected, .. }) => {
+            if transaction.is_protected() && !protected {
+                return Err(TransactionError::Other(
+                    "chain id in the signature before EIP-155".to_owned(),
+                ));
+            }
+        }
+        (form, _) => {
+            return Err(TransactionError::Other(format!(
+                "{form:?} transactions do not belong to this chain"
+            )));
+        }
+    }
+    if transaction.syscnt != 0 {
+        return Err(TransactionError::System);
+    }
+    if transaction.tx_nonce == u64::MAX {
+        // EIP-2681: no account could count past it.
+        return Err(TransactionError::Other(format!(
+            "nonce {} is the highest number there is",
+            u64::MAX
+        )));
+    }
+    if U256::from(transaction.gas)
+        .checked_mul(transaction.gas_price)
+        .is_none()
+    {
+        return Err(TransactionError::Other(
+            "gas times price is over 256 bits".to_owned(),
+        ));
+    }
+    if transaction.sharding_flag != 0 {
+        return Err(TransactionError::ShardingFlag(transaction.sharding_flag));
+    }
+    Ok(())
+}
+
+/// What executing a block gives beside the state.
+#[derive(Clone, Debug)]
+pub struct Executed {
+    /// Gas of all transactions.
+    pub gas_used: u64,
+    /// Bloom over all logs.
+    pub logs_bloom: Bloom,
+    /// A receipt for each transaction.
+    pub receipts: Vec<Receipt>,
+    /// What the transactions told the application chains, in order.
+    pub notices: Vec<Notice>,
+}
+
+/// What the EVM knows of a transaction.
+pub(crate) fn transaction_env(transaction: &Transaction, sender: Address) -> Result<TxEnv, TransactionError> {
+    let gas_price = u128::try_from(transaction.gas_price).map_err(|_| {
+        TransactionError::Other(format!("gas price {} is over 128 bits", transaction.gas_price))
+    })?;
+    Ok(TxEnv {
+        caller: sender,
+        gas_limit: transaction.gas,
+        gas_price,
+        kind: transaction.to.map_or(TxKind::Create, TxKind::Call),
+        value: transaction.value,
+        data: transaction.input.clone(),
+        nonce: transaction.tx_nonce,
+        chain_id: transaction.chain_id(),
+        ..Default::default()
+    })
+}
+
+/// Why a transaction was not run, in this chain's words.
+pub(crate) fn refusal(error: EVMError<StateError>) -> TransactionError {
+    match error {
+        EVMError::Transaction(InvalidTransaction::NonceTooLow { tx, state }) => {
+            TransactionError::NonceTooLow {
+                got: tx,
+                expected: state,
+            }
+        }
+        EVMError::Transaction(InvalidTransaction::NonceTooHigh { tx, state }) => {
+            TransactionError::NonceTooHigh {
+                got: tx,
+                expected: state,
+            }
+        }
+        EVMError::Transaction(InvalidTransaction::LackOfFundForMaxFee { fee, balance }) => {
+            TransactionError::Funds {
+                balance: *balance,
+                cost: *fee,
+            }
+        }
+        EVMError::Transaction(InvalidTransaction::CallGasCostMoreThanGasLimit {
+            initial_gas,
+            gas_limit,
+        }) => TransactionError::IntrinsicGas {
+            got: gas_limit,
+            expected: initial_gas,
+        },
+        EVMError::Database(error) => TransactionError::State(error),
+        other => TransactionError::Other(other.to_string()),
+    }
+}

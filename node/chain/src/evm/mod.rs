@@ -1,0 +1,311 @@
+//! The EVM with each network's gas table, opcodes and precompiles, on revm.
+//!
+//! Ethereum's rules are revm's own but for Constantinople's SSTORE. The public network's:
+//! source: its facts, section 4. Fuxi is Petersburg's opcodes with the
+//! older SSTORE, and CHAINID, SELFBALANCE and a cheaper CREATE2 of its own. Left out:
+//! subroutine opcodes. Built-in contracts are in [`crate::evm::precompiles`].
+
+pub(crate) mod deadline;
+pub mod execute;
+pub(crate) mod handler;
+pub mod precompiles;
+pub(crate) mod quick;
+pub(crate) mod refund;
+
+use primitives::{Address, Bytes, Header, U256};
+use revm::Database;
+use revm::bytecode::opcode;
+use revm::context::TxEnv;
+use revm::context::{BlockEnv, CfgEnv, Context, Evm, Journal};
+use revm::context_interface::cfg::gas_params::{GasId, GasParams};
+use revm::context_interface::{CreateScheme, Host};
+use revm::handler::EthFrame;
+use revm::handler::instructions::EthInstructions;
+use revm::inspector::NoOpInspector;
+use revm::interpreter::instructions::system::copy_cost_and_memory_resize;
+use revm::interpreter::instructions::{Instruction, host};
+use revm::interpreter::interpreter::EthInterpreter;
+use revm::interpreter::interpreter_types::{
+    InputsTr, LoopControl, MemoryTr, ReturnData, RuntimeFlag, StackTr,
+};
+use revm::interpreter::{
+    CreateInputs, FrameInput, InstructionContext, InstructionExecResult, InstructionResult,
+    InterpreterAction, InterpreterTypes,
+};
+use revm::primitives::hardfork::SpecId;
+
+use crate::evm::precompiles::{ChainPrecompiles, NOTIFY_SCS};
+use crate::spec::{ChainSpec, EthereumFork, RulesAt};
+
+/// Largest contract code in bytes.
+pub const CODE_BYTES_MAX: usize = 204_800;
+/// Gas that every transaction pays.
+pub const TX_GAS: u64 = 1000;
+/// Gas that a contract creation pays beside [`TX_GAS`].
+const TX_CREATE_GAS: u64 = 52_000;
+/// SLOAD between EIP-150 and Istanbul.
+const SLOAD_GAS: u64 = 200;
+/// SSTORE that fills an empty slot.
+const SSTORE_SET_GAS: u64 = 20_000;
+/// SSTORE that changes a slot.
+const SSTORE_RESET_GAS: u64 = 5000;
+/// CREATE2 expands memory without charging for it on the public network. More than this is
+/// refused here, so that a transaction cannot take the machine's memory.
+const CREATE2_MEMORY_BYTES_MAX: usize = 1 << 20;
+
+/// What the EVM runs in: block, transaction, rules, journaled state.
+pub(crate) type Ctx<DB> = Context<BlockEnv, TxEnv, CfgEnv, DB, Journal<DB>, ()>;
+
+/// revm as this chain runs it.
+pub(crate) type ChainEvm<DB, INSP = NoOpInspector> =
+    Evm<Ctx<DB>, INSP, EthInstructions<EthInterpreter, Ctx<DB>>, ChainPrecompiles, EthFrame<EthInterpreter>>;
+
+/// What the EVM knows of the block, from its header.
+pub(crate) fn block_env(header: &Header) -> BlockEnv {
+    BlockEnv {
+        number: U256::from(header.number),
+        beneficiary: header.beneficiary,
+        timestamp: U256::from(header.timestamp),
+        gas_limit: header.gas_limit,
+        basefee: 0,
+        difficulty: header.difficulty,
+        prevrandao: None,
+        ..Default::default()
+    }
+}
+
+/// An EVM for one block. `adjust` may relax checks, for calls that are no transactions.
+pub(crate) fn chain_evm<DB: Database>(
+    database: DB,
+    spec: &ChainSpec,
+    block: BlockEnv,
+    adjust: impl FnOnce(&mut CfgEnv),
+) -> ChainEvm<DB> {
+    let rules = spec.at(u64::try_from(block.number).unwrap_or(u64::MAX));
+    let spec_id = spec_id(rules);
+    let mut cfg = CfgEnv::new_with_spec(spec_id);
+    cfg.chain_id = spec.chain_id;
+    cfg.gas_params = gas_params(rules);
+    if let RulesAt::Moac { .. } = rules {
+        cfg.disable_eip3607 = true;
+        cfg.limit_contract_code_size = Some(CODE_BYTES_MAX);
+    }
+    adjust(&mut cfg);
+    let mut context: Ctx<DB> = Context::new(database, spec_id);
+    context.cfg = cfg;
+    context.block = block;
+    let precompiles = ChainPrecompiles::new(rules, spec_id);
+    Evm::new(context, instructions(rules, spec_id), precompiles).with_inspector(NoOpInspector)
+}
+
+fn spec_id(rules: RulesAt) -> SpecId {
+    match rules {
+        RulesAt::Moac { fuxi: true, .. } => SpecId::PETERSBURG,
+        RulesAt::Moac { fuxi: false, .. } => SpecId::BYZANTIUM,
+        RulesAt::Ethereum { fork, .. } => fork.spec_id(),
+    }
+}
+
+fn gas_params(rules: RulesAt) -> GasParams {
+    let mut gas = GasParams::new_spec(spec_id(rules));
+    match rules {
+        RulesAt::Moac { .. } => gas.override_gas([
+            (GasId::tx_base_stipend(), TX_GAS),
+            (GasId::tx_create_cost(), TX_CREATE_GAS),
+        ]),
+        // EIP-1283 has Istanbul's formula with SLOAD's older price of 200.
+        RulesAt::Ethereum {
+            fork: EthereumFork::Constantinople,
+            ..
+        } => gas.override_gas([
+            (GasId::sstore_static(), SLOAD_GAS),
+            (GasId::sstore_set_without_load_cost(), SSTORE_SET_GAS - SLOAD_GAS),
+            (GasId::sstore_set_refund(), SSTORE_SET_GAS - SLOAD_GAS),
+            (
+                GasId::sstore_reset_without_cold_load_cost(),
+                SSTORE_RESET_GAS - SLOAD_GAS,
+            ),
+            (GasId::sstore_reset_refund(), SSTORE_RESET_GAS - SLOAD_GAS),
+        ]),
+        RulesAt::Ethereum { .. } => {}
+    }
+    gas
+}
+
+fn instructions<DB: Database>(rules: RulesAt, spec_id: SpecId) -> EthInstructions<EthInterpreter, Ctx<DB>> {
+    let mut table = EthInstructions::new_mainnet_with_spec(spec_id);
+    match rules {
+        RulesAt::Moac { fuxi, .. } => {
+            table.insert_instruction(opcode::EXTCODESIZE, Instruction::new(extcodesize), 700);
+            table.insert_instruction(opcode::RETURNDATACOPY, Instruction::new(returndatacopy), 3);
+            if fuxi {
+                table.insert_instruction(opcode::CHAINID, Instruction::new(chain_id), 2);
+                table.insert_instruction(opcode::SELFBALANCE, Instruction::new(self_balance), 5);
+                table.insert_instruction(opcode::CREATE2, Instruction::new(create2), 0);
+            }
+        }
+        RulesAt::Ethereum {
+            fork: EthereumFork::Constantinople,
+            ..
+        } => {
+            table.insert_instruction(opcode::SSTORE, Instruction::new(sstore_eip1283), 0);
+        }
+        RulesAt::Ethereum { .. } => {}
+    }
+    table
+}
+
+/// SSTORE by EIP-1283, which Petersburg took back: net gas metering without Istanbul's
+/// minimum of remaining gas.
+fn sstore_eip1283<IT: InterpreterTypes, H: Host + ?Sized>(
+    context: InstructionContext<'_, H, IT>,
+) -> InstructionExecResult {
+    host::sstore_with_gas_accounting(context, |context, _target, load| {
+        let gas = context
+            .host
+            .gas_params()
+            .sstore_dynamic_gas(true, &load.data, load.is_cold);
+        let refund = context.host.gas_params().sstore_refund(true, &load.data);
+        if !context.interpreter.gas.record_regular_cost(gas) {
+            return Err(InstructionResult::OutOfGas);
+        }
+        context.interpreter.gas.record_refund(refund);
+        Ok(())
+    })
+}
+
+fn chain_id<IT: InterpreterTypes, H: Host + ?Sized>(
+    context: InstructionContext<'_, H, IT>,
+) -> InstructionExecResult {
+    push(context.interpreter, context.host.chain_id())
+}
+
+fn self_balance<IT: InterpreterTypes, H: Host + ?Sized>(
+    context: InstructionContext<'_, H, IT>,
+) -> InstructionExecResult {
+    let own = context.interpreter.input.target_address();
+    let balance = context
+        .host
+        .balance(own)
+        .ok_or(InstructionResult::FatalExternalError)?;
+    push(context.interpreter, balance.data)
+}
+
+fn push<IT: InterpreterTypes>(
+    interpreter: &mut revm::interpreter::Interpreter<IT>,
+    value: U256,
+) -> InstructionExecResult {
+    if interpreter.stack.push(value) {
+        Ok(())
+    } else {
+        Err(InstructionResult::StackOverflow)
+    }
+}
+
+/// RETURNDATACOPY that is paid before it is looked whether there is as much data: where the gas
+/// of a failed call goes back, that the instruction was paid is seen.
+fn returndatacopy<IT: InterpreterTypes, H: Host + ?Sized>(
+    context: InstructionContext<'_, H, IT>,
+) -> InstructionExecResult {
+    let InstructionContext { interpreter, host } = context;
+    let Some([memory_offset, data_offset, length]) = interpreter.stack.popn() else {
+        return Err(InstructionResult::StackUnderflow);
+    };
+    let length = usize::try_from(length).map_err(|_| InstructionResult::InvalidOperandOOG)?;
+    let memory_offset = copy_cost_and_memory_resize(interpreter, host.gas_params(), memory_offset, length)?;
+    let data = interpreter.return_data.buffer();
+    let fits = usize::try_from(data_offset)
+        .ok()
+        .and_then(|offset| Some((offset, offset.checked_add(length)?)))
+        .filter(|(_, end)| *end <= data.len());
+    let Some((data_offset, _)) = fits else {
+        return Err(InstructionResult::OutOfOffset);
+    };
+    if let Some(memory_offset) = memory_offset {
+        interpreter
+            .memory
+            .set_data(memory_offset, data_offset, length, data);
+    }
+    Ok(())
+}
+
+/// Existing accounts 1 to 16 have code size 1: the network's precompiles, built or not. 0x0d
+/// has it also where it does not exist, as on networks whose block 0 does not give it a balance:
+/// contracts look whether there is code before they call.
+fn extcodesize<IT: InterpreterTypes, H: Host + ?Sized>(
+    context: InstructionContext<'_, H, IT>,
+) -> InstructionExecResult {
+    let InstructionContext { interpreter, host } = context;
+    let Some(([], top)) = interpreter.stack.popn_top() else {
+        return Err(InstructionResult::StackUnderflow);
+    };
+    let low = U256::from(1)..=U256::from(16);
+    let address = Address::from_word((*top).into());
+    if low.contains(&U256::from_be_slice(address.as_slice())) {
+        let account = host.load_account_info_skip_cold_load(address, false, false)?;
+        if address == NOTIFY_SCS || !account.is_empty {
+            *top = U256::from(1);
+            return Ok(());
+        }
+    }
+    host::extcodesize(InstructionContext { interpreter, host })
+}
+
+/// CREATE2 for 32,000 gas flat: neither memory nor the hash of the code is charged.
+fn create2<IT: InterpreterTypes, H: Host + ?Sized>(
+    context: InstructionContext<'_, H, IT>,
+) -> InstructionExecResult {
+    let InstructionContext { interpreter, host } = context;
+    if interpreter.runtime_flag.is_static() {
+        return Err(InstructionResult::StateChangeDuringStaticCall);
+    }
+    let Some([value, offset, length, salt]) = interpreter.stack.popn() else {
+        return Err(InstructionResult::StackUnderflow);
+    };
+    if !interpreter
+        .gas
+        .record_regular_cost(host.gas_params().create_cost())
+    {
+        return Err(InstructionResult::OutOfGas);
+    }
+    let mut code = Bytes::new();
+    if !length.is_zero() {
+        let (Ok(offset), Ok(length)) = (usize::try_from(offset), usize::try_from(length)) else {
+            return Err(InstructionResult::InvalidOperandOOG);
+        };
+        let end = offset
+            .checked_add(length)
+            .filter(|end| *end <= CREATE2_MEMORY_BYTES_MAX)
+            .ok_or(InstructionResult::MemoryLimitOOG)?;
+        if end > interpreter.memory.size() {
+            let words = end.div_ceil(32);
+            interpreter.memory.resize(words * 32);
+            // The words are there but not paid: growth beyond them is paid from the last payment on.
+            interpreter.gas.memory_mut().words_num = words;
+        }
+        code = Bytes::copy_from_slice(interpreter.memory.slice_len(offset, length).as_ref());
+    }
+    let own = interpreter.input.target_address();
+    let gas = host
+        .gas_params()
+        .call_stipend_reduction(interpreter.gas.remaining());
+    if !interpreter.gas.record_regular_cost(gas) {
+        return Err(InstructionResult::OutOfGas);
+    }
+    let reservoir = interpreter.gas.reservoir();
+    let inputs = CreateInputs::new(own, CreateScheme::Create2 { salt }, value, code, gas, reservoir);
+    interpreter
+        .bytecode
+        .set_action(InterpreterAction::NewFrame(FrameInput::Create(Box::new(inputs))));
+    Err(InstructionResult::Suspend)
+}
+
+/// Gas that a transaction with this data pays before anything runs.
+pub fn intrinsic_gas(rules: RulesAt, input: &[u8], creates: bool) -> u64 {
+    let gas = gas_params(rules);
+    let zeros = input.iter().filter(|byte| **byte == 0).count() as u64;
+    let others = input.len() as u64 - zeros;
+    let tokens = zeros + others * gas.tx_token_non_zero_byte_multiplier();
+    let create = if creates { gas.tx_create_cost() } else { 0 };
+    gas.tx_base_stipend() + create + tokens * gas.tx_token_cost()
+}

@@ -1,0 +1,120 @@
+//! What a failed call leaves of its gas where that goes back to the caller: a fault of the
+//! public network that is consensus there.
+//!
+//! The gas of an instruction is taken there as one sum before it is carried out, and only if
+//! there is enough. So a call that fails has the gas left that it had before the failing
+//! instruction; but for the two that fail while they are carried out, jumps to where none may
+//! go and copies of more returned data than there is, which are paid. revm takes sums in parts and,
+//! when one is too much, all; here the gas is noted before each instruction. That takes time, so
+//! frames whose gas is burned anyway run revm's own loop.
+
+use revm::Database;
+use revm::context::result::EVMError;
+use revm::handler::{EthFrame, FrameInitOrResult, FrameResult, ItemOrResult};
+use revm::inspector::handler::frame_end;
+use revm::inspector::{Inspector, InspectorEvmTr, inspect_instructions};
+use revm::interpreter::interpreter::EthInterpreter;
+use revm::interpreter::interpreter_types::LoopControl;
+use revm::interpreter::{CallScheme, FrameInput, InstructionResult, Interpreter, InterpreterAction};
+
+use crate::evm::{ChainEvm, Ctx};
+use crate::state::StateError;
+
+/// Whether the gas of this frame goes back when it fails: that of plain calls alone.
+pub(crate) fn refunds(input: &FrameInput) -> bool {
+    matches!(input, FrameInput::Call(inputs) if inputs.scheme == CallScheme::Call)
+}
+
+/// Whether this is a failure that takes all gas on other chains.
+pub(crate) fn is_failure(result: InstructionResult) -> bool {
+    result.is_halt() && result != InstructionResult::FatalExternalError
+}
+
+/// Runs the frame on top until it calls or ends; a failure leaves the gas that goes back.
+///
+/// # Errors
+/// The failure of the store.
+pub(crate) fn run_frame<DB: Database<Error = StateError>, I>(
+    evm: &mut ChainEvm<DB, I>,
+) -> Result<FrameInitOrResult<EthFrame<EthInterpreter>>, EVMError<StateError>> {
+    let frame = evm.frame_stack.get();
+    let (table, gas_table) = (evm.instruction.instruction_table(), evm.instruction.gas_table());
+    let interpreter = &mut frame.interpreter;
+    let mut before;
+    let end = loop {
+        before = interpreter.gas.remaining();
+        if let Err(end) = interpreter.step(table, gas_table, &mut evm.ctx) {
+            break end;
+        }
+    };
+    if interpreter.bytecode.action().is_none() {
+        interpreter.halt(end);
+    }
+    let action = leave_gas(interpreter.take_next_action(), before);
+    let next = frame.process_next_action::<_, EVMError<StateError>>(&mut evm.ctx, action)?;
+    if next.is_result() {
+        frame.set_finished(true);
+    }
+    Ok(next)
+}
+
+/// As [`run_frame`], under the eyes of the EVM's inspector.
+///
+/// # Errors
+/// The failure of the store.
+pub(crate) fn inspect_frame<DB: Database<Error = StateError>, I: Inspector<Ctx<DB>, EthInterpreter>>(
+    evm: &mut ChainEvm<DB, I>,
+) -> Result<FrameInitOrResult<EthFrame<EthInterpreter>>, EVMError<StateError>> {
+    let (context, inspector, frame, instructions) = evm.ctx_inspector_frame_instructions();
+    let mut before = GasBefore(0);
+    let action = inspect_instructions(
+        context,
+        &mut frame.interpreter,
+        (&mut before, &mut *inspector),
+        instructions.instruction_table(),
+        instructions.gas_table(),
+    );
+    let action = leave_gas(action, before.0);
+    let mut next = frame.process_next_action::<_, EVMError<StateError>>(context, action)?;
+    if let ItemOrResult::Result(result) = &mut next {
+        frame_end(context, inspector, &frame.input, result);
+        frame.set_finished(true);
+    }
+    Ok(next)
+}
+
+/// Notes the gas before each instruction.
+struct GasBefore(u64);
+
+impl<C> Inspector<C, EthInterpreter> for GasBefore {
+    fn step(&mut self, interpreter: &mut Interpreter<EthInterpreter>, _: &mut C) {
+        self.0 = interpreter.gas.remaining();
+    }
+}
+
+/// Leaves a frame that failed the gas that it had `before` its last instruction, unless that was
+/// paid.
+fn leave_gas(mut action: InterpreterAction, before: u64) -> InterpreterAction {
+    if let InterpreterAction::Return(result) = &mut action
+        && is_failure(result.result)
+        && !matches!(
+            result.result,
+            InstructionResult::InvalidJump | InstructionResult::OutOfOffset
+        )
+    {
+        result.gas.set_remaining(before);
+    }
+    action
+}
+
+/// Turns the failure of an inner call into a revert, which undoes as much and keeps the gas.
+/// Unlike a revert's, its answer is not copied to the caller's memory.
+pub(crate) fn soften(mut result: FrameResult) -> FrameResult {
+    if let FrameResult::Call(outcome) = &mut result
+        && is_failure(outcome.result.result)
+    {
+        outcome.result.result = InstructionResult::Revert;
+        outcome.memory_offset = 0..0;
+    }
+    result
+}

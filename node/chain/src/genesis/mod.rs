@@ -1,0 +1,374 @@
+//! Block 0: made from a spec, written once, compared ever after.
+
+pub mod record;
+
+use primitives::{B256, EMPTY_ROOT, EMPTY_UNCLES_HASH, Header};
+use store::{BlockBody, BlockReads, HeaderRecord, Source, Store, StoreError, TableId, meta_key};
+
+use crate::genesis::record::{RecordError, SpecRecord};
+use crate::spec::{ChainSpec, Genesis};
+use crate::state::{BlockState, StateUpdate};
+
+/// Why a store cannot serve a chain.
+#[derive(Debug, thiserror::Error)]
+pub enum GenesisError {
+    /// The store holds another chain.
+    #[error(
+        "the data directory holds a chain with genesis {got}, the spec `{name}` has {expected}: choose another --datadir"
+    )]
+    Mismatch {
+        /// Block 0 in the store.
+        got: B256,
+        /// Block 0 of the spec.
+        expected: B256,
+        /// The spec's name.
+        name: String,
+    },
+    /// Block 0 of a network whose accounts are not built in.
+    #[error(
+        "the accounts of the network {name}'s block 0 are not built in: initialise the data directory with its genesis file (`vnode init FILE`), which must give block 0 the hash {expected}"
+    )]
+    NoAllocation {
+        /// The network.
+        name: String,
+        /// The hash that its block 0 has.
+        expected: B256,
+    },
+    /// The content makes another block 0 than the network has.
+    #[error("this content makes a block 0 with hash {got}, that of the network {name} has {expected}")]
+    NotTheNetworks {
+        /// The network.
+        name: String,
+        /// The hash it makes.
+        got: B256,
+        /// The hash that the network's block 0 has.
+        expected: B256,
+    },
+    /// Same block 0, but rules that the chain has passed would change.
+    #[error(
+        "the data directory has this block 0 with rules that differ from block {first} on, and its head is block {head}: choose another --datadir"
+    )]
+    RulesPassed {
+        /// The first block whose rules differ.
+        first: u64,
+        /// The head.
+        head: u64,
+    },
+    /// What the store says of its spec cannot be used, or not be written.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What [`initialise`] made or found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Initialised {
+    /// Hash of block 0.
+    pub hash: B256,
+    /// State root of block 0.
+    pub state_root: B256,
+    /// Whether block 0 was written just now.
+    pub fresh: bool,
+}
+
+/// Writes block 0 of `spec` into an empty store, or checks that a store in use has it.
+/// Returns its hash.
+///
+/// # Errors
+/// [`GenesisError`] when the store holds another chain or fails.
+pub fn ensure_genesis(store: &Store, spec: &ChainSpec) -> Result<B256, GenesisError> {
+    let stored = store.snapshot()?.canonical_hash(0)?;
+    // Where the hash is known, block 0 need not be made again to be compared.
+    if let (Some(got), Some(expected)) = (stored, spec.genesis_hash) {
+        return compare(got, expected, spec);
+    }
+    let (header, update) = build(spec)?;
+    let expected = header.hash();
+    if let Some(got) = stored {
+        return compare(got, expected, spec);
+    }
+    check_expected(spec, expected)?;
+    write(store, header, update, None)?;
+    Ok(expected)
+}
+
+/// Makes a store one of the network that `record` says, whose spec is `spec`: writes block 0
+/// and the record into an empty one, and compares one in use. There the rules may change from
+/// a block above the head on.
+///
+/// # Errors
+/// [`GenesisError`] when the content is not the network's, when the store holds another chain,
+/// and when it fails; then nothing was changed.
+pub fn initialise(store: &Store, spec: &ChainSpec, record: &SpecRecord) -> Result<Initialised, GenesisError> {
+    let (header, update) = build(spec)?;
+    let (hash, state_root) = (header.hash(), header.state_root);
+    check_expected(spec, hash)?;
+    let row = record.encode()?;
+    let snapshot = store.snapshot()?;
+    let stored = snapshot.canonical_hash(0)?;
+    if let Some(got) = stored {
+        compare(got, hash, spec)?;
+        let head = snapshot.head()?.map_or(0, |(number, _)| number);
+        if let Some(present) = read_record(&snapshot)? {
+            let differs = present.spec()?.spec.differs_from(spec);
+            if let Some(first) = differs.filter(|first| *first <= head && head > 0) {
+                return Err(GenesisError::RulesPassed { first, head });
+            }
+        }
+        let batch = store.batch()?;
+        batch.write(|tables| tables.put(TableId::Meta, meta_key::SPEC, &row))?;
+        batch.commit()?;
+    } else {
+        write(store, header, update, Some(&row))?;
+    }
+    Ok(Initialised {
+        hash,
+        state_root,
+        fresh: stored.is_none(),
+    })
+}
+
+/// The header of block 0 of `spec`, which must be the network's where that has one.
+///
+/// # Errors
+/// [`GenesisError`] when it is another, as where the accounts are missing.
+pub fn checked_genesis_header(spec: &ChainSpec) -> Result<Header, GenesisError> {
+    let header = genesis_header(spec)?;
+    check_expected(spec, header.hash())?;
+    Ok(header)
+}
+
+/// What the store says of its spec; `None` where it says nothing.
+///
+/// # Errors
+/// [`GenesisError`] when the store fails or what it says is no record.
+pub fn read_record(source: &impl Source) -> Result<Option<SpecRecord>, GenesisError> {
+    let row = source.get(TableId::Meta, meta_key::SPEC)?;
+    Ok(row.as_deref().map(SpecRecord::decode).transpose()?)
+}
+
+fn compare(got: B256, expected: B256, spec: &ChainSpec) -> Result<B256, GenesisError> {
+    if got == expected {
+        return Ok(got);
+    }
+    Err(GenesisError::Mismatch {
+        got,
+        expected,
+        name: spec.name.clone(),
+    })
+}
+
+/// Compares a block 0 that was made with the one that the network has.
+fn check_expected(spec: &ChainSpec, got: B256) -> Result<(), GenesisError> {
+    let name = || spec.name.clone();
+    match spec.genesis_hash {
+        Some(expected) if got != expected && spec.genesis.alloc.is_empty() => {
+            Err(GenesisError::NoAllocation {
+                name: name(),
+                expected,
+            })
+        }
+        Some(expected) if got != expected => Err(GenesisError::NotTheNetworks {
+            name: name(),
+            got,
+            expected,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Writes block 0, and the record of its spec where there is one, in one transaction.
+fn write(
+    store: &Store,
+    header: Header,
+    update: StateUpdate,
+    record: Option<&[u8]>,
+) -> Result<(), StoreError> {
+    let hash = header.hash();
+    let batch = store.batch()?;
+    batch.write(|tables| {
+        update.write(tables, 0)?;
+        let total_difficulty = header.difficulty;
+        let block = HeaderRecord {
+            header,
+            total_difficulty,
+            executed: true,
+        };
+        tables.put_block(&hash, &block, &BlockBody::default())?;
+        tables.put_executed(&hash, &block, &[])?;
+        tables.put_canonical(0, &hash, &[], &[])?;
+        if let Some(record) = record {
+            tables.put(TableId::Meta, meta_key::SPEC, record)?;
+        }
+        tables.put(TableId::Meta, meta_key::GENESIS, hash.as_slice())
+    })?;
+    batch.commit()
+}
+
+/// The header of block 0 of `spec`.
+///
+/// # Errors
+/// [`StoreError`] only if the store in memory, in which the state is made, fails.
+pub fn genesis_header(spec: &ChainSpec) -> Result<Header, StoreError> {
+    Ok(build(spec)?.0)
+}
+
+fn build(spec: &ChainSpec) -> Result<(Header, StateUpdate), StoreError> {
+    let scratch = Store::in_memory()?;
+    scratch.batch()?.write(|tables| {
+        let mut state = BlockState::new(&*tables, 0, EMPTY_ROOT);
+        for (address, account) in &spec.genesis.alloc {
+            state.set_account(*address, account)?;
+        }
+        let update = state.update().map_err(|error| error.0)?;
+        Ok((header(&spec.genesis, update.root), update))
+    })
+}
+
+fn header(genesis: &Genesis, state_root: B256) -> Header {
+    Header {
+        parent_hash: genesis.parent_hash,
+        uncles_hash: EMPTY_UNCLES_HASH,
+        beneficiary: genesis.beneficiary,
+        state_root,
+        transactions_root: EMPTY_ROOT,
+        receipts_root: EMPTY_ROOT,
+        logs_bloom: Default::default(),
+        difficulty: genesis.difficulty,
+        number: 0,
+        gas_limit: genesis.gas_limit,
+        gas_used: genesis.gas_used,
+        timestamp: genesis.timestamp,
+        extra_data: genesis.extra_data.clone(),
+        mix_hash: genesis.mix_hash,
+        pow_nonce: genesis.pow_nonce,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn written_once_and_compared_after() {
+        let store = Store::in_memory().unwrap();
+        let spec = ChainSpec::dev();
+        let hash = ensure_genesis(&store, &spec).unwrap();
+        assert_eq!(ensure_genesis(&store, &spec).unwrap(), hash);
+        assert_eq!(genesis_header(&spec).unwrap().hash(), hash);
+        let mut other = spec.clone();
+        other.genesis.timestamp = 1;
+        let error = ensure_genesis(&store, &other).unwrap_err();
+        assert!(
+            matches!(error, GenesisError::Mismatch { got, .. } if got == hash),
+            "{error}"
+        );
+    }
+
+    const FILE: &str = r#"{"config": {"chainId": 7, "homesteadBlock": 0}, "difficulty": 9, "gasLimit": 5000,
+        "alloc": {"0000000000000000000000000000000000000001": {"balance": "1"}}}"#;
+
+    fn init(store: &Store, text: &str) -> Result<Initialised, GenesisError> {
+        let record = SpecRecord::File {
+            name: "mine".to_owned(),
+            genesis_file: text.to_owned(),
+        };
+        initialise(store, &record.spec()?.spec, &record)
+    }
+
+    #[test]
+    fn a_store_is_initialised_once() {
+        let store = Store::in_memory().unwrap();
+        assert_eq!(read_record(&store.snapshot().unwrap()).unwrap(), None);
+        let first = init(&store, FILE).unwrap();
+        assert!(first.fresh);
+        let second = init(&store, FILE).unwrap();
+        assert_eq!(
+            second,
+            Initialised {
+                fresh: false,
+                ..first
+            }
+        );
+        let spec = ChainSpec::from_genesis_file("mine", FILE).unwrap().spec;
+        assert_eq!(ensure_genesis(&store, &spec).unwrap(), first.hash);
+        let error = init(&store, &FILE.replace("9", "10")).unwrap_err();
+        assert!(
+            matches!(error, GenesisError::Mismatch { got, .. } if got == first.hash),
+            "{error}"
+        );
+        let kept = read_record(&store.snapshot().unwrap()).unwrap().unwrap();
+        assert_eq!(kept.spec().unwrap().spec, spec);
+    }
+
+    #[test]
+    fn rules_change_above_the_head_alone() {
+        let store = Store::in_memory().unwrap();
+        init(&store, FILE).unwrap();
+        let later = FILE.replace(
+            "\"homesteadBlock\": 0",
+            "\"homesteadBlock\": 0, \"eip150Block\": 5",
+        );
+        init(&store, &later).unwrap();
+        let record = read_record(&store.snapshot().unwrap()).unwrap().unwrap();
+        assert!(matches!(record, SpecRecord::File { genesis_file, .. } if genesis_file == later));
+        let batch = store.batch().unwrap();
+        let to_block = |number| {
+            batch
+                .write(|tables| tables.put_canonical(number, &B256::repeat_byte(1), &[], &[]))
+                .unwrap();
+        };
+        to_block(5);
+        batch.commit().unwrap();
+        let error = init(&store, FILE).unwrap_err();
+        assert!(
+            matches!(error, GenesisError::RulesPassed { first: 5, head: 5 }),
+            "{error}"
+        );
+        init(
+            &store,
+            &later.replace("}, \"diff", ", \"eip155Block\": 6}, \"diff"),
+        )
+        .unwrap();
+    }
+
+    #[test]
+    fn published_state_roots_give_the_published_hashes() {
+        let text = include_str!("../../../../tests/vectors/transactions.json");
+        let vectors: serde_json::Value = serde_json::from_str(text).unwrap();
+        let check = |name: &str, genesis: &Genesis, built_in: Option<B256>| {
+            let of = |field: &str| -> B256 {
+                let text = vectors["genesis"][name][field].as_str().unwrap();
+                text.parse().unwrap()
+            };
+            let hash = header(genesis, of("stateRoot")).hash();
+            assert_eq!(hash, of("hash"), "{name}");
+            assert!(built_in.is_none_or(|built_in| built_in == hash), "{name}");
+        };
+        let (main, test) = (ChainSpec::main(), ChainSpec::test());
+        check("mainnet", &main.genesis, main.genesis_hash);
+        check("testnet", &test.genesis, test.genesis_hash);
+        // The public node's network for development has the test network's header fields.
+        check("dev", &test.genesis, None);
+    }
+
+    #[test]
+    fn public_networks_want_their_accounts() {
+        let store = Store::in_memory().unwrap();
+        let error = ensure_genesis(&store, &ChainSpec::main()).unwrap_err();
+        assert!(
+            matches!(&error, GenesisError::NoAllocation { name, .. } if name == "main"),
+            "{error}"
+        );
+        let mut wrong = ChainSpec::test();
+        wrong.genesis.alloc = ChainSpec::dev().genesis.alloc;
+        let error = ensure_genesis(&store, &wrong).unwrap_err();
+        assert!(
+            matches!(&error, GenesisError::NotTheNetworks { name, .. } if name == "test"),
+            "{error}"
+        );
+        assert_eq!(store.snapshot().unwrap().head().unwrap(), None);
+    }
+}

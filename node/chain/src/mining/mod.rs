@@ -1,0 +1,4 @@
+//! Blocks made here: [`build`] drafts them, [`desk`] hands out their work and takes solutions.
+
+pub mod build;
+pub mod desk;

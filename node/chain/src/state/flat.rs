@@ -1,0 +1,272 @@
+//! The whole state at a height, account by account, from the versions in the store.
+//!
+//! Reads in the order of addresses and slots and holds one row at a time, whatever the size
+//! of the state. Knows rows; what the state should be is in [`crate::check`].
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use primitives::{Address, U256};
+use store::{AccountRecord, StateReads, StoreError, TableId};
+
+/// Bytes of an address in a key.
+const ADDRESS: usize = 20;
+/// Bytes of address and incarnation, before the slot in a key.
+const OWNER: usize = 24;
+/// Bytes of an account's key: address, block number.
+const ACCOUNT_KEY: usize = 28;
+/// Bytes of a slot's key: address, incarnation, slot, block number.
+const SLOT_KEY: usize = 64;
+
+/// An account that exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlatAccount {
+    /// Whose.
+    pub address: Address,
+    /// Which storage belongs to it.
+    pub incarnation: u32,
+    /// What it holds.
+    pub account: AccountRecord,
+}
+
+/// Visits the accounts that exist after block `number`, by address.
+///
+/// # Errors
+/// Whatever `visit` returns, and [`StoreError`] when a row cannot be read.
+pub fn accounts<E: From<StoreError>>(
+    source: &impl StateReads,
+    number: u64,
+    mut visit: impl FnMut(FlatAccount) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut low = vec![0; ADDRESS];
+    while let Some(key) = first_key::<ACCOUNT_KEY>(source, TableId::AccountAtBlock, &low)? {
+        let address = Address::from_slice(&key[..ADDRESS]);
+        let version = source.account_at(&address, number)?;
+        if let Some(account) = version.account {
+            visit(FlatAccount {
+                address,
+                incarnation: version.incarnation,
+                account,
+            })?;
+        }
+        low = key[..ADDRESS].to_vec();
+        if !next(&mut low) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Visits the slots of an account's storage that are not zero after block `number`, by slot.
+///
+/// # Errors
+/// Whatever `visit` returns, and [`StoreError`] when a row cannot be read.
+pub fn slots<E: From<StoreError>>(
+    source: &impl StateReads,
+    (address, incarnation): (Address, u32),
+    number: u64,
+    mut visit: impl FnMut(U256, U256) -> Result<(), E>,
+) -> Result<(), E> {
+    let owner = [address.as_slice(), &incarnation.to_be_bytes()].concat();
+    let mut low = owner.clone();
+    while let Some(key) = first_key::<SLOT_KEY>(source, TableId::StorageAtBlock, &low)? {
+        if key[..OWNER] != owner[..] {
+            break;
+        }
+        let slot_end = OWNER + 32;
+        let slot = U256::from_be_slice(&key[OWNER..slot_end]);
+        let value = source.slot_at(&address, incarnation, &slot, number)?;
+        if !value.is_zero() {
+            visit(slot, value)?;
+        }
+        low = key[..slot_end].to_vec();
+        if !next(&mut low) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Visits the accounts that exist after block `number` with their slots that are not zero, for
+/// states of up to `most` rows of both. `false`: there are more, and not all were visited.
+///
+/// # Errors
+/// [`StoreError`] when a row cannot be read.
+pub fn small_state(
+    source: &impl StateReads,
+    number: u64,
+    most: usize,
+    mut visit: impl FnMut(FlatAccount, BTreeMap<U256, U256>),
+) -> Result<bool, StoreError> {
+    let left = Cell::new(most);
+    let take = || {
+        left.set(left.get().checked_sub(1).ok_or(End::Full)?);
+        Ok::<_, End>(())
+    };
+    let walked = accounts(source, number, |account| {
+        take()?;
+        let mut all = BTreeMap::new();
+        slots(
+            source,
+            (account.address, account.incarnation),
+            number,
+            |slot, value| {
+                all.insert(slot, value);
+                take()
+            },
+        )?;
+        visit(account, all);
+        Ok(())
+    });
+    match walked {
+        Ok(()) => Ok(true),
+        Err(End::Full) => Ok(false),
+        Err(End::Store(error)) => Err(error),
+    }
+}
+
+/// Why a walk ended early.
+enum End {
+    Full,
+    Store(StoreError),
+}
+
+impl From<StoreError> for End {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// The first key from `low` on.
+fn first_key<const N: usize>(
+    source: &impl StateReads,
+    table: TableId,
+    low: &[u8],
+) -> Result<Option<[u8; N]>, StoreError> {
+    let mut found = None;
+    source.scan(table, low, |key, _| {
+        let got = key.len();
+        let key = <[u8; N]>::try_from(key)
+            .map_err(|_| StoreError::corrupt(table, key, format!("key of {got} bytes, want {N}")));
+        found = Some(key);
+        ControlFlow::Break(())
+    })?;
+    found.transpose()
+}
+
+/// The next larger bytes of the same length; `false` where there are none.
+fn next(bytes: &mut [u8]) -> bool {
+    for byte in bytes.iter_mut().rev() {
+        *byte = byte.wrapping_add(1);
+        if *byte != 0 {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use store::{AccountVersion, Snapshot, Store};
+
+    use super::*;
+
+    fn version(nonce: Option<u64>, incarnation: u32) -> AccountVersion {
+        AccountVersion {
+            account: nonce.map(|tx_nonce| AccountRecord {
+                tx_nonce,
+                ..Default::default()
+            }),
+            incarnation,
+        }
+    }
+
+    fn view() -> std::sync::Arc<Snapshot> {
+        let store = Store::in_memory().unwrap();
+        let batch = store.batch().unwrap();
+        let [first, second, last] = [0, 7, 0xff].map(Address::repeat_byte);
+        let slot = U256::from;
+        batch
+            .write(|tables| {
+                tables.put_account(&first, 1, &version(Some(1), 0))?;
+                tables.put_account(&second, 1, &version(Some(2), 0))?;
+                tables.put_account(&second, 3, &version(None, 1))?;
+                tables.put_account(&second, 4, &version(Some(4), 1))?;
+                tables.put_account(&last, 2, &version(Some(9), 0))?;
+                tables.put_slot(&second, 0, &slot(1), 1, &slot(10))?;
+                tables.put_slot(&second, 0, &U256::MAX, 2, &slot(11))?;
+                tables.put_slot(&second, 1, &slot(1), 4, &slot(12))?;
+                tables.put_slot(&second, 1, &slot(2), 4, &slot(13))?;
+                tables.put_slot(&second, 1, &slot(2), 5, &U256::ZERO)?;
+                tables.put_slot(&last, 0, &slot(1), 2, &slot(1))
+            })
+            .unwrap();
+        batch.commit().unwrap();
+        store.snapshot().unwrap()
+    }
+
+    #[test]
+    fn accounts_are_those_of_the_height() {
+        let view = view();
+        let check = |number, expected: &[(u8, u64, u32)]| {
+            let mut got = Vec::new();
+            accounts::<StoreError>(&view, number, |flat| {
+                got.push((flat.address[0], flat.account.tx_nonce, flat.incarnation));
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(got, expected, "at {number}");
+        };
+        check(0, &[]);
+        check(1, &[(0, 1, 0), (7, 2, 0)]);
+        check(2, &[(0, 1, 0), (7, 2, 0), (0xff, 9, 0)]);
+        check(3, &[(0, 1, 0), (0xff, 9, 0)]);
+        check(u64::MAX, &[(0, 1, 0), (7, 4, 1), (0xff, 9, 0)]);
+    }
+
+    #[test]
+    fn slots_are_those_of_the_incarnation_and_height() {
+        let view = view();
+        let check = |incarnation, number, expected: &[(U256, u64)]| {
+            let mut got = BTreeMap::new();
+            slots::<StoreError>(
+                &view,
+                (Address::repeat_byte(7), incarnation),
+                number,
+                |slot, value| {
+                    got.insert(slot, value);
+                    Ok(())
+                },
+            )
+            .unwrap();
+            let expected = expected
+                .iter()
+                .map(|(slot, value)| (*slot, U256::from(*value)))
+                .collect();
+            assert_eq!(got, expected, "incarnation {incarnation} at {number}");
+        };
+        let one = U256::from(1);
+        check(0, 1, &[(one, 10)]);
+        check(0, 2, &[(one, 10), (U256::MAX, 11)]);
+        check(1, 4, &[(one, 12), (U256::from(2), 13)]);
+        check(1, 5, &[(one, 12)]);
+        check(2, 9, &[]);
+    }
+
+    #[test]
+    fn a_visitor_ends_it_and_odd_keys_are_errors() {
+        let ended = accounts(&view(), 9, |_| {
+            Err(StoreError::corrupt(TableId::Meta, b"", "enough"))
+        });
+        assert!(ended.unwrap_err().to_string().contains("enough"));
+        let store = Store::in_memory().unwrap();
+        let batch = store.batch().unwrap();
+        batch
+            .write(|tables| tables.put(TableId::AccountAtBlock, b"short", b""))
+            .unwrap();
+        batch.commit().unwrap();
+        let error = accounts::<StoreError>(&store.snapshot().unwrap(), 9, |_| Ok(())).unwrap_err();
+        assert!(error.to_string().contains("key of 5 bytes, want 28"), "{error}");
+    }
+}
