@@ -1,0 +1,107 @@
+//! Every source that a comment cites can be opened: `docs/FILE.md, 4.4` names a file and a heading
+//! of this repository.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::sources::{SourceFile, expect_none, files};
+
+/// Ways of citing that a stranger could not follow.
+const UNCLEAR: [&str; 5] = [
+    "interface 2.",
+    "interface 3.",
+    "interface 4.",
+    "facts, section",
+    "its facts",
+];
+
+/// Numbers of the headings of each file in `docs/`, such as `4.4`.
+fn headings() -> BTreeMap<String, BTreeSet<String>> {
+    let numbers = |file: &SourceFile| {
+        let headings = file.text.lines().filter(|line| line.starts_with('#'));
+        headings
+            .filter_map(|line| line.trim_start_matches('#').split_whitespace().next())
+            .map(|number| number.trim_end_matches('.').to_owned())
+            .filter(|number| number.starts_with(|first: char| first.is_ascii_digit()))
+            .collect()
+    };
+    files("docs", &[".md"])
+        .iter()
+        .map(|file| (file.path.clone(), numbers(file)))
+        .collect()
+}
+
+/// The text of comments and documents with line breaks inside a comment taken out, so that a
+/// citation may go over a line's end.
+fn flowing(text: &str) -> String {
+    let lines = text.lines().map(|line| {
+        let line = line.trim_start();
+        line.trim_start_matches(['/', '!', '#']).trim()
+    });
+    lines.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn every_cited_heading_exists() {
+    let headings = headings();
+    let mut faults = Vec::new();
+    let mut cited = 0;
+    for file in files("", &[".rs", ".wgsl", ".md", ".toml"]) {
+        let text = flowing(&file.text);
+        for (at, _) in text.match_indices("docs/") {
+            let rest = &text[at..];
+            let Some(end) = rest.find(".md") else { continue };
+            let name = &rest[..end + 3];
+            if name.contains(|character: char| character.is_whitespace() || "*<FN{".contains(character)) {
+                continue;
+            }
+            // Other projects have a folder of this name, too; ours is not below another one.
+            if text[..at].ends_with(|before: char| before.is_alphanumeric() || "/:".contains(before)) {
+                continue;
+            }
+            let Some(known) = headings.get(name) else {
+                faults.push(format!("{}: {name} does not exist", file.path));
+                continue;
+            };
+            let after = rest[end + 3..].trim_start_matches('`');
+            let Some(number) = after.strip_prefix(", ") else {
+                continue;
+            };
+            let number = number
+                .split(|character: char| !character.is_ascii_digit() && character != '.')
+                .next()
+                .unwrap_or_default()
+                .trim_end_matches('.');
+            if number.is_empty() {
+                continue;
+            }
+            cited += 1;
+            if !known.contains(number) {
+                faults.push(format!("{}: {name} has no heading {number}", file.path));
+            }
+        }
+    }
+    expect_none(&faults, "cite files and headings of docs/ that exist");
+    assert!(
+        cited > 20,
+        "only {cited} citations were found: is their form still the one that this test reads?"
+    );
+}
+
+#[test]
+fn no_citation_is_unclear() {
+    let mut faults = Vec::new();
+    for file in files("", &[".rs", ".wgsl"]) {
+        if file.path.starts_with("tests/tests/house") {
+            continue;
+        }
+        for (index, line) in file.text.lines().enumerate() {
+            if line.contains("//") && UNCLEAR.iter().any(|unclear| line.contains(unclear)) {
+                faults.push(format!("{}:{}: {}", file.path, index + 1, line.trim()));
+            }
+        }
+    }
+    expect_none(
+        &faults,
+        "write `docs/FILE.md, N`, so that the source can be opened",
+    );
+}

@@ -1,0 +1,155 @@
+//! What `ARCHITECTURE.md` says that a package does not know is true of its manifest and its code.
+
+use std::fs;
+
+use crate::sources::{code_only, expect_none, root, rust_files};
+
+/// A package, its folder, and the packages and modules that it must not name.
+struct Knowledge {
+    package: &'static str,
+    folder: &'static str,
+    /// Crates that are no dependencies, and whose names stand in no production code.
+    without: &'static [&'static str],
+    /// Paths that stand in no production code.
+    unnamed: &'static [&'static str],
+}
+
+const SOCKETS: [&str; 5] = ["tokio", "hyper", "warp", "std::net", "std::os::unix::net"];
+
+const PACKAGES: [Knowledge; 8] = [
+    Knowledge {
+        package: "ethash",
+        folder: "miner/ethash",
+        without: &["tracing", "chain", "primitives", "store", "serde_json", "tokio"],
+        unnamed: &["std::fs", "std::net"],
+    },
+    Knowledge {
+        package: "stratum",
+        folder: "miner/stratum",
+        without: &["tokio", "hyper", "ethash_cpu", "chain", "wgpu"],
+        unnamed: &["std::net", "std::fs", "Instant::now", "SystemTime::now"],
+    },
+    Knowledge {
+        package: "miner",
+        folder: "miner",
+        without: &["chain", "store", "primitives", "rpc", "redb", "revm"],
+        unnamed: &[],
+    },
+    Knowledge {
+        package: "primitives",
+        folder: "node/primitives",
+        without: &["serde_json", "redb", "store", "chain", "revm", "tokio"],
+        unnamed: &["std::fs", "std::net"],
+    },
+    Knowledge {
+        package: "store",
+        folder: "node/store",
+        without: &["serde_json", "revm", "chain", "ethash", "tokio"],
+        unnamed: &["std::net"],
+    },
+    Knowledge {
+        package: "keystore",
+        folder: "node/keystore",
+        without: &["chain", "store", "revm", "redb", "tokio"],
+        unnamed: &["std::net"],
+    },
+    Knowledge {
+        package: "chain",
+        folder: "node/chain",
+        without: &[
+            "serde_json",
+            "redb",
+            "wgpu",
+            "miner",
+            "rpc",
+            "tokio",
+            "hyper",
+            "warp",
+        ],
+        unnamed: &["std::net"],
+    },
+    Knowledge {
+        package: "rpc",
+        folder: "rpc",
+        without: &["redb", "store", "wgpu", "miner", "clap", "revm"],
+        unnamed: &[],
+    },
+];
+
+/// The names below `[dependencies]` of a manifest.
+fn dependencies(manifest: &str) -> Vec<&str> {
+    manifest
+        .lines()
+        .skip_while(|line| *line != "[dependencies]")
+        .skip(1)
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| line.split(['.', ' ', '=']).next())
+        .filter(|name| !name.is_empty() && !name.starts_with('#'))
+        .collect()
+}
+
+#[test]
+fn packages_do_not_know_what_the_map_says() {
+    let mut faults = Vec::new();
+    for known in &PACKAGES {
+        let path = root().join(known.folder).join("Cargo.toml");
+        let manifest =
+            fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let dependencies = dependencies(&manifest);
+        assert!(
+            !dependencies.is_empty(),
+            "{}: no dependencies were read",
+            known.package
+        );
+        for name in known.without {
+            if dependencies.contains(name) {
+                faults.push(format!("{} depends on {name}", known.package));
+            }
+        }
+        for file in rust_files(&format!("{}/src", known.folder)) {
+            let code = code_only(&file.text);
+            for path in known.unnamed {
+                if code.contains(path) {
+                    faults.push(format!("{} names {path}", file.path));
+                }
+            }
+        }
+    }
+    expect_none(
+        &faults,
+        "ARCHITECTURE.md says that these packages do not know these things",
+    );
+}
+
+#[test]
+fn only_the_servers_of_rpc_know_sockets() {
+    let mut faults = Vec::new();
+    for file in rust_files("rpc/src") {
+        if file.path.starts_with("rpc/src/server") {
+            continue;
+        }
+        let code = code_only(&file.text);
+        for name in SOCKETS.iter().filter(|name| **name != "tokio") {
+            if code.contains(&format!("{name}::")) {
+                faults.push(format!("{} names {name}", file.path));
+            }
+        }
+    }
+    expect_none(&faults, "sockets and HTTP are known in rpc/src/server alone");
+}
+
+#[test]
+fn the_map_names_every_package() {
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the map is there");
+    let missing: Vec<_> = PACKAGES
+        .iter()
+        .filter(|known| !map.contains(&format!("| `{}` |", known.package)))
+        .map(|known| {
+            format!(
+                "{} has no row in the table of what packages do not know",
+                known.package
+            )
+        })
+        .collect();
+    expect_none(&missing, "ARCHITECTURE.md lists each package");
+}

@@ -1,0 +1,103 @@
+//! Inside a package the arrows between top-level modules point one way: there is no cycle.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::sources::{code_only, expect_none, leading_identifier, rust_files};
+
+/// Source folders whose top-level modules form no cycle.
+const FOLDERS: [&str; 8] = [
+    "miner/ethash/src",
+    "miner/stratum/src",
+    "miner/src",
+    "node/store/src",
+    "node/keystore/src",
+    "node/chain/src",
+    "node/src",
+    "rpc/src",
+];
+
+type Graph = BTreeMap<String, BTreeSet<String>>;
+
+/// For each top-level module below `folder` the modules that it names.
+fn graph(folder: &str) -> Graph {
+    let files = rust_files(folder);
+    let module = |path: &str| {
+        let inside = &path[folder.len() + 1..];
+        let first = inside.split('/').next().unwrap_or(inside);
+        first.trim_end_matches(".rs").to_owned()
+    };
+    let modules: BTreeSet<_> = files.iter().map(|file| module(&file.path)).collect();
+    let mut graph = Graph::new();
+    for file in &files {
+        let from = module(&file.path);
+        if ["lib", "main", "bin"].contains(&from.as_str()) || file.path.ends_with("/tests.rs") {
+            continue;
+        }
+        let code = code_only(&file.text);
+        let named = graph.entry(from.clone()).or_default();
+        for (at, _) in code.match_indices("crate::") {
+            let to = leading_identifier(&code[at + "crate::".len()..]);
+            if to != from && modules.contains(to) {
+                named.insert(to.to_owned());
+            }
+        }
+    }
+    graph
+}
+
+/// A cycle of `graph` as `a → b → a`, if there is one.
+fn cycle(graph: &Graph) -> Option<String> {
+    fn visit(
+        graph: &Graph,
+        module: &str,
+        path: &mut Vec<String>,
+        done: &mut BTreeSet<String>,
+    ) -> Option<String> {
+        if let Some(start) = path.iter().position(|passed| passed == module) {
+            let mut cycle = path[start..].to_vec();
+            cycle.push(module.to_owned());
+            return Some(cycle.join(" → "));
+        }
+        if !done.insert(module.to_owned()) {
+            return None;
+        }
+        path.push(module.to_owned());
+        let found = graph
+            .get(module)
+            .into_iter()
+            .flatten()
+            .find_map(|next| visit(graph, next, path, done));
+        path.pop();
+        found
+    }
+    let mut done = BTreeSet::new();
+    graph
+        .keys()
+        .find_map(|module| visit(graph, module, &mut Vec::new(), &mut done))
+}
+
+#[test]
+fn modules_form_no_cycle() {
+    let faults: Vec<_> = FOLDERS
+        .iter()
+        .filter_map(|folder| cycle(&graph(folder)).map(|cycle| format!("{folder}: {cycle}")))
+        .collect();
+    expect_none(&faults, "what two modules need lies below both of them");
+}
+
+#[test]
+fn a_cycle_is_found() {
+    let graph = |arrows: &[(&str, &str)]| {
+        let mut graph = Graph::new();
+        for (from, to) in arrows {
+            graph
+                .entry((*from).to_owned())
+                .or_default()
+                .insert((*to).to_owned());
+        }
+        graph
+    };
+    assert_eq!(cycle(&graph(&[("a", "b"), ("b", "c"), ("a", "c")])), None);
+    let found = cycle(&graph(&[("a", "b"), ("b", "c"), ("c", "b")]));
+    assert_eq!(found.as_deref(), Some("b → c → b"));
+}

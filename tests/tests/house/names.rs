@@ -1,0 +1,79 @@
+//! One meaning a name: no two structs, enums, traits or aliases of the workspace share one.
+
+use std::collections::BTreeMap;
+
+use crate::sources::{code_only, expect_none, leading_identifier, rust_files};
+
+/// Source folders whose names are compared.
+const FOLDERS: [&str; 10] = [
+    "miner/ethash/src",
+    "miner/stratum/src",
+    "miner/src",
+    "node/primitives/src",
+    "node/store/src",
+    "node/keystore/src",
+    "node/chain/src",
+    "node/src",
+    "rpc/src",
+    "tests/src",
+];
+
+/// Names that may stand more than once, and why.
+const CONVENTIONS: [(&str, &str); 2] = [
+    ("Inner", "what a cheap handle of the same file points to"),
+    (
+        "Listener",
+        "one for Unix and one for Windows; only one is compiled",
+    ),
+];
+
+/// The name that a line declares, where it declares a type.
+fn declared(line: &str) -> Option<&str> {
+    let mut words = line.trim_start();
+    // An alias inside an impl or a trait is an associated type.
+    let associated = line.starts_with(' ') && words.starts_with("type ");
+    if associated {
+        return None;
+    }
+    if let Some(rest) = words.strip_prefix("pub") {
+        words = rest.trim_start();
+        if words.starts_with('(') {
+            words = words[words.find(')')? + 1..].trim_start();
+        }
+    }
+    let kinds = ["struct ", "enum ", "trait ", "type ", "union "];
+    let rest = kinds.iter().find_map(|kind| words.strip_prefix(kind))?;
+    let name = leading_identifier(rest);
+    name.starts_with(|first: char| first.is_ascii_uppercase())
+        .then_some(name)
+}
+
+#[test]
+fn a_type_name_has_one_meaning() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for file in FOLDERS.iter().flat_map(|folder| rust_files(folder)) {
+        if file.path.ends_with("/tests.rs") {
+            continue;
+        }
+        for (index, line) in code_only(&file.text).lines().enumerate() {
+            if let Some(name) = declared(line) {
+                let place = format!("{}:{}", file.path, index + 1);
+                places.entry(name.to_owned()).or_default().push(place);
+            }
+        }
+    }
+    assert!(places.len() > 500, "only {} types were found", places.len());
+    let conventional = |name: &str| CONVENTIONS.iter().any(|(known, _)| *known == name);
+    let faults: Vec<_> = places
+        .iter()
+        .filter(|(name, places)| places.len() > 1 && !conventional(name))
+        .map(|(name, places)| format!("{name}: {}", places.join(", ")))
+        .collect();
+    expect_none(&faults, "give each of these types a name of its own");
+    for (name, _) in CONVENTIONS {
+        assert!(
+            places.get(name).is_some_and(|places| places.len() > 1),
+            "{name} is no exception any more"
+        );
+    }
+}
