@@ -132,7 +132,7 @@ fn the_listener_opens_and_closes() {
     check(json!([null, "8545"]), "invalid argument 1: missing 0x prefix");
     check(
         json!([null, null, "nowhere"]),
-        "invalid argument 2: invalid CORS domain \"nowhere\", want * or an origin such as http://localhost:3000",
+        "invalid argument 2: invalid CORS domain: got \"nowhere\", expected * or an origin such as http://localhost:3000",
     );
     let (code, message) = net.error("admin_startRPC", r#"[null, null, null, "mc,eth"]"#);
     assert_eq!(code, -32602);

@@ -83,7 +83,7 @@ fn the_lifecycle_row_by_row() {
         assert_eq!(net.ok("mc_getFilterLogs", json!([logs])), expected);
     }
     for id in [&blocks, &pending] {
-        let text = "the filter is no log filter: poll it with getFilterChanges";
+        let text = "the filter is not a log filter: poll it with getFilterChanges";
         net.check_error("mc_getFilterLogs", json!([id]), -32000, text);
     }
     // Active → removed.

@@ -15,9 +15,10 @@ use chain::rules::body::SealCheck;
 use chain::{Chain, ChainConfig, ChainSpec, View};
 use keystore::{AccountBook, KeyDirectory, ScryptCost};
 use primitives::{Address, B256, Block, Bytes, SecretKey, U256};
-use rpc::methods::{self, NodeFacts};
-use rpc::server::http::{self, HttpOptions, HttpServer};
-use rpc::server::ws::{self, WsOptions, WsServer};
+use rpc::methods;
+use rpc::server::TcpServer;
+use rpc::server::http::{self, HttpOptions};
+use rpc::server::ws::{self, WsOptions};
 use rpc::types::data;
 use rpc::{FilterLimits, Limits, Method, Modules, Node, NodeSettings, Rpc, VnodeSettings};
 use serde_json::{Value, json};
@@ -26,6 +27,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::controls::{Listener, Miner, Network};
+use crate::facts::TestFacts;
 
 /// Who is paid for blocks.
 pub(crate) const BENEFICIARY: Address = Address::repeat_byte(0xbe);
@@ -43,25 +45,11 @@ pub(crate) fn account(index: usize) -> String {
     data(key(index).address())
 }
 
-struct Facts;
-
-impl NodeFacts for Facts {
-    fn client_version(&self) -> &str {
-        "Test/v1.2.3/linux-x86_64/rustc1.95"
-    }
-
-    fn network_id(&self) -> u64 {
-        100
-    }
-
-    fn is_listening(&self) -> bool {
-        false
-    }
-
-    fn peer_count(&self) -> u64 {
-        0
-    }
-}
+/// A node that listens to no peers and has none.
+const FACTS: TestFacts = TestFacts {
+    is_listening: false,
+    peer_count: 0,
+};
 
 /// The node under test. Its first two dev accounts are unlocked, the third is locked.
 pub(crate) struct Net {
@@ -70,8 +58,8 @@ pub(crate) struct Net {
     pub(crate) home: TempDir,
     pub(crate) miner: Arc<Miner>,
     pub(crate) listener: Arc<Listener>,
-    server: HttpServer,
-    ws: WsServer,
+    server: TcpServer,
+    ws: TcpServer,
     rpc: Arc<Rpc<Node>>,
     /// Keeps the servers running.
     pub(crate) runtime: Runtime,
@@ -136,7 +124,7 @@ impl Net {
             ..NodeSettings::default()
         };
         change(&mut settings);
-        let node = Node::new(chain.clone(), accounts, Box::new(Facts), miner.clone())
+        let node = Node::new(chain.clone(), accounts, Box::new(FACTS), miner.clone())
             .expect("a thread")
             .with_filter_limits(filter_limits)
             .with_settings(settings)
