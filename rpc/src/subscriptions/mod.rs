@@ -282,6 +282,16 @@ mod tests {
         u128::from_str_radix(&text[2..], 16).expect("hexadecimal")
     }
 
+    /// Started subscriptions with `left` results each, the session that made them, and their ids.
+    fn started(count: usize, left: u64) -> (Arc<Subscriptions>, Session, Vec<u128>) {
+        let subscriptions = Subscriptions::new(count);
+        let session = subscriptions.session();
+        let add = |_| id(&session.add(source(left), Dialect::Native).expect("an id"));
+        let ids = (0..count).map(add).collect();
+        subscriptions.start(&session, &mut Vec::new());
+        (subscriptions, session, ids)
+    }
+
     #[test]
     fn no_notification_comes_before_the_answer() {
         let subscriptions = Subscriptions::new(3);
@@ -307,12 +317,7 @@ mod tests {
 
     #[test]
     fn subscriptions_that_ended_meanwhile_send_nothing() {
-        let subscriptions = Subscriptions::new(2);
-        let session = subscriptions.session();
-        let ids: Vec<_> = (0..2)
-            .map(|_| id(&session.add(source(1), Dialect::Native).expect("an id")))
-            .collect();
-        subscriptions.start(&session, &mut Vec::new());
+        let (subscriptions, session, ids) = started(2, 1);
         let pulled = subscriptions.pull().expect("a pull");
         assert_eq!(pulled.len(), 2);
         assert!(session.remove(ids[0]));
@@ -375,12 +380,7 @@ mod tests {
 
     #[test]
     fn every_subscription_gets_its_turn() {
-        let subscriptions = Subscriptions::new(3);
-        let session = subscriptions.session();
-        let ids: Vec<_> = (0..3)
-            .map(|_| id(&session.add(source(4), Dialect::Native).expect("an id")))
-            .collect();
-        subscriptions.start(&session, &mut Vec::new());
+        let (subscriptions, _session, ids) = started(3, 4);
         let mut counts = vec![0; 3];
         for round in 0.. {
             let pulled = subscriptions.pull().expect("a pull");
