@@ -2,8 +2,8 @@
 //!
 //! A cursor is a position in the journal and the head that its follower has seen. A filter or a
 //! subscription keeps nothing else. While the journal has all events since that position, every
-//! change is returned as it happened, including blocks that came and went. Otherwise the changes are
-//! read from the chain: back to the last common block, then up to the head. So no change of the
+//! change is returned as it happened, including blocks that came and went. Otherwise the changes
+//! are read from the chain: back to the last common block, then up to the head. So no change of the
 //! canonical chain is lost, and no memory is held for a follower that does not ask.
 
 use chain::View;
@@ -83,8 +83,8 @@ impl HeadCursor {
         self.next_event == journal.next()
     }
 
-    /// The next changes from here. `next` is the journal's next event number, read before `view` was
-    /// opened: later events of the journal may not be in the view.
+    /// The next changes from here. `next` is the journal's next event number, read before `view`
+    /// was opened: later events of the journal may not be in the view.
     pub(super) fn changes(&self, journal: &HeadJournal, next: u64, view: &View) -> RpcResult<UnseenChanges> {
         match journal.since(self.next_event..next, &self.head, CHANGES_MAX) {
             Some(unseen) if self.is_followed_by(&unseen.events, view)? => {
@@ -195,8 +195,8 @@ fn head_after(view: &View, change: &BlockChange) -> RpcResult<BlockId> {
     }
 }
 
-/// The parent of `id`. If `id` was deleted when the head was set back, this is the highest canonical
-/// block below it.
+/// The parent of `id`. If `id` was deleted when the head was set back, this is the highest
+/// canonical block below it.
 fn parent(view: &View, id: &BlockId) -> RpcResult<BlockId> {
     let number = id.number.saturating_sub(1);
     if let Some(header) = header(view, id)? {

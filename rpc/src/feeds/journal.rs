@@ -1,8 +1,8 @@
 //! The last head events in order, shared by all followers.
 //!
-//! The journal is bounded. When there are too many events the oldest is dropped. A follower that has
-//! not read it by then reads the chain instead (`cursor.rs`). The journal knows neither the chain nor
-//! its followers.
+//! The journal is bounded. When there are too many events the oldest is dropped. A follower that
+//! has not read it by then reads the chain instead (`cursor.rs`). The journal knows neither the
+//! chain nor its followers.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -91,8 +91,8 @@ impl HeadJournal {
         self.signal.send_replace(next);
     }
 
-    /// The events with numbers in `range`, for a follower that has seen the chain up to `head`. Events
-    /// up to the one that led to `head` are left out. Returns whole events until they name
+    /// The events with numbers in `range`, for a follower that has seen the chain up to `head`.
+    /// Events up to the one that led to `head` are left out. Returns whole events until they name
     /// `blocks_max` blocks, or `None` if the first is not kept any more.
     pub(super) fn since(&self, range: Range<u64>, head: &BlockId, blocks_max: usize) -> Option<UnseenEvents> {
         let inner = self.inner.lock();

@@ -1,9 +1,9 @@
 //! The logs of blocks: read once for all followers, and matched with the criteria of each.
 //!
-//! Every log filter and log subscription looks at every new head. So the logs of the last blocks are
-//! cached in decoded form, up to a number of bytes. Side blocks keep their receipts, so logs that a
-//! reorganization removed are read like others. The logs of a block hash never change. So a cached
-//! block stays correct even if it is deleted when the head is set back.
+//! Every log filter and log subscription looks at every new head. So the logs of the last blocks
+//! are cached in decoded form, up to a number of bytes. Side blocks keep their receipts, so logs
+//! that a reorganization removed are read like others. The logs of a block hash never change. So a
+//! cached block stays correct even if it is deleted when the head is set back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -106,8 +106,8 @@ impl BlockLogs {
         512 + logs.map(log).sum::<usize>()
     }
 
-    /// Passes each log that matches `filter` to `take`, in the block's order. If `removed` is set the
-    /// logs are marked as removed and come in the opposite order.
+    /// Passes each log that matches `filter` to `take`, in the block's order. If `removed` is set
+    /// the logs are marked as removed and come in the opposite order.
     pub(crate) fn write(
         &self,
         filter: &LogCriteria,
@@ -157,8 +157,8 @@ struct LogCacheEntries {
 }
 
 impl LogCache {
-    /// The logs of `id`, from the cache if possible. A block that was deleted has none. That result is
-    /// not cached, because the block may be imported again.
+    /// The logs of `id`, from the cache if possible. A block that was deleted has none. That result
+    /// is not cached, because the block may be imported again.
     pub(super) fn get(&self, view: &View, id: &BlockId) -> RpcResult<Arc<BlockLogs>> {
         let found =
             |entries: &LogCacheEntries| entries.blocks.iter().rev().find(|logs| logs.id == *id).cloned();

@@ -1,8 +1,8 @@
 //! The events of a node for its followers: heads, logs, pending transactions, the sync state.
 //!
 //! Followers are filters and subscriptions. They hold cursors, not queues: the events are kept here
-//! once, within bounds, and each follower reads them at its own pace. One thread receives the chain's
-//! events and polls the states that send no events. This module knows neither filters nor
+//! once, within bounds, and each follower reads them at its own pace. One thread receives the
+//! chain's events and polls the states that send no events. This module knows neither filters nor
 //! subscriptions.
 
 mod cursor;
@@ -140,8 +140,8 @@ impl Feeds {
 
     /// The hashes of at most `max` transactions that have become pending since `cursor`.
     ///
-    /// The pool keeps the last [`chain::pool::PENDING_FEED_MAX`] hashes. A follower further behind goes
-    /// on with the oldest of them.
+    /// The pool keeps the last [`chain::pool::PENDING_FEED_MAX`] hashes. A follower further behind
+    /// goes on with the oldest of them.
     pub(crate) fn pending_since(&self, cursor: u64, max: usize) -> PendingHashes {
         let pending = self.chain.pool().pending_since(cursor, max);
         if pending.missed > 0 {
@@ -168,8 +168,8 @@ impl Feeds {
         self.facts.sync_status()
     }
 
-    /// The hash that `dialect` shows for a transaction that was pending. The transaction is read from
-    /// the pool, or from the block that contains it by now.
+    /// The hash that `dialect` shows for a transaction that was pending. The transaction is read
+    /// from the pool, or from the block that contains it by now.
     pub(crate) fn shown_hash(&self, hash: &B256, dialect: Dialect) -> RpcResult<B256> {
         if dialect == Dialect::Native {
             return Ok(*hash);

@@ -1,4 +1,5 @@
-//! The criteria of a log filter: a range of blocks, addresses, topics. Source: docs/interface.md, 2.6.
+//! The criteria of a log filter: a range of blocks, addresses, topics.
+//! Source: docs/interface.md, 2.6.
 //!
 //! [`LogCriteria`] is a filter prepared for matching block after block. It knows no blocks. The
 //! package `chain` decides what matches. `logs_filter` reads the options object.
@@ -16,7 +17,7 @@ const VALUE_LEN: usize = 96;
 /// Bytes of criteria without addresses and topics.
 const CRITERIA_LEN: usize = 128;
 
-/// Which logs a filter or subscription wants, of blocks that come.
+/// Selects logs of new blocks for a filter or a subscription.
 #[derive(Clone, Debug)]
 pub struct LogCriteria {
     from: BlockRef,
@@ -35,8 +36,8 @@ impl LogCriteria {
         }
     }
 
-    /// Whether the range starts after its end, if block `head` is the head. As an end, `latest` moves
-    /// with the chain and counts as above every number.
+    /// Whether the range starts after its end, if block `head` is the head. As an end, `latest`
+    /// moves with the chain and counts as above every number.
     pub fn is_backwards(&self, head: u64) -> bool {
         let from = match self.from {
             BlockRef::Earliest => 0,
@@ -163,7 +164,8 @@ mod tests {
         }
     }
 
-    /// The filters that match a log with topics [A, B] (docs/interface.md, 2.6), and some that do not.
+    /// Filters that match a log with topics [A, B], and filters that do not.
+    /// Source: docs/interface.md, 2.6.
     #[test]
     fn topics_match_by_position() {
         for topics in [

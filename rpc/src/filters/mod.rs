@@ -1,9 +1,9 @@
 //! Filters, which clients poll for changes by a random id. Sources: docs/interface.md, 2.6;
 //! docs/interface.md, 3.1.
 //!
-//! A filter holds its criteria and a cursor into the node's feeds, nothing that grows. A filter that
-//! is not polled for a time is removed. `feeds` reads the changes from the chain. The methods are in
-//! `methods/mc/filters.rs`.
+//! A filter holds its criteria and a cursor into the node's feeds, nothing that grows. A filter
+//! that is not polled for a time is removed. `feeds` reads the changes from the chain. The methods
+//! are in `methods/mc/filters.rs`.
 
 mod criteria;
 
@@ -73,8 +73,9 @@ struct FilterTable {
     last_sweep: Instant,
 }
 
-/// One filter. Its state is locked while a poll reads the chain. The table is never locked meanwhile.
-/// So polls of the same filter wait for each other, and polls of different filters do not.
+/// One filter. Its state is locked while a poll reads the chain. The table is never locked
+/// meanwhile. So polls of the same filter wait for each other, and polls of different filters do
+/// not.
 #[derive(Debug)]
 struct Filter {
     last_poll: Mutex<Instant>,

@@ -1,8 +1,8 @@
 //! The time limits of one HTTP connection: one for reading a header, one for being idle.
 //!
-//! hyper's own header timeout also runs between requests, so a short one would cut off idle clients.
-//! Here the bytes are watched as they pass. The header timeout runs only from a request's first byte
-//! to its last header byte. The idle timeout restarts with every byte.
+//! hyper's own header timeout also runs between requests, so a short one would cut off idle
+//! clients. Here the bytes are watched as they pass. The header timeout runs only from a request's
+//! first byte to its last header byte. The idle timeout restarts with every byte.
 
 use std::future::poll_fn;
 use std::io;

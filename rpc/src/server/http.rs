@@ -1,10 +1,10 @@
 //! JSON-RPC over HTTP/1.1: `POST` at the root.
 //!
-//! The routes (`routes.rs`) are warp filters. The accept loop (`acceptor.rs`) is our own, because it
-//! has to bound connections and time, report bind errors and stop. The status is 200 with a JSON
-//! body, or 204 if there is nothing to answer. Where HTTP itself is refused it is 403, 404, 405, 408,
-//! 413, 415 or 503. `GET` at the root says what this server is. `GET` at `/health` says how the node
-//! is. `HEAD` at either path gives the same response without a body.
+//! The routes (`routes.rs`) are warp filters. The accept loop (`acceptor.rs`) is our own, because
+//! it has to bound connections and time, report bind errors and stop. The status is 200 with a JSON
+//! body, or 204 if there is nothing to answer. Where HTTP itself is refused it is 403, 404, 405,
+//! 408, 413, 415 or 503. `GET` at the root says what this server is. `GET` at `/health` says how
+//! the node is. `HEAD` at either path gives the same response without a body.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};

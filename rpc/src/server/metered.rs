@@ -69,7 +69,8 @@ impl<T> Metered<T> {
         }
     }
 
-    /// Releases the memory: the message is whole, and the caller reserves memory for it from now on.
+    /// Releases the memory: the message is whole, and the caller reserves memory for it from now
+    /// on.
     pub(super) fn reset(&mut self) {
         self.reservation.reset();
     }

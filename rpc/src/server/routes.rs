@@ -1,5 +1,5 @@
-//! The routes of the HTTP server, as warp filters: which requests are accepted, and how their bodies
-//! are read.
+//! The routes of the HTTP server, as warp filters: which requests are accepted, and how their
+//! bodies are read.
 //!
 //! Content type, origin and length are checked here. Host names are checked in [`super::http`], and
 //! the number and time of connections in `acceptor.rs`.

@@ -1,8 +1,8 @@
 //! Cuts a stream of bytes into JSON values.
 //!
 //! Finds where each value ends and nothing more. The reader of a value checks whether it is valid
-//! JSON and a request. The stream remembers how far it has scanned, so each byte is scanned once even
-//! if a value comes in many pieces.
+//! JSON and a request. The stream remembers how far it has scanned, so each byte is scanned once
+//! even if a value comes in many pieces.
 
 use bytes::Bytes;
 
@@ -97,8 +97,8 @@ impl ValueStream {
         Ok(None)
     }
 
-    /// Returns what is left when the stream has ended. A number or a word is whole then. Anything else
-    /// lacks its end, and its reader reports that.
+    /// Returns what is left when the stream has ended. A number or a word is whole then. Anything
+    /// else lacks its end, and its reader reports that.
     pub fn finish(&mut self) -> Option<Bytes> {
         (self.start < self.buffer.len()).then(|| {
             self.scanned = self.buffer.len();

@@ -1,10 +1,10 @@
 //! JSON-RPC over WebSockets: one message in each text frame, in both directions.
 //!
 //! The handshake is an HTTP request. It goes through the same acceptor as the requests of the HTTP
-//! server, with the same limits. Then `duplex` exchanges the messages. A client that breaks a rule is
-//! told by a close code: 1002 for a protocol error, 1007 for text that is not UTF-8, 1008 for reading
-//! too slowly, 1009 for a message that is too long, 1011 if the node failed, 1013 if too little memory
-//! is left, 1001 when the server stops.
+//! server, with the same limits. Then `duplex` exchanges the messages. A client that breaks a rule
+//! is told by a close code: 1002 for a protocol error, 1007 for text that is not UTF-8, 1008 for
+//! reading too slowly, 1009 for a message that is too long, 1011 if the node failed, 1013 if too
+//! little memory is left, 1001 when the server stops.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};

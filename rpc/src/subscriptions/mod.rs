@@ -1,9 +1,9 @@
 //! Subscriptions: notifications that a connection gets without asking again, for as long as it
 //! lasts.
 //!
-//! A subscription holds a cursor into the node's feeds. The connection's task pulls new results when
-//! it can send them. For a slow reader nothing piles up: its cursors just stay behind. The calls of a
-//! message see the subscriptions of their connection through a [`Session`]. The kinds of
+//! A subscription holds a cursor into the node's feeds. The connection's task pulls new results
+//! when it can send them. For a slow reader nothing piles up: its cursors just stay behind. The
+//! calls of a message see the subscriptions of their connection through a [`Session`]. The kinds of
 //! subscriptions are in `sources.rs`. The connections are served by `server/duplex`.
 
 mod sources;
@@ -30,8 +30,8 @@ pub(crate) trait SubscriptionSource: Send {
     /// Changes when there may be new results.
     fn signal(&self) -> ChangeSignal;
 
-    /// Appends the results since the last call to `out`, about `len_max` bytes. Returns whether there
-    /// are more.
+    /// Appends the results since the last call to `out`, about `len_max` bytes. Returns whether
+    /// there are more.
     fn pull(&mut self, len_max: usize, out: &mut Vec<Json>) -> RpcResult<bool>;
 }
 
@@ -68,8 +68,8 @@ impl ChangeSignal {
 
 /// The subscriptions of one connection.
 ///
-/// The connection's messages are answered while its sources are pulled. A pull takes the sources out
-/// and holds no lock, so a message never waits until a pull has read the chain.
+/// The connection's messages are answered while its sources are pulled. A pull takes the sources
+/// out and holds no lock, so a message never waits until a pull has read the chain.
 pub(crate) struct Subscriptions {
     max: usize,
     state: Mutex<SubscriptionsState>,
@@ -118,8 +118,8 @@ impl Subscriptions {
     }
 
     /// Starts the subscriptions that the calls of `session` created, and adds their signals to
-    /// `signals`. The caller has queued the answer to their message, so that every notification comes
-    /// after it.
+    /// `signals`. The caller has queued the answer to their message, so that every notification
+    /// comes after it.
     pub(crate) fn start(&self, session: &Session, signals: &mut Vec<ChangeSignal>) {
         let mut created = session.created.lock();
         if created.is_empty() {
@@ -153,8 +153,8 @@ impl Subscriptions {
         notifications
     }
 
-    /// The notifications that are due now, at most about [`PULL_LEN_MAX`] bytes. For one caller at a
-    /// time.
+    /// The notifications that are due now, at most about [`PULL_LEN_MAX`] bytes. For one caller at
+    /// a time.
     pub(crate) fn pull(&self) -> RpcResult<Vec<Notification>> {
         let mut pulled = std::mem::take(&mut self.state.lock().started);
         let notifications = pull(&mut pulled);

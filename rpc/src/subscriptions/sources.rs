@@ -19,7 +19,7 @@ use crate::types::{Data, Quantity};
 /// Most pending hashes read from the pool at once.
 const HASHES_MAX: usize = 1024;
 
-/// The subscription kinds that send something for each block that the chain gains or loses.
+/// What a subscription sends for each block that joins or leaves the canonical chain.
 pub(crate) trait BlockResults: Send {
     /// Bytes of criteria beside the value itself.
     fn criteria_len(&self) -> usize;
@@ -160,8 +160,8 @@ impl SubscriptionSource for PendingSource {
                     None,
                     self.dialect,
                 ))?,
-                // The transaction was mined or replaced meanwhile. A client that wants whole pending
-                // transactions has no use for it.
+                // The transaction was mined or replaced meanwhile. A client that wants whole
+                // pending transactions has no use for it.
                 None if self.full => continue,
                 Some(pooled) => Json::write(&Data(shown_hash(&pooled.transaction, self.dialect)))?,
                 None => Json::write(&Data(self.feeds.shown_hash(hash, self.dialect)?))?,

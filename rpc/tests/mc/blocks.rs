@@ -172,8 +172,8 @@ fn uncles() {
     );
     assert_eq!(net.ok("mc_getUncleCountByBlockNumber", json!(["0x3"])), "0x1");
     assert_eq!(net.ok("mc_getUncleCountByBlockNumber", json!(["0x2"])), "0x0");
-    // Rewards: three blocks of two coins, 7/8 of two coins for the uncle, 1/32 for including it. One
-    // account gets them all.
+    // Rewards: three blocks of two coins, 7/8 of two coins for the uncle, 1/32 for including it.
+    // One account gets them all.
     let coin = U256::from(10).pow(U256::from(18));
     let paid = coin * U256::from(6)
         + coin * U256::from(2) * U256::from(7) / U256::from(8)

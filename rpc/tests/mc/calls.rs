@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use crate::harness::{Net, account, quantity};
 
 /// The contract's code. Without data it returns slot 0. With one word of data it stores the word in
-/// slot 0 and logs it, with 0x11 and the word as topics. If the word is 0xdead it reverts and returns
-/// the word.
+/// slot 0 and logs it, with 0x11 and the word as topics. If the word is 0xdead it reverts and
+/// returns the word.
 pub(crate) const RUNTIME: &str = concat!(
     "0x36600f57",               // CALLDATASIZE, to `write` if there is any
     "60005460005260206000f3",   // SLOAD 0, MSTORE 0, RETURN 0..32

@@ -71,8 +71,8 @@ impl Examples {
 }
 
 /// A node with something for every method: five blocks, the last with an uncle; a contract with a
-/// filled slot; a native, a nine-field and a failed transaction; a pending and a queued transaction;
-/// a refused block; a static node and a subnet.
+/// filled slot; a native, a nine-field and a failed transaction; a pending and a queued
+/// transaction; a refused block; a static node and a subnet.
 struct ExampleNode {
     net: Net,
     contract: String,
@@ -337,7 +337,8 @@ fn examples_are_the_answers_of_a_node() {
             name,
             "personal_unlockAccount" | "personal_sendTransaction" | "personal_sign"
         ) {
-            // These methods need an account with a key file, because only such an account has a password.
+            // These methods need an account with a key file, because only such an account has a
+            // password.
             node.net.ok(
                 "personal_importRawKey",
                 json!([chain::spec::DEV_ACCOUNTS[0].1, ""]),

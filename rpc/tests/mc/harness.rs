@@ -62,8 +62,8 @@ const FACTS: TestFacts = TestFacts {
     peer_count: 0,
 };
 
-/// The node under test. It holds the keys of the first three accounts of the development network. The
-/// first two are unlocked, the third is locked.
+/// The node under test. It holds the keys of the first three accounts of the development network.
+/// The first two are unlocked, the third is locked.
 pub(crate) struct Net {
     pub(crate) chain: Chain,
     /// Contains the folder of key files.
@@ -247,7 +247,8 @@ impl Net {
         assert_eq!(got, (code, message.to_owned()), "{method} {params}");
     }
 
-    /// Builds the block after `parent` from the pool. `extra_data` makes it differ from other blocks.
+    /// Builds the block after `parent` from the pool. `extra_data` makes it differ from other
+    /// blocks.
     pub(crate) fn build(&self, parent: &B256, extra_data: &'static [u8], uncles: &[&Block]) -> Block {
         let view = self.chain.view().expect("a view");
         let parent = view.header_by_hash(parent).expect("a read").expect("the parent");

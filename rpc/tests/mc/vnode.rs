@@ -1,5 +1,5 @@
-//! The module `vnode`: the settings of the service for application chains, and transactions for such
-//! chains.
+//! The module `vnode`: the settings of the service for application chains, and transactions for
+//! such chains.
 
 use primitives::{Address, TxForm, U256, UnsignedTransaction};
 use rpc::types::data;

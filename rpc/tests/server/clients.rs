@@ -99,8 +99,8 @@ pub(crate) mod unix {
             self.0.write_all(text.as_ref()).await.expect("the server reads");
         }
 
-        /// Returns the next line without its end. It is empty where the server has closed: closing a
-        /// connection with unread bytes in it resets it, so an error is an end too.
+        /// Returns the next line without its end. It is empty where the server has closed: closing
+        /// a connection with unread bytes in it resets it, so an error is an end too.
         pub(crate) async fn line(&mut self) -> String {
             let mut line = String::new();
             let read = timeout(PATIENCE, self.0.read_line(&mut line)).await;

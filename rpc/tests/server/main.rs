@@ -1,4 +1,5 @@
-//! The servers over real sockets, a module a transport, and what JSON-RPC 2.0 says about all of them.
+//! The servers over real sockets, a module a transport, and what JSON-RPC 2.0 says about all of
+//! them.
 
 mod clients;
 #[path = "../shared/facts.rs"]

@@ -2,10 +2,10 @@
 //! side, each as soon as it is done, and notifications of subscriptions are sent in between.
 //!
 //! Knows neither frames nor sockets: a [`DuplexChannel`] moves the messages. A client that asks
-//! faster than it reads is held up, because the number of running calls is bounded and no message is
-//! read while an answer waits to be sent. Notifications do not pile up either: the subscriptions are
-//! pulled only when their notifications can be sent. A client that takes too long to read a message
-//! is disconnected.
+//! faster than it reads is held up, because the number of running calls is bounded and no message
+//! is read while an answer waits to be sent. Notifications do not pile up either: the subscriptions
+//! are pulled only when their notifications can be sent. A client that takes too long to read a
+//! message is disconnected.
 
 use std::collections::VecDeque;
 use std::future::{pending, poll_fn};
@@ -93,8 +93,8 @@ pub(super) async fn serve<C: Send + Sync + 'static, T: DuplexChannel>(
     }
 }
 
-/// Exchanges messages until the client hangs up or the server stops. Running calls are then finished
-/// if the client may still read their answers.
+/// Exchanges messages until the client hangs up or the server stops. Running calls are then
+/// finished if the client may still read their answers.
 async fn exchange_messages<C: Send + Sync + 'static, T: DuplexChannel>(
     dispatcher: &Dispatcher<C>,
     channel: &mut T,
@@ -172,8 +172,8 @@ impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
         }
     }
 
-    /// Starts to answer a message. A message that needs no waiting is answered here, so such messages
-    /// are answered in the order in which they came.
+    /// Starts to answer a message. A message that needs no waiting is answered here, so such
+    /// messages are answered in the order in which they came.
     async fn start_call(&mut self, message: Bytes) -> Result<(), DuplexError> {
         let room = self.reserve(message.len())?;
         let dispatcher = self.dispatcher;
@@ -201,8 +201,8 @@ impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
             pulled = pull_result(&mut self.pull) => {
                 self.pull = None;
                 self.has_backlog = self.subscriptions.has_backlog();
-                // A subscription may have ended during the pull. Nothing of it may follow the answer
-                // that says so.
+                // A subscription may have ended during the pull. Nothing of it may follow the
+                // answer that says so.
                 let pulled = pulled.map_err(DuplexError::Node)?;
                 let notifications = self.subscriptions.without_ended(pulled);
                 self.unsent_notifications += notifications.len();
