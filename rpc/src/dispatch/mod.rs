@@ -22,7 +22,7 @@ use crate::limits::Limits;
 use crate::message::{self, Member, Message};
 use crate::openrpc;
 use crate::params::{Dialect, Params};
-use crate::subscriptions::{Notice, Session, Subscriptions};
+use crate::subscriptions::{Notification, Session, Subscriptions};
 use crate::table::{
     CachedHandler, Call, Handler, Json, MODULE_RPC, MODULES, Method, Modules, SessionHandler, Stop, Waiting,
     WaitingHandler,
@@ -244,7 +244,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
     ///
     /// # Errors
     /// Whatever kept their sources from reading the chain.
-    pub(crate) async fn pull(&self, subscriptions: Arc<Subscriptions>) -> RpcResult<Vec<Notice>> {
+    pub(crate) async fn pull(&self, subscriptions: Arc<Subscriptions>) -> RpcResult<Vec<Notification>> {
         // Waits for its turn without a deadline: nobody asked, and the chain stays readable.
         let permit = Arc::clone(&self.rpc.blocking)
             .acquire_owned()

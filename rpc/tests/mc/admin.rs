@@ -1,4 +1,4 @@
-//! Peers, subnets, the listener, what the node says of itself.
+//! The module `admin`: peers, subnets, the HTTP listener, the description of the node.
 
 use primitives::B512;
 use rpc::ListenerRequest;
@@ -15,7 +15,7 @@ fn enode(mark: u8) -> String {
 }
 
 #[test]
-fn the_node() {
+fn the_description_of_the_node() {
     let net = Net::start();
     assert_eq!(net.ok("admin_datadir", json!([])), "/home/miner/.moac/devnet");
     net.mine();
@@ -115,15 +115,15 @@ fn the_listener_opens_and_closes() {
         "HTTP RPC listener already running on localhost:8545",
     );
     assert_eq!(net.ok("admin_stopRPC", json!([])), true);
-    let given = json!(["127.0.0.1", 8600, "*", "mc,txpool"]);
-    assert_eq!(net.ok("admin_startRPC", given), true);
-    let wanted = ListenerRequest {
+    let params = json!(["127.0.0.1", 8600, "*", "mc,txpool"]);
+    assert_eq!(net.ok("admin_startRPC", params), true);
+    let expected = ListenerRequest {
         host: "127.0.0.1".to_owned(),
         port: 8600,
         cors: "*".parse().expect("all origins"),
         modules: "mc,txpool".parse().expect("modules"),
     };
-    assert_eq!(*net.listener.open.lock(), Some(wanted));
+    assert_eq!(*net.listener.open.lock(), Some(expected));
     let check = |params: Value, message: &str| net.check_error("admin_startRPC", params, -32602, message);
     check(
         json!([null, 65536]),
@@ -132,7 +132,7 @@ fn the_listener_opens_and_closes() {
     check(json!([null, "8545"]), "invalid argument 1: missing 0x prefix");
     check(
         json!([null, null, "nowhere"]),
-        "invalid argument 2: invalid CORS domain \"nowhere\", want * or an origin such as http://localhost:3000",
+        "invalid argument 2: invalid CORS domain: got \"nowhere\", expected * or an origin such as http://localhost:3000",
     );
     let (code, message) = net.error("admin_startRPC", r#"[null, null, null, "mc,eth"]"#);
     assert_eq!(code, -32602);

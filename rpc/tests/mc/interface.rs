@@ -1,12 +1,12 @@
-//! Walks the methods of the interface and of the table: each has a row, takes what it says it
-//! takes, and has an example that was run.
+//! Checks every method of the interface and of the table: it has a row, it takes the parameters of
+//! its signature, and it has an example.
 
 use rpc::Method;
 use rpc::methods;
 use rpc::openrpc::Signature;
 use serde_json::{Value, json};
 
-use crate::examples::{Examples, LASTING, UNSEEN};
+use crate::examples::{Examples, SESSION_METHODS, WITHOUT_EXAMPLE};
 use crate::harness::Net;
 use crate::subscriptions::Client;
 
@@ -27,7 +27,7 @@ fn interface() -> Vec<Line> {
         .map(|line| {
             let words: Vec<_> = line.split(' ').collect();
             let [name, required, count, result] = words[..] else {
-                panic!("no line of the interface: {line}")
+                panic!("interface.txt: got {line:?}, expected four words")
             };
             Line {
                 name,
@@ -70,13 +70,13 @@ fn the_interface_has_sixty_methods() {
     assert_eq!((names.len(), interface().len()), (60, 60));
 }
 
-/// The signature is compared with what the handler really reads.
+/// Compares the signature with the parameters that the handler really reads.
 #[test]
-fn methods_take_what_they_say_they_take() {
+fn methods_take_the_parameters_of_their_signature() {
     let net = Net::start();
     let mut client = Client::connect(&net);
     let mut check = |name: &str, params: Value, message: &str| {
-        if LASTING.contains(&name) {
+        if SESSION_METHODS.contains(&name) {
             let answer = client.call(name, params);
             let expected = json!({"code": -32602, "message": message});
             assert_eq!(answer["error"], expected, "{name}");
@@ -98,14 +98,14 @@ fn methods_take_what_they_say_they_take() {
         let optional_last = signature.params[..required].iter().all(|param| param.is_required);
         assert!(optional_last, "{name} requires a parameter after an optional one");
         let params = examples.get(name).map(|example| example["params"].clone());
-        let given = params
+        let example_params = params
             .as_ref()
             .and_then(Value::as_array)
             .cloned()
             .unwrap_or_default();
         for missing in 0..required {
-            // A reference to a block may be null, but not left out where something follows it.
-            let params = json!(given.get(..missing).unwrap_or_default());
+            // A block reference may be null, but may not be left out if a parameter follows it.
+            let params = json!(example_params.get(..missing).unwrap_or_default());
             if signature.params[missing].kind == "BLOCKREF" {
                 continue;
             }
@@ -120,7 +120,7 @@ fn every_described_method_has_an_example() {
     let examples = Examples::read();
     for row in methods::all() {
         assert!(
-            examples.get(row.name()).is_some() || UNSEEN.contains(&row.name()),
+            examples.get(row.name()).is_some() || WITHOUT_EXAMPLE.contains(&row.name()),
             "{} has no example",
             row.name()
         );

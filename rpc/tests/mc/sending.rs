@@ -49,7 +49,7 @@ fn signatures_recover_to_the_account() {
 }
 
 #[test]
-fn what_is_missing_is_filled_in() {
+fn missing_fields_are_filled_in() {
     let net = Net::start();
     let show = |hash: &str| net.ok("mc_getTransactionByHash", json!([hash]));
     let plain = show(&net.send(json!({"to": account(5)})));
@@ -67,7 +67,7 @@ fn what_is_missing_is_filled_in() {
     assert_eq!(second["gas"], "0x5208");
     assert_eq!(second["value"], "0x3");
     assert_eq!(second["input"], "0x01");
-    // With its nonce given, a dearer transaction takes the place of the one that waits.
+    // A transaction with the same nonce and a higher price replaces the waiting one.
     let third = net.send(json!({"to": account(6), "nonce": "0x1", "gasPrice": "0x6"}));
     let block = net.mine();
     let hashes: Vec<_> = block
@@ -177,8 +177,8 @@ fn refused_transactions() {
     );
 }
 
-/// What clients of other chains may add to a transaction object: what holds here too is taken, the
-/// rest is refused by every method that makes a transaction.
+/// Clients of other chains may add members to a transaction object. Members that are true here are
+/// accepted. Every method that makes a transaction refuses the others.
 #[test]
 fn transactions_of_other_chains_and_types() {
     let net = Net::start();
@@ -257,17 +257,22 @@ fn transfer() -> UnsignedTransaction {
 }
 
 #[test]
-fn what_is_known_is_named_as_its_sender_knows_it() {
+fn known_transactions_are_named_by_the_hash_the_sender_knows() {
     let net = Net::start();
     let unsigned = transfer();
     let classic = unsigned.sign(&key(4), 100, TxForm::Classic);
     let params = json!([data(classic.encode_raw())]);
     net.ok("eth_sendRawTransaction", params.clone());
-    let theirs = classic.ethereum_hash().expect("nine fields");
+    let ethereum_hash = classic.ethereum_hash().expect("nine fields");
     let known = |hash| format!("known transaction: {hash:x}");
-    net.check_error("eth_sendRawTransaction", params.clone(), -32000, &known(theirs));
+    net.check_error(
+        "eth_sendRawTransaction",
+        params.clone(),
+        -32000,
+        &known(ethereum_hash),
+    );
     net.check_error("mc_sendRawTransaction", params, -32000, &known(classic.hash()));
-    // In its twelve fields it is the same transaction.
+    // A transaction of twelve fields has the same hash under both names.
     let native = unsigned.sign(&key(6), 100, TxForm::Native);
     let params = json!([data(native.encode_raw())]);
     net.ok("eth_sendRawTransaction", params.clone());

@@ -9,7 +9,9 @@ use crate::error::{RpcError, RpcResult};
 use crate::filters::LogCriteria;
 use crate::node::Node;
 use crate::params::Params;
-use crate::subscriptions::{Heads, Logs, Pending, Session, Source, Syncing};
+use crate::subscriptions::{
+    HeadSource, MatchingLogs, NewHeads, PendingSource, Session, SubscriptionSource, SyncSource,
+};
 use crate::table::{Json, Method};
 use crate::types::{DecodeError, Quantity};
 
@@ -50,10 +52,10 @@ fn subscribe(node: &Node, session: &Session, params: Params<'_>) -> RpcResult {
     let dialect = params.dialect();
     let (kind, details): (String, Option<Details>) = params.parse()?;
     let feeds = &node.feeds;
-    let source: Box<dyn Source> = match kind.as_str() {
+    let source: Box<dyn SubscriptionSource> = match kind.as_str() {
         "newHeads" => {
             none(details)?;
-            Box::new(Heads::new(feeds)?)
+            Box::new(HeadSource::new(feeds, NewHeads)?)
         }
         "logs" => {
             let filter = details.map(|Details(json)| LogCriteria::from_json(&json));
@@ -62,18 +64,18 @@ fn subscribe(node: &Node, session: &Session, params: Params<'_>) -> RpcResult {
                 .map_err(|reason| RpcError::invalid_argument(1, reason))?;
             let criteria = filter.unwrap_or_default();
             criteria.check_range(node.view()?.head_number())?;
-            Box::new(Logs::new(feeds, criteria, dialect)?)
+            Box::new(HeadSource::new(feeds, MatchingLogs { criteria, dialect })?)
         }
         "newPendingTransactions" => {
             let full = details.map(|Details(json)| bool::from_json(&json));
             let full = full
                 .transpose()
                 .map_err(|reason| RpcError::invalid_argument(1, reason))?;
-            Box::new(Pending::new(feeds, full.unwrap_or_default(), dialect)?)
+            Box::new(PendingSource::new(feeds, full.unwrap_or_default(), dialect)?)
         }
         "syncing" => {
             none(details)?;
-            Box::new(Syncing::new(feeds)?)
+            Box::new(SyncSource::new(feeds)?)
         }
         _ => {
             return Err(RpcError::invalid_argument(

@@ -1,15 +1,9 @@
-//! JSON-RPC 2.0 to the letter, clause by clause, and the same on every transport.
-#![cfg(unix)]
-
-#[allow(dead_code, reason = "other tests use the rest")]
-mod common;
+//! JSON-RPC 2.0, clause by clause: every transport gives the same answers.
 
 use rpc::Limits;
 
-use common::transports::unix::{Everywhere, Transport};
-
-const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"net_version","params":[]}"#;
-const ANSWER: &str = r#"{"jsonrpc":"2.0","id":1,"result":"100"}"#;
+use crate::clients::unix::{AllServers, Transport};
+use crate::harness::{ANSWER, CALL};
 
 fn limits() -> Limits {
     Limits {
@@ -19,11 +13,11 @@ fn limits() -> Limits {
     }
 }
 
-/// Sends each message over every transport and compares the answers, `""` for none.
+/// Sends each message over every transport and compares the answers. `""` stands for no answer.
 async fn check(cases: &[(&str, &str)]) {
-    let everywhere = Everywhere::start(limits()).await;
+    let servers = AllServers::start(limits()).await;
     for transport in Transport::ALL {
-        let mut client = everywhere.connect(transport).await;
+        let mut client = servers.connect(transport).await;
         for (message, expected) in cases {
             let answer = client.ask(message).await;
             assert_eq!(
@@ -95,7 +89,7 @@ async fn notifications_are_not_answered() {
 }
 
 #[tokio::test]
-async fn batches_keep_their_order_and_members_stand_alone() {
+async fn batches_keep_their_order_and_a_bad_member_spoils_no_other() {
     let bad = error("null", -32600, "invalid request: want an object, got a number");
     let unknown = error("2", -32601, "the method mc_no does not exist/is not available");
     let params = error("3", -32602, "too many arguments, want at most 0");
@@ -121,7 +115,7 @@ async fn batches_keep_their_order_and_members_stand_alone() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_named() {
+async fn invalid_requests_name_the_reason() {
     let refused = |id: &str, reason: &str| error(id, -32600, &format!("invalid request: {reason}"));
     check(&[
         ("{}", &refused("null", "missing jsonrpc")),
@@ -174,7 +168,7 @@ async fn parameters() {
             r#"{"jsonrpc":"2.0","id":1,"method":"chain3_sha3"}"#,
             &error("1", -32602, "missing value for required argument 0"),
         ),
-        // An unknown method is found out before its parameters are looked at.
+        // The method name is checked before the parameters.
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"mc_no","params":{}}"#,
             &error("1", -32601, "the method mc_no does not exist/is not available"),
@@ -184,8 +178,8 @@ async fn parameters() {
 }
 
 #[tokio::test]
-async fn broken_text_is_a_parse_error_with_a_null_id() {
-    let everywhere = Everywhere::start(limits()).await;
+async fn invalid_json_is_a_parse_error_with_a_null_id() {
+    let servers = AllServers::start(limits()).await;
     let parse_error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error: "#;
     for transport in Transport::ALL {
         for text in [
@@ -195,17 +189,17 @@ async fn broken_text_is_a_parse_error_with_a_null_id() {
             "[1,]",
             "{\"jsonrpc\":\"2.0\" \"id\":1}",
         ] {
-            let mut client = everywhere.connect(transport).await;
+            let mut client = servers.connect(transport).await;
             let answer = client.ask(text).await;
             assert!(answer.starts_with(parse_error), "{transport:?} {text}: {answer}");
             assert_eq!(
                 client.ask(CALL).await,
                 ANSWER,
-                "{transport:?}: the connection goes on"
+                "{transport:?}: the connection stays open"
             );
         }
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-        let answer = everywhere.connect(transport).await.ask(&deep).await;
+        let answer = servers.connect(transport).await.ask(&deep).await;
         let expected = error("null", -32700, "parse error: nested deeper than 64 levels");
         assert!(
             answer.ends_with("nested deeper than 64 levels\"}}"),
@@ -216,12 +210,12 @@ async fn broken_text_is_a_parse_error_with_a_null_id() {
 }
 
 #[tokio::test]
-async fn what_is_huge_costs_little() {
+async fn huge_members_are_handled() {
     let digits = "9".repeat(1_000_000);
     let members = "1,".repeat(1_000_000);
     let members = members.trim_end_matches(',');
     check(&[
-        // A number that nobody reads is passed over; as an id it comes back.
+        // A member that nobody reads may be huge.
         (
             &CALL.replace("\"params\":[]", &format!("\"params\":[],\"x\":{digits}")),
             ANSWER,
@@ -271,15 +265,15 @@ async fn modules_that_are_not_enabled_are_unknown() {
         -32601,
         "the method admin_secret does not exist/is not available",
     );
-    let everywhere = Everywhere::start(limits()).await;
+    let servers = AllServers::start(limits()).await;
     let ask = r#"{"jsonrpc":"2.0","id":1,"method":"admin_secret"}"#;
     for transport in [Transport::Http, Transport::Ws] {
         assert_eq!(
-            everywhere.connect(transport).await.ask(ask).await,
+            servers.connect(transport).await.ask(ask).await,
             hidden,
             "{transport:?}"
         );
     }
-    let answer = everywhere.connect(Transport::Ipc).await.ask(ask).await;
+    let answer = servers.connect(Transport::Ipc).await.ask(ask).await;
     assert_eq!(answer, r#"{"jsonrpc":"2.0","id":1,"result":"secret"}"#);
 }
