@@ -8,7 +8,7 @@ use alloy_rlp::{BufMut, Encodable};
 use crate::{
     error::DecodeError,
     header::Header,
-    rlp::{Reader, encode_fields, encode_fields_to_vec, fields_length},
+    rlp::{RlpReader, encode_fields, encode_fields_to_vec, fields_length},
     transaction::{Transaction, TxRules},
 };
 
@@ -34,7 +34,7 @@ impl Block {
     /// # Errors
     /// If `rlp` is not exactly one such list, or an entry is not what it should be.
     pub fn decode(rlp: &[u8], rules: TxRules) -> Result<Self, DecodeError> {
-        let mut reader = Reader::open(rlp, "block")?;
+        let mut reader = RlpReader::open(rlp, "block")?;
         reader.expect_count("block", 3, "3")?;
         let header = Header::decode_fields(reader.list("block.header")?)?;
         let transactions = decode_entries(reader.list("block.transactions")?, "block.transactions", |rlp| {
@@ -82,7 +82,7 @@ pub fn uncles_hash(uncles: &[Header]) -> B256 {
 
 /// Decodes every entry of a list; an error names the entry's position.
 fn decode_entries<T>(
-    mut reader: Reader<'_>,
+    mut reader: RlpReader<'_>,
     list: &'static str,
     decode: impl Fn(&[u8]) -> Result<T, DecodeError>,
 ) -> Result<Vec<T>, DecodeError> {
@@ -97,7 +97,7 @@ fn decode_entries<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rlp::{Item, RlpError};
+    use crate::rlp::{RlpError, RlpItem};
 
     fn sample() -> Block {
         Block {
@@ -113,9 +113,9 @@ mod tests {
         }
     }
 
-    fn changed(change: impl FnOnce(&mut Vec<Item>)) -> Result<Block, DecodeError> {
-        let mut item = Item::decode_exact(&sample().encode()).expect("our own encoding");
-        let Item::List(fields) = &mut item else {
+    fn changed(change: impl FnOnce(&mut Vec<RlpItem>)) -> Result<Block, DecodeError> {
+        let mut item = RlpItem::decode_exact(&sample().encode()).expect("our own encoding");
+        let RlpItem::List(fields) = &mut item else {
             panic!("a list")
         };
         change(fields);
@@ -148,8 +148,8 @@ mod tests {
             })
         };
         assert_eq!(changed(|fields| fields.truncate(2)), count(2));
-        assert_eq!(changed(|fields| fields.push(Item::List(vec![]))), count(4));
-        let no_list = changed(|fields| fields[1] = Item::Bytes(vec![]));
+        assert_eq!(changed(|fields| fields.push(RlpItem::List(vec![]))), count(4));
+        let no_list = changed(|fields| fields[1] = RlpItem::Bytes(vec![]));
         let cause = RlpError::ExpectedList;
         assert_eq!(
             no_list,
@@ -163,19 +163,19 @@ mod tests {
     #[test]
     fn errors_name_the_entry() {
         let got = changed(|fields| {
-            let Item::List(transactions) = &mut fields[1] else {
+            let RlpItem::List(transactions) = &mut fields[1] else {
                 panic!("a list")
             };
-            let Item::List(second) = &mut transactions[1] else {
+            let RlpItem::List(second) = &mut transactions[1] else {
                 panic!("a list")
             };
-            second[3] = Item::Bytes(vec![1; 9]);
+            second[3] = RlpItem::Bytes(vec![1; 9]);
         });
         assert_eq!(
             got.unwrap_err().to_string(),
             "block.transactions[1]: transaction.gas: got an integer of 9 bytes, expected at most 8"
         );
-        let got = changed(|fields| fields[2] = Item::List(vec![Item::Bytes(vec![])]));
+        let got = changed(|fields| fields[2] = RlpItem::List(vec![RlpItem::Bytes(vec![])]));
         assert_eq!(
             got.unwrap_err().to_string(),
             "block.uncles[0]: header: got bytes, expected a list"

@@ -8,7 +8,7 @@ use alloy_rlp::{BufMut, Encodable};
 
 use crate::{
     error::DecodeError,
-    rlp::{Reader, encode_fields, encode_fields_to_vec, fields_length},
+    rlp::{RlpReader, encode_fields, encode_fields_to_vec, fields_length},
 };
 
 /// The fields that a miner is given a hash of; the seal is the other two.
@@ -60,7 +60,7 @@ impl Header {
     /// # Errors
     /// If `rlp` is not exactly one list of these fifteen fields.
     pub fn decode(rlp: &[u8]) -> Result<Self, DecodeError> {
-        Self::decode_fields(Reader::open(rlp, "header")?)
+        Self::decode_fields(RlpReader::open(rlp, "header")?)
     }
 
     /// The block hash: Keccak-256 of all fields.
@@ -73,7 +73,7 @@ impl Header {
         keccak256(self.with_fields(|fields| encode_fields_to_vec(&fields[..UNSEALED_FIELDS])))
     }
 
-    pub(crate) fn decode_fields(mut reader: Reader<'_>) -> Result<Self, DecodeError> {
+    pub(crate) fn decode_fields(mut reader: RlpReader<'_>) -> Result<Self, DecodeError> {
         reader.expect_count("header", 15, "15")?;
         Ok(Self {
             parent_hash: reader.fixed("header.parentHash")?,
@@ -129,11 +129,11 @@ impl Encodable for Header {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rlp::{Item, RlpError};
+    use crate::rlp::{RlpError, RlpItem};
 
-    fn changed(change: impl FnOnce(&mut Vec<Item>)) -> Result<Header, DecodeError> {
-        let mut item = Item::decode_exact(&Header::default().encode()).expect("our own encoding");
-        let Item::List(fields) = &mut item else {
+    fn changed(change: impl FnOnce(&mut Vec<RlpItem>)) -> Result<Header, DecodeError> {
+        let mut item = RlpItem::decode_exact(&Header::default().encode()).expect("our own encoding");
+        let RlpItem::List(fields) = &mut item else {
             panic!("a list")
         };
         change(fields);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     fn check_field(index: usize, bytes: &[u8], field: &'static str, cause: RlpError) {
-        let got = changed(|fields| fields[index] = Item::Bytes(bytes.to_vec()));
+        let got = changed(|fields| fields[index] = RlpItem::Bytes(bytes.to_vec()));
         assert_eq!(got, Err(DecodeError::Field { field, cause }));
     }
 
@@ -168,7 +168,7 @@ mod tests {
             })
         };
         assert_eq!(changed(|fields| fields.truncate(14)), count(14));
-        assert_eq!(changed(|fields| fields.push(Item::Bytes(vec![7]))), count(16));
+        assert_eq!(changed(|fields| fields.push(RlpItem::Bytes(vec![7]))), count(16));
         assert_eq!(changed(|_| ()), Ok(Header::default()));
     }
 

@@ -181,11 +181,11 @@ impl SecretKey {
     }
 
     /// Signs a digest, deterministically (RFC 6979) and with a low s.
-    pub fn sign(&self, digest: &B256) -> Signature {
+    pub fn sign(&self, digest: &B256) -> EcdsaSignature {
         let message = Message::from_digest(digest.0);
         let signed = self.with_key(|key| SIGNER.sign_ecdsa_recoverable(message, key));
         let (recovery_id, compact) = signed.serialize_compact();
-        Signature {
+        EcdsaSignature {
             r: U256::from_be_slice(&compact[..32]),
             s: U256::from_be_slice(&compact[32..]),
             recovery_id: i32::from(recovery_id) as u8,
@@ -210,7 +210,7 @@ impl fmt::Debug for SecretKey {
 
 /// An ECDSA signature from which the signer's key can be computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Signature {
+pub struct EcdsaSignature {
     /// The x coordinate of the nonce point, modulo the order.
     pub r: U256,
     /// The proof.
@@ -219,7 +219,7 @@ pub struct Signature {
     pub recovery_id: u8,
 }
 
-impl Signature {
+impl EcdsaSignature {
     /// r, s and V (27 or 28) in 65 bytes, the form of a signed message.
     pub fn to_rsv(&self) -> [u8; 65] {
         let mut rsv = [0; 65];
@@ -257,8 +257,8 @@ impl Signature {
 ///
 /// # Errors
 /// If no key can have made the signature. A high s is accepted; see
-/// [`Signature::is_low_s`].
-pub fn recover(digest: &B256, signature: &Signature) -> Result<Address, SignatureError> {
+/// [`EcdsaSignature::is_low_s`].
+pub fn recover(digest: &B256, signature: &EcdsaSignature) -> Result<Address, SignatureError> {
     recover_point(digest, signature).map(|key| address_of(&key))
 }
 
@@ -266,11 +266,11 @@ pub fn recover(digest: &B256, signature: &Signature) -> Result<Address, Signatur
 ///
 /// # Errors
 /// As [`recover`].
-pub fn recover_public_key(digest: &B256, signature: &Signature) -> Result<B512, SignatureError> {
+pub fn recover_public_key(digest: &B256, signature: &EcdsaSignature) -> Result<B512, SignatureError> {
     recover_point(digest, signature).map(|key| coordinates(&key))
 }
 
-fn recover_point(digest: &B256, signature: &Signature) -> Result<PublicKey, SignatureError> {
+fn recover_point(digest: &B256, signature: &EcdsaSignature) -> Result<PublicKey, SignatureError> {
     for (name, got) in [("r", signature.r), ("s", signature.s)] {
         if got.is_zero() || got >= SECP256K1_ORDER {
             return Err(SignatureError::OutOfRange { name, got });
@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(recover(&digest, &signature), Ok(one.address()));
         assert_eq!(recover_public_key(&digest, &signature), Ok(one.public_key()));
         assert_ne!(recover(&keccak256("other"), &signature), Ok(one.address()));
-        assert_eq!(Signature::from_rsv(&signature.to_rsv()), Ok(signature));
+        assert_eq!(EcdsaSignature::from_rsv(&signature.to_rsv()), Ok(signature));
     }
 
     #[test]
@@ -363,7 +363,7 @@ mod tests {
         let key = SecretKey::from_bytes(&[7; 32]).unwrap();
         let digest = keccak256("digest");
         let low = key.sign(&digest);
-        let high = Signature {
+        let high = EcdsaSignature {
             s: SECP256K1_ORDER - low.s,
             recovery_id: low.recovery_id ^ 1,
             ..low
@@ -376,34 +376,34 @@ mod tests {
     fn impossible_signatures() {
         let digest = keccak256("digest");
         let good = SecretKey::from_bytes(&[7; 32]).unwrap().sign(&digest);
-        let check = |signature: Signature, expected| {
+        let check = |signature: EcdsaSignature, expected| {
             assert_eq!(recover(&digest, &signature), Err(expected));
         };
         let range = |name, got| SignatureError::OutOfRange { name, got };
         check(
-            Signature {
+            EcdsaSignature {
                 r: U256::ZERO,
                 ..good
             },
             range("r", U256::ZERO),
         );
         check(
-            Signature {
+            EcdsaSignature {
                 s: U256::ZERO,
                 ..good
             },
             range("s", U256::ZERO),
         );
         check(
-            Signature {
+            EcdsaSignature {
                 r: SECP256K1_ORDER,
                 ..good
             },
             range("r", SECP256K1_ORDER),
         );
-        check(Signature { s: U256::MAX, ..good }, range("s", U256::MAX));
+        check(EcdsaSignature { s: U256::MAX, ..good }, range("s", U256::MAX));
         check(
-            Signature {
+            EcdsaSignature {
                 recovery_id: 2,
                 ..good
             },
@@ -411,16 +411,16 @@ mod tests {
         );
         // 5^3 + 7 has no square root: no point has x = 5.
         check(
-            Signature {
+            EcdsaSignature {
                 r: U256::from(5),
                 ..good
             },
             SignatureError::NoKey,
         );
         let length = |got| Err(SignatureError::WrongLength { got });
-        assert_eq!(Signature::from_rsv(&[1; 64]), length(64));
-        assert_eq!(Signature::from_rsv(&[1; 66]), length(66));
+        assert_eq!(EcdsaSignature::from_rsv(&[1; 64]), length(64));
+        assert_eq!(EcdsaSignature::from_rsv(&[1; 66]), length(66));
         let v = SignatureError::MessageV { got: 1 };
-        assert_eq!(Signature::from_rsv(&[1; 65]), Err(v));
+        assert_eq!(EcdsaSignature::from_rsv(&[1; 65]), Err(v));
     }
 }

@@ -24,7 +24,7 @@ pub use enode::{Enode, EnodeError};
 pub use error::DecodeError;
 pub use header::Header;
 pub use key::{
-    KeyError, SECP256K1_HALF_ORDER, SECP256K1_ORDER, SecretKey, Signature, SignatureError, recover,
+    EcdsaSignature, KeyError, SECP256K1_HALF_ORDER, SECP256K1_ORDER, SecretKey, SignatureError, recover,
     recover_public_key, signed_message_digest,
 };
 pub use receipt::{LOG_TOPICS_MAX, Log, Receipt, ReceiptForm, ReceiptOutcome, logs_bloom};

@@ -8,7 +8,7 @@ use alloy_rlp::{BufMut, Encodable};
 
 use crate::{
     error::DecodeError,
-    rlp::{Reader, encode_fields, encode_fields_to_vec, fields_length},
+    rlp::{RlpReader, encode_fields, encode_fields_to_vec, fields_length},
 };
 
 /// The most topics that an instruction can give a log.
@@ -31,7 +31,7 @@ impl Log {
     /// # Errors
     /// If `rlp` is not exactly one list of address, topics and data.
     pub fn decode(rlp: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::open(rlp, "log")?;
+        let mut reader = RlpReader::open(rlp, "log")?;
         reader.expect_count("log", 3, "3")?;
         Ok(Self {
             address: reader.address("log.address")?,
@@ -131,7 +131,7 @@ impl Receipt {
     /// # Errors
     /// If `rlp` is not exactly one list of this form.
     pub fn decode(rlp: &[u8], form: ReceiptForm) -> Result<Self, DecodeError> {
-        let mut reader = Reader::open(rlp, "receipt")?;
+        let mut reader = RlpReader::open(rlp, "receipt")?;
         match form {
             ReceiptForm::Five => reader.expect_count("receipt", 5, "5")?,
             ReceiptForm::Four => reader.expect_count("receipt", 4, "4")?,
@@ -166,7 +166,7 @@ fn decode_outcome(bytes: &[u8]) -> Result<ReceiptOutcome, DecodeError> {
     }
 }
 
-fn decode_logs(mut reader: Reader<'_>) -> Result<Vec<Log>, DecodeError> {
+fn decode_logs(mut reader: RlpReader<'_>) -> Result<Vec<Log>, DecodeError> {
     let mut logs = Vec::new();
     while !reader.is_empty() {
         let rlp = reader.raw("receipt.logs")?;
@@ -176,7 +176,7 @@ fn decode_logs(mut reader: Reader<'_>) -> Result<Vec<Log>, DecodeError> {
     Ok(logs)
 }
 
-fn decode_topics(mut reader: Reader<'_>) -> Result<Vec<B256>, DecodeError> {
+fn decode_topics(mut reader: RlpReader<'_>) -> Result<Vec<B256>, DecodeError> {
     let mut topics = Vec::with_capacity(LOG_TOPICS_MAX);
     while !reader.is_empty() {
         if topics.len() == LOG_TOPICS_MAX {
@@ -194,7 +194,7 @@ mod tests {
     use alloy_primitives::{address, b256};
 
     use super::*;
-    use crate::rlp::{Item, RlpError};
+    use crate::rlp::{RlpError, RlpItem};
 
     fn log() -> Log {
         Log {
@@ -208,13 +208,13 @@ mod tests {
         Receipt::new(ReceiptOutcome::Status(true), 21_000, vec![log(), Log::default()])
     }
 
-    fn changed(index: usize, item: Item) -> DecodeError {
+    fn changed(index: usize, item: RlpItem) -> DecodeError {
         let rlp = sample().encode(ReceiptForm::Five);
-        let Ok(Item::List(mut fields)) = Item::decode_exact(&rlp) else {
+        let Ok(RlpItem::List(mut fields)) = RlpItem::decode_exact(&rlp) else {
             panic!("a list")
         };
         fields[index] = item;
-        Receipt::decode(&Item::List(fields).encode(), ReceiptForm::Five).unwrap_err()
+        Receipt::decode(&RlpItem::List(fields).encode(), ReceiptForm::Five).unwrap_err()
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn refuses_other_values() {
-        let outcome = |bytes: Vec<u8>| changed(0, Item::Bytes(bytes)).to_string();
+        let outcome = |bytes: Vec<u8>| changed(0, RlpItem::Bytes(bytes)).to_string();
         let end = "expected 0x01, no bytes or 32 bytes";
         assert_eq!(outcome(vec![2]), format!("receipt.outcome: got 0x02, {end}"));
         assert_eq!(outcome(vec![0]), format!("receipt.outcome: got 0x00, {end}"));
@@ -256,18 +256,18 @@ mod tests {
             format!("receipt.outcome: got 0x{long}, {end}")
         );
         assert_eq!(
-            changed(4, Item::Bytes(vec![1])),
+            changed(4, RlpItem::Bytes(vec![1])),
             DecodeError::ReceiptTail { got: 1 }
         );
-        let word = || Item::Bytes(vec![7; 32]);
+        let word = || RlpItem::Bytes(vec![7; 32]);
         let log = |topics| {
-            let address = Item::Bytes(vec![5; 20]);
-            Item::List(vec![Item::List(vec![address, Item::List(topics), word()])])
+            let address = RlpItem::Bytes(vec![5; 20]);
+            RlpItem::List(vec![RlpItem::List(vec![address, RlpItem::List(topics), word()])])
         };
         let five = changed(3, log(vec![word(); 5]));
         let text = "receipt.logs[0]: log.topics: got more than 4, expected at most 4";
         assert_eq!(five.to_string(), text);
-        let short = changed(3, log(vec![word(), Item::Bytes(vec![7; 31])]));
+        let short = changed(3, log(vec![word(), RlpItem::Bytes(vec![7; 31])]));
         let cause = RlpError::WrongLength {
             got: 31,
             expected: 32,

@@ -1,7 +1,7 @@
 //! What must hold of every value and of any bytes: what is encoded decodes to the
 //! same, what decodes encodes to the same bytes, and nothing panics.
 
-use primitives::{rlp::Item, *};
+use primitives::{rlp::RlpItem, *};
 use proptest::{collection::vec, option, prelude::*, sample::Index};
 
 fn hash() -> impl Strategy<Value = B256> {
@@ -140,9 +140,9 @@ fn receipt() -> impl Strategy<Value = Receipt> {
     )
 }
 
-fn item() -> impl Strategy<Value = Item> {
-    let leaf = vec(any::<u8>(), 0..70).prop_map(Item::Bytes);
-    leaf.prop_recursive(5, 60, 8, |inner| vec(inner, 0..8).prop_map(Item::List))
+fn item() -> impl Strategy<Value = RlpItem> {
+    let leaf = vec(any::<u8>(), 0..70).prop_map(RlpItem::Bytes);
+    leaf.prop_recursive(5, 60, 8, |inner| vec(inner, 0..8).prop_map(RlpItem::List))
 }
 
 /// Gives `bytes` to every decoder. What one accepts must be the only encoding of it.
@@ -154,7 +154,7 @@ fn decode_with_all(bytes: &[u8]) -> usize {
             accepted += 1;
         }
     };
-    check(Item::decode_exact(bytes).ok().map(|item| item.encode()));
+    check(RlpItem::decode_exact(bytes).ok().map(|item| item.encode()));
     check(Header::decode(bytes).ok().map(|header| header.encode()));
     for rules in [TxRules::Moac, TxRules::Ethereum] {
         check(
@@ -233,7 +233,7 @@ proptest! {
 
     #[test]
     fn items_round_trip(item in item()) {
-        prop_assert_eq!(Item::decode_exact(&item.encode()), Ok(item));
+        prop_assert_eq!(RlpItem::decode_exact(&item.encode()), Ok(item));
     }
 
     #[test]

@@ -189,7 +189,7 @@ fn signed_messages() {
         let key = SecretKey::from_hex(text(case, "privateKey")).expect("a key");
         let rsv: Bytes = parse(case, "signature");
         assert_eq!(key.sign(&digest).to_rsv(), rsv[..]);
-        let signature = Signature::from_rsv(&rsv).expect("r, s and V");
+        let signature = EcdsaSignature::from_rsv(&rsv).expect("r, s and V");
         assert_eq!(recover(&digest, &signature), Ok(parse(case, "address")));
     }
 }

@@ -7,8 +7,8 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use keystore::{HeldAccount, UnlockError};
-use primitives::{Address, B256, SecretKey, Signature, recover, signed_message_digest};
+use keystore::{AccountStatus, UnlockError};
+use primitives::{Address, B256, EcdsaSignature, SecretKey, recover, signed_message_digest};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
@@ -126,7 +126,7 @@ struct WalletAccount {
 /// `personal_listWallets`.
 fn list_wallets(node: &Node) -> Vec<Wallet> {
     refresh(node);
-    let wallet = |HeldAccount {
+    let wallet = |AccountStatus {
                       address,
                       path,
                       unlocked,
@@ -214,7 +214,7 @@ fn sign(node: &Node, (message, address, password): (Data, Address, Secret)) -> R
 /// `personal_ecRecover`: who signed the message, r, s and V (27 or 28) being given.
 fn ec_recover((message, signature): (Data, Data)) -> RpcResult<Data<Address>> {
     let signature =
-        Signature::from_rsv(&signature.0).map_err(|error| RpcError::invalid_argument(1, error))?;
+        EcdsaSignature::from_rsv(&signature.0).map_err(|error| RpcError::invalid_argument(1, error))?;
     let signer = recover(&signed_message_digest(&message.0), &signature);
     signer
         .map(Data)

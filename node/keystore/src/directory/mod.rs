@@ -1,7 +1,7 @@
 //! A folder of key files: which accounts it holds, and how one is added or changed.
 //!
 //! Knows files, their names and their rights. The text within is [`crate::v3`]'s; which keys are
-//! unlocked is the [`crate::AccountBook`]'s.
+//! unlocked is the [`crate::AccountManager`]'s.
 //!
 //! A file is written beside its place and then put there in one step, so a crash leaves the old
 //! file or the new one. Only its owner may read it. Once it is in its place it is stored, also
@@ -27,7 +27,7 @@ const UNFINISHED_PREFIX: &str = ".unfinished-";
 /// Why a folder or a file of it cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum DirectoryError {
+pub enum KeyDirectoryError {
     /// The system refuses.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
@@ -59,7 +59,7 @@ pub enum DirectoryError {
     NewKey(KeyFileError),
 }
 
-impl DirectoryError {
+impl KeyDirectoryError {
     fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io {
             action,
@@ -101,14 +101,14 @@ pub fn url(path: &Path) -> String {
 
 /// A file that is passed over, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedFile {
     /// The file.
     pub path: PathBuf,
     /// Why.
     pub reason: String,
 }
 
-impl fmt::Display for Skipped {
+impl fmt::Display for SkippedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.path.display(), self.reason)
     }
@@ -116,13 +116,13 @@ impl fmt::Display for Skipped {
 
 /// What a folder holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listing {
+pub struct KeyDirectoryListing {
     /// The accounts by the names of their files, which is by age.
     pub accounts: Vec<StoredAccount>,
     /// Key files that do not say whose key they hold, neither inside nor by their name.
     pub nameless: Vec<PathBuf>,
     /// What is no key file, or one too many for an account.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedFile>,
 }
 
 /// A folder of key files. Holds no state: each question is answered from the disk.
@@ -150,23 +150,25 @@ impl KeyDirectory {
     /// read as key file is named in the listing and hides no other.
     ///
     /// # Errors
-    /// [`DirectoryError::Io`] when the folder itself cannot be read.
-    pub fn list(&self) -> Result<Listing, DirectoryError> {
+    /// [`KeyDirectoryError::Io`] when the folder itself cannot be read.
+    pub fn list(&self) -> Result<KeyDirectoryListing, KeyDirectoryError> {
         let entries = match fs::read_dir(&self.path) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Listing::default()),
-            Err(error) => return Err(DirectoryError::io("read", &self.path)(error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(KeyDirectoryListing::default());
+            }
+            Err(error) => return Err(KeyDirectoryError::io("read", &self.path)(error)),
         };
         let mut paths = Vec::new();
         for entry in entries {
-            let entry = entry.map_err(DirectoryError::io("read", &self.path))?;
+            let entry = entry.map_err(KeyDirectoryError::io("read", &self.path))?;
             let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
             if !is_folder && !is_hidden(&entry.file_name()) {
                 paths.push(entry.path());
             }
         }
         paths.sort_unstable();
-        let mut listing = Listing::default();
+        let mut listing = KeyDirectoryListing::default();
         let mut seen: HashMap<Address, PathBuf> = HashMap::new();
         for path in paths {
             match self.load(&path) {
@@ -181,12 +183,12 @@ impl KeyDirectory {
                     }
                     Some(first) => {
                         let reason = format!("account {address:#x} is taken from {}", first.display());
-                        listing.skipped.push(Skipped { path, reason });
+                        listing.skipped.push(SkippedFile { path, reason });
                     }
                 },
                 Err(error) => {
                     let reason = error.reason();
-                    listing.skipped.push(Skipped { path, reason });
+                    listing.skipped.push(SkippedFile { path, reason });
                 }
             }
         }
@@ -194,9 +196,9 @@ impl KeyDirectory {
     }
 
     /// Reads a key file. Where it does not say whose key it holds, its name may.
-    fn load(&self, path: &Path) -> Result<KeyFile, DirectoryError> {
+    fn load(&self, path: &Path) -> Result<KeyFile, KeyDirectoryError> {
         let text = read_short(path)?;
-        let mut file = KeyFile::read(&text).map_err(DirectoryError::key_file(path))?;
+        let mut file = KeyFile::read(&text).map_err(KeyDirectoryError::key_file(path))?;
         let name = path.file_name().and_then(OsStr::to_str);
         file.address = file.address.or_else(|| name.and_then(address_in));
         Ok(file)
@@ -205,37 +207,37 @@ impl KeyDirectory {
     /// The key in the file `path`.
     ///
     /// # Errors
-    /// [`DirectoryError::KeyFile`] with [`KeyFileError::WrongPassword`] where the password is
+    /// [`KeyDirectoryError::KeyFile`] with [`KeyFileError::WrongPassword`] where the password is
     /// wrong, or what is wrong with the file.
-    pub fn decrypt(&self, path: &Path, password: impl AsRef<[u8]>) -> Result<SecretKey, DirectoryError> {
+    pub fn decrypt(&self, path: &Path, password: impl AsRef<[u8]>) -> Result<SecretKey, KeyDirectoryError> {
         let file = self.load(path)?;
         file.decrypt(password.as_ref())
-            .map_err(DirectoryError::key_file(path))
+            .map_err(KeyDirectoryError::key_file(path))
     }
 
     /// Stores `key` under `password` in a new file, named after the time `now`.
     ///
     /// # Errors
-    /// [`DirectoryError::Exists`] when the folder has a key of this account; else what the system
+    /// [`KeyDirectoryError::Exists`] when the folder has a key of this account; else what the system
     /// refuses.
     pub fn store(
         &self,
         key: &SecretKey,
         password: impl AsRef<[u8]>,
         now: SystemTime,
-    ) -> Result<StoredAccount, DirectoryError> {
+    ) -> Result<StoredAccount, KeyDirectoryError> {
         let address = key.address();
         let held = self.list()?.accounts;
         if let Some(StoredAccount { path, .. }) = held.into_iter().find(|held| held.address == address) {
-            return Err(DirectoryError::Exists { address, path });
+            return Err(KeyDirectoryError::Exists { address, path });
         }
-        let text = v3::encrypt(key, password, self.cost).map_err(DirectoryError::NewKey)?;
-        make_private(&self.path).map_err(DirectoryError::io("make", &self.path))?;
+        let text = v3::encrypt(key, password, self.cost).map_err(KeyDirectoryError::NewKey)?;
+        make_private(&self.path).map_err(KeyDirectoryError::io("make", &self.path))?;
         let path = self.path.join(file_name(now, &address));
         let written = self
             .write_beside(text.as_bytes())
             .and_then(|file| Ok(file.persist_noclobber(&path)?));
-        written.map_err(DirectoryError::io("write", &path))?;
+        written.map_err(KeyDirectoryError::io("write", &path))?;
         self.sync_name(&path);
         Ok(StoredAccount { address, path })
     }
@@ -249,12 +251,12 @@ impl KeyDirectory {
         path: &Path,
         key: &SecretKey,
         password: impl AsRef<[u8]>,
-    ) -> Result<(), DirectoryError> {
-        let text = v3::encrypt(key, password, self.cost).map_err(DirectoryError::NewKey)?;
+    ) -> Result<(), KeyDirectoryError> {
+        let text = v3::encrypt(key, password, self.cost).map_err(KeyDirectoryError::NewKey)?;
         let written = self
             .write_beside(text.as_bytes())
             .and_then(|file| Ok(file.persist(path)?));
-        written.map_err(DirectoryError::io("write", path))?;
+        written.map_err(KeyDirectoryError::io("write", path))?;
         self.sync_name(path);
         Ok(())
     }
@@ -310,7 +312,7 @@ fn make_private(path: &Path) -> io::Result<()> {
 }
 
 /// Reads a regular file, of the longest ones just so much that they are found too long.
-fn read_short(path: &Path) -> Result<Vec<u8>, DirectoryError> {
+fn read_short(path: &Path) -> Result<Vec<u8>, KeyDirectoryError> {
     let read = || {
         // Asked before it is opened: a pipe would keep the reader waiting.
         if !fs::metadata(path)?.is_file() {
@@ -321,7 +323,7 @@ fn read_short(path: &Path) -> Result<Vec<u8>, DirectoryError> {
         file.read_to_end(&mut text)?;
         Ok(text)
     };
-    read().map_err(DirectoryError::io("read", path))
+    read().map_err(KeyDirectoryError::io("read", path))
 }
 
 #[cfg(test)]

@@ -25,7 +25,10 @@ fn folder() -> (tempfile::TempDir, KeyDirectory) {
 #[test]
 fn a_folder_that_is_not_there_is_empty() {
     let (_home, directory) = folder();
-    assert_eq!(directory.list().expect("no failure"), Listing::default());
+    assert_eq!(
+        directory.list().expect("no failure"),
+        KeyDirectoryListing::default()
+    );
     assert!(!directory.path().exists());
 }
 
@@ -63,7 +66,7 @@ fn an_account_is_stored_once() {
     let (_home, directory) = folder();
     directory.store(&key(1), "one", at(1)).expect("stored");
     let again = directory.store(&key(1), "other", at(2)).unwrap_err();
-    assert!(matches!(again, DirectoryError::Exists { .. }), "{again}");
+    assert!(matches!(again, KeyDirectoryError::Exists { .. }), "{again}");
     assert_eq!(directory.list().expect("readable").accounts.len(), 1);
 }
 
@@ -100,7 +103,7 @@ fn a_failed_replacement_leaves_the_old_file() {
     fs::create_dir(&taken).expect("writable");
     let error = directory.replace(&taken, &key(1), "new").unwrap_err();
     assert!(
-        matches!(error, DirectoryError::Io { action: "write", .. }),
+        matches!(error, KeyDirectoryError::Io { action: "write", .. }),
         "{error}"
     );
     assert!(directory.decrypt(&stored.path, "old").is_ok());

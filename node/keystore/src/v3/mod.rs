@@ -97,21 +97,21 @@ pub enum KeyFileError {
 
 /// The JSON text, as other clients write it. Members that are not listed are ignored.
 #[derive(Serialize, Deserialize)]
-struct Text {
+struct KeyFileJson {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     address: Option<String>,
     // Some old web wallets write it with a capital.
-    #[serde(alias = "Crypto")]
-    crypto: Crypto,
+    #[serde(alias = "CryptoJson")]
+    crypto: CryptoJson,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     id: Option<Value>,
     version: Value,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Crypto {
+struct CryptoJson {
     cipher: String,
-    cipherparams: CipherParams,
+    cipherparams: CipherParamsJson,
     ciphertext: String,
     kdf: String,
     kdfparams: Value,
@@ -119,12 +119,12 @@ struct Crypto {
 }
 
 #[derive(Serialize, Deserialize)]
-struct CipherParams {
+struct CipherParamsJson {
     iv: String,
 }
 
 #[derive(Serialize, Deserialize)]
-struct ScryptParams {
+struct ScryptParamsJson {
     dklen: u64,
     n: u64,
     p: u64,
@@ -133,7 +133,7 @@ struct ScryptParams {
 }
 
 #[derive(Deserialize)]
-struct Pbkdf2Params {
+struct Pbkdf2ParamsJson {
     c: u64,
     dklen: u64,
     prf: String,
@@ -166,7 +166,7 @@ impl KeyFile {
             None => return Err(KeyFileError::Json("expected an object".to_owned())),
             Some(got) => return Err(KeyFileError::Version { got: short(got) }),
         }
-        let text: Text = serde_json::from_value(json).map_err(bad_json)?;
+        let text: KeyFileJson = serde_json::from_value(json).map_err(bad_json)?;
         let crypto = text.crypto;
         check_word("cipher", &crypto.cipher, CIPHER)?;
         let (kdf, salt) = read_kdf(&crypto.kdf, crypto.kdfparams)?;
@@ -226,13 +226,13 @@ impl fmt::Debug for KeyFile {
 
 /// What a new key file needs of chance.
 #[derive(Clone, Copy)]
-pub(crate) struct Chance {
+pub(crate) struct FileRandomness {
     pub(crate) salt: [u8; 32],
     pub(crate) iv: [u8; IV_BYTES],
     pub(crate) id: [u8; 16],
 }
 
-impl Chance {
+impl FileRandomness {
     /// Drawn from the operating system.
     fn draw() -> Result<Self, KeyFileError> {
         let mut drawn = Self {
@@ -268,25 +268,35 @@ pub fn encrypt(
     password: impl AsRef<[u8]>,
     cost: ScryptCost,
 ) -> Result<String, KeyFileError> {
-    Ok(encrypt_with(key, password.as_ref(), cost, &Chance::draw()?))
+    Ok(encrypt_with(
+        key,
+        password.as_ref(),
+        cost,
+        &FileRandomness::draw()?,
+    ))
 }
 
-pub(crate) fn encrypt_with(key: &SecretKey, password: &[u8], cost: ScryptCost, chance: &Chance) -> String {
+pub(crate) fn encrypt_with(
+    key: &SecretKey,
+    password: &[u8],
+    cost: ScryptCost,
+    chance: &FileRandomness,
+) -> String {
     let derived = Kdf::Scrypt(cost).derive(password, &chance.salt);
     let mut ciphertext = key.to_bytes();
     apply_cipher(&derived, &chance.iv, ciphertext.as_mut_slice());
-    let params = ScryptParams {
+    let params = ScryptParamsJson {
         dklen: DERIVED_BYTES as u64,
         n: cost.n(),
         p: cost.p.into(),
         r: cost.r.into(),
         salt: hex::encode(chance.salt),
     };
-    let text = Text {
+    let text = KeyFileJson {
         address: Some(hex::encode(key.address())),
-        crypto: Crypto {
+        crypto: CryptoJson {
             cipher: CIPHER.to_owned(),
-            cipherparams: CipherParams {
+            cipherparams: CipherParamsJson {
                 iv: hex::encode(chance.iv),
             },
             ciphertext: hex::encode(ciphertext.as_slice()),
@@ -328,12 +338,12 @@ fn uuid(mut id: [u8; 16]) -> String {
 fn read_kdf(name: &str, params: Value) -> Result<(Kdf, Vec<u8>), KeyFileError> {
     let (kdf, dklen, salt) = match name {
         "scrypt" => {
-            let params: ScryptParams = serde_json::from_value(params).map_err(bad_params)?;
+            let params: ScryptParamsJson = serde_json::from_value(params).map_err(bad_params)?;
             let cost = ScryptCost::new(params.n, params.r, params.p)?;
             (Kdf::Scrypt(cost), params.dklen, params.salt)
         }
         "pbkdf2" => {
-            let params: Pbkdf2Params = serde_json::from_value(params).map_err(bad_params)?;
+            let params: Pbkdf2ParamsJson = serde_json::from_value(params).map_err(bad_params)?;
             check_word("kdfparams.prf", &params.prf, PRF)?;
             (Kdf::pbkdf2(params.c)?, params.dklen, params.salt)
         }

@@ -12,8 +12,8 @@ fn key() -> SecretKey {
     SecretKey::from_bytes(&[0x46; 32]).expect("in range")
 }
 
-fn chance() -> Chance {
-    Chance {
+fn chance() -> FileRandomness {
+    FileRandomness {
         salt: [1; 32],
         iv: [2; 16],
         id: [0xff; 16],

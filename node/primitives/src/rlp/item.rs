@@ -7,7 +7,7 @@ use super::{ITEM_COUNT_MAX, ITEM_DEPTH_MAX, RlpError, check_size, split};
 
 /// One RLP value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Item {
+pub enum RlpItem {
     /// A string of bytes.
     Bytes(Vec<u8>),
     /// A list of values.
@@ -16,11 +16,11 @@ pub enum Item {
 
 /// A list that is being read: what it holds so far, and what is left of it.
 struct OpenList<'a> {
-    items: Vec<Item>,
+    items: Vec<RlpItem>,
     rest: &'a [u8],
 }
 
-impl Item {
+impl RlpItem {
     /// Decodes the one value that `input` is, whole.
     ///
     /// # Errors
@@ -46,15 +46,15 @@ impl Item {
         // Written from the last byte to the first, because the length of a list is
         // known only after its content and stands before it.
         let mut reversed = Vec::new();
-        let mut steps = vec![Step::Write(self)];
+        let mut steps = vec![EncodeStep::Write(self)];
         while let Some(step) = steps.pop() {
             match step {
-                Step::Write(Self::Bytes(bytes)) => write_bytes(bytes, &mut reversed),
-                Step::Write(Self::List(items)) => {
-                    steps.push(Step::Close { from: reversed.len() });
-                    steps.extend(items.iter().map(Step::Write));
+                EncodeStep::Write(Self::Bytes(bytes)) => write_bytes(bytes, &mut reversed),
+                EncodeStep::Write(Self::List(items)) => {
+                    steps.push(EncodeStep::Close { from: reversed.len() });
+                    steps.extend(items.iter().map(EncodeStep::Write));
                 }
-                Step::Close { from } => write_prefix(0xc0, reversed.len() - from, &mut reversed),
+                EncodeStep::Close { from } => write_prefix(0xc0, reversed.len() - from, &mut reversed),
             }
         }
         reversed.reverse();
@@ -63,7 +63,7 @@ impl Item {
 }
 
 /// Decodes the list whose payload is `payload`.
-fn decode_list(payload: &[u8]) -> Result<Item, RlpError> {
+fn decode_list(payload: &[u8]) -> Result<RlpItem, RlpError> {
     let mut outer: Vec<OpenList<'_>> = Vec::new();
     let mut list = OpenList {
         items: Vec::new(),
@@ -72,7 +72,7 @@ fn decode_list(payload: &[u8]) -> Result<Item, RlpError> {
     let mut count = 1;
     loop {
         if list.rest.is_empty() {
-            let done = Item::List(list.items);
+            let done = RlpItem::List(list.items);
             match outer.pop() {
                 None => return Ok(done),
                 Some(parent) => list = parent,
@@ -100,15 +100,15 @@ fn decode_list(payload: &[u8]) -> Result<Item, RlpError> {
                 rest: cut.payload,
             };
         } else {
-            list.items.push(Item::Bytes(cut.payload.to_vec()));
+            list.items.push(RlpItem::Bytes(cut.payload.to_vec()));
         }
     }
 }
 
 /// What is left to do while encoding.
-enum Step<'a> {
+enum EncodeStep<'a> {
     /// Write this value.
-    Write(&'a Item),
+    Write(&'a RlpItem),
     /// Put the prefix before the list whose content begins at `from`.
     Close { from: usize },
 }
@@ -135,13 +135,13 @@ fn write_prefix(base: u8, length: usize, reversed: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    fn check(item: Item, encoded: &[u8]) {
+    fn check(item: RlpItem, encoded: &[u8]) {
         assert_eq!(item.encode(), encoded);
-        assert_eq!(Item::decode_exact(encoded), Ok(item));
+        assert_eq!(RlpItem::decode_exact(encoded), Ok(item));
     }
 
-    fn bytes(text: &str) -> Item {
-        Item::Bytes(text.as_bytes().to_vec())
+    fn bytes(text: &str) -> RlpItem {
+        RlpItem::Bytes(text.as_bytes().to_vec())
     }
 
     /// `depth` lists, each in the next; built from the inside out.
@@ -158,29 +158,29 @@ mod tests {
     fn known_encodings() {
         check(bytes(""), &[0x80]);
         check(bytes("dog"), &[0x83, b'd', b'o', b'g']);
-        check(Item::Bytes(vec![0]), &[0]);
-        check(Item::Bytes(vec![0x80]), &[0x81, 0x80]);
-        check(Item::List(vec![]), &[0xc0]);
+        check(RlpItem::Bytes(vec![0]), &[0]);
+        check(RlpItem::Bytes(vec![0x80]), &[0x81, 0x80]);
+        check(RlpItem::List(vec![]), &[0xc0]);
         check(
-            Item::List(vec![bytes("cat"), bytes("dog")]),
+            RlpItem::List(vec![bytes("cat"), bytes("dog")]),
             &[0xc8, 0x83, b'c', b'a', b't', 0x83, b'd', b'o', b'g'],
         );
-        let empty = || Item::List(vec![]);
-        let one = || Item::List(vec![empty()]);
+        let empty = || RlpItem::List(vec![]);
+        let one = || RlpItem::List(vec![empty()]);
         check(
-            Item::List(vec![empty(), one(), Item::List(vec![empty(), one()])]),
+            RlpItem::List(vec![empty(), one(), RlpItem::List(vec![empty(), one()])]),
             &[0xc7, 0xc0, 0xc1, 0xc0, 0xc3, 0xc0, 0xc1, 0xc0],
         );
         let text = "Lorem ipsum dolor sit amet, consectetur adipisicing elit";
         check(bytes(text), &[&[0xb8, 0x38], text.as_bytes()].concat());
         check(
-            Item::List(vec![Item::Bytes(vec![7; 1024])]),
+            RlpItem::List(vec![RlpItem::Bytes(vec![7; 1024])]),
             &[&[0xf9, 4, 3, 0xb9, 4, 0][..], &[7; 1024]].concat(),
         );
     }
 
     fn check_refused(input: &[u8], expected: RlpError) {
-        assert_eq!(Item::decode_exact(input), Err(expected));
+        assert_eq!(RlpItem::decode_exact(input), Err(expected));
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn depth_is_bounded() {
-        let deepest = Item::decode_exact(&nested(ITEM_DEPTH_MAX)).expect("as deep as allowed");
+        let deepest = RlpItem::decode_exact(&nested(ITEM_DEPTH_MAX)).expect("as deep as allowed");
         assert_eq!(deepest.encode(), nested(ITEM_DEPTH_MAX));
         check_refused(
             &nested(ITEM_DEPTH_MAX + 1),

@@ -2,15 +2,15 @@
 //!
 //! Refused: integers with leading zeros, lengths not in their shortest form, a
 //! length beyond the input, bytes after the item, lists where bytes are due and
-//! the reverse. [`Reader`] reads the typed fields of a list without copying;
-//! [`Item`] is the generic tree. Both bound what they take before they allocate.
+//! the reverse. [`RlpReader`] reads the typed fields of a list without copying;
+//! [`RlpItem`] is the generic tree. Both bound what they take before they allocate.
 //! Knows no type of the chain. Encoding of typed values is `alloy_rlp`'s.
 
 mod item;
 mod reader;
 
-pub use item::Item;
-pub use reader::Reader;
+pub use item::RlpItem;
+pub use reader::RlpReader;
 
 pub(crate) use write::{encode_fields, encode_fields_to_vec, fields_length};
 
@@ -19,10 +19,10 @@ mod write;
 /// The largest input a decoder accepts, in bytes.
 pub const INPUT_BYTES_MAX: usize = 64 << 20;
 
-/// How deep lists of an [`Item`] may be nested.
+/// How deep lists of an [`RlpItem`] may be nested.
 pub const ITEM_DEPTH_MAX: usize = 1024;
 
-/// How many items one [`Item`] tree may hold, itself included.
+/// How many items one [`RlpItem`] tree may hold, itself included.
 pub const ITEM_COUNT_MAX: usize = 1 << 20;
 
 /// Why bytes are not strict RLP, or not the value that is due.
@@ -110,19 +110,19 @@ pub enum RlpError {
 
 /// The first item of `input`, its own payload not yet looked into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Split<'a> {
+pub(crate) struct SplitItem<'a> {
     pub(crate) is_list: bool,
     pub(crate) payload: &'a [u8],
     pub(crate) rest: &'a [u8],
 }
 
 /// Cuts the first item off `input`.
-pub(crate) fn split(input: &[u8]) -> Result<Split<'_>, RlpError> {
+pub(crate) fn split(input: &[u8]) -> Result<SplitItem<'_>, RlpError> {
     let (&prefix, after) = input.split_first().ok_or(RlpError::Missing)?;
     match prefix {
         0x00..=0x7f => {
             let (payload, rest) = input.split_at(1);
-            Ok(Split {
+            Ok(SplitItem {
                 is_list: false,
                 payload,
                 rest,
@@ -132,7 +132,7 @@ pub(crate) fn split(input: &[u8]) -> Result<Split<'_>, RlpError> {
             let (payload, rest) = take(after, u64::from(prefix - 0x80))?;
             match payload {
                 &[got] if got < 0x80 => Err(RlpError::PrefixedByte { got }),
-                _ => Ok(Split {
+                _ => Ok(SplitItem {
                     is_list: false,
                     payload,
                     rest,
@@ -141,7 +141,7 @@ pub(crate) fn split(input: &[u8]) -> Result<Split<'_>, RlpError> {
         }
         0xb8..=0xbf => {
             let (payload, rest) = take_long(after, prefix - 0xb7)?;
-            Ok(Split {
+            Ok(SplitItem {
                 is_list: false,
                 payload,
                 rest,
@@ -149,7 +149,7 @@ pub(crate) fn split(input: &[u8]) -> Result<Split<'_>, RlpError> {
         }
         0xc0..=0xf7 => {
             let (payload, rest) = take(after, u64::from(prefix - 0xc0))?;
-            Ok(Split {
+            Ok(SplitItem {
                 is_list: true,
                 payload,
                 rest,
@@ -157,7 +157,7 @@ pub(crate) fn split(input: &[u8]) -> Result<Split<'_>, RlpError> {
         }
         0xf8..=0xff => {
             let (payload, rest) = take_long(after, prefix - 0xf7)?;
-            Ok(Split {
+            Ok(SplitItem {
                 is_list: true,
                 payload,
                 rest,

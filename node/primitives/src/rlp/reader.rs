@@ -10,11 +10,11 @@ use crate::error::DecodeError;
 
 /// The fields of one list that are still to be read.
 #[derive(Clone, Copy, Debug)]
-pub struct Reader<'a> {
+pub struct RlpReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> RlpReader<'a> {
     /// Opens the list that `input` is, whole: no byte may follow it.
     ///
     /// # Errors
@@ -202,8 +202,8 @@ fn integer(digits: &[u8], bound: usize) -> Result<&[u8], RlpError> {
 mod tests {
     use super::*;
 
-    fn open(input: &[u8]) -> Reader<'_> {
-        Reader::open(input, "test").expect("a list")
+    fn open(input: &[u8]) -> RlpReader<'_> {
+        RlpReader::open(input, "test").expect("a list")
     }
 
     fn check_u64(input: &[u8], expected: Result<u64, RlpError>) {
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn whole_list_only() {
-        let error = |input| Reader::open(input, "test").map(|_| ()).unwrap_err();
+        let error = |input| RlpReader::open(input, "test").map(|_| ()).unwrap_err();
         let of = |cause| DecodeError::Field { field: "test", cause };
         assert_eq!(error(&[]), of(RlpError::Missing));
         assert_eq!(error(&[0x80]), of(RlpError::ExpectedList));

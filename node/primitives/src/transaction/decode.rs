@@ -6,7 +6,7 @@
 use alloy_primitives::U256;
 
 use super::{CLASSIC_V_BIT, Transaction, TxForm, TxRules};
-use crate::{error::DecodeError, rlp::Reader};
+use crate::{error::DecodeError, rlp::RlpReader};
 
 /// The name of the list in errors.
 const WHAT: &str = "transaction";
@@ -20,7 +20,7 @@ impl Transaction {
     /// # Errors
     /// If `rlp` is not exactly one such list.
     pub fn decode_stored(rlp: &[u8], rules: TxRules) -> Result<Self, DecodeError> {
-        let reader = Reader::open(rlp, WHAT)?;
+        let reader = RlpReader::open(rlp, WHAT)?;
         match rules {
             TxRules::Moac => {
                 reader.expect_count(WHAT, 12, "12")?;
@@ -50,7 +50,7 @@ impl Transaction {
         if rules == TxRules::Ethereum {
             return Self::decode_stored(rlp, rules);
         }
-        let reader = Reader::open(rlp, WHAT)?;
+        let reader = RlpReader::open(rlp, WHAT)?;
         let transaction = match reader.count(WHAT)? {
             12 => decode_twelve(reader)?,
             9 => as_classic(decode_nine(reader)?)?,
@@ -71,7 +71,7 @@ impl Transaction {
     }
 }
 
-fn decode_twelve(mut reader: Reader<'_>) -> Result<Transaction, DecodeError> {
+fn decode_twelve(mut reader: RlpReader<'_>) -> Result<Transaction, DecodeError> {
     let mut transaction = Transaction {
         form: TxForm::Native,
         tx_nonce: reader.u64("transaction.nonce")?,
@@ -118,7 +118,7 @@ fn form_of_twelve(transaction: &Transaction) -> Result<TxForm, DecodeError> {
     }
 }
 
-fn decode_nine(mut reader: Reader<'_>) -> Result<Transaction, DecodeError> {
+fn decode_nine(mut reader: RlpReader<'_>) -> Result<Transaction, DecodeError> {
     Ok(Transaction {
         form: TxForm::Ethereum,
         tx_nonce: reader.u64("transaction.nonce")?,
@@ -158,7 +158,7 @@ mod tests {
     use alloy_rlp::Encodable;
 
     use super::*;
-    use crate::rlp::{Item, RlpError};
+    use crate::rlp::{RlpError, RlpItem};
 
     fn sample() -> Transaction {
         Transaction {
@@ -179,9 +179,9 @@ mod tests {
     }
 
     /// The sample's fields, with field `index` replaced by what `change` makes of it.
-    fn changed(index: usize, change: impl FnOnce(&mut Item)) -> Vec<u8> {
-        let mut item = Item::decode_exact(&sample().encode()).expect("our own encoding");
-        let Item::List(fields) = &mut item else {
+    fn changed(index: usize, change: impl FnOnce(&mut RlpItem)) -> Vec<u8> {
+        let mut item = RlpItem::decode_exact(&sample().encode()).expect("our own encoding");
+        let RlpItem::List(fields) = &mut item else {
             panic!("a list")
         };
         change(&mut fields[index]);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     fn check_field(index: usize, bytes: Vec<u8>, field: &'static str, cause: RlpError) {
-        let rlp = changed(index, |item| *item = Item::Bytes(bytes));
+        let rlp = changed(index, |item| *item = RlpItem::Bytes(bytes));
         check_refused(&rlp, DecodeError::Field { field, cause });
     }
 
@@ -228,7 +228,7 @@ mod tests {
             check_field(index, vec![0], field, zero.clone());
             check_field(index, vec![0, 5], field, zero.clone());
             check_field(index, vec![1; width + 1], field, wide(width + 1, width));
-            let list = changed(index, |item| *item = Item::List(vec![]));
+            let list = changed(index, |item| *item = RlpItem::List(vec![]));
             check_refused(
                 &list,
                 DecodeError::Field {
@@ -237,7 +237,7 @@ mod tests {
                 },
             );
         }
-        let gas = changed(3, |item| *item = Item::Bytes(vec![1; 9]));
+        let gas = changed(3, |item| *item = RlpItem::Bytes(vec![1; 9]));
         let error = Transaction::decode_raw(&gas, TxRules::Moac).unwrap_err();
         let text = "transaction.gas: got an integer of 9 bytes, expected at most 8";
         assert_eq!(error.to_string(), text);
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn field_counts() {
         for got in [0, 8, 10, 11, 13, 1000] {
-            let rlp = Item::List(vec![Item::Bytes(vec![]); got]).encode();
+            let rlp = RlpItem::List(vec![RlpItem::Bytes(vec![]); got]).encode();
             let count = |expected| DecodeError::FieldCount {
                 what: WHAT,
                 got,

@@ -8,7 +8,7 @@ use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 use super::{CLASSIC_V_BIT, Transaction, TxForm};
 use crate::{
     SYSTEM_SENDER,
-    key::{SecretKey, Signature, SignatureError, recover},
+    key::{EcdsaSignature, SecretKey, SignatureError, recover},
     rlp::encode_fields_to_vec,
 };
 
@@ -138,7 +138,7 @@ impl Transaction {
             return Ok(SYSTEM_SENDER);
         }
         let recovery_id = self.recovery_id()?;
-        let signature = Signature {
+        let signature = EcdsaSignature {
             r: self.r,
             s: self.s,
             recovery_id,

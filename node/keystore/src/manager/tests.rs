@@ -12,19 +12,19 @@ fn key(byte: u8) -> SecretKey {
 }
 
 /// A book with a folder, and a clock that goes on when it is told to.
-struct Desk {
-    book: AccountBook,
+struct Fixture {
+    book: AccountManager,
     time: Arc<Mutex<Instant>>,
     home: tempfile::TempDir,
 }
 
-impl Desk {
+impl Fixture {
     fn new() -> Self {
         let home = tempfile::tempdir().expect("a temporary folder");
         let time = Arc::new(Mutex::new(Instant::now()));
         let clock = time.clone();
         let directory = KeyDirectory::new(home.path().join("keystore"), CHEAP);
-        let book = AccountBook::with(Some(directory), Arc::new(move || *clock.lock()));
+        let book = AccountManager::with(Some(directory), Arc::new(move || *clock.lock()));
         Self { book, time, home }
     }
 
@@ -57,7 +57,7 @@ fn account_error(result: Result<(), UnlockError>) -> AccountError {
 
 #[test]
 fn accounts_stay_in_the_order_they_were_added() {
-    let book = AccountBook::new();
+    let book = AccountManager::new();
     let added: Vec<_> = (1..=20).rev().map(|byte| book.unlock(key(byte))).collect();
     book.unlock(key(20));
     book.lock(&added[3]);
@@ -67,7 +67,7 @@ fn accounts_stay_in_the_order_they_were_added() {
 
 #[test]
 fn only_unlocked_accounts_lend_their_key() {
-    let book = AccountBook::new();
+    let book = AccountManager::new();
     let shared = book.clone();
     let address = key(7).address();
     assert_eq!(book.with_key(&address, |_| ()), Err(AccountError::Unknown));
@@ -83,7 +83,7 @@ fn only_unlocked_accounts_lend_their_key() {
 
 #[test]
 fn a_key_that_is_lent_may_be_locked_meanwhile() {
-    let book = AccountBook::new();
+    let book = AccountManager::new();
     let address = book.unlock(key(9));
     let signer = book.with_key(&address, |key| {
         assert!(book.lock(&address));
@@ -95,7 +95,7 @@ fn a_key_that_is_lent_may_be_locked_meanwhile() {
 
 #[test]
 fn keys_are_not_shown() {
-    let book = AccountBook::new();
+    let book = AccountManager::new();
     let address = book.unlock(key(0xab));
     let shown = format!("{book:?}").to_lowercase();
     assert!(shown.contains(&format!("{address:#x}")), "{shown}");
@@ -104,151 +104,161 @@ fn keys_are_not_shown() {
 
 #[test]
 fn given_accounts_come_before_stored_ones() {
-    let desk = Desk::new();
-    let (newer, older) = (desk.stored(9), desk.stored(5));
-    let given = [desk.book.unlock(key(200)), desk.book.unlock(key(100))];
-    assert_eq!(desk.book.addresses(), [given[0], given[1], older, newer]);
-    let fresh = AccountBook::with_directory(desk.book.directory().expect("a folder").clone());
+    let fixture = Fixture::new();
+    let (newer, older) = (fixture.stored(9), fixture.stored(5));
+    let given = [fixture.book.unlock(key(200)), fixture.book.unlock(key(100))];
+    assert_eq!(fixture.book.addresses(), [given[0], given[1], older, newer]);
+    let fresh = AccountManager::with_directory(fixture.book.directory().expect("a folder").clone());
     assert!(fresh.addresses().is_empty());
     assert!(fresh.refresh().expect("readable").is_empty());
     assert_eq!(fresh.addresses(), [older, newer]);
     // One that is given and stored is listed once, as given.
     let stored = fresh.unlock(key(5));
     assert_eq!((stored, fresh.addresses()), (older, vec![older, newer]));
-    let held = desk.book.accounts();
+    let held = fixture.book.accounts();
     assert_eq!((held[0].path.clone(), held[0].unlocked), (None, true));
     assert!(held[2].path.as_ref().is_some_and(|path| path.exists()) && !held[2].unlocked);
 }
 
 #[test]
 fn passwords_unlock_for_a_time() {
-    let desk = Desk::new();
-    let address = desk.stored(1);
+    let fixture = Fixture::new();
+    let address = fixture.stored(1);
     let minute = Some(Duration::from_secs(60));
-    let wrong = account_error(desk.book.unlock_with(&address, "Secret", minute));
+    let wrong = account_error(fixture.book.unlock_with(&address, "Secret", minute));
     assert_eq!(wrong, AccountError::WrongPassword);
-    assert_eq!(desk.signs(&address), Err(AccountError::Locked));
-    desk.book
+    assert_eq!(fixture.signs(&address), Err(AccountError::Locked));
+    fixture
+        .book
         .unlock_with(&address, "secret", minute)
         .expect("its password");
-    desk.wait(59);
-    assert_eq!(desk.signs(&address), Ok(address));
-    desk.wait(1);
-    assert!(desk.is_held(&address));
-    assert_eq!(desk.signs(&address), Err(AccountError::Locked));
-    assert!(!desk.is_held(&address), "the key is let go");
-    assert!(!desk.book.accounts()[0].unlocked);
+    fixture.wait(59);
+    assert_eq!(fixture.signs(&address), Ok(address));
+    fixture.wait(1);
+    assert!(fixture.is_held(&address));
+    assert_eq!(fixture.signs(&address), Err(AccountError::Locked));
+    assert!(!fixture.is_held(&address), "the key is let go");
+    assert!(!fixture.book.accounts()[0].unlocked);
     // A new time replaces the one that runs.
-    desk.book
+    fixture
+        .book
         .unlock_with(&address, "secret", minute)
         .expect("its password");
     let second = Some(Duration::from_secs(1));
-    desk.book
+    fixture
+        .book
         .unlock_with(&address, "secret", second)
         .expect("its password");
-    desk.wait(1);
-    assert_eq!(desk.signs(&address), Err(AccountError::Locked));
+    fixture.wait(1);
+    assert_eq!(fixture.signs(&address), Err(AccountError::Locked));
 }
 
 #[test]
 fn expired_keys_leave_the_memory_unasked() {
-    let desk = Desk::new();
-    let (short, long) = (desk.stored(1), desk.stored(2));
+    let fixture = Fixture::new();
+    let (short, long) = (fixture.stored(1), fixture.stored(2));
     let seconds = |seconds| Some(Duration::from_secs(seconds));
-    desk.book
+    fixture
+        .book
         .unlock_with(&short, "secret", seconds(5))
         .expect("its password");
-    desk.book
+    fixture
+        .book
         .unlock_with(&long, "secret", seconds(6))
         .expect("its password");
-    desk.wait(5);
-    desk.book.expire();
-    assert!(!desk.is_held(&short) && desk.is_held(&long));
-    desk.wait(1);
-    assert!(!desk.book.lock(&long), "its time was over");
+    fixture.wait(5);
+    fixture.book.expire();
+    assert!(!fixture.is_held(&short) && fixture.is_held(&long));
+    fixture.wait(1);
+    assert!(!fixture.book.lock(&long), "its time was over");
 }
 
 #[test]
 fn unlocked_for_good_stays_so() {
-    let desk = Desk::new();
-    let address = desk.stored(1);
-    desk.book
+    let fixture = Fixture::new();
+    let address = fixture.stored(1);
+    fixture
+        .book
         .unlock_with(&address, "secret", None)
         .expect("its password");
     let second = Some(Duration::from_secs(1));
-    desk.book
+    fixture
+        .book
         .unlock_with(&address, "secret", second)
         .expect("its password");
-    desk.wait(1_000_000);
-    assert_eq!(desk.signs(&address), Ok(address));
-    assert!(desk.book.lock(&address));
-    assert_eq!(desk.signs(&address), Err(AccountError::Locked));
+    fixture.wait(1_000_000);
+    assert_eq!(fixture.signs(&address), Ok(address));
+    assert!(fixture.book.lock(&address));
+    assert_eq!(fixture.signs(&address), Err(AccountError::Locked));
     // Longer than the clock counts.
     let ages = Some(Duration::from_secs(u64::MAX));
-    desk.book
+    fixture
+        .book
         .unlock_with(&address, "secret", ages)
         .expect("its password");
-    desk.wait(1_000_000);
-    assert_eq!(desk.signs(&address), Ok(address));
+    fixture.wait(1_000_000);
+    assert_eq!(fixture.signs(&address), Ok(address));
 }
 
 #[test]
 fn a_password_used_once_unlocks_nothing() {
-    let desk = Desk::new();
-    let address = desk.stored(1);
-    let once = desk.book.key_with(&address, "secret").expect("its password");
+    let fixture = Fixture::new();
+    let address = fixture.stored(1);
+    let once = fixture.book.key_with(&address, "secret").expect("its password");
     assert_eq!(once.address(), address);
-    assert_eq!(desk.signs(&address), Err(AccountError::Locked));
+    assert_eq!(fixture.signs(&address), Err(AccountError::Locked));
 }
 
 #[test]
 fn given_keys_have_the_empty_password() {
-    let desk = Desk::new();
-    let address = desk.book.unlock(key(3));
-    assert!(desk.book.lock(&address));
-    let wrong = desk.book.unlock_with(&address, "x", None);
+    let fixture = Fixture::new();
+    let address = fixture.book.unlock(key(3));
+    assert!(fixture.book.lock(&address));
+    let wrong = fixture.book.unlock_with(&address, "x", None);
     assert_eq!(account_error(wrong), AccountError::WrongPassword);
-    desk.book
+    fixture
+        .book
         .unlock_with(&address, "", None)
         .expect("the empty password");
-    assert_eq!(desk.signs(&address), Ok(address));
-    let update = desk.book.update(&address, "", "new");
+    assert_eq!(fixture.signs(&address), Ok(address));
+    let update = fixture.book.update(&address, "", "new");
     assert!(matches!(update, Err(UnlockError::NotStored)), "{update:?}");
 }
 
 #[test]
 fn files_that_come_and_go() {
-    let desk = Desk::new();
-    let other = AccountBook::with_directory(desk.book.directory().expect("a folder").clone());
+    let fixture = Fixture::new();
+    let other = AccountManager::with_directory(fixture.book.directory().expect("a folder").clone());
     let stored = other.create("secret", SystemTime::now()).expect("stored");
-    assert_eq!(desk.signs(&stored.address), Err(AccountError::Unknown));
+    assert_eq!(fixture.signs(&stored.address), Err(AccountError::Unknown));
     // The file is found by its use, too.
-    desk.book
+    fixture
+        .book
         .unlock_with(&stored.address, "secret", None)
         .expect("its password");
-    assert_eq!(desk.signs(&stored.address), Ok(stored.address));
+    assert_eq!(fixture.signs(&stored.address), Ok(stored.address));
     std::fs::remove_file(&stored.path).expect("there");
-    let foreign = desk.home.path().join("keystore").join("foreign");
+    let foreign = fixture.home.path().join("keystore").join("foreign");
     std::fs::write(&foreign, "not a key").expect("writable");
-    let news = desk.book.refresh().expect("readable");
+    let news = fixture.book.refresh().expect("readable");
     assert_eq!(
         news.iter().map(|skipped| &skipped.path).collect::<Vec<_>>(),
         [&foreign]
     );
-    assert!(desk.book.refresh().expect("readable").is_empty(), "said once");
-    assert_eq!(desk.signs(&stored.address), Err(AccountError::Unknown));
-    assert!(!desk.is_held(&stored.address));
-    let gone = account_error(desk.book.unlock_with(&stored.address, "secret", None));
+    assert!(fixture.book.refresh().expect("readable").is_empty(), "said once");
+    assert_eq!(fixture.signs(&stored.address), Err(AccountError::Unknown));
+    assert!(!fixture.is_held(&stored.address));
+    let gone = account_error(fixture.book.unlock_with(&stored.address, "secret", None));
     assert_eq!(gone, AccountError::Unknown);
 }
 
 #[test]
 fn files_without_an_address_are_tried() {
-    let desk = Desk::new();
-    let folder = desk.home.path().join("keystore");
+    let fixture = Fixture::new();
+    let folder = fixture.home.path().join("keystore");
     for byte in [1, 2] {
-        desk.stored(byte);
-        let path = desk
+        fixture.stored(byte);
+        let path = fixture
             .book
             .accounts()
             .pop()
@@ -260,40 +270,45 @@ fn files_without_an_address_are_tried() {
         std::fs::write(folder.join(format!("{byte}.json")), text.to_string()).expect("writable");
         std::fs::remove_file(path).expect("there");
     }
-    assert!(desk.book.refresh().expect("readable").is_empty());
-    assert!(desk.book.addresses().is_empty());
+    assert!(fixture.book.refresh().expect("readable").is_empty());
+    assert!(fixture.book.addresses().is_empty());
     let address = key(2).address();
-    let wrong = account_error(desk.book.unlock_with(&address, "wrong", None));
+    let wrong = account_error(fixture.book.unlock_with(&address, "wrong", None));
     assert_eq!(wrong, AccountError::Unknown);
-    desk.book
+    fixture
+        .book
         .unlock_with(&address, "secret", None)
         .expect("its password");
-    assert_eq!(desk.signs(&address), Ok(address));
-    desk.book.refresh().expect("readable");
-    assert_eq!(desk.book.addresses(), [key(1).address(), address]);
-    assert_eq!(desk.signs(&address), Ok(address));
+    assert_eq!(fixture.signs(&address), Ok(address));
+    fixture.book.refresh().expect("readable");
+    assert_eq!(fixture.book.addresses(), [key(1).address(), address]);
+    assert_eq!(fixture.signs(&address), Ok(address));
 }
 
 #[test]
 fn passwords_change() {
-    let desk = Desk::new();
-    let address = desk.stored(1);
-    let wrong = desk.book.update(&address, "wrong", "new");
+    let fixture = Fixture::new();
+    let address = fixture.stored(1);
+    let wrong = fixture.book.update(&address, "wrong", "new");
     assert!(matches!(
         wrong,
         Err(UnlockError::Account(AccountError::WrongPassword))
     ));
-    desk.book.update(&address, "secret", "new").expect("its password");
-    let old = desk.book.unlock_with(&address, "secret", None);
+    fixture
+        .book
+        .update(&address, "secret", "new")
+        .expect("its password");
+    let old = fixture.book.unlock_with(&address, "secret", None);
     assert_eq!(account_error(old), AccountError::WrongPassword);
-    desk.book
+    fixture
+        .book
         .unlock_with(&address, "new", None)
         .expect("its password");
 }
 
 #[test]
 fn a_book_without_a_folder() {
-    let book = AccountBook::new();
+    let book = AccountManager::new();
     let error = book.create("x", SystemTime::now()).unwrap_err();
     assert!(matches!(error, UnlockError::NoDirectory), "{error}");
     let unknown = account_error(book.unlock_with(&Address::ZERO, "", None));

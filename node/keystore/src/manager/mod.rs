@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::RwLock;
 use primitives::{Address, SecretKey};
 
-use crate::directory::{DirectoryError, KeyDirectory, Skipped, StoredAccount};
+use crate::directory::{KeyDirectory, KeyDirectoryError, SkippedFile, StoredAccount};
 use crate::v3::KeyFileError;
 
 /// Why an account cannot sign, or a password does not unlock it.
@@ -39,7 +39,7 @@ pub enum UnlockError {
     Account(#[from] AccountError),
     /// The folder or a file of it.
     #[error(transparent)]
-    Directory(DirectoryError),
+    Directory(KeyDirectoryError),
     /// This book has no folder to keep accounts in.
     #[error("this node keeps no key files")]
     NoDirectory,
@@ -51,10 +51,10 @@ pub enum UnlockError {
     Key(#[from] primitives::KeyError),
 }
 
-impl From<DirectoryError> for UnlockError {
-    fn from(error: DirectoryError) -> Self {
+impl From<KeyDirectoryError> for UnlockError {
+    fn from(error: KeyDirectoryError) -> Self {
         match error {
-            DirectoryError::KeyFile {
+            KeyDirectoryError::KeyFile {
                 error: KeyFileError::WrongPassword,
                 ..
             } => Self::Account(AccountError::WrongPassword),
@@ -64,11 +64,11 @@ impl From<DirectoryError> for UnlockError {
 }
 
 /// What time it is.
-pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
+pub type MonotonicClock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
 /// An account of the book, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldAccount {
+pub struct AccountStatus {
     /// The account.
     pub address: Address,
     /// The file of its key; `None` for a key that the node was given.
@@ -79,16 +79,16 @@ pub struct HeldAccount {
 
 /// The book of accounts. Cheap to clone; every clone is the same book.
 #[derive(Clone)]
-pub struct AccountBook(Arc<Book>);
+pub struct AccountManager(Arc<AccountManagerInner>);
 
-struct Book {
+struct AccountManagerInner {
     directory: Option<KeyDirectory>,
-    clock: Clock,
-    entries: RwLock<Entries>,
+    clock: MonotonicClock,
+    entries: RwLock<AccountEntries>,
 }
 
 #[derive(Default)]
-struct Entries {
+struct AccountEntries {
     /// Keys that the node was given, in order. They stay in memory while their account is locked.
     given: Vec<(Address, Arc<SecretKey>)>,
     /// The folder as it was last read.
@@ -98,24 +98,24 @@ struct Entries {
     /// Whose they turned out to be.
     named: HashMap<PathBuf, Address>,
     /// What the folder's last reading passed over.
-    skipped: Vec<Skipped>,
-    unlocked: HashMap<Address, Unlocked>,
+    skipped: Vec<SkippedFile>,
+    unlocked: HashMap<Address, UnlockedKey>,
 }
 
 /// A key at hand. It wipes itself when the last user lets it go.
-struct Unlocked {
+struct UnlockedKey {
     key: Arc<SecretKey>,
     /// `None`: for good.
     until: Option<Instant>,
 }
 
-impl Unlocked {
-    fn is_over(&self, clock: &Clock) -> bool {
+impl UnlockedKey {
+    fn is_over(&self, clock: &MonotonicClock) -> bool {
         self.until.is_some_and(|until| clock() >= until)
     }
 }
 
-impl Entries {
+impl AccountEntries {
     fn given(&self, address: &Address) -> Option<&Arc<SecretKey>> {
         let mut given = self.given.iter();
         given.find(|(given, _)| given == address).map(|(_, key)| key)
@@ -144,13 +144,13 @@ impl Entries {
     }
 }
 
-impl Default for AccountBook {
+impl Default for AccountManager {
     fn default() -> Self {
         Self::with(None, Arc::new(Instant::now))
     }
 }
 
-impl AccountBook {
+impl AccountManager {
     /// A book without accounts and without a folder.
     pub fn new() -> Self {
         Self::default()
@@ -163,8 +163,8 @@ impl AccountBook {
     }
 
     /// A book whose unlocked accounts are locked again by this clock.
-    pub fn with(directory: Option<KeyDirectory>, clock: Clock) -> Self {
-        Self(Arc::new(Book {
+    pub fn with(directory: Option<KeyDirectory>, clock: MonotonicClock) -> Self {
+        Self(Arc::new(AccountManagerInner {
             directory,
             clock,
             entries: RwLock::default(),
@@ -187,7 +187,7 @@ impl AccountBook {
         if !entries.knows(&address) {
             entries.given.push((address, key.clone()));
         }
-        entries.unlocked.insert(address, Unlocked { key, until: None });
+        entries.unlocked.insert(address, UnlockedKey { key, until: None });
         address
     }
 
@@ -196,7 +196,7 @@ impl AccountBook {
     ///
     /// # Errors
     /// When the folder cannot be read.
-    pub fn refresh(&self) -> Result<Vec<Skipped>, DirectoryError> {
+    pub fn refresh(&self) -> Result<Vec<SkippedFile>, KeyDirectoryError> {
         let skipped = self.read_directory()?;
         let mut entries = self.0.entries.write();
         let before = std::mem::replace(&mut entries.skipped, skipped.clone());
@@ -205,7 +205,7 @@ impl AccountBook {
     }
 
     /// Reads the folder again, and gives what it passes over.
-    fn read_directory(&self) -> Result<Vec<Skipped>, DirectoryError> {
+    fn read_directory(&self) -> Result<Vec<SkippedFile>, KeyDirectoryError> {
         let Some(directory) = &self.0.directory else {
             return Ok(Vec::new());
         };
@@ -241,9 +241,9 @@ impl AccountBook {
         // A time that is longer than the clock can count is for good.
         let until = time.and_then(|time| (self.0.clock)().checked_add(time));
         let mut entries = self.0.entries.write();
-        let for_good = |held: &Unlocked| held.until.is_none();
+        let for_good = |held: &UnlockedKey| held.until.is_none();
         if !entries.unlocked.get(address).is_some_and(for_good) {
-            entries.unlocked.insert(*address, Unlocked { key, until });
+            entries.unlocked.insert(*address, UnlockedKey { key, until });
         }
         Ok(())
     }
@@ -313,7 +313,7 @@ impl AccountBook {
     /// Stores `key` in a key file under `password`; the account is locked.
     ///
     /// # Errors
-    /// As [`Self::create`], and [`DirectoryError::Exists`].
+    /// As [`Self::create`], and [`KeyDirectoryError::Exists`].
     pub fn import(
         &self,
         key: &SecretKey,
@@ -354,7 +354,7 @@ impl AccountBook {
     /// Locks the accounts whose time is over, so that their keys leave the memory even when
     /// nobody asks for them.
     pub fn expire(&self) {
-        let over = |held: &Unlocked| held.is_over(&self.0.clock);
+        let over = |held: &UnlockedKey| held.is_over(&self.0.clock);
         if self.0.entries.read().unlocked.values().any(over) {
             self.0.entries.write().unlocked.retain(|_, held| !over(held));
         }
@@ -371,10 +371,10 @@ impl AccountBook {
     }
 
     /// The accounts in the order of [`Self::addresses`], and whether they are unlocked.
-    pub fn accounts(&self) -> Vec<HeldAccount> {
+    pub fn accounts(&self) -> Vec<AccountStatus> {
         self.expire();
         let entries = self.0.entries.read();
-        let held = |address: Address, path: Option<&Path>| HeldAccount {
+        let held = |address: Address, path: Option<&Path>| AccountStatus {
             address,
             path: path.map(Path::to_owned),
             unlocked: entries.unlocked.contains_key(&address),
@@ -424,9 +424,9 @@ impl AccountBook {
 }
 
 /// Shows which accounts there are, and no key.
-impl fmt::Debug for AccountBook {
+impl fmt::Debug for AccountManager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AccountBook").field(&self.addresses()).finish()
+        f.debug_tuple("AccountManager").field(&self.addresses()).finish()
     }
 }
 
