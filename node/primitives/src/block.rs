@@ -1,6 +1,6 @@
-//! The block: header, transactions, uncles.
+//! The block: header, transactions, uncles, and its RLP.
 //!
-//! Knows its RLP. Does not compare the body with the roots and hashes in the header.
+//! Does not compare the body with the roots and hashes in the header.
 
 use alloy_primitives::{B256, keccak256};
 use alloy_rlp::{BufMut, Encodable};
@@ -19,20 +19,21 @@ pub struct Block {
     pub header: Header,
     /// The transactions, in order of execution.
     pub transactions: Vec<Transaction>,
-    /// Headers of siblings of ancestors.
+    /// The headers of the uncles: valid blocks beside the canonical chain.
     pub uncles: Vec<Header>,
 }
 
 impl Block {
-    /// The block's RLP, `[header, transactions, uncles]`.
+    /// The RLP of the block: `[header, transactions, uncles]`.
     pub fn encode(&self) -> Vec<u8> {
         encode_fields_to_vec(&self.fields())
     }
 
-    /// Decodes the block that `rlp` is, whole; its transactions by `rules`.
+    /// Decodes a block. `rules` say which forms its transactions may have.
     ///
     /// # Errors
-    /// If `rlp` is not exactly one such list, or an entry is not what it should be.
+    /// [`DecodeError`] if `rlp` is not exactly one list `[header, transactions, uncles]`, or if an
+    /// entry in it cannot be decoded.
     pub fn decode(rlp: &[u8], rules: TxRules) -> Result<Self, DecodeError> {
         let mut reader = RlpReader::open(rlp, "block")?;
         reader.expect_count("block", 3, "3")?;
@@ -48,12 +49,12 @@ impl Block {
         })
     }
 
-    /// The block hash, which is its header's.
+    /// The block hash, which is the hash of the header.
     pub fn hash(&self) -> B256 {
         self.header.hash()
     }
 
-    /// The bytes of the block's RLP.
+    /// Length of the block's RLP, in bytes.
     pub fn size(&self) -> usize {
         fields_length(&self.fields())
     }
@@ -73,14 +74,14 @@ impl Encodable for Block {
     }
 }
 
-/// The header field for these uncles: Keccak-256 of their RLP list.
+/// The header field `uncles_hash` for these uncles: Keccak-256 of their RLP list.
 pub fn uncles_hash(uncles: &[Header]) -> B256 {
     let mut out = Vec::new();
     alloy_rlp::encode_list::<_, Header>(uncles, &mut out);
     keccak256(out)
 }
 
-/// Decodes every entry of a list; an error names the entry's position.
+/// Decodes every entry of a list. An error names the index of the entry.
 fn decode_entries<T>(
     mut reader: RlpReader<'_>,
     list: &'static str,

@@ -1,7 +1,7 @@
-//! Receipts, logs and their bloom.
+//! Receipts, logs and their bloom filter.
 //!
-//! Knows the two written forms. What a transaction did is execution's business; the
-//! bloom of a decoded receipt is taken as it stands, not computed anew.
+//! A receipt has two forms, with five or four fields. The bloom of a decoded receipt is taken from
+//! the bytes; it is not computed from the logs.
 
 use alloy_primitives::{Address, B256, Bloom, Bytes, hex};
 use alloy_rlp::{BufMut, Encodable};
@@ -11,25 +11,25 @@ use crate::{
     rlp::{RlpReader, encode_fields, encode_fields_to_vec, fields_length},
 };
 
-/// The most topics that an instruction can give a log.
+/// Largest number of topics of a log. There is no instruction for more.
 pub const LOG_TOPICS_MAX: usize = 4;
 
-/// An event that a contract wrote.
+/// A log entry (event) that a contract wrote.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Log {
-    /// The contract.
+    /// The contract that wrote it.
     pub address: Address,
-    /// What it can be found by, at most [`LOG_TOPICS_MAX`].
+    /// The topics, by which logs are searched. At most [`LOG_TOPICS_MAX`].
     pub topics: Vec<B256>,
-    /// The rest.
+    /// The data, which is not indexed.
     pub data: Bytes,
 }
 
 impl Log {
-    /// Decodes the log that `rlp` is, whole.
+    /// Decodes a log.
     ///
     /// # Errors
-    /// If `rlp` is not exactly one list of address, topics and data.
+    /// [`DecodeError`] if `rlp` is not exactly one list `[address, topics, data]`.
     pub fn decode(rlp: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = RlpReader::open(rlp, "log")?;
         reader.expect_count("log", 3, "3")?;
@@ -55,7 +55,7 @@ impl Encodable for Log {
     }
 }
 
-/// The bloom of `logs`: the address and each topic sets three of 2048 bits.
+/// The bloom filter of `logs`. Each address and each topic sets three of the 2048 bits.
 pub fn logs_bloom<'a>(logs: impl IntoIterator<Item = &'a Log>) -> Bloom {
     let mut bloom = Bloom::ZERO;
     for log in logs {
@@ -69,34 +69,34 @@ pub fn logs_bloom<'a>(logs: impl IntoIterator<Item = &'a Log>) -> Bloom {
 pub enum ReceiptOutcome {
     /// Whether it succeeded.
     Status(bool),
-    /// The state root after it (Ethereum before Byzantium).
+    /// The state root after it. Used by Ethereum before Byzantium.
     Root(B256),
 }
 
-/// How a receipt is written.
+/// The form in which a receipt is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReceiptForm {
-    /// The native network's five fields, the last of them always 0.
+    /// Five fields, used by the public network. The fifth is always 0.
     Five,
-    /// Ethereum's four fields.
+    /// Four fields, used by Ethereum.
     Four,
 }
 
-/// What is kept about an executed transaction.
+/// The result of an executed transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Receipt {
-    /// How it ended.
+    /// How the transaction ended.
     pub outcome: ReceiptOutcome,
-    /// Gas used in the block up to and with it.
+    /// Gas that this and all earlier transactions of the block used together.
     pub cumulative_gas_used: u64,
-    /// Addresses and topics of its logs.
+    /// Bloom filter of the addresses and topics of its logs.
     pub logs_bloom: Bloom,
-    /// What its calls wrote.
+    /// The logs, in the order in which they were written.
     pub logs: Vec<Log>,
 }
 
 impl Receipt {
-    /// A receipt with the bloom of `logs`.
+    /// A receipt. The bloom is computed from `logs`.
     pub fn new(outcome: ReceiptOutcome, cumulative_gas_used: u64, logs: Vec<Log>) -> Self {
         Self {
             outcome,
@@ -106,7 +106,7 @@ impl Receipt {
         }
     }
 
-    /// The receipt's RLP, as in the trie of receipts.
+    /// The RLP of the receipt, as it is in the trie of receipts.
     pub fn encode(&self, form: ReceiptForm) -> Vec<u8> {
         let outcome = match &self.outcome {
             ReceiptOutcome::Status(true) => &[1][..],
@@ -126,10 +126,10 @@ impl Receipt {
         }
     }
 
-    /// Decodes the receipt that `rlp` is, whole.
+    /// Decodes a receipt.
     ///
     /// # Errors
-    /// If `rlp` is not exactly one list of this form.
+    /// [`DecodeError`] if `rlp` is not exactly one list of this form.
     pub fn decode(rlp: &[u8], form: ReceiptForm) -> Result<Self, DecodeError> {
         let mut reader = RlpReader::open(rlp, "receipt")?;
         match form {
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn bloom_bits() {
-        // Each of the three pairs of bytes of the hash, modulo 2048, is a bit.
+        // The first three pairs of bytes of the hash, each modulo 2048, are the numbers of the bits.
         let address = address!("0x22341ae42d6dd7384bc8584e50419ea3ac75b83f");
         let topic = b256!("0x04491edcd115127caedbd478e2e7895ed80c7847e903431f94f9cfa579cad47f");
         let bloom = logs_bloom(&[Log {
