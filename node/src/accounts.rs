@@ -168,7 +168,7 @@ fn list(book: &AccountManager) {
         let url = path.as_deref().map(keystore::url).unwrap_or_default();
         say(&format!("Account #{number}: {address:#x} {url}"));
     }
-    for path in book.nameless() {
+    for path in book.unidentified() {
         eprintln!(
             "warning: {} does not say whose key it holds; `account import` takes it, and unlocking tries it",
             path.display()
@@ -228,7 +228,8 @@ fn update(
     let address = resolve(book, account)?;
     let question = format!("Present password of {address:#x}: ");
     let old = try_passwords(passwords, 0, &question, account, |password| {
-        book.key_with(&address, password).map(|_| password.to_owned())
+        book.key_with_password(&address, password)
+            .map(|_| password.to_owned())
     })?;
     let old = Zeroizing::new(old);
     let new = passwords.new_one(1, "New password: ")?;
@@ -253,7 +254,7 @@ pub(crate) fn unlock(options: &VnodeOptions, book: &AccountManager) -> Result<()
         }
         let question = format!("Password of {address:#x}: ");
         try_passwords(&passwords, index, &question, account, |password| {
-            book.unlock_with(&address, password, None)
+            book.unlock_with_password(&address, password, None)
         })?;
         tracing::info!(address = %format_args!("{address:#x}"), "account unlocked");
     }

@@ -268,7 +268,7 @@ async fn take_down(stop_miner: impl FnOnce() + Send + 'static, stop_chain: impl 
 /// Adds the development network's accounts, unlocked.
 fn add_dev_accounts(accounts: &AccountManager) {
     for (_, key) in DEV_ACCOUNTS {
-        accounts.unlock(SecretKey::from_hex(key).expect("a constant, checked by a test of `chain`"));
+        accounts.add_unlocked(SecretKey::from_hex(key).expect("a constant, checked by a test of `chain`"));
     }
 }
 
@@ -377,7 +377,7 @@ async fn expire_accounts(accounts: &AccountManager) {
     let mut interval = tokio::time::interval(EXPIRE_INTERVAL);
     loop {
         interval.tick().await;
-        accounts.expire();
+        accounts.lock_expired();
     }
 }
 

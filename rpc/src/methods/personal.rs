@@ -184,7 +184,9 @@ fn unlock_account(
         seconds @ 1..=UNLOCK_SECONDS_MAX => Some(Duration::from_secs(seconds)),
         _ => return Err(RpcError::refused("unlock duration too large")),
     };
-    let unlocked = node.accounts.unlock_with(&address, password.0.as_bytes(), time);
+    let unlocked = node
+        .accounts
+        .unlock_with_password(&address, password.0.as_bytes(), time);
     unlocked.map_err(refused)?;
     Ok(true)
 }
@@ -200,14 +202,14 @@ fn lock_account(node: &Node, (address,): (Address,)) -> bool {
 fn send_transaction(node: &Node, (request, password): (TransactionRequest, Secret)) -> RpcResult<Data<B256>> {
     send_signed(node, request, |from| {
         node.accounts
-            .key_with(from, password.0.as_bytes())
+            .key_with_password(from, password.0.as_bytes())
             .map_err(refused)
     })
 }
 
 /// `personal_sign`: like `mc_sign`, with the password in place of an unlocked account.
 fn sign(node: &Node, (message, address, password): (Data, Address, Secret)) -> RpcResult<Data<[u8; 65]>> {
-    let key = node.accounts.key_with(&address, password.0.as_bytes());
+    let key = node.accounts.key_with_password(&address, password.0.as_bytes());
     Ok(sign_message(&key.map_err(refused)?, &message.0))
 }
 

@@ -120,7 +120,7 @@ impl Net {
         let key_files = KeyDirectory::new(home.path().join("keystore"), ScryptCost::LIGHT);
         let accounts = AccountManager::with_directory(key_files);
         for index in 0..3 {
-            accounts.unlock(key(index));
+            accounts.add_unlocked(key(index));
         }
         accounts.lock(&key(2).address());
         let (miner, listener) = (Arc::new(Miner::default()), Arc::new(Listener::default()));

@@ -1,8 +1,8 @@
-//! The book of accounts: which there are, and whose keys are unlocked until when.
+//! The account manager: which accounts exist, and which keys are unlocked until when.
 //!
-//! Accounts come from two sources: keys that the node was given (the development network's), and
-//! a folder of key files. The book is not held while a password is tried, so that unlocking one
-//! account keeps no other from signing.
+//! Accounts come from two sources: keys in memory (of the development network), and a folder of key
+//! files. The manager is not locked while a password is checked. So unlocking one account, which may
+//! take seconds, does not keep others from signing.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,31 +22,31 @@ pub enum AccountError {
     /// The node has no such account.
     #[error("unknown account")]
     Unknown,
-    /// The account's key is not at hand.
+    /// The account is locked.
     #[error("authentication needed: password or unlock")]
     Locked,
-    /// The account's password is another one.
+    /// The password is wrong.
     #[error("could not decrypt key with given passphrase")]
     WrongPassword,
 }
 
-/// Why a password gave no key, or a key no account.
+/// Why an account cannot be unlocked, created, imported or updated.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnlockError {
-    /// The account or the password.
+    /// The account is unknown, or the password is wrong.
     #[error(transparent)]
     Account(#[from] AccountError),
-    /// The folder or a file of it.
+    /// The folder or one of its files cannot be used.
     #[error(transparent)]
     Directory(KeyDirectoryError),
-    /// This book has no folder to keep accounts in.
-    #[error("this node keeps no key files")]
+    /// The account manager has no folder for key files.
+    #[error("this node has no folder for key files")]
     NoDirectory,
-    /// The account's key is no file's, so it has no password to change.
-    #[error("the account is not from a key file")]
+    /// The key of the account is in memory only, so it has no password that could be changed.
+    #[error("the account has no key file")]
     NotStored,
-    /// A new key cannot be drawn.
+    /// A new key cannot be made.
     #[error(transparent)]
     Key(#[from] primitives::KeyError),
 }
@@ -63,21 +63,21 @@ impl From<KeyDirectoryError> for UnlockError {
     }
 }
 
-/// What time it is.
+/// A function that returns the current time.
 pub type MonotonicClock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
-/// An account of the book, as it is shown.
+/// An account and its state, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountStatus {
-    /// The account.
+    /// The address.
     pub address: Address,
-    /// The file of its key; `None` for a key that the node was given.
+    /// The key file; `None` for a key in memory.
     pub path: Option<PathBuf>,
-    /// Whether it signs without a password.
+    /// Whether the account can sign without a password.
     pub unlocked: bool,
 }
 
-/// The book of accounts. Cheap to clone; every clone is the same book.
+/// The accounts of a node. Clones share their content and are cheap.
 #[derive(Clone)]
 pub struct AccountManager(Arc<AccountManagerInner>);
 
@@ -89,36 +89,38 @@ struct AccountManagerInner {
 
 #[derive(Default)]
 struct AccountEntries {
-    /// Keys that the node was given, in order. They stay in memory while their account is locked.
-    given: Vec<(Address, Arc<SecretKey>)>,
-    /// The folder as it was last read.
+    /// Keys that were added without a file, in order. They stay in memory while their account is
+    /// locked.
+    in_memory: Vec<(Address, Arc<SecretKey>)>,
+    /// Accounts with a key file, sorted by path, as the folder was when it was last read.
     stored: Vec<StoredAccount>,
-    /// Files of the folder of which nobody knows yet whose key they hold.
-    nameless: Vec<PathBuf>,
-    /// Whose they turned out to be.
-    named: HashMap<PathBuf, Address>,
-    /// What the folder's last reading passed over.
+    /// Key files that do not tell their address.
+    unidentified: Vec<PathBuf>,
+    /// The addresses of such files, as far as a password has revealed them.
+    identified: HashMap<PathBuf, Address>,
+    /// Files that were skipped when the folder was last read.
     skipped: Vec<SkippedFile>,
+    /// Keys of unlocked accounts.
     unlocked: HashMap<Address, UnlockedKey>,
 }
 
-/// A key at hand. It wipes itself when the last user lets it go.
+/// The key of an unlocked account. It is wiped when its last user drops it.
 struct UnlockedKey {
     key: Arc<SecretKey>,
-    /// `None`: for good.
+    /// When the account is locked again; `None` for never.
     until: Option<Instant>,
 }
 
 impl UnlockedKey {
-    fn is_over(&self, clock: &MonotonicClock) -> bool {
+    fn is_expired(&self, clock: &MonotonicClock) -> bool {
         self.until.is_some_and(|until| clock() >= until)
     }
 }
 
 impl AccountEntries {
-    fn given(&self, address: &Address) -> Option<&Arc<SecretKey>> {
-        let mut given = self.given.iter();
-        given.find(|(given, _)| given == address).map(|(_, key)| key)
+    fn key_in_memory(&self, address: &Address) -> Option<&Arc<SecretKey>> {
+        let mut keys = self.in_memory.iter();
+        keys.find(|(other, _)| other == address).map(|(_, key)| key)
     }
 
     fn stored(&self, address: &Address) -> Option<&StoredAccount> {
@@ -126,14 +128,14 @@ impl AccountEntries {
     }
 
     fn knows(&self, address: &Address) -> bool {
-        self.given(address).is_some() || self.stored(address).is_some()
+        self.key_in_memory(address).is_some() || self.stored(address).is_some()
     }
 
-    /// The folder's accounts that are not also given.
+    /// The accounts that have a key file and no key in memory.
     fn only_stored(&self) -> impl Iterator<Item = &StoredAccount> {
         self.stored
             .iter()
-            .filter(|stored| self.given(&stored.address).is_none())
+            .filter(|stored| self.key_in_memory(&stored.address).is_none())
     }
 
     fn add_stored(&mut self, account: StoredAccount) {
@@ -146,24 +148,24 @@ impl AccountEntries {
 
 impl Default for AccountManager {
     fn default() -> Self {
-        Self::with(None, Arc::new(Instant::now))
+        Self::with_clock(None, Arc::new(Instant::now))
     }
 }
 
 impl AccountManager {
-    /// A book without accounts and without a folder.
+    /// A manager without accounts and without a folder.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A book of the accounts in `directory`, all locked. They are known once [`Self::refresh`]
-    /// has read the folder.
+    /// A manager for the accounts in `directory`, all locked. They are known after the first
+    /// [`Self::refresh`].
     pub fn with_directory(directory: KeyDirectory) -> Self {
-        Self::with(Some(directory), Arc::new(Instant::now))
+        Self::with_clock(Some(directory), Arc::new(Instant::now))
     }
 
-    /// A book whose unlocked accounts are locked again by this clock.
-    pub fn with(directory: Option<KeyDirectory>, clock: MonotonicClock) -> Self {
+    /// A manager that uses `clock` to lock accounts again when their time is over.
+    pub fn with_clock(directory: Option<KeyDirectory>, clock: MonotonicClock) -> Self {
         Self(Arc::new(AccountManagerInner {
             directory,
             clock,
@@ -171,31 +173,31 @@ impl AccountManager {
         }))
     }
 
-    /// The folder of key files, where the book has one.
+    /// The folder of key files; `None` if there is none.
     pub fn directory(&self) -> Option<&KeyDirectory> {
         self.0.directory.as_ref()
     }
 
-    /// Adds the account of a key that needs no file, or unlocks it where the book has it, for
-    /// good; gives its address.
+    /// Adds the account of `key` without a file and unlocks it without a time limit. Returns its
+    /// address. If the account exists, it is only unlocked.
     ///
-    /// A new account's password is the empty one: its key stays in memory while it is locked.
-    pub fn unlock(&self, key: SecretKey) -> Address {
+    /// The password of an added account is empty. Its key stays in memory while it is locked.
+    pub fn add_unlocked(&self, key: SecretKey) -> Address {
         let address = key.address();
         let key = Arc::new(key);
         let mut entries = self.0.entries.write();
         if !entries.knows(&address) {
-            entries.given.push((address, key.clone()));
+            entries.in_memory.push((address, key.clone()));
         }
         entries.unlocked.insert(address, UnlockedKey { key, until: None });
         address
     }
 
-    /// Reads the folder again, and gives what it passes over and did not the last time. Accounts
-    /// whose file is gone are forgotten.
+    /// Reads the folder again. Returns the files that were skipped now but not the last time.
+    /// Accounts whose file is gone are removed.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// [`KeyDirectoryError`] when the folder cannot be read.
     pub fn refresh(&self) -> Result<Vec<SkippedFile>, KeyDirectoryError> {
         let skipped = self.read_directory()?;
         let mut entries = self.0.entries.write();
@@ -204,7 +206,7 @@ impl AccountManager {
         Ok(news.collect())
     }
 
-    /// Reads the folder again, and gives what it passes over.
+    /// Reads the folder again. Returns the files that were skipped.
     fn read_directory(&self) -> Result<Vec<SkippedFile>, KeyDirectoryError> {
         let Some(directory) = &self.0.directory else {
             return Ok(Vec::new());
@@ -213,9 +215,11 @@ impl AccountManager {
         let mut entries = self.0.entries.write();
         let entries = &mut *entries;
         entries.stored = listing.accounts;
-        entries.nameless = listing.nameless;
-        entries.named.retain(|path, _| entries.nameless.contains(path));
-        for (path, &address) in &entries.named.clone() {
+        entries.unidentified = listing.unidentified;
+        entries
+            .identified
+            .retain(|path, _| entries.unidentified.contains(path));
+        for (path, &address) in &entries.identified.clone() {
             let path = path.clone();
             entries.add_stored(StoredAccount { address, path });
         }
@@ -225,38 +229,43 @@ impl AccountManager {
         Ok(listing.skipped)
     }
 
-    /// Unlocks an account with its password, for a time or for good.
+    /// Unlocks an account with its password for `time`; `None` is without a limit.
     ///
-    /// An account that is unlocked for good stays so; else the new time counts.
+    /// If the account is already unlocked without a limit, it stays so. If it is unlocked with a
+    /// limit, the new time replaces the old one.
     ///
     /// # Errors
-    /// [`AccountError::Unknown`], [`AccountError::WrongPassword`], or what is wrong with the file.
-    pub fn unlock_with(
+    /// [`AccountError::Unknown`], [`AccountError::WrongPassword`], or the error of the key file.
+    pub fn unlock_with_password(
         &self,
         address: &Address,
         password: impl AsRef<[u8]>,
         time: Option<Duration>,
     ) -> Result<(), UnlockError> {
-        let key = Arc::new(self.key_with(address, password.as_ref())?);
-        // A time that is longer than the clock can count is for good.
+        let key = Arc::new(self.key_with_password(address, password.as_ref())?);
+        // A time that the clock cannot represent counts as no limit.
         let until = time.and_then(|time| (self.0.clock)().checked_add(time));
         let mut entries = self.0.entries.write();
-        let for_good = |held: &UnlockedKey| held.until.is_none();
-        if !entries.unlocked.get(address).is_some_and(for_good) {
+        let without_limit = |unlocked: &UnlockedKey| unlocked.until.is_none();
+        if !entries.unlocked.get(address).is_some_and(without_limit) {
             entries.unlocked.insert(*address, UnlockedKey { key, until });
         }
         Ok(())
     }
 
-    /// The key of an account, for one use of its password. The account stays as it is.
+    /// The key of an account, decrypted with its password. The account stays locked or unlocked as
+    /// it was.
     ///
     /// # Errors
-    /// As [`Self::unlock_with`].
-    pub fn key_with(&self, address: &Address, password: impl AsRef<[u8]>) -> Result<SecretKey, UnlockError> {
+    /// As for [`Self::unlock_with_password`].
+    pub fn key_with_password(
+        &self,
+        address: &Address,
+        password: impl AsRef<[u8]>,
+    ) -> Result<SecretKey, UnlockError> {
         let password = password.as_ref();
-        if let Some(key) = self.0.entries.read().given(address) {
-            let right = password.is_empty();
-            return if right {
+        if let Some(key) = self.0.entries.read().key_in_memory(address) {
+            return if password.is_empty() {
                 Ok((**key).clone())
             } else {
                 Err(AccountError::WrongPassword.into())
@@ -264,12 +273,12 @@ impl AccountManager {
         }
         let (directory, path) = match self.file_of(address) {
             Some(found) => found,
-            // The file may be newer than the book.
+            // The file may have been added since the folder was read.
             None => {
                 self.read_directory()?;
                 match self.file_of(address) {
                     Some(found) => found,
-                    None => return self.nameless_key(address, password),
+                    None => return self.try_unidentified(address, password),
                 }
             }
         };
@@ -282,18 +291,18 @@ impl AccountManager {
         Some((self.0.directory.as_ref()?, stored.path.clone()))
     }
 
-    /// Tries the password on the files that do not say whose key they hold.
-    fn nameless_key(&self, address: &Address, password: &[u8]) -> Result<SecretKey, UnlockError> {
+    /// Tries the password on the key files that do not tell their address.
+    fn try_unidentified(&self, address: &Address, password: &[u8]) -> Result<SecretKey, UnlockError> {
         let Some(directory) = &self.0.directory else {
             return Err(AccountError::Unknown.into());
         };
-        for path in self.nameless() {
+        for path in self.unidentified() {
             let Ok(key) = directory.decrypt(&path, password) else {
                 continue;
             };
             let found = key.address();
             let mut entries = self.0.entries.write();
-            entries.named.insert(path.clone(), found);
+            entries.identified.insert(path.clone(), found);
             entries.add_stored(StoredAccount { address: found, path });
             if found == *address {
                 return Ok(key);
@@ -302,18 +311,20 @@ impl AccountManager {
         Err(AccountError::Unknown.into())
     }
 
-    /// Makes an account with a key file under `password`; it is locked.
+    /// Makes an account with a new key and a key file, encrypted with `password`. The account is
+    /// locked. `now` is part of the file's name.
     ///
     /// # Errors
-    /// [`UnlockError::NoDirectory`], or what the system refuses.
+    /// [`UnlockError::NoDirectory`], or [`KeyDirectoryError`] when the file cannot be written.
     pub fn create(&self, password: impl AsRef<[u8]>, now: SystemTime) -> Result<StoredAccount, UnlockError> {
         self.import(&SecretKey::random()?, password, now)
     }
 
-    /// Stores `key` in a key file under `password`; the account is locked.
+    /// Makes an account from `key`, with a key file encrypted with `password`. The account is locked.
+    /// `now` is part of the file's name.
     ///
     /// # Errors
-    /// As [`Self::create`], and [`KeyDirectoryError::Exists`].
+    /// As for [`Self::create`], and [`KeyDirectoryError::Exists`].
     pub fn import(
         &self,
         key: &SecretKey,
@@ -326,17 +337,19 @@ impl AccountManager {
         Ok(account)
     }
 
-    /// Puts the key of an account under another password, at the folder's present cost.
+    /// Changes the password of an account from `old` to `new`. The key file is encrypted again, with
+    /// the scrypt cost of the folder.
     ///
     /// # Errors
-    /// As [`Self::unlock_with`]; [`UnlockError::NotStored`] for an account without a file.
+    /// As for [`Self::unlock_with_password`], and [`UnlockError::NotStored`] for an account without a
+    /// file.
     pub fn update(
         &self,
         address: &Address,
         old: impl AsRef<[u8]>,
         new: impl AsRef<[u8]>,
     ) -> Result<StoredAccount, UnlockError> {
-        let key = self.key_with(address, old)?;
+        let key = self.key_with_password(address, old)?;
         let (directory, path) = self.file_of(address).ok_or(UnlockError::NotStored)?;
         directory.replace(&path, &key, new)?;
         Ok(StoredAccount {
@@ -345,63 +358,68 @@ impl AccountManager {
         })
     }
 
-    /// Locks an account. Whether it was unlocked.
+    /// Locks an account. Returns whether it was unlocked.
     pub fn lock(&self, address: &Address) -> bool {
         let removed = self.0.entries.write().unlocked.remove(address);
-        removed.is_some_and(|held| !held.is_over(&self.0.clock))
+        removed.is_some_and(|unlocked| !unlocked.is_expired(&self.0.clock))
     }
 
-    /// Locks the accounts whose time is over, so that their keys leave the memory even when
-    /// nobody asks for them.
-    pub fn expire(&self) {
-        let over = |held: &UnlockedKey| held.is_over(&self.0.clock);
-        if self.0.entries.read().unlocked.values().any(over) {
-            self.0.entries.write().unlocked.retain(|_, held| !over(held));
+    /// Locks the accounts whose time is over. Call this regularly, so that their keys are wiped from
+    /// memory even if nobody uses them.
+    pub fn lock_expired(&self) {
+        let expired = |unlocked: &UnlockedKey| unlocked.is_expired(&self.0.clock);
+        if self.0.entries.read().unlocked.values().any(expired) {
+            let mut entries = self.0.entries.write();
+            entries.unlocked.retain(|_, unlocked| !expired(unlocked));
         }
     }
 
-    /// The accounts, locked ones too: the given in the order they were added, then those of the
-    /// folder by the names of their files.
+    /// The addresses of all accounts, locked ones included: first those with a key in memory, in the
+    /// order in which they were added, then those with a key file, sorted by path.
     pub fn addresses(&self) -> Vec<Address> {
         let entries = self.0.entries.read();
-        let given = entries.given.iter().map(|(address, _)| *address);
-        given
+        let in_memory = entries.in_memory.iter().map(|(address, _)| *address);
+        in_memory
             .chain(entries.only_stored().map(|stored| stored.address))
             .collect()
     }
 
-    /// The accounts in the order of [`Self::addresses`], and whether they are unlocked.
+    /// All accounts and their state, in the order of [`Self::addresses`].
     pub fn accounts(&self) -> Vec<AccountStatus> {
-        self.expire();
+        self.lock_expired();
         let entries = self.0.entries.read();
-        let held = |address: Address, path: Option<&Path>| AccountStatus {
+        let status = |address: Address, path: Option<&Path>| AccountStatus {
             address,
             path: path.map(Path::to_owned),
             unlocked: entries.unlocked.contains_key(&address),
         };
-        let given = entries.given.iter().map(|(address, _)| held(*address, None));
+        let in_memory = entries
+            .in_memory
+            .iter()
+            .map(|(address, _)| status(*address, None));
         let stored = entries
             .only_stored()
-            .map(|stored| held(stored.address, Some(&stored.path)));
-        given.chain(stored).collect()
+            .map(|stored| status(stored.address, Some(&stored.path)));
+        in_memory.chain(stored).collect()
     }
 
-    /// Key files of which nobody knows yet whose key they hold.
-    pub fn nameless(&self) -> Vec<PathBuf> {
+    /// The key files whose address is unknown.
+    pub fn unidentified(&self) -> Vec<PathBuf> {
         let entries = self.0.entries.read();
         let unknown = entries
-            .nameless
+            .unidentified
             .iter()
-            .filter(|path| !entries.named.contains_key(*path));
+            .filter(|path| !entries.identified.contains_key(*path));
         unknown.cloned().collect()
     }
 
-    /// Lends the key of an account.
+    /// Calls `work` with the key of an unlocked account and returns its result.
     ///
-    /// The book is not held meanwhile: an account that is locked during `work` finishes it.
+    /// The manager is not locked meanwhile. If the account is locked during `work`, `work` still
+    /// finishes.
     ///
     /// # Errors
-    /// [`AccountError`] when the account is unknown or locked; then `work` is not run.
+    /// [`AccountError`] when the account is unknown or locked. Then `work` is not called.
     pub fn with_key<T>(
         &self,
         address: &Address,
@@ -409,10 +427,10 @@ impl AccountManager {
     ) -> Result<T, AccountError> {
         let entries = self.0.entries.read();
         let key = match entries.unlocked.get(address) {
-            Some(held) if !held.is_over(&self.0.clock) => held.key.clone(),
+            Some(unlocked) if !unlocked.is_expired(&self.0.clock) => unlocked.key.clone(),
             Some(_) => {
                 drop(entries);
-                self.expire();
+                self.lock_expired();
                 return Err(AccountError::Locked);
             }
             None if entries.knows(address) => return Err(AccountError::Locked),
@@ -423,7 +441,7 @@ impl AccountManager {
     }
 }
 
-/// Shows which accounts there are, and no key.
+/// Shows the addresses, and no keys.
 impl fmt::Debug for AccountManager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("AccountManager").field(&self.addresses()).finish()

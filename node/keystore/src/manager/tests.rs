@@ -1,4 +1,4 @@
-//! Who is listed, who signs, and until when.
+//! Which accounts are listed, which can sign, and until when.
 
 use parking_lot::Mutex;
 
@@ -11,9 +11,9 @@ fn key(byte: u8) -> SecretKey {
     SecretKey::from_bytes(&[byte; 32]).expect("in range")
 }
 
-/// A book with a folder, and a clock that goes on when it is told to.
+/// An account manager with a folder, and a clock that the test moves.
 struct Fixture {
-    book: AccountManager,
+    manager: AccountManager,
     time: Arc<Mutex<Instant>>,
     home: tempfile::TempDir,
 }
@@ -24,8 +24,8 @@ impl Fixture {
         let time = Arc::new(Mutex::new(Instant::now()));
         let clock = time.clone();
         let directory = KeyDirectory::new(home.path().join("keystore"), CHEAP);
-        let book = AccountManager::with(Some(directory), Arc::new(move || *clock.lock()));
-        Self { book, time, home }
+        let manager = AccountManager::with_clock(Some(directory), Arc::new(move || *clock.lock()));
+        Self { manager, time, home }
     }
 
     fn wait(&self, seconds: u64) {
@@ -34,17 +34,17 @@ impl Fixture {
 
     fn stored(&self, byte: u8) -> Address {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(byte.into());
-        let stored = self.book.import(&key(byte), "secret", now).expect("stored");
+        let stored = self.manager.import(&key(byte), "secret", now).expect("stored");
         stored.address
     }
 
     fn signs(&self, address: &Address) -> Result<Address, AccountError> {
-        self.book.with_key(address, SecretKey::address)
+        self.manager.with_key(address, SecretKey::address)
     }
 
-    /// How many times the book holds the key.
-    fn is_held(&self, address: &Address) -> bool {
-        self.book.0.entries.read().unlocked.contains_key(address)
+    /// Whether the manager has the key of an unlocked account in memory.
+    fn has_key(&self, address: &Address) -> bool {
+        self.manager.0.entries.read().unlocked.contains_key(address)
     }
 }
 
@@ -57,67 +57,76 @@ fn account_error(result: Result<(), UnlockError>) -> AccountError {
 
 #[test]
 fn accounts_stay_in_the_order_they_were_added() {
-    let book = AccountManager::new();
-    let added: Vec<_> = (1..=20).rev().map(|byte| book.unlock(key(byte))).collect();
-    book.unlock(key(20));
-    book.lock(&added[3]);
-    assert_eq!(book.addresses(), added);
-    assert_eq!(book.clone().addresses(), added);
+    let manager = AccountManager::new();
+    let added: Vec<_> = (1..=20)
+        .rev()
+        .map(|byte| manager.add_unlocked(key(byte)))
+        .collect();
+    manager.add_unlocked(key(20));
+    manager.lock(&added[3]);
+    assert_eq!(manager.addresses(), added);
+    assert_eq!(manager.clone().addresses(), added);
 }
 
 #[test]
-fn only_unlocked_accounts_lend_their_key() {
-    let book = AccountManager::new();
-    let shared = book.clone();
+fn only_unlocked_accounts_can_sign() {
+    let manager = AccountManager::new();
+    let shared = manager.clone();
     let address = key(7).address();
-    assert_eq!(book.with_key(&address, |_| ()), Err(AccountError::Unknown));
-    assert!(!book.lock(&address));
-    assert_eq!(shared.unlock(key(7)), address);
-    assert_eq!(book.with_key(&address, SecretKey::address), Ok(address));
-    assert!(book.lock(&address));
-    assert!(!book.lock(&address));
+    assert_eq!(manager.with_key(&address, |_| ()), Err(AccountError::Unknown));
+    assert!(!manager.lock(&address));
+    assert_eq!(shared.add_unlocked(key(7)), address);
+    assert_eq!(manager.with_key(&address, SecretKey::address), Ok(address));
+    assert!(manager.lock(&address));
+    assert!(!manager.lock(&address));
     assert_eq!(shared.with_key(&address, |_| ()), Err(AccountError::Locked));
-    book.unlock(key(7));
+    manager.add_unlocked(key(7));
     assert_eq!(shared.with_key(&address, SecretKey::address), Ok(address));
 }
 
 #[test]
-fn a_key_that_is_lent_may_be_locked_meanwhile() {
-    let book = AccountManager::new();
-    let address = book.unlock(key(9));
-    let signer = book.with_key(&address, |key| {
-        assert!(book.lock(&address));
+fn an_account_may_be_locked_while_its_key_is_used() {
+    let manager = AccountManager::new();
+    let address = manager.add_unlocked(key(9));
+    let signer = manager.with_key(&address, |key| {
+        assert!(manager.lock(&address));
         key.address()
     });
     assert_eq!(signer, Ok(address));
-    assert_eq!(book.with_key(&address, |_| ()), Err(AccountError::Locked));
+    assert_eq!(manager.with_key(&address, |_| ()), Err(AccountError::Locked));
 }
 
 #[test]
-fn keys_are_not_shown() {
-    let book = AccountManager::new();
-    let address = book.unlock(key(0xab));
-    let shown = format!("{book:?}").to_lowercase();
+fn debug_shows_no_keys() {
+    let manager = AccountManager::new();
+    let address = manager.add_unlocked(key(0xab));
+    let shown = format!("{manager:?}").to_lowercase();
     assert!(shown.contains(&format!("{address:#x}")), "{shown}");
     assert!(!shown.contains("abab") && !shown.contains("171"), "{shown}");
 }
 
 #[test]
-fn given_accounts_come_before_stored_ones() {
+fn accounts_in_memory_come_before_those_with_files() {
     let fixture = Fixture::new();
     let (newer, older) = (fixture.stored(9), fixture.stored(5));
-    let given = [fixture.book.unlock(key(200)), fixture.book.unlock(key(100))];
-    assert_eq!(fixture.book.addresses(), [given[0], given[1], older, newer]);
-    let fresh = AccountManager::with_directory(fixture.book.directory().expect("a folder").clone());
+    let in_memory = [
+        fixture.manager.add_unlocked(key(200)),
+        fixture.manager.add_unlocked(key(100)),
+    ];
+    assert_eq!(
+        fixture.manager.addresses(),
+        [in_memory[0], in_memory[1], older, newer]
+    );
+    let fresh = AccountManager::with_directory(fixture.manager.directory().expect("a folder").clone());
     assert!(fresh.addresses().is_empty());
     assert!(fresh.refresh().expect("readable").is_empty());
     assert_eq!(fresh.addresses(), [older, newer]);
-    // One that is given and stored is listed once, as given.
-    let stored = fresh.unlock(key(5));
+    // An account with a key in memory and a file is listed once, with the former.
+    let stored = fresh.add_unlocked(key(5));
     assert_eq!((stored, fresh.addresses()), (older, vec![older, newer]));
-    let held = fixture.book.accounts();
-    assert_eq!((held[0].path.clone(), held[0].unlocked), (None, true));
-    assert!(held[2].path.as_ref().is_some_and(|path| path.exists()) && !held[2].unlocked);
+    let accounts = fixture.manager.accounts();
+    assert_eq!((accounts[0].path.clone(), accounts[0].unlocked), (None, true));
+    assert!(accounts[2].path.as_ref().is_some_and(|path| path.exists()) && !accounts[2].unlocked);
 }
 
 #[test]
@@ -125,76 +134,76 @@ fn passwords_unlock_for_a_time() {
     let fixture = Fixture::new();
     let address = fixture.stored(1);
     let minute = Some(Duration::from_secs(60));
-    let wrong = account_error(fixture.book.unlock_with(&address, "Secret", minute));
+    let wrong = account_error(fixture.manager.unlock_with_password(&address, "Secret", minute));
     assert_eq!(wrong, AccountError::WrongPassword);
     assert_eq!(fixture.signs(&address), Err(AccountError::Locked));
     fixture
-        .book
-        .unlock_with(&address, "secret", minute)
+        .manager
+        .unlock_with_password(&address, "secret", minute)
         .expect("its password");
     fixture.wait(59);
     assert_eq!(fixture.signs(&address), Ok(address));
     fixture.wait(1);
-    assert!(fixture.is_held(&address));
+    assert!(fixture.has_key(&address));
     assert_eq!(fixture.signs(&address), Err(AccountError::Locked));
-    assert!(!fixture.is_held(&address), "the key is let go");
-    assert!(!fixture.book.accounts()[0].unlocked);
-    // A new time replaces the one that runs.
+    assert!(!fixture.has_key(&address), "the key is no longer in memory");
+    assert!(!fixture.manager.accounts()[0].unlocked);
+    // A new time replaces the old one.
     fixture
-        .book
-        .unlock_with(&address, "secret", minute)
+        .manager
+        .unlock_with_password(&address, "secret", minute)
         .expect("its password");
     let second = Some(Duration::from_secs(1));
     fixture
-        .book
-        .unlock_with(&address, "secret", second)
+        .manager
+        .unlock_with_password(&address, "secret", second)
         .expect("its password");
     fixture.wait(1);
     assert_eq!(fixture.signs(&address), Err(AccountError::Locked));
 }
 
 #[test]
-fn expired_keys_leave_the_memory_unasked() {
+fn expired_keys_are_removed_from_memory() {
     let fixture = Fixture::new();
     let (short, long) = (fixture.stored(1), fixture.stored(2));
     let seconds = |seconds| Some(Duration::from_secs(seconds));
     fixture
-        .book
-        .unlock_with(&short, "secret", seconds(5))
+        .manager
+        .unlock_with_password(&short, "secret", seconds(5))
         .expect("its password");
     fixture
-        .book
-        .unlock_with(&long, "secret", seconds(6))
+        .manager
+        .unlock_with_password(&long, "secret", seconds(6))
         .expect("its password");
     fixture.wait(5);
-    fixture.book.expire();
-    assert!(!fixture.is_held(&short) && fixture.is_held(&long));
+    fixture.manager.lock_expired();
+    assert!(!fixture.has_key(&short) && fixture.has_key(&long));
     fixture.wait(1);
-    assert!(!fixture.book.lock(&long), "its time was over");
+    assert!(!fixture.manager.lock(&long), "its time was over");
 }
 
 #[test]
-fn unlocked_for_good_stays_so() {
+fn unlocking_without_a_limit_stays_so() {
     let fixture = Fixture::new();
     let address = fixture.stored(1);
     fixture
-        .book
-        .unlock_with(&address, "secret", None)
+        .manager
+        .unlock_with_password(&address, "secret", None)
         .expect("its password");
     let second = Some(Duration::from_secs(1));
     fixture
-        .book
-        .unlock_with(&address, "secret", second)
+        .manager
+        .unlock_with_password(&address, "secret", second)
         .expect("its password");
     fixture.wait(1_000_000);
     assert_eq!(fixture.signs(&address), Ok(address));
-    assert!(fixture.book.lock(&address));
+    assert!(fixture.manager.lock(&address));
     assert_eq!(fixture.signs(&address), Err(AccountError::Locked));
-    // Longer than the clock counts.
+    // Longer than the clock can represent.
     let ages = Some(Duration::from_secs(u64::MAX));
     fixture
-        .book
-        .unlock_with(&address, "secret", ages)
+        .manager
+        .unlock_with_password(&address, "secret", ages)
         .expect("its password");
     fixture.wait(1_000_000);
     assert_eq!(fixture.signs(&address), Ok(address));
@@ -204,65 +213,75 @@ fn unlocked_for_good_stays_so() {
 fn a_password_used_once_unlocks_nothing() {
     let fixture = Fixture::new();
     let address = fixture.stored(1);
-    let once = fixture.book.key_with(&address, "secret").expect("its password");
+    let once = fixture
+        .manager
+        .key_with_password(&address, "secret")
+        .expect("its password");
     assert_eq!(once.address(), address);
     assert_eq!(fixture.signs(&address), Err(AccountError::Locked));
 }
 
 #[test]
-fn given_keys_have_the_empty_password() {
+fn keys_in_memory_have_the_empty_password() {
     let fixture = Fixture::new();
-    let address = fixture.book.unlock(key(3));
-    assert!(fixture.book.lock(&address));
-    let wrong = fixture.book.unlock_with(&address, "x", None);
+    let address = fixture.manager.add_unlocked(key(3));
+    assert!(fixture.manager.lock(&address));
+    let wrong = fixture.manager.unlock_with_password(&address, "x", None);
     assert_eq!(account_error(wrong), AccountError::WrongPassword);
     fixture
-        .book
-        .unlock_with(&address, "", None)
+        .manager
+        .unlock_with_password(&address, "", None)
         .expect("the empty password");
     assert_eq!(fixture.signs(&address), Ok(address));
-    let update = fixture.book.update(&address, "", "new");
+    let update = fixture.manager.update(&address, "", "new");
     assert!(matches!(update, Err(UnlockError::NotStored)), "{update:?}");
 }
 
 #[test]
-fn files_that_come_and_go() {
+fn files_are_found_and_forgotten() {
     let fixture = Fixture::new();
-    let other = AccountManager::with_directory(fixture.book.directory().expect("a folder").clone());
+    let other = AccountManager::with_directory(fixture.manager.directory().expect("a folder").clone());
     let stored = other.create("secret", SystemTime::now()).expect("stored");
     assert_eq!(fixture.signs(&stored.address), Err(AccountError::Unknown));
-    // The file is found by its use, too.
+    // A new file is also found when its account is used.
     fixture
-        .book
-        .unlock_with(&stored.address, "secret", None)
+        .manager
+        .unlock_with_password(&stored.address, "secret", None)
         .expect("its password");
     assert_eq!(fixture.signs(&stored.address), Ok(stored.address));
     std::fs::remove_file(&stored.path).expect("there");
     let foreign = fixture.home.path().join("keystore").join("foreign");
     std::fs::write(&foreign, "not a key").expect("writable");
-    let news = fixture.book.refresh().expect("readable");
+    let news = fixture.manager.refresh().expect("readable");
     assert_eq!(
         news.iter().map(|skipped| &skipped.path).collect::<Vec<_>>(),
         [&foreign]
     );
-    assert!(fixture.book.refresh().expect("readable").is_empty(), "said once");
+    assert!(
+        fixture.manager.refresh().expect("readable").is_empty(),
+        "the file is reported once"
+    );
     assert_eq!(fixture.signs(&stored.address), Err(AccountError::Unknown));
-    assert!(!fixture.is_held(&stored.address));
-    let gone = account_error(fixture.book.unlock_with(&stored.address, "secret", None));
+    assert!(!fixture.has_key(&stored.address));
+    let gone = account_error(
+        fixture
+            .manager
+            .unlock_with_password(&stored.address, "secret", None),
+    );
     assert_eq!(gone, AccountError::Unknown);
 }
 
 #[test]
-fn files_without_an_address_are_tried() {
+fn the_password_is_tried_on_files_without_an_address() {
     let fixture = Fixture::new();
     let folder = fixture.home.path().join("keystore");
     for byte in [1, 2] {
         fixture.stored(byte);
         let path = fixture
-            .book
+            .manager
             .accounts()
             .pop()
-            .and_then(|held| held.path)
+            .and_then(|accounts| accounts.path)
             .expect("a file");
         let text = std::fs::read_to_string(&path).expect("readable");
         let mut text: serde_json::Value = serde_json::from_str(&text).expect("JSON");
@@ -270,18 +289,18 @@ fn files_without_an_address_are_tried() {
         std::fs::write(folder.join(format!("{byte}.json")), text.to_string()).expect("writable");
         std::fs::remove_file(path).expect("there");
     }
-    assert!(fixture.book.refresh().expect("readable").is_empty());
-    assert!(fixture.book.addresses().is_empty());
+    assert!(fixture.manager.refresh().expect("readable").is_empty());
+    assert!(fixture.manager.addresses().is_empty());
     let address = key(2).address();
-    let wrong = account_error(fixture.book.unlock_with(&address, "wrong", None));
+    let wrong = account_error(fixture.manager.unlock_with_password(&address, "wrong", None));
     assert_eq!(wrong, AccountError::Unknown);
     fixture
-        .book
-        .unlock_with(&address, "secret", None)
+        .manager
+        .unlock_with_password(&address, "secret", None)
         .expect("its password");
     assert_eq!(fixture.signs(&address), Ok(address));
-    fixture.book.refresh().expect("readable");
-    assert_eq!(fixture.book.addresses(), [key(1).address(), address]);
+    fixture.manager.refresh().expect("readable");
+    assert_eq!(fixture.manager.addresses(), [key(1).address(), address]);
     assert_eq!(fixture.signs(&address), Ok(address));
 }
 
@@ -289,29 +308,29 @@ fn files_without_an_address_are_tried() {
 fn passwords_change() {
     let fixture = Fixture::new();
     let address = fixture.stored(1);
-    let wrong = fixture.book.update(&address, "wrong", "new");
+    let wrong = fixture.manager.update(&address, "wrong", "new");
     assert!(matches!(
         wrong,
         Err(UnlockError::Account(AccountError::WrongPassword))
     ));
     fixture
-        .book
+        .manager
         .update(&address, "secret", "new")
         .expect("its password");
-    let old = fixture.book.unlock_with(&address, "secret", None);
+    let old = fixture.manager.unlock_with_password(&address, "secret", None);
     assert_eq!(account_error(old), AccountError::WrongPassword);
     fixture
-        .book
-        .unlock_with(&address, "new", None)
+        .manager
+        .unlock_with_password(&address, "new", None)
         .expect("its password");
 }
 
 #[test]
-fn a_book_without_a_folder() {
-    let book = AccountManager::new();
-    let error = book.create("x", SystemTime::now()).unwrap_err();
+fn a_manager_without_a_folder() {
+    let manager = AccountManager::new();
+    let error = manager.create("x", SystemTime::now()).unwrap_err();
     assert!(matches!(error, UnlockError::NoDirectory), "{error}");
-    let unknown = account_error(book.unlock_with(&Address::ZERO, "", None));
+    let unknown = account_error(manager.unlock_with_password(&Address::ZERO, "", None));
     assert_eq!(unknown, AccountError::Unknown);
-    assert!(book.refresh().expect("nothing to read").is_empty());
+    assert!(manager.refresh().expect("nothing to read").is_empty());
 }
