@@ -136,7 +136,7 @@ tables! {
         key: "Keccak-256 of the code (32)",
         value: "the code",
         put_by: "put_code",
-        removed_by: "nobody",
+        removed_by: "nothing",
         is_state: true,
         may_wait: true,
     }

@@ -1,6 +1,7 @@
-//! A disk in memory that can fail, and that can lose unsynced writes in a power failure.
+//! A disk in memory that can fail.
 //!
-//! The tests of the package `chain` use this file too.
+//! The tests of the package `chain` use this file too. Power failures are in `power_loss`, which only
+//! the tests of the store use.
 
 use std::collections::HashSet;
 use std::io;
@@ -8,8 +9,6 @@ use std::sync::{Mutex, MutexGuard};
 
 use store::Medium;
 
-/// Bytes that a drive writes completely or not at all.
-const SECTOR: usize = 512;
 /// Bytes that a file system allocates at once.
 const BLOCK: usize = 4096;
 
@@ -26,13 +25,13 @@ pub(crate) enum DiskFault {
 }
 
 #[derive(Debug, Default)]
-struct DiskState {
+pub(crate) struct DiskState {
     /// The bytes that a reader sees.
     bytes: Vec<u8>,
     /// The bytes at the last sync. They survive a power failure.
-    safe: Vec<u8>,
+    pub(crate) safe: Vec<u8>,
     /// Changes since the last sync.
-    unsynced: Vec<UnsyncedChange>,
+    pub(crate) unsynced: Vec<UnsyncedChange>,
     /// Numbers of the blocks that were written. The other blocks are holes.
     in_use: HashSet<usize>,
     /// Number of writes, length changes and syncs so far.
@@ -40,11 +39,11 @@ struct DiskState {
     /// The number of the first operation that fails, and how.
     fault: Option<(u64, DiskFault)>,
     /// The number of the operation at which the machine goes off. It and all later ones fail.
-    off_at: Option<u64>,
+    pub(crate) off_at: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
-enum UnsyncedChange {
+pub(crate) enum UnsyncedChange {
     /// Data at an offset.
     Data(usize, Vec<u8>),
     /// A new length.
@@ -66,7 +65,7 @@ impl Disk {
         }))
     }
 
-    fn state(&self) -> MutexGuard<'_, DiskState> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, DiskState> {
         self.0.lock().expect("no holder panics")
     }
 
@@ -87,46 +86,6 @@ impl Disk {
     /// Ends the failure of operations.
     pub(crate) fn repair(&self) {
         self.state().fault = None;
-    }
-
-    /// Turns the machine off at operation number `at`.
-    #[allow(
-        dead_code,
-        reason = "the package `chain`, which shares this file, does not test power failures"
-    )]
-    pub(crate) fn off_at(&self, at: u64) {
-        self.state().off_at = Some(at);
-    }
-
-    /// The bytes on the disk after a power failure: everything that was synced, and of the
-    /// unsynced changes those sectors and lengths for which `survives` returns true.
-    #[allow(
-        dead_code,
-        reason = "the package `chain`, which shares this file, does not test power failures"
-    )]
-    pub(crate) fn after_power_loss(&self, mut survives: impl FnMut() -> bool) -> Vec<u8> {
-        let state = self.state();
-        let mut bytes = state.safe.clone();
-        for change in &state.unsynced {
-            match change {
-                UnsyncedChange::Length(len) => {
-                    if survives() {
-                        bytes.resize(*len, 0);
-                    }
-                }
-                UnsyncedChange::Data(offset, data) => {
-                    let mut at = *offset;
-                    while at < offset + data.len() {
-                        let end = ((at / SECTOR + 1) * SECTOR).min(offset + data.len());
-                        if survives() && end <= bytes.len() {
-                            bytes[at..end].copy_from_slice(&data[at - offset..end - offset]);
-                        }
-                        at = end;
-                    }
-                }
-            }
-        }
-        bytes
     }
 }
 

@@ -2,3 +2,4 @@
 
 mod disk;
 mod faults;
+mod power_loss;
