@@ -1,7 +1,7 @@
 //! Derives an encryption key from a password, with scrypt or PBKDF2, within bounds of cost.
 //!
-//! Anyone may have written the parameters in a key file. So each is checked before memory or time is
-//! spent on it. Knows no files and no ciphers. Sources: RFC 7914 (scrypt), RFC 8018 (PBKDF2).
+//! Anyone may have written the parameters in a key file. So each is checked before memory or time
+//! is spent on it. Knows no files and no ciphers. Sources: RFC 7914 (scrypt), RFC 8018 (PBKDF2).
 
 use std::ops::RangeInclusive;
 
@@ -109,8 +109,8 @@ impl Kdf {
         Err(KdfError::DerivedLength { got: bytes })
     }
 
-    /// Derives the key. Takes the time and memory that the parameters ask for, and waits until other
-    /// derivations of this process are done.
+    /// Derives the key. Takes the time and memory that the parameters ask for, and waits until
+    /// other derivations of this process are done.
     pub(crate) fn derive(self, password: &[u8], salt: &[u8]) -> Zeroizing<[u8; DERIVED_BYTES]> {
         let mut derived = Zeroizing::new([0; DERIVED_BYTES]);
         let _lock = DERIVATION_LOCK.lock();

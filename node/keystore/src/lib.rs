@@ -2,11 +2,11 @@
 //!
 //! - [`AccountManager`] knows which accounts exist and gives access to unlocked keys.
 //! - [`KeyDirectory`] is a folder of key files.
-//! - [`encrypt`] and [`decrypt`] write and read the text of one key file. The format is version 3 of
-//!   the Web3 secret storage, which other clients of the Ethereum family read and write too.
+//! - [`encrypt`] and [`decrypt`] write and read the text of one key file. The format is version 3
+//!   of the Web3 secret storage, which other clients of the Ethereum family read and write too.
 //!
-//! Knows no transactions, no requests and no terminal. Callers decide who may sign what, and where a
-//! password comes from. Secret keys, derived keys and decrypted bytes are wiped from memory when
+//! Knows no transactions, no requests and no terminal. Callers decide who may sign what, and where
+//! a password comes from. Secret keys, derived keys and decrypted bytes are wiped from memory when
 //! they are dropped. Nothing here displays or logs a key.
 
 mod directory;

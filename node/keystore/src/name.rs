@@ -31,8 +31,8 @@ fn utc_time(since_1970: Duration) -> String {
 
 /// Year, month and day of the day `days` after 1970-01-01, in the Gregorian calendar.
 fn date(days: u64) -> (u64, u64, u64) {
-    // Days are counted from 0000-03-01. Then a leap day is the last day of its year, and the calendar
-    // repeats after 400 years, which are 146,097 days.
+    // Days are counted from 0000-03-01. Then a leap day is the last day of its year, and the
+    // calendar repeats after 400 years, which are 146,097 days.
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

@@ -222,7 +222,8 @@ pub struct EcdsaSignature {
 }
 
 impl EcdsaSignature {
-    /// The form of a signed message, 65 bytes: r (32, big-endian), s (32, big-endian), V (27 or 28).
+    /// The form of a signed message, 65 bytes: r (32, big-endian), s (32, big-endian), V (27 or
+    /// 28).
     pub fn to_rsv(&self) -> [u8; 65] {
         let mut rsv = [0; 65];
         rsv[..32].copy_from_slice(&self.r.to_be_bytes::<32>());
@@ -234,8 +235,8 @@ impl EcdsaSignature {
     /// Reads the form of [`Self::to_rsv`].
     ///
     /// # Errors
-    /// [`SignatureError`] if there are not 65 bytes, or if V is not 27 or 28. r and s are checked by
-    /// [`recover`] only.
+    /// [`SignatureError`] if there are not 65 bytes, or if V is not 27 or 28. r and s are checked
+    /// by [`recover`] only.
     pub fn from_rsv(rsv: &[u8]) -> Result<Self, SignatureError> {
         let rsv: &[u8; 65] = rsv
             .try_into()

@@ -1,9 +1,9 @@
 //! The basic types of the chain: transactions, headers, blocks, receipts and logs, with their RLP,
 //! hashes and signatures.
 //!
-//! RLP is decoded strictly: each value has exactly one accepted encoding (see [`rlp`]). Knows bytes,
-//! hashes and secp256k1. Knows no rule that needs a block number or a state (forks, gas, balances,
-//! nonces), and no trie, seal, storage or JSON.
+//! RLP is decoded strictly: each value has exactly one accepted encoding (see [`rlp`]). Knows
+//! bytes, hashes and secp256k1. Knows no rule that needs a block number or a state (forks, gas,
+//! balances, nonces), and no trie, seal, storage or JSON.
 
 mod block;
 mod enode;

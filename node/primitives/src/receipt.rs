@@ -288,7 +288,8 @@ mod tests {
 
     #[test]
     fn bloom_bits() {
-        // The first three pairs of bytes of the hash, each modulo 2048, are the numbers of the bits.
+        // The first three pairs of bytes of the hash, each modulo 2048, are the numbers of the
+        // bits.
         let address = address!("0x22341ae42d6dd7384bc8584e50419ea3ac75b83f");
         let topic = b256!("0x04491edcd115127caedbd478e2e7895ed80c7847e903431f94f9cfa579cad47f");
         let bloom = logs_bloom(&[Log {

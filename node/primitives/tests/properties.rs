@@ -1,5 +1,5 @@
-//! Properties of all values and all bytes: an encoded value decodes to the same value, decoded bytes
-//! encode to the same bytes, and nothing panics.
+//! Properties of all values and all bytes: an encoded value decodes to the same value, decoded
+//! bytes encode to the same bytes, and nothing panics.
 
 use primitives::{rlp::RlpItem, *};
 use proptest::{collection::vec, option, prelude::*, sample::Index};

@@ -13,10 +13,10 @@
 //! # A block is one commit
 //!
 //! [`Store::batch`] starts the one write transaction that can be open at a time. Importing a block
-//! writes everything about it through the [`Tables`] of that [`WriteBatch`]: header, body, receipts, state
-//! versions, trie nodes, indexes and the new head. [`WriteBatch::commit`] makes all of it durable
-//! and visible at once. A batch that is dropped, aborted or failed leaves no trace. A bulk import
-//! puts many whole blocks into one batch.
+//! writes everything about it through the [`Tables`] of that [`WriteBatch`]: header, body,
+//! receipts, state versions, trie nodes, indexes and the new head. [`WriteBatch::commit`] makes all
+//! of it durable and visible at once. A batch that is dropped, aborted or failed leaves no trace. A
+//! bulk import puts many whole blocks into one batch.
 //!
 //! [`Store::snapshot`] gives a view of the last commit. There may be any number of snapshots. They
 //! never wait for the writer, and later commits do not change them.

@@ -117,8 +117,8 @@ impl fmt::Display for SkippedFile {
 /// The content of a folder of key files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyDirectoryListing {
-    /// The accounts, sorted by the names of their files. The names begin with the time when the file
-    /// was made.
+    /// The accounts, sorted by the names of their files. The names begin with the time when the
+    /// file was made.
     pub accounts: Vec<StoredAccount>,
     /// Key files that tell no address, neither in their text nor in their name.
     pub unidentified: Vec<PathBuf>,
@@ -212,8 +212,8 @@ impl KeyDirectory {
     /// Decrypts the key in the file `path`.
     ///
     /// # Errors
-    /// [`KeyDirectoryError::KeyFile`], with [`KeyFileError::WrongPassword`] if the password is wrong;
-    /// [`KeyDirectoryError::Io`] when the file cannot be read.
+    /// [`KeyDirectoryError::KeyFile`], with [`KeyFileError::WrongPassword`] if the password is
+    /// wrong; [`KeyDirectoryError::Io`] when the file cannot be read.
     pub fn decrypt(&self, path: &Path, password: impl AsRef<[u8]>) -> Result<SecretKey, KeyDirectoryError> {
         let file = self.load(path)?;
         file.decrypt(password.as_ref())

@@ -1,8 +1,8 @@
 //! The account manager: which accounts exist, and which keys are unlocked until when.
 //!
 //! Accounts come from two sources: keys in memory (of the development network), and a folder of key
-//! files. The manager is not locked while a password is checked. So unlocking one account, which may
-//! take seconds, does not keep others from signing.
+//! files. The manager is not locked while a password is checked. So unlocking one account, which
+//! may take seconds, does not keep others from signing.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -320,8 +320,8 @@ impl AccountManager {
         self.import(&SecretKey::random()?, password, now)
     }
 
-    /// Makes an account from `key`, with a key file encrypted with `password`. The account is locked.
-    /// `now` is part of the file's name.
+    /// Makes an account from `key`, with a key file encrypted with `password`. The account is
+    /// locked. `now` is part of the file's name.
     ///
     /// # Errors
     /// As for [`Self::create`], and [`KeyDirectoryError::Exists`].
@@ -337,12 +337,12 @@ impl AccountManager {
         Ok(account)
     }
 
-    /// Changes the password of an account from `old` to `new`. The key file is encrypted again, with
-    /// the scrypt cost of the folder.
+    /// Changes the password of an account from `old` to `new`. The key file is encrypted again,
+    /// with the scrypt cost of the folder.
     ///
     /// # Errors
-    /// As for [`Self::unlock_with_password`], and [`UnlockError::NotStored`] for an account without a
-    /// file.
+    /// As for [`Self::unlock_with_password`], and [`UnlockError::NotStored`] for an account without
+    /// a file.
     pub fn update(
         &self,
         address: &Address,
@@ -364,8 +364,8 @@ impl AccountManager {
         removed.is_some_and(|unlocked| !unlocked.is_expired(&self.0.clock))
     }
 
-    /// Locks the accounts whose time is over. Call this regularly, so that their keys are wiped from
-    /// memory even if nobody uses them.
+    /// Locks the accounts whose time is over. Call this regularly, so that their keys are wiped
+    /// from memory even if nobody uses them.
     pub fn lock_expired(&self) {
         let expired = |unlocked: &UnlockedKey| unlocked.is_expired(&self.0.clock);
         if self.0.entries.read().unlocked.values().any(expired) {
@@ -374,8 +374,8 @@ impl AccountManager {
         }
     }
 
-    /// The addresses of all accounts, locked ones included: first those with a key in memory, in the
-    /// order in which they were added, then those with a key file, sorted by path.
+    /// The addresses of all accounts, locked ones included: first those with a key in memory, in
+    /// the order in which they were added, then those with a key file, sorted by path.
     pub fn addresses(&self) -> Vec<Address> {
         let entries = self.0.entries.read();
         let in_memory = entries.in_memory.iter().map(|(address, _)| *address);

@@ -1,12 +1,12 @@
-//! The text of a key file: JSON with one key, encrypted with a password. Version 3 of the Web3 secret
-//! storage.
+//! The text of a key file: JSON with one key, encrypted with a password. Version 3 of the Web3
+//! secret storage.
 //!
 //! Knows the format and its ciphers. Files and folders are in [`crate::KeyDirectory`], the key
 //! derivation is in [`crate::kdf`].
 //!
 //! A 32-byte key is derived from the password. Its first half encrypts the secret key with AES-128
-//! in counter mode. The MAC is Keccak-256 of its second half and the ciphertext. So a wrong password
-//! is recognised before anything is decrypted.
+//! in counter mode. The MAC is Keccak-256 of its second half and the ciphertext. So a wrong
+//! password is recognised before anything is decrypted.
 
 use std::fmt;
 

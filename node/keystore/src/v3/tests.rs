@@ -147,8 +147,8 @@ fn every_changed_digit_is_an_error() {
         let changed = if digits.starts_with('0') { "1" } else { "0" };
         *member = format!("{changed}{}", &digits[1..]).into();
         let error = decrypt(text.to_string().as_bytes(), "secret").unwrap_err();
-        // The MAC does not cover the initial counter and the address. A changed counter gives another
-        // key, whose address differs.
+        // The MAC does not cover the initial counter and the address. A changed counter gives
+        // another key, whose address differs.
         match pointer {
             "/crypto/cipherparams/iv" | "/address" => {
                 assert!(matches!(error, KeyFileError::OtherAccount { .. }), "{error}");

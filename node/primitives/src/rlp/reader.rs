@@ -15,8 +15,8 @@ pub struct RlpReader<'a> {
 }
 
 impl<'a> RlpReader<'a> {
-    /// Starts to read the list in `input`. No bytes may follow it. `what` is the name of the list in
-    /// errors.
+    /// Starts to read the list in `input`. No bytes may follow it. `what` is the name of the list
+    /// in errors.
     ///
     /// # Errors
     /// [`DecodeError`] if `input` is not exactly one list, or is longer than

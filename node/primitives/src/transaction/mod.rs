@@ -117,8 +117,8 @@ impl Transaction {
         self.with_stored_fields(encode_fields_to_vec)
     }
 
-    /// The RLP of the raw form, as a client sends it: nine fields for [`TxForm::Classic`] (V without
-    /// [`CLASSIC_V_BIT`]) and [`TxForm::Ethereum`], otherwise twelve.
+    /// The RLP of the raw form, as a client sends it: nine fields for [`TxForm::Classic`] (V
+    /// without [`CLASSIC_V_BIT`]) and [`TxForm::Ethereum`], otherwise twelve.
     pub fn encode_raw(&self) -> Vec<u8> {
         match self.ethereum_v() {
             Some(v) => self.with_nine_fields(&[&v, &self.r, &self.s], encode_fields_to_vec),
@@ -182,8 +182,8 @@ impl Transaction {
         ])
     }
 
-    /// Calls `work` with the nine fields. `last` are the last three: V, r and s. For the signing hash
-    /// they are the chain id and two zeros, or are absent if there is no chain id.
+    /// Calls `work` with the nine fields. `last` are the last three: V, r and s. For the signing
+    /// hash they are the chain id and two zeros, or are absent if there is no chain id.
     fn with_nine_fields<T>(&self, last: &[&dyn Encodable], work: impl FnOnce(&[&dyn Encodable]) -> T) -> T {
         let to = OptionalAddress(&self.to);
         let mut fields: [&dyn Encodable; 9] = [

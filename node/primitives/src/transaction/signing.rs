@@ -48,8 +48,8 @@ pub struct UnsignedTransaction {
 }
 
 impl UnsignedTransaction {
-    /// Signs the transaction for the chain `chain_id`. A [`TxForm::System`] is never signed: its V, r
-    /// and s are 0.
+    /// Signs the transaction for the chain `chain_id`. A [`TxForm::System`] is never signed: its V,
+    /// r and s are 0.
     pub fn sign(&self, key: &SecretKey, chain_id: u64, form: TxForm) -> Transaction {
         let mut transaction = self.with_form(form);
         if form == TxForm::System {
@@ -119,8 +119,8 @@ impl Transaction {
         self.wide_chain_id().is_some()
     }
 
-    /// The digest that was signed. For a native transaction without a chain id, which has no sender,
-    /// it is the digest for chain id 0.
+    /// The digest that was signed. For a native transaction without a chain id, which has no
+    /// sender, it is the digest for chain id 0.
     pub fn signing_hash(&self) -> B256 {
         self.signing_hash_for(self.wide_chain_id())
     }

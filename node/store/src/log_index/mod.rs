@@ -108,9 +108,9 @@ impl LogKey {
 
 /// Reads of the log index.
 pub trait LogIndexReads: Source {
-    /// Finds the first row of `key` that has a block at or above `from`, and replaces the content of
-    /// `out` with all blocks of that row, ascending. So `out` may begin with blocks below `from`.
-    /// Returns `false`, with `out` empty, if there is no such row.
+    /// Finds the first row of `key` that has a block at or above `from`, and replaces the content
+    /// of `out` with all blocks of that row, ascending. So `out` may begin with blocks below
+    /// `from`. Returns `false`, with `out` empty, if there is no such row.
     ///
     /// # Errors
     /// [`StoreError`] when the read fails or the row is corrupt.

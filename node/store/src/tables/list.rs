@@ -3,9 +3,9 @@
 //! The columns of a row:
 //!
 //! - the Rust name ([`TableId`]) and the name in the file, which must never change;
-//! - `key`, `value`: their layout. A number in parentheses is a length in bytes. Numbers are
-//!   big-endian, so rows are sorted by number. "Number" without a length is a length byte followed
-//!   by the number without leading zero bytes;
+//! - `key`, `value`: their layout. A number in parentheses is a length in bytes. All numbers are
+//!   big-endian, so rows are sorted by number. "(number)" stands for a length byte, followed by the
+//!   number without leading zero bytes;
 //! - `put_by`, `removed_by`: the methods of [`Tables`](crate::Tables) that write and remove rows.
 //!   `chain::genesis` calls them for block 0, `chain::import` for every other block;
 //! - `is_state`: whether the row is part of the state (accounts, storage, code, trie). The rows of
@@ -83,7 +83,8 @@ tables! {
     /// Notices to application chains. Only for canonical blocks that left at least one.
     BlockToNotices = "block_to_notices" {
         key: "block number (8), block hash (32)",
-        value: "Keccak-256 of the key and the rest of the row (32), RLP of a list of [transaction index, caller, input]",
+        value: "Keccak-256 of the key and the rest of the row (32), \
+                RLP of a list of [transaction index, caller, input]",
         put_by: "put_notices",
         removed_by: "delete_notices",
         is_state: false,
@@ -104,7 +105,8 @@ tables! {
     /// Versions of accounts: the account after a canonical block that changed it.
     AccountAtBlock = "account_at_block" {
         key: "address (20), block number (8)",
-        value: "flags (1), incarnation: number; if the account exists: nonce: number, balance: number, storage root (32) and code hash (32), each left out if it is that of an empty account",
+        value: "flags (1), incarnation (number); if the account exists also nonce (number), \
+                balance (number), storage root (32) unless empty, code hash (32) unless empty",
         put_by: "put_account",
         removed_by: "delete_versions",
         is_state: true,
@@ -124,7 +126,8 @@ tables! {
     /// Keys of the versions that a canonical block wrote. A reorganization removes exactly these.
     BlockToChanges = "block_to_changes" {
         key: "block number (8)",
-        value: "number of accounts (4), addresses (20 each); for each slot: address (20), incarnation (4), slot (32)",
+        value: "number of accounts (4), addresses (20 each), \
+                then for each slot: address (20), incarnation (4), slot (32)",
         put_by: "put_changes",
         removed_by: "delete_versions",
         is_state: false,
@@ -143,7 +146,8 @@ tables! {
 
     /// Trie nodes of the head state. Older states have no trie.
     PathToTrieNode = "path_to_trie_node" {
-        key: "0 (1) for the account trie, or 1 (1), address (20), incarnation (4) for a storage trie; then the path, one byte for each nibble",
+        key: "0 (1) for the account trie, or 1 (1), address (20), incarnation (4) for a storage trie; \
+              then the path, one byte for each nibble",
         value: "the node, as `chain::trie` encodes it",
         put_by: "put_trie_node",
         removed_by: "put_trie_node",
@@ -154,7 +158,8 @@ tables! {
     /// The log index: which canonical blocks have a log with this address or topic.
     LogKeyToBlocks = "log_key_to_blocks" {
         key: "log key (8), first block number (8)",
-        value: "no bytes for one block; otherwise last minus first block number, then the distance of each block from the one before, all in LEB128",
+        value: "nothing if there is one block; otherwise in LEB128 last minus first block number, \
+                then the distance of each block from the one before",
         put_by: "put_canonical",
         removed_by: "delete_canonical",
         is_state: false,

@@ -1,7 +1,7 @@
 //! A disk in memory that can fail.
 //!
-//! The tests of the package `chain` use this file too. Power failures are in `power_loss`, which only
-//! the tests of the store use.
+//! The tests of the package `chain` use this file too. Power failures are in `power_loss`, which
+//! only the tests of the store use.
 
 use std::collections::HashSet;
 use std::io;
