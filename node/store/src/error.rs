@@ -107,7 +107,7 @@ pub enum StoreError {
     #[error("database error: {0}")]
     Database(Box<redb::Error>),
     /// A stored row cannot be one that this program wrote.
-    #[error("corrupt row {key} of table {table}: {reason}; run `vnode db check`, or import the chain again")]
+    #[error("corrupt {table} row {key}: {reason}; run `vnode db check`, or import the chain again")]
     Corrupt {
         /// The table's name in the file.
         table: &'static str,
