@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chain::ChainSpec;
-use primitives::rlp::Item;
+use primitives::rlp::RlpItem;
 use primitives::{Block, Header, Log, Receipt, ReceiptForm, Transaction, TxRules};
 use rpc::logs_filter::LogFilter;
 use rpc::server::stream::ValueStream;
@@ -92,7 +92,7 @@ pub(crate) fn ipc_stream(bytes: &[u8]) {
 
 /// What decodes encodes to the same bytes.
 pub(crate) fn rlp(bytes: &[u8]) {
-    if let Ok(item) = Item::decode_exact(bytes) {
+    if let Ok(item) = RlpItem::decode_exact(bytes) {
         assert_eq!(item.encode(), bytes);
     }
     if let Ok(header) = Header::decode(bytes) {

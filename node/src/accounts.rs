@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use keystore::{
-    AccountBook, AccountError, DirectoryError, FILE_BYTES_MAX, HeldAccount, KeyDirectory, KeyFileError,
-    ScryptCost, StoredAccount, UnlockError,
+    AccountError, AccountManager, AccountStatus, FILE_BYTES_MAX, KeyDirectory, KeyDirectoryError,
+    KeyFileError, ScryptCost, StoredAccount, UnlockError,
 };
 use primitives::{Address, KeyError, SecretKey};
 use zeroize::Zeroizing;
@@ -57,7 +57,7 @@ pub enum AccountsError {
     Password(#[from] PasswordError),
     /// The key files cannot be read.
     #[error(transparent)]
-    Directory(#[from] DirectoryError),
+    Directory(#[from] KeyDirectoryError),
     /// An account cannot be made.
     #[error(transparent)]
     Store(#[from] UnlockError),
@@ -112,7 +112,10 @@ pub enum AccountsError {
 }
 
 /// The book of the accounts in the key files, all locked, and warnings about files passed over.
-pub(crate) fn open(options: &VnodeOptions, data: &Path) -> Result<(AccountBook, Vec<String>), AccountsError> {
+pub(crate) fn open(
+    options: &VnodeOptions,
+    data: &Path,
+) -> Result<(AccountManager, Vec<String>), AccountsError> {
     let folder = options.keystore.clone();
     let folder = folder.unwrap_or_else(|| data.join(KEY_DIRECTORY_NAME));
     // Listed files have whole paths; a folder that cannot be made one is found to be unreadable.
@@ -122,7 +125,7 @@ pub(crate) fn open(options: &VnodeOptions, data: &Path) -> Result<(AccountBook, 
     } else {
         ScryptCost::STANDARD
     };
-    let book = AccountBook::with_directory(KeyDirectory::new(folder, cost));
+    let book = AccountManager::with_directory(KeyDirectory::new(folder, cost));
     let skipped = book.refresh()?;
     let warnings = skipped.iter().map(|file| format!("passed over {file}"));
     Ok((book, warnings.collect()))
@@ -160,12 +163,12 @@ fn say_stored(account: &StoredAccount) {
     say(&format!("Key file: {}", account.path.display()));
 }
 
-fn list(book: &AccountBook) {
-    for (number, HeldAccount { address, path, .. }) in book.accounts().iter().enumerate() {
+fn list(book: &AccountManager) {
+    for (number, AccountStatus { address, path, .. }) in book.accounts().iter().enumerate() {
         let url = path.as_deref().map(keystore::url).unwrap_or_default();
         say(&format!("Account #{number}: {address:#x} {url}"));
     }
-    for path in book.nameless() {
+    for path in book.unidentified() {
         eprintln!(
             "warning: {} does not say whose key it holds; `account import` takes it, and unlocking tries it",
             path.display()
@@ -173,7 +176,7 @@ fn list(book: &AccountBook) {
     }
 }
 
-fn import(book: &AccountBook, passwords: &Passwords, path: &Path) -> Result<StoredAccount, AccountsError> {
+fn import(book: &AccountManager, passwords: &Passwords, path: &Path) -> Result<StoredAccount, AccountsError> {
     let text = read_key(path)?;
     let trimmed = text.trim_ascii();
     let (key, index) = if trimmed.starts_with(b"{") {
@@ -218,14 +221,15 @@ fn read_key(path: &Path) -> Result<Zeroizing<Vec<u8>>, AccountsError> {
 }
 
 fn update(
-    book: &AccountBook,
+    book: &AccountManager,
     passwords: &Passwords,
     account: &AccountRef,
 ) -> Result<StoredAccount, AccountsError> {
     let address = resolve(book, account)?;
     let question = format!("Present password of {address:#x}: ");
     let old = try_passwords(passwords, 0, &question, account, |password| {
-        book.key_with(&address, password).map(|_| password.to_owned())
+        book.key_with_password(&address, password)
+            .map(|_| password.to_owned())
     })?;
     let old = Zeroizing::new(old);
     let new = passwords.new_one(1, "New password: ")?;
@@ -237,7 +241,7 @@ fn update(
 }
 
 /// Unlocks the accounts of `--unlock` for good.
-pub(crate) fn unlock(options: &VnodeOptions, book: &AccountBook) -> Result<(), AccountsError> {
+pub(crate) fn unlock(options: &VnodeOptions, book: &AccountManager) -> Result<(), AccountsError> {
     if options.unlock.is_empty() {
         return Ok(());
     }
@@ -250,7 +254,7 @@ pub(crate) fn unlock(options: &VnodeOptions, book: &AccountBook) -> Result<(), A
         }
         let question = format!("Password of {address:#x}: ");
         try_passwords(&passwords, index, &question, account, |password| {
-            book.unlock_with(&address, password, None)
+            book.unlock_with_password(&address, password, None)
         })?;
         tracing::info!(address = %format_args!("{address:#x}"), "account unlocked");
     }
@@ -283,7 +287,7 @@ fn try_passwords<T>(
 }
 
 /// The address that is meant: a number counts the accounts of the key files.
-fn resolve(book: &AccountBook, account: &AccountRef) -> Result<Address, AccountsError> {
+fn resolve(book: &AccountManager, account: &AccountRef) -> Result<Address, AccountsError> {
     let number = match *account {
         AccountRef::Address(address) => return Ok(address),
         AccountRef::Number(number) => number,

@@ -14,7 +14,7 @@ use chain::rules::body::SealCheck;
 use chain::spec::DEV_ACCOUNTS;
 use chain::{Chain, ChainConfig, ChainSpec};
 use ethash::LightCaches;
-use keystore::AccountBook;
+use keystore::AccountManager;
 use miner::StopSignal;
 use miner::display::rate_text;
 use primitives::{Address, SecretKey};
@@ -266,16 +266,16 @@ async fn take_down(stop_miner: impl FnOnce() + Send + 'static, stop_chain: impl 
 }
 
 /// Adds the development network's accounts, unlocked.
-fn add_dev_accounts(accounts: &AccountBook) {
+fn add_dev_accounts(accounts: &AccountManager) {
     for (_, key) in DEV_ACCOUNTS {
-        accounts.unlock(SecretKey::from_hex(key).expect("a constant, checked by a test of `chain`"));
+        accounts.add_unlocked(SecretKey::from_hex(key).expect("a constant, checked by a test of `chain`"));
     }
 }
 
 /// Who is paid for mined blocks: whom the options say, or the first account, where there is one.
 fn beneficiary(
     options: &VnodeOptions,
-    accounts: &AccountBook,
+    accounts: &AccountManager,
     spec: &ChainSpec,
 ) -> Result<Option<Address>, OptionsError> {
     let first = || accounts.accounts().first().map(|held| held.address);
@@ -373,11 +373,11 @@ async fn failure(chain: &Chain) -> String {
 }
 
 /// Lets keys go when the time of their accounts is over.
-async fn expire_accounts(accounts: &AccountBook) {
+async fn expire_accounts(accounts: &AccountManager) {
     let mut interval = tokio::time::interval(EXPIRE_INTERVAL);
     loop {
         interval.tick().await;
-        accounts.expire();
+        accounts.lock_expired();
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use chain::Chain;
 use chain::logs::LogLimits;
-use keystore::AccountBook;
+use keystore::AccountManager;
 use parking_lot::Mutex;
 use primitives::{Address, B256, U256};
 
@@ -69,7 +69,7 @@ pub struct Node {
     /// The chain, its pool and its work desk.
     pub chain: Chain,
     /// The accounts that this node can sign for.
-    pub accounts: AccountBook,
+    pub accounts: AccountManager,
     /// Version, network, peers.
     pub facts: Arc<dyn NodeFacts + Send + Sync>,
     /// The searchers of this process.
@@ -108,7 +108,7 @@ impl Node {
     /// [`NodeError`] when no thread can be started for that.
     pub fn new(
         chain: Chain,
-        accounts: AccountBook,
+        accounts: AccountManager,
         facts: Box<dyn NodeFacts + Send + Sync>,
         miner: Arc<dyn MinerControl>,
     ) -> Result<Self, NodeError> {

@@ -16,7 +16,7 @@ use chain::spec::GenesisAccount;
 use chain::trie::{StateTrie, TrieWork};
 use clap::Parser;
 use primitives::{Address, B256, Encodable, U256, keccak256};
-use store::{AccountRecord, Batch, BlockReads, StateReads, Store, StoreOptions};
+use store::{AccountRecord, BlockReads, StateReads, Store, StoreOptions, WriteBatch};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -181,7 +181,7 @@ impl State {
             accounts.insert(account, self.balances[account]);
             slots.insert(slot, self.slots[slot]);
         }
-        let batch: Batch = self.store.batch()?;
+        let batch: WriteBatch = self.store.batch()?;
         let block = batch.write(|tables| {
             let started = Instant::now();
             let changed = slots.iter().map(|(slot, value)| (U256::from(*slot), *value));

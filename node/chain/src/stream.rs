@@ -6,7 +6,7 @@
 
 use std::io::Read;
 
-use primitives::rlp::{INPUT_BYTES_MAX, Reader};
+use primitives::rlp::{INPUT_BYTES_MAX, RlpReader};
 use primitives::{B256, Block, DecodeError, Header, TxRules, keccak256};
 
 /// The largest block that is read, in bytes.
@@ -95,7 +95,7 @@ impl<R: Read> BlockStream<R> {
         let Some(rlp) = self.lists.next_list(BLOCK_BYTES_MAX)? else {
             return Ok(None);
         };
-        let header = Reader::open(&rlp, "block").and_then(|mut parts| {
+        let header = RlpReader::open(&rlp, "block").and_then(|mut parts| {
             let rlp = parts.raw("block.header")?;
             Ok((keccak256(rlp), Header::decode(rlp)?))
         });

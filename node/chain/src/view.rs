@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use primitives::{Address, B256, Receipt, U256};
 use store::{
-    AccountRecord, BlockBody, BlockReads, Head, HeaderRecord, Notice, NoticeReads, Snapshot, StateReads,
-    Store, StoreError, TableId,
+    AccountRecord, BlockBody, BlockReads, HeadBlock, HeaderRecord, NoticeReads, ScsNotice, Snapshot,
+    StateReads, Store, StoreError, TableId,
 };
 
 use crate::import::BlockId;
@@ -29,7 +29,7 @@ pub struct StoredBlock {
 pub struct View {
     snapshot: Arc<Snapshot>,
     spec: Arc<ChainSpec>,
-    head: Head,
+    head: HeadBlock,
 }
 
 impl View {
@@ -146,7 +146,7 @@ impl View {
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.
-    pub fn notices(&self, id: &BlockId) -> Result<Option<Vec<Notice>>, StoreError> {
+    pub fn notices(&self, id: &BlockId) -> Result<Option<Vec<ScsNotice>>, StoreError> {
         if self.canonical_hash(id.number)? != Some(id.hash) {
             return Ok(None);
         }

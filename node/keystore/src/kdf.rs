@@ -1,8 +1,7 @@
-//! From a password to the key that encrypts: scrypt and PBKDF2, with bounds on what they may cost.
+//! Derives an encryption key from a password, with scrypt or PBKDF2, within bounds of cost.
 //!
-//! The parameters come from files that anyone may have written, so each is judged before
-//! memory or time is spent on it. Knows no files and no ciphers.
-//! Rules: RFC 7914 (scrypt), RFC 8018 (PBKDF2).
+//! Anyone may have written the parameters in a key file. So each is checked before memory or time
+//! is spent on it. Knows no files and no ciphers. Sources: RFC 7914 (scrypt), RFC 8018 (PBKDF2).
 
 use std::ops::RangeInclusive;
 
@@ -10,26 +9,26 @@ use parking_lot::Mutex;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-/// Bytes of a derived key that are used: 16 encrypt, 16 authenticate. A key file may ask for
-/// more; either function gives the same first bytes then.
+/// Bytes of a derived key that are used: 16 to encrypt, 16 to authenticate. A key file may ask for
+/// more. The first bytes are the same then, with both functions.
 pub(crate) const DERIVED_BYTES: usize = 32;
-/// Bytes of a derived key that a file may ask for.
+/// Lengths of a derived key that a file may ask for, in bytes.
 const DERIVED_BYTES_RANGE: RangeInclusive<u64> = DERIVED_BYTES as u64..=1024;
-/// Most memory that scrypt's table may take, 128·n·r: four times that of the standard parameters.
+/// Upper bound for the memory of scrypt's table, 128·n·r bytes. Four times the standard cost.
 pub const SCRYPT_BYTES_MAX: u64 = 1 << 30;
-/// Most blocks that scrypt may mix, n·r·p: eight times the standard parameters, which take about
-/// a second.
+/// Upper bound for the number of blocks that scrypt mixes, n·r·p. Eight times the standard cost,
+/// which takes about a second.
 pub const SCRYPT_BLOCKS_MAX: u64 = 1 << 24;
-/// Most of scrypt's factors r and p.
+/// Upper bound for scrypt's parameters r and p.
 pub const SCRYPT_FACTOR_MAX: u32 = 1024;
-/// Most rounds of PBKDF2, 64 times what is usual: some seconds.
+/// Upper bound for the rounds of PBKDF2. 64 times the usual number; takes some seconds.
 pub const PBKDF2_ROUNDS_MAX: u32 = 1 << 24;
 
-/// One derivation at a time: a caller who may try passwords side by side could otherwise take
-/// the memory of all of them at once.
-static TURN: Mutex<()> = Mutex::new(());
+/// Held during a derivation, so that there is one at a time. Otherwise a client that tries many
+/// passwords in parallel could use the memory of many derivations.
+static DERIVATION_LOCK: Mutex<()> = Mutex::new(());
 
-/// What a new key file's scrypt costs. Costs that exceed the bounds cannot be made.
+/// The parameters of scrypt for a key file: N = 2^`log_n`, r and p. Always within the bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScryptCost {
     pub(crate) log_n: u8,
@@ -44,14 +43,14 @@ impl ScryptCost {
         r: 8,
         p: 1,
     };
-    /// For small devices and for tests: 4 MiB, some hundredths of a second.
+    /// The cost for small devices and tests: 4 MiB, some hundredths of a second.
     pub const LIGHT: Self = Self {
         log_n: 12,
         r: 8,
         p: 6,
     };
 
-    /// Judges the parameters of a file.
+    /// Checks the parameters of a file.
     pub(crate) fn new(n: u64, r: u64, p: u64) -> Result<Self, KdfError> {
         if n < 2 || !n.is_power_of_two() {
             return Err(KdfError::ScryptN { got: n });
@@ -65,7 +64,7 @@ impl ScryptCost {
             r: factor("r", r)?,
             p: factor("p", p)?,
         };
-        // The factors are small, so that only n can overflow.
+        // r and p are small here, so only products with n can overflow.
         let within = |count: Option<u64>, max| count.is_some_and(|count| count <= max);
         if !within(n.checked_mul(128 * r), SCRYPT_BYTES_MAX)
             || !within(n.checked_mul(r * p), SCRYPT_BLOCKS_MAX)
@@ -81,20 +80,20 @@ impl ScryptCost {
     }
 }
 
-/// A way to derive a key, its parameters judged.
+/// A key derivation with checked parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kdf {
     /// Scrypt.
     Scrypt(ScryptCost),
     /// PBKDF2 with HMAC-SHA-256.
     Pbkdf2 {
-        /// Rounds.
+        /// The number of rounds.
         rounds: u32,
     },
 }
 
 impl Kdf {
-    /// Judges the rounds of a file.
+    /// Checks the rounds of a file.
     pub(crate) fn pbkdf2(rounds: u64) -> Result<Self, KdfError> {
         match u32::try_from(rounds) {
             Ok(rounds @ 1..=PBKDF2_ROUNDS_MAX) => Ok(Self::Pbkdf2 { rounds }),
@@ -102,7 +101,7 @@ impl Kdf {
         }
     }
 
-    /// Judges how many bytes a file wants derived.
+    /// Checks the length of the derived key that a file asks for, in bytes.
     pub(crate) fn check_length(bytes: u64) -> Result<(), KdfError> {
         if DERIVED_BYTES_RANGE.contains(&bytes) {
             return Ok(());
@@ -110,16 +109,16 @@ impl Kdf {
         Err(KdfError::DerivedLength { got: bytes })
     }
 
-    /// Derives the key. Takes the time and memory that the parameters name, and waits for other
-    /// derivations of this process.
+    /// Derives the key. Takes the time and memory that the parameters ask for, and waits until
+    /// other derivations of this process are done.
     pub(crate) fn derive(self, password: &[u8], salt: &[u8]) -> Zeroizing<[u8; DERIVED_BYTES]> {
         let mut derived = Zeroizing::new([0; DERIVED_BYTES]);
-        let _turn = TURN.lock();
+        let _lock = DERIVATION_LOCK.lock();
         match self {
             Self::Scrypt(ScryptCost { log_n, r, p }) => {
-                let params = scrypt::Params::new(log_n, r, p).expect("judged when the cost was made");
+                let params = scrypt::Params::new(log_n, r, p).expect("checked when the cost was made");
                 scrypt::scrypt(password, salt, &params, derived.as_mut_slice())
-                    .expect("32 bytes are within scrypt's lengths");
+                    .expect("scrypt accepts a length of 32 bytes");
             }
             Self::Pbkdf2 { rounds } => {
                 pbkdf2::pbkdf2_hmac::<Sha256>(password, salt, rounds, derived.as_mut_slice());
@@ -129,16 +128,16 @@ impl Kdf {
     }
 }
 
-/// Parameters of a key derivation that are refused.
+/// Why the parameters of a key derivation are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KdfError {
-    /// Scrypt's table has an impossible size.
+    /// n is not a power of two above 1.
     #[error("scrypt: got n {got}, expected a power of two above 1")]
     ScryptN {
         /// The n.
         got: u64,
     },
-    /// A factor of zero, or an absurd one.
+    /// r or p is zero or too large.
     #[error("scrypt: got {name} {got}, expected 1 to {SCRYPT_FACTOR_MAX}")]
     ScryptFactor {
         /// `r` or `p`.
@@ -146,7 +145,7 @@ pub enum KdfError {
         /// Its value.
         got: u64,
     },
-    /// More memory or time than a key file is granted.
+    /// scrypt would take too much memory or time.
     #[error(
         "scrypt: got n {n}, r {r}, p {p}, expected at most {SCRYPT_BLOCKS_MAX} blocks (n·r·p) in {SCRYPT_BYTES_MAX} bytes (128·n·r)"
     )]
@@ -158,16 +157,16 @@ pub enum KdfError {
         /// The p.
         p: u64,
     },
-    /// No rounds, or more than a key file is granted.
+    /// The number of rounds is zero or too large.
     #[error("pbkdf2: got {got} rounds, expected 1 to {PBKDF2_ROUNDS_MAX}")]
     Pbkdf2Rounds {
         /// The rounds.
         got: u64,
     },
-    /// A derived key too short to encrypt and authenticate with, or absurdly long.
+    /// The derived key would be too short or too long.
     #[error("dklen: got {got}, expected {} to {}", DERIVED_BYTES_RANGE.start(), DERIVED_BYTES_RANGE.end())]
     DerivedLength {
-        /// The length.
+        /// The length, in bytes.
         got: u64,
     },
 }
@@ -180,7 +179,7 @@ mod tests {
 
     #[test]
     fn published_vectors() {
-        // RFC 7914, sections 12 and 11: the first 32 of 64 bytes.
+        // RFC 7914, sections 12 (scrypt) and 11 (PBKDF2): the first 32 of the 64 bytes.
         let check = |kdf: Kdf, password: &str, salt: &str, expected: &str| {
             let derived = kdf.derive(password.as_bytes(), salt.as_bytes());
             assert_eq!(hex::encode(derived.as_slice()), expected, "{kdf:?}");
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_take_the_machine_is_refused() {
+    fn costs_beyond_the_bounds_are_refused() {
         let scrypt = |n, r, p| ScryptCost::new(n, r, p).unwrap_err();
         for n in [0, 1, 3, 262_143, u64::MAX] {
             assert_eq!(scrypt(n, 8, 1), KdfError::ScryptN { got: n });

@@ -1,19 +1,21 @@
-//! Names of key files: when the file was made, and whose key it holds.
+//! Names of key files: the time when the file was made, and the address of the key.
 //!
-//! Other clients sort and find key files by these names; the content counts where both speak.
+//! Other clients sort and find key files by these names. If the file also contains an address, that
+//! one is used.
 
 use std::time::{Duration, SystemTime};
 
 use primitives::{Address, hex};
 
-/// `UTC--<time>--<address>`, with colons left out of the time, as not every system allows them.
+/// `UTC--<time>--<address>`. The time has no colons, because some systems do not allow them in
+/// names.
 pub(crate) fn file_name(now: SystemTime, address: &Address) -> String {
-    // A clock before 1970 gives an old name, no failure: nothing depends on it.
+    // A clock before 1970 gives the time 0. Nothing depends on it.
     let since_1970 = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     format!("UTC--{}--{}", utc_time(since_1970), hex::encode(address))
 }
 
-/// The address at the end of a file's name, where there is one.
+/// The address at the end of the name of a key file; `None` if there is none.
 pub(crate) fn address_in(name: &str) -> Option<Address> {
     let (_, end) = name.rsplit_once("--")?;
     let digits = end.strip_suffix(".json").unwrap_or(end);
@@ -27,15 +29,15 @@ fn utc_time(since_1970: Duration) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}-{minute:02}-{second:02}.{nanoseconds:09}Z")
 }
 
-/// Year, month and day of a day counted from 1970-01-01, by the calendar in use today.
+/// Year, month and day of the day `days` after 1970-01-01, in the Gregorian calendar.
 fn date(days: u64) -> (u64, u64, u64) {
-    // Counted from 0000-03-01, a leap day is the last of its year, and the calendar repeats
-    // every 400 years of 146,097 days.
+    // Days are counted from 0000-03-01. Then a leap day is the last day of its year, and the
+    // calendar repeats after 400 years, which are 146,097 days.
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    // Months from March have 31 and 30 days in turn, 153 in five.
+    // From March on, five months together have 153 days: 31, 30, 31, 30, 31.
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
     let month = (month_from_march + 2) % 12 + 1;
@@ -86,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_others() {
+    fn names_of_other_clients() {
         let digits = "0102030405060708090a0b0c0d0e0f1011121314";
         let address: Address = digits.parse().expect("an address");
         for name in [

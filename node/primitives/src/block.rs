@@ -1,6 +1,6 @@
-//! The block: header, transactions, uncles.
+//! The block: header, transactions, uncles, and its RLP.
 //!
-//! Knows its RLP. Does not compare the body with the roots and hashes in the header.
+//! Does not compare the body with the roots and hashes in the header.
 
 use alloy_primitives::{B256, keccak256};
 use alloy_rlp::{BufMut, Encodable};
@@ -8,7 +8,7 @@ use alloy_rlp::{BufMut, Encodable};
 use crate::{
     error::DecodeError,
     header::Header,
-    rlp::{Reader, encode_fields, encode_fields_to_vec, fields_length},
+    rlp::{RlpReader, encode_fields, encode_fields_to_vec, fields_length},
     transaction::{Transaction, TxRules},
 };
 
@@ -19,22 +19,23 @@ pub struct Block {
     pub header: Header,
     /// The transactions, in order of execution.
     pub transactions: Vec<Transaction>,
-    /// Headers of siblings of ancestors.
+    /// The headers of the uncles: valid blocks beside the canonical chain.
     pub uncles: Vec<Header>,
 }
 
 impl Block {
-    /// The block's RLP, `[header, transactions, uncles]`.
+    /// The RLP of the block: `[header, transactions, uncles]`.
     pub fn encode(&self) -> Vec<u8> {
         encode_fields_to_vec(&self.fields())
     }
 
-    /// Decodes the block that `rlp` is, whole; its transactions by `rules`.
+    /// Decodes a block. `rules` say which forms its transactions may have.
     ///
     /// # Errors
-    /// If `rlp` is not exactly one such list, or an entry is not what it should be.
+    /// [`DecodeError`] if `rlp` is not exactly one list `[header, transactions, uncles]`, or if an
+    /// entry in it cannot be decoded.
     pub fn decode(rlp: &[u8], rules: TxRules) -> Result<Self, DecodeError> {
-        let mut reader = Reader::open(rlp, "block")?;
+        let mut reader = RlpReader::open(rlp, "block")?;
         reader.expect_count("block", 3, "3")?;
         let header = Header::decode_fields(reader.list("block.header")?)?;
         let transactions = decode_entries(reader.list("block.transactions")?, "block.transactions", |rlp| {
@@ -48,12 +49,12 @@ impl Block {
         })
     }
 
-    /// The block hash, which is its header's.
+    /// The block hash, which is the hash of the header.
     pub fn hash(&self) -> B256 {
         self.header.hash()
     }
 
-    /// The bytes of the block's RLP.
+    /// Length of the block's RLP, in bytes.
     pub fn size(&self) -> usize {
         fields_length(&self.fields())
     }
@@ -73,16 +74,16 @@ impl Encodable for Block {
     }
 }
 
-/// The header field for these uncles: Keccak-256 of their RLP list.
+/// The header field `uncles_hash` for these uncles: Keccak-256 of their RLP list.
 pub fn uncles_hash(uncles: &[Header]) -> B256 {
     let mut out = Vec::new();
     alloy_rlp::encode_list::<_, Header>(uncles, &mut out);
     keccak256(out)
 }
 
-/// Decodes every entry of a list; an error names the entry's position.
+/// Decodes every entry of a list. An error names the index of the entry.
 fn decode_entries<T>(
-    mut reader: Reader<'_>,
+    mut reader: RlpReader<'_>,
     list: &'static str,
     decode: impl Fn(&[u8]) -> Result<T, DecodeError>,
 ) -> Result<Vec<T>, DecodeError> {
@@ -97,7 +98,7 @@ fn decode_entries<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rlp::{Item, RlpError};
+    use crate::rlp::{RlpError, RlpItem};
 
     fn sample() -> Block {
         Block {
@@ -113,9 +114,9 @@ mod tests {
         }
     }
 
-    fn changed(change: impl FnOnce(&mut Vec<Item>)) -> Result<Block, DecodeError> {
-        let mut item = Item::decode_exact(&sample().encode()).expect("our own encoding");
-        let Item::List(fields) = &mut item else {
+    fn changed(change: impl FnOnce(&mut Vec<RlpItem>)) -> Result<Block, DecodeError> {
+        let mut item = RlpItem::decode_exact(&sample().encode()).expect("our own encoding");
+        let RlpItem::List(fields) = &mut item else {
             panic!("a list")
         };
         change(fields);
@@ -148,8 +149,8 @@ mod tests {
             })
         };
         assert_eq!(changed(|fields| fields.truncate(2)), count(2));
-        assert_eq!(changed(|fields| fields.push(Item::List(vec![]))), count(4));
-        let no_list = changed(|fields| fields[1] = Item::Bytes(vec![]));
+        assert_eq!(changed(|fields| fields.push(RlpItem::List(vec![]))), count(4));
+        let no_list = changed(|fields| fields[1] = RlpItem::Bytes(vec![]));
         let cause = RlpError::ExpectedList;
         assert_eq!(
             no_list,
@@ -163,19 +164,19 @@ mod tests {
     #[test]
     fn errors_name_the_entry() {
         let got = changed(|fields| {
-            let Item::List(transactions) = &mut fields[1] else {
+            let RlpItem::List(transactions) = &mut fields[1] else {
                 panic!("a list")
             };
-            let Item::List(second) = &mut transactions[1] else {
+            let RlpItem::List(second) = &mut transactions[1] else {
                 panic!("a list")
             };
-            second[3] = Item::Bytes(vec![1; 9]);
+            second[3] = RlpItem::Bytes(vec![1; 9]);
         });
         assert_eq!(
             got.unwrap_err().to_string(),
             "block.transactions[1]: transaction.gas: got an integer of 9 bytes, expected at most 8"
         );
-        let got = changed(|fields| fields[2] = Item::List(vec![Item::Bytes(vec![])]));
+        let got = changed(|fields| fields[2] = RlpItem::List(vec![RlpItem::Bytes(vec![])]));
         assert_eq!(
             got.unwrap_err().to_string(),
             "block.uncles[0]: header: got bytes, expected a list"

@@ -1,7 +1,7 @@
-//! Enode URLs: a node's public key, and where it is reached.
+//! Enode URLs: the public key and the network address of a node.
 //!
-//! `enode://<128 hex digits>@<host>:<port>?discport=<port>&…`. Members of the query beside
-//! `discport` are kept as they came. Knows no sockets: a host is text.
+//! The form is `enode://<128 hex digits>@<host>:<port>?discport=<port>&…`. Query parameters other
+//! than `discport` are kept unchanged. Knows no sockets: a host is text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,42 +10,42 @@ use alloy_primitives::B512;
 
 use crate::hex;
 
-/// What every enode URL begins with.
+/// The beginning of every enode URL.
 const SCHEME: &str = "enode://";
-/// The member of the query that names the discovery port, where that is another.
+/// The query parameter with the discovery port, if that differs from the port.
 const DISCOVERY_PORT: &str = "discport";
 
-/// A node's address.
+/// The public key and the network address of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Enode {
-    /// The public key, without its leading 4.
+    /// The public key: x and y of the point, 64 bytes without the prefix 4.
     pub id: B512,
-    /// An address or a name; an IPv6 address in brackets.
+    /// An IP address or a name. An IPv6 address is in brackets.
     pub host: String,
-    /// Port for connections.
+    /// TCP port for connections.
     pub port: u16,
-    /// Port for discovery.
+    /// UDP port for discovery.
     pub discovery_port: u16,
-    /// Other members of the query, in order.
+    /// The other query parameters, in order: name and value.
     pub query: Vec<(String, String)>,
 }
 
-/// Why a text is no enode URL.
+/// Why a text is not an enode URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnodeError {
-    /// Another scheme, or none.
-    #[error("want enode://ID@HOST:PORT, got {0:?}")]
+    /// The text does not have the form `enode://ID@HOST:PORT`.
+    #[error("got {0:?}, expected enode://ID@HOST:PORT")]
     Form(String),
-    /// The id is no public key.
-    #[error("node id {got:?}, want 128 hex digits")]
+    /// The id does not have 128 hexadecimal digits.
+    #[error("node id: got {got:?}, expected 128 hexadecimal digits")]
     Id {
-        /// What stands in its place.
+        /// The text in the place of the id.
         got: String,
     },
-    /// A port is no number of 16 bits.
-    #[error("port {got:?}, want a number up to 65535")]
+    /// A port is not a number below 65536.
+    #[error("port: got {got:?}, expected a number up to 65535")]
     Port {
-        /// What stands in its place.
+        /// The text in the place of the port.
         got: String,
     },
 }
@@ -59,9 +59,9 @@ impl FromStr for Enode {
             .strip_prefix(SCHEME)
             .and_then(|rest| rest.split_once('@'))
             .ok_or_else(form)?;
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (host, port_text) = place.trim_end_matches('/').rsplit_once(':').ok_or_else(form)?;
-        // A colon within a host means an IPv6 address, and that has brackets around it.
+        let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (host, port_text) = address.trim_end_matches('/').rsplit_once(':').ok_or_else(form)?;
+        // A host that contains a colon is an IPv6 address and must be in brackets.
         if host.is_empty() || host.contains(':') != (host.starts_with('[') && host.ends_with(']')) {
             return Err(form());
         }
@@ -73,8 +73,8 @@ impl FromStr for Enode {
         let port = port(port_text)?;
         let mut discovery_port = port;
         let mut others = Vec::new();
-        for member in query.split('&').filter(|member| !member.is_empty()) {
-            match member.split_once('=').unwrap_or((member, "")) {
+        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+            match parameter.split_once('=').unwrap_or((parameter, "")) {
                 (DISCOVERY_PORT, value) => discovery_port = self::port(value)?,
                 (name, value) => others.push((name.to_owned(), value.to_owned())),
             }
@@ -97,7 +97,7 @@ fn port(text: &str) -> Result<u16, EnodeError> {
         .ok_or_else(|| EnodeError::Port { got: text.to_owned() })
 }
 
-/// The URL; the discovery port is named where it is another.
+/// The URL. The discovery port is written only if it differs from the port.
 impl fmt::Display for Enode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, host, port, .. } = self;
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url() {
+    fn other_texts_are_refused() {
         let parse = |text: String| text.parse::<Enode>();
         for bad in ["", "enode://", "http://a@b:1", ID] {
             assert_eq!(parse(bad.to_owned()), Err(EnodeError::Form(bad.to_owned())));

@@ -1,7 +1,7 @@
-//! Why bytes are not a transaction, header, block or receipt.
+//! Errors of decoding a transaction, header, block, receipt or log.
 //!
-//! Knows the shape of the types; what is wrong in the RLP itself is in [`crate::rlp`],
-//! and what is wrong in a signature is in [`crate::SignatureError`].
+//! Errors in the RLP itself are in [`crate::rlp`], errors in a signature in
+//! [`crate::SignatureError`].
 
 use crate::rlp::RlpError;
 
@@ -9,64 +9,64 @@ use crate::rlp::RlpError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// A field, or the list around all fields, is not the RLP it should be.
+    /// The RLP of a field, or of the list around all fields, is wrong.
     #[error("{field}: {cause}")]
     Field {
-        /// The field, as `transaction.gas`.
+        /// The name of the field, for example `transaction.gas`.
         field: &'static str,
-        /// What is wrong with it.
+        /// The error in its RLP.
         cause: RlpError,
     },
-    /// A list has another number of fields.
+    /// A list has the wrong number of fields.
     #[error("{what}: got {got} fields, expected {expected}")]
     FieldCount {
-        /// The list, as `header`.
+        /// The name of the list, for example `header`.
         what: &'static str,
-        /// How many fields it has.
+        /// The number of its fields.
         got: usize,
-        /// How many it should have.
+        /// The number of fields that it should have, in words.
         expected: &'static str,
     },
-    /// A client sent an envelope of EIP-2718, whose first byte names its type.
+    /// A client sent a typed transaction (EIP-2718). Its first byte is the type.
     #[error(
         "transaction type not supported: got type {got:#04x} (EIP-2718), expected a list of {expected} fields"
     )]
     Typed {
         /// The type.
         got: u8,
-        /// How many fields there should be.
+        /// The number of fields that a supported transaction has, in words.
         expected: &'static str,
     },
-    /// An entry of a list inside a block or receipt is wrong.
+    /// An entry of a list in a block or a receipt is wrong.
     #[error("{list}[{index}]: {cause}")]
     Entry {
-        /// The list, as `transactions`.
+        /// The name of the list, for example `block.transactions`.
         list: &'static str,
-        /// The entry's position, from 0.
+        /// The index of the entry, from 0.
         index: usize,
-        /// What is wrong with the entry.
+        /// The error in the entry.
         cause: Box<Self>,
     },
-    /// V carries the bit of a classic transaction, but a field is set that the 9-field form lacks.
+    /// V marks a classic transaction, but a field is set that a classic transaction does not have.
     #[error("transaction.{field}: got {got}, expected {expected} in a classic transaction")]
     NotClassic {
         /// The field.
         field: &'static str,
         /// Its value.
         got: String,
-        /// What a classic transaction has there.
+        /// The value that a classic transaction has there.
         expected: &'static str,
     },
-    /// V of a 9-field transaction reaches the bit that marks its stored form.
+    /// V of a 9-field transaction is so large that it reaches the bit which marks the stored form.
     #[error("transaction.v: got {got_bits} bits, expected at most {bound_bits} in 9 fields")]
     ClassicV {
-        /// The bits of V.
+        /// The number of bits of V.
         got_bits: usize,
-        /// How many it may have.
+        /// The largest allowed number of bits.
         bound_bits: usize,
     },
-    /// A client sent what only a block builder may make.
-    #[error("a system transaction (syscnt {syscnt}) was sent, expected a signed one")]
+    /// A client sent a system transaction, which only the builder of a block may make.
+    #[error("got a system transaction (syscnt {syscnt}), expected a signed one")]
     SystemTransaction {
         /// Its `syscnt`.
         syscnt: u64,
@@ -74,7 +74,7 @@ pub enum DecodeError {
     /// The first field of a receipt is neither a status nor a state root.
     #[error("receipt.outcome: got 0x{got}, expected 0x01, no bytes or 32 bytes")]
     Outcome {
-        /// The bytes in hex, at most 33 of them.
+        /// The bytes in hex, at most the first 33.
         got: String,
     },
     /// The fifth field of a receipt is not zero.
@@ -86,18 +86,18 @@ pub enum DecodeError {
     /// A log has more topics than the virtual machine can write.
     #[error("log.topics: got more than {bound}, expected at most {bound}")]
     Topics {
-        /// How many it may have.
+        /// The largest allowed number of topics.
         bound: usize,
     },
 }
 
 impl DecodeError {
-    /// For `map_err`: puts the field's name before an RLP error.
+    /// For `map_err`: adds the name of the field to an RLP error.
     pub(crate) fn field(field: &'static str) -> impl FnOnce(RlpError) -> Self {
         move |cause| Self::Field { field, cause }
     }
 
-    /// For `map_err`: puts an entry's position before its error.
+    /// For `map_err`: adds the list and the index to the error of an entry.
     pub(crate) fn entry(list: &'static str, index: usize) -> impl FnOnce(Self) -> Self {
         move |cause| Self::Entry {
             list,

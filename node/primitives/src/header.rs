@@ -1,66 +1,67 @@
 //! The block header: fifteen fields, its RLP and its two hashes.
 //!
-//! Knows the shape only. Limits of `extra_data`, difficulty, gas limit and time are
-//! rules of the chain; the seal in `mix_hash` and `pow_nonce` is proof-of-work's.
+//! Does not judge the values. The limits of `extra_data`, difficulty, gas limit and timestamp are
+//! rules of the package `chain`. The seal (`mix_hash` and `pow_nonce`) is checked by the package
+//! `ethash`.
 
 use alloy_primitives::{Address, B256, Bloom, Bytes, U256, keccak256};
 use alloy_rlp::{BufMut, Encodable};
 
 use crate::{
     error::DecodeError,
-    rlp::{Reader, encode_fields, encode_fields_to_vec, fields_length},
+    rlp::{RlpReader, encode_fields, encode_fields_to_vec, fields_length},
 };
 
-/// The fields that a miner is given a hash of; the seal is the other two.
+/// Number of fields under the header hash, which miners get. The other two fields are the seal.
 const UNSEALED_FIELDS: usize = 13;
 
 /// A block's header.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Header {
-    /// Hash of the block before.
+    /// Hash of the parent block.
     pub parent_hash: B256,
     /// Keccak-256 of the RLP list of uncles.
     pub uncles_hash: B256,
-    /// The account that is rewarded.
+    /// The account that gets the block reward.
     pub beneficiary: Address,
     /// Root of the state after the block.
     pub state_root: B256,
-    /// Root of the trie of transactions.
+    /// Root of the trie of the block's transactions.
     pub transactions_root: B256,
-    /// Root of the trie of receipts.
+    /// Root of the trie of the block's receipts.
     pub receipts_root: B256,
-    /// Addresses and topics of all logs.
+    /// Bloom filter of the addresses and topics of all logs in the block.
     pub logs_bloom: Bloom,
-    /// How many hashes the seal takes on average.
+    /// Average number of hashes that it takes to find a seal.
     pub difficulty: U256,
-    /// Height; genesis is 0.
+    /// Block number. Genesis has number 0.
     pub number: u64,
-    /// The most gas the transactions may use.
+    /// Upper bound for the gas that all transactions use together.
     pub gas_limit: u64,
-    /// The gas they used.
+    /// Gas that all transactions used together.
     pub gas_used: u64,
-    /// Seconds since 1970.
+    /// Seconds since 1970-01-01, UTC.
     pub timestamp: u64,
-    /// What the miner wrote.
+    /// Data chosen by the miner.
     pub extra_data: Bytes,
-    /// The intermediate result of the seal.
+    /// The mix hash of the Ethash seal.
     pub mix_hash: B256,
-    /// The nonce of the seal: eight bytes, big-endian.
+    /// The nonce of the Ethash seal. Eight bytes in RLP, big-endian.
     pub pow_nonce: u64,
 }
 
 impl Header {
-    /// The header's RLP.
+    /// The RLP of the header.
     pub fn encode(&self) -> Vec<u8> {
         self.with_fields(encode_fields_to_vec)
     }
 
-    /// Decodes the header that `rlp` is, whole.
+    /// Decodes a header.
     ///
     /// # Errors
-    /// If `rlp` is not exactly one list of these fifteen fields.
+    /// [`DecodeError`] if `rlp` is not exactly one list of the fifteen fields.
     pub fn decode(rlp: &[u8]) -> Result<Self, DecodeError> {
-        Self::decode_fields(Reader::open(rlp, "header")?)
+        Self::decode_fields(RlpReader::open(rlp, "header")?)
     }
 
     /// The block hash: Keccak-256 of all fields.
@@ -68,12 +69,12 @@ impl Header {
         keccak256(self.encode())
     }
 
-    /// The pow-hash handed to miners: Keccak-256 of all fields but the seal.
+    /// The header hash (also: pow hash), which miners get: Keccak-256 of all fields but the seal.
     pub fn header_hash(&self) -> B256 {
         keccak256(self.with_fields(|fields| encode_fields_to_vec(&fields[..UNSEALED_FIELDS])))
     }
 
-    pub(crate) fn decode_fields(mut reader: Reader<'_>) -> Result<Self, DecodeError> {
+    pub(crate) fn decode_fields(mut reader: RlpReader<'_>) -> Result<Self, DecodeError> {
         reader.expect_count("header", 15, "15")?;
         Ok(Self {
             parent_hash: reader.fixed("header.parentHash")?,
@@ -129,11 +130,11 @@ impl Encodable for Header {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rlp::{Item, RlpError};
+    use crate::rlp::{RlpError, RlpItem};
 
-    fn changed(change: impl FnOnce(&mut Vec<Item>)) -> Result<Header, DecodeError> {
-        let mut item = Item::decode_exact(&Header::default().encode()).expect("our own encoding");
-        let Item::List(fields) = &mut item else {
+    fn changed(change: impl FnOnce(&mut Vec<RlpItem>)) -> Result<Header, DecodeError> {
+        let mut item = RlpItem::decode_exact(&Header::default().encode()).expect("our own encoding");
+        let RlpItem::List(fields) = &mut item else {
             panic!("a list")
         };
         change(fields);
@@ -141,7 +142,7 @@ mod tests {
     }
 
     fn check_field(index: usize, bytes: &[u8], field: &'static str, cause: RlpError) {
-        let got = changed(|fields| fields[index] = Item::Bytes(bytes.to_vec()));
+        let got = changed(|fields| fields[index] = RlpItem::Bytes(bytes.to_vec()));
         assert_eq!(got, Err(DecodeError::Field { field, cause }));
     }
 
@@ -168,7 +169,7 @@ mod tests {
             })
         };
         assert_eq!(changed(|fields| fields.truncate(14)), count(14));
-        assert_eq!(changed(|fields| fields.push(Item::Bytes(vec![7]))), count(16));
+        assert_eq!(changed(|fields| fields.push(RlpItem::Bytes(vec![7]))), count(16));
         assert_eq!(changed(|_| ()), Ok(Header::default()));
     }
 
@@ -187,7 +188,7 @@ mod tests {
             ..header.clone()
         };
         assert_ne!(other.header_hash(), header.header_hash());
-        // A nonce is eight bytes even where an integer would be shorter.
+        // The nonce has eight bytes, although an integer would be shorter.
         assert!(sealed.encode().ends_with(&[0x88, 0, 0, 0, 0, 0, 0, 0, 1]));
     }
 }

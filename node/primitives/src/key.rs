@@ -1,7 +1,7 @@
-//! Secret keys, signatures and recovery on secp256k1.
+//! Secret keys, signatures and the recovery of signers, on the curve secp256k1.
 //!
-//! Knows 32-byte digests; what is digested is the business of the caller, but for
-//! the signed message of [`signed_message_digest`]. Key files are elsewhere.
+//! Signs 32-byte digests. The caller computes them; for messages there is
+//! [`signed_message_digest`]. Key files are in the package `keystore`.
 
 use std::{fmt, sync::LazyLock};
 
@@ -12,20 +12,20 @@ use secp256k1::{
 };
 use zeroize::Zeroizing;
 
-/// The order of the curve's group: r, s and secret keys are above zero and below it.
+/// The order of the group of secp256k1. r, s and secret keys are above 0 and below it.
 pub const SECP256K1_ORDER: U256 =
     uint!(0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141_U256);
 
-/// The largest s of a low-S signature: half the order, rounded down.
+/// The largest low s: half the order, rounded down.
 pub const SECP256K1_HALF_ORDER: U256 =
     uint!(0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0_U256);
 
-/// The context of signing, blinded with fresh randomness once per process, so that
-/// what an observer can measure does not repeat from run to run.
+/// The context for signing. It is blinded with randomness once per process. This makes it harder to
+/// learn a key from the time or the power that signing takes.
 static SIGNER: LazyLock<Secp256k1<SignOnly>> = LazyLock::new(|| {
     let mut context = Secp256k1::signing_only();
     let mut seed = Zeroizing::new([0; 32]);
-    // Without randomness the signatures are the same and valid, only not blinded.
+    // Without randomness the signatures are the same and still valid. Only the blinding is missing.
     if getrandom::fill(seed.as_mut_slice()).is_ok() {
         context.seeded_randomize(&seed);
     }
@@ -36,72 +36,73 @@ static SIGNER: LazyLock<Secp256k1<SignOnly>> = LazyLock::new(|| {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// Another number of bytes.
+    /// The key does not have 32 bytes.
     #[error("secret key: got {got} bytes, expected 32")]
     WrongLength {
-        /// How many bytes were given.
+        /// The number of bytes.
         got: usize,
     },
-    /// Not hexadecimal digits. The digits are not repeated: they may be nearly a key.
-    #[error("secret key: got something else than hexadecimal digits, expected 64 of them")]
+    /// The text is not hexadecimal. The error does not repeat it, because it may be almost a key.
+    #[error("secret key: got other characters, expected 64 hexadecimal digits")]
     NotHex,
-    /// Zero, or not below the order of the group.
-    #[error("secret key: expected above zero and below the order of secp256k1")]
+    /// The key is zero, or not below the order of the group.
+    #[error("secret key: got a number out of range, expected above zero and below the order of secp256k1")]
     OutOfRange,
-    /// The operating system gave no randomness.
+    /// The operating system provides no randomness.
     #[error("secret key: no randomness from the operating system: {0}")]
     NoRandomness(String),
 }
 
-/// Why a signature gives no sender.
+/// Why no signer can be recovered from a signature.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignatureError {
-    /// Another number of bytes.
+    /// The signature does not have 65 bytes.
     #[error("signature: got {got} bytes, expected 65")]
     WrongLength {
-        /// How many bytes were given.
+        /// The number of bytes.
         got: usize,
     },
-    /// A V from which no recovery id follows.
+    /// V contains no recovery id.
     #[error("signature: got V {got}, expected 27, 28 or 35 and above")]
     InvalidV {
         /// The V.
         got: U256,
     },
-    /// A V under a message that is no V of messages, which have no chain id.
+    /// V of a signed message is not 27 or 28. Messages have no chain id.
     #[error("signature: got V {got}, expected 27 or 28")]
     MessageV {
         /// The V.
         got: u8,
     },
-    /// A V without chain id where one is required.
-    #[error("signature: got V {got}, expected one with a chain id, 35 or above")]
+    /// V contains no chain id, but one is required.
+    #[error("signature: got V {got}, expected 35 or above (with a chain id)")]
     Unprotected {
         /// The V, 27 or 28.
         got: U256,
     },
-    /// A V with a chain id that no chain can have.
+    /// V contains a chain id that is too large.
     #[error("signature: got chain id {got}, expected below 2^{bound_bits}")]
     ChainId {
         /// The chain id.
         got: U256,
-        /// How many bits it may have.
+        /// The largest allowed number of bits.
         bound_bits: u32,
     },
-    /// A recovery id other than 0 or 1.
+    /// The recovery id is not 0 or 1.
     #[error("signature: got recovery id {got}, expected 0 or 1")]
     RecoveryId {
         /// The recovery id.
         got: u8,
     },
-    /// An s in the upper half, so that a second signature for the same key exists.
+    /// s is in the upper half of its range. There is a second signature of the same key with a low
+    /// s, and only that one is accepted.
     #[error("signature: got s {got:#x}, expected at most half the order of secp256k1")]
     HighS {
         /// The s.
         got: U256,
     },
-    /// An r or s that is zero or not below the order of the group.
+    /// r or s is zero, or not below the order of the group.
     #[error("signature: got {name} {got:#x}, expected above zero and below the order of secp256k1")]
     OutOfRange {
         /// `r` or `s`.
@@ -109,20 +110,21 @@ pub enum SignatureError {
         /// Its value.
         got: U256,
     },
-    /// No point of the curve belongs to r, or the key would be the point at infinity.
-    #[error("signature: no public key belongs to it")]
+    /// No point of the curve has the x coordinate r, or the key would be the point at infinity.
+    #[error("signature: no public key can have made it")]
     NoKey,
 }
 
-/// A secret key. Wiped from memory when dropped, never shown.
+/// A secret key. It is wiped from memory when it is dropped, and `Debug` does not show it.
 #[derive(Clone)]
 pub struct SecretKey(Zeroizing<[u8; 32]>);
 
 impl SecretKey {
-    /// The key that `bytes` are, big-endian.
+    /// The key with these bytes, big-endian.
     ///
     /// # Errors
-    /// If they are not 32 bytes, zero, or not below the order of the group.
+    /// [`KeyError`] if there are not 32 bytes, or if the number is zero or not below the order of
+    /// the group.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, KeyError> {
         let mut key = Zeroizing::new([0; 32]);
         if bytes.len() != key.len() {
@@ -134,10 +136,10 @@ impl SecretKey {
         Ok(Self(key))
     }
 
-    /// The key written as 64 hexadecimal digits, with or without `0x`.
+    /// The key with these 64 hexadecimal digits, with or without `0x`.
     ///
     /// # Errors
-    /// If it is not that, or as [`Self::from_bytes`].
+    /// [`KeyError`] if the text has another form, or as for [`Self::from_bytes`].
     pub fn from_hex(text: &str) -> Result<Self, KeyError> {
         let digits = text.strip_prefix("0x").unwrap_or(text);
         if digits.len() != 64 {
@@ -150,49 +152,49 @@ impl SecretKey {
         Self::from_bytes(key.as_slice())
     }
 
-    /// A fresh key from the operating system's randomness.
+    /// A new key from the randomness of the operating system.
     ///
     /// # Errors
-    /// If there is none.
+    /// [`KeyError::NoRandomness`] if there is none.
     pub fn random() -> Result<Self, KeyError> {
         let mut key = Zeroizing::new([0; 32]);
         loop {
             getrandom::fill(key.as_mut_slice()).map_err(|error| KeyError::NoRandomness(error.to_string()))?;
-            // One draw in 2^127 is out of range.
+            // About one number in 2^127 is out of range. Then the next one is tried.
             if let Ok(key) = Self::from_bytes(key.as_slice()) {
                 return Ok(key);
             }
         }
     }
 
-    /// The key itself, for a key file. The copy wipes itself too.
+    /// The 32 bytes of the key, big-endian, for a key file. The copy is wiped when it is dropped.
     pub fn to_bytes(&self) -> Zeroizing<[u8; 32]> {
         self.0.clone()
     }
 
-    /// The account that the key controls.
+    /// The address of the account that the key controls.
     pub fn address(&self) -> Address {
         self.with_key(|key| address_of(&key.public_key(&SIGNER)))
     }
 
-    /// The public key: x and y of the point, 64 bytes without prefix.
+    /// The public key: x and y of the point, 32 bytes each, without prefix.
     pub fn public_key(&self) -> B512 {
         self.with_key(|key| coordinates(&key.public_key(&SIGNER)))
     }
 
-    /// Signs a digest, deterministically (RFC 6979) and with a low s.
-    pub fn sign(&self, digest: &B256) -> Signature {
+    /// Signs a digest. The signature is deterministic (RFC 6979) and has a low s.
+    pub fn sign(&self, digest: &B256) -> EcdsaSignature {
         let message = Message::from_digest(digest.0);
         let signed = self.with_key(|key| SIGNER.sign_ecdsa_recoverable(message, key));
         let (recovery_id, compact) = signed.serialize_compact();
-        Signature {
+        EcdsaSignature {
             r: U256::from_be_slice(&compact[..32]),
             s: U256::from_be_slice(&compact[32..]),
             recovery_id: i32::from(recovery_id) as u8,
         }
     }
 
-    /// Lends the key in the library's type, and wipes that copy afterwards.
+    /// Calls `work` with the key in the library's type, then wipes that copy.
     fn with_key<T>(&self, work: impl FnOnce(&secp256k1::SecretKey) -> T) -> T {
         let mut key = secp256k1::SecretKey::from_byte_array(*self.0)
             .expect("the range was checked when the key was made");
@@ -208,19 +210,20 @@ impl fmt::Debug for SecretKey {
     }
 }
 
-/// An ECDSA signature from which the signer's key can be computed.
+/// An ECDSA signature from which the signer's public key can be computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Signature {
-    /// The x coordinate of the nonce point, modulo the order.
+pub struct EcdsaSignature {
+    /// The x coordinate of the nonce point, modulo the order of the group.
     pub r: U256,
-    /// The proof.
+    /// The second half of the signature.
     pub s: U256,
-    /// Whether the y coordinate of the nonce point is odd: 0 or 1.
+    /// 1 if the y coordinate of the nonce point is odd, otherwise 0.
     pub recovery_id: u8,
 }
 
-impl Signature {
-    /// r, s and V (27 or 28) in 65 bytes, the form of a signed message.
+impl EcdsaSignature {
+    /// The form of a signed message, 65 bytes: r (32, big-endian), s (32, big-endian), V (27 or
+    /// 28).
     pub fn to_rsv(&self) -> [u8; 65] {
         let mut rsv = [0; 65];
         rsv[..32].copy_from_slice(&self.r.to_be_bytes::<32>());
@@ -229,10 +232,11 @@ impl Signature {
         rsv
     }
 
-    /// Reads r, s and V (27 or 28).
+    /// Reads the form of [`Self::to_rsv`].
     ///
     /// # Errors
-    /// If these are not 65 bytes or V is another. r and s are judged by [`recover`].
+    /// [`SignatureError`] if there are not 65 bytes, or if V is not 27 or 28. r and s are checked
+    /// by [`recover`] only.
     pub fn from_rsv(rsv: &[u8]) -> Result<Self, SignatureError> {
         let rsv: &[u8; 65] = rsv
             .try_into()
@@ -247,30 +251,32 @@ impl Signature {
         Ok(Self { r, s, recovery_id })
     }
 
-    /// Whether s is in the lower half, which leaves one signature per key and digest.
+    /// Whether s is in the lower half of its range. Of the two signatures (s and order - s) for the
+    /// same nonce, exactly one has a low s.
     pub fn is_low_s(&self) -> bool {
         self.s <= SECP256K1_HALF_ORDER
     }
 }
 
-/// The account whose key signed `digest`.
+/// The address of the account whose key signed `digest`.
+///
+/// A high s is accepted; see [`EcdsaSignature::is_low_s`].
 ///
 /// # Errors
-/// If no key can have made the signature. A high s is accepted; see
-/// [`Signature::is_low_s`].
-pub fn recover(digest: &B256, signature: &Signature) -> Result<Address, SignatureError> {
+/// [`SignatureError`] if no key can have made the signature.
+pub fn recover(digest: &B256, signature: &EcdsaSignature) -> Result<Address, SignatureError> {
     recover_point(digest, signature).map(|key| address_of(&key))
 }
 
-/// The public key that signed `digest`: x and y of the point, 64 bytes without prefix.
+/// The public key that signed `digest`: x and y of the point, 32 bytes each, without prefix.
 ///
 /// # Errors
-/// As [`recover`].
-pub fn recover_public_key(digest: &B256, signature: &Signature) -> Result<B512, SignatureError> {
+/// As for [`recover`].
+pub fn recover_public_key(digest: &B256, signature: &EcdsaSignature) -> Result<B512, SignatureError> {
     recover_point(digest, signature).map(|key| coordinates(&key))
 }
 
-fn recover_point(digest: &B256, signature: &Signature) -> Result<PublicKey, SignatureError> {
+fn recover_point(digest: &B256, signature: &EcdsaSignature) -> Result<PublicKey, SignatureError> {
     for (name, got) in [("r", signature.r), ("s", signature.s)] {
         if got.is_zero() || got >= SECP256K1_ORDER {
             return Err(SignatureError::OutOfRange { name, got });
@@ -291,8 +297,10 @@ fn recover_point(digest: &B256, signature: &Signature) -> Result<PublicKey, Sign
         .map_err(|_| SignatureError::NoKey)
 }
 
-/// The digest that signs `message` as a message, so that no transaction can be meant:
-/// Keccak-256 of a label, the length in decimal, and the message.
+/// The digest that is signed for a message: Keccak-256 of a label, the length in decimal, and the
+/// message.
+///
+/// The label makes sure that a signed message is never a signed transaction.
 pub fn signed_message_digest(message: &[u8]) -> B256 {
     let mut labelled = format!("\x19MoacNode Signed Message:\n{}", message.len()).into_bytes();
     labelled.extend_from_slice(message);
@@ -355,7 +363,7 @@ mod tests {
         assert_eq!(recover(&digest, &signature), Ok(one.address()));
         assert_eq!(recover_public_key(&digest, &signature), Ok(one.public_key()));
         assert_ne!(recover(&keccak256("other"), &signature), Ok(one.address()));
-        assert_eq!(Signature::from_rsv(&signature.to_rsv()), Ok(signature));
+        assert_eq!(EcdsaSignature::from_rsv(&signature.to_rsv()), Ok(signature));
     }
 
     #[test]
@@ -363,7 +371,7 @@ mod tests {
         let key = SecretKey::from_bytes(&[7; 32]).unwrap();
         let digest = keccak256("digest");
         let low = key.sign(&digest);
-        let high = Signature {
+        let high = EcdsaSignature {
             s: SECP256K1_ORDER - low.s,
             recovery_id: low.recovery_id ^ 1,
             ..low
@@ -376,51 +384,51 @@ mod tests {
     fn impossible_signatures() {
         let digest = keccak256("digest");
         let good = SecretKey::from_bytes(&[7; 32]).unwrap().sign(&digest);
-        let check = |signature: Signature, expected| {
+        let check = |signature: EcdsaSignature, expected| {
             assert_eq!(recover(&digest, &signature), Err(expected));
         };
         let range = |name, got| SignatureError::OutOfRange { name, got };
         check(
-            Signature {
+            EcdsaSignature {
                 r: U256::ZERO,
                 ..good
             },
             range("r", U256::ZERO),
         );
         check(
-            Signature {
+            EcdsaSignature {
                 s: U256::ZERO,
                 ..good
             },
             range("s", U256::ZERO),
         );
         check(
-            Signature {
+            EcdsaSignature {
                 r: SECP256K1_ORDER,
                 ..good
             },
             range("r", SECP256K1_ORDER),
         );
-        check(Signature { s: U256::MAX, ..good }, range("s", U256::MAX));
+        check(EcdsaSignature { s: U256::MAX, ..good }, range("s", U256::MAX));
         check(
-            Signature {
+            EcdsaSignature {
                 recovery_id: 2,
                 ..good
             },
             SignatureError::RecoveryId { got: 2 },
         );
-        // 5^3 + 7 has no square root: no point has x = 5.
+        // 5^3 + 7 has no square root, so no point has x = 5.
         check(
-            Signature {
+            EcdsaSignature {
                 r: U256::from(5),
                 ..good
             },
             SignatureError::NoKey,
         );
         let length = |got| Err(SignatureError::WrongLength { got });
-        assert_eq!(Signature::from_rsv(&[1; 64]), length(64));
-        assert_eq!(Signature::from_rsv(&[1; 66]), length(66));
+        assert_eq!(EcdsaSignature::from_rsv(&[1; 64]), length(64));
+        assert_eq!(EcdsaSignature::from_rsv(&[1; 66]), length(66));
         let v = SignatureError::MessageV { got: 1 };
-        assert_eq!(Signature::from_rsv(&[1; 65]), Err(v));
+        assert_eq!(EcdsaSignature::from_rsv(&[1; 65]), Err(v));
     }
 }

@@ -1,8 +1,9 @@
-//! The chain's own types: transactions, headers, blocks, receipts and logs, with
-//! their strict RLP, hashes and signatures.
+//! The basic types of the chain: transactions, headers, blocks, receipts and logs, with their RLP,
+//! hashes and signatures.
 //!
-//! Knows bytes, hashes and secp256k1. Knows no chain rule that needs a height or a
-//! state (forks, gas, balances, nonces), no trie, no seal, no storage, no JSON.
+//! RLP is decoded strictly: each value has exactly one accepted encoding (see [`rlp`]). Knows
+//! bytes, hashes and secp256k1. Knows no rule that needs a block number or a state (forks, gas,
+//! balances, nonces), and no trie, seal, storage or JSON.
 
 mod block;
 mod enode;
@@ -24,7 +25,7 @@ pub use enode::{Enode, EnodeError};
 pub use error::DecodeError;
 pub use header::Header;
 pub use key::{
-    KeyError, SECP256K1_HALF_ORDER, SECP256K1_ORDER, SecretKey, Signature, SignatureError, recover,
+    EcdsaSignature, KeyError, SECP256K1_HALF_ORDER, SECP256K1_ORDER, SecretKey, SignatureError, recover,
     recover_public_key, signed_message_digest,
 };
 pub use receipt::{LOG_TOPICS_MAX, Log, Receipt, ReceiptForm, ReceiptOutcome, logs_bloom};
@@ -40,7 +41,7 @@ pub const SYSTEM_SENDER: Address = address!("0x000000000000000000000000000000000
 /// The system contract, the recipient of every system transaction.
 pub const SYSTEM_CONTRACT: Address = address!("0x0000000000000000000000000000000000000065");
 
-/// The `uncles_hash` of a block without uncles: Keccak-256 of the empty RLP list.
+/// The `uncles_hash` of a header without uncles: Keccak-256 of the empty RLP list.
 pub const EMPTY_UNCLES_HASH: B256 =
     b256!("0x1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a7413f0a142fd40d49347");
 
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn empty_hashes_are_what_they_claim() {
+    fn empty_hashes_are_hashes_of_empty_values() {
         assert_eq!(EMPTY_UNCLES_HASH, keccak256([0xc0]));
         assert_eq!(EMPTY_ROOT, keccak256([0x80]));
         assert_eq!(EMPTY_CODE_HASH, keccak256([]));

@@ -1,37 +1,37 @@
-//! Receipts, logs and their bloom.
+//! Receipts, logs and their bloom filter.
 //!
-//! Knows the two written forms. What a transaction did is execution's business; the
-//! bloom of a decoded receipt is taken as it stands, not computed anew.
+//! A receipt has two forms, with five or four fields. The bloom of a decoded receipt is taken from
+//! the bytes; it is not computed from the logs.
 
 use alloy_primitives::{Address, B256, Bloom, Bytes, hex};
 use alloy_rlp::{BufMut, Encodable};
 
 use crate::{
     error::DecodeError,
-    rlp::{Reader, encode_fields, encode_fields_to_vec, fields_length},
+    rlp::{RlpReader, encode_fields, encode_fields_to_vec, fields_length},
 };
 
-/// The most topics that an instruction can give a log.
+/// Largest number of topics of a log. There is no instruction for more.
 pub const LOG_TOPICS_MAX: usize = 4;
 
-/// An event that a contract wrote.
+/// A log entry (event) that a contract wrote.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Log {
-    /// The contract.
+    /// The contract that wrote it.
     pub address: Address,
-    /// What it can be found by, at most [`LOG_TOPICS_MAX`].
+    /// The topics, by which logs are searched. At most [`LOG_TOPICS_MAX`].
     pub topics: Vec<B256>,
-    /// The rest.
+    /// The data, which is not indexed.
     pub data: Bytes,
 }
 
 impl Log {
-    /// Decodes the log that `rlp` is, whole.
+    /// Decodes a log.
     ///
     /// # Errors
-    /// If `rlp` is not exactly one list of address, topics and data.
+    /// [`DecodeError`] if `rlp` is not exactly one list `[address, topics, data]`.
     pub fn decode(rlp: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::open(rlp, "log")?;
+        let mut reader = RlpReader::open(rlp, "log")?;
         reader.expect_count("log", 3, "3")?;
         Ok(Self {
             address: reader.address("log.address")?,
@@ -55,7 +55,7 @@ impl Encodable for Log {
     }
 }
 
-/// The bloom of `logs`: the address and each topic sets three of 2048 bits.
+/// The bloom filter of `logs`. Each address and each topic sets three of the 2048 bits.
 pub fn logs_bloom<'a>(logs: impl IntoIterator<Item = &'a Log>) -> Bloom {
     let mut bloom = Bloom::ZERO;
     for log in logs {
@@ -69,34 +69,34 @@ pub fn logs_bloom<'a>(logs: impl IntoIterator<Item = &'a Log>) -> Bloom {
 pub enum ReceiptOutcome {
     /// Whether it succeeded.
     Status(bool),
-    /// The state root after it (Ethereum before Byzantium).
+    /// The state root after it. Used by Ethereum before Byzantium.
     Root(B256),
 }
 
-/// How a receipt is written.
+/// The form in which a receipt is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReceiptForm {
-    /// The native network's five fields, the last of them always 0.
+    /// Five fields, used by the public network. The fifth is always 0.
     Five,
-    /// Ethereum's four fields.
+    /// Four fields, used by Ethereum.
     Four,
 }
 
-/// What is kept about an executed transaction.
+/// The result of an executed transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Receipt {
-    /// How it ended.
+    /// How the transaction ended.
     pub outcome: ReceiptOutcome,
-    /// Gas used in the block up to and with it.
+    /// Gas that this and all earlier transactions of the block used together.
     pub cumulative_gas_used: u64,
-    /// Addresses and topics of its logs.
+    /// Bloom filter of the addresses and topics of its logs.
     pub logs_bloom: Bloom,
-    /// What its calls wrote.
+    /// The logs, in the order in which they were written.
     pub logs: Vec<Log>,
 }
 
 impl Receipt {
-    /// A receipt with the bloom of `logs`.
+    /// A receipt. The bloom is computed from `logs`.
     pub fn new(outcome: ReceiptOutcome, cumulative_gas_used: u64, logs: Vec<Log>) -> Self {
         Self {
             outcome,
@@ -106,7 +106,7 @@ impl Receipt {
         }
     }
 
-    /// The receipt's RLP, as in the trie of receipts.
+    /// The RLP of the receipt, as it is in the trie of receipts.
     pub fn encode(&self, form: ReceiptForm) -> Vec<u8> {
         let outcome = match &self.outcome {
             ReceiptOutcome::Status(true) => &[1][..],
@@ -126,12 +126,12 @@ impl Receipt {
         }
     }
 
-    /// Decodes the receipt that `rlp` is, whole.
+    /// Decodes a receipt.
     ///
     /// # Errors
-    /// If `rlp` is not exactly one list of this form.
+    /// [`DecodeError`] if `rlp` is not exactly one list of this form.
     pub fn decode(rlp: &[u8], form: ReceiptForm) -> Result<Self, DecodeError> {
-        let mut reader = Reader::open(rlp, "receipt")?;
+        let mut reader = RlpReader::open(rlp, "receipt")?;
         match form {
             ReceiptForm::Five => reader.expect_count("receipt", 5, "5")?,
             ReceiptForm::Four => reader.expect_count("receipt", 4, "4")?,
@@ -166,7 +166,7 @@ fn decode_outcome(bytes: &[u8]) -> Result<ReceiptOutcome, DecodeError> {
     }
 }
 
-fn decode_logs(mut reader: Reader<'_>) -> Result<Vec<Log>, DecodeError> {
+fn decode_logs(mut reader: RlpReader<'_>) -> Result<Vec<Log>, DecodeError> {
     let mut logs = Vec::new();
     while !reader.is_empty() {
         let rlp = reader.raw("receipt.logs")?;
@@ -176,7 +176,7 @@ fn decode_logs(mut reader: Reader<'_>) -> Result<Vec<Log>, DecodeError> {
     Ok(logs)
 }
 
-fn decode_topics(mut reader: Reader<'_>) -> Result<Vec<B256>, DecodeError> {
+fn decode_topics(mut reader: RlpReader<'_>) -> Result<Vec<B256>, DecodeError> {
     let mut topics = Vec::with_capacity(LOG_TOPICS_MAX);
     while !reader.is_empty() {
         if topics.len() == LOG_TOPICS_MAX {
@@ -194,7 +194,7 @@ mod tests {
     use alloy_primitives::{address, b256};
 
     use super::*;
-    use crate::rlp::{Item, RlpError};
+    use crate::rlp::{RlpError, RlpItem};
 
     fn log() -> Log {
         Log {
@@ -208,13 +208,13 @@ mod tests {
         Receipt::new(ReceiptOutcome::Status(true), 21_000, vec![log(), Log::default()])
     }
 
-    fn changed(index: usize, item: Item) -> DecodeError {
+    fn changed(index: usize, item: RlpItem) -> DecodeError {
         let rlp = sample().encode(ReceiptForm::Five);
-        let Ok(Item::List(mut fields)) = Item::decode_exact(&rlp) else {
+        let Ok(RlpItem::List(mut fields)) = RlpItem::decode_exact(&rlp) else {
             panic!("a list")
         };
         fields[index] = item;
-        Receipt::decode(&Item::List(fields).encode(), ReceiptForm::Five).unwrap_err()
+        Receipt::decode(&RlpItem::List(fields).encode(), ReceiptForm::Five).unwrap_err()
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn refuses_other_values() {
-        let outcome = |bytes: Vec<u8>| changed(0, Item::Bytes(bytes)).to_string();
+        let outcome = |bytes: Vec<u8>| changed(0, RlpItem::Bytes(bytes)).to_string();
         let end = "expected 0x01, no bytes or 32 bytes";
         assert_eq!(outcome(vec![2]), format!("receipt.outcome: got 0x02, {end}"));
         assert_eq!(outcome(vec![0]), format!("receipt.outcome: got 0x00, {end}"));
@@ -256,18 +256,18 @@ mod tests {
             format!("receipt.outcome: got 0x{long}, {end}")
         );
         assert_eq!(
-            changed(4, Item::Bytes(vec![1])),
+            changed(4, RlpItem::Bytes(vec![1])),
             DecodeError::ReceiptTail { got: 1 }
         );
-        let word = || Item::Bytes(vec![7; 32]);
+        let word = || RlpItem::Bytes(vec![7; 32]);
         let log = |topics| {
-            let address = Item::Bytes(vec![5; 20]);
-            Item::List(vec![Item::List(vec![address, Item::List(topics), word()])])
+            let address = RlpItem::Bytes(vec![5; 20]);
+            RlpItem::List(vec![RlpItem::List(vec![address, RlpItem::List(topics), word()])])
         };
         let five = changed(3, log(vec![word(); 5]));
         let text = "receipt.logs[0]: log.topics: got more than 4, expected at most 4";
         assert_eq!(five.to_string(), text);
-        let short = changed(3, log(vec![word(), Item::Bytes(vec![7; 31])]));
+        let short = changed(3, log(vec![word(), RlpItem::Bytes(vec![7; 31])]));
         let cause = RlpError::WrongLength {
             got: 31,
             expected: 32,
@@ -288,7 +288,8 @@ mod tests {
 
     #[test]
     fn bloom_bits() {
-        // Each of the three pairs of bytes of the hash, modulo 2048, is a bit.
+        // The first three pairs of bytes of the hash, each modulo 2048, are the numbers of the
+        // bits.
         let address = address!("0x22341ae42d6dd7384bc8584e50419ea3ac75b83f");
         let topic = b256!("0x04491edcd115127caedbd478e2e7895ed80c7847e903431f94f9cfa579cad47f");
         let bloom = logs_bloom(&[Log {

@@ -1,6 +1,6 @@
-//! The money unit: amounts are counted in sha and shown in coins.
+//! The unit of money: amounts are counted in sha and displayed in coins.
 //!
-//! Knows arithmetic only; who owns an amount, and whether it is enough, is elsewhere.
+//! Knows arithmetic only.
 
 use std::fmt;
 
@@ -11,16 +11,16 @@ use alloy_primitives::U256;
 pub struct ShaAmount(pub U256);
 
 impl ShaAmount {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Self = Self(U256::ZERO);
 
     /// One native token.
     pub const COIN: Self = Self(U256::from_limbs([1_000_000_000_000_000_000, 0, 0, 0]));
 
-    /// The largest amount that can be written down.
+    /// The largest amount that the type can hold.
     pub const MAX: Self = Self(U256::MAX);
 
-    /// `coins` whole tokens. Cannot overflow: 2^64 * 10^18 is below 2^124.
+    /// This many whole tokens. Cannot overflow, because 2^64 * 10^18 is below 2^124.
     pub fn from_coins(coins: u64) -> Self {
         Self(Self::COIN.0 * U256::from(coins))
     }
@@ -35,7 +35,7 @@ impl ShaAmount {
         self.0.checked_sub(other.0).map(Self)
     }
 
-    /// `self` times a plain number, as price times gas; `None` above [`Self::MAX`].
+    /// The product with a number, for example price times gas; `None` above [`Self::MAX`].
     pub fn checked_mul(self, factor: u64) -> Option<Self> {
         self.0.checked_mul(U256::from(factor)).map(Self)
     }
@@ -59,7 +59,7 @@ impl From<ShaAmount> for U256 {
     }
 }
 
-/// In coins, exactly, without zeros at the end: `1`, `0.000000000000000001`.
+/// The exact amount in coins, without zeros at the end: `1`, `0.000000000000000001`.
 impl fmt::Display for ShaAmount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (coins, sha) = self.0.div_rem(Self::COIN.0);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn shows_coins() {
+    fn amounts_are_displayed_in_coins() {
         check(U256::ZERO, "0");
         check(U256::from(1), "0.000000000000000001");
         check(ShaAmount::COIN.0, "1");

@@ -1,7 +1,7 @@
-//! What must hold of every value and of any bytes: what is encoded decodes to the
-//! same, what decodes encodes to the same bytes, and nothing panics.
+//! Properties of all values and all bytes: an encoded value decodes to the same value, decoded
+//! bytes encode to the same bytes, and nothing panics.
 
-use primitives::{rlp::Item, *};
+use primitives::{rlp::RlpItem, *};
 use proptest::{collection::vec, option, prelude::*, sample::Index};
 
 fn hash() -> impl Strategy<Value = B256> {
@@ -12,7 +12,7 @@ fn account() -> impl Strategy<Value = Address> {
     any::<[u8; 20]>().prop_map(Address::from)
 }
 
-/// Numbers of every width, zero included.
+/// Numbers of all lengths, zero included.
 fn wide() -> impl Strategy<Value = U256> {
     (any::<[u8; 32]>(), 0..=256usize)
         .prop_map(|(bytes, cut)| U256::from_be_bytes(bytes).checked_shr(cut).unwrap_or_default())
@@ -61,12 +61,12 @@ fn form() -> impl Strategy<Value = TxForm> {
     ]
 }
 
-/// A transaction with any V, r and s that its form can carry.
+/// A transaction with any V, r and s that its form can have.
 fn transaction(form: TxForm) -> impl Strategy<Value = Transaction> {
     let key = SecretKey::from_bytes(&[1; 32]).expect("a key");
     (unsigned(), wide(), wide(), wide()).prop_map(move |(unsigned, v, r, s)| {
         let v = match form {
-            // One is set so that the three are never all zero, which marks a system transaction.
+            // V is odd, so that V, r and s are never all zero. That would be a system transaction.
             TxForm::Native => (v & !CLASSIC_V_BIT) | U256::from(1),
             TxForm::Classic => v | CLASSIC_V_BIT,
             TxForm::Ethereum | TxForm::System => v,
@@ -140,21 +140,22 @@ fn receipt() -> impl Strategy<Value = Receipt> {
     )
 }
 
-fn item() -> impl Strategy<Value = Item> {
-    let leaf = vec(any::<u8>(), 0..70).prop_map(Item::Bytes);
-    leaf.prop_recursive(5, 60, 8, |inner| vec(inner, 0..8).prop_map(Item::List))
+fn item() -> impl Strategy<Value = RlpItem> {
+    let leaf = vec(any::<u8>(), 0..70).prop_map(RlpItem::Bytes);
+    leaf.prop_recursive(5, 60, 8, |inner| vec(inner, 0..8).prop_map(RlpItem::List))
 }
 
-/// Gives `bytes` to every decoder. What one accepts must be the only encoding of it.
+/// Tries all decoders on `bytes`. A decoder that accepts them must encode the same bytes again.
+/// Returns how many accepted them.
 fn decode_with_all(bytes: &[u8]) -> usize {
     let mut accepted = 0;
-    let mut check = |again: Option<Vec<u8>>| {
-        if let Some(again) = again {
-            assert_eq!(again, bytes);
+    let mut check = |encoded: Option<Vec<u8>>| {
+        if let Some(encoded) = encoded {
+            assert_eq!(encoded, bytes);
             accepted += 1;
         }
     };
-    check(Item::decode_exact(bytes).ok().map(|item| item.encode()));
+    check(RlpItem::decode_exact(bytes).ok().map(|item| item.encode()));
     check(Header::decode(bytes).ok().map(|header| header.encode()));
     for rules in [TxRules::Moac, TxRules::Ethereum] {
         check(
@@ -172,7 +173,7 @@ fn decode_with_all(bytes: &[u8]) -> usize {
         );
     }
     if let Ok(transaction) = Transaction::decode_raw(bytes, TxRules::Moac) {
-        // Recovery must answer for anything that decodes.
+        // These must not panic for anything that decodes.
         let _ = transaction.recover_sender(true);
         let _ = (transaction.chain_id(), transaction.ethereum_hash());
     }
@@ -233,7 +234,7 @@ proptest! {
 
     #[test]
     fn items_round_trip(item in item()) {
-        prop_assert_eq!(Item::decode_exact(&item.encode()), Ok(item));
+        prop_assert_eq!(RlpItem::decode_exact(&item.encode()), Ok(item));
     }
 
     #[test]
@@ -241,7 +242,7 @@ proptest! {
         decode_with_all(&bytes);
     }
 
-    /// Bytes that are nearly right reach further into the decoders than random ones.
+    /// Bytes that are almost right reach more code of the decoders than random bytes.
     #[test]
     fn damaged_values_are_refused_or_exact(
         block in block(),

@@ -1,7 +1,7 @@
-//! The vectors of `tests/vectors/transactions.json`: transactions made by another
-//! implementation, messages signed by it, and a block that a public node printed.
+//! The vectors of `tests/vectors/transactions.json`: transactions and signed messages of another
+//! implementation, and a block from a public node.
 //!
-//! Roots and the seal of that block are checked where tries and Ethash are known.
+//! The roots and the seal of that block are checked in other packages, which know tries and Ethash.
 
 use std::{fs, path::Path};
 
@@ -31,7 +31,7 @@ fn number(object: &Value, name: &str) -> u64 {
     wide.to()
 }
 
-/// An address, or `None` for null or an absent field.
+/// An address; `None` if the field is null or absent.
 fn optional(object: &Value, name: &str) -> Option<Address> {
     (!object[name].is_null()).then(|| parse(object, name))
 }
@@ -45,8 +45,8 @@ fn form(case: &Value) -> TxForm {
     }
 }
 
-/// The transaction that the case's JSON fields say, without looking at its RLP.
-fn stated(case: &Value) -> Transaction {
+/// The transaction that the JSON fields of a case describe. Does not use its RLP.
+fn described(case: &Value) -> Transaction {
     let form = form(case);
     let v = if form == TxForm::Classic { "storedV" } else { "v" };
     Transaction {
@@ -84,40 +84,43 @@ fn transactions_decode_hash_and_recover() {
     let mut forms = Vec::new();
     for case in cases(&vectors) {
         let name = text(case, "name");
-        let stated = stated(case);
+        let described = described(case);
         let raw: Bytes = parse(case, "raw");
-        let stored: Bytes = if stated.form == TxForm::Classic {
+        let stored: Bytes = if described.form == TxForm::Classic {
             parse(case, "storedRaw")
         } else {
             raw.clone()
         };
 
-        assert_eq!(stated.encode(), stored, "{name}");
-        assert_eq!(stated.encode_raw(), raw, "{name}");
-        assert_eq!(stated.length(), stored.len(), "{name}");
-        assert_eq!(stated.hash(), parse::<B256>(case, "hash"), "{name}");
+        assert_eq!(described.encode(), stored, "{name}");
+        assert_eq!(described.encode_raw(), raw, "{name}");
+        assert_eq!(described.length(), stored.len(), "{name}");
+        assert_eq!(described.hash(), parse::<B256>(case, "hash"), "{name}");
         let decoded = Transaction::decode_stored(&stored, TxRules::Moac).expect(name);
-        assert_eq!(decoded, stated, "{name}");
-        if stated.is_system() {
+        assert_eq!(decoded, described, "{name}");
+        if described.is_system() {
             let error = Transaction::decode_raw(&raw, TxRules::Moac).unwrap_err();
             assert_eq!(error, DecodeError::SystemTransaction { syscnt: 0x65 });
-            assert_eq!(stated, Transaction::system(stated.tx_nonce), "{name}");
-            assert_eq!(stated.chain_id(), None);
+            assert_eq!(described, Transaction::system(described.tx_nonce), "{name}");
+            assert_eq!(described.chain_id(), None);
         } else {
-            assert_eq!(Transaction::decode_raw(&raw, TxRules::Moac), Ok(stated.clone()));
             assert_eq!(
-                stated.signing_hash(),
+                Transaction::decode_raw(&raw, TxRules::Moac),
+                Ok(described.clone())
+            );
+            assert_eq!(
+                described.signing_hash(),
                 parse::<B256>(case, "signingHash"),
                 "{name}"
             );
-            assert_eq!(stated.chain_id(), case["chainId"].as_u64(), "{name}");
+            assert_eq!(described.chain_id(), case["chainId"].as_u64(), "{name}");
         }
-        assert_eq!(stated.recover_sender(true), Ok(parse(case, "from")), "{name}");
+        assert_eq!(described.recover_sender(true), Ok(parse(case, "from")), "{name}");
         if !case["contractAddress"].is_null() {
-            let created = Transaction::created_address(&parse(case, "from"), stated.tx_nonce);
+            let created = Transaction::created_address(&parse(case, "from"), described.tx_nonce);
             assert_eq!(created, parse::<Address>(case, "contractAddress"), "{name}");
         }
-        forms.push(stated.form);
+        forms.push(described.form);
     }
     let count = |form| forms.iter().filter(|&&other| other == form).count();
     assert_eq!(
@@ -131,13 +134,13 @@ fn transactions_decode_hash_and_recover() {
 }
 
 #[test]
-fn classic_is_what_ethereum_knows() {
+fn a_classic_transaction_is_the_ethereum_transaction() {
     let vectors = vectors();
     let case = cases(&vectors)
         .iter()
         .find(|case| form(case) == TxForm::Classic)
         .expect("one");
-    let classic = stated(case);
+    let classic = described(case);
     assert_eq!(classic.ethereum_hash(), Some(parse(case, "ethereumHash")));
     assert_eq!(classic.ethereum_v(), Some(parse(case, "v")));
     let raw: Bytes = parse(case, "raw");
@@ -153,24 +156,24 @@ fn classic_is_what_ethereum_knows() {
 fn signing_again_gives_the_same_bytes() {
     let vectors = vectors();
     for case in cases(&vectors).iter().filter(|case| form(case) != TxForm::System) {
-        let stated = stated(case);
+        let described = described(case);
         let key = SecretKey::from_hex(text(case, "privateKey")).expect("a key");
         let unsigned = UnsignedTransaction {
-            tx_nonce: stated.tx_nonce,
-            syscnt: stated.syscnt,
-            gas_price: stated.gas_price,
-            gas: stated.gas,
-            to: stated.to,
-            value: stated.value,
-            input: stated.input.clone(),
-            sharding_flag: stated.sharding_flag,
-            via: stated.via,
+            tx_nonce: described.tx_nonce,
+            syscnt: described.syscnt,
+            gas_price: described.gas_price,
+            gas: described.gas,
+            to: described.to,
+            value: described.value,
+            input: described.input.clone(),
+            sharding_flag: described.sharding_flag,
+            via: described.via,
         };
         let chain_id = case["chainId"].as_u64().expect("a number");
         assert_eq!(key.address(), parse::<Address>(case, "from"));
         assert_eq!(
-            unsigned.sign(&key, chain_id, stated.form),
-            stated,
+            unsigned.sign(&key, chain_id, described.form),
+            described,
             "{}",
             text(case, "name")
         );
@@ -189,7 +192,7 @@ fn signed_messages() {
         let key = SecretKey::from_hex(text(case, "privateKey")).expect("a key");
         let rsv: Bytes = parse(case, "signature");
         assert_eq!(key.sign(&digest).to_rsv(), rsv[..]);
-        let signature = Signature::from_rsv(&rsv).expect("r, s and V");
+        let signature = EcdsaSignature::from_rsv(&rsv).expect("r, s and V");
         assert_eq!(recover(&digest, &signature), Ok(parse(case, "address")));
     }
 }
@@ -225,12 +228,12 @@ fn real_block(vectors: &Value) -> Block {
 #[test]
 fn a_block_of_the_public_network() {
     let vectors = vectors();
-    let stated = &vectors["realBlock"];
+    let described = &vectors["realBlock"];
     let block = real_block(&vectors);
-    assert_eq!(block.hash(), parse::<B256>(stated, "hash"));
-    assert_eq!(block.header.header_hash(), parse::<B256>(stated, "powHash"));
+    assert_eq!(block.hash(), parse::<B256>(described, "hash"));
+    assert_eq!(block.header.header_hash(), parse::<B256>(described, "powHash"));
     assert_eq!(block.header.uncles_hash, uncles_hash(&block.uncles));
-    assert_eq!(block.size() as u64, number(stated, "size"));
+    assert_eq!(block.size() as u64, number(described, "size"));
     let rlp = block.encode();
     assert_eq!(rlp.len(), block.size());
     assert_eq!(Block::decode(&rlp, TxRules::Moac), Ok(block));

@@ -5,7 +5,7 @@ use chain::rules::body::sender;
 use chain::rules::difficulty::{DifficultyInput, difficulty as next};
 use chain::trie::{NoNodes, Trie};
 use ethash::LightCaches;
-use primitives::rlp::Item;
+use primitives::rlp::RlpItem;
 use primitives::{B256, Transaction, keccak256};
 use serde_json::{Value, json};
 
@@ -14,26 +14,26 @@ use super::spec_of_fork;
 
 pub(super) fn rlp(request: &Value) -> Result<Value, String> {
     if request.get("rlp").is_some() {
-        let item = Item::decode_exact(&data(request, "rlp")?).map_err(|error| error.to_string())?;
+        let item = RlpItem::decode_exact(&data(request, "rlp")?).map_err(|error| error.to_string())?;
         return Ok(json!({ "value": item_value(&item) }));
     }
     let item = value_item(member(request, "value")?)?;
     Ok(json!({ "rlp": hex_text(item.encode()) }))
 }
 
-fn item_value(item: &Item) -> Value {
+fn item_value(item: &RlpItem) -> Value {
     match item {
-        Item::Bytes(bytes) => json!(hex_text(bytes)),
-        Item::List(items) => items.iter().map(item_value).collect(),
+        RlpItem::Bytes(bytes) => json!(hex_text(bytes)),
+        RlpItem::List(items) => items.iter().map(item_value).collect(),
     }
 }
 
-fn value_item(value: &Value) -> Result<Item, String> {
+fn value_item(value: &Value) -> Result<RlpItem, String> {
     match value {
-        Value::Array(values) => Ok(Item::List(
+        Value::Array(values) => Ok(RlpItem::List(
             values.iter().map(value_item).collect::<Result<_, _>>()?,
         )),
-        other => Ok(Item::Bytes(bytes(other)?)),
+        other => Ok(RlpItem::Bytes(bytes(other)?)),
     }
 }
 

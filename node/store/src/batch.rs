@@ -1,4 +1,4 @@
-//! Write transactions: all of one is seen and kept, or nothing.
+//! Write transactions: readers see all writes of a batch or none.
 //!
 //! Knows redb; knows nothing of what rows mean, nor how the file is opened.
 
@@ -8,146 +8,151 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use redb::{Table, WriteTransaction};
 
+use crate::database::WritePermit;
 use crate::guard::guarded;
-use crate::later::Later;
 use crate::log_index::LogKey;
+use crate::monitor::CallMonitor;
+use crate::pending_writes::PendingWrites;
 use crate::source::{Source, rows};
-use crate::store::{Turn, Watch};
+use crate::tables::ByteSlice;
 use crate::{StoreError, TableId};
 
-type Bytes = &'static [u8];
-
-/// An open write transaction. Dropped without [`Batch::commit`], it leaves no trace.
-pub struct Batch {
-    /// `None` once a panic has ended it.
+/// An open write transaction. If it is dropped without [`WriteBatch::commit`], nothing is written.
+pub struct WriteBatch {
+    /// `None` after a panic has ended the transaction.
     transaction: RefCell<Option<WriteTransaction>>,
-    /// Something failed: what was written may be a part.
-    spoilt: Cell<bool>,
-    // Given back after the transaction has ended.
-    turn: Turn,
+    /// Whether something failed. Then the writes may be incomplete and are never committed.
+    failed: Cell<bool>,
+    // Declared last: the permit is given back after the transaction has ended.
+    permit: WritePermit,
 }
 
-impl std::fmt::Debug for Batch {
+impl std::fmt::Debug for WriteBatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Batch").finish_non_exhaustive()
+        f.debug_struct("WriteBatch").finish_non_exhaustive()
     }
 }
 
-impl Batch {
-    pub(crate) fn new(transaction: WriteTransaction, turn: Turn) -> Self {
+impl WriteBatch {
+    pub(crate) fn new(transaction: WriteTransaction, permit: WritePermit) -> Self {
         Self {
             transaction: RefCell::new(Some(transaction)),
-            spoilt: Cell::new(false),
-            turn,
+            failed: Cell::new(false),
+            permit,
         }
     }
 
-    /// Runs `work` over the open tables. May be called again before the commit.
+    /// Runs `work` on the open tables and returns its result. May be called several times before
+    /// the commit.
     ///
     /// # Errors
-    /// Whatever `work` returns, and [`StoreError`] when the medium fails or a row of the log index is corrupt. After an error of the
-    /// store's the batch cannot be committed.
+    /// The error of `work`, and [`StoreError`] when a read or write fails or a row of the log
+    /// index is corrupt. After a [`StoreError`] the batch can no longer be committed.
     pub fn write<T, E: From<StoreError>>(
         &self,
         work: impl FnOnce(&mut Tables<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let held = self.transaction.borrow();
-        let transaction = held.as_ref().ok_or_else(|| self.spoilt_error())?;
+        let borrowed = self.transaction.borrow();
+        let transaction = borrowed.as_ref().ok_or_else(|| self.failed_error())?;
         let mut tables = Tables::open(transaction, self)?;
         match catch_unwind(AssertUnwindSafe(|| work(&mut tables))) {
             Ok(result) => {
-                let done = result?;
-                spoiling(self, tables.flush_log_index())?;
-                Ok(done)
+                let value = result?;
+                note_failure(self, tables.flush_log_index())?;
+                Ok(value)
             }
             Err(panic) => {
-                // A transaction that is dropped while a panic unwinds costs redb a walk over the
-                // whole file at its next opening; ended here it does not.
+                // The transaction must be ended before the panic goes on. If it were dropped while
+                // the panic unwinds, redb would have to walk over the whole file at its next
+                // opening.
                 drop(tables);
-                drop(held);
+                drop(borrowed);
                 self.end();
                 resume_unwind(panic)
             }
         }
     }
 
-    /// Like [`Batch::write`], for much work: rows whose keys come without order wait in memory
-    /// and are written in the order of keys when `work` is done. [`Tables::waiting_bytes`] says
-    /// how much waits.
+    /// Like [`WriteBatch::write`], for the writes of many blocks.
+    ///
+    /// Rows of the tables with [`TableInfo::may_wait`](crate::TableInfo::may_wait) are kept in
+    /// memory. They are written, sorted by key, when `work` is done. Reads of `work` see them.
+    /// [`Tables::waiting_bytes`] tells how much memory they take.
     ///
     /// # Errors
-    /// As [`Batch::write`].
+    /// As [`WriteBatch::write`].
     pub fn write_in_order<T, E: From<StoreError>>(
         &self,
         work: impl FnOnce(&mut Tables<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         self.write(|tables| {
-            tables.later = Some(Later::default());
-            let done = work(tables)?;
-            tables.write_waiting()?;
-            Ok(done)
+            tables.pending = Some(PendingWrites::default());
+            let value = work(tables)?;
+            tables.write_pending()?;
+            Ok(value)
         })
     }
 
-    fn spoilt_error(&self) -> StoreError {
-        StoreError::Spoilt {
-            path: self.watch().path.clone(),
+    fn failed_error(&self) -> StoreError {
+        StoreError::BatchFailed {
+            path: self.monitor().path.clone(),
         }
     }
 
-    fn watch(&self) -> &Watch {
-        self.turn.watch()
+    fn monitor(&self) -> &CallMonitor {
+        self.permit.monitor()
     }
 
-    /// Forgets the writes, whatever state they are in.
+    /// Ends the transaction without a commit, whatever its state.
     fn end(&self) {
         let transaction = self.transaction.borrow_mut().take();
-        // What is not committed is seen by nobody, also where taking it back fails.
+        // A failure here is harmless: nobody sees writes that were not committed.
         let _ = guarded(|| drop(transaction));
     }
 
-    /// Makes the writes durable and visible, all at once.
+    /// Makes all writes durable and visible at once.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails. Then all of it was written or, mostly, nothing;
-    /// which, the next snapshot shows.
+    /// [`StoreError`] when the commit fails. Then either everything was written or, more often,
+    /// nothing. The next snapshot shows which.
     pub fn commit(self) -> Result<(), StoreError> {
         let transaction = self.transaction.borrow_mut().take();
         match transaction {
-            Some(transaction) if !self.spoilt.get() => self.watch().run(|| transaction.commit()),
-            rest => {
-                let _ = guarded(|| drop(rest));
-                Err(self.spoilt_error())
+            Some(transaction) if !self.failed.get() => self.monitor().run(|| transaction.commit()),
+            unusable => {
+                let _ = guarded(|| drop(unusable));
+                Err(self.failed_error())
             }
         }
     }
 
-    /// Forgets the writes.
+    /// Discards all writes.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails.
+    /// [`StoreError`] when redb fails. The writes are discarded nevertheless.
     pub fn abort(self) -> Result<(), StoreError> {
         match self.transaction.borrow_mut().take() {
-            Some(transaction) => self.watch().run(|| transaction.abort()),
+            Some(transaction) => self.monitor().run(|| transaction.abort()),
             None => Ok(()),
         }
     }
 }
 
-impl Drop for Batch {
+impl Drop for WriteBatch {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-/// The tables of an open [`Batch`]: everything a snapshot can read, and writes.
+/// The tables of an open [`WriteBatch`]. Reads see the batch's own writes.
 pub struct Tables<'txn> {
-    tables: Vec<Table<'txn, Bytes, Bytes>>,
+    /// In the order of [`TableId::ALL`].
+    tables: Vec<Table<'txn, ByteSlice, ByteSlice>>,
     /// Entries of the log index that are not in its table yet.
     pub(crate) log_entries: Vec<(LogKey, u64)>,
-    /// Rows that are written at the end, where they wait at all.
-    later: Option<Later>,
-    batch: &'txn Batch,
+    /// The rows that wait in memory; `None` outside [`WriteBatch::write_in_order`].
+    pending: Option<PendingWrites>,
+    batch: &'txn WriteBatch,
 }
 
 impl std::fmt::Debug for Tables<'_> {
@@ -157,29 +162,29 @@ impl std::fmt::Debug for Tables<'_> {
 }
 
 impl<'txn> Tables<'txn> {
-    fn open(transaction: &'txn WriteTransaction, batch: &'txn Batch) -> Result<Self, StoreError> {
+    fn open(transaction: &'txn WriteTransaction, batch: &'txn WriteBatch) -> Result<Self, StoreError> {
         let open = |table: TableId| transaction.open_table(table.definition());
         let tables = || TableId::ALL.into_iter().map(open).collect::<Result<_, _>>();
-        let tables = batch.watch().run(tables);
+        let tables = batch.monitor().run(tables);
         Ok(Self {
-            tables: spoiling(batch, tables)?,
+            tables: note_failure(batch, tables)?,
             log_entries: Vec::new(),
-            later: None,
+            pending: None,
             batch,
         })
     }
 
-    /// Memory taken by rows that wait to be written.
+    /// Memory taken by the rows that wait, in bytes, roughly.
     pub fn waiting_bytes(&self) -> usize {
-        self.later.as_ref().map_or(0, Later::bytes)
+        self.pending.as_ref().map_or(0, PendingWrites::bytes)
     }
 
-    /// Writes what waits; from here on rows go to their tables at once.
-    fn write_waiting(&mut self) -> Result<(), StoreError> {
-        let Some(later) = self.later.take() else {
+    /// Writes the rows that wait. From then on rows go to their tables at once.
+    fn write_pending(&mut self) -> Result<(), StoreError> {
+        let Some(pending) = self.pending.take() else {
             return Ok(());
         };
-        for (table, rows) in later.into_rows() {
+        for (table, rows) in pending.into_rows() {
             for (key, value) in rows {
                 self.put(table, &key, &value)?;
             }
@@ -187,43 +192,43 @@ impl<'txn> Tables<'txn> {
         Ok(())
     }
 
-    /// Where the rows of `table` wait, if they do.
-    fn later(&self, table: TableId) -> Option<&Later> {
-        self.later.as_ref().filter(|_| Later::holds(table))
+    /// Where rows of `table` wait; `None` if they do not.
+    fn pending(&self, table: TableId) -> Option<&PendingWrites> {
+        self.pending.as_ref().filter(|_| table.info().may_wait)
     }
 
-    /// Writes a row, over an older one where there is one.
+    /// Writes a row. Replaces the row with the same key, if there is one.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails.
+    /// [`StoreError`] when the write fails.
     pub fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        if let Some(later) = self.later.as_mut().filter(|_| Later::holds(table)) {
-            later.put(table, key, value);
+        if let Some(pending) = self.pending.as_mut().filter(|_| table.info().may_wait) {
+            pending.put(table, key, value);
             return Ok(());
         }
         let table = &mut self.tables[table as usize];
         let put = || table.insert(key, value).map(drop);
-        spoiling(self.batch, self.batch.watch().run(put))
+        note_failure(self.batch, self.batch.monitor().run(put))
     }
 
-    /// Removes a row; no error where there is none.
+    /// Removes a row. Does nothing if there is no such row.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails.
+    /// [`StoreError`] when the write fails.
     pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<(), StoreError> {
-        if let Some(later) = &mut self.later {
-            later.delete(table, key);
+        if let Some(pending) = &mut self.pending {
+            pending.delete(table, key);
         }
         let table = &mut self.tables[table as usize];
         let delete = || table.remove(key).map(drop);
-        spoiling(self.batch, self.batch.watch().run(delete))
+        note_failure(self.batch, self.batch.monitor().run(delete))
     }
 }
 
-/// Notes that a batch has met with a failure.
-fn spoiling<T>(batch: &Batch, result: Result<T, StoreError>) -> Result<T, StoreError> {
+/// Marks the batch as failed if `result` is an error.
+fn note_failure<T>(batch: &WriteBatch, result: Result<T, StoreError>) -> Result<T, StoreError> {
     if result.is_err() {
-        batch.spoilt.set(true);
+        batch.failed.set(true);
     }
     result
 }
@@ -235,11 +240,11 @@ impl Source for Tables<'_> {
         key: &[u8],
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, StoreError> {
-        if let Some(waiting) = self.later(table).and_then(|later| later.get(table, key)) {
+        if let Some(waiting) = self.pending(table).and_then(|pending| pending.get(table, key)) {
             return Ok(Some(read(waiting)));
         }
-        let (table, watch) = (&self.tables[table as usize], self.batch.watch());
-        spoiling(self.batch, rows::with(watch, table, key, read))
+        let (table, monitor) = (&self.tables[table as usize], self.batch.monitor());
+        note_failure(self.batch, rows::with(monitor, table, key, read))
     }
 
     fn with_last<R>(
@@ -249,17 +254,22 @@ impl Source for Tables<'_> {
         high: &[u8],
         read: impl FnOnce(&[u8], &[u8]) -> R,
     ) -> Result<Option<R>, StoreError> {
-        let (stored, watch) = (&self.tables[table as usize], self.batch.watch());
-        let Some((waiting, newer)) = self.later(table).and_then(|later| later.last(table, low, high)) else {
-            return spoiling(self.batch, rows::with_last(watch, stored, low, high, read));
+        let (stored, monitor) = (&self.tables[table as usize], self.batch.monitor());
+        let waiting = self
+            .pending(table)
+            .and_then(|pending| pending.last(table, low, high));
+        let Some((waiting_key, waiting_value)) = waiting else {
+            return note_failure(self.batch, rows::with_last(monitor, stored, low, high, read));
         };
-        // What is stored counts only where it lies behind.
+        // A stored row is the last one only if its key is above that of the waiting row.
         let mut read = Some(read);
-        let behind = rows::with_last(watch, stored, waiting, high, |key, value| {
-            read.take_if(|_| key > waiting).map(|read| read(key, value))
+        let above = rows::with_last(monitor, stored, waiting_key, high, |key, value| {
+            read.take_if(|_| key > waiting_key).map(|read| read(key, value))
         });
-        let behind = spoiling(self.batch, behind)?;
-        Ok(behind.flatten().or_else(|| read.map(|read| read(waiting, newer))))
+        let above = note_failure(self.batch, above)?;
+        Ok(above
+            .flatten()
+            .or_else(|| read.map(|read| read(waiting_key, waiting_value))))
     }
 
     fn scan(
@@ -268,11 +278,13 @@ impl Source for Tables<'_> {
         low: &[u8],
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        let (stored, watch) = (&self.tables[table as usize], self.batch.watch());
-        let scanned = match self.later(table) {
-            Some(later) => later.merge(table, low, |visit| rows::scan(watch, stored, low, visit), visit),
-            None => rows::scan(watch, stored, low, visit),
+        let (stored, monitor) = (&self.tables[table as usize], self.batch.monitor());
+        let scanned = match self.pending(table) {
+            Some(pending) => {
+                pending.merge(table, low, |visit| rows::scan(monitor, stored, low, visit), visit)
+            }
+            None => rows::scan(monitor, stored, low, visit),
         };
-        spoiling(self.batch, scanned)
+        note_failure(self.batch, scanned)
     }
 }

@@ -1,74 +1,79 @@
-//! A cursor over stored bytes, and the small encodings rows share.
+//! Reading the fields of a stored row, and the small encodings that rows share.
 //!
-//! Every read is bounded and says what it wanted; nothing here panics on bad bytes.
+//! Bad bytes give an error that says what was expected. Nothing here panics on them.
 
 use primitives::U256;
 
-/// Reads fields from the front of a row.
-pub(crate) struct Cursor<'a> {
+/// Reads the fields of a row one after another.
+pub(crate) struct RowReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> RowReader<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// The next `count` bytes.
+    /// Reads the next `count` bytes.
     pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], String> {
         let got = self.rest.len();
-        let (head, rest) = self
+        let (bytes, rest) = self
             .rest
             .split_at_checked(count)
-            .ok_or_else(|| format!("row ends early: want {count} more bytes, got {got}"))?;
+            .ok_or_else(|| format!("row ends early: got {got} more bytes, expected {count}"))?;
         self.rest = rest;
-        Ok(head)
+        Ok(bytes)
     }
 
-    /// The next `N` bytes.
+    /// Reads the next `N` bytes.
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
         Ok(self.take(N)?.try_into().expect("take returns exactly N bytes"))
     }
 
-    /// A 4-byte big-endian number.
+    /// Reads a 4-byte big-endian number.
     pub(crate) fn u32(&mut self) -> Result<u32, String> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
-    /// A number behind a length byte, at most 32 bytes, without leading zeros.
+    /// Reads a length byte and a big-endian number of that many bytes: at most 32, the first not
+    /// zero.
     pub(crate) fn uint(&mut self) -> Result<U256, String> {
         let [length] = self.array()?;
         if length > 32 {
-            return Err(format!("number of {length} bytes, want at most 32"));
+            return Err(format!(
+                "length of a number: got {length} bytes, expected at most 32"
+            ));
         }
         let bytes = self.take(usize::from(length))?;
         if bytes.first() == Some(&0) {
-            return Err("number with a leading zero".to_owned());
+            return Err("number begins with a zero byte".to_owned());
         }
         Ok(U256::from_be_slice(bytes))
     }
 
-    /// A number that fits 64 bits.
+    /// Reads a number as [`Self::uint`] does, below 2^64.
     pub(crate) fn uint64(&mut self) -> Result<u64, String> {
         let value = self.uint()?;
-        u64::try_from(value).map_err(|_| format!("number {value} is over 64 bits"))
+        u64::try_from(value).map_err(|_| format!("number: got {value}, expected less than 2^64"))
     }
 
-    /// All that is left.
+    /// Reads all bytes that are left.
     pub(crate) fn remaining(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }
 
-    /// An error when bytes are left.
+    /// Ends the row. Bytes that are left are an error.
     pub(crate) fn finish(self) -> Result<(), String> {
         match self.rest.len() {
             0 => Ok(()),
-            left => Err(format!("{left} bytes too many")),
+            left => Err(format!(
+                "got {left} bytes after the end of the row, expected none"
+            )),
         }
     }
 }
 
-/// Appends a number as [`Cursor::uint`] reads it.
+/// Appends a number in the form that [`RowReader::uint`] reads.
 pub(crate) fn push_uint(out: &mut Vec<u8>, value: U256) {
     let bytes: [u8; 32] = value.to_be_bytes();
     let significant = &bytes[bytes.iter().position(|byte| *byte != 0).unwrap_or(32)..];
@@ -76,7 +81,7 @@ pub(crate) fn push_uint(out: &mut Vec<u8>, value: U256) {
     out.extend_from_slice(significant);
 }
 
-/// Block number and hash: the key of headers, bodies and receipts.
+/// The key of headers, bodies, receipts and notices: block number (8), block hash (32).
 pub(crate) fn block_key(number: u64, hash: &primitives::B256) -> [u8; 40] {
     let mut key = [0; 40];
     key[..8].copy_from_slice(&number.to_be_bytes());
@@ -96,18 +101,18 @@ mod tests {
             let value = U256::from_be_bytes(bytes) >> shift;
             let mut row = Vec::new();
             push_uint(&mut row, value);
-            let mut cursor = Cursor::new(&row);
-            prop_assert_eq!(cursor.uint().unwrap(), value);
-            prop_assert!(cursor.finish().is_ok());
+            let mut reader = RowReader::new(&row);
+            prop_assert_eq!(reader.uint().unwrap(), value);
+            prop_assert!(reader.finish().is_ok());
         }
 
         #[test]
         fn bad_bytes_never_panic(bytes: Vec<u8>) {
-            let mut cursor = Cursor::new(&bytes);
-            let _ = cursor.uint();
-            let _ = cursor.uint64();
-            let _ = cursor.array::<20>();
-            let _ = cursor.finish();
+            let mut reader = RowReader::new(&bytes);
+            let _ = reader.uint();
+            let _ = reader.uint64();
+            let _ = reader.array::<20>();
+            let _ = reader.finish();
         }
     }
 }

@@ -1,124 +1,125 @@
-//! Why the store refuses or fails.
+//! Errors of the store.
 //!
-//! Errors of the medium (full disk, lost file) and of the content (bytes that no code of
-//! ours wrote) are told apart, because they ask for other measures; each says for which.
+//! Errors of the disk (full, file lost) and errors of the content (bytes that this program did not
+//! write) are separate variants, because the operator must do different things about them. Each
+//! message says what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::guard::Fall;
+use crate::guard::CallFailure;
 
-/// What helps where the content of a database is lost.
+/// What to do when the content of a database is lost.
 const RESTORE: &str =
     "put a copy of the data directory back, or move this one away and import the chain again";
 
-/// Why a read or write of the store failed.
+/// Why the store refuses to open, or why a read or write failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Another process, or another part of this one, has the file open.
+    /// The file is already open, in another process or in this one.
     #[error("{} is in use by another process: a data directory serves one node at a time; stop the other one or choose another --datadir", path.display())]
     InUse {
         /// The database file.
         path: PathBuf,
     },
-    /// The file was written by code with another table layout.
-    #[error("{} has schema version {got}, this program reads version {expected}: use the program that made it, or make a new --datadir", path.display())]
+    /// The file has another schema version.
+    #[error("{}: schema version: got {got}, expected {expected}: use the program that made the file, or choose a new --datadir", path.display())]
     Schema {
         /// The database file.
         path: PathBuf,
         /// The version in the file.
         got: u32,
-        /// The version of this program.
+        /// The version that this program reads and writes.
         expected: u32,
     },
-    /// At the path of the database is something else.
-    #[error("{} is no database of this program: {found}; it was left as it is: {RESTORE}", path.display())]
-    Other {
+    /// There is something else at the path of the database.
+    #[error("{} is not a database of this program: {found}; it was not changed: {RESTORE}", path.display())]
+    NotADatabase {
         /// The database file.
         path: PathBuf,
-        /// What is there.
+        /// What is there instead, in words.
         found: String,
     },
     /// The file ends too early.
-    #[error("{} is cut off: got {got} bytes, want {expected}; it was left as it is: {RESTORE}", path.display())]
-    Cut {
+    #[error("{} is cut off: got {got} bytes, expected {expected}; it was not changed: {RESTORE}", path.display())]
+    Truncated {
         /// The database file.
         path: PathBuf,
-        /// Its bytes.
+        /// The length of the file, in bytes.
         got: u64,
-        /// The bytes its content needs.
+        /// The length that its content needs, in bytes.
         expected: u64,
     },
-    /// There was a database, and there is none.
-    #[error("{} is gone, and was there before: put it back, or remove {} too and import the chain again", path.display(), beside.display())]
-    Gone {
+    /// There was a database before, and now there is none.
+    #[error("{} is gone, but there was a database before: put it back, or remove {} too and import the chain again", path.display(), lock_file.display())]
+    Missing {
         /// The database file.
         path: PathBuf,
-        /// The file beside it that says that it was there.
-        beside: PathBuf,
+        /// The lock file, which says that there was a database.
+        lock_file: PathBuf,
     },
-    /// The file cannot be opened or made.
+    /// The file cannot be opened or created.
     #[error("cannot open {}: {source}", path.display())]
     Open {
         /// The database file.
         path: PathBuf,
-        /// What redb or the system said.
+        /// The error of redb or the operating system.
         source: Box<redb::Error>,
     },
-    /// There is no space left to write to.
-    #[error("cannot write {}: {source}; nothing that was committed is lost: free space on its file system, and what failed can be done again", path.display())]
+    /// The file system has no space left.
+    #[error("cannot write {}: {source}; committed data is not lost: free space on its file system, then try again", path.display())]
     Full {
         /// The database file.
         path: PathBuf,
-        /// The system's words.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The file cannot be read or written.
-    #[error("cannot use {}: {source}; what was committed is kept as far as the disk keeps it: look at the disk and the system's log, then start again", path.display())]
+    /// The file cannot be read or written, for another reason than missing space.
+    #[error("cannot use {}: {source}; committed data is safe if the disk is: look at the disk and the system's log, then start again", path.display())]
     Medium {
         /// The database file.
         path: PathBuf,
-        /// The system's words.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Bytes of the file are not those that were written.
-    #[error("{} is damaged: {what}; `vnode db check` says what that touches: {RESTORE}", path.display())]
+    /// The file contains other bytes than were written.
+    #[error("{} is damaged: {what}; `vnode db check` lists what is affected: {RESTORE}", path.display())]
     Damaged {
         /// The database file.
         path: PathBuf,
-        /// Where.
+        /// What is damaged.
         what: String,
     },
-    /// The database was opened again after a failure while this was being read.
-    #[error("{} is opened again after a failure: ask again", path.display())]
+    /// The database was closed after a failure, to be opened again. A new snapshot can be read.
+    #[error("{} was closed after a failure and is opened again: repeat the request", path.display())]
     Reopened {
         /// The database file.
         path: PathBuf,
     },
-    /// Something in a batch failed, so the batch is not committed.
-    #[error("a write to {} failed, so nothing of its batch was committed", path.display())]
-    Spoilt {
+    /// A read or write of the batch failed before, so the batch cannot be committed.
+    #[error("a read or write of {} failed, so nothing of its batch was committed", path.display())]
+    BatchFailed {
         /// The database file.
         path: PathBuf,
     },
-    /// The database refuses for a reason of its own.
-    #[error("database failure: {0}")]
+    /// Another error of redb.
+    #[error("database error: {0}")]
     Database(Box<redb::Error>),
-    /// A stored value cannot be what this program wrote.
-    #[error("corrupt {table} row {key}: {reason}; the data directory needs `db check` or a new import")]
+    /// A stored row cannot be one that this program wrote.
+    #[error("corrupt {table} row {key}: {reason}; run `vnode db check`, or import the chain again")]
     Corrupt {
-        /// Which table.
+        /// The table's name in the file.
         table: &'static str,
-        /// The row's key, in hex.
+        /// The row's key, in hex without prefix.
         key: String,
-        /// What is wrong with the value.
+        /// What is wrong with the row.
         reason: String,
     },
 }
 
 impl StoreError {
-    /// A value of `table` under `key` that cannot be decoded.
+    /// The error for a row of `table` that cannot be decoded, or that is missing.
     pub fn corrupt(table: crate::TableId, key: &[u8], reason: impl ToString) -> Self {
         let key = key.iter().map(|byte| format!("{byte:02x}")).collect();
         Self::Corrupt {
@@ -128,29 +129,29 @@ impl StoreError {
         }
     }
 
-    /// Whether it is over once there is space: the same can be done again then.
+    /// Whether the failed write can be repeated once there is space on the file system.
     pub fn wants_space(&self) -> bool {
         matches!(self, Self::Full { .. })
     }
 
-    /// Whether no write can be trusted any more before the program starts anew.
+    /// Whether writing must stop until the program is started again.
     pub fn is_final(&self) -> bool {
         matches!(
             self,
             Self::Medium { .. }
-                | Self::Other { .. }
-                | Self::Cut { .. }
-                | Self::Gone { .. }
+                | Self::NotADatabase { .. }
+                | Self::Truncated { .. }
+                | Self::Missing { .. }
                 | Self::Open { .. }
         )
     }
 
-    /// Whether what was to be read is lost: asked again, the answer would be the same.
+    /// Whether the data that was read is lost. Repeating the read gives the same error.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. } | Self::Corrupt { .. })
     }
 
-    /// What the system says of the file at `path`.
+    /// From an error of the operating system about the file at `path`.
     pub(crate) fn medium(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {
@@ -161,7 +162,7 @@ impl StoreError {
         }
     }
 
-    /// What redb says of the open database at `path`.
+    /// From an error of redb about the open database at `path`.
     pub(crate) fn database(path: &Path, error: redb::Error) -> Self {
         match error {
             redb::Error::Io(source) => Self::medium(path, source),
@@ -178,7 +179,7 @@ impl StoreError {
         }
     }
 
-    /// What redb says while it opens the database at `path`.
+    /// From an error of redb while it opens the database at `path`.
     pub(crate) fn opening(path: &Path, error: redb::Error) -> Self {
         match error {
             redb::Error::DatabaseAlreadyOpen => Self::InUse {
@@ -192,11 +193,11 @@ impl StoreError {
         }
     }
 
-    /// A call into the database at `path` that came to nothing.
-    pub(crate) fn fallen(path: &Path, fall: Fall) -> Self {
-        let what = match fall {
-            Fall::Damaged { page } => format!("the bytes of page {page} do not fit their checksum"),
-            Fall::Panicked(words) => format!("the database gives up: {words}"),
+    /// From a call into the database at `path` that panicked or read a damaged page.
+    pub(crate) fn call_failed(path: &Path, failure: CallFailure) -> Self {
+        let what = match failure {
+            CallFailure::Damaged { page } => format!("page {page} does not match its checksum"),
+            CallFailure::Panicked(message) => format!("redb cannot read it: {message}"),
         };
         Self::Damaged {
             path: path.to_owned(),

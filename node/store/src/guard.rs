@@ -1,48 +1,52 @@
-//! Damaged pages and the database's own panics become errors of the read or write they hit.
+//! Turns redb's panics and damaged pages into errors of the read or write that met them.
 //!
-//! redb trusts its pages: on bytes that it did not write it panics in places, and in others
-//! finds less than there is. So every call into it runs in [`guarded`], which catches the one,
-//! and learns from [`note_damage`] of the other. Knows neither tables nor files.
+//! redb trusts the bytes of its pages. On damaged bytes it sometimes panics and sometimes finds
+//! fewer rows than there are. So every call into redb runs in [`guarded`]. It catches panics, and
+//! [`note_damage`] tells it about damaged pages. Knows neither tables nor files.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 thread_local! {
-    /// Within [`guarded`].
+    /// Whether this thread is inside [`guarded`].
     static INSIDE: Cell<bool> = const { Cell::new(false) };
-    /// The first damaged page that this thread has read in the present call.
+    /// The first damaged page that this thread has read in the current call.
     static DAMAGE: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Why a guarded call gave nothing that can be used.
+/// Why a guarded call has no usable result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fall {
-    /// It read a page that is not as it was written.
+pub(crate) enum CallFailure {
+    /// The call read a page whose bytes do not match its checksum.
     Damaged {
-        /// The page's number.
+        /// The number of the page.
         page: u64,
     },
-    /// It panicked.
+    /// The call panicked with this message.
     Panicked(String),
 }
 
-/// Says that the present call reads a damaged page: whatever it gives is not to be used.
+/// Notes that the current call has read a damaged page. [`guarded`] then discards its result.
 pub(crate) fn note_damage(page: u64) {
     DAMAGE.with(|damage| damage.set(damage.get().or(Some(page))));
 }
 
-/// Runs a call into the database.
-pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, Fall> {
+/// Runs a call into redb.
+///
+/// # Errors
+/// [`CallFailure`] when the call panics or reads a damaged page.
+pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, CallFailure> {
     DAMAGE.set(None);
     let outside = INSIDE.replace(true);
-    // Whatever a panic leaves half done lies in a transaction that is not committed then.
+    // `AssertUnwindSafe` holds: a panic can leave work half done only inside a write transaction,
+    // and that transaction is then never committed.
     let result = catch_unwind(AssertUnwindSafe(work));
     INSIDE.set(outside);
     if let Some(page) = DAMAGE.take() {
-        return Err(Fall::Damaged { page });
+        return Err(CallFailure::Damaged { page });
     }
-    result.map_err(|panic| Fall::Panicked(words(&*panic)))
+    result.map_err(|panic| CallFailure::Panicked(words(&*panic)))
 }
 
 /// What a panic says.
@@ -54,8 +58,10 @@ fn words(panic: &(dyn std::any::Any + Send)) -> String {
     text.unwrap_or("no reason given").replace('\n', " ")
 }
 
-/// Keeps panics that become errors here from being printed as if the program were ending.
-/// Others print as before. Programs call it once at their start; later calls do nothing.
+/// Installs a panic hook that does not print the panics which [`StoreError`](crate::StoreError)
+/// reports. All other panics are printed as before.
+///
+/// A program calls this once at its start. Further calls do nothing.
 pub fn quiet_contained_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -73,24 +79,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_panics_and_damage_are_told_apart() {
+    fn values_panics_and_damage_are_distinguished() {
         quiet_contained_panics();
         assert_eq!(guarded(|| 5), Ok(5));
         assert_eq!(
             guarded(|| -> u8 { panic!("as {}", "asked") }),
-            Err(Fall::Panicked("as asked".to_owned()))
+            Err(CallFailure::Panicked("as asked".to_owned()))
         );
         let damaged = || {
             note_damage(7);
             note_damage(8);
         };
-        assert_eq!(guarded(damaged), Err(Fall::Damaged { page: 7 }));
-        // A panic on a damaged page is the page's fault, and the next call has nothing of it.
+        assert_eq!(guarded(damaged), Err(CallFailure::Damaged { page: 7 }));
+        // If a call reads a damaged page and panics, the damage is reported.
         let both = || -> u8 {
             note_damage(9);
             panic!("unreachable")
         };
-        assert_eq!(guarded(both), Err(Fall::Damaged { page: 9 }));
+        assert_eq!(guarded(both), Err(CallFailure::Damaged { page: 9 }));
+        // Damage noted before a call does not count for it.
         note_damage(3);
         assert_eq!(guarded(|| 6), Ok(6));
     }

@@ -1,42 +1,84 @@
-//! The store: every redb table, the codecs of what lies in them, and versioned state.
+//! The store: one database file that holds blocks, receipts, state and indexes.
 //!
-//! One file holds everything. A [`Store`] gives [`Snapshot`]s (any number, never
-//! blocked) and one [`Batch`] at a time (a write transaction: all of it or none is
-//! seen). Both answer the same reads through [`Source`] and the traits built on it:
-//! [`BlockReads`], [`StateReads`], [`NoticeReads`], [`LogReads`] and [`LogIndexReads`].
+//! # Tables
 //!
-//! Knows primitives and bytes. Knows no rules: what it is given it keeps, and whether a
-//! block is valid is decided in the package `chain`.
+//! [`TableId`] lists every table with its key, its value and the methods that write it. It is
+//! generated from the file `tables/list.rs`, where each table is one row. Three groups:
+//!
+//! - blocks, canonical or not: headers, bodies, receipts, and block numbers by hash;
+//! - canonical blocks only: hashes by number, positions of transactions, the log index, notices,
+//!   and the list of what each block changed in the state;
+//! - the state: versions of accounts and storage slots, code, and the trie of the head state.
+//!
+//! # A block is one commit
+//!
+//! [`Store::batch`] starts the one write transaction that can be open at a time. Importing a block
+//! writes everything about it through the [`Tables`] of that [`WriteBatch`]: header, body,
+//! receipts, state versions, trie nodes, indexes and the new head. [`WriteBatch::commit`] makes all
+//! of it durable and visible at once. A batch that is dropped, aborted or failed leaves no trace. A
+//! bulk import puts many whole blocks into one batch.
+//!
+//! [`Store::snapshot`] gives a view of the last commit. There may be any number of snapshots. They
+//! never wait for the writer, and later commits do not change them.
+//!
+//! # Versions of the state
+//!
+//! The state is stored as versions: a row per changed account or slot and block. The value at
+//! block N is the version with the highest block number that is not above N. So every past state
+//! can be read with one range look-up. A reorganization removes the versions that the list of
+//! changes of a block names. The trie has no versions: it exists for the head state only.
+//!
+//! # What survives
+//!
+//! - A crash or a power failure leaves the last commit, or the one in progress if it was complete.
+//!   The next start takes no longer than usual.
+//! - A full disk fails the batch. Readers go on, and the write can be tried again
+//!   ([`StoreError::wants_space`]).
+//! - Any other failure to write fails the batch, and writing must stop until the program is
+//!   started again ([`StoreError::is_final`]).
+//! - Every page of the file has a checksum. A read that meets a damaged page fails with
+//!   [`StoreError::Damaged`]; reads of other pages go on. A wrong value is never returned.
+//!
+//! # Code
+//!
+//! A snapshot and the tables of a batch answer the same reads: [`Source`] reads rows of bytes, and
+//! the traits built on it read types: [`BlockReads`], [`StateReads`], [`NoticeReads`], [`LogReads`]
+//! and [`LogIndexReads`].
+//!
+//! Knows the types of the package `primitives`, and bytes. Knows no rules: the package `chain`
+//! decides whether a block is valid.
 
 mod batch;
 mod blocks;
 mod codec;
+mod database;
 mod error;
 mod guard;
-mod later;
 mod log_index;
 mod logs;
 mod medium;
+mod monitor;
 mod notices;
 mod open;
 mod pages;
+mod pending_writes;
 mod snapshot;
 mod source;
 mod state;
 mod store;
 mod tables;
 
-pub use batch::{Batch, Tables};
+pub use batch::{Tables, WriteBatch};
 pub use blocks::{BlockBody, BlockReads, HeaderRecord, TransactionPosition};
 pub use error::StoreError;
 pub use guard::quiet_contained_panics;
 pub use log_index::{LogIndexReads, LogKey};
 pub use logs::{LogReads, StoredLog};
 pub use medium::{Medium, sync_name};
-pub use notices::{Notice, NoticeReads};
+pub use notices::{NoticeReads, ScsNotice};
 pub use open::FILE_NAME;
-pub use snapshot::{Head, Snapshot, TableStats};
+pub use snapshot::{HeadBlock, Snapshot, TableStats};
 pub use source::Source;
 pub use state::{AccountRecord, AccountVersion, StateChanges, StateReads};
 pub use store::{CACHE_BYTES_DEFAULT, Store, StoreOptions};
-pub use tables::{SCHEMA_VERSION, TableId, meta_key};
+pub use tables::{SCHEMA_VERSION, TableId, TableInfo, meta_key};

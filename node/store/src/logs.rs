@@ -1,40 +1,39 @@
-//! Logs as they lie in the receipts of a block, read one by one without building the rest.
+//! Reads single logs of a block, and single transactions, without decoding the whole row.
 //!
-//! A search passes over many logs for each that it wants: here nothing is copied or hashed
-//! but what the caller keeps. Whole receipts are in [`crate::BlockReads`]. Also the transactions
-//! that left logs, without those around them.
+//! A log search looks at many logs for each one that it keeps. So nothing is copied or hashed here
+//! but what the caller asks for. Whole receipts are read with [`crate::BlockReads`].
 
 use std::ops::ControlFlow;
 
-use primitives::rlp::Reader;
+use primitives::rlp::RlpReader;
 use primitives::{Address, B256, Bytes, DecodeError, LOG_TOPICS_MAX, Log, Transaction, TxRules, keccak256};
 
-use crate::codec::{Cursor, block_key};
+use crate::codec::{RowReader, block_key};
 use crate::source::Source;
 use crate::{StoreError, TableId};
 
-/// A log within a row of receipts.
+/// A log, borrowed from a row of receipts.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredLog<'a> {
-    /// Its transaction's place in the block.
+    /// Index of its transaction in the block, from 0.
     pub transaction_index: usize,
-    /// Its place in the block.
+    /// Index of the log in the block, from 0.
     pub log_index: usize,
-    /// The contract.
+    /// The contract that wrote the log.
     pub address: Address,
     topics: [B256; LOG_TOPICS_MAX],
     topic_count: usize,
-    /// What is not indexed.
+    /// The data of the log, which is not indexed.
     pub data: &'a [u8],
 }
 
 impl StoredLog<'_> {
-    /// The topics in order.
+    /// The topics, in order.
     pub fn topics(&self) -> &[B256] {
         &self.topics[..self.topic_count]
     }
 
-    /// The log, copied.
+    /// A copy of the log.
     pub fn to_log(&self) -> Log {
         Log {
             address: self.address,
@@ -44,13 +43,13 @@ impl StoredLog<'_> {
     }
 }
 
-/// Reads of single logs and of what a log's place needs.
+/// Reads of single logs, and of the transactions that wrote them.
 pub trait LogReads: Source {
-    /// Hands the logs of an executed block to `visit`, in order, until it breaks. `false`: the
-    /// block has no receipts here.
+    /// Calls `visit` with each log of a block, in order, until it breaks. Returns `false` if the
+    /// receipts of the block are not stored.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails or the row is corrupt.
+    /// [`StoreError`] when the read fails or the row is corrupt.
     fn scan_logs(
         &self,
         number: u64,
@@ -65,22 +64,22 @@ pub trait LogReads: Source {
             .map_err(|reason| StoreError::corrupt(TableId::BlockToReceipts, &key, reason))
     }
 
-    /// Hashes of the transactions at `places` of a block, which ascend.
+    /// Hashes of the transactions with these indexes in a block. `indexes` must ascend.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails, the row is corrupt or has no such place.
+    /// [`StoreError`] when the read fails, or when the row is corrupt, missing or too short.
     fn transaction_hashes(
         &self,
         number: u64,
         hash: &B256,
-        places: &[usize],
+        indexes: &[usize],
     ) -> Result<Vec<B256>, StoreError> {
-        // The hash of a transaction is that of its stored form, so none has to be decoded.
-        let each = |row: &[u8]| each_at(row, places, |rlp| Ok(keccak256(rlp)));
-        of_body(self, number, hash, each)
+        // A transaction's hash is the hash of its stored form, so nothing has to be decoded.
+        let hashes = |row: &[u8]| read_transactions(row, indexes, |rlp| Ok(keccak256(rlp)));
+        read_body(self, number, hash, hashes)
     }
 
-    /// The transactions at `places` of a block, which ascend.
+    /// The transactions with these indexes in a block. `indexes` must ascend.
     ///
     /// # Errors
     /// As [`LogReads::transaction_hashes`].
@@ -88,11 +87,11 @@ pub trait LogReads: Source {
         &self,
         number: u64,
         hash: &B256,
-        places: &[usize],
+        indexes: &[usize],
         rules: TxRules,
     ) -> Result<Vec<Transaction>, StoreError> {
         let decode = |rlp: &[u8]| Transaction::decode_stored(rlp, rules).map_err(text);
-        of_body(self, number, hash, |row| each_at(row, places, decode))
+        read_body(self, number, hash, |row| read_transactions(row, indexes, decode))
     }
 }
 
@@ -102,8 +101,8 @@ fn text(error: DecodeError) -> String {
     error.to_string()
 }
 
-/// What `read` finds in the body of a block, which must be there.
-fn of_body<T>(
+/// Calls `read` with the row of a block's body. A missing row is an error.
+fn read_body<T>(
     source: &(impl Source + ?Sized),
     number: u64,
     hash: &B256,
@@ -112,12 +111,12 @@ fn of_body<T>(
     let key = block_key(number, hash);
     source
         .with(TableId::BlockToBody, &key, read)?
-        .unwrap_or_else(|| Err("no such row".to_owned()))
+        .unwrap_or_else(|| Err("row is missing".to_owned()))
         .map_err(|reason| StoreError::corrupt(TableId::BlockToBody, &key, reason))
 }
 
 fn walk_logs(row: &[u8], mut visit: impl FnMut(StoredLog<'_>) -> ControlFlow<()>) -> Result<(), String> {
-    let mut receipts = Reader::open(row, "receipts").map_err(text)?;
+    let mut receipts = RlpReader::open(row, "receipts").map_err(text)?;
     let (mut transaction_index, mut log_index) = (0, 0);
     while !receipts.is_empty() {
         let mut receipt = receipts.list("receipt").map_err(text)?;
@@ -138,7 +137,7 @@ fn walk_logs(row: &[u8], mut visit: impl FnMut(StoredLog<'_>) -> ControlFlow<()>
 }
 
 fn read_log(
-    mut fields: Reader<'_>,
+    mut fields: RlpReader<'_>,
     transaction_index: usize,
     log_index: usize,
 ) -> Result<StoredLog<'_>, String> {
@@ -148,13 +147,13 @@ fn read_log(
     while !list.is_empty() {
         let topic = topics
             .get_mut(topic_count)
-            .ok_or_else(|| format!("over {LOG_TOPICS_MAX} topics in log {log_index}"))?;
+            .ok_or_else(|| format!("log {log_index}: got more than {LOG_TOPICS_MAX} topics"))?;
         *topic = list.fixed("topic").map_err(text)?;
         topic_count += 1;
     }
     let data = fields.slice("data").map_err(text)?;
     if !fields.is_empty() {
-        return Err(format!("over 3 fields in log {log_index}"));
+        return Err(format!("log {log_index}: got more than 3 fields"));
     }
     Ok(StoredLog {
         transaction_index,
@@ -166,31 +165,33 @@ fn read_log(
     })
 }
 
-/// What `read` makes of the transactions at these places of a body, each in its stored form.
-fn each_at<T>(
+/// Calls `read` with the stored form of each transaction that `indexes` names.
+fn read_transactions<T>(
     row: &[u8],
-    places: &[usize],
+    indexes: &[usize],
     read: impl Fn(&[u8]) -> Result<T, String>,
 ) -> Result<Vec<T>, String> {
-    let mut cursor = Cursor::new(row);
-    let senders = cursor.u32()? as usize;
-    cursor.take(senders.checked_mul(20).ok_or("sender count overflows")?)?;
-    let mut parts = Reader::open(cursor.remaining(), "body").map_err(text)?;
+    let mut reader = RowReader::new(row);
+    let senders = reader.u32()? as usize;
+    reader.take(senders.checked_mul(20).ok_or("number of senders is too large")?)?;
+    let mut parts = RlpReader::open(reader.remaining(), "body").map_err(text)?;
     let mut transactions = parts.list("transactions").map_err(text)?;
     let mut next = 0;
-    let mut at = |place: &usize| {
+    let mut read_at = |index: &usize| {
         loop {
             if transactions.is_empty() {
-                return Err(format!("{next} transactions, want one at {place}"));
+                return Err(format!(
+                    "got {next} transactions, expected one with index {index}"
+                ));
             }
             let raw = transactions.raw("transaction").map_err(text)?;
             next += 1;
-            if next > *place {
+            if next > *index {
                 return read(raw);
             }
         }
     };
-    places.iter().map(&mut at).collect()
+    indexes.iter().map(&mut read_at).collect()
 }
 
 #[cfg(test)]
@@ -305,7 +306,9 @@ mod tests {
         assert!(view.transactions_at(3, &hash, &[0], TxRules::Ethereum).is_err());
         let error = view.transaction_hashes(3, &hash, &[1, 3]).unwrap_err();
         assert!(
-            error.to_string().contains("3 transactions, want one at 3"),
+            error
+                .to_string()
+                .contains("got 3 transactions, expected one with index 3"),
             "{error}"
         );
         assert!(view.transaction_hashes(4, &hash, &[0]).is_err());
@@ -313,7 +316,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn altered_rows_never_panic(at in 0usize..1000, with: u8, cut in 0usize..1000) {
+        fn changed_rows_never_panic(at in 0usize..1000, with: u8, cut in 0usize..1000) {
             let (store, hash) = store();
             let view = store.snapshot().unwrap();
             let key = block_key(3, &hash);
@@ -323,7 +326,7 @@ mod tests {
                 row[at % length] = with;
                 row.truncate(length - cut % 3);
                 let _ = walk_logs(&row, |_| ControlFlow::Continue(()));
-                let _ = each_at(&row, &[0, 2], |rlp| Ok(keccak256(rlp)));
+                let _ = read_transactions(&row, &[0, 2], |rlp| Ok(keccak256(rlp)));
             }
             prop_assert!(view.receipts(3, &hash).unwrap().is_some());
         }

@@ -1,4 +1,4 @@
-//! Where the bytes of a database lie: a file, or whatever a test puts in its place.
+//! The storage of a database's bytes: a file, or a substitute that a test provides.
 //!
 //! Knows offsets and bytes; what they mean is in [`crate::pages`].
 
@@ -7,18 +7,18 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
 
-/// A run of bytes that keeps what is written to it.
+/// Storage for the bytes of a database, like a file.
 pub trait Medium: Debug + Send + Sync + 'static {
-    /// How many bytes there are.
+    /// Number of bytes.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the operating system.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether there are no bytes.
+    /// Whether the length is 0.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the operating system.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
@@ -26,36 +26,39 @@ pub trait Medium: Debug + Send + Sync + 'static {
     /// Fills `out` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// The system's; [`io::ErrorKind::UnexpectedEof`] where there are fewer.
+    /// [`io::ErrorKind::UnexpectedEof`] if the medium ends before `out` is full, and those of the
+    /// operating system.
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 
     /// Writes `data` at `offset`.
     ///
     /// # Errors
-    /// The system's; then any part of it may have been written.
+    /// Those of the operating system. Then any part of `data` may have been written.
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
-    /// Cuts or lengthens to `len` bytes; new bytes are zero.
+    /// Shortens or lengthens the medium to `len` bytes. New bytes are zero.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the operating system.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Returns when all that was written will be there after a power failure.
+    /// Returns when all writes so far would survive a power failure.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the operating system.
     fn sync(&self) -> io::Result<()>;
 
-    /// Ends the use: lets go of what keeps other processes away.
+    /// Ends the use: releases the lock that keeps other processes away.
     fn close(&self) {}
 }
 
-/// Brings the name of the file at `path` to the disk, where the system can do that: not every
-/// file system lets folders be opened or synced.
+/// Makes the name of the file at `path` survive a power failure, by syncing its folder.
+///
+/// Does nothing where the system cannot sync folders.
 ///
 /// # Errors
-/// The system's. The file has its name all the same, but may lose it when the power goes.
+/// Those of the operating system. The file has its name nevertheless, but may lose it in a power
+/// failure.
 pub fn sync_name(path: &Path) -> io::Result<()> {
     if cfg!(not(unix)) {
         return Ok(());
@@ -68,31 +71,33 @@ pub fn sync_name(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether the system says by this that it does not sync folders.
+/// Whether this error means that the system cannot sync folders.
 fn cannot_sync(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
     matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported)
 }
 
-/// A file that this process alone has open for writing.
+/// A file that only this process may write, by an advisory lock.
 #[derive(Debug)]
 pub(crate) struct FileMedium {
     file: File,
 }
 
 impl FileMedium {
-    /// Opens the file at `path`; `None` where another process, or another part of this one, has it.
+    /// Opens the file at `path`. Returns `None` if the file is locked, by another process or by
+    /// this one.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the operating system.
     pub(crate) fn open(path: &Path) -> io::Result<Option<Self>> {
         Self::locked(OpenOptions::new().read(true).write(true).open(path)?)
     }
 
-    /// Makes an empty file at `path`, in place of one that is there.
+    /// Makes an empty file at `path`. Replaces the content of an existing file. Returns `None` if
+    /// the file is locked.
     ///
     /// # Errors
-    /// The system's.
+    /// Those of the operating system.
     pub(crate) fn create(path: &Path) -> io::Result<Option<Self>> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true);
@@ -103,7 +108,7 @@ impl FileMedium {
         match file.try_lock() {
             Ok(()) => Ok(Some(Self { file })),
             Err(TryLockError::WouldBlock) => Ok(None),
-            // A file system without locks; the work goes on as it does for most programs there.
+            // The file system has no locks. The store works without one.
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
                 Ok(Some(Self { file }))
             }
@@ -166,8 +171,8 @@ impl Medium for FileMedium {
     }
 
     fn close(&self) {
-        // Readers of the past may keep the file open for a while; nobody need wait for them. A
-        // lock that cannot be given back goes with the file.
+        // Old snapshots may keep the file open for a while. Unlocking lets others open it at once.
+        // If that fails, the lock ends when the file is closed.
         let _ = self.file.unlock();
     }
 }
@@ -177,13 +182,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_keeps_bytes_and_others_away() {
+    fn a_file_keeps_its_bytes_and_locks_others_out() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         assert!(FileMedium::open(&path).is_err());
         let file = FileMedium::create(&path).unwrap().unwrap();
         assert!(file.is_empty().unwrap());
-        assert!(FileMedium::open(&path).unwrap().is_none(), "it is in use");
+        assert!(
+            FileMedium::open(&path).unwrap().is_none(),
+            "the first handle holds the lock"
+        );
         file.set_len(10).unwrap();
         file.write(8, b"abcd").unwrap();
         file.sync().unwrap();
@@ -194,7 +202,7 @@ mod tests {
         let short = file.read(7, &mut read).unwrap_err();
         assert_eq!(short.kind(), io::ErrorKind::UnexpectedEof);
         file.close();
-        let again = FileMedium::open(&path).unwrap().expect("it was let go");
+        let again = FileMedium::open(&path).unwrap().expect("the lock was released");
         assert_eq!(again.len().unwrap(), 12);
     }
 }

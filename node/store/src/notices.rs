@@ -1,57 +1,58 @@
-//! Notices: what the transactions of the canonical blocks told the application chains.
+//! Notices to application chains, which transactions of canonical blocks leave.
 //!
-//! No root in a header answers for them. So each row begins with the hash of its key and its
-//! rest, and the number of rows is kept: altered, moved and lost rows are found. What a notice
-//! means is not known here.
+//! No root in a block header covers the notices. So each row begins with a hash of its key and its
+//! content, and the number of rows is stored too. `vnode db check` finds changed, moved and
+//! missing rows by these. What a notice means is not known here.
 
 use alloy_rlp::Encodable;
-use primitives::rlp::Reader;
+use primitives::rlp::RlpReader;
 use primitives::{Address, B256, Bytes, DecodeError, keccak256};
 
 use crate::batch::Tables;
-use crate::codec::{Cursor, block_key};
+use crate::codec::{RowReader, block_key};
 use crate::source::Source;
 use crate::tables::meta_key;
 use crate::{StoreError, TableId};
 
-/// Something that a transaction told the application chains.
+/// A notice to the application chains (`notifySCS`), left by a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
-    /// Place of the transaction in its block.
+pub struct ScsNotice {
+    /// Index of the transaction in its block, from 0.
     pub transaction_index: u32,
-    /// The account that told it.
+    /// The account that left the notice.
     pub caller: Address,
-    /// What it told.
+    /// The content of the notice.
     pub input: Bytes,
 }
 
-impl Encodable for Notice {
+impl Encodable for ScsNotice {
     fn encode(&self, out: &mut dyn alloy_rlp::BufMut) {
         let fields: [&dyn Encodable; 3] = [&self.transaction_index, &self.caller, &self.input];
         alloy_rlp::encode_list::<_, dyn Encodable>(&fields, out);
     }
 }
 
+/// Keccak-256 of the key and the RLP of the notices.
 fn row_hash(key: &[u8], rlp: &[u8]) -> B256 {
     keccak256([key, rlp].concat())
 }
 
-fn encode(key: &[u8], notices: &[Notice]) -> Vec<u8> {
+fn encode(key: &[u8], notices: &[ScsNotice]) -> Vec<u8> {
     let mut rlp = Vec::new();
-    alloy_rlp::encode_list::<_, Notice>(notices, &mut rlp);
+    alloy_rlp::encode_list::<_, ScsNotice>(notices, &mut rlp);
     [row_hash(key, &rlp).as_slice(), &rlp].concat()
 }
 
-fn decode(key: &[u8], row: &[u8]) -> Result<Vec<Notice>, String> {
-    let mut cursor = Cursor::new(row);
-    let expected = B256::from(cursor.array::<32>()?);
-    let rlp = cursor.remaining();
+fn decode(key: &[u8], row: &[u8]) -> Result<Vec<ScsNotice>, String> {
+    let mut reader = RowReader::new(row);
+    let expected = B256::from(reader.array::<32>()?);
+    let rlp = reader.remaining();
     let got = row_hash(key, rlp);
     if got != expected {
-        return Err(format!("hash of the row {got}, want {expected}"));
+        return Err(format!("hash of the row: got {got}, expected {expected}"));
     }
     let notice = |rlp: &[u8]| {
-        let mut fields = Reader::open(rlp, "notice")?;
+        let mut fields = RlpReader::open(rlp, "notice")?;
         fields.expect_count("notice", 3, "3")?;
         Ok((
             fields.u64("transaction index")?,
@@ -60,13 +61,13 @@ fn decode(key: &[u8], row: &[u8]) -> Result<Vec<Notice>, String> {
         ))
     };
     let error = |error: DecodeError| error.to_string();
-    let mut list = Reader::open(rlp, "notices").map_err(error)?;
+    let mut list = RlpReader::open(rlp, "notices").map_err(error)?;
     let mut notices = Vec::new();
     while !list.is_empty() {
         let (index, caller, input) = list.raw("notice").and_then(notice).map_err(error)?;
-        notices.push(Notice {
+        notices.push(ScsNotice {
             transaction_index: u32::try_from(index)
-                .map_err(|_| format!("transaction index {index} is over 32 bits"))?,
+                .map_err(|_| format!("transaction index: got {index}, expected less than 2^32"))?,
             caller,
             input,
         });
@@ -76,11 +77,11 @@ fn decode(key: &[u8], row: &[u8]) -> Result<Vec<Notice>, String> {
 
 /// Reads of notices.
 pub trait NoticeReads: Source {
-    /// The notices of a canonical block, in the order in which they were given.
+    /// The notices of a canonical block, in the order in which they were left.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails or the row is corrupt.
-    fn notices(&self, number: u64, hash: &B256) -> Result<Vec<Notice>, StoreError> {
+    /// [`StoreError`] when the read fails or the row is corrupt.
+    fn notices(&self, number: u64, hash: &B256) -> Result<Vec<ScsNotice>, StoreError> {
         let key = block_key(number, hash);
         let notices = self
             .with(TableId::BlockToNotices, &key, |row| decode(&key, row))?
@@ -89,15 +90,15 @@ pub trait NoticeReads: Source {
         Ok(notices.unwrap_or_default())
     }
 
-    /// How many canonical blocks have notices, as was counted when they were written.
+    /// The stored number of canonical blocks that have notices.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails or the row is corrupt.
+    /// [`StoreError`] when the read fails or the row is corrupt.
     fn notice_rows(&self) -> Result<u64, StoreError> {
         let row = self.get(TableId::Meta, meta_key::NOTICE_ROWS)?;
         let Some(row) = row else { return Ok(0) };
         let bytes: [u8; 8] = row.as_slice().try_into().map_err(|_| {
-            let reason = format!("want 8 bytes, got {}", row.len());
+            let reason = format!("got {} bytes, expected 8", row.len());
             StoreError::corrupt(TableId::Meta, meta_key::NOTICE_ROWS, reason)
         })?;
         Ok(u64::from_be_bytes(bytes))
@@ -107,11 +108,11 @@ pub trait NoticeReads: Source {
 impl<S: Source> NoticeReads for S {}
 
 impl Tables<'_> {
-    /// Writes the notices of a block that becomes canonical. None leave no row.
+    /// Writes the notices of a block that becomes canonical. No row is written if there are none.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails, or the number of rows is corrupt.
-    pub fn put_notices(&mut self, number: u64, hash: &B256, notices: &[Notice]) -> Result<(), StoreError> {
+    /// [`StoreError`] when the write fails or the stored number of rows is corrupt.
+    pub fn put_notices(&mut self, number: u64, hash: &B256, notices: &[ScsNotice]) -> Result<(), StoreError> {
         if notices.is_empty() {
             return Ok(());
         }
@@ -121,10 +122,10 @@ impl Tables<'_> {
         self.put(TableId::BlockToNotices, &key, &encode(&key, notices))
     }
 
-    /// Removes the notices of a block that is canonical no more.
+    /// Removes the notices of a block that is no longer canonical.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails, or the number of rows is corrupt.
+    /// [`StoreError`] when the write fails or the stored number of rows is corrupt.
     pub fn delete_notices(&mut self, number: u64, hash: &B256) -> Result<(), StoreError> {
         let key = block_key(number, hash);
         if self.with(TableId::BlockToNotices, &key, |_| ())?.is_none() {
@@ -143,8 +144,8 @@ mod tests {
     use super::*;
     use crate::Store;
 
-    fn notices() -> Vec<Notice> {
-        let notice = |transaction_index, input: &'static [u8]| Notice {
+    fn notices() -> Vec<ScsNotice> {
+        let notice = |transaction_index, input: &'static [u8]| ScsNotice {
             transaction_index,
             caller: Address::repeat_byte(7),
             input: Bytes::from_static(input),
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_row_and_every_other_key_is_an_error() {
+    fn a_changed_row_or_key_is_an_error() {
         let key = block_key(5, &B256::repeat_byte(3));
         let row = encode(&key, &notices());
         assert_eq!(decode(&key, &row).unwrap(), notices());
@@ -198,7 +199,7 @@ mod tests {
             assert!(decode(&key, &altered).is_err(), "byte {at}");
         }
         assert!(decode(&block_key(6, &B256::repeat_byte(3)), &row).is_err());
-        // A good hash over what no notices are.
+        // The hash is right, but the content is not a list of notices.
         let bad = |rlp: &[u8]| decode(&key, &[row_hash(&key, rlp).as_slice(), rlp].concat());
         assert!(bad(&[0x80]).is_err());
         assert!(bad(&[0xc1, 0xc0]).is_err());

@@ -1,8 +1,9 @@
-//! Opening and making the database file: what is at its path, whether it is whole, whose it is.
+//! Opening and making the database file.
 //!
-//! A database is made under another name and then gets its own, so that a crash at any instant
-//! leaves none or a whole one. Where one was and is no more, none is made in its place. Knows
-//! the file and what lies beside it; knows no rows.
+//! A new database is made under the name `chain.redb.new` and renamed when it is complete. So a
+//! crash at any moment leaves no database or a complete one. The lock file `chain.redb.lock` says
+//! whether a database was ever made in this directory. If the database is gone then, no new one is
+//! made in its place. Knows these three files; knows no rows.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
@@ -12,28 +13,28 @@ use std::sync::Arc;
 use crate::StoreError;
 use crate::guard::guarded;
 use crate::medium::{FileMedium, Medium, sync_name};
-use crate::pages::{NotPages, Pages};
+use crate::pages::{ChecksummedPages, PageFileError};
 use crate::store::StoreOptions;
 
 /// Name of the database file inside a data directory.
 pub const FILE_NAME: &str = "chain.redb";
 
-/// What the file beside the database says once there is one.
+/// Content of the lock file once a database was made.
 const MADE: &[u8] = b"a database was made here\n";
 
-/// Where a database lies.
+/// Where a database is stored.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum DatabaseLocation {
     /// In a file.
     File(PathBuf),
-    /// On something that its owner gave.
+    /// On a medium of the caller's.
     Given(Arc<dyn Medium>),
-    /// In memory, and nowhere else.
+    /// In memory only.
     Memory,
 }
 
-impl Place {
-    /// The path for messages.
+impl DatabaseLocation {
+    /// The path for error messages.
     pub(crate) fn path(&self) -> &Path {
         match self {
             Self::File(path) => path,
@@ -42,7 +43,7 @@ impl Place {
         }
     }
 
-    /// Opens the database here; it must be there.
+    /// Opens the existing database. In memory: makes a new one.
     pub(crate) fn open(&self, options: &StoreOptions) -> Result<redb::Database, StoreError> {
         let path = self.path();
         let medium: Arc<dyn Medium> = match self {
@@ -53,22 +54,22 @@ impl Place {
                 return start(backend, options, path);
             }
         };
-        let pages = Pages::open(medium).map_err(|error| not_pages(path, error))?;
+        let pages = ChecksummedPages::open(medium).map_err(|error| page_file_error(path, error))?;
         start(pages, options, path)
     }
 
-    /// Begins a database on a medium that is empty.
+    /// Makes a new database on an empty medium.
     pub(crate) fn create(
         medium: Arc<dyn Medium>,
         options: &StoreOptions,
         path: &Path,
     ) -> Result<redb::Database, StoreError> {
-        let pages = Pages::create(medium).map_err(|source| StoreError::medium(path, source))?;
+        let pages = ChecksummedPages::create(medium).map_err(|source| StoreError::medium(path, source))?;
         start(pages, options, path)
     }
 }
 
-/// Gives a backend to redb, which looks into it and may find that it cannot go on.
+/// Starts redb on `backend`. redb reads the backend and may find it damaged.
 fn start(
     backend: impl redb::StorageBackend,
     options: &StoreOptions,
@@ -82,12 +83,12 @@ fn start(
     match guarded(open) {
         Ok(Ok(database)) => Ok(database),
         Ok(Err(error)) => Err(StoreError::opening(path, error.into())),
-        Err(fall) => Err(StoreError::fallen(path, fall)),
+        Err(failure) => Err(StoreError::call_failed(path, failure)),
     }
 }
 
 fn open_file(path: &Path) -> Result<FileMedium, StoreError> {
-    let other = |found: &str| StoreError::Other {
+    let other = |found: &str| StoreError::NotADatabase {
         path: path.to_owned(),
         found: found.to_owned(),
     };
@@ -96,7 +97,7 @@ fn open_file(path: &Path) -> Result<FileMedium, StoreError> {
         return Err(other("a directory"));
     }
     if !metadata.is_file() {
-        return Err(other("no ordinary file"));
+        return Err(other("not a regular file"));
     }
     let file = FileMedium::open(path).map_err(|source| StoreError::medium(path, source))?;
     file.ok_or_else(|| StoreError::InUse {
@@ -104,82 +105,93 @@ fn open_file(path: &Path) -> Result<FileMedium, StoreError> {
     })
 }
 
-fn not_pages(path: &Path, error: NotPages) -> StoreError {
+fn page_file_error(path: &Path, error: PageFileError) -> StoreError {
     let path = path.to_owned();
     match error {
-        NotPages::Other(found) => StoreError::Other { path, found },
-        NotPages::Plain => StoreError::Schema {
+        PageFileError::NotADatabase(found) => StoreError::NotADatabase { path, found },
+        PageFileError::WithoutChecksums => StoreError::Schema {
             path,
             got: 1,
             expected: crate::SCHEMA_VERSION,
         },
-        NotPages::Cut { got, expected } => StoreError::Cut { path, got, expected },
-        NotPages::Io(source) => StoreError::medium(&path, source),
+        PageFileError::Truncated { got, expected } => StoreError::Truncated { path, got, expected },
+        PageFileError::Io(source) => StoreError::medium(&path, source),
     }
 }
 
-/// Makes the database of `directory` where there is none. `lay_out` makes its tables; it is
-/// called once, on a database that has another name yet.
+/// Makes the database of `directory` if there is none.
+///
+/// `make_tables` is called with the path and the database while the file still has its temporary
+/// name.
+///
+/// # Errors
+/// [`StoreError::Missing`] if there was a database before; [`StoreError::InUse`] if another process
+/// is making one; otherwise those of the operating system.
 pub(crate) fn make_once(
     directory: &Path,
     options: &StoreOptions,
-    lay_out: impl FnOnce(PathBuf, redb::Database) -> Result<(), StoreError>,
+    make_tables: impl FnOnce(PathBuf, redb::Database) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let path = directory.join(FILE_NAME);
-    let fresh = directory.join(format!("{FILE_NAME}.new"));
-    let beside = directory.join(format!("{FILE_NAME}.lock"));
+    let temporary = directory.join(format!("{FILE_NAME}.new"));
+    let lock_file = directory.join(format!("{FILE_NAME}.lock"));
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| StoreError::medium(&path, source)
     };
-    if !there(&path) {
-        // Held until the name is given: of two processes that start at once, one makes the file.
-        let guard = File::options()
+    if !exists(&path) {
+        // Locked until the file has its name: of two processes that start at once, one makes it.
+        let lock = File::options()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
-            .open(&beside)
-            .map_err(failed(&beside))?;
-        match guard.try_lock() {
+            .open(&lock_file)
+            .map_err(failed(&lock_file))?;
+        match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(StoreError::InUse { path }),
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
-            Err(TryLockError::Error(error)) => return Err(failed(&beside)(error)),
+            Err(TryLockError::Error(error)) => return Err(failed(&lock_file)(error)),
         }
-        if !there(&path) {
-            if says_made(&guard).map_err(failed(&beside))? {
-                return Err(StoreError::Gone { path, beside });
+        if !exists(&path) {
+            if was_made(&lock).map_err(failed(&lock_file))? {
+                return Err(StoreError::Missing { path, lock_file });
             }
-            // A process that died here may have left a part.
-            let medium = FileMedium::create(&fresh).map_err(failed(&fresh))?;
-            let medium = medium.ok_or_else(|| StoreError::InUse { path: fresh.clone() })?;
-            let database = Place::create(Arc::new(medium), options, &fresh)?;
-            lay_out(fresh.clone(), database)?;
-            std::fs::rename(&fresh, &path).map_err(failed(&path))?;
-            // The name must be on the disk before the first block is.
+            // A process that died here may have left an incomplete file. It is overwritten.
+            let medium = FileMedium::create(&temporary).map_err(failed(&temporary))?;
+            let medium = medium.ok_or_else(|| StoreError::InUse {
+                path: temporary.clone(),
+            })?;
+            let database = DatabaseLocation::create(Arc::new(medium), options, &temporary)?;
+            make_tables(temporary.clone(), database)?;
+            std::fs::rename(&temporary, &path).map_err(failed(&path))?;
+            // The name must be on the disk before the first block is written.
             sync_name(&path).map_err(failed(directory))?;
         }
     }
-    // A process that died right after the naming did not come to say so. Where it cannot be said
-    // now, on a full disk, it is said at another opening; the database is as good without.
-    let _ = say_made(&beside);
+    // Also done when the file exists: a process may have died between the rename and this line.
+    // If writing fails, for example on a full disk, the next opening does it. The database works
+    // without it.
+    let _ = note_made(&lock_file);
     Ok(())
 }
 
-/// Whether something has this name, a file or not.
-fn there(path: &Path) -> bool {
+/// Whether there is something at `path`, a file or not.
+fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-fn says_made(mut beside: &File) -> io::Result<bool> {
+/// Whether the lock file says that a database was made.
+fn was_made(mut lock_file: &File) -> io::Result<bool> {
     let mut text = Vec::new();
-    beside.read_to_end(&mut text)?;
+    lock_file.read_to_end(&mut text)?;
     Ok(!text.is_empty())
 }
 
-fn say_made(path: &Path) -> io::Result<()> {
-    if std::fs::metadata(path).is_ok_and(|beside| beside.len() > 0) {
+/// Writes into the lock file that a database was made.
+fn note_made(path: &Path) -> io::Result<()> {
+    if std::fs::metadata(path).is_ok_and(|lock_file| lock_file.len() > 0) {
         return Ok(());
     }
     let mut file = File::options().create(true).append(true).open(path)?;
@@ -196,7 +208,7 @@ mod tests {
         Store::open(directory, &StoreOptions::default())
     }
 
-    /// What is at the path is refused with all of `words`, and left as it is.
+    /// Opening fails with an error that contains all of `words`, and the file is not changed.
     fn check_refused(directory: &Path, words: &[&str]) {
         let path = directory.join(FILE_NAME);
         let before = std::fs::read(&path).ok();
@@ -205,7 +217,7 @@ mod tests {
             assert!(error.contains(word), "{word} in {error}");
         }
         assert!(!error.contains('\n'), "{error}");
-        assert!(std::fs::read(&path).ok() == before, "it was changed");
+        assert!(std::fs::read(&path).ok() == before, "the file was changed");
     }
 
     #[test]
@@ -215,22 +227,22 @@ mod tests {
         let error = open(directory.path()).unwrap_err();
         assert!(matches!(error, StoreError::InUse { .. }), "{error}");
         assert!(error.to_string().contains(FILE_NAME));
-        // An old view keeps nobody away.
-        let view = first.snapshot().unwrap();
+        // A snapshot that is still alive does not keep the file locked.
+        let snapshot = first.snapshot().unwrap();
         drop(first);
         open(directory.path()).unwrap();
-        drop(view);
+        drop(snapshot);
     }
 
     #[test]
-    fn what_a_dead_process_left_half_made_is_made_anew() {
+    fn an_incomplete_file_of_a_dead_process_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
-        let fresh = directory.path().join(format!("{FILE_NAME}.new"));
-        std::fs::write(&fresh, vec![0; 10_000]).unwrap();
-        // It had come to hold the file beside the database, which was empty yet.
+        let temporary = directory.path().join(format!("{FILE_NAME}.new"));
+        std::fs::write(&temporary, vec![0; 10_000]).unwrap();
+        // The dead process had created the lock file, which was still empty.
         std::fs::write(directory.path().join(format!("{FILE_NAME}.lock")), b"").unwrap();
         let store = open(directory.path()).unwrap();
-        assert!(!fresh.exists());
+        assert!(!temporary.exists());
         assert_eq!(
             store.snapshot().unwrap().stats().unwrap().len(),
             TableId::ALL.len()
@@ -243,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_database_is_told_and_left_alone() {
+    fn other_files_are_refused_and_not_changed() {
         let check = |bytes: &[u8], words: &[&str]| {
             let directory = tempfile::tempdir().unwrap();
             std::fs::write(directory.path().join(FILE_NAME), bytes).unwrap();
@@ -251,14 +263,14 @@ mod tests {
         };
         check(b"", &["the file is empty", "import"]);
         check(&[0x5a; 100_000], &["begins with 5a5a5a5a", "import"]);
-        check(b"redb\x1a\x0a and so on", &["schema version 1"]);
+        check(b"redb\x1a\x0a and so on", &["schema version: got 1"]);
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join(FILE_NAME)).unwrap();
         check_refused(directory.path(), &["a directory"]);
     }
 
     #[test]
-    fn a_cut_file_is_told_at_every_length() {
+    fn a_truncated_file_is_refused_at_every_length() {
         let directory = tempfile::tempdir().unwrap();
         drop(open(directory.path()).unwrap());
         let path = directory.path().join(FILE_NAME);
@@ -287,13 +299,13 @@ mod tests {
     }
 
     #[test]
-    fn where_a_database_was_no_other_is_made() {
+    fn a_lost_database_is_not_replaced_by_a_new_one() {
         let directory = tempfile::tempdir().unwrap();
         drop(open(directory.path()).unwrap());
         std::fs::remove_file(directory.path().join(FILE_NAME)).unwrap();
         check_refused(directory.path(), &["is gone", "chain.redb.lock"]);
         assert!(!directory.path().join(FILE_NAME).exists());
-        // As the message says.
+        // The error message tells the operator to remove the lock file.
         std::fs::remove_file(directory.path().join(format!("{FILE_NAME}.lock"))).unwrap();
         open(directory.path()).unwrap();
     }

@@ -1,6 +1,7 @@
-//! Reading: one moment of the database, unmoved by later writes.
+//! Snapshots: a read-only view of one commit.
 //!
-//! Knows redb and which block is the head; what rows mean is elsewhere.
+//! Later writes do not change a snapshot. Knows redb and which block is the head; what rows mean
+//! is elsewhere.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
@@ -10,19 +11,18 @@ use redb::{ReadOnlyTable, ReadableTableMetadata};
 
 use crate::StoreError;
 use crate::blocks::{BlockReads, HeaderRecord};
+use crate::monitor::CallMonitor;
 use crate::source::{Source, rows};
-use crate::store::Watch;
-use crate::tables::{TABLE_COUNT, TableId, meta_key};
+use crate::tables::{ByteSlice, TABLE_COUNT, TableId, meta_key};
 
-type Bytes = &'static [u8];
-
-/// A consistent view of one moment. Tables open at first use.
+/// A consistent, read-only view of one commit. A table is opened when it is first read.
 pub struct Snapshot {
-    // Tables go before the transaction they are of.
-    tables: [OnceLock<ReadOnlyTable<Bytes, Bytes>>; TABLE_COUNT],
-    head: OnceLock<Option<Head>>,
+    // In the order of `TableId::ALL`. Declared before the transaction, because tables must be
+    // dropped before their transaction.
+    tables: [OnceLock<ReadOnlyTable<ByteSlice, ByteSlice>>; TABLE_COUNT],
+    head: OnceLock<Option<HeadBlock>>,
     transaction: redb::ReadTransaction,
-    watch: Arc<Watch>,
+    monitor: Arc<CallMonitor>,
 }
 
 impl std::fmt::Debug for Snapshot {
@@ -33,53 +33,52 @@ impl std::fmt::Debug for Snapshot {
 
 /// The head block.
 #[derive(Clone, Debug)]
-pub struct Head {
-    /// Its hash.
+pub struct HeadBlock {
+    /// The block hash.
     pub hash: B256,
-    /// Header and total difficulty.
+    /// The header and the total difficulty.
     pub record: Arc<HeaderRecord>,
 }
 
 /// Size of one table.
 #[derive(Clone, Debug)]
 pub struct TableStats {
-    /// The table's name.
+    /// The table's name in the file.
     pub name: &'static str,
-    /// How many rows it has.
+    /// Number of rows.
     pub rows: u64,
-    /// Bytes of keys and values.
+    /// Bytes of all keys and values.
     pub stored_bytes: u64,
-    /// Bytes of the pages that they lie on.
+    /// Bytes of the pages that hold them.
     pub page_bytes: u64,
 }
 
 impl Snapshot {
-    /// What `transaction` sees.
-    pub(crate) fn new(transaction: redb::ReadTransaction, watch: Arc<Watch>) -> Self {
+    pub(crate) fn new(transaction: redb::ReadTransaction, monitor: Arc<CallMonitor>) -> Self {
         Self {
             tables: Default::default(),
             head: OnceLock::new(),
             transaction,
-            watch,
+            monitor,
         }
     }
 
-    fn table(&self, table: TableId) -> Result<&ReadOnlyTable<Bytes, Bytes>, StoreError> {
+    fn table(&self, table: TableId) -> Result<&ReadOnlyTable<ByteSlice, ByteSlice>, StoreError> {
         let cell = &self.tables[table as usize];
         if let Some(open) = cell.get() {
             return Ok(open);
         }
         let open = self
-            .watch
+            .monitor
             .run(|| self.transaction.open_table(table.definition()))?;
         Ok(cell.get_or_init(|| open))
     }
 
-    /// The head block; `None` in a store without blocks. Read once.
+    /// The head block; `None` in a store without blocks. Read from the tables once, then kept.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails or the head's header is missing.
-    pub fn head_block(&self) -> Result<Option<Head>, StoreError> {
+    /// [`StoreError`] when the read fails or the header of the head block is missing.
+    pub fn head_block(&self) -> Result<Option<HeadBlock>, StoreError> {
         if let Some(head) = self.head.get() {
             return Ok(head.clone());
         }
@@ -87,33 +86,38 @@ impl Snapshot {
             None => None,
             Some((number, hash)) => {
                 let record = self.header(number, &hash)?;
-                let missing =
-                    || StoreError::corrupt(TableId::Meta, meta_key::HEAD, "no header of the head block");
+                let missing = || {
+                    StoreError::corrupt(
+                        TableId::Meta,
+                        meta_key::HEAD,
+                        "the header of the head block is missing",
+                    )
+                };
                 let record = Arc::new(record.ok_or_else(missing)?);
-                Some(Head { hash, record })
+                Some(HeadBlock { hash, record })
             }
         };
         Ok(self.head.get_or_init(|| head).clone())
     }
 
-    /// Rows and bytes of every table.
+    /// Sizes of all tables, in the order of [`TableId::ALL`].
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails.
+    /// [`StoreError`] when the read fails.
     pub fn stats(&self) -> Result<Vec<TableStats>, StoreError> {
-        let one = |table: TableId| {
+        let stats = |table: TableId| {
             let open = self.table(table)?;
             let figures = || Ok::<_, redb::Error>((open.len()?, open.stats()?));
-            let (rows, stats) = self.watch.run(figures)?;
-            let stored_bytes = stats.stored_bytes();
+            let (rows, tree) = self.monitor.run(figures)?;
+            let stored_bytes = tree.stored_bytes();
             Ok(TableStats {
                 name: table.name(),
                 rows,
                 stored_bytes,
-                page_bytes: stored_bytes + stats.metadata_bytes() + stats.fragmented_bytes(),
+                page_bytes: stored_bytes + tree.metadata_bytes() + tree.fragmented_bytes(),
             })
         };
-        TableId::ALL.into_iter().map(one).collect()
+        TableId::ALL.into_iter().map(stats).collect()
     }
 }
 
@@ -124,7 +128,7 @@ impl Source for Snapshot {
         key: &[u8],
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, StoreError> {
-        rows::with(&self.watch, self.table(table)?, key, read)
+        rows::with(&self.monitor, self.table(table)?, key, read)
     }
 
     fn with_last<R>(
@@ -134,7 +138,7 @@ impl Source for Snapshot {
         high: &[u8],
         read: impl FnOnce(&[u8], &[u8]) -> R,
     ) -> Result<Option<R>, StoreError> {
-        rows::with_last(&self.watch, self.table(table)?, low, high, read)
+        rows::with_last(&self.monitor, self.table(table)?, low, high, read)
     }
 
     fn scan(
@@ -143,6 +147,6 @@ impl Source for Snapshot {
         low: &[u8],
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        rows::scan(&self.watch, self.table(table)?, low, visit)
+        rows::scan(&self.monitor, self.table(table)?, low, visit)
     }
 }

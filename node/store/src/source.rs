@@ -1,18 +1,19 @@
-//! What a snapshot and an open write transaction have in common: reading bytes by key.
+//! Reading rows by key, from a snapshot or from an open write transaction.
 //!
-//! Everything typed is built on these three reads, so code that reads state or blocks is
-//! written once and runs on either.
+//! All typed reads are built on the three reads of [`Source`]. So code that reads state or blocks
+//! is written once and works on both.
 
 use std::ops::ControlFlow;
 
 use crate::{StoreError, TableId};
 
-/// Reads of byte rows.
+/// A source of rows: keys and values are byte strings.
 pub trait Source {
-    /// Hands the value under `key` to `read`; `None` where there is no such row.
+    /// Calls `read` with the value under `key` and returns its result; `None` if there is no such
+    /// row.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails.
+    /// [`StoreError`] when the read fails.
     fn with<R>(
         &self,
         table: TableId,
@@ -20,10 +21,11 @@ pub trait Source {
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, StoreError>;
 
-    /// Hands the last row with `low <= key <= high` to `read`.
+    /// Calls `read` with the row that has the highest key in `low..=high`; `None` if there is no
+    /// row in that range.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails.
+    /// [`StoreError`] when the read fails.
     fn with_last<R>(
         &self,
         table: TableId,
@@ -32,10 +34,10 @@ pub trait Source {
         read: impl FnOnce(&[u8], &[u8]) -> R,
     ) -> Result<Option<R>, StoreError>;
 
-    /// Hands the rows with `low <= key` in order to `visit` until it breaks or rows end.
+    /// Calls `visit` with each row from `low` on, sorted by key, until it breaks.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails.
+    /// [`StoreError`] when the read fails.
     fn scan(
         &self,
         table: TableId,
@@ -43,16 +45,16 @@ pub trait Source {
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError>;
 
-    /// The value under `key`, copied.
+    /// A copy of the value under `key`; `None` if there is no such row.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails.
+    /// [`StoreError`] when the read fails.
     fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.with(table, key, <[u8]>::to_vec)
     }
 }
 
-/// Whoever shares a source reads it.
+/// Reads from the shared source.
 impl<S: Source> Source for std::sync::Arc<S> {
     fn with<R>(
         &self,
@@ -83,20 +85,25 @@ impl<S: Source> Source for std::sync::Arc<S> {
     }
 }
 
-/// The three reads over any redb table.
+/// The three reads on any redb table.
 ///
-/// What a caller does with a row is not the database's affair, so it runs outside of what is
-/// guarded. Rows are looked at once within: what does not panic there does not panic later.
+/// `read` and `visit` of the caller run outside the monitored call: a panic in them is the
+/// caller's, not redb's. redb decodes keys and values lazily and may panic on damaged bytes. So
+/// each row is decoded once inside the monitored call; after that decoding it again cannot panic.
 pub(crate) mod rows {
     use redb::{AccessGuard, ReadableTable, StorageError};
 
     use super::{ControlFlow, StoreError};
-    use crate::store::Watch;
+    use crate::monitor::CallMonitor;
+    use crate::tables::ByteSlice;
 
-    type Key = &'static [u8];
-    type Row<'a> = (AccessGuard<'a, Key>, AccessGuard<'a, Key>);
+    /// Key and value of a row, as redb lends them.
+    type RowGuards<'a> = (AccessGuard<'a, ByteSlice>, AccessGuard<'a, ByteSlice>);
 
-    fn looked_at(row: Option<Result<Row<'_>, StorageError>>) -> Result<Option<Row<'_>>, StorageError> {
+    /// Decodes key and value once, so that a panic happens here.
+    fn decoded(
+        row: Option<Result<RowGuards<'_>, StorageError>>,
+    ) -> Result<Option<RowGuards<'_>>, StorageError> {
         row.transpose().inspect(|row| {
             if let Some((key, value)) = row {
                 let _ = (key.value(), value.value());
@@ -105,8 +112,8 @@ pub(crate) mod rows {
     }
 
     pub(crate) fn with<R>(
-        watch: &Watch,
-        table: &impl ReadableTable<Key, Key>,
+        monitor: &CallMonitor,
+        table: &impl ReadableTable<ByteSlice, ByteSlice>,
         key: &[u8],
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, StoreError> {
@@ -115,30 +122,30 @@ pub(crate) mod rows {
                 let _ = row.as_ref().map(AccessGuard::value);
             })
         };
-        Ok(watch.run(get)?.map(|row| read(row.value())))
+        Ok(monitor.run(get)?.map(|row| read(row.value())))
     }
 
     pub(crate) fn with_last<R>(
-        watch: &Watch,
-        table: &impl ReadableTable<Key, Key>,
+        monitor: &CallMonitor,
+        table: &impl ReadableTable<ByteSlice, ByteSlice>,
         low: &[u8],
         high: &[u8],
         read: impl FnOnce(&[u8], &[u8]) -> R,
     ) -> Result<Option<R>, StoreError> {
-        let last = || looked_at(table.range::<&[u8]>(low..=high)?.next_back());
-        Ok(watch
+        let last = || decoded(table.range::<&[u8]>(low..=high)?.next_back());
+        Ok(monitor
             .run(last)?
             .map(|(key, value)| read(key.value(), value.value())))
     }
 
     pub(crate) fn scan(
-        watch: &Watch,
-        table: &impl ReadableTable<Key, Key>,
+        monitor: &CallMonitor,
+        table: &impl ReadableTable<ByteSlice, ByteSlice>,
         low: &[u8],
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        let mut range = watch.run(|| table.range::<&[u8]>(low..))?;
-        while let Some((key, value)) = watch.run(|| looked_at(range.next()))? {
+        let mut range = monitor.run(|| table.range::<&[u8]>(low..))?;
+        while let Some((key, value)) = monitor.run(|| decoded(range.next()))? {
             if visit(key.value(), value.value()).is_break() {
                 break;
             }

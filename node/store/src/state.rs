@@ -1,22 +1,22 @@
-//! Versioned state: an account or slot at block N is its last version at or below N.
+//! Versioned state: the value of an account or a slot at block N is its last version at or below N.
 //!
-//! An account's storage belongs to an incarnation: destroying the account moves to the
-//! next one, so that old slots need no deletion and stay readable at their heights.
-//! Rows of [`TableId::BlockToChanges`] say what a canonical block touched, so that a
-//! reorganization removes exactly its versions. The trie is in the package `chain`; here
-//! are its rows only.
+//! The storage of an account belongs to an incarnation. Destroying the account begins the next
+//! incarnation. So the old slots need not be deleted, and they stay readable at past blocks. The
+//! rows of [`TableId::BlockToChanges`] name what each canonical block changed, so that a
+//! reorganization removes exactly the versions of that block. The trie is in the package `chain`;
+//! here are only its rows.
 
 use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, U256};
 
 use crate::batch::Tables;
-use crate::codec::{Cursor, push_uint};
+use crate::codec::{RowReader, push_uint};
 use crate::source::Source;
 use crate::{StoreError, TableId};
 
-/// What the state trie holds of an account.
+/// An account as the state trie holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccountRecord {
-    /// Transactions sent, or contracts made.
+    /// Number of transactions sent; for a contract, number of contracts created.
     pub tx_nonce: u64,
     /// Balance in sha.
     pub balance: U256,
@@ -37,15 +37,17 @@ impl Default for AccountRecord {
     }
 }
 
-/// An account as one block left it.
+/// An account after a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccountVersion {
     /// `None`: the account does not exist.
     pub account: Option<AccountRecord>,
-    /// Which storage belongs to it, or would belong to it once it exists again.
+    /// The incarnation that the account's storage belongs to. If the account does not exist: the
+    /// incarnation that it would get.
     pub incarnation: u32,
 }
 
+// Flags: which parts a row of `AccountAtBlock` has.
 const HAS_ACCOUNT: u8 = 1;
 const HAS_STORAGE: u8 = 2;
 const HAS_CODE: u8 = 4;
@@ -71,41 +73,41 @@ impl AccountVersion {
     }
 
     fn decode(row: &[u8]) -> Result<Self, String> {
-        let mut cursor = Cursor::new(row);
-        let [flags] = cursor.array()?;
+        let mut reader = RowReader::new(row);
+        let [flags] = reader.array()?;
         if flags & !(HAS_ACCOUNT | HAS_STORAGE | HAS_CODE) != 0 {
-            return Err(format!("unknown flags {flags:#04x}"));
+            return Err(format!("flags: got {flags:#04x}, expected at most 0x07"));
         }
-        let incarnation = u32::try_from(cursor.uint64()?).map_err(|_| "incarnation over 32 bits")?;
+        let incarnation = u32::try_from(reader.uint64()?).map_err(|_| "incarnation: got 2^32 or more")?;
         let account = if flags & HAS_ACCOUNT == 0 {
             None
         } else {
             let mut account = AccountRecord {
-                tx_nonce: cursor.uint64()?,
-                balance: cursor.uint()?,
+                tx_nonce: reader.uint64()?,
+                balance: reader.uint()?,
                 ..Default::default()
             };
             if flags & HAS_STORAGE != 0 {
-                account.storage_root = B256::from(cursor.array()?);
+                account.storage_root = B256::from(reader.array()?);
             }
             if flags & HAS_CODE != 0 {
-                account.code_hash = B256::from(cursor.array()?);
+                account.code_hash = B256::from(reader.array()?);
             }
             Some(account)
         };
-        cursor.finish()?;
+        reader.finish()?;
         Ok(Self { account, incarnation })
     }
 }
 
-fn account_key(address: &Address, number: u64) -> [u8; 28] {
+pub(crate) fn account_key(address: &Address, number: u64) -> [u8; 28] {
     let mut key = [0; 28];
     key[..20].copy_from_slice(address.as_slice());
     key[20..].copy_from_slice(&number.to_be_bytes());
     key
 }
 
-fn slot_key(address: &Address, incarnation: u32, slot: &U256, number: u64) -> [u8; 64] {
+pub(crate) fn slot_key(address: &Address, incarnation: u32, slot: &U256, number: u64) -> [u8; 64] {
     let mut key = [0; 64];
     key[..20].copy_from_slice(address.as_slice());
     key[20..24].copy_from_slice(&incarnation.to_be_bytes());
@@ -114,12 +116,12 @@ fn slot_key(address: &Address, incarnation: u32, slot: &U256, number: u64) -> [u
     key
 }
 
-/// What one block changed: the keys, not the values.
+/// What one block changed: keys only, without values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StateChanges {
     /// Accounts with a new version.
     pub accounts: Vec<Address>,
-    /// Slots with a new version: account, incarnation, slot.
+    /// Slots with a new version: address, incarnation, slot.
     pub slots: Vec<(Address, u32, U256)>,
 }
 
@@ -139,23 +141,26 @@ impl StateChanges {
     }
 
     fn decode(row: &[u8]) -> Result<Self, String> {
-        let mut cursor = Cursor::new(row);
-        let count = cursor.u32()? as usize;
-        let accounts = cursor
-            .take(count.checked_mul(20).ok_or("account count overflows")?)?
+        let mut reader = RowReader::new(row);
+        let count = reader.u32()? as usize;
+        let accounts = reader
+            .take(count.checked_mul(20).ok_or("number of accounts is too large")?)?
             .chunks_exact(20)
             .map(Address::from_slice)
             .collect();
-        let rest = cursor.remaining();
+        let rest = reader.remaining();
         if !rest.len().is_multiple_of(56) {
-            return Err(format!("{} bytes of slots, want a multiple of 56", rest.len()));
+            return Err(format!(
+                "slots: got {} bytes, expected a multiple of 56",
+                rest.len()
+            ));
         }
         let slot = |row: &[u8]| {
-            let mut cursor = Cursor::new(row);
+            let mut reader = RowReader::new(row);
             Ok((
-                Address::from(cursor.array()?),
-                cursor.u32()?,
-                U256::from_be_bytes(cursor.array::<32>()?),
+                Address::from(reader.array()?),
+                reader.u32()?,
+                U256::from_be_bytes(reader.array::<32>()?),
             ))
         };
         let slots = rest.chunks_exact(56).map(slot).collect::<Result<_, String>>()?;
@@ -163,12 +168,12 @@ impl StateChanges {
     }
 }
 
-/// Reads of state at a height. One range look-up each.
+/// Reads of the state after a block. Each is one range look-up.
 pub trait StateReads: Source {
-    /// The account at block `number`, with the incarnation its storage belongs to.
+    /// The account after block `number`. If it was never written: no account, incarnation 0.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails or the row is corrupt.
+    /// [`StoreError`] when the read fails or the row is corrupt.
     fn account_at(&self, address: &Address, number: u64) -> Result<AccountVersion, StoreError> {
         let (low, high) = (account_key(address, 0), account_key(address, number));
         self.with_last(TableId::AccountAtBlock, &low, &high, |key, row| {
@@ -179,10 +184,10 @@ pub trait StateReads: Source {
         .map(Option::unwrap_or_default)
     }
 
-    /// The value of a slot at block `number`; zero where nothing was ever written.
+    /// The value of a slot after block `number`; zero if it was never written.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails or the row is corrupt.
+    /// [`StoreError`] when the read fails or the row is corrupt.
     fn slot_at(
         &self,
         address: &Address,
@@ -193,17 +198,18 @@ pub trait StateReads: Source {
         let low = slot_key(address, incarnation, slot, 0);
         let high = slot_key(address, incarnation, slot, number);
         self.with_last(TableId::StorageAtBlock, &low, &high, |key, row| {
-            U256::try_from_be_slice(row)
-                .ok_or_else(|| StoreError::corrupt(TableId::StorageAtBlock, key, "value over 32 bytes"))
+            U256::try_from_be_slice(row).ok_or_else(|| {
+                StoreError::corrupt(TableId::StorageAtBlock, key, "value: got more than 32 bytes")
+            })
         })?
         .transpose()
         .map(Option::unwrap_or_default)
     }
 
-    /// The code with this hash.
+    /// The code with the hash `code_hash`.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails, or when the code is missing or altered.
+    /// [`StoreError`] when the read fails, or when the code is missing or has another hash.
     fn code(&self, code_hash: &B256) -> Result<Vec<u8>, StoreError> {
         if *code_hash == EMPTY_CODE_HASH {
             return Ok(Vec::new());
@@ -211,30 +217,30 @@ pub trait StateReads: Source {
         let corrupt = |reason: &str| StoreError::corrupt(TableId::HashToCode, code_hash.as_slice(), reason);
         let code = self
             .get(TableId::HashToCode, code_hash.as_slice())?
-            .ok_or_else(|| corrupt("no such code"))?;
+            .ok_or_else(|| corrupt("row is missing"))?;
         if primitives::keccak256(&code) == *code_hash {
             Ok(code)
         } else {
-            Err(corrupt("code has another hash"))
+            Err(corrupt("the code has another hash"))
         }
     }
 
     /// What the canonical block `number` changed.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails or the row is corrupt.
+    /// [`StoreError`] when the read fails or the row is corrupt or missing.
     fn changes(&self, number: u64) -> Result<StateChanges, StoreError> {
         let key = number.to_be_bytes();
         let corrupt = |reason: String| StoreError::corrupt(TableId::BlockToChanges, &key, reason);
         self.with(TableId::BlockToChanges, &key, StateChanges::decode)?
-            .ok_or_else(|| corrupt("no such row".to_owned()))?
+            .ok_or_else(|| corrupt("row is missing".to_owned()))?
             .map_err(corrupt)
     }
 
-    /// A node of the head state's tries.
+    /// The trie node of the head state under `path`; `None` if there is none.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails.
+    /// [`StoreError`] when the read fails.
     fn trie_node(&self, path: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.get(TableId::PathToTrieNode, path)
     }
@@ -243,10 +249,10 @@ pub trait StateReads: Source {
 impl<S: Source> StateReads for S {}
 
 impl Tables<'_> {
-    /// Writes an account's version of block `number`.
+    /// Writes the account after block `number`.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails.
+    /// [`StoreError`] when the write fails.
     pub fn put_account(
         &mut self,
         address: &Address,
@@ -260,10 +266,10 @@ impl Tables<'_> {
         )
     }
 
-    /// Writes a slot's version of block `number`.
+    /// Writes the value of a slot after block `number`.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails.
+    /// [`StoreError`] when the write fails.
     pub fn put_slot(
         &mut self,
         address: &Address,
@@ -283,23 +289,23 @@ impl Tables<'_> {
     /// Writes code under its hash.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails.
+    /// [`StoreError`] when the write fails.
     pub fn put_code(&mut self, code_hash: &B256, code: &[u8]) -> Result<(), StoreError> {
         self.put(TableId::HashToCode, code_hash.as_slice(), code)
     }
 
-    /// Notes what the canonical block `number` changed.
+    /// Writes what the canonical block `number` changed.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails.
+    /// [`StoreError`] when the write fails.
     pub fn put_changes(&mut self, number: u64, changes: &StateChanges) -> Result<(), StoreError> {
         self.put(TableId::BlockToChanges, &number.to_be_bytes(), &changes.encode())
     }
 
-    /// Removes every version that block `number` wrote, as its change list names them.
+    /// Removes all versions of block `number` that `changes` names, and the row with these changes.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails.
+    /// [`StoreError`] when the write fails.
     pub fn delete_versions(&mut self, number: u64, changes: &StateChanges) -> Result<(), StoreError> {
         for address in &changes.accounts {
             self.delete(TableId::AccountAtBlock, &account_key(address, number))?;
@@ -313,10 +319,10 @@ impl Tables<'_> {
         self.delete(TableId::BlockToChanges, &number.to_be_bytes())
     }
 
-    /// Writes a trie node, or removes it.
+    /// Writes a trie node; `None` removes it.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails.
+    /// [`StoreError`] when the write fails.
     pub fn put_trie_node(&mut self, path: &[u8], node: Option<&[u8]>) -> Result<(), StoreError> {
         match node {
             Some(node) => self.put(TableId::PathToTrieNode, path, node),
@@ -378,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_version_at_or_below_a_height_counts() {
+    fn the_last_version_at_or_below_a_block_counts() {
         let store = Store::in_memory().unwrap();
         let address = Address::repeat_byte(7);
         let slot = U256::from(3);
@@ -426,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn altered_code_is_found() {
+    fn changed_code_is_an_error() {
         let store = Store::in_memory().unwrap();
         let hash = primitives::keccak256(b"code");
         let batch = store.batch().unwrap();

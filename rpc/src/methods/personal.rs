@@ -7,8 +7,8 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use keystore::{HeldAccount, UnlockError};
-use primitives::{Address, B256, SecretKey, Signature, recover, signed_message_digest};
+use keystore::{AccountStatus, UnlockError};
+use primitives::{Address, B256, EcdsaSignature, SecretKey, recover, signed_message_digest};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
@@ -126,7 +126,7 @@ struct WalletAccount {
 /// `personal_listWallets`.
 fn list_wallets(node: &Node) -> Vec<Wallet> {
     refresh(node);
-    let wallet = |HeldAccount {
+    let wallet = |AccountStatus {
                       address,
                       path,
                       unlocked,
@@ -184,7 +184,9 @@ fn unlock_account(
         seconds @ 1..=UNLOCK_SECONDS_MAX => Some(Duration::from_secs(seconds)),
         _ => return Err(RpcError::refused("unlock duration too large")),
     };
-    let unlocked = node.accounts.unlock_with(&address, password.0.as_bytes(), time);
+    let unlocked = node
+        .accounts
+        .unlock_with_password(&address, password.0.as_bytes(), time);
     unlocked.map_err(refused)?;
     Ok(true)
 }
@@ -200,21 +202,21 @@ fn lock_account(node: &Node, (address,): (Address,)) -> bool {
 fn send_transaction(node: &Node, (request, password): (TransactionRequest, Secret)) -> RpcResult<Data<B256>> {
     send_signed(node, request, |from| {
         node.accounts
-            .key_with(from, password.0.as_bytes())
+            .key_with_password(from, password.0.as_bytes())
             .map_err(refused)
     })
 }
 
 /// `personal_sign`: like `mc_sign`, with the password in place of an unlocked account.
 fn sign(node: &Node, (message, address, password): (Data, Address, Secret)) -> RpcResult<Data<[u8; 65]>> {
-    let key = node.accounts.key_with(&address, password.0.as_bytes());
+    let key = node.accounts.key_with_password(&address, password.0.as_bytes());
     Ok(sign_message(&key.map_err(refused)?, &message.0))
 }
 
 /// `personal_ecRecover`: who signed the message, r, s and V (27 or 28) being given.
 fn ec_recover((message, signature): (Data, Data)) -> RpcResult<Data<Address>> {
     let signature =
-        Signature::from_rsv(&signature.0).map_err(|error| RpcError::invalid_argument(1, error))?;
+        EcdsaSignature::from_rsv(&signature.0).map_err(|error| RpcError::invalid_argument(1, error))?;
     let signer = recover(&signed_message_digest(&message.0), &signature);
     signer
         .map(Data)

@@ -55,11 +55,11 @@ fn static_nodes() {
     check(json!([7]), "invalid argument 0: want an enode URL, got a number");
     check(
         json!(["http://a"]),
-        "invalid argument 0: want enode://ID@HOST:PORT, got \"http://a\"",
+        "invalid argument 0: got \"http://a\", expected enode://ID@HOST:PORT",
     );
     check(
         json!([format!("{}0", enode(1))]),
-        "invalid argument 0: port \"303330\", want a number up to 65535",
+        "invalid argument 0: port: got \"303330\", expected a number up to 65535",
     );
 }
 

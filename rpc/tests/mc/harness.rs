@@ -13,7 +13,7 @@ use chain::mining::build::{BuildSettings, build};
 use chain::pool::PoolConfig;
 use chain::rules::body::SealCheck;
 use chain::{Chain, ChainConfig, ChainSpec, View};
-use keystore::{AccountBook, KeyDirectory, ScryptCost};
+use keystore::{AccountManager, KeyDirectory, ScryptCost};
 use primitives::{Address, B256, Block, Bytes, SecretKey, U256, UnsignedTransaction};
 use rpc::methods;
 use rpc::server::TcpServer;
@@ -118,9 +118,9 @@ impl Net {
         let chain = Chain::open(store, config).expect("a new chain");
         let home = tempfile::tempdir().expect("a temporary folder");
         let key_files = KeyDirectory::new(home.path().join("keystore"), ScryptCost::LIGHT);
-        let accounts = AccountBook::with_directory(key_files);
+        let accounts = AccountManager::with_directory(key_files);
         for index in 0..3 {
-            accounts.unlock(key(index));
+            accounts.add_unlocked(key(index));
         }
         accounts.lock(&key(2).address());
         let (miner, listener) = (Arc::new(Miner::default()), Arc::new(Listener::default()));

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use primitives::{Signature, hex, recover, signed_message_digest};
+use primitives::{EcdsaSignature, hex, recover, signed_message_digest};
 use rpc::types::data;
 use serde_json::{Value, json};
 
@@ -151,7 +151,7 @@ fn signing_with_a_password() {
     for message in [&b""[..], &[0xff; 5000]] {
         let params = json!([data(message), known, "one"]);
         let bytes = hex::decode(text(&net.ok("personal_sign", params))).expect("hex");
-        let signature = Signature::from_rsv(&bytes).expect("65 bytes");
+        let signature = EcdsaSignature::from_rsv(&bytes).expect("65 bytes");
         let signer = recover(&signed_message_digest(message), &signature).expect("a signer");
         assert_eq!(data(signer), known);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use primitives::{Signature, TxForm, U256, UnsignedTransaction, hex, recover, signed_message_digest};
+use primitives::{EcdsaSignature, TxForm, U256, UnsignedTransaction, hex, recover, signed_message_digest};
 use rpc::types::data;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ fn signatures_recover_to_the_account() {
         let signature = net.ok("mc_sign", params);
         let bytes = hex::decode(signature.as_str().expect("DATA")).expect("hex");
         assert!(matches!(bytes[64], 27 | 28));
-        let signature = Signature::from_rsv(&bytes).expect("65 bytes");
+        let signature = EcdsaSignature::from_rsv(&bytes).expect("65 bytes");
         let signer = recover(&signed_message_digest(message), &signature).expect("a signer");
         assert_eq!(data(signer), account(1));
     }

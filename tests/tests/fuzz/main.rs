@@ -5,7 +5,7 @@
 #[path = "../../../fuzz/targets.rs"]
 mod targets;
 
-use primitives::rlp::Item;
+use primitives::rlp::RlpItem;
 use primitives::{
     Block, Bytes, Header, Receipt, ReceiptForm, ReceiptOutcome, SecretKey, TxForm, UnsignedTransaction,
 };
@@ -73,7 +73,7 @@ fn rlp() -> Vec<Vec<u8>> {
         block.encode(),
         receipt.encode(ReceiptForm::Five),
         receipt.encode(ReceiptForm::Four),
-        Item::List(vec![Item::Bytes(vec![1; 60]), Item::List(Vec::new())]).encode(),
+        RlpItem::List(vec![RlpItem::Bytes(vec![1; 60]), RlpItem::List(Vec::new())]).encode(),
     ];
     all.extend(transactions());
     all

@@ -11,7 +11,7 @@ use revm::DatabaseCommit;
 use revm::context::TxEnv;
 use revm::context::result::{EVMError, ExecutionResult, InvalidTransaction};
 use revm::primitives::TxKind;
-use store::{BlockReads, Notice, StateReads};
+use store::{BlockReads, ScsNotice, StateReads};
 
 use crate::evm::handler::{Outcome, system_call, transact};
 use crate::evm::{ChainEvm, block_env, chain_evm};
@@ -78,7 +78,7 @@ pub struct Executor<'b, 's, S: StateReads + BlockReads + NodeSource> {
     evm: ChainEvm<&'b mut BlockState<'s, S>>,
     gas_used: u64,
     receipts: Vec<Receipt>,
-    notices: Vec<Notice>,
+    notices: Vec<ScsNotice>,
 }
 
 impl<S: StateReads + BlockReads + NodeSource> std::fmt::Debug for Executor<'_, '_, S> {
@@ -207,7 +207,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         } = outcome;
         self.state().commit(changes);
         let transaction_index = self.receipts.len() as u32;
-        let notice = |(caller, input)| Notice {
+        let notice = |(caller, input)| ScsNotice {
             transaction_index,
             caller,
             input,
@@ -352,7 +352,7 @@ pub struct Executed {
     /// A receipt for each transaction.
     pub receipts: Vec<Receipt>,
     /// What the transactions told the application chains, in order.
-    pub notices: Vec<Notice>,
+    pub notices: Vec<ScsNotice>,
 }
 
 /// What the EVM knows of a transaction.

@@ -159,7 +159,7 @@ impl Importer {
     /// is `there` afterwards.
     fn commit(
         &self,
-        batch: store::Batch,
+        batch: store::WriteBatch,
         there: impl FnOnce(&Snapshot) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
         batch.commit().or_else(|error| {

@@ -96,10 +96,7 @@ pub(super) struct RunSource<'a, 't> {
 
 impl RunSource<'_, '_> {
     fn is_state(table: TableId) -> bool {
-        matches!(
-            table,
-            TableId::AccountAtBlock | TableId::StorageAtBlock | TableId::HashToCode | TableId::PathToTrieNode
-        )
+        table.is_state()
     }
 }
 

@@ -16,7 +16,7 @@ use primitives::{Address, B256, Block, Transaction, U256};
 use store::{BlockReads, Store, StoreOptions, quiet_contained_panics};
 
 use crate::common::{Maker, Plan, account, deploys, hex, rows, sign, unsigned};
-use crate::disk::{Disk, Trouble};
+use crate::disk::{Disk, DiskFault};
 
 fn open(disk: &Arc<Disk>) -> Result<Store, store::StoreError> {
     // Small, so that pages are read again and again.
@@ -102,11 +102,11 @@ fn an_import_that_meets_a_full_disk_changes_nothing_and_can_be_done_again() {
     for at in (first..last).step_by(3) {
         let (disk, store, importer) = scene.begin();
         let kind = if at % 2 == 0 {
-            Trouble::Full
+            DiskFault::Full
         } else {
-            Trouble::NoGrowth
+            DiskFault::NoGrowth
         };
-        disk.trouble(at, kind);
+        disk.fail_from(at, kind);
         for (index, block) in scene.blocks.iter().enumerate() {
             let Err(error) = importer.import(block, None) else {
                 continue;
@@ -114,7 +114,7 @@ fn an_import_that_meets_a_full_disk_changes_nothing_and_can_be_done_again() {
             met += 1;
             let cause = error.store_error().expect("the disk is at fault, not the block");
             assert!(cause.wants_space(), "{error}");
-            disk.no_trouble();
+            disk.repair();
             // A commit may fail after its last write; then it is one all the same.
             let now = rows(&store);
             landed += u64::from(now == models[index + 1]);
@@ -124,7 +124,7 @@ fn an_import_that_meets_a_full_disk_changes_nothing_and_can_be_done_again() {
             );
             importer.import(block, None).expect("there is space again");
         }
-        disk.no_trouble();
+        disk.repair();
         assert!(rows(&store) == models[scene.blocks.len()], "operation {at}");
     }
     println!(
@@ -160,7 +160,7 @@ fn a_running_chain_outlives_a_full_disk() {
         }
     };
     wait("work", true);
-    disk.trouble(0, Trouble::NoGrowth);
+    disk.fail_from(0, DiskFault::NoGrowth);
     let refused = blocks
         .iter()
         .skip(1)
@@ -181,7 +181,7 @@ fn a_running_chain_outlives_a_full_disk() {
     drop(view);
     // No work whose block could not be kept.
     wait("no work", false);
-    disk.no_trouble();
+    disk.repair();
     for block in &blocks[1..] {
         chain.import(block.clone()).expect("there is space again");
     }
@@ -211,9 +211,9 @@ fn whoever_follows_heads_misses_none_over_a_full_disk() {
                 chain.import(block.clone()).expect("valid");
             }
             let heads = chain.subscribe();
-            disk.trouble(disk.operations() + at, Trouble::Full);
+            disk.fail_from(disk.operations() + at, DiskFault::Full);
             let refused = chain.import(rest[0].clone()).is_err();
-            disk.no_trouble();
+            disk.repair();
             let head = chain.view().expect("a good disk").head_number();
             tried += 1;
             landed += u32::from(refused && head == rest[0].header.number);
@@ -238,7 +238,7 @@ fn a_chain_on_a_broken_disk_ends_with_a_reason() {
     let chain = run(&scene, &disk);
     chain.import(scene.blocks[0].clone()).expect("valid");
     assert_eq!(chain.failure(), None);
-    disk.trouble(0, Trouble::Broken);
+    disk.fail_from(0, DiskFault::Broken);
     let error = chain
         .import(scene.blocks[1].clone())
         .expect_err("it cannot be written");
@@ -250,7 +250,7 @@ fn a_chain_on_a_broken_disk_ends_with_a_reason() {
         reason.contains("block 2") && reason.contains("look at the disk"),
         "{reason}"
     );
-    disk.no_trouble();
+    disk.repair();
     assert_eq!(chain.view().expect("reads go on").head_number(), 1);
     chain.stop();
     drop(chain);

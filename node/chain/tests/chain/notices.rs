@@ -9,7 +9,7 @@ use chain::import::bulk::import_stream;
 use chain::import::{BlockId, Imported};
 use chain::{ChainSpec, View};
 use primitives::{Address, B256, Block, Bytes, Transaction, U256};
-use store::{Notice, NoticeReads};
+use store::{NoticeReads, ScsNotice};
 
 use crate::common::{Maker, Node, Plan, account, deploys, forks, hex, sign, unsigned};
 use crate::run::{CALLEE, PROGRAM, Run, contract};
@@ -35,8 +35,8 @@ fn run(program: &str, callee: &str) -> crate::run::Ran {
     run.run()
 }
 
-fn from(caller: Address) -> Notice {
-    Notice {
+fn from(caller: Address) -> ScsNotice {
+    ScsNotice {
         transaction_index: 0,
         caller,
         input: Bytes::from_static(DATA),
@@ -87,7 +87,7 @@ fn the_teller_is_in_whose_name_the_calling_code_runs() {
     let mut create = Run::new("00", "00");
     (create.create, create.input) = (true, hex("6000 6000 6000 6000 6000 600d 5a f1"));
     let made = Transaction::created_address(&account(0), 0);
-    let told = Notice {
+    let told = ScsNotice {
         transaction_index: 0,
         caller: made,
         input: Bytes::new(),
@@ -115,7 +115,7 @@ fn a_notice_goes_with_its_frame() {
     for refund in [false, true] {
         for (name, end) in ends {
             let callee = format!("{TELL} {end}");
-            let check = |program: &str, expected: &[Notice]| {
+            let check = |program: &str, expected: &[ScsNotice]| {
                 let mut run = Run::new(program, &callee);
                 run.spec.failed_calls_refund_gas = refund;
                 // A 64th must do for what comes after a call that burned the rest.
@@ -187,8 +187,8 @@ fn tell(from: usize, nonce: u64, to: Address, data: &[u8]) -> Transaction {
     sign(from, &unsigned(nonce, Some(to), 0, data))
 }
 
-fn notice(index: u32, caller: Address, input: &[u8]) -> Notice {
-    Notice {
+fn notice(index: u32, caller: Address, input: &[u8]) -> ScsNotice {
+    ScsNotice {
         transaction_index: index,
         caller,
         input: Bytes::copy_from_slice(input),
@@ -202,7 +202,7 @@ fn id(block: &Block) -> BlockId {
     }
 }
 
-fn served(node: &Node, maker: &Maker, block: &Block) -> Option<Vec<Notice>> {
+fn served(node: &Node, maker: &Maker, block: &Block) -> Option<Vec<ScsNotice>> {
     let view = View::new(&node.store, maker.spec.clone()).expect("view");
     view.notices(&id(block)).expect("read")
 }

@@ -10,7 +10,7 @@ use chain::spec::{Family, GenesisAccount};
 use chain::state::BlockState;
 use primitives::{Address, Header, Log, TxForm, U256};
 use revm::Database;
-use store::{Notice, Store};
+use store::{ScsNotice, Store};
 
 use crate::common::{account, hex, key, unsigned};
 
@@ -41,7 +41,7 @@ pub(crate) struct Ran {
     pub(crate) slots: [U256; 3],
     pub(crate) callee_slot: U256,
     pub(crate) logs: Vec<Log>,
-    pub(crate) notices: Vec<Notice>,
+    pub(crate) notices: Vec<ScsNotice>,
     pub(crate) created_code_bytes: Option<usize>,
     /// Of the watched accounts.
     pub(crate) balances: Vec<U256>,

@@ -1,11 +1,11 @@
-//! A folder of key files: which accounts it holds, and how one is added or changed.
+//! A folder of key files: lists the accounts in it, adds and replaces files.
 //!
-//! Knows files, their names and their rights. The text within is [`crate::v3`]'s; which keys are
-//! unlocked is the [`crate::AccountBook`]'s.
+//! Knows files, their names and permissions. The text of a file is in [`crate::v3`]; which keys are
+//! unlocked is in [`crate::AccountManager`].
 //!
-//! A file is written beside its place and then put there in one step, so a crash leaves the old
-//! file or the new one. Only its owner may read it. Once it is in its place it is stored, also
-//! where the system then fails to bring its name to the disk: that is told in the log.
+//! A file is written under a temporary name and then renamed. So a crash leaves the old file or the
+//! new one. Only the owner can read it. After the rename the key counts as stored, even if syncing
+//! the folder fails; that is only a warning in the log.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -21,45 +21,45 @@ use crate::kdf::ScryptCost;
 use crate::name::{address_in, file_name};
 use crate::v3::{self, FILE_BYTES_MAX, KeyFile, KeyFileError};
 
-/// Start of the names of files being written. Such files are nobody's keys.
+/// Prefix of the temporary names of files that are being written. Such files are ignored.
 const UNFINISHED_PREFIX: &str = ".unfinished-";
 
-/// Why a folder or a file of it cannot be used.
+/// Why a folder of key files, or a file in it, cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum DirectoryError {
-    /// The system refuses.
+pub enum KeyDirectoryError {
+    /// The operating system refuses.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried: `read`, `write`, `make`.
+        /// What was tried: `read`, `write` or `make`.
         action: &'static str,
-        /// With which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// The system's words.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A file that is no key file, or gives no key.
+    /// The file is not a key file, or no key can be decrypted from it.
     #[error("{}: {error}", path.display())]
     KeyFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Why.
         error: KeyFileError,
     },
-    /// The folder has a key of this account.
+    /// The folder already has a key of this account.
     #[error("account already exists: {address:#x} in {}", path.display())]
     Exists {
-        /// The account.
+        /// The address of the account.
         address: Address,
-        /// Its file.
+        /// The existing key file.
         path: PathBuf,
     },
-    /// The key of a new account cannot be made.
+    /// A new key file cannot be made.
     #[error(transparent)]
     NewKey(KeyFileError),
 }
 
-impl DirectoryError {
+impl KeyDirectoryError {
     fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io {
             action,
@@ -75,7 +75,7 @@ impl DirectoryError {
         }
     }
 
-    /// The error without the path.
+    /// The message without the path.
     fn reason(&self) -> String {
         match self {
             Self::Io { source, .. } => source.to_string(),
@@ -85,92 +85,96 @@ impl DirectoryError {
     }
 }
 
-/// An account and the file of its key.
+/// An account and its key file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredAccount {
-    /// Whose key it is said to be; the key itself is only seen with the password.
+    /// The address that the file claims. Decrypting the key checks it.
     pub address: Address,
-    /// The file.
+    /// The key file.
     pub path: PathBuf,
 }
 
-/// The address of a key file, as wallets show it.
+/// The URL of a key file, as wallets display it: `keystore://<path>`.
 pub fn url(path: &Path) -> String {
     format!("keystore://{}", path.display())
 }
 
-/// A file that is passed over, and why.
+/// A file that was skipped, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedFile {
     /// The file.
     pub path: PathBuf,
     /// Why.
     pub reason: String,
 }
 
-impl fmt::Display for Skipped {
+impl fmt::Display for SkippedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.path.display(), self.reason)
     }
 }
 
-/// What a folder holds.
+/// The content of a folder of key files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listing {
-    /// The accounts by the names of their files, which is by age.
+pub struct KeyDirectoryListing {
+    /// The accounts, sorted by the names of their files. The names begin with the time when the
+    /// file was made.
     pub accounts: Vec<StoredAccount>,
-    /// Key files that do not say whose key they hold, neither inside nor by their name.
-    pub nameless: Vec<PathBuf>,
-    /// What is no key file, or one too many for an account.
-    pub skipped: Vec<Skipped>,
+    /// Key files that tell no address, neither in their text nor in their name.
+    pub unidentified: Vec<PathBuf>,
+    /// Files that are not key files, and further key files of an account that is already listed.
+    pub skipped: Vec<SkippedFile>,
 }
 
-/// A folder of key files. Holds no state: each question is answered from the disk.
+/// A folder of key files. Keeps nothing in memory: each call reads the disk.
 #[derive(Clone, Debug)]
 pub struct KeyDirectory {
     path: PathBuf,
     cost: ScryptCost,
-    /// Makes the names in a folder last.
+    /// Syncs a folder. Replaced by tests.
     sync: fn(&Path) -> io::Result<()>,
 }
 
 impl KeyDirectory {
-    /// The folder `path`, which need not exist yet; new files are encrypted at `cost`.
+    /// The folder `path`, which need not exist yet. New files are encrypted with the scrypt cost
+    /// `cost`.
     pub fn new(path: PathBuf, cost: ScryptCost) -> Self {
         let sync = sync_folder;
         Self { path, cost, sync }
     }
 
-    /// Where it is.
+    /// Path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Which accounts it holds. A folder that does not exist holds none; a file that cannot be
-    /// read as key file is named in the listing and hides no other.
+    /// Lists the folder. A folder that does not exist is empty. A file that cannot be read as a key
+    /// file is listed as skipped.
     ///
     /// # Errors
-    /// [`DirectoryError::Io`] when the folder itself cannot be read.
-    pub fn list(&self) -> Result<Listing, DirectoryError> {
+    /// [`KeyDirectoryError::Io`] when the folder itself cannot be read.
+    pub fn list(&self) -> Result<KeyDirectoryListing, KeyDirectoryError> {
         let entries = match fs::read_dir(&self.path) {
             Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Listing::default()),
-            Err(error) => return Err(DirectoryError::io("read", &self.path)(error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(KeyDirectoryListing::default());
+            }
+            Err(error) => return Err(KeyDirectoryError::io("read", &self.path)(error)),
         };
         let mut paths = Vec::new();
         for entry in entries {
-            let entry = entry.map_err(DirectoryError::io("read", &self.path))?;
+            let entry = entry.map_err(KeyDirectoryError::io("read", &self.path))?;
             let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
             if !is_folder && !is_hidden(&entry.file_name()) {
                 paths.push(entry.path());
             }
         }
         paths.sort_unstable();
-        let mut listing = Listing::default();
+        let mut listing = KeyDirectoryListing::default();
         let mut seen: HashMap<Address, PathBuf> = HashMap::new();
         for path in paths {
             match self.load(&path) {
-                Ok(KeyFile { address: None, .. }) => listing.nameless.push(path),
+                Ok(KeyFile { address: None, .. }) => listing.unidentified.push(path),
                 Ok(KeyFile {
                     address: Some(address),
                     ..
@@ -180,87 +184,90 @@ impl KeyDirectory {
                         listing.accounts.push(StoredAccount { address, path });
                     }
                     Some(first) => {
-                        let reason = format!("account {address:#x} is taken from {}", first.display());
-                        listing.skipped.push(Skipped { path, reason });
+                        let reason = format!(
+                            "account {address:#x} is already listed, with the file {}",
+                            first.display()
+                        );
+                        listing.skipped.push(SkippedFile { path, reason });
                     }
                 },
                 Err(error) => {
                     let reason = error.reason();
-                    listing.skipped.push(Skipped { path, reason });
+                    listing.skipped.push(SkippedFile { path, reason });
                 }
             }
         }
         Ok(listing)
     }
 
-    /// Reads a key file. Where it does not say whose key it holds, its name may.
-    fn load(&self, path: &Path) -> Result<KeyFile, DirectoryError> {
+    /// Reads a key file. If its text tells no address, the address comes from its name.
+    fn load(&self, path: &Path) -> Result<KeyFile, KeyDirectoryError> {
         let text = read_short(path)?;
-        let mut file = KeyFile::read(&text).map_err(DirectoryError::key_file(path))?;
+        let mut file = KeyFile::read(&text).map_err(KeyDirectoryError::key_file(path))?;
         let name = path.file_name().and_then(OsStr::to_str);
         file.address = file.address.or_else(|| name.and_then(address_in));
         Ok(file)
     }
 
-    /// The key in the file `path`.
+    /// Decrypts the key in the file `path`.
     ///
     /// # Errors
-    /// [`DirectoryError::KeyFile`] with [`KeyFileError::WrongPassword`] where the password is
-    /// wrong, or what is wrong with the file.
-    pub fn decrypt(&self, path: &Path, password: impl AsRef<[u8]>) -> Result<SecretKey, DirectoryError> {
+    /// [`KeyDirectoryError::KeyFile`], with [`KeyFileError::WrongPassword`] if the password is
+    /// wrong; [`KeyDirectoryError::Io`] when the file cannot be read.
+    pub fn decrypt(&self, path: &Path, password: impl AsRef<[u8]>) -> Result<SecretKey, KeyDirectoryError> {
         let file = self.load(path)?;
         file.decrypt(password.as_ref())
-            .map_err(DirectoryError::key_file(path))
+            .map_err(KeyDirectoryError::key_file(path))
     }
 
-    /// Stores `key` under `password` in a new file, named after the time `now`.
+    /// Stores `key` in a new file, encrypted with `password`. `now` becomes part of its name.
     ///
     /// # Errors
-    /// [`DirectoryError::Exists`] when the folder has a key of this account; else what the system
-    /// refuses.
+    /// [`KeyDirectoryError::Exists`] when the folder already has a key of this account;
+    /// [`KeyDirectoryError::Io`] when the file cannot be written.
     pub fn store(
         &self,
         key: &SecretKey,
         password: impl AsRef<[u8]>,
         now: SystemTime,
-    ) -> Result<StoredAccount, DirectoryError> {
+    ) -> Result<StoredAccount, KeyDirectoryError> {
         let address = key.address();
-        let held = self.list()?.accounts;
-        if let Some(StoredAccount { path, .. }) = held.into_iter().find(|held| held.address == address) {
-            return Err(DirectoryError::Exists { address, path });
+        let mut accounts = self.list()?.accounts.into_iter();
+        if let Some(StoredAccount { path, .. }) = accounts.find(|account| account.address == address) {
+            return Err(KeyDirectoryError::Exists { address, path });
         }
-        let text = v3::encrypt(key, password, self.cost).map_err(DirectoryError::NewKey)?;
-        make_private(&self.path).map_err(DirectoryError::io("make", &self.path))?;
+        let text = v3::encrypt(key, password, self.cost).map_err(KeyDirectoryError::NewKey)?;
+        make_private(&self.path).map_err(KeyDirectoryError::io("make", &self.path))?;
         let path = self.path.join(file_name(now, &address));
         let written = self
-            .write_beside(text.as_bytes())
+            .write_temporary(text.as_bytes())
             .and_then(|file| Ok(file.persist_noclobber(&path)?));
-        written.map_err(DirectoryError::io("write", &path))?;
+        written.map_err(KeyDirectoryError::io("write", &path))?;
         self.sync_name(&path);
         Ok(StoredAccount { address, path })
     }
 
-    /// Puts `key` under `password` in the place of the file `path`.
+    /// Replaces the file `path` by one with `key`, encrypted with `password`.
     ///
     /// # Errors
-    /// What the system refuses. The old file is whole then.
+    /// [`KeyDirectoryError::Io`] when the file cannot be written. The old file is unchanged then.
     pub fn replace(
         &self,
         path: &Path,
         key: &SecretKey,
         password: impl AsRef<[u8]>,
-    ) -> Result<(), DirectoryError> {
-        let text = v3::encrypt(key, password, self.cost).map_err(DirectoryError::NewKey)?;
+    ) -> Result<(), KeyDirectoryError> {
+        let text = v3::encrypt(key, password, self.cost).map_err(KeyDirectoryError::NewKey)?;
         let written = self
-            .write_beside(text.as_bytes())
+            .write_temporary(text.as_bytes())
             .and_then(|file| Ok(file.persist(path)?));
-        written.map_err(DirectoryError::io("write", path))?;
+        written.map_err(KeyDirectoryError::io("write", path))?;
         self.sync_name(path);
         Ok(())
     }
 
-    /// A file with this text, on the disk, that only its owner can read.
-    fn write_beside(&self, text: &[u8]) -> io::Result<tempfile::NamedTempFile> {
+    /// Writes `text` to a temporary file that only its owner can read, and syncs it.
+    fn write_temporary(&self, text: &[u8]) -> io::Result<tempfile::NamedTempFile> {
         let mut builder = tempfile::Builder::new();
         builder.prefix(UNFINISHED_PREFIX);
         #[cfg(unix)]
@@ -271,17 +278,17 @@ impl KeyDirectory {
         Ok(file)
     }
 
-    /// Makes the name of a file that is in its place last.
+    /// Makes the name of a renamed file survive a power failure. A failure is logged only.
     fn sync_name(&self, path: &Path) {
         if let Err(error) = (self.sync)(&self.path) {
             let path = path.display();
-            tracing::warn!(%path, %error, "the key file is written, but its name may be lost with the power");
+            tracing::warn!(%path, %error, "the key file is written, but a power failure may lose its name");
         }
     }
 }
 
-/// Makes the names in a folder last, where the system can do that: not every file system lets
-/// folders be opened or synced.
+/// Makes the names in a folder survive a power failure. Does nothing where the system cannot sync
+/// folders.
 fn sync_folder(path: &Path) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
     if cfg!(not(unix)) {
@@ -293,14 +300,14 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Editors' copies and files being written.
+/// Whether a file is ignored: hidden files (temporary ones too) and backup copies of editors.
 fn is_hidden(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
     name.starts_with(b".") || name.ends_with(b"~")
 }
 
-/// Makes a folder, with those above it, that only its owner can enter. One that exists stays
-/// as it is.
+/// Makes a folder, and the folders above it, that only the owner can enter. An existing folder is
+/// not changed.
 fn make_private(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -309,10 +316,10 @@ fn make_private(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Reads a regular file, of the longest ones just so much that they are found too long.
-fn read_short(path: &Path) -> Result<Vec<u8>, DirectoryError> {
+/// Reads a regular file, but at most one byte more than [`FILE_BYTES_MAX`].
+fn read_short(path: &Path) -> Result<Vec<u8>, KeyDirectoryError> {
     let read = || {
-        // Asked before it is opened: a pipe would keep the reader waiting.
+        // Checked before the file is opened, because opening a pipe would block.
         if !fs::metadata(path)?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
@@ -321,7 +328,7 @@ fn read_short(path: &Path) -> Result<Vec<u8>, DirectoryError> {
         file.read_to_end(&mut text)?;
         Ok(text)
     };
-    read().map_err(DirectoryError::io("read", path))
+    read().map_err(KeyDirectoryError::io("read", path))
 }
 
 #[cfg(test)]

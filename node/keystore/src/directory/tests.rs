@@ -1,4 +1,4 @@
-//! Folders with good, broken and foreign files.
+//! Folders with good, broken and other files.
 
 use std::time::Duration;
 
@@ -23,9 +23,12 @@ fn folder() -> (tempfile::TempDir, KeyDirectory) {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_empty() {
+fn a_missing_folder_is_empty() {
     let (_home, directory) = folder();
-    assert_eq!(directory.list().expect("no failure"), Listing::default());
+    assert_eq!(
+        directory.list().expect("no failure"),
+        KeyDirectoryListing::default()
+    );
     assert!(!directory.path().exists());
 }
 
@@ -40,7 +43,7 @@ fn accounts_are_listed_by_age() {
         .expect("stored");
     let listing = directory.list().expect("readable");
     assert_eq!(listing.accounts, [older.clone(), newer.clone()]);
-    assert_eq!((listing.nameless.len(), listing.skipped.len()), (0, 0));
+    assert_eq!((listing.unidentified.len(), listing.skipped.len()), (0, 0));
     assert_eq!(newer.address, key(1).address());
     let name = older.path.file_name().and_then(OsStr::to_str).expect("text");
     assert!(
@@ -63,7 +66,7 @@ fn an_account_is_stored_once() {
     let (_home, directory) = folder();
     directory.store(&key(1), "one", at(1)).expect("stored");
     let again = directory.store(&key(1), "other", at(2)).unwrap_err();
-    assert!(matches!(again, DirectoryError::Exists { .. }), "{again}");
+    assert!(matches!(again, KeyDirectoryError::Exists { .. }), "{again}");
     assert_eq!(directory.list().expect("readable").accounts.len(), 1);
 }
 
@@ -79,10 +82,10 @@ fn replacing_changes_the_password_and_nothing_else() {
 }
 
 #[test]
-fn a_file_in_its_place_is_stored_where_its_name_cannot_be_synced() {
+fn a_key_is_stored_even_if_the_folder_cannot_be_synced() {
     let (_home, directory) = folder();
     let directory = KeyDirectory {
-        sync: |_| Err(io::Error::other("as asked")),
+        sync: |_| Err(io::Error::other("a failure of the test")),
         ..directory
     };
     let stored = directory.store(&key(1), "old", at(1)).expect("stored");
@@ -95,12 +98,12 @@ fn a_file_in_its_place_is_stored_where_its_name_cannot_be_synced() {
 fn a_failed_replacement_leaves_the_old_file() {
     let (_home, directory) = folder();
     let stored = directory.store(&key(1), "old", at(1)).expect("stored");
-    // A file cannot take the place of a folder.
-    let taken = directory.path().join("taken");
-    fs::create_dir(&taken).expect("writable");
-    let error = directory.replace(&taken, &key(1), "new").unwrap_err();
+    // A file cannot replace a folder.
+    let folder = directory.path().join("folder");
+    fs::create_dir(&folder).expect("writable");
+    let error = directory.replace(&folder, &key(1), "new").unwrap_err();
     assert!(
-        matches!(error, DirectoryError::Io { action: "write", .. }),
+        matches!(error, KeyDirectoryError::Io { action: "write", .. }),
         "{error}"
     );
     assert!(directory.decrypt(&stored.path, "old").is_ok());
@@ -122,7 +125,7 @@ fn only_the_owner_may_read() {
 }
 
 #[test]
-fn broken_and_foreign_files_hide_no_others() {
+fn broken_and_other_files_do_not_hide_key_files() {
     let (_home, directory) = folder();
     let good = directory.store(&key(1), "one", at(1)).expect("stored");
     let text = fs::read_to_string(&good.path).expect("readable");
@@ -149,12 +152,12 @@ fn broken_and_foreign_files_hide_no_others() {
         "{reasons:?}"
     );
     assert!(reasons[3].contains("got version 1, expected 3"), "{reasons:?}");
-    assert!(reasons[4].contains("is taken from"), "{reasons:?}");
+    assert!(reasons[4].contains("is already listed"), "{reasons:?}");
 }
 
 #[cfg(unix)]
 #[test]
-fn a_pipe_keeps_nobody_waiting() {
+fn a_pipe_does_not_block() {
     let (_home, directory) = folder();
     directory.store(&key(1), "one", at(1)).expect("stored");
     let socket = directory.path().join("pipe");
@@ -165,7 +168,7 @@ fn a_pipe_keeps_nobody_waiting() {
 }
 
 #[test]
-fn the_name_speaks_where_the_file_is_silent() {
+fn the_address_comes_from_the_name_if_the_text_has_none() {
     let (_home, directory) = folder();
     let stored = directory.store(&key(1), "one", at(1)).expect("stored");
     let mut text: serde_json::Value =
@@ -176,20 +179,20 @@ fn the_name_speaks_where_the_file_is_silent() {
         directory.list().expect("readable").accounts,
         std::slice::from_ref(&stored)
     );
-    // A name that lies is found out when the key is seen.
-    let liar = directory.path().join(file_name(at(2), &key(2).address()));
-    fs::rename(&stored.path, &liar).expect("writable");
-    let error = directory.decrypt(&liar, "one").unwrap_err();
+    // Decrypting the key shows that the address in the name is wrong.
+    let misnamed = directory.path().join(file_name(at(2), &key(2).address()));
+    fs::rename(&stored.path, &misnamed).expect("writable");
+    let error = directory.decrypt(&misnamed, "one").unwrap_err();
     assert!(error.to_string().contains("expected that of"), "{error}");
-    let silent = directory.path().join("key.json");
-    fs::rename(&liar, &silent).expect("writable");
+    let anonymous = directory.path().join("key.json");
+    fs::rename(&misnamed, &anonymous).expect("writable");
     let listing = directory.list().expect("readable");
-    assert_eq!(listing.nameless, std::slice::from_ref(&silent));
-    assert!(directory.decrypt(&silent, "one").is_ok());
+    assert_eq!(listing.unidentified, std::slice::from_ref(&anonymous));
+    assert!(directory.decrypt(&anonymous, "one").is_ok());
 }
 
 #[test]
-fn a_file_in_the_folders_place() {
+fn a_file_instead_of_the_folder_is_an_error() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let path = home.path().join("keystore");
     fs::write(&path, "").expect("writable");

@@ -1,11 +1,12 @@
-//! One key in one JSON text, encrypted under a password: version 3 of the Web3 secret storage.
+//! The text of a key file: JSON with one key, encrypted with a password. Version 3 of the Web3
+//! secret storage.
 //!
-//! Knows the format and its ciphers. Files and folders are in [`crate::KeyDirectory`], costs of
-//! a password in [`crate::kdf`].
+//! Knows the format and its ciphers. Files and folders are in [`crate::KeyDirectory`], the key
+//! derivation is in [`crate::kdf`].
 //!
-//! A 32-byte key is derived from the password. Its first half encrypts the secret key with
-//! AES-128 in counter mode; the MAC is Keccak-256 of its second half and the ciphertext, so a
-//! wrong password is told from a right one before anything is decrypted.
+//! A 32-byte key is derived from the password. Its first half encrypts the secret key with AES-128
+//! in counter mode. The MAC is Keccak-256 of its second half and the ciphertext. So a wrong
+//! password is recognised before anything is decrypted.
 
 use std::fmt;
 
@@ -19,99 +20,99 @@ use zeroize::Zeroizing;
 
 use crate::kdf::{DERIVED_BYTES, Kdf, KdfError, ScryptCost};
 
-/// The version read and written.
+/// The supported version.
 const VERSION: u64 = 3;
-/// The cipher read and written.
+/// The supported cipher.
 const CIPHER: &str = "aes-128-ctr";
-/// The pseudo-random function of PBKDF2 that is read.
+/// The supported pseudo-random function of PBKDF2.
 const PRF: &str = "hmac-sha256";
-/// Longest text that is taken for a key file; a real one has some 500 bytes.
+/// Upper bound for the length of a key file, in bytes. A real one has about 500.
 pub const FILE_BYTES_MAX: usize = 64 * 1024;
 const SECRET_BYTES: usize = 32;
 const IV_BYTES: usize = 16;
 const MAC_BYTES: usize = 32;
 
-/// Why a text is no key file, or gives no key.
+/// Why a text is not a key file, or why no key can be decrypted from it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyFileError {
-    /// The password is another one. The text of the public network's nodes.
+    /// The password is wrong. The message is that of the public network's nodes.
     #[error("could not decrypt key with given passphrase")]
     WrongPassword,
-    /// Longer than any key file.
+    /// The text is longer than [`FILE_BYTES_MAX`].
     #[error("key file: got {got} bytes, expected at most {FILE_BYTES_MAX}")]
     TooLong {
-        /// Its length.
+        /// Its length, in bytes.
         got: usize,
     },
-    /// Not JSON, or a member is missing or of another type.
+    /// The text is not JSON, or a member is missing or has another type.
     #[error("key file: {0}")]
     Json(String),
-    /// Another version of the format.
+    /// The format has another version.
     #[error("key file: got version {got}, expected {VERSION}")]
     Version {
-        /// What it has as version, as JSON.
+        /// The value of the member `version`, as JSON.
         got: String,
     },
-    /// A cipher, derivation or function that is not read.
+    /// The cipher, the key derivation or the function is not supported.
     #[error("key file: got {member} {got:?}, expected {expected}")]
     Unsupported {
-        /// Which member.
+        /// The member.
         member: &'static str,
         /// Its value.
         got: String,
-        /// What would be read.
+        /// The supported values.
         expected: &'static str,
     },
-    /// Bytes that are no hexadecimal digits.
+    /// A member is not hexadecimal. The error does not repeat it.
     #[error("key file: {member}: expected hexadecimal digits in pairs")]
     NotHex {
-        /// Which member.
+        /// The member.
         member: &'static str,
     },
-    /// Too few or too many bytes.
+    /// A member has too few or too many bytes.
     #[error("key file: {member}: got {got} bytes, expected {expected}")]
     Length {
-        /// Which member.
+        /// The member.
         member: &'static str,
-        /// How many there are.
+        /// The number of its bytes.
         got: usize,
-        /// How many there must be.
+        /// The number that it must have, in words.
         expected: &'static str,
     },
-    /// Parameters of the derivation that are impossible or too costly.
+    /// The parameters of the key derivation are impossible or too costly.
     #[error("key file: {0}")]
     Kdf(#[from] KdfError),
-    /// What was decrypted is no secret key, or the system gave no randomness for a new file.
+    /// The decrypted bytes are not a secret key, or there is no randomness for a new file.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The file says that it is of another account.
+    /// The key belongs to another account than the file says.
     #[error("key file: got the key of {got:#x}, expected that of {expected:#x}")]
     OtherAccount {
-        /// Whose key it holds.
+        /// The address of the key.
         got: Address,
-        /// Whose key it claims to hold.
+        /// The address that the file says.
         expected: Address,
     },
 }
 
-/// The JSON text, as other clients write it. Members that are not listed are ignored.
+/// The members of the JSON text, as other clients write them. Other members are ignored.
 #[derive(Serialize, Deserialize)]
-struct Text {
+struct KeyFileJson {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     address: Option<String>,
-    // Some old web wallets write it with a capital.
+    // Some old web wallets write it with a capital letter.
     #[serde(alias = "Crypto")]
-    crypto: Crypto,
+    crypto: CryptoJson,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     id: Option<Value>,
     version: Value,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Crypto {
+struct CryptoJson {
     cipher: String,
-    cipherparams: CipherParams,
+    cipherparams: CipherParamsJson,
     ciphertext: String,
     kdf: String,
     kdfparams: Value,
@@ -119,12 +120,12 @@ struct Crypto {
 }
 
 #[derive(Serialize, Deserialize)]
-struct CipherParams {
+struct CipherParamsJson {
     iv: String,
 }
 
 #[derive(Serialize, Deserialize)]
-struct ScryptParams {
+struct ScryptParamsJson {
     dklen: u64,
     n: u64,
     p: u64,
@@ -133,17 +134,17 @@ struct ScryptParams {
 }
 
 #[derive(Deserialize)]
-struct Pbkdf2Params {
+struct Pbkdf2ParamsJson {
     c: u64,
     dklen: u64,
     prf: String,
     salt: String,
 }
 
-/// A key file that was read and found sound, but for what only the password can tell.
+/// A key file whose text was read and checked, as far as that is possible without the password.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct KeyFile {
-    /// Whose key it claims to hold; some clients leave that out.
+    /// The address that the file claims. Some clients leave it out.
     pub(crate) address: Option<Address>,
     kdf: Kdf,
     salt: Vec<u8>,
@@ -153,25 +154,30 @@ pub(crate) struct KeyFile {
 }
 
 impl KeyFile {
-    /// Reads the text.
+    /// Reads and checks the text.
     pub(crate) fn read(json: &[u8]) -> Result<Self, KeyFileError> {
         if json.len() > FILE_BYTES_MAX {
             return Err(KeyFileError::TooLong { got: json.len() });
         }
-        // The version first: other versions have other members, and that is the better answer.
+        // The version is checked first. Other versions have other members, and an error about the
+        // version explains that best.
         let json: Value = serde_json::from_slice(json).map_err(bad_json)?;
         match json.get("version") {
             Some(version) if version.as_u64() == Some(VERSION) => {}
             None if json.is_object() => return Err(KeyFileError::Json("missing field `version`".to_owned())),
             None => return Err(KeyFileError::Json("expected an object".to_owned())),
-            Some(got) => return Err(KeyFileError::Version { got: short(got) }),
+            Some(got) => {
+                return Err(KeyFileError::Version {
+                    got: shortened(&got.to_string()),
+                });
+            }
         }
-        let text: Text = serde_json::from_value(json).map_err(bad_json)?;
+        let text: KeyFileJson = serde_json::from_value(json).map_err(bad_json)?;
         let crypto = text.crypto;
         check_word("cipher", &crypto.cipher, CIPHER)?;
         let (kdf, salt) = read_kdf(&crypto.kdf, crypto.kdfparams)?;
         let ciphertext = bytes("ciphertext", &crypto.ciphertext)?;
-        // Some clients drop the leading zero bytes of a secret key.
+        // Some clients leave out leading zero bytes of the secret key, so it may be shorter.
         if ciphertext.is_empty() || ciphertext.len() > SECRET_BYTES {
             let (member, got) = ("ciphertext", ciphertext.len());
             let expected = "1 to 32";
@@ -191,14 +197,14 @@ impl KeyFile {
         })
     }
 
-    /// The secret key. Takes the time and memory of the derivation.
+    /// Decrypts the secret key. Takes the time and memory of the key derivation.
     pub(crate) fn decrypt(&self, password: &[u8]) -> Result<SecretKey, KeyFileError> {
         let derived = self.kdf.derive(password, &self.salt);
-        // Compared without a shortcut, so that time tells nothing about where they differ.
+        // All bytes are compared, so that the time does not depend on where they differ.
         let differing = mac(&derived, &self.ciphertext)
             .iter()
             .zip(&self.mac)
-            .fold(0, |differing, (ours, theirs)| differing | (ours ^ theirs));
+            .fold(0, |differing, (computed, stored)| differing | (computed ^ stored));
         if differing != 0 {
             return Err(KeyFileError::WrongPassword);
         }
@@ -214,7 +220,7 @@ impl KeyFile {
     }
 }
 
-/// Shows whose key it is said to be, and how it was derived.
+/// Shows the claimed address and the parameters of the key derivation only.
 impl fmt::Debug for KeyFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyFile")
@@ -224,83 +230,94 @@ impl fmt::Debug for KeyFile {
     }
 }
 
-/// What a new key file needs of chance.
+/// The random parts of a new key file.
 #[derive(Clone, Copy)]
-pub(crate) struct Chance {
+pub(crate) struct FileRandomness {
     pub(crate) salt: [u8; 32],
     pub(crate) iv: [u8; IV_BYTES],
     pub(crate) id: [u8; 16],
 }
 
-impl Chance {
-    /// Drawn from the operating system.
-    fn draw() -> Result<Self, KeyFileError> {
-        let mut drawn = Self {
+impl FileRandomness {
+    /// From the randomness of the operating system.
+    fn new() -> Result<Self, KeyFileError> {
+        let mut random = Self {
             salt: [0; 32],
             iv: [0; IV_BYTES],
             id: [0; 16],
         };
-        for part in [&mut drawn.salt[..], &mut drawn.iv, &mut drawn.id] {
+        for part in [&mut random.salt[..], &mut random.iv, &mut random.id] {
             getrandom::fill(part).map_err(|error| KeyError::NoRandomness(error.to_string()))?;
         }
-        Ok(drawn)
+        Ok(random)
     }
 }
 
-/// The secret key in the JSON text `json`, which is encrypted under `password`.
+/// Decrypts the secret key in the text of a key file.
 ///
-/// Takes the time and memory that the text asks for, within the bounds of
-/// [`crate::SCRYPT_BYTES_MAX`] and [`crate::SCRYPT_BLOCKS_MAX`], and waits
-/// for other derivations of this process.
+/// Takes the time and memory that the text asks for, within the bounds [`crate::SCRYPT_BYTES_MAX`],
+/// [`crate::SCRYPT_BLOCKS_MAX`] and [`crate::PBKDF2_ROUNDS_MAX`]. Waits until other key derivations
+/// of this process are done.
 ///
 /// # Errors
-/// [`KeyFileError::WrongPassword`], or what is wrong with the text.
+/// [`KeyFileError`], with [`KeyFileError::WrongPassword`] if the password is wrong.
 pub fn decrypt(json: &[u8], password: impl AsRef<[u8]>) -> Result<SecretKey, KeyFileError> {
     KeyFile::read(json)?.decrypt(password.as_ref())
 }
 
-/// A JSON text that holds `key`, encrypted under `password` with scrypt at this cost.
+/// The text of a key file with `key`, encrypted with `password`. The key derivation is scrypt with
+/// this cost.
 ///
 /// # Errors
-/// [`KeyFileError::Key`] when the operating system gives no randomness.
+/// [`KeyFileError::Key`] when the operating system provides no randomness.
 pub fn encrypt(
     key: &SecretKey,
     password: impl AsRef<[u8]>,
     cost: ScryptCost,
 ) -> Result<String, KeyFileError> {
-    Ok(encrypt_with(key, password.as_ref(), cost, &Chance::draw()?))
+    Ok(encrypt_with(
+        key,
+        password.as_ref(),
+        cost,
+        &FileRandomness::new()?,
+    ))
 }
 
-pub(crate) fn encrypt_with(key: &SecretKey, password: &[u8], cost: ScryptCost, chance: &Chance) -> String {
-    let derived = Kdf::Scrypt(cost).derive(password, &chance.salt);
+pub(crate) fn encrypt_with(
+    key: &SecretKey,
+    password: &[u8],
+    cost: ScryptCost,
+    random: &FileRandomness,
+) -> String {
+    let derived = Kdf::Scrypt(cost).derive(password, &random.salt);
     let mut ciphertext = key.to_bytes();
-    apply_cipher(&derived, &chance.iv, ciphertext.as_mut_slice());
-    let params = ScryptParams {
+    apply_cipher(&derived, &random.iv, ciphertext.as_mut_slice());
+    let params = ScryptParamsJson {
         dklen: DERIVED_BYTES as u64,
         n: cost.n(),
         p: cost.p.into(),
         r: cost.r.into(),
-        salt: hex::encode(chance.salt),
+        salt: hex::encode(random.salt),
     };
-    let text = Text {
+    let text = KeyFileJson {
         address: Some(hex::encode(key.address())),
-        crypto: Crypto {
+        crypto: CryptoJson {
             cipher: CIPHER.to_owned(),
-            cipherparams: CipherParams {
-                iv: hex::encode(chance.iv),
+            cipherparams: CipherParamsJson {
+                iv: hex::encode(random.iv),
             },
             ciphertext: hex::encode(ciphertext.as_slice()),
             kdf: "scrypt".to_owned(),
             kdfparams: serde_json::to_value(params).expect("numbers and text are JSON"),
             mac: hex::encode(mac(&derived, ciphertext.as_slice())),
         },
-        id: Some(uuid(chance.id).into()),
+        id: Some(uuid(random.id).into()),
         version: VERSION.into(),
     };
     serde_json::to_string(&text).expect("numbers and text are JSON")
 }
 
-/// Encrypts or decrypts, which is the same.
+/// Encrypts or decrypts `text` in place. In counter mode both are the same operation.
 fn apply_cipher(derived: &[u8; DERIVED_BYTES], iv: &[u8; IV_BYTES], text: &mut [u8]) {
     let (key, _) = derived.split_at(16);
     let mut cipher = Ctr128BE::<Aes128>::new_from_slices(key, iv).expect("16 bytes each");
@@ -309,14 +326,14 @@ fn apply_cipher(derived: &[u8; DERIVED_BYTES], iv: &[u8; IV_BYTES], text: &mut [
 
 fn mac(derived: &[u8; DERIVED_BYTES], ciphertext: &[u8]) -> [u8; MAC_BYTES] {
     let (_, key) = derived.split_at(16);
-    // Large enough from the start: what a growing vector leaves behind is not wiped.
+    // The vector must not grow: memory that a growing vector leaves behind is not wiped.
     let mut text = Zeroizing::new(Vec::with_capacity(key.len() + ciphertext.len()));
     text.extend_from_slice(key);
     text.extend_from_slice(ciphertext);
     keccak256(&*text).0
 }
 
-/// A random identifier in the usual form (RFC 9562, version 4).
+/// A random UUID as text (RFC 9562, version 4).
 fn uuid(mut id: [u8; 16]) -> String {
     id[6] = id[6] & 0x0f | 0x40;
     id[8] = id[8] & 0x3f | 0x80;
@@ -328,17 +345,17 @@ fn uuid(mut id: [u8; 16]) -> String {
 fn read_kdf(name: &str, params: Value) -> Result<(Kdf, Vec<u8>), KeyFileError> {
     let (kdf, dklen, salt) = match name {
         "scrypt" => {
-            let params: ScryptParams = serde_json::from_value(params).map_err(bad_params)?;
+            let params: ScryptParamsJson = serde_json::from_value(params).map_err(bad_params)?;
             let cost = ScryptCost::new(params.n, params.r, params.p)?;
             (Kdf::Scrypt(cost), params.dklen, params.salt)
         }
         "pbkdf2" => {
-            let params: Pbkdf2Params = serde_json::from_value(params).map_err(bad_params)?;
+            let params: Pbkdf2ParamsJson = serde_json::from_value(params).map_err(bad_params)?;
             check_word("kdfparams.prf", &params.prf, PRF)?;
             (Kdf::pbkdf2(params.c)?, params.dklen, params.salt)
         }
         _ => {
-            let (member, got) = ("kdf", cut(name));
+            let (member, got) = ("kdf", shortened(name));
             let expected = "scrypt or pbkdf2";
             return Err(KeyFileError::Unsupported {
                 member,
@@ -351,7 +368,7 @@ fn read_kdf(name: &str, params: Value) -> Result<(Kdf, Vec<u8>), KeyFileError> {
     Ok((kdf, bytes("kdfparams.salt", &salt)?))
 }
 
-/// The address, where there is one: 40 digits, by some clients with `0x`, by some empty.
+/// The address: 40 digits, some clients write `0x` before them. `None` if it is absent or empty.
 fn read_address(text: Option<&str>) -> Result<Option<Address>, KeyFileError> {
     match text {
         None | Some("") => Ok(None),
@@ -363,7 +380,7 @@ fn check_word(member: &'static str, got: &str, expected: &'static str) -> Result
     if got == expected {
         return Ok(());
     }
-    let got = cut(got);
+    let got = shortened(got);
     Err(KeyFileError::Unsupported {
         member,
         got,
@@ -390,19 +407,15 @@ fn fixed<const N: usize>(
 }
 
 fn bad_json(error: serde_json::Error) -> KeyFileError {
-    KeyFileError::Json(cut(&error.to_string()))
+    KeyFileError::Json(shortened(&error.to_string()))
 }
 
 fn bad_params(error: serde_json::Error) -> KeyFileError {
-    KeyFileError::Json(format!("kdfparams: {}", cut(&error.to_string())))
+    KeyFileError::Json(format!("kdfparams: {}", shortened(&error.to_string())))
 }
 
-fn short(value: &Value) -> String {
-    cut(&value.to_string())
-}
-
-/// So much of a foreign text as an error should repeat.
-fn cut(text: &str) -> String {
+/// The beginning of a text, short enough for an error message.
+fn shortened(text: &str) -> String {
     const CHARACTERS_MAX: usize = 120;
     match text.char_indices().nth(CHARACTERS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),

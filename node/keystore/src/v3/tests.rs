@@ -1,19 +1,19 @@
-//! Vectors of other clients, the exact text that is written, and what is refused.
+//! Key files of other clients, the exact text that is written, and texts that are refused.
 
 use primitives::hex;
 use serde_json::{Map, json};
 
 use super::*;
 
-/// Cheap enough to be repeated.
+/// A cost so low that tests can derive many keys.
 const CHEAP: ScryptCost = ScryptCost { log_n: 4, r: 1, p: 1 };
 
 fn key() -> SecretKey {
     SecretKey::from_bytes(&[0x46; 32]).expect("in range")
 }
 
-fn chance() -> Chance {
-    Chance {
+fn random() -> FileRandomness {
+    FileRandomness {
         salt: [1; 32],
         iv: [2; 16],
         id: [0xff; 16],
@@ -21,7 +21,7 @@ fn chance() -> Chance {
 }
 
 fn cheap() -> Value {
-    let text = encrypt_with(&key(), b"secret", CHEAP, &chance());
+    let text = encrypt_with(&key(), b"secret", CHEAP, &random());
     serde_json::from_str(&text).expect("JSON")
 }
 
@@ -43,10 +43,10 @@ fn files_of_other_clients() {
 }
 
 #[test]
-fn what_is_written_is_read_back() {
+fn written_files_are_read_back() {
     for cost in [ScryptCost::STANDARD, ScryptCost::LIGHT, CHEAP] {
         for password in ["", "secret", "pässwörd ✓\0\n"] {
-            // The full cost once is enough.
+            // The standard cost is tested with one password only.
             if cost == ScryptCost::STANDARD && password != "secret" {
                 continue;
             }
@@ -60,14 +60,14 @@ fn what_is_written_is_read_back() {
 }
 
 #[test]
-fn bytes_as_password() {
+fn a_password_may_be_any_bytes() {
     let text = encrypt(&key(), [0xff, 0xfe], CHEAP).expect("randomness");
     assert!(decrypt(text.as_bytes(), [0xff, 0xfe]).is_ok());
     assert!(decrypt(text.as_bytes(), [0xff]).is_err());
 }
 
 #[test]
-fn the_written_form() {
+fn the_text_has_the_expected_members() {
     let text = cheap();
     let (ciphertext, mac) = (&text["crypto"]["ciphertext"], &text["crypto"]["mac"]);
     let expected = json!({
@@ -94,7 +94,7 @@ fn the_written_form() {
 
 #[test]
 fn no_two_files_share_salt_iv_or_id() {
-    let draw = || {
+    let random_parts = || {
         let text = encrypt(&key(), "", CHEAP).expect("randomness");
         let text: Value = serde_json::from_str(&text).expect("JSON");
         let crypto = &text["crypto"];
@@ -105,7 +105,7 @@ fn no_two_files_share_salt_iv_or_id() {
             crypto["ciphertext"].clone(),
         ]
     };
-    let (one, two) = (draw(), draw());
+    let (one, two) = (random_parts(), random_parts());
     for (one, two) in one.iter().zip(&two) {
         assert_ne!(one, two);
     }
@@ -113,7 +113,7 @@ fn no_two_files_share_salt_iv_or_id() {
     assert_eq!(&id[14..15], "4", "{id}");
 }
 
-/// Changes one member of a good file and expects this error.
+/// Applies `change` to a good file and expects this error.
 #[track_caller]
 fn check(change: impl FnOnce(&mut Map<String, Value>), expected: &str) {
     let mut text = cheap();
@@ -131,7 +131,7 @@ fn params(text: &mut Map<String, Value>) -> &mut Map<String, Value> {
 }
 
 #[test]
-fn every_altered_digit_is_noticed() {
+fn every_changed_digit_is_an_error() {
     let good = cheap().to_string();
     assert!(decrypt(good.as_bytes(), "secret").is_ok());
     for pointer in [
@@ -144,11 +144,11 @@ fn every_altered_digit_is_noticed() {
         let mut text = cheap();
         let member = text.pointer_mut(pointer).expect("a member");
         let digits = member.as_str().expect("text").to_owned();
-        let altered = if digits.starts_with('0') { "1" } else { "0" };
-        *member = format!("{altered}{}", &digits[1..]).into();
+        let changed = if digits.starts_with('0') { "1" } else { "0" };
+        *member = format!("{changed}{}", &digits[1..]).into();
         let error = decrypt(text.to_string().as_bytes(), "secret").unwrap_err();
-        // The MAC covers neither the counter's start nor the address: another key comes out, and
-        // the address tells.
+        // The MAC does not cover the initial counter and the address. A changed counter gives
+        // another key, whose address differs.
         match pointer {
             "/crypto/cipherparams/iv" | "/address" => {
                 assert!(matches!(error, KeyFileError::OtherAccount { .. }), "{error}");
@@ -159,7 +159,7 @@ fn every_altered_digit_is_noticed() {
 }
 
 #[test]
-fn other_forms() {
+fn unsupported_versions_and_algorithms_are_refused() {
     let version = |got: Value| move |text: &mut Map<String, Value>| text["version"] = got;
     check(version(json!(1)), "key file: got version 1, expected 3");
     check(version(json!(4)), "key file: got version 4, expected 3");
@@ -186,7 +186,7 @@ fn other_forms() {
 }
 
 #[test]
-fn missing_and_mistyped_members() {
+fn missing_members_and_wrong_types_are_refused() {
     check(
         |text| drop(text.remove("version")),
         "key file: missing field `version`",
@@ -218,7 +218,7 @@ fn missing_and_mistyped_members() {
 }
 
 #[test]
-fn bytes_of_other_lengths() {
+fn wrong_lengths_are_refused() {
     check(
         |text| crypto(text)["mac"] = json!("xy".repeat(32)),
         "key file: mac: expected hexadecimal digits in pairs",
@@ -248,7 +248,7 @@ fn bytes_of_other_lengths() {
 }
 
 #[test]
-fn costs_beyond_the_bounds_are_not_tried() {
+fn costs_beyond_the_bounds_are_refused_at_once() {
     let started = std::time::Instant::now();
     check(
         |text| params(text)["n"] = json!(1_u64 << 40),
@@ -278,14 +278,14 @@ fn costs_beyond_the_bounds_are_not_tried() {
 }
 
 #[test]
-fn a_longer_derived_key_has_the_same_beginning() {
+fn a_longer_derived_key_begins_with_the_same_bytes() {
     let mut text = cheap();
     text["crypto"]["kdfparams"]["dklen"] = json!(64);
     assert!(decrypt(text.to_string().as_bytes(), "secret").is_ok());
 }
 
 #[test]
-fn texts_that_are_no_key_files() {
+fn other_texts_are_refused() {
     for (text, expected) in [
         ("", "key file: EOF while parsing a value at line 1 column 0"),
         ("[]", "key file: expected an object"),
@@ -309,7 +309,7 @@ fn texts_that_are_no_key_files() {
 }
 
 #[test]
-fn nothing_secret_is_shown() {
+fn debug_shows_no_secrets() {
     let file = KeyFile::read(cheap().to_string().as_bytes()).expect("a good file");
     let shown = format!("{file:?}");
     assert!(

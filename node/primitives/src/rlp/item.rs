@@ -1,32 +1,31 @@
-//! The generic RLP tree: any value, without knowing its meaning.
+//! The generic RLP tree: any value, without its meaning.
 //!
-//! Decoding and encoding walk with a stack of their own, so that the depth of an
-//! input costs memory it has already paid for, never the thread's stack.
+//! Decoding and encoding do not recurse. They keep the open lists in a vector, so that a deeply
+//! nested input cannot overflow the thread's stack.
 
 use super::{ITEM_COUNT_MAX, ITEM_DEPTH_MAX, RlpError, check_size, split};
 
 /// One RLP value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Item {
+pub enum RlpItem {
     /// A string of bytes.
     Bytes(Vec<u8>),
     /// A list of values.
     List(Vec<Self>),
 }
 
-/// A list that is being read: what it holds so far, and what is left of it.
+/// A list that is being decoded: the items so far, and the bytes that are left.
 struct OpenList<'a> {
-    items: Vec<Item>,
+    items: Vec<RlpItem>,
     rest: &'a [u8],
 }
 
-impl Item {
-    /// Decodes the one value that `input` is, whole.
+impl RlpItem {
+    /// Decodes one value. No bytes may follow it.
     ///
     /// # Errors
-    /// If `input` is not strict RLP, if bytes follow, or above
-    /// [`INPUT_BYTES_MAX`](super::INPUT_BYTES_MAX), [`ITEM_DEPTH_MAX`] or
-    /// [`ITEM_COUNT_MAX`].
+    /// [`RlpError`] if `input` is not exactly one value in strict RLP, or if it exceeds
+    /// [`INPUT_BYTES_MAX`](super::INPUT_BYTES_MAX), [`ITEM_DEPTH_MAX`] or [`ITEM_COUNT_MAX`].
     pub fn decode_exact(input: &[u8]) -> Result<Self, RlpError> {
         check_size(input)?;
         let first = split(input)?;
@@ -41,20 +40,20 @@ impl Item {
         decode_list(first.payload)
     }
 
-    /// The value's encoding.
+    /// The RLP of the value.
     pub fn encode(&self) -> Vec<u8> {
-        // Written from the last byte to the first, because the length of a list is
-        // known only after its content and stands before it.
+        // Written from the last byte to the first: the length of a list is written before its
+        // content, but is known only after it.
         let mut reversed = Vec::new();
-        let mut steps = vec![Step::Write(self)];
+        let mut steps = vec![EncodeStep::Write(self)];
         while let Some(step) = steps.pop() {
             match step {
-                Step::Write(Self::Bytes(bytes)) => write_bytes(bytes, &mut reversed),
-                Step::Write(Self::List(items)) => {
-                    steps.push(Step::Close { from: reversed.len() });
-                    steps.extend(items.iter().map(Step::Write));
+                EncodeStep::Write(Self::Bytes(bytes)) => write_bytes(bytes, &mut reversed),
+                EncodeStep::Write(Self::List(items)) => {
+                    steps.push(EncodeStep::Close { from: reversed.len() });
+                    steps.extend(items.iter().map(EncodeStep::Write));
                 }
-                Step::Close { from } => write_prefix(0xc0, reversed.len() - from, &mut reversed),
+                EncodeStep::Close { from } => write_prefix(0xc0, reversed.len() - from, &mut reversed),
             }
         }
         reversed.reverse();
@@ -62,8 +61,8 @@ impl Item {
     }
 }
 
-/// Decodes the list whose payload is `payload`.
-fn decode_list(payload: &[u8]) -> Result<Item, RlpError> {
+/// Decodes a list from its payload.
+fn decode_list(payload: &[u8]) -> Result<RlpItem, RlpError> {
     let mut outer: Vec<OpenList<'_>> = Vec::new();
     let mut list = OpenList {
         items: Vec::new(),
@@ -72,7 +71,7 @@ fn decode_list(payload: &[u8]) -> Result<Item, RlpError> {
     let mut count = 1;
     loop {
         if list.rest.is_empty() {
-            let done = Item::List(list.items);
+            let done = RlpItem::List(list.items);
             match outer.pop() {
                 None => return Ok(done),
                 Some(parent) => list = parent,
@@ -86,9 +85,9 @@ fn decode_list(payload: &[u8]) -> Result<Item, RlpError> {
                 bound: ITEM_COUNT_MAX,
             });
         }
-        let cut = split(list.rest)?;
-        list.rest = cut.rest;
-        if cut.is_list {
+        let first = split(list.rest)?;
+        list.rest = first.rest;
+        if first.is_list {
             if outer.len() + 2 > ITEM_DEPTH_MAX {
                 return Err(RlpError::TooDeep {
                     bound: ITEM_DEPTH_MAX,
@@ -97,19 +96,19 @@ fn decode_list(payload: &[u8]) -> Result<Item, RlpError> {
             outer.push(list);
             list = OpenList {
                 items: Vec::new(),
-                rest: cut.payload,
+                rest: first.payload,
             };
         } else {
-            list.items.push(Item::Bytes(cut.payload.to_vec()));
+            list.items.push(RlpItem::Bytes(first.payload.to_vec()));
         }
     }
 }
 
-/// What is left to do while encoding.
-enum Step<'a> {
-    /// Write this value.
-    Write(&'a Item),
-    /// Put the prefix before the list whose content begins at `from`.
+/// A step of encoding that is still to be done.
+enum EncodeStep<'a> {
+    /// Write the value.
+    Write(&'a RlpItem),
+    /// Write the prefix of the list whose content begins at `from` in the reversed output.
     Close { from: usize },
 }
 
@@ -120,7 +119,8 @@ fn write_bytes(bytes: &[u8], reversed: &mut Vec<u8>) {
     }
 }
 
-/// Writes the prefix for `length` bytes, back to front; `base` is 0x80 or 0xc0.
+/// Writes the prefix for `length` bytes, last byte first. `base` is 0x80 for bytes and 0xc0 for a
+/// list.
 fn write_prefix(base: u8, length: usize, reversed: &mut Vec<u8>) {
     if length <= 55 {
         reversed.push(base + length as u8);
@@ -135,16 +135,16 @@ fn write_prefix(base: u8, length: usize, reversed: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    fn check(item: Item, encoded: &[u8]) {
+    fn check(item: RlpItem, encoded: &[u8]) {
         assert_eq!(item.encode(), encoded);
-        assert_eq!(Item::decode_exact(encoded), Ok(item));
+        assert_eq!(RlpItem::decode_exact(encoded), Ok(item));
     }
 
-    fn bytes(text: &str) -> Item {
-        Item::Bytes(text.as_bytes().to_vec())
+    fn bytes(text: &str) -> RlpItem {
+        RlpItem::Bytes(text.as_bytes().to_vec())
     }
 
-    /// `depth` lists, each in the next; built from the inside out.
+    /// The RLP of `depth` lists, each inside the next one.
     fn nested(depth: usize) -> Vec<u8> {
         let mut reversed = Vec::new();
         for _ in 0..depth {
@@ -158,29 +158,29 @@ mod tests {
     fn known_encodings() {
         check(bytes(""), &[0x80]);
         check(bytes("dog"), &[0x83, b'd', b'o', b'g']);
-        check(Item::Bytes(vec![0]), &[0]);
-        check(Item::Bytes(vec![0x80]), &[0x81, 0x80]);
-        check(Item::List(vec![]), &[0xc0]);
+        check(RlpItem::Bytes(vec![0]), &[0]);
+        check(RlpItem::Bytes(vec![0x80]), &[0x81, 0x80]);
+        check(RlpItem::List(vec![]), &[0xc0]);
         check(
-            Item::List(vec![bytes("cat"), bytes("dog")]),
+            RlpItem::List(vec![bytes("cat"), bytes("dog")]),
             &[0xc8, 0x83, b'c', b'a', b't', 0x83, b'd', b'o', b'g'],
         );
-        let empty = || Item::List(vec![]);
-        let one = || Item::List(vec![empty()]);
+        let empty = || RlpItem::List(vec![]);
+        let one = || RlpItem::List(vec![empty()]);
         check(
-            Item::List(vec![empty(), one(), Item::List(vec![empty(), one()])]),
+            RlpItem::List(vec![empty(), one(), RlpItem::List(vec![empty(), one()])]),
             &[0xc7, 0xc0, 0xc1, 0xc0, 0xc3, 0xc0, 0xc1, 0xc0],
         );
         let text = "Lorem ipsum dolor sit amet, consectetur adipisicing elit";
         check(bytes(text), &[&[0xb8, 0x38], text.as_bytes()].concat());
         check(
-            Item::List(vec![Item::Bytes(vec![7; 1024])]),
+            RlpItem::List(vec![RlpItem::Bytes(vec![7; 1024])]),
             &[&[0xf9, 4, 3, 0xb9, 4, 0][..], &[7; 1024]].concat(),
         );
     }
 
     fn check_refused(input: &[u8], expected: RlpError) {
-        assert_eq!(Item::decode_exact(input), Err(expected));
+        assert_eq!(RlpItem::decode_exact(input), Err(expected));
     }
 
     #[test]
@@ -188,7 +188,7 @@ mod tests {
         check_refused(&[0x80, 0x00], RlpError::Trailing { got: 1 });
         check_refused(&[0xc2, 0x81, 0x05], RlpError::PrefixedByte { got: 5 });
         check_refused(&[0xc1, 0x82], RlpError::Truncated { got: 0, expected: 2 });
-        // The inner list claims a byte more than the outer list holds.
+        // The inner list is one byte longer than the outer list.
         check_refused(
             &[0xc3, 0xc3, 0x01, 0x02],
             RlpError::Truncated { got: 2, expected: 3 },
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn depth_is_bounded() {
-        let deepest = Item::decode_exact(&nested(ITEM_DEPTH_MAX)).expect("as deep as allowed");
+        let deepest = RlpItem::decode_exact(&nested(ITEM_DEPTH_MAX)).expect("as deep as allowed");
         assert_eq!(deepest.encode(), nested(ITEM_DEPTH_MAX));
         check_refused(
             &nested(ITEM_DEPTH_MAX + 1),
@@ -205,7 +205,7 @@ mod tests {
                 bound: ITEM_DEPTH_MAX,
             },
         );
-        // Ten megabytes of lists in lists, and ten megabytes that only look so.
+        // Ten megabytes of nested lists, and ten megabytes that only look like nested lists.
         let bomb = nested(2_600_000);
         assert!(bomb.len() > 10_000_000);
         check_refused(

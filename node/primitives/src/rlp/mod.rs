@@ -1,52 +1,54 @@
-//! Strict RLP: one value has exactly one accepted encoding.
+//! Strict RLP: each value has exactly one accepted encoding.
 //!
-//! Refused: integers with leading zeros, lengths not in their shortest form, a
-//! length beyond the input, bytes after the item, lists where bytes are due and
-//! the reverse. [`Reader`] reads the typed fields of a list without copying;
-//! [`Item`] is the generic tree. Both bound what they take before they allocate.
-//! Knows no type of the chain. Encoding of typed values is `alloy_rlp`'s.
+//! These are errors: integers with leading zeros, lengths that are not in their shortest form, a
+//! length beyond the end of the input, bytes after the item, a list where bytes are expected and
+//! bytes where a list is expected.
+//!
+//! [`RlpReader`] reads the typed fields of a list without copying. [`RlpItem`] is the generic tree.
+//! Both check the size of the input before they allocate memory. Typed values are encoded with
+//! `alloy_rlp`. Knows no types of the chain. Source: Ethereum Yellow Paper, appendix B.
 
 mod item;
 mod reader;
 
-pub use item::Item;
-pub use reader::Reader;
+pub use item::RlpItem;
+pub use reader::RlpReader;
 
 pub(crate) use write::{encode_fields, encode_fields_to_vec, fields_length};
 
 mod write;
 
-/// The largest input a decoder accepts, in bytes.
+/// The largest accepted input, in bytes.
 pub const INPUT_BYTES_MAX: usize = 64 << 20;
 
-/// How deep lists of an [`Item`] may be nested.
+/// The deepest accepted nesting of lists in an [`RlpItem`].
 pub const ITEM_DEPTH_MAX: usize = 1024;
 
-/// How many items one [`Item`] tree may hold, itself included.
+/// The largest accepted number of items in an [`RlpItem`], itself included.
 pub const ITEM_COUNT_MAX: usize = 1 << 20;
 
-/// Why bytes are not strict RLP, or not the value that is due.
+/// Why bytes are not strict RLP, or not the expected value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RlpError {
-    /// The input, or the list, ends where an item should begin.
+    /// The input or the list ends where an item should begin.
     #[error("no bytes left, expected an item")]
     Missing,
-    /// An item claims more bytes than there are.
+    /// The length of an item is larger than the rest of the input.
     #[error("got {got} bytes, expected {expected}")]
     Truncated {
-        /// The bytes that are left.
+        /// The number of bytes that are left.
         got: usize,
-        /// The bytes that the item claims.
+        /// The length of the item, in bytes.
         expected: u64,
     },
-    /// A byte below 0x80 is written with a prefix, though it stands for itself.
+    /// A single byte below 0x80 has a length prefix. It must be encoded as itself.
     #[error("byte {got:#04x} has a length prefix, expected none")]
     PrefixedByte {
         /// The byte.
         got: u8,
     },
-    /// A length up to 55 is written in the long form.
+    /// A length up to 55 is in the long form.
     #[error("length {got} is in the long form, expected the short form up to 55")]
     LongForm {
         /// The length.
@@ -55,74 +57,74 @@ pub enum RlpError {
     /// A length in the long form begins with a zero byte.
     #[error("length begins with a zero byte, expected its shortest form")]
     LengthLeadingZero,
-    /// Bytes follow where nothing should.
+    /// There are bytes after the end of the item.
     #[error("got {got} bytes after the end, expected none")]
     Trailing {
-        /// How many bytes follow.
+        /// The number of these bytes.
         got: usize,
     },
-    /// A list stands where bytes are due.
+    /// There is a list where bytes are expected.
     #[error("got a list, expected bytes")]
     UnexpectedList,
-    /// Bytes stand where a list is due.
+    /// There are bytes where a list is expected.
     #[error("got bytes, expected a list")]
     ExpectedList,
     /// An integer begins with a zero byte.
     #[error("integer begins with a zero byte, expected its shortest form")]
     IntegerLeadingZero,
-    /// An integer has more bytes than its type.
+    /// An integer is too large for its type.
     #[error("got an integer of {got} bytes, expected at most {bound}")]
     IntegerWidth {
-        /// The bytes of the integer.
+        /// The length of the integer, in bytes.
         got: usize,
-        /// The bytes of the type.
+        /// The largest length for the type, in bytes.
         bound: usize,
     },
-    /// A fixed-size value has another size.
+    /// A value of fixed length has another length.
     #[error("got {got} bytes, expected {expected}")]
     WrongLength {
-        /// Its bytes.
+        /// Its length, in bytes.
         got: usize,
-        /// The bytes of the type.
+        /// The length of the type, in bytes.
         expected: usize,
     },
     /// The input is larger than [`INPUT_BYTES_MAX`].
     #[error("got {got} bytes of input, expected at most {bound}")]
     InputTooLong {
-        /// The bytes of the input.
+        /// The length of the input, in bytes.
         got: usize,
-        /// How many are accepted.
+        /// The largest accepted length, in bytes.
         bound: usize,
     },
     /// Lists are nested deeper than [`ITEM_DEPTH_MAX`].
-    #[error("lists are nested deeper than {bound}")]
+    #[error("nesting of lists: got more than {bound}, expected at most {bound}")]
     TooDeep {
-        /// How deep they may be.
+        /// The deepest accepted nesting.
         bound: usize,
     },
-    /// A tree holds more than [`ITEM_COUNT_MAX`] items.
-    #[error("more than {bound} items")]
+    /// There are more than [`ITEM_COUNT_MAX`] items.
+    #[error("got more than {bound} items, expected at most {bound}")]
     TooManyItems {
-        /// How many it may hold.
+        /// The largest accepted number.
         bound: usize,
     },
 }
 
-/// The first item of `input`, its own payload not yet looked into.
+/// The first item of an input. Its payload is not decoded yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Split<'a> {
+pub(crate) struct SplitItem<'a> {
     pub(crate) is_list: bool,
     pub(crate) payload: &'a [u8],
     pub(crate) rest: &'a [u8],
 }
 
-/// Cuts the first item off `input`.
-pub(crate) fn split(input: &[u8]) -> Result<Split<'_>, RlpError> {
+/// Splits `input` after its first item.
+pub(crate) fn split(input: &[u8]) -> Result<SplitItem<'_>, RlpError> {
     let (&prefix, after) = input.split_first().ok_or(RlpError::Missing)?;
     match prefix {
         0x00..=0x7f => {
             let (payload, rest) = input.split_at(1);
-            Ok(Split {
+            Ok(SplitItem {
                 is_list: false,
                 payload,
                 rest,
@@ -132,7 +134,7 @@ pub(crate) fn split(input: &[u8]) -> Result<Split<'_>, RlpError> {
             let (payload, rest) = take(after, u64::from(prefix - 0x80))?;
             match payload {
                 &[got] if got < 0x80 => Err(RlpError::PrefixedByte { got }),
-                _ => Ok(Split {
+                _ => Ok(SplitItem {
                     is_list: false,
                     payload,
                     rest,
@@ -141,7 +143,7 @@ pub(crate) fn split(input: &[u8]) -> Result<Split<'_>, RlpError> {
         }
         0xb8..=0xbf => {
             let (payload, rest) = take_long(after, prefix - 0xb7)?;
-            Ok(Split {
+            Ok(SplitItem {
                 is_list: false,
                 payload,
                 rest,
@@ -149,7 +151,7 @@ pub(crate) fn split(input: &[u8]) -> Result<Split<'_>, RlpError> {
         }
         0xc0..=0xf7 => {
             let (payload, rest) = take(after, u64::from(prefix - 0xc0))?;
-            Ok(Split {
+            Ok(SplitItem {
                 is_list: true,
                 payload,
                 rest,
@@ -157,7 +159,7 @@ pub(crate) fn split(input: &[u8]) -> Result<Split<'_>, RlpError> {
         }
         0xf8..=0xff => {
             let (payload, rest) = take_long(after, prefix - 0xf7)?;
-            Ok(Split {
+            Ok(SplitItem {
                 is_list: true,
                 payload,
                 rest,
@@ -166,7 +168,7 @@ pub(crate) fn split(input: &[u8]) -> Result<Split<'_>, RlpError> {
     }
 }
 
-/// Cuts off `length` bytes; the length is compared before it is used as a size.
+/// Splits `input` after `length` bytes. A length beyond the input is an error.
 fn take(input: &[u8], length: u64) -> Result<(&[u8], &[u8]), RlpError> {
     usize::try_from(length)
         .ok()
@@ -177,7 +179,7 @@ fn take(input: &[u8], length: u64) -> Result<(&[u8], &[u8]), RlpError> {
         })
 }
 
-/// Reads a length of `width` bytes (1 to 8), then cuts off as many.
+/// Reads a length of `width` bytes (1 to 8), then splits the rest after that many bytes.
 fn take_long(input: &[u8], width: u8) -> Result<(&[u8], &[u8]), RlpError> {
     let (digits, after) = take(input, u64::from(width))?;
     if digits[0] == 0 {
@@ -190,7 +192,7 @@ fn take_long(input: &[u8], width: u8) -> Result<(&[u8], &[u8]), RlpError> {
     take(after, length)
 }
 
-/// Refuses an input that no honest peer or client sends.
+/// Refuses an input above [`INPUT_BYTES_MAX`].
 pub(crate) fn check_size(input: &[u8]) -> Result<(), RlpError> {
     if input.len() > INPUT_BYTES_MAX {
         return Err(RlpError::InputTooLong {
@@ -206,12 +208,12 @@ mod tests {
     use super::*;
 
     fn check(input: &[u8], expected: Result<(bool, &[u8], &[u8]), RlpError>) {
-        let got = split(input).map(|cut| (cut.is_list, cut.payload, cut.rest));
+        let got = split(input).map(|first| (first.is_list, first.payload, first.rest));
         assert_eq!(got, expected, "{input:02x?}");
     }
 
     #[test]
-    fn cuts_each_form() {
+    fn splits_each_form() {
         check(&[0x00], Ok((false, &[0], &[])));
         check(&[0x7f, 1], Ok((false, &[0x7f], &[1])));
         check(&[0x80], Ok((false, &[], &[])));
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_second_encodings() {
+    fn refuses_other_encodings_of_a_value() {
         check(&[], Err(RlpError::Missing));
         check(&[0x81, 0x7f], Err(RlpError::PrefixedByte { got: 0x7f }));
         check(&[0x81, 0x00], Err(RlpError::PrefixedByte { got: 0 }));
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_claims_beyond_the_input() {
+    fn refuses_lengths_beyond_the_input() {
         check(&[0x83, 1, 2], Err(RlpError::Truncated { got: 2, expected: 3 }));
         check(&[0xc2, 1], Err(RlpError::Truncated { got: 1, expected: 2 }));
         check(&[0xb9, 0x01], Err(RlpError::Truncated { got: 1, expected: 2 }));

@@ -1,47 +1,48 @@
-//! Reads the fields of an RLP list one by one, without copying.
+//! Reads the fields of an RLP list one after another, without copying.
 //!
-//! A wrong field is an error that names it; no call reads past the list's end, and
-//! none goes deeper than the types do, so depth of nesting cannot exhaust the stack.
+//! An error names the field. No call reads beyond the end of the list. Nothing here recurses, so a
+//! deeply nested input cannot overflow the stack.
 
 use alloy_primitives::{Address, Bloom, Bytes, FixedBytes, U256};
 
 use super::{RlpError, check_size, split};
 use crate::error::DecodeError;
 
-/// The fields of one list that are still to be read.
+/// The rest of a list: the fields that are not read yet.
 #[derive(Clone, Copy, Debug)]
-pub struct Reader<'a> {
+pub struct RlpReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
-    /// Opens the list that `input` is, whole: no byte may follow it.
+impl<'a> RlpReader<'a> {
+    /// Starts to read the list in `input`. No bytes may follow it. `what` is the name of the list
+    /// in errors.
     ///
     /// # Errors
-    /// If `input` is not exactly one list, or is longer than
-    /// [`INPUT_BYTES_MAX`](super::INPUT_BYTES_MAX). `what` names the list in the error.
+    /// [`DecodeError`] if `input` is not exactly one list, or is longer than
+    /// [`INPUT_BYTES_MAX`](super::INPUT_BYTES_MAX).
     pub fn open(input: &'a [u8], what: &'static str) -> Result<Self, DecodeError> {
         let open = || {
             check_size(input)?;
-            let cut = split(input)?;
-            match (cut.is_list, cut.rest.len()) {
+            let first = split(input)?;
+            match (first.is_list, first.rest.len()) {
                 (false, _) => Err(RlpError::ExpectedList),
-                (true, 0) => Ok(Self { rest: cut.payload }),
+                (true, 0) => Ok(Self { rest: first.payload }),
                 (true, got) => Err(RlpError::Trailing { got }),
             }
         };
         open().map_err(DecodeError::field(what))
     }
 
-    /// Whether every field has been read.
+    /// Whether all fields are read.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Counts the fields that are left, looking only at where each ends.
+    /// Number of fields that are left. Does not look inside them.
     ///
     /// # Errors
-    /// If one of them is not strict RLP.
+    /// [`DecodeError`] if the prefix of one of them is wrong.
     pub fn count(&self, what: &'static str) -> Result<usize, DecodeError> {
         let (mut rest, mut count) = (self.rest, 0);
         while !rest.is_empty() {
@@ -51,10 +52,10 @@ impl<'a> Reader<'a> {
         Ok(count)
     }
 
-    /// Requires that as many fields are left as `expected`.
+    /// Checks that `expected` fields are left. `expected_text` is that number in the error.
     ///
     /// # Errors
-    /// [`DecodeError::FieldCount`] otherwise; `expected_text` is the number in it.
+    /// [`DecodeError::FieldCount`] if another number is left.
     pub fn expect_count(
         &self,
         what: &'static str,
@@ -71,53 +72,53 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a list and gives a reader of its fields.
+    /// Reads a list and returns a reader of its fields.
     ///
     /// # Errors
-    /// If the next field is not a list.
+    /// [`DecodeError`] if the next field is missing or not a list.
     pub fn list(&mut self, field: &'static str) -> Result<Self, DecodeError> {
-        let cut = split(self.rest).map_err(DecodeError::field(field))?;
-        if !cut.is_list {
+        let first = split(self.rest).map_err(DecodeError::field(field))?;
+        if !first.is_list {
             return Err(DecodeError::Field {
                 field,
                 cause: RlpError::ExpectedList,
             });
         }
-        self.rest = cut.rest;
-        Ok(Self { rest: cut.payload })
+        self.rest = first.rest;
+        Ok(Self { rest: first.payload })
     }
 
-    /// Reads the next field, whatever it is, and gives its bytes with their prefix.
+    /// Reads the next field, bytes or a list, and returns its RLP with the prefix.
     ///
     /// # Errors
-    /// If there is none.
+    /// [`DecodeError`] if there is no field.
     pub fn raw(&mut self, field: &'static str) -> Result<&'a [u8], DecodeError> {
-        let cut = split(self.rest).map_err(DecodeError::field(field))?;
-        let raw = &self.rest[..self.rest.len() - cut.rest.len()];
-        self.rest = cut.rest;
+        let first = split(self.rest).map_err(DecodeError::field(field))?;
+        let raw = &self.rest[..self.rest.len() - first.rest.len()];
+        self.rest = first.rest;
         Ok(raw)
     }
 
     /// Reads bytes of any length.
     ///
     /// # Errors
-    /// If the next field is a list or missing.
+    /// [`DecodeError`] if the next field is missing or a list.
     pub fn slice(&mut self, field: &'static str) -> Result<&'a [u8], DecodeError> {
-        let cut = split(self.rest).map_err(DecodeError::field(field))?;
-        if cut.is_list {
+        let first = split(self.rest).map_err(DecodeError::field(field))?;
+        if first.is_list {
             return Err(DecodeError::Field {
                 field,
                 cause: RlpError::UnexpectedList,
             });
         }
-        self.rest = cut.rest;
-        Ok(cut.payload)
+        self.rest = first.rest;
+        Ok(first.payload)
     }
 
-    /// Reads bytes of any length into a buffer of their own.
+    /// Reads bytes of any length and copies them.
     ///
     /// # Errors
-    /// As [`Self::slice`].
+    /// As for [`Self::slice`].
     pub fn bytes(&mut self, field: &'static str) -> Result<Bytes, DecodeError> {
         self.slice(field).map(Bytes::copy_from_slice)
     }
@@ -125,7 +126,7 @@ impl<'a> Reader<'a> {
     /// Reads exactly `N` bytes.
     ///
     /// # Errors
-    /// As [`Self::slice`], or if it has another length.
+    /// As for [`Self::slice`], and if the field has another length.
     pub fn fixed<const N: usize>(&mut self, field: &'static str) -> Result<FixedBytes<N>, DecodeError> {
         fixed(self.slice(field)?, field)
     }
@@ -133,15 +134,15 @@ impl<'a> Reader<'a> {
     /// Reads a 20-byte address.
     ///
     /// # Errors
-    /// As [`Self::fixed`].
+    /// As for [`Self::fixed`].
     pub fn address(&mut self, field: &'static str) -> Result<Address, DecodeError> {
         self.fixed(field).map(Address)
     }
 
-    /// Reads a 20-byte address, or no bytes for `None`.
+    /// Reads a 20-byte address. No bytes are `None`.
     ///
     /// # Errors
-    /// As [`Self::fixed`].
+    /// As for [`Self::fixed`].
     pub fn optional_address(&mut self, field: &'static str) -> Result<Option<Address>, DecodeError> {
         match self.slice(field)? {
             [] => Ok(None),
@@ -149,10 +150,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a 256-byte bloom.
+    /// Reads a 256-byte bloom filter.
     ///
     /// # Errors
-    /// As [`Self::fixed`].
+    /// As for [`Self::fixed`].
     pub fn bloom(&mut self, field: &'static str) -> Result<Bloom, DecodeError> {
         self.fixed(field).map(Bloom)
     }
@@ -160,7 +161,7 @@ impl<'a> Reader<'a> {
     /// Reads an integer below 2^64.
     ///
     /// # Errors
-    /// As [`Self::slice`], or if it is wider or begins with a zero byte.
+    /// As for [`Self::slice`], and if the integer is larger or begins with a zero byte.
     pub fn u64(&mut self, field: &'static str) -> Result<u64, DecodeError> {
         let digits = integer(self.slice(field)?, 8).map_err(DecodeError::field(field))?;
         Ok(digits.iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte)))
@@ -169,7 +170,7 @@ impl<'a> Reader<'a> {
     /// Reads an integer below 2^256.
     ///
     /// # Errors
-    /// As [`Self::u64`].
+    /// As for [`Self::u64`].
     pub fn u256(&mut self, field: &'static str) -> Result<U256, DecodeError> {
         let digits = integer(self.slice(field)?, 32).map_err(DecodeError::field(field))?;
         Ok(U256::from_be_slice(digits))
@@ -184,7 +185,7 @@ fn fixed<const N: usize>(payload: &[u8], field: &'static str) -> Result<FixedByt
     FixedBytes::try_from(payload).map_err(|_| DecodeError::Field { field, cause })
 }
 
-/// Accepts the digits of an integer of at most `bound` bytes in its shortest form.
+/// Checks that `digits` are an integer of at most `bound` bytes in its shortest form.
 fn integer(digits: &[u8], bound: usize) -> Result<&[u8], RlpError> {
     if digits.first() == Some(&0) {
         return Err(RlpError::IntegerLeadingZero);
@@ -202,8 +203,8 @@ fn integer(digits: &[u8], bound: usize) -> Result<&[u8], RlpError> {
 mod tests {
     use super::*;
 
-    fn open(input: &[u8]) -> Reader<'_> {
-        Reader::open(input, "test").expect("a list")
+    fn open(input: &[u8]) -> RlpReader<'_> {
+        RlpReader::open(input, "test").expect("a list")
     }
 
     fn check_u64(input: &[u8], expected: Result<u64, RlpError>) {
@@ -243,8 +244,8 @@ mod tests {
     }
 
     #[test]
-    fn whole_list_only() {
-        let error = |input| Reader::open(input, "test").map(|_| ()).unwrap_err();
+    fn the_input_is_exactly_one_list() {
+        let error = |input| RlpReader::open(input, "test").map(|_| ()).unwrap_err();
         let of = |cause| DecodeError::Field { field: "test", cause };
         assert_eq!(error(&[]), of(RlpError::Missing));
         assert_eq!(error(&[0x80]), of(RlpError::ExpectedList));

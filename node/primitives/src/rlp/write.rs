@@ -1,7 +1,7 @@
-//! Writes a list of typed fields in one pass over one buffer.
+//! Writes a list of typed fields into one buffer.
 //!
-//! The length of the list stands before its fields, so each field is asked for its
-//! length first; nothing is encoded twice or moved.
+//! The length of a list is written before its fields. So the length of each field is computed
+//! first, and then each field is written once.
 
 use alloy_rlp::{BufMut, Encodable, Header};
 
@@ -17,14 +17,14 @@ pub(crate) fn encode_fields(fields: &[&dyn Encodable], out: &mut dyn BufMut) {
     }
 }
 
-/// `fields` as one list in a buffer of its own.
+/// The RLP of `fields` as one list.
 pub(crate) fn encode_fields_to_vec(fields: &[&dyn Encodable]) -> Vec<u8> {
     let mut out = Vec::with_capacity(fields_length(fields));
     encode_fields(fields, &mut out);
     out
 }
 
-/// The bytes that [`encode_fields`] will write.
+/// Number of bytes that [`encode_fields`] writes.
 pub(crate) fn fields_length(fields: &[&dyn Encodable]) -> usize {
     Header {
         list: true,

@@ -1,26 +1,26 @@
-//! Reads transactions: as stored in blocks, and as sent by clients.
+//! Decodes transactions: the stored form in blocks, and the raw form that clients send.
 //!
-//! Knows the field counts and what marks each form. Looks at no signature: a decoded
-//! transaction may have no sender at all.
+//! Knows the number of fields and the marks of each form. Does not check signatures: a decoded
+//! transaction may have no sender.
 
 use alloy_primitives::U256;
 
 use super::{CLASSIC_V_BIT, Transaction, TxForm, TxRules};
-use crate::{error::DecodeError, rlp::Reader};
+use crate::{error::DecodeError, rlp::RlpReader};
 
 /// The name of the list in errors.
 const WHAT: &str = "transaction";
-/// The largest first byte of a typed envelope (EIP-2718); lists begin from 0xc0 on.
+/// The largest first byte of a typed transaction (EIP-2718). A list begins with 0xc0 or more.
 const TYPE_MAX: u8 = 0x7f;
 
 impl Transaction {
-    /// Decodes the stored form, as it stands in a block: twelve fields under
-    /// [`TxRules::Moac`], nine under [`TxRules::Ethereum`].
+    /// Decodes the stored form, as it is in a block: twelve fields for [`TxRules::Moac`], nine for
+    /// [`TxRules::Ethereum`].
     ///
     /// # Errors
-    /// If `rlp` is not exactly one such list.
+    /// [`DecodeError`] if `rlp` is not exactly one such list.
     pub fn decode_stored(rlp: &[u8], rules: TxRules) -> Result<Self, DecodeError> {
-        let reader = Reader::open(rlp, WHAT)?;
+        let reader = RlpReader::open(rlp, WHAT)?;
         match rules {
             TxRules::Moac => {
                 reader.expect_count(WHAT, 12, "12")?;
@@ -33,12 +33,14 @@ impl Transaction {
         }
     }
 
-    /// Decodes what a client sends: under [`TxRules::Moac`] twelve fields, or nine,
-    /// which become a [`TxForm::Classic`]; nine under [`TxRules::Ethereum`].
+    /// Decodes the raw form, as a client sends it.
+    ///
+    /// For [`TxRules::Moac`] it has twelve fields, or nine, which become a [`TxForm::Classic`]. For
+    /// [`TxRules::Ethereum`] it has nine fields.
     ///
     /// # Errors
-    /// If `rlp` is not exactly one such list, or is a system transaction, which
-    /// only the builder of a block may make.
+    /// [`DecodeError`] if `rlp` is not exactly one such list, or if it is a system transaction,
+    /// which only the builder of a block may make.
     pub fn decode_raw(rlp: &[u8], rules: TxRules) -> Result<Self, DecodeError> {
         if let Some(got @ ..=TYPE_MAX) = rlp.first().copied() {
             let expected = match rules {
@@ -50,7 +52,7 @@ impl Transaction {
         if rules == TxRules::Ethereum {
             return Self::decode_stored(rlp, rules);
         }
-        let reader = Reader::open(rlp, WHAT)?;
+        let reader = RlpReader::open(rlp, WHAT)?;
         let transaction = match reader.count(WHAT)? {
             12 => decode_twelve(reader)?,
             9 => as_classic(decode_nine(reader)?)?,
@@ -71,7 +73,7 @@ impl Transaction {
     }
 }
 
-fn decode_twelve(mut reader: Reader<'_>) -> Result<Transaction, DecodeError> {
+fn decode_twelve(mut reader: RlpReader<'_>) -> Result<Transaction, DecodeError> {
     let mut transaction = Transaction {
         form: TxForm::Native,
         tx_nonce: reader.u64("transaction.nonce")?,
@@ -91,7 +93,7 @@ fn decode_twelve(mut reader: Reader<'_>) -> Result<Transaction, DecodeError> {
     Ok(transaction)
 }
 
-/// Tells by the fields themselves which form twelve of them are.
+/// The form of a transaction with twelve fields, which depends on the values of the fields.
 fn form_of_twelve(transaction: &Transaction) -> Result<TxForm, DecodeError> {
     let unsigned = [transaction.v, transaction.r, transaction.s]
         .iter()
@@ -102,8 +104,8 @@ fn form_of_twelve(transaction: &Transaction) -> Result<TxForm, DecodeError> {
     if (transaction.v & CLASSIC_V_BIT).is_zero() {
         return Ok(TxForm::Native);
     }
-    // These fields are not under the signature of a classic transaction, so anyone
-    // could set them and give it a second hash.
+    // The signature of a classic transaction does not cover these fields. If they were accepted,
+    // anyone could set them and so give the transaction a second hash.
     let refuse = |field, got, expected| Err(DecodeError::NotClassic { field, got, expected });
     match transaction {
         Transaction {
@@ -118,7 +120,7 @@ fn form_of_twelve(transaction: &Transaction) -> Result<TxForm, DecodeError> {
     }
 }
 
-fn decode_nine(mut reader: Reader<'_>) -> Result<Transaction, DecodeError> {
+fn decode_nine(mut reader: RlpReader<'_>) -> Result<Transaction, DecodeError> {
     Ok(Transaction {
         form: TxForm::Ethereum,
         tx_nonce: reader.u64("transaction.nonce")?,
@@ -136,7 +138,8 @@ fn decode_nine(mut reader: Reader<'_>) -> Result<Transaction, DecodeError> {
     })
 }
 
-/// Marks nine fields for being stored as twelve.
+/// Turns a transaction of nine fields into one that is stored with twelve fields: sets
+/// [`CLASSIC_V_BIT`].
 fn as_classic(nine: Transaction) -> Result<Transaction, DecodeError> {
     if nine.v >= CLASSIC_V_BIT {
         let bound_bits = CLASSIC_V_BIT.bit_len() - 1;
@@ -158,7 +161,7 @@ mod tests {
     use alloy_rlp::Encodable;
 
     use super::*;
-    use crate::rlp::{Item, RlpError};
+    use crate::rlp::{RlpError, RlpItem};
 
     fn sample() -> Transaction {
         Transaction {
@@ -178,10 +181,10 @@ mod tests {
         }
     }
 
-    /// The sample's fields, with field `index` replaced by what `change` makes of it.
-    fn changed(index: usize, change: impl FnOnce(&mut Item)) -> Vec<u8> {
-        let mut item = Item::decode_exact(&sample().encode()).expect("our own encoding");
-        let Item::List(fields) = &mut item else {
+    /// The RLP of the sample, after `change` was applied to field `index`.
+    fn changed(index: usize, change: impl FnOnce(&mut RlpItem)) -> Vec<u8> {
+        let mut item = RlpItem::decode_exact(&sample().encode()).expect("our own encoding");
+        let RlpItem::List(fields) = &mut item else {
             panic!("a list")
         };
         change(&mut fields[index]);
@@ -197,7 +200,7 @@ mod tests {
     }
 
     fn check_field(index: usize, bytes: Vec<u8>, field: &'static str, cause: RlpError) {
-        let rlp = changed(index, |item| *item = Item::Bytes(bytes));
+        let rlp = changed(index, |item| *item = RlpItem::Bytes(bytes));
         check_refused(&rlp, DecodeError::Field { field, cause });
     }
 
@@ -210,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_in_one_form_and_width() {
+    fn integers_have_one_form_and_a_largest_length() {
         let zero = RlpError::IntegerLeadingZero;
         let wide = |got, bound| RlpError::IntegerWidth { got, bound };
         let integers = [
@@ -228,7 +231,7 @@ mod tests {
             check_field(index, vec![0], field, zero.clone());
             check_field(index, vec![0, 5], field, zero.clone());
             check_field(index, vec![1; width + 1], field, wide(width + 1, width));
-            let list = changed(index, |item| *item = Item::List(vec![]));
+            let list = changed(index, |item| *item = RlpItem::List(vec![]));
             check_refused(
                 &list,
                 DecodeError::Field {
@@ -237,14 +240,14 @@ mod tests {
                 },
             );
         }
-        let gas = changed(3, |item| *item = Item::Bytes(vec![1; 9]));
+        let gas = changed(3, |item| *item = RlpItem::Bytes(vec![1; 9]));
         let error = Transaction::decode_raw(&gas, TxRules::Moac).unwrap_err();
         let text = "transaction.gas: got an integer of 9 bytes, expected at most 8";
         assert_eq!(error.to_string(), text);
     }
 
     #[test]
-    fn addresses_of_twenty_bytes() {
+    fn addresses_have_twenty_bytes() {
         for (index, field) in [(4, "transaction.to"), (8, "transaction.via")] {
             for got in [1, 19, 21, 32] {
                 let cause = RlpError::WrongLength { got, expected: 20 };
@@ -256,7 +259,7 @@ mod tests {
     #[test]
     fn field_counts() {
         for got in [0, 8, 10, 11, 13, 1000] {
-            let rlp = Item::List(vec![Item::Bytes(vec![]); got]).encode();
+            let rlp = RlpItem::List(vec![RlpItem::Bytes(vec![]); got]).encode();
             let count = |expected| DecodeError::FieldCount {
                 what: WHAT,
                 got,
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn typed_envelopes() {
+    fn typed_transactions_are_refused() {
         for got in [0, 1, 2, 0x7f] {
             for (rules, expected) in [(TxRules::Moac, "12 or 9"), (TxRules::Ethereum, "9")] {
                 let envelope = [&[got][..], &sample().encode()].concat();
@@ -286,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_after_and_inside() {
+    fn extra_and_missing_bytes_are_refused() {
         let mut rlp = sample().encode();
         rlp.push(0x80);
         let cause = RlpError::Trailing { got: 1 };
@@ -303,8 +306,8 @@ mod tests {
     }
 
     #[test]
-    fn bombs() {
-        // A huge claim, and lists in lists where a field should be.
+    fn huge_and_deep_inputs_are_refused() {
+        // A huge length, and nested lists in the place of a field.
         let cause = RlpError::Truncated {
             got: 0,
             expected: u64::MAX,
@@ -335,7 +338,7 @@ mod tests {
         assert_eq!(Transaction::decode_stored(&rlp, TxRules::Moac), Ok(system));
         let error = DecodeError::SystemTransaction { syscnt: 0x65 };
         assert_eq!(Transaction::decode_raw(&rlp, TxRules::Moac), Err(error));
-        // A signature of zeros alone makes no system transaction.
+        // A signature of zeros is not enough to be a system transaction.
         let plain = Transaction {
             syscnt: 0,
             form: TxForm::Native,
@@ -348,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn classic_is_marked_once() {
+    fn classic_transactions_have_the_mark_and_no_native_fields() {
         let nine = Transaction {
             form: TxForm::Ethereum,
             sharding_flag: 0,

@@ -1,7 +1,7 @@
-//! The transaction in its forms, its RLP and its hashes.
+//! The transaction: its forms, its RLP and its hashes.
 //!
-//! Knows how each form is written; who signed it is in [`signing`]. Whether a form,
-//! a `sharding_flag` or a `syscnt` is allowed at a height is for the rules to say.
+//! Decoding is in [`decode`], signatures are in [`signing`]. Whether a form, a `sharding_flag` or a
+//! `syscnt` is allowed in a block is a rule of the package `chain`.
 
 mod decode;
 mod signing;
@@ -16,78 +16,79 @@ use crate::{
 
 pub use signing::{NATIVE_CHAIN_ID_BOUND, UnsignedTransaction};
 
-/// The bit that marks a stored V as one of a 9-field transaction: 2^216.
+/// The bit in a stored V that marks a classic transaction: 2^216.
 pub const CLASSIC_V_BIT: U256 = U256::from_limbs([0, 0, 0, 1 << (216 - 192)]);
 
 /// `syscnt` of a system transaction.
 pub const SYSTEM_SYSCNT: u64 = 0x65;
 
-/// Gas price of a system transaction, in sha. It is shown, not paid.
+/// Gas price of a system transaction, in sha. It is displayed, but nobody pays it.
 pub const SYSTEM_GAS_PRICE: u64 = 20_000_000_000;
 
-/// Input of a system transaction: the selector of `exec()`.
+/// Input of a system transaction: the function selector of `exec()`.
 pub const SYSTEM_CALL_DATA: [u8; 4] = [0xc1, 0xc0, 0xe9, 0xc4];
 
-/// How a transaction is written and hashed.
+/// The form of a transaction: how it is encoded, signed and hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TxForm {
     /// Twelve fields, signed with a chain id.
     Native,
-    /// Signed as nine fields with a chain id (EIP-155), stored and hashed as twelve
-    /// with [`CLASSIC_V_BIT`] set in V.
+    /// Signed with nine fields and a chain id (EIP-155). Stored and hashed with twelve fields, with
+    /// [`CLASSIC_V_BIT`] set in V.
     Classic,
-    /// Nine fields throughout; V is 27, 28 or carries a chain id (EIP-155).
+    /// Signed, stored and hashed with nine fields. V is 27, 28 or contains a chain id (EIP-155).
     Ethereum,
-    /// Twelve fields without signature, made by the builder of a block.
+    /// Twelve fields without a signature, made by the builder of a block.
     System,
 }
 
-/// Whose transactions are read.
+/// Which forms of transactions are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TxRules {
-    /// The native network: twelve fields in blocks; clients may send nine.
+    /// Those of the public network: twelve fields in blocks; clients may also send nine.
     Moac,
-    /// Plain Ethereum: nine fields.
+    /// Those of Ethereum: nine fields.
     Ethereum,
 }
 
-/// A transaction as it stands in a block.
+/// A transaction as it is in a block.
 ///
-/// `syscnt`, `sharding_flag` and `via` are zero, zero and `None` in the forms of nine
-/// fields. The fields are public, so a hand-made value can contradict its `form`; what
-/// the decoders and [`UnsignedTransaction::sign`] give never does.
+/// In the forms that are signed with nine fields, `syscnt` and `sharding_flag` are 0 and `via` is
+/// `None`. The fields are public, so code can build a value that contradicts its `form`. The
+/// decoders and [`UnsignedTransaction::sign`] never do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Transaction {
-    /// How it is written.
+    /// The form.
     pub form: TxForm,
-    /// The sender's count of earlier transactions.
+    /// The nonce of the sender's account: its number of earlier transactions.
     pub tx_nonce: u64,
-    /// Above zero in system transactions.
+    /// Above 0 in system transactions, otherwise 0.
     pub syscnt: u64,
-    /// Price of a unit of gas, in sha.
+    /// Price of one unit of gas, in sha.
     pub gas_price: U256,
-    /// The most gas it may use.
+    /// Upper bound for the gas that it uses.
     pub gas: u64,
-    /// The recipient; `None` creates a contract.
+    /// The recipient; `None` if the transaction creates a contract.
     pub to: Option<Address>,
-    /// The amount moved, in sha.
+    /// The transferred amount, in sha.
     pub value: U256,
     /// Call data, or the code that creates a contract.
     pub input: Bytes,
-    /// 0 for the base chain; others go to an application chain.
+    /// 0 for a transaction of the base chain, otherwise for an application chain.
     pub sharding_flag: u64,
-    /// The node that an application-chain transaction goes through.
+    /// The node through which a transaction goes to an application chain.
     pub via: Option<Address>,
-    /// V as stored: chain id and recovery id, and [`CLASSIC_V_BIT`] where due.
+    /// V as it is stored: chain id and recovery id; [`CLASSIC_V_BIT`] is set in a classic
+    /// transaction.
     pub v: U256,
-    /// r of the signature.
+    /// The r of the signature.
     pub r: U256,
-    /// s of the signature.
+    /// The s of the signature.
     pub s: U256,
 }
 
 impl Transaction {
-    /// The system transaction for `tx_nonce`, the nonce of [`crate::SYSTEM_SENDER`].
+    /// The system transaction with `tx_nonce`, the account nonce of [`crate::SYSTEM_SENDER`].
     pub fn system(tx_nonce: u64) -> Self {
         Self {
             form: TxForm::System,
@@ -106,18 +107,18 @@ impl Transaction {
         }
     }
 
-    /// Whether this is a system transaction: unsigned, from [`crate::SYSTEM_SENDER`].
+    /// Whether this is a system transaction. Its sender is [`crate::SYSTEM_SENDER`].
     pub fn is_system(&self) -> bool {
         self.form == TxForm::System
     }
 
-    /// The stored form: nine fields for [`TxForm::Ethereum`], otherwise twelve.
+    /// The RLP of the stored form: nine fields for [`TxForm::Ethereum`], otherwise twelve.
     pub fn encode(&self) -> Vec<u8> {
         self.with_stored_fields(encode_fields_to_vec)
     }
 
-    /// The form as a client sends it: nine fields with plain V for
-    /// [`TxForm::Classic`] and [`TxForm::Ethereum`], otherwise twelve.
+    /// The RLP of the raw form, as a client sends it: nine fields for [`TxForm::Classic`] (V
+    /// without [`CLASSIC_V_BIT`]) and [`TxForm::Ethereum`], otherwise twelve.
     pub fn encode_raw(&self) -> Vec<u8> {
         match self.ethereum_v() {
             Some(v) => self.with_nine_fields(&[&v, &self.r, &self.s], encode_fields_to_vec),
@@ -125,18 +126,18 @@ impl Transaction {
         }
     }
 
-    /// The transaction hash: Keccak-256 of the stored form.
+    /// The transaction hash: Keccak-256 of the RLP of the stored form.
     pub fn hash(&self) -> B256 {
         keccak256(self.encode())
     }
 
-    /// The hash that Ethereum's libraries predict: Keccak-256 of the nine fields with
-    /// plain V. `None` for the forms that Ethereum does not know.
+    /// The hash that Ethereum libraries compute for the transaction: Keccak-256 of the RLP of the
+    /// raw form. `None` for forms that Ethereum does not have.
     pub fn ethereum_hash(&self) -> Option<B256> {
         self.ethereum_v().map(|_| keccak256(self.encode_raw()))
     }
 
-    /// V without [`CLASSIC_V_BIT`]. `None` for the forms that Ethereum does not know.
+    /// V without [`CLASSIC_V_BIT`]. `None` for forms that Ethereum does not have.
     pub fn ethereum_v(&self) -> Option<U256> {
         match self.form {
             TxForm::Classic => Some(self.v & !CLASSIC_V_BIT),
@@ -145,7 +146,7 @@ impl Transaction {
         }
     }
 
-    /// The address of the contract that `sender` creates with `tx_nonce`.
+    /// The address of the contract that a transaction of `sender` with `tx_nonce` creates.
     pub fn created_address(sender: &Address, tx_nonce: u64) -> Address {
         sender.create(tx_nonce)
     }
@@ -158,7 +159,7 @@ impl Transaction {
         }
     }
 
-    /// Lends the fields of the native list, ending in `last`.
+    /// Calls `work` with the twelve fields. `last` are the last three.
     fn with_twelve_fields<T>(
         &self,
         last: &[&dyn Encodable; 3],
@@ -181,8 +182,8 @@ impl Transaction {
         ])
     }
 
-    /// Lends the fields of Ethereum's list, ending in `last`: V, r and s, or what is
-    /// signed in their place, which is nothing without a chain id.
+    /// Calls `work` with the nine fields. `last` are the last three: V, r and s. For the signing
+    /// hash they are the chain id and two zeros, or are absent if there is no chain id.
     fn with_nine_fields<T>(&self, last: &[&dyn Encodable], work: impl FnOnce(&[&dyn Encodable]) -> T) -> T {
         let to = OptionalAddress(&self.to);
         let mut fields: [&dyn Encodable; 9] = [
@@ -204,7 +205,7 @@ impl Transaction {
     }
 }
 
-/// The stored form, as in the body of a block.
+/// The stored form, as it is in the body of a block.
 impl Encodable for Transaction {
     fn encode(&self, out: &mut dyn BufMut) {
         self.with_stored_fields(|fields| encode_fields(fields, out));
@@ -215,7 +216,7 @@ impl Encodable for Transaction {
     }
 }
 
-/// Twenty bytes, or none.
+/// An address, encoded as 20 bytes, or as no bytes for `None`.
 struct OptionalAddress<'a>(&'a Option<Address>);
 
 impl Encodable for OptionalAddress<'_> {

@@ -1,55 +1,55 @@
-//! Who signed a transaction, and how one is signed.
+//! Signing transactions, and recovering who signed one.
 //!
-//! Knows what each form puts under its signature and how V carries the chain id.
-//! Does not know the node's own chain id: compare [`Transaction::chain_id`].
+//! Knows which fields each form signs, and how V contains the chain id. Does not know the chain id
+//! of the node: callers compare [`Transaction::chain_id`]. Source: EIP-155.
 
 use alloy_primitives::{Address, B256, Bytes, U256, keccak256};
 
 use super::{CLASSIC_V_BIT, Transaction, TxForm};
 use crate::{
     SYSTEM_SENDER,
-    key::{SecretKey, Signature, SignatureError, recover},
+    key::{EcdsaSignature, SecretKey, SignatureError, recover},
     rlp::encode_fields_to_vec,
 };
 
-/// Chain ids of native and classic transactions are below this, 2^60.
+/// Upper bound (exclusive) for the chain id of native and classic transactions: 2^60.
 pub const NATIVE_CHAIN_ID_BOUND: u64 = 1 << 60;
 
-/// The least V that carries a chain id; V is this, the recovery id and twice the id.
+/// The smallest V with a chain id. V = 35 + recovery id + 2 * chain id.
 const PROTECTED_V: u64 = 35;
 
-/// V of recovery id 0 without chain id.
+/// The smallest V without a chain id. V = 27 + recovery id.
 const UNPROTECTED_V: u64 = 27;
 
 /// A transaction before it is signed.
 ///
-/// `syscnt`, `sharding_flag` and `via` are for [`TxForm::Native`]; the forms of nine
-/// fields have no place for them and drop them.
+/// `syscnt`, `sharding_flag` and `via` are used by [`TxForm::Native`]. The forms that are signed
+/// with nine fields do not have them, so their values are dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct UnsignedTransaction {
-    /// The sender's count of earlier transactions.
+    /// The nonce of the sender's account: its number of earlier transactions.
     pub tx_nonce: u64,
-    /// Above zero in system transactions.
+    /// Above 0 in system transactions, otherwise 0.
     pub syscnt: u64,
-    /// Price of a unit of gas, in sha.
+    /// Price of one unit of gas, in sha.
     pub gas_price: U256,
-    /// The most gas it may use.
+    /// Upper bound for the gas that it uses.
     pub gas: u64,
-    /// The recipient; `None` creates a contract.
+    /// The recipient; `None` if the transaction creates a contract.
     pub to: Option<Address>,
-    /// The amount moved, in sha.
+    /// The transferred amount, in sha.
     pub value: U256,
     /// Call data, or the code that creates a contract.
     pub input: Bytes,
-    /// 0 for the base chain; others go to an application chain.
+    /// 0 for a transaction of the base chain, otherwise for an application chain.
     pub sharding_flag: u64,
-    /// The node that an application-chain transaction goes through.
+    /// The node through which a transaction goes to an application chain.
     pub via: Option<Address>,
 }
 
 impl UnsignedTransaction {
-    /// Signs for the chain `chain_id`. A [`TxForm::System`] is never signed: its V, r
-    /// and s stay zero.
+    /// Signs the transaction for the chain `chain_id`. A [`TxForm::System`] is never signed: its V,
+    /// r and s are 0.
     pub fn sign(&self, key: &SecretKey, chain_id: u64, form: TxForm) -> Transaction {
         let mut transaction = self.with_form(form);
         if form == TxForm::System {
@@ -69,7 +69,7 @@ impl UnsignedTransaction {
         transaction
     }
 
-    /// Signs for any chain, as [`TxForm::Ethereum`] did before EIP-155.
+    /// Signs the transaction for all chains, in the form of Ethereum before EIP-155.
     pub fn sign_unprotected(&self, key: &SecretKey) -> Transaction {
         let transaction = self.with_form(TxForm::Ethereum);
         let signature = key.sign(&transaction.signing_hash_for(None));
@@ -82,12 +82,12 @@ impl UnsignedTransaction {
         }
     }
 
-    /// The digest that a signer signs for `chain_id`.
+    /// The digest that is signed for the chain `chain_id`.
     pub fn signing_hash(&self, chain_id: u64, form: TxForm) -> B256 {
         self.with_form(form).signing_hash_for(Some(U256::from(chain_id)))
     }
 
-    /// The transaction without a signature: V, r and s are zero.
+    /// The transaction without a signature: V, r and s are 0.
     pub fn with_form(&self, form: TxForm) -> Transaction {
         let native = matches!(form, TxForm::Native | TxForm::System);
         Transaction {
@@ -109,36 +109,36 @@ impl UnsignedTransaction {
 }
 
 impl Transaction {
-    /// The chain id in V; `None` without one (V below 35) or if it exceeds 64 bits.
+    /// The chain id in V. `None` if V has none (it is below 35) or if it is 2^64 or more.
     pub fn chain_id(&self) -> Option<u64> {
         self.wide_chain_id().and_then(|id| id.try_into().ok())
     }
 
-    /// Whether V carries a chain id, so that no other chain accepts the signature.
+    /// Whether V contains a chain id. Then the transaction is not valid on other chains.
     pub fn is_protected(&self) -> bool {
         self.wide_chain_id().is_some()
     }
 
-    /// The digest under the signature. A native transaction without chain id, which
-    /// has no sender, is digested as for chain 0.
+    /// The digest that was signed. For a native transaction without a chain id, which has no
+    /// sender, it is the digest for chain id 0.
     pub fn signing_hash(&self) -> B256 {
         self.signing_hash_for(self.wide_chain_id())
     }
 
-    /// The account that signed; [`SYSTEM_SENDER`] for a system transaction.
+    /// The account that signed the transaction; [`SYSTEM_SENDER`] for a system transaction.
     ///
-    /// Native and classic transactions need a chain id below
-    /// [`NATIVE_CHAIN_ID_BOUND`]. `low_s` refuses an s in the upper half, as every rule
-    /// set does but Ethereum's first (Frontier).
+    /// `low_s` says that an s in the upper half is an error. That is so for all rules but those of
+    /// Ethereum's Frontier.
     ///
     /// # Errors
-    /// If no account can have signed, or not in this way.
+    /// [`SignatureError`] if no account can have signed, if a native or classic transaction has no
+    /// chain id below [`NATIVE_CHAIN_ID_BOUND`], or if s is high and `low_s` is set.
     pub fn recover_sender(&self, low_s: bool) -> Result<Address, SignatureError> {
         if self.is_system() {
             return Ok(SYSTEM_SENDER);
         }
         let recovery_id = self.recovery_id()?;
-        let signature = Signature {
+        let signature = EcdsaSignature {
             r: self.r,
             s: self.s,
             recovery_id,
@@ -149,7 +149,7 @@ impl Transaction {
         recover(&self.signing_hash(), &signature)
     }
 
-    /// Judges V and gives the recovery id in it.
+    /// Checks V and returns the recovery id in it.
     fn recovery_id(&self) -> Result<u8, SignatureError> {
         let got = self.plain_v();
         let Some(chain_id) = self.wide_chain_id() else {
@@ -172,21 +172,23 @@ impl Transaction {
                 bound_bits,
             });
         }
-        // V is 35 for recovery id 0 of chain 0: the odd ones are 0.
+        // V is 35 for recovery id 0 and chain id 0, so an odd V means recovery id 0.
         Ok((!got.bit(0)).into())
     }
 
+    /// V without [`CLASSIC_V_BIT`].
     fn plain_v(&self) -> U256 {
         self.ethereum_v().unwrap_or(self.v)
     }
 
+    /// The chain id in V, which may be larger than 64 bits; `None` if V has none.
     fn wide_chain_id(&self) -> Option<U256> {
         self.plain_v()
             .checked_sub(U256::from(PROTECTED_V))
             .map(|twice| twice >> 1)
     }
 
-    /// The digest for `chain_id`, whatever V says.
+    /// The digest for `chain_id`, independent of V.
     fn signing_hash_for(&self, chain_id: Option<U256>) -> B256 {
         let encoded = match (self.form, chain_id) {
             (TxForm::Native | TxForm::System, chain_id) => {
@@ -262,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_eip_155() {
+    fn matches_the_example_of_eip_155() {
         let transaction = unsigned().sign(&key(), 1, TxForm::Ethereum);
         let digest = "0xdaf5a779ae972f972197303d7b574746c7ef83eadac0f2791ad23db92e4c8e53";
         assert_eq!(transaction.signing_hash().to_string(), digest);
@@ -299,10 +301,10 @@ mod tests {
     }
 
     #[test]
-    fn high_s_is_a_matter_of_rules() {
+    fn high_s_is_an_error_only_if_low_s_is_required() {
         for form in [TxForm::Native, TxForm::Classic, TxForm::Ethereum] {
             let low = unsigned().sign(&key(), 100, form);
-            // The other recovery id: 235 and 236 are one apart.
+            // V with the other recovery id: 235 becomes 236 and the reverse.
             let v = U256::from(235 + 236) - low.plain_v();
             let mark = low.v & CLASSIC_V_BIT;
             let high = Transaction {
@@ -316,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_signed_binds() {
+    fn changing_a_signed_field_changes_the_signer() {
         let good = unsigned().sign(&key(), 100, TxForm::Native);
         let changed = [
             Transaction {

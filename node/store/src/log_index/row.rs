@@ -1,38 +1,40 @@
-//! A row of the log index: some blocks under one key, first to last.
+//! A row of the log index: an ascending list of blocks of one key.
 //!
-//! Row key = log key (8), first block (8). Value = nothing where there is one block, else how
-//! far the last is from the first, and then the distance of each from the one before, as LEB128.
-//! The first number says whether a row is worth reading without reading it, and that none of
-//! it is lost. Knows no table but for the name in errors.
+//! The row's key is: log key (8), number of the first block (8, big-endian). The value is empty if
+//! the row has one block. Otherwise it is a list of numbers in LEB128: the distance from the first
+//! block to the last one, then the distance of each block from the one before.
+//!
+//! The first of these numbers gives the last block without reading the rest. It also shows when a
+//! part of the row is missing.
 
 use super::{LogKey, TABLE};
 use crate::StoreError;
 
-/// Most bytes of distances in a row.
+/// Upper bound for the distances in a row, in bytes.
 pub(super) const ROW_BYTES_MAX: usize = 512;
 
-pub(super) fn row_key(key: &LogKey, first: u64) -> [u8; 16] {
+pub(crate) fn row_key(key: &LogKey, first: u64) -> [u8; 16] {
     let mut row = [0; 16];
     row[..8].copy_from_slice(&key.0);
     row[8..].copy_from_slice(&first.to_be_bytes());
     row
 }
 
-/// A row, its distances not yet read.
-pub(super) struct Row<'a> {
+/// A row whose distances are not decoded yet.
+pub(super) struct LogIndexRow<'a> {
     pub(super) key: LogKey,
     pub(super) first: u64,
     pub(super) last: u64,
-    /// One for each block but the first.
+    /// One distance for each block but the first, in LEB128.
     pub(super) distances: &'a [u8],
 }
 
-impl<'a> Row<'a> {
+impl<'a> LogIndexRow<'a> {
     pub(super) fn parse(key: &[u8], value: &'a [u8]) -> Result<Self, StoreError> {
         let parse = || {
             let whole: [u8; 16] = key
                 .try_into()
-                .map_err(|_| format!("key of {} bytes, want 16", key.len()))?;
+                .map_err(|_| format!("key: got {} bytes, expected 16", key.len()))?;
             let first = u64::from_be_bytes(std::array::from_fn(|at| whole[8 + at]));
             let mut distances = value;
             let span = match value {
@@ -41,11 +43,11 @@ impl<'a> Row<'a> {
             };
             if distances.len() > ROW_BYTES_MAX {
                 return Err(format!(
-                    "{} bytes of distances, want at most {ROW_BYTES_MAX}",
+                    "distances: got {} bytes, expected at most {ROW_BYTES_MAX}",
                     distances.len()
                 ));
             }
-            let last = first.checked_add(span).ok_or("block numbers over 64 bits")?;
+            let last = first.checked_add(span).ok_or("block number: got 2^64 or more")?;
             Ok(Self {
                 key: LogKey(std::array::from_fn(|at| whole[at])),
                 first,
@@ -56,7 +58,7 @@ impl<'a> Row<'a> {
         parse().map_err(|reason: String| StoreError::corrupt(TABLE, key, reason))
     }
 
-    /// Writes the block numbers over `out`.
+    /// Replaces the content of `out` with the block numbers.
     pub(super) fn read(&self, out: &mut Vec<u64>) -> Result<(), StoreError> {
         let mut read = || {
             out.clear();
@@ -64,13 +66,18 @@ impl<'a> Row<'a> {
             let (mut block, mut distances) = (self.first, self.distances);
             while !distances.is_empty() {
                 block = match read_number(&mut distances)? {
-                    0 => return Err("a block twice".to_owned()),
-                    distance => block.checked_add(distance).ok_or("block numbers over 64 bits")?,
+                    0 => return Err("distance: got 0, expected 1 or more".to_owned()),
+                    distance => block
+                        .checked_add(distance)
+                        .ok_or("block number: got 2^64 or more")?,
                 };
                 out.push(block);
             }
             if block != self.last {
-                return Err(format!("distances lead to block {block}, want {}", self.last));
+                return Err(format!(
+                    "last block by the distances: got {block}, expected {}",
+                    self.last
+                ));
             }
             Ok(())
         };
@@ -78,14 +85,14 @@ impl<'a> Row<'a> {
     }
 }
 
-/// The last row under a key, while blocks are added to it or taken from it.
-pub(super) struct Tail {
+/// The last row of a key, to which blocks are added or from which they are removed.
+pub(super) struct LogIndexTail {
     pub(super) first: u64,
     pub(super) last: u64,
     pub(super) distances: Vec<u8>,
 }
 
-impl Tail {
+impl LogIndexTail {
     /// A row with one block.
     pub(super) fn new(first: u64) -> Self {
         Self {
@@ -95,7 +102,7 @@ impl Tail {
         }
     }
 
-    pub(super) fn of(row: &Row<'_>) -> Self {
+    pub(super) fn of(row: &LogIndexRow<'_>) -> Self {
         Self {
             first: row.first,
             last: row.last,
@@ -103,7 +110,7 @@ impl Tail {
         }
     }
 
-    /// Adds the block this far above the last; `false`: the row is full.
+    /// Adds the block that is `distance` above the last one. Returns `false` if the row is full.
     pub(super) fn push(&mut self, distance: u64) -> bool {
         let fits = self.distances.len() + number_len(distance) <= ROW_BYTES_MAX;
         if fits {
@@ -113,7 +120,7 @@ impl Tail {
         fits
     }
 
-    /// Takes the last block away, so that `before` is the last.
+    /// Removes the last block. `before` is the block before it.
     pub(super) fn pop(&mut self, before: u64) {
         let left = self.distances.len() - number_len(self.last - before);
         self.distances.truncate(left);
@@ -130,7 +137,7 @@ impl Tail {
     }
 }
 
-/// Reads a number in LEB128, in its shortest form alone.
+/// Reads a number in LEB128 and moves `bytes` behind it. Accepts only the shortest form.
 pub(super) fn read_number(bytes: &mut &[u8]) -> Result<u64, String> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
@@ -143,12 +150,12 @@ pub(super) fn read_number(bytes: &mut &[u8]) -> Result<u64, String> {
         number |= digits << shift;
         if byte & 0x80 == 0 {
             return match (digits, shift) {
-                (0, 1..) => Err("number not in its shortest form".to_owned()),
+                (0, 1..) => Err("number is not in its shortest form".to_owned()),
                 _ => Ok(number),
             };
         }
     }
-    Err("number over 64 bits".to_owned())
+    Err("number: got 2^64 or more".to_owned())
 }
 
 pub(super) fn push_number(out: &mut Vec<u8>, mut number: u64) {
@@ -159,7 +166,7 @@ pub(super) fn push_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// How many bytes [`push_number`] writes.
+/// Number of bytes that [`push_number`] writes.
 pub(super) fn number_len(number: u64) -> usize {
     (number.max(1).ilog2() / 7 + 1) as usize
 }
@@ -183,11 +190,11 @@ mod tests {
         };
         check(&[], "row ends within a number");
         check(&[0x80], "row ends within a number");
-        check(&[0x80, 0], "number not in its shortest form");
-        check(&[0xff; 11], "number over 64 bits");
+        check(&[0x80, 0], "number is not in its shortest form");
+        check(&[0xff; 11], "number: got 2^64 or more");
         check(
             &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2],
-            "number over 64 bits",
+            "number: got 2^64 or more",
         );
     }
 
@@ -196,7 +203,7 @@ mod tests {
         fn bad_rows_are_errors_and_never_a_panic(key: Vec<u8>, first: u64, value: Vec<u8>) {
             let mut out = Vec::new();
             for key in [key.as_slice(), &row_key(&LogKey::any(), first)] {
-                if let Ok(row) = Row::parse(key, &value)
+                if let Ok(row) = LogIndexRow::parse(key, &value)
                     && row.read(&mut out).is_ok()
                 {
                     prop_assert!(out.is_sorted() && out.first() == Some(&row.first));

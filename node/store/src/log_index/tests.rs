@@ -1,4 +1,4 @@
-//! Lists of blocks as they grow and shrink, and keys.
+//! Lists of blocks while blocks are added and removed, and log keys.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ fn rows(store: &Store) -> BTreeMap<Vec<u8>, Vec<u8>> {
     rows
 }
 
-/// Every block under `key`, read row by row.
+/// All blocks of `key`, read row by row.
 fn blocks(store: &Store, key: &LogKey) -> Vec<u64> {
     let snapshot = store.snapshot().unwrap();
     let (mut all, mut row) = (Vec::new(), Vec::new());
@@ -51,7 +51,7 @@ fn blocks(store: &Store, key: &LogKey) -> Vec<u64> {
 }
 
 #[test]
-fn keys_tell_places_apart() {
+fn keys_differ_by_kind_and_position() {
     let value = B256::left_padding_from(Address::repeat_byte(1).as_slice());
     let keys = [
         LogKey::any(),
@@ -74,7 +74,7 @@ fn keys_tell_places_apart() {
 }
 
 #[test]
-fn long_lists_fill_rows_and_shrink_the_way_they_grew() {
+fn removing_blocks_gives_back_every_earlier_state() {
     let store = Store::in_memory().unwrap();
     let logs = receipts(vec![log(7, &[])]);
     let key = LogKey::address(&Address::repeat_byte(7));
@@ -116,7 +116,7 @@ fn long_lists_fill_rows_and_shrink_the_way_they_grew() {
 }
 
 #[test]
-fn a_transaction_of_many_blocks_writes_what_many_transactions_write() {
+fn one_transaction_of_many_blocks_writes_the_same_rows_as_many_transactions() {
     let (one, many) = (Store::in_memory().unwrap(), Store::in_memory().unwrap());
     let logs = |number: u64| {
         let rare = log(number as u8, &[(number % 3) as u8]);
@@ -127,7 +127,7 @@ fn a_transaction_of_many_blocks_writes_what_many_transactions_write() {
         for number in numbers.clone() {
             tables.index_logs(number, &logs(number));
         }
-        // Taken back before it was ever written.
+        // This block is removed before it was ever written.
         tables.index_logs(900_000, &logs(900_000));
         tables.unindex_logs(900_000, &logs(900_000))
     });
@@ -158,17 +158,22 @@ fn rows_out_of_order_are_errors() {
     for number in [4, 5] {
         let error = index(number).unwrap_err();
         assert!(
-            error.to_string().contains("last block 5, want one below"),
+            error
+                .to_string()
+                .contains("last block: got 5, expected less than"),
             "{error}"
         );
     }
     let batch = store.batch().unwrap();
     let error = batch.write(|tables| tables.unindex_logs(6, &logs)).unwrap_err();
-    assert!(error.to_string().contains("last block 5, want 6"), "{error}");
+    assert!(
+        error.to_string().contains("last block: got 5, expected 6"),
+        "{error}"
+    );
     let other = receipts(vec![log(8, &[])]);
     batch
         .write(|tables| tables.delete(TABLE, &row_key(&LogKey::any(), 5)))
         .unwrap();
     let error = batch.write(|tables| tables.unindex_logs(5, &other)).unwrap_err();
-    assert!(error.to_string().contains("no such row"), "{error}");
+    assert!(error.to_string().contains("row is missing"), "{error}");
 }

@@ -1,6 +1,7 @@
-//! A disk in memory that fails when told to, and loses what was not synced when the power goes.
+//! A disk in memory that can fail.
 //!
-//! Also used by the tests of the package `chain`.
+//! The tests of the package `chain` use this file too. Power failures are in `power_loss`, which
+//! only the tests of the store use.
 
 use std::collections::HashSet;
 use std::io;
@@ -8,62 +9,63 @@ use std::sync::{Mutex, MutexGuard};
 
 use store::Medium;
 
-/// What a drive writes at once, or not at all.
-const SECTOR: usize = 512;
-/// What a file system gives at once.
+/// Bytes that a file system allocates at once.
 const BLOCK: usize = 4096;
 
-/// What the disk does wrong.
+/// How the disk fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
-    /// No space.
+pub(crate) enum DiskFault {
+    /// Every operation fails for lack of space.
     Full,
-    /// Writing fails.
+    /// Every operation fails with an error of the drive.
     Broken,
-    /// No space beyond what is in use: what was never written cannot be. A file system that is
-    /// full does this, as files have holes where nothing was written.
+    /// Writes to blocks that were never written fail for lack of space. A full file system does
+    /// this, because a file has holes where nothing was written.
     NoGrowth,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// What a reader sees.
+pub(crate) struct DiskState {
+    /// The bytes that a reader sees.
     bytes: Vec<u8>,
-    /// What is there after the power was gone.
-    safe: Vec<u8>,
-    /// What came since: offset and data, or a new length.
-    since: Vec<Change>,
-    /// Blocks that were written; the others are holes.
+    /// The bytes at the last sync. They survive a power failure.
+    pub(crate) safe: Vec<u8>,
+    /// Changes since the last sync.
+    pub(crate) unsynced: Vec<UnsyncedChange>,
+    /// Numbers of the blocks that were written. The other blocks are holes.
     in_use: HashSet<usize>,
-    /// Writes, lengthenings and syncs so far.
+    /// Number of writes, length changes and syncs so far.
     operations: u64,
-    trouble: Option<(u64, Trouble)>,
-    /// No operation is taken any more: the machine is off.
-    off_at: Option<u64>,
+    /// The number of the first operation that fails, and how.
+    fault: Option<(u64, DiskFault)>,
+    /// The number of the operation at which the machine goes off. It and all later ones fail.
+    pub(crate) off_at: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
-enum Change {
+pub(crate) enum UnsyncedChange {
+    /// Data at an offset.
     Data(usize, Vec<u8>),
+    /// A new length.
     Length(usize),
 }
 
-/// The disk.
+/// The disk in memory.
 #[derive(Debug, Default)]
-pub(crate) struct Disk(Mutex<State>);
+pub(crate) struct Disk(Mutex<DiskState>);
 
 impl Disk {
     /// A disk with these bytes.
     pub(crate) fn with(bytes: Vec<u8>) -> Self {
-        Self(Mutex::new(State {
+        Self(Mutex::new(DiskState {
             in_use: (0..=bytes.len() / BLOCK).collect(),
             safe: bytes.clone(),
             bytes,
-            ..State::default()
+            ..DiskState::default()
         }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, DiskState> {
         self.0.lock().expect("no holder panics")
     }
 
@@ -71,69 +73,37 @@ impl Disk {
         self.state().bytes.clone()
     }
 
-    /// Writes, lengthenings and syncs so far.
+    /// Number of writes, length changes and syncs so far.
     pub(crate) fn operations(&self) -> u64 {
         self.state().operations
     }
 
-    /// From the operation number `at` on there is trouble, until it is taken away.
-    pub(crate) fn trouble(&self, at: u64, trouble: Trouble) {
-        self.state().trouble = Some((at, trouble));
+    /// Makes operations fail, from number `at` on, until [`Self::repair`].
+    pub(crate) fn fail_from(&self, at: u64, fault: DiskFault) {
+        self.state().fault = Some((at, fault));
     }
 
-    pub(crate) fn no_trouble(&self) {
-        self.state().trouble = None;
-    }
-
-    /// At the operation number `at` the machine goes off.
-    #[allow(dead_code, reason = "not every package that shares this file cuts the power")]
-    pub(crate) fn off_at(&self, at: u64) {
-        self.state().off_at = Some(at);
-    }
-
-    /// What is on the disk after the power was gone: all that was synced, and of the rest
-    /// whatever sectors `lucky` says.
-    #[allow(dead_code, reason = "not every package that shares this file cuts the power")]
-    pub(crate) fn after_power_loss(&self, mut lucky: impl FnMut() -> bool) -> Vec<u8> {
-        let state = self.state();
-        let mut bytes = state.safe.clone();
-        for change in &state.since {
-            match change {
-                Change::Length(len) => {
-                    if lucky() {
-                        bytes.resize(*len, 0);
-                    }
-                }
-                Change::Data(offset, data) => {
-                    let mut at = *offset;
-                    while at < offset + data.len() {
-                        let end = ((at / SECTOR + 1) * SECTOR).min(offset + data.len());
-                        if lucky() && end <= bytes.len() {
-                            bytes[at..end].copy_from_slice(&data[at - offset..end - offset]);
-                        }
-                        at = end;
-                    }
-                }
-            }
-        }
-        bytes
+    /// Ends the failure of operations.
+    pub(crate) fn repair(&self) {
+        self.state().fault = None;
     }
 }
 
-impl State {
-    /// Counts an operation; `needs_space`: it writes where nothing was written.
+impl DiskState {
+    /// Counts an operation and lets it fail if it should. `needs_space` says whether it writes to a
+    /// block that was never written.
     fn operate(&mut self, needs_space: bool) -> io::Result<()> {
         let number = self.operations;
         self.operations += 1;
         if self.off_at.is_some_and(|at| number >= at) {
             return Err(io::Error::other("the machine is off"));
         }
-        match self.trouble {
-            Some((at, trouble)) if number >= at => match trouble {
-                Trouble::Full => Err(io::ErrorKind::StorageFull.into()),
-                Trouble::NoGrowth if needs_space => Err(io::ErrorKind::StorageFull.into()),
-                Trouble::NoGrowth => Ok(()),
-                Trouble::Broken => Err(io::Error::other("the drive does not answer")),
+        match self.fault {
+            Some((at, fault)) if number >= at => match fault {
+                DiskFault::Full => Err(io::ErrorKind::StorageFull.into()),
+                DiskFault::NoGrowth if needs_space => Err(io::ErrorKind::StorageFull.into()),
+                DiskFault::NoGrowth => Ok(()),
+                DiskFault::Broken => Err(io::Error::other("the drive does not answer")),
             },
             _ => Ok(()),
         }
@@ -148,8 +118,8 @@ impl Medium for Disk {
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let offset = usize::try_from(offset).map_err(io::Error::other)?;
         let state = self.state();
-        let there = state.bytes.get(offset..offset + out.len());
-        out.copy_from_slice(there.ok_or(io::ErrorKind::UnexpectedEof)?);
+        let source = state.bytes.get(offset..offset + out.len());
+        out.copy_from_slice(source.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
 
@@ -163,10 +133,10 @@ impl Medium for Disk {
         state.in_use.extend(blocks);
         if end > state.bytes.len() {
             state.bytes.resize(end, 0);
-            state.since.push(Change::Length(end));
+            state.unsynced.push(UnsyncedChange::Length(end));
         }
         state.bytes[offset..end].copy_from_slice(data);
-        state.since.push(Change::Data(offset, data.to_vec()));
+        state.unsynced.push(UnsyncedChange::Data(offset, data.to_vec()));
         Ok(())
     }
 
@@ -175,18 +145,18 @@ impl Medium for Disk {
         let mut state = self.state();
         state.operate(false)?;
         state.bytes.resize(len, 0);
-        state.since.push(Change::Length(len));
+        state.unsynced.push(UnsyncedChange::Length(len));
         Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
         let mut state = self.state();
         state.operate(false)?;
-        let changes = std::mem::take(&mut state.since);
+        let changes = std::mem::take(&mut state.unsynced);
         for change in changes {
             match change {
-                Change::Length(len) => state.safe.resize(len, 0),
-                Change::Data(offset, data) => {
+                UnsyncedChange::Length(len) => state.safe.resize(len, 0),
+                UnsyncedChange::Data(offset, data) => {
                     let end = offset + data.len();
                     if state.safe.len() < end {
                         state.safe.resize(end, 0);

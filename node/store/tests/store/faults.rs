@@ -1,4 +1,4 @@
-//! Whatever the disk does: what was committed stays, what was not is never seen, and reads give
+//! Whatever the disk does: committed data stays, uncommitted data is never seen, and a read returns
 //! what was written or an error.
 
 use std::collections::BTreeMap;
@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use store::{Snapshot, Source, Store, StoreError, StoreOptions, TableId, quiet_contained_panics};
 
-use crate::disk::{Disk, Trouble};
+use crate::disk::{Disk, DiskFault};
 
-/// Rows by key, of one table.
+/// The rows of a table: value by key.
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 const TABLE: TableId = TableId::AccountAtBlock;
 
-/// Batches of a scenario.
+/// Number of batches in the scenario.
 const BATCHES: u32 = 8;
 
-/// Small, so that pages are read from the disk again and again.
+/// A small cache, so that pages are often read from the disk.
 fn options() -> StoreOptions {
     StoreOptions {
         cache_bytes: 64 << 10,
@@ -28,7 +28,7 @@ fn open(disk: &Arc<Disk>) -> Result<Store, StoreError> {
     Store::on_medium(disk.clone(), &options())
 }
 
-/// Numbers that look random; the same for the same seed.
+/// Pseudo-random numbers: the same seed gives the same numbers.
 struct Random(u64);
 
 impl Random {
@@ -41,7 +41,7 @@ impl Random {
     }
 }
 
-/// What batch `index` puts and deletes.
+/// The rows that batch `index` writes, or deletes where there is no value.
 fn changes(index: u32) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
     let mut random = Random(u64::from(index) + 1);
     (0..60)
@@ -66,7 +66,7 @@ fn apply(rows: &mut Rows, index: u32) {
     }
 }
 
-/// The rows after each number of batches.
+/// The expected rows after each number of batches, from 0 to [`BATCHES`].
 fn models() -> Vec<Rows> {
     let mut models = vec![Rows::new()];
     for index in 0..BATCHES {
@@ -104,7 +104,8 @@ fn read(store: &Store) -> Result<Rows, StoreError> {
     rows(&*store.snapshot()?)
 }
 
-/// The whole scenario on a good disk: how many operations it takes, from the first batch on.
+/// Runs the scenario on a good disk. Returns the numbers of disk operations before the first batch
+/// and after the last one.
 fn operations() -> (u64, u64) {
     let disk = Arc::new(Disk::default());
     let store = open(&disk).expect("a good disk");
@@ -116,21 +117,22 @@ fn operations() -> (u64, u64) {
     (first, disk.operations())
 }
 
-/// Runs the scenario with trouble at operation `at`, which goes when it has shown.
-fn trouble_at(at: u64, trouble: Trouble, models: &[Rows]) -> bool {
+/// Runs the scenario with a fault from operation `at` on. The disk is repaired when a batch has
+/// failed. Returns whether a batch failed.
+fn fault_at(at: u64, fault: DiskFault, models: &[Rows]) -> bool {
     let disk = Arc::new(Disk::default());
     let store = open(&disk).expect("a good disk");
     let early = store.snapshot().expect("a good disk");
-    disk.trouble(at, trouble);
-    let mut shown = false;
+    disk.fail_from(at, fault);
+    let mut failed_once = false;
     let mut done = 0;
     while done < BATCHES {
         match write(&store, done) {
             Ok(()) => done += 1,
             Err(error) => {
-                assert!(!shown, "only once: {error}");
-                shown = true;
-                let wants_space = trouble != Trouble::Broken;
+                assert!(!failed_once, "a second failure: {error}");
+                failed_once = true;
+                let wants_space = fault != DiskFault::Broken;
                 assert_eq!(
                     (error.wants_space(), error.is_final()),
                     (wants_space, !wants_space),
@@ -138,25 +140,22 @@ fn trouble_at(at: u64, trouble: Trouble, models: &[Rows]) -> bool {
                 );
                 let text = error.to_string();
                 assert!(text.contains("(medium)") && text.contains("committed"), "{text}");
-                // Where there is no space what is there can be read all the same.
-                if trouble == Trouble::NoGrowth {
+                // Without space, reads still work.
+                if fault == DiskFault::NoGrowth {
                     let now = read(&store).expect("reads go on");
                     assert!(now == models[done as usize] || now == models[done as usize + 1]);
-                    // What the failed write has given back may be room enough for the next try.
+                    // The failed write may have freed enough space for the second try.
                     if write(&store, done).is_ok() {
                         done += 1;
                     }
                 }
-                disk.no_trouble();
+                disk.repair();
                 let now = read(&store).expect("a good disk again");
                 if models.get(done as usize + 1) == Some(&now) {
                     done += 1;
                 }
-                assert!(
-                    now == models[done as usize],
-                    "operation {at}: neither before nor after"
-                );
-                // A view from before is told to be over, or has what it had.
+                assert!(now == models[done as usize], "operation {at}: a part of a batch");
+                // The old snapshot says that it is outdated, or still has its rows.
                 match rows(&early) {
                     Ok(rows) => assert!(rows.is_empty()),
                     Err(error) => assert!(matches!(error, StoreError::Reopened { .. }), "{error}"),
@@ -164,7 +163,7 @@ fn trouble_at(at: u64, trouble: Trouble, models: &[Rows]) -> bool {
             }
         }
     }
-    disk.no_trouble();
+    disk.repair();
     assert!(read(&store).expect("a good disk") == models[BATCHES as usize]);
     drop((early, store));
     let again = open(&disk).expect("a whole database");
@@ -172,18 +171,18 @@ fn trouble_at(at: u64, trouble: Trouble, models: &[Rows]) -> bool {
         read(&again).expect("a good disk") == models[BATCHES as usize],
         "operation {at}"
     );
-    shown
+    failed_once
 }
 
 #[test]
-fn a_disk_full_at_any_operation_loses_nothing_and_work_goes_on() {
+fn a_disk_that_is_full_at_any_operation_loses_nothing_and_work_goes_on() {
     let models = models();
     let (first, last) = operations();
     println!("{} operations", last - first);
     let (mut full, mut growth) = (0, 0);
     for at in first..last {
-        full += u64::from(trouble_at(at, Trouble::Full, &models));
-        growth += u64::from(trouble_at(at, Trouble::NoGrowth, &models));
+        full += u64::from(fault_at(at, DiskFault::Full, &models));
+        growth += u64::from(fault_at(at, DiskFault::NoGrowth, &models));
     }
     assert_eq!(full, last - first, "each operation failed once");
     assert!(growth > 0, "the scenario needs space");
@@ -194,7 +193,7 @@ fn a_disk_that_breaks_at_any_operation_loses_nothing() {
     let models = models();
     let (first, last) = operations();
     for at in (first..last).step_by(5) {
-        assert!(trouble_at(at, Trouble::Broken, &models));
+        assert!(fault_at(at, DiskFault::Broken, &models));
     }
 }
 
@@ -234,7 +233,7 @@ fn a_power_loss_at_any_operation_keeps_what_was_committed() {
 }
 
 #[test]
-fn a_flipped_byte_is_an_error_or_without_effect_wherever_it_lies() {
+fn a_flipped_byte_anywhere_is_an_error_or_has_no_effect() {
     quiet_contained_panics();
     let models = models();
     let expected = &models[BATCHES as usize];
@@ -247,7 +246,7 @@ fn a_flipped_byte_is_an_error_or_without_effect_wherever_it_lies() {
     let whole = disk.bytes();
     let mut random = Random(3);
     let (mut noticed, mut tried) = (0, 0);
-    // Positions all over the file, and more where it is in use.
+    // One third of the positions are anywhere in the file, two thirds where it is in use.
     let used: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] != 0).collect();
     let positions = (0..900).map(|round| match round % 3 {
         0 => random.next() as usize % whole.len(),
@@ -278,7 +277,7 @@ fn a_flipped_byte_is_an_error_or_without_effect_wherever_it_lies() {
                     Ok(got) => assert!(got == *expected, "byte {at}: other rows"),
                     Err(_) => errors += 1,
                 }
-                // What cannot be read is not written over either, and a failed batch leaves nothing.
+                // A failed write leaves nothing of its batch.
                 if write(&store, 0).is_err() {
                     errors += 1;
                     if let Ok(got) = read(&store) {
@@ -294,7 +293,7 @@ fn a_flipped_byte_is_an_error_or_without_effect_wherever_it_lies() {
 }
 
 #[test]
-fn a_panic_in_a_batch_passes_and_leaves_nothing() {
+fn a_panic_in_a_batch_goes_on_and_leaves_nothing() {
     let disk = Arc::new(Disk::default());
     let store = open(&disk).expect("a good disk");
     write(&store, 0).expect("a good disk");
@@ -310,8 +309,8 @@ fn a_panic_in_a_batch_passes_and_leaves_nothing() {
     });
     assert!(std::panic::catch_unwind(panics).is_err());
     let late = batch.write(|tables| tables.put(TABLE, b"more", b""));
-    assert!(matches!(late, Err(StoreError::Spoilt { .. })), "{late:?}");
-    assert!(matches!(batch.commit(), Err(StoreError::Spoilt { .. })));
+    assert!(matches!(late, Err(StoreError::BatchFailed { .. })), "{late:?}");
+    assert!(matches!(batch.commit(), Err(StoreError::BatchFailed { .. })));
     let models = models();
     assert!(read(&store).expect("a good disk") == models[1]);
     write(&store, 1).expect("a good disk");

@@ -1,4 +1,5 @@
-//! The package from outside: disks that fill up, break, lose power and flip bytes.
+//! Tests of the store on a disk that fills up, breaks, loses power or flips bytes.
 
 mod disk;
 mod faults;
+mod power_loss;

@@ -1,8 +1,9 @@
-//! Rows that wait in memory, so that a batch of many blocks writes them in the order of their keys.
+//! Rows that wait in memory, so that a batch of many blocks writes them sorted by key.
 //!
-//! A row whose key has no place near the last one's costs a walk down the table and a page of
-//! its own; thousands of them together, in order, share pages and walks. Until then reads find
-//! them here. Knows keys and values; the tables themselves are in [`crate::store`].
+//! Writing a row whose key is far from the previous one costs a walk down the table's tree and a
+//! page of its own. Thousands of rows, written sorted, share walks and pages. Until they are
+//! written, reads of the batch find them here. Which tables take part is declared in the list of
+//! tables ([`TableInfo::may_wait`](crate::TableInfo::may_wait)). Knows keys and values only.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
@@ -13,32 +14,19 @@ use crate::{StoreError, TableId};
 /// What a row costs in memory beside its bytes, roughly.
 const ROW_BYTES: usize = 80;
 
-type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+/// Rows of one table: value by key.
+type PendingRows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Rows that are not in their tables yet.
 #[derive(Debug, Default)]
-pub(crate) struct Later {
-    tables: [Rows; TABLE_COUNT],
+pub(crate) struct PendingWrites {
+    /// In the order of [`TableId::ALL`].
+    tables: [PendingRows; TABLE_COUNT],
     bytes: usize,
 }
 
-impl Later {
-    /// Whether rows of a table wait. Where keys ascend from block to block, or come in order
-    /// anyway, there is nothing to gain.
-    pub(crate) fn holds(table: TableId) -> bool {
-        !matches!(
-            table,
-            TableId::Meta
-                | TableId::NumberToHash
-                | TableId::BlockToHeader
-                | TableId::BlockToBody
-                | TableId::BlockToReceipts
-                | TableId::BlockToChanges
-                | TableId::PathToTrieNode
-        )
-    }
-
-    /// Memory that the rows take, roughly.
+impl PendingWrites {
+    /// Memory that the rows take, in bytes, roughly.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -61,7 +49,7 @@ impl Later {
         self.tables[table as usize].get(key).map(Vec::as_slice)
     }
 
-    /// The last row with `low <= key <= high`.
+    /// The waiting row with the highest key in `low..=high`.
     pub(crate) fn last(&self, table: TableId, low: &[u8], high: &[u8]) -> Option<(&[u8], &[u8])> {
         let rows = &self.tables[table as usize];
         if rows.is_empty() || low > high {
@@ -72,8 +60,10 @@ impl Later {
         Some((key, value))
     }
 
-    /// Hands the rows here and those that `stored` hands on, from `low` on, to `visit` in the
-    /// order of keys, until it breaks.
+    /// Merges the waiting rows with the stored ones and calls `visit` for each row from `low` on,
+    /// sorted by key, until it breaks. A waiting row hides the stored row with the same key.
+    ///
+    /// `stored` must call its argument for the stored rows from `low` on, sorted by key.
     pub(crate) fn merge(
         &self,
         table: TableId,
@@ -82,30 +72,30 @@ impl Later {
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         let range = (Bound::Included(low), Bound::Unbounded);
-        let mut here = self.tables[table as usize].range::<[u8], _>(range).peekable();
+        let mut waiting = self.tables[table as usize].range::<[u8], _>(range).peekable();
         let mut ended = false;
         stored(&mut |key, value| {
-            let mut one = || {
-                while let Some((held, row)) = here.next_if(|(held, _)| held.as_slice() < key) {
-                    visit(held, row)?;
+            let mut visit_up_to_key = || {
+                while let Some((before, row)) = waiting.next_if(|(other, _)| other.as_slice() < key) {
+                    visit(before, row)?;
                 }
-                match here.next_if(|(held, _)| held.as_slice() == key) {
-                    Some((held, newer)) => visit(held, newer),
+                match waiting.next_if(|(other, _)| other.as_slice() == key) {
+                    Some((_, newer)) => visit(key, newer),
                     None => visit(key, value),
                 }
             };
-            let flow = one();
+            let flow = visit_up_to_key();
             ended = flow.is_break();
             flow
         })?;
         if !ended {
-            let _ = here.try_for_each(|(key, value)| visit(key, value));
+            let _ = waiting.try_for_each(|(key, value)| visit(key, value));
         }
         Ok(())
     }
 
-    /// The rows, by table and key.
-    pub(crate) fn into_rows(self) -> impl Iterator<Item = (TableId, Rows)> {
+    /// The rows by table, in the order of the tables.
+    pub(crate) fn into_rows(self) -> impl Iterator<Item = (TableId, PendingRows)> {
         TableId::ALL.into_iter().zip(self.tables)
     }
 }

@@ -1,0 +1,133 @@
+//! How headers, bodies and receipts are encoded in their rows.
+//!
+//! The layouts are in the list of tables. A decoder gives a reason in words for bytes that are not
+//! such a row, and never panics.
+
+use alloy_rlp::Encodable;
+use primitives::rlp::RlpReader;
+use primitives::{Address, DecodeError, Header, Log, Receipt, ReceiptOutcome, Transaction, TxRules, U256};
+
+use super::{BlockBody, HeaderRecord};
+use crate::codec::RowReader;
+
+impl HeaderRecord {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut row = self.total_difficulty.to_be_bytes::<32>().to_vec();
+        row.push(u8::from(self.executed));
+        Encodable::encode(&self.header, &mut row);
+        row
+    }
+
+    pub(super) fn decode(row: &[u8]) -> Result<Self, String> {
+        let mut reader = RowReader::new(row);
+        let total_difficulty = U256::from_be_bytes(reader.array::<32>()?);
+        let [executed] = reader.array()?;
+        if executed > 1 {
+            return Err(format!("executed: got {executed}, expected 0 or 1"));
+        }
+        let header = Header::decode(reader.remaining()).map_err(text)?;
+        Ok(Self {
+            header,
+            total_difficulty,
+            executed: executed == 1,
+        })
+    }
+}
+
+pub(super) fn encode_body(body: &BlockBody) -> Vec<u8> {
+    let mut row = (body.senders.len() as u32).to_be_bytes().to_vec();
+    for sender in &body.senders {
+        row.extend_from_slice(sender.as_slice());
+    }
+    let parts: [&dyn Encodable; 2] = [&body.transactions, &body.uncles];
+    alloy_rlp::encode_list::<_, dyn Encodable>(&parts, &mut row);
+    row
+}
+
+pub(super) fn decode_body(row: &[u8], rules: TxRules) -> Result<BlockBody, String> {
+    let mut reader = RowReader::new(row);
+    let count = reader.u32()? as usize;
+    let senders: Vec<_> = reader
+        .take(count.checked_mul(20).ok_or("number of senders is too large")?)?
+        .chunks_exact(20)
+        .map(Address::from_slice)
+        .collect();
+    let mut parts = RlpReader::open(reader.remaining(), "body").map_err(text)?;
+    let transactions = decode_entries(parts.list("transactions").map_err(text)?, |rlp| {
+        Transaction::decode_stored(rlp, rules)
+    })?;
+    let uncles = decode_entries(parts.list("uncles").map_err(text)?, Header::decode)?;
+    if !parts.is_empty() {
+        return Err("body: got more than 2 parts, expected transactions and uncles".to_owned());
+    }
+    if transactions.len() != senders.len() {
+        let (got, expected) = (senders.len(), transactions.len());
+        return Err(format!("senders: got {got}, expected {expected}"));
+    }
+    Ok(BlockBody {
+        transactions,
+        senders,
+        uncles,
+    })
+}
+
+pub(super) fn encode_receipts(receipts: &[Receipt]) -> Vec<u8> {
+    /// A receipt in its stored form, without the bloom.
+    struct StoredReceipt<'a>(&'a Receipt);
+    impl Encodable for StoredReceipt<'_> {
+        fn encode(&self, out: &mut dyn alloy_rlp::BufMut) {
+            let outcome: &[u8] = match &self.0.outcome {
+                ReceiptOutcome::Status(false) => &[],
+                ReceiptOutcome::Status(true) => &[1],
+                ReceiptOutcome::Root(root) => root.as_slice(),
+            };
+            let fields: [&dyn Encodable; 3] = [&outcome, &self.0.cumulative_gas_used, &self.0.logs];
+            alloy_rlp::encode_list::<_, dyn Encodable>(&fields, out);
+        }
+    }
+    let mut row = Vec::new();
+    let stored: Vec<_> = receipts.iter().map(StoredReceipt).collect();
+    alloy_rlp::encode_list::<_, StoredReceipt<'_>>(&stored, &mut row);
+    row
+}
+
+pub(super) fn decode_receipts(row: &[u8]) -> Result<Vec<Receipt>, String> {
+    let receipts = RlpReader::open(row, "receipts").map_err(text)?;
+    decode_entries(receipts, |rlp| {
+        let mut fields = RlpReader::open(rlp, "receipt")?;
+        fields.expect_count("receipt", 3, "3")?;
+        let outcome = match fields.slice("outcome")? {
+            [] => ReceiptOutcome::Status(false),
+            [1] => ReceiptOutcome::Status(true),
+            _ => {
+                // Read again as a root, which checks the length.
+                let mut again = RlpReader::open(rlp, "receipt")?;
+                ReceiptOutcome::Root(again.fixed("outcome")?)
+            }
+        };
+        let cumulative_gas_used = fields.u64("cumulative gas")?;
+        let mut list = fields.list("logs")?;
+        let mut logs = Vec::new();
+        while !list.is_empty() {
+            logs.push(Log::decode(list.raw("log")?)?);
+        }
+        Ok(Receipt::new(outcome, cumulative_gas_used, logs))
+    })
+}
+
+/// Decodes every entry of `list`.
+fn decode_entries<T>(
+    mut list: RlpReader<'_>,
+    decode: impl Fn(&[u8]) -> Result<T, DecodeError>,
+) -> Result<Vec<T>, String> {
+    let mut entries = Vec::new();
+    while !list.is_empty() {
+        let entry = list.raw("entry").and_then(&decode).map_err(text)?;
+        entries.push(entry);
+    }
+    Ok(entries)
+}
+
+fn text(error: DecodeError) -> String {
+    error.to_string()
+}

@@ -1,0 +1,309 @@
+//! Blocks: headers with total difficulty, bodies with senders, receipts, positions of transactions.
+//!
+//! Canonical and side blocks are in the same tables. Only [`TableId::NumberToHash`] says which
+//! blocks are canonical. Receipts are stored without blooms, which are computed from the logs. The
+//! row encodings are in [`encoding`].
+
+mod encoding;
+#[cfg(test)]
+mod tests;
+
+use std::ops::ControlFlow;
+
+use primitives::{Address, B256, Block, Header, Receipt, Transaction, TxForm, TxRules, U256};
+
+use crate::batch::Tables;
+use crate::codec::{RowReader, block_key};
+use crate::source::Source;
+use crate::tables::meta_key;
+use crate::{StoreError, TableId};
+use encoding::{decode_body, decode_receipts, encode_body, encode_receipts};
+
+/// A stored header, with what else is known of the block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderRecord {
+    /// The header.
+    pub header: Header,
+    /// Sum of the difficulties of block 0 to this block.
+    pub total_difficulty: U256,
+    /// Whether the block was executed. Then its roots were found right and its receipts are stored.
+    pub executed: bool,
+}
+
+/// A block without its header, with the senders of its transactions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BlockBody {
+    /// The transactions, in the order of the block.
+    pub transactions: Vec<Transaction>,
+    /// The sender of each transaction, in the same order.
+    pub senders: Vec<Address>,
+    /// The headers of the uncles.
+    pub uncles: Vec<Header>,
+}
+
+/// Where a transaction of a canonical block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransactionPosition {
+    /// Number of the block.
+    pub block_number: u64,
+    /// Index of the transaction in the block, from 0.
+    pub index: u32,
+}
+
+/// A row of exactly `N` bytes.
+fn fixed<const N: usize>(table: TableId, key: &[u8], row: &[u8]) -> Result<[u8; N], StoreError> {
+    row.try_into()
+        .map_err(|_| StoreError::corrupt(table, key, format!("got {} bytes, expected {N}", row.len())))
+}
+
+/// Reads of blocks.
+pub trait BlockReads: Source {
+    /// Number and hash of the head block; `None` in a store without blocks.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or the row is corrupt.
+    fn head(&self) -> Result<Option<(u64, B256)>, StoreError> {
+        self.with(TableId::Meta, meta_key::HEAD, |row| {
+            let row: [u8; 40] = fixed(TableId::Meta, meta_key::HEAD, row)?;
+            let (number, hash) = row.split_at(8);
+            Ok((
+                u64::from_be_bytes(number.try_into().expect("8 bytes")),
+                B256::from_slice(hash),
+            ))
+        })?
+        .transpose()
+    }
+
+    /// Hash of the canonical block `number`; `None` if there is no such block.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or the row is corrupt.
+    fn canonical_hash(&self, number: u64) -> Result<Option<B256>, StoreError> {
+        let key = number.to_be_bytes();
+        self.with(TableId::NumberToHash, &key, |row| {
+            fixed::<32>(TableId::NumberToHash, &key, row).map(B256::from)
+        })?
+        .transpose()
+    }
+
+    /// Number of the block `hash`, canonical or not; `None` if it is not stored.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or the row is corrupt.
+    fn block_number(&self, hash: &B256) -> Result<Option<u64>, StoreError> {
+        self.with(TableId::HashToNumber, hash.as_slice(), |row| {
+            fixed::<8>(TableId::HashToNumber, hash.as_slice(), row).map(u64::from_be_bytes)
+        })?
+        .transpose()
+    }
+
+    /// Header of the block `number` with `hash`; `None` if it is not stored.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or the row is corrupt.
+    fn header(&self, number: u64, hash: &B256) -> Result<Option<HeaderRecord>, StoreError> {
+        let key = block_key(number, hash);
+        self.with(TableId::BlockToHeader, &key, HeaderRecord::decode)?
+            .transpose()
+            .map_err(|reason| StoreError::corrupt(TableId::BlockToHeader, &key, reason))
+    }
+
+    /// Header of the block `hash`; `None` if it is not stored.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or a row is corrupt.
+    fn header_by_hash(&self, hash: &B256) -> Result<Option<HeaderRecord>, StoreError> {
+        match self.block_number(hash)? {
+            Some(number) => self.header(number, hash),
+            None => Ok(None),
+        }
+    }
+
+    /// Body of the block `number` with `hash`; `None` if it is not stored. `rules` say which forms
+    /// its transactions may have.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or the row is corrupt.
+    fn body(&self, number: u64, hash: &B256, rules: TxRules) -> Result<Option<BlockBody>, StoreError> {
+        let key = block_key(number, hash);
+        self.with(TableId::BlockToBody, &key, |row| decode_body(row, rules))?
+            .transpose()
+            .map_err(|reason| StoreError::corrupt(TableId::BlockToBody, &key, reason))
+    }
+
+    /// Receipts of the block `number` with `hash`; `None` if it was not executed.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or the row is corrupt.
+    fn receipts(&self, number: u64, hash: &B256) -> Result<Option<Vec<Receipt>>, StoreError> {
+        let key = block_key(number, hash);
+        self.with(TableId::BlockToReceipts, &key, decode_receipts)?
+            .transpose()
+            .map_err(|reason| StoreError::corrupt(TableId::BlockToReceipts, &key, reason))
+    }
+
+    /// Where the transaction `hash` is; `None` if no canonical block has it. A classic transaction
+    /// is also found by its Ethereum hash.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or the row is corrupt.
+    fn transaction_position(&self, hash: &B256) -> Result<Option<TransactionPosition>, StoreError> {
+        self.with(TableId::TransactionToPosition, hash.as_slice(), |row| {
+            let row: [u8; 12] = fixed(TableId::TransactionToPosition, hash.as_slice(), row)?;
+            let mut reader = RowReader::new(&row);
+            let number = reader.array().map(u64::from_be_bytes);
+            let index = reader.u32();
+            match (number, index) {
+                (Ok(block_number), Ok(index)) => Ok(TransactionPosition { block_number, index }),
+                _ => Err(StoreError::corrupt(
+                    TableId::TransactionToPosition,
+                    hash.as_slice(),
+                    "row ends early",
+                )),
+            }
+        })?
+        .transpose()
+    }
+}
+
+impl<S: Source> BlockReads for S {}
+
+impl Tables<'_> {
+    /// Writes the header and the body of a block. The block is not canonical yet.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the write fails.
+    pub fn put_block(
+        &mut self,
+        hash: &B256,
+        record: &HeaderRecord,
+        body: &BlockBody,
+    ) -> Result<(), StoreError> {
+        let number = record.header.number;
+        self.put(TableId::HashToNumber, hash.as_slice(), &number.to_be_bytes())?;
+        self.put(TableId::BlockToHeader, &block_key(number, hash), &record.encode())?;
+        self.put(TableId::BlockToBody, &block_key(number, hash), &encode_body(body))
+    }
+
+    /// Writes the receipts of a block and marks the block as executed.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the write fails.
+    pub fn put_executed(
+        &mut self,
+        hash: &B256,
+        record: &HeaderRecord,
+        receipts: &[Receipt],
+    ) -> Result<(), StoreError> {
+        let key = block_key(record.header.number, hash);
+        let record = HeaderRecord {
+            executed: true,
+            ..record.clone()
+        };
+        self.put(TableId::BlockToHeader, &key, &record.encode())?;
+        self.put(TableId::BlockToReceipts, &key, &encode_receipts(receipts))
+    }
+
+    /// Makes an executed block canonical and the head: writes its hash by number, the positions of
+    /// its transactions and the new head, and adds its logs to the log index.
+    ///
+    /// The rows of the log index are written at the end of
+    /// [`WriteBatch::write`](crate::WriteBatch::write).
+    ///
+    /// # Errors
+    /// [`StoreError`] when the write fails.
+    pub fn put_canonical(
+        &mut self,
+        number: u64,
+        hash: &B256,
+        transactions: &[Transaction],
+        receipts: &[Receipt],
+    ) -> Result<(), StoreError> {
+        self.put(TableId::NumberToHash, &number.to_be_bytes(), hash.as_slice())?;
+        for (index, transaction) in transactions.iter().enumerate() {
+            let mut row = [0; 12];
+            row[..8].copy_from_slice(&number.to_be_bytes());
+            row[8..].copy_from_slice(&(index as u32).to_be_bytes());
+            for hash in position_keys(transaction) {
+                self.put(TableId::TransactionToPosition, hash.as_slice(), &row)?;
+            }
+        }
+        self.index_logs(number, receipts);
+        self.put_head(number, hash)
+    }
+
+    /// Undoes [`Tables::put_canonical`] for the head block. Its parent becomes the head. The block
+    /// stays stored as a side block.
+    ///
+    /// # Errors
+    /// [`StoreError`] when a read or write fails, or when the block's receipts or its part of the
+    /// log index are corrupt.
+    pub fn delete_canonical(
+        &mut self,
+        header: &Header,
+        transactions: &[Transaction],
+    ) -> Result<(), StoreError> {
+        self.delete(TableId::NumberToHash, &header.number.to_be_bytes())?;
+        for hash in transactions.iter().flat_map(position_keys) {
+            self.delete(TableId::TransactionToPosition, hash.as_slice())?;
+        }
+        let (number, hash) = (header.number, header.hash());
+        let receipts = self.receipts(number, &hash)?;
+        let receipts = receipts.ok_or_else(|| {
+            let key = block_key(number, &hash);
+            StoreError::corrupt(TableId::BlockToReceipts, &key, "row is missing")
+        })?;
+        self.unindex_logs(number, &receipts)?;
+        self.put_head(header.number.saturating_sub(1), &header.parent_hash)
+    }
+
+    /// Removes all blocks above `number`. None of them may be canonical.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the write fails.
+    pub fn delete_blocks_above(&mut self, number: u64) -> Result<(), StoreError> {
+        let Some(lowest) = number.checked_add(1) else {
+            return Ok(());
+        };
+        let mut keys = Vec::new();
+        self.scan(TableId::BlockToHeader, &lowest.to_be_bytes(), |key, _| {
+            keys.push(key.to_vec());
+            ControlFlow::Continue(())
+        })?;
+        for key in keys {
+            for table in [
+                TableId::BlockToHeader,
+                TableId::BlockToBody,
+                TableId::BlockToReceipts,
+            ] {
+                self.delete(table, &key)?;
+            }
+            if let Some(hash) = key.get(8..) {
+                self.delete(TableId::HashToNumber, hash)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put_head(&mut self, number: u64, hash: &B256) -> Result<(), StoreError> {
+        self.put(TableId::Meta, meta_key::HEAD, &block_key(number, hash))
+    }
+}
+
+/// The hashes under which a transaction is found: its own and, if it is classic, its Ethereum hash.
+fn position_keys(transaction: &Transaction) -> impl Iterator<Item = B256> {
+    let classic = transaction.form == TxForm::Classic;
+    let ethereum_hash = classic.then(|| transaction.ethereum_hash()).flatten();
+    std::iter::once(transaction.hash()).chain(ethereum_hash)
+}
+
+impl BlockBody {
+    /// The body of `block`. `senders` are those of its transactions, in order.
+    pub fn new(block: Block, senders: Vec<Address>) -> Self {
+        Self {
+            transactions: block.transactions,
+            senders,
+            uncles: block.uncles,
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The list of tables. To add a table, add one row here.
+//!
+//! The columns of a row:
+//!
+//! - the Rust name ([`TableId`]) and the name in the file, which must never change;
+//! - `key`, `value`: their layout. A number in parentheses is a length in bytes. All numbers are
+//!   big-endian, so rows are sorted by number. "(number)" stands for a length byte, followed by the
+//!   number without leading zero bytes;
+//! - `put_by`, `removed_by`: the methods of [`Tables`](crate::Tables) that write and remove rows.
+//!   `chain::genesis` calls them for block 0, `chain::import` for every other block;
+//! - `is_state`: whether the row is part of the state (accounts, storage, code, trie). The rows of
+//!   all other tables describe blocks;
+//! - `may_wait`: whether rows wait in memory during [`write_in_order`] until they can be written
+//!   sorted by key. This saves time where the keys of one block are spread over the whole table.
+//!   It gains nothing where keys rise with the block number or are written sorted anyway.
+//!
+//! [`write_in_order`]: crate::WriteBatch::write_in_order
+
+use super::TableInfo;
+
+tables! {
+    /// A few single values: schema version, chain spec, genesis hash, head block, number of notice
+    /// rows. Their keys are in [`meta_key`](super::meta_key).
+    Meta = "meta" {
+        key: "name of the value, in ASCII",
+        value: "see `meta_key`",
+        put_by: "put_canonical, delete_canonical, put_notices, delete_notices, put",
+        removed_by: "delete_notices",
+        is_state: false,
+        may_wait: false,
+    }
+
+    /// Number of every stored block, canonical or not.
+    HashToNumber = "hash_to_number" {
+        key: "block hash (32)",
+        value: "block number (8)",
+        put_by: "put_block",
+        removed_by: "delete_blocks_above",
+        is_state: false,
+        may_wait: true,
+    }
+
+    /// Which blocks are canonical. No other table says it.
+    NumberToHash = "number_to_hash" {
+        key: "block number (8)",
+        value: "block hash (32)",
+        put_by: "put_canonical",
+        removed_by: "delete_canonical",
+        is_state: false,
+        may_wait: false,
+    }
+
+    /// Header of every stored block.
+    BlockToHeader = "block_to_header" {
+        key: "block number (8), block hash (32)",
+        value: "total difficulty (32), executed: 0 or 1 (1), RLP of the header",
+        put_by: "put_block, put_executed",
+        removed_by: "delete_blocks_above",
+        is_state: false,
+        may_wait: false,
+    }
+
+    /// Body of every stored block, with the recovered senders of its transactions.
+    BlockToBody = "block_to_body" {
+        key: "block number (8), block hash (32)",
+        value: "number of senders (4), senders (20 each), RLP of [transactions, uncles]",
+        put_by: "put_block",
+        removed_by: "delete_blocks_above",
+        is_state: false,
+        may_wait: false,
+    }
+
+    /// Receipts of every executed block, canonical or not. Blooms are computed from the logs.
+    BlockToReceipts = "block_to_receipts" {
+        key: "block number (8), block hash (32)",
+        value: "RLP of a list of [outcome, cumulative gas used, logs]",
+        put_by: "put_executed",
+        removed_by: "delete_blocks_above",
+        is_state: false,
+        may_wait: false,
+    }
+
+    /// Notices to application chains. Only for canonical blocks that left at least one.
+    BlockToNotices = "block_to_notices" {
+        key: "block number (8), block hash (32)",
+        value: "Keccak-256 of the key and the rest of the row (32), \
+                RLP of a list of [transaction index, caller, input]",
+        put_by: "put_notices",
+        removed_by: "delete_notices",
+        is_state: false,
+        may_wait: true,
+    }
+
+    /// Where a transaction of a canonical block is. A classic transaction has a second row under
+    /// its Ethereum hash.
+    TransactionToPosition = "transaction_to_position" {
+        key: "transaction hash (32)",
+        value: "block number (8), index in the block (4)",
+        put_by: "put_canonical",
+        removed_by: "delete_canonical",
+        is_state: false,
+        may_wait: true,
+    }
+
+    /// Versions of accounts: the account after a canonical block that changed it.
+    AccountAtBlock = "account_at_block" {
+        key: "address (20), block number (8)",
+        value: "flags (1), incarnation (number); if the account exists also nonce (number), \
+                balance (number), storage root (32) unless empty, code hash (32) unless empty",
+        put_by: "put_account",
+        removed_by: "delete_versions",
+        is_state: true,
+        may_wait: true,
+    }
+
+    /// Versions of storage slots: the value after a canonical block that changed it.
+    StorageAtBlock = "storage_at_block" {
+        key: "address (20), incarnation (4), slot (32), block number (8)",
+        value: "the value without leading zero bytes; no bytes for zero",
+        put_by: "put_slot",
+        removed_by: "delete_versions",
+        is_state: true,
+        may_wait: true,
+    }
+
+    /// Keys of the versions that a canonical block wrote. A reorganization removes exactly these.
+    BlockToChanges = "block_to_changes" {
+        key: "block number (8)",
+        value: "number of accounts (4), addresses (20 each), \
+                then for each slot: address (20), incarnation (4), slot (32)",
+        put_by: "put_changes",
+        removed_by: "delete_versions",
+        is_state: false,
+        may_wait: false,
+    }
+
+    /// Code of contracts. Rows are never removed, because another account may have the same code.
+    HashToCode = "hash_to_code" {
+        key: "Keccak-256 of the code (32)",
+        value: "the code",
+        put_by: "put_code",
+        removed_by: "nothing",
+        is_state: true,
+        may_wait: true,
+    }
+
+    /// Trie nodes of the head state. Older states have no trie.
+    PathToTrieNode = "path_to_trie_node" {
+        key: "0 (1) for the account trie, or 1 (1), address (20), incarnation (4) for a storage trie; \
+              then the path, one byte for each nibble",
+        value: "the node, as `chain::trie` encodes it",
+        put_by: "put_trie_node",
+        removed_by: "put_trie_node",
+        is_state: true,
+        may_wait: false,
+    }
+
+    /// The log index: which canonical blocks have a log with this address or topic.
+    LogKeyToBlocks = "log_key_to_blocks" {
+        key: "log key (8), first block number (8)",
+        value: "nothing if there is one block; otherwise in LEB128 last minus first block number, \
+                then the distance of each block from the one before",
+        put_by: "put_canonical",
+        removed_by: "delete_canonical",
+        is_state: false,
+        may_wait: true,
+    }
+}

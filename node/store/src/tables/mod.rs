@@ -1,0 +1,213 @@
+//! The tables of the database: what is declared once, in [`list`], and what follows from it.
+//!
+//! Everything that treats tables alike reads the list: [`TableId`], creating and opening tables,
+//! `vnode db stats`, the choice of rows that wait in memory and the choice of rows that are
+//! state. How keys and values are encoded is in [`crate::blocks`], [`crate::state`],
+//! [`crate::notices`] and [`crate::log_index`].
+
+use redb::TableDefinition;
+
+/// The version of the table layout. It rises with every change that older code could misread.
+/// A file with another version is refused.
+pub const SCHEMA_VERSION: u32 = 2;
+
+/// Type of every key and value: a byte string.
+pub(crate) type ByteSlice = &'static [u8];
+
+/// One row of the list of tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableInfo {
+    /// The table.
+    pub id: TableId,
+    /// Its name in the file.
+    pub name: &'static str,
+    /// Layout of a key. A number in parentheses is a length in bytes.
+    pub key: &'static str,
+    /// Layout of a value.
+    pub value: &'static str,
+    /// Methods of [`Tables`](crate::Tables) that write rows.
+    pub put_by: &'static str,
+    /// Methods of [`Tables`](crate::Tables) that remove rows.
+    pub removed_by: &'static str,
+    /// Whether the table holds state: accounts, storage, code or trie nodes.
+    pub is_state: bool,
+    /// Whether rows may wait in memory during a long write.
+    pub may_wait: bool,
+}
+
+/// Turns the list of tables into [`TableId`] and its constants.
+macro_rules! tables {
+    ($(
+        $(#[$about:meta])*
+        $id:ident = $name:literal {
+            key: $key:literal,
+            value: $value:literal,
+            put_by: $put_by:literal,
+            removed_by: $removed_by:literal,
+            is_state: $is_state:literal,
+            may_wait: $may_wait:literal,
+        }
+    )+) => {
+        /// A table of the database. `table as usize` is its place in [`TableId::ALL`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum TableId {
+            $(
+                $(#[$about])*
+                ///
+                #[doc = concat!("- Key: ", $key, ".")]
+                #[doc = concat!("- Value: ", $value, ".")]
+                #[doc = concat!("- Written by: ", $put_by, ". Removed by: ", $removed_by, ".")]
+                $id,
+            )+
+        }
+
+        impl TableId {
+            /// Every table, in the order of the list.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$id),+];
+
+            /// The row of the list that declares this table.
+            pub const fn info(self) -> &'static TableInfo {
+                match self {
+                    $(
+                        Self::$id => &TableInfo {
+                            id: Self::$id,
+                            name: $name,
+                            key: $key,
+                            value: $value,
+                            put_by: $put_by,
+                            removed_by: $removed_by,
+                            is_state: $is_state,
+                            may_wait: $may_wait,
+                        },
+                    )+
+                }
+            }
+        }
+    };
+}
+
+// After the macro, which it uses.
+mod list;
+
+pub use list::TableId;
+
+/// How many tables there are.
+pub(crate) const TABLE_COUNT: usize = TableId::ALL.len();
+
+impl TableId {
+    /// The table's name in the file.
+    pub const fn name(self) -> &'static str {
+        self.info().name
+    }
+
+    /// Whether the table holds state: accounts, storage, code or trie nodes.
+    pub const fn is_state(self) -> bool {
+        self.info().is_state
+    }
+
+    /// The table's definition for redb.
+    pub(crate) fn definition(self) -> TableDefinition<'static, ByteSlice, ByteSlice> {
+        TableDefinition::new(self.name())
+    }
+}
+
+/// Keys of the table [`TableId::Meta`].
+pub mod meta_key {
+    /// [`SCHEMA_VERSION`](crate::SCHEMA_VERSION) of the code that made the file: 4 bytes,
+    /// big-endian. [`Store`](crate::Store) writes it when it makes the file.
+    pub const SCHEMA: &[u8] = b"schema_version";
+    /// Hash of block 0. `chain::genesis` writes it.
+    pub const GENESIS: &[u8] = b"genesis_hash";
+    /// Number (8) and hash (32) of the head block. Written with every new head.
+    pub const HEAD: &[u8] = b"head";
+    /// The chain spec that the data directory was made with, as JSON. `chain::genesis` writes it,
+    /// and `vnode` where an older directory lacks it.
+    pub const SPEC: &[u8] = b"chain_spec";
+    /// Number of rows in [`TableId::BlockToNotices`](crate::TableId::BlockToNotices): 8 bytes,
+    /// big-endian. Absent while there are none.
+    pub const NOTICE_ROWS: &[u8] = b"notice_rows";
+}
+
+#[cfg(test)]
+mod tests {
+    use primitives::{Address, B256, U256};
+
+    use super::*;
+    use crate::LogKey;
+    use crate::codec::block_key;
+    use crate::log_index::row_key;
+    use crate::state::{account_key, slot_key};
+
+    #[test]
+    fn ids_follow_the_list_and_names_differ() {
+        for (index, table) in TableId::ALL.iter().enumerate() {
+            assert_eq!(*table as usize, index);
+            assert_eq!(table.info().id, *table);
+            let same_name = TableId::ALL.iter().filter(|other| other.name() == table.name());
+            assert_eq!(same_name.count(), 1);
+        }
+    }
+
+    #[test]
+    fn names_in_the_file_do_not_change() {
+        let names = TableId::ALL.map(TableId::name);
+        let expected = [
+            "meta",
+            "hash_to_number",
+            "number_to_hash",
+            "block_to_header",
+            "block_to_body",
+            "block_to_receipts",
+            "block_to_notices",
+            "transaction_to_position",
+            "account_at_block",
+            "storage_at_block",
+            "block_to_changes",
+            "hash_to_code",
+            "path_to_trie_node",
+            "log_key_to_blocks",
+        ];
+        assert_eq!(names, expected);
+    }
+
+    /// The sum of the lengths that the list gives for a key of `table`.
+    fn declared_key_bytes(table: TableId) -> usize {
+        let lengths = table.info().key.split('(').skip(1);
+        lengths
+            .map(|length| length.split_once(')').expect("closed").0)
+            .map(|length| length.parse::<usize>().expect("a number"))
+            .sum()
+    }
+
+    #[test]
+    fn keys_have_the_declared_length() {
+        use TableId::*;
+        let (address, hash) = (Address::ZERO, B256::ZERO);
+        let block = block_key(0, &hash).len();
+        let check = |table, got| assert_eq!(got, declared_key_bytes(table), "{table:?}");
+        check(HashToNumber, hash.len());
+        check(NumberToHash, size_of::<u64>());
+        for table in [BlockToHeader, BlockToBody, BlockToReceipts, BlockToNotices] {
+            check(table, block);
+        }
+        check(TransactionToPosition, hash.len());
+        check(AccountAtBlock, account_key(&address, 0).len());
+        check(StorageAtBlock, slot_key(&address, 0, &U256::ZERO, 0).len());
+        check(BlockToChanges, size_of::<u64>());
+        check(HashToCode, hash.len());
+        check(LogKeyToBlocks, row_key(&LogKey::any(), 0).len());
+    }
+
+    #[test]
+    fn state_is_what_executing_a_block_reads() {
+        let state = TableId::ALL.into_iter().filter(|table| table.is_state());
+        let expected = [
+            TableId::AccountAtBlock,
+            TableId::StorageAtBlock,
+            TableId::HashToCode,
+            TableId::PathToTrieNode,
+        ];
+        assert!(state.eq(expected));
+    }
+}
