@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use node::testvec::{Door, Kind, run_blocks, run_state, spec_of_fork};
+use node::testvec::{TestVectorKind, TestVectorService, run_blocks, run_state, spec_of_fork};
 use serde_json::{Value, json};
 
 use crate::report::Report;
@@ -166,19 +166,22 @@ fn genesis(test: &Value) -> Value {
         plain("nonce"),
     ]);
     let block = json!({ "value": [fields, [], []] });
-    Door::default()
-        .answer(Kind::Rlp, &block)
+    TestVectorService::default()
+        .answer(TestVectorKind::Rlp, &block)
         .map_or(Value::Null, |answer| answer["rlp"].clone())
 }
 
 fn transactions(case: &Case<'_>, report: &mut Report) {
-    let door = Door::default();
+    let service = TestVectorService::default();
     for (fork, expected) in case.test["result"].as_object().into_iter().flatten() {
         if spec_of_fork(fork).is_err() {
             report.other_fork(fork);
             continue;
         }
-        let got = door.answer(Kind::Tx, &json!({ "fork": fork, "raw": case.test["txbytes"] }));
+        let got = service.answer(
+            TestVectorKind::Tx,
+            &json!({ "fork": fork, "raw": case.test["txbytes"] }),
+        );
         let result = match (got, expected.get("exception")) {
             (Ok(got), None) => same(
                 "hash",
@@ -237,8 +240,8 @@ fn one_difficulty(case: &Case<'_>, report: &mut Report, fork: &str, name: &str, 
         ),
         _ => false,
     };
-    let got = Door::default().answer(
-        Kind::Difficulty,
+    let got = TestVectorService::default().answer(
+        TestVectorKind::Difficulty,
         &json!({
             "fork": known, "number": test["currentBlockNumber"], "timestamp": test["currentTimestamp"],
             "parentTimestamp": test["parentTimestamp"], "parentDifficulty": test["parentDifficulty"],
@@ -288,8 +291,8 @@ fn pow(case: &Case<'_>, report: &mut Report) {
 
 fn keystore(case: &Case<'_>, report: &mut Report) {
     let request = json!({ "json": case.test["json"], "password": case.test["password"] });
-    let result = Door::default()
-        .answer(Kind::Keystore, &request)
+    let result = TestVectorService::default()
+        .answer(TestVectorKind::Keystore, &request)
         .and_then(|got| same("key", got["key"].as_str().unwrap_or_default(), &case.test["priv"]));
     case.count(report, "V3", "", result);
 }
@@ -320,8 +323,8 @@ fn trie(case: &Case<'_>, report: &mut Report) {
         return report.other_file("TrieTests without roots");
     }
     let secure = case.path.to_ascii_lowercase().contains("secure");
-    let result = Door::default()
-        .answer(Kind::Trie, &json!({ "secure": secure, "ops": ops }))
+    let result = TestVectorService::default()
+        .answer(TestVectorKind::Trie, &json!({ "secure": secure, "ops": ops }))
         .and_then(|got| {
             same(
                 "root",
@@ -335,7 +338,7 @@ fn trie(case: &Case<'_>, report: &mut Report) {
 fn rlp(case: &Case<'_>, report: &mut Report) {
     let out = case.test["out"].as_str().unwrap_or_default();
     let raw = format!("0x{}", out.trim_start_matches("0x"));
-    let decoded = Door::default().answer(Kind::Rlp, &json!({ "rlp": raw }));
+    let decoded = TestVectorService::default().answer(TestVectorKind::Rlp, &json!({ "rlp": raw }));
     let result = match case.test["in"].as_str() {
         Some("INVALID") => match decoded {
             Ok(got) => Err(format!("got {got}, want a refusal")),
@@ -343,7 +346,8 @@ fn rlp(case: &Case<'_>, report: &mut Report) {
         },
         Some("VALID") => decoded.map(|_| ()),
         _ => expected_item(&case.test["in"]).and_then(|expected| {
-            let encoded = Door::default().answer(Kind::Rlp, &json!({ "value": expected }))?;
+            let encoded =
+                TestVectorService::default().answer(TestVectorKind::Rlp, &json!({ "value": expected }))?;
             same("rlp", encoded["rlp"].as_str().unwrap_or_default(), &json!(out))?;
             let got = decoded?;
             if got["value"] == expected {

@@ -141,7 +141,7 @@ fn people_attach() {
     let (_, said) = attach(&[socket], "exit\nnet.version\n");
     assert!(!said.contains("\"100\""), "{said}");
     let (ended_well, said) = attach(&[&format!("{socket}.no")], "");
-    assert!(!ended_well && said.contains("cannot ask the node at"), "{said}");
+    assert!(!ended_well && said.contains("cannot reach the node at"), "{said}");
 }
 
 #[test]

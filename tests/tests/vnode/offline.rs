@@ -248,7 +248,7 @@ fn a_chain_goes_out_and_in() {
         &said,
         &[
             &format!("imported {} blocks", mined.head),
-            "1 were there",
+            "1 were already stored",
             "blocks/s",
             "Mgas/s",
             &head,
@@ -424,7 +424,7 @@ fn an_import_killed_half_way_has_what_it_took() {
                 &said,
                 &[
                     &format!("imported {rest} blocks"),
-                    "4 were there",
+                    "4 were already stored",
                     &mined.head_hash,
                 ],
             );
