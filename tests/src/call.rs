@@ -1,4 +1,4 @@
-//! JSON-RPC calls over HTTP, as a client that checks what it gets.
+//! JSON-RPC calls over HTTP. Each response is checked.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 
 use crate::http::HttpClient;
 
-/// Why a call gave no result.
+/// Why a call has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallError {
-    /// The node cannot be reached, or what it says is no JSON-RPC.
+    /// The node cannot be reached, or its answer is not JSON-RPC.
     Transport(String),
-    /// The node answers with an error.
+    /// The node answered with an error.
     Refused {
-        /// JSON-RPC's code.
+        /// The JSON-RPC error code.
         code: i64,
-        /// The node's words.
+        /// The message of the node.
         message: String,
     },
 }
@@ -31,7 +31,7 @@ impl std::fmt::Display for CallError {
     }
 }
 
-/// A caller of one endpoint. Threads that share it take turns.
+/// A JSON-RPC client of one HTTP endpoint. Threads that share it call one after another.
 #[derive(Debug)]
 pub struct Caller {
     http: Mutex<HttpClient>,
@@ -39,7 +39,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// A caller of `address`.
+    /// Creates a caller of the node at `address`.
     pub fn new(address: SocketAddr) -> Self {
         Self {
             http: Mutex::new(HttpClient::new(address)),
@@ -50,12 +50,12 @@ impl Caller {
     /// Calls `method`.
     ///
     /// # Errors
-    /// [`CallError`] when the node cannot be reached or refuses.
+    /// [`CallError`] if the node cannot be reached or answers with an error.
     pub fn try_rpc(&self, method: &str, params: Value) -> Result<Value, CallError> {
         let id = self.id.fetch_add(1, Ordering::Relaxed);
         let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
         let failed = |reason: String| CallError::Transport(format!("{request}: {reason}"));
-        // A thread that panicked in between left at worst a connection that fails next.
+        // If a thread panicked with the lock, at worst the next request on the connection fails.
         let mut http = self
             .http
             .lock()
@@ -74,10 +74,10 @@ impl Caller {
         })
     }
 
-    /// Calls `method`, which must give a result.
+    /// Calls `method` and returns its result.
     ///
     /// # Panics
-    /// When it gives none.
+    /// If the node answers with an error or cannot be reached.
     #[track_caller]
     pub fn rpc(&self, method: &str, params: Value) -> Value {
         match self.try_rpc(method, params.clone()) {
@@ -86,10 +86,10 @@ impl Caller {
         }
     }
 
-    /// Calls `method`, which must be refused with `code`; gives the message.
+    /// Calls `method`, expects the error code `expected` and returns the message.
     ///
     /// # Panics
-    /// When it is not.
+    /// If the call has another outcome.
     #[track_caller]
     pub fn refused(&self, method: &str, params: Value, expected: i64) -> String {
         match self.try_rpc(method, params.clone()) {
@@ -99,10 +99,10 @@ impl Caller {
     }
 }
 
-/// Reads the response to request `id`: its result or its error, whole and nothing beside it.
+/// Parses the response to the request `id`, which must have either a result or an error.
 ///
 /// # Errors
-/// [`CallError`] for an error in it, or when it is no response to that request.
+/// [`CallError`] for an error of the node, and if `text` is not a response to that request.
 pub fn read_response(text: &str, id: &Value) -> Result<Value, CallError> {
     let malformed = || CallError::Transport(format!("got {text}, expected a response to {id}"));
     let response: Value = serde_json::from_str(text).map_err(|_| malformed())?;

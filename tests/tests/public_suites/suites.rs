@@ -1,4 +1,4 @@
-//! The suites: which file belongs to which, and how its tests become requests.
+//! The suites: which file belongs to which suite, and how a test becomes a request.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::report::Report;
 /// Runs the tests of one file.
 pub(crate) fn run_file(path: &Path, caches: &ethash::LightCaches, report: &mut Report) {
     let text = path.to_string_lossy();
-    let suites: [(&str, &str, Run); 9] = [
+    let suites: [(&str, &str, RunCase); 9] = [
         ("BlockchainTests", "BlockchainTests/", blockchain),
         ("GeneralStateTests", "GeneralStateTests/", state),
         ("TransactionTests", "TransactionTests/", transactions),
@@ -46,8 +46,10 @@ pub(crate) fn run_file(path: &Path, caches: &ethash::LightCaches, report: &mut R
     }
 }
 
-type Run = fn(&Case<'_>, &mut Report);
+/// Runs a test and counts its results.
+type RunCase = fn(&Case<'_>, &mut Report);
 
+/// One test of a file.
 struct Case<'a> {
     suite: &'a str,
     path: &'a str,
@@ -63,13 +65,14 @@ impl Case<'_> {
     }
 }
 
+/// Compares hex digits, with or without 0x and in any case.
 fn same(what: &str, got: &str, expected: &Value) -> Result<(), String> {
     let expected = expected.as_str().unwrap_or_default();
     let plain = |text: &str| text.trim_start_matches("0x").to_ascii_lowercase();
     if plain(got) == plain(expected) {
         Ok(())
     } else {
-        Err(format!("{what}: got {got}, want {expected}"))
+        Err(format!("{what}: got {got}, expected {expected}"))
     }
 }
 
@@ -130,7 +133,7 @@ fn blockchain(case: &Case<'_>, report: &mut Report) {
     case.count(report, fork, "", result);
 }
 
-/// The genesis block's RLP: as given, or from the fields of its header.
+/// RLP of block 0: as in the test, or encoded from the fields of the header.
 fn genesis(test: &Value) -> Value {
     if let Some(rlp) = test.get("genesisRLP") {
         return rlp.clone();
@@ -196,15 +199,15 @@ fn transactions(case: &Case<'_>, report: &mut Report) {
                 )
             }),
             (Err(_), Some(_)) => Ok(()),
-            (Ok(got), Some(exception)) => Err(format!("got {got}, want {exception}")),
-            (Err(error), None) => Err(format!("got {error}, want {expected}")),
+            (Ok(got), Some(exception)) => Err(format!("got {got}, expected {exception}")),
+            (Err(error), None) => Err(format!("got {error}, expected {expected}")),
         };
         case.count(report, fork, "", result);
     }
 }
 
 fn difficulty(case: &Case<'_>, report: &mut Report) {
-    // One form names the fork above the tests, the other in the file's name.
+    // There are two formats: the fork is either a key above the tests or a part of the file name.
     if case.test.get("currentDifficulty").is_some() {
         let file = case.path.rsplit('/').next().unwrap_or_default();
         let fork = file.trim_start_matches("difficulty").trim_end_matches(".json");
@@ -263,7 +266,7 @@ fn one_difficulty(case: &Case<'_>, report: &mut Report, fork: &str, name: &str, 
         if got == expected {
             Ok(())
         } else {
-            Err(format!("got 0x{got}, want 0x{expected}"))
+            Err(format!("got 0x{got}, expected 0x{expected}"))
         }
     });
     case.count(report, fork, name, result);
@@ -281,7 +284,7 @@ fn pow(case: &Case<'_>, report: &mut Report) {
         Some(cache.hash(&header.into(), u64::from_be_bytes(nonce)))
     };
     let result = hash()
-        .ok_or_else(|| "unusable fields".to_owned())
+        .ok_or_else(|| "invalid fields".to_owned())
         .and_then(|hash| {
             same("mix", &hash.mix_hash.to_string(), &test["mixHash"])
                 .and_then(|()| same("result", &hash.final_hash.to_string(), &test["result"]))
@@ -341,7 +344,7 @@ fn rlp(case: &Case<'_>, report: &mut Report) {
     let decoded = TestVectorService::default().answer(TestVectorKind::Rlp, &json!({ "rlp": raw }));
     let result = match case.test["in"].as_str() {
         Some("INVALID") => match decoded {
-            Ok(got) => Err(format!("got {got}, want a refusal")),
+            Ok(got) => Err(format!("got {got}, expected an error")),
             Err(_) => Ok(()),
         },
         Some("VALID") => decoded.map(|_| ()),
@@ -353,14 +356,15 @@ fn rlp(case: &Case<'_>, report: &mut Report) {
             if got["value"] == expected {
                 Ok(())
             } else {
-                Err(format!("got {}, want {expected}", got["value"]))
+                Err(format!("got {}, expected {expected}", got["value"]))
             }
         }),
     };
     case.count(report, "rlp", "", result);
 }
 
-/// The suite's values as bytes: text, numbers, `#`-marked big numbers, lists.
+/// A value of the RLP suite as nested arrays of bytes. Values are strings, numbers, big numbers after `#`,
+/// and lists.
 fn expected_item(value: &Value) -> Result<Value, String> {
     let minimal = |bytes: Vec<u8>| {
         let first = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());
@@ -375,21 +379,22 @@ fn expected_item(value: &Value) -> Result<Value, String> {
                 let number = ethash::U256::from_str_radix(digits, 10);
                 match number {
                     Ok(number) => Ok(minimal(number.to_be_bytes::<32>().to_vec())),
-                    // Over 256 bits: by hand, base 256.
+                    // The number has more than 256 bits.
                     Err(_) => Ok(minimal(big_number(digits)?)),
                 }
             }
         },
-        other => Err(format!("unusable value {other}")),
+        other => Err(format!("got {other}, expected a string, a number or a list")),
     }
 }
 
+/// Converts decimal digits to big-endian bytes.
 fn big_number(digits: &str) -> Result<Vec<u8>, String> {
     let mut bytes: Vec<u8> = vec![0];
     for digit in digits.chars() {
         let mut carry = digit
             .to_digit(10)
-            .ok_or_else(|| format!("{digits} is no number"))?;
+            .ok_or_else(|| format!("got {digits}, expected decimal digits"))?;
         for byte in bytes.iter_mut().rev() {
             carry += u32::from(*byte) * 10;
             *byte = carry as u8;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use store::FILE_NAME;
 use tempfile::TempDir;
 
-use crate::offline::{bad, check_words, good};
+use crate::offline::{assert_contains, run_failing, run_ok};
 
 fn home() -> TempDir {
     tempfile::Builder::new()
@@ -52,7 +52,7 @@ fn check_full(node: Vnode, directory: &Path, free: impl FnOnce(&Vnode)) {
         .lines()
         .find(|line| line.contains("free space"))
         .expect("waited for");
-    check_words(
+    assert_contains(
         line,
         &[path.to_str().expect("plain characters"), FILE_NAME, "committed"],
     );
@@ -83,7 +83,7 @@ fn check_full(node: Vnode, directory: &Path, free: impl FnOnce(&Vnode)) {
     let ended = node.end(Signal::Interrupt);
     assert!(ended.status.success(), "{}", ended.stderr);
     assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
-    check_words(&good(directory, &["db", "check", "--full"]), &["no faults"]);
+    assert_contains(&run_ok(directory, &["db", "check", "--full"]), &["no faults"]);
 }
 
 /// A data directory with a few blocks, whose node has ended.
@@ -166,7 +166,7 @@ fn a_node_whose_file_is_gone_ends_with_a_reason() {
     let ended = node.wait_for_end();
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
     let last = ended.stderr.lines().last().unwrap_or_default();
-    check_words(last, &["no more blocks can be taken", FILE_NAME, "start again"]);
+    assert_contains(last, &["no more blocks can be taken", FILE_NAME, "start again"]);
     // As the message says: put back, it goes on.
     std::fs::rename(home.path().join("elsewhere"), home.path().join(FILE_NAME)).expect("renamed");
     let node = Launch::dev(["--mine"]).data(home.path()).start();
@@ -184,9 +184,9 @@ fn what_is_no_whole_database_is_told_and_left_alone() {
     let check = |bytes: &[u8], words: &[&str]| {
         std::fs::write(&path, bytes).expect("written");
         for arguments in [&["--dev", "--mine"][..], &["db", "check"], &["db", "stats"]] {
-            let said = bad(home.path(), arguments);
-            check_words(&said, words);
-            check_words(&said, &[path.to_str().expect("plain characters"), "import"]);
+            let said = run_failing(home.path(), arguments);
+            assert_contains(&said, words);
+            assert_contains(&said, &[path.to_str().expect("plain characters"), "import"]);
             let lines = said.lines().filter(|line| !line.trim().is_empty()).count();
             assert_eq!(lines, 1, "{said}");
             assert!(std::fs::read(&path).expect("a file") == bytes, "it was changed");
@@ -200,14 +200,14 @@ fn what_is_no_whole_database_is_told_and_left_alone() {
     }
     std::fs::remove_file(&path).expect("removed");
     std::fs::create_dir(&path).expect("made");
-    let said = bad(home.path(), &["--dev", "--mine"]);
-    check_words(&said, &["a directory", FILE_NAME]);
+    let said = run_failing(home.path(), &["--dev", "--mine"]);
+    assert_contains(&said, &["a directory", FILE_NAME]);
     std::fs::remove_dir(&path).expect("removed");
-    let said = bad(home.path(), &["--dev", "--mine"]);
-    check_words(&said, &["is gone", "chain.redb.lock"]);
+    let said = run_failing(home.path(), &["--dev", "--mine"]);
+    assert_contains(&said, &["is gone", "chain.redb.lock"]);
     assert!(!path.exists(), "no new chain in place of the old");
     std::fs::write(&path, &whole).expect("written");
-    check_words(&good(home.path(), &["db", "check", "--full"]), &["no faults"]);
+    assert_contains(&run_ok(home.path(), &["db", "check", "--full"]), &["no faults"]);
 }
 
 #[test]

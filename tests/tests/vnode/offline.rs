@@ -31,7 +31,7 @@ fn vnode(data: &Path, arguments: &[&str]) -> Ended {
 
 /// Runs a command that must succeed; gives what it says.
 #[track_caller]
-pub(crate) fn good(data: &Path, arguments: &[&str]) -> String {
+pub(crate) fn run_ok(data: &Path, arguments: &[&str]) -> String {
     let ended = vnode(data, arguments);
     assert!(
         ended.status.success(),
@@ -44,7 +44,7 @@ pub(crate) fn good(data: &Path, arguments: &[&str]) -> String {
 
 /// Runs a command that must fail; gives its complaint.
 #[track_caller]
-pub(crate) fn bad(data: &Path, arguments: &[&str]) -> String {
+pub(crate) fn run_failing(data: &Path, arguments: &[&str]) -> String {
     let ended = vnode(data, arguments);
     assert_eq!(ended.status.code(), Some(1), "{arguments:?}: {}", ended.stdout);
     assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
@@ -52,7 +52,7 @@ pub(crate) fn bad(data: &Path, arguments: &[&str]) -> String {
 }
 
 #[track_caller]
-pub(crate) fn check_words(text: &str, words: &[&str]) {
+pub(crate) fn assert_contains(text: &str, words: &[&str]) {
     for word in words {
         assert!(text.contains(word), "got {text:?}, expected {word:?} in it");
     }
@@ -125,14 +125,14 @@ fn mined() -> &'static Mined {
         };
         let balances = (0..=head).map(at).collect();
         assert!(node.end(Signal::Interrupt).status.success());
-        let said = good(&data, &["export", text(&folder.path().join("all.rlp"))]);
+        let said = run_ok(&data, &["export", text(&folder.path().join("all.rlp"))]);
         // The node may have found another block before it ended.
         let exported: u128 = said
             .split([' ', ','])
             .nth(1)
             .and_then(|count| count.parse().ok())
             .expect("a count");
-        let stats = value(&good(&data, &["db", "stats"]), "head block");
+        let stats = value(&run_ok(&data, &["db", "stats"]), "head block");
         let (number, hash) = stats.split_once(' ').expect("number and hash");
         assert_eq!(
             (number, exported > head),
@@ -154,44 +154,50 @@ fn a_directory_is_initialised_once() {
     std::fs::write(&file, GENESIS).expect("a write");
     let first = vnode(&data, &["init", text(&file)]);
     assert!(first.status.success(), "{}", first.stderr);
-    check_words(&first.stderr, &["unheardOf"]);
+    assert_contains(&first.stderr, &["unheardOf"]);
     let hash = value(&first.stdout, "genesis");
     e2e::data(&json!(hash), 32);
     e2e::data(&json!(value(&first.stdout, "state root")), 32);
-    let again = good(&data, &["init", text(&file)]);
+    let again = run_ok(&data, &["init", text(&file)]);
     assert_eq!(value(&again, "genesis"), hash);
 
     let other = home.path().join("other.json");
     std::fs::write(&other, GENESIS.replace("0x020000", "0x020001")).expect("a write");
-    check_words(&bad(&data, &["init", text(&other)]), &[&hash, "--datadir"]);
+    assert_contains(
+        &run_failing(&data, &["init", text(&other)]),
+        &[&hash, "--datadir"],
+    );
     // The head is block 0, so the rules of later blocks may still change.
     std::fs::write(&other, GENESIS.replace("\"0x00\"", "9")).expect("a write");
-    assert_eq!(value(&good(&data, &["init", text(&other)]), "genesis"), hash);
-    good(&data, &["init", text(&file)]);
+    assert_eq!(value(&run_ok(&data, &["init", text(&other)]), "genesis"), hash);
+    run_ok(&data, &["init", text(&file)]);
 
     let flags = ["--rpc", "--rpcport", "0", "--networkid", "5"];
     let node = Launch::bare(flags).data(&data).start();
     assert_eq!(node.block(0)["hash"], json!(hash));
     assert_eq!(node.rpc("net_version", json!([])), json!("5"));
-    check_words(
+    assert_contains(
         &node.banner(),
         &["mine (network id 5, chain id 4711)", "moacbase   none"],
     );
-    check_words(&bad(&data, &["import", "-"]), &["in use"]);
+    assert_contains(&run_failing(&data, &["import", "-"]), &["in use"]);
     assert!(node.end(Signal::Interrupt).status.success());
 
-    check_words(&bad(&data, &["--dev"]), &["--network dev", "mine", &hash]);
-    check_words(&bad(&data, &["--network", "main"]), &["--network main", &hash]);
+    assert_contains(&run_failing(&data, &["--dev"]), &["--network dev", "mine", &hash]);
+    assert_contains(
+        &run_failing(&data, &["--network", "main"]),
+        &["--network main", &hash],
+    );
     std::fs::write(&other, GENESIS.replace("\"0x00\"", "9")).expect("a write");
-    check_words(
-        &bad(&data, &["--genesis", text(&other)]),
+    assert_contains(
+        &run_failing(&data, &["--genesis", text(&other)]),
         &["other rules from block 0 on"],
     );
-    check_words(&bad(&data, &["--mine"]), &["--moacbase"]);
+    assert_contains(&run_failing(&data, &["--mine"]), &["--moacbase"]);
     let flags = ["--genesis", text(&file)];
     let node = Launch::bare(flags).data(&data).start();
     assert!(node.end(Signal::Interrupt).status.success());
-    good(&data, &["db", "check", "--full"]);
+    run_ok(&data, &["db", "check", "--full"]);
 }
 
 #[test]
@@ -199,7 +205,7 @@ fn without_a_network_nothing_is_made() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let data = home.path().join("data");
     let check = |arguments: &[&str], words: &[&str]| {
-        check_words(&bad(&data, arguments), words);
+        assert_contains(&run_failing(&data, arguments), words);
         assert!(!data.exists(), "{arguments:?} leaves a directory");
     };
     check(&[], &["no chain in", "vnode init", "--dev"]);
@@ -233,7 +239,7 @@ fn without_a_network_nothing_is_made() {
     let node = Launch::bare(["--genesis", text(&file)]).data(&data).start();
     assert!(node.end(Signal::Interrupt).status.success());
     let node = Launch::bare(Vec::<String>::new()).data(&data).start();
-    check_words(&node.banner(), &["chain id 4711"]);
+    assert_contains(&node.banner(), &["chain id 4711"]);
 }
 
 #[test]
@@ -242,9 +248,9 @@ fn a_chain_goes_out_and_in() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let data = home.path().join("data");
     let stream = mined.stream();
-    let said = good(&data, &["import", text(&stream), "--dev"]);
+    let said = run_ok(&data, &["import", text(&stream), "--dev"]);
     let head = format!("the head is block {} {}", mined.head, mined.head_hash);
-    check_words(
+    assert_contains(
         &said,
         &[
             &format!("imported {} blocks", mined.head),
@@ -255,12 +261,12 @@ fn a_chain_goes_out_and_in() {
         ],
     );
     assert_eq!(said.lines().count(), 1, "{said}");
-    let said = good(&data, &["import", text(&stream)]);
-    check_words(&said, &["imported 0 blocks", &head]);
-    check_words(&good(&data, &["db", "check", "--full"]), &["no faults"]);
+    let said = run_ok(&data, &["import", text(&stream)]);
+    assert_contains(&said, &["imported 0 blocks", &head]);
+    assert_contains(&run_ok(&data, &["db", "check", "--full"]), &["no faults"]);
 
     let again = home.path().join("again.rlp");
-    good(&data, &["export", text(&again)]);
+    run_ok(&data, &["export", text(&again)]);
     let bytes = std::fs::read(&stream).expect("a stream");
     assert_eq!(std::fs::read(&again).expect("a stream"), bytes);
     // Parts, by way of pipes: the first without block 0.
@@ -276,7 +282,7 @@ fn a_chain_goes_out_and_in() {
             .args(["--datadir", text(&data)])
             .output()
             .expect("vnode runs");
-        check_words(&String::from_utf8_lossy(&output.stderr), &["exported"]);
+        assert_contains(&String::from_utf8_lossy(&output.stderr), &["exported"]);
         output.stdout
     };
     let third = home.path().join("third");
@@ -292,8 +298,8 @@ fn a_chain_goes_out_and_in() {
         drop(stdin);
         assert!(child.wait().expect("it ends").success(), "{range:?}");
     }
-    check_words(
-        &good(&third, &["db", "stats"]),
+    assert_contains(
+        &run_ok(&third, &["db", "stats"]),
         &[&format!("head block {} {}", mined.head, mined.head_hash)],
     );
 }
@@ -307,19 +313,25 @@ fn an_export_is_whole_or_refused() {
     std::fs::write(&file, "before").expect("a write");
     let head = mined.head.to_string();
     let above = (mined.head + 1).to_string();
-    check_words(&bad(&data, &["export", text(&file), "3", "2"]), &["3", "2"]);
-    check_words(
-        &bad(&data, &["export", text(&file), "0", &above]),
+    assert_contains(
+        &run_failing(&data, &["export", text(&file), "3", "2"]),
+        &["3", "2"],
+    );
+    assert_contains(
+        &run_failing(&data, &["export", text(&file), "0", &above]),
         &[&above, &head],
     );
-    check_words(&bad(&data, &["export", text(&file), &above]), &[&above, &head]);
-    check_words(&bad(&data, &["dump", &above]), &[&above, &head]);
+    assert_contains(
+        &run_failing(&data, &["export", text(&file), &above]),
+        &[&above, &head],
+    );
+    assert_contains(&run_failing(&data, &["dump", &above]), &[&above, &head]);
     assert_eq!(std::fs::read_to_string(&file).expect("a file"), "before");
-    check_words(
-        &bad(&data, &["export", text(&home.path().join("no/f"))]),
+    assert_contains(
+        &run_failing(&data, &["export", text(&home.path().join("no/f"))]),
         &["no/f"],
     );
-    good(&data, &["export", text(&file), "1", "1"]);
+    run_ok(&data, &["export", text(&file), "1", "1"]);
     let entries = std::fs::read_dir(home.path()).expect("a folder").count();
     assert_eq!(entries, 1, "nothing but the file");
     assert_ne!(std::fs::read(&file).expect("a file"), b"before");
@@ -331,18 +343,18 @@ fn a_broken_stream_keeps_what_comes_before() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let file = home.path().join("f");
     let bytes = std::fs::read(mined.stream()).expect("a stream");
-    good(&mined.data(), &["export", text(&file), "0", "3"]);
+    run_ok(&mined.data(), &["export", text(&file), "0", "3"]);
     let four = std::fs::read(&file).expect("a file").len();
     let check = |name: &str, broken: &[u8], words: &[&str], head: &str| {
         let data = home.path().join(name);
         std::fs::write(&file, broken).expect("a write");
         let ended = vnode(&data, &["import", text(&file), "--dev"]);
         assert_eq!(ended.status.code(), Some(1), "{}", ended.stdout);
-        check_words(&ended.stdout, &[&format!("the head is block {head} ")]);
-        check_words(&ended.stderr, words);
-        check_words(&good(&data, &["db", "check"]), &["no faults"]);
-        good(&data, &["import", text(&mined.stream())]);
-        check_words(&good(&data, &["db", "stats"]), &[&mined.head_hash]);
+        assert_contains(&ended.stdout, &[&format!("the head is block {head} ")]);
+        assert_contains(&ended.stderr, words);
+        assert_contains(&run_ok(&data, &["db", "check"]), &["no faults"]);
+        run_ok(&data, &["import", text(&mined.stream())]);
+        assert_contains(&run_ok(&data, &["db", "stats"]), &[&mined.head_hash]);
     };
     check(
         "cut",
@@ -377,13 +389,13 @@ fn a_killed_import_goes_on() {
         Launch::bare(arguments)
             .data(&data)
             .kill_after(made, Duration::from_millis(millis));
-        let said = good(&data, &arguments);
-        check_words(&said, &[&mined.head_hash]);
+        let said = run_ok(&data, &arguments);
+        assert_contains(&said, &[&mined.head_hash]);
         note(&format!(
             "killed {millis} ms after the database was made; then {}",
             said.trim()
         ));
-        check_words(&good(&data, &["db", "check", "--full"]), &["no faults"]);
+        assert_contains(&run_ok(&data, &["db", "check", "--full"]), &["no faults"]);
     }
 }
 
@@ -392,7 +404,7 @@ fn an_import_killed_half_way_has_what_it_took() {
     let mined = mined();
     let home = tempfile::tempdir().expect("a temporary directory");
     let file = home.path().join("f");
-    good(&mined.data(), &["export", text(&file), "0", "3"]);
+    run_ok(&mined.data(), &["export", text(&file), "0", "3"]);
     let half = std::fs::read(&file).expect("a file");
     // Until a machine, however busy, was given time enough to take the blocks of an open pipe.
     let taken = (0..)
@@ -413,14 +425,14 @@ fn an_import_killed_half_way_has_what_it_took() {
             if !data.join(store::FILE_NAME).exists() {
                 return false;
             }
-            let stats = good(&data, &["db", "stats"]);
+            let stats = run_ok(&data, &["db", "stats"]);
             if !stats.contains("head block 3 ") {
                 return false;
             }
-            check_words(&good(&data, &["db", "check", "--full"]), &["no faults"]);
-            let said = good(&data, &["import", text(&mined.stream())]);
+            assert_contains(&run_ok(&data, &["db", "check", "--full"]), &["no faults"]);
+            let said = run_ok(&data, &["import", text(&mined.stream())]);
             let rest = mined.head - 3;
-            check_words(
+            assert_contains(
                 &said,
                 &[
                     &format!("imported {rest} blocks"),
@@ -465,14 +477,14 @@ fn a_signal_ends_an_import_between_two_blocks() {
     let output = child.wait_with_output().expect("it ends");
     drop(stdin);
     assert_eq!(output.status.code(), Some(1));
-    check_words(&String::from_utf8_lossy(&output.stderr), &["interrupted"]);
-    check_words(
+    assert_contains(&String::from_utf8_lossy(&output.stderr), &["interrupted"]);
+    assert_contains(
         &String::from_utf8_lossy(&output.stdout),
         &["imported", "the head is block"],
     );
-    check_words(&good(&data, &["db", "check"]), &["no faults"]);
-    check_words(
-        &good(&data, &["import", text(&mined.stream())]),
+    assert_contains(&run_ok(&data, &["db", "check"]), &["no faults"]);
+    assert_contains(
+        &run_ok(&data, &["import", text(&mined.stream())]),
         &[&mined.head_hash],
     );
 }
@@ -482,7 +494,7 @@ fn a_dump_has_the_balances_of_its_height() {
     let mined = mined();
     let data = mined.data();
     for (number, expected) in &mined.balances {
-        let dump: Value = serde_json::from_str(&good(&data, &["dump", &number.to_string()])).expect("JSON");
+        let dump: Value = serde_json::from_str(&run_ok(&data, &["dump", &number.to_string()])).expect("JSON");
         for (address, balance) in expected {
             let account = &dump[address];
             let got = if account.is_null() {
@@ -495,7 +507,7 @@ fn a_dump_has_the_balances_of_its_height() {
     }
     let home = tempfile::tempdir().expect("a temporary directory");
     let file = home.path().join("dump.json");
-    assert_eq!(good(&data, &["dump", "latest", text(&file)]), "");
+    assert_eq!(run_ok(&data, &["dump", "latest", text(&file)]), "");
     let dump: Value = serde_json::from_slice(&std::fs::read(&file).expect("a dump")).expect("JSON");
     let contracts: Vec<_> = dump
         .as_object()
@@ -516,7 +528,7 @@ fn a_flipped_byte_is_found_in_every_table() {
     let mined = mined();
     let home = tempfile::tempdir().expect("a temporary directory");
     let data = home.path().join("data");
-    good(&data, &["import", text(&mined.stream()), "--dev"]);
+    run_ok(&data, &["import", text(&mined.stream()), "--dev"]);
     for table in TableId::ALL {
         let (key, row) = last_row(&data, table);
         let mut altered = row.clone();
@@ -534,10 +546,10 @@ fn a_flipped_byte_is_found_in_every_table() {
             "a line for each fault and one at the end: {}",
             ended.stdout
         );
-        check_words(&ended.stderr, &[&format!("{} faults", lines - 1)]);
+        assert_contains(&ended.stderr, &[&format!("{} faults", lines - 1)]);
         put(&data, table, &key, &row);
     }
-    check_words(&good(&data, &["db", "check"]), &["no faults"]);
+    assert_contains(&run_ok(&data, &["db", "check"]), &["no faults"]);
 }
 
 fn open(data: &Path) -> Store {

@@ -17,10 +17,10 @@ fn heads_and_logs_are_told_as_they_come() {
     let node = node([]);
     let mut client = WsClient::connect(node.ws_address(), None).expect("a WebSocket");
     let heads = client.rpc("mc_subscribe", json!(["newHeads"]));
-    let (first, head) = client.told();
+    let (first, head) = client.notification();
     assert_eq!(first, heads);
     for number in (quantity(&head["number"]) + 1..).take(2) {
-        let (_, head) = client.told();
+        let (_, head) = client.notification();
         assert_eq!(quantity(&head["number"]), number);
     }
     assert_eq!(client.rpc("mc_unsubscribe", json!([heads])), json!(true));
@@ -34,7 +34,7 @@ fn heads_and_logs_are_told_as_they_come() {
         json!(["logs", { "address": contract, "topics": [CHANGED] }]),
     );
     let hash = node.send(json!({ "from": from, "to": contract, "data": set(7), "gas": "0x186a0" }));
-    let mut told = [client.told(), client.told()];
+    let mut told = [client.notification(), client.notification()];
     told.sort_by_key(|(subscription, _)| *subscription != pending);
     // The head that was under way may still have been told.
     assert_eq!(told[0], (pending, json!(hash)));

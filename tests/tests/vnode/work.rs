@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use e2e::ledger::{COIN, Ledger};
-use e2e::miner::{Found, search};
 use e2e::wait::wait_for;
+use e2e::work::{WorkSolution, search};
 use e2e::{CallError, Vnode, data, note, quantity, to_quantity};
 use ethash::B256;
 use serde_json::{Value, json};
@@ -54,28 +54,28 @@ fn wrong_solutions_change_nothing() {
         ("a nonce that solves nothing, with its own mix", above),
         (
             "a wrong nonce beside the right mix",
-            Found {
+            WorkSolution {
                 pow_nonce: right.pow_nonce + 1,
                 ..right
             },
         ),
         (
             "a wrong mix",
-            Found {
+            WorkSolution {
                 mix_hash: flipped(right.mix_hash),
                 ..right
             },
         ),
         (
             "no mix at all",
-            Found {
+            WorkSolution {
                 mix_hash: B256::ZERO,
                 ..right
             },
         ),
         (
             "an unknown header hash",
-            Found {
+            WorkSolution {
                 header_hash: flipped(work.header_hash),
                 ..right
             },

@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use e2e::Caller;
-use e2e::miner::{Work, search};
-use e2e::process::Vnode;
+use e2e::Vnode;
+use e2e::work::{Work, search};
 use serde_json::{Value, json};
 
 use crate::content::{CHAIN_ID, Call, Content};
