@@ -1,8 +1,8 @@
 //! Public client libraries: installed once into the target directory, run as processes.
 //!
-//! The scripts that use the libraries are in `clients/`; their output is printed. If Node.js, Python or
-//! the package registries are missing, a test that needs them prints this and is skipped. With
-//! `CI=true` or `REQUIRE_CLIENTS` set such a test fails.
+//! The scripts that use the libraries are in `clients/`; their output is printed. If Node.js,
+//! Python or the package registries are missing, a test that needs them prints this and is skipped.
+//! With `CI=true` or `REQUIRE_CLIENTS` set such a test fails.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,13 +27,15 @@ pub struct Clients {
     directory: PathBuf,
 }
 
-/// Node.js with the libraries of `clients/js/package-lock.json`; `None` if the test must be skipped.
+/// Node.js with the libraries of `clients/js/package-lock.json`; `None` if the test must be
+/// skipped.
 pub fn javascript() -> Option<&'static Clients> {
     static CLIENTS: OnceLock<Result<Clients, String>> = OnceLock::new();
     or_skip(CLIENTS.get_or_init(|| {
         let lists = ["package.json", "package-lock.json"];
         let directory = install_once("js", &lists, |directory| {
-            // Without install scripts: the native part of one dependency has a replacement in JavaScript.
+            // Without install scripts: the native part of one dependency has a replacement in
+            // JavaScript.
             let mut npm = Command::new("npm");
             npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
                 .current_dir(directory);
@@ -47,7 +49,8 @@ pub fn javascript() -> Option<&'static Clients> {
     }))
 }
 
-/// Python with the libraries of `clients/python/requirements.txt`; `None` if the test must be skipped.
+/// Python with the libraries of `clients/python/requirements.txt`; `None` if the test must be
+/// skipped.
 pub fn python() -> Option<&'static Clients> {
     static CLIENTS: OnceLock<Result<Clients, String>> = OnceLock::new();
     or_skip(CLIENTS.get_or_init(|| {
@@ -115,8 +118,8 @@ fn or_skip<T>(clients: &'static Result<T, String>) -> Option<&'static T> {
     }
 }
 
-/// The folder with the libraries of a language, in the target directory. Runs `install` if the libraries
-/// in the files `lists` are not installed yet.
+/// The folder with the libraries of a language, in the target directory. Runs `install` if the
+/// libraries in the files `lists` are not installed yet.
 fn install_once(
     language: &str,
     lists: &[&str],
@@ -151,7 +154,8 @@ fn install_once(
     Ok(directory)
 }
 
-/// Copies the scripts from `source` into `directory`, because scripts find libraries in their own folder.
+/// Copies the scripts from `source` into `directory`, because scripts find libraries in their own
+/// folder.
 fn copy_scripts(source: &Path, directory: PathBuf) -> Result<PathBuf, String> {
     let copy = || -> std::io::Result<()> {
         for entry in fs::read_dir(source)? {
@@ -184,8 +188,8 @@ fn succeed(command: &mut Command) -> Result<(), String> {
 }
 
 impl Clients {
-    /// Runs a script with `argument` as JSON. Prints the lines of its output and returns the last one,
-    /// which must be JSON.
+    /// Runs a script with `argument` as JSON. Prints the lines of its output and returns the last
+    /// one, which must be JSON.
     ///
     /// # Panics
     /// If the script fails, does not end, or its last line is not JSON.
@@ -283,7 +287,8 @@ fn wait_for_end(mut command: Command) -> Output {
     match receiver.recv_timeout(SCRIPT_TIMEOUT) {
         Ok(output) => output.unwrap_or_else(|error| panic!("{command:?}: {error}")),
         Err(_) => {
-            // SAFETY: the arguments are numbers; the child has not been waited for, so the id is its own.
+            // SAFETY: the arguments are numbers; the child has not been waited for, so the id is
+            // its own.
             unsafe { libc::kill(pid, libc::SIGKILL) };
             panic!("{command:?} has not ended after {SCRIPT_TIMEOUT:?}");
         }

@@ -45,7 +45,8 @@ impl HttpClient {
     /// Posts `body` as JSON.
     ///
     /// # Errors
-    /// If the connection fails or the answer is not HTTP. The next request then opens a new connection.
+    /// If the connection fails or the answer is not HTTP. The next request then opens a new
+    /// connection.
     pub fn post(&mut self, body: &str) -> io::Result<Answer> {
         let mut connection = match self.connection.take() {
             Some(open) => open,

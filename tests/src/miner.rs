@@ -38,8 +38,8 @@ impl Miner {
         }
     }
 
-    /// Starts a miner with these arguments, its status on a free port, and one thread that hashes with
-    /// the light cache, which is fast enough for the development network.
+    /// Starts a miner with these arguments, its status on a free port, and one thread that hashes
+    /// with the light cache, which is fast enough for the development network.
     pub fn start<S: Into<String>>(arguments: impl IntoIterator<Item = S>) -> Self {
         let mut all: Vec<String> = arguments.into_iter().map(Into::into).collect();
         let common = "--device cpu --threads 1 --dataset never --nice 0 --status 127.0.0.1:0 --log-every 1";

@@ -140,7 +140,8 @@ impl ChildProcess {
             Signal::Kill => libc::SIGKILL,
         };
         let pid = libc::pid_t::try_from(self.id()).expect("a process id fits");
-        // SAFETY: the arguments are numbers; the child has not been waited for, so the id is its own.
+        // SAFETY: the arguments are numbers; the child has not been waited for, so the id is its
+        // own.
         let result = unsafe { libc::kill(pid, number) };
         assert_eq!(
             result,

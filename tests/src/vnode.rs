@@ -92,8 +92,8 @@ impl Launch {
                 rlim_cur: bytes,
                 rlim_max: libc::RLIM_INFINITY,
             };
-            // SAFETY: the closure runs between fork and exec. It makes one system call on a value that
-            // it owns, and allocates nothing.
+            // SAFETY: the closure runs between fork and exec. It makes one system call on a value
+            // that it owns, and allocates nothing.
             unsafe {
                 command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_FSIZE, &limit) {
                     0 => Ok(()),
@@ -310,8 +310,8 @@ impl Vnode {
             rlim_max: libc::RLIM_INFINITY,
         };
         let pid = libc::pid_t::try_from(self.id()).expect("a process id fits");
-        // SAFETY: the call reads `limit` and writes nothing; the child has not been waited for, so the id
-        // is its own.
+        // SAFETY: the call reads `limit` and writes nothing; the child has not been waited for, so
+        // the id is its own.
         let result = unsafe { libc::prlimit(pid, libc::RLIMIT_FSIZE, &limit, std::ptr::null_mut()) };
         let error = std::io::Error::last_os_error();
         assert_eq!(result, 0, "cannot change a limit of the node: {error}");

@@ -36,7 +36,7 @@ pub fn wait_within<T>(timeout: Duration, what: &str, mut poll: impl FnMut() -> O
 
 /// Prints a line that is visible without `--nocapture`: a measurement, or why a test is skipped.
 pub fn note(line: &str) {
-    // The test framework captures only the print macros. An error is ignored, because then nobody reads
-    // the line.
+    // The test framework captures only the print macros. An error is ignored, because then nobody
+    // reads the line.
     let _ = writeln!(std::io::stderr(), "note: {line}");
 }

@@ -1,7 +1,7 @@
 //! Work over JSON-RPC: gets work, searches with the light cache, submits solutions.
 //!
-//! The search uses the workspace's own package `ethash`, so it proves nothing about Ethash itself. The
-//! independent miner is `clients/python/outside_miner.py`.
+//! The search uses the workspace's own package `ethash`, so it proves nothing about Ethash itself.
+//! The independent miner is `clients/python/outside_miner.py`.
 
 use std::sync::OnceLock;
 
@@ -49,8 +49,8 @@ fn light_cache() -> &'static LightCache {
     CACHE.get_or_init(|| LightCache::build(Epoch::ethash(0)).expect("epoch 0 has a cache"))
 }
 
-/// Searches from `first_nonce` on for a nonce that solves `work`; if `solves` is false, for one that does
-/// not.
+/// Searches from `first_nonce` on for a nonce that solves `work`; if `solves` is false, for one
+/// that does not.
 ///
 /// # Panics
 /// If the work is not of epoch 0, the only epoch whose cache is built.

@@ -52,8 +52,8 @@ fn job_header(message: &Value) -> Option<String> {
         .map(|header| header.trim_start_matches("0x").to_owned())
 }
 
-/// Runs one worker: logs in, then records the time at which each job arrives. `ready` counts the workers
-/// with a job.
+/// Runs one worker: logs in, then records the time at which each job arrives. `ready` counts the
+/// workers with a job.
 async fn worker(
     address: std::net::SocketAddr,
     index: usize,

@@ -1,4 +1,5 @@
-//! Tests with real miners and real nodes: work over getWork and Stratum, exit codes, status, many workers.
+//! Tests with real miners and real nodes: work over getWork and Stratum, exit codes, status, many
+//! workers.
 
 #![cfg(unix)]
 

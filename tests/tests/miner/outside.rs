@@ -57,8 +57,8 @@ fn ethminer_mines_over_getwork_and_stratum() {
     let Some(binary) = ethminer_path() else { return };
     let node = Vnode::dev(["--mine", "--minerthreads", "0", "--stratum", "--stratumport", "0"]);
     let (rpc, stratum) = (node.url(), node.stratum());
-    // stratum2 is left out: there `ethminer` accepts no difficulty below 0.0001, about 430,000 hashes, which
-    // takes hours on a processor.
+    // stratum2 is left out: there `ethminer` accepts no difficulty below 0.0001, about 430,000
+    // hashes, which takes hours on a processor.
     for url in [
         rpc,
         format!("stratum1+tcp://0xwallet.rig@{stratum}"),

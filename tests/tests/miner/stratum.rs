@@ -36,8 +36,8 @@ fn shares_between_two_blocks_and_the_hashrate_count() {
     let node = node(&[]);
     let miner = Miner::start(["stratum", &format!("stratum2+tcp://w.r:x@{}", node.stratum())]);
     node.wait_for_head(3);
-    // On this chain a block is sealed quickly. Until the next second the miner then has a job whose block
-    // is already sealed.
+    // On this chain a block is sealed quickly. Until the next second the miner then has a job whose
+    // block is already sealed.
     let status = miner.wait_for_status("many shares", |status| status["accepted"].as_u64() >= Some(20));
     let count = |what: &str| status[what].as_u64().unwrap_or_default();
     assert!(count("stale") * 4 < count("accepted"), "{status}");
@@ -244,8 +244,8 @@ fn shares_that_arrive_together_are_all_judged() {
         if answer["id"].as_u64() < Some(100) {
             continue;
         }
-        // The mix hash belongs to the first nonce, so the final hash of the others is low enough only by
-        // chance.
+        // The mix hash belongs to the first nonce, so the final hash of the others is low enough
+        // only by chance.
         let message = answer["error"]["message"].as_str().unwrap_or_default();
         assert!(
             ["Low difficulty share", "Bad nonce"].contains(&message),

@@ -1,8 +1,9 @@
 //! Public test suites, through the library calls behind `vnode testvec`.
 //!
-//! `PUBLIC_TESTS` names folders (separated like a search path) with checkouts of `ethereum/tests` and
-//! `ethereum/legacytests`. All tests for supported forks run on all processors. Without the variable the
-//! test prints this and passes. `PUBLIC_ONLY` selects the files whose path contains its text.
+//! `PUBLIC_TESTS` names folders (separated like a search path) with checkouts of `ethereum/tests`
+//! and `ethereum/legacytests`. All tests for supported forks run on all processors. Without the
+//! variable the test prints this and passes. `PUBLIC_ONLY` selects the files whose path contains
+//! its text.
 
 mod report;
 mod suites;

@@ -363,8 +363,8 @@ fn rlp(case: &Case<'_>, report: &mut Report) {
     case.count(report, "rlp", "", result);
 }
 
-/// A value of the RLP suite as nested arrays of bytes. Values are strings, numbers, big numbers after `#`,
-/// and lists.
+/// A value of the RLP suite as nested arrays of bytes. Values are strings, numbers, big numbers
+/// after `#`, and lists.
 fn expected_item(value: &Value) -> Result<Value, String> {
     let minimal = |bytes: Vec<u8>| {
         let first = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());

@@ -1,8 +1,9 @@
-//! `vnode testvec` with this project's own vectors: each request must give the expected reply, in order.
+//! `vnode testvec` with this project's own vectors: each request must give the expected reply, in
+//! order.
 //!
 //! The replies of the kinds `rlp`, `trie`, `ethash`, `difficulty` and `tx` are published values or
-//! computed by hand. The replies of `state` come from this code after it had passed the public suites;
-//! they detect changes.
+//! computed by hand. The replies of `state` come from this code after it had passed the public
+//! suites; they detect changes.
 
 use std::io::Write;
 use std::process::{Command, Stdio};

@@ -7,7 +7,8 @@ use e2e::process::Ended;
 use e2e::{Launch, Vnode, quantity, vnode_path};
 use serde_json::{Value, json};
 
-/// Runs `vnode rpc` with the socket of `node`. Returns exit code, standard output and standard error.
+/// Runs `vnode rpc` with the socket of `node`. Returns exit code, standard output and standard
+/// error.
 fn rpc(node: &Vnode, arguments: &[&str]) -> (Option<i32>, String, String) {
     let socket = node.socket();
     let output = Command::new(vnode_path())

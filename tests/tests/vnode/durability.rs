@@ -39,8 +39,8 @@ fn start(data: &Path) -> e2e::Vnode {
     Launch::dev(["--mine"]).data(data).start()
 }
 
-/// Sends transfers, writes to a contract and reads heads until the node has ended. Returns the last block
-/// that the node returned.
+/// Sends transfers, writes to a contract and reads heads until the node has ended. Returns the last
+/// block that the node returned.
 fn load(caller: &Caller, accounts: &[String], contract: &Value) -> Option<Value> {
     let mut last = None;
     for round in 0.. {
@@ -73,8 +73,8 @@ struct Follower {
 }
 
 impl Follower {
-    /// Checks that the node has every block up to the head, that each block names its parent, and that the
-    /// balances are those that the blocks give.
+    /// Checks that the node has every block up to the head, that each block names its parent, and
+    /// that the balances are those that the blocks give.
     fn follow(&mut self, node: &Caller, head: u128) {
         for number in self.number + 1..=head {
             let block = node.block(number);
@@ -151,8 +151,8 @@ fn kill_loses_no_block_that_was_returned() {
     ));
 }
 
-/// A stream of two chains from the same block 0, of which the second is longer, and the hash of its last
-/// block.
+/// A stream of two chains from the same block 0, of which the second is longer, and the hash of its
+/// last block.
 fn branches(home: &Path) -> (Vec<u8>, String) {
     let grow = |name: &str, blocks: u128, moacbase: &str| {
         let path = home.join(name);

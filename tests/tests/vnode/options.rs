@@ -7,9 +7,9 @@ use e2e::process::{Ended, Signal};
 use e2e::{Launch, Vnode};
 use serde_json::{Value, json};
 
-/// Runs a node that must refuse to start, and gives its one complaint.
+/// Runs a node that must fail to start. Returns its standard error.
 #[track_caller]
-fn complaint(launch: Launch) -> String {
+fn run_failing(launch: Launch) -> String {
     let Ended {
         status,
         stdout,
@@ -20,18 +20,18 @@ fn complaint(launch: Launch) -> String {
         status.code().is_some_and(|code| code != 0),
         "got {status}, expected a failure: {stderr}"
     );
-    assert_eq!(stdout, "", "no banner of a node that does not run");
+    assert_eq!(stdout, "", "a node that does not start prints no banner");
     assert!(!stderr.contains("panicked"), "{stderr}");
     stderr
 }
 
 #[track_caller]
 fn check_refused(arguments: &[&str], expected: &[&str]) {
-    let stderr = complaint(Launch::bare(arguments.iter().copied()));
+    let stderr = run_failing(Launch::bare(arguments.iter().copied()));
     for word in expected {
         assert!(
             stderr.contains(word),
-            "{arguments:?} gives {stderr:?}, expected {word:?} in it"
+            "{arguments:?}: got {stderr:?}, expected {word:?} in it"
         );
     }
 }
@@ -75,7 +75,7 @@ fn a_port_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("bound");
     let port = address.port().to_string();
-    let stderr = complaint(Launch::bare(["--dev", "--rpc", "--rpcport", &port]));
+    let stderr = run_failing(Launch::bare(["--dev", "--rpc", "--rpcport", &port]));
     assert!(stderr.contains(&address.to_string()), "{stderr}");
     assert!(stderr.to_lowercase().contains("in use"), "{stderr}");
 }
@@ -108,7 +108,7 @@ fn limits_are_options() {
 }
 
 #[test]
-fn beyond_this_machine_is_warned_of() {
+fn servers_that_others_can_reach_are_warned_of() {
     let anywhere = [
         "--rpcaddr",
         "0.0.0.0",
@@ -167,7 +167,7 @@ fn localhost_is_served_on_both_addresses() {
 }
 
 #[test]
-fn only_the_modules_asked_for_are_served() {
+fn only_the_named_modules_are_served() {
     let node = Vnode::dev(["--rpcapi", "net"]);
     assert_eq!(node.rpc("net_version", json!([])), json!("100"));
     for method in [
@@ -203,7 +203,7 @@ fn without_rpc_nothing_listens_on_http() {
 }
 
 #[test]
-fn a_malformed_vnodeconfig_stops_the_start_with_its_place() {
+fn an_invalid_vnodeconfig_stops_the_start_with_a_position() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let file = home.path().join("vnodeconfig.json");
     // The comma after the second line is missing.
@@ -212,12 +212,12 @@ fn a_malformed_vnodeconfig_stops_the_start_with_its_place() {
         Launch::dev(Vec::<String>::new()).directory(home.path()),
         Launch::dev(["--vnodeconfig", file.to_str().expect("plain characters")]),
     ] {
-        let stderr = complaint(launch);
+        let stderr = run_failing(launch);
         for word in ["vnodeconfig.json", "line 3", "column 3"] {
             assert!(stderr.contains(word), "{stderr}");
         }
     }
-    for (text, complaint_of) in [
+    for (text, expected) in [
         (
             "{\"SCSService\": \"yes\"}",
             [
@@ -235,12 +235,12 @@ fn a_malformed_vnodeconfig_stops_the_start_with_its_place() {
         ),
     ] {
         std::fs::write(&file, text).expect("a write");
-        let stderr = complaint(Launch::dev(Vec::<String>::new()).directory(home.path()));
-        for word in ["vnodeconfig.json", complaint_of[0], complaint_of[1]] {
+        let stderr = run_failing(Launch::dev(Vec::<String>::new()).directory(home.path()));
+        for word in ["vnodeconfig.json", expected[0], expected[1]] {
             assert!(stderr.contains(word), "{stderr}");
         }
     }
-    let stderr = complaint(Launch::dev(["--vnodeconfig", "no-such-file.json"]));
+    let stderr = run_failing(Launch::dev(["--vnodeconfig", "no-such-file.json"]));
     assert!(stderr.contains("no-such-file.json"), "{stderr}");
 
     std::fs::write(&file, "{\"SCSService\": false, \"ip\": \"\"}").expect("a write");
@@ -248,7 +248,7 @@ fn a_malformed_vnodeconfig_stops_the_start_with_its_place() {
 }
 
 #[test]
-fn the_log_is_json_when_asked() {
+fn the_log_can_be_json() {
     let node = Vnode::dev(["--mine", "--log.json"]);
     node.wait_for_head(2);
     let ended = node.end(Signal::Interrupt);
@@ -274,7 +274,7 @@ fn the_log_is_json_when_asked() {
 }
 
 #[test]
-fn verbosity_says_how_much() {
+fn verbosity_sets_how_much_is_logged() {
     let mine = |level: &str| {
         let node = Vnode::dev(["--mine", "--verbosity", level]);
         node.wait_for_head(2);
@@ -283,9 +283,9 @@ fn verbosity_says_how_much() {
         ended.stderr
     };
     assert_eq!(mine("0"), "");
-    let usual = mine("3");
+    let default = mine("3");
     assert!(
-        usual.lines().count() > 1 && usual.contains("sealed a block"),
-        "{usual}"
+        default.lines().count() > 1 && default.contains("sealed a block"),
+        "{default}"
     );
 }

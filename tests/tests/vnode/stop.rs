@@ -1,4 +1,4 @@
-//! Signals: the node stops soon, with success, whatever its clients are doing.
+//! Signals: the node stops soon and with exit code 0, whatever its clients do.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -9,8 +9,9 @@ use e2e::process::Signal;
 use e2e::{Launch, Vnode, note, wait_for};
 use serde_json::json;
 
-/// The promise. Without load it takes a fraction of it.
-const STOP_BOUND: Duration = Duration::from_secs(2);
+/// Longest time until the node has stopped, which the project promises. An idle node needs far
+/// less.
+const STOP_MAX: Duration = Duration::from_secs(2);
 
 fn check(signal: Signal) {
     let home = tempfile::tempdir().expect("a temporary directory");
@@ -18,7 +19,8 @@ fn check(signal: Signal) {
     node.wait_for_head(2);
     let address = node.addresses()[0];
     let socket = node.socket();
-    // An idle connection, half a header, half a body, one that never reads its answer, and IPC.
+    // Connections that are idle, that have sent half a header or half a body, that never read an
+    // answer, and one on the local socket.
     let mut open: Vec<_> = (0..4)
         .map(|_| TcpStream::connect(address).expect("the node listens"))
         .collect();
@@ -39,18 +41,18 @@ fn check(signal: Signal) {
     let seen = node.head_block();
     let ended = node.end(signal);
     note(&format!(
-        "{signal:?} with five open connections while mining: ended after {:.2?}",
+        "{signal:?} with five open connections while mining: stopped after {:.2?}",
         ended.took
     ));
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
-    assert!(ended.took < STOP_BOUND, "{:?}\n{}", ended.took, ended.stderr);
-    assert!(!socket.exists(), "{} is left", socket.display());
+    assert!(ended.took < STOP_MAX, "{:?}\n{}", ended.took, ended.stderr);
+    assert!(!socket.exists(), "{} still exists", socket.display());
     assert!(!ended.stderr.contains("panic"), "{}", ended.stderr);
     drop((open, local));
 
     let node = Launch::dev(["--mine"]).data(home.path()).start();
     let again = node.rpc("mc_getBlockByNumber", json!([seen["number"], false]));
-    assert_eq!(again, seen, "what was served is still there");
+    assert_eq!(again, seen, "a block that was returned is still there");
     node.wait_for_head(e2e::quantity(&seen["number"]) + 1);
 }
 
@@ -65,10 +67,10 @@ fn sigterm() {
 }
 
 #[test]
-fn at_once_after_the_banner_and_under_load() {
+fn a_node_stops_right_after_the_banner_and_under_load() {
     let node = Vnode::dev(["--mine"]);
     let ended = node.end(Signal::Interrupt);
-    assert!(ended.status.success() && ended.took < STOP_BOUND, "{ended:?}");
+    assert!(ended.status.success() && ended.took < STOP_MAX, "{ended:?}");
 
     let node = Vnode::dev(["--mine"]);
     let accounts = node.accounts();
@@ -91,11 +93,11 @@ fn at_once_after_the_banner_and_under_load() {
         node.end(Signal::Terminate)
     });
     note(&format!(
-        "Terminate under three senders: ended after {:.2?}",
+        "Terminate with three senders: stopped after {:.2?}",
         ended.took
     ));
     assert!(
-        ended.status.success() && ended.took < STOP_BOUND,
+        ended.status.success() && ended.took < STOP_MAX,
         "{:?} {}\n{}",
         ended.took,
         ended.status,

@@ -103,7 +103,8 @@ fn check_transfer(node: &Vnode, session: &Session, from: &str, key: &str) {
     let members = "hash from to value nonce gasPrice input blockHash v r s";
     assert_same_members(&transaction, &expected, members);
     assert_eq!(transaction["from"], json!(from.to_lowercase()));
-    // `cast` encodes the transaction again, with nine fields and the signature that the node returns.
+    // `cast` encodes the transaction again, with nine fields and the signature that the node
+    // returns.
     let raw = session.text(&["tx", hash, "--raw"]);
     assert_eq!(node.rpc("chain3_sha3", json!([raw])), json!(hash));
 }

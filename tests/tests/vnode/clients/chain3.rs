@@ -1,8 +1,8 @@
 //! npm `chain3`, the network's own library, over HTTP and over the local socket.
 //!
-//! The script reads the members of the library from its object, and fails if it did not call one that
-//! the node serves. These tests compare the called methods with the interface, and the results with what
-//! the node returns to our own calls.
+//! The script reads the members of the library from its object, and fails if it did not call one
+//! that the node serves. These tests compare the called methods with the interface, and the results
+//! with what the node returns to our own calls.
 
 use std::path::Path;
 

@@ -1,7 +1,8 @@
-//! Public clients against a real node: chain3, ethers, web3, web3.py, cast, and an independent miner.
+//! Public clients against a real node: chain3, ethers, web3, web3.py, cast, and an independent
+//! miner.
 //!
-//! A script uses a client and returns what it got. The test compares this with what the node returns to
-//! our own calls.
+//! A script uses a client and returns what it got. The test compares this with what the node
+//! returns to our own calls.
 
 mod cast;
 mod chain3;
@@ -46,8 +47,8 @@ fn text(value: &Value) -> &str {
         .unwrap_or_else(|| panic!("got {value}, expected a string"))
 }
 
-/// Compares what a client got with the chain: a transfer of one coin, a contract that was created and
-/// changed, and its event.
+/// Compares what a client got with the chain: a transfer of one coin, a contract that was created
+/// and changed, and its event.
 #[track_caller]
 fn check_contract(node: &Vnode, result: &Value, from: &str) {
     let receipt = node.receipt(text(&result["hash"]));
