@@ -15,7 +15,7 @@ const LINES_MAX: usize = 64;
 
 /// An HTTP answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct HttpAnswer {
     /// The status code.
     pub status: u16,
     /// The body.
@@ -24,7 +24,7 @@ pub struct Answer {
 
 /// A client of one address. The connection is opened by the first request.
 #[derive(Debug)]
-pub struct HttpClient {
+pub struct TestHttpClient {
     address: SocketAddr,
     connection: Option<BufReader<TcpStream>>,
 }
@@ -33,7 +33,7 @@ fn invalid(what: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.into())
 }
 
-impl HttpClient {
+impl TestHttpClient {
     /// Creates a client of `address`.
     pub fn new(address: SocketAddr) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl HttpClient {
     /// # Errors
     /// If the connection fails or the answer is not HTTP. The next request then opens a new
     /// connection.
-    pub fn post(&mut self, body: &str) -> io::Result<Answer> {
+    pub fn post(&mut self, body: &str) -> io::Result<HttpAnswer> {
         let mut connection = match self.connection.take() {
             Some(open) => open,
             None => connect(self.address)?,
@@ -68,7 +68,7 @@ impl HttpClient {
 ///
 /// # Errors
 /// If the connection fails or the answer is not HTTP.
-pub fn get(address: SocketAddr, path: &str) -> io::Result<Answer> {
+pub fn get(address: SocketAddr, path: &str) -> io::Result<HttpAnswer> {
     let mut connection = connect(address)?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
     connection.get_mut().write_all(request.as_bytes())?;
@@ -84,7 +84,7 @@ fn connect(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
 }
 
 /// Reads an answer. Also returns whether the connection stays open.
-fn read_answer(connection: &mut impl BufRead) -> io::Result<(Answer, bool)> {
+fn read_answer(connection: &mut impl BufRead) -> io::Result<(HttpAnswer, bool)> {
     let status = line(connection)?;
     let code = status
         .strip_prefix("HTTP/1.1 ")
@@ -99,7 +99,7 @@ fn read_answer(connection: &mut impl BufRead) -> io::Result<(Answer, bool)> {
             let mut body = vec![0; length];
             connection.read_exact(&mut body)?;
             let body = String::from_utf8(body).map_err(|error| invalid(error.to_string()))?;
-            return Ok((Answer { status: code, body }, keep));
+            return Ok((HttpAnswer { status: code, body }, keep));
         }
         let (name, value) = header.split_once(':').unwrap_or((&header, ""));
         match name.to_ascii_lowercase().as_str() {
@@ -129,7 +129,7 @@ mod tests {
         let got = read_answer(&mut text.as_bytes()).ok();
         let expected = expected.map(|(status, body, keep)| {
             (
-                Answer {
+                HttpAnswer {
                     status,
                     body: body.to_owned(),
                 },

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::call::{CallError, read_response};
+use crate::call::{RpcCallError, read_response};
 
 /// Longest time for one answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -15,8 +15,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Calls `method` over the socket at `path`.
 ///
 /// # Errors
-/// [`CallError`] if the node cannot be reached or answers with an error.
-pub fn try_rpc(path: &Path, method: &str, params: Value) -> Result<Value, CallError> {
+/// [`RpcCallError`] if the node cannot be reached or answers with an error.
+pub fn try_rpc(path: &Path, method: &str, params: Value) -> Result<Value, RpcCallError> {
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
     let exchange = || -> std::io::Result<String> {
         let mut socket = UnixStream::connect(path)?;
@@ -26,7 +26,7 @@ pub fn try_rpc(path: &Path, method: &str, params: Value) -> Result<Value, CallEr
         BufReader::new(socket).read_line(&mut line)?;
         Ok(line)
     };
-    let answer = exchange().map_err(|error| CallError::Transport(format!("{request}: {error}")))?;
+    let answer = exchange().map_err(|error| RpcCallError::Transport(format!("{request}: {error}")))?;
     read_response(answer.trim_end(), &json!(1))
 }
 

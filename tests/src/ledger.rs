@@ -25,13 +25,13 @@ pub const STRANGER: &str = "0x00000000000000000000000000000000000000bb";
 
 /// Balances by address, in lower case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ledger {
+pub struct BalanceLedger {
     balances: BTreeMap<String, u128>,
     /// Number of the next block to apply.
     next: u128,
 }
 
-impl Ledger {
+impl BalanceLedger {
     /// The balances of block 0, in which `accounts` are funded.
     pub fn genesis(accounts: &[String]) -> Self {
         let balances = accounts

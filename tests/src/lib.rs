@@ -26,8 +26,8 @@ pub mod work;
 pub mod ws;
 
 pub use binary::{miner_path, vnode_path};
-pub use call::{CallError, Caller};
-pub use miner::Miner;
+pub use call::{Caller, RpcCallError};
+pub use miner::MinerProcess;
 pub use quantity::{assert_same_members, data, quantity, to_quantity};
 pub use vnode::{Launch, Vnode};
 pub use wait::{note, wait_for};

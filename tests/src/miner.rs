@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::binary::miner_path;
 use crate::http;
-use crate::process::{ChildProcess, Ended, Signal};
+use crate::process::{ChildProcess, EndSignal, EndedProcess};
 use crate::wait::wait_for;
 
 /// The words before the address of the status in the log.
@@ -15,11 +15,11 @@ const STATUS_MARK: &str = "status at http://";
 
 /// A running miner. Killed when dropped.
 #[derive(Debug)]
-pub struct Miner {
+pub struct MinerProcess {
     process: ChildProcess,
 }
 
-impl Miner {
+impl MinerProcess {
     /// Starts a miner with only these arguments.
     ///
     /// # Panics
@@ -101,7 +101,7 @@ impl Miner {
     /// # Panics
     /// If the miner does not end.
     #[track_caller]
-    pub fn end(self, signal: Signal) -> Ended {
+    pub fn end(self, signal: EndSignal) -> EndedProcess {
         self.process.end(signal)
     }
 
@@ -110,7 +110,7 @@ impl Miner {
     /// # Panics
     /// If the miner does not end.
     #[track_caller]
-    pub fn wait(self) -> Ended {
+    pub fn wait(self) -> EndedProcess {
         self.process.wait()
     }
 }

@@ -13,7 +13,7 @@ const LOG_SHOWN: usize = 6000;
 
 /// How a process ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct EndedProcess {
     /// Exit code or signal.
     pub status: ExitStatus,
     /// The whole standard output.
@@ -26,7 +26,7 @@ pub struct Ended {
 
 /// Signals that end a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
+pub enum EndSignal {
     /// Ctrl-C.
     Interrupt,
     /// The signal that service managers send.
@@ -95,7 +95,7 @@ impl ChildProcess {
     /// # Panics
     /// If the process does not end.
     #[track_caller]
-    pub(crate) fn end(self, signal: Signal) -> Ended {
+    pub(crate) fn end(self, signal: EndSignal) -> EndedProcess {
         let sent = Instant::now();
         self.send(signal);
         self.wait_since(sent)
@@ -106,17 +106,17 @@ impl ChildProcess {
     /// # Panics
     /// If it does not end.
     #[track_caller]
-    pub(crate) fn wait(self) -> Ended {
+    pub(crate) fn wait(self) -> EndedProcess {
         self.wait_since(Instant::now())
     }
 
     #[track_caller]
-    fn wait_since(mut self, since: Instant) -> Ended {
+    fn wait_since(mut self, since: Instant) -> EndedProcess {
         let waiting = Instant::now();
         loop {
             if let Some(status) = self.exit_status() {
                 let took = since.elapsed();
-                return Ended {
+                return EndedProcess {
                     status,
                     stdout: self.stdout.whole(),
                     stderr: self.stderr.whole(),
@@ -133,11 +133,11 @@ impl ChildProcess {
         }
     }
 
-    fn send(&self, signal: Signal) {
+    fn send(&self, signal: EndSignal) {
         let number = match signal {
-            Signal::Interrupt => libc::SIGINT,
-            Signal::Terminate => libc::SIGTERM,
-            Signal::Kill => libc::SIGKILL,
+            EndSignal::Interrupt => libc::SIGINT,
+            EndSignal::Terminate => libc::SIGTERM,
+            EndSignal::Kill => libc::SIGKILL,
         };
         let pid = libc::pid_t::try_from(self.id()).expect("a process id fits");
         // SAFETY: the arguments are numbers; the child has not been waited for, so the id is its

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::binary::vnode_path;
 use crate::call::Caller;
-use crate::process::{ChildProcess, Ended, Signal};
+use crate::process::{ChildProcess, EndSignal, EndedProcess};
 use crate::wait::{PATIENCE, wait_for};
 
 /// A node that has not been started yet.
@@ -138,7 +138,7 @@ impl Launch {
 
     /// Starts the node and waits for its banner. The error tells how the node ended instead.
     #[track_caller]
-    fn wait_for_banner(self) -> Result<Vnode, Ended> {
+    fn wait_for_banner(self) -> Result<Vnode, EndedProcess> {
         let mut process = self.spawn();
         let exited: Option<ExitStatus> = wait_for("the banner of a node", || {
             if let Some(status) = process.exit_status() {
@@ -188,7 +188,7 @@ impl Launch {
     /// # Panics
     /// If the node does not end.
     #[track_caller]
-    pub fn run(self) -> Ended {
+    pub fn run(self) -> EndedProcess {
         self.spawn().wait()
     }
 }
@@ -322,7 +322,7 @@ impl Vnode {
     /// # Panics
     /// If the node does not end.
     #[track_caller]
-    pub fn wait_for_end(self) -> Ended {
+    pub fn wait_for_end(self) -> EndedProcess {
         self.process.wait()
     }
 
@@ -331,7 +331,7 @@ impl Vnode {
     /// # Panics
     /// If the node does not end.
     #[track_caller]
-    pub fn end(self, signal: Signal) -> Ended {
+    pub fn end(self, signal: EndSignal) -> EndedProcess {
         self.process.end(signal)
     }
 }

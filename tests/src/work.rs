@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use ethash::{B256, Epoch, LightCache, meets_boundary};
 use serde_json::{Value, json};
 
-use crate::call::{CallError, Caller};
+use crate::call::{Caller, RpcCallError};
 use crate::quantity::data;
 use crate::wait::wait_for;
 
@@ -17,7 +17,7 @@ const LANES: usize = 4;
 
 /// The result of `mc_getWork`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Work {
+pub struct RpcWork {
     /// Hash of the header without its seal.
     pub header_hash: B256,
     /// Seed hash of the epoch.
@@ -28,7 +28,7 @@ pub struct Work {
 
 /// The parameters of `mc_submitWork`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WorkSolution {
+pub struct RpcSolution {
     /// Hash of the header without its seal.
     pub header_hash: B256,
     /// Nonce of the seal.
@@ -37,7 +37,7 @@ pub struct WorkSolution {
     pub mix_hash: B256,
 }
 
-impl WorkSolution {
+impl RpcSolution {
     /// The nonce as in block objects.
     pub fn nonce_data(&self) -> Value {
         json!(format!("{:#018x}", self.pow_nonce))
@@ -54,7 +54,7 @@ fn light_cache() -> &'static LightCache {
 ///
 /// # Panics
 /// If the work is not of epoch 0, the only epoch whose cache is built.
-pub fn search(work: &Work, first_nonce: u64, solves: bool) -> WorkSolution {
+pub fn search(work: &RpcWork, first_nonce: u64, solves: bool) -> RpcSolution {
     assert_eq!(work.seed_hash, light_cache().seed_hash(), "work of another epoch");
     let mut nonce = first_nonce;
     loop {
@@ -62,7 +62,7 @@ pub fn search(work: &Work, first_nonce: u64, solves: bool) -> WorkSolution {
         let hashes = light_cache().hash_many(&work.header_hash, nonces);
         for (pow_nonce, hash) in nonces.into_iter().zip(hashes) {
             if meets_boundary(&hash.final_hash, &work.boundary) == solves {
-                return WorkSolution {
+                return RpcSolution {
                     header_hash: work.header_hash,
                     pow_nonce,
                     mix_hash: hash.mix_hash,
@@ -77,13 +77,13 @@ impl Caller {
     /// Gets work.
     ///
     /// # Errors
-    /// [`CallError`] if the node has no work or cannot be reached.
-    pub fn try_work(&self) -> Result<Work, CallError> {
+    /// [`RpcCallError`] if the node has no work or cannot be reached.
+    pub fn try_work(&self) -> Result<RpcWork, RpcCallError> {
         let result = self.try_rpc("mc_getWork", json!([]))?;
         let parts = result.as_array().map(Vec::as_slice).unwrap_or_default();
         assert_eq!(parts.len(), 3, "got {result}, expected three parts");
         let part = |index: usize| data(&parts[index], 32).parse().expect("checked: 32 bytes");
-        Ok(Work {
+        Ok(RpcWork {
             header_hash: part(0),
             seed_hash: part(1),
             boundary: part(2),
@@ -95,10 +95,10 @@ impl Caller {
     /// # Panics
     /// If there is no such work, or for an error other than -32000.
     #[track_caller]
-    pub fn work_after(&self, old: Option<B256>) -> Work {
+    pub fn work_after(&self, old: Option<B256>) -> RpcWork {
         wait_for("work", || match self.try_work() {
             Ok(work) => (Some(work.header_hash) != old).then_some(work),
-            Err(CallError::Refused { code: -32000, .. }) => None,
+            Err(RpcCallError::Refused { code: -32000, .. }) => None,
             Err(error) => panic!("mc_getWork: {error}"),
         })
     }
@@ -108,8 +108,8 @@ impl Caller {
     /// # Panics
     /// If the answer is not a Boolean.
     #[track_caller]
-    pub fn submit(&self, solution: &WorkSolution) -> bool {
-        let WorkSolution {
+    pub fn submit(&self, solution: &RpcSolution) -> bool {
+        let RpcSolution {
             header_hash,
             mix_hash,
             ..

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
-use crate::call::{CallError, read_response};
+use crate::call::{RpcCallError, read_response};
 
 /// Longest time for one message; longer than every timeout of the node.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -76,8 +76,8 @@ impl WsClient {
     /// Calls `method`.
     ///
     /// # Errors
-    /// [`CallError`] if the node answers with an error.
-    pub fn try_rpc(&mut self, method: &str, params: Value) -> Result<Value, CallError> {
+    /// [`RpcCallError`] if the node answers with an error.
+    pub fn try_rpc(&mut self, method: &str, params: Value) -> Result<Value, RpcCallError> {
         self.id += 1;
         let id = json!(self.id);
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string());

@@ -23,11 +23,11 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 
 use super::extranonces::ExtranonceLease;
-use super::jobs::StratumJob;
-use super::shares::{ShareVerdict, SubmittedShare};
+use super::jobs::DeskJob;
+use super::shares::{ShareToJudge, ShareVerdict};
 use super::state::StratumState;
 use super::vardiff::Vardiff;
-use super::workers::ShareResult;
+use super::workers::WorkerShareResult;
 
 /// Longest time until the login.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(15);
@@ -92,7 +92,7 @@ struct JudgedShare {
     verdict: ShareVerdict,
 }
 
-struct MinerConnection {
+struct WorkerConnection {
     state: Arc<StratumState>,
     stream: TcpStream,
     peer: SocketAddr,
@@ -147,7 +147,7 @@ pub(super) async fn serve(
         extranonce: lease.extranonce(),
         session: number,
     });
-    let mut connection = MinerConnection {
+    let mut connection = WorkerConnection {
         vardiff: Vardiff::new(state.config.difficulty, now),
         state,
         stream,
@@ -174,7 +174,7 @@ pub(super) async fn serve(
     connection.close(&reason).await;
 }
 
-impl MinerConnection {
+impl WorkerConnection {
     /// Handles lines, jobs and judged shares until the connection has to end.
     async fn run(&mut self) -> DisconnectReason {
         let mut jobs = self.state.jobs.subscribe();
@@ -371,7 +371,7 @@ impl MinerConnection {
     }
 
     /// Records that `job` is sent to the miner. Returns the share boundary to send.
-    fn record_sent_job(&mut self, job: &StratumJob) -> B256 {
+    fn record_sent_job(&mut self, job: &DeskJob) -> B256 {
         let boundary = self.vardiff.boundary(&job.package.boundary);
         // EthereumStratum/1.0.0 sends a rounded difficulty, so the boundary of the miner may be
         // slightly easier.
@@ -410,7 +410,7 @@ impl MinerConnection {
             self.refuse_share(&id, worker, Refusal::UnknownJob);
             return;
         };
-        let share = SubmittedShare {
+        let share = ShareToJudge {
             pow_nonce,
             mix_hash,
             boundary,
@@ -453,8 +453,8 @@ impl MinerConnection {
     fn refuse_share(&mut self, id: &Value, worker: usize, refusal: Refusal) {
         self.session.refuse(id, refusal);
         let result = match refusal {
-            Refusal::Stale | Refusal::UnknownJob => ShareResult::Stale,
-            _ => ShareResult::Rejected,
+            Refusal::Stale | Refusal::UnknownJob => WorkerShareResult::Stale,
+            _ => WorkerShareResult::Rejected,
         };
         self.count_share(worker, result, 0.0);
     }
@@ -476,9 +476,9 @@ impl MinerConnection {
                 self.vardiff.count_share();
                 self.session.accept(&id);
                 let result = if verdict == ShareVerdict::Block {
-                    ShareResult::Block
+                    WorkerShareResult::Block
                 } else {
-                    ShareResult::Accepted
+                    WorkerShareResult::Accepted
                 };
                 self.count_share(worker, result, difficulty);
                 if self.vardiff.adjust(Instant::now()) {
@@ -487,21 +487,21 @@ impl MinerConnection {
             }
             ShareVerdict::StaleBlock => {
                 self.session.accept_stale(&id);
-                self.count_share(worker, ShareResult::Stale, difficulty);
+                self.count_share(worker, WorkerShareResult::Stale, difficulty);
             }
             ShareVerdict::Refused(refusal) => self.refuse_share(&id, worker, refusal),
         }
     }
 
     /// Counts a share in the statistics of the worker.
-    fn count_share(&self, worker: usize, result: ShareResult, difficulty: f64) {
+    fn count_share(&self, worker: usize, result: WorkerShareResult, difficulty: f64) {
         let Some(name) = self.workers.get(worker) else {
             return;
         };
         self.state
             .workers
             .count_share(name, result, difficulty, Instant::now());
-        if result == ShareResult::Block {
+        if result == WorkerShareResult::Block {
             tracing::info!(worker = name, "a share of a worker sealed a block");
         }
     }
@@ -553,7 +553,7 @@ impl MinerConnection {
 }
 
 /// The job in the form that the session sends.
-fn session_job<'a>(job: &'a StratumJob, share_boundary: &'a B256, clean: bool) -> ToldJob<'a> {
+fn session_job<'a>(job: &'a DeskJob, share_boundary: &'a B256, clean: bool) -> ToldJob<'a> {
     ToldJob {
         number: job.number,
         package: &job.package,

@@ -7,12 +7,12 @@ use chain::chain::WriteError;
 use ethash::{B256, LightCaches, Solution, final_hash, meets_boundary};
 use stratum::server::Refusal;
 
-use super::jobs::{JobAge, NonceStatus, StratumJob};
+use super::jobs::{DeskJob, JobAge, NonceStatus};
 use super::state::StratumState;
 
 /// A share that a miner submitted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SubmittedShare {
+pub(super) struct ShareToJudge {
     pub(super) pow_nonce: u64,
     /// The mix hash that the miner claims, if its dialect has one.
     pub(super) mix_hash: Option<B256>,
@@ -33,7 +33,7 @@ pub(super) enum ShareVerdict {
 
 impl StratumState {
     /// Judges a share of `job`, and submits its block if it seals one.
-    pub(super) fn judge_share(&self, job: &StratumJob, share: &SubmittedShare) -> ShareVerdict {
+    pub(super) fn judge_share(&self, job: &DeskJob, share: &ShareToJudge) -> ShareVerdict {
         let age = self.jobs.age(job);
         let solution = match check_share(&self.caches, job, share) {
             Ok(solution) => solution,
@@ -78,8 +78,8 @@ fn verdict_without_block(age: JobAge) -> ShareVerdict {
 /// Checks a share. Returns the solution if the share also meets the block difficulty.
 fn check_share(
     caches: &LightCaches,
-    job: &StratumJob,
-    share: &SubmittedShare,
+    job: &DeskJob,
+    share: &ShareToJudge,
 ) -> Result<Option<Solution>, Refusal> {
     let package = &job.package;
     let header_hash = &package.header_hash;

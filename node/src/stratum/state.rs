@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 
 use super::config::StratumConfig;
 use super::extranonces::ExtranoncePool;
-use super::jobs::{JobHistory, StratumJob};
+use super::jobs::{DeskJob, JobHistory};
 use super::workers::WorkerRegistry;
 
 /// How often the desk is told that miners still want work. The desk forgets this after a minute.
@@ -88,7 +88,7 @@ impl StratumState {
     }
 
     /// Counts that a job was sent to a worker, and how long after its arrival.
-    pub(super) fn count_push(&self, job: &StratumJob) {
+    pub(super) fn count_push(&self, job: &DeskJob) {
         let microseconds = u64::try_from(job.received_at.elapsed().as_micros()).unwrap_or(u64::MAX);
         let workers = job.sent.fetch_add(1, Ordering::Relaxed) + 1;
         self.counters.last_push_us.store(microseconds, Ordering::Relaxed);

@@ -35,7 +35,7 @@ pub(super) struct WorkerStats {
 
 /// How a share counts in the statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ShareResult {
+pub(super) enum WorkerShareResult {
     Accepted,
     Block,
     Stale,
@@ -121,21 +121,21 @@ impl WorkerRegistry {
     }
 
     /// Counts a share of `difficulty` hashes.
-    pub(super) fn count_share(&self, name: &str, result: ShareResult, difficulty: f64, now: Instant) {
+    pub(super) fn count_share(&self, name: &str, result: WorkerShareResult, difficulty: f64, now: Instant) {
         let records = &mut self.state.lock().records;
         let Some(record) = records.get_mut(name) else {
             return;
         };
         match result {
-            ShareResult::Accepted => record.accepted += 1,
-            ShareResult::Block => {
+            WorkerShareResult::Accepted => record.accepted += 1,
+            WorkerShareResult::Block => {
                 record.accepted += 1;
                 record.blocks += 1;
             }
-            ShareResult::Stale => record.stale += 1,
-            ShareResult::Rejected => record.rejected += 1,
+            WorkerShareResult::Stale => record.stale += 1,
+            WorkerShareResult::Rejected => record.rejected += 1,
         }
-        if matches!(result, ShareResult::Accepted | ShareResult::Block) {
+        if matches!(result, WorkerShareResult::Accepted | WorkerShareResult::Block) {
             record.last_share = Some(now);
             record.add_hashes(difficulty, now);
         }
@@ -214,16 +214,16 @@ mod tests {
         let workers = WorkerRegistry::default();
         workers.connected("a.b", start);
         for second in (0..1200).step_by(10) {
-            workers.count_share("a.b", ShareResult::Accepted, 1e7, at(second));
+            workers.count_share("a.b", WorkerShareResult::Accepted, 1e7, at(second));
         }
         let worker = &workers.list(at(1200))[0];
         assert!((0.9e6..=1.1e6).contains(&worker.hashrate), "{}", worker.hashrate);
         assert_eq!((worker.accepted, worker.last_share_secs), (120, Some(10)));
         let silent = workers.list(at(3000))[0].hashrate;
         assert!(silent == 0.0 && silent.is_sign_positive(), "{silent}");
-        workers.count_share("a.b", ShareResult::Block, 1.0, at(3000));
-        workers.count_share("a.b", ShareResult::Stale, 1.0, at(3000));
-        workers.count_share("nobody", ShareResult::Accepted, 1.0, at(3000));
+        workers.count_share("a.b", WorkerShareResult::Block, 1.0, at(3000));
+        workers.count_share("a.b", WorkerShareResult::Stale, 1.0, at(3000));
+        workers.count_share("nobody", WorkerShareResult::Accepted, 1.0, at(3000));
         workers.set_reported_rate("a.b", 77);
         workers.disconnected("a.b", at(3001));
         let worker = workers.list(at(3001)).remove(0);
@@ -256,7 +256,7 @@ mod tests {
         }
         assert_eq!(workers.list(start).len(), WORKERS_MAX, "all have connections");
         let last = (WORKERS_MAX + 9).to_string();
-        workers.count_share(&last, ShareResult::Accepted, 1.0, start);
+        workers.count_share(&last, WorkerShareResult::Accepted, 1.0, start);
         workers.disconnected(&last, start);
         assert!(!workers.list(start).iter().any(|worker| worker.name == last));
         // A worker with two connections stays until both have ended; then it can be replaced.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use e2e::Miner;
+use e2e::MinerProcess;
 use serde_json::{Value, json};
 
 /// Arguments that select one CPU thread.
@@ -11,7 +11,7 @@ const HEADER: &str = "0x2a8de2adf89af77358250bf908bf04ba94a6e8c3ba87775564a41d26
 
 /// Runs `miner`. Returns exit code, standard output and standard error.
 fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let ended = Miner::bare(arguments.iter().copied()).wait();
+    let ended = MinerProcess::bare(arguments.iter().copied()).wait();
     (ended.status.code(), ended.stdout, ended.stderr)
 }
 
@@ -157,7 +157,7 @@ fn a_miner_without_a_node_waits_for_one() {
     let free = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let address = free.local_addr().expect("bound");
     drop(free);
-    let miner = Miner::start(["getwork", &format!("http://{address}"), "--retry-max", "0.5"]);
+    let miner = MinerProcess::start(["getwork", &format!("http://{address}"), "--retry-max", "0.5"]);
     miner.wait_for_log("tried again in");
     std::thread::sleep(Duration::from_millis(300));
     let status = miner.status();

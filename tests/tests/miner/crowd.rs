@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use e2e::Vnode;
 use e2e::http;
 use e2e::wait::{note, wait_for};
-use e2e::work::{Work, search};
+use e2e::work::{RpcWork, search};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -135,7 +135,7 @@ fn a_thousand_workers_get_every_job() {
     let mut last = None;
     let mut pushes = Vec::new();
     for _ in 0..JOBS {
-        let work: Work = node.work_after(last);
+        let work: RpcWork = node.work_after(last);
         last = Some(work.header_hash);
         assert!(node.submit(&search(&work, 1, true)));
         let next = node.work_after(last);

@@ -2,9 +2,9 @@
 
 use e2e::clients::python;
 use e2e::http;
-use e2e::process::Signal;
+use e2e::process::EndSignal;
 use e2e::wait::wait_for;
-use e2e::{Launch, Miner, Vnode};
+use e2e::{Launch, MinerProcess, Vnode};
 use serde_json::{Value, json};
 
 /// A node that does not search itself.
@@ -26,7 +26,7 @@ fn check_seals(node: &Vnode, first: u128) {
 #[test]
 fn a_miner_seals_blocks() {
     let node = node();
-    let miner = Miner::start(["getwork", &node.url()]);
+    let miner = MinerProcess::start(["getwork", &node.url()]);
     node.wait_for_head(3);
     let status = miner.wait_for_status("three solutions", |status| status["accepted"].as_u64() >= Some(3));
     assert_eq!((&status["rejected"], &status["invalid"]), (&json!(0), &json!(0)));
@@ -56,7 +56,7 @@ fn a_miner_seals_blocks() {
         404
     );
 
-    let ended = miner.end(Signal::Interrupt);
+    let ended = miner.end(EndSignal::Interrupt);
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     assert!(ended.took.as_secs() < 2, "{:?}", ended.took);
     for line in ["connected", "solution accepted", "speed", "done", "stopped"] {
@@ -93,11 +93,11 @@ fn the_miner_fails_over_to_a_second_node_and_returns() {
     };
     let first = start_first();
     let second = node();
-    let miner = Miner::start(["getwork", &first.url(), &second.url(), "--retry-max", "1"]);
+    let miner = MinerProcess::start(["getwork", &first.url(), &second.url(), "--retry-max", "1"]);
     first.wait_for_head(2);
     assert_eq!(second.head(), 0, "the second node is not used yet");
     // While the miner searches.
-    first.end(Signal::Kill);
+    first.end(EndSignal::Kill);
     second.wait_for_head(2);
     let first = start_first();
     let head = first.head();
@@ -116,7 +116,7 @@ fn the_miner_fails_over_to_a_second_node_and_returns() {
 #[test]
 fn every_line_of_a_json_log_is_json() {
     let node = node();
-    let miner = Miner::bare([
+    let miner = MinerProcess::bare([
         "getwork",
         &node.url(),
         "--device",
@@ -135,7 +135,7 @@ fn every_line_of_a_json_log_is_json() {
     ]);
     node.wait_for_head(2);
     miner.wait_for_log("\"message\":\"speed\"");
-    let ended = miner.end(Signal::Terminate);
+    let ended = miner.end(EndSignal::Terminate);
     assert_eq!(ended.status.code(), Some(0));
     for line in ended.stderr.lines() {
         let event: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("got {line}, expected JSON"));
@@ -147,7 +147,7 @@ fn every_line_of_a_json_log_is_json() {
 #[ignore = "generates a dataset of 1 GiB on the adapter, which takes minutes on a software adapter"]
 fn a_graphics_adapter_and_the_cpu_mine_together() {
     let node = node();
-    let miner = Miner::bare([
+    let miner = MinerProcess::bare([
         "getwork",
         &node.url(),
         "--device",

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use e2e::clients::python;
 use e2e::http;
-use e2e::process::Signal;
+use e2e::process::EndSignal;
 use e2e::quantity::data;
 use e2e::wait::wait_for;
-use e2e::work::{Work, WorkSolution, search};
-use e2e::{Miner, Vnode};
+use e2e::work::{RpcSolution, RpcWork, search};
+use e2e::{MinerProcess, Vnode};
 use serde_json::{Value, json};
 
 /// A node that does not mine, with a Stratum server, its status and the options `more`.
@@ -34,7 +34,7 @@ fn server_status(node: &Vnode) -> Value {
 #[test]
 fn shares_between_two_blocks_and_the_hashrate_count() {
     let node = node(&[]);
-    let miner = Miner::start(["stratum", &format!("stratum2+tcp://w.r:x@{}", node.stratum())]);
+    let miner = MinerProcess::start(["stratum", &format!("stratum2+tcp://w.r:x@{}", node.stratum())]);
     node.wait_for_head(3);
     // On this chain a block is sealed quickly. Until the next second the miner then has a job whose
     // block is already sealed.
@@ -60,7 +60,7 @@ fn every_dialect_seals_blocks() {
         let before = node.head();
         let name = format!("0xwallet.rig{index}");
         let url = format!("{scheme}+tcp://{name}:x@{}", node.stratum());
-        let miner = Miner::start(["stratum", &url]);
+        let miner = MinerProcess::start(["stratum", &url]);
         node.wait_for_head(before + 2);
         let status = miner.wait_for_status("two shares", |status| status["accepted"].as_u64() >= Some(2));
         assert_eq!(
@@ -68,7 +68,7 @@ fn every_dialect_seals_blocks() {
             (&json!(0), &json!(0)),
             "{scheme}"
         );
-        let ended = miner.end(Signal::Interrupt);
+        let ended = miner.end(EndSignal::Interrupt);
         assert_eq!(ended.status.code(), Some(0), "{scheme}: {}", ended.stderr);
         names.push(name);
     }
@@ -113,9 +113,9 @@ fn every_dialect_seals_blocks() {
 fn a_miner_fails_over_between_stratum_servers() {
     let (first, second) = (node(&[]), node(&[]));
     let urls = [&first, &second].map(|node| format!("stratum2+tcp://a.b@{}", node.stratum()));
-    let miner = Miner::start(["stratum", &urls[0], &urls[1], "--retry-max", "1"]);
+    let miner = MinerProcess::start(["stratum", &urls[0], &urls[1], "--retry-max", "1"]);
     first.wait_for_head(1);
-    first.end(Signal::Terminate);
+    first.end(EndSignal::Terminate);
     second.wait_for_head(1);
     let status = miner.status();
     assert_eq!(status["endpoints"][1]["active"], json!(true), "{status}");
@@ -125,10 +125,10 @@ fn a_miner_fails_over_between_stratum_servers() {
 fn logins_need_the_password_if_one_is_set() {
     let node = node(&["--stratum.password", "sesame"]);
     let url = |password: &str| format!("stratum+tcp://a.b:{password}@{}", node.stratum());
-    let refused = Miner::start(["stratum", &url("wrong"), "--max-wait", "0.2"]).wait();
+    let refused = MinerProcess::start(["stratum", &url("wrong"), "--max-wait", "0.2"]).wait();
     assert_eq!(refused.status.code(), Some(3), "{}", refused.stderr);
     assert!(refused.stderr.contains("Invalid login"), "{}", refused.stderr);
-    let _miner = Miner::start(["stratum", &url("sesame")]);
+    let _miner = MinerProcess::start(["stratum", &url("sesame")]);
     node.wait_for_head(1);
     assert!(server_status(&node)["bad_logins"].as_u64() >= Some(1));
 }
@@ -226,7 +226,7 @@ fn bad_miners_lose_only_their_own_connection() {
         status["bad_messages"].as_u64() >= Some(8) && status["turned_away"].as_u64() >= Some(1),
         "{status}"
     );
-    node.end(Signal::Terminate);
+    node.end(EndSignal::Terminate);
     good.wait_for_end();
 }
 
@@ -275,7 +275,7 @@ fn a_share_that_seals_counts_if_its_miner_disconnects() {
 }
 
 /// Logs in with the dialect eth-proxy and gets work.
-fn proxy_work(miner: &mut RawConnection) -> Work {
+fn proxy_work(miner: &mut RawConnection) -> RpcWork {
     let login = json!({"id": 1, "jsonrpc": "2.0", "method": "eth_submitLogin", "params": ["a.b", "x"]});
     assert_eq!(miner.call(&login)["result"], true);
     let work = wait_for("work", || {
@@ -283,7 +283,7 @@ fn proxy_work(miner: &mut RawConnection) -> Work {
         answer["result"].as_array().cloned()
     });
     let part = |index: usize| data(&work[index], 32).parse().expect("checked: 32 bytes");
-    Work {
+    RpcWork {
         header_hash: part(0),
         seed_hash: part(1),
         boundary: part(2),
@@ -291,8 +291,8 @@ fn proxy_work(miner: &mut RawConnection) -> Work {
 }
 
 /// The line that submits `solution` with a nonce that is higher by `offset`.
-fn proxy_share(id: u64, solution: &WorkSolution, offset: u64) -> String {
-    let WorkSolution {
+fn proxy_share(id: u64, solution: &RpcSolution, offset: u64) -> String {
+    let RpcSolution {
         header_hash,
         pow_nonce,
         mix_hash,

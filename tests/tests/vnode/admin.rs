@@ -4,8 +4,8 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use e2e::call::CallError;
-use e2e::process::Signal;
+use e2e::call::RpcCallError;
+use e2e::process::EndSignal;
 use e2e::wait::wait_for;
 use e2e::{Caller, Launch, Vnode, data, ipc, quantity};
 use serde_json::{Value, json};
@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 const PEER: &str = "1dd9d65c4552b5eb43d5ad55a2ee3f56c6cbc1c64a5c8d659f51fcd51bace24351232b8d7821617d2b29b54b81cdefb9b3e9c37d7fd5f63270bcc9e1a6f6a439";
 
 /// The message of an error -32000.
-fn refused(result: Result<Value, CallError>) -> String {
+fn refused(result: Result<Value, RpcCallError>) -> String {
     match result {
-        Err(CallError::Refused {
+        Err(RpcCallError::Refused {
             code: -32000,
             message,
         }) => message,
@@ -59,7 +59,7 @@ fn the_listener_closes_and_opens_again() {
     let message = refused(ipc::try_rpc(&socket, "admin_startRPC", parameters(port)));
     assert!(message.contains("cannot listen on"), "{message}");
     assert_eq!(ipc::rpc(&socket, "admin_startRPC", parameters(0)), true);
-    let ended = node.end(Signal::Interrupt);
+    let ended = node.end(EndSignal::Interrupt);
     assert!(ended.status.success(), "{}", ended.stderr);
     assert!(ended.took < Duration::from_secs(2), "{:?}", ended.took);
 }
@@ -107,7 +107,7 @@ fn identity_and_lists_are_stored() {
     assert_eq!(node.rpc("net_peerCount", json!([])), "0x0");
     assert_eq!(node.rpc("admin_addSubnetP2P", json!([chain, 110])), Value::Null);
     let subnets = node.rpc("admin_getSubnetP2PList", json!([]));
-    assert!(node.end(Signal::Interrupt).status.success());
+    assert!(node.end(EndSignal::Interrupt).status.success());
 
     let node = start();
     assert_eq!(node.rpc("admin_nodeInfo", json!([]))["id"], json!(id));

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use e2e::process::Ended;
+use e2e::process::EndedProcess;
 use e2e::{Launch, Vnode, quantity, vnode_path};
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ fn scripts_call_methods() {
 #[test]
 fn an_unreachable_node_has_its_own_exit_code() {
     let refused = |arguments: &[&str], word: &str| {
-        let Ended {
+        let EndedProcess {
             status,
             stderr,
             stdout,

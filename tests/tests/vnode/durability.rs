@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use e2e::contract::{creation_code, set};
-use e2e::ledger::Ledger;
-use e2e::process::Signal;
-use e2e::{CallError, Caller, Launch, data, ipc, note, quantity, to_quantity};
+use e2e::ledger::BalanceLedger;
+use e2e::process::EndSignal;
+use e2e::{Caller, Launch, RpcCallError, data, ipc, note, quantity, to_quantity};
 use serde_json::{Value, json};
 
 use crate::offline::{assert_contains, run_ok};
@@ -52,8 +52,8 @@ fn load(caller: &Caller, accounts: &[String], contract: &Value) -> Option<Value>
         };
         match caller.try_rpc("mc_sendTransaction", sent) {
             // The pool may be full.
-            Ok(_) | Err(CallError::Refused { .. }) => {}
-            Err(CallError::Transport(_)) => break,
+            Ok(_) | Err(RpcCallError::Refused { .. }) => {}
+            Err(RpcCallError::Transport(_)) => break,
         }
         match caller.try_rpc("mc_getBlockByNumber", json!(["latest", false])) {
             Ok(block) => last = Some(block),
@@ -67,7 +67,7 @@ fn load(caller: &Caller, accounts: &[String], contract: &Value) -> Option<Value>
 
 /// Follows a chain over many restarts of its node.
 struct Follower {
-    ledger: Ledger,
+    ledger: BalanceLedger,
     number: u128,
     hash: String,
 }
@@ -94,7 +94,7 @@ fn kill_loses_no_block_that_was_returned() {
     let mut node = start(home.path());
     let accounts = node.accounts();
     let mut follower = Follower {
-        ledger: Ledger::genesis(&accounts),
+        ledger: BalanceLedger::genesis(&accounts),
         number: 0,
         hash: data(&node.block(0)["hash"], 32).to_owned(),
     };
@@ -112,7 +112,7 @@ fn kill_loses_no_block_that_was_returned() {
                 .collect();
             node.wait_for_head(started_at + 1);
             std::thread::sleep(delay);
-            node.end(Signal::Kill);
+            node.end(EndSignal::Kill);
             let seen = clients
                 .into_iter()
                 .filter_map(|client| client.join().expect("no client panics"));
@@ -164,7 +164,7 @@ fn branches(home: &Path) -> (Vec<u8>, String) {
             node.send(json!({"from": from, "to": to, "value": "0x77"}));
         }
         node.wait_for_head(blocks);
-        assert!(node.end(Signal::Interrupt).status.success());
+        assert!(node.end(EndSignal::Interrupt).status.success());
         let file = home.join(format!("{name}.rlp"));
         let last = blocks.to_string();
         run_ok(&path, &["export", file.to_str().expect("plain"), "1", &last]);
@@ -271,7 +271,7 @@ fn a_restart_continues_the_same_chain() {
     let genesis = node.block(0);
     let number = node.wait_for_head(2);
     let block = node.block(number);
-    assert!(node.end(Signal::Interrupt).status.success());
+    assert!(node.end(EndSignal::Interrupt).status.success());
     // Without mining the head does not change.
     let node = Launch::dev(Vec::<String>::new()).data(home.path()).start();
     assert!(node.head() >= number);

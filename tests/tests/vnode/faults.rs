@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use e2e::ledger::Ledger;
-use e2e::process::Signal;
+use e2e::ledger::BalanceLedger;
+use e2e::process::EndSignal;
 use e2e::{Launch, Vnode, note, quantity, wait_for};
 use serde_json::{Value, json};
 use store::FILE_NAME;
@@ -76,8 +76,8 @@ fn check_full(node: Vnode, directory: &Path, free: impl FnOnce(&Vnode)) {
     let accounts = node.accounts();
     assert_eq!(chain(&node)[..blocks.len()], blocks[..], "no block is lost");
     let head = node.head();
-    Ledger::genesis(&accounts).check(&node, head);
-    let ended = node.end(Signal::Interrupt);
+    BalanceLedger::genesis(&accounts).check(&node, head);
+    let ended = node.end(EndSignal::Interrupt);
     assert!(ended.status.success(), "{}", ended.stderr);
     assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
     assert_contains(&run_ok(directory, &["db", "check", "--full"]), &["no faults"]);
@@ -88,7 +88,7 @@ fn check_full(node: Vnode, directory: &Path, free: impl FnOnce(&Vnode)) {
 fn mine_and_stop(directory: &Path) -> u64 {
     let node = Launch::dev(["--mine"]).data(directory).start();
     node.wait_for_head(2);
-    assert!(node.end(Signal::Interrupt).status.success());
+    assert!(node.end(EndSignal::Interrupt).status.success());
     std::fs::metadata(directory.join(FILE_NAME))
         .expect("a database")
         .len()
@@ -227,7 +227,7 @@ fn a_node_with_damaged_pages_gives_right_answers_or_errors() {
     let good_chain = chain(&node);
     let accounts = node.accounts();
     let balances: Vec<_> = accounts.iter().map(|account| node.balance(account)).collect();
-    assert!(node.end(Signal::Interrupt).status.success());
+    assert!(node.end(EndSignal::Interrupt).status.success());
     let used: Vec<usize> = (16..whole.len()).filter(|at| whole[*at] != 0).collect();
     let (mut refused, mut errors) = (0, 0);
     for round in 0..ROUNDS {
@@ -266,7 +266,7 @@ fn a_node_with_damaged_pages_gives_right_answers_or_errors() {
                 Err(_) => errors += 1,
             }
         }
-        let ended = node.end(Signal::Interrupt);
+        let ended = node.end(EndSignal::Interrupt);
         assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
         assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
     }

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use e2e::http::HttpClient;
+use e2e::http::TestHttpClient;
 use e2e::ws::WsClient;
 use e2e::{Caller, Vnode, note};
 use serde_json::{Value, json};
@@ -182,7 +182,7 @@ fn hostile_clients_do_not_harm_the_node() {
 fn create_filters(node: &Vnode, count: usize) {
     const BATCH: usize = 1000;
     let address = node.addresses()[0];
-    let mut http = HttpClient::new(address);
+    let mut http = TestHttpClient::new(address);
     let filter = json!({ "address": "0x70997970c51812dc3a010c7d01b50e0d17dc79c8", "topics": [null, []] });
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "mc_newFilter", "params": [filter] }).to_string();
     for _ in 0..count / BATCH {
@@ -277,7 +277,7 @@ fn send_tiny_members(http: SocketAddr, ws: SocketAddr) {
     let batch = format!("[{}]", members.trim_end_matches(','));
     let refusal = "batch of 1000000 requests, want at most 1000";
     for _ in 0..3 {
-        let answer = HttpClient::new(http).post(&batch).expect("an answer");
+        let answer = TestHttpClient::new(http).post(&batch).expect("an answer");
         assert!(answer.body.contains(refusal), "{}", answer.body);
         let mut client = WsClient::connect(ws, None).expect("a WebSocket");
         client.send(&batch);

@@ -1,7 +1,7 @@
 //! Log queries by contract and topics, on a chain that is mined, restarted, exported and imported.
 
 use e2e::contract::{CHANGED, creation_code, set, word};
-use e2e::process::Signal;
+use e2e::process::EndSignal;
 use e2e::{Launch, Vnode, data, quantity, to_quantity};
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ fn logs_are_found_after_restarts_and_after_an_import() {
     assert_eq!(node.rpc("mc_getLogs", one), json!([logs[2]]));
     let of_block = json!([{"blockHash": logs[0]["blockHash"]}]);
     assert_eq!(node.rpc("mc_getLogs", of_block), json!([logs[0]]));
-    node.end(Signal::Kill);
+    node.end(EndSignal::Kill);
 
     // After a crash, with a limit that the query exceeds.
     let node = Launch::dev(["--rpc.logs.maxresults", "2"])
@@ -69,10 +69,10 @@ fn logs_are_found_after_restarts_and_after_an_import() {
         refused.contains("more than 2 logs") && refused.contains("--rpc.logs.maxresults"),
         "{refused}"
     );
-    node.end(Signal::Terminate);
+    node.end(EndSignal::Terminate);
     let node = Launch::dev([] as [&str; 0]).data(home.path()).start();
     check_values(&node, &contract, &sender, &VALUES);
-    node.end(Signal::Terminate);
+    node.end(EndSignal::Terminate);
 
     let file = other.path().join("blocks");
     let file = file.to_str().expect("a path in ASCII");

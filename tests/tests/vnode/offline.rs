@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use e2e::contract::{creation_code, set};
-use e2e::process::{Ended, Signal};
+use e2e::process::{EndSignal, EndedProcess};
 use e2e::{Launch, note, quantity, to_quantity, vnode_path, wait_for};
 use serde_json::{Value, json};
 use store::{Source, Store, StoreOptions, TableId, meta_key};
@@ -25,7 +25,7 @@ const GENESIS: &str = r#"{"config": {"chainId": 4711, "homesteadBlock": 0, "eip1
     "alloc": {"00000000000000000000000000000000000000aa": {"balance": "1000000000000000000"}}}"#;
 
 /// Runs a command on the data directory `data`.
-fn vnode(data: &Path, arguments: &[&str]) -> Ended {
+fn vnode(data: &Path, arguments: &[&str]) -> EndedProcess {
     Launch::bare(arguments.iter().copied()).data(data).run()
 }
 
@@ -125,7 +125,7 @@ fn mined_chain() -> &'static MinedChain {
             (number, watched.iter().map(balance).collect())
         };
         let balances = (0..=head).map(at).collect();
-        assert!(node.end(Signal::Interrupt).status.success());
+        assert!(node.end(EndSignal::Interrupt).status.success());
         let output = run_ok(&data, &["export", text(&folder.path().join("all.rlp"))]);
         // The node may have mined another block before it stopped.
         let exported: u128 = output
@@ -182,7 +182,7 @@ fn a_directory_is_initialised_once() {
         &["mine (network id 5, chain id 4711)", "moacbase   none"],
     );
     assert_contains(&run_failing(&data, &["import", "-"]), &["in use"]);
-    assert!(node.end(Signal::Interrupt).status.success());
+    assert!(node.end(EndSignal::Interrupt).status.success());
 
     assert_contains(&run_failing(&data, &["--dev"]), &["--network dev", "mine", &hash]);
     assert_contains(
@@ -197,7 +197,7 @@ fn a_directory_is_initialised_once() {
     assert_contains(&run_failing(&data, &["--mine"]), &["--moacbase"]);
     let flags = ["--genesis", text(&file)];
     let node = Launch::bare(flags).data(&data).start();
-    assert!(node.end(Signal::Interrupt).status.success());
+    assert!(node.end(EndSignal::Interrupt).status.success());
     run_ok(&data, &["db", "check", "--full"]);
 }
 
@@ -238,7 +238,7 @@ fn without_a_network_no_directory_is_created() {
     // A genesis file is enough to start.
     std::fs::write(&file, GENESIS).expect("a write");
     let node = Launch::bare(["--genesis", text(&file)]).data(&data).start();
-    assert!(node.end(Signal::Interrupt).status.success());
+    assert!(node.end(EndSignal::Interrupt).status.success());
     let node = Launch::bare(Vec::<String>::new()).data(&data).start();
     assert_contains(&node.banner(), &["chain id 4711"]);
 }

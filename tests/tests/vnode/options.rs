@@ -2,15 +2,15 @@
 
 use std::net::TcpListener;
 
-use e2e::http::HttpClient;
-use e2e::process::{Ended, Signal};
+use e2e::http::TestHttpClient;
+use e2e::process::{EndSignal, EndedProcess};
 use e2e::{Launch, Vnode};
 use serde_json::{Value, json};
 
 /// Runs a node that must fail to start. Returns its standard error.
 #[track_caller]
 fn run_failing(launch: Launch) -> String {
-    let Ended {
+    let EndedProcess {
         status,
         stdout,
         stderr,
@@ -90,7 +90,7 @@ fn limits_are_options() {
         "--rpc.maxfilters",
         "1",
     ]);
-    let mut http = HttpClient::new(node.addresses()[0]);
+    let mut http = TestHttpClient::new(node.addresses()[0]);
     let batch = http.post("[1,2,3]").expect("an answer");
     assert!(
         batch.body.contains("batch of 3 requests, want at most 2"),
@@ -120,7 +120,7 @@ fn servers_that_others_can_reach_are_warned_of() {
         "--wsport",
         "0",
     ];
-    let ended = Vnode::dev(anywhere).end(Signal::Interrupt);
+    let ended = Vnode::dev(anywhere).end(EndSignal::Interrupt);
     let warnings: Vec<_> = ended
         .stderr
         .lines()
@@ -142,7 +142,7 @@ fn servers_that_others_can_reach_are_warned_of() {
         "{}",
         warnings[2]
     );
-    let ended = Vnode::dev(["--rpcapi", "mc,personal"]).end(Signal::Interrupt);
+    let ended = Vnode::dev(["--rpcapi", "mc,personal"]).end(EndSignal::Interrupt);
     assert!(!ended.stderr.contains("other machines"), "{}", ended.stderr);
 }
 
@@ -251,7 +251,7 @@ fn an_invalid_vnodeconfig_stops_the_start_with_a_position() {
 fn the_log_can_be_json() {
     let node = Vnode::dev(["--mine", "--log.json"]);
     node.wait_for_head(2);
-    let ended = node.end(Signal::Interrupt);
+    let ended = node.end(EndSignal::Interrupt);
     let events: Vec<Value> = ended
         .stderr
         .lines()
@@ -278,7 +278,7 @@ fn verbosity_sets_how_much_is_logged() {
     let mine = |level: &str| {
         let node = Vnode::dev(["--mine", "--verbosity", level]);
         node.wait_for_head(2);
-        let ended = node.end(Signal::Interrupt);
+        let ended = node.end(EndSignal::Interrupt);
         assert!(ended.status.success());
         ended.stderr
     };

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use e2e::ledger::FUNDED;
-use e2e::process::Signal;
+use e2e::process::EndSignal;
 use e2e::wait::wait_for;
 use e2e::{Vnode, data, note, quantity};
 use serde_json::json;
@@ -134,7 +134,7 @@ fn first_block_time() {
         .map(|_| {
             let node = Vnode::dev(["--mine"]);
             let time = time_to_first_block(&node);
-            assert!(node.end(Signal::Interrupt).status.success());
+            assert!(node.end(EndSignal::Interrupt).status.success());
             time
         })
         .collect();

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use e2e::process::Signal;
+use e2e::process::EndSignal;
 use e2e::{Launch, Vnode, note, wait_for};
 use serde_json::json;
 
@@ -13,7 +13,7 @@ use serde_json::json;
 /// less.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
-fn check(signal: Signal) {
+fn check(signal: EndSignal) {
     let home = tempfile::tempdir().expect("a temporary directory");
     let node = Launch::dev(["--mine"]).data(home.path()).start();
     node.wait_for_head(2);
@@ -58,18 +58,18 @@ fn check(signal: Signal) {
 
 #[test]
 fn sigint() {
-    check(Signal::Interrupt);
+    check(EndSignal::Interrupt);
 }
 
 #[test]
 fn sigterm() {
-    check(Signal::Terminate);
+    check(EndSignal::Terminate);
 }
 
 #[test]
 fn a_node_stops_right_after_the_banner_and_under_load() {
     let node = Vnode::dev(["--mine"]);
-    let ended = node.end(Signal::Interrupt);
+    let ended = node.end(EndSignal::Interrupt);
     assert!(ended.status.success() && ended.took < STOP_MAX, "{ended:?}");
 
     let node = Vnode::dev(["--mine"]);
@@ -90,7 +90,7 @@ fn a_node_stops_right_after_the_banner_and_under_load() {
                 .is_some_and(|all| !all.is_empty())
                 .then_some(())
         });
-        node.end(Signal::Terminate)
+        node.end(EndSignal::Terminate)
     });
     note(&format!(
         "Terminate with three senders: stopped after {:.2?}",

@@ -1,7 +1,7 @@
 //! Transactions of the node's own accounts, contracts, and the balances that result.
 
 use e2e::contract::{CHANGED, FIRST_VALUE, creation_code, get, runtime_code, set, word};
-use e2e::ledger::{COIN, FUNDED, Ledger, MINER, REWARD, STRANGER};
+use e2e::ledger::{BalanceLedger, COIN, FUNDED, MINER, REWARD, STRANGER};
 use e2e::{Vnode, data, quantity, to_quantity};
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ fn a_transfer_moves_exactly_its_value_and_fee() {
     if node.block(number)["uncles"] == json!([]) {
         assert_eq!(balance(MINER, number) - balance(MINER, number - 1), REWARD + fee);
     }
-    Ledger::genesis(&accounts).check(&node, number);
+    BalanceLedger::genesis(&accounts).check(&node, number);
 
     let transaction = node.rpc("mc_getTransactionByHash", json!([hash]));
     assert_eq!(transaction["blockHash"], receipt["blockHash"]);
@@ -98,7 +98,7 @@ fn a_contract_is_deployed_called_and_logs() {
     );
     assert_eq!(call(&json!("latest")), word(1234));
     assert_eq!(node.balance(&contract), 5);
-    Ledger::genesis(&accounts).check(&node, node.head());
+    BalanceLedger::genesis(&accounts).check(&node, node.head());
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn many_accounts_at_once_add_up() {
         let count = quantity(&node.rpc("mc_getTransactionCount", json!([account, "latest"])));
         assert_eq!(count, EACH as u128, "{account}");
     }
-    let mut ledger = Ledger::genesis(&accounts);
+    let mut ledger = BalanceLedger::genesis(&accounts);
     for number in 1..=node.head() {
         ledger.check(&node, number);
     }

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use e2e::call::read_response;
-use e2e::http::HttpClient;
+use e2e::http::TestHttpClient;
 use e2e::{Vnode, data, quantity};
 use serde_json::{Value, json};
 
@@ -76,7 +76,7 @@ fn aliases_give_the_same_answers() {
 #[test]
 fn http_answers_every_post() {
     let node = Vnode::dev(Vec::<String>::new());
-    let mut http = HttpClient::new(node.addresses()[0]);
+    let mut http = TestHttpClient::new(node.addresses()[0]);
     let mut code = |body: &str| {
         let answer = http.post(body).expect("an answer");
         assert_eq!(answer.status, 200, "{body}");

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use e2e::ledger::STRANGER;
-use e2e::process::Signal;
+use e2e::process::EndSignal;
 use e2e::{Launch, Vnode, quantity, to_quantity};
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ fn local_transactions_survive_a_kill_and_are_mined() {
             .iter()
             .all(|transaction| transaction["blockNumber"].is_null())
     );
-    node.end(Signal::Kill);
+    node.end(EndSignal::Kill);
 
     let node = start(home.path(), &[]);
     let after: Vec<_> = [&free, &next, &gapped].map(|hash| by_hash(&node, hash)).into();
@@ -57,7 +57,7 @@ fn local_transactions_survive_a_kill_and_are_mined() {
         "the nonces 0 and 1 are missing"
     );
     // The last record loses a byte, as if the node was killed while it wrote the record.
-    node.end(Signal::Kill);
+    node.end(EndSignal::Kill);
     let journal = home.path().join("transactions.rlp");
     let mut bytes = std::fs::read(&journal).expect("the journal is in the data directory");
     bytes.truncate(bytes.len() - 1);
@@ -101,7 +101,7 @@ fn without_locals_there_is_no_journal_and_limits_apply() {
     let third = json!([{"from": from, "to": STRANGER, "gasPrice": "0x5", "nonce": "0x7"}]);
     let refused = node.refused("mc_sendTransaction", third, -32000);
     assert!(refused.contains("at most 2 are allowed"), "{refused}");
-    node.end(Signal::Kill);
+    node.end(EndSignal::Kill);
     assert!(!home.path().join("transactions.rlp").exists());
 }
 

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use e2e::clients::javascript;
 use e2e::contract::{CHANGED, counter, creation_code, set, word};
 use e2e::ws::WsClient;
-use e2e::{CallError, Vnode, quantity};
+use e2e::{RpcCallError, Vnode, quantity};
 use serde_json::{Value, json};
 
 fn node<const N: usize>(more: [&str; N]) -> Vnode {
@@ -82,7 +82,7 @@ fn modules_and_origins_are_options() {
     for method in ["mc_blockNumber", "mc_subscribe"] {
         let refused = client.try_rpc(method, json!([]));
         assert!(
-            matches!(refused, Err(CallError::Refused { code: -32601, .. })),
+            matches!(refused, Err(RpcCallError::Refused { code: -32601, .. })),
             "{refused:?}"
         );
     }

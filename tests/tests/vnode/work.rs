@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use e2e::ledger::{COIN, Ledger};
+use e2e::ledger::{BalanceLedger, COIN};
 use e2e::wait::wait_for;
-use e2e::work::{WorkSolution, search};
-use e2e::{CallError, Vnode, data, note, quantity, to_quantity};
+use e2e::work::{RpcSolution, search};
+use e2e::{RpcCallError, Vnode, data, note, quantity, to_quantity};
 use ethash::B256;
 use serde_json::{Value, json};
 
@@ -59,28 +59,28 @@ fn wrong_solutions_change_nothing() {
         ("a nonce that does not solve the work, with its own mix", above),
         (
             "a wrong nonce with the right mix",
-            WorkSolution {
+            RpcSolution {
                 pow_nonce: right.pow_nonce + 1,
                 ..right
             },
         ),
         (
             "a wrong mix",
-            WorkSolution {
+            RpcSolution {
                 mix_hash: flipped(right.mix_hash),
                 ..right
             },
         ),
         (
             "a mix of zeros",
-            WorkSolution {
+            RpcSolution {
                 mix_hash: B256::ZERO,
                 ..right
             },
         ),
         (
             "an unknown header hash",
-            WorkSolution {
+            RpcSolution {
                 header_hash: flipped(work.header_hash),
                 ..right
             },
@@ -122,7 +122,7 @@ fn after_a_block_its_work_is_not_given_again() {
                 assert_ne!(next.header_hash, solved, "solved work is given again");
                 Some(next)
             }
-            Err(CallError::Refused {
+            Err(RpcCallError::Refused {
                 code: -32000,
                 message,
             }) => {
@@ -193,5 +193,5 @@ fn a_solution_on_a_stale_parent_becomes_a_side_block() {
     assert_eq!(side["transactions"], json!([]));
     let count = quantity(&node.rpc("mc_getUncleCountByBlockNumber", json!([to_quantity(number)])));
     assert_eq!(count, 1);
-    Ledger::genesis(&accounts).check(&node, node.head());
+    BalanceLedger::genesis(&accounts).check(&node, node.head());
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use e2e::Caller;
 use e2e::Vnode;
-use e2e::work::{Work, search};
+use e2e::work::{RpcWork, search};
 use serde_json::{Value, json};
 
 use crate::content::{CHAIN_ID, Content, MeasuredCall};
@@ -100,7 +100,7 @@ pub(crate) fn start_vnode(content: &Content) -> Result<RunningServer, String> {
 
 /// Waits for work with all transactions that were sent: the work changes with the pool, and then
 /// stays the same.
-fn settled_work(node: &Vnode) -> Result<Work, String> {
+fn settled_work(node: &Vnode) -> Result<RpcWork, String> {
     let mut work = node.work_after(None);
     let (started, mut since) = (Instant::now(), Instant::now());
     while since.elapsed() < SETTLED {

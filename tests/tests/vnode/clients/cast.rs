@@ -2,7 +2,7 @@
 
 use e2e::clients::{Cast, cast};
 use e2e::contract::{CHANGED, FIRST_VALUE, creation_code, set as set_input};
-use e2e::ledger::{COIN, Ledger, STRANGER};
+use e2e::ledger::{BalanceLedger, COIN, STRANGER};
 use e2e::{Vnode, assert_same_members, note, quantity};
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ fn cast_reads_sends_deploys_and_finds_logs() {
 
     check_transfer(&node, &session, &from, &key);
     check_contract(&node, &session, &from, &key);
-    let mut ledger = Ledger::genesis(&node.accounts());
+    let mut ledger = BalanceLedger::genesis(&node.accounts());
     ledger.check(&node, node.head());
     assert_eq!(ledger.balance(STRANGER), COIN);
     assert_eq!(

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use e2e::clients::javascript;
 use e2e::contract::{FIRST_VALUE, counter, runtime_code};
-use e2e::ledger::{FUNDED, Ledger, MINER, STRANGER};
+use e2e::ledger::{BalanceLedger, FUNDED, MINER, STRANGER};
 use e2e::{Caller, Vnode, assert_same_members, data, ipc, quantity, to_quantity};
 use serde_json::{Value, json};
 
@@ -73,7 +73,7 @@ fn check(over: &str) {
     check_blocks(&caller, &result["found"]);
     check_signing(&caller, &result["signing"], &sender);
     check_pool(&caller, &result["found"]);
-    let mut ledger = Ledger::genesis(&caller.accounts()[..10]);
+    let mut ledger = BalanceLedger::genesis(&caller.accounts()[..10]);
     ledger.check(&caller, caller.head());
     // Two transfers from the node's account, one signed with KEY, and those of the created account.
     assert_eq!(ledger.balance(STRANGER), 2 * VALUE + 5 + 2);

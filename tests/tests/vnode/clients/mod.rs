@@ -12,7 +12,7 @@ mod web3;
 mod web3py;
 
 use e2e::contract::{CHANGED, FIRST_VALUE, runtime_code, word};
-use e2e::ledger::{COIN, Ledger, MINER, STRANGER};
+use e2e::ledger::{BalanceLedger, COIN, MINER, STRANGER};
 use e2e::{Caller, Vnode, data, quantity};
 use serde_json::{Value, json};
 
@@ -64,7 +64,7 @@ fn check_contract(node: &Vnode, result: &Value, from: &str) {
     assert_eq!(quantity(&result["event"]["value"]), SECOND_VALUE);
     assert_eq!(text(&result["event"]["by"]).to_lowercase(), from.to_lowercase());
     check_chain(node, text(&result["contract"]), from);
-    let mut ledger = Ledger::genesis(&node.accounts());
+    let mut ledger = BalanceLedger::genesis(&node.accounts());
     ledger.check(node, node.head());
     assert_eq!(ledger.balance(STRANGER), COIN);
 }
