@@ -1,6 +1,7 @@
-//! What must hold of any bytes that a stranger sends: a function each, which panics where it does not.
+//! The fuzz targets: each function checks a property that must hold for any bytes, and panics if it
+//! does not.
 //!
-//! Two callers: libFuzzer, by `fuzz_targets/`, and the test `fuzz` of the package `e2e`.
+//! There are two callers: libFuzzer, by `fuzz_targets/`, and the test `fuzz` of the package `e2e`.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use rpc::server::stream::ValueStream;
 use rpc::{BlockRef, Data, Limits, Method, Modules, Quantity, Rpc, reply};
 use serde_json::Value;
 
-/// Every answer to a request is JSON of the right shape.
+/// Every answer to a request is a JSON-RPC response or an array of them.
 pub(crate) fn request(bytes: &[u8]) {
     let rows = vec![
         Method::<()>::inline("net_version", |(), params| reply(params.parse::<()>())),
@@ -34,7 +35,7 @@ pub(crate) fn request(bytes: &[u8]) {
         batch_len_max: 16,
         ..Limits::default()
     };
-    let rpc = Rpc::new(Arc::new(()), rows, limits).expect("a sound table");
+    let rpc = Rpc::new(Arc::new(()), rows, limits).expect("a valid table of methods");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
@@ -60,13 +61,13 @@ fn check_answer(answer: &Value) {
     );
 }
 
-/// A stream is cut into the same values however its bytes come, and none is too long.
+/// A stream is split into the same values for any sizes of its pieces, and no value is too long.
 pub(crate) fn ipc_stream(bytes: &[u8]) {
     const LEN_MAX: usize = 256;
-    let cut = |piece: usize| {
+    let split = |piece_len: usize| {
         let mut stream = ValueStream::new(LEN_MAX, 8);
         let mut values = Vec::new();
-        for piece in bytes.chunks(piece) {
+        for piece in bytes.chunks(piece_len) {
             stream.push(piece);
             loop {
                 match stream.next() {
@@ -79,9 +80,9 @@ pub(crate) fn ipc_stream(bytes: &[u8]) {
         values.extend(stream.finish());
         (values, None)
     };
-    let whole = cut(bytes.len().max(1));
-    assert_eq!(cut(1), whole);
-    assert_eq!(cut(7), whole);
+    let whole = split(bytes.len().max(1));
+    assert_eq!(split(1), whole);
+    assert_eq!(split(7), whole);
     assert!(
         whole
             .0
@@ -90,7 +91,7 @@ pub(crate) fn ipc_stream(bytes: &[u8]) {
     );
 }
 
-/// What decodes encodes to the same bytes.
+/// A value that decodes is encoded to the same bytes.
 pub(crate) fn rlp(bytes: &[u8]) {
     if let Ok(item) = RlpItem::decode_exact(bytes) {
         assert_eq!(item.encode(), bytes);
@@ -104,7 +105,7 @@ pub(crate) fn rlp(bytes: &[u8]) {
         assert_eq!(out, bytes);
     }
     for form in [ReceiptForm::Five, ReceiptForm::Four] {
-        // The bloom is kept as it came, right or not.
+        // The bloom is kept even if it does not fit the logs.
         if let Ok(receipt) = Receipt::decode(bytes, form) {
             assert_eq!(receipt.encode(form), bytes);
         }
@@ -116,7 +117,7 @@ pub(crate) fn rlp(bytes: &[u8]) {
     }
 }
 
-/// A transaction that is taken is stored in one form, from which it comes back the same.
+/// A transaction that decodes has a stored form, and decoding that form gives the same transaction.
 pub(crate) fn transaction(bytes: &[u8]) {
     for rules in [TxRules::Moac, TxRules::Ethereum] {
         if let Ok(transaction) = Transaction::decode_raw(bytes, rules) {
@@ -137,7 +138,7 @@ pub(crate) fn transaction(bytes: &[u8]) {
     }
 }
 
-/// A genesis file is read or refused; one that is read has a block 0.
+/// A genesis file is refused, or it has a block 0.
 pub(crate) fn genesis(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;

@@ -2,7 +2,7 @@
 #![no_main]
 
 #[path = "../targets.rs"]
-#[allow(dead_code, reason = "the other targets use the rest")]
+#[expect(dead_code, reason = "the other targets use the rest")]
 mod targets;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| targets::ipc_stream(bytes));

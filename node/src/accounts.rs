@@ -1,10 +1,10 @@
-//! The accounts of the node: `vnode account ...`, and `--unlock` at the start.
+//! The accounts of the node: the command `vnode account`, and `--unlock` at the start.
 //!
-//! Knows options, questions and answers; how keys are kept is in `keystore`, where passwords
-//! come from in `passwords`.
+//! This module reads options and talks to the user. The key files are handled by the package
+//! `keystore`; passwords are read by the module `passwords`.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -15,68 +15,45 @@ use keystore::{
 use primitives::{Address, KeyError, SecretKey};
 use zeroize::Zeroizing;
 
-use crate::options::{AccountRef, OptionsError, VnodeOptions};
+use crate::options::{AccountCommand, AccountRef, OptionsError, VnodeOptions};
+use crate::output::print_line;
 use crate::passwords::{PasswordError, Passwords};
 
-/// Folder of the key files in the data directory.
+/// Name of the folder with the key files, in the data directory.
 const KEY_DIRECTORY_NAME: &str = "keystore";
 
-/// What is done with accounts.
-#[derive(Clone, Debug, PartialEq, Eq, clap::Subcommand)]
-pub enum AccountCommand {
-    /// Make an account with a new key, and ask for its password
-    New,
-    /// List the accounts of the key files
-    List,
-    /// Take the key from a file: 64 hexadecimal digits, or a key file (version 3)
-    ///
-    /// Asks for the key file's password, where it is one, and for the new password. With
-    /// --password these are the file's first and second line; one line serves both.
-    Import {
-        /// The file
-        file: PathBuf,
-    },
-    /// Change an account's password
-    ///
-    /// With --password the file has the present password and, in a second line, the new one.
-    Update {
-        /// Address, or number in the list
-        account: AccountRef,
-    },
-}
-
-/// Why a command on accounts, or the unlocking at the start, failed.
+/// Why `vnode account` or unlocking at the start failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccountsError {
     /// The options contradict each other.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// There is no password.
+    /// A password cannot be read.
     #[error(transparent)]
     Password(#[from] PasswordError),
     /// The key files cannot be read.
     #[error(transparent)]
     Directory(#[from] KeyDirectoryError),
-    /// An account cannot be made.
+    /// A new account cannot be stored.
     #[error(transparent)]
     Store(#[from] UnlockError),
-    /// The key of an account cannot be had.
+    /// An account cannot be unlocked.
     #[error("account {account}: {error}")]
     Unlock {
-        /// Which, as it was given.
+        /// The account, as it was named.
         account: AccountRef,
-        /// Why.
+        /// What is wrong.
         error: UnlockError,
     },
-    /// There are fewer accounts.
-    #[error("account {number}: the key files in {} hold {accounts} accounts, counted from 0", path.display())]
+    /// The number of an account is too high.
+    #[error("account number: got {number}, expected less than {accounts}, the number of accounts in {}", path.display())]
     Number {
-        /// The number that was asked for.
+        /// The number.
         number: usize,
-        /// How many there are.
+        /// How many accounts the key files hold.
         accounts: usize,
-        /// The folder.
+        /// The folder of the key files.
         path: PathBuf,
     },
     /// The file to import cannot be read.
@@ -84,41 +61,39 @@ pub enum AccountsError {
     File {
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The file to import is too long to be one.
+    /// The file to import is too long for a key.
     #[error("{}: got more than {FILE_BYTES_MAX} bytes, expected a key", path.display())]
     TooLong {
         /// The file.
         path: PathBuf,
     },
-    /// The file to import is no secret key.
+    /// The file to import has no valid secret key.
     #[error("{}: {error}", path.display())]
     Hex {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// What is wrong.
         error: KeyError,
     },
-    /// The file to import is no key file, or its password is another.
+    /// The file to import is not a valid key file, or the password is wrong.
     #[error("{}: {error}", path.display())]
     KeyFile {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// What is wrong.
         error: KeyFileError,
     },
 }
 
-/// The book of the accounts in the key files, all locked, and warnings about files passed over.
-pub(crate) fn open(
-    options: &VnodeOptions,
-    data: &Path,
-) -> Result<(AccountManager, Vec<String>), AccountsError> {
+/// Opens the accounts in the key files, all of them locked. Returns warnings about files that were
+/// skipped, too.
+pub(crate) fn open(options: &VnodeOptions, data: &Path) -> Result<(AccountManager, Vec<String>), AccountsError> {
     let folder = options.keystore.clone();
     let folder = folder.unwrap_or_else(|| data.join(KEY_DIRECTORY_NAME));
-    // Listed files have whole paths; a folder that cannot be made one is found to be unreadable.
+    // `account list` prints absolute paths. If this fails, reading the folder fails, too.
     let folder = std::path::absolute(&folder).unwrap_or(folder);
     let cost = if options.lightkdf {
         ScryptCost::LIGHT
@@ -127,14 +102,14 @@ pub(crate) fn open(
     };
     let book = AccountManager::with_directory(KeyDirectory::new(folder, cost));
     let skipped = book.refresh()?;
-    let warnings = skipped.iter().map(|file| format!("passed over {file}"));
+    let warnings = skipped.iter().map(|file| format!("skipped {file}"));
     Ok((book, warnings.collect()))
 }
 
-/// Runs `vnode account ...`.
+/// Runs `vnode account`.
 ///
 /// # Errors
-/// [`AccountsError`], with nothing changed.
+/// [`AccountsError`]; no account is changed then.
 pub fn run(options: &VnodeOptions, command: &AccountCommand) -> Result<(), AccountsError> {
     let (book, warnings) = open(options, &options.data_directory()?)?;
     for warning in warnings {
@@ -145,32 +120,27 @@ pub fn run(options: &VnodeOptions, command: &AccountCommand) -> Result<(), Accou
         AccountCommand::List => list(&book),
         AccountCommand::New => {
             let password = passwords()?.new_one(0, "Password of the new account: ")?;
-            say_stored(&book.create(password.as_bytes(), SystemTime::now())?);
+            print_stored(&book.create(password.as_bytes(), SystemTime::now())?);
         }
-        AccountCommand::Import { file } => say_stored(&import(&book, &passwords()?, file)?),
-        AccountCommand::Update { account } => say_stored(&update(&book, &passwords()?, account)?),
+        AccountCommand::Import { file } => print_stored(&import(&book, &passwords()?, file)?),
+        AccountCommand::Update { account } => print_stored(&update(&book, &passwords()?, account)?),
     }
     Ok(())
 }
 
-/// A line to standard output. That nobody reads it any more is no failure of what was done.
-fn say(line: &str) {
-    let _ = writeln!(io::stdout(), "{line}");
-}
-
-fn say_stored(account: &StoredAccount) {
-    say(&format!("Address: {:#x}", account.address));
-    say(&format!("Key file: {}", account.path.display()));
+fn print_stored(account: &StoredAccount) {
+    print_line(&format!("Address: {:#x}", account.address));
+    print_line(&format!("Key file: {}", account.path.display()));
 }
 
 fn list(book: &AccountManager) {
     for (number, AccountStatus { address, path, .. }) in book.accounts().iter().enumerate() {
         let url = path.as_deref().map(keystore::url).unwrap_or_default();
-        say(&format!("Account #{number}: {address:#x} {url}"));
+        print_line(&format!("Account #{number}: {address:#x} {url}"));
     }
     for path in book.unidentified() {
         eprintln!(
-            "warning: {} does not say whose key it holds; `account import` takes it, and unlocking tries it",
+            "warning: {} does not name its address; unlocking tries it, and `account import` gives it an address",
             path.display()
         );
     }
@@ -179,7 +149,7 @@ fn list(book: &AccountManager) {
 fn import(book: &AccountManager, passwords: &Passwords, path: &Path) -> Result<StoredAccount, AccountsError> {
     let text = read_key(path)?;
     let trimmed = text.trim_ascii();
-    let (key, index) = if trimmed.starts_with(b"{") {
+    let (key, password_index) = if trimmed.starts_with(b"{") {
         let password = passwords.present(0, "Password of the key file: ")?;
         let key =
             keystore::decrypt(trimmed, password.as_bytes()).map_err(|error| AccountsError::KeyFile {
@@ -195,19 +165,19 @@ fn import(book: &AccountManager, passwords: &Passwords, path: &Path) -> Result<S
         let digits = std::str::from_utf8(trimmed).map_err(|_| hex(KeyError::NotHex))?;
         (SecretKey::from_hex(digits).map_err(hex)?, 0)
     };
-    // From a file of one line the new password is that of the imported file.
+    // If the password file has one line, that line is also the new password.
     let password = match passwords {
-        Passwords::File { .. } => passwords.present(index, "")?,
-        _ => passwords.new_one(index, "Password of the account: ")?,
+        Passwords::File { .. } => passwords.present(password_index, "")?,
+        _ => passwords.new_one(password_index, "Password of the account: ")?,
     };
     Ok(book.import(&key, password.as_bytes(), SystemTime::now())?)
 }
 
 fn read_key(path: &Path) -> Result<Zeroizing<Vec<u8>>, AccountsError> {
-    // Room for all of it: a buffer that grows leaves copies behind.
+    // The buffer never grows, because growing would leave copies of the key in memory.
     let mut text = Zeroizing::new(Vec::with_capacity(FILE_BYTES_MAX + 1));
-    let bound = FILE_BYTES_MAX as u64 + 1;
-    let read = File::open(path).and_then(|file| file.take(bound).read_to_end(&mut text));
+    let limit = FILE_BYTES_MAX as u64 + 1;
+    let read = File::open(path).and_then(|file| file.take(limit).read_to_end(&mut text));
     match read {
         Ok(read) if read > FILE_BYTES_MAX => Err(AccountsError::TooLong {
             path: path.to_owned(),
@@ -240,7 +210,7 @@ fn update(
         })
 }
 
-/// Unlocks the accounts of `--unlock` for good.
+/// Unlocks the accounts of `--unlock` until the node stops.
 pub(crate) fn unlock(options: &VnodeOptions, book: &AccountManager) -> Result<(), AccountsError> {
     if options.unlock.is_empty() {
         return Ok(());
@@ -248,7 +218,7 @@ pub(crate) fn unlock(options: &VnodeOptions, book: &AccountManager) -> Result<()
     let passwords = Passwords::of(options)?;
     for (index, account) in options.unlock.iter().enumerate() {
         let address = resolve(book, account)?;
-        // The development network's accounts are unlocked as they are.
+        // The accounts of the development network are already unlocked.
         if book.with_key(&address, |_| ()).is_ok() {
             continue;
         }
@@ -261,7 +231,7 @@ pub(crate) fn unlock(options: &VnodeOptions, book: &AccountManager) -> Result<()
     Ok(())
 }
 
-/// Tries a password, on a terminal some times.
+/// Reads a password and passes it to `work`. On a terminal a wrong password can be typed again.
 fn try_passwords<T>(
     passwords: &Passwords,
     index: usize,
@@ -274,7 +244,7 @@ fn try_passwords<T>(
         tries -= 1;
         let password = passwords.present(index, question)?;
         match work(password.as_bytes()) {
-            Ok(done) => return Ok(done),
+            Ok(result) => return Ok(result),
             Err(UnlockError::Account(error @ AccountError::WrongPassword)) if tries > 0 => {
                 eprintln!("{error}");
             }
@@ -286,14 +256,14 @@ fn try_passwords<T>(
     }
 }
 
-/// The address that is meant: a number counts the accounts of the key files.
+/// The address of `account`. A number counts the accounts of the key files.
 fn resolve(book: &AccountManager, account: &AccountRef) -> Result<Address, AccountsError> {
     let number = match *account {
         AccountRef::Address(address) => return Ok(address),
         AccountRef::Number(number) => number,
     };
-    let held = book.accounts();
-    let mut stored = held.iter().filter(|held| held.path.is_some());
+    let all = book.accounts();
+    let mut stored = all.iter().filter(|account| account.path.is_some());
     let accounts = stored.clone().count();
     let path = || {
         book.directory()
@@ -303,7 +273,7 @@ fn resolve(book: &AccountManager, account: &AccountRef) -> Result<Address, Accou
     };
     stored
         .nth(number)
-        .map(|held| held.address)
+        .map(|account| account.address)
         .ok_or_else(|| AccountsError::Number {
             number,
             accounts,

@@ -1,6 +1,7 @@
-//! What a starting node says of itself: version, network, accounts, endpoints, miner.
+//! The banner of a starting node: version, network, accounts, endpoints, miner.
 //!
-//! Written to standard output, where scripts and people look first; the log goes elsewhere.
+//! The banner goes to standard output, where scripts and users expect it. The log goes to standard
+//! error.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -8,13 +9,13 @@ use std::path::Path;
 use chain::{ChainSpec, View};
 use primitives::ShaAmount;
 
-/// What the banner tells.
+/// The content of the banner.
 pub(crate) struct Banner<'a> {
     pub(crate) version: &'a str,
     pub(crate) spec: &'a ChainSpec,
     pub(crate) directory: &'a Path,
     pub(crate) view: &'a View,
-    /// It is the development network, whose accounts everyone knows.
+    /// The chain is that of the development network, whose accounts and keys are public.
     pub(crate) dev: bool,
     pub(crate) beneficiary: Option<primitives::Address>,
     pub(crate) endpoints: &'a [String],
@@ -22,7 +23,7 @@ pub(crate) struct Banner<'a> {
 }
 
 impl Banner<'_> {
-    /// The text, ending in a line break.
+    /// The text of the banner. It ends with a line break.
     pub(crate) fn text(&self) -> String {
         let mut out = String::new();
         // Writing to a string cannot fail.
@@ -77,7 +78,7 @@ impl Banner<'_> {
 fn dev_accounts(spec: &ChainSpec, out: &mut String) -> std::fmt::Result {
     writeln!(
         out,
-        "accounts   funded at the genesis of this network; everyone knows their keys"
+        "accounts   funded in block 0 of this network; their keys are public"
     )?;
     for (index, (address, key)) in chain::spec::DEV_ACCOUNTS.iter().enumerate() {
         let account = spec.genesis.alloc.get(address);

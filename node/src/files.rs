@@ -1,31 +1,32 @@
-//! Small files of the data directory, written whole or not at all, readable for the owner alone.
+//! Small files of the data directory. A file is written completely or not at all, and only its
+//! owner can read it.
 //!
-//! A file that has its name is there, also where the system fails to bring the name to the disk:
-//! that is told in the log and is no failure.
+//! A file counts as written once it has its name. If the system then fails to sync the name to the
+//! disk, this is logged and is not an error.
 
 use std::io::{ErrorKind, Result, Write};
 use std::path::Path;
 
-/// Replaces the file at `path`, or makes it. After an error the old one is whole.
+/// Creates the file at `path` or replaces it. After an error the old file is unchanged.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
-    replace_then(path, bytes, store::sync_name)
+    replace_and_sync(path, bytes, store::sync_name)
 }
 
-fn replace_then(path: &Path, bytes: &[u8], sync: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-    beside(path, bytes)?.persist(path)?;
-    note_synced(path, sync(path));
+fn replace_and_sync(path: &Path, bytes: &[u8], sync: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    write_unnamed(path, bytes)?.persist(path)?;
+    warn_if_unsynced(path, sync(path));
     Ok(())
 }
 
-/// Makes the file at `path`; `false` where there is one already, which stays.
+/// Creates the file at `path`. Returns `false` if a file exists there, which stays unchanged.
 pub(crate) fn create(path: &Path, bytes: &[u8]) -> Result<bool> {
-    create_then(path, bytes, store::sync_name)
+    create_and_sync(path, bytes, store::sync_name)
 }
 
-fn create_then(path: &Path, bytes: &[u8], sync: impl FnOnce(&Path) -> Result<()>) -> Result<bool> {
-    match beside(path, bytes)?.persist_noclobber(path) {
+fn create_and_sync(path: &Path, bytes: &[u8], sync: impl FnOnce(&Path) -> Result<()>) -> Result<bool> {
+    match write_unnamed(path, bytes)?.persist_noclobber(path) {
         Ok(_) => {
-            note_synced(path, sync(path));
+            warn_if_unsynced(path, sync(path));
             Ok(true)
         }
         Err(error) if error.error.kind() == ErrorKind::AlreadyExists => Ok(false),
@@ -33,8 +34,8 @@ fn create_then(path: &Path, bytes: &[u8], sync: impl FnOnce(&Path) -> Result<()>
     }
 }
 
-/// A file in the same folder, on the disk, without its name. Its mode is 0600.
-fn beside(path: &Path, bytes: &[u8]) -> Result<tempfile::NamedTempFile> {
+/// Writes and syncs a file with a temporary name in the folder of `path`. Its mode is 0600.
+fn write_unnamed(path: &Path, bytes: &[u8]) -> Result<tempfile::NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
     file.write_all(bytes)?;
@@ -42,11 +43,11 @@ fn beside(path: &Path, bytes: &[u8]) -> Result<tempfile::NamedTempFile> {
     Ok(file)
 }
 
-/// Tells of a name that could not be brought to the disk.
-pub(crate) fn note_synced(path: &Path, synced: Result<()>) {
-    if let Err(error) = synced {
+/// Logs a warning if the name of a written file could not be synced to the disk.
+pub(crate) fn warn_if_unsynced(path: &Path, result: Result<()>) {
+    if let Err(error) = result {
         let path = path.display();
-        tracing::warn!(%path, %error, "the file is written, but may be lost with the power");
+        tracing::warn!(%path, %error, "the file is written, but a power failure may lose it");
     }
 }
 
@@ -55,15 +56,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_in_its_place_is_written_where_its_name_cannot_be_synced() {
-        let fails = |_: &Path| Err(std::io::Error::other("as asked"));
+    fn a_file_counts_as_written_if_its_name_cannot_be_synced() {
+        let fails = |_: &Path| Err(std::io::Error::other("a fault of this test"));
         let home = tempfile::tempdir().expect("a folder");
         let path = home.path().join("file");
-        assert!(create_then(&path, b"one", fails).expect("made"));
-        assert!(!create_then(&path, b"two", fails).expect("there is one"));
+        assert!(create_and_sync(&path, b"one", fails).expect("made"));
+        assert!(!create_and_sync(&path, b"two", fails).expect("there is one"));
         assert_eq!(std::fs::read(&path).expect("readable"), b"one");
-        replace_then(&path, b"three", fails).expect("replaced");
+        replace_and_sync(&path, b"three", fails).expect("replaced");
         assert_eq!(std::fs::read(&path).expect("readable"), b"three");
-        assert!(replace_then(&home.path().join("no").join("file"), b"", fails).is_err());
+        assert!(replace_and_sync(&home.path().join("no").join("file"), b"", fails).is_err());
     }
 }

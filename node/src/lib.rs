@@ -1,36 +1,40 @@
 //! The node: options, configuration and wiring of the base-chain node.
 //!
-//! The one place where `chain`, `miner` and `rpc` meet. Decides what runs with what; how
-//! any of it works is in those packages.
+//! This is the only package where `chain`, `miner` and `rpc` meet. It decides which parts run and
+//! connects them; the parts themselves are implemented in those packages.
 
 pub mod accounts;
 mod banner;
 pub mod commands;
 pub mod console;
+mod data_directory;
+mod exposure;
 mod files;
-mod limits;
 mod listener;
 mod logging;
 mod mining;
 mod network;
 mod nodekey;
 mod options;
+mod output;
 mod passwords;
 mod servers;
 pub mod stratum;
 pub mod system;
 pub mod testvec;
-mod txpool;
+mod version;
 mod vnode;
 mod vnodeconfig;
 
-pub use limits::{LimitOptions, Seconds};
+pub use data_directory::DataDirectoryError;
 pub use network::NetworkError;
 pub use nodekey::NodeKeyError;
 pub use options::{
-    AccountRef, Command, DatasetChoice, DbCommand, HeightRef, Network, OptionsError, VnodeOptions,
+    AccountCommand, AccountRef, DbCommand, HeightRef, LimitOptions, MinerDatasetOption, Network,
+    NodeEndpoint, NodeEndpointError, OptionsError, Seconds, TxPoolOptions, VnodeCommand, VnodeOptions,
 };
 pub use passwords::PasswordError;
-pub use txpool::TxPoolOptions;
-pub use vnode::{StartError, client_version, run};
+pub use servers::ServersError;
+pub use version::client_version;
+pub use vnode::{StartError, run};
 pub use vnodeconfig::{ConfigError, VnodeConfig};

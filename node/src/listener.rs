@@ -1,4 +1,5 @@
-//! The HTTP listener, opened and closed at run time: by `--rpc` and by `admin_startRPC` alike.
+//! The HTTP listener. `--rpc` opens it at the start; `admin_startRPC` and `admin_stopRPC` open and
+//! close it while the node runs.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
@@ -8,27 +9,27 @@ use rpc::server::{ServeError, TcpServer};
 use rpc::{Later, ListenerControl, ListenerError, ListenerRequest, Modules, Node, Rpc};
 use tokio::sync::Mutex;
 
-use crate::servers::warn_of_reach;
+use crate::exposure::warn_if_exposed;
 
-/// At most one HTTP listener at a time.
+/// The HTTP listener of the node, open or closed. At most one is open at a time.
 #[derive(Default)]
 pub(crate) struct HttpListener {
-    /// The methods to serve. They know this listener too, so they are known weakly here.
+    /// The methods to serve. The reference is weak because the methods hold this listener.
     rpc: OnceLock<Weak<Rpc<Node>>>,
-    /// What every listener of this process has beside what is asked for.
+    /// Options that a request does not name.
     base: HttpOptions,
-    running: Mutex<Option<Running>>,
+    open: Mutex<Option<OpenListener>>,
 }
 
-struct Running {
+struct OpenListener {
     server: TcpServer,
-    /// Host as asked for, and real port.
-    place: String,
+    /// The requested host and the real port.
+    address: String,
 }
 
-/// Why it did not open.
+/// Why the listener did not open.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum OpenError {
+pub(crate) enum ListenerOpenError {
     #[error(transparent)]
     Listener(#[from] ListenerError),
     #[error(transparent)]
@@ -36,7 +37,7 @@ pub(crate) enum OpenError {
 }
 
 impl HttpListener {
-    /// A closed listener; `base` has what no request names.
+    /// Creates a closed listener. `base` has the options that a request does not name.
     pub(crate) fn new(base: HttpOptions) -> Self {
         Self {
             base,
@@ -44,39 +45,39 @@ impl HttpListener {
         }
     }
 
-    /// Says what to serve, once.
-    pub(crate) fn serve(&self, rpc: &Arc<Rpc<Node>>) {
-        // A second call would name the same methods.
+    /// Sets the methods to serve. Must be called once, before the listener opens.
+    pub(crate) fn set_methods(&self, rpc: &Arc<Rpc<Node>>) {
+        // A second call fails; the methods of the first stay.
         let _ = self.rpc.set(Arc::downgrade(rpc));
     }
 
-    /// Opens the listener. Its addresses, with their real ports.
+    /// Opens the listener. Returns its addresses with their real ports.
     pub(crate) async fn open(
         &self,
         options: HttpOptions,
         modules: &Modules,
-    ) -> Result<Vec<SocketAddr>, OpenError> {
-        let mut running = self.running.lock().await;
-        if let Some(running) = &*running {
-            return Err(ListenerError::Running(running.place.clone()).into());
+    ) -> Result<Vec<SocketAddr>, ListenerOpenError> {
+        let mut open = self.open.lock().await;
+        if let Some(listener) = &*open {
+            return Err(ListenerError::Running(listener.address.clone()).into());
         }
         let rpc = self.rpc.get().and_then(Weak::upgrade);
         let rpc = rpc.ok_or_else(|| ListenerError::Bind("the node is stopping".to_owned()))?;
         let server = rpc::server::http::start(Arc::new(rpc.dispatcher(modules)), &options).await?;
         let addresses = server.addresses().to_vec();
-        warn_of_reach("HTTP", &addresses, modules, &rpc);
+        warn_if_exposed("HTTP", &addresses, modules, &rpc);
         let port = addresses.first().map_or(options.port, SocketAddr::port);
-        let place = format!("{}:{port}", options.host);
-        tracing::info!(%place, "HTTP listener opened");
-        *running = Some(Running { server, place });
+        let address = format!("{}:{port}", options.host);
+        tracing::info!(%address, "HTTP listener opened");
+        *open = Some(OpenListener { server, address });
         Ok(addresses)
     }
 
     /// Closes the listener and waits until its connections have ended.
-    pub(crate) async fn end(&self) {
-        let running = self.running.lock().await.take();
-        if let Some(running) = running {
-            running.server.stop().await;
+    pub(crate) async fn close_and_wait(&self) {
+        let open = self.open.lock().await.take();
+        if let Some(listener) = open {
+            listener.server.stop().await;
         }
     }
 }
@@ -90,20 +91,21 @@ impl ListenerControl for HttpListener {
             options.cors = request.cors;
             match self.open(options, &request.modules).await {
                 Ok(_) => Ok(()),
-                Err(OpenError::Listener(error)) => Err(error),
-                Err(OpenError::Serve(error)) => Err(ListenerError::Bind(error.to_string())),
+                Err(ListenerOpenError::Listener(error)) => Err(error),
+                Err(ListenerOpenError::Serve(error)) => Err(ListenerError::Bind(error.to_string())),
             }
         })
     }
 
     fn stop(&self) -> Later<'_, bool> {
         Box::pin(async move {
-            let Some(mut running) = self.running.lock().await.take() else {
+            let Some(mut listener) = self.open.lock().await.take() else {
                 return false;
             };
-            // Not waited for: this may be asked over one of its own connections.
-            running.server.close().await;
-            tracing::info!(place = %running.place, "HTTP listener closed");
+            // The end of the connections is not waited for, because the request to stop may have
+            // come over one of them.
+            listener.server.close().await;
+            tracing::info!(address = %listener.address, "HTTP listener closed");
             true
         })
     }

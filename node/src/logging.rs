@@ -1,12 +1,12 @@
-//! The log: to standard error, as lines for people or as JSON.
+//! The log: written to standard error, as text or as JSON.
 
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-use crate::VnodeOptions;
+use crate::options::VnodeOptions;
 
-/// Starts the log at `--verbosity`. Other packages' crates speak one level less.
+/// Starts the log at `--verbosity`. Crates outside this workspace log one level less.
 pub(crate) fn start(options: &VnodeOptions) {
     store::quiet_contained_panics();
     let (own, others) = match options.verbosity {
@@ -27,7 +27,7 @@ pub(crate) fn start(options: &VnodeOptions) {
         .with_env_filter(EnvFilter::new(directives))
         .with_writer(std::io::stderr)
         .with_target(false);
-    // A second start in one process (tests) keeps the first log.
+    // In tests a second start in the same process fails; the first log stays.
     let _ = if options.log_json {
         builder.json().flatten_event(true).try_init()
     } else {

@@ -1,6 +1,6 @@
-//! Ties this process's searchers to the chain's work desk.
+//! Mining in this process: connects the mining engine with the chain's work desk.
 //!
-//! The desk's changes of work go to the engine, the engine's solutions back to the desk.
+//! The desk sends each new work to the engine; the solutions of the engine go back to the chain.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -12,51 +12,55 @@ use ethash::LightCaches;
 use miner::{Engine, EngineConfig, Found, KernelPolicy, MinerError};
 use parking_lot::Mutex;
 
-use crate::VnodeOptions;
+use crate::options::VnodeOptions;
 
-/// Solutions that may wait to be imported.
+/// Most solutions that wait for their import.
 const SOLUTIONS_MAX: usize = 64;
 
-/// Most threads that can be asked for while the node runs.
+/// Most threads that a request can start.
 const THREADS_MAX: usize = 1024;
 
-/// The searchers of this process, where there are any, and what they are started with.
+/// The mining engine of this process, running or not, and what it needs to start.
 #[derive(Clone)]
-pub(crate) struct Miner {
+pub(crate) struct LocalMiner {
     options: VnodeOptions,
     caches: LightCaches,
     chain: Chain,
-    /// What searches now. Held for moments only: whoever asks for rates does so on a network thread.
-    running: Arc<Mutex<Option<Running>>>,
-    /// Held while the search is started or ended, which may take seconds.
-    changing: Arc<Mutex<()>>,
+    /// The running engine. This lock must be held for moments only, because network threads take it
+    /// to read hashrates.
+    running: Arc<Mutex<Option<RunningEngine>>>,
+    /// Locked while the engine starts or stops, which may take seconds.
+    start_stop: Arc<Mutex<()>>,
 }
 
-struct Running {
+struct RunningEngine {
     engine: Engine,
+    /// The thread that submits solutions.
     solutions: JoinHandle<()>,
 }
 
-impl Miner {
-    /// No searchers yet, for `chain`.
+impl LocalMiner {
+    /// Creates a miner for `chain`. No engine runs yet.
     pub(crate) fn new(options: &VnodeOptions, caches: &LightCaches, chain: &Chain) -> Self {
         Self {
             options: options.clone(),
             caches: caches.clone(),
             chain: chain.clone(),
             running: Arc::default(),
-            changing: Arc::default(),
+            start_stop: Arc::default(),
         }
     }
 
-    /// Starts searching, with so many threads or as many as the options say; what searches is said
-    /// by the returned lines. A search under way goes on, unless it is to have another number.
+    /// Starts mining with `threads` CPU threads, or with the number in the options. Returns lines
+    /// that describe what mines.
+    ///
+    /// A running engine goes on if `threads` is `None`; otherwise it is replaced.
     pub(crate) fn start(&self, threads: Option<usize>) -> Result<Vec<String>, MinerError> {
-        let _one_at_a_time = self.changing.lock();
-        if let Some(search) = &*self.running.lock()
+        let _one_at_a_time = self.start_stop.lock();
+        if let Some(running) = &*self.running.lock()
             && threads.is_none()
         {
-            return Ok(search.engine.describe());
+            return Ok(running.engine.describe());
         }
         if let Some(got) = threads
             && got > THREADS_MAX
@@ -66,11 +70,12 @@ impl Miner {
                 reason: format!("at most {THREADS_MAX}"),
             });
         }
-        self.end();
+        self.stop_engine();
         let threads = threads.unwrap_or_else(|| self.options.threads());
         if threads == 0 {
             return Ok(vec![
-                "no search in this process: work is only handed out (--minerthreads 0)".to_owned(),
+                "this process does not mine, it only gives work to other miners (--minerthreads 0)"
+                    .to_owned(),
             ]);
         }
         let config = EngineConfig {
@@ -88,35 +93,36 @@ impl Miner {
         let chain = self.chain.clone();
         let solutions = std::thread::Builder::new()
             .name("solutions".to_owned())
-            .spawn(move || take_solutions(&chain, &solutions))
+            .spawn(move || submit_solutions(&chain, &solutions))
             .map_err(|error| MinerError::NoThread {
                 what: "solutions".to_owned(),
                 reason: error.to_string(),
             })?;
-        *self.running.lock() = Some(Running { engine, solutions });
+        *self.running.lock() = Some(RunningEngine { engine, solutions });
         Ok(lines)
     }
 
-    /// Stops the search.
+    /// Stops mining and waits for the engine.
     pub(crate) fn stop(&self) {
-        let _one_at_a_time = self.changing.lock();
-        self.end();
+        let _one_at_a_time = self.start_stop.lock();
+        self.stop_engine();
     }
 
-    /// Ends the search, and the thread that takes its solutions. Whoever calls holds `changing`.
-    fn end(&self) {
-        // A statement of its own, so that `running` is free while the threads are waited for.
+    /// Stops the engine and the thread that submits its solutions. The caller holds `start_stop`.
+    fn stop_engine(&self) {
+        // A separate statement, so that `running` is unlocked while this waits for the threads.
         let running = self.running.lock().take();
-        if let Some(Running { engine, solutions }) = running {
+        if let Some(RunningEngine { engine, solutions }) = running {
             drop(engine);
             if solutions.join().is_err() {
-                tracing::error!("the thread that takes solutions ended by a panic");
+                tracing::error!("the thread that submits solutions panicked");
             }
         }
     }
 
-    /// Whoever mines takes dearer transactions alone. A price that was set by hand stays.
-    fn move_price_floor(&self, mines: bool) {
+    /// Sets the price floor of the pool for mining or not mining. While mining, the floor is
+    /// higher. A floor that was set by hand stays.
+    fn update_price_floor(&self, mines: bool) {
         let options = &self.options;
         let floor = |mines| {
             let spec = self.chain.spec();
@@ -129,7 +135,7 @@ impl Miner {
         }
     }
 
-    /// Hashes per second of this process.
+    /// Hashrate of this process, in hashes per second.
     pub(crate) fn hashrate(&self) -> f64 {
         self.running
             .lock()
@@ -137,7 +143,7 @@ impl Miner {
             .map_or(0.0, |running| running.engine.hashrate())
     }
 
-    /// Hashes per second by device.
+    /// Name and hashrate of each device, in hashes per second.
     pub(crate) fn devices(&self) -> Vec<(String, f64)> {
         self.running
             .lock()
@@ -150,7 +156,7 @@ impl Miner {
     }
 }
 
-impl rpc::MinerControl for Miner {
+impl rpc::MinerControl for LocalMiner {
     fn hashrate(&self) -> f64 {
         Self::hashrate(self)
     }
@@ -160,23 +166,26 @@ impl rpc::MinerControl for Miner {
         for line in lines {
             tracing::info!("mining: {line}");
         }
-        self.move_price_floor(true);
+        self.update_price_floor(true);
         Ok(())
     }
 
     fn stop(&self) {
         Self::stop(self);
-        self.move_price_floor(false);
+        self.update_price_floor(false);
     }
 }
 
-fn take_solutions(chain: &Chain, solutions: &Receiver<Found>) {
+/// Submits the solutions of the engine to the chain, until the engine or the chain stops.
+fn submit_solutions(chain: &Chain, solutions: &Receiver<Found>) {
     for found in solutions {
         match chain.submit_solution(&found.solution) {
             Ok(_) => {}
             Err(WriteError::Stopping | WriteError::Failed(_)) => return,
-            Err(WriteError::Solution(error)) => tracing::debug!(%error, "own solution came too late"),
-            Err(error) => tracing::error!(%error, "own block refused"),
+            Err(WriteError::Solution(error)) => {
+                tracing::debug!(%error, "a solution of this process came too late")
+            }
+            Err(error) => tracing::error!(%error, "a block of this process was refused"),
         }
     }
 }
@@ -192,8 +201,8 @@ mod tests {
 
     use super::*;
 
-    /// No searchers yet, for a chain of `spec` in memory.
-    fn miner(spec: ChainSpec, arguments: &[&str]) -> Miner {
+    /// A miner without an engine, for a chain of `spec` in memory.
+    fn miner(spec: ChainSpec, arguments: &[&str]) -> LocalMiner {
         let arguments = ["vnode", "--minerthreads", "0", "--txpool.journal="]
             .iter()
             .chain(arguments);
@@ -208,11 +217,11 @@ mod tests {
             extra_data: Default::default(),
         };
         let chain = Chain::open(Store::in_memory().unwrap(), config).unwrap();
-        Miner::new(&options, &LightCaches::new(), &chain)
+        LocalMiner::new(&options, &LightCaches::new(), &chain)
     }
 
     #[test]
-    fn only_so_many_threads_are_started() {
+    fn the_number_of_threads_is_limited() {
         let miner = miner(ChainSpec::dev(), &[]);
         let control: &dyn MinerControl = &miner;
         let error = control.start(Some(THREADS_MAX + 1)).unwrap_err();
@@ -224,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_wait_for_no_end_of_a_search() {
+    fn rates_can_be_read_while_the_engine_stops() {
         let miner = miner(ChainSpec::dev(), &[]);
         let config = EngineConfig {
             threads: 0,
@@ -232,10 +241,10 @@ mod tests {
         };
         let (sender, _found) = bounded(1);
         let engine = Engine::start(config, miner.chain.desk().subscribe(), sender).unwrap();
-        // A solution that takes long to import: the end of the search waits for it.
+        // This thread stands for a solution that takes long to import. Stopping waits for it.
         let (imported, importing) = bounded::<()>(0);
         let solutions = std::thread::spawn(move || _ = importing.recv());
-        *miner.running.lock() = Some(Running { engine, solutions });
+        *miner.running.lock() = Some(RunningEngine { engine, solutions });
         let stopping = miner.clone();
         let stopped = std::thread::spawn(move || stopping.stop());
         let (rate, rates) = bounded(1);
@@ -247,14 +256,14 @@ mod tests {
             let _ = rate.send((asking.hashrate(), asking.devices()));
         });
         let got = rates.recv_timeout(std::time::Duration::from_secs(10));
-        assert_eq!(got, Ok((0.0, vec![])), "the end of the search keeps the lock");
+        assert_eq!(got, Ok((0.0, vec![])), "stopping holds the lock");
         assert!(!stopped.is_finished(), "nothing was imported yet");
         drop(imported);
         stopped.join().unwrap();
     }
 
-    /// The floors at the start, after mining has begun and after it has ended; `by_hand` is set
-    /// in between the first two.
+    /// The price floor before mining, while mining and after mining. `by_hand` is set before mining
+    /// starts.
     fn floors(spec: ChainSpec, arguments: &[&str], by_hand: Option<u64>) -> [U256; 3] {
         let miner = miner(spec, arguments);
         let chain = miner.chain.clone();
@@ -270,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn mining_has_a_price_unless_one_was_set() {
+    fn mining_raises_the_price_floor_unless_it_was_set() {
         let gsha = 1_000_000_000_u64;
         let check = |spec, arguments: &[&str], by_hand, expected: [u64; 3]| {
             let expected = expected.map(U256::from);
@@ -280,7 +289,7 @@ mod tests {
                 "{arguments:?} {by_hand:?}"
             );
         };
-        // The main network's price, with a block 0 that is at hand.
+        // The minimum price of the main network, with a block 0 that is built in.
         let main = || ChainSpec {
             gas_price_min: ChainSpec::main().gas_price_min,
             ..ChainSpec::dev()

@@ -1,7 +1,8 @@
-//! What this node knows of its peers while it has no peer-to-peer network: its own identity, the
-//! nodes it should keep a connection with, the application chains' networks it should be part of.
+//! The registry of peers and subnets, as long as this version has no peer-to-peer network.
 //!
-//! Both lists are kept in the data directory and outlive the process. Nobody is connected.
+//! It holds the node's identity, the static nodes (peers that the node should stay connected to)
+//! and the subnets (networks of application chains that the node should join). Both lists are
+//! stored in the data directory. No connection is opened.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,14 +15,14 @@ use serde::{Deserialize, Serialize};
 use crate::files;
 use crate::vnodeconfig::VnodeConfig;
 
-/// Enode URLs of the nodes that a connection is kept with, as a list of strings.
+/// File with the enode URLs of the static nodes, as a JSON list of strings.
 const STATIC_NODES_FILE: &str = "static-nodes.json";
-/// The application chains' networks.
+/// File with the subnets, as a JSON list of [`SubnetRow`].
 const SUBNETS_FILE: &str = "subnets.json";
-/// Most entries of either list.
+/// Most entries of each list.
 const ENTRIES_MAX: usize = 1024;
 
-/// Why a list cannot be read.
+/// Why a stored list cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
     /// The file cannot be read.
@@ -29,10 +30,10 @@ pub enum NetworkError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The file holds something else.
+    /// The content of the file is invalid.
     #[error("{}: {reason}", path.display())]
     Content {
         /// The file.
@@ -42,7 +43,7 @@ pub enum NetworkError {
     },
 }
 
-/// A row of the list of networks.
+/// A subnet in the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct SubnetRow {
@@ -51,33 +52,34 @@ struct SubnetRow {
     block_end: u64,
 }
 
-/// A network as it is known.
+/// A subnet that the node joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Joined {
+struct JoinedSubnet {
     address: Address,
     block_start: u64,
     block_end: u64,
 }
 
 #[derive(Debug, Default)]
-struct Lists {
+struct StoredLists {
     static_nodes: Vec<Enode>,
-    subnets: Vec<Joined>,
+    subnets: Vec<JoinedSubnet>,
 }
 
-/// The node's place in the network.
+/// Identity of the node, static nodes and subnets.
 #[derive(Debug)]
-pub(crate) struct Registry {
+pub(crate) struct PeerRegistry {
     id: B512,
     host: String,
+    /// Parameters of the node's enode URL.
     query: Vec<(String, String)>,
     folder: PathBuf,
-    /// Networks that the settings keep joined.
+    /// Subnets that the settings always join.
     forced: Vec<Address>,
-    lists: Mutex<Lists>,
+    lists: Mutex<StoredLists>,
 }
 
-impl Registry {
+impl PeerRegistry {
     /// Reads the lists in the data directory `folder`.
     pub(crate) fn open(key: &SecretKey, config: &VnodeConfig, folder: &Path) -> Result<Self, NetworkError> {
         Ok(Self {
@@ -86,36 +88,36 @@ impl Registry {
             query: query(config),
             folder: folder.to_owned(),
             forced: config.force_subnet_p2p.clone(),
-            lists: Mutex::new(Lists {
+            lists: Mutex::new(StoredLists {
                 static_nodes: read_static_nodes(&folder.join(STATIC_NODES_FILE))?,
                 subnets: read_subnets(&folder.join(SUBNETS_FILE))?,
             }),
         })
     }
 
-    fn keep_static_nodes(&self, nodes: &[Enode]) -> Result<(), String> {
+    fn store_static_nodes(&self, nodes: &[Enode]) -> Result<(), String> {
         let urls: Vec<_> = nodes.iter().map(Enode::to_string).collect();
-        self.keep(STATIC_NODES_FILE, &urls)
+        self.store(STATIC_NODES_FILE, &urls)
     }
 
-    fn keep_subnets(&self, subnets: &[Joined]) -> Result<(), String> {
-        let row = |joined: &Joined| SubnetRow {
+    fn store_subnets(&self, subnets: &[JoinedSubnet]) -> Result<(), String> {
+        let row = |joined: &JoinedSubnet| SubnetRow {
             subnet: format!("{:#x}", joined.address),
             block_start: joined.block_start,
             block_end: joined.block_end,
         };
         let rows: Vec<_> = subnets.iter().map(row).collect();
-        self.keep(SUBNETS_FILE, &rows)
+        self.store(SUBNETS_FILE, &rows)
     }
 
-    fn keep(&self, name: &str, list: &impl Serialize) -> Result<(), String> {
+    fn store(&self, name: &str, list: &impl Serialize) -> Result<(), String> {
         let path = self.folder.join(name);
         let text = serde_json::to_vec_pretty(list).map_err(|error| error.to_string())?;
         files::replace(&path, &text).map_err(|error| format!("cannot write {}: {error}", path.display()))
     }
 }
 
-/// The host in the enode URL: the one that the settings name, or any.
+/// The host in the enode URL: the address `ip` of the settings, or the unspecified address.
 fn host(ip: &str) -> String {
     match ip {
         "" => "[::]".to_owned(),
@@ -124,7 +126,7 @@ fn host(ip: &str) -> String {
     }
 }
 
-/// What the enode URL tells beside.
+/// The parameters of the enode URL.
 fn query(config: &VnodeConfig) -> Vec<(String, String)> {
     let beneficiary = config.beneficial_address;
     let members = [
@@ -142,7 +144,7 @@ fn query(config: &VnodeConfig) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The list in a file; empty where there is no file.
+/// Reads the list in a file. The list is empty if the file does not exist.
 fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<Vec<T>, NetworkError> {
     let content = |reason: String| NetworkError::Content {
         path: path.to_owned(),
@@ -161,7 +163,7 @@ fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> Result<Vec<T>, NetworkErro
     let list: Vec<T> = serde_json::from_slice(&text).map_err(|error| content(error.to_string()))?;
     match list.len() {
         got if got > ENTRIES_MAX => Err(content(format!(
-            "{got} entries, at most {ENTRIES_MAX} are allowed"
+            "entries: got {got}, expected at most {ENTRIES_MAX}"
         ))),
         _ => Ok(list),
     }
@@ -178,14 +180,14 @@ fn read_static_nodes(path: &Path) -> Result<Vec<Enode>, NetworkError> {
     urls.into_iter().map(parse).collect()
 }
 
-fn read_subnets(path: &Path) -> Result<Vec<Joined>, NetworkError> {
+fn read_subnets(path: &Path) -> Result<Vec<JoinedSubnet>, NetworkError> {
     let rows: Vec<SubnetRow> = read(path)?;
     let parse = |row: SubnetRow| {
         let address = row.subnet.parse().map_err(|_| NetworkError::Content {
             path: path.to_owned(),
-            reason: format!("subnet {:?}, expected an address of 20 bytes", row.subnet),
+            reason: format!("subnet: got {:?}, expected an address of 20 bytes", row.subnet),
         })?;
-        Ok(Joined {
+        Ok(JoinedSubnet {
             address,
             block_start: row.block_start,
             block_end: row.block_end,
@@ -194,17 +196,18 @@ fn read_subnets(path: &Path) -> Result<Vec<Joined>, NetworkError> {
     rows.into_iter().map(parse).collect()
 }
 
-fn check_room(entries: usize, what: &str) -> Result<(), String> {
+/// Refuses a new entry if the list is full. `what` names the list.
+fn check_list_len(entries: usize, what: &str) -> Result<(), String> {
     if entries < ENTRIES_MAX {
         return Ok(());
     }
     Err(format!(
-        "{entries} {what} are kept already, at most {ENTRIES_MAX} are allowed"
+        "the list of {what} is full: it has {entries} entries, the most allowed is {ENTRIES_MAX}"
     ))
 }
 
-impl NetworkControl for Registry {
-    /// The ports are 0: nothing listens.
+impl NetworkControl for PeerRegistry {
+    /// The ports are 0, because nothing listens.
     fn enode(&self) -> Enode {
         Enode {
             id: self.id,
@@ -227,9 +230,9 @@ impl NetworkControl for Registry {
         let mut lists = self.lists.lock();
         let mut nodes = lists.static_nodes.clone();
         nodes.retain(|other| other.id != node.id);
-        check_room(nodes.len(), "static nodes")?;
+        check_list_len(nodes.len(), "static nodes")?;
         nodes.push(node.clone());
-        self.keep_static_nodes(&nodes)?;
+        self.store_static_nodes(&nodes)?;
         lists.static_nodes = nodes;
         Ok(())
     }
@@ -241,7 +244,7 @@ impl NetworkControl for Registry {
         if nodes.len() == lists.static_nodes.len() {
             return Ok(false);
         }
-        self.keep_static_nodes(&nodes)?;
+        self.store_static_nodes(&nodes)?;
         lists.static_nodes = nodes;
         Ok(true)
     }
@@ -250,13 +253,13 @@ impl NetworkControl for Registry {
         let mut lists = self.lists.lock();
         let mut subnets = lists.subnets.clone();
         subnets.retain(|other| other.address != address);
-        check_room(subnets.len(), "subnets")?;
-        subnets.push(Joined {
+        check_list_len(subnets.len(), "subnets")?;
+        subnets.push(JoinedSubnet {
             address,
             block_start,
             block_end: u64::MAX,
         });
-        self.keep_subnets(&subnets)?;
+        self.store_subnets(&subnets)?;
         lists.subnets = subnets;
         Ok(())
     }
@@ -264,7 +267,7 @@ impl NetworkControl for Registry {
     fn remove_subnet(&self, address: Address, block_end: u64) -> Result<bool, String> {
         if self.forced.contains(&address) {
             return Err(format!(
-                "ForceSubnetP2P of vnodeconfig.json keeps {address:#x} joined"
+                "subnet {address:#x} cannot be left: ForceSubnetP2P of vnodeconfig.json always joins it"
             ));
         }
         let mut lists = self.lists.lock();
@@ -273,16 +276,16 @@ impl NetworkControl for Registry {
             return Ok(false);
         };
         joined.block_end = block_end;
-        // One that ends before it begins is none.
+        // A subnet that ends before it begins is removed.
         subnets.retain(|joined| joined.block_start < joined.block_end);
-        self.keep_subnets(&subnets)?;
+        self.store_subnets(&subnets)?;
         lists.subnets = subnets;
         Ok(true)
     }
 
     fn subnets(&self, head: u64) -> Vec<Subnet> {
         let lists = self.lists.lock();
-        let forced = self.forced.iter().map(|address| Joined {
+        let forced = self.forced.iter().map(|address| JoinedSubnet {
             address: *address,
             block_start: 0,
             block_end: u64::MAX,
@@ -292,7 +295,7 @@ impl NetworkControl for Registry {
             .iter()
             .copied()
             .filter(|joined| joined.block_end > head && !self.forced.contains(&joined.address));
-        let show = |joined: Joined| Subnet {
+        let show = |joined: JoinedSubnet| Subnet {
             address: joined.address,
             block_start: joined.block_start,
             block_end: joined.block_end,
@@ -306,9 +309,9 @@ impl NetworkControl for Registry {
 mod tests {
     use super::*;
 
-    fn registry(folder: &Path, config: &VnodeConfig) -> Registry {
+    fn registry(folder: &Path, config: &VnodeConfig) -> PeerRegistry {
         let key = SecretKey::from_bytes(&[0x46; 32]).expect("a key");
-        Registry::open(&key, config, folder).expect("good lists")
+        PeerRegistry::open(&key, config, folder).expect("good lists")
     }
 
     fn peer(mark: u8) -> Enode {
@@ -323,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_enode_tells_the_settings() {
+    fn the_enode_has_the_settings() {
         let home = tempfile::tempdir().expect("a folder");
         let config = VnodeConfig {
             show_to_public: true,
@@ -345,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn static_nodes_outlive_the_process() {
+    fn static_nodes_are_stored() {
         let home = tempfile::tempdir().expect("a folder");
         let config = VnodeConfig::default();
         let first = registry(home.path(), &config);
@@ -375,7 +378,7 @@ mod tests {
         let first = registry(home.path(), &config);
         first.add_subnet(added, 110).expect("kept");
         let second = registry(home.path(), &config);
-        let starts = |registry: &Registry, head| -> Vec<_> {
+        let starts = |registry: &PeerRegistry, head| -> Vec<_> {
             let subnets = registry.subnets(head).into_iter();
             subnets
                 .map(|subnet| (subnet.address, subnet.block_start, subnet.block_end))
@@ -397,7 +400,7 @@ mod tests {
     fn damaged_lists_stop_the_start() {
         let home = tempfile::tempdir().expect("a folder");
         let key = SecretKey::from_bytes(&[0x46; 32]).expect("a key");
-        let open = || Registry::open(&key, &VnodeConfig::default(), home.path());
+        let open = || PeerRegistry::open(&key, &VnodeConfig::default(), home.path());
         for (name, text) in [
             (STATIC_NODES_FILE, "{}"),
             (STATIC_NODES_FILE, r#"["enode://12@a:1"]"#),

@@ -1,7 +1,7 @@
-//! The node's own key: what its peers know it by.
+//! The node's own secret key. Peers identify the node by its public key.
 //!
-//! `nodekey` in the data directory, 64 hex digits, made at the first start; `--nodekey` names
-//! another file, `--nodekeyhex` gives the key itself.
+//! The key is stored as 64 hex digits in the file `nodekey` of the data directory, which the first
+//! start creates. `--nodekey` names another file; `--nodekeyhex` is the key itself.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,42 +13,43 @@ use zeroize::Zeroizing;
 use crate::files;
 use crate::options::VnodeOptions;
 
-/// The file in the data directory.
+/// Name of the key file in the data directory.
 pub(crate) const FILE_NAME: &str = "nodekey";
-/// More than any key's file has.
+/// Most bytes that are read of a key file; a valid file is shorter.
 const FILE_BYTES_MAX: u64 = 128;
 
-/// Why there is no key.
+/// Why the node has no key.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeKeyError {
-    /// The file cannot be read or made.
+    /// The key file cannot be read or created.
     #[error("node key {}: {source}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The error of the system.
         source: io::Error,
     },
-    /// What the file holds is no key.
+    /// The file does not hold a valid key.
     #[error("node key {}: {error}, expected 64 hex digits", path.display())]
     Key {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// What is wrong.
         error: KeyError,
     },
-    /// What the option gives is no key.
+    /// `--nodekeyhex` is not a valid key.
     #[error("--nodekeyhex: {0}, expected 64 hex digits")]
     Option(KeyError),
-    /// No key could be made.
-    #[error("cannot make a node key: {0}")]
+    /// No key could be generated.
+    #[error("cannot generate a node key: {0}")]
     Random(KeyError),
 }
 
-/// The key of the options, or the data directory's, made where there is none.
+/// Returns the key that the options name, or the key in the data directory `data`. Creates the
+/// latter if it does not exist.
 ///
 /// # Errors
-/// [`NodeKeyError`] when there is a file that holds no key, or none can be made.
+/// [`NodeKeyError`] if a file holds no valid key, or no key can be created.
 pub(crate) fn load(options: &VnodeOptions, data: &Path) -> Result<SecretKey, NodeKeyError> {
     if let Some(digits) = &options.nodekeyhex {
         return SecretKey::from_hex(digits).map_err(NodeKeyError::Option);
@@ -65,7 +66,7 @@ pub(crate) fn load(options: &VnodeOptions, data: &Path) -> Result<SecretKey, Nod
     let digits = Zeroizing::new(hex::encode(key.to_bytes()));
     match files::create(&path, digits.as_bytes()) {
         Ok(true) => Ok(key),
-        // Another process was faster.
+        // Another process has just created the file.
         Ok(false) => read(&path),
         Err(source) => Err(NodeKeyError::File { path, source }),
     }
@@ -76,7 +77,7 @@ fn read(path: &Path) -> Result<SecretKey, NodeKeyError> {
         path: path.to_owned(),
         source,
     };
-    // Room for all of it: a text that grows leaves copies behind.
+    // The buffer never grows, because growing would leave copies of the key in memory.
     let mut text = Zeroizing::new(String::with_capacity(FILE_BYTES_MAX as usize));
     let opened = File::open(path).map_err(file)?;
     opened
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_made_once_and_kept() {
+    fn a_key_is_created_once_and_kept() {
         let home = tempfile::tempdir().expect("a folder");
         let key = || load(&options(&[]), home.path()).expect("a key").address();
         let first = key();
@@ -121,17 +122,17 @@ mod tests {
     }
 
     #[test]
-    fn options_come_first() {
+    fn options_override_the_key_of_the_data_directory() {
         let home = tempfile::tempdir().expect("a folder");
         let own = SecretKey::from_hex(DIGITS).expect("a key").address();
-        let given = load(&options(&["--nodekeyhex", DIGITS]), home.path()).expect("a key");
-        assert_eq!(given.address(), own);
+        let loaded = load(&options(&["--nodekeyhex", DIGITS]), home.path()).expect("a key");
+        assert_eq!(loaded.address(), own);
         let path = home.path().join("elsewhere");
         std::fs::write(&path, format!("{DIGITS}\n")).expect("a write");
         let name = path.to_str().expect("text");
-        let given = load(&options(&["--nodekey", name]), home.path()).expect("a key");
-        assert_eq!(given.address(), own);
-        assert!(!home.path().join(FILE_NAME).exists(), "none is made beside");
+        let loaded = load(&options(&["--nodekey", name]), home.path()).expect("a key");
+        assert_eq!(loaded.address(), own);
+        assert!(!home.path().join(FILE_NAME).exists(), "no other key is created");
         let missing = load(&options(&["--nodekey", "/no/such/file"]), home.path());
         assert!(matches!(missing, Err(NodeKeyError::File { .. })));
         let bad = load(&options(&["--nodekeyhex", "12"]), home.path());

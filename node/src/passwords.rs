@@ -1,7 +1,7 @@
-//! Where passwords come from: a file, the terminal, or standard input.
+//! Reads passwords from a file, the terminal, or standard input.
 //!
-//! Knows no accounts. On a terminal nothing is shown while a password is typed, and a new one is
-//! asked for twice.
+//! On a terminal nothing is shown while a password is typed, and a new password is asked for twice.
+//! This module does not know accounts.
 
 use std::fs::File;
 use std::io::{self, BufRead, IsTerminal, Read};
@@ -9,17 +9,17 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use crate::VnodeOptions;
+use crate::options::VnodeOptions;
 
-/// A password. Wiped from memory when dropped.
+/// A password. It is wiped from memory when it is dropped.
 pub(crate) type Password = Zeroizing<String>;
 
-/// Longest file of passwords.
+/// Longest password file, in bytes.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
-/// How often a mistyped password is asked for again on a terminal.
+/// How often a password can be typed on a terminal until it is right.
 const TRIES: usize = 3;
 
-/// Why there is no password.
+/// Why a password cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PasswordError {
@@ -28,42 +28,43 @@ pub enum PasswordError {
     File {
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The file is not a file of passwords.
+    /// The file of `--password` is not a valid password file.
     #[error("{}: got {got}, expected {expected}", path.display())]
     Content {
         /// The file.
         path: PathBuf,
-        /// What it has.
+        /// What the file has.
         got: String,
-        /// What it should have.
+        /// What the file should have.
         expected: &'static str,
     },
-    /// Standard input or the terminal fails.
+    /// Reading standard input or the terminal failed.
     #[error("cannot read a password: {0}")]
     Input(#[from] io::Error),
-    /// Standard input ended.
-    #[error("standard input ended where a password was expected; --password FILE reads it from a file")]
+    /// Standard input ended before a password.
+    #[error("standard input: got its end, expected a password; --password FILE reads passwords from a file")]
     NoInput,
-    /// A new password, typed twice, came out differently.
+    /// A new password was typed twice, and the two differ.
     #[error("the two passwords differ")]
     Differ,
 }
 
-/// The passwords of one command or start.
+/// Where one command, or one start of the node, reads its passwords.
 pub(crate) enum Passwords {
-    /// Line by line from a file.
+    /// A file with one password a line.
     File { path: PathBuf, lines: Vec<Password> },
-    /// Asked for on the terminal.
+    /// The user types them on the terminal.
     Terminal,
-    /// Line by line from standard input.
+    /// Standard input, with one password a line.
     Input,
 }
 
 impl Passwords {
-    /// Reads the file of `--password`, or finds out how to ask.
+    /// Reads the file of `--password`. Without that option the source is the terminal, or standard
+    /// input if that is not a terminal.
     pub(crate) fn of(options: &VnodeOptions) -> Result<Self, PasswordError> {
         match &options.password {
             Some(path) => Ok(Self::File {
@@ -75,13 +76,13 @@ impl Passwords {
         }
     }
 
-    /// How often a wrong password may be given again.
+    /// How often a password is read until it is right.
     pub(crate) fn tries(&self) -> usize {
         if matches!(self, Self::Terminal) { TRIES } else { 1 }
     }
 
-    /// Password `index` of those that exist. A file with fewer lines gives its last one: several
-    /// accounts may have one password.
+    /// The existing password `index`. If a file has fewer lines, its last line is used, because
+    /// several accounts may have the same password.
     pub(crate) fn present(&self, index: usize, question: &str) -> Result<Password, PasswordError> {
         match self {
             Self::File { lines, .. } => Ok(lines[index.min(lines.len() - 1)].clone()),
@@ -90,17 +91,17 @@ impl Passwords {
         }
     }
 
-    /// A new password, in line `index` of a file.
+    /// A new password: line `index` of a file, or typed twice on a terminal.
     pub(crate) fn new_one(&self, index: usize, question: &str) -> Result<Password, PasswordError> {
         match self {
             Self::File { path, lines } => lines.get(index).cloned().ok_or_else(|| PasswordError::Content {
                 path: path.clone(),
                 got: format!("{} line(s)", lines.len()),
-                expected: "the present password and, in a second line, the new one",
+                expected: "the current password and, in a second line, the new one",
             }),
             Self::Terminal => {
                 let password = ask(question)?;
-                let again = ask("The same once more: ")?;
+                let again = ask("Repeat the password: ")?;
                 if *password == *again {
                     Ok(password)
                 } else {
@@ -125,14 +126,14 @@ fn read_input() -> Result<Password, PasswordError> {
     Ok(without_line_end(&line))
 }
 
-/// The lines of a file, at least one: an empty file is one empty password.
+/// The lines of a file. There is at least one: an empty file is one empty password.
 fn read_lines(path: &Path) -> Result<Vec<Password>, PasswordError> {
     let content = |got, expected| PasswordError::Content {
         path: path.to_owned(),
         got,
         expected,
     };
-    // Room for all of it: a buffer that grows leaves copies behind.
+    // The buffer never grows, because growing would leave copies of the passwords in memory.
     let mut bytes = Zeroizing::new(Vec::with_capacity(FILE_BYTES_MAX as usize + 1));
     let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
     let read = read.map_err(|source| PasswordError::File {
@@ -142,7 +143,7 @@ fn read_lines(path: &Path) -> Result<Vec<Password>, PasswordError> {
     if read as u64 > FILE_BYTES_MAX {
         return Err(content(
             format!("{read} bytes or more"),
-            "a short file with a password a line",
+            "a short file with one password a line",
         ));
     }
     let text = std::str::from_utf8(&bytes).map_err(|error| {
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_a_file() {
+    fn each_line_is_a_password() {
         let check = |content: &str, expected: &[&str]| {
             let (_home, path) = file(content.as_bytes());
             let lines = read_lines(&path).expect("readable");
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_serves_the_rest() {
+    fn the_last_line_is_used_again() {
         let (_home, path) = file(b"one\ntwo\n");
         let lines = read_lines(&path).expect("readable");
         let passwords = Passwords::File { path, lines };
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_password_file() {
+    fn bad_password_files_are_refused() {
         let (home, path) = file(b"ok\n\xff");
         let error = read_lines(&path).unwrap_err().to_string();
         assert!(error.contains("invalid UTF-8 at byte 3"), "{error}");

@@ -1,6 +1,7 @@
 //! The servers of a node: HTTP, WebSockets, the local socket, Stratum.
 //!
-//! Opened in this order, closed together. HTTP may come and go in between (`listener`).
+//! They are opened in this order at the start and closed when the node stops. The HTTP listener can
+//! also be opened and closed in between; see the module `listener`.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -13,18 +14,19 @@ use rpc::server::ws::WsOptions;
 use rpc::server::{ServeError, TcpServer};
 use rpc::{Modules, Node, Rpc};
 
-use crate::listener::{HttpListener, OpenError};
-use crate::options::{VnodeOptions, is_loopback};
+use crate::exposure::warn_if_exposed;
+use crate::listener::{HttpListener, ListenerOpenError};
+use crate::options::VnodeOptions;
 use crate::stratum::{self, StratumServer};
-use crate::vnode::client_version;
+use crate::version::client_version;
 
-/// Why a server does not listen.
+/// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServersError {
-    /// It cannot.
+    /// An HTTP, WebSocket or local socket server cannot listen.
     #[error(transparent)]
     Serve(#[from] ServeError),
-    /// The HTTP listener is open already.
+    /// The HTTP listener is already open, or cannot open.
     #[error(transparent)]
     Listener(#[from] rpc::ListenerError),
     /// The Stratum server cannot start.
@@ -32,19 +34,19 @@ pub enum ServersError {
     Stratum(#[from] stratum::StratumError),
 }
 
-impl From<OpenError> for ServersError {
-    fn from(error: OpenError) -> Self {
+impl From<ListenerOpenError> for ServersError {
+    fn from(error: ListenerOpenError) -> Self {
         match error {
-            OpenError::Listener(error) => error.into(),
-            OpenError::Serve(error) => error.into(),
+            ListenerOpenError::Listener(error) => error.into(),
+            ListenerOpenError::Serve(error) => error.into(),
         }
     }
 }
 
-/// The servers that listen.
+/// The running servers.
 pub(crate) struct Servers {
     listener: Arc<HttpListener>,
-    /// Where HTTP was opened at the start.
+    /// Addresses of the HTTP listener that was opened at the start.
     http: Vec<SocketAddr>,
     ws: Option<TcpServer>,
     ipc: Option<IpcServer>,
@@ -52,7 +54,7 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Opens what the options ask for.
+    /// Starts the servers that the options name.
     pub(crate) async fn start(
         options: &VnodeOptions,
         rpc: &Arc<Rpc<Node>>,
@@ -79,7 +81,7 @@ impl Servers {
                 hosts: options.rpcvhosts.clone(),
             };
             let server = rpc::server::ws::start(Arc::new(rpc.dispatcher(&options.wsapi)), &ws).await?;
-            warn_of_reach("WebSocket", server.addresses(), &options.wsapi, rpc);
+            warn_if_exposed("WebSocket", server.addresses(), &options.wsapi, rpc);
             Some(server)
         } else {
             None
@@ -87,8 +89,8 @@ impl Servers {
         let ipc = if options.ipcdisable {
             None
         } else {
-            let own = || directory.join(rpc::server::ipc::SOCKET_NAME);
-            let path = options.ipcpath.clone().unwrap_or_else(own);
+            let default = || directory.join(rpc::server::ipc::SOCKET_NAME);
+            let path = options.ipcpath.clone().unwrap_or_else(default);
             let dispatcher = Arc::new(rpc.dispatcher(&Modules::all()));
             Some(rpc::server::ipc::start(dispatcher, &path)?)
         };
@@ -115,7 +117,7 @@ impl Servers {
         })
     }
 
-    /// Where clients find them, for people.
+    /// Where clients reach the servers, as text for the banner.
     pub(crate) fn endpoints(&self) -> Vec<String> {
         let ws = self.ws.as_ref().map(TcpServer::addresses).unwrap_or_default();
         let mut all: Vec<_> = self
@@ -137,9 +139,9 @@ impl Servers {
         all
     }
 
-    /// Closes them and waits until their connections have ended.
+    /// Stops the servers and waits until their connections have ended.
     pub(crate) async fn stop(self) {
-        self.listener.end().await;
+        self.listener.close_and_wait().await;
         if let Some(ws) = self.ws {
             ws.stop().await;
         }
@@ -149,20 +151,5 @@ impl Servers {
         if let Some(stratum) = self.stratum {
             stratum.stop().await;
         }
-    }
-}
-
-/// Warns where passwords or unlocked accounts meet an address beyond this machine.
-pub(crate) fn warn_of_reach(what: &str, addresses: &[SocketAddr], modules: &Modules, rpc: &Rpc<Node>) {
-    let Some(address) = addresses.iter().find(|address| !is_loopback(address)) else {
-        return;
-    };
-    let accounts = rpc.context().accounts.accounts();
-    let unlocked = accounts.iter().filter(|held| held.unlocked).count();
-    if modules.contains("personal") {
-        tracing::warn!(%address, "{what} with the module personal listens beyond this machine: passwords travel in plain text");
-    }
-    if unlocked > 0 && modules.contains("mc") {
-        tracing::warn!(%address, unlocked, "{what} listens beyond this machine: unlocked accounts sign for whoever calls");
     }
 }

@@ -1,22 +1,22 @@
-//! The limits that the system sets a process, and what it does when one is met.
+//! The limits that the operating system sets for this process: file size and open files.
 //!
-//! Knows signals and open files alone; what a failed write means is said where it is written.
+//! What a failed write means is decided by the code that writes.
 
-/// From here on a write beyond the largest allowed file size fails, and the process goes on:
-/// unasked, the system ends it without a word.
-pub fn outlive_file_limits() {
+/// Ignores the signal SIGXFSZ. After this call a write beyond the largest allowed file size fails
+/// with an error; by default the system ends the process without a message.
+pub fn ignore_file_size_signal() {
     #[cfg(unix)]
-    // SAFETY: sets the disposition of one signal to a constant of the system's; no handler of ours runs.
+    // SAFETY: the call sets one signal to be ignored; it installs no handler.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }
 }
 
-/// Takes all the open files that the system allows: every connection is one, and the usual limit
-/// leaves no room for as many as the servers take.
+/// Raises the limit of open files as far as the system allows. Each connection is an open file, and
+/// the usual limit is lower than the number of connections that the servers accept.
 pub(crate) fn raise_open_files() {
     #[cfg(unix)]
     if let Err(error) = rlimit::increase_nofile_limit(rlimit::INFINITY) {
-        tracing::debug!(%error, "the limit of open files stays as it is");
+        tracing::debug!(%error, "cannot raise the limit of open files");
     }
 }

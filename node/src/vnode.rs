@@ -1,8 +1,9 @@
-//! Runs a VNODE from its options to its end.
+//! Runs the node from its start to its end.
 //!
-//! Order of the start: options, log, light cache (the longest wait, so it begins first),
-//! store, chain, miner, servers, banner. The end takes them all down side by side, so that none that
-//! hangs keeps another from its end, and within two seconds; where a driver hangs, within three.
+//! Order of the start: options, log, light cache (which takes longest, so it starts first), store,
+//! chain, miner, servers, banner. When the node stops, all parts stop in parallel, so that a part
+//! that hangs does not keep the others running. Stopping takes at most two seconds, or three if a
+//! driver hangs.
 
 use std::io::Write;
 use std::path::Path;
@@ -25,30 +26,31 @@ use store::{Store, StoreError};
 
 use crate::accounts::{self, AccountsError};
 use crate::banner::Banner;
-use crate::commands::DirectoryError;
-use crate::commands::directory::{Directory, Purpose};
+use crate::data_directory::{DataDirectory, DataDirectoryError, OpenPurpose};
 use crate::listener::HttpListener;
 use crate::logging;
-use crate::mining::Miner;
-use crate::network::{NetworkError, Registry};
+use crate::mining::LocalMiner;
+use crate::network::{NetworkError, PeerRegistry};
 use crate::nodekey::{self, NodeKeyError};
 use crate::options::{Network, OptionsError, VnodeOptions};
 use crate::servers::{Servers, ServersError};
 use crate::system;
+use crate::version::client_version;
 use crate::vnodeconfig::{ConfigError, VnodeConfig};
 
-/// How often the hashrate is logged while mining.
+/// Time between two logs of the hashrate while mining.
 const HASHRATE_INTERVAL: Duration = Duration::from_secs(5);
-/// How often it is looked whether the chain still takes blocks.
+/// Time between two checks that the chain still accepts blocks.
 const FAILURE_INTERVAL: Duration = Duration::from_millis(200);
-/// How often it is looked for accounts whose time is over.
+/// Time between two checks for accounts whose unlock time is over.
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the end of the miner is waited for: a little longer than its own patience with threads that hang.
-const MINER_PATIENCE: Duration = Duration::from_millis(2500);
-/// How long requests in flight may go on when the node stops.
+/// How long the node waits for the miner to stop: a little longer than the miner waits for its own
+/// threads.
+const MINER_STOP_TIMEOUT: Duration = Duration::from_millis(2500);
+/// How long running requests may go on when the node stops.
 const STOP_GRACE: Duration = Duration::from_millis(500);
 
-/// Why a node did not start, or ended without being told to.
+/// Why a node did not start, or stopped by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The options contradict each other.
@@ -59,7 +61,7 @@ pub enum StartError {
     Config(#[from] ConfigError),
     /// The data directory cannot be used.
     #[error(transparent)]
-    Directory(#[from] DirectoryError),
+    Directory(#[from] DataDirectoryError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -69,30 +71,30 @@ pub enum StartError {
     /// The chain cannot be opened.
     #[error(transparent)]
     Chain(#[from] ChainOpenError),
-    /// The searchers cannot be started.
+    /// The miner cannot start.
     #[error(transparent)]
     Miner(#[from] miner::MinerError),
-    /// The methods have no ground to stand on.
+    /// The context of the JSON-RPC methods cannot be created.
     #[error(transparent)]
     Node(#[from] rpc::NodeError),
-    /// A server cannot listen.
+    /// A server cannot start.
     #[error(transparent)]
     Servers(#[from] ServersError),
-    /// The node's own key cannot be read or made.
+    /// The node's own key cannot be read or created.
     #[error(transparent)]
     NodeKey(#[from] NodeKeyError),
-    /// What is kept of the network cannot be used.
+    /// The stored lists of peers and subnets cannot be used.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// No more blocks can be taken.
-    #[error("stopped, as no more blocks can be taken: {0}")]
+    /// The chain can accept no more blocks.
+    #[error("stopped, because the chain can accept no more blocks: {0}")]
     Failed(String),
-    /// Something of the system is missing: threads, signals, a directory.
+    /// The system failed to provide threads or signals.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// What was attempted.
         what: &'static str,
-        /// The system's words.
+        /// The error of the system.
         source: std::io::Error,
     },
 }
@@ -101,22 +103,12 @@ fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> StartError {
     move |source| StartError::System { what, source }
 }
 
-/// Name, version, platform and toolchain, separated by slashes.
-pub fn client_version() -> String {
-    let platform = format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH);
-    format!(
-        "vnode/v{}/{platform}/rust{}",
-        env!("CARGO_PKG_VERSION"),
-        env!("CARGO_PKG_RUST_VERSION")
-    )
-}
-
-struct Facts {
+struct VnodeFacts {
     version: String,
     network_id: u64,
 }
 
-impl NodeFacts for Facts {
+impl NodeFacts for VnodeFacts {
     fn client_version(&self) -> &str {
         &self.version
     }
@@ -125,7 +117,7 @@ impl NodeFacts for Facts {
         self.network_id
     }
 
-    /// No peer-to-peer network is part of this version.
+    /// Always false: this version has no peer-to-peer network.
     fn is_listening(&self) -> bool {
         false
     }
@@ -138,7 +130,7 @@ impl NodeFacts for Facts {
 /// Runs the node until SIGINT or SIGTERM.
 ///
 /// # Errors
-/// [`StartError`] when it cannot start, or cannot go on.
+/// [`StartError`] if the node cannot start or cannot go on.
 pub fn run(options: &VnodeOptions) -> Result<(), StartError> {
     options.check()?;
     logging::start(options);
@@ -148,7 +140,7 @@ pub fn run(options: &VnodeOptions) -> Result<(), StartError> {
         .build()
         .map_err(system("cannot start the network threads"))?;
     let result = runtime.block_on(serve(options));
-    // What still blocks (a long call) is not waited for.
+    // Threads that are still in a long call are not waited for.
     runtime.shutdown_timeout(Duration::from_millis(100));
     result
 }
@@ -158,16 +150,17 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     let config = VnodeConfig::load(options.vnodeconfig.as_deref())?;
     let caches = LightCaches::new();
     if options.network()? == Some(Network::Dev) {
-        // The cache is the longest wait of a first start, and here its epoch is known already.
+        // Building the light cache takes longest at a first start. Here its epoch is known already.
         caches.prepare(ChainSpec::dev().schedule.epoch(0));
     }
-    let Directory {
+    let DataDirectory {
         path: directory,
         store,
         spec,
         dev,
-    } = Directory::open(options, Purpose::Run)?;
-    // From here on `dev` says what runs, whether an option or the directory said so.
+    } = DataDirectory::open(options, OpenPurpose::Run)?;
+    // From here on `dev` is true for the development network, whether an option or the directory
+    // named it.
     let options = &VnodeOptions {
         dev,
         ..options.clone()
@@ -182,17 +175,17 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     accounts::unlock(options, &accounts)?;
     let beneficiary = beneficiary(options, &accounts, &spec)?;
     let chain = open_chain(options, &spec, &caches, store, &directory, beneficiary)?;
-    let miner = Miner::new(options, &caches, &chain);
+    let miner = LocalMiner::new(options, &caches, &chain);
     let mining = if options.mine {
         chain.desk().set_mining(true);
         miner.start(None)?
     } else {
-        vec!["off (--mine starts it; external miners get work all the same)".to_owned()]
+        vec!["off (--mine starts it; other miners can get work)".to_owned()]
     };
 
     let node_key = nodekey::load(options, &directory)?;
-    let network = Registry::open(&node_key, &config, &directory)?;
-    let facts = Facts {
+    let network = PeerRegistry::open(&node_key, &config, &directory)?;
+    let facts = VnodeFacts {
         version: client_version(),
         network_id: spec.network_id,
     };
@@ -216,7 +209,7 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     };
     let rpc = Rpc::new(Arc::new(node), methods(options), limits)
         .expect("the table of methods is checked by the tests of `rpc`");
-    listener.serve(&rpc);
+    listener.set_methods(&rpc);
     let servers = Servers::start(options, &rpc, listener, &caches, &directory).await?;
     let endpoints = servers.endpoints();
     let view = chain.view()?;
@@ -230,38 +223,40 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
         endpoints: &endpoints,
         mining: &mining,
     };
-    // A closed standard output is no reason to stop.
+    // The node also runs if standard output is closed.
     let _ = std::io::stdout().write_all(banner.text().as_bytes());
     drop(view);
 
-    let failed = tokio::select! {
+    let failure = tokio::select! {
         () = stop.wait() => None,
-        reason = failure(&chain) => Some(reason),
+        reason = chain_failure(&chain) => Some(reason),
         () = log_hashrate(&miner) => None,
         () = expire_accounts(&accounts) => None,
     };
     tracing::info!("stopping");
-    let down = take_down(move || miner.stop(), move || chain.stop());
-    tokio::join!(down, servers.stop());
+    let miner_and_chain = stop_both(move || miner.stop(), move || chain.stop());
+    tokio::join!(miner_and_chain, servers.stop());
     tracing::info!("stopped");
-    match failed {
+    match failure {
         None => Ok(()),
         Some(reason) => Err(StartError::Failed(reason)),
     }
 }
 
-/// Stops miner and chain, neither of which waits for the other.
-async fn take_down(stop_miner: impl FnOnce() + Send + 'static, stop_chain: impl FnOnce() + Send + 'static) {
+/// Stops miner and chain in parallel; neither waits for the other.
+async fn stop_both(stop_miner: impl FnOnce() + Send + 'static, stop_chain: impl FnOnce() + Send + 'static) {
     let miner = tokio::task::spawn_blocking(stop_miner);
     let chain = tokio::task::spawn_blocking(stop_chain);
-    let (miner, chain) = tokio::join!(tokio::time::timeout(MINER_PATIENCE, miner), chain);
+    let (miner, chain) = tokio::join!(tokio::time::timeout(MINER_STOP_TIMEOUT, miner), chain);
     match miner {
         Ok(Ok(())) => {}
-        Ok(Err(_)) => tracing::error!("the miner did not stop cleanly"),
-        Err(_) => tracing::error!("the miner does not stop (a driver that hangs?), it is left behind"),
+        Ok(Err(_)) => tracing::error!("the miner panicked while it stopped"),
+        Err(_) => tracing::error!(
+            "the miner does not stop, perhaps because a driver hangs; the node ends without it"
+        ),
     }
     if chain.is_err() {
-        tracing::error!("the chain did not stop cleanly");
+        tracing::error!("the chain panicked while it stopped");
     }
 }
 
@@ -272,13 +267,14 @@ fn add_dev_accounts(accounts: &AccountManager) {
     }
 }
 
-/// Who is paid for mined blocks: whom the options say, or the first account, where there is one.
+/// The address that receives the rewards of mined blocks: `--moacbase`, or the first account if
+/// there is one.
 fn beneficiary(
     options: &VnodeOptions,
     accounts: &AccountManager,
     spec: &ChainSpec,
 ) -> Result<Option<Address>, OptionsError> {
-    let first = || accounts.accounts().first().map(|held| held.address);
+    let first = || accounts.accounts().first().map(|account| account.address);
     let beneficiary = match options.moacbase {
         Some(address) => Some(address),
         None if options.dev => Some(DEV_ACCOUNTS[0].0),
@@ -287,7 +283,7 @@ fn beneficiary(
     match beneficiary {
         None if options.mine => Err(OptionsError::NoBeneficiary(spec.name.clone())),
         None => {
-            tracing::warn!("nobody is paid for blocks that external miners find: give --moacbase ADDRESS");
+            tracing::warn!("blocks that other miners find pay nobody: give --moacbase ADDRESS");
             Ok(None)
         }
         some => Ok(some),
@@ -320,7 +316,7 @@ fn open_chain(
     Ok(chain)
 }
 
-/// The rows to serve.
+/// The methods to serve, with or without their aliases.
 fn methods(options: &VnodeOptions) -> Vec<rpc::Method<rpc::Node>> {
     let rows = rpc::methods::all();
     if options.rpc_noalias {
@@ -330,7 +326,7 @@ fn methods(options: &VnodeOptions) -> Vec<rpc::Method<rpc::Node>> {
     }
 }
 
-/// What methods are told of the start.
+/// The settings that methods read.
 fn settings(options: &VnodeOptions, config: &VnodeConfig, directory: &Path) -> NodeSettings {
     NodeSettings {
         data_directory: std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned()),
@@ -347,12 +343,12 @@ fn settings(options: &VnodeOptions, config: &VnodeConfig, directory: &Path) -> N
     }
 }
 
-async fn log_hashrate(miner: &Miner) {
+async fn log_hashrate(miner: &LocalMiner) {
     let mut interval = tokio::time::interval(HASHRATE_INTERVAL);
     interval.tick().await;
     loop {
         interval.tick().await;
-        // A search that is being started or ended is waited for, which must not hold the end of the node.
+        // This may wait for a lock, so it runs on a thread for blocking work.
         let miner = miner.clone();
         let devices = tokio::task::spawn_blocking(move || miner.devices()).await;
         for (device, rate) in devices.unwrap_or_default() {
@@ -361,8 +357,8 @@ async fn log_hashrate(miner: &Miner) {
     }
 }
 
-/// Waits until no more blocks can be taken; says why.
-async fn failure(chain: &Chain) -> String {
+/// Waits until the chain can accept no more blocks. Returns the reason.
+async fn chain_failure(chain: &Chain) -> String {
     let mut interval = tokio::time::interval(FAILURE_INTERVAL);
     loop {
         interval.tick().await;
@@ -372,7 +368,7 @@ async fn failure(chain: &Chain) -> String {
     }
 }
 
-/// Lets keys go when the time of their accounts is over.
+/// Locks accounts again when their unlock time is over.
 async fn expire_accounts(accounts: &AccountManager) {
     let mut interval = tokio::time::interval(EXPIRE_INTERVAL);
     loop {
@@ -388,28 +384,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_miner_that_hangs_does_not_keep_the_chain() {
-        let (release, held) = mpsc::channel::<()>();
-        let (out, stopped) = mpsc::channel();
+    fn a_miner_that_hangs_does_not_keep_the_chain_running() {
+        let (release, released) = mpsc::channel::<()>();
+        let (sender, stopped) = mpsc::channel();
         let node = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(1)
                 .enable_all()
                 .build()
                 .unwrap();
-            let chain = out.clone();
-            runtime.block_on(take_down(
+            let chain = sender.clone();
+            runtime.block_on(stop_both(
                 move || {
-                    let _ = held.recv();
+                    let _ = released.recv();
                 },
                 move || chain.send("chain").unwrap(),
             ));
-            out.send("node").unwrap();
+            sender.send("node").unwrap();
             runtime.shutdown_background();
         });
-        let patience = Duration::from_secs(20);
-        assert_eq!(stopped.recv_timeout(patience), Ok("chain"));
-        assert_eq!(stopped.recv_timeout(patience), Ok("node"), "it waits for ever");
+        let timeout = Duration::from_secs(20);
+        assert_eq!(stopped.recv_timeout(timeout), Ok("chain"));
+        assert_eq!(
+            stopped.recv_timeout(timeout),
+            Ok("node"),
+            "the node waits for the miner"
+        );
         node.join().unwrap();
         drop(release);
     }

@@ -1,7 +1,8 @@
-//! `vnodeconfig.json`: how this VNODE serves SCS servers.
+//! `vnodeconfig.json`: the settings of the service for SCS servers.
 //!
-//! Key case is ignored; `VnodeIP` is another name of `ip`, which goes before it. A file that cannot
-//! be used stops the start with the place of its fault; unknown keys are named in a warning.
+//! The case of keys is ignored. `VnodeIP` is another name for `ip`; if both are given, `ip` is
+//! used. If the file is invalid, the node does not start, and the error names the line and column.
+//! A warning in the log names each unknown key.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,26 +12,26 @@ use primitives::Address;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Name of the file that is read without `--vnodeconfig`, from the working directory.
+/// Name of the file in the working directory that is read if `--vnodeconfig` is not given.
 pub(crate) const FILE_NAME: &str = "vnodeconfig.json";
 
-/// The port of the service for SCS servers.
+/// Default port of the service for SCS servers.
 const SERVICE_PORT: u16 = 50062;
-/// Most characters of a value that an error repeats.
+/// Most characters of a value that an error shows.
 const SHOWN_LEN_MAX: usize = 64;
 
-/// The settings.
+/// The settings of the service for SCS servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VnodeConfig {
     /// Whether SCS servers are served.
     pub scs_service: bool,
     /// Whether the service is announced to the public.
     pub show_to_public: bool,
-    /// Where the service listens.
+    /// Where the service listens: `host:port` or `:port`.
     pub service_cfg: String,
-    /// Who is paid for relaying.
+    /// Address that is paid for relaying.
     pub beneficial_address: Option<Address>,
-    /// Address under which users reach this node.
+    /// Network address at which users reach this node.
     pub ip: String,
     /// Application chains whose subnets are always joined.
     pub force_subnet_p2p: Vec<Address>,
@@ -57,65 +58,66 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// Not JSON.
-    #[error("{}: {place}: {reason}", path.display())]
+    /// The file is not valid JSON.
+    #[error("{}: {position}: {reason}", path.display())]
     Json {
         /// The file.
         path: PathBuf,
         /// Where the fault is.
-        place: Place,
-        /// What is wrong there.
+        position: FilePosition,
+        /// What is wrong.
         reason: String,
     },
-    /// A value of the wrong kind.
-    #[error("{}: {place}: {key}: got {got}, expected {expected}", path.display())]
+    /// A value is of the wrong kind.
+    #[error("{}: {position}: {key}: got {got}, expected {expected}", path.display())]
     Value {
         /// The file.
         path: PathBuf,
         /// Where the value begins.
-        place: Place,
-        /// The key as written, with an index in a list.
+        position: FilePosition,
+        /// The key as written, with an index if the value is in a list.
         key: String,
-        /// The value as written, cut where it is long.
+        /// The value as written, shortened if it is long.
         got: String,
-        /// What it should be.
+        /// What the value should be.
         expected: &'static str,
     },
 }
 
-/// A place in a file.
+/// A position in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The line, from 1.
+pub struct FilePosition {
+    /// The line, counted from 1.
     pub line: usize,
-    /// The byte in the line, from 1.
+    /// The byte in the line, counted from 1.
     pub column: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FilePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}, column {}", self.line, self.column)
     }
 }
 
 impl VnodeConfig {
-    /// Reads the file at `path`, or `vnodeconfig.json` in the working directory where none is given and one is there.
+    /// Reads the settings from the file at `path`, or from `vnodeconfig.json` in the working
+    /// directory if `path` is `None`. If that file does not exist, the result has the defaults.
     ///
     /// # Errors
-    /// [`ConfigError`] when a file is there and cannot be used.
+    /// [`ConfigError`] if the file at `path` does not exist, or a file cannot be used.
     pub fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
-        let implied = Path::new(FILE_NAME);
+        let default_path = Path::new(FILE_NAME);
         match path {
             Some(path) => Self::read(path),
-            None if implied.exists() => Self::read(implied),
+            None if default_path.exists() => Self::read(default_path),
             None => Ok(Self::default()),
         }
     }
 
-    /// The port of the service.
+    /// The port in `service_cfg`.
     pub fn service_port(&self) -> u16 {
         port(&self.service_cfg).unwrap_or(SERVICE_PORT)
     }
@@ -130,40 +132,36 @@ impl VnodeConfig {
     }
 
     fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let file = File { path, text };
-        let Members(members) = serde_json::from_str(text).map_err(|error| file.fault(&error))?;
+        let file = ConfigFile { path, text };
+        let OrderedMembers(members) = serde_json::from_str(text).map_err(|error| file.json_error(&error))?;
         let mut config = Self::default();
-        let mut other_ip = None;
+        let mut vnode_ip = None;
         let mut known: Vec<String> = Vec::new();
         for (key, value) in &members {
-            let key = Key {
-                file,
-                name: key,
-                value,
-            };
-            let name = key.name.to_ascii_lowercase();
+            let entry = ConfigEntry { file, key, value };
+            let name = key.to_ascii_lowercase();
             match name.as_str() {
-                "scsservice" => config.scs_service = key.read("true or false")?,
-                "showtopublic" => config.show_to_public = key.read("true or false")?,
+                "scsservice" => config.scs_service = entry.read("true or false")?,
+                "showtopublic" => config.show_to_public = entry.read("true or false")?,
                 "vnodeservicecfg" => {
-                    config.service_cfg = key.read("a string")?;
-                    port(&config.service_cfg).ok_or_else(|| key.wrong("host:port or :port"))?;
+                    config.service_cfg = entry.read("a string")?;
+                    port(&config.service_cfg).ok_or_else(|| entry.wrong("host:port or :port"))?;
                 }
-                "ip" => config.ip = key.read("a string")?,
-                "vnodeip" => other_ip = Some(key.read("a string")?),
-                "vnodebeneficialaddress" => config.beneficial_address = key.address_or_none()?,
-                "forcesubnetp2p" => config.force_subnet_p2p = key.addresses()?,
+                "ip" => config.ip = entry.read("a string")?,
+                "vnodeip" => vnode_ip = Some(entry.read("a string")?),
+                "vnodebeneficialaddress" => config.beneficial_address = entry.address_or_none()?,
+                "forcesubnetp2p" => config.force_subnet_p2p = entry.addresses()?,
                 _ => {
-                    tracing::warn!(key = key.name, file = %path.display(), "unknown key ignored");
+                    tracing::warn!(key, file = %path.display(), "unknown key ignored");
                     continue;
                 }
             }
             if known.contains(&name) {
-                return Err(key.wrong("a key that is given once"));
+                return Err(entry.wrong("a key that is given once"));
             }
             known.push(name);
         }
-        if let Some(ip) = other_ip
+        if let Some(ip) = vnode_ip
             && config.ip.is_empty()
         {
             config.ip = ip;
@@ -172,22 +170,23 @@ impl VnodeConfig {
     }
 }
 
-/// A file with its name, for errors.
+/// The text of the file and its path, for errors.
 #[derive(Clone, Copy)]
-struct File<'a> {
+struct ConfigFile<'a> {
     path: &'a Path,
     text: &'a str,
 }
 
-impl File<'_> {
-    /// What the reader of JSON says.
-    fn fault(self, error: &serde_json::Error) -> ConfigError {
+impl ConfigFile<'_> {
+    /// Converts an error of the JSON parser.
+    fn json_error(self, error: &serde_json::Error) -> ConfigError {
         let reason = error.to_string();
-        // The place is told apart, and at the beginning of a line the reader counts from 0.
+        // The position is a field of its own. For the beginning of a line the parser reports column
+        // 0.
         let reason = reason.split(" at line ").next().unwrap_or_default().to_owned();
         ConfigError::Json {
             path: self.path.to_owned(),
-            place: Place {
+            position: FilePosition {
                 line: error.line().max(1),
                 column: error.column().max(1),
             },
@@ -195,29 +194,30 @@ impl File<'_> {
         }
     }
 
-    /// Where `value`, which is a part of the text, begins.
-    fn place(self, value: &RawValue) -> Place {
+    /// Where `value` begins. It must be a part of `self.text`.
+    fn position(self, value: &RawValue) -> FilePosition {
         let offset = (value.get().as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
         let before = &self.text.as_bytes()[..offset.min(self.text.len())];
         let line_begin = before
             .iter()
             .rposition(|byte| *byte == b'\n')
             .map_or(0, |end| end + 1);
-        Place {
+        FilePosition {
             line: before.iter().filter(|byte| **byte == b'\n').count() + 1,
             column: before.len() - line_begin + 1,
         }
     }
 }
 
-/// A key with its value.
-struct Key<'a> {
-    file: File<'a>,
-    name: &'a str,
+/// A member of the JSON object: a key and its value.
+struct ConfigEntry<'a> {
+    file: ConfigFile<'a>,
+    key: &'a str,
     value: &'a RawValue,
 }
 
-impl Key<'_> {
+impl ConfigEntry<'_> {
+    /// The error for a value of the wrong kind.
     fn wrong(&self, expected: &'static str) -> ConfigError {
         let text = self.value.get();
         let got = match text.char_indices().nth(SHOWN_LEN_MAX) {
@@ -226,8 +226,8 @@ impl Key<'_> {
         };
         ConfigError::Value {
             path: self.file.path.to_owned(),
-            place: self.file.place(self.value),
-            key: self.name.to_owned(),
+            position: self.file.position(self.value),
+            key: self.key.to_owned(),
             got,
             expected,
         }
@@ -253,10 +253,10 @@ impl Key<'_> {
         let list: Vec<&RawValue> =
             serde_json::from_str(self.value.get()).map_err(|_| self.wrong("a list of addresses"))?;
         let one = |(index, value): (usize, &&RawValue)| {
-            let name = format!("{}[{index}]", self.name);
-            let member = Key {
+            let key = format!("{}[{index}]", self.key);
+            let member = ConfigEntry {
                 file: self.file,
-                name: &name,
+                key: &key,
                 value,
             };
             member.parse("an address of 20 bytes")
@@ -265,14 +265,15 @@ impl Key<'_> {
     }
 }
 
-/// The members of an object as they are written, so that each knows its place.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
+/// The members of a JSON object in their order. The values borrow from the text, so that the
+/// position of each can be found.
+struct OrderedMembers<'a>(Vec<(String, &'a RawValue)>);
 
-impl<'de> Deserialize<'de> for Members<'de> {
+impl<'de> Deserialize<'de> for OrderedMembers<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Members<'de>;
+        struct MembersVisitor;
+        impl<'de> Visitor<'de> for MembersVisitor {
+            type Value = OrderedMembers<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
@@ -283,10 +284,10 @@ impl<'de> Deserialize<'de> for Members<'de> {
                 while let Some(member) = map.next_entry()? {
                     members.push(member);
                 }
-                Ok(Members(members))
+                Ok(OrderedMembers(members))
             }
         }
-        deserializer.deserialize_map(Reader)
+        deserializer.deserialize_map(MembersVisitor)
     }
 }
 
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_in_any_case_and_both_names_of_the_address() {
+    fn keys_have_any_case_and_the_address_two_names() {
         let text = r#"{"SCSService": true, "showToPublic": true, "vnodeservicecfg": ":1",
             "VnodeBeneficialAddress": "0x71bef1a57901d4c73de7683edb830f0b9914311a", "VNODEIP": "1.2.3.4",
             "ForceSubnetP2P": ["0x71bef1a57901d4c73de7683edb830f0b9914311a"], "//": 1, "//": 2}"#;
@@ -334,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_form_are_placed() {
+    fn json_errors_have_a_position() {
         check_error(
             "{\n  \"SCSService\": true\n  \"ip\": \"\"\n}",
             "line 3, column 3: expected `,` or `}`",
@@ -353,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_values_are_placed() {
+    fn value_errors_have_a_position() {
         check_error(
             r#"{"SCSService": "yes"}"#,
             r#"line 1, column 16: SCSService: got "yes", expected true or false"#,

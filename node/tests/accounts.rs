@@ -1,4 +1,4 @@
-//! `vnode account ...` and `--unlock`, by running the binary.
+//! `vnode account` and `--unlock`, tested by running the binary.
 
 use std::fs;
 use std::io::Write;
@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 use keystore::KeyFileError;
 use serde_json::Value;
 
-/// An empty home and data directory.
+/// A temporary home and working directory.
 struct Home(tempfile::TempDir);
 
-/// What a command gave.
-struct Ended {
+/// The result of a command.
+struct CommandResult {
     code: Option<i32>,
     stdout: String,
     stderr: String,
@@ -33,8 +33,8 @@ impl Home {
         path.display().to_string()
     }
 
-    /// Runs `vnode` with `input` on its standard input, which is no terminal.
-    fn run(&self, arguments: &[&str], input: &str) -> Ended {
+    /// Runs `vnode` with `input` on its standard input, which is not a terminal.
+    fn run(&self, arguments: &[&str], input: &str) -> CommandResult {
         let mut child = Command::new(env!("CARGO_BIN_EXE_vnode"))
             .args(arguments)
             .arg("--datadir")
@@ -46,17 +46,18 @@ impl Home {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary starts");
-        // A command that asks for nothing may have ended already.
+        // A command that reads no input may have ended already.
         let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
         let output = child.wait_with_output().expect("it ends");
         let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-        Ended {
+        CommandResult {
             code: output.status.code(),
             stdout: text(output.stdout),
             stderr: text(output.stderr),
         }
     }
 
+    /// Runs a command that must succeed. Returns its standard output.
     #[track_caller]
     fn ok(&self, arguments: &[&str], input: &str) -> String {
         let ended = self.run(arguments, input);
@@ -64,6 +65,7 @@ impl Home {
         ended.stdout
     }
 
+    /// Runs a command that must fail with `expected` in its standard error.
     #[track_caller]
     fn refused(&self, arguments: &[&str], input: &str, expected: &str) {
         let ended = self.run(arguments, input);
@@ -71,12 +73,12 @@ impl Home {
         let stderr = ended.stderr;
         assert!(
             stderr.contains(expected),
-            "{arguments:?}: {stderr:?}, expected {expected:?} in it"
+            "{arguments:?}: got {stderr:?}, expected {expected:?} in it"
         );
         assert!(!stderr.contains("panicked"), "{stderr}");
     }
 
-    /// A new account under `password`, encrypted cheaply.
+    /// Creates an account with `password`, encrypted with little work. Returns its address.
     fn account(&self, password: &str) -> String {
         address(&self.ok(&["account", "new", "--lightkdf"], &format!("{password}\n")))
     }
@@ -91,62 +93,65 @@ impl Home {
             .expect("the account's file")
     }
 
-    /// Whose key the account's file gives under `password`.
+    /// Decrypts the key file of an account. Returns the address of the key.
     fn decrypt(&self, address: &str, password: &str) -> Result<String, KeyFileError> {
         let text = fs::read(self.key_file(address)).expect("readable");
         keystore::decrypt(&text, password).map(|key| format!("{:#x}", key.address()))
     }
 }
 
-/// The address in what `new`, `import` and `update` say.
+/// The address in the output of `new`, `import` and `update`.
 fn address(stdout: &str) -> String {
     let line = stdout.lines().next().expect("a line");
     line.strip_prefix("Address: ").expect("an address").to_owned()
 }
 
 #[test]
-fn an_account_is_made_listed_and_changed() {
+fn an_account_is_created_listed_and_changed() {
     let home = Home::new();
     let password = home.write("password", "one\r\n");
     assert_eq!(home.ok(&["account", "list"], ""), "");
     let arguments = ["account", "new", "--lightkdf", "--password", &password];
-    let made = address(&home.ok(&arguments, ""));
-    assert!(made.len() == 42 && made == made.to_lowercase(), "{made}");
-    assert_eq!(home.decrypt(&made, "one"), Ok(made.clone()));
+    let created = address(&home.ok(&arguments, ""));
+    assert!(
+        created.len() == 42 && created == created.to_lowercase(),
+        "{created}"
+    );
+    assert_eq!(home.decrypt(&created, "one"), Ok(created.clone()));
     let listed = home.ok(&["account", "list"], "");
-    let path = home.key_file(&made);
-    let expected = format!("Account #0: {made} keystore://{}\n", path.display());
+    let path = home.key_file(&created);
+    let expected = format!("Account #0: {created} keystore://{}\n", path.display());
     assert_eq!(listed, expected);
-    // Asked for on standard input.
-    home.ok(&["account", "update", "--lightkdf", &made], "one\ntwo\n");
-    assert_eq!(home.decrypt(&made, "two"), Ok(made.clone()));
-    assert_eq!(home.decrypt(&made, "one"), Err(KeyFileError::WrongPassword));
-    // By number, from a file of two lines.
+    // The passwords come from standard input.
+    home.ok(&["account", "update", "--lightkdf", &created], "one\ntwo\n");
+    assert_eq!(home.decrypt(&created, "two"), Ok(created.clone()));
+    assert_eq!(home.decrypt(&created, "one"), Err(KeyFileError::WrongPassword));
+    // The account is named by its number, and the passwords come from a file with two lines.
     let passwords = home.write("password", "two\nthree\n");
     let arguments = ["account", "update", "--lightkdf", "0", "--password", &passwords];
     home.ok(&arguments, "");
-    assert_eq!(home.decrypt(&made, "three"), Ok(made));
+    assert_eq!(home.decrypt(&created, "three"), Ok(created));
 }
 
 #[cfg(unix)]
 #[test]
-fn only_the_owner_may_read() {
+fn only_the_owner_can_read_key_files() {
     use std::os::unix::fs::PermissionsExt;
     let home = Home::new();
-    let made = home.account("one");
+    let created = home.account("one");
     let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
-    assert_eq!(mode(&home.key_file(&made)), 0o600);
+    assert_eq!(mode(&home.key_file(&created)), 0o600);
     assert_eq!(mode(&home.path("data/keystore")), 0o700);
 }
 
 #[test]
 fn the_standard_cost_is_the_default() {
     let home = Home::new();
-    let made = address(&home.ok(&["account", "new"], "one\n"));
-    let text = fs::read_to_string(home.key_file(&made)).expect("readable");
+    let created = address(&home.ok(&["account", "new"], "one\n"));
+    let text = fs::read_to_string(home.key_file(&created)).expect("readable");
     let text: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(text["crypto"]["kdfparams"]["n"], 262_144);
-    assert_eq!(text["address"], made.trim_start_matches("0x"));
+    assert_eq!(text["address"], created.trim_start_matches("0x"));
 }
 
 #[test]
@@ -159,7 +164,7 @@ fn keys_are_imported() {
     assert_eq!(home.decrypt(known, "new"), Ok(known.to_owned()));
     home.refused(&["account", "import", &hex], "x\n", "account already exists");
 
-    // A key file of another client, whose password is kept.
+    // A key file of another client. Its password stays the same.
     let vectors = include_str!("../../tests/vectors/keystore.json");
     let vectors: Value = serde_json::from_str(vectors).expect("JSON");
     let mut files = vectors["files"].as_array().expect("an array").iter();
@@ -178,20 +183,20 @@ fn keys_are_imported() {
 }
 
 #[test]
-fn refusals_say_what_is_wrong() {
+fn errors_tell_what_is_wrong() {
     let home = Home::new();
-    let made = home.account("one");
-    let update = ["account", "update", &made];
+    let created = home.account("one");
+    let update = ["account", "update", &created];
     let wrong = "could not decrypt key with given passphrase";
     home.refused(&update, "two\nthree\n", wrong);
-    home.refused(&update, "", "standard input ended");
-    home.refused(&update, "one\n", "standard input ended");
+    home.refused(&update, "", "standard input: got its end");
+    home.refused(&update, "one\n", "standard input: got its end");
     let one_line = home.write("password", "one\n");
-    let arguments = ["account", "update", &made, "--password", &one_line];
+    let arguments = ["account", "update", &created, "--password", &one_line];
     home.refused(&arguments, "", "got 1 line(s)");
     let stranger = "0x00000000000000000000000000000000000000ff";
     home.refused(&["account", "update", stranger], "one\ntwo\n", "unknown account");
-    home.refused(&["account", "update", "7"], "", "hold 1 accounts");
+    home.refused(&["account", "update", "7"], "", "expected less than 1");
     home.refused(&["account", "import", "nothing"], "", "cannot read nothing");
     let bad = home.write("bad", &"4g".repeat(32));
     home.refused(&["account", "import", &bad], "", "hexadecimal digits");
@@ -204,17 +209,17 @@ fn refusals_say_what_is_wrong() {
     let none = home.path("none").display().to_string();
     let arguments = ["account", "new", "--password", &none];
     home.refused(&arguments, "", "cannot read passwords from");
-    assert_eq!(home.decrypt(&made, "one"), Ok(made));
+    assert_eq!(home.decrypt(&created, "one"), Ok(created));
 }
 
 #[test]
-fn a_broken_file_is_named_and_hides_no_account() {
+fn a_damaged_key_file_is_named_and_hides_no_account() {
     let home = Home::new();
-    let made = home.account("one");
+    let created = home.account("one");
     fs::write(home.path("data/keystore/broken"), "{").expect("writable");
     let ended = home.run(&["account", "list"], "");
     assert_eq!(ended.code, Some(0));
-    assert!(ended.stdout.contains(&made), "{}", ended.stdout);
+    assert!(ended.stdout.contains(&created), "{}", ended.stdout);
     let stderr = ended.stderr;
     assert!(stderr.contains("keystore/broken: key file: "), "{stderr}");
 }
@@ -222,12 +227,12 @@ fn a_broken_file_is_named_and_hides_no_account() {
 #[test]
 fn a_wrong_password_stops_the_start() {
     let home = Home::new();
-    let made = home.account("one");
+    let created = home.account("one");
     let wrong = home.write("password", "secret-of-mine\n");
-    let start = ["--dev", "--unlock", &made, "--password", &wrong];
+    let start = ["--dev", "--unlock", &created, "--password", &wrong];
     home.refused(&start, "", "could not decrypt key with given passphrase");
     let stderr = home.run(&start, "").stderr;
     assert!(!stderr.contains("secret-of-mine"), "{stderr}");
     let start = ["--dev", "--unlock", "3", "--password", &wrong];
-    home.refused(&start, "", "hold 1 accounts");
+    home.refused(&start, "", "expected less than 1");
 }

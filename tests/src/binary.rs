@@ -1,36 +1,38 @@
-//! Builds the binaries `vnode` and `miner` once per test process and says where they lie.
+//! Builds the binaries `vnode` and `miner` once per test process and returns their paths.
 //!
-//! Profile and target directory are those of the running test, read off its own path, so
-//! nothing is built twice. `VNODE_BIN` and `MINER_BIN` name ready binaries instead.
+//! Profile and target directory are those of the running test, which its own path shows, so nothing
+//! is built twice. The environment variables `VNODE_BIN` and `MINER_BIN` name existing binaries
+//! instead.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The workspace's root.
+/// The root of the workspace.
 pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
-        .expect("this package lies in the workspace")
+        .expect("this package is in the workspace")
 }
 
-/// Folder of the profile that the running test, or benchmark, was built in: `<target>/release`.
+/// Folder of the profile that the running test or benchmark was built with, such as
+/// `<target>/release`.
 pub fn profile_directory() -> PathBuf {
     let test = std::env::current_exe().expect("a running program has a path");
-    let folder = test.parent().expect("a program lies in a folder");
+    let folder = test.parent().expect("a program is in a folder");
     if !folder.ends_with("deps") {
-        // No test, but a program of its own: it lies where the node will.
+        // Not a test but a program of its own, which is in the same folder as the binaries.
         return folder.to_owned();
     }
     let profile = folder.parent();
-    profile.expect("`deps` lies in a profile's folder").to_owned()
+    profile.expect("`deps` is in the folder of a profile").to_owned()
 }
 
 /// The target directory of the running test.
 pub fn target_directory() -> PathBuf {
     profile_directory()
         .parent()
-        .expect("a profile's folder lies in the target folder")
+        .expect("the folder of a profile is in the target folder")
         .to_owned()
 }
 
@@ -48,21 +50,22 @@ pub fn cargo(subcommand: &str) -> Command {
     command
 }
 
-/// The path of the `vnode` binary; the first call in a process builds it.
+/// Path of the binary `vnode`. The first call in a process builds it.
 pub fn vnode_path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| built("node", "vnode", "VNODE_BIN"))
+    PATH.get_or_init(|| build("node", "vnode", "VNODE_BIN"))
 }
 
-/// The path of the `miner` binary; the first call in a process builds it.
+/// Path of the binary `miner`. The first call in a process builds it.
 pub fn miner_path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| built("miner", "miner", "MINER_BIN"))
+    PATH.get_or_init(|| build("miner", "miner", "MINER_BIN"))
 }
 
-fn built(package: &str, name: &str, ready: &str) -> PathBuf {
-    if let Some(ready) = std::env::var_os(ready) {
-        return ready.into();
+/// Builds the binary `name`, unless the environment variable `variable` names an existing one.
+fn build(package: &str, name: &str, variable: &str) -> PathBuf {
+    if let Some(path) = std::env::var_os(variable) {
+        return path.into();
     }
     let output = cargo("build").args(["-p", package, "--bin", name]).output();
     let output = output.unwrap_or_else(|error| panic!("cannot run cargo: {error}"));
@@ -72,6 +75,6 @@ fn built(package: &str, name: &str, ready: &str) -> PathBuf {
         String::from_utf8_lossy(&output.stderr)
     );
     let path = profile_directory().join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
-    assert!(path.is_file(), "cargo built no {}", path.display());
+    assert!(path.is_file(), "cargo did not build {}", path.display());
     path
 }

@@ -1,4 +1,4 @@
-//! JSON-RPC calls over HTTP, as a client that checks what it gets.
+//! JSON-RPC calls over HTTP. Each response is checked.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -6,23 +6,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::http::HttpClient;
+use crate::http::TestHttpClient;
 
-/// Why a call gave no result.
+/// Why a call has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CallError {
-    /// The node cannot be reached, or what it says is no JSON-RPC.
+pub enum RpcCallError {
+    /// The node cannot be reached, or its answer is not JSON-RPC.
     Transport(String),
-    /// The node answers with an error.
+    /// The node answered with an error.
     Refused {
-        /// JSON-RPC's code.
+        /// The JSON-RPC error code.
         code: i64,
-        /// The node's words.
+        /// The message of the node.
         message: String,
     },
 }
 
-impl std::fmt::Display for CallError {
+impl std::fmt::Display for RpcCallError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Transport(reason) => f.write_str(reason),
@@ -31,18 +31,18 @@ impl std::fmt::Display for CallError {
     }
 }
 
-/// A caller of one endpoint. Threads that share it take turns.
+/// A JSON-RPC client of one HTTP endpoint. Threads that share it call one after another.
 #[derive(Debug)]
 pub struct Caller {
-    http: Mutex<HttpClient>,
+    http: Mutex<TestHttpClient>,
     id: AtomicU64,
 }
 
 impl Caller {
-    /// A caller of `address`.
+    /// Creates a caller of the node at `address`.
     pub fn new(address: SocketAddr) -> Self {
         Self {
-            http: Mutex::new(HttpClient::new(address)),
+            http: Mutex::new(TestHttpClient::new(address)),
             id: AtomicU64::new(1),
         }
     }
@@ -50,12 +50,12 @@ impl Caller {
     /// Calls `method`.
     ///
     /// # Errors
-    /// [`CallError`] when the node cannot be reached or refuses.
-    pub fn try_rpc(&self, method: &str, params: Value) -> Result<Value, CallError> {
+    /// [`RpcCallError`] if the node cannot be reached or answers with an error.
+    pub fn try_rpc(&self, method: &str, params: Value) -> Result<Value, RpcCallError> {
         let id = self.id.fetch_add(1, Ordering::Relaxed);
         let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
-        let failed = |reason: String| CallError::Transport(format!("{request}: {reason}"));
-        // A thread that panicked in between left at worst a connection that fails next.
+        let failed = |reason: String| RpcCallError::Transport(format!("{request}: {reason}"));
+        // If a thread panicked with the lock, at worst the next request on the connection fails.
         let mut http = self
             .http
             .lock()
@@ -69,15 +69,15 @@ impl Caller {
             )));
         }
         read_response(&answer.body, &json!(id)).map_err(|error| match error {
-            CallError::Transport(reason) => failed(reason),
+            RpcCallError::Transport(reason) => failed(reason),
             refused => refused,
         })
     }
 
-    /// Calls `method`, which must give a result.
+    /// Calls `method` and returns its result.
     ///
     /// # Panics
-    /// When it gives none.
+    /// If the node answers with an error or cannot be reached.
     #[track_caller]
     pub fn rpc(&self, method: &str, params: Value) -> Value {
         match self.try_rpc(method, params.clone()) {
@@ -86,25 +86,25 @@ impl Caller {
         }
     }
 
-    /// Calls `method`, which must be refused with `code`; gives the message.
+    /// Calls `method`, expects the error code `expected` and returns the message.
     ///
     /// # Panics
-    /// When it is not.
+    /// If the call has another outcome.
     #[track_caller]
     pub fn refused(&self, method: &str, params: Value, expected: i64) -> String {
         match self.try_rpc(method, params.clone()) {
-            Err(CallError::Refused { code, message }) if code == expected => message,
+            Err(RpcCallError::Refused { code, message }) if code == expected => message,
             other => panic!("{method} {params}: got {other:?}, expected error {expected}"),
         }
     }
 }
 
-/// Reads the response to request `id`: its result or its error, whole and nothing beside it.
+/// Parses the response to the request `id`, which must have either a result or an error.
 ///
 /// # Errors
-/// [`CallError`] for an error in it, or when it is no response to that request.
-pub fn read_response(text: &str, id: &Value) -> Result<Value, CallError> {
-    let malformed = || CallError::Transport(format!("got {text}, expected a response to {id}"));
+/// [`RpcCallError`] for an error of the node, and if `text` is not a response to that request.
+pub fn read_response(text: &str, id: &Value) -> Result<Value, RpcCallError> {
+    let malformed = || RpcCallError::Transport(format!("got {text}, expected a response to {id}"));
     let response: Value = serde_json::from_str(text).map_err(|_| malformed())?;
     if response["jsonrpc"] != "2.0" || response["id"] != *id {
         return Err(malformed());
@@ -112,7 +112,7 @@ pub fn read_response(text: &str, id: &Value) -> Result<Value, CallError> {
     match (response.get("result"), response.get("error")) {
         (Some(result), None) => Ok(result.clone()),
         (None, Some(error)) => match (error["code"].as_i64(), error["message"].as_str()) {
-            (Some(code), Some(message)) => Err(CallError::Refused {
+            (Some(code), Some(message)) => Err(RpcCallError::Refused {
                 code,
                 message: message.to_owned(),
             }),
@@ -130,7 +130,7 @@ mod tests {
     fn responses_are_results_or_errors() {
         let read = |text| read_response(text, &json!(1));
         assert_eq!(read(r#"{"jsonrpc":"2.0","id":1,"result":null}"#), Ok(Value::Null));
-        let refused = CallError::Refused {
+        let refused = RpcCallError::Refused {
             code: -32000,
             message: "no".to_owned(),
         };
@@ -146,7 +146,7 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1,"result":1,"error":{"code":1,"message":""}}"#,
             r#"{"jsonrpc":"2.0","id":1,"error":"no"}"#,
         ] {
-            assert!(matches!(read(bad), Err(CallError::Transport(_))), "{bad}");
+            assert!(matches!(read(bad), Err(RpcCallError::Transport(_))), "{bad}");
         }
     }
 }

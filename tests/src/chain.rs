@@ -1,4 +1,4 @@
-//! The questions that most tests ask a node.
+//! The calls that most tests make.
 
 use serde_json::{Value, json};
 
@@ -7,19 +7,19 @@ use crate::quantity::{data, quantity, to_quantity};
 use crate::wait::wait_for;
 
 impl Caller {
-    /// The head's number.
+    /// Number of the head.
     #[track_caller]
     pub fn head(&self) -> u128 {
         quantity(&self.rpc("mc_blockNumber", json!([])))
     }
 
-    /// Block `number`, with transaction hashes; null where there is none.
+    /// Block `number` with transaction hashes; null if there is no such block.
     #[track_caller]
     pub fn block(&self, number: u128) -> Value {
         self.rpc("mc_getBlockByNumber", json!([to_quantity(number), false]))
     }
 
-    /// The head block, with transaction hashes.
+    /// The head block with transaction hashes.
     #[track_caller]
     pub fn head_block(&self) -> Value {
         self.rpc("mc_getBlockByNumber", json!(["latest", false]))
@@ -41,13 +41,13 @@ impl Caller {
         list.iter().map(|account| data(account, 20).to_owned()).collect()
     }
 
-    /// Sends a transaction from one of the node's accounts; gives its hash.
+    /// Sends a transaction from an account of the node. Returns its hash.
     #[track_caller]
     pub fn send(&self, transaction: Value) -> String {
         data(&self.rpc("mc_sendTransaction", json!([transaction])), 32).to_owned()
     }
 
-    /// The receipt of `hash`, once it is mined.
+    /// Waits until the transaction `hash` is mined. Returns its receipt.
     #[track_caller]
     pub fn receipt(&self, hash: &str) -> Value {
         wait_for("a receipt", || {
@@ -56,7 +56,7 @@ impl Caller {
         })
     }
 
-    /// Waits until the head is at `number` or above; gives its number.
+    /// Waits until the head has at least the number `number`. Returns the number of the head.
     #[track_caller]
     pub fn wait_for_head(&self, number: u128) -> u128 {
         wait_for(&format!("block {number}"), || {

@@ -1,8 +1,8 @@
-//! Other people's client libraries: installed once into the target directory, run as processes.
+//! Public client libraries: installed once into the target directory, run as processes.
 //!
-//! The scripts are in `clients/`; what they say they did is printed. Where Node.js, Python or
-//! their registries are missing, a test that needs them says so and skips; with `CI=true` or
-//! `REQUIRE_CLIENTS` set it fails.
+//! The scripts that use the libraries are in `clients/`; their output is printed. If Node.js,
+//! Python or the package registries are missing, a test that needs them prints this and is skipped.
+//! With `CI=true` or `REQUIRE_CLIENTS` set such a test fails.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,25 +15,27 @@ use serde_json::Value;
 use crate::binary::target_directory;
 use crate::wait::note;
 
-/// Time for one script.
-const SCRIPT_PATIENCE: Duration = Duration::from_secs(120);
-/// Written into a folder when everything in it is installed.
+/// Longest time for one script.
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(120);
+/// File in the folder of a language. It has the list of what is installed.
 const MARK: &str = "installed";
 
-/// A language with its installed libraries.
+/// An interpreter with its installed libraries.
 #[derive(Clone, Debug)]
 pub struct Clients {
     program: PathBuf,
     directory: PathBuf,
 }
 
-/// Node.js with `clients/js/package-lock.json` installed; `None` where the test is to be skipped.
+/// Node.js with the libraries of `clients/js/package-lock.json`; `None` if the test must be
+/// skipped.
 pub fn javascript() -> Option<&'static Clients> {
     static CLIENTS: OnceLock<Result<Clients, String>> = OnceLock::new();
     or_skip(CLIENTS.get_or_init(|| {
-        let wanted = ["package.json", "package-lock.json"];
-        let directory = installed("js", &wanted, |directory| {
-            // Without scripts: the native part of one dependency has a replacement in JavaScript.
+        let lists = ["package.json", "package-lock.json"];
+        let directory = install_once("js", &lists, |directory| {
+            // Without install scripts: the native part of one dependency has a replacement in
+            // JavaScript.
             let mut npm = Command::new("npm");
             npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
                 .current_dir(directory);
@@ -47,11 +49,12 @@ pub fn javascript() -> Option<&'static Clients> {
     }))
 }
 
-/// Python with `clients/python/requirements.txt` installed; `None` where the test is to be skipped.
+/// Python with the libraries of `clients/python/requirements.txt`; `None` if the test must be
+/// skipped.
 pub fn python() -> Option<&'static Clients> {
     static CLIENTS: OnceLock<Result<Clients, String>> = OnceLock::new();
     or_skip(CLIENTS.get_or_init(|| {
-        let directory = installed("python", &["requirements.txt"], |directory| {
+        let directory = install_once("python", &["requirements.txt"], |directory| {
             succeed(
                 Command::new("python3")
                     .args(["-m", "venv", "venv"])
@@ -75,7 +78,8 @@ pub fn python() -> Option<&'static Clients> {
     }))
 }
 
-/// `cast`, a program that comes with the JavaScript libraries; `None` where the test is to be skipped.
+/// The program `cast`, which is installed with the JavaScript libraries; `None` if the test must be
+/// skipped.
 pub fn cast() -> Option<&'static Cast> {
     static CAST: OnceLock<Result<Cast, String>> = OnceLock::new();
     let libraries = javascript()?;
@@ -91,7 +95,7 @@ pub fn cast() -> Option<&'static Cast> {
         };
         let package = format!("node_modules/@foundry-rs/cast-{system}-{processor}/bin/cast");
         let program = libraries.directory.join(package);
-        // A try, as a program for another C library lies there too, but does not start.
+        // The program may be built for another C library. Then it exists but does not start.
         succeed(Command::new(&program).arg("--version"))?;
         Ok(Cast {
             program,
@@ -100,6 +104,7 @@ pub fn cast() -> Option<&'static Cast> {
     }))
 }
 
+/// Returns the clients. If they are missing, prints the reason, or panics if they are required.
 fn or_skip<T>(clients: &'static Result<T, String>) -> Option<&'static T> {
     match clients {
         Ok(clients) => Some(clients),
@@ -113,10 +118,11 @@ fn or_skip<T>(clients: &'static Result<T, String>) -> Option<&'static T> {
     }
 }
 
-/// The folder of a language's libraries in the target directory, installed where it is not.
-fn installed(
+/// The folder with the libraries of a language, in the target directory. Runs `install` if the
+/// libraries in the files `lists` are not installed yet.
+fn install_once(
     language: &str,
-    wanted: &[&str],
+    lists: &[&str],
     install: impl FnOnce(&Path) -> Result<(), String>,
 ) -> Result<PathBuf, String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -124,32 +130,33 @@ fn installed(
         .join(language);
     let directory = target_directory().join("clients").join(language);
     let failed = |what: &Path, error: std::io::Error| format!("{}: {error}", what.display());
-    let mut wish = String::new();
-    for name in wanted {
+    let mut wanted = String::new();
+    for name in lists {
         let path = source.join(name);
-        wish += &fs::read_to_string(&path).map_err(|error| failed(&path, error))?;
+        wanted += &fs::read_to_string(&path).map_err(|error| failed(&path, error))?;
     }
-    if fs::read_to_string(directory.join(MARK)).is_ok_and(|mark| mark == wish) {
-        return copied(&source, directory);
+    if fs::read_to_string(directory.join(MARK)).is_ok_and(|mark| mark == wanted) {
+        return copy_scripts(&source, directory);
     }
-    // What is there is of another wish or half installed.
+    // The folder has other libraries, or an installation that did not finish.
     match fs::remove_dir_all(&directory) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(&directory, error)),
         _ => fs::create_dir_all(&directory).map_err(|error| failed(&directory, error))?,
     }
-    let directory = copied(&source, directory)?;
+    let directory = copy_scripts(&source, directory)?;
     let started = Instant::now();
     install(&directory)?;
     note(&format!(
         "installed the {language} clients in {:.1} s",
         started.elapsed().as_secs_f64()
     ));
-    fs::write(directory.join(MARK), wish).map_err(|error| failed(&directory, error))?;
+    fs::write(directory.join(MARK), wanted).map_err(|error| failed(&directory, error))?;
     Ok(directory)
 }
 
-/// Copies the files of `source` (scripts find libraries beside themselves).
-fn copied(source: &Path, directory: PathBuf) -> Result<PathBuf, String> {
+/// Copies the scripts from `source` into `directory`, because scripts find libraries in their own
+/// folder.
+fn copy_scripts(source: &Path, directory: PathBuf) -> Result<PathBuf, String> {
     let copy = || -> std::io::Result<()> {
         for entry in fs::read_dir(source)? {
             let entry = entry?;
@@ -163,6 +170,7 @@ fn copied(source: &Path, directory: PathBuf) -> Result<PathBuf, String> {
     Ok(directory)
 }
 
+/// Runs a command that must succeed.
 fn succeed(command: &mut Command) -> Result<(), String> {
     let output = command
         .stdin(Stdio::null())
@@ -171,20 +179,20 @@ fn succeed(command: &mut Command) -> Result<(), String> {
     if output.status.success() {
         return Ok(());
     }
-    let words = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     Err(format!(
         "{command:?} ended with {}: {}",
         output.status,
-        words.trim()
+        stderr.trim()
     ))
 }
 
 impl Clients {
-    /// Runs a script with `argument` as JSON; prints the lines it says and gives its last one,
-    /// which is JSON too.
+    /// Runs a script with `argument` as JSON. Prints the lines of its output and returns the last
+    /// one, which must be JSON.
     ///
     /// # Panics
-    /// When it fails, goes on for ever or ends with something else.
+    /// If the script fails, does not end, or its last line is not JSON.
     #[track_caller]
     pub fn run(&self, script: &str, argument: &Value) -> Value {
         let mut command = Command::new(&self.program);
@@ -202,41 +210,41 @@ impl Clients {
     }
 }
 
-/// A command-line client.
+/// The command-line client `cast`.
 #[derive(Clone, Debug)]
 pub struct Cast {
     program: PathBuf,
-    /// Where it finds no settings of the user.
+    /// A home directory without settings of the user.
     home: PathBuf,
 }
 
 impl Cast {
-    /// Runs it with `arguments` against the node at `url`; gives what it writes.
+    /// Runs the client with `arguments` against the node at `url`. Returns its output.
     ///
     /// # Panics
-    /// When it fails or goes on for ever.
+    /// If the client fails or does not end.
     #[track_caller]
     pub fn run(&self, url: &str, arguments: &[&str]) -> String {
         finish(self.command(url, arguments)).trim().to_owned()
     }
 
-    /// Runs it with `arguments`, which must fail; gives what it complains of.
+    /// Runs the client with `arguments`, which must fail. Returns its standard error.
     ///
     /// # Panics
-    /// When it does not fail, or goes on for ever.
+    /// If the client succeeds or does not end.
     #[track_caller]
     pub fn refused(&self, url: &str, arguments: &[&str]) -> String {
         let command = self.command(url, arguments);
-        let words = format!("{command:?}");
+        let shown = format!("{command:?}");
         let output = wait_for_end(command);
-        assert!(!output.status.success(), "{words} succeeds: {output:?}");
+        assert!(!output.status.success(), "{shown} succeeds: {output:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
     }
 
     fn command(&self, url: &str, arguments: &[&str]) -> Command {
         let (subcommand, rest) = arguments.split_first().expect("a subcommand");
         let mut command = Command::new(&self.program);
-        // Right behind it, as what follows `--create` must be code.
+        // The option is right after the subcommand, because `--create` must be followed by code.
         command
             .args([subcommand, "--rpc-url", url])
             .args(rest)
@@ -246,26 +254,26 @@ impl Cast {
     }
 }
 
-/// Runs a program to its good end; gives its standard output.
+/// Runs a program that must succeed. Returns its standard output.
 #[track_caller]
 fn finish(command: Command) -> String {
-    let words = format!("{command:?}");
+    let shown = format!("{command:?}");
     let output = wait_for_end(command);
     let stdout = String::from_utf8_lossy(&output.stdout);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success(),
-        "{words} ended with {}:\n{stdout}\n{stderr}",
+        "{shown} ended with {}:\n{stdout}\n{stderr}",
         output.status
     );
     stdout.into_owned()
 }
 
-/// Runs a program to its end.
+/// Runs a program until it ends.
 #[track_caller]
 fn wait_for_end(mut command: Command) -> Output {
     command
-        // The nodes are on this machine, whatever the way out of it.
+        // The nodes are on this machine, so no proxy is used.
         .env("NO_PROXY", "localhost,127.0.0.1,::1")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -276,12 +284,13 @@ fn wait_for_end(mut command: Command) -> Output {
     let pid = libc::pid_t::try_from(child.id()).expect("a process id fits");
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(child.wait_with_output()));
-    match receiver.recv_timeout(SCRIPT_PATIENCE) {
+    match receiver.recv_timeout(SCRIPT_TIMEOUT) {
         Ok(output) => output.unwrap_or_else(|error| panic!("{command:?}: {error}")),
         Err(_) => {
-            // SAFETY: takes numbers alone; the child is ours and not yet waited for.
+            // SAFETY: the arguments are numbers; the child has not been waited for, so the id is
+            // its own.
             unsafe { libc::kill(pid, libc::SIGKILL) };
-            panic!("{command:?} goes on after {SCRIPT_PATIENCE:?}");
+            panic!("{command:?} has not ended after {SCRIPT_TIMEOUT:?}");
         }
     }
 }

@@ -1,29 +1,30 @@
-//! A small HTTP/1.1 client: one connection, kept open, one request at a time.
+//! A small HTTP/1.1 client: one connection that is kept open, one request at a time.
 //!
-//! Knows bodies with a length, which is how the node answers; knows neither chunks nor TLS.
+//! It reads only bodies with a length, as the node sends them: no chunks, no TLS.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Time for one answer; above every bound that the node sets itself.
+/// Longest time for one answer; longer than every timeout of the node.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Longest header line, and most of them.
+/// Longest header line, in bytes.
 const LINE_LEN_MAX: u64 = 8192;
+/// Most header lines.
 const LINES_MAX: usize = 64;
 
-/// An answer.
+/// An HTTP answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct HttpAnswer {
     /// The status code.
     pub status: u16,
     /// The body.
     pub body: String,
 }
 
-/// A connection to one address, opened when it is needed.
+/// A client of one address. The connection is opened by the first request.
 #[derive(Debug)]
-pub struct HttpClient {
+pub struct TestHttpClient {
     address: SocketAddr,
     connection: Option<BufReader<TcpStream>>,
 }
@@ -32,8 +33,8 @@ fn invalid(what: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.into())
 }
 
-impl HttpClient {
-    /// A client of `address`.
+impl TestHttpClient {
+    /// Creates a client of `address`.
     pub fn new(address: SocketAddr) -> Self {
         Self {
             address,
@@ -44,8 +45,9 @@ impl HttpClient {
     /// Posts `body` as JSON.
     ///
     /// # Errors
-    /// When the connection fails or what comes back is not HTTP; the next request opens another.
-    pub fn post(&mut self, body: &str) -> io::Result<Answer> {
+    /// If the connection fails or the answer is not HTTP. The next request then opens a new
+    /// connection.
+    pub fn post(&mut self, body: &str) -> io::Result<HttpAnswer> {
         let mut connection = match self.connection.take() {
             Some(open) => open,
             None => connect(self.address)?,
@@ -62,11 +64,11 @@ impl HttpClient {
     }
 }
 
-/// Gets `path` from `address`, by a connection of its own.
+/// Gets `path` from `address` on a new connection.
 ///
 /// # Errors
-/// When the connection fails or what comes back is not HTTP.
-pub fn get(address: SocketAddr, path: &str) -> io::Result<Answer> {
+/// If the connection fails or the answer is not HTTP.
+pub fn get(address: SocketAddr, path: &str) -> io::Result<HttpAnswer> {
     let mut connection = connect(address)?;
     let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
     connection.get_mut().write_all(request.as_bytes())?;
@@ -81,7 +83,8 @@ fn connect(address: SocketAddr) -> io::Result<BufReader<TcpStream>> {
     Ok(BufReader::new(stream))
 }
 
-fn read_answer(connection: &mut impl BufRead) -> io::Result<(Answer, bool)> {
+/// Reads an answer. Also returns whether the connection stays open.
+fn read_answer(connection: &mut impl BufRead) -> io::Result<(HttpAnswer, bool)> {
     let status = line(connection)?;
     let code = status
         .strip_prefix("HTTP/1.1 ")
@@ -92,11 +95,11 @@ fn read_answer(connection: &mut impl BufRead) -> io::Result<(Answer, bool)> {
     for _ in 0..LINES_MAX {
         let header = line(connection)?;
         if header.is_empty() {
-            let length = length.ok_or_else(|| invalid("an answer without a length"))?;
+            let length = length.ok_or_else(|| invalid("the answer has no length"))?;
             let mut body = vec![0; length];
             connection.read_exact(&mut body)?;
             let body = String::from_utf8(body).map_err(|error| invalid(error.to_string()))?;
-            return Ok((Answer { status: code, body }, keep));
+            return Ok((HttpAnswer { status: code, body }, keep));
         }
         let (name, value) = header.split_once(':').unwrap_or((&header, ""));
         match name.to_ascii_lowercase().as_str() {
@@ -126,7 +129,7 @@ mod tests {
         let got = read_answer(&mut text.as_bytes()).ok();
         let expected = expected.map(|(status, body, keep)| {
             (
-                Answer {
+                HttpAnswer {
                     status,
                     body: body.to_owned(),
                 },

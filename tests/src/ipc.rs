@@ -1,4 +1,4 @@
-//! JSON-RPC calls over the local socket: a connection for each.
+//! JSON-RPC calls over the local socket, with a new connection for each call.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -7,33 +7,33 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::call::{CallError, read_response};
+use crate::call::{RpcCallError, read_response};
 
-/// Longer than any answer may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest time for one answer.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Calls `method` over the socket at `path`.
 ///
 /// # Errors
-/// [`CallError`] when the node cannot be reached or refuses.
-pub fn try_rpc(path: &Path, method: &str, params: Value) -> Result<Value, CallError> {
+/// [`RpcCallError`] if the node cannot be reached or answers with an error.
+pub fn try_rpc(path: &Path, method: &str, params: Value) -> Result<Value, RpcCallError> {
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
     let exchange = || -> std::io::Result<String> {
         let mut socket = UnixStream::connect(path)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(TIMEOUT))?;
         socket.write_all(request.as_bytes())?;
         let mut line = String::new();
         BufReader::new(socket).read_line(&mut line)?;
         Ok(line)
     };
-    let answer = exchange().map_err(|error| CallError::Transport(format!("{request}: {error}")))?;
+    let answer = exchange().map_err(|error| RpcCallError::Transport(format!("{request}: {error}")))?;
     read_response(answer.trim_end(), &json!(1))
 }
 
-/// Calls `method`, which must give a result.
+/// Calls `method` and returns its result.
 ///
 /// # Panics
-/// When it gives none.
+/// If the node answers with an error or cannot be reached.
 #[track_caller]
 pub fn rpc(path: &Path, method: &str, params: Value) -> Value {
     match try_rpc(path, method, params.clone()) {

@@ -1,8 +1,8 @@
-//! A second bookkeeper: follows every balance from block bodies, receipts and rewards.
+//! A ledger that computes every balance independently, from block bodies, receipts and rewards.
 //!
-//! Knows the development network's genesis, its reward of two coins and the interface; knows
-//! nothing of the node's state. It follows plain transfers, creations and calls that move
-//! value from sender to receiver only, which is all that the tests send.
+//! It knows block 0 of the development network, the block reward of two coins and the JSON-RPC
+//! interface, but not the state of the node. It covers transfers, creations and calls that move
+//! value only from the sender to the receiver; the tests send no others.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,28 @@ use serde_json::{Value, json};
 use crate::call::Caller;
 use crate::quantity::{data, quantity, to_quantity};
 
-/// Smallest units in a coin.
+/// One coin in the smallest unit.
 pub const COIN: u128 = 1_000_000_000_000_000_000;
-/// What each of the ten accounts has in block 0.
+/// Balance of each of the ten accounts in block 0.
 pub const FUNDED: u128 = 1_000_000 * COIN;
-/// What a block is worth to its miner, beside fees.
+/// Reward for a block, without fees.
 pub const REWARD: u128 = 2 * COIN;
+
+/// The beneficiary of a node that mines; no account of the node, and not funded.
+pub const MINER: &str = "0x00000000000000000000000000000000000000aa";
+/// A receiver with no balance; no account of the node.
+pub const STRANGER: &str = "0x00000000000000000000000000000000000000bb";
 
 /// Balances by address, in lower case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ledger {
+pub struct BalanceLedger {
     balances: BTreeMap<String, u128>,
+    /// Number of the next block to apply.
     next: u128,
 }
 
-impl Ledger {
-    /// The balances of block 0, where `accounts` are funded.
+impl BalanceLedger {
+    /// The balances of block 0, in which `accounts` are funded.
     pub fn genesis(accounts: &[String]) -> Self {
         let balances = accounts
             .iter()
@@ -35,7 +41,7 @@ impl Ledger {
         Self { balances, next: 1 }
     }
 
-    /// What `address` should have.
+    /// The balance that `address` should have.
     pub fn balance(&self, address: &str) -> u128 {
         self.balances.get(&address.to_lowercase()).copied().unwrap_or(0)
     }
@@ -48,17 +54,17 @@ impl Ledger {
         let balance = self.balances.entry(address.to_lowercase()).or_default();
         *balance = balance
             .checked_sub(amount)
-            .unwrap_or_else(|| panic!("{address} pays {amount} of {balance}"));
+            .unwrap_or_else(|| panic!("balance of {address}: got {balance}, expected at least {amount}"));
     }
 
-    /// Follows the chain up to block `number` and compares all balances there.
+    /// Applies the blocks up to `number` and compares all balances at that block.
     ///
     /// # Panics
-    /// When a balance differs.
+    /// If a balance differs.
     #[track_caller]
     pub fn check(&mut self, node: &Caller, number: u128) {
         while self.next <= number {
-            self.follow(node, self.next);
+            self.apply_block(node, self.next);
             self.next += 1;
         }
         for (address, expected) in &self.balances {
@@ -67,11 +73,11 @@ impl Ledger {
         }
     }
 
-    fn follow(&mut self, node: &Caller, number: u128) {
+    fn apply_block(&mut self, node: &Caller, number: u128) {
         let block = node.rpc("mc_getBlockByNumber", json!([to_quantity(number), true]));
         let miner = data(&block["miner"], 20).to_owned();
         for transaction in block["transactions"].as_array().expect("a list") {
-            self.follow_transaction(node, transaction, &miner);
+            self.apply_transaction(node, transaction, &miner);
         }
         self.gain(&miner, REWARD);
         let uncles = block["uncles"].as_array().expect("a list").len();
@@ -84,7 +90,7 @@ impl Ledger {
         }
     }
 
-    fn follow_transaction(&mut self, node: &Caller, transaction: &Value, miner: &str) {
+    fn apply_transaction(&mut self, node: &Caller, transaction: &Value, miner: &str) {
         let receipt = node.rpc("mc_getTransactionReceipt", json!([transaction["hash"]]));
         let from = data(&transaction["from"], 20);
         let fee = quantity(&receipt["gasUsed"]) * quantity(&transaction["gasPrice"]);

@@ -1,11 +1,11 @@
-//! Starts real nodes and speaks to them as strangers do: over sockets, signals and files.
+//! Helpers for end-to-end tests: they start real nodes and miners, and reach them only by sockets,
+//! signals and files.
 //!
-//! Knows the binaries of node and miner, their command lines and words, and the interface
-//! document; links none of their packages but `ethash`, with which the outside miner of the
-//! tests searches. The tests are in `tests/vnode` and `tests/miner`, the clients of other people
-//! in `clients`.
+//! This library knows the binaries `vnode` and `miner`, their options and output, and the JSON-RPC
+//! interface. Of the workspace it uses only the package `ethash`, to search for solutions. The
+//! tests are in `tests/vnode` and `tests/miner`; the scripts for client libraries are in `clients`.
 //!
-//! A harness for tests: what cannot go on panics, with what was got and what was expected.
+//! A helper that cannot go on panics; the message says what it got and what it expected.
 
 #![cfg(unix)]
 
@@ -20,13 +20,14 @@ pub mod ledger;
 pub mod miner;
 pub mod process;
 pub mod quantity;
-pub mod rig;
+pub mod vnode;
 pub mod wait;
+pub mod work;
 pub mod ws;
 
 pub use binary::{miner_path, vnode_path};
-pub use call::{CallError, Caller};
-pub use process::{Launch, Vnode};
-pub use quantity::{data, quantity, to_quantity};
-pub use rig::Rig;
+pub use call::{Caller, RpcCallError};
+pub use miner::MinerProcess;
+pub use quantity::{assert_same_members, data, quantity, to_quantity};
+pub use vnode::{Launch, Vnode};
 pub use wait::{note, wait_for};

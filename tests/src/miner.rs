@@ -1,122 +1,116 @@
-//! An outside miner: takes work over RPC, searches with the light cache, hands in solutions.
-//!
-//! Uses the workspace's own `ethash`, so it proves nothing about Ethash itself: the
-//! independent miner is `clients/python/outside_miner.py`.
+//! A running miner: started from its binary, watched by its log and status, ended by signals.
 
-use std::sync::OnceLock;
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 
-use ethash::{B256, Epoch, LightCache, meets_boundary};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::call::{CallError, Caller};
-use crate::quantity::data;
+use crate::binary::miner_path;
+use crate::http;
+use crate::process::{ChildProcess, EndSignal, EndedProcess};
 use crate::wait::wait_for;
 
-/// Nonces hashed side by side.
-const LANES: usize = 4;
+/// The words before the address of the status in the log.
+const STATUS_MARK: &str = "status at http://";
 
-/// What getWork gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Work {
-    /// The pow-hash.
-    pub header_hash: B256,
-    /// Of the epoch.
-    pub seed_hash: B256,
-    /// What a solution must not be above.
-    pub boundary: B256,
+/// A running miner. Killed when dropped.
+#[derive(Debug)]
+pub struct MinerProcess {
+    process: ChildProcess,
 }
 
-/// What submitWork takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// The pow-hash.
-    pub header_hash: B256,
-    /// The seal's nonce.
-    pub pow_nonce: u64,
-    /// The seal's mix.
-    pub mix_hash: B256,
-}
-
-impl Found {
-    /// The nonce as blocks show it.
-    pub fn nonce_data(&self) -> Value {
-        json!(format!("{:#018x}", self.pow_nonce))
-    }
-}
-
-fn light_cache() -> &'static LightCache {
-    static CACHE: OnceLock<LightCache> = OnceLock::new();
-    CACHE.get_or_init(|| LightCache::build(Epoch::ethash(0)).expect("epoch 0 has a cache"))
-}
-
-/// Searches until a nonce solves `work` (or, where `solves` is false, until one does not).
-///
-/// # Panics
-/// When the work is not of epoch 0, whose cache is the one that is built.
-pub fn search(work: &Work, first_nonce: u64, solves: bool) -> Found {
-    assert_eq!(work.seed_hash, light_cache().seed_hash(), "work of another epoch");
-    let mut nonce = first_nonce;
-    loop {
-        let nonces: [u64; LANES] = std::array::from_fn(|lane| nonce.wrapping_add(lane as u64));
-        let hashes = light_cache().hash_many(&work.header_hash, nonces);
-        for (pow_nonce, hash) in nonces.into_iter().zip(hashes) {
-            if meets_boundary(&hash.final_hash, &work.boundary) == solves {
-                return Found {
-                    header_hash: work.header_hash,
-                    pow_nonce,
-                    mix_hash: hash.mix_hash,
-                };
-            }
+impl MinerProcess {
+    /// Starts a miner with only these arguments.
+    ///
+    /// # Panics
+    /// If the miner cannot be started.
+    pub fn bare<S: Into<String>>(arguments: impl IntoIterator<Item = S>) -> Self {
+        let arguments: Vec<String> = arguments.into_iter().map(Into::into).collect();
+        let mut command = Command::new(miner_path());
+        command
+            .args(&arguments)
+            .env_remove("RUST_LOG")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Self {
+            process: ChildProcess::start(command, format!("miner with {arguments:?}")),
         }
-        nonce = nonce.wrapping_add(LANES as u64);
     }
-}
 
-impl Caller {
-    /// Work, or why there is none.
+    /// Starts a miner with these arguments, its status on a free port, and one thread that hashes
+    /// with the light cache, which is fast enough for the development network.
+    pub fn start<S: Into<String>>(arguments: impl IntoIterator<Item = S>) -> Self {
+        let mut all: Vec<String> = arguments.into_iter().map(Into::into).collect();
+        let common = "--device cpu --threads 1 --dataset never --nice 0 --status 127.0.0.1:0 --log-every 1";
+        all.extend(common.split(' ').map(str::to_owned));
+        Self::bare(all)
+    }
+
+    /// The standard error of the miner so far.
+    pub fn log(&self) -> String {
+        self.process.stderr()
+    }
+
+    /// Waits until the log contains `text`.
     ///
-    /// # Errors
-    /// What the node answers.
-    pub fn try_work(&self) -> Result<Work, CallError> {
-        let result = self.try_rpc("mc_getWork", json!([]))?;
-        let parts = result.as_array().map(Vec::as_slice).unwrap_or_default();
-        assert_eq!(parts.len(), 3, "got {result}, expected three parts");
-        let part = |index: usize| data(&parts[index], 32).parse().expect("checked: 32 bytes");
-        Ok(Work {
-            header_hash: part(0),
-            seed_hash: part(1),
-            boundary: part(2),
+    /// # Panics
+    /// If it never does.
+    #[track_caller]
+    pub fn wait_for_log(&self, text: &str) {
+        wait_for(&format!("{text:?} in the log of a miner"), || {
+            self.log().contains(text).then_some(())
+        });
+    }
+
+    /// Address of the status.
+    ///
+    /// # Panics
+    /// If the miner serves no status.
+    #[track_caller]
+    pub fn status_address(&self) -> SocketAddr {
+        wait_for("the address of the status", || {
+            let log = self.log();
+            let rest = &log[log.find(STATUS_MARK)? + STATUS_MARK.len()..];
+            rest.split('/').next()?.parse().ok()
         })
     }
 
-    /// Work with another pow-hash than `old`, which the node may take a second to make.
+    /// The status as JSON.
     ///
     /// # Panics
-    /// When none comes, or an error that is not a refusal.
+    /// If the miner serves no status.
     #[track_caller]
-    pub fn work_after(&self, old: Option<B256>) -> Work {
-        wait_for("work", || match self.try_work() {
-            Ok(work) => (Some(work.header_hash) != old).then_some(work),
-            Err(CallError::Refused { code: -32000, .. }) => None,
-            Err(error) => panic!("mc_getWork: {error}"),
-        })
+    pub fn status(&self) -> Value {
+        let answer = http::get(self.status_address(), "/status").expect("the status is served");
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        serde_json::from_str(&answer.body).expect("the status is JSON")
     }
 
-    /// Hands in a solution; whether the node takes it.
+    /// Waits until `condition` holds for the status. Returns that status.
     ///
     /// # Panics
-    /// When the answer is no Boolean.
+    /// If the condition never holds; `what` names it.
     #[track_caller]
-    pub fn submit(&self, found: &Found) -> bool {
-        let Found {
-            header_hash,
-            mix_hash,
-            ..
-        } = found;
-        let params = json!([found.nonce_data(), header_hash.to_string(), mix_hash.to_string()]);
-        let answer = self.rpc("mc_submitWork", params);
-        answer
-            .as_bool()
-            .unwrap_or_else(|| panic!("got {answer}, expected a Boolean"))
+    pub fn wait_for_status(&self, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
+        wait_for(what, || Some(self.status()).filter(&condition))
+    }
+
+    /// Sends a signal and waits for the end.
+    ///
+    /// # Panics
+    /// If the miner does not end.
+    #[track_caller]
+    pub fn end(self, signal: EndSignal) -> EndedProcess {
+        self.process.end(signal)
+    }
+
+    /// Waits until the miner ends by itself.
+    ///
+    /// # Panics
+    /// If the miner does not end.
+    #[track_caller]
+    pub fn wait(self) -> EndedProcess {
+        self.process.wait()
     }
 }

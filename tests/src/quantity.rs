@@ -1,11 +1,11 @@
-//! The interface's encodings, strictly: QUANTITY and DATA as section 2.1 of it says.
+//! Strict readers of the encodings QUANTITY and DATA: docs/interface.md, 2.1.
 
 use serde_json::Value;
 
 /// Reads a QUANTITY: `0x`, no leading zeros, at least one digit.
 ///
 /// # Panics
-/// On anything else, or a number over 128 bits.
+/// For anything else, and for a number of more than 128 bits.
 #[track_caller]
 pub fn quantity(value: &Value) -> u128 {
     let digits = value.as_str().and_then(|text| text.strip_prefix("0x"));
@@ -23,10 +23,10 @@ pub fn to_quantity(number: u128) -> Value {
     Value::String(format!("{number:#x}"))
 }
 
-/// Reads DATA of exactly `length` bytes and gives it as text.
+/// Checks that `value` is DATA of exactly `length` bytes. Returns its text.
 ///
 /// # Panics
-/// On anything else.
+/// For anything else.
 #[track_caller]
 pub fn data(value: &Value, length: usize) -> &str {
     let text = value
@@ -38,6 +38,17 @@ pub fn data(value: &Value, length: usize) -> &str {
         "got {text}, expected DATA of {length} bytes"
     );
     text
+}
+
+/// Checks that two objects have the same values for `members`, which are separated by spaces.
+///
+/// # Panics
+/// If a value differs.
+#[track_caller]
+pub fn assert_same_members(got: &Value, expected: &Value, members: &str) {
+    for member in members.split(' ') {
+        assert_eq!(got[member], expected[member], "{member}");
+    }
 }
 
 #[cfg(test)]

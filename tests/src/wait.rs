@@ -1,40 +1,42 @@
-//! Waiting with a deadline, and saying something past the test framework's capture.
+//! Waiting with a deadline, and printing notes that the test framework does not capture.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// How long tests wait for what must happen; far more than it takes, as machines may be busy.
+/// How long tests wait for something that must happen. This is far longer than needed, because the
+/// machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// Pause between two looks.
+/// Pause between two polls.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Looks until `look` finds something, for [`PATIENCE`] at most.
+/// Calls `poll` until it returns a value, for at most [`PATIENCE`].
 ///
 /// # Panics
-/// When the time is over; `what` says what was waited for.
+/// If the time is over; `what` names what was waited for.
 #[track_caller]
-pub fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    wait_within(PATIENCE, what, look)
+pub fn wait_for<T>(what: &str, poll: impl FnMut() -> Option<T>) -> T {
+    wait_within(PATIENCE, what, poll)
 }
 
-/// Looks until `look` finds something, for `patience` at most.
+/// Calls `poll` until it returns a value, for at most `timeout`.
 ///
 /// # Panics
-/// When the time is over; `what` says what was waited for.
+/// If the time is over; `what` names what was waited for.
 #[track_caller]
-pub fn wait_within<T>(patience: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn wait_within<T>(timeout: Duration, what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {
-        if let Some(found) = look() {
-            return found;
+        if let Some(value) = poll() {
+            return value;
         }
-        assert!(started.elapsed() < patience, "waited {patience:?} for {what}");
+        assert!(started.elapsed() < timeout, "waited {timeout:?} for {what}");
         std::thread::sleep(PAUSE);
     }
 }
 
-/// Prints a line that is seen without `--nocapture`: a measurement, or why a test is skipped.
+/// Prints a line that is visible without `--nocapture`: a measurement, or why a test is skipped.
 pub fn note(line: &str) {
-    // The framework captures the print macros alone. Without a standard error nobody reads it.
+    // The test framework captures only the print macros. An error is ignored, because then nobody
+    // reads the line.
     let _ = writeln!(std::io::stderr(), "note: {line}");
 }

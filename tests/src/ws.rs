@@ -1,4 +1,4 @@
-//! A client on a WebSocket that tells answers from notifications.
+//! A JSON-RPC client on a WebSocket, which separates answers from notifications.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
@@ -7,31 +7,32 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
-use crate::call::{CallError, read_response};
+use crate::call::{RpcCallError, read_response};
 
-/// Time for one message; above every bound that the node sets itself.
+/// Longest time for one message; longer than every timeout of the node.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A client on a WebSocket.
+/// A JSON-RPC client on a WebSocket.
 #[derive(Debug)]
 pub struct WsClient {
     socket: WebSocket<TcpStream>,
-    told: VecDeque<Value>,
+    /// Notifications that arrived while a call waited for its answer.
+    notifications: VecDeque<Value>,
     id: u64,
 }
 
 impl WsClient {
-    /// Connects, as a page of `origin` where one is named.
+    /// Connects to the node at `address`, with the header `Origin` if `origin` is given.
     ///
     /// # Errors
-    /// The node's words where it does not open a WebSocket.
+    /// The reason if the node does not open a WebSocket.
     ///
     /// # Panics
-    /// When nothing listens.
+    /// If nothing listens at `address`.
     pub fn connect(address: SocketAddr, origin: Option<&str>) -> Result<Self, String> {
         let stream = TcpStream::connect_timeout(&address, TIMEOUT).expect("the node listens");
-        stream.set_read_timeout(Some(TIMEOUT)).expect("a time-out");
-        stream.set_write_timeout(Some(TIMEOUT)).expect("a time-out");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+        stream.set_write_timeout(Some(TIMEOUT)).expect("a timeout");
         let mut request = tungstenite::client::ClientRequestBuilder::new(
             format!("ws://{address}/").parse().expect("a URL"),
         );
@@ -41,23 +42,23 @@ impl WsClient {
         let (socket, _) = tungstenite::client(request, stream).map_err(|error| error.to_string())?;
         Ok(Self {
             socket,
-            told: VecDeque::new(),
+            notifications: VecDeque::new(),
             id: 0,
         })
     }
 
-    /// Sends a text as it stands.
+    /// Sends a text message.
     ///
     /// # Panics
-    /// When the node does not take it.
+    /// If the node does not read it.
     pub fn send(&mut self, text: &str) {
         self.socket.send(Message::text(text)).expect("the node reads");
     }
 
-    /// The next text as it comes.
+    /// The next text message.
     ///
     /// # Panics
-    /// When none comes.
+    /// If none arrives.
     pub fn text(&mut self) -> String {
         loop {
             match self.socket.read().expect("a message in time") {
@@ -75,8 +76,8 @@ impl WsClient {
     /// Calls `method`.
     ///
     /// # Errors
-    /// What the node answers.
-    pub fn try_rpc(&mut self, method: &str, params: Value) -> Result<Value, CallError> {
+    /// [`RpcCallError`] if the node answers with an error.
+    pub fn try_rpc(&mut self, method: &str, params: Value) -> Result<Value, RpcCallError> {
         self.id += 1;
         let id = json!(self.id);
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string());
@@ -85,14 +86,14 @@ impl WsClient {
             if message.get("id").is_some() {
                 return read_response(&message.to_string(), &id);
             }
-            self.told.push_back(message);
+            self.notifications.push_back(message);
         }
     }
 
-    /// Calls `method`, which must give a result.
+    /// Calls `method` and returns its result.
     ///
     /// # Panics
-    /// When it gives none.
+    /// If the node answers with an error.
     #[track_caller]
     pub fn rpc(&mut self, method: &str, params: Value) -> Value {
         let result = self.try_rpc(method, params);
@@ -102,14 +103,14 @@ impl WsClient {
     /// The next notification: its subscription and its result.
     ///
     /// # Panics
-    /// When none comes, or something else.
+    /// If none arrives, or another message.
     #[track_caller]
-    pub fn told(&mut self) -> (Value, Value) {
-        let mut told = self.told.pop_front().unwrap_or_else(|| self.next());
-        assert_eq!(told["method"], "mc_subscription", "{told}");
+    pub fn notification(&mut self) -> (Value, Value) {
+        let mut message = self.notifications.pop_front().unwrap_or_else(|| self.next());
+        assert_eq!(message["method"], "mc_subscription", "{message}");
         (
-            told["params"]["subscription"].take(),
-            told["params"]["result"].take(),
+            message["params"]["subscription"].take(),
+            message["params"]["result"].take(),
         )
     }
 }

@@ -1,9 +1,8 @@
-//! Measures the transaction pool: 100,000 signed transactions of 10,000 accounts.
+//! Measures the transaction pool with 100,000 signed transactions of 10,000 accounts.
 //!
-//! `cargo run --release -p bench --bin pool`. Prints a line a figure. Each figure of a growing
-//! pool is taken at three sizes, so that a step whose cost grows with the pool shows as a
-//! falling rate. Recovery of signatures is measured alone in the same run: it is what no pool
-//! can save.
+//! `cargo run --release -p bench --bin pool`. Each figure is one line. Figures of a growing pool
+//! are measured at three sizes: if the cost of a step grows with the pool, the rate falls. The
+//! recovery of senders is also measured alone, because no pool can avoid it.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -16,17 +15,21 @@ use chain::{Chain, ChainConfig, ChainSpec};
 use primitives::{Address, SecretKey, Transaction, TxForm, U256, UnsignedTransaction};
 use store::Store;
 
+/// Number of accounts.
 const ACCOUNTS: usize = 10_000;
+/// Transactions of each account.
 const EACH: usize = 10;
-/// How many transactions come in, to see how the rate changes with the number.
+/// The sizes of the pool that are measured.
 const COUNTS: [usize; 3] = [10_000, 50_000, ACCOUNTS * EACH];
 /// Transactions in a block when the pool follows heads.
 const MINED: usize = 200;
+/// Number of heads that the pool follows.
 const HEADS: u64 = 20;
 const GAS: u64 = 1000;
 const GSHA: u64 = 1_000_000_000;
 const GAS_LIMIT: u64 = 9_000_000;
 
+/// A signed transaction and its sender.
 struct Sent {
     transaction: Transaction,
     sender: Address,
@@ -52,7 +55,7 @@ fn keys() -> Vec<SecretKey> {
     (0..ACCOUNTS).map(key).collect()
 }
 
-/// Prices differ, so that the order by price has something to do.
+/// A transaction to sign. The prices differ, so that ordering by price costs something.
 fn unsigned(account: usize, tx_nonce: usize) -> UnsignedTransaction {
     let spread = (account * 7919 + tx_nonce * 104_729) % 1000;
     UnsignedTransaction {
@@ -65,13 +68,13 @@ fn unsigned(account: usize, tx_nonce: usize) -> UnsignedTransaction {
     }
 }
 
-/// Runs `work` on portions of `items`, one a thread.
-fn portions<T: Sync, R: Send>(items: &[T], threads: usize, work: impl Fn(&[T]) -> R + Sync) -> Vec<R> {
-    let portion = items.len().div_ceil(threads).max(1);
+/// Splits `items` into one chunk for each thread and runs `work` on the chunks in parallel.
+fn in_chunks<T: Sync, R: Send>(items: &[T], threads: usize, work: impl Fn(&[T]) -> R + Sync) -> Vec<R> {
+    let chunk_len = items.len().div_ceil(threads).max(1);
     std::thread::scope(|scope| {
         let running: Vec<_> = items
-            .chunks(portion)
-            .map(|portion| scope.spawn(|| work(portion)))
+            .chunks(chunk_len)
+            .map(|chunk| scope.spawn(|| work(chunk)))
             .collect();
         running
             .into_iter()
@@ -80,10 +83,11 @@ fn portions<T: Sync, R: Send>(items: &[T], threads: usize, work: impl Fn(&[T]) -
     })
 }
 
-/// All transactions: every account's first, then every account's second, and so on.
+/// Signs all transactions: first those with nonce 0 of all accounts, then those with nonce 1, and
+/// so on.
 fn sign(spec: &ChainSpec, keys: &[SecretKey], threads: usize) -> Vec<Sent> {
     let numbers: Vec<_> = (0..ACCOUNTS * EACH).collect();
-    let signed = portions(&numbers, threads, |numbers| {
+    let signed = in_chunks(&numbers, threads, |numbers| {
         let one = |number: &usize| {
             let (tx_nonce, account) = (number / ACCOUNTS, number % ACCOUNTS);
             let key = &keys[account];
@@ -97,7 +101,8 @@ fn sign(spec: &ChainSpec, keys: &[SecretKey], threads: usize) -> Vec<Sent> {
     signed.into_iter().flatten().collect()
 }
 
-fn raised() -> PoolConfig {
+/// A configuration with limits above the number of transactions.
+fn raised_limits() -> PoolConfig {
     PoolConfig {
         global_slots: 2 * ACCOUNTS * EACH,
         global_queue: ACCOUNTS * EACH,
@@ -122,7 +127,7 @@ fn chain(spec: &Arc<ChainSpec>) -> Chain {
     let config = ChainConfig {
         spec: spec.clone(),
         seals: SealCheck::Off,
-        pool: raised(),
+        pool: raised_limits(),
         beneficiary: Address::ZERO,
         extra_data: Default::default(),
     };
@@ -136,47 +141,47 @@ fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     (started.elapsed(), result)
 }
 
-fn say_rate(what: &str, count: usize, took: Duration) -> f64 {
+fn print_rate(what: &str, count: usize, took: Duration) -> f64 {
     let rate = count as f64 / took.as_secs_f64();
     println!("{what:<58}{rate:>12.0} tx/s{:>11.1} ms", took.as_secs_f64() * 1e3);
     rate
 }
 
-fn say_time(what: &str, took: Duration) {
+fn print_time(what: &str, took: Duration) {
     println!("{what:<58}{:>12.3} ms", took.as_secs_f64() * 1e3);
 }
 
-fn put(pool: &TxPool, sent: &Sent, origin: Origin) {
+fn add(pool: &TxPool, sent: &Sent, origin: Origin) {
     let added = pool.add(sent.transaction.clone(), sent.sender, standing(0), origin);
-    added.expect("there is room, and all is paid for");
+    added.expect("the pool has room and the sender has funds");
 }
 
-fn put_all<'a>(pool: &TxPool, sent: impl IntoIterator<Item = &'a Sent>) {
-    sent.into_iter().for_each(|sent| put(pool, sent, Origin::Remote));
+fn add_all<'a>(pool: &TxPool, sent: impl IntoIterator<Item = &'a Sent>) {
+    sent.into_iter().for_each(|sent| add(pool, sent, Origin::Remote));
 }
 
-/// Recovery alone, and everything from the decoded transaction on.
-fn whole_way(spec: &Arc<ChainSpec>, sent: &[Sent], threads: usize) {
-    let recover = |portion: &[Sent]| {
-        for one in portion {
-            let found = sender(spec, 1, &one.transaction).expect("signed");
-            assert_eq!(found, one.sender);
+/// Measures the recovery of senders alone, and submitting decoded transactions to a chain.
+fn measure_submission(spec: &Arc<ChainSpec>, sent: &[Sent], threads: usize) {
+    let recover = |chunk: &[Sent]| {
+        for one in chunk {
+            let recovered = sender(spec, 1, &one.transaction).expect("signed");
+            assert_eq!(recovered, one.sender);
         }
     };
-    let (took, _) = timed(|| portions(sent, threads, recover));
-    let alone = say_rate(&format!("recovery alone/{threads} threads"), sent.len(), took);
+    let (took, _) = timed(|| in_chunks(sent, threads, recover));
+    let alone = print_rate(&format!("recovery alone/{threads} threads"), sent.len(), took);
     for count in COUNTS {
         let chain = chain(spec);
-        let submit = |portion: &[Sent]| {
-            for one in portion {
-                let taken = chain.submit_transaction(one.transaction.clone(), Origin::Remote);
-                taken.expect("there is room, and all is paid for");
+        let submit = |chunk: &[Sent]| {
+            for one in chunk {
+                let added = chain.submit_transaction(one.transaction.clone(), Origin::Remote);
+                added.expect("the pool has room and the sender has funds");
             }
         };
-        let (took, _) = timed(|| portions(&sent[..count], threads, submit));
+        let (took, _) = timed(|| in_chunks(&sent[..count], threads, submit));
         let (pending, queued) = chain.pool().counts();
         assert_eq!(pending + queued, count);
-        let rate = say_rate(&format!("submitted/{count}/{threads} threads"), count, took);
+        let rate = print_rate(&format!("submitted/{count}/{threads} threads"), count, took);
         println!(
             "{:<58}{:>12.0} %",
             "  share of recovery in that",
@@ -185,29 +190,29 @@ fn whole_way(spec: &Arc<ChainSpec>, sent: &[Sent], threads: usize) {
     }
 }
 
-/// The pool by itself: senders and standings are known.
-fn pool_alone(spec: &Arc<ChainSpec>, sent: &[Sent]) {
+/// Measures the pool alone, with known senders, nonces and balances.
+fn measure_pool(spec: &Arc<ChainSpec>, sent: &[Sent]) {
     for count in COUNTS {
-        let pool = pool(spec, raised());
-        let (took, ()) = timed(|| put_all(&pool, &sent[..count]));
+        let pool = pool(spec, raised_limits());
+        let (took, ()) = timed(|| add_all(&pool, &sent[..count]));
         assert_eq!(pool.counts(), (count, 0));
-        say_rate(&format!("pool alone, nonces in order/{count}"), count, took);
+        print_rate(&format!("pool alone, nonces in order/{count}"), count, took);
     }
     for count in COUNTS {
-        let pool = pool(spec, raised());
-        let (took, ()) = timed(|| put_all(&pool, sent[..count].iter().rev()));
+        let pool = pool(spec, raised_limits());
+        let (took, ()) = timed(|| add_all(&pool, sent[..count].iter().rev()));
         assert_eq!(pool.counts(), (count, 0));
-        say_rate(&format!("pool alone, highest nonces first/{count}"), count, took);
+        print_rate(&format!("pool alone, highest nonces first/{count}"), count, took);
     }
 }
 
-/// As many transactions, all of one account of the node's own, the highest nonce first.
-fn one_account(spec: &Arc<ChainSpec>, key: &SecretKey) {
+/// Measures the same number of transactions of one local account, the highest nonce first.
+fn measure_one_account(spec: &Arc<ChainSpec>, key: &SecretKey) {
     for count in COUNTS {
         let all: Vec<_> = (0..count)
             .rev()
             .map(|tx_nonce| Sent {
-                // The signature is not looked at here.
+                // The pool does not check the signature.
                 transaction: Transaction {
                     v: U256::from(1),
                     ..template(key, tx_nonce as u64)
@@ -215,10 +220,10 @@ fn one_account(spec: &Arc<ChainSpec>, key: &SecretKey) {
                 sender: key.address(),
             })
             .collect();
-        let pool = pool(spec, raised());
-        let (took, ()) = timed(|| all.iter().for_each(|sent| put(&pool, sent, Origin::Local)));
+        let pool = pool(spec, raised_limits());
+        let (took, ()) = timed(|| all.iter().for_each(|sent| add(&pool, sent, Origin::Local)));
         assert_eq!(pool.counts(), (count, 0));
-        say_rate(&format!("pool alone, one local account/{count}"), count, took);
+        print_rate(&format!("pool alone, one local account/{count}"), count, took);
     }
 }
 
@@ -231,17 +236,17 @@ fn template(key: &SecretKey, tx_nonce: u64) -> Transaction {
     }
 }
 
-/// Newcomers that each push out the cheapest of a full pool.
-fn eviction(spec: &Arc<ChainSpec>, sent: &[Sent]) {
+/// Measures a full pool, in which each new transaction replaces the cheapest.
+fn measure_eviction(spec: &Arc<ChainSpec>, sent: &[Sent]) {
     for count in COUNTS {
-        // Every account's first ones are there; dearer first ones of others come.
+        // The pool is full. Other accounts send transactions with a higher price.
         let config = PoolConfig {
             global_slots: count - 1,
             global_queue: 1,
-            ..raised()
+            ..raised_limits()
         };
         let pool = pool(spec, config);
-        put_all(&pool, &sent[..count]);
+        add_all(&pool, &sent[..count]);
         let newcomers: Vec<_> = (0..ACCOUNTS)
             .map(|index| {
                 let mut bytes = [0xee; 20];
@@ -257,8 +262,8 @@ fn eviction(spec: &Arc<ChainSpec>, sent: &[Sent]) {
                 }
             })
             .collect();
-        let (took, ()) = timed(|| put_all(&pool, &newcomers));
-        say_rate(
+        let (took, ()) = timed(|| add_all(&pool, &newcomers));
+        print_rate(
             &format!("pool alone, full, each evicts one/{count}"),
             newcomers.len(),
             took,
@@ -266,11 +271,11 @@ fn eviction(spec: &Arc<ChainSpec>, sent: &[Sent]) {
     }
 }
 
-/// Following heads that mined some, with all accounts' transactions waiting.
-fn heads(spec: &Arc<ChainSpec>, sent: &[Sent]) {
+/// Measures following heads that have mined some of the transactions, and reading the pool.
+fn measure_heads(spec: &Arc<ChainSpec>, sent: &[Sent]) {
     for count in COUNTS {
-        let pool = pool(spec, raised());
-        put_all(&pool, &sent[..count]);
+        let pool = pool(spec, raised_limits());
+        add_all(&pool, &sent[..count]);
         let mut took = Duration::ZERO;
         for head in 0..HEADS {
             let from = head as usize * MINED;
@@ -283,22 +288,22 @@ fn heads(spec: &Arc<ChainSpec>, sent: &[Sent]) {
         }
         let left = count - HEADS as usize * MINED;
         assert_eq!(pool.counts(), (left, 0));
-        say_time(
+        print_time(
             &format!("head with {MINED} mined/{count} pooled"),
             took / HEADS as u32,
         );
         let (took, mut ready) = timed(|| pool.ready());
-        say_time(&format!("copy for a block builder/{count} pooled"), took);
+        print_time(&format!("copy for a block builder/{count} pooled"), took);
         let (took, ()) = timed(|| {
             for _ in 0..MINED {
-                let best = ready.best().expect("thousands wait");
+                let best = ready.best().expect("the pool has thousands of transactions");
                 ready.taken(best.sender);
             }
         });
-        say_time(&format!("choice of {MINED} for a block/{count} pooled"), took);
+        print_time(&format!("choice of {MINED} for a block/{count} pooled"), took);
         let (took, content) = timed(|| pool.content());
         assert!(!content.pending.is_empty());
-        say_time(&format!("all content/{count} pooled"), took);
+        print_time(&format!("all content/{count} pooled"), took);
     }
 }
 
@@ -313,7 +318,7 @@ fn main() {
         };
         spec.genesis.alloc.insert(key.address(), funded);
     }
-    // Another block 0 than the development network's.
+    // Block 0 differs from that of the development network.
     spec.genesis_hash = None;
     let spec = Arc::new(spec);
     let sent = sign(&spec, &keys, threads);
@@ -321,14 +326,14 @@ fn main() {
         "{} transactions of {ACCOUNTS} accounts, {threads} threads",
         sent.len()
     );
-    whole_way(&spec, &sent, 1);
+    measure_submission(&spec, &sent, 1);
     if threads > 1 {
-        whole_way(&spec, &sent, threads);
+        measure_submission(&spec, &sent, threads);
     }
-    pool_alone(&spec, &sent);
-    one_account(&spec, &keys[0]);
-    eviction(&spec, &sent);
-    heads(&spec, &sent);
+    measure_pool(&spec, &sent);
+    measure_one_account(&spec, &keys[0]);
+    measure_eviction(&spec, &sent);
+    measure_heads(&spec, &sent);
     println!(
         "go-ethereum publishes no rate; its pool is designed for 5120 pending and 1024 queued \
          slots of 32 KiB (core/txpool/legacypool/legacypool.go, DefaultConfig)"

@@ -1,10 +1,11 @@
-//! What a state root costs, and that it follows the changed keys and not the state.
+//! Measures the cost of a state root, which depends on the number of changed keys and not on the
+//! size of the state.
 //!
-//! States of several sizes lie in a real store: plain accounts, and one contract with as many
-//! slots as there are accounts. Blocks change some accounts and some slots. Each is measured on
-//! a trie that is read anew (`cold`), and on one that is kept in memory from block to block as
-//! the importer keeps it (`kept`). Beside it, the same root made from all leaves in order, by
-//! alloy-trie's `HashBuilder`. How it is read is in `bench/README.md`.
+//! States of several sizes are in a real store: plain accounts, and one contract with as many slots
+//! as there are accounts. Each block changes some accounts and some slots. The trie is either read
+//! again for each block (`cold`) or kept in memory between blocks, as the importer does (`kept`).
+//! For comparison, `HashBuilder` of alloy-trie computes the same root from all leaves.
+//! `bench/README.md` explains the figures.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,23 +19,25 @@ use clap::Parser;
 use primitives::{Address, B256, Encodable, U256, keccak256};
 use store::{AccountRecord, BlockReads, StateReads, Store, StoreOptions, WriteBatch};
 
+/// An error that ends the benchmark.
 type Failure = Box<dyn std::error::Error>;
 
 /// The contract with many slots.
 const CONTRACT: Address = Address::repeat_byte(0xc0);
-/// The largest state that is also made from its leaves: more take long and show nothing new.
+/// Largest state whose root is also computed from its leaves; larger ones take long and show
+/// nothing new.
 const REBUILT_MAX: u64 = 100_000;
 
 /// State root benchmark.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Accounts in the state, and slots of the contract.
+    /// Numbers of accounts in the state, and of slots of the contract.
     #[arg(long, value_delimiter = ',', default_value = "1000,100000,1000000")]
     sizes: Vec<u64>,
-    /// Accounts that a block changes, and slots.
+    /// Numbers of accounts, and of slots, that a block changes.
     #[arg(long, value_delimiter = ',', default_value = "10,100,1000")]
     changes: Vec<u64>,
-    /// Blocks of each kind; the median is printed.
+    /// Number of blocks of each kind; the median is printed.
     #[arg(long, default_value_t = 15)]
     blocks: u64,
 }
@@ -46,7 +49,7 @@ fn main() -> Result<(), Failure> {
         "state", "changed", "trie", "read", "hashed", "written", "root us", "write us", "us/key", "ratio"
     );
     for size in &options.sizes {
-        let mut state = State::make(*size)?;
+        let mut state = BenchState::make(*size)?;
         let rebuilt = (*size <= REBUILT_MAX).then(|| state.rebuild());
         for changed in options.changes.iter().filter(|changed| **changed <= *size) {
             for kept in [false, true] {
@@ -64,8 +67,8 @@ fn account(index: u64) -> Address {
     Address::from_word(keccak256(index.to_be_bytes()))
 }
 
-/// A state in a store, with what is needed to change it and to check the outcome.
-struct State {
+/// A state in a store, with the values that are needed to change it and to check the result.
+struct BenchState {
     store: Store,
     _directory: tempfile::TempDir,
     size: u64,
@@ -73,18 +76,18 @@ struct State {
     balances: Vec<U256>,
     slots: Vec<U256>,
     contract: AccountRecord,
-    /// Decides what the next block changes.
+    /// State of the pseudo-random generator that chooses what a block changes.
     next: u64,
 }
 
-/// What one block cost.
-struct Block {
+/// The cost of one block.
+struct BlockCost {
     work: TrieWork,
     root: Duration,
     write: Duration,
 }
 
-impl State {
+impl BenchState {
     fn make(size: u64) -> Result<Self, Failure> {
         let mut spec = ChainSpec::dev();
         let balances = vec![U256::from(1_000_000_007u64); usize::try_from(size)?];
@@ -126,7 +129,8 @@ impl State {
         })
     }
 
-    /// Changes `count` accounts and as many slots in each of `blocks` blocks, and prints the median.
+    /// Changes `count` accounts and as many slots in each of `blocks` blocks, and prints the
+    /// median.
     fn measure(
         &mut self,
         count: u64,
@@ -136,21 +140,21 @@ impl State {
     ) -> Result<(), Failure> {
         let mut trie = StateTrie::new(self.root);
         if kept {
-            // The first block finds nothing in memory.
+            // This block does not count, because nothing is in memory yet.
             self.block(&mut trie, count)?;
         }
-        let mut taken = Vec::new();
+        let mut costs = Vec::new();
         for _ in 0..blocks.max(1) {
             if !kept {
                 trie = StateTrie::new(self.root);
             }
-            taken.push(self.block(&mut trie, count)?);
+            costs.push(self.block(&mut trie, count)?);
         }
         if self.size <= REBUILT_MAX && self.root != self.root_of_leaves() {
-            return Err("the root is not that of the leaves".into());
+            return Err("the root differs from the root of the leaves".into());
         }
-        taken.sort_unstable_by_key(|block| block.root + block.write);
-        let Block { work, root, write } = &taken[taken.len() / 2];
+        costs.sort_unstable_by_key(|block| block.root + block.write);
+        let BlockCost { work, root, write } = &costs[costs.len() / 2];
         println!(
             "{:>9} {:>8} {:>5} | {:>7} {:>7} {:>7} | {:>9.0} {:>9.0} {:>9.2} | {:>8}",
             self.size,
@@ -170,8 +174,9 @@ impl State {
         Ok(())
     }
 
-    /// One block: `count` accounts and as many slots change, its root is computed, its nodes written.
-    fn block(&mut self, trie: &mut StateTrie, count: u64) -> Result<Block, Failure> {
+    /// Runs one block: changes `count` accounts and as many slots, computes the root and writes the
+    /// nodes.
+    fn block(&mut self, trie: &mut StateTrie, count: u64) -> Result<BlockCost, Failure> {
         let mut accounts = BTreeMap::new();
         let mut slots = BTreeMap::new();
         for _ in 0..count {
@@ -202,7 +207,7 @@ impl State {
             self.root = trie.root();
             let root = started.elapsed();
             trie.commit(tables)?;
-            Ok::<_, store::StoreError>(Block {
+            Ok::<_, store::StoreError>(BlockCost {
                 work: trie.take_work(),
                 root,
                 write: started.elapsed() - root,
@@ -212,7 +217,7 @@ impl State {
         Ok(block)
     }
 
-    /// An index without order, the same in every run.
+    /// The next pseudo-random index; the indices are the same in every run.
     fn pick(&mut self) -> usize {
         self.next = self
             .next
@@ -221,7 +226,7 @@ impl State {
         ((self.next >> 16) % self.size) as usize
     }
 
-    /// Time to make the root from all leaves, which lie in order.
+    /// Time to compute the root from all leaves, which are sorted already.
     fn rebuild(&self) -> Duration {
         let (accounts, slots) = self.leaves();
         let started = Instant::now();
@@ -234,7 +239,7 @@ impl State {
         root_of(&self.leaves().0)
     }
 
-    /// Keys and values of the account trie and of the contract's.
+    /// Keys and values of the account trie and of the storage trie of the contract.
     fn leaves(&self) -> (Leaves, Leaves) {
         let plain = self.balances.iter().enumerate().map(|(index, balance)| {
             let record = AccountRecord {
@@ -254,7 +259,7 @@ impl State {
     }
 }
 
-/// A trie's leaves in order.
+/// The leaves of a trie, sorted by key.
 type Leaves = BTreeMap<B256, Vec<u8>>;
 
 fn root_of(leaves: &Leaves) -> B256 {
@@ -265,7 +270,7 @@ fn root_of(leaves: &Leaves) -> B256 {
     builder.root()
 }
 
-/// An account as the trie has it.
+/// The RLP of an account in the trie.
 fn rlp(account: &AccountRecord) -> Vec<u8> {
     let fields: [&dyn Encodable; 4] = [
         &account.tx_nonce,

@@ -1,7 +1,7 @@
-//! `vnode dump`: the state after a block as JSON, a member for each account.
+//! `vnode dump`: the state after a block as one JSON object, with a member for each account.
 //!
-//! Written account by account and slot by slot: the state need not fit the memory. Numbers,
-//! codes and slots have the form that genesis files take.
+//! The state is written account by account and slot by slot, so it may be larger than the memory.
+//! Numbers, code and slots have the format of the `alloc` in a genesis file.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,14 +12,15 @@ use chain::state::flat::{FlatAccount, accounts, slots};
 use primitives::{B256, hex};
 use store::{Snapshot, StateReads, StoreError};
 
-use super::directory::{Directory, Purpose};
-use super::sink::Sink;
-use super::{CommandError, stop};
+use super::error::CommandError;
+use super::output_file::OutputFile;
+use super::stop;
+use crate::data_directory::{DataDirectory, OpenPurpose};
 use crate::options::{HeightRef, VnodeOptions};
 
 /// Writes the state after `block` to `file`.
 pub(super) fn run(options: &VnodeOptions, block: HeightRef, file: &Path) -> Result<(), CommandError> {
-    let directory = Directory::open(options, Purpose::Read)?;
+    let directory = DataDirectory::open(options, OpenPurpose::Read)?;
     let view = View::new(&directory.store, directory.spec.clone())?;
     let head = view.head_number();
     let number = match block {
@@ -32,16 +33,16 @@ pub(super) fn run(options: &VnodeOptions, block: HeightRef, file: &Path) -> Resu
         path: file.to_owned(),
         source,
     };
-    let mut sink = Sink::open(file).map_err(write)?;
-    dump(view.snapshot(), number, &mut sink, &stop).map_err(|error| match error {
+    let mut output = OutputFile::open(file).map_err(write)?;
+    dump(view.snapshot(), number, &mut output, &stop).map_err(|error| match error {
         DumpError::Store(error) => error.into(),
         DumpError::Write(source) => write(source),
         DumpError::Stopped => CommandError::Interrupted,
     })?;
-    sink.finish().map_err(write)
+    output.finish().map_err(write)
 }
 
-/// Why a dump ended early.
+/// Why a dump ended before the last account.
 #[derive(Debug)]
 enum DumpError {
     Store(StoreError),
@@ -70,12 +71,17 @@ fn dump(view: &Snapshot, number: u64, out: &mut impl Write, stop: &AtomicBool) -
         }
         out.write_all(separator.as_bytes())?;
         separator = ",";
-        account(view, number, &flat, out)
+        dump_account(view, number, &flat, out)
     })?;
     Ok(out.write_all(b"\n}\n")?)
 }
 
-fn account(view: &Snapshot, number: u64, flat: &FlatAccount, out: &mut impl Write) -> Result<(), DumpError> {
+fn dump_account(
+    view: &Snapshot,
+    number: u64,
+    flat: &FlatAccount,
+    out: &mut impl Write,
+) -> Result<(), DumpError> {
     let FlatAccount {
         address,
         incarnation,
@@ -111,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dump_is_the_alloc_of_a_genesis_file() {
+    fn a_dump_can_be_the_alloc_of_a_genesis_file() {
         let text = r#"{"config": {"chainId": 7}, "difficulty": 1, "gasLimit": 5000, "alloc": {
             "0000000000000000000000000000000000000001": {"balance": "5", "nonce": "0x2"},
             "0000000000000000000000000000000000000002": {"balance": "0", "code": "0x6001",

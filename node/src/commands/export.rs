@@ -1,4 +1,4 @@
-//! `vnode export`: blocks of the chain as a stream that `import` takes.
+//! `vnode export`: writes canonical blocks as a stream of RLP, which `vnode import` reads.
 
 use std::io::Write;
 use std::path::Path;
@@ -8,20 +8,22 @@ use chain::View;
 use primitives::Block;
 use store::{StoreError, TableId};
 
-use super::directory::{Directory, Purpose};
-use super::progress::{Progress, Units};
-use super::sink::{Sink, is_standard};
-use super::{CommandError, say, stop};
+use super::error::CommandError;
+use super::output_file::{OutputFile, is_standard};
+use super::progress::{CommandProgress, ProgressUnits};
+use super::stop;
+use crate::data_directory::{DataDirectory, OpenPurpose};
 use crate::options::VnodeOptions;
+use crate::output::print_line;
 
-/// Writes the blocks from `first` (block 0) to `last` (the head).
+/// Writes the blocks from `first` (default: block 0) to `last` (default: the head) to `file`.
 pub(super) fn run(
     options: &VnodeOptions,
     file: &Path,
     first: Option<u64>,
     last: Option<u64>,
 ) -> Result<(), CommandError> {
-    let directory = Directory::open(options, Purpose::Read)?;
+    let directory = DataDirectory::open(options, OpenPurpose::Read)?;
     let view = View::new(&directory.store, directory.spec.clone())?;
     let head = view.head_number();
     let (first, last) = range(first, last, head)?;
@@ -30,21 +32,21 @@ pub(super) fn run(
         path: file.to_owned(),
         source,
     };
-    let mut sink = Sink::open(file).map_err(write)?;
+    let mut output = OutputFile::open(file).map_err(write)?;
     let total = (last - first).saturating_add(1);
-    let mut progress = Progress::new(options, "export", Units::Things, total);
+    let mut progress = CommandProgress::new(options, "export", ProgressUnits::Items, total);
     let mut bytes = 0;
     for number in first..=last {
         if stop.load(Ordering::Acquire) {
             return Err(CommandError::Interrupted);
         }
         let rlp = block(&view, number)?.encode();
-        sink.write_all(&rlp).map_err(write)?;
+        output.write_all(&rlp).map_err(write)?;
         bytes += rlp.len() as u64;
-        progress.at(number - first + 1, || format!("blocks, {bytes} bytes"));
+        progress.update(number - first + 1, || format!("blocks, {bytes} bytes"));
     }
-    sink.finish().map_err(write)?;
-    let seconds = progress.end();
+    output.finish().map_err(write)?;
+    let seconds = progress.finish();
     let summary = format!(
         "exported {total} blocks, {first} to {last}, {bytes} bytes in {seconds:.2} s: {:.1} blocks/s",
         total as f64 / seconds
@@ -52,12 +54,12 @@ pub(super) fn run(
     if is_standard(file) {
         eprintln!("{summary}");
     } else {
-        say(&summary);
+        print_line(&summary);
     }
     Ok(())
 }
 
-/// The blocks that are meant.
+/// The first and the last block to export.
 fn range(first: Option<u64>, last: Option<u64>, head: u64) -> Result<(u64, u64), CommandError> {
     let first = first.unwrap_or(0);
     if let Some(got) = [Some(first), last]
@@ -74,7 +76,7 @@ fn range(first: Option<u64>, last: Option<u64>, head: u64) -> Result<(u64, u64),
     Ok((first, last))
 }
 
-/// A canonical block, compared with its hash.
+/// The canonical block at `number`. Its header is compared with the stored hash.
 fn block(view: &View, number: u64) -> Result<Block, StoreError> {
     let missing = |reason: String| StoreError::corrupt(TableId::NumberToHash, &number.to_be_bytes(), reason);
     let stored = view
@@ -89,7 +91,10 @@ fn block(view: &View, number: u64) -> Result<Block, StoreError> {
     if got == stored.hash {
         Ok(block)
     } else {
-        Err(missing(format!("header has hash {got}, want {}", stored.hash)))
+        Err(missing(format!(
+            "header hash: got {got}, expected {}",
+            stored.hash
+        )))
     }
 }
 
@@ -98,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_lie_below_the_head() {
+    fn ranges_end_at_the_head() {
         let check = |first, last, expected: Result<(u64, u64), &str>| {
             let got = range(first, last, 10).map_err(|error| error.to_string());
             assert_eq!(got, expected.map_err(str::to_owned));
@@ -107,21 +112,21 @@ mod tests {
         check(Some(3), None, Ok((3, 10)));
         check(Some(3), Some(3), Ok((3, 3)));
         check(Some(10), Some(10), Ok((10, 10)));
-        check(Some(4), Some(3), Err("the first block, 4, is above the last, 3"));
         check(
-            Some(11),
-            None,
-            Err("got block 11, want at most the head, block 10"),
+            Some(4),
+            Some(3),
+            Err("first block: got 4, expected at most the last block 3"),
         );
+        check(Some(11), None, Err("block: got 11, expected at most the head 10"));
         check(
             Some(0),
             Some(12),
-            Err("got block 12, want at most the head, block 10"),
+            Err("block: got 12, expected at most the head 10"),
         );
         check(
             Some(u64::MAX),
             Some(0),
-            Err("got block 18446744073709551615, want at most the head, block 10"),
+            Err("block: got 18446744073709551615, expected at most the head 10"),
         );
     }
 }

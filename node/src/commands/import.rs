@@ -1,4 +1,4 @@
-//! `vnode import`: blocks from a file or pipe into the data directory.
+//! `vnode import`: imports blocks from a file or a pipe.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,30 +10,32 @@ use chain::import::bulk::{BulkProgress, import_stream};
 use chain::rules::body::SealCheck;
 use ethash::LightCaches;
 
-use super::directory::{Directory, Purpose};
-use super::progress::{Progress, Units};
-use super::sink::is_standard;
-use super::{CommandError, say, stop};
+use super::error::CommandError;
+use super::output_file::is_standard;
+use super::progress::{CommandProgress, ProgressUnits};
+use super::stop;
+use crate::data_directory::{DataDirectory, OpenPurpose};
 use crate::options::VnodeOptions;
+use crate::output::print_line;
 
-/// Imports the blocks of `file` that are not there yet.
+/// Imports the blocks of `file` that are not stored yet.
 pub(super) fn run(options: &VnodeOptions, file: &Path) -> Result<(), CommandError> {
     let (input, bytes) = open(file).map_err(|source| CommandError::Read {
         path: file.to_owned(),
         source,
     })?;
-    let directory = Directory::open(options, Purpose::Run)?;
+    let directory = DataDirectory::open(options, OpenPurpose::Run)?;
     let stop = stop::flag()?;
     let seals = SealCheck::Ethash(LightCaches::new());
     let importer = Importer::new(directory.store.clone(), directory.spec.clone(), seals);
-    let mut progress = Progress::new(options, "import", Units::Bytes, bytes);
+    let mut progress = CommandProgress::new(options, "import", ProgressUnits::Bytes, bytes);
     let mut done = BulkProgress::default();
     let result = import_stream(&importer, input, &stop, |now| {
         done = *now;
         let seconds = progress.seconds();
-        progress.at(now.bytes, || rates(now, seconds));
+        progress.update(now.bytes, || rates(now, seconds));
     });
-    let seconds = progress.end();
+    let seconds = progress.finish();
     let head = View::new(&directory.store, directory.spec.clone())?;
     let BulkProgress {
         blocks,
@@ -42,8 +44,8 @@ pub(super) fn run(options: &VnodeOptions, file: &Path) -> Result<(), CommandErro
         known,
         ..
     } = done;
-    say(&format!(
-        "imported {blocks} blocks, {transactions} transactions, {gas} gas in {seconds:.2} s: {}; {known} were there; the head is block {} {}",
+    print_line(&format!(
+        "imported {blocks} blocks, {transactions} transactions, {gas} gas in {seconds:.2} s: {}; {known} were already stored; the head is block {} {}",
         rates(&done, seconds),
         head.head_number(),
         head.head_hash()
@@ -62,7 +64,7 @@ fn rates(done: &BulkProgress, seconds: f64) -> String {
     )
 }
 
-/// Opens a file, with its length where it has one.
+/// Opens `path` for reading. Returns its length in bytes, too; 0 if the length is unknown.
 fn open(path: &Path) -> std::io::Result<(Box<dyn Read + Send>, u64)> {
     if is_standard(path) {
         return Ok((Box::new(std::io::stdin()), 0));

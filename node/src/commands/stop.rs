@@ -1,4 +1,5 @@
-//! A flag that the first SIGINT or SIGTERM raises; the second ends the process.
+//! Stops a command by signals: the first SIGINT or SIGTERM sets a flag, the second ends the
+//! process.
 
 use std::process::exit;
 use std::sync::Arc;
@@ -6,12 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use miner::StopSignal;
 
-use super::CommandError;
+use super::error::CommandError;
 
-/// Exit code of a process that a second signal ends.
-const IMPATIENT: i32 = 130;
+/// Exit code of a process that the second signal ends.
+const SECOND_SIGNAL_EXIT_CODE: i32 = 130;
 
-/// The flag. From here on signals end the process no more by themselves.
+/// Returns the flag, which the first signal sets to true. After this call signals no longer end the
+/// process by themselves.
 pub(super) fn flag() -> Result<Arc<AtomicBool>, CommandError> {
     let system = |what| move |source| CommandError::System { what, source };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -19,7 +21,7 @@ pub(super) fn flag() -> Result<Arc<AtomicBool>, CommandError> {
         .build()
         .map_err(system("cannot listen for signals"))?;
     let mut signal = {
-        let _inside = runtime.enter();
+        let _guard = runtime.enter();
         StopSignal::listen().map_err(system("cannot listen for signals"))?
     };
     let flag = Arc::new(AtomicBool::new(false));
@@ -31,7 +33,7 @@ pub(super) fn flag() -> Result<Arc<AtomicBool>, CommandError> {
                 signal.wait().await;
                 raised.store(true, Ordering::Release);
                 signal.wait().await;
-                exit(IMPATIENT);
+                exit(SECOND_SIGNAL_EXIT_CODE);
             });
         })
         .map_err(system("cannot start a thread"))?;

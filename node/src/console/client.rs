@@ -1,6 +1,7 @@
-//! A client of one node: calls methods, and on a connection that lasts passes on what it is told.
+//! A JSON-RPC client of one node. It calls methods and, on a persistent connection, receives
+//! notifications.
 //!
-//! Knows JSON-RPC and its transports; knows no methods.
+//! Knows JSON-RPC and its transports, but no methods.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,42 +14,42 @@ use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::Endpoint;
-use super::transport::{Stream, TransportError, post};
+use super::transport::{NodeConnection, TransportError, post};
+use crate::options::NodeEndpoint;
 
-/// Time for a node to answer: longer than any node with usual limits takes.
+/// Longest time to wait for an answer. A node with the default limits answers or fails sooner.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
-/// Time for a connection to be made.
+/// Longest time to wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Most notifications that wait to be shown; more are dropped.
+/// Most notifications that wait to be printed; further ones are dropped.
 const NOTIFICATIONS_MAX: usize = 1024;
 
-/// Why a call gave no result.
+/// Why a call has no result.
 #[derive(Debug, thiserror::Error)]
-pub enum CallError {
-    /// The node answers with an error.
+pub enum NodeCallError {
+    /// The node answered with an error.
     #[error("{message} ({code})")]
     Refused {
-        /// JSON-RPC's code.
+        /// The JSON-RPC error code.
         code: i64,
-        /// The node's words.
+        /// The message of the node.
         message: String,
-        /// What else it says.
+        /// The member `data` of the error.
         data: Option<Value>,
     },
-    /// The node cannot be asked.
-    #[error("cannot ask the node at {endpoint}: {reason}")]
+    /// The node cannot be reached.
+    #[error("cannot reach the node at {endpoint}: {reason}")]
     Transport {
-        /// Where.
+        /// The endpoint.
         endpoint: String,
-        /// Why not.
+        /// What is wrong.
         reason: TransportError,
     },
 }
 
-/// The members of a message from the node.
+/// A message from the node: an answer, which has an `id`, or a notification.
 #[derive(Deserialize)]
-struct Incoming {
+struct NodeMessage {
     id: Option<Value>,
     result: Option<Box<RawValue>>,
     error: Option<ErrorMember>,
@@ -62,95 +63,108 @@ struct ErrorMember {
     data: Option<Value>,
 }
 
-/// Who waits for which answer.
-type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Incoming>>>>;
+/// The calls that wait for an answer, by their id.
+type PendingCalls = Arc<Mutex<HashMap<u64, oneshot::Sender<NodeMessage>>>>;
 
-enum Link {
-    /// A connection for each call.
+/// How the client reaches the node.
+enum ClientTransport {
+    /// HTTP, with one connection for each call.
     Http(Uri),
-    /// One connection, of which a task reads.
-    Lasting {
+    /// One persistent connection, which a task of its own serves.
+    Persistent {
         outgoing: mpsc::Sender<String>,
-        waiting: Waiting,
+        pending: PendingCalls,
     },
 }
 
 /// A client of one node.
-pub(super) struct Client {
+pub(super) struct NodeClient {
     endpoint: String,
-    link: Link,
+    transport: ClientTransport,
     next_id: u64,
-    /// What the node tells of its own accord.
+    /// The `params` of each notification.
     notifications: Option<mpsc::Receiver<Box<RawValue>>>,
 }
 
-impl Client {
-    /// Connects, where the transport has connections.
-    pub(super) async fn connect(endpoint: &Endpoint) -> Result<Self, CallError> {
+impl NodeClient {
+    /// Creates a client. Connects to the node unless the transport is HTTP.
+    pub(super) async fn connect(endpoint: &NodeEndpoint) -> Result<Self, NodeCallError> {
         let name = endpoint.to_string();
-        let (link, notifications) = match endpoint {
-            Endpoint::Http(uri) => (Link::Http(uri.clone()), None),
-            Endpoint::Ipc(_) | Endpoint::Ws(_) => {
-                let connecting = timeout(CONNECT_TIMEOUT, Stream::connect(endpoint)).await;
-                let stream = connecting
+        let (transport, notifications) = match endpoint {
+            NodeEndpoint::Http(uri) => (ClientTransport::Http(uri.clone()), None),
+            NodeEndpoint::Ipc(_) | NodeEndpoint::Ws(_) => {
+                let connected = timeout(CONNECT_TIMEOUT, NodeConnection::connect(endpoint)).await;
+                let connection = connected
                     .unwrap_or_else(|_| Err(TransportError::TimedOut(CONNECT_TIMEOUT)))
-                    .map_err(|reason| CallError::Transport {
+                    .map_err(|reason| NodeCallError::Transport {
                         endpoint: name.clone(),
                         reason,
                     })?;
                 let (outgoing, messages) = mpsc::channel(1);
-                let (told, notifications) = mpsc::channel(NOTIFICATIONS_MAX);
-                let waiting = Waiting::default();
-                tokio::spawn(run(stream, messages, Arc::clone(&waiting), told));
-                (Link::Lasting { outgoing, waiting }, Some(notifications))
+                let (sender, notifications) = mpsc::channel(NOTIFICATIONS_MAX);
+                let pending = PendingCalls::default();
+                tokio::spawn(serve_connection(
+                    connection,
+                    messages,
+                    Arc::clone(&pending),
+                    sender,
+                ));
+                (
+                    ClientTransport::Persistent { outgoing, pending },
+                    Some(notifications),
+                )
             }
         };
         Ok(Self {
             endpoint: name,
-            link,
+            transport,
             next_id: 1,
             notifications,
         })
     }
 
-    /// What the node tells of its own accord; once.
+    /// Takes the receiver of notifications. `None` over HTTP, and from the second call on.
     pub(super) fn take_notifications(&mut self) -> Option<mpsc::Receiver<Box<RawValue>>> {
         self.notifications.take()
     }
 
-    /// Calls `method`; gives the text of the result.
-    pub(super) async fn call(&mut self, method: &str, params: &[Value]) -> Result<Box<RawValue>, CallError> {
+    /// Calls `method`. Returns the JSON text of the result.
+    pub(super) async fn call(
+        &mut self,
+        method: &str,
+        params: &[Value],
+    ) -> Result<Box<RawValue>, NodeCallError> {
         let id = self.next_id;
         self.next_id += 1;
         let request = serde_json::json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
-        let answered = timeout(ANSWER_TIMEOUT, self.exchange(id, request.to_string())).await;
-        let answered = answered.unwrap_or(Err(TransportError::TimedOut(ANSWER_TIMEOUT)));
-        let incoming = answered.map_err(|reason| CallError::Transport {
+        let answer = timeout(ANSWER_TIMEOUT, self.exchange(id, request.to_string())).await;
+        let answer = answer.unwrap_or(Err(TransportError::TimedOut(ANSWER_TIMEOUT)));
+        let message = answer.map_err(|reason| NodeCallError::Transport {
             endpoint: self.endpoint.clone(),
             reason,
         })?;
-        match (incoming.error, incoming.result) {
-            (Some(error), _) => Err(CallError::Refused {
+        match (message.error, message.result) {
+            (Some(error), _) => Err(NodeCallError::Refused {
                 code: error.code,
                 message: error.message,
                 data: error.data,
             }),
             (None, Some(result)) => Ok(result),
-            // A result of null reads as none.
+            // A `result` of null is parsed as `None`.
             (None, None) => Ok(RawValue::NULL.to_owned()),
         }
     }
 
-    async fn exchange(&self, id: u64, request: String) -> Result<Incoming, TransportError> {
-        match &self.link {
-            Link::Http(uri) => {
+    async fn exchange(&self, id: u64, request: String) -> Result<NodeMessage, TransportError> {
+        match &self.transport {
+            ClientTransport::Http(uri) => {
                 let answer = post(uri, request).await?;
-                read(&answer)
+                parse_message(&answer)
             }
-            Link::Lasting { outgoing, waiting } => {
+            ClientTransport::Persistent { outgoing, pending } => {
                 let (sender, answer) = oneshot::channel();
-                lock(waiting).insert(id, sender);
-                // Either fails only when the task that reads has ended.
+                lock(pending).insert(id, sender);
+                // Both this and the wait fail only if the task of the connection has ended.
                 let _ = outgoing.send(request).await;
                 answer.await.map_err(|_| TransportError::Closed)
             }
@@ -158,44 +172,45 @@ impl Client {
     }
 }
 
-fn lock(waiting: &Waiting) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<Incoming>>> {
-    waiting.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(pending: &PendingCalls) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<NodeMessage>>> {
+    pending.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn read(message: &[u8]) -> Result<Incoming, TransportError> {
+fn parse_message(message: &[u8]) -> Result<NodeMessage, TransportError> {
     serde_json::from_slice(message).map_err(|error| TransportError::NotJsonRpc {
         reason: error.to_string(),
         got: String::from_utf8_lossy(&message[..message.len().min(200)]).into_owned(),
     })
 }
 
-/// Moves messages of one connection until it ends; then nobody waits any more.
-async fn run(
-    mut stream: Stream,
+/// Sends and receives the messages of one connection until it ends. Calls that are still pending
+/// then fail.
+async fn serve_connection(
+    mut connection: NodeConnection,
     mut messages: mpsc::Receiver<String>,
-    waiting: Waiting,
-    told: mpsc::Sender<Box<RawValue>>,
+    pending: PendingCalls,
+    notifications: mpsc::Sender<Box<RawValue>>,
 ) {
     loop {
         tokio::select! {
             message = messages.recv() => {
                 let Some(message) = message else { break };
-                if stream.send(message).await.is_err() {
+                if connection.send(message).await.is_err() {
                     break;
                 }
             }
-            message = stream.receive() => {
+            message = connection.receive() => {
                 let Ok(Some(message)) = message else { break };
-                let Ok(incoming) = read(&message) else { continue };
-                match incoming.id.as_ref().and_then(Value::as_u64) {
+                let Ok(message) = parse_message(&message) else { continue };
+                match message.id.as_ref().and_then(Value::as_u64) {
                     Some(id) => {
-                        if let Some(sender) = lock(&waiting).remove(&id) {
-                            let _ = sender.send(incoming);
+                        if let Some(sender) = lock(&pending).remove(&id) {
+                            let _ = sender.send(message);
                         }
                     }
                     None => {
-                        if let Some(params) = incoming.params {
-                            let _ = told.try_send(params);
+                        if let Some(params) = message.params {
+                            let _ = notifications.try_send(params);
                         }
                     }
                 }
@@ -203,5 +218,5 @@ async fn run(
         }
     }
     messages.close();
-    lock(&waiting).clear();
+    lock(&pending).clear();
 }

@@ -1,4 +1,4 @@
-//! The prompt: editing, history, completion of the methods' names.
+//! The prompt of the console: line editing, history, completion of method names.
 
 use std::path::{Path, PathBuf};
 
@@ -9,21 +9,22 @@ use rustyline::history::DefaultHistory;
 use rustyline::validate::Validator;
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
 
-/// What the prompt shows.
+/// Text of the prompt.
 const PROMPT: &str = "> ";
-/// Most lines of the history.
+/// Most lines in the history.
 const HISTORY_LEN_MAX: usize = 1000;
 /// Commands of the console itself.
 pub(super) const COMMANDS: [&str; 3] = ["help", "exit", "quit"];
 
-/// The prompt with its history, which is kept in a file where there is a place for one.
+/// The prompt with its history.
 pub(super) struct Prompt {
-    editor: Editor<Names, DefaultHistory>,
+    editor: Editor<MethodCompleter, DefaultHistory>,
+    /// File of the history, if it is kept.
     history: Option<PathBuf>,
 }
 
 impl Prompt {
-    /// A prompt that completes `names`; its history is read from and kept in `history`.
+    /// Creates a prompt that completes `names`. Its history is loaded from and saved to `history`.
     pub(super) fn new(names: Vec<String>, history: Option<PathBuf>) -> rustyline::Result<Self> {
         let config = Config::builder()
             .completion_type(CompletionType::List)
@@ -32,75 +33,79 @@ impl Prompt {
             .history_ignore_space(true)
             .build();
         let mut editor = Editor::with_config(config)?;
-        editor.set_helper(Some(Names {
+        editor.set_helper(Some(MethodCompleter {
             names,
             hinter: HistoryHinter::new(),
         }));
         if let Some(history) = &history {
-            // There is none the first time.
+            // The file does not exist the first time.
             let _ = editor.load_history(history);
         }
         Ok(Self { editor, history })
     }
 
-    /// The next line.
+    /// Reads the next line.
     pub(super) fn read(&mut self) -> rustyline::Result<String> {
         let line = self.editor.readline(PROMPT)?;
-        if is_remembered(&line) {
+        if belongs_in_history(&line) {
             self.editor.add_history_entry(&line)?;
             if let Some(history) = &self.history {
-                // A history that cannot be kept is no reason to end.
+                // The console goes on if the history cannot be saved.
                 let _ = self.editor.append_history(history);
             }
         }
         Ok(line)
     }
 
-    /// Something that prints above the prompt from another thread, where the terminal can.
+    /// A printer that another thread uses to print above the prompt; `None` if the terminal cannot
+    /// do that.
     pub(super) fn printer(&mut self) -> Option<impl rustyline::ExternalPrinter + Send + use<>> {
         self.editor.create_external_printer().ok()
     }
 }
 
-/// Whether a line goes into the history: those of `personal` have passwords.
-fn is_remembered(line: &str) -> bool {
+/// Whether a line goes into the history. Calls of `personal` do not, because they contain
+/// passwords.
+fn belongs_in_history(line: &str) -> bool {
     let line = line.trim();
     !line.is_empty() && !line.starts_with("personal")
 }
 
-/// Where the history is kept: in the data directory, where there is one.
+/// Path of the history file in the data directory; `None` if that directory does not exist.
 pub(super) fn history_file(directory: &Path) -> Option<PathBuf> {
     directory.is_dir().then(|| directory.join("console_history"))
 }
 
-/// The names to complete, as the node has them.
-struct Names {
+/// Completes the names of the methods and of the console's own commands.
+struct MethodCompleter {
     names: Vec<String>,
     hinter: HistoryHinter,
 }
 
-/// The names that begin with `typed`: with a dot, unless the underscore was typed already.
+/// The names that begin with `typed`. They have a dot after the module, or an underscore if `typed`
+/// has one.
 fn candidates(names: &[String], typed: &str) -> Vec<String> {
-    let written = |name: &String| match typed.contains('_') {
+    let spelled = |name: &String| match typed.contains('_') {
         true => name.clone(),
         false => name.replacen('_', ".", 1),
     };
     let commands = COMMANDS.iter().map(|command| (*command).to_owned());
-    let mut all: Vec<_> = names.iter().map(written).chain(commands).collect();
+    let mut all: Vec<_> = names.iter().map(spelled).chain(commands).collect();
     all.retain(|name| name.starts_with(typed));
     all.sort_unstable();
     all.dedup();
     all
 }
 
-impl Completer for Names {
+impl Completer for MethodCompleter {
     type Candidate = String;
 
     fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
         let before = &line[..at];
         let start = before.len() - before.trim_start().len();
         let typed = &before[start..];
-        // After the name come parameters, or the name that help is asked for.
+        // After the name of a method come parameters, which are not completed; after `help` comes a
+        // name.
         let (start, typed) = match typed.split_once(' ') {
             Some(("help", rest)) => (at - rest.len(), rest),
             Some(_) => return Ok((at, Vec::new())),
@@ -110,7 +115,7 @@ impl Completer for Names {
     }
 }
 
-impl Hinter for Names {
+impl Hinter for MethodCompleter {
     type Hint = String;
 
     fn hint(&self, line: &str, at: usize, context: &Context<'_>) -> Option<String> {
@@ -118,16 +123,16 @@ impl Hinter for Names {
     }
 }
 
-impl Highlighter for Names {}
-impl Validator for Names {}
-impl Helper for Names {}
+impl Highlighter for MethodCompleter {}
+impl Validator for MethodCompleter {}
+impl Helper for MethodCompleter {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn names_complete_in_both_forms() {
+    fn names_are_completed_with_dot_or_underscore() {
         let names = ["mc_getBalance", "mc_getBlockByHash", "net_version"].map(str::to_owned);
         let check =
             |typed: &str, expected: &[&str]| assert_eq!(candidates(&names, typed), expected, "{typed}");
@@ -140,15 +145,15 @@ mod tests {
     }
 
     #[test]
-    fn passwords_are_not_remembered() {
+    fn passwords_do_not_go_into_the_history() {
         for line in [
             "personal.unlockAccount 0x1 secret",
             " personal_newAccount secret",
             "",
             "  ",
         ] {
-            assert!(!is_remembered(line), "{line}");
+            assert!(!belongs_in_history(line), "{line}");
         }
-        assert!(is_remembered("mc.blockNumber"));
+        assert!(belongs_in_history("mc.blockNumber"));
     }
 }

@@ -1,20 +1,19 @@
-//! A console for people, `vnode attach`, and a call for scripts, `vnode rpc`.
+//! `vnode attach`, a console for users, and `vnode rpc`, a single call for scripts.
 //!
-//! Both are clients like any other: what they know of methods is their names, for completion.
+//! Both are ordinary JSON-RPC clients. They know the names of the methods, for completion, and
+//! nothing else about them.
 
 mod client;
 mod editor;
-mod endpoint;
-mod line;
-mod show;
+mod format;
+mod parse;
 mod transport;
 
-pub use client::CallError;
-pub use endpoint::{Endpoint, EndpointError};
+pub use client::NodeCallError;
 pub use transport::TransportError;
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use rustyline::ExternalPrinter;
@@ -24,89 +23,91 @@ use serde_json::value::RawValue;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 
-use crate::options::{OptionsError, VnodeOptions};
-use client::Client;
+use crate::options::{NodeEndpoint, OptionsError, VnodeOptions};
+use crate::output::print_line;
+use client::NodeClient;
 use editor::{COMMANDS, Prompt, history_file};
 
-/// Exit code of `vnode rpc` where the node answers with an error.
+/// Exit code of `vnode rpc` if the node answers with an error.
 const EXIT_REFUSED: u8 = 1;
-/// Exit code of `vnode rpc` where the node cannot be asked, as for a wrong command line.
-const EXIT_UNASKED: u8 = 2;
+/// Exit code of `vnode rpc` if the node cannot be reached; a wrong command line has the same code.
+const EXIT_UNREACHABLE: u8 = 2;
 
-/// Why the console ends.
+/// Why the console ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ConsoleError {
-    /// No place of the local socket.
+    /// The options do not name a node.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// The node cannot be asked.
+    /// A call failed.
     #[error(transparent)]
-    Call(#[from] CallError),
-    /// The terminal fails.
-    #[error("the terminal fails: {0}")]
+    Call(#[from] NodeCallError),
+    /// Reading from the terminal failed.
+    #[error("cannot read from the terminal: {0}")]
     Terminal(#[from] ReadlineError),
-    /// Something of the system is missing.
+    /// The system failed to provide a thread.
     #[error("cannot start the network thread: {0}")]
     Runtime(#[from] std::io::Error),
 }
 
-/// `vnode rpc`: calls a method once and prints its result.
+/// Runs `vnode rpc`: calls a method once and prints its result.
 pub fn call(
     options: &VnodeOptions,
-    endpoint: Option<&Endpoint>,
+    endpoint: Option<&NodeEndpoint>,
     method: &str,
     params: &[String],
 ) -> ExitCode {
-    let params: Vec<_> = params.iter().map(|param| line::value(param)).collect();
-    let names = names(None);
-    let method = line::method_name(method, |name| names.iter().any(|own| own == name));
+    let params: Vec<_> = params.iter().map(|param| parse::parse_param(param)).collect();
+    let names = method_names(None);
+    let method = parse::method_name(method, |name| names.iter().any(|known| known == name));
     let result = (|| {
-        let endpoint = resolve(options, endpoint)?;
+        let endpoint = node_endpoint(options, endpoint)?;
         let runtime = runtime()?;
-        let mut client = runtime.block_on(Client::connect(&endpoint))?;
+        let mut client = runtime.block_on(NodeClient::connect(&endpoint))?;
         Ok::<_, ConsoleError>(runtime.block_on(client.call(&method, &params))?)
     })();
     match result {
         Ok(result) => {
-            say(&if std::io::stdout().is_terminal() {
-                show::pretty(result.get())
+            print_line(&if std::io::stdout().is_terminal() {
+                format::pretty(result.get())
             } else {
                 result.get().to_owned()
             });
             ExitCode::SUCCESS
         }
-        Err(ConsoleError::Call(refused @ CallError::Refused { .. })) => {
+        Err(ConsoleError::Call(refused @ NodeCallError::Refused { .. })) => {
             eprintln!("{}", error_text(&refused));
             EXIT_REFUSED.into()
         }
         Err(error) => {
             eprintln!("vnode: {error}");
-            EXIT_UNASKED.into()
+            EXIT_UNREACHABLE.into()
         }
     }
 }
 
-/// `vnode attach`: reads calls line by line until the end of its input.
+/// Runs `vnode attach`: reads calls line by line and prints their results, until the end of the
+/// input.
 ///
 /// # Errors
-/// [`ConsoleError`] when the node cannot be asked or the terminal fails.
-pub fn attach(options: &VnodeOptions, endpoint: Option<&Endpoint>) -> Result<(), ConsoleError> {
-    let endpoint = resolve(options, endpoint)?;
+/// [`ConsoleError`] if the node cannot be reached or reading from the terminal fails.
+pub fn attach(options: &VnodeOptions, endpoint: Option<&NodeEndpoint>) -> Result<(), ConsoleError> {
+    let endpoint = node_endpoint(options, endpoint)?;
     let runtime = runtime()?;
-    let mut client = runtime.block_on(Client::connect(&endpoint))?;
+    let mut client = runtime.block_on(NodeClient::connect(&endpoint))?;
     let modules = runtime.block_on(client.call("rpc_modules", &[]))?;
     let modules: BTreeMap<String, Value> = serde_json::from_str(modules.get()).unwrap_or_default();
     greet(&runtime, &mut client, &endpoint, &modules);
-    let names = names(Some(&modules));
+    let names = method_names(Some(&modules));
     let history = options
         .data_directory()
         .ok()
         .and_then(|directory| history_file(&directory));
     let mut prompt = Prompt::new(names.clone(), history)?;
-    if let Some(told) = client.take_notifications() {
+    if let Some(notifications) = client.take_notifications() {
         runtime.spawn_blocking({
             let printer = prompt.printer();
-            move || pass_on(told, printer)
+            move || print_notifications(notifications, printer)
         });
     }
     loop {
@@ -119,14 +120,14 @@ pub fn attach(options: &VnodeOptions, endpoint: Option<&Endpoint>) -> Result<(),
         let mut words = typed.split_whitespace();
         match (words.next(), words.next()) {
             (Some("exit" | "quit"), None) => break,
-            (Some("help"), wanted) => help(&names, wanted.unwrap_or_default()),
-            _ => match line::parse(&typed, |name| names.iter().any(|own| own == name)) {
+            (Some("help"), prefix) => help(&names, prefix.unwrap_or_default()),
+            _ => match parse::parse_call(&typed, |name| names.iter().any(|known| known == name)) {
                 Ok(None) => {}
-                Ok(Some(line)) => match runtime.block_on(client.call(&line.method, &line.params)) {
-                    Ok(result) => say(&result_text(&result)),
-                    Err(error) => say(&error_text(&error)),
+                Ok(Some(call)) => match runtime.block_on(client.call(&call.method, &call.params)) {
+                    Ok(result) => print_line(&result_text(&result)),
+                    Err(error) => print_line(&error_text(&error)),
                 },
-                Err(error) => say(&format!("error: {error}")),
+                Err(error) => print_line(&format!("error: {error}")),
             },
         }
     }
@@ -138,8 +139,11 @@ fn runtime() -> std::io::Result<Runtime> {
     Builder::new_multi_thread().worker_threads(1).enable_all().build()
 }
 
-/// The endpoint asked for, or the local socket of the data directory.
-fn resolve(options: &VnodeOptions, endpoint: Option<&Endpoint>) -> Result<Endpoint, OptionsError> {
+/// The given endpoint, or the local socket in the data directory.
+fn node_endpoint(
+    options: &VnodeOptions,
+    endpoint: Option<&NodeEndpoint>,
+) -> Result<NodeEndpoint, OptionsError> {
     if let Some(endpoint) = endpoint {
         return Ok(endpoint.clone());
     }
@@ -147,11 +151,12 @@ fn resolve(options: &VnodeOptions, endpoint: Option<&Endpoint>) -> Result<Endpoi
         Some(path) => path.clone(),
         None => options.data_directory()?.join(rpc::server::ipc::SOCKET_NAME),
     };
-    Ok(Endpoint::Ipc(path))
+    Ok(NodeEndpoint::Ipc(path))
 }
 
-/// The methods that this version knows, of the modules that the node has.
-fn names(modules: Option<&BTreeMap<String, Value>>) -> Vec<String> {
+/// The names of all methods of this version that belong to the modules of the node; of all modules
+/// if `modules` is `None`.
+fn method_names(modules: Option<&BTreeMap<String, Value>>) -> Vec<String> {
     let methods = rpc::methods::all();
     let enabled = methods
         .iter()
@@ -162,74 +167,78 @@ fn names(modules: Option<&BTreeMap<String, Value>>) -> Vec<String> {
     names
 }
 
-/// Says what this console is attached to.
-fn greet(runtime: &Runtime, client: &mut Client, endpoint: &Endpoint, modules: &BTreeMap<String, Value>) {
+/// Prints which node the console is attached to.
+fn greet(
+    runtime: &Runtime,
+    client: &mut NodeClient,
+    endpoint: &NodeEndpoint,
+    modules: &BTreeMap<String, Value>,
+) {
     let mut text = |method: &str| {
         let result = runtime.block_on(client.call(method, &[])).ok()?;
         let value: Value = serde_json::from_str(result.get()).ok()?;
         value.as_str().map(str::to_owned)
     };
-    say(&format!("attached to {endpoint}"));
+    print_line(&format!("attached to {endpoint}"));
     if let Some(version) = text("chain3_clientVersion") {
-        say(&format!("node     {version}"));
+        print_line(&format!("node     {version}"));
     }
     if let Some(network) = text("net_version") {
-        say(&format!("network  {network}"));
+        print_line(&format!("network  {network}"));
     }
     if let Some(head) = text("mc_blockNumber") {
-        let number = show::decimal(&format!("\"{head}\"")).unwrap_or(head);
-        say(&format!("head     block {number}"));
+        let number = format::decimal(&format!("\"{head}\"")).unwrap_or(head);
+        print_line(&format!("head     block {number}"));
     }
     let modules: Vec<_> = modules.keys().map(String::as_str).collect();
-    say(&format!("modules  {}", modules.join(" ")));
-    say("help lists the methods, exit or Ctrl-D ends");
+    print_line(&format!("modules  {}", modules.join(" ")));
+    print_line("help lists the methods, exit or Ctrl-D ends the console");
 }
 
-fn help(names: &[String], wanted: &str) {
-    let wanted = wanted.replacen('.', "_", 1);
-    let mut found = names.iter().filter(|name| name.starts_with(&wanted)).peekable();
+/// Prints the names of the methods that begin with `prefix`.
+fn help(names: &[String], prefix: &str) {
+    let prefix = prefix.replacen('.', "_", 1);
+    let mut found = names.iter().filter(|name| name.starts_with(&prefix)).peekable();
     if found.peek().is_none() {
-        say(&format!("no method begins with {wanted:?}"));
+        print_line(&format!("no method begins with {prefix:?}"));
     }
     for name in found {
-        say(&name.replacen('_', ".", 1));
+        print_line(&name.replacen('_', ".", 1));
     }
-    if wanted.is_empty() {
-        say(&format!("and of the console: {}", COMMANDS.join(", ")));
-        say(
-            "parameters follow, separated by spaces: mc.getBalance 0x70997970c51812dc3a010c7d01b50e0d17dc79c8 latest",
+    if prefix.is_empty() {
+        print_line(&format!("commands of the console: {}", COMMANDS.join(", ")));
+        print_line(
+            "parameters follow the name, separated by spaces: mc.getBalance 0x70997970c51812dc3a010c7d01b50e0d17dc79c8 latest",
         );
     }
 }
 
-/// Shows what the node tells of its own accord, above the prompt where the terminal can.
-fn pass_on(mut told: mpsc::Receiver<Box<RawValue>>, mut printer: Option<impl ExternalPrinter>) {
-    while let Some(params) = told.blocking_recv() {
-        let text = show::pretty(params.get());
+/// Prints the notifications of the node, above the prompt if the terminal allows it.
+fn print_notifications(
+    mut notifications: mpsc::Receiver<Box<RawValue>>,
+    mut printer: Option<impl ExternalPrinter>,
+) {
+    while let Some(params) = notifications.blocking_recv() {
+        let text = format::pretty(params.get());
         let printed = printer
             .as_mut()
             .is_some_and(|printer| printer.print(format!("{text}\n")).is_ok());
         if !printed {
-            say(&text);
+            print_line(&text);
         }
     }
 }
 
 fn result_text(result: &RawValue) -> String {
-    match show::decimal(result.get()) {
+    match format::decimal(result.get()) {
         Some(decimal) => format!("{} ({decimal})", result.get()),
-        None => show::pretty(result.get()),
+        None => format::pretty(result.get()),
     }
 }
 
-fn error_text(error: &CallError) -> String {
+fn error_text(error: &NodeCallError) -> String {
     match error {
-        CallError::Refused { data: Some(data), .. } => format!("error: {error}\n{data}"),
+        NodeCallError::Refused { data: Some(data), .. } => format!("error: {error}\n{data}"),
         _ => format!("error: {error}"),
     }
-}
-
-/// A line to standard output. That nobody reads it any more is no failure of what was done.
-fn say(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -1,5 +1,5 @@
-//! How a client's messages travel: a post a call over HTTP, or one connection over the local socket
-//! or a WebSocket.
+//! The transports of the client: one HTTP POST for each call, or one persistent connection over the
+//! local socket or a WebSocket.
 
 use std::io;
 use std::path::Path;
@@ -18,14 +18,14 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{self, Message};
 
-use super::Endpoint;
+use crate::options::NodeEndpoint;
 
-/// Longest answer taken; far more than a node gives by default.
+/// Longest answer that is accepted, in bytes; far more than a node sends by default.
 const ANSWER_LEN_MAX: usize = 1 << 30;
-/// Bytes asked for in one read.
+/// Size of the read buffer, in bytes.
 const READ_LEN: usize = 64 * 1024;
 
-/// Why a message did not get through.
+/// Why a message could not be exchanged with the node.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
     /// The connection failed.
@@ -34,12 +34,12 @@ pub enum TransportError {
     /// HTTP failed.
     #[error("{0}")]
     Http(#[from] hyper::Error),
-    /// HTTP itself refuses.
+    /// The HTTP status is an error.
     #[error("HTTP status {status}: {text}")]
     Status {
         /// The status.
         status: u16,
-        /// What the answer says.
+        /// Beginning of the body.
         text: String,
     },
     /// The body of an answer cannot be read.
@@ -48,26 +48,26 @@ pub enum TransportError {
     /// A WebSocket failed.
     #[error("{0}")]
     Ws(#[from] Box<tungstenite::Error>),
-    /// What comes on the socket is no JSON.
+    /// The local socket sent something that is not JSON.
     #[error("{0}")]
     Stream(#[from] ValueStreamError),
-    /// What comes is no JSON-RPC.
-    #[error("got {got:?}, which is no JSON-RPC answer: {reason}")]
+    /// The answer is not JSON-RPC.
+    #[error("got {got:?}, expected a JSON-RPC answer: {reason}")]
     NotJsonRpc {
         /// What is wrong.
         reason: String,
-        /// Its beginning.
+        /// Beginning of the answer.
         got: String,
     },
-    /// The node hung up.
-    #[error("the connection has ended")]
+    /// The node closed the connection.
+    #[error("the node closed the connection")]
     Closed,
-    /// Nothing came.
+    /// The node did not answer in time.
     #[error("no answer within {} s", .0.as_secs())]
     TimedOut(Duration),
 }
 
-/// Posts one request; gives the answer's body.
+/// Posts one request. Returns the body of the answer.
 pub(super) async fn post(uri: &Uri, request: String) -> Result<Bytes, TransportError> {
     let stream = tcp(uri, 80).await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
@@ -108,30 +108,30 @@ async fn tcp(uri: &Uri, port_default: u16) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// What both local sockets are.
-pub(super) trait Local: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Local for T {}
+/// The local socket: a Unix socket, or a named pipe on Windows.
+pub(super) trait LocalStream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> LocalStream for T {}
 
-/// One connection that lasts.
-pub(super) enum Stream {
+/// A persistent connection to the node.
+pub(super) enum NodeConnection {
     Ipc {
-        socket: Box<dyn Local>,
+        socket: Box<dyn LocalStream>,
         values: ValueStream,
         buffer: Vec<u8>,
     },
     Ws(Box<WebSocketStream<TcpStream>>),
 }
 
-impl Stream {
-    /// Connects to the socket or the WebSocket that `endpoint` is.
-    pub(super) async fn connect(endpoint: &Endpoint) -> Result<Self, TransportError> {
+impl NodeConnection {
+    /// Connects to the local socket or WebSocket at `endpoint`.
+    pub(super) async fn connect(endpoint: &NodeEndpoint) -> Result<Self, TransportError> {
         match endpoint {
-            Endpoint::Ipc(path) => Ok(Self::Ipc {
-                socket: local(path).await?,
+            NodeEndpoint::Ipc(path) => Ok(Self::Ipc {
+                socket: connect_local(path).await?,
                 values: ValueStream::new(ANSWER_LEN_MAX, DEPTH_MAX * 4),
                 buffer: vec![0; READ_LEN],
             }),
-            Endpoint::Ws(uri) | Endpoint::Http(uri) => {
+            NodeEndpoint::Ws(uri) | NodeEndpoint::Http(uri) => {
                 let stream = tcp(uri, 80).await?;
                 let config = tungstenite::protocol::WebSocketConfig::default()
                     .max_message_size(Some(ANSWER_LEN_MAX))
@@ -153,7 +153,8 @@ impl Stream {
         }
     }
 
-    /// The next message; `None` where the node has hung up. May be dropped while it waits.
+    /// Receives the next message; `None` if the node closed the connection. This is cancel safe: if
+    /// the future is dropped, no bytes are lost.
     pub(super) async fn receive(&mut self) -> Result<Option<Bytes>, TransportError> {
         match self {
             Self::Ipc {
@@ -182,12 +183,12 @@ impl Stream {
 }
 
 #[cfg(unix)]
-async fn local(path: &Path) -> io::Result<Box<dyn Local>> {
+async fn connect_local(path: &Path) -> io::Result<Box<dyn LocalStream>> {
     Ok(Box::new(tokio::net::UnixStream::connect(path).await?))
 }
 
 #[cfg(windows)]
-async fn local(path: &Path) -> io::Result<Box<dyn Local>> {
+async fn connect_local(path: &Path) -> io::Result<Box<dyn LocalStream>> {
     let name = match path.to_str() {
         Some(text) if text.starts_with(r"\\.\pipe\") => path.to_owned(),
         _ => Path::new(r"\\.\pipe\").join(path.file_name().unwrap_or(path.as_os_str())),

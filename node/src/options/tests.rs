@@ -5,7 +5,7 @@ fn parse(arguments: &[&str]) -> Result<VnodeOptions, clap::Error> {
 }
 
 #[test]
-fn everything_promised_is_taken() {
+fn documented_options_are_accepted() {
     let options = parse(&[
         "--dev",
         "--mine",
@@ -47,7 +47,7 @@ fn everything_promised_is_taken() {
 }
 
 #[test]
-fn accounts_are_named_by_address_or_number() {
+fn accounts_have_an_address_or_a_number() {
     let digits = "9d8a62f656a8d1615c1294fd71e9cfb3e4855a4f";
     let options = parse(&["--dev", "--unlock", &format!("{digits}, 0x{digits},2")]).unwrap();
     let address = AccountRef::Address(digits.parse().unwrap());
@@ -57,25 +57,25 @@ fn accounts_are_named_by_address_or_number() {
     );
     let options = parse(&["account", "update", digits, "--keystore", "k"]).unwrap();
     assert_eq!(options.keystore, Some("k".into()));
-    let Some(Command::Account(command)) = options.command else {
-        panic!("want a command on accounts");
+    let Some(VnodeCommand::Account(command)) = options.command else {
+        panic!("expected a command on accounts");
     };
     assert_eq!(command, AccountCommand::Update { account: address });
     assert!(parse(&["--datadir", "d", "account", "list"]).is_ok());
 }
 
 #[test]
-fn commands_take_numbers_and_the_options_of_the_data() {
+fn commands_take_numbers_and_global_options() {
     let options = parse(&["export", "f", "0x10", "17", "--datadir", "d", "--network", "test"]).unwrap();
     assert_eq!(options.network(), Ok(Some(Network::Test)));
     assert_eq!(options.data_directory(), Ok("d".into()));
-    let Some(Command::Export { file, first, last }) = options.command else {
-        panic!("want an export");
+    let Some(VnodeCommand::Export { file, first, last }) = options.command else {
+        panic!("expected an export");
     };
     assert_eq!((file, first, last), ("f".into(), Some(16), Some(17)));
     for (text, expected) in [("latest", HeightRef::Latest), ("7", HeightRef::Number(7))] {
-        let Some(Command::Dump { block, .. }) = parse(&["dump", text]).unwrap().command else {
-            panic!("want a dump");
+        let Some(VnodeCommand::Dump { block, .. }) = parse(&["dump", text]).unwrap().command else {
+            panic!("expected a dump");
         };
         assert_eq!(block, expected);
     }
@@ -83,7 +83,7 @@ fn commands_take_numbers_and_the_options_of_the_data() {
 }
 
 #[test]
-fn nonsense_is_refused() {
+fn invalid_options_are_refused() {
     for bad in [
         &["--rpcport", "70000"][..],
         &["--stratumport", "70000"],

@@ -1,7 +1,8 @@
-//! One miner's connection, from its first byte to its end.
+//! Serves one connection of a miner, from its first byte to its end.
 //!
-//! Lines come in, jobs and answers go out; shares are judged meanwhile. Silence, floods, nonsense and a miner
-//! that takes no bytes end the connection and nothing else.
+//! The connection reads lines, sends jobs and answers, and has shares judged in parallel. It is
+//! closed if the miner is idle, sends too much, sends bad messages or does not read. Other
+//! connections are not affected.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -21,128 +22,137 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 
-use super::Shared;
-use super::board::Job;
-use super::door::Place;
-use super::judge::{Share, Verdict};
+use super::extranonces::ExtranonceLease;
+use super::jobs::DeskJob;
+use super::shares::{ShareToJudge, ShareVerdict};
+use super::state::StratumState;
 use super::vardiff::Vardiff;
-use super::workers::Credit;
+use super::workers::WorkerShareResult;
 
-/// Time for the login.
+/// Longest time until the login.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(15);
-/// Time without a line after which a miner is taken for gone.
+/// Longest time without a line before the connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
-/// Time for a miner to take in what it is sent.
+/// Longest time for a miner to receive what is sent.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time for the last words when a connection ends, and for its last shares when the server stops.
-const FAREWELL_TIMEOUT: Duration = Duration::from_millis(200);
-/// Bad messages after which a connection ends.
+/// Longest time to send the last output when a connection ends, and to judge the last shares when
+/// the server stops.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
+/// Bad messages after which the connection is closed.
 const ERRORS_MAX: u32 = 8;
-/// Lines that may come at once, and how many a second in the long run.
+/// Most lines that may arrive at once.
 const LINES_BURST: f64 = 400.0;
+/// Most lines per second in the long run.
 const LINES_PER_SECOND: f64 = 100.0;
-/// Shares of one miner that may be judged or wait for it. Its further lines wait until there are fewer.
-const JUDGED_MAX: usize = 16;
-/// Jobs that a miner was told and whose shares it may hand in.
-const TOLD_MAX: usize = 32;
-/// Bytes asked for in one read.
+/// Most shares of one connection that are being judged. Further lines wait until there are fewer.
+const JUDGED_SHARES_MAX: usize = 16;
+/// Most jobs of one connection for which shares are accepted.
+const SENT_JOBS_MAX: usize = 32;
+/// Size of the read buffer, in bytes.
 const READ_LEN: usize = 4096;
-/// Between two looks at the difficulty.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Time between two checks of the difficulty.
+const ADJUST_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Why a connection ends.
 #[derive(Debug)]
-enum End {
-    /// The miner hung up, or said so.
+enum DisconnectReason {
+    /// The miner closed the connection or said that it leaves.
     Left,
     Stopping,
     Failed(io::Error),
     LineTooLong(LineError),
-    Silent(Duration),
-    Deaf,
+    Idle(Duration),
+    NotReading,
     Flood,
-    Errors,
+    BadMessages,
     BadLogin,
 }
 
-impl fmt::Display for End {
+impl fmt::Display for DisconnectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Left => f.write_str("it left"),
+            Self::Left => f.write_str("the miner left"),
             Self::Stopping => f.write_str("the server stops"),
             Self::Failed(error) => write!(f, "{error}"),
-            Self::LineTooLong(error) => write!(f, "it sent {error}"),
-            Self::Silent(time) => write!(f, "it said nothing for {time:?}"),
-            Self::Deaf => write!(f, "it took no bytes for {WRITE_TIMEOUT:?}"),
-            Self::Flood => write!(f, "it sent more than {LINES_PER_SECOND} lines a second"),
-            Self::Errors => write!(f, "it sent {ERRORS_MAX} bad messages"),
-            Self::BadLogin => f.write_str("its login is not taken"),
+            Self::LineTooLong(error) => write!(f, "the miner sent {error}"),
+            Self::Idle(time) => write!(f, "the miner sent nothing for {time:?}"),
+            Self::NotReading => write!(f, "the miner read nothing for {WRITE_TIMEOUT:?}"),
+            Self::Flood => write!(f, "the miner sent more than {LINES_PER_SECOND} lines a second"),
+            Self::BadMessages => write!(f, "the miner sent {ERRORS_MAX} bad messages"),
+            Self::BadLogin => f.write_str("the login has a wrong password"),
         }
     }
 }
 
-/// A judged share, with what its answer needs.
-struct Judged {
+/// A judged share, with everything that its answer needs.
+struct JudgedShare {
     id: Value,
     worker: usize,
     difficulty: f64,
-    verdict: Verdict,
+    verdict: ShareVerdict,
 }
 
-struct Connection {
-    shared: Arc<Shared>,
+struct WorkerConnection {
+    state: Arc<StratumState>,
     stream: TcpStream,
     peer: SocketAddr,
-    place: Place,
+    lease: ExtranonceLease,
     session: Session,
     lines: LineBuffer,
-    judging: JoinSet<Judged>,
-    /// Whether lines wait for shares to be judged.
+    judging: JoinSet<JudgedShare>,
+    /// Further lines wait until shares have been judged.
     waiting: bool,
     vardiff: Vardiff,
-    /// Counts connections.
+    /// Number of this connection, counted from the start of the server.
     number: u64,
     /// Names of the workers, in the order of their logins.
     workers: Vec<String>,
-    /// The speeds that they have told, by their places, in hashes per second.
+    /// The hashrates that the workers report, in hashes per second, by index in `workers`.
     rates: BTreeMap<usize, u64>,
-    /// Jobs that the miner was told, and its share boundary of each; the newest last.
-    told: VecDeque<(u64, B256)>,
-    /// Whether it wants to be told of jobs.
+    /// The jobs that the miner has received, the newest last.
+    sent_jobs: VecDeque<SentJob>,
+    /// Whether new jobs are sent to the miner.
     wants_jobs: bool,
     errors: u32,
     lines_left: f64,
     last_line: Instant,
 }
 
-/// Serves a miner until it leaves or the server stops.
+/// A job that the miner has received.
+struct SentJob {
+    number: u64,
+    /// Highest final hash that a share may have.
+    boundary: B256,
+}
+
+/// Serves a connection until it ends or the server stops.
 pub(super) async fn serve(
     stream: TcpStream,
     peer: SocketAddr,
-    place: Place,
-    shared: Arc<Shared>,
+    lease: ExtranonceLease,
+    state: Arc<StratumState>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    // Jobs are small, and each is worth sending at once.
+    // Jobs are small and should be sent without delay.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "no connection any more");
+        tracing::debug!(%peer, %error, "the connection has ended already");
         return;
     }
     let now = Instant::now();
-    let number = shared.sessions.fetch_add(1, Ordering::Relaxed);
+    let number = state.sessions.fetch_add(1, Ordering::Relaxed);
     let session = Session::new(Settings {
-        agent: shared.config.agent.clone(),
+        agent: state.config.agent.clone(),
         silence_secs_max: IDLE_TIMEOUT.as_secs(),
         errors_max: ERRORS_MAX,
-        extranonce: place.extranonce(),
+        extranonce: lease.extranonce(),
         session: number,
     });
-    let mut connection = Connection {
-        vardiff: Vardiff::new(shared.config.difficulty, now),
-        shared,
+    let mut connection = WorkerConnection {
+        vardiff: Vardiff::new(state.config.difficulty, now),
+        state,
         stream,
         peer,
-        place,
+        lease,
         session,
         lines: LineBuffer::default(),
         judging: JoinSet::new(),
@@ -150,120 +160,117 @@ pub(super) async fn serve(
         number,
         workers: Vec::new(),
         rates: BTreeMap::new(),
-        told: VecDeque::new(),
+        sent_jobs: VecDeque::new(),
         wants_jobs: false,
         errors: 0,
         lines_left: LINES_BURST,
         last_line: now,
     };
-    let end = tokio::select! {
-        // An error means that the server is gone: the same thing.
-        _ = stopped.wait_for(|stop| *stop) => End::Stopping,
-        end = connection.talk() => end,
+    let reason = tokio::select! {
+        // An error means that the server was dropped, which also stops it.
+        _ = stopped.wait_for(|stop| *stop) => DisconnectReason::Stopping,
+        reason = connection.run() => reason,
     };
-    connection.leave(&end).await;
+    connection.close(&reason).await;
 }
 
-impl Connection {
-    async fn talk(&mut self) -> End {
-        let mut jobs = self.shared.board.subscribe();
-        let mut looks = interval(LOOK_EVERY);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+impl WorkerConnection {
+    /// Handles lines, jobs and judged shares until the connection has to end.
+    async fn run(&mut self) -> DisconnectReason {
+        let mut jobs = self.state.jobs.subscribe();
+        let mut adjustments = interval(ADJUST_INTERVAL);
+        adjustments.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let opened = Instant::now();
         let mut buffer = vec![0; READ_LEN];
         loop {
-            let patience = if self.session.is_logged_in() {
-                IDLE_TIMEOUT
+            let (since, limit) = if self.session.is_logged_in() {
+                (self.last_line, IDLE_TIMEOUT)
             } else {
-                LOGIN_TIMEOUT
-            };
-            let since = if self.session.is_logged_in() {
-                self.last_line
-            } else {
-                opened
+                (opened, LOGIN_TIMEOUT)
             };
             let handled = tokio::select! {
                 changed = jobs.changed(), if self.wants_jobs => {
                     if changed.is_err() {
-                        return End::Stopping;
+                        return DisconnectReason::Stopping;
                     }
                     jobs.borrow_and_update();
                     self.announce_newest(false);
                     Ok(())
                 }
                 read = self.stream.read(&mut buffer), if !self.waiting => match read {
-                    Ok(0) => return End::Left,
+                    Ok(0) => return DisconnectReason::Left,
                     Ok(len) => {
                         self.lines.push(&buffer[..len]);
-                        self.take_lines().await
+                        self.handle_lines().await
                     }
-                    Err(error) => return End::Failed(error),
+                    Err(error) => return DisconnectReason::Failed(error),
                 },
                 Some(judged) = self.judging.join_next(), if !self.judging.is_empty() => {
-                    self.answer(judged);
+                    self.answer_share(judged);
                     if self.waiting {
-                        self.take_lines().await
+                        self.handle_lines().await
                     } else {
                         Ok(())
                     }
                 }
-                _ = looks.tick(), if self.wants_jobs => {
-                    self.pass_on_rates();
-                    if self.vardiff.look(Instant::now()) {
+                _ = adjustments.tick(), if self.wants_jobs => {
+                    self.report_rates_to_desk();
+                    if self.vardiff.adjust(Instant::now()) {
                         self.announce_newest(true);
                     }
                     Ok(())
                 }
-                () = sleep_until((since + patience).into()) => return End::Silent(patience),
+                () = sleep_until((since + limit).into()) => return DisconnectReason::Idle(limit),
             };
             let flushed = self.flush().await;
-            if let Err(end) = handled.and(flushed) {
-                return end;
+            if let Err(reason) = handled.and(flushed) {
+                return reason;
             }
         }
     }
 
-    /// Takes the lines that have come, as long as their shares find a place.
-    async fn take_lines(&mut self) -> Result<(), End> {
+    /// Handles the lines that have arrived, until too many shares are being judged.
+    async fn handle_lines(&mut self) -> Result<(), DisconnectReason> {
         loop {
             while let Some(judged) = self.judging.try_join_next() {
-                self.answer(judged);
+                self.answer_share(judged);
             }
-            self.waiting = self.judging.len() >= JUDGED_MAX;
+            self.waiting = self.judging.len() >= JUDGED_SHARES_MAX;
             if self.waiting {
                 return Ok(());
             }
             let line = match self.lines.next_line() {
                 Ok(Some(line)) => line,
                 Ok(None) => return Ok(()),
-                Err(error) => return Err(End::LineTooLong(error)),
+                Err(error) => return Err(DisconnectReason::LineTooLong(error)),
             };
             let now = Instant::now();
             let refill = now.saturating_duration_since(self.last_line).as_secs_f64() * LINES_PER_SECOND;
             self.lines_left = (self.lines_left + refill).min(LINES_BURST) - 1.0;
             self.last_line = now;
             if self.lines_left < 0.0 {
-                return Err(End::Flood);
+                return Err(DisconnectReason::Flood);
             }
             match self.session.receive(line) {
                 Ok(None) => {}
-                Ok(Some(asked)) => self.take(asked)?,
+                Ok(Some(asked)) => self.handle(asked)?,
                 Err(error) => {
-                    tracing::debug!(peer = %self.peer, %error, "a bad Stratum message");
-                    self.shared.counts.bad_messages.fetch_add(1, Ordering::Relaxed);
+                    tracing::debug!(peer = %self.peer, %error, "bad Stratum message");
+                    self.state.counters.bad_messages.fetch_add(1, Ordering::Relaxed);
                     self.errors += 1;
                     if self.errors >= ERRORS_MAX {
                         let _ = self.flush().await;
-                        return Err(End::Errors);
+                        return Err(DisconnectReason::BadMessages);
                     }
                 }
             }
-            // Whoever sends much at once is answered in between, and must take the answers.
+            // A miner that sends many lines must read the answers in between.
             self.flush().await?;
         }
     }
 
-    fn take(&mut self, asked: Asked) -> Result<(), End> {
+    /// Handles one request of the miner.
+    fn handle(&mut self, asked: Asked) -> Result<(), DisconnectReason> {
         match asked {
             Asked::Login {
                 id,
@@ -272,49 +279,55 @@ impl Connection {
                 password,
             } => self.log_in(&id, &user, worker.as_deref(), &password)?,
             Asked::Work { id } => self.give_work(&id),
-            Asked::Share(claim) => self.take_share(claim),
+            Asked::Share(claim) => self.judge_share(claim),
             Asked::Hashrate { worker, rate } => {
                 if let Some(name) = self.workers.get(worker) {
-                    self.shared.workers.report(name, rate);
+                    self.state.workers.set_reported_rate(name, rate);
                     self.rates.insert(worker, rate);
-                    self.pass_on_rates();
+                    self.report_rates_to_desk();
                 }
-                if self.vardiff.note_rate(rate, Instant::now()) && self.wants_jobs {
+                if self.vardiff.use_reported_rate(rate, Instant::now()) && self.wants_jobs {
                     self.announce_newest(true);
                 }
             }
-            Asked::Bye => return Err(End::Left),
+            Asked::Bye => return Err(DisconnectReason::Left),
         }
         Ok(())
     }
 
-    fn log_in(&mut self, id: &Value, user: &str, worker: Option<&str>, password: &str) -> Result<(), End> {
-        let wanted = self.shared.config.password.as_deref();
-        if wanted.is_some_and(|wanted| wanted != password) {
-            self.shared.counts.bad_logins.fetch_add(1, Ordering::Relaxed);
+    fn log_in(
+        &mut self,
+        id: &Value,
+        user: &str,
+        worker: Option<&str>,
+        password: &str,
+    ) -> Result<(), DisconnectReason> {
+        let expected = self.state.config.password.as_deref();
+        if expected.is_some_and(|expected| expected != password) {
+            self.state.counters.bad_logins.fetch_add(1, Ordering::Relaxed);
             self.session.refuse(id, Refusal::BadLogin);
             self.errors += 1;
             return if self.errors >= ERRORS_MAX {
-                Err(End::BadLogin)
+                Err(DisconnectReason::BadLogin)
             } else {
                 Ok(())
             };
         }
-        let was_in = self.session.is_logged_in();
-        let Some(place) = self.session.admit(id, user, worker) else {
+        let was_logged_in = self.session.is_logged_in();
+        let Some(index) = self.session.admit(id, user, worker) else {
             return Ok(());
         };
-        if place < self.workers.len() {
+        if index < self.workers.len() {
             return Ok(());
         }
         let name = worker.map_or_else(|| user.to_owned(), |worker| format!("{user}.{worker}"));
-        self.shared.workers.came(&name, Instant::now());
+        self.state.workers.connected(&name, Instant::now());
         let dialect = self.session.dialect().map(Dialect::name);
         tracing::info!(worker = name, peer = %self.peer, dialect, "worker connected");
         self.workers.push(name);
-        if !was_in {
-            self.shared.logged_in.fetch_add(1, Ordering::Relaxed);
-            // eth-proxy asks for its first work itself.
+        if !was_logged_in {
+            self.state.logged_in.fetch_add(1, Ordering::Relaxed);
+            // A miner with the dialect eth-proxy asks for its first work itself.
             if self.session.dialect() != Some(Dialect::EthProxy) {
                 self.wants_jobs = true;
                 self.announce_newest(false);
@@ -323,49 +336,58 @@ impl Connection {
         Ok(())
     }
 
-    /// Answers eth-proxy's question for work, after which it is told of new work unasked.
+    /// Answers the request for work of the dialect eth-proxy. After it, new work is sent without a
+    /// request.
     fn give_work(&mut self, id: &Value) {
         self.wants_jobs = true;
-        let Some(job) = self.shared.board.newest() else {
+        let Some(job) = self.state.jobs.newest() else {
             self.session.refuse(id, Refusal::NoWork);
             return;
         };
-        let share_boundary = self.tell(&job);
+        let share_boundary = self.record_sent_job(&job);
         self.session
-            .give_work(id, &told_job(&job, &share_boundary, job.clean));
+            .give_work(id, &session_job(&job, &share_boundary, job.clean));
     }
 
-    /// Tells the miner of the newest job. `again`: of the one it has too, because its difficulty has changed.
+    /// Sends the newest job to the miner. A job that the miner already has is sent only if `again`
+    /// is true, because its difficulty has changed.
     fn announce_newest(&mut self, again: bool) {
-        let Some(job) = self.shared.board.newest() else {
+        let Some(job) = self.state.jobs.newest() else {
             return;
         };
-        let known = self.told.back().is_some_and(|(number, _)| *number == job.number);
+        let known = self
+            .sent_jobs
+            .back()
+            .is_some_and(|sent| sent.number == job.number);
         if known && !again {
             return;
         }
-        let share_boundary = self.tell(&job);
+        let share_boundary = self.record_sent_job(&job);
         self.session
-            .announce(&told_job(&job, &share_boundary, job.clean && !known));
+            .announce(&session_job(&job, &share_boundary, job.clean && !known));
         if !known {
-            self.shared.pushed(&job);
+            self.state.count_push(&job);
         }
     }
 
-    /// Remembers that the miner is told of `job`, and with which boundary.
-    fn tell(&mut self, job: &Job) -> B256 {
+    /// Records that `job` is sent to the miner. Returns the share boundary to send.
+    fn record_sent_job(&mut self, job: &DeskJob) -> B256 {
         let boundary = self.vardiff.boundary(&job.package.boundary);
-        // EthereumStratum/1.0.0 carries a rounded number: the miner's boundary may be a hair easier.
+        // EthereumStratum/1.0.0 sends a rounded difficulty, so the boundary of the miner may be
+        // slightly easier.
         let rounded = boundary_of_difficulty(difficulty_of_boundary(&boundary)).unwrap_or(boundary);
-        self.told
-            .push_back((job.number, boundary.max(rounded).max(job.package.boundary)));
-        if self.told.len() > TOLD_MAX {
-            self.told.pop_front();
+        self.sent_jobs.push_back(SentJob {
+            number: job.number,
+            boundary: boundary.max(rounded).max(job.package.boundary),
+        });
+        if self.sent_jobs.len() > SENT_JOBS_MAX {
+            self.sent_jobs.pop_front();
         }
         boundary
     }
 
-    fn take_share(&mut self, claim: Claim) {
+    /// Starts to judge a share; [`Self::answer_share`] answers it later.
+    fn judge_share(&mut self, claim: Claim) {
         let Claim {
             id,
             job,
@@ -373,53 +395,55 @@ impl Connection {
             mix_hash,
             worker,
         } = claim;
-        let board = &self.shared.board;
+        let jobs = &self.state.jobs;
         let job = match job {
-            JobName::Number(number) => number.and_then(|number| board.by_number(number)),
-            JobName::Header(header_hash) => board.by_header(&header_hash),
+            JobName::Number(number) => number.and_then(|number| jobs.by_number(number)),
+            JobName::Header(header_hash) => jobs.by_header(&header_hash),
         };
-        // The easiest boundary that this miner was given for the job: shares found before a change count.
+        // The easiest boundary that was sent for the job: shares found before a change of the
+        // difficulty count, too.
         let boundary = job.as_ref().and_then(|job| {
-            let told = self.told.iter().filter(|(number, _)| *number == job.number);
-            told.map(|(_, boundary)| *boundary).max()
+            let sent = self.sent_jobs.iter().filter(|sent| sent.number == job.number);
+            sent.map(|sent| sent.boundary).max()
         });
         let (Some(job), Some(boundary)) = (job, boundary) else {
             self.refuse_share(&id, worker, Refusal::UnknownJob);
             return;
         };
-        let share = Share {
+        let share = ShareToJudge {
             pow_nonce,
             mix_hash,
             boundary,
         };
-        let shared = Arc::clone(&self.shared);
+        let state = Arc::clone(&self.state);
         self.judging.spawn(async move {
-            // Fails only for a closed semaphore, and nothing closes it. The place is kept until the judge is done,
-            // whoever still waits for the verdict.
-            let place = Arc::clone(&shared.judges).acquire_owned().await;
+            // This fails only for a closed semaphore, and the semaphore is never closed. The permit
+            // is held until the share is judged, even if nobody waits for the verdict any more.
+            let permit = Arc::clone(&state.judges).acquire_owned().await;
             let verdict = tokio::task::spawn_blocking(move || {
-                let _place = place;
-                shared.judge(&job, &share)
+                let _permit = permit;
+                state.judge_share(&job, &share)
             })
             .await;
-            Judged {
+            JudgedShare {
                 id,
                 worker,
                 difficulty: hashes_of(&boundary),
-                verdict: verdict.unwrap_or(Verdict::Refused(Refusal::Internal)),
+                verdict: verdict.unwrap_or(ShareVerdict::Refused(Refusal::Internal)),
             }
         });
     }
 
-    /// Tells the desk how fast this miner is, by its own word, so that the node's hashrate has it. The desk soon
-    /// forgets what it is not told again, while Stratum miners speak twice a minute.
-    fn pass_on_rates(&self) {
+    /// Reports the hashrates of the workers to the desk, so that they are part of the node's
+    /// hashrate. The desk soon forgets a hashrate, so it is reported more often than Stratum miners
+    /// send it.
+    fn report_rates_to_desk(&self) {
         for (worker, rate) in &self.rates {
             let mut id = [0; 32];
             id[..7].copy_from_slice(b"stratum");
             id[16..24].copy_from_slice(&self.number.to_be_bytes());
             id[24..].copy_from_slice(&(*worker as u64).to_be_bytes());
-            self.shared
+            self.state
                 .chain
                 .desk()
                 .report_hashrate(U256::from(*rate), B256::from(id));
@@ -428,16 +452,17 @@ impl Connection {
 
     fn refuse_share(&mut self, id: &Value, worker: usize, refusal: Refusal) {
         self.session.refuse(id, refusal);
-        let credit = match refusal {
-            Refusal::Stale | Refusal::UnknownJob => Credit::Stale,
-            _ => Credit::Rejected,
+        let result = match refusal {
+            Refusal::Stale | Refusal::UnknownJob => WorkerShareResult::Stale,
+            _ => WorkerShareResult::Rejected,
         };
-        self.credit(worker, credit, 0.0);
+        self.count_share(worker, result, 0.0);
     }
 
-    fn answer(&mut self, judged: Result<Judged, JoinError>) {
-        // A judge that panicked has no verdict; the log has its words.
-        let Ok(Judged {
+    /// Answers a judged share and counts it.
+    fn answer_share(&mut self, judged: Result<JudgedShare, JoinError>) {
+        // An error means that the task panicked; the panic is in the log.
+        let Ok(JudgedShare {
             id,
             worker,
             difficulty,
@@ -447,83 +472,88 @@ impl Connection {
             return;
         };
         match verdict {
-            Verdict::Share | Verdict::Block => {
-                self.vardiff.note_share();
+            ShareVerdict::Accepted | ShareVerdict::Block => {
+                self.vardiff.count_share();
                 self.session.accept(&id);
-                let credit = if verdict == Verdict::Block {
-                    Credit::Block
+                let result = if verdict == ShareVerdict::Block {
+                    WorkerShareResult::Block
                 } else {
-                    Credit::Accepted
+                    WorkerShareResult::Accepted
                 };
-                self.credit(worker, credit, difficulty);
-                if self.vardiff.look(Instant::now()) {
+                self.count_share(worker, result, difficulty);
+                if self.vardiff.adjust(Instant::now()) {
                     self.announce_newest(true);
                 }
             }
-            Verdict::LateBlock => {
+            ShareVerdict::StaleBlock => {
                 self.session.accept_stale(&id);
-                self.credit(worker, Credit::Stale, difficulty);
+                self.count_share(worker, WorkerShareResult::Stale, difficulty);
             }
-            Verdict::Refused(refusal) => self.refuse_share(&id, worker, refusal),
+            ShareVerdict::Refused(refusal) => self.refuse_share(&id, worker, refusal),
         }
     }
 
-    fn credit(&self, worker: usize, credit: Credit, difficulty: f64) {
+    /// Counts a share in the statistics of the worker.
+    fn count_share(&self, worker: usize, result: WorkerShareResult, difficulty: f64) {
         let Some(name) = self.workers.get(worker) else {
             return;
         };
-        self.shared
+        self.state
             .workers
-            .credit(name, credit, difficulty, Instant::now());
-        if credit == Credit::Block {
-            tracing::info!(worker = name, "a worker's share sealed a block");
+            .count_share(name, result, difficulty, Instant::now());
+        if result == WorkerShareResult::Block {
+            tracing::info!(worker = name, "a share of a worker sealed a block");
         }
     }
 
-    async fn flush(&mut self) -> Result<(), End> {
+    /// Sends the waiting output.
+    async fn flush(&mut self) -> Result<(), DisconnectReason> {
         let output = self.session.take_output();
         if output.is_empty() {
             return Ok(());
         }
         match timeout(WRITE_TIMEOUT, self.stream.write_all(&output)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(End::Failed(error)),
-            Err(_) => Err(End::Deaf),
+            Ok(Err(error)) => Err(DisconnectReason::Failed(error)),
+            Err(_) => Err(DisconnectReason::NotReading),
         }
     }
 
-    async fn leave(mut self, end: &End) {
+    /// Closes the connection, after its last shares have been judged.
+    async fn close(mut self, reason: &DisconnectReason) {
         if self.session.is_logged_in() {
-            self.shared.logged_in.fetch_sub(1, Ordering::Relaxed);
+            self.state.logged_in.fetch_sub(1, Ordering::Relaxed);
         }
         let output = self.session.take_output();
-        // Whether it is heard makes no difference.
-        let _ = timeout(FAREWELL_TIMEOUT, self.stream.write_all(&output)).await;
-        let _ = timeout(FAREWELL_TIMEOUT, self.stream.shutdown()).await;
-        // Shares that came before the end count, and may seal a block. Until they are judged the place is taken.
-        let rest = async {
+        // The miner may be gone already, so errors are ignored.
+        let _ = timeout(CLOSE_TIMEOUT, self.stream.write_all(&output)).await;
+        let _ = timeout(CLOSE_TIMEOUT, self.stream.shutdown()).await;
+        // Shares that arrived before the end still count and may seal a block. The extranonce stays
+        // in use until they are judged.
+        let last_shares = async {
             while let Some(judged) = self.judging.join_next().await {
-                self.answer(judged);
+                self.answer_share(judged);
             }
         };
-        if matches!(end, End::Stopping) {
-            let _ = timeout(FAREWELL_TIMEOUT, rest).await;
+        if matches!(reason, DisconnectReason::Stopping) {
+            let _ = timeout(CLOSE_TIMEOUT, last_shares).await;
         } else {
-            rest.await;
+            last_shares.await;
         }
         let now = Instant::now();
         for name in &self.workers {
-            self.shared.workers.went(name, now);
-            tracing::info!(worker = name, peer = %self.peer, "worker disconnected: {end}");
+            self.state.workers.disconnected(name, now);
+            tracing::info!(worker = name, peer = %self.peer, "worker disconnected: {reason}");
         }
         if self.workers.is_empty() {
-            tracing::debug!(peer = %self.peer, "a Stratum connection without a login ended: {end}");
+            tracing::debug!(peer = %self.peer, "a Stratum connection without a login ended: {reason}");
         }
-        drop(self.place);
+        drop(self.lease);
     }
 }
 
-fn told_job<'a>(job: &'a Job, share_boundary: &'a B256, clean: bool) -> ToldJob<'a> {
+/// The job in the form that the session sends.
+fn session_job<'a>(job: &'a DeskJob, share_boundary: &'a B256, clean: bool) -> ToldJob<'a> {
     ToldJob {
         number: job.number,
         package: &job.package,
@@ -532,7 +562,7 @@ fn told_job<'a>(job: &'a Job, share_boundary: &'a B256, clean: bool) -> ToldJob<
     }
 }
 
-/// How many hashes meet `boundary` once on average.
+/// The difficulty of `boundary`: how many hashes it takes on average to meet it.
 fn hashes_of(boundary: &B256) -> f64 {
     f64::from(U256::MAX) / f64::from(U256::from_be_bytes(boundary.0).max(U256::ONE))
 }

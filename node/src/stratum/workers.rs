@@ -1,40 +1,41 @@
-//! Who has done what: shares, blocks and speed by worker.
+//! Statistics of the workers: shares, blocks and hashrate.
 //!
-//! A worker is a name; it may have several connections, and is remembered for a while without any. Knows no
-//! sockets.
+//! A worker is identified by its name. It may have several connections, and its statistics are kept
+//! for a while after the last one ended. Knows no sockets.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Most workers that are remembered; those gone longest make room. Of more than that at once, the last to come
-/// may mine and are not counted.
+/// Most workers that are kept. A new worker replaces the one whose last connection ended longest
+/// ago. If all have connections, a new worker can mine but has no statistics.
 const WORKERS_MAX: usize = 16_384;
-/// The span that a speed is computed over, in slots.
+/// Length of one slot. The hashrate is computed over the last [`SLOTS`] slots.
 const SLOT: Duration = Duration::from_secs(60);
+/// Number of slots.
 const SLOTS: usize = 10;
 
-/// What a worker has done.
+/// Statistics of one worker.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Worker {
+pub(super) struct WorkerStats {
     pub(super) name: String,
     pub(super) connections: u64,
     pub(super) accepted: u64,
     pub(super) stale: u64,
     pub(super) rejected: u64,
     pub(super) blocks: u64,
-    /// Hashes per second, by the difficulty of its shares over the last ten minutes.
+    /// Hashes per second, from the difficulty of the shares of the last ten minutes.
     pub(super) hashrate: f64,
-    /// Hashes per second, by its own word.
+    /// Hashes per second, as the worker reports them.
     pub(super) reported: Option<u64>,
-    /// Seconds since its last good share.
+    /// Seconds since the last accepted share.
     pub(super) last_share_secs: Option<u64>,
 }
 
-/// What became of a share.
+/// How a share counts in the statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Credit {
+pub(super) enum WorkerShareResult {
     Accepted,
     Block,
     Stale,
@@ -42,7 +43,7 @@ pub(super) enum Credit {
 }
 
 #[derive(Debug)]
-struct Record {
+struct WorkerRecord {
     connections: u64,
     accepted: u64,
     stale: u64,
@@ -50,38 +51,45 @@ struct Record {
     blocks: u64,
     reported: Option<u64>,
     last_share: Option<Instant>,
-    /// When it first came, or came back after everything was forgotten.
+    /// When this record was created.
     since: Instant,
-    /// When its last connection ended; `None` while it has one.
+    /// When the last connection ended; `None` while there is a connection.
     gone_at: Option<Instant>,
-    /// Work of the last minutes: when each slot began, and its hashes.
-    slots: VecDeque<(Instant, f64)>,
+    /// The slots of the last minutes, the oldest first.
+    slots: VecDeque<HashSlot>,
 }
 
-/// See the module.
+/// Hashes within one slot of time.
+#[derive(Debug)]
+struct HashSlot {
+    begin: Instant,
+    hashes: f64,
+}
+
+/// The statistics of all workers.
 #[derive(Debug, Default)]
-pub(super) struct Workers {
-    state: Mutex<State>,
+pub(super) struct WorkerRegistry {
+    state: Mutex<WorkerRegistryState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    records: HashMap<String, Record>,
-    /// Workers without a connection, those gone longest first.
+struct WorkerRegistryState {
+    records: HashMap<String, WorkerRecord>,
+    /// Workers without a connection; first the one whose last connection ended longest ago.
     gone: BTreeSet<(Instant, String)>,
 }
 
-impl Workers {
-    /// A worker has logged in.
-    pub(super) fn came(&self, name: &str, now: Instant) {
-        let State { records, gone } = &mut *self.state.lock();
+impl WorkerRegistry {
+    /// Records that a worker has logged in.
+    pub(super) fn connected(&self, name: &str, now: Instant) {
+        let WorkerRegistryState { records, gone } = &mut *self.state.lock();
         if !records.contains_key(name) && records.len() >= WORKERS_MAX {
             let Some((_, oldest)) = gone.pop_first() else {
                 return;
             };
             records.remove(&oldest);
         }
-        let record = records.entry(name.to_owned()).or_insert_with(|| Record {
+        let record = records.entry(name.to_owned()).or_insert_with(|| WorkerRecord {
             connections: 0,
             accepted: 0,
             stale: 0,
@@ -99,9 +107,9 @@ impl Workers {
         record.connections += 1;
     }
 
-    /// One of its connections has ended.
-    pub(super) fn went(&self, name: &str, now: Instant) {
-        let State { records, gone } = &mut *self.state.lock();
+    /// Records that a connection of the worker has ended.
+    pub(super) fn disconnected(&self, name: &str, now: Instant) {
+        let WorkerRegistryState { records, gone } = &mut *self.state.lock();
         let Some(record) = records.get_mut(name) else {
             return;
         };
@@ -112,73 +120,74 @@ impl Workers {
         }
     }
 
-    /// A share of `difficulty` hashes.
-    pub(super) fn credit(&self, name: &str, credit: Credit, difficulty: f64, now: Instant) {
+    /// Counts a share of `difficulty` hashes.
+    pub(super) fn count_share(&self, name: &str, result: WorkerShareResult, difficulty: f64, now: Instant) {
         let records = &mut self.state.lock().records;
         let Some(record) = records.get_mut(name) else {
             return;
         };
-        match credit {
-            Credit::Accepted => record.accepted += 1,
-            Credit::Block => {
+        match result {
+            WorkerShareResult::Accepted => record.accepted += 1,
+            WorkerShareResult::Block => {
                 record.accepted += 1;
                 record.blocks += 1;
             }
-            Credit::Stale => record.stale += 1,
-            Credit::Rejected => record.rejected += 1,
+            WorkerShareResult::Stale => record.stale += 1,
+            WorkerShareResult::Rejected => record.rejected += 1,
         }
-        if matches!(credit, Credit::Accepted | Credit::Block) {
+        if matches!(result, WorkerShareResult::Accepted | WorkerShareResult::Block) {
             record.last_share = Some(now);
-            record.add(difficulty, now);
+            record.add_hashes(difficulty, now);
         }
     }
 
-    /// A worker says how fast it is.
-    pub(super) fn report(&self, name: &str, rate: u64) {
+    /// Records the hashrate that a worker reports, in hashes per second.
+    pub(super) fn set_reported_rate(&self, name: &str, rate: u64) {
         if let Some(record) = self.state.lock().records.get_mut(name) {
             record.reported = Some(rate);
         }
     }
 
-    /// All of them, by name.
-    pub(super) fn list(&self, now: Instant) -> Vec<Worker> {
+    /// The statistics of all workers, sorted by name.
+    pub(super) fn list(&self, now: Instant) -> Vec<WorkerStats> {
         let state = self.state.lock();
         let mut workers: Vec<_> = state
             .records
             .iter()
-            .map(|(name, record)| record.told(name, now))
+            .map(|(name, record)| record.stats(name, now))
             .collect();
         workers.sort_by(|one, other| one.name.cmp(&other.name));
         workers
     }
 }
 
-impl Record {
-    fn add(&mut self, hashes: f64, now: Instant) {
+impl WorkerRecord {
+    fn add_hashes(&mut self, hashes: f64, now: Instant) {
         match self.slots.back_mut() {
-            Some((begun, sum)) if now.saturating_duration_since(*begun) < SLOT => *sum += hashes,
-            _ => self.slots.push_back((now, hashes)),
+            Some(slot) if now.saturating_duration_since(slot.begin) < SLOT => slot.hashes += hashes,
+            _ => self.slots.push_back(HashSlot { begin: now, hashes }),
         }
         while self.slots.len() > SLOTS {
             self.slots.pop_front();
         }
     }
 
-    fn told(&self, name: &str, now: Instant) -> Worker {
+    fn stats(&self, name: &str, now: Instant) -> WorkerStats {
         let span = SLOT * SLOTS as u32;
         let recent = self
             .slots
             .iter()
-            .filter(|(begun, _)| now.saturating_duration_since(*begun) < span);
-        // Not `sum`: that of nothing is minus zero.
-        let hashes = recent.fold(0.0, |sum, (_, hashes)| sum + hashes);
-        // A worker that has just come is not held against its first minute of silence.
+            .filter(|slot| now.saturating_duration_since(slot.begin) < span);
+        // `sum` would give -0.0 for no slots.
+        let hashes = recent.fold(0.0, |sum, slot| sum + slot.hashes);
+        // For a new worker at least one slot counts, so that its first share gives no huge
+        // hashrate.
         let seconds = now
             .saturating_duration_since(self.since)
             .min(span)
             .max(SLOT)
             .as_secs_f64();
-        Worker {
+        WorkerStats {
             name: name.to_owned(),
             connections: self.connections,
             accepted: self.accepted,
@@ -199,24 +208,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn speeds_are_those_of_the_last_minutes() {
+    fn hashrates_cover_the_last_minutes() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let workers = Workers::default();
-        workers.came("a.b", start);
+        let workers = WorkerRegistry::default();
+        workers.connected("a.b", start);
         for second in (0..1200).step_by(10) {
-            workers.credit("a.b", Credit::Accepted, 1e7, at(second));
+            workers.count_share("a.b", WorkerShareResult::Accepted, 1e7, at(second));
         }
         let worker = &workers.list(at(1200))[0];
         assert!((0.9e6..=1.1e6).contains(&worker.hashrate), "{}", worker.hashrate);
         assert_eq!((worker.accepted, worker.last_share_secs), (120, Some(10)));
         let silent = workers.list(at(3000))[0].hashrate;
         assert!(silent == 0.0 && silent.is_sign_positive(), "{silent}");
-        workers.credit("a.b", Credit::Block, 1.0, at(3000));
-        workers.credit("a.b", Credit::Stale, 1.0, at(3000));
-        workers.credit("nobody", Credit::Accepted, 1.0, at(3000));
-        workers.report("a.b", 77);
-        workers.went("a.b", at(3001));
+        workers.count_share("a.b", WorkerShareResult::Block, 1.0, at(3000));
+        workers.count_share("a.b", WorkerShareResult::Stale, 1.0, at(3000));
+        workers.count_share("nobody", WorkerShareResult::Accepted, 1.0, at(3000));
+        workers.set_reported_rate("a.b", 77);
+        workers.disconnected("a.b", at(3001));
         let worker = workers.list(at(3001)).remove(0);
         assert_eq!(
             (worker.accepted, worker.blocks, worker.stale, worker.connections),
@@ -227,36 +236,36 @@ mod tests {
 
     #[test]
     fn the_number_of_names_is_bounded() {
-        let workers = Workers::default();
+        let workers = WorkerRegistry::default();
         let start = Instant::now();
         for number in 0..WORKERS_MAX + 10 {
             let now = start + Duration::from_millis(number as u64);
-            workers.came(&number.to_string(), now);
-            workers.went(&number.to_string(), now);
+            workers.connected(&number.to_string(), now);
+            workers.disconnected(&number.to_string(), now);
         }
         let names = workers.list(start);
         assert_eq!(names.len(), WORKERS_MAX);
         assert!(
             !names.iter().any(|worker| worker.name == "0"),
-            "the oldest made room"
+            "the oldest was replaced"
         );
 
-        let workers = Workers::default();
+        let workers = WorkerRegistry::default();
         for number in 0..WORKERS_MAX + 10 {
-            workers.came(&number.to_string(), start);
+            workers.connected(&number.to_string(), start);
         }
-        assert_eq!(workers.list(start).len(), WORKERS_MAX, "all of them connected");
+        assert_eq!(workers.list(start).len(), WORKERS_MAX, "all have connections");
         let last = (WORKERS_MAX + 9).to_string();
-        workers.credit(&last, Credit::Accepted, 1.0, start);
-        workers.went(&last, start);
+        workers.count_share(&last, WorkerShareResult::Accepted, 1.0, start);
+        workers.disconnected(&last, start);
         assert!(!workers.list(start).iter().any(|worker| worker.name == last));
-        // One that came twice stays while it has a connection, and makes room after that.
-        workers.came("7", start);
-        workers.went("7", start);
-        workers.came("a", start);
+        // A worker with two connections stays until both have ended; then it can be replaced.
+        workers.connected("7", start);
+        workers.disconnected("7", start);
+        workers.connected("a", start);
         assert!(workers.list(start).iter().any(|worker| worker.name == "7"));
-        workers.went("7", start);
-        workers.came("a", start);
+        workers.disconnected("7", start);
+        workers.connected("a", start);
         let names = workers.list(start);
         assert!(names.iter().any(|worker| worker.name == "a"));
         assert!(!names.iter().any(|worker| worker.name == "7"));

@@ -1,4 +1,4 @@
-//! Blocks on a given genesis, by the importer that everything runs.
+//! Imports blocks on a given block 0, with the importer of the node.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use serde_json::{Value, json};
 use store::Store;
 
 use super::fields::{accounts, bytes, data, hash_text, member, text};
-use super::spec_of_fork;
+use super::forks::spec_of_fork;
 
-/// Where the chain stands after the blocks.
+/// The chain after the blocks.
 #[derive(Clone, Debug)]
 pub struct BlockOutcome {
     /// Hash of the head block.
     pub head: B256,
-    /// Its state root.
+    /// State root of the head block.
     pub state_root: B256,
-    /// For each block, why it was refused.
+    /// For each block, why it was refused; `None` if it was imported.
     pub refused: Vec<Option<String>>,
 }
 
@@ -31,21 +31,23 @@ pub(super) fn answer(caches: &LightCaches, request: &Value) -> Result<Value, Str
     Ok(json!({ "head": hash_text(outcome.head), "stateRoot": hash_text(outcome.state_root) }))
 }
 
-/// Imports the request's blocks: `fork`, `seal`, `pre`, `genesis`, `blocks`.
+/// Imports the blocks of a request, which has the members `fork`, `seal`, `pre`, `genesis` and
+/// `blocks`.
 ///
 /// # Errors
-/// For an unusable request, an unsupported fork, and a genesis that `pre` does not give.
+/// A text for an invalid request, for an unsupported fork, and if the state `pre` does not give the
+/// block 0 in `genesis`.
 pub fn run_blocks(caches: &LightCaches, request: &Value) -> Result<BlockOutcome, String> {
     let spec = spec_of_fork(text(request, "fork")?)?;
     let seals = match text(request, "seal")? {
         "Ethash" => SealCheck::Ethash(caches.clone()),
         "NoProof" => SealCheck::Off,
-        other => return Err(format!("seal: got {other}, want Ethash or NoProof")),
+        other => return Err(format!("seal: got {other}, expected Ethash or NoProof")),
     };
     let spec = Arc::new(with_genesis(spec, request)?);
     let blocks = member(request, "blocks")?
         .as_array()
-        .ok_or("blocks: want an array")?;
+        .ok_or("blocks: expected an array")?;
     let store = Store::in_memory().map_err(|error| error.to_string())?;
     ensure_genesis(&store, &spec).map_err(|error| error.to_string())?;
     let importer = Importer::new(store.clone(), spec.clone(), seals);
@@ -66,7 +68,7 @@ pub fn run_blocks(caches: &LightCaches, request: &Value) -> Result<BlockOutcome,
     })
 }
 
-/// The spec with the genesis of the request, whose RLP must be what `pre` gives.
+/// Adds the block 0 of the request to `spec`. Its state `pre` must give the header in `genesis`.
 fn with_genesis(mut spec: ChainSpec, request: &Value) -> Result<ChainSpec, String> {
     let expected = Block::decode(&data(request, "genesis")?, spec.tx_rules())
         .map_err(|error| format!("genesis: {error}"))?
@@ -88,7 +90,7 @@ fn with_genesis(mut spec: ChainSpec, request: &Value) -> Result<ChainSpec, Strin
         Ok(spec)
     } else {
         Err(format!(
-            "genesis: pre gives {} with state root {}, the header is {} with {}",
+            "genesis: got {} with state root {} from pre, expected {} with state root {}",
             got.hash(),
             got.state_root,
             expected.hash(),

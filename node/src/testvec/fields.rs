@@ -1,7 +1,7 @@
-//! Reading the vectors' fields: hex and decimal, with errors that name the field.
+//! Reads the fields of test vectors. Errors name the field.
 //!
-//! Vectors are written by many hands: leading zeros and missing 0x are taken here, which
-//! the RPC refuses.
+//! The vectors come from many authors, so leading zeros and numbers without 0x are accepted here;
+//! the JSON-RPC interface refuses them.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use chain::spec::GenesisAccount;
 use primitives::{Address, B256, Bytes, U256, hex};
 use serde_json::{Map, Value};
 
-/// A member of an object.
+/// Returns the member `key` of an object.
 pub(super) fn member<'a>(object: &'a Value, key: &str) -> Result<&'a Value, String> {
     object.get(key).ok_or_else(|| format!("{key} is missing"))
 }
 
-/// A string member.
+/// Returns a string member.
 pub(super) fn text<'a>(object: &'a Value, key: &str) -> Result<&'a str, String> {
     let value = member(object, key)?;
     value
         .as_str()
-        .ok_or_else(|| format!("{key}: got {value}, want a string"))
+        .ok_or_else(|| format!("{key}: got {value}, expected a string"))
 }
 
-/// A number: hex with 0x, decimal text, or a JSON number.
+/// Reads a number: a JSON number, or a string with decimal digits or with hex digits after 0x.
 pub(super) fn number(value: &Value) -> Option<U256> {
     match value {
         Value::Number(number) => number.as_u64().map(U256::from),
@@ -35,41 +35,41 @@ pub(super) fn number(value: &Value) -> Option<U256> {
     }
 }
 
-/// A number member.
+/// Returns a number member.
 pub(super) fn uint(object: &Value, key: &str) -> Result<U256, String> {
     let value = member(object, key)?;
-    number(value).ok_or_else(|| format!("{key}: got {value}, want a number of at most 256 bits"))
+    number(value).ok_or_else(|| format!("{key}: got {value}, expected a number of at most 256 bits"))
 }
 
-/// A number member below 2^64.
+/// Returns a number member below 2^64.
 pub(super) fn uint64(object: &Value, key: &str) -> Result<u64, String> {
     let value = uint(object, key)?;
-    u64::try_from(value).map_err(|_| format!("{key}: got {value}, want at most 64 bits"))
+    u64::try_from(value).map_err(|_| format!("{key}: got {value}, expected at most 64 bits"))
 }
 
-/// Bytes in hex, with or without 0x.
+/// Reads bytes in hex, with or without 0x.
 pub(super) fn bytes(value: &Value) -> Result<Vec<u8>, String> {
     let text = value
         .as_str()
-        .ok_or_else(|| format!("got {value}, want bytes in hex"))?;
+        .ok_or_else(|| format!("got {value}, expected bytes in hex"))?;
     hex::decode(text).map_err(|error| format!("{text:.80}: {error}"))
 }
 
-/// A bytes member.
+/// Returns a member with bytes.
 pub(super) fn data(object: &Value, key: &str) -> Result<Vec<u8>, String> {
     bytes(member(object, key)?).map_err(|error| format!("{key}: {error}"))
 }
 
-/// A member of exactly `N` bytes.
+/// Returns a member with exactly `N` bytes.
 pub(super) fn fixed<const N: usize>(object: &Value, key: &str) -> Result<[u8; N], String> {
     let bytes = data(object, key)?;
     let got = bytes.len();
     bytes
         .try_into()
-        .map_err(|_| format!("{key}: got {got} bytes, want {N}"))
+        .map_err(|_| format!("{key}: got {got} bytes, expected {N}"))
 }
 
-/// An address member; empty text is `None`.
+/// Returns an address member; `None` if it is absent, null or an empty string.
 pub(super) fn optional_address(object: &Value, key: &str) -> Result<Option<Address>, String> {
     match object.get(key) {
         None | Some(Value::Null) => Ok(None),
@@ -78,15 +78,15 @@ pub(super) fn optional_address(object: &Value, key: &str) -> Result<Option<Addre
     }
 }
 
-/// The accounts of `pre`.
+/// Reads the accounts of `pre`.
 pub(super) fn accounts(pre: &Value) -> Result<BTreeMap<Address, GenesisAccount>, String> {
-    let object: &Map<String, Value> = pre.as_object().ok_or("pre: want an object")?;
+    let object: &Map<String, Value> = pre.as_object().ok_or("pre: expected an object")?;
     let mut accounts = BTreeMap::new();
     for (address, fields) in object {
         let bytes: [u8; 20] = hex::decode(address)
             .ok()
             .and_then(|bytes| bytes.try_into().ok())
-            .ok_or_else(|| format!("pre: {address} is no address"))?;
+            .ok_or_else(|| format!("pre: got {address}, expected an address"))?;
         let account = account(fields).map_err(|error| format!("pre.{address}.{error}"))?;
         accounts.insert(Address::from(bytes), account);
     }
@@ -101,8 +101,9 @@ fn account(fields: &Value) -> Result<GenesisAccount, String> {
         .into_iter()
         .flatten()
     {
-        let read =
-            |value: &Value| number(value).ok_or_else(|| format!("storage: {slot} or its value is no number"));
+        let read = |value: &Value| {
+            number(value).ok_or_else(|| format!("storage.{slot}: got {value}, expected a number"))
+        };
         let (slot_number, value) = (read(&Value::from(slot.as_str()))?, read(value)?);
         if !value.is_zero() {
             storage.insert(slot_number, value);
@@ -116,12 +117,12 @@ fn account(fields: &Value) -> Result<GenesisAccount, String> {
     })
 }
 
-/// Bytes as 0x-hex.
+/// Bytes as hex with 0x.
 pub(super) fn hex_text(bytes: impl AsRef<[u8]>) -> String {
     hex::encode_prefixed(bytes)
 }
 
-/// A hash as 0x-hex.
+/// A hash as hex with 0x.
 pub(super) fn hash_text(hash: B256) -> String {
     hex_text(hash)
 }

@@ -1,4 +1,5 @@
-//! The kinds that need no chain: RLP, tries, Ethash, difficulty, key files, transactions.
+//! The kinds of test vectors that need no chain: RLP, tries, Ethash, difficulty, key files,
+//! transactions.
 
 use chain::evm::intrinsic_gas;
 use chain::rules::body::sender;
@@ -10,7 +11,7 @@ use primitives::{B256, Transaction, keccak256};
 use serde_json::{Value, json};
 
 use super::fields::{bytes, data, fixed, hash_text, hex_text, member, text, uint, uint64};
-use super::spec_of_fork;
+use super::forks::spec_of_fork;
 
 pub(super) fn rlp(request: &Value) -> Result<Value, String> {
     if request.get("rlp").is_some() {
@@ -40,12 +41,14 @@ fn value_item(value: &Value) -> Result<RlpItem, String> {
 pub(super) fn trie(request: &Value) -> Result<Value, String> {
     let secure = member(request, "secure")?
         .as_bool()
-        .ok_or("secure: want true or false")?;
-    let ops = member(request, "ops")?.as_array().ok_or("ops: want an array")?;
+        .ok_or("secure: expected true or false")?;
+    let ops = member(request, "ops")?
+        .as_array()
+        .ok_or("ops: expected an array")?;
     let mut trie = Trie::in_memory();
     for op in ops {
         let [key, value] = op.as_array().map(Vec::as_slice).unwrap_or_default() else {
-            return Err(format!("ops: got {op}, want [key, value or null]"));
+            return Err(format!("ops: got {op}, expected [key, value or null]"));
         };
         let key = bytes(key)?;
         let key = if secure { keccak256(&key).to_vec() } else { key };
@@ -78,7 +81,7 @@ pub(super) fn difficulty(request: &Value) -> Result<Value, String> {
         parent_difficulty: uint(request, "parentDifficulty")?,
         parent_uncles: member(request, "parentUncles")?
             .as_bool()
-            .ok_or("parentUncles: want true or false")?,
+            .ok_or("parentUncles: expected true or false")?,
     };
     Ok(json!({ "difficulty": format!("{:#x}", next(&spec, &input)) }))
 }
@@ -99,9 +102,12 @@ pub(super) fn tx(request: &Value) -> Result<Value, String> {
     let transaction = Transaction::decode_raw(&raw, spec.tx_rules()).map_err(|error| error.to_string())?;
     chain::evm::execute::admit(&transaction, spec.at(0)).map_err(|error| error.to_string())?;
     let sender = sender(&spec, 0, &transaction).map_err(|error| error.to_string())?;
-    let need = intrinsic_gas(spec.at(0), &transaction.input, transaction.to.is_none());
-    if transaction.gas < need {
-        return Err(format!("intrinsic gas: got {}, want {need}", transaction.gas));
+    let expected = intrinsic_gas(spec.at(0), &transaction.input, transaction.to.is_none());
+    if transaction.gas < expected {
+        return Err(format!(
+            "gas: got {}, expected at least the intrinsic gas {expected}",
+            transaction.gas
+        ));
     }
     Ok(json!({ "hash": hash_text(transaction.hash()), "sender": hex_text(sender) }))
 }

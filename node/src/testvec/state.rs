@@ -1,4 +1,4 @@
-//! One transaction on a given state, by the executor that imports run.
+//! Executes one transaction on a given state, with the executor of the node.
 
 use chain::ChainSpec;
 use chain::evm::execute::Executor;
@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 use store::{Store, TableId};
 
 use super::fields::{accounts, data, fixed, hash_text, member, optional_address, text, uint, uint64};
-use super::spec_of_fork;
+use super::forks::spec_of_fork;
 
-/// What is left after the transaction.
+/// The state after the transaction.
 #[derive(Clone, Debug)]
 pub struct StateOutcome {
     /// The state root.
     pub state_root: B256,
-    /// Keccak-256 of the RLP of the logs.
+    /// Keccak-256 of the RLP list of the logs.
     pub logs_hash: B256,
-    /// Why the transaction could not be run.
+    /// Why the transaction was refused; `None` if it was executed.
     pub refused: Option<String>,
 }
 
@@ -35,10 +35,10 @@ pub(super) fn answer(request: &Value) -> Result<Value, String> {
     Ok(answer)
 }
 
-/// Runs the request's transaction: `fork`, `env`, `pre`, `tx`.
+/// Executes the transaction of a request, which has the members `fork`, `env`, `pre` and `tx`.
 ///
 /// # Errors
-/// For an unusable request and an unsupported fork.
+/// A text for an invalid request or an unsupported fork.
 pub fn run_state(request: &Value) -> Result<StateOutcome, String> {
     let fork = text(request, "fork")?;
     let spec = spec_of_fork(fork)?;
@@ -56,7 +56,8 @@ pub fn run_state(request: &Value) -> Result<StateOutcome, String> {
             let update = state.update().map_err(|error| error.0)?;
             let root = update.root;
             update.write(tables, 0)?;
-            // The vectors' convention for BLOCKHASH: the hash of the number as decimal text.
+            // By convention of the vectors, BLOCKHASH is the hash of the block number as decimal
+            // text.
             for number in env.number.saturating_sub(256)..env.number {
                 let hash = keccak256(number.to_string());
                 tables.put(TableId::NumberToHash, &number.to_be_bytes(), hash.as_slice())?;
@@ -112,7 +113,7 @@ fn header(env: &Value) -> Result<Header, String> {
 fn transaction(spec: &ChainSpec, tx: &Value) -> Result<(primitives::Transaction, Address), String> {
     for key in ["accessList", "maxFeePerGas", "maxFeePerBlobGas"] {
         if tx.get(key).is_some_and(|value| !value.is_null()) {
-            return Err(format!("{key}: typed transactions do not belong to these rules"));
+            return Err(format!("{key}: these rules have no typed transactions"));
         }
     }
     let unsigned = UnsignedTransaction {

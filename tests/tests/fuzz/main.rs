@@ -1,6 +1,6 @@
-//! The fuzz targets on random bytes: near what they read, then damaged, and plain noise.
+//! Runs the fuzz targets on random bytes: valid samples with a few changes, and plain noise.
 //!
-//! `cargo fuzz` looks further; this runs everywhere.
+//! This runs in every test run. `cargo fuzz` runs the same targets for longer.
 
 #[path = "../../../fuzz/targets.rs"]
 mod targets;
@@ -13,10 +13,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// `samples` with a few bytes changed, put in or taken out, beside plain noise.
-fn near(samples: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
+/// One of `samples` with a few bytes changed, inserted or removed; sometimes random bytes.
+fn damaged(samples: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let damage = vec((any::<Index>(), any::<u8>(), 0..4_u8), 0..6);
-    let damaged = (select(samples), damage).prop_map(|(mut bytes, damage)| {
+    let changed = (select(samples), damage).prop_map(|(mut bytes, damage)| {
         for (at, byte, kind) in damage {
             let at = at.index(bytes.len() + 1);
             match (kind, bytes.get_mut(at)) {
@@ -28,7 +28,7 @@ fn near(samples: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
         }
         bytes
     });
-    prop_oneof![4 => damaged, 1 => vec(any::<u8>(), 0..300)]
+    prop_oneof![4 => changed, 1 => vec(any::<u8>(), 0..300)]
 }
 
 fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
@@ -91,43 +91,43 @@ fn genesis_files() -> Vec<Vec<u8>> {
 
 proptest! {
     #[test]
-    fn request(bytes in near(requests())) {
+    fn request(bytes in damaged(requests())) {
         targets::request(&bytes);
     }
 
     #[test]
-    fn ipc_stream(bytes in near(requests())) {
+    fn ipc_stream(bytes in damaged(requests())) {
         targets::ipc_stream(&bytes);
     }
 
     #[test]
-    fn rlp_items(bytes in near(rlp())) {
+    fn rlp_items(bytes in damaged(rlp())) {
         targets::rlp(&bytes);
     }
 
     #[test]
-    fn raw_transactions(bytes in near(transactions())) {
+    fn raw_transactions(bytes in damaged(transactions())) {
         targets::transaction(&bytes);
     }
 
     #[test]
-    fn genesis(bytes in near(genesis_files())) {
+    fn genesis(bytes in damaged(genesis_files())) {
         targets::genesis(&bytes);
     }
 }
 
-/// The samples themselves are good: otherwise nothing near them would say much.
+/// The samples must be valid; otherwise changed samples would test little.
 #[test]
-fn samples_are_read() {
+fn samples_are_valid() {
     use primitives::{Transaction, TxRules};
     for file in genesis_files() {
         let text = String::from_utf8(file).expect("text");
         chain::ChainSpec::from_genesis_file("sample", &text).expect("a genesis file");
     }
     let read = |bytes: &Vec<u8>, rules| Transaction::decode_raw(bytes, rules).is_ok();
-    let taken = transactions()
+    let decoded = transactions()
         .iter()
         .filter(|bytes| read(bytes, TxRules::Moac))
         .count();
-    assert!(taken >= 2, "{taken}");
+    assert!(decoded >= 2, "{decoded}");
 }

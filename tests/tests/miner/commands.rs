@@ -1,19 +1,29 @@
-//! Commands, exit codes and words that scripts rely on.
+//! Commands, exit codes and output that scripts rely on.
 
 use std::time::Duration;
 
-use e2e::Rig;
+use e2e::MinerProcess;
 use serde_json::{Value, json};
 
+/// Arguments that select one CPU thread.
+const ONE_THREAD: [&str; 4] = ["--device", "cpu", "--threads", "1"];
 const HEADER: &str = "0x2a8de2adf89af77358250bf908bf04ba94a6e8c3ba87775564a41d269a05e4ce";
 
+/// Runs `miner`. Returns exit code, standard output and standard error.
 fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let ended = Rig::bare(arguments.iter().copied()).wait();
+    let ended = MinerProcess::bare(arguments.iter().copied()).wait();
     (ended.status.code(), ended.stdout, ended.stderr)
 }
 
+#[track_caller]
+fn check_failure(arguments: &[&str], expected: i32, word: &str) {
+    let (code, _, stderr) = run(arguments);
+    assert_eq!(code, Some(expected), "{arguments:?}: {stderr}");
+    assert!(stderr.contains(word), "{arguments:?}: {stderr}");
+}
+
 #[test]
-fn exit_codes_say_what_was_wrong() {
+fn exit_codes_tell_what_was_wrong() {
     let (code, stdout, _) = run(&["--help"]);
     assert_eq!(code, Some(0));
     for command in ["getwork", "stratum", "devices", "bench", "verify"] {
@@ -33,46 +43,20 @@ fn exit_codes_say_what_was_wrong() {
         ),
         (&["getwork", "http://x", "--device", "gpu:4000"], 2, "4000"),
         (&["bench", "--device", "gpu:4000", "--light"], 2, "4000"),
-        (
-            &[
-                "getwork",
-                "http://127.0.0.1:1",
-                "--max-wait",
-                "0.3",
-                "--device",
-                "cpu",
-                "--threads",
-                "1",
-            ],
-            3,
-            "no connection",
-        ),
-        (
-            &[
-                "stratum",
-                "127.0.0.1:1",
-                "-u",
-                "a.b",
-                "--max-wait",
-                "0.3",
-                "--device",
-                "cpu",
-                "--threads",
-                "1",
-            ],
-            3,
-            "no connection",
-        ),
     ] {
-        let (code, _, stderr) = run(arguments);
-        assert_eq!(code, Some(expected), "{arguments:?}: {stderr}");
-        assert!(stderr.contains(word), "{arguments:?}: {stderr}");
+        check_failure(arguments, expected, word);
+    }
+    for unreachable in [
+        &["getwork", "http://127.0.0.1:1"][..],
+        &["stratum", "127.0.0.1:1", "-u", "a.b"],
+    ] {
+        let arguments = [unreachable, &["--max-wait", "0.3"], &ONE_THREAD].concat();
+        check_failure(&arguments, 3, "no connection");
     }
 }
 
 #[test]
-fn verify_says_valid_or_why_not() {
-    // Nonces count up from 0 until one is good enough, judged by the command itself.
+fn verify_prints_valid_or_the_reason() {
     let verify = |nonce: &str, mix: &str, target: &str| {
         let (code, stdout, stderr) = run(&["verify", HEADER, nonce, mix, target, "--epoch", "0", "--json"]);
         let verdict: Value =
@@ -83,7 +67,11 @@ fn verify_says_valid_or_why_not() {
     assert_eq!((code, &first["valid"]), (Some(0), &json!(true)));
     let mix = first["mix_hash"].as_str().expect("a hash").to_owned();
     let final_hash = first["final_hash"].as_str().expect("a hash").to_owned();
-    assert_eq!(verify("0x0", &mix, &final_hash).0, Some(0), "equality is valid");
+    assert_eq!(
+        verify("0x0", &mix, &final_hash).0,
+        Some(0),
+        "a final hash equal to the boundary is valid"
+    );
     let (code, missed) = verify("0", &mix, &format!("0x{}", "00".repeat(32)));
     assert_eq!(code, Some(5));
     assert!(
@@ -111,34 +99,22 @@ fn verify_says_valid_or_why_not() {
 }
 
 #[test]
-fn bench_draws_what_it_has_measured() {
+fn bench_plots_what_it_measured() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let plot = folder.path().join("rates.svg");
     let plot = plot.to_str().expect("UTF-8");
-    let arguments = [
-        "bench",
-        "--device",
-        "cpu",
-        "--light",
-        "--seconds",
-        "0.2",
-        "--threads",
-        "1",
-        "--plot",
-        plot,
-    ];
+    let bench = [&["bench", "--light"][..], &ONE_THREAD].concat();
+    let arguments = [&bench[..], &["--seconds", "0.2", "--plot", plot]].concat();
     let (code, stdout, stderr) = run(&arguments);
     assert_eq!(code, Some(0), "{stderr}");
     assert!(stdout.contains('█') && stdout.contains("H/s"), "{stdout}");
     let svg = std::fs::read_to_string(plot).expect("the plot was written");
     assert!(svg.starts_with("<svg") && svg.contains("light cache"), "{svg}");
-    let mut arguments = arguments.to_vec();
-    arguments.push("--json");
-    let (code, stdout, stderr) = run(&arguments);
+    let (code, stdout, stderr) = run(&[&arguments[..], &["--json"]].concat());
     assert_eq!(code, Some(0), "{stderr}");
     let figures: Value = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("got {stdout}"));
     let [cpu] = figures.as_array().expect("an array").as_slice() else {
-        panic!("one device: {figures}");
+        panic!("got {figures}, expected one device");
     };
     assert_eq!(
         (&cpu["device"], &cpu["kind"], &cpu["epoch"]),
@@ -158,22 +134,16 @@ fn bench_draws_what_it_has_measured() {
     ] {
         assert!(cpu.get(absent).is_some_and(Value::is_null), "{absent} of {cpu}");
     }
-    let nowhere = [
-        "bench",
-        "--device",
-        "cpu",
-        "--light",
-        "--seconds",
-        "0",
-        "--plot",
-        "/nowhere/x.svg",
-    ];
-    let (code, stdout, stderr) = run(&nowhere);
+    let arguments = [&bench[..], &["--seconds", "0", "--plot", "/nowhere/x.svg"]].concat();
+    let (code, stdout, stderr) = run(&arguments);
     assert_eq!(code, Some(1));
-    assert!(stdout.is_empty(), "nothing was measured in vain: {stdout}");
+    assert!(
+        stdout.is_empty(),
+        "nothing is measured if the plot cannot be written: {stdout}"
+    );
     assert!(stderr.contains("cannot write /nowhere/x.svg"), "{stderr}");
 
-    // Without the dataset there is nothing to measure a card with, if there is one.
+    // A graphics card needs the dataset, so without it there is nothing to measure.
     let (code, stdout, stderr) = run(&["bench", "--device", "gpu:0", "--light"]);
     assert_eq!(code, Some(2), "{stdout}{stderr}");
     assert!(
@@ -187,16 +157,16 @@ fn a_miner_without_a_node_waits_for_one() {
     let free = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let address = free.local_addr().expect("bound");
     drop(free);
-    let rig = Rig::start(["getwork", &format!("http://{address}"), "--retry-max", "0.5"]);
-    rig.wait_for_log("tried again in");
+    let miner = MinerProcess::start(["getwork", &format!("http://{address}"), "--retry-max", "0.5"]);
+    miner.wait_for_log("tried again in");
     std::thread::sleep(Duration::from_millis(300));
-    let status = rig.status();
+    let status = miner.status();
     assert_eq!(
         (&status["endpoint"], &status["job"]),
         (&Value::Null, &Value::Null)
     );
     assert!(status["endpoints"][0]["last_error"].is_string(), "{status}");
     assert_eq!(status["hashes"], 0);
-    let health = e2e::http::get(rig.status_address(), "/health").expect("served");
+    let health = e2e::http::get(miner.status_address(), "/health").expect("served");
     assert_eq!(health.status, 503);
 }

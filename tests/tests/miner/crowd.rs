@@ -1,4 +1,4 @@
-//! A thousand workers on one node: every one gets every job, and soon.
+//! A thousand workers on one node: each worker gets each job.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,22 +6,23 @@ use std::time::{Duration, Instant};
 
 use e2e::Vnode;
 use e2e::http;
-use e2e::miner::{Work, search};
 use e2e::wait::{note, wait_for};
+use e2e::work::{RpcWork, search};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-/// Workers; a third of them in each dialect.
+/// Number of workers; a third uses each dialect.
 const WORKERS: usize = 1000;
-/// Jobs that each must get.
+/// Number of jobs that each worker must get.
 const JOBS: usize = 4;
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest time for all jobs.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a worker says to be let in.
-fn greetings(place: usize) -> Vec<Value> {
-    let name = format!("crowd.w{place}");
-    match place % 3 {
+/// The messages by which worker `index` logs in.
+fn login_messages(index: usize) -> Vec<Value> {
+    let name = format!("crowd.w{index}");
+    match index % 3 {
         0 => vec![
             json!({"id": 1, "method": "mining.subscribe", "params": ["crowd", "EthereumStratum/1.0.0"]}),
             json!({"id": 2, "method": "mining.authorize", "params": [name, "x"]}),
@@ -38,55 +39,58 @@ fn greetings(place: usize) -> Vec<Value> {
     }
 }
 
-/// The header hash of a line that tells of a job.
-fn job_in(said: &Value) -> Option<String> {
-    let header = if said["method"] == "mining.notify" {
-        &said["params"][2]
+/// The header hash in a message, if the message is a job.
+fn job_header(message: &Value) -> Option<String> {
+    let header = if message["method"] == "mining.notify" {
+        &message["params"][2]
     } else {
-        said["result"].as_array().filter(|parts| parts.len() >= 3)?;
-        &said["result"][0]
+        message["result"].as_array().filter(|parts| parts.len() >= 3)?;
+        &message["result"][0]
     };
     header
         .as_str()
         .map(|header| header.trim_start_matches("0x").to_owned())
 }
 
-/// A worker: logs in, then notes when it first hears of each header.
+/// Runs one worker: logs in, then records the time at which each job arrives. `ready` counts the
+/// workers with a job.
 async fn worker(
     address: std::net::SocketAddr,
-    place: usize,
+    index: usize,
     ready: Arc<AtomicUsize>,
 ) -> Vec<(String, Instant)> {
     let mut stream = TcpStream::connect(address).await.expect("the server listens");
     let mut text = String::new();
-    for greeting in greetings(place) {
-        text += &format!("{greeting}\n");
+    for message in login_messages(index) {
+        text += &format!("{message}\n");
     }
     stream.write_all(text.as_bytes()).await.expect("the server reads");
     let mut lines = BufReader::new(stream).lines();
-    let mut heard: Vec<(String, Instant)> = Vec::new();
-    while heard.len() < JOBS + 1 {
+    let mut jobs: Vec<(String, Instant)> = Vec::new();
+    while jobs.len() < JOBS + 1 {
         let line = lines
             .next_line()
             .await
             .expect("a line")
             .expect("the server stays");
-        let said: Value = serde_json::from_str(&line).expect("JSON");
+        let message: Value = serde_json::from_str(&line).expect("JSON");
         assert!(
-            said.get("error").is_none_or(Value::is_null) || heard.is_empty(),
-            "{said}"
+            message.get("error").is_none_or(Value::is_null) || jobs.is_empty(),
+            "{message}"
         );
-        let Some(header) = job_in(&said) else { continue };
-        // A new difficulty repeats a job.
-        if heard.iter().any(|(known, _)| *known == header) {
+        let Some(header) = job_header(&message) else {
+            continue;
+        };
+        // After a change of the difficulty the same job is sent again.
+        if jobs.iter().any(|(known, _)| *known == header) {
             continue;
         }
-        if heard.is_empty() {
+        if jobs.is_empty() {
             ready.fetch_add(1, Ordering::Relaxed);
         }
-        heard.push((header, Instant::now()));
+        jobs.push((header, Instant::now()));
     }
-    heard
+    jobs
 }
 
 #[test]
@@ -114,49 +118,49 @@ fn a_thousand_workers_get_every_job() {
                 .expect("a runtime");
             runtime.block_on(async {
                 let mut workers = tokio::task::JoinSet::new();
-                for place in 0..WORKERS {
-                    workers.spawn(worker(address, place, Arc::clone(&ready)));
+                for index in 0..WORKERS {
+                    workers.spawn(worker(address, index, Arc::clone(&ready)));
                 }
-                tokio::time::timeout(PATIENCE, workers.join_all())
+                tokio::time::timeout(TIMEOUT, workers.join_all())
                     .await
                     .expect("every worker gets every job")
             })
         })
     };
     wait_for("a thousand logins", || {
-        assert!(!crowd.is_finished(), "a worker gave up");
+        assert!(!crowd.is_finished(), "a worker failed");
         (ready.load(Ordering::Relaxed) == WORKERS).then_some(())
     });
-    // One miner beside them seals blocks, so that heads change.
+    // This thread seals blocks, so that the head changes.
     let mut last = None;
     let mut pushes = Vec::new();
     for _ in 0..JOBS {
-        let work: Work = node.work_after(last);
+        let work: RpcWork = node.work_after(last);
         last = Some(work.header_hash);
         assert!(node.submit(&search(&work, 1, true)));
         let next = node.work_after(last);
-        let told = wait_for("the push to be over", || {
+        let status = wait_for("the push to be over", || {
             let answer = http::get(node.stratum_status(), "/status").expect("served");
             let status: Value = serde_json::from_str(&answer.body).expect("JSON");
             let all = status["last_push"]["workers"].as_u64() == Some(WORKERS as u64);
             let same = status["job"]["header_hash"] == next.header_hash.to_string();
             (all && same).then_some(status)
         });
-        pushes.push(told["last_push"]["milliseconds"].as_f64().expect("a number"));
+        pushes.push(status["last_push"]["milliseconds"].as_f64().expect("a number"));
     }
-    let heard = crowd.join().expect("no worker panics");
-    assert_eq!(heard.len(), WORKERS);
-    for jobs in &heard {
+    let received = crowd.join().expect("no worker panics");
+    assert_eq!(received.len(), WORKERS);
+    for jobs in &received {
         assert_eq!(jobs.len(), JOBS + 1);
     }
-    // From the first worker's having a job to the last one's, as the workers saw it.
-    let headers: Vec<_> = heard[0]
+    // Time between the first and the last worker that received a job.
+    let headers: Vec<_> = received[0]
         .iter()
         .skip(1)
         .map(|(header, _)| header.clone())
         .collect();
     let spreads = headers.iter().filter_map(|header| {
-        let times: Vec<_> = heard
+        let times: Vec<_> = received
             .iter()
             .flatten()
             .filter(|(other, _)| other == header)
@@ -169,7 +173,7 @@ fn a_thousand_workers_get_every_job() {
     });
     for ((workers, spread), push) in spreads.zip(&pushes) {
         note(&format!(
-            "{workers} workers: the last one has the job {push:.1} ms after the desk, {:.1} ms after the first",
+            "{workers} workers: the last one got the job {push:.1} ms after the desk, {:.1} ms after the first",
             spread.as_secs_f64() * 1e3
         ));
     }

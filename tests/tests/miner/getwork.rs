@@ -1,18 +1,18 @@
-//! Our miner and our node over getWork.
+//! The binary `miner` and a node over getWork.
 
 use e2e::clients::python;
 use e2e::http;
-use e2e::process::Signal;
+use e2e::process::EndSignal;
 use e2e::wait::wait_for;
-use e2e::{Launch, Rig, Vnode};
+use e2e::{Launch, MinerProcess, Vnode};
 use serde_json::{Value, json};
 
-/// A node that leaves searching to others.
+/// A node that does not search itself.
 fn node() -> Vnode {
     Vnode::dev(["--mine", "--minerthreads", "0"])
 }
 
-/// An Ethash of other people's making finds the blocks from `first` on well sealed.
+/// Checks the seals of the blocks from `first` on with an independent implementation of Ethash.
 fn check_seals(node: &Vnode, first: u128) {
     let Some(clients) = python() else { return };
     let last = node.head();
@@ -24,11 +24,11 @@ fn check_seals(node: &Vnode, first: u128) {
 }
 
 #[test]
-fn blocks_come_from_a_miner_outside() {
+fn a_miner_seals_blocks() {
     let node = node();
-    let rig = Rig::start(["getwork", &node.url()]);
+    let miner = MinerProcess::start(["getwork", &node.url()]);
     node.wait_for_head(3);
-    let status = rig.wait_for_status("three solutions", |status| status["accepted"].as_u64() >= Some(3));
+    let status = miner.wait_for_status("three solutions", |status| status["accepted"].as_u64() >= Some(3));
     assert_eq!((&status["rejected"], &status["invalid"]), (&json!(0), &json!(0)));
     assert_eq!(status["endpoint"], json!(node.url()));
     let device = &status["devices"][0];
@@ -37,24 +37,26 @@ fn blocks_come_from_a_miner_outside() {
         (&json!("cpu"), &status["accepted"])
     );
     assert_eq!(status["job"]["difficulty"], "512");
-    // The node adds up what its miners report.
+    // The hashrate of the node includes what its miners report.
     wait_for("a reported hashrate", || {
         let rate = node.rpc("mc_hashrate", json!([]));
         (rate != "0x0").then_some(())
     });
-    let metrics = http::get(rig.status_address(), "/metrics").expect("served").body;
+    let metrics = http::get(miner.status_address(), "/metrics")
+        .expect("served")
+        .body;
     assert!(
         metrics.contains("miner_solutions_total{device=\"cpu\",result=\"accepted\"}"),
         "{metrics}"
     );
     assert_eq!(
-        http::get(rig.status_address(), "/nothing")
+        http::get(miner.status_address(), "/nothing")
             .expect("served")
             .status,
         404
     );
 
-    let ended = rig.end(Signal::Interrupt);
+    let ended = miner.end(EndSignal::Interrupt);
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     assert!(ended.took.as_secs() < 2, "{:?}", ended.took);
     for line in ["connected", "solution accepted", "speed", "done", "stopped"] {
@@ -66,13 +68,13 @@ fn blocks_come_from_a_miner_outside() {
     }
     assert!(
         !ended.stderr.contains('\u{1b}'),
-        "colours in a log that is no terminal"
+        "the log is not a terminal, so it must have no colours"
     );
     check_seals(&node, 1);
 }
 
 #[test]
-fn a_second_node_takes_over_and_the_first_is_taken_back() {
+fn the_miner_fails_over_to_a_second_node_and_returns() {
     let first_data = tempfile::tempdir().expect("a temporary folder");
     let free = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let port = free.local_addr().expect("bound").port().to_string();
@@ -91,17 +93,17 @@ fn a_second_node_takes_over_and_the_first_is_taken_back() {
     };
     let first = start_first();
     let second = node();
-    let rig = Rig::start(["getwork", &first.url(), &second.url(), "--retry-max", "1"]);
+    let miner = MinerProcess::start(["getwork", &first.url(), &second.url(), "--retry-max", "1"]);
     first.wait_for_head(2);
-    assert_eq!(second.head(), 0, "the second is left alone");
-    // In the middle of it.
-    first.end(Signal::Kill);
+    assert_eq!(second.head(), 0, "the second node is not used yet");
+    // While the miner searches.
+    first.end(EndSignal::Kill);
     second.wait_for_head(2);
     let first = start_first();
-    let kept = first.head();
-    assert!(kept >= 2, "got {kept}");
-    first.wait_for_head(kept + 2);
-    let status = rig.status();
+    let head = first.head();
+    assert!(head >= 2, "got {head}");
+    first.wait_for_head(head + 2);
+    let status = miner.status();
     assert_eq!(status["endpoints"][0]["active"], json!(true), "{status}");
     assert!(
         status["endpoints"][1]["connections"].as_u64() >= Some(1),
@@ -112,9 +114,9 @@ fn a_second_node_takes_over_and_the_first_is_taken_back() {
 }
 
 #[test]
-fn a_log_as_json_is_json_in_every_line() {
+fn every_line_of_a_json_log_is_json() {
     let node = node();
-    let rig = Rig::bare([
+    let miner = MinerProcess::bare([
         "getwork",
         &node.url(),
         "--device",
@@ -132,8 +134,8 @@ fn a_log_as_json_is_json_in_every_line() {
         "0.2",
     ]);
     node.wait_for_head(2);
-    rig.wait_for_log("\"message\":\"speed\"");
-    let ended = rig.end(Signal::Terminate);
+    miner.wait_for_log("\"message\":\"speed\"");
+    let ended = miner.end(EndSignal::Terminate);
     assert_eq!(ended.status.code(), Some(0));
     for line in ended.stderr.lines() {
         let event: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("got {line}, expected JSON"));
@@ -142,10 +144,10 @@ fn a_log_as_json_is_json_in_every_line() {
 }
 
 #[test]
-#[ignore = "generates a dataset of 1 GiB on the adapter: minutes on a software one"]
+#[ignore = "generates a dataset of 1 GiB on the adapter, which takes minutes on a software adapter"]
 fn a_graphics_adapter_and_the_cpu_mine_together() {
     let node = node();
-    let rig = Rig::bare([
+    let miner = MinerProcess::bare([
         "getwork",
         &node.url(),
         "--device",
@@ -169,7 +171,7 @@ fn a_graphics_adapter_and_the_cpu_mine_together() {
                 .all(|device| device["accepted"].as_u64() >= Some(1))
     };
     let status = e2e::wait::wait_within(std::time::Duration::from_secs(900), "solutions of both", || {
-        Some(rig.status()).filter(both)
+        Some(miner.status()).filter(both)
     });
     assert_eq!(status["invalid"], json!(0));
     check_seals(&node, 1);

@@ -1,4 +1,5 @@
-//! Real miners and real nodes: work over getWork and Stratum, ends, statuses, crowds.
+//! Tests with real miners and real nodes: work over getWork and Stratum, exit codes, status, many
+//! workers.
 
 #![cfg(unix)]
 

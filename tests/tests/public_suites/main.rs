@@ -1,9 +1,9 @@
-//! Other people's test suites, through the library calls behind `vnode testvec`.
+//! Public test suites, through the library calls behind `vnode testvec`.
 //!
-//! `PUBLIC_TESTS` names folders (separated like a search path) with checkouts of
-//! `ethereum/tests` and `ethereum/legacytests`. Everything in them that fits the forks built
-//! here is run on all processors; without the variable the test says so and passes.
-//! `PUBLIC_ONLY` narrows the run to files whose path contains its text.
+//! `PUBLIC_TESTS` names folders (separated like a search path) with checkouts of `ethereum/tests`
+//! and `ethereum/legacytests`. All tests for supported forks run on all processors. Without the
+//! variable the test prints this and passes. `PUBLIC_ONLY` selects the files whose path contains
+//! its text.
 
 mod report;
 mod suites;
@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use report::Report;
 
-/// The JSON files below `folder`, sorted.
-fn files(folder: &Path, out: &mut Vec<PathBuf>) {
+/// Adds the JSON files below `folder` to `out`, sorted.
+fn find_files(folder: &Path, out: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return;
     };
@@ -23,12 +23,12 @@ fn files(folder: &Path, out: &mut Vec<PathBuf>) {
     paths.sort();
     for path in paths {
         if path.is_dir() {
-            // `src` holds what the suites are made from.
+            // `src` has the sources that the suites are generated from.
             if path
                 .file_name()
                 .is_none_or(|name| name != ".git" && name != "src")
             {
-                files(&path, out);
+                find_files(&path, out);
             }
         } else if path.extension().is_some_and(|extension| extension == "json") {
             out.push(path);
@@ -39,14 +39,16 @@ fn files(folder: &Path, out: &mut Vec<PathBuf>) {
 #[test]
 fn public_suites() {
     let Some(folders) = std::env::var_os("PUBLIC_TESTS") else {
-        println!("skipped: PUBLIC_TESTS names no checkouts of ethereum/tests and ethereum/legacytests");
+        println!(
+            "skipped: PUBLIC_TESTS is not set; it names checkouts of ethereum/tests and ethereum/legacytests"
+        );
         return;
     };
     let only = std::env::var("PUBLIC_ONLY").unwrap_or_default();
     let mut all = Vec::new();
     for folder in std::env::split_paths(&folders) {
         let before = all.len();
-        files(&folder, &mut all);
+        find_files(&folder, &mut all);
         assert!(all.len() > before, "{} has no JSON files", folder.display());
     }
     all.retain(|path| path.to_string_lossy().contains(&only));
@@ -66,5 +68,5 @@ fn public_suites() {
     });
     let report = report.into_inner().expect("no thread panics with it");
     println!("{}", report.summary());
-    assert_eq!(report.failures(), 0, "failures above");
+    assert_eq!(report.failures(), 0, "failures are listed above");
 }

@@ -1,4 +1,4 @@
-//! Counts by suite and fork, and a line for each failure as it comes.
+//! Counts results by suite and fork, and prints each failure at once.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -9,19 +9,19 @@ struct Count {
     failed: usize,
 }
 
-/// What a run found.
+/// Results of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     counts: BTreeMap<(String, String), Count>,
-    /// Tests of forks that are not built here, by fork.
+    /// Number of tests of unsupported forks, by fork.
     other_forks: BTreeMap<String, usize>,
     unreadable: usize,
-    /// Files of no suite that is run, by suite.
+    /// Number of files of suites that do not run, by suite.
     other_files: BTreeMap<String, usize>,
 }
 
 impl Report {
-    /// Counts a result; a failure is printed with what was got and expected.
+    /// Counts a result, and prints it if it is a failure.
     pub(crate) fn count(&mut self, suite: &str, fork: &str, name: &dyn Display, result: Result<(), String>) {
         let count = self
             .counts
@@ -79,10 +79,10 @@ impl Report {
             );
         }
         for (fork, count) in &self.other_forks {
-            let _ = writeln!(out, "not built here       {fork:<32} {count:>7} tests");
+            let _ = writeln!(out, "unsupported fork     {fork:<32} {count:>7} tests");
         }
         for (suite, count) in &self.other_files {
-            let _ = writeln!(out, "no such suite        {suite:<32} {count:>7} files");
+            let _ = writeln!(out, "unsupported suite    {suite:<32} {count:>7} files");
         }
         let passed: usize = self.counts.values().map(|count| count.passed).sum();
         let _ = writeln!(out, "{} unreadable files", self.unreadable);

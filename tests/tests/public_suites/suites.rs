@@ -1,8 +1,8 @@
-//! The suites: which file belongs to which, and how its tests become requests.
+//! The suites: which file belongs to which suite, and how a test becomes a request.
 
 use std::path::Path;
 
-use node::testvec::{Door, Kind, run_blocks, run_state, spec_of_fork};
+use node::testvec::{TestVectorKind, TestVectorService, run_blocks, run_state, spec_of_fork};
 use serde_json::{Value, json};
 
 use crate::report::Report;
@@ -10,7 +10,7 @@ use crate::report::Report;
 /// Runs the tests of one file.
 pub(crate) fn run_file(path: &Path, caches: &ethash::LightCaches, report: &mut Report) {
     let text = path.to_string_lossy();
-    let suites: [(&str, &str, Run); 9] = [
+    let suites: [(&str, &str, RunCase); 9] = [
         ("BlockchainTests", "BlockchainTests/", blockchain),
         ("GeneralStateTests", "GeneralStateTests/", state),
         ("TransactionTests", "TransactionTests/", transactions),
@@ -46,8 +46,10 @@ pub(crate) fn run_file(path: &Path, caches: &ethash::LightCaches, report: &mut R
     }
 }
 
-type Run = fn(&Case<'_>, &mut Report);
+/// Runs a test and counts its results.
+type RunCase = fn(&Case<'_>, &mut Report);
 
+/// One test of a file.
 struct Case<'a> {
     suite: &'a str,
     path: &'a str,
@@ -63,13 +65,14 @@ impl Case<'_> {
     }
 }
 
+/// Compares hex digits, with or without 0x and in any case.
 fn same(what: &str, got: &str, expected: &Value) -> Result<(), String> {
     let expected = expected.as_str().unwrap_or_default();
     let plain = |text: &str| text.trim_start_matches("0x").to_ascii_lowercase();
     if plain(got) == plain(expected) {
         Ok(())
     } else {
-        Err(format!("{what}: got {got}, want {expected}"))
+        Err(format!("{what}: got {got}, expected {expected}"))
     }
 }
 
@@ -130,7 +133,7 @@ fn blockchain(case: &Case<'_>, report: &mut Report) {
     case.count(report, fork, "", result);
 }
 
-/// The genesis block's RLP: as given, or from the fields of its header.
+/// RLP of block 0: as in the test, or encoded from the fields of the header.
 fn genesis(test: &Value) -> Value {
     if let Some(rlp) = test.get("genesisRLP") {
         return rlp.clone();
@@ -166,19 +169,22 @@ fn genesis(test: &Value) -> Value {
         plain("nonce"),
     ]);
     let block = json!({ "value": [fields, [], []] });
-    Door::default()
-        .answer(Kind::Rlp, &block)
+    TestVectorService::default()
+        .answer(TestVectorKind::Rlp, &block)
         .map_or(Value::Null, |answer| answer["rlp"].clone())
 }
 
 fn transactions(case: &Case<'_>, report: &mut Report) {
-    let door = Door::default();
+    let service = TestVectorService::default();
     for (fork, expected) in case.test["result"].as_object().into_iter().flatten() {
         if spec_of_fork(fork).is_err() {
             report.other_fork(fork);
             continue;
         }
-        let got = door.answer(Kind::Tx, &json!({ "fork": fork, "raw": case.test["txbytes"] }));
+        let got = service.answer(
+            TestVectorKind::Tx,
+            &json!({ "fork": fork, "raw": case.test["txbytes"] }),
+        );
         let result = match (got, expected.get("exception")) {
             (Ok(got), None) => same(
                 "hash",
@@ -193,15 +199,15 @@ fn transactions(case: &Case<'_>, report: &mut Report) {
                 )
             }),
             (Err(_), Some(_)) => Ok(()),
-            (Ok(got), Some(exception)) => Err(format!("got {got}, want {exception}")),
-            (Err(error), None) => Err(format!("got {error}, want {expected}")),
+            (Ok(got), Some(exception)) => Err(format!("got {got}, expected {exception}")),
+            (Err(error), None) => Err(format!("got {error}, expected {expected}")),
         };
         case.count(report, fork, "", result);
     }
 }
 
 fn difficulty(case: &Case<'_>, report: &mut Report) {
-    // One form names the fork above the tests, the other in the file's name.
+    // There are two formats: the fork is either a key above the tests or a part of the file name.
     if case.test.get("currentDifficulty").is_some() {
         let file = case.path.rsplit('/').next().unwrap_or_default();
         let fork = file.trim_start_matches("difficulty").trim_end_matches(".json");
@@ -237,8 +243,8 @@ fn one_difficulty(case: &Case<'_>, report: &mut Report, fork: &str, name: &str, 
         ),
         _ => false,
     };
-    let got = Door::default().answer(
-        Kind::Difficulty,
+    let got = TestVectorService::default().answer(
+        TestVectorKind::Difficulty,
         &json!({
             "fork": known, "number": test["currentBlockNumber"], "timestamp": test["currentTimestamp"],
             "parentTimestamp": test["parentTimestamp"], "parentDifficulty": test["parentDifficulty"],
@@ -260,7 +266,7 @@ fn one_difficulty(case: &Case<'_>, report: &mut Report, fork: &str, name: &str, 
         if got == expected {
             Ok(())
         } else {
-            Err(format!("got 0x{got}, want 0x{expected}"))
+            Err(format!("got 0x{got}, expected 0x{expected}"))
         }
     });
     case.count(report, fork, name, result);
@@ -278,7 +284,7 @@ fn pow(case: &Case<'_>, report: &mut Report) {
         Some(cache.hash(&header.into(), u64::from_be_bytes(nonce)))
     };
     let result = hash()
-        .ok_or_else(|| "unusable fields".to_owned())
+        .ok_or_else(|| "invalid fields".to_owned())
         .and_then(|hash| {
             same("mix", &hash.mix_hash.to_string(), &test["mixHash"])
                 .and_then(|()| same("result", &hash.final_hash.to_string(), &test["result"]))
@@ -288,8 +294,8 @@ fn pow(case: &Case<'_>, report: &mut Report) {
 
 fn keystore(case: &Case<'_>, report: &mut Report) {
     let request = json!({ "json": case.test["json"], "password": case.test["password"] });
-    let result = Door::default()
-        .answer(Kind::Keystore, &request)
+    let result = TestVectorService::default()
+        .answer(TestVectorKind::Keystore, &request)
         .and_then(|got| same("key", got["key"].as_str().unwrap_or_default(), &case.test["priv"]));
     case.count(report, "V3", "", result);
 }
@@ -320,8 +326,8 @@ fn trie(case: &Case<'_>, report: &mut Report) {
         return report.other_file("TrieTests without roots");
     }
     let secure = case.path.to_ascii_lowercase().contains("secure");
-    let result = Door::default()
-        .answer(Kind::Trie, &json!({ "secure": secure, "ops": ops }))
+    let result = TestVectorService::default()
+        .answer(TestVectorKind::Trie, &json!({ "secure": secure, "ops": ops }))
         .and_then(|got| {
             same(
                 "root",
@@ -335,28 +341,30 @@ fn trie(case: &Case<'_>, report: &mut Report) {
 fn rlp(case: &Case<'_>, report: &mut Report) {
     let out = case.test["out"].as_str().unwrap_or_default();
     let raw = format!("0x{}", out.trim_start_matches("0x"));
-    let decoded = Door::default().answer(Kind::Rlp, &json!({ "rlp": raw }));
+    let decoded = TestVectorService::default().answer(TestVectorKind::Rlp, &json!({ "rlp": raw }));
     let result = match case.test["in"].as_str() {
         Some("INVALID") => match decoded {
-            Ok(got) => Err(format!("got {got}, want a refusal")),
+            Ok(got) => Err(format!("got {got}, expected an error")),
             Err(_) => Ok(()),
         },
         Some("VALID") => decoded.map(|_| ()),
         _ => expected_item(&case.test["in"]).and_then(|expected| {
-            let encoded = Door::default().answer(Kind::Rlp, &json!({ "value": expected }))?;
+            let encoded =
+                TestVectorService::default().answer(TestVectorKind::Rlp, &json!({ "value": expected }))?;
             same("rlp", encoded["rlp"].as_str().unwrap_or_default(), &json!(out))?;
             let got = decoded?;
             if got["value"] == expected {
                 Ok(())
             } else {
-                Err(format!("got {}, want {expected}", got["value"]))
+                Err(format!("got {}, expected {expected}", got["value"]))
             }
         }),
     };
     case.count(report, "rlp", "", result);
 }
 
-/// The suite's values as bytes: text, numbers, `#`-marked big numbers, lists.
+/// A value of the RLP suite as nested arrays of bytes. Values are strings, numbers, big numbers
+/// after `#`, and lists.
 fn expected_item(value: &Value) -> Result<Value, String> {
     let minimal = |bytes: Vec<u8>| {
         let first = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());
@@ -371,21 +379,22 @@ fn expected_item(value: &Value) -> Result<Value, String> {
                 let number = ethash::U256::from_str_radix(digits, 10);
                 match number {
                     Ok(number) => Ok(minimal(number.to_be_bytes::<32>().to_vec())),
-                    // Over 256 bits: by hand, base 256.
+                    // The number has more than 256 bits.
                     Err(_) => Ok(minimal(big_number(digits)?)),
                 }
             }
         },
-        other => Err(format!("unusable value {other}")),
+        other => Err(format!("got {other}, expected a string, a number or a list")),
     }
 }
 
+/// Converts decimal digits to big-endian bytes.
 fn big_number(digits: &str) -> Result<Vec<u8>, String> {
     let mut bytes: Vec<u8> = vec![0];
     for digit in digits.chars() {
         let mut carry = digit
             .to_digit(10)
-            .ok_or_else(|| format!("{digits} is no number"))?;
+            .ok_or_else(|| format!("got {digits}, expected decimal digits"))?;
         for byte in bytes.iter_mut().rev() {
             carry += u32::from(*byte) * 10;
             *byte = carry as u8;

@@ -1,15 +1,16 @@
-//! `vnode testvec` with vectors of our own: requests in, the expected replies out, in order.
+//! `vnode testvec` with this project's own vectors: each request must give the expected reply, in
+//! order.
 //!
-//! Replies of the kinds `rlp`, `trie`, `ethash`, `difficulty` and `tx` come from published
-//! values or arithmetic; those of `state` were taken from this code after it had passed the
-//! public suites, and guard against change.
+//! The replies of the kinds `rlp`, `trie`, `ethash`, `difficulty` and `tx` are published values or
+//! computed by hand. The replies of `state` come from this code after it had passed the public
+//! suites; they detect changes.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// Runs `vnode testvec kind` over lines of input; its lines of output.
+/// Runs `vnode testvec kind` with `input`. Returns the lines of its output.
 fn answers(kind: &str, input: &str) -> Vec<Value> {
     let mut child = Command::new(e2e::vnode_path())
         .args(["testvec", kind])
@@ -53,7 +54,7 @@ fn own_vectors() {
 }
 
 #[test]
-fn bad_requests_are_answered_and_the_next_one_too() {
+fn after_a_bad_request_the_next_one_is_answered() {
     let input = "no json\n\n{}\n{\"rlp\": 5}\n{\"rlp\": \"0x80\"}\n";
     let replies = answers("rlp", input);
     assert_eq!(replies.len(), 4);

@@ -1,21 +1,22 @@
-//! What can be changed while a node runs: its listener, its miner, whom it knows; what outlives it.
+//! What can be changed while a node runs: listener, miner, peers and subnets; and what is stored.
 
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use e2e::call::CallError;
-use e2e::process::Signal;
+use e2e::call::RpcCallError;
+use e2e::process::EndSignal;
 use e2e::wait::wait_for;
 use e2e::{Caller, Launch, Vnode, data, ipc, quantity};
 use serde_json::{Value, json};
 
-/// A node's public key of 64 bytes.
+/// The public key of a node, 64 bytes.
 const PEER: &str = "1dd9d65c4552b5eb43d5ad55a2ee3f56c6cbc1c64a5c8d659f51fcd51bace24351232b8d7821617d2b29b54b81cdefb9b3e9c37d7fd5f63270bcc9e1a6f6a439";
 
-fn refused(result: Result<Value, CallError>) -> String {
+/// The message of an error -32000.
+fn refused(result: Result<Value, RpcCallError>) -> String {
     match result {
-        Err(CallError::Refused {
+        Err(RpcCallError::Refused {
             code: -32000,
             message,
         }) => message,
@@ -27,17 +28,24 @@ fn refused(result: Result<Value, CallError>) -> String {
 fn the_listener_closes_and_opens_again() {
     let node = Vnode::dev(["--rpcaddr", "127.0.0.1", "--rpcapi", "admin,net"]);
     let (socket, address) = (node.socket(), node.addresses()[0]);
-    let given = |port: u16| json!(["127.0.0.1", port, "", "net"]);
-    let again = refused(ipc::try_rpc(&socket, "admin_startRPC", given(address.port())));
+    let parameters = |port: u16| json!(["127.0.0.1", port, "", "net"]);
+    let again = refused(ipc::try_rpc(
+        &socket,
+        "admin_startRPC",
+        parameters(address.port()),
+    ));
     assert_eq!(again, format!("HTTP RPC listener already running on {address}"));
-    // Over the listener itself: it answers, then it is gone.
+    // This call comes over the listener itself, which answers and then closes.
     assert_eq!(node.rpc("admin_stopRPC", json!([])), true);
     wait_for("the listener to close", || {
         TcpStream::connect(address).is_err().then_some(())
     });
     assert_eq!(ipc::rpc(&socket, "admin_stopRPC", json!([])), false);
 
-    assert_eq!(ipc::rpc(&socket, "admin_startRPC", given(address.port())), true);
+    assert_eq!(
+        ipc::rpc(&socket, "admin_startRPC", parameters(address.port())),
+        true
+    );
     let caller = Caller::new(address);
     assert_eq!(caller.rpc("net_version", json!([])), "100");
     caller.refused("admin_datadir", json!([]), -32601);
@@ -45,19 +53,19 @@ fn the_listener_closes_and_opens_again() {
     assert_eq!(again, format!("HTTP RPC listener already running on {address}"));
     assert_eq!(ipc::rpc(&socket, "admin_stopRPC", json!([])), true);
     assert!(TcpStream::connect(address).is_err());
-    // An address that is taken is an error, and nothing is open after it.
+    // A port in use gives an error, and the listener stays closed.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = taken.local_addr().expect("bound").port();
-    let message = refused(ipc::try_rpc(&socket, "admin_startRPC", given(port)));
+    let message = refused(ipc::try_rpc(&socket, "admin_startRPC", parameters(port)));
     assert!(message.contains("cannot listen on"), "{message}");
-    assert_eq!(ipc::rpc(&socket, "admin_startRPC", given(0)), true);
-    let ended = node.end(Signal::Interrupt);
+    assert_eq!(ipc::rpc(&socket, "admin_startRPC", parameters(0)), true);
+    let ended = node.end(EndSignal::Interrupt);
     assert!(ended.status.success(), "{}", ended.stderr);
     assert!(ended.took < Duration::from_secs(2), "{:?}", ended.took);
 }
 
 #[test]
-fn identity_and_lists_outlive_the_process() {
+fn identity_and_lists_are_stored() {
     let home = tempfile::tempdir().expect("a folder");
     let start = || {
         Launch::dev(["--rpcapi", "admin,net,mc"])
@@ -99,21 +107,24 @@ fn identity_and_lists_outlive_the_process() {
     assert_eq!(node.rpc("net_peerCount", json!([])), "0x0");
     assert_eq!(node.rpc("admin_addSubnetP2P", json!([chain, 110])), Value::Null);
     let subnets = node.rpc("admin_getSubnetP2PList", json!([]));
-    assert!(node.end(Signal::Interrupt).status.success());
+    assert!(node.end(EndSignal::Interrupt).status.success());
 
     let node = start();
     assert_eq!(node.rpc("admin_nodeInfo", json!([]))["id"], json!(id));
     assert_eq!(node.rpc("admin_getSubnetP2PList", json!([])), subnets);
     assert_eq!(subnets[0]["subnet"], chain);
-    let kept = std::fs::read_to_string(home.path().join("static-nodes.json")).expect("the list");
-    assert_eq!(serde_json::from_str::<Value>(&kept).expect("JSON"), json!([peer]));
+    let stored = std::fs::read_to_string(home.path().join("static-nodes.json")).expect("the list");
+    assert_eq!(
+        serde_json::from_str::<Value>(&stored).expect("JSON"),
+        json!([peer])
+    );
     assert_eq!(node.rpc("admin_removePeer", json!([peer])), true);
     assert_eq!(node.rpc("admin_removeSubnetP2P", json!([chain, 110])), true);
     assert_eq!(node.rpc("admin_getSubnetP2PList", json!([])), json!([]));
 }
 
 #[test]
-fn the_settings_for_application_chains() {
+fn vnodeconfig_has_the_settings_for_application_chains() {
     let home = tempfile::tempdir().expect("a folder");
     let proxy = "0x71bef1a57901d4c73de7683edb830f0b9914311a";
     let settings = json!({
@@ -124,14 +135,14 @@ fn the_settings_for_application_chains() {
     let node = Launch::dev(["--rpcapi", "vnode,mc,admin"])
         .directory(home.path())
         .start();
-    for (method, want) in [
+    for (method, expected) in [
         ("vnode_address", json!(proxy)),
         ("vnode_scsService", json!(true)),
         ("vnode_serviceCfg", json!(":50070")),
         ("vnode_showToPublic", json!(true)),
         ("vnode_vnodeIP", json!("52.1.2.3")),
     ] {
-        assert_eq!(node.rpc(method, json!([])), want, "{method}");
+        assert_eq!(node.rpc(method, json!([])), expected, "{method}");
     }
     let enode = node.rpc("admin_nodeInfo", json!([]))["enode"].to_string();
     let query = format!("servicecfgport=50070&showtopublic=true&beneficialaddress={proxy}&ip=52.1.2.3");
@@ -157,7 +168,7 @@ fn mining_is_started_and_stopped() {
     assert_eq!(node.rpc("miner_start", json!([])), Value::Null);
     assert_eq!(node.rpc("miner_stop", json!([])), true);
     assert_eq!(node.rpc("mc_mining", json!([])), false);
-    // A solution may have been under way.
+    // A solution may still be on its way.
     std::thread::sleep(Duration::from_millis(300));
     let head = node.head();
     std::thread::sleep(Duration::from_millis(2500));
@@ -167,7 +178,7 @@ fn mining_is_started_and_stopped() {
 }
 
 #[test]
-fn names_and_the_pending_number_are_options() {
+fn aliases_and_the_pending_number_are_options() {
     let node = Vnode::dev(["--rpc.noalias", "--rpc.pendingnumber"]);
     node.refused("eth_blockNumber", json!([]), -32601);
     node.refused("web3_clientVersion", json!([]), -32601);

@@ -1,13 +1,14 @@
-//! `vnode rpc` for scripts and `vnode attach` for people, here with a pipe instead of a terminal.
+//! `vnode rpc` and `vnode attach`, with pipes instead of a terminal.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use e2e::process::{Ended, Launch};
-use e2e::{Vnode, quantity, vnode_path};
+use e2e::process::EndedProcess;
+use e2e::{Launch, Vnode, quantity, vnode_path};
 use serde_json::{Value, json};
 
-/// Runs a command against the socket of `node`.
+/// Runs `vnode rpc` with the socket of `node`. Returns exit code, standard output and standard
+/// error.
 fn rpc(node: &Vnode, arguments: &[&str]) -> (Option<i32>, String, String) {
     let socket = node.socket();
     let output = Command::new(vnode_path())
@@ -30,14 +31,14 @@ fn scripts_call_methods() {
         assert_eq!(code, Some(0));
         assert!(quantity(&serde_json::from_str(&out).expect("JSON")) > 0, "{out}");
     }
-    // JSON where it is JSON; the members come in the node's order.
+    // A parameter that is valid JSON is sent as JSON. The members keep the order of the node.
     let (code, out, _) = rpc(&node, &["mc_getBlockByNumber", "0x0", "false"]);
     assert_eq!(code, Some(0));
     assert!(out.starts_with(r#"{"number":"0x0","hash":"0x"#), "{out}");
     let (code, out, _) = rpc(&node, &["mc_call", &format!(r#"{{"to":"{account}"}}"#), "latest"]);
     assert_eq!((code, out.as_str()), (Some(0), "\"0x\"\n"));
 
-    // What the node refuses.
+    // Errors of the node.
     let (code, out, err) = rpc(&node, &["mc_getBalance", "0x12"]);
     assert_eq!((code, out.as_str()), (Some(1), ""));
     assert_eq!(err, "error: invalid argument 0: want 20 bytes, got 1 (-32602)\n");
@@ -56,9 +57,9 @@ fn scripts_call_methods() {
 }
 
 #[test]
-fn what_cannot_be_asked_is_told_apart() {
+fn an_unreachable_node_has_its_own_exit_code() {
     let refused = |arguments: &[&str], word: &str| {
-        let Ended {
+        let EndedProcess {
             status,
             stderr,
             stdout,
@@ -71,7 +72,7 @@ fn what_cannot_be_asked_is_told_apart() {
         );
         assert!(stderr.contains(word), "{arguments:?}: {stderr}");
     };
-    // Nothing runs in a fresh data directory.
+    // No node runs on a new data directory.
     refused(&["rpc", "net_version"], "vnode.ipc");
     refused(
         &["rpc", "--endpoint", "http://127.0.0.1:1", "net_version"],
@@ -84,7 +85,7 @@ fn what_cannot_be_asked_is_told_apart() {
     refused(&["rpc"], "METHOD");
 }
 
-/// Types `lines` into `vnode attach`; gives what it says.
+/// Runs `vnode attach` with `lines` as its input. Returns whether it succeeded, and its output.
 fn attach(arguments: &[&str], lines: &str) -> (bool, String) {
     let mut child = Command::new(vnode_path())
         .arg("attach")
@@ -99,13 +100,13 @@ fn attach(arguments: &[&str], lines: &str) -> (bool, String) {
     stdin.write_all(lines.as_bytes()).expect("the console reads");
     drop(stdin);
     let output = child.wait_with_output().expect("the console ends");
-    let said =
+    let printed =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    (output.status.success(), said)
+    (output.status.success(), printed)
 }
 
 #[test]
-fn people_attach() {
+fn the_console_calls_methods() {
     let node = Vnode::dev(["--mine", "--ws", "--wsport", "0"]);
     node.wait_for_head(1);
     let account = node.accounts()[0].clone();
@@ -118,8 +119,8 @@ fn people_attach() {
     let balance: Value = node.rpc("mc_getBalance", json!([account, "0x0"]));
     let balance = format!("{balance} ({})", quantity(&balance));
     for endpoint in [socket, &node.url(), &format!("ws://{}", node.ws_address())] {
-        let (ended_well, said) = attach(&[endpoint], &lines);
-        assert!(ended_well, "{said}");
+        let (succeeded, printed) = attach(&[endpoint], &lines);
+        assert!(succeeded, "{printed}");
         for expected in [
             &format!("attached to {endpoint}") as &str,
             "network  100",
@@ -132,23 +133,26 @@ fn people_attach() {
             "\"0x64\" (100)",
         ] {
             assert!(
-                said.contains(expected),
-                "{endpoint} says {said:?}, expected {expected:?} in it"
+                printed.contains(expected),
+                "{endpoint}: got {printed:?}, expected {expected:?} in it"
             );
         }
-        assert_eq!(said.matches(&balance).count(), 2, "both ways of writing: {said}");
+        assert_eq!(printed.matches(&balance).count(), 2, "both forms: {printed}");
     }
-    let (_, said) = attach(&[socket], "exit\nnet.version\n");
-    assert!(!said.contains("\"100\""), "{said}");
-    let (ended_well, said) = attach(&[&format!("{socket}.no")], "");
-    assert!(!ended_well && said.contains("cannot ask the node at"), "{said}");
+    let (_, printed) = attach(&[socket], "exit\nnet.version\n");
+    assert!(!printed.contains("\"100\""), "{printed}");
+    let (succeeded, printed) = attach(&[&format!("{socket}.no")], "");
+    assert!(
+        !succeeded && printed.contains("cannot reach the node at"),
+        "{printed}"
+    );
 }
 
 #[test]
-fn subscriptions_are_shown() {
+fn notifications_are_printed() {
     let node = Vnode::dev(["--mine"]);
     let socket = node.socket();
-    // Work waits for the next block, and by then its head was told.
+    // `mc.getWork` waits for the next block, so a head is announced before the console ends.
     let lines = "mc.subscribe newHeads\n".to_owned() + &"mc.getWork\n".repeat(3) + "mc.blockNumber\n";
     let mut child = Command::new(vnode_path())
         .arg("attach")
@@ -163,9 +167,9 @@ fn subscriptions_are_shown() {
     node.wait_for_head(head + 3);
     drop(stdin);
     let output = child.wait_with_output().expect("the console ends");
-    let said = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout);
     assert!(
-        said.contains("\"subscription\": \"0x") && said.contains("\"parentHash\""),
-        "{said}"
+        printed.contains("\"subscription\": \"0x") && printed.contains("\"parentHash\""),
+        "{printed}"
     );
 }

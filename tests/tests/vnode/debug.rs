@@ -1,4 +1,4 @@
-//! Traces and the head set back, on a chain that was really mined.
+//! Traces and `debug_setHead`, on a chain that was mined.
 
 use e2e::contract::{creation_code, set, word};
 use e2e::{Vnode, quantity};
@@ -43,7 +43,7 @@ fn traces_agree_with_receipts() {
 }
 
 #[test]
-fn the_head_set_back_stays_back_and_goes_on() {
+fn a_head_that_was_set_back_stays_and_can_be_extended() {
     let node = Vnode::dev(["--mine", "--rpcapi", APIS]);
     let accounts = node.accounts();
     node.wait_for_head(1);
@@ -69,7 +69,7 @@ fn the_head_set_back_stays_back_and_goes_on() {
     );
     assert_eq!(node.rpc("miner_start", json!([])), Value::Null);
     node.wait_for_head(head + 2);
-    // The sender's first nonce is free again.
+    // The first nonce of the sender can be used again.
     let again = node.send(json!({"from": accounts[0], "to": accounts[1], "value": "0x6"}));
     assert_eq!(
         node.rpc("mc_getTransactionByHash", json!([again]))["nonce"],

@@ -1,19 +1,19 @@
-//! Full disks, torn files, things in the database's place: the node says what and where, what
-//! helps, and loses nothing.
+//! Full disks, damaged files, and other things in place of the database: the node reports what is
+//! wrong, where, and what helps, and it loses no block.
 
 #![cfg(target_os = "linux")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use e2e::ledger::Ledger;
-use e2e::process::Signal;
+use e2e::ledger::BalanceLedger;
+use e2e::process::EndSignal;
 use e2e::{Launch, Vnode, note, quantity, wait_for};
 use serde_json::{Value, json};
 use store::FILE_NAME;
 use tempfile::TempDir;
 
-use crate::offline::{bad, check_words, good};
+use crate::offline::{assert_contains, run_failing, run_ok};
 
 fn home() -> TempDir {
     tempfile::Builder::new()
@@ -22,7 +22,7 @@ fn home() -> TempDir {
         .expect("a temporary directory")
 }
 
-/// Sends transactions that take much room, until the node says that there is none.
+/// Sends large transactions until the node reports that there is no space.
 fn fill(node: &Vnode) {
     let accounts = node.accounts();
     let mut round = 0;
@@ -31,19 +31,20 @@ fn fill(node: &Vnode) {
         round += 1;
         let ballast = format!("0x{}", "5a".repeat(30_000));
         let sent = json!([{"from": from, "to": accounts[9], "data": ballast, "gas": "0x300000"}]);
-        // The pool may be full of them.
+        // The pool may be full.
         let _ = node.try_rpc("mc_sendTransaction", sent);
         node.log().contains("free space on its file system").then_some(())
     });
 }
 
-/// What a client sees of the chain: the head and every block below it.
+/// The blocks from block 0 to the head, as a client gets them.
 fn chain(node: &Vnode) -> Vec<Value> {
     let head = node.head();
     (0..=head).map(|number| node.block(number)).collect()
 }
 
-/// A node without space serves what it has, and goes on when `free` has given it some.
+/// Checks that a node without space still answers, and accepts blocks again after `free` has freed
+/// space.
 fn check_full(node: Vnode, directory: &Path, free: impl FnOnce(&Vnode)) {
     fill(&node);
     let path = directory.canonicalize().expect("it is there");
@@ -52,14 +53,14 @@ fn check_full(node: Vnode, directory: &Path, free: impl FnOnce(&Vnode)) {
         .lines()
         .find(|line| line.contains("free space"))
         .expect("waited for");
-    check_words(
+    assert_contains(
         line,
         &[path.to_str().expect("plain characters"), FILE_NAME, "committed"],
     );
-    let served = chain(&node);
-    let stuck = node.head();
-    note(&format!("no space after block {stuck}: {line}"));
-    for block in &served {
+    let blocks = chain(&node);
+    let head_without_space = node.head();
+    note(&format!("no space after block {head_without_space}: {line}"));
+    for block in &blocks {
         assert_eq!(
             node.rpc("mc_getBlockByHash", json!([block["hash"], false])),
             *block
@@ -71,53 +72,55 @@ fn check_full(node: Vnode, directory: &Path, free: impl FnOnce(&Vnode)) {
             > 1
     );
     free(&node);
-    node.wait_for_head(stuck + 2);
+    node.wait_for_head(head_without_space + 2);
     let accounts = node.accounts();
-    assert_eq!(
-        chain(&node)[..served.len()],
-        served[..],
-        "nothing served was lost"
-    );
+    assert_eq!(chain(&node)[..blocks.len()], blocks[..], "no block is lost");
     let head = node.head();
-    Ledger::genesis(&accounts).check(&node, head);
-    let ended = node.end(Signal::Interrupt);
+    BalanceLedger::genesis(&accounts).check(&node, head);
+    let ended = node.end(EndSignal::Interrupt);
     assert!(ended.status.success(), "{}", ended.stderr);
     assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
-    check_words(&good(directory, &["db", "check", "--full"]), &["no faults"]);
+    assert_contains(&run_ok(directory, &["db", "check", "--full"]), &["no faults"]);
 }
 
-/// A data directory with a few blocks, whose node has ended.
-fn begun(directory: &Path) -> u64 {
+/// Mines a few blocks into `directory` and stops the node. Returns the length of the database in
+/// bytes.
+fn mine_and_stop(directory: &Path) -> u64 {
     let node = Launch::dev(["--mine"]).data(directory).start();
     node.wait_for_head(2);
-    assert!(node.end(Signal::Interrupt).status.success());
+    assert!(node.end(EndSignal::Interrupt).status.success());
     std::fs::metadata(directory.join(FILE_NAME))
         .expect("a database")
         .len()
 }
 
-#[test]
-fn a_node_that_may_not_make_its_file_longer_waits_until_it_may() {
-    let home = home();
-    let bytes = begun(home.path());
-    let node = Launch::dev(["--mine"])
-        .data(home.path())
+/// A mining node whose database cannot become longer.
+fn node_at_file_limit(directory: &Path) -> Vnode {
+    let bytes = mine_and_stop(directory);
+    Launch::dev(["--mine"])
+        .data(directory)
         .file_bytes_max(bytes)
-        .start();
+        .start()
+}
+
+#[test]
+fn a_node_at_a_file_size_limit_waits_for_space() {
+    let home = home();
+    let node = node_at_file_limit(home.path());
     check_full(node, home.path(), Vnode::free_file_length);
 }
 
-/// A small file system of its own; unmounted when dropped.
-struct Small(PathBuf);
+/// A small file system in memory. Unmounted when dropped.
+struct SmallFileSystem(PathBuf);
 
-impl Small {
-    /// `None` where this user may not mount.
+impl SmallFileSystem {
+    /// Mounts the file system at `at`; `None` if this user may not mount.
     fn mount(at: &Path, mib: u32) -> Option<Self> {
         let options = format!("size={mib}m");
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(at);
-        let done = mount.output().is_ok_and(|output| output.status.success());
-        done.then(|| Self(at.to_owned()))
+        let mounted = mount.output().is_ok_and(|output| output.status.success());
+        mounted.then(|| Self(at.to_owned()))
     }
 
     fn resize(&self, mib: u32) {
@@ -128,7 +131,7 @@ impl Small {
     }
 }
 
-impl Drop for Small {
+impl Drop for SmallFileSystem {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(&self.0).status();
     }
@@ -137,24 +140,21 @@ impl Drop for Small {
 #[test]
 fn a_node_on_a_full_file_system_waits_for_space() {
     let home = home();
-    let Some(small) = Small::mount(home.path(), 4) else {
+    let Some(file_system) = SmallFileSystem::mount(home.path(), 4) else {
         return note("skipped: this user may not mount a small file system");
     };
     let node = Launch::dev(["--mine"]).data(home.path()).start();
     node.wait_for_head(1);
-    check_full(node, home.path(), |_| small.resize(256));
+    check_full(node, home.path(), |_| file_system.resize(256));
 }
 
 #[test]
 fn a_node_whose_file_is_gone_ends_with_a_reason() {
     let home = home();
-    let bytes = begun(home.path());
-    let node = Launch::dev(["--mine"])
-        .data(home.path())
-        .file_bytes_max(bytes)
-        .start();
+    let node = node_at_file_limit(home.path());
     std::fs::rename(home.path().join(FILE_NAME), home.path().join("elsewhere")).expect("renamed");
-    // While it writes the open file it need not know; once it must open it again, it does.
+    // The node uses its open file until a write fails. Then it opens the file again, which fails,
+    // too.
     let accounts = node.accounts();
     let ballast = format!("0x{}", "5a".repeat(30_000));
     let sent = json!([{"from": accounts[1], "to": accounts[9], "data": ballast, "gas": "0x300000"}]);
@@ -166,8 +166,11 @@ fn a_node_whose_file_is_gone_ends_with_a_reason() {
     let ended = node.wait_for_end();
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
     let last = ended.stderr.lines().last().unwrap_or_default();
-    check_words(last, &["no more blocks can be taken", FILE_NAME, "start again"]);
-    // As the message says: put back, it goes on.
+    assert_contains(
+        last,
+        &["the chain can accept no more blocks", FILE_NAME, "start again"],
+    );
+    // As the message says, the node starts again when the file is back.
     std::fs::rename(home.path().join("elsewhere"), home.path().join(FILE_NAME)).expect("renamed");
     let node = Launch::dev(["--mine"]).data(home.path()).start();
     let head = node.head();
@@ -176,20 +179,23 @@ fn a_node_whose_file_is_gone_ends_with_a_reason() {
 }
 
 #[test]
-fn what_is_no_whole_database_is_told_and_left_alone() {
+fn a_damaged_database_is_reported_and_not_changed() {
     let home = home();
-    begun(home.path());
+    mine_and_stop(home.path());
     let path = home.path().join(FILE_NAME);
     let whole = std::fs::read(&path).expect("a database");
     let check = |bytes: &[u8], words: &[&str]| {
         std::fs::write(&path, bytes).expect("written");
         for arguments in [&["--dev", "--mine"][..], &["db", "check"], &["db", "stats"]] {
-            let said = bad(home.path(), arguments);
-            check_words(&said, words);
-            check_words(&said, &[path.to_str().expect("plain characters"), "import"]);
-            let lines = said.lines().filter(|line| !line.trim().is_empty()).count();
-            assert_eq!(lines, 1, "{said}");
-            assert!(std::fs::read(&path).expect("a file") == bytes, "it was changed");
+            let error = run_failing(home.path(), arguments);
+            assert_contains(&error, words);
+            assert_contains(&error, &[path.to_str().expect("plain characters"), "import"]);
+            let lines = error.lines().filter(|line| !line.trim().is_empty()).count();
+            assert_eq!(lines, 1, "{error}");
+            assert!(
+                std::fs::read(&path).expect("a file") == bytes,
+                "the file was changed"
+            );
         }
     };
     check(b"", &["empty"]);
@@ -200,36 +206,36 @@ fn what_is_no_whole_database_is_told_and_left_alone() {
     }
     std::fs::remove_file(&path).expect("removed");
     std::fs::create_dir(&path).expect("made");
-    let said = bad(home.path(), &["--dev", "--mine"]);
-    check_words(&said, &["a directory", FILE_NAME]);
+    let error = run_failing(home.path(), &["--dev", "--mine"]);
+    assert_contains(&error, &["a directory", FILE_NAME]);
     std::fs::remove_dir(&path).expect("removed");
-    let said = bad(home.path(), &["--dev", "--mine"]);
-    check_words(&said, &["is gone", "chain.redb.lock"]);
-    assert!(!path.exists(), "no new chain in place of the old");
+    let error = run_failing(home.path(), &["--dev", "--mine"]);
+    assert_contains(&error, &["is gone", "chain.redb.lock"]);
+    assert!(!path.exists(), "no new chain is started in its place");
     std::fs::write(&path, &whole).expect("written");
-    check_words(&good(home.path(), &["db", "check", "--full"]), &["no faults"]);
+    assert_contains(&run_ok(home.path(), &["db", "check", "--full"]), &["no faults"]);
 }
 
 #[test]
-fn a_running_node_answers_rightly_or_not_at_all_over_damaged_pages() {
+fn a_node_with_damaged_pages_gives_right_answers_or_errors() {
     const ROUNDS: usize = 18;
     let home = home();
-    begun(home.path());
+    mine_and_stop(home.path());
     let path = home.path().join(FILE_NAME);
     let whole = std::fs::read(&path).expect("a database");
     let node = Launch::dev(Vec::<String>::new()).data(home.path()).start();
     let good_chain = chain(&node);
     let accounts = node.accounts();
     let balances: Vec<_> = accounts.iter().map(|account| node.balance(account)).collect();
-    assert!(node.end(Signal::Interrupt).status.success());
+    assert!(node.end(EndSignal::Interrupt).status.success());
     let used: Vec<usize> = (16..whole.len()).filter(|at| whole[*at] != 0).collect();
     let (mut refused, mut errors) = (0, 0);
     for round in 0..ROUNDS {
         let mut bytes = whole.clone();
-        // One byte, later two and three of them, spread over what is in use.
+        // First one byte, later two and three, spread over the bytes in use.
         for flip in 0..=round / (ROUNDS / 3) {
-            let place = (round * 7 + flip * 11 + 1) * used.len() / (ROUNDS * 11);
-            bytes[used[place % used.len()]] ^= 0x20;
+            let index = (round * 7 + flip * 11 + 1) * used.len() / (ROUNDS * 11);
+            bytes[used[index % used.len()]] ^= 0x20;
         }
         std::fs::write(&path, &bytes).expect("written");
         let launch = Launch::dev(Vec::<String>::new()).data(home.path());
@@ -260,12 +266,12 @@ fn a_running_node_answers_rightly_or_not_at_all_over_damaged_pages() {
                 Err(_) => errors += 1,
             }
         }
-        let ended = node.end(Signal::Interrupt);
+        let ended = node.end(EndSignal::Interrupt);
         assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
         assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
     }
     note(&format!(
-        "{ROUNDS} damaged files: {refused} not opened, {errors} answers were errors, none was wrong"
+        "{ROUNDS} damaged files: {refused} were not opened, {errors} answers were errors, none was wrong"
     ));
     assert!(errors + refused > 0);
 }

@@ -1,7 +1,8 @@
-//! Clients that are careless or hostile: memory stays bounded, and good ones are served all along.
+//! Careless and hostile clients: the memory of the node stays bounded, and other clients are
+//! served.
 //!
-//! `HOSTILE_LOAD=full` takes the numbers of the promise; without it they are smaller. The figures
-//! are noted either way.
+//! With `HOSTILE_LOAD=full` the numbers are those that the project promises; without it they are
+//! smaller. The test prints its figures in both cases.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,40 +10,41 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use e2e::http::HttpClient;
+use e2e::http::TestHttpClient;
 use e2e::ws::WsClient;
 use e2e::{Caller, Vnode, note};
 use serde_json::{Value, json};
 
-/// What the whole test may cost, above the memory of a node that has been called a little: room for
-/// long requests and responses, which has a bound of its own, apart.
+/// Most memory that the whole test may add to that of a node with a few calls, in bytes. Long
+/// requests and responses are not included, because they have a limit of their own.
 const GROWTH_MAX: usize = 256 << 20;
 
-/// `full` where asked for, otherwise `some`.
-fn scaled(full: usize, some: usize) -> usize {
+/// `full` if `HOSTILE_LOAD=full` is set, otherwise `reduced`.
+fn scaled(full: usize, reduced: usize) -> usize {
     if std::env::var("HOSTILE_LOAD").is_ok_and(|load| load == "full") {
         full
     } else {
-        some
+        reduced
     }
 }
 
-/// A node, and the most memory it had.
-struct Watched {
+/// A node and its memory use, in bytes.
+struct WatchedNode {
     node: Vnode,
     first: usize,
     most: usize,
 }
 
-impl Watched {
-    /// A good client is served now, on a new connection and on one that is there already.
+impl WatchedNode {
+    /// Checks that good clients are served now, on an existing and on a new connection, and that
+    /// the memory is bounded. `after` names what happened before.
     #[track_caller]
     fn check(&mut self, after: &str) {
-        let begun = Instant::now();
+        let started = Instant::now();
         self.node.rpc("mc_blockNumber", json!([]));
         let fresh = Caller::new(self.node.addresses()[0]);
         assert_eq!(fresh.rpc("net_version", json!([])), json!("100"), "after {after}");
-        let took = begun.elapsed();
+        let took = started.elapsed();
         let now = self.node.memory();
         self.most = self.most.max(now);
         let (now, first) = (now >> 10, self.first >> 10);
@@ -52,12 +54,12 @@ impl Watched {
         let grown = self.most.saturating_sub(self.first);
         assert!(
             grown < GROWTH_MAX,
-            "after {after}: {grown} bytes more than at first"
+            "after {after}: got {grown} bytes more than at first, expected less than {GROWTH_MAX}"
         );
     }
 }
 
-/// Numbers that look random.
+/// Pseudo-random bytes.
 fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let byte = || {
@@ -73,16 +75,16 @@ fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("the node listens");
     stream
         .set_read_timeout(Some(Duration::from_secs(60)))
-        .expect("a time-out");
+        .expect("a timeout");
     stream
         .set_write_timeout(Some(Duration::from_secs(60)))
-        .expect("a time-out");
+        .expect("a timeout");
     stream
 }
 
-/// Sends `bytes` as far as they are taken and reads what comes, to the end.
-fn throw(stream: &mut (impl Read + Write), bytes: &[u8]) -> Vec<u8> {
-    // The node may hang up in the middle, and may have said why before that.
+/// Sends `bytes` as far as the node reads them. Returns everything that the node answers.
+fn send_and_read(stream: &mut (impl Read + Write), bytes: &[u8]) -> Vec<u8> {
+    // The node may close the connection before the end; its answer can then still be read.
     let _ = stream.write_all(bytes);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -90,7 +92,7 @@ fn throw(stream: &mut (impl Read + Write), bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn hostile_clients_are_borne() {
+fn hostile_clients_do_not_harm_the_node() {
     let node = Vnode::dev([
         "--mine",
         "--minerthreads",
@@ -104,17 +106,17 @@ fn hostile_clients_are_borne() {
     node.wait_for_head(1);
     let (http, ws) = (node.addresses()[0], node.ws_address());
     let first = node.memory();
-    let mut watched = Watched {
+    let mut watched = WatchedNode {
         node,
         first,
         most: first,
     };
     watched.check("the start");
 
-    filters(&watched.node, scaled(10_000, 10_000));
+    create_filters(&watched.node, scaled(10_000, 10_000));
     watched.check("idle filters");
 
-    let subscribers = subscriptions(ws, scaled(1000, 200));
+    let subscribers = subscribe(ws, scaled(1000, 200));
     let head = watched.node.head();
     watched.node.wait_for_head(head + 3);
     watched.check("subscriptions that nobody reads");
@@ -145,29 +147,29 @@ fn hostile_clients_are_borne() {
 
     for seed in 0..scaled(500, 100) as u64 {
         let bytes = noise(2000, seed);
-        throw(&mut connect(http), &bytes);
-        throw(&mut connect(ws), &bytes);
+        send_and_read(&mut connect(http), &bytes);
+        send_and_read(&mut connect(ws), &bytes);
         let mut socket = UnixStream::connect(watched.node.socket()).expect("the node listens");
         socket
             .set_read_timeout(Some(Duration::from_secs(60)))
-            .expect("a time-out");
+            .expect("a timeout");
         let _ = socket.write_all(&bytes);
         let _ = socket.shutdown(std::net::Shutdown::Write);
         let _ = socket.read_to_end(&mut Vec::new());
     }
     watched.check("garbage");
 
-    let deaf = deaf(&watched.node.socket(), scaled(60, 30));
+    let not_reading = call_without_reading(&watched.node.socket(), scaled(60, 30));
     watched.check("connections that ask and do not read");
-    drop(deaf);
+    drop(not_reading);
 
-    long_bodies(http);
+    send_long_bodies(http);
     watched.check("bodies of 100 MB");
 
-    endless_header(http);
+    send_endless_header(http);
     watched.check("an endless header");
 
-    tiny_members(http, ws);
+    send_tiny_members(http, ws);
     watched.check("batches of a million members");
     note(&format!(
         "at most {} KiB resident, {} at first",
@@ -176,11 +178,11 @@ fn hostile_clients_are_borne() {
     ));
 }
 
-/// Makes filters, by the batch, and leaves them.
-fn filters(node: &Vnode, count: usize) {
+/// Creates filters in batches.
+fn create_filters(node: &Vnode, count: usize) {
     const BATCH: usize = 1000;
     let address = node.addresses()[0];
-    let mut http = HttpClient::new(address);
+    let mut http = TestHttpClient::new(address);
     let filter = json!({ "address": "0x70997970c51812dc3a010c7d01b50e0d17dc79c8", "topics": [null, []] });
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "mc_newFilter", "params": [filter] }).to_string();
     for _ in 0..count / BATCH {
@@ -191,8 +193,8 @@ fn filters(node: &Vnode, count: usize) {
     }
 }
 
-/// Subscribes to heads many times, on connections that are not read any more.
-fn subscriptions(ws: SocketAddr, count: usize) -> Vec<WsClient> {
+/// Subscribes to heads many times. Nobody reads the connections afterwards.
+fn subscribe(ws: SocketAddr, count: usize) -> Vec<WsClient> {
     const EACH: usize = 100;
     let subscribed = (0..count / EACH).map(|_| {
         let mut client = WsClient::connect(ws, None).expect("a WebSocket");
@@ -204,9 +206,9 @@ fn subscriptions(ws: SocketAddr, count: usize) -> Vec<WsClient> {
     subscribed.collect()
 }
 
-/// Connections that ask for long answers, short ones and slow ones, for as long as the node reads,
-/// and read none.
-fn deaf(socket: &Path, count: usize) -> Vec<UnixStream> {
+/// Opens connections that call methods with long, short and slow answers, as long as the node
+/// reads, and that read no answer.
+fn call_without_reading(socket: &Path, count: usize) -> Vec<UnixStream> {
     const REQUESTS_MAX: usize = 10_000;
     let calls = [
         json!({ "jsonrpc": "2.0", "id": 1, "method": "mc_estimateGas", "params": [{ "data": "0x5b600056" }] }),
@@ -215,26 +217,26 @@ fn deaf(socket: &Path, count: usize) -> Vec<UnixStream> {
         json!({ "jsonrpc": "2.0", "id": 4, "method": "mc_subscribe", "params": ["newHeads"] }),
     ];
     let calls: String = calls.iter().map(Value::to_string).collect();
-    let asked = (0..count).map(|_| {
+    let connections = (0..count).map(|_| {
         let mut stream = UnixStream::connect(socket).expect("the node listens");
         stream
             .set_write_timeout(Some(Duration::from_millis(200)))
-            .expect("a time-out");
+            .expect("a timeout");
         let sent = (0..REQUESTS_MAX)
             .take_while(|_| stream.write_all(calls.as_bytes()).is_ok())
             .count();
-        assert!(sent < REQUESTS_MAX, "all of it was taken");
+        assert!(sent < REQUESTS_MAX, "the node read everything");
         stream
     });
-    asked.collect()
+    connections.collect()
 }
 
-/// Bodies far too long, with and without a length before them.
-fn long_bodies(http: SocketAddr) {
+/// Sends bodies that are far too long, with and without a length in the header.
+fn send_long_bodies(http: SocketAddr) {
     const LEN: usize = 100_000_000;
     let head = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
     let mut stream = connect(http);
-    let answer = throw(
+    let answer = send_and_read(
         &mut stream,
         format!("{head}Content-Length: {LEN}\r\n\r\n").as_bytes(),
     );
@@ -253,11 +255,11 @@ fn long_bodies(http: SocketAddr) {
     while sent < LEN && stream.write_all(piece.as_bytes()).is_ok() {
         sent += 1 << 20;
     }
-    assert!(sent < LEN, "all of it was taken");
+    assert!(sent < LEN, "the node read everything");
 }
 
-/// Header lines without end.
-fn endless_header(http: SocketAddr) {
+/// Sends header lines without end.
+fn send_endless_header(http: SocketAddr) {
     const LEN_MAX: usize = 100_000_000;
     let mut stream = connect(http);
     stream.write_all(b"POST / HTTP/1.1\r\n").expect("the node reads");
@@ -266,16 +268,16 @@ fn endless_header(http: SocketAddr) {
     while sent < LEN_MAX && stream.write_all(line.as_bytes()).is_ok() {
         sent += line.len();
     }
-    assert!(sent < LEN_MAX, "all of it was taken");
+    assert!(sent < LEN_MAX, "the node read everything");
 }
 
-/// Batches of the smallest members there are.
-fn tiny_members(http: SocketAddr, ws: SocketAddr) {
+/// Sends batches with the smallest possible members.
+fn send_tiny_members(http: SocketAddr, ws: SocketAddr) {
     let members = "1,".repeat(1_000_000);
     let batch = format!("[{}]", members.trim_end_matches(','));
     let refusal = "batch of 1000000 requests, want at most 1000";
     for _ in 0..3 {
-        let answer = HttpClient::new(http).post(&batch).expect("an answer");
+        let answer = TestHttpClient::new(http).post(&batch).expect("an answer");
         assert!(answer.body.contains(refusal), "{}", answer.body);
         let mut client = WsClient::connect(ws, None).expect("a WebSocket");
         client.send(&batch);

@@ -1,18 +1,13 @@
-//! Logs by contract and topics, on a chain that is mined, restarted, exported and imported.
-
-use std::path::Path;
+//! Log queries by contract and topics, on a chain that is mined, restarted, exported and imported.
 
 use e2e::contract::{CHANGED, creation_code, set, word};
-use e2e::process::Signal;
+use e2e::process::EndSignal;
 use e2e::{Launch, Vnode, data, quantity, to_quantity};
 use serde_json::{Value, json};
 
-fn run(data: &Path, arguments: &[&str]) {
-    let ended = Launch::bare(arguments.iter().copied()).data(data).run();
-    assert!(ended.status.success(), "{arguments:?}: {}", ended.stderr);
-}
+use crate::offline::run_ok;
 
-/// The values that the contract's logs tell, over the whole chain and by each thing they have.
+/// Checks the values in the logs of the contract, over the whole chain, with several filters.
 #[track_caller]
 fn check_values(node: &Vnode, contract: &str, sender: &str, expected: &[u128]) {
     for filter in [
@@ -56,16 +51,16 @@ fn logs_are_found_after_restarts_and_after_an_import() {
     assert_eq!(
         node.rpc("mc_getLogs", all.clone()),
         json!(logs),
-        "as in the receipts"
+        "the logs of the receipts"
     );
     let third = quantity(&logs[2]["blockNumber"]);
     let one = json!([{"fromBlock": to_quantity(third), "toBlock": to_quantity(third)}]);
     assert_eq!(node.rpc("mc_getLogs", one), json!([logs[2]]));
     let of_block = json!([{"blockHash": logs[0]["blockHash"]}]);
     assert_eq!(node.rpc("mc_getLogs", of_block), json!([logs[0]]));
-    node.end(Signal::Kill);
+    node.end(EndSignal::Kill);
 
-    // The same after a crash, with a bound that the query meets.
+    // After a crash, with a limit that the query exceeds.
     let node = Launch::dev(["--rpc.logs.maxresults", "2"])
         .data(home.path())
         .start();
@@ -74,17 +69,17 @@ fn logs_are_found_after_restarts_and_after_an_import() {
         refused.contains("more than 2 logs") && refused.contains("--rpc.logs.maxresults"),
         "{refused}"
     );
-    node.end(Signal::Terminate);
+    node.end(EndSignal::Terminate);
     let node = Launch::dev([] as [&str; 0]).data(home.path()).start();
     check_values(&node, &contract, &sender, &VALUES);
-    node.end(Signal::Terminate);
+    node.end(EndSignal::Terminate);
 
     let file = other.path().join("blocks");
     let file = file.to_str().expect("a path in ASCII");
-    run(home.path(), &["export", file]);
-    run(other.path(), &["import", file, "--dev"]);
+    run_ok(home.path(), &["export", file]);
+    run_ok(other.path(), &["import", file, "--dev"]);
     for folder in [home.path(), other.path()] {
-        run(folder, &["db", "check"]);
+        run_ok(folder, &["db", "check"]);
     }
     let node = Launch::dev([] as [&str; 0]).data(other.path()).start();
     check_values(&node, &contract, &sender, &VALUES);

@@ -1,4 +1,4 @@
-//! Whole nodes, judged from outside: one module per promise.
+//! Tests of whole nodes from outside, with one module for each subject.
 
 #![cfg(unix)]
 

@@ -1,5 +1,5 @@
-//! The commands on data directories: a network from its file, blocks in and out, the state
-//! as JSON, and whether the database is whole.
+//! The commands on data directories: a network from a genesis file, import and export of blocks,
+//! the state as JSON, and checking the database.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,28 +10,28 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use e2e::contract::{creation_code, set};
-use e2e::process::{Ended, Signal};
+use e2e::process::{EndSignal, EndedProcess};
 use e2e::{Launch, note, quantity, to_quantity, vnode_path, wait_for};
 use serde_json::{Value, json};
 use store::{Source, Store, StoreOptions, TableId, meta_key};
 use tempfile::TempDir;
 
-/// The built-in contract that leaves notices.
+/// The built-in contract that emits notices.
 const NOTIFY_SCS: &str = "0x000000000000000000000000000000000000000d";
 
-/// A network of Ethereum's rules with one rich account.
+/// A network with the rules of Ethereum and one funded account.
 const GENESIS: &str = r#"{"config": {"chainId": 4711, "homesteadBlock": 0, "eip150Block": "0x00"},
     "difficulty": "0x020000", "gasLimit": "9000000", "nonce": "0x0000000000000042", "unheardOf": 1,
     "alloc": {"00000000000000000000000000000000000000aa": {"balance": "1000000000000000000"}}}"#;
 
-/// Runs a command on the data directory.
-fn vnode(data: &Path, arguments: &[&str]) -> Ended {
+/// Runs a command on the data directory `data`.
+fn vnode(data: &Path, arguments: &[&str]) -> EndedProcess {
     Launch::bare(arguments.iter().copied()).data(data).run()
 }
 
-/// Runs a command that must succeed; gives what it says.
+/// Runs a command that must succeed. Returns its standard output.
 #[track_caller]
-pub(crate) fn good(data: &Path, arguments: &[&str]) -> String {
+pub(crate) fn run_ok(data: &Path, arguments: &[&str]) -> String {
     let ended = vnode(data, arguments);
     assert!(
         ended.status.success(),
@@ -42,17 +42,18 @@ pub(crate) fn good(data: &Path, arguments: &[&str]) -> String {
     ended.stdout
 }
 
-/// Runs a command that must fail; gives its complaint.
+/// Runs a command that must fail. Returns its standard error.
 #[track_caller]
-pub(crate) fn bad(data: &Path, arguments: &[&str]) -> String {
+pub(crate) fn run_failing(data: &Path, arguments: &[&str]) -> String {
     let ended = vnode(data, arguments);
     assert_eq!(ended.status.code(), Some(1), "{arguments:?}: {}", ended.stdout);
     assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
     ended.stderr
 }
 
+/// Checks that `text` contains each of `words`.
 #[track_caller]
-pub(crate) fn check_words(text: &str, words: &[&str]) {
+pub(crate) fn assert_contains(text: &str, words: &[&str]) {
     for word in words {
         assert!(text.contains(word), "got {text:?}, expected {word:?} in it");
     }
@@ -63,36 +64,36 @@ pub(crate) fn text(path: &Path) -> &str {
 }
 
 /// The value of the line that begins with `key`.
-fn value(said: &str, key: &str) -> String {
-    let line = said.lines().find_map(|line| line.strip_prefix(key));
-    line.unwrap_or_else(|| panic!("got {said:?}, expected a line {key:?}"))
+fn value(output: &str, key: &str) -> String {
+    let line = output.lines().find_map(|line| line.strip_prefix(key));
+    line.unwrap_or_else(|| panic!("got {output:?}, expected a line {key:?}"))
         .trim()
         .to_owned()
 }
 
-/// A chain with transfers and a contract, mined once, whose node has ended.
-struct Mined {
+/// A chain with transfers and a contract. It is mined once for all tests; its node has stopped.
+struct MinedChain {
     folder: TempDir,
-    /// Balances by block and address, as the node told them.
+    /// Balances by block and address, as the node returned them.
     balances: BTreeMap<u128, BTreeMap<String, u128>>,
     head: u128,
     head_hash: String,
 }
 
-impl Mined {
+impl MinedChain {
     fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 
-    /// All of its blocks as a stream.
+    /// File with all blocks.
     fn stream(&self) -> PathBuf {
         self.folder.path().join("all.rlp")
     }
 }
 
-fn mined() -> &'static Mined {
-    static MINED: OnceLock<Mined> = OnceLock::new();
-    MINED.get_or_init(|| {
+fn mined_chain() -> &'static MinedChain {
+    static CHAIN: OnceLock<MinedChain> = OnceLock::new();
+    CHAIN.get_or_init(|| {
         let folder = tempfile::Builder::new()
             .prefix("vn")
             .tempdir()
@@ -108,10 +109,10 @@ fn mined() -> &'static Mined {
         }
         let last = node.send(json!({"from": accounts[0], "to": contract, "data": set(7), "gas": "0xf4240"}));
         node.receipt(&last);
-        // A notice, so that no table is empty.
-        let told =
+        // A notice, so that its table is not empty.
+        let notice =
             node.send(json!({"from": accounts[0], "to": NOTIFY_SCS, "data": "0x01", "gas": "0xf4240"}));
-        node.receipt(&told);
+        node.receipt(&notice);
         node.wait_for_head(node.head() + 2);
         let head = node.head();
         let mut watched = accounts;
@@ -124,21 +125,21 @@ fn mined() -> &'static Mined {
             (number, watched.iter().map(balance).collect())
         };
         let balances = (0..=head).map(at).collect();
-        assert!(node.end(Signal::Interrupt).status.success());
-        let said = good(&data, &["export", text(&folder.path().join("all.rlp"))]);
-        // The node may have found another block before it ended.
-        let exported: u128 = said
+        assert!(node.end(EndSignal::Interrupt).status.success());
+        let output = run_ok(&data, &["export", text(&folder.path().join("all.rlp"))]);
+        // The node may have mined another block before it stopped.
+        let exported: u128 = output
             .split([' ', ','])
             .nth(1)
             .and_then(|count| count.parse().ok())
             .expect("a count");
-        let stats = value(&good(&data, &["db", "stats"]), "head block");
+        let stats = value(&run_ok(&data, &["db", "stats"]), "head block");
         let (number, hash) = stats.split_once(' ').expect("number and hash");
         assert_eq!(
             (number, exported > head),
             ((exported - 1).to_string().as_str(), true)
         );
-        Mined {
+        MinedChain {
             head: exported - 1,
             head_hash: hash.to_owned(),
             folder,
@@ -154,53 +155,59 @@ fn a_directory_is_initialised_once() {
     std::fs::write(&file, GENESIS).expect("a write");
     let first = vnode(&data, &["init", text(&file)]);
     assert!(first.status.success(), "{}", first.stderr);
-    check_words(&first.stderr, &["unheardOf"]);
+    assert_contains(&first.stderr, &["unheardOf"]);
     let hash = value(&first.stdout, "genesis");
     e2e::data(&json!(hash), 32);
     e2e::data(&json!(value(&first.stdout, "state root")), 32);
-    let again = good(&data, &["init", text(&file)]);
+    let again = run_ok(&data, &["init", text(&file)]);
     assert_eq!(value(&again, "genesis"), hash);
 
     let other = home.path().join("other.json");
     std::fs::write(&other, GENESIS.replace("0x020000", "0x020001")).expect("a write");
-    check_words(&bad(&data, &["init", text(&other)]), &[&hash, "--datadir"]);
-    // The head is block 0, so the rules of later blocks may still change.
+    assert_contains(
+        &run_failing(&data, &["init", text(&other)]),
+        &[&hash, "--datadir"],
+    );
+    // The head is still block 0, so the rules of later blocks can be changed.
     std::fs::write(&other, GENESIS.replace("\"0x00\"", "9")).expect("a write");
-    assert_eq!(value(&good(&data, &["init", text(&other)]), "genesis"), hash);
-    good(&data, &["init", text(&file)]);
+    assert_eq!(value(&run_ok(&data, &["init", text(&other)]), "genesis"), hash);
+    run_ok(&data, &["init", text(&file)]);
 
     let flags = ["--rpc", "--rpcport", "0", "--networkid", "5"];
     let node = Launch::bare(flags).data(&data).start();
     assert_eq!(node.block(0)["hash"], json!(hash));
     assert_eq!(node.rpc("net_version", json!([])), json!("5"));
-    check_words(
+    assert_contains(
         &node.banner(),
         &["mine (network id 5, chain id 4711)", "moacbase   none"],
     );
-    check_words(&bad(&data, &["import", "-"]), &["in use"]);
-    assert!(node.end(Signal::Interrupt).status.success());
+    assert_contains(&run_failing(&data, &["import", "-"]), &["in use"]);
+    assert!(node.end(EndSignal::Interrupt).status.success());
 
-    check_words(&bad(&data, &["--dev"]), &["--network dev", "mine", &hash]);
-    check_words(&bad(&data, &["--network", "main"]), &["--network main", &hash]);
+    assert_contains(&run_failing(&data, &["--dev"]), &["--network dev", "mine", &hash]);
+    assert_contains(
+        &run_failing(&data, &["--network", "main"]),
+        &["--network main", &hash],
+    );
     std::fs::write(&other, GENESIS.replace("\"0x00\"", "9")).expect("a write");
-    check_words(
-        &bad(&data, &["--genesis", text(&other)]),
+    assert_contains(
+        &run_failing(&data, &["--genesis", text(&other)]),
         &["other rules from block 0 on"],
     );
-    check_words(&bad(&data, &["--mine"]), &["--moacbase"]);
+    assert_contains(&run_failing(&data, &["--mine"]), &["--moacbase"]);
     let flags = ["--genesis", text(&file)];
     let node = Launch::bare(flags).data(&data).start();
-    assert!(node.end(Signal::Interrupt).status.success());
-    good(&data, &["db", "check", "--full"]);
+    assert!(node.end(EndSignal::Interrupt).status.success());
+    run_ok(&data, &["db", "check", "--full"]);
 }
 
 #[test]
-fn without_a_network_nothing_is_made() {
+fn without_a_network_no_directory_is_created() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let data = home.path().join("data");
     let check = |arguments: &[&str], words: &[&str]| {
-        check_words(&bad(&data, arguments), words);
-        assert!(!data.exists(), "{arguments:?} leaves a directory");
+        assert_contains(&run_failing(&data, arguments), words);
+        assert!(!data.exists(), "{arguments:?} creates the directory");
     };
     check(&[], &["no chain in", "vnode init", "--dev"]);
     check(&["import", "-"], &["no chain in"]);
@@ -228,42 +235,42 @@ fn without_a_network_nothing_is_made() {
     check(&["init", text(&file), "--dev"], &["built in"]);
     std::fs::write(&file, "{\n\"difficulty\": }").expect("a write");
     check(&["init", text(&file)], &["g.json", "line 2"]);
-    // A file alone is enough for a start.
+    // A genesis file is enough to start.
     std::fs::write(&file, GENESIS).expect("a write");
     let node = Launch::bare(["--genesis", text(&file)]).data(&data).start();
-    assert!(node.end(Signal::Interrupt).status.success());
+    assert!(node.end(EndSignal::Interrupt).status.success());
     let node = Launch::bare(Vec::<String>::new()).data(&data).start();
-    check_words(&node.banner(), &["chain id 4711"]);
+    assert_contains(&node.banner(), &["chain id 4711"]);
 }
 
 #[test]
-fn a_chain_goes_out_and_in() {
-    let mined = mined();
+fn a_chain_is_exported_and_imported() {
+    let mined = mined_chain();
     let home = tempfile::tempdir().expect("a temporary directory");
     let data = home.path().join("data");
     let stream = mined.stream();
-    let said = good(&data, &["import", text(&stream), "--dev"]);
+    let output = run_ok(&data, &["import", text(&stream), "--dev"]);
     let head = format!("the head is block {} {}", mined.head, mined.head_hash);
-    check_words(
-        &said,
+    assert_contains(
+        &output,
         &[
             &format!("imported {} blocks", mined.head),
-            "1 were there",
+            "1 were already stored",
             "blocks/s",
             "Mgas/s",
             &head,
         ],
     );
-    assert_eq!(said.lines().count(), 1, "{said}");
-    let said = good(&data, &["import", text(&stream)]);
-    check_words(&said, &["imported 0 blocks", &head]);
-    check_words(&good(&data, &["db", "check", "--full"]), &["no faults"]);
+    assert_eq!(output.lines().count(), 1, "{output}");
+    let output = run_ok(&data, &["import", text(&stream)]);
+    assert_contains(&output, &["imported 0 blocks", &head]);
+    assert_contains(&run_ok(&data, &["db", "check", "--full"]), &["no faults"]);
 
     let again = home.path().join("again.rlp");
-    good(&data, &["export", text(&again)]);
+    run_ok(&data, &["export", text(&again)]);
     let bytes = std::fs::read(&stream).expect("a stream");
     assert_eq!(std::fs::read(&again).expect("a stream"), bytes);
-    // Parts, by way of pipes: the first without block 0.
+    // The chain in three parts, through pipes; the first part starts with block 1.
     let parts = [("1", "2"), ("3", "0x4"), ("5", "")];
     let part = |(first, last): (&str, &str)| {
         let range: Vec<_> = [first, last]
@@ -276,7 +283,7 @@ fn a_chain_goes_out_and_in() {
             .args(["--datadir", text(&data)])
             .output()
             .expect("vnode runs");
-        check_words(&String::from_utf8_lossy(&output.stderr), &["exported"]);
+        assert_contains(&String::from_utf8_lossy(&output.stderr), &["exported"]);
         output.stdout
     };
     let third = home.path().join("third");
@@ -292,57 +299,63 @@ fn a_chain_goes_out_and_in() {
         drop(stdin);
         assert!(child.wait().expect("it ends").success(), "{range:?}");
     }
-    check_words(
-        &good(&third, &["db", "stats"]),
+    assert_contains(
+        &run_ok(&third, &["db", "stats"]),
         &[&format!("head block {} {}", mined.head, mined.head_hash)],
     );
 }
 
 #[test]
-fn an_export_is_whole_or_refused() {
-    let mined = mined();
+fn an_export_is_complete_or_refused() {
+    let mined = mined_chain();
     let data = mined.data();
     let home = tempfile::tempdir().expect("a temporary directory");
     let file = home.path().join("f");
     std::fs::write(&file, "before").expect("a write");
     let head = mined.head.to_string();
     let above = (mined.head + 1).to_string();
-    check_words(&bad(&data, &["export", text(&file), "3", "2"]), &["3", "2"]);
-    check_words(
-        &bad(&data, &["export", text(&file), "0", &above]),
+    assert_contains(
+        &run_failing(&data, &["export", text(&file), "3", "2"]),
+        &["3", "2"],
+    );
+    assert_contains(
+        &run_failing(&data, &["export", text(&file), "0", &above]),
         &[&above, &head],
     );
-    check_words(&bad(&data, &["export", text(&file), &above]), &[&above, &head]);
-    check_words(&bad(&data, &["dump", &above]), &[&above, &head]);
+    assert_contains(
+        &run_failing(&data, &["export", text(&file), &above]),
+        &[&above, &head],
+    );
+    assert_contains(&run_failing(&data, &["dump", &above]), &[&above, &head]);
     assert_eq!(std::fs::read_to_string(&file).expect("a file"), "before");
-    check_words(
-        &bad(&data, &["export", text(&home.path().join("no/f"))]),
+    assert_contains(
+        &run_failing(&data, &["export", text(&home.path().join("no/f"))]),
         &["no/f"],
     );
-    good(&data, &["export", text(&file), "1", "1"]);
+    run_ok(&data, &["export", text(&file), "1", "1"]);
     let entries = std::fs::read_dir(home.path()).expect("a folder").count();
-    assert_eq!(entries, 1, "nothing but the file");
+    assert_eq!(entries, 1, "the file alone");
     assert_ne!(std::fs::read(&file).expect("a file"), b"before");
 }
 
 #[test]
-fn a_broken_stream_keeps_what_comes_before() {
-    let mined = mined();
+fn blocks_before_a_damaged_part_are_imported() {
+    let mined = mined_chain();
     let home = tempfile::tempdir().expect("a temporary directory");
     let file = home.path().join("f");
     let bytes = std::fs::read(mined.stream()).expect("a stream");
-    good(&mined.data(), &["export", text(&file), "0", "3"]);
+    run_ok(&mined.data(), &["export", text(&file), "0", "3"]);
     let four = std::fs::read(&file).expect("a file").len();
     let check = |name: &str, broken: &[u8], words: &[&str], head: &str| {
         let data = home.path().join(name);
         std::fs::write(&file, broken).expect("a write");
         let ended = vnode(&data, &["import", text(&file), "--dev"]);
         assert_eq!(ended.status.code(), Some(1), "{}", ended.stdout);
-        check_words(&ended.stdout, &[&format!("the head is block {head} ")]);
-        check_words(&ended.stderr, words);
-        check_words(&good(&data, &["db", "check"]), &["no faults"]);
-        good(&data, &["import", text(&mined.stream())]);
-        check_words(&good(&data, &["db", "stats"]), &[&mined.head_hash]);
+        assert_contains(&ended.stdout, &[&format!("the head is block {head} ")]);
+        assert_contains(&ended.stderr, words);
+        assert_contains(&run_ok(&data, &["db", "check"]), &["no faults"]);
+        run_ok(&data, &["import", text(&mined.stream())]);
+        assert_contains(&run_ok(&data, &["db", "stats"]), &[&mined.head_hash]);
     };
     check(
         "cut",
@@ -352,7 +365,7 @@ fn a_broken_stream_keeps_what_comes_before() {
     );
     check("empty", b"", &["no block"], "0");
     let mut middle = bytes.clone();
-    // Within the header of block 4: its hash changes, and with it the seal is no good.
+    // This byte is in the header of block 4. Its hash changes, so the seal is invalid.
     middle[four + 200] ^= 1;
     check("middle", &middle, &["block 4 (0x"], "3");
     check(
@@ -366,46 +379,47 @@ fn a_broken_stream_keeps_what_comes_before() {
 }
 
 #[test]
-fn a_killed_import_goes_on() {
-    let mined = mined();
+fn a_killed_import_can_be_resumed() {
+    let mined = mined_chain();
     let stream = mined.stream();
     for millis in [0, 5, 20, 60, 120, 250, 400, 700] {
         let home = tempfile::tempdir().expect("a temporary directory");
         let data = home.path().join("data");
         let arguments = ["import", text(&stream), "--dev"];
-        let made = || data.join(store::FILE_NAME).exists();
+        let created = || data.join(store::FILE_NAME).exists();
         Launch::bare(arguments)
             .data(&data)
-            .kill_after(made, Duration::from_millis(millis));
-        let said = good(&data, &arguments);
-        check_words(&said, &[&mined.head_hash]);
+            .kill_after(created, Duration::from_millis(millis));
+        let output = run_ok(&data, &arguments);
+        assert_contains(&output, &[&mined.head_hash]);
         note(&format!(
-            "killed {millis} ms after the database was made; then {}",
-            said.trim()
+            "killed {millis} ms after the database was created; then {}",
+            output.trim()
         ));
-        check_words(&good(&data, &["db", "check", "--full"]), &["no faults"]);
+        assert_contains(&run_ok(&data, &["db", "check", "--full"]), &["no faults"]);
     }
 }
 
 #[test]
-fn an_import_killed_half_way_has_what_it_took() {
-    let mined = mined();
+fn a_killed_import_keeps_the_blocks_before_the_kill() {
+    let mined = mined_chain();
     let home = tempfile::tempdir().expect("a temporary directory");
     let file = home.path().join("f");
-    good(&mined.data(), &["export", text(&file), "0", "3"]);
+    run_ok(&mined.data(), &["export", text(&file), "0", "3"]);
     let half = std::fs::read(&file).expect("a file");
-    // Until a machine, however busy, was given time enough to take the blocks of an open pipe.
-    let taken = (0..)
+    // The time before the kill is doubled until it is enough to import the blocks, because the
+    // machine may be busy.
+    let delay = (0..)
         .map(|round| Duration::from_millis(400 << round))
-        .find(|patience| {
+        .find(|delay| {
             assert!(
-                *patience < e2e::wait::PATIENCE,
-                "no block was taken from an open pipe"
+                *delay < e2e::wait::PATIENCE,
+                "no block was imported from an open pipe"
             );
-            let data = home.path().join(format!("{}", patience.as_millis()));
+            let data = home.path().join(format!("{}", delay.as_millis()));
             let (mut child, mut stdin) = import_from_pipe(&data);
             stdin.write_all(&half).expect("a write");
-            std::thread::sleep(*patience);
+            std::thread::sleep(*delay);
             child
                 .kill()
                 .expect("a child can be killed until it was waited for");
@@ -413,27 +427,27 @@ fn an_import_killed_half_way_has_what_it_took() {
             if !data.join(store::FILE_NAME).exists() {
                 return false;
             }
-            let stats = good(&data, &["db", "stats"]);
+            let stats = run_ok(&data, &["db", "stats"]);
             if !stats.contains("head block 3 ") {
                 return false;
             }
-            check_words(&good(&data, &["db", "check", "--full"]), &["no faults"]);
-            let said = good(&data, &["import", text(&mined.stream())]);
+            assert_contains(&run_ok(&data, &["db", "check", "--full"]), &["no faults"]);
+            let output = run_ok(&data, &["import", text(&mined.stream())]);
             let rest = mined.head - 3;
-            check_words(
-                &said,
+            assert_contains(
+                &output,
                 &[
                     &format!("imported {rest} blocks"),
-                    "4 were there",
+                    "4 were already stored",
                     &mined.head_hash,
                 ],
             );
             true
         });
-    assert!(taken.is_some());
+    assert!(delay.is_some());
 }
 
-/// An import of the development network's blocks from a pipe that stays open.
+/// Starts an import into the development network from a pipe that stays open.
 fn import_from_pipe(data: &Path) -> (Child, ChildStdin) {
     let mut child = Command::new(vnode_path())
         .args(["import", "-", "--dev", "--datadir", text(data)])
@@ -448,41 +462,41 @@ fn import_from_pipe(data: &Path) -> (Child, ChildStdin) {
 
 #[test]
 fn a_signal_ends_an_import_between_two_blocks() {
-    let mined = mined();
+    let mined = mined_chain();
     let home = tempfile::tempdir().expect("a temporary directory");
     let data = home.path().join("data");
     let bytes = std::fs::read(mined.stream()).expect("a stream");
     let (child, mut stdin) = import_from_pipe(&data);
-    // All but the end of the last block, and then silence.
+    // Everything but the end of the last block.
     stdin.write_all(&bytes[..bytes.len() - 9]).expect("a write");
     wait_for("the database", || {
         data.join(store::FILE_NAME).exists().then_some(())
     });
     std::thread::sleep(Duration::from_millis(300));
     let pid = libc::pid_t::try_from(child.id()).expect("a process id fits");
-    // SAFETY: takes numbers alone; the child is ours and not yet waited for, so the id is its own.
+    // SAFETY: the arguments are numbers; the child has not been waited for, so the id is its own.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGINT) }, 0);
     let output = child.wait_with_output().expect("it ends");
     drop(stdin);
     assert_eq!(output.status.code(), Some(1));
-    check_words(&String::from_utf8_lossy(&output.stderr), &["interrupted"]);
-    check_words(
+    assert_contains(&String::from_utf8_lossy(&output.stderr), &["interrupted"]);
+    assert_contains(
         &String::from_utf8_lossy(&output.stdout),
         &["imported", "the head is block"],
     );
-    check_words(&good(&data, &["db", "check"]), &["no faults"]);
-    check_words(
-        &good(&data, &["import", text(&mined.stream())]),
+    assert_contains(&run_ok(&data, &["db", "check"]), &["no faults"]);
+    assert_contains(
+        &run_ok(&data, &["import", text(&mined.stream())]),
         &[&mined.head_hash],
     );
 }
 
 #[test]
 fn a_dump_has_the_balances_of_its_height() {
-    let mined = mined();
+    let mined = mined_chain();
     let data = mined.data();
     for (number, expected) in &mined.balances {
-        let dump: Value = serde_json::from_str(&good(&data, &["dump", &number.to_string()])).expect("JSON");
+        let dump: Value = serde_json::from_str(&run_ok(&data, &["dump", &number.to_string()])).expect("JSON");
         for (address, balance) in expected {
             let account = &dump[address];
             let got = if account.is_null() {
@@ -495,7 +509,7 @@ fn a_dump_has_the_balances_of_its_height() {
     }
     let home = tempfile::tempdir().expect("a temporary directory");
     let file = home.path().join("dump.json");
-    assert_eq!(good(&data, &["dump", "latest", text(&file)]), "");
+    assert_eq!(run_ok(&data, &["dump", "latest", text(&file)]), "");
     let dump: Value = serde_json::from_slice(&std::fs::read(&file).expect("a dump")).expect("JSON");
     let contracts: Vec<_> = dump
         .as_object()
@@ -513,16 +527,16 @@ fn a_dump_has_the_balances_of_its_height() {
 
 #[test]
 fn a_flipped_byte_is_found_in_every_table() {
-    let mined = mined();
+    let mined = mined_chain();
     let home = tempfile::tempdir().expect("a temporary directory");
     let data = home.path().join("data");
-    good(&data, &["import", text(&mined.stream()), "--dev"]);
+    run_ok(&data, &["import", text(&mined.stream()), "--dev"]);
     for table in TableId::ALL {
         let (key, row) = last_row(&data, table);
         let mut altered = row.clone();
         match altered.last_mut() {
             Some(byte) => *byte ^= 1,
-            // A row of the log index whose one block is in its key.
+            // A row of the log index with a single block, which is in the key.
             None => altered.push(1),
         }
         put(&data, table, &key, &altered);
@@ -531,26 +545,26 @@ fn a_flipped_byte_is_found_in_every_table() {
         let lines = ended.stdout.lines().count();
         assert!(
             lines >= 2,
-            "a line for each fault and one at the end: {}",
+            "expected a line for each fault and one at the end: {}",
             ended.stdout
         );
-        check_words(&ended.stderr, &[&format!("{} faults", lines - 1)]);
+        assert_contains(&ended.stderr, &[&format!("{} faults", lines - 1)]);
         put(&data, table, &key, &row);
     }
-    check_words(&good(&data, &["db", "check"]), &["no faults"]);
+    assert_contains(&run_ok(&data, &["db", "check"]), &["no faults"]);
 }
 
 fn open(data: &Path) -> Store {
-    Store::open(data, &StoreOptions::default()).expect("nobody has it open")
+    Store::open(data, &StoreOptions::default()).expect("nobody else has the store open")
 }
 
-/// The last row of a table; of the single values the hash of block 0.
+/// The last row of a table; of the table `Meta` the hash of block 0.
 fn last_row(data: &Path, table: TableId) -> (Vec<u8>, Vec<u8>) {
     let store = open(data);
     let view = store.snapshot().expect("a snapshot");
     if table == TableId::Meta {
         let row = view.get(table, meta_key::GENESIS).expect("read");
-        return (meta_key::GENESIS.to_vec(), row.expect("it is there"));
+        return (meta_key::GENESIS.to_vec(), row.expect("the hash is stored"));
     }
     let mut last = None;
     view.scan(table, &[], |key, row| {

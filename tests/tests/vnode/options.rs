@@ -2,15 +2,15 @@
 
 use std::net::TcpListener;
 
-use e2e::http::HttpClient;
-use e2e::process::{Ended, Signal};
+use e2e::http::TestHttpClient;
+use e2e::process::{EndSignal, EndedProcess};
 use e2e::{Launch, Vnode};
 use serde_json::{Value, json};
 
-/// Runs a node that must refuse to start, and gives its one complaint.
+/// Runs a node that must fail to start. Returns its standard error.
 #[track_caller]
-fn complaint(launch: Launch) -> String {
-    let Ended {
+fn run_failing(launch: Launch) -> String {
+    let EndedProcess {
         status,
         stdout,
         stderr,
@@ -20,18 +20,18 @@ fn complaint(launch: Launch) -> String {
         status.code().is_some_and(|code| code != 0),
         "got {status}, expected a failure: {stderr}"
     );
-    assert_eq!(stdout, "", "no banner of a node that does not run");
+    assert_eq!(stdout, "", "a node that does not start prints no banner");
     assert!(!stderr.contains("panicked"), "{stderr}");
     stderr
 }
 
 #[track_caller]
 fn check_refused(arguments: &[&str], expected: &[&str]) {
-    let stderr = complaint(Launch::bare(arguments.iter().copied()));
+    let stderr = run_failing(Launch::bare(arguments.iter().copied()));
     for word in expected {
         assert!(
             stderr.contains(word),
-            "{arguments:?} gives {stderr:?}, expected {word:?} in it"
+            "{arguments:?}: got {stderr:?}, expected {word:?} in it"
         );
     }
 }
@@ -75,7 +75,7 @@ fn a_port_in_use_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("bound");
     let port = address.port().to_string();
-    let stderr = complaint(Launch::bare(["--dev", "--rpc", "--rpcport", &port]));
+    let stderr = run_failing(Launch::bare(["--dev", "--rpc", "--rpcport", &port]));
     assert!(stderr.contains(&address.to_string()), "{stderr}");
     assert!(stderr.to_lowercase().contains("in use"), "{stderr}");
 }
@@ -90,7 +90,7 @@ fn limits_are_options() {
         "--rpc.maxfilters",
         "1",
     ]);
-    let mut http = HttpClient::new(node.addresses()[0]);
+    let mut http = TestHttpClient::new(node.addresses()[0]);
     let batch = http.post("[1,2,3]").expect("an answer");
     assert!(
         batch.body.contains("batch of 3 requests, want at most 2"),
@@ -108,7 +108,7 @@ fn limits_are_options() {
 }
 
 #[test]
-fn beyond_this_machine_is_warned_of() {
+fn servers_that_others_can_reach_are_warned_of() {
     let anywhere = [
         "--rpcaddr",
         "0.0.0.0",
@@ -120,11 +120,11 @@ fn beyond_this_machine_is_warned_of() {
         "--wsport",
         "0",
     ];
-    let ended = Vnode::dev(anywhere).end(Signal::Interrupt);
+    let ended = Vnode::dev(anywhere).end(EndSignal::Interrupt);
     let warnings: Vec<_> = ended
         .stderr
         .lines()
-        .filter(|line| line.contains("beyond this machine"))
+        .filter(|line| line.contains("other machines"))
         .collect();
     assert_eq!(warnings.len(), 3, "{}", ended.stderr);
     assert!(
@@ -142,8 +142,8 @@ fn beyond_this_machine_is_warned_of() {
         "{}",
         warnings[2]
     );
-    let ended = Vnode::dev(["--rpcapi", "mc,personal"]).end(Signal::Interrupt);
-    assert!(!ended.stderr.contains("beyond this machine"), "{}", ended.stderr);
+    let ended = Vnode::dev(["--rpcapi", "mc,personal"]).end(EndSignal::Interrupt);
+    assert!(!ended.stderr.contains("other machines"), "{}", ended.stderr);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn localhost_is_served_on_both_addresses() {
 }
 
 #[test]
-fn only_the_modules_asked_for_are_served() {
+fn only_the_named_modules_are_served() {
     let node = Vnode::dev(["--rpcapi", "net"]);
     assert_eq!(node.rpc("net_version", json!([])), json!("100"));
     for method in [
@@ -203,7 +203,7 @@ fn without_rpc_nothing_listens_on_http() {
 }
 
 #[test]
-fn a_malformed_vnodeconfig_stops_the_start_with_its_place() {
+fn an_invalid_vnodeconfig_stops_the_start_with_a_position() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let file = home.path().join("vnodeconfig.json");
     // The comma after the second line is missing.
@@ -212,12 +212,12 @@ fn a_malformed_vnodeconfig_stops_the_start_with_its_place() {
         Launch::dev(Vec::<String>::new()).directory(home.path()),
         Launch::dev(["--vnodeconfig", file.to_str().expect("plain characters")]),
     ] {
-        let stderr = complaint(launch);
+        let stderr = run_failing(launch);
         for word in ["vnodeconfig.json", "line 3", "column 3"] {
             assert!(stderr.contains(word), "{stderr}");
         }
     }
-    for (text, complaint_of) in [
+    for (text, expected) in [
         (
             "{\"SCSService\": \"yes\"}",
             [
@@ -235,12 +235,12 @@ fn a_malformed_vnodeconfig_stops_the_start_with_its_place() {
         ),
     ] {
         std::fs::write(&file, text).expect("a write");
-        let stderr = complaint(Launch::dev(Vec::<String>::new()).directory(home.path()));
-        for word in ["vnodeconfig.json", complaint_of[0], complaint_of[1]] {
+        let stderr = run_failing(Launch::dev(Vec::<String>::new()).directory(home.path()));
+        for word in ["vnodeconfig.json", expected[0], expected[1]] {
             assert!(stderr.contains(word), "{stderr}");
         }
     }
-    let stderr = complaint(Launch::dev(["--vnodeconfig", "no-such-file.json"]));
+    let stderr = run_failing(Launch::dev(["--vnodeconfig", "no-such-file.json"]));
     assert!(stderr.contains("no-such-file.json"), "{stderr}");
 
     std::fs::write(&file, "{\"SCSService\": false, \"ip\": \"\"}").expect("a write");
@@ -248,10 +248,10 @@ fn a_malformed_vnodeconfig_stops_the_start_with_its_place() {
 }
 
 #[test]
-fn the_log_is_json_when_asked() {
+fn the_log_can_be_json() {
     let node = Vnode::dev(["--mine", "--log.json"]);
     node.wait_for_head(2);
-    let ended = node.end(Signal::Interrupt);
+    let ended = node.end(EndSignal::Interrupt);
     let events: Vec<Value> = ended
         .stderr
         .lines()
@@ -274,18 +274,18 @@ fn the_log_is_json_when_asked() {
 }
 
 #[test]
-fn verbosity_says_how_much() {
+fn verbosity_sets_how_much_is_logged() {
     let mine = |level: &str| {
         let node = Vnode::dev(["--mine", "--verbosity", level]);
         node.wait_for_head(2);
-        let ended = node.end(Signal::Interrupt);
+        let ended = node.end(EndSignal::Interrupt);
         assert!(ended.status.success());
         ended.stderr
     };
     assert_eq!(mine("0"), "");
-    let usual = mine("3");
+    let default = mine("3");
     assert!(
-        usual.lines().count() > 1 && usual.contains("sealed a block"),
-        "{usual}"
+        default.lines().count() > 1 && default.contains("sealed a block"),
+        "{default}"
     );
 }

@@ -1,17 +1,17 @@
-//! What a fresh node says, and how soon it seals.
+//! The banner of a new node, and the time until its first block.
 
 use std::time::{Duration, Instant};
 
 use e2e::ledger::FUNDED;
-use e2e::process::Signal;
+use e2e::process::EndSignal;
 use e2e::wait::wait_for;
 use e2e::{Vnode, data, note, quantity};
 use serde_json::json;
 
-/// Rounds of the cold-start measurement.
+/// Number of starts that are measured.
 const ROUNDS: usize = 10;
-/// Far more than the first block takes on an idle machine; tests share theirs.
-const FIRST_BLOCK_BOUND: Duration = Duration::from_secs(30);
+/// Longest time until the first block. An idle machine needs far less, but tests run in parallel.
+const FIRST_BLOCK_MAX: Duration = Duration::from_secs(30);
 
 /// Time from the start of the process until a client sees block 1.
 fn time_to_first_block(node: &Vnode) -> Duration {
@@ -20,14 +20,14 @@ fn time_to_first_block(node: &Vnode) -> Duration {
 }
 
 #[test]
-fn seals_at_once_and_goes_on() {
+fn a_new_node_mines_at_once() {
     let node = Vnode::dev(["--mine"]);
     let banner = node.started().elapsed();
     let first = time_to_first_block(&node);
     note(&format!(
-        "banner after {banner:.2?}, first block after {first:.2?}, beside other tests"
+        "banner after {banner:.2?}, first block after {first:.2?}, while other tests run"
     ));
-    assert!(first < FIRST_BLOCK_BOUND, "first block after {first:?}");
+    assert!(first < FIRST_BLOCK_MAX, "first block after {first:?}");
 
     node.wait_for_head(4);
     let now = std::time::SystemTime::now()
@@ -38,11 +38,11 @@ fn seals_at_once_and_goes_on() {
         .collect();
     assert!(
         times.windows(2).all(|pair| pair[0] < pair[1]),
-        "at most a block a second: {times:?}"
+        "timestamps must increase: {times:?}"
     );
     assert!(
         times[3] <= u128::from(now.as_secs()),
-        "block 4 is of {}, it is {now:?}",
+        "timestamp of block 4: got {}, expected at most {now:?}",
         times[3]
     );
     assert_eq!(node.rpc("mc_mining", json!([])), json!(true));
@@ -50,12 +50,12 @@ fn seals_at_once_and_goes_on() {
         Some(quantity(&node.rpc("mc_hashrate", json!([])))).filter(|rate| *rate > 0)
     });
     note(&format!(
-        "mining at {hashrate} H/s from the light cache, beside other tests"
+        "mining at {hashrate} H/s with the light cache, while other tests run"
     ));
 }
 
 #[test]
-fn the_banner_tells_what_is_true() {
+fn the_banner_is_true() {
     let node = Vnode::dev(["--mine"]);
     let banner = node.banner();
     let version = node.rpc("chain3_clientVersion", json!([]));
@@ -83,16 +83,16 @@ fn the_banner_tells_what_is_true() {
         "{banner}"
     );
 
-    let told: Vec<_> = banner
+    let lines: Vec<_> = banner
         .lines()
         .filter(|line| line.trim_start().starts_with('('))
         .collect();
     let accounts = node.accounts();
-    assert_eq!((told.len(), accounts.len()), (10, 10), "{banner}");
+    assert_eq!((lines.len(), accounts.len()), (10, 10), "{banner}");
     for account in &accounts {
         let balance = quantity(&node.rpc("mc_getBalance", json!([account, "earliest"])));
         assert_eq!(balance, FUNDED);
-        let line = told
+        let line = lines
             .iter()
             .find(|line| line.to_lowercase().contains(account.as_str()));
         let (_, key) = line
@@ -125,16 +125,16 @@ fn cargo_run_starts_the_node() {
     assert!(stdout.starts_with("vnode "), "{stdout}");
 }
 
-/// Alone on the machine: `cargo test --release -p e2e first_block_time -- --ignored --nocapture`.
+/// Needs an idle machine: `cargo test --release -p e2e first_block_time -- --ignored --nocapture`.
 #[test]
-#[ignore = "a measurement that wants the machine for itself"]
+#[ignore = "a measurement that needs an idle machine"]
 fn first_block_time() {
-    let began = Instant::now();
+    let started = Instant::now();
     let mut times: Vec<_> = (0..ROUNDS)
         .map(|_| {
             let node = Vnode::dev(["--mine"]);
             let time = time_to_first_block(&node);
-            assert!(node.end(Signal::Interrupt).status.success());
+            assert!(node.end(EndSignal::Interrupt).status.success());
             time
         })
         .collect();
@@ -144,6 +144,6 @@ fn first_block_time() {
         "process start to block 1, {ROUNDS} cold starts: min {:.2?}, median {median:.2?}, max {:.2?} ({:.1?} in all)",
         times[0],
         times[ROUNDS - 1],
-        began.elapsed()
+        started.elapsed()
     ));
 }

@@ -1,24 +1,26 @@
-//! Signals: the node stops soon, with success, whatever its clients are doing.
+//! Signals: the node stops soon and with exit code 0, whatever its clients do.
 
 use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use e2e::process::Signal;
+use e2e::process::EndSignal;
 use e2e::{Launch, Vnode, note, wait_for};
 use serde_json::json;
 
-/// The promise. Without load it takes a fraction of it.
-const STOP_BOUND: Duration = Duration::from_secs(2);
+/// Longest time until the node has stopped, which the project promises. An idle node needs far
+/// less.
+const STOP_MAX: Duration = Duration::from_secs(2);
 
-fn check(signal: Signal) {
+fn check(signal: EndSignal) {
     let home = tempfile::tempdir().expect("a temporary directory");
     let node = Launch::dev(["--mine"]).data(home.path()).start();
     node.wait_for_head(2);
     let address = node.addresses()[0];
     let socket = node.socket();
-    // An idle connection, half a header, half a body, one that never reads its answer, and IPC.
+    // Connections that are idle, that have sent half a header or half a body, that never read an
+    // answer, and one on the local socket.
     let mut open: Vec<_> = (0..4)
         .map(|_| TcpStream::connect(address).expect("the node listens"))
         .collect();
@@ -39,36 +41,36 @@ fn check(signal: Signal) {
     let seen = node.head_block();
     let ended = node.end(signal);
     note(&format!(
-        "{signal:?} with five open connections while mining: ended after {:.2?}",
+        "{signal:?} with five open connections while mining: stopped after {:.2?}",
         ended.took
     ));
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
-    assert!(ended.took < STOP_BOUND, "{:?}\n{}", ended.took, ended.stderr);
-    assert!(!socket.exists(), "{} is left", socket.display());
+    assert!(ended.took < STOP_MAX, "{:?}\n{}", ended.took, ended.stderr);
+    assert!(!socket.exists(), "{} still exists", socket.display());
     assert!(!ended.stderr.contains("panic"), "{}", ended.stderr);
     drop((open, local));
 
     let node = Launch::dev(["--mine"]).data(home.path()).start();
     let again = node.rpc("mc_getBlockByNumber", json!([seen["number"], false]));
-    assert_eq!(again, seen, "what was served is still there");
+    assert_eq!(again, seen, "a block that was returned is still there");
     node.wait_for_head(e2e::quantity(&seen["number"]) + 1);
 }
 
 #[test]
 fn sigint() {
-    check(Signal::Interrupt);
+    check(EndSignal::Interrupt);
 }
 
 #[test]
 fn sigterm() {
-    check(Signal::Terminate);
+    check(EndSignal::Terminate);
 }
 
 #[test]
-fn at_once_after_the_banner_and_under_load() {
+fn a_node_stops_right_after_the_banner_and_under_load() {
     let node = Vnode::dev(["--mine"]);
-    let ended = node.end(Signal::Interrupt);
-    assert!(ended.status.success() && ended.took < STOP_BOUND, "{ended:?}");
+    let ended = node.end(EndSignal::Interrupt);
+    assert!(ended.status.success() && ended.took < STOP_MAX, "{ended:?}");
 
     let node = Vnode::dev(["--mine"]);
     let accounts = node.accounts();
@@ -88,14 +90,14 @@ fn at_once_after_the_banner_and_under_load() {
                 .is_some_and(|all| !all.is_empty())
                 .then_some(())
         });
-        node.end(Signal::Terminate)
+        node.end(EndSignal::Terminate)
     });
     note(&format!(
-        "Terminate under three senders: ended after {:.2?}",
+        "Terminate with three senders: stopped after {:.2?}",
         ended.took
     ));
     assert!(
-        ended.status.success() && ended.took < STOP_BOUND,
+        ended.status.success() && ended.took < STOP_MAX,
         "{:?} {}\n{}",
         ended.took,
         ended.status,

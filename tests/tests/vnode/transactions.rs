@@ -1,16 +1,13 @@
-//! Transactions through the node's own accounts, contracts, and where every coin goes.
+//! Transactions of the node's own accounts, contracts, and the balances that result.
 
 use e2e::contract::{CHANGED, FIRST_VALUE, creation_code, get, runtime_code, set, word};
-use e2e::ledger::{COIN, FUNDED, Ledger, REWARD};
+use e2e::ledger::{BalanceLedger, COIN, FUNDED, MINER, REWARD, STRANGER};
 use e2e::{Vnode, data, quantity, to_quantity};
 use serde_json::{Value, json};
 
-/// Nobody's account but the miner's.
-const MINER: &str = "0x00000000000000000000000000000000000000aa";
-/// A receiver with nothing.
-const STRANGER: &str = "0x00000000000000000000000000000000000000bb";
 const GWEI: u128 = 1_000_000_000;
 
+/// A mining node and its accounts.
 fn mining() -> (Vnode, Vec<String>) {
     let node = Vnode::dev(["--mine", "--moacbase", MINER]);
     let accounts = node.accounts();
@@ -36,11 +33,11 @@ fn a_transfer_moves_exactly_its_value_and_fee() {
     assert_eq!(balance(STRANGER, number), 3 * COIN);
     assert_eq!(balance(STRANGER, number - 1), 0);
     assert_eq!(balance(&accounts[1], number), FUNDED - 3 * COIN - fee);
-    // The one block of this fresh chain that might have uncles is counted by the ledger below.
+    // A block with uncles has other rewards; the ledger below counts them.
     if node.block(number)["uncles"] == json!([]) {
         assert_eq!(balance(MINER, number) - balance(MINER, number - 1), REWARD + fee);
     }
-    Ledger::genesis(&accounts).check(&node, number);
+    BalanceLedger::genesis(&accounts).check(&node, number);
 
     let transaction = node.rpc("mc_getTransactionByHash", json!([hash]));
     assert_eq!(transaction["blockHash"], receipt["blockHash"]);
@@ -90,7 +87,7 @@ fn a_contract_is_deployed_called_and_logs() {
     assert_eq!(call(&before), word(FIRST_VALUE), "the state of the block before");
     assert_eq!(node.balance(&contract), 5);
 
-    // `set(0)` reverts: it costs its gas, moves nothing, changes nothing.
+    // `set(0)` reverts: the sender pays for the gas, and nothing else changes.
     let hash = node
         .send(json!({"from": accounts[3], "to": contract, "data": set(0), "value": "0x7", "gas": "0x186a0"}));
     let receipt = node.receipt(&hash);
@@ -101,7 +98,7 @@ fn a_contract_is_deployed_called_and_logs() {
     );
     assert_eq!(call(&json!("latest")), word(1234));
     assert_eq!(node.balance(&contract), 5);
-    Ledger::genesis(&accounts).check(&node, node.head());
+    BalanceLedger::genesis(&accounts).check(&node, node.head());
 }
 
 #[test]
@@ -142,14 +139,14 @@ fn many_accounts_at_once_add_up() {
         let count = quantity(&node.rpc("mc_getTransactionCount", json!([account, "latest"])));
         assert_eq!(count, EACH as u128, "{account}");
     }
-    let mut ledger = Ledger::genesis(&accounts);
+    let mut ledger = BalanceLedger::genesis(&accounts);
     for number in 1..=node.head() {
         ledger.check(&node, number);
     }
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused_with_a_reason() {
+fn invalid_transactions_are_refused_with_a_reason() {
     let (node, accounts) = mining();
     let send = |transaction: Value| node.refused("mc_sendTransaction", json!([transaction]), -32000);
     let stranger = send(json!({"from": STRANGER, "to": MINER, "value": "0x1"}));

@@ -1,4 +1,4 @@
-//! The local socket, and HTTP as it is spoken by hand.
+//! The local socket, and raw HTTP requests.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -6,12 +6,12 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use e2e::call::read_response;
-use e2e::http::HttpClient;
+use e2e::http::TestHttpClient;
 use e2e::{Vnode, data, quantity};
 use serde_json::{Value, json};
 
 #[test]
-fn the_socket_speaks_json_and_is_the_owners() {
+fn the_local_socket_is_private_and_serves_every_module() {
     let node = Vnode::dev(["--mine", "--rpcapi", "net"]);
     let path = node.socket();
     let mode = std::fs::metadata(&path)
@@ -22,9 +22,10 @@ fn the_socket_speaks_json_and_is_the_owners() {
     let socket = UnixStream::connect(&path).expect("the node listens");
     socket
         .set_read_timeout(Some(Duration::from_secs(30)))
-        .expect("a time-out");
+        .expect("a timeout");
     let mut write = &socket;
-    // Two values with nothing between them, one of them in two pieces; a batch; nonsense.
+    // Two requests without a separator, one of them in two pieces; then a batch with an unknown
+    // method.
     write
         .write_all(br#"{"jsonrpc":"2.0","id":1,"method":"mc_accounts","params":[]}{"jsonrpc":"2.0","id":"#)
         .expect("a write");
@@ -43,7 +44,7 @@ fn the_socket_speaks_json_and_is_the_owners() {
     let batch: Value = serde_json::from_str(&line()).expect("JSON");
     quantity(&batch[0]["result"]);
     assert_eq!(batch[1]["error"]["code"], json!(-32601));
-    // What HTTP is not given, the socket is.
+    // HTTP does not serve this method, but the local socket did.
     node.refused("mc_accounts", json!([]), -32601);
 }
 
@@ -73,9 +74,9 @@ fn aliases_give_the_same_answers() {
 }
 
 #[test]
-fn http_answers_whatever_is_posted() {
+fn http_answers_every_post() {
     let node = Vnode::dev(Vec::<String>::new());
-    let mut http = HttpClient::new(node.addresses()[0]);
+    let mut http = TestHttpClient::new(node.addresses()[0]);
     let mut code = |body: &str| {
         let answer = http.post(body).expect("an answer");
         assert_eq!(answer.status, 200, "{body}");
@@ -101,7 +102,7 @@ fn http_answers_whatever_is_posted() {
 }
 
 #[test]
-fn health_is_told_without_json_rpc() {
+fn health_needs_no_json_rpc() {
     let node = Vnode::dev(["--mine"]);
     node.wait_for_head(2);
     let health = get(node.addresses()[0], "/health");
@@ -112,7 +113,7 @@ fn health_is_told_without_json_rpc() {
     assert!(get(node.addresses()[0], "/").contains("JSON-RPC 2.0"));
 }
 
-/// The body of what a GET gives.
+/// Sends a GET request. Returns the body of the answer.
 fn get(address: std::net::SocketAddr, path: &str) -> String {
     let mut stream = std::net::TcpStream::connect(address).expect("the node listens");
     write!(

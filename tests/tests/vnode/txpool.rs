@@ -1,15 +1,13 @@
-//! The pool of a whole node: local transactions over kill -9, options, prices.
+//! The transaction pool of a node: local transactions after a kill, options, prices.
 
 use std::path::Path;
 
-use e2e::process::Signal;
+use e2e::ledger::STRANGER;
+use e2e::process::EndSignal;
 use e2e::{Launch, Vnode, quantity, to_quantity};
 use serde_json::{Value, json};
 
-/// Somebody with nothing.
-const STRANGER: &str = "0x00000000000000000000000000000000000000bb";
-
-/// Nobody mines: whatever waits, waits.
+/// A node that does not mine, so that transactions stay in the pool.
 fn start(data: &Path, more: &[&str]) -> Vnode {
     Launch::dev(more.iter().copied()).data(data).start()
 }
@@ -25,7 +23,7 @@ fn send(node: &Vnode, from: &str, nonce: u128, price: u128) -> String {
     node.send(transfer(from, nonce, price))
 }
 
-fn found(node: &Vnode, hash: &str) -> Value {
+fn by_hash(node: &Vnode, hash: &str) -> Value {
     node.rpc("mc_getTransactionByHash", json!([hash]))
 }
 
@@ -34,32 +32,32 @@ fn pending_count(node: &Vnode, account: &str) -> u128 {
 }
 
 #[test]
-fn local_transactions_survive_kill_and_are_mined_in_the_end() {
+fn local_transactions_survive_a_kill_and_are_mined() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let node = start(home.path(), &[]);
     let accounts = node.accounts();
     let free = send(&node, &accounts[0], 0, 0);
     let next = send(&node, &accounts[0], 1, 7);
     let gapped = send(&node, &accounts[1], 2, 7);
-    let before: Vec<_> = [&free, &next, &gapped].map(|hash| found(&node, hash)).into();
+    let before: Vec<_> = [&free, &next, &gapped].map(|hash| by_hash(&node, hash)).into();
     assert!(
         before
             .iter()
             .all(|transaction| transaction["blockNumber"].is_null())
     );
-    node.end(Signal::Kill);
+    node.end(EndSignal::Kill);
 
     let node = start(home.path(), &[]);
-    let after: Vec<_> = [&free, &next, &gapped].map(|hash| found(&node, hash)).into();
+    let after: Vec<_> = [&free, &next, &gapped].map(|hash| by_hash(&node, hash)).into();
     assert_eq!(after, before);
     assert_eq!(pending_count(&node, &accounts[0]), 2);
     assert_eq!(
         pending_count(&node, &accounts[1]),
         0,
-        "its first nonce is missing"
+        "the nonces 0 and 1 are missing"
     );
-    // A record that was being written when the node was killed.
-    node.end(Signal::Kill);
+    // The last record loses a byte, as if the node was killed while it wrote the record.
+    node.end(EndSignal::Kill);
     let journal = home.path().join("transactions.rlp");
     let mut bytes = std::fs::read(&journal).expect("the journal is in the data directory");
     bytes.truncate(bytes.len() - 1);
@@ -69,9 +67,9 @@ fn local_transactions_survive_kill_and_are_mined_in_the_end() {
     assert!(node.log().contains("damaged"), "{}", node.log());
     let kept = [&free, &next, &gapped]
         .into_iter()
-        .filter(|hash| !found(&node, hash).is_null());
-    assert_eq!(kept.count(), 2, "the torn one alone is lost");
-    // Sent again it is the same one; the others are known, or mined already.
+        .filter(|hash| !by_hash(&node, hash).is_null());
+    assert_eq!(kept.count(), 2, "only the damaged record is lost");
+    // The lost transaction is sent again, and so are the others, which are known or mined already.
     for (account, nonce, price) in [(0, 0, 0), (0, 1, 7), (1, 2, 7), (1, 0, 7), (1, 1, 7)] {
         let _ = node.try_rpc(
             "mc_sendTransaction",
@@ -84,7 +82,7 @@ fn local_transactions_survive_kill_and_are_mined_in_the_end() {
 }
 
 #[test]
-fn without_locals_nothing_is_written_and_nothing_is_free() {
+fn without_locals_there_is_no_journal_and_limits_apply() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let options = [
         "--txpool.nolocals",
@@ -103,12 +101,12 @@ fn without_locals_nothing_is_written_and_nothing_is_free() {
     let third = json!([{"from": from, "to": STRANGER, "gasPrice": "0x5", "nonce": "0x7"}]);
     let refused = node.refused("mc_sendTransaction", third, -32000);
     assert!(refused.contains("at most 2 are allowed"), "{refused}");
-    node.end(Signal::Kill);
+    node.end(EndSignal::Kill);
     assert!(!home.path().join("transactions.rlp").exists());
 }
 
 #[test]
-fn the_suggested_price_is_at_least_what_the_pool_takes() {
+fn the_suggested_price_is_at_least_the_price_floor() {
     let floor: u128 = 600_000_000_000;
     let limit = floor.to_string();
     let node = Vnode::dev(["--txpool.pricelimit", &limit]);

@@ -1,11 +1,11 @@
-//! WebSockets of a real node: its options, its subscriptions, other people's clients.
+//! WebSockets of a real node: options, subscriptions, public clients.
 
 use std::net::TcpListener;
 
 use e2e::clients::javascript;
 use e2e::contract::{CHANGED, counter, creation_code, set, word};
 use e2e::ws::WsClient;
-use e2e::{CallError, Vnode, quantity};
+use e2e::{RpcCallError, Vnode, quantity};
 use serde_json::{Value, json};
 
 fn node<const N: usize>(more: [&str; N]) -> Vnode {
@@ -13,14 +13,14 @@ fn node<const N: usize>(more: [&str; N]) -> Vnode {
 }
 
 #[test]
-fn heads_and_logs_are_told_as_they_come() {
+fn heads_and_logs_are_announced() {
     let node = node([]);
     let mut client = WsClient::connect(node.ws_address(), None).expect("a WebSocket");
     let heads = client.rpc("mc_subscribe", json!(["newHeads"]));
-    let (first, head) = client.told();
+    let (first, head) = client.notification();
     assert_eq!(first, heads);
     for number in (quantity(&head["number"]) + 1..).take(2) {
-        let (_, head) = client.told();
+        let (_, head) = client.notification();
         assert_eq!(quantity(&head["number"]), number);
     }
     assert_eq!(client.rpc("mc_unsubscribe", json!([heads])), json!(true));
@@ -34,11 +34,10 @@ fn heads_and_logs_are_told_as_they_come() {
         json!(["logs", { "address": contract, "topics": [CHANGED] }]),
     );
     let hash = node.send(json!({ "from": from, "to": contract, "data": set(7), "gas": "0x186a0" }));
-    let mut told = [client.told(), client.told()];
-    told.sort_by_key(|(subscription, _)| *subscription != pending);
-    // The head that was under way may still have been told.
-    assert_eq!(told[0], (pending, json!(hash)));
-    let (subscription, log) = &told[1];
+    let mut notifications = [client.notification(), client.notification()];
+    notifications.sort_by_key(|(subscription, _)| *subscription != pending);
+    assert_eq!(notifications[0], (pending, json!(hash)));
+    let (subscription, log) = &notifications[1];
     assert_eq!(*subscription, logs);
     assert_eq!(
         (&log["transactionHash"], &log["data"]),
@@ -47,19 +46,19 @@ fn heads_and_logs_are_told_as_they_come() {
 }
 
 #[test]
-fn a_slow_call_holds_up_no_other() {
+fn a_slow_call_does_not_delay_others() {
     const SLOW: u64 = 10;
     let node = node([]);
     let mut client = WsClient::connect(node.ws_address(), None).expect("a WebSocket");
-    let ask = |id: u64, method: &str, params: Value| {
+    let request = |id: u64, method: &str, params: Value| {
         json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string()
     };
-    // A creation that goes round until its gas is gone.
+    // The code of this creation loops until it runs out of gas.
     let endless = json!([{ "data": "0x5b600056" }]);
     for id in 0..SLOW {
-        client.send(&ask(id, "mc_estimateGas", endless.clone()));
+        client.send(&request(id, "mc_estimateGas", endless.clone()));
     }
-    client.send(&ask(SLOW, "net_version", json!([])));
+    client.send(&request(SLOW, "net_version", json!([])));
     let mut ids: Vec<_> = (0..=SLOW)
         .map(|_| {
             let answer: Value = serde_json::from_str(&client.text()).expect("JSON");
@@ -69,10 +68,10 @@ fn a_slow_call_holds_up_no_other() {
     assert_ne!(
         ids.last(),
         Some(&SLOW),
-        "asked last, and answered before: {ids:?}"
+        "the last request must not be answered last: {ids:?}"
     );
     ids.sort_unstable();
-    assert_eq!(ids, (0..=SLOW).collect::<Vec<_>>(), "each once");
+    assert_eq!(ids, (0..=SLOW).collect::<Vec<_>>(), "each request has one answer");
 }
 
 #[test]
@@ -83,7 +82,7 @@ fn modules_and_origins_are_options() {
     for method in ["mc_blockNumber", "mc_subscribe"] {
         let refused = client.try_rpc(method, json!([]));
         assert!(
-            matches!(refused, Err(CallError::Refused { code: -32601, .. })),
+            matches!(refused, Err(RpcCallError::Refused { code: -32601, .. })),
             "{refused:?}"
         );
     }

@@ -1,28 +1,33 @@
-//! Work for miners outside the process: handed out, taken once, never taken wrong.
+//! Work for miners outside the process: solutions are accepted once, and wrong ones never.
 
 use std::time::{Duration, Instant};
 
-use e2e::ledger::{COIN, Ledger};
-use e2e::miner::{Found, search};
+use e2e::ledger::{BalanceLedger, COIN};
 use e2e::wait::wait_for;
-use e2e::{CallError, Vnode, data, note, quantity, to_quantity};
+use e2e::work::{RpcSolution, search};
+use e2e::{RpcCallError, Vnode, data, note, quantity, to_quantity};
 use ethash::B256;
 use serde_json::{Value, json};
 
 /// 2^256 / 512.
 const BOUNDARY: &str = "0x0080000000000000000000000000000000000000000000000000000000000000";
 
+/// A node that does not search itself.
 fn node() -> Vnode {
     Vnode::dev(["--mine", "--minerthreads", "0"])
 }
 
 #[test]
-fn a_solution_is_taken_once_and_becomes_the_block() {
+fn a_solution_is_accepted_once_and_becomes_a_block() {
     let node = node();
     let work = node.work_after(None);
     assert_eq!(work.seed_hash, B256::ZERO);
     assert_eq!(work.boundary.to_string(), BOUNDARY);
-    assert_eq!(node.work_after(None), work, "work stays while nothing changes");
+    assert_eq!(
+        node.work_after(None),
+        work,
+        "the work stays the same while nothing changes"
+    );
     assert_eq!(node.head(), 0);
 
     let found = search(&work, 1, true);
@@ -35,7 +40,7 @@ fn a_solution_is_taken_once_and_becomes_the_block() {
 
     assert!(!node.submit(&found), "the same solution again");
     let other = search(&work, found.pow_nonce + 1, true);
-    assert!(!node.submit(&other), "another solution of solved work");
+    assert!(!node.submit(&other), "a second solution of the same work");
     assert_eq!((node.head(), &node.head_block()["hash"]), (1, &json!(hash)));
 
     let next = node.work_after(Some(work.header_hash));
@@ -51,31 +56,31 @@ fn wrong_solutions_change_nothing() {
     let above = search(&work, 1 << 32, false);
     let flipped = |hash: B256| B256::from(std::array::from_fn(|index| hash[index] ^ u8::from(index == 31)));
     let wrong = [
-        ("a nonce that solves nothing, with its own mix", above),
+        ("a nonce that does not solve the work, with its own mix", above),
         (
-            "a wrong nonce beside the right mix",
-            Found {
+            "a wrong nonce with the right mix",
+            RpcSolution {
                 pow_nonce: right.pow_nonce + 1,
                 ..right
             },
         ),
         (
             "a wrong mix",
-            Found {
+            RpcSolution {
                 mix_hash: flipped(right.mix_hash),
                 ..right
             },
         ),
         (
-            "no mix at all",
-            Found {
+            "a mix of zeros",
+            RpcSolution {
                 mix_hash: B256::ZERO,
                 ..right
             },
         ),
         (
             "an unknown header hash",
-            Found {
+            RpcSolution {
                 header_hash: flipped(work.header_hash),
                 ..right
             },
@@ -98,13 +103,13 @@ fn wrong_solutions_change_nothing() {
 
     assert!(
         node.submit(&right),
-        "the right solution is taken after all wrong ones"
+        "the right solution is accepted after the wrong ones"
     );
     assert_eq!(node.block(1)["nonce"], right.nonce_data());
 }
 
 #[test]
-fn after_a_block_there_is_no_stale_work() {
+fn after_a_block_its_work_is_not_given_again() {
     let node = node();
     let mut work = node.work_after(None);
     for number in 1..=3 {
@@ -114,10 +119,10 @@ fn after_a_block_there_is_no_stale_work() {
         let mut refusals = 0;
         work = wait_for("work after a block", || match node.try_work() {
             Ok(next) => {
-                assert_ne!(next.header_hash, solved, "solved work is handed out again");
+                assert_ne!(next.header_hash, solved, "solved work is given again");
                 Some(next)
             }
-            Err(CallError::Refused {
+            Err(RpcCallError::Refused {
                 code: -32000,
                 message,
             }) => {
@@ -136,7 +141,7 @@ fn after_a_block_there_is_no_stale_work() {
 }
 
 #[test]
-fn work_is_handed_out_without_mining_here() {
+fn work_is_given_without_mining() {
     let node = Vnode::dev(Vec::<String>::new());
     assert_eq!(node.rpc("mc_mining", json!([])), json!(false));
     let work = node.work_after(None);
@@ -155,12 +160,16 @@ fn a_solution_on_a_stale_parent_becomes_a_side_block() {
     let (late, early) = (search(&first, 1, true), search(&second, 1, true));
     assert!(node.submit(&early));
     assert_eq!(node.block(1)["transactions"], json!([hash]));
-    assert!(node.submit(&late), "work that was handed out stays good");
-    assert!(!node.submit(&late), "once");
-    assert_eq!(node.block(1)["nonce"], early.nonce_data(), "the first seen stays");
+    assert!(node.submit(&late), "work that was given stays valid");
+    assert!(!node.submit(&late), "the same solution again");
+    assert_eq!(
+        node.block(1)["nonce"],
+        early.nonce_data(),
+        "the first seen block stays the head"
+    );
     assert_eq!(node.head(), 1);
 
-    // A later block names it as its uncle; a third work at the latest knows it.
+    // A later block names the side block as its uncle, at the latest block 4.
     let mut work = second;
     let (number, uncle) = (2..=4)
         .find_map(|number| {
@@ -184,5 +193,5 @@ fn a_solution_on_a_stale_parent_becomes_a_side_block() {
     assert_eq!(side["transactions"], json!([]));
     let count = quantity(&node.rpc("mc_getUncleCountByBlockNumber", json!([to_quantity(number)])));
     assert_eq!(count, 1);
-    Ledger::genesis(&accounts).check(&node, node.head());
+    BalanceLedger::genesis(&accounts).check(&node, node.head());
 }

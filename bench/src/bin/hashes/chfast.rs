@@ -1,8 +1,9 @@
-//! The peer: chfast/ethash 1.1, from a shared library given by path.
+//! The peer: the library chfast/ethash 1.1, loaded as a shared object.
 //!
-//! Its C interface gives light caches and hashes from them. Items, and all of the full dataset, are functions
-//! of its C++ namespace, taken by their mangled names; its dataset is filled with ours, since it would take
-//! minutes to make. What it says of an epoch is compared with what we know before a pointer of it is followed.
+//! Its C interface has light caches and hashes from them. Dataset items and the full dataset are
+//! only in its C++ interface, whose functions are found by their mangled names. Its dataset is
+//! filled with ours, because generating it would take minutes. Sizes of the library are compared
+//! with ours before they are used.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -11,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use ethash::{B256, ITEM_BYTES, ITEM_WORDS, LightCache, PowHash};
 
-/// Hashes that a call of its search does.
-const HASHES_A_CALL: usize = 512;
+/// Number of hashes in one call of the library's search.
+const HASHES_PER_CALL: usize = 512;
 
-/// `ethash_epoch_context`, and what `ethash_epoch_context_full` adds to it.
+/// `ethash_epoch_context`, with the field that `ethash_epoch_context_full` adds.
 #[repr(C)]
 struct Context {
     epoch: c_int,
@@ -40,7 +41,7 @@ struct SearchResult {
     hash: RawHash,
 }
 
-/// `ethash_hash1024`, aligned as the library has it.
+/// `ethash_hash1024`, with the alignment of the library.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 pub(crate) struct RawItem([u32; ITEM_WORDS]);
@@ -52,7 +53,7 @@ type Search =
     unsafe extern "C" fn(*const Context, *const [u8; 32], *const [u8; 32], u64, usize) -> SearchResult;
 type Item = unsafe extern "C" fn(*const Context, u32) -> RawItem;
 
-/// The library with the caches of an epoch.
+/// The library with the contexts of one epoch.
 pub(crate) struct Chfast {
     create: Create,
     create_full: Create,
@@ -66,21 +67,21 @@ pub(crate) struct Chfast {
     full: Option<*mut Context>,
 }
 
-// SAFETY: its contexts are only read while threads share them: hashing from a full dataset would write an item
-// that is missing, but none is, for `fill` has copied all of them.
+// SAFETY: threads only read the shared contexts. Hashing with a full dataset would write a missing
+// item, but none is missing, because `fill` has copied all items.
 unsafe impl Sync for Chfast {}
 
 impl Chfast {
     /// Loads the library and lets it build the light cache of `epoch`.
     pub(crate) fn load(path: &Path, epoch: u32) -> Result<Self, String> {
         let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
-        // SAFETY: loading runs what the library does at its start; whoever names it wants that.
+        // SAFETY: loading runs the initialisers of the library, which the user has chosen.
         let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
         if library.is_null() {
             return Err(format!("cannot load {}: {}", path.display(), reason()));
         }
         // SAFETY: each symbol is cast to the type that version 1.1 declares for it.
-        let found = unsafe {
+        let library = unsafe {
             let create: Create = std::mem::transmute(symbol(library, c"ethash_create_epoch_context")?);
             Self {
                 create,
@@ -113,66 +114,66 @@ impl Chfast {
                 full: None,
             }
         };
-        if found.light.is_null() {
+        if library.light.is_null() {
             return Err(format!("chfast has no light cache of epoch {epoch}"));
         }
-        Ok(found)
+        Ok(library)
     }
 
-    /// Compares sizes, an item and a hash with ours: nothing is measured against a library that computes
-    /// something else.
+    /// Compares sizes, an item and a hash with ours, so that nothing is measured against a library
+    /// with other results.
     pub(crate) fn must_agree(&self, cache: &LightCache) -> Result<(), String> {
-        // SAFETY: `load` has made the context.
+        // SAFETY: `load` has created the context.
         let (rows, items) = unsafe { ((*self.light).rows, (*self.light).items) };
         let expected = (cache.rows() as c_int, cache.dataset_items() as c_int);
         if (rows, items) != expected {
             return Err(format!(
-                "chfast has {:?} rows and items, expected {expected:?}",
+                "rows and items of chfast: got {:?}, expected {expected:?}",
                 (rows, items)
             ));
         }
         let index = cache.dataset_items() / 3;
         if self.item(index).0 != cache.dataset_item(index) {
-            return Err(format!("chfast computes another item {index}"));
+            return Err(format!("chfast: item {index} differs from ours"));
         }
         let header = B256::repeat_byte(9);
         let (got, expected) = (self.hash_light(&header, 5), cache.hash(&header, 5));
         if got != expected {
-            return Err(format!("chfast's hash: got {got:?}, expected {expected:?}"));
+            return Err(format!("hash of chfast: got {got:?}, expected {expected:?}"));
         }
         Ok(())
     }
 
-    /// How long it takes to build a light cache.
+    /// Measures how long the library takes to build a light cache.
     pub(crate) fn build_time(&self, epoch: u32) -> Result<Duration, String> {
         let start = Instant::now();
-        // SAFETY: a context made here is destroyed here.
+        // SAFETY: the function has no preconditions; the context is destroyed below.
         let context = unsafe { (self.create)(epoch as c_int) };
         let time = start.elapsed();
         if context.is_null() {
             return Err(format!("chfast has no light cache of epoch {epoch}"));
         }
-        // SAFETY: as above.
+        // SAFETY: the context was created above and is not used any more.
         unsafe { (self.destroy)(context) };
         Ok(time)
     }
 
     /// Computes a dataset item.
     pub(crate) fn item(&self, index: u32) -> RawItem {
-        // SAFETY: `load` has made the context.
+        // SAFETY: `load` has created the context.
         unsafe { (self.item)(self.light, index) }
     }
 
-    /// Hashes a nonce from the light cache.
+    /// Hashes a nonce with the light cache.
     pub(crate) fn hash_light(&self, header_hash: &B256, nonce: u64) -> PowHash {
-        // SAFETY: `load` has made the context.
+        // SAFETY: `load` has created the context.
         unsafe { (self.hash)(self.light, &header_hash.0, nonce) }.into()
     }
 
-    /// Makes a full context and copies our dataset into it.
+    /// Creates a full context and copies our dataset into it.
     pub(crate) fn fill(&mut self, epoch: u32, words: &[u32]) -> Result<(), String> {
-        // SAFETY: the fields read are those of the context the library has just made; `dataset` follows the
-        // others as a derived class's field does, and holds `items` items.
+        // SAFETY: the fields belong to a context that the library has just created. `dataset` comes
+        // after the others, as a field of a derived class, and has room for `items` items.
         unsafe {
             let context = (self.create_full)(epoch as c_int);
             if context.is_null() {
@@ -182,7 +183,7 @@ impl Chfast {
             let bytes = (*context).items as usize * ITEM_BYTES;
             if (*context).epoch != epoch as c_int || bytes != size_of_val(words) {
                 return Err(format!(
-                    "chfast's dataset has {bytes} bytes, expected {}",
+                    "dataset of chfast: got {bytes} bytes, expected {}",
                     size_of_val(words)
                 ));
             }
@@ -193,24 +194,26 @@ impl Chfast {
         Ok(())
     }
 
-    /// Hashes a nonce from the full dataset.
+    /// Hashes a nonce with the full dataset.
     pub(crate) fn hash_full(&self, header_hash: &B256, nonce: u64) -> Result<PowHash, &'static str> {
-        let context = self.full.ok_or("chfast's dataset was not filled")?;
-        // SAFETY: `fill` has made the context.
+        let context = self.full.ok_or("the dataset of chfast was not filled")?;
+        // SAFETY: `fill` has created the context.
         Ok(unsafe { (self.hash_full)(context, &header_hash.0, nonce) }.into())
     }
 
-    /// Hashes that `thread` does until `end` by the library's own search, none without a dataset.
+    /// Runs the library's own search until `end`. Returns the number of hashes; 0 without a
+    /// dataset. `thread` chooses the range of nonces.
     pub(crate) fn search(&self, thread: usize, end: Instant) -> u64 {
         let Some(context) = self.full else { return 0 };
         let (header, boundary) = ([7; 32], [0; 32]);
         let (mut nonce, mut hashes) = ((thread as u64) << 48, 0);
         while Instant::now() < end {
-            // SAFETY: `fill` has made the context. No hash is at or below zero, so all of the nonces are tried.
-            let result = unsafe { (self.search)(context, &header, &boundary, nonce, HASHES_A_CALL) };
+            // SAFETY: `fill` has created the context. No final hash is zero, so all nonces are
+            // tried.
+            let result = unsafe { (self.search)(context, &header, &boundary, nonce, HASHES_PER_CALL) };
             std::hint::black_box((result.found, result.nonce, result.hash.final_hash));
-            nonce += HASHES_A_CALL as u64;
-            hashes += HASHES_A_CALL as u64;
+            nonce += HASHES_PER_CALL as u64;
+            hashes += HASHES_PER_CALL as u64;
         }
         hashes
     }
@@ -218,7 +221,7 @@ impl Chfast {
 
 impl Drop for Chfast {
     fn drop(&mut self) {
-        // SAFETY: both were made by the library and are used no more.
+        // SAFETY: the library has created both contexts, and they are not used any more.
         unsafe {
             (self.destroy)(self.light);
             if let Some(full) = self.full {
@@ -239,7 +242,7 @@ impl From<RawHash> for PowHash {
 
 /// The address of a symbol.
 fn symbol(library: *mut c_void, name: &CStr) -> Result<*mut c_void, String> {
-    // SAFETY: the library is open and the name ends.
+    // SAFETY: the library is open, and the name ends with a zero byte.
     let address = unsafe { libc::dlsym(library, name.as_ptr()) };
     if address.is_null() {
         return Err(format!("chfast has no {name:?}: {}", reason()));
@@ -247,9 +250,9 @@ fn symbol(library: *mut c_void, name: &CStr) -> Result<*mut c_void, String> {
     Ok(address)
 }
 
-/// What the loader says of its last failure.
+/// The reason for the last failure of the loader.
 fn reason() -> String {
-    // SAFETY: null, or a text that lives until the next call.
+    // SAFETY: the result is null, or a text that is valid until the next call.
     unsafe {
         let text = libc::dlerror();
         if text.is_null() {

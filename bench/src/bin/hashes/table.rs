@@ -1,18 +1,20 @@
-//! The figures of all rounds, and the table they end in.
+//! Collects the figures of all rounds and prints them as a table.
 
 use std::fmt;
 
-/// What was measured for one line: a time, of which the least counts, or a rate, of which the highest does.
+/// The measurements for one line of the table: times, of which the shortest counts, or rates, of
+/// which the highest counts.
 pub(crate) struct Figure {
     name: String,
     is_rate: bool,
+    /// Measurements by instruction set.
     ours: Vec<Vec<f64>>,
     peer: Vec<f64>,
     ceiling: Vec<f64>,
 }
 
 impl Figure {
-    /// A time, measured on `sets` instruction sets.
+    /// Creates a figure of times, for `sets` instruction sets.
     pub(crate) fn new(name: &str, sets: usize) -> Self {
         Self {
             name: name.to_owned(),
@@ -23,7 +25,7 @@ impl Figure {
         }
     }
 
-    /// A rate.
+    /// Creates a figure of rates, for `sets` instruction sets.
     pub(crate) fn rate(name: String, sets: usize) -> Self {
         Self {
             is_rate: true,
@@ -43,12 +45,12 @@ impl Figure {
         self.ceiling.push(value);
     }
 
-    /// The highest rate the machine could give.
+    /// The highest upper bound of the rounds.
     pub(crate) fn highest_ceiling(&self) -> f64 {
         self.best(&self.ceiling)
     }
 
-    /// The best of the rounds; not a number where there are none.
+    /// The best of the rounds; NaN if there are none.
     fn best(&self, rounds: &[f64]) -> f64 {
         let better = if self.is_rate { f64::max } else { f64::min };
         rounds.iter().copied().fold(f64::NAN, better)
@@ -64,7 +66,7 @@ impl Figure {
     }
 }
 
-/// All lines.
+/// All figures.
 pub(crate) struct Table {
     sets: Vec<String>,
     has_peer: bool,
@@ -86,7 +88,8 @@ impl Table {
 }
 
 impl fmt::Display for Table {
-    /// In Markdown: ours on each set, then the peers, each with what our last column is of them.
+    /// Writes Markdown: our figures for each instruction set, then each peer with the ratio of our
+    /// last column to it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "|  |")?;
         for set in &self.sets {

@@ -1,8 +1,9 @@
-//! Wall time, and processor time of all threads: on a busy machine the second says more.
+//! Measures wall time and the processor time of all threads. On a busy machine processor time is
+//! more reliable.
 
 use std::time::{Duration, Instant};
 
-/// What a piece of work took.
+/// The time that a piece of work took.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Took {
     pub(crate) wall: Duration,
@@ -23,6 +24,7 @@ impl Clock {
         }
     }
 
+    /// The time since the start.
     pub(crate) fn stop(&self) -> Took {
         Took {
             wall: self.wall.elapsed(),
@@ -37,7 +39,8 @@ fn processor_time() -> Duration {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the clock exists on every system this runs on, and `time` may be written.
+    // SAFETY: `time` is valid for writing. If the clock did not exist, the call would fail and
+    // change nothing.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
     Duration::new(
         time.tv_sec.unsigned_abs(),

@@ -1,12 +1,12 @@
-//! The contracts of the workloads, written in opcodes, and the assembler that reads them.
+//! The contracts of the workloads, written in opcodes, and their assembler.
 //!
-//! Knows opcodes and labels; knows neither transactions nor chains.
+//! Knows opcodes and labels, but neither transactions nor chains.
 
 use std::collections::HashMap;
 
-/// A token: `balances` at slot 0 as a mapping, `transfer(address,uint256)` with its event,
-/// `balanceOf(address)`. What compilers make of the usual source does the same reads, writes
-/// and hashes, in a few more opcodes.
+/// A token: the mapping `balances` at slot 0, `transfer(address,uint256)` with its event, and
+/// `balanceOf(address)`. Compiled tokens do the same reads, writes and hashes, with a few more
+/// opcodes.
 const TOKEN: &str = "
     PUSH 00 CALLDATALOAD PUSH e0 SHR
     DUP1 PUSH a9059cbb EQ @transfer JUMPI
@@ -32,8 +32,8 @@ fail:
     PUSH 00 DUP1 REVERT
 ";
 
-/// Adds one to `count` (second word) slots, chosen among 2^17 by hashing `seed` (first word),
-/// `seed + 1` and so on.
+/// Adds 1 to `count` slots. The first word of the input is `seed`, the second is `count`. The slots
+/// are chosen among 2^17 by hashing `seed`, `seed + 1` and so on.
 const COUNTERS: &str = "
     PUSH 00 CALLDATALOAD PUSH 20 CALLDATALOAD
 loop:
@@ -46,10 +46,10 @@ end:
     STOP
 ";
 
-/// How many slots [`counters`] chooses among.
+/// Number of slots that [`counters`] chooses from.
 pub(crate) const COUNTER_SLOTS: u64 = 1 << 17;
 
-/// Code of the token.
+/// Code of the token contract.
 pub(crate) fn token() -> Vec<u8> {
     assemble(TOKEN)
 }
@@ -59,7 +59,7 @@ pub(crate) fn counters() -> Vec<u8> {
     assemble(COUNTERS)
 }
 
-/// Opcodes without operands that the contracts use.
+/// The opcodes without operands that the contracts use.
 const OPCODES: [(&str, u8); 27] = [
     ("STOP", 0x00),
     ("ADD", 0x01),
@@ -90,11 +90,12 @@ const OPCODES: [(&str, u8); 27] = [
     ("INVALID", 0xfe),
 ];
 
-/// Bytes of `text`: `PUSH hex` pushes, `label:` marks a place, `@label` pushes it.
+/// Assembles `text`: `PUSH hex` pushes bytes, `label:` defines a jump destination, `@label` pushes
+/// its position.
 fn assemble(text: &str) -> Vec<u8> {
     let mut code = Vec::new();
-    let mut places = HashMap::new();
-    let mut wanted = Vec::new();
+    let mut positions = HashMap::new();
+    let mut references = Vec::new();
     let mut words = text.split_whitespace();
     while let Some(word) = words.next() {
         if word == "PUSH" {
@@ -103,19 +104,19 @@ fn assemble(text: &str) -> Vec<u8> {
             code.push(0x5f + u8::try_from(operand.len()).expect("at most 32 bytes"));
             code.extend(operand);
         } else if let Some(label) = word.strip_suffix(':') {
-            places.insert(label, code.len());
+            positions.insert(label, code.len());
             code.push(0x5b);
         } else if let Some(label) = word.strip_prefix('@') {
-            wanted.push((code.len() + 1, label));
+            references.push((code.len() + 1, label));
             code.extend([0x61, 0, 0]);
         } else {
             let known = OPCODES.iter().find(|(name, _)| *name == word);
             code.push(known.expect("a known opcode").1);
         }
     }
-    for (at, label) in wanted {
-        let place = u16::try_from(places[label]).expect("short code");
-        code[at..at + 2].copy_from_slice(&place.to_be_bytes());
+    for (at, label) in references {
+        let position = u16::try_from(positions[label]).expect("short code");
+        code[at..at + 2].copy_from_slice(&position.to_be_bytes());
     }
     code
 }

@@ -1,7 +1,7 @@
-//! What an import costs beside revm alone on the same transactions.
+//! Compares the cost of an import with that of revm alone on the same transactions.
 //!
-//! Three workloads; ours and the peer's turns alternate within one process, and the median of
-//! the rounds is printed. How it is read is in `bench/README.md`.
+//! There are three workloads. The importer and revm take turns in one process, and the median of
+//! the rounds is printed. `bench/README.md` explains the figures.
 
 mod clock;
 mod code;
@@ -16,24 +16,24 @@ use ethash::LightCaches;
 
 use clock::Took;
 use peer::Peer;
-use workload::{Kind, Workload};
+use workload::{Workload, WorkloadKind};
 
-/// Anything that ends the benchmark.
+/// An error that ends the benchmark.
 type Failure = Box<dyn std::error::Error>;
 
 /// Import benchmark.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Blocks of each workload.
+    /// Number of blocks of each workload.
     #[arg(long, default_value_t = 100)]
     blocks: u64,
-    /// Accounts in the state beside the senders.
+    /// Number of accounts in the state, without the senders.
     #[arg(long, default_value_t = 100_000)]
     accounts: u64,
-    /// Rounds; the median is printed.
+    /// Number of rounds; the median is printed.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Only the workload whose name begins so.
+    /// Run only the workloads whose name begins with this text.
     #[arg(long, default_value = "")]
     only: String,
 }
@@ -41,7 +41,7 @@ struct Options {
 fn main() -> Result<(), Failure> {
     let options = Options::parse();
     let caches = LightCaches::new();
-    let kinds = Kind::ALL.into_iter();
+    let kinds = WorkloadKind::ALL.into_iter();
     for kind in kinds.filter(|kind| kind.name().starts_with(&options.only)) {
         let workload = Workload::make(kind, options.blocks, options.accounts, &caches)?;
         measure(&workload, &caches, options.rounds)?;
@@ -49,7 +49,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// One way of running a workload, and the times it took.
+/// One way of running a workload, and its times.
 struct Row {
     name: &'static str,
     times: Vec<Took>,
@@ -78,10 +78,10 @@ fn measure(workload: &Workload, caches: &LightCaches, rounds: usize) -> Result<(
         name,
         times: Vec::new(),
     });
-    let mut spent = ours::Spent::default();
+    let mut costs = ours::ImportCosts::default();
     for _ in 0..rounds.max(1) {
         let (prepared, parts) = ours::prepared(workload)?;
-        spent = parts;
+        costs = parts;
         let times = [
             peer.run(|_| ())?,
             prepared,
@@ -95,7 +95,7 @@ fn measure(workload: &Workload, caches: &LightCaches, rounds: usize) -> Result<(
         }
     }
     print(workload, &rows);
-    spent.print(workload, caches)
+    costs.print(workload, caches)
 }
 
 fn print(workload: &Workload, rows: &[Row]) {
@@ -111,7 +111,7 @@ fn print(workload: &Workload, rows: &[Row]) {
         "", "ms", "Mgas/s", "tx/s", "blocks/s", "ratio", "processor ms", "ratio"
     );
     for (index, row) in rows.iter().enumerate() {
-        // Each import is compared with revm given the same start.
+        // Each import is compared with revm with the same input: senders known, or to be recovered.
         let floor = &rows[if index < 2 { 0 } else { 2 }];
         let wall = row.median(|took| took.wall);
         let processor = row.median(|took| took.processor);

@@ -1,4 +1,5 @@
-//! The importer's ways: a stream as `vnode import` has it, blocks checked ahead, single blocks.
+//! The ways to import: a stream as in `vnode import`, blocks that were checked before, single
+//! blocks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,17 +17,17 @@ use crate::Failure;
 use crate::clock::{Clock, Took};
 use crate::workload::{Workload, open};
 
-/// How long a run goes on, as in an import of a stream.
+/// Longest duration of a run, as in an import of a stream.
 const RUN_TIME: Duration = Duration::from_secs(2);
 
-/// The senders of block `index`.
+/// Recovers the senders of block `index`.
 pub(crate) fn recover(workload: &Workload, index: usize) -> Result<Vec<Address>, Failure> {
     let block = &workload.blocks[index];
     let number = block.header.number;
     Ok(recover_senders(&workload.spec, number, &block.transactions)?)
 }
 
-/// The senders of all blocks.
+/// Recovers the senders of all blocks.
 pub(crate) fn senders(workload: &Workload) -> Result<Vec<Vec<Address>>, Failure> {
     (0..workload.blocks.len())
         .map(|index| recover(workload, index))
@@ -44,11 +45,11 @@ pub(crate) fn stream(workload: &Workload, caches: Option<&LightCaches>) -> Resul
     let clock = Clock::start();
     import_stream(&importer, input, &AtomicBool::new(false), |_| ())?;
     let took = clock.stop();
-    is_head(&importer, workload)?;
+    check_head(&importer, workload)?;
     Ok(took)
 }
 
-/// Imports block by block, a commit each, as blocks from peers and miners come.
+/// Imports the blocks one by one, with one commit each, as blocks from peers and miners arrive.
 pub(crate) fn single(workload: &Workload) -> Result<Took, Failure> {
     let directory = workload.directory()?;
     let importer = Importer::new(open(directory.path())?, workload.spec.clone(), SealCheck::Off);
@@ -60,36 +61,36 @@ pub(crate) fn single(workload: &Workload) -> Result<Took, Failure> {
         }
     }
     let took = clock.stop();
-    is_head(&importer, workload)?;
+    check_head(&importer, workload)?;
     Ok(took)
 }
 
-/// Where the time of an import goes.
+/// The costs of the runs of an import.
 #[derive(Default)]
-pub(crate) struct Spent(Vec<RunCost>);
+pub(crate) struct ImportCosts(Vec<RunCost>);
 
-/// Imports blocks whose seals and bodies were checked before the clock began.
-pub(crate) fn prepared(workload: &Workload) -> Result<(Took, Spent), Failure> {
+/// Imports blocks whose seals and bodies were checked before the clock started.
+pub(crate) fn prepared(workload: &Workload) -> Result<(Took, ImportCosts), Failure> {
     let directory = workload.directory()?;
     let importer = Importer::new(open(directory.path())?, workload.spec.clone(), SealCheck::Off);
     let view = importer.store().snapshot()?;
     let prepare = |block: &Block| Arc::new(importer.prepare(&view, block.clone()));
     let mut blocks: VecDeque<_> = workload.blocks.iter().map(prepare).collect();
     drop(view);
-    let mut spent = Spent::default();
+    let mut costs = ImportCosts::default();
     let clock = Clock::start();
     while !blocks.is_empty() {
         let run = Instant::now();
         let mut next = || (run.elapsed() < RUN_TIME).then(|| blocks.pop_front()).flatten();
-        spent.0.push(importer.import_run(None, &mut next)?.1);
+        costs.0.push(importer.import_run(None, &mut next)?.1);
     }
     let took = clock.stop();
-    is_head(&importer, workload)?;
-    Ok((took, spent))
+    check_head(&importer, workload)?;
+    Ok((took, costs))
 }
 
-impl Spent {
-    /// Prints how the time of the last round was spent, and what was done before the clock.
+impl ImportCosts {
+    /// Prints the parts of the time of the last round, and the time of the checks before it.
     pub(crate) fn print(&self, workload: &Workload, caches: &LightCaches) -> Result<(), Failure> {
         let sum = |part: fn(&RunCost) -> Duration| self.0.iter().map(part).sum::<Duration>();
         let line = |name: &str, time: Duration| {
@@ -97,10 +98,7 @@ impl Spent {
             let each = time.as_secs_f64() * 1e6 / workload.transactions as f64;
             println!("    {name:<30} {milliseconds:>9.1} {each:>10.2} us/tx");
         };
-        println!(
-            "  parts of the import that was checked ahead ({} commits):",
-            self.0.len()
-        );
+        println!("  parts of the import, checked ahead ({} commits):", self.0.len());
         line("execution", sum(|cost| cost.execute));
         line("state roots", sum(|cost| cost.roots));
         line("rules, receipts roots, rows", sum(|cost| cost.rows));
@@ -136,11 +134,15 @@ impl Spent {
     }
 }
 
-/// The last block must be the head, or nothing was measured.
-fn is_head(importer: &Importer, workload: &Workload) -> Result<(), Failure> {
+/// Checks that the last block is the head; otherwise the time means nothing.
+fn check_head(importer: &Importer, workload: &Workload) -> Result<(), Failure> {
     let head = importer.store().snapshot()?.head()?.ok_or("no head")?;
     match workload.blocks.last() {
         Some(last) if last.hash() == head.1 => Ok(()),
-        _ => Err(format!("the head is block {}", head.0).into()),
+        _ => Err(format!(
+            "head: got block {}, expected the last block of the workload",
+            head.0
+        )
+        .into()),
     }
 }

@@ -1,6 +1,7 @@
-//! revm alone: the same transactions on its mainnet handler and its in-memory database.
+//! revm alone: the same transactions with its mainnet handler and its in-memory database.
 //!
-//! No trie, no receipts, no store, no rewards: the floor of any importer built on revm.
+//! There are no trie, receipts, store or rewards, so this is a lower bound for every importer based
+//! on revm.
 
 use primitives::{Address, EMPTY_CODE_HASH, U256};
 use revm::bytecode::Bytecode;
@@ -15,7 +16,7 @@ use crate::Failure;
 use crate::clock::{Clock, Took};
 use crate::workload::Workload;
 
-/// The workload as revm takes it.
+/// The workload in the types of revm.
 pub(crate) struct Peer {
     state: CacheDB<EmptyDB>,
     blocks: Vec<(BlockEnv, Vec<TxEnv>)>,
@@ -24,7 +25,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Translates the workload. `senders` are those of each block.
+    /// Converts the workload. `senders` has the senders of each block.
     pub(crate) fn new(workload: &Workload, senders: &[Vec<Address>]) -> Result<Self, Failure> {
         let mut state = CacheDB::new(EmptyDB::default());
         for (address, account) in &workload.spec.genesis.alloc {
@@ -76,8 +77,8 @@ impl Peer {
         })
     }
 
-    /// Runs everything once on a fresh copy of the state; `before` is called with the number
-    /// of each block, within the time taken.
+    /// Runs all transactions once on a copy of the state. `before` is called with the index of each
+    /// block; its time is measured, too.
     pub(crate) fn run(&self, mut before: impl FnMut(usize)) -> Result<Took, Failure> {
         let state = self.state.clone();
         let blocks = self.blocks.clone();
@@ -102,7 +103,7 @@ impl Peer {
         }
         let took = clock.stop();
         if gas != self.gas {
-            return Err(format!("revm used {gas} gas, the chain {}", self.gas).into());
+            return Err(format!("gas used by revm: got {gas}, expected {}", self.gas).into());
         }
         Ok(took)
     }

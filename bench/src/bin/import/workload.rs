@@ -1,7 +1,7 @@
-//! Chains to import: a genesis, keys, and blocks full of one kind of transaction.
+//! Chains to import: block 0, keys, and blocks with one kind of transaction.
 //!
-//! Everything follows from fixed seeds. Blocks are executed by the chain's own executor and
-//! sealed by real Ethash at difficulty 2, so that every check of an import passes.
+//! All seeds are fixed. The blocks are executed by the executor of the node and sealed with Ethash
+//! at difficulty 2, so that they pass all checks of an import.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,23 +25,23 @@ use tempfile::TempDir;
 use crate::Failure;
 use crate::code;
 
-/// Accounts that send.
+/// Number of accounts that send transactions.
 const SENDERS: u64 = 2000;
 const CHAIN_ID: u64 = 1337;
 const CONTRACT: Address = Address::repeat_byte(0xc0);
 
-/// What the transactions do.
+/// What the transactions of a workload do.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
-    /// Move an amount to one of the other accounts.
+pub(crate) enum WorkloadKind {
+    /// Transfer an amount to another account.
     Transfers,
-    /// Move tokens to one of the other accounts.
+    /// Transfer tokens to another account.
     Token,
     /// Write ten slots of one large contract.
     Storage,
 }
 
-impl Kind {
+impl WorkloadKind {
     pub(crate) const ALL: [Self; 3] = [Self::Transfers, Self::Token, Self::Storage];
 
     pub(crate) fn name(self) -> &'static str {
@@ -52,7 +52,7 @@ impl Kind {
         }
     }
 
-    /// Transactions a block.
+    /// Number of transactions in a block.
     fn per_block(self) -> u64 {
         match self {
             Self::Transfers => 400,
@@ -61,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// Gas limit of a transaction; the block's is theirs together.
+    /// Gas limit of a transaction. The limit of a block is the sum over its transactions.
     fn gas(self) -> u64 {
         match self {
             Self::Transfers => 21_000,
@@ -71,9 +71,9 @@ impl Kind {
     }
 }
 
-/// A chain, and a data directory that holds its block 0.
+/// A chain, and a data directory with its block 0.
 pub(crate) struct Workload {
-    pub(crate) kind: Kind,
+    pub(crate) kind: WorkloadKind,
     pub(crate) spec: Arc<ChainSpec>,
     pub(crate) blocks: Vec<Block>,
     pub(crate) gas: u64,
@@ -82,12 +82,17 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// Makes `count` blocks over a state of `accounts` accounts.
-    pub(crate) fn make(kind: Kind, count: u64, accounts: u64, caches: &LightCaches) -> Result<Self, Failure> {
+    /// Creates `count` blocks over a state of `accounts` accounts.
+    pub(crate) fn make(
+        kind: WorkloadKind,
+        count: u64,
+        accounts: u64,
+        caches: &LightCaches,
+    ) -> Result<Self, Failure> {
         let spec = Arc::new(spec(kind, accounts)?);
         let genesis = tempfile::tempdir()?;
         ensure_genesis(&open(genesis.path())?, &spec)?;
-        let mut made = Self {
+        let mut workload = Self {
             kind,
             spec,
             blocks: Vec::new(),
@@ -95,23 +100,23 @@ impl Workload {
             transactions: 0,
             genesis,
         };
-        let scratch = made.directory()?;
+        let scratch = workload.directory()?;
         let store = open(scratch.path())?;
-        let importer = Importer::new(store.clone(), made.spec.clone(), SealCheck::Off);
+        let importer = Importer::new(store.clone(), workload.spec.clone(), SealCheck::Off);
         for number in 0..count {
             let transactions = (0..kind.per_block())
                 .map(|index| transaction(kind, number * kind.per_block() + index, accounts))
                 .collect::<Result<Vec<_>, Failure>>()?;
-            let block = assemble(&made.spec, &store, transactions, caches)?;
+            let block = assemble(&workload.spec, &store, transactions, caches)?;
             importer.import(&block, None)?;
-            made.gas += block.header.gas_used;
-            made.transactions += block.transactions.len() as u64;
-            made.blocks.push(block);
+            workload.gas += block.header.gas_used;
+            workload.transactions += block.transactions.len() as u64;
+            workload.blocks.push(block);
         }
-        Ok(made)
+        Ok(workload)
     }
 
-    /// A fresh data directory with block 0.
+    /// A new data directory with block 0.
     pub(crate) fn directory(&self) -> Result<TempDir, Failure> {
         let directory = tempfile::tempdir()?;
         for entry in std::fs::read_dir(self.genesis.path())? {
@@ -122,12 +127,12 @@ impl Workload {
     }
 }
 
-/// The store in a directory, with the node's own settings.
+/// Opens the store in a directory, with the settings of the node.
 pub(crate) fn open(directory: &Path) -> Result<Store, Failure> {
     Ok(Store::open(directory, &StoreOptions::default())?)
 }
 
-/// The sender `index`: its key.
+/// The key of the sender `index`.
 fn key(index: u64) -> Result<SecretKey, Failure> {
     let seed = keccak256([b"sender".as_slice(), &index.to_be_bytes()].concat());
     Ok(SecretKey::from_bytes(seed.as_slice())?)
@@ -138,12 +143,12 @@ fn receiver(index: u64) -> Address {
     Address::from_word(keccak256([b"receiver".as_slice(), &index.to_be_bytes()].concat()))
 }
 
-/// Where the token keeps the balance of `owner`.
+/// The slot in which the token stores the balance of `owner`.
 fn balance_slot(owner: Address) -> U256 {
     U256::from_be_bytes(keccak256([owner.into_word(), B256::ZERO].concat()).0)
 }
 
-fn spec(kind: Kind, accounts: u64) -> Result<ChainSpec, Failure> {
+fn spec(kind: WorkloadKind, accounts: u64) -> Result<ChainSpec, Failure> {
     let gas_limit = kind.gas() * kind.per_block();
     let text = format!(
         r#"{{"config": {{"chainId": {CHAIN_ID}, "homesteadBlock": 0, "eip150Block": 0, "eip155Block": 0,
@@ -151,7 +156,7 @@ fn spec(kind: Kind, accounts: u64) -> Result<ChainSpec, Failure> {
             "istanbulBlock": 0}}, "difficulty": 2, "gasLimit": {gas_limit}}}"#
     );
     let mut spec = ChainSpec::from_genesis_file("bench", &text)?.spec;
-    // The file's rule would raise it from block to block.
+    // With the rule of the file the difficulty would rise from block to block.
     spec.difficulty = DifficultyRule::Constant(2);
     let ether = U256::from(10).pow(U256::from(18));
     let funded = |balance| GenesisAccount {
@@ -162,23 +167,23 @@ fn spec(kind: Kind, accounts: u64) -> Result<ChainSpec, Failure> {
         tx_nonce: 1,
         ..Default::default()
     };
-    let mut hold = |owner| contract.storage.insert(balance_slot(owner), ether);
+    let mut add_holder = |owner| contract.storage.insert(balance_slot(owner), ether);
     for index in 0..SENDERS {
         let address = key(index)?.address();
         spec.genesis
             .alloc
             .insert(address, funded(ether * U256::from(1000)));
-        hold(address);
+        add_holder(address);
     }
     for index in 0..accounts {
         let address = receiver(index);
         spec.genesis.alloc.insert(address, funded(ether));
-        hold(address);
+        add_holder(address);
     }
     match kind {
-        Kind::Transfers => return Ok(spec),
-        Kind::Token => contract.code = code::token().into(),
-        Kind::Storage => {
+        WorkloadKind::Transfers => return Ok(spec),
+        WorkloadKind::Token => contract.code = code::token().into(),
+        WorkloadKind::Storage => {
             contract.code = code::counters().into();
             contract.storage = (0..code::COUNTER_SLOTS)
                 .map(|slot| (U256::from(slot), U256::ONE))
@@ -190,18 +195,18 @@ fn spec(kind: Kind, accounts: u64) -> Result<ChainSpec, Failure> {
 }
 
 /// The transaction `index` of the chain.
-fn transaction(kind: Kind, index: u64, accounts: u64) -> Result<Transaction, Failure> {
-    // Spread over the receivers without order, the same in every run.
+fn transaction(kind: WorkloadKind, index: u64, accounts: u64) -> Result<Transaction, Failure> {
+    // The receivers look random but are the same in every run.
     let to = receiver(index.wrapping_mul(0x9e37_79b9_7f4a_7c15) % accounts.max(1));
     let word = |value: u64| U256::from(value).to_be_bytes::<32>();
     let (to, value, input) = match kind {
-        Kind::Transfers => (to, U256::from(index + 1), Vec::new()),
-        Kind::Token => {
+        WorkloadKind::Transfers => (to, U256::from(index + 1), Vec::new()),
+        WorkloadKind::Token => {
             let selector = [0xa9, 0x05, 0x9c, 0xbb];
             let input = [&selector[..], to.into_word().as_slice(), &word(index + 1)].concat();
             (CONTRACT, U256::ZERO, input)
         }
-        Kind::Storage => (CONTRACT, U256::ZERO, [word(index * 16), word(10)].concat()),
+        WorkloadKind::Storage => (CONTRACT, U256::ZERO, [word(index * 16), word(10)].concat()),
     };
     let unsigned = UnsignedTransaction {
         tx_nonce: index / SENDERS,
@@ -215,7 +220,7 @@ fn transaction(kind: Kind, index: u64, accounts: u64) -> Result<Transaction, Fai
     Ok(unsigned.sign(&key(index % SENDERS)?, CHAIN_ID, TxForm::Ethereum))
 }
 
-/// Executes and seals the next block of `store`.
+/// Builds, executes and seals the next block of `store`.
 fn assemble(
     spec: &ChainSpec,
     store: &Store,
@@ -224,18 +229,18 @@ fn assemble(
 ) -> Result<Block, Failure> {
     let view = store.snapshot()?;
     let (number, hash) = view.head()?.ok_or("no head")?;
-    let above = view.header(number, &hash)?.ok_or("no header")?.header;
+    let parent = view.header(number, &hash)?.ok_or("no header")?.header;
     let mut header = Header {
         parent_hash: hash,
         uncles_hash: EMPTY_UNCLES_HASH,
         beneficiary: Address::repeat_byte(0xbe),
         difficulty: U256::from(2),
         number: number + 1,
-        gas_limit: above.gas_limit,
-        timestamp: above.timestamp + 13,
+        gas_limit: parent.gas_limit,
+        timestamp: parent.timestamp + 13,
         ..Default::default()
     };
-    let mut state = BlockState::new(&view, number, above.state_root);
+    let mut state = BlockState::new(&view, number, parent.state_root);
     let mut executor = Executor::new(spec, &header, &mut state);
     for transaction in &transactions {
         let outcome = executor.transaction(transaction, transaction.recover_sender(true)?)?;
@@ -257,6 +262,7 @@ fn assemble(
     })
 }
 
+/// Searches for the nonce of the seal.
 fn seal(spec: &ChainSpec, header: &mut Header, caches: &LightCaches) -> Result<(), Failure> {
     let cache = caches.get(spec.schedule.epoch(header.number))?;
     let (hash, boundary) = (header.header_hash(), ethash::boundary(&header.difficulty));

@@ -1,8 +1,9 @@
-//! Makes up a chain: headers, two transactions a block, receipts with logs, all written as the
-//! importer writes them. Nothing is executed and no root is right; readers of logs see neither.
+//! Creates a synthetic chain: headers, two transactions a block, and receipts with logs, written as
+//! the importer writes them. Nothing is executed and the roots are wrong, but queries for logs do
+//! not read them.
 //!
-//! Contracts, events and accounts are drawn by rank, a few often and most hardly ever, as on
-//! living chains. Beside them are planted logs, whose number and distances are exact.
+//! Contracts, events and accounts are chosen by rank: a few often and most rarely, as on real
+//! chains. There are also planted logs, whose number and distances are exact.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -14,21 +15,21 @@ use primitives::{
 };
 use store::{BlockBody, BlockReads, HeaderRecord, Store, StoreError, Tables};
 
-/// Contracts that write the usual logs.
+/// Number of contracts that write the ordinary logs.
 const CONTRACTS: u64 = 5_000;
-/// Events: first topics.
+/// Number of events, which are first topics.
 const EVENTS: u64 = 60;
-/// Accounts: second and third topics.
+/// Number of accounts, which are second and third topics.
 const ACCOUNTS: u64 = 2_000_000;
-/// Most usual logs in a block; half as many on average.
+/// Most ordinary logs in a block; the average is half of this.
 const LOGS_MAX: u64 = 8;
 
-/// Logs whose number is known: one in every `distance` blocks up to a chain length.
+/// Logs whose number is known: `matches` logs at equal distances in the first `blocks` blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Planted {
-    /// Up to this block.
+    /// The last block that can have such a log.
     pub(crate) blocks: u64,
-    /// So many.
+    /// Number of logs.
     pub(crate) matches: u64,
 }
 
@@ -40,12 +41,12 @@ impl Planted {
         }
     }
 
-    /// Its own contract.
+    /// The contract that writes only these logs.
     pub(crate) fn address(&self) -> Address {
         Address::from_word(self.topic())
     }
 
-    /// Its own second topic.
+    /// The second topic that only these logs have.
     pub(crate) fn topic(&self) -> B256 {
         named(
             "planted",
@@ -80,16 +81,16 @@ pub(crate) fn event(rank: u64) -> B256 {
     named("event", rank)
 }
 
-/// The account of this rank, as a topic has it.
+/// The account of this rank, as a topic.
 pub(crate) fn account(rank: u64) -> B256 {
     Address::from_word(named("account", rank)).into_word()
 }
 
-/// A small generator: the chain is the same in every run.
-struct Dice(u64);
+/// A pseudo-random generator with a fixed seed, so that the chain is the same in every run.
+struct Random(u64);
 
-impl Dice {
-    fn roll(&mut self) -> u64 {
+impl Random {
+    fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -97,21 +98,21 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A rank below `count`, rank r about as often as 1/(r+1).
+    /// A rank below `count`. The probability of rank r is about proportional to 1/(r+1).
     fn rank(&mut self, count: u64) -> u64 {
-        let share = (self.roll() >> 11) as f64 / (1u64 << 53) as f64;
+        let share = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
         ((count as f64 + 1.0).powf(share) as u64)
             .saturating_sub(1)
             .min(count - 1)
     }
 }
 
-/// The chain as far as it is made.
+/// Creates the blocks of a synthetic chain.
 pub(crate) struct ChainMaker {
     store: Option<Store>,
     planted: Vec<Planted>,
     commit_blocks: u64,
-    dice: Dice,
+    random: Random,
     head: Header,
     head_hash: B256,
     total_difficulty: U256,
@@ -119,7 +120,7 @@ pub(crate) struct ChainMaker {
 }
 
 impl ChainMaker {
-    /// Begins on block 0 of the dev network.
+    /// Starts with block 0 of the development network. The store must have no other blocks.
     pub(crate) fn new(
         store: Store,
         planted: Vec<Planted>,
@@ -131,13 +132,13 @@ impl ChainMaker {
             .header_by_hash(&head_hash)?
             .ok_or("no block 0")?;
         if store.snapshot()?.head()? != Some((0, head_hash)) {
-            return Err("the folder holds a chain already".into());
+            return Err("the folder has a chain already".into());
         }
         Ok(Self {
             store: Some(store),
             planted,
             commit_blocks: commit_blocks.max(1),
-            dice: Dice(1),
+            random: Random(1),
             head: record.header,
             head_hash,
             total_difficulty: record.total_difficulty,
@@ -145,29 +146,29 @@ impl ChainMaker {
         })
     }
 
-    /// The head's number.
+    /// Number of the head.
     pub(crate) fn head(&self) -> u64 {
         self.head.number
     }
 
-    /// Logs written.
+    /// Number of logs so far.
     pub(crate) fn logs(&self) -> u64 {
         self.logs
     }
 
-    /// Lets go of the store.
+    /// Gives up the store, so that it can be opened again.
     pub(crate) fn close(&mut self) -> Store {
-        self.store.take().expect("closed once, then opened again")
+        self.store.take().expect("the store is open")
     }
 
-    /// Takes the store again.
+    /// Sets the store after it was opened again.
     pub(crate) fn reopen(&mut self, store: Store) {
         self.store = Some(store);
     }
 
-    /// Makes blocks up to `number`; without `indexed` their logs are left out of the index.
+    /// Creates blocks up to `number`. Their logs are added to the index only if `indexed` is true.
     pub(crate) fn extend(&mut self, number: u64, indexed: bool) -> Result<(), StoreError> {
-        let store = self.store.clone().expect("open while blocks are made");
+        let store = self.store.clone().expect("the store is open");
         while self.head.number < number {
             let end = number.min(self.head.number + self.commit_blocks);
             let batch = store.batch()?;
@@ -221,8 +222,8 @@ impl ChainMaker {
     }
 
     fn receipts(&mut self, number: u64) -> Vec<Receipt> {
-        let count = self.dice.roll() % (LOGS_MAX + 1);
-        let mut logs: Vec<_> = (0..count).map(|_| self.usual_log()).collect();
+        let count = self.random.next() % (LOGS_MAX + 1);
+        let mut logs: Vec<_> = (0..count).map(|_| self.ordinary_log()).collect();
         let planted = self.planted.iter().filter(|planted| planted.in_block(number));
         logs.extend(planted.map(Planted::log));
         self.logs += logs.len() as u64;
@@ -231,21 +232,21 @@ impl ChainMaker {
         vec![receipt(50_000, logs), receipt(100_000, second)]
     }
 
-    fn usual_log(&mut self) -> Log {
-        let dice = &mut self.dice;
+    fn ordinary_log(&mut self) -> Log {
+        let random = &mut self.random;
         Log {
-            address: contract(dice.rank(CONTRACTS)),
+            address: contract(random.rank(CONTRACTS)),
             topics: vec![
-                event(dice.rank(EVENTS)),
-                account(dice.rank(ACCOUNTS)),
-                account(dice.rank(ACCOUNTS)),
+                event(random.rank(EVENTS)),
+                account(random.rank(ACCOUNTS)),
+                account(random.rank(ACCOUNTS)),
             ],
             data: vec![7; 32].into(),
         }
     }
 }
 
-/// The rules under which the chain is read.
+/// The rules for reading the chain.
 pub(crate) fn spec() -> Arc<ChainSpec> {
     Arc::new(ChainSpec::dev())
 }

@@ -1,7 +1,8 @@
-//! Measures the log index: queries against matches and against chain length, its size, and
-//! what it costs to write. The same queries by blooms are the peer, in the same run.
+//! Measures the log index: the time of queries by number of matches and by chain length, the size
+//! of the index, and the cost of writing it. The same queries are also answered by blooms, for
+//! comparison.
 //!
-//! The chain is made up, but written and read by the code that the node runs.
+//! The chain is synthetic, but it is written and read by the code of the node.
 
 mod chain_maker;
 mod measure;
@@ -14,33 +15,33 @@ use clap::Parser;
 use store::{Store, StoreOptions, TableId};
 
 use chain_maker::{ChainMaker, Planted};
-use measure::{Question, measure};
+use measure::{NamedQuery, measure};
 
-/// Blocks of the first stage; each next one has ten times as many.
+/// Chain length of the first stage. Each next stage is ten times as long.
 const FIRST_STAGE: u64 = 10_000;
-/// Matches that are asked for.
+/// Numbers of matches of the planted logs.
 const MATCHES: [u64; 4] = [10, 100, 1_000, 10_000];
-/// Blocks on which writing with and without the index is compared.
+/// Number of blocks for which writing with and without the index is compared.
 const COMPARED_BLOCKS: u64 = 50_000;
-/// Blocks in a commit there: as many as a bulk import checks ahead at once.
+/// Blocks in a commit of that comparison: as many as a bulk import checks ahead at once.
 const COMPARED_COMMIT: u64 = 256;
 
-/// Times queries for logs on a made-up chain.
+/// Measures queries for logs on a synthetic chain.
 #[derive(Debug, Parser)]
 struct Options {
     /// Length of the chain
     #[arg(long, default_value_t = 1_000_000)]
     blocks: u64,
-    /// Folder for the store, kept afterwards [default: a temporary one]
+    /// Folder for the store, which is kept [default: a temporary folder]
     #[arg(long)]
     directory: Option<PathBuf>,
     /// Memory for cached pages of the database, in MiB
     #[arg(long, default_value_t = store::CACHE_BYTES_DEFAULT >> 20)]
     cache: usize,
-    /// Blocks in a commit while the chain is made
+    /// Blocks in a commit while the chain is created
     #[arg(long, default_value_t = 2_048)]
     commit_blocks: u64,
-    /// Leave the peer out
+    /// Do not answer the queries by blooms
     #[arg(long)]
     no_blooms: bool,
 }
@@ -68,11 +69,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         let started = Instant::now();
         maker.extend(stage, true)?;
         written += started.elapsed();
-        // A new opening begins with an empty cache of pages; what the system caches stays.
+        // A store that was just opened has an empty page cache; the cache of the system stays.
         drop(maker.close());
-        for question in Question::all(&planted, stage) {
+        for query in NamedQuery::all(&planted, stage) {
             let store = open(&options, &path)?;
-            let figures = measure(&store, &question, !options.no_blooms)?;
+            let figures = measure(&store, &query, !options.no_blooms)?;
             println!("{:>9}  {figures}", stage);
         }
         maker.reopen(open(&options, &path)?);
@@ -84,10 +85,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         written.as_secs_f64(),
         options.commit_blocks
     );
-    size(&maker.close(), logs)
+    print_size(&maker.close(), logs)
 }
 
-/// Chain lengths at which queries are timed.
+/// The chain lengths at which queries are measured.
 fn stages(blocks: u64) -> Vec<u64> {
     let tenfold = std::iter::successors(Some(FIRST_STAGE), |stage| stage.checked_mul(10));
     let mut stages: Vec<_> = tenfold.take_while(|stage| *stage < blocks).collect();
@@ -100,7 +101,7 @@ fn open(options: &Options, path: &Path) -> Result<Store, store::StoreError> {
     Store::open(path, &StoreOptions { cache_bytes })
 }
 
-/// The same blocks with and without the index, in turns.
+/// Writes the same blocks with and without the index, in turns, and prints both times.
 fn compare_writing(options: &Options, directory: &Path, planted: &[Planted]) -> Result<(), Box<dyn Error>> {
     const ROUNDS: usize = 3;
     let blocks = options.blocks.min(COMPARED_BLOCKS);
@@ -109,7 +110,7 @@ fn compare_writing(options: &Options, directory: &Path, planted: &[Planted]) -> 
         for indexed in [false, true] {
             let path = directory.join(format!("writing-{round}-{indexed}"));
             let mut maker = ChainMaker::new(open(options, &path)?, planted.to_vec(), COMPARED_COMMIT)?;
-            let clock = Clock::start();
+            let clock = ThreadClock::start();
             maker.extend(blocks, indexed)?;
             let took = clock.seconds();
             if indexed { &mut with } else { &mut without }.push(took);
@@ -121,7 +122,7 @@ fn compare_writing(options: &Options, directory: &Path, planted: &[Planted]) -> 
     let (with, without) = (median(&mut with), median(&mut without));
     println!(
         "writing {blocks} blocks with {logs} logs, nothing executed, {}: {without:.2} s without the index, {with:.2} s with it, ratio {:.2}; {:.1} us a block, {:.1} us a log",
-        Clock::start().what(),
+        ThreadClock::start().what(),
         with / without,
         (with - without) * 1e6 / blocks as f64,
         (with - without) * 1e6 / logs.max(1) as f64,
@@ -129,14 +130,14 @@ fn compare_writing(options: &Options, directory: &Path, planted: &[Planted]) -> 
     Ok(())
 }
 
-/// Measures the time that this thread gets from the processor where the system tells it, so
-/// that a busy machine does not count; else the time that passes.
-struct Clock {
+/// Measures the processor time of this thread, so that other load on the machine does not count;
+/// wall time if the system does not report processor time.
+struct ThreadClock {
     wall: Instant,
     processor: Option<Duration>,
 }
 
-impl Clock {
+impl ThreadClock {
     fn start() -> Self {
         Self {
             wall: Instant::now(),
@@ -157,7 +158,7 @@ impl Clock {
     }
 }
 
-/// Time that this thread has run, on Linux.
+/// Processor time of this thread so far; `None` if the system is not Linux.
 fn processor_time() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanos = text.split_whitespace().next()?.parse().ok()?;
@@ -169,8 +170,8 @@ fn median(times: &mut [f64]) -> f64 {
     times[times.len() / 2]
 }
 
-/// What the index takes, by itself and beside everything else.
-fn size(store: &Store, logs: u64) -> Result<(), Box<dyn Error>> {
+/// Prints the size of the index, and its share of the database.
+fn print_size(store: &Store, logs: u64) -> Result<(), Box<dyn Error>> {
     let stats = store.snapshot()?.stats()?;
     let index = &stats[TableId::LogKeyToBlocks as usize];
     let receipts = &stats[TableId::BlockToReceipts as usize];

@@ -1,7 +1,7 @@
-//! Times a query: first on an empty cache of pages, then again and again, then by blooms.
+//! Measures a query: first with an empty page cache, then repeatedly, then by blooms.
 //!
-//! Of repetitions the shortest counts: whatever else runs on the machine only adds to it.
-//! The two plans must give the same number of logs, or there are no figures.
+//! The shortest repetition counts, because other load on the machine only adds time. The index and
+//! the blooms must give the same number of logs, otherwise there are no figures.
 
 use std::error::Error;
 use std::fmt;
@@ -13,18 +13,18 @@ use store::Store;
 
 use crate::chain_maker::{Planted, account, contract, event, spec};
 
-/// Time that repetitions may take in all.
+/// Longest time for all repetitions.
 const REPEAT: Duration = Duration::from_millis(500);
 /// Most repetitions.
 const REPEATS_MAX: usize = 101;
 
 /// A query with its name.
-pub(crate) struct Question {
+pub(crate) struct NamedQuery {
     name: String,
     query: LogQuery,
 }
 
-impl Question {
+impl NamedQuery {
     fn new(name: impl Into<String>, query: LogQuery) -> Self {
         Self {
             name: name.into(),
@@ -32,7 +32,7 @@ impl Question {
         }
     }
 
-    /// What is asked of a chain of `stage` blocks.
+    /// The queries for a chain of `stage` blocks.
     pub(crate) fn all(planted: &[Planted], stage: u64) -> Vec<Self> {
         let own = || planted.iter().filter(|planted| planted.blocks == stage);
         let mut all: Vec<_> = own()
@@ -72,7 +72,7 @@ impl Question {
     }
 }
 
-/// What a query took.
+/// The times of a query, the logs found and the blocks read.
 pub(crate) struct Figures {
     name: String,
     matches: u64,
@@ -106,29 +106,32 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Times `question` on the whole chain of a store that was just opened.
-pub(crate) fn measure(store: &Store, question: &Question, blooms: bool) -> Result<Figures, Box<dyn Error>> {
-    let (first, (matches, read)) = run(store, LogPlan::Index, &question.query)?;
+/// Measures `query` on the whole chain of a store that was just opened.
+pub(crate) fn measure(store: &Store, query: &NamedQuery, blooms: bool) -> Result<Figures, Box<dyn Error>> {
+    let (first, (matches, read)) = run(store, LogPlan::Index, &query.query)?;
     let mut times = Vec::new();
     let started = Instant::now();
     while times.len() < REPEATS_MAX && (times.len() < 3 || started.elapsed() < REPEAT) {
-        times.push(run(store, LogPlan::Index, &question.query)?.0);
+        times.push(run(store, LogPlan::Index, &query.query)?.0);
     }
     let blooms = match blooms {
         false => None,
         true => {
-            // The first fills the cache as far as it goes.
-            let (first, _) = run(store, LogPlan::Blooms, &question.query)?;
-            let (time, (by_blooms, _)) = run(store, LogPlan::Blooms, &question.query)?;
+            // The first run fills the page cache as far as possible.
+            let (first, _) = run(store, LogPlan::Blooms, &query.query)?;
+            let (time, (by_blooms, _)) = run(store, LogPlan::Blooms, &query.query)?;
             if by_blooms != matches {
-                let name = &question.name;
-                return Err(format!("{name}: {matches} logs by the index, {by_blooms} by blooms").into());
+                let name = &query.name;
+                return Err(format!(
+                    "{name}: got {matches} logs by the index, expected {by_blooms} as by blooms"
+                )
+                .into());
             }
             Some(time.min(first))
         }
     };
     Ok(Figures {
-        name: question.name.clone(),
+        name: query.name.clone(),
         matches,
         read,
         first,
@@ -137,7 +140,8 @@ pub(crate) fn measure(store: &Store, question: &Question, blooms: bool) -> Resul
     })
 }
 
-/// The time from taking a view to the last log; logs found and blocks read.
+/// Runs a query. Returns the time from opening a view to the last log, the logs found and the
+/// blocks read.
 fn run(store: &Store, plan: LogPlan, query: &LogQuery) -> Result<(Duration, (u64, u64)), Box<dyn Error>> {
     let spec = spec();
     let started = Instant::now();

@@ -1,13 +1,13 @@
-//! The ceiling: a warp handler that reads a body and returns constant bytes.
+//! The upper bound: a warp handler that reads a body and returns constant bytes.
 //!
-//! What a server on the same library could do at most, were an answer for nothing.
+//! A server on the same library could not be faster, even if answers cost nothing.
 
 use std::io::{Read, Write};
 
 use warp::Filter;
 use warp::hyper::body::Bytes;
 
-/// Serves the bytes of standard input on a free port, which is printed.
+/// Serves the bytes of standard input on a free port, and prints its address.
 pub(crate) fn serve() -> Result<(), String> {
     let mut answer = Vec::new();
     std::io::stdin()

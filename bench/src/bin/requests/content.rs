@@ -1,13 +1,13 @@
-//! What both chains hold, and what is asked of them.
+//! The content of the chains, and the calls that are measured.
 //!
-//! Transactions are made once, signed, and given to each node in the same blocks; so every
-//! question has the same answer but for the seals.
+//! The transactions are signed once and sent to each node in the same blocks. So both nodes give
+//! the same answers, except for the seals.
 
 use e2e::contract;
 use primitives::{Address, Bytes, SecretKey, Transaction, TxForm, U256, UnsignedTransaction};
 use serde_json::{Value, json};
 
-/// Chain id of both.
+/// Chain id of both nodes.
 pub(crate) const CHAIN_ID: u64 = 100;
 const GAS_PRICE: u64 = 20_000_000_000;
 /// Keys of accounts that both development networks fund.
@@ -18,26 +18,26 @@ const KEYS: [&str; 4] = [
     "7c852118294e51e653712a81e05800f419141751be58f605c371e15141b007a6",
 ];
 
-/// A call with the variants that are asked in turn.
+/// A call with its variants, which are sent in turn.
 #[derive(Debug)]
-pub(crate) struct Call {
-    /// The method, and what is special about the request.
+pub(crate) struct MeasuredCall {
+    /// Name of the method, and what is special about the call.
     pub(crate) name: &'static str,
-    /// Method and parameters.
+    /// Method and parameters of each variant.
     pub(crate) requests: Vec<(&'static str, Value)>,
 }
 
-/// The blocks of both chains.
+/// The transactions of both chains, and the calls.
 #[derive(Debug)]
 pub(crate) struct Content {
-    /// Signed transactions of block 1, 2, …
+    /// Signed transactions of block 1, block 2 and so on.
     pub(crate) blocks: Vec<Vec<Transaction>>,
-    calls: Vec<Call>,
+    calls: Vec<MeasuredCall>,
 }
 
 impl Content {
-    /// A block that creates a contract, and `blocks` of which one transaction in two changes it,
-    /// with a log.
+    /// One block that creates a contract, and `blocks` blocks in which every second transaction
+    /// changes the contract, with a log.
     pub(crate) fn new(blocks: usize, transactions: usize) -> Self {
         let keys = KEYS.map(|key| SecretKey::from_hex(key).expect("a constant"));
         let mut nonces = [0; KEYS.len()];
@@ -57,7 +57,7 @@ impl Content {
         };
         let code = contract::creation_code().parse().expect("hexadecimal digits");
         let counter = Transaction::created_address(&keys[0].address(), 0);
-        let mut made = vec![vec![sign(0, None, 0, code, 1_000_000)]];
+        let mut all = vec![vec![sign(0, None, 0, code, 1_000_000)]];
         for _ in 0..blocks {
             let block = (0..transactions).map(|index| {
                 let sender = index % KEYS.len();
@@ -71,21 +71,21 @@ impl Content {
                     sign(sender, Some(to), index as u64, Bytes::new(), 21_000)
                 }
             });
-            made.push(block.collect());
+            all.push(block.collect());
         }
-        let calls = calls(&made, &keys, &counter);
-        Self { blocks: made, calls }
+        let calls = calls(&all, &keys, &counter);
+        Self { blocks: all, calls }
     }
 
-    /// What is measured.
-    pub(crate) fn calls(&self) -> &[Call] {
+    /// The calls that are measured.
+    pub(crate) fn calls(&self) -> &[MeasuredCall] {
         &self.calls
     }
 }
 
-fn calls(blocks: &[Vec<Transaction>], keys: &[SecretKey], counter: &Address) -> Vec<Call> {
+fn calls(blocks: &[Vec<Transaction>], keys: &[SecretKey], counter: &Address) -> Vec<MeasuredCall> {
     let numbers = || (2..=blocks.len()).map(|number| format!("{number:#x}"));
-    let call = |name, method, params: Vec<Value>| Call {
+    let call = |name, method, params: Vec<Value>| MeasuredCall {
         name,
         requests: params.into_iter().map(|params| (method, params)).collect(),
     };

@@ -1,7 +1,7 @@
-//! The load: connections that each have one request under way, over HTTP with keep-alive.
+//! The load: HTTP connections with keep-alive, each with one request at a time.
 //!
-//! One thread drives all of them and does no more with an answer than find its end and see
-//! that it is no error, so that most of the machine is left to the server.
+//! One thread drives all connections. It only finds the end of an answer and checks that it is no
+//! error, so that most of the machine is free for the server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,30 +11,31 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// How long an answer may take before the run is given up.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Where an error would show in an answer.
-const ERROR_SEARCHED: usize = 64;
+/// Longest time for an answer; then the run fails.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// Number of bytes at the start of an answer that are searched for an error.
+const ERROR_SEARCH_LEN: usize = 64;
 
-/// Requests as they go over the wire.
+/// HTTP requests that are sent in turn.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     messages: Arc<[Vec<u8>]>,
 }
 
-/// What a turn gave.
+/// The result of one turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
-    /// Requests a second; a batch counts as many as it holds.
+    /// HTTP requests per second.
     pub(crate) rate: f64,
-    /// Half of the answers came within this time.
+    /// Half of the answers arrived within this time.
     pub(crate) p50: Duration,
-    /// All but one in a hundred did.
+    /// 99 % of the answers arrived within this time.
     pub(crate) p99: Duration,
 }
 
 impl Sample {
-    /// The middle of several turns, by rate.
+    /// The median of several turns by rate. The rate is multiplied by `batch`, so that it counts
+    /// the requests of batches.
     pub(crate) fn median(samples: &[Self], batch: usize) -> Self {
         let mut sorted = samples.to_vec();
         sorted.sort_by(|a, b| a.rate.total_cmp(&b.rate));
@@ -47,7 +48,7 @@ impl Sample {
 }
 
 impl Load {
-    /// A request a message.
+    /// One request in each message.
     pub(crate) fn single(requests: &[(&str, Value)]) -> Self {
         let messages = requests.iter().map(|request| message(&body(request, 1)));
         Self {
@@ -55,7 +56,7 @@ impl Load {
         }
     }
 
-    /// `size` requests a message.
+    /// A batch of `size` requests in each message.
     pub(crate) fn batch(requests: &[(&str, Value)], size: usize) -> Self {
         let messages = (0..requests.len()).map(|start| {
             let members = (0..size).map(|index| body(&requests[(start + index) % requests.len()], index));
@@ -66,16 +67,16 @@ impl Load {
         }
     }
 
-    /// The body that a server gives to the first message.
+    /// The body of the answer to the first message.
     pub(crate) fn first_answer(&self, address: SocketAddr) -> Result<Vec<u8>, String> {
         runtime()?.block_on(async {
             let mut connection = Connection::open(address).await?;
-            let answer = connection.ask(&self.messages[0]).await?;
+            let answer = connection.call(&self.messages[0]).await?;
             Ok(connection.input[answer].to_vec())
         })
     }
 
-    /// Drives `address` for `time`.
+    /// Sends the messages to `address` for `time`.
     pub(crate) fn run(
         &self,
         address: SocketAddr,
@@ -141,9 +142,9 @@ async fn drive(
     let mut latencies = Vec::with_capacity(1 << 12);
     let mut at = start;
     while started.elapsed() < time {
-        let asked = Instant::now();
-        connection.ask(&messages[at % messages.len()]).await?;
-        latencies.push(asked.elapsed());
+        let sent = Instant::now();
+        connection.call(&messages[at % messages.len()]).await?;
+        latencies.push(sent.elapsed());
         at += 1;
     }
     Ok(latencies)
@@ -166,11 +167,11 @@ impl Connection {
         })
     }
 
-    /// Sends a message and reads its answer; gives where the body lies in `input`.
-    async fn ask(&mut self, message: &[u8]) -> Result<std::ops::Range<usize>, String> {
-        tokio::time::timeout(PATIENCE, self.exchange(message))
+    /// Sends a message and reads the answer. Returns the range of the body in `input`.
+    async fn call(&mut self, message: &[u8]) -> Result<std::ops::Range<usize>, String> {
+        tokio::time::timeout(ANSWER_TIMEOUT, self.exchange(message))
             .await
-            .map_err(|_| format!("no answer within {PATIENCE:?}"))?
+            .map_err(|_| format!("no answer within {ANSWER_TIMEOUT:?}"))?
     }
 
     async fn exchange(&mut self, message: &[u8]) -> Result<std::ops::Range<usize>, String> {
@@ -194,15 +195,18 @@ impl Connection {
                 break range;
             }
         };
-        let head = &self.input[range.start..range.end.min(range.start + ERROR_SEARCHED)];
+        let head = &self.input[range.start..range.end.min(range.start + ERROR_SEARCH_LEN)];
         if head.windows(7).any(|part| part == b"\"error\"") {
-            return Err(format!("the server answers {}", String::from_utf8_lossy(head)));
+            return Err(format!(
+                "got {}, expected no error",
+                String::from_utf8_lossy(head)
+            ));
         }
         Ok(range)
     }
 }
 
-/// Where the body lies, once the header is whole.
+/// The range of the body; `None` if the header is not complete yet.
 fn body_range(input: &[u8]) -> Result<Option<std::ops::Range<usize>>, String> {
     let Some(end) = input.windows(4).position(|part| part == b"\r\n\r\n") else {
         return Ok(None);

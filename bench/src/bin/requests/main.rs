@@ -1,8 +1,8 @@
-//! Requests a second of a running node, beside anvil and beside a handler that does nothing.
+//! Measures the requests per second of a node, of anvil, and of a handler that does nothing.
 //!
-//! All three are processes of their own on the same machine and take turns under the same load:
-//! `vnode` and anvil with the same transactions in the same blocks, and a bare warp handler that
-//! returns the bytes `vnode` answered. What a figure means is in `bench/README.md`.
+//! All three are processes of their own on this machine and take turns under the same load: `vnode`
+//! and anvil with the same transactions in the same blocks, and a bare warp handler that returns
+//! the bytes that `vnode` answered. `bench/README.md` explains the figures.
 
 mod bare;
 mod content;
@@ -18,49 +18,49 @@ use clap::Parser;
 
 use content::Content;
 use load::{Load, Sample};
-use peers::Runner;
+use peers::RunningServer;
 use report::{Row, print};
 
 /// Measures JSON-RPC over HTTP.
 #[derive(Debug, Parser)]
 struct Options {
-    /// The binary of anvil (npm @foundry-rs/anvil) [default: without this peer]
+    /// The binary of anvil (npm @foundry-rs/anvil) [default: anvil is not measured]
     #[arg(long, value_name = "FILE")]
     anvil: Option<PathBuf>,
-    /// Open connections, each with one request under way
+    /// Numbers of connections, each with one request at a time
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [1, 16, 64])]
     connections: Vec<usize>,
-    /// Requests in a batch, measured at the largest number of connections beside single ones
+    /// Requests in a batch; batches are measured at the largest number of connections
     #[arg(long, value_name = "N", default_value_t = 20)]
     batch: usize,
-    /// Seconds of a turn
+    /// Duration of a turn, in seconds
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     seconds: f64,
-    /// Turns of each server; the median counts
+    /// Number of turns of each server; the median counts
     #[arg(long, value_name = "N", default_value_t = 3)]
     rounds: usize,
-    /// Blocks of the chain
+    /// Number of blocks of the chain
     #[arg(long, value_name = "N", default_value_t = 20)]
     blocks: usize,
-    /// Transactions in each
+    /// Number of transactions in each block
     #[arg(long, value_name = "N", default_value_t = 100)]
     transactions: usize,
     /// Calls to measure, by the beginning of their name [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     calls: Vec<String>,
-    /// Be the handler that returns what comes on standard input
+    /// Run the handler that returns the bytes of standard input
     #[arg(long, hide = true)]
     bare: bool,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let done = if options.bare {
+    let result = if options.bare {
         bare::serve()
     } else {
         measure(&options)
     };
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("requests: {error}");
@@ -96,15 +96,16 @@ fn measure(options: &Options) -> Result<(), String> {
             );
         for (connections, batch, load) in cases {
             let bare = peers::start_bare(&load.first_answer(node.address())?)?;
-            let servers: Vec<&Runner> = [Some(&node), anvil.as_ref(), Some(&bare)]
+            let servers: Vec<&RunningServer> = [Some(&node), anvil.as_ref(), Some(&bare)]
                 .into_iter()
                 .flatten()
                 .collect();
             let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); servers.len()];
-            // A peer that cannot keep up has no figure; ours must.
+            // If anvil fails under this load it has no figure. A failure of vnode ends the
+            // benchmark.
             let mut failed: Option<String> = None;
             let is_peer = |at: usize| anvil.is_some() && at == 1;
-            let mut take = |at: usize, time: Duration| -> Result<Option<Sample>, String> {
+            let mut run_turn = |at: usize, time: Duration| -> Result<Option<Sample>, String> {
                 if is_peer(at) && failed.is_some() {
                     return Ok(None);
                 }
@@ -122,15 +123,15 @@ fn measure(options: &Options) -> Result<(), String> {
                     Err(error) => Err(error),
                 }
             };
-            // A turn that does not count: connections, caches and the processor's clock settle.
+            // A turn that does not count, for warming up.
             for at in 0..servers.len() {
-                take(at, turn / 4)?;
+                run_turn(at, turn / 4)?;
             }
             for round in 0..options.rounds {
                 for step in 0..servers.len() {
-                    // Each begins a round once, so none is always the one after the same.
+                    // The order rotates, so that no server always runs after the same one.
                     let at = (round + step) % servers.len();
-                    samples[at].extend(take(at, turn)?);
+                    samples[at].extend(run_turn(at, turn)?);
                 }
             }
             let has_peer = anvil.is_some() && failed.is_none();

@@ -1,4 +1,5 @@
-//! The servers: `vnode`, anvil and the bare handler, each a process that ends with its value.
+//! The servers that are measured: `vnode`, anvil and the bare handler. Each is a process that ends
+//! when its value is dropped.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -7,22 +8,22 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use e2e::Caller;
-use e2e::miner::{Work, search};
-use e2e::process::Vnode;
+use e2e::Vnode;
+use e2e::work::{RpcWork, search};
 use serde_json::{Value, json};
 
-use crate::content::{CHAIN_ID, Call, Content};
+use crate::content::{CHAIN_ID, Content, MeasuredCall};
 use crate::load::Load;
 
-/// How long a server may take to come up, and a transaction to arrive.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest time for a server to start, and for transactions to arrive.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Work that stays as long as this has all of the pool.
+/// Work that has not changed for this time includes all transactions of the pool.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// A server under measurement.
+/// A server that is measured.
 #[derive(Debug)]
-pub(crate) struct Runner {
+pub(crate) struct RunningServer {
     name: &'static str,
     address: SocketAddr,
     process: Process,
@@ -37,25 +38,25 @@ enum Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if let Self::Child(child) = self {
-            // It may have ended by itself; there is nobody left to tell.
+            // The process may have ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-impl Runner {
-    /// What it is.
+impl RunningServer {
+    /// Name of the server.
     pub(crate) fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Where it listens.
+    /// Address of the server.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Resident memory in MiB, where the system tells.
+    /// Resident memory in MiB; `None` if the system does not report it.
     pub(crate) fn memory(&self) -> Option<u64> {
         let id = match &self.process {
             Process::Node(node) => node.id(),
@@ -68,8 +69,9 @@ impl Runner {
     }
 }
 
-/// The development network with the content, mined from outside so that its blocks are ours.
-pub(crate) fn start_vnode(content: &Content) -> Result<Runner, String> {
+/// Starts a node of the development network with the content. The blocks are mined by this program,
+/// so that each has the intended transactions.
+pub(crate) fn start_vnode(content: &Content) -> Result<RunningServer, String> {
     let node = Vnode::dev(["--targetgaslimit", "30000000"]);
     for (index, transactions) in content.blocks.iter().enumerate() {
         for transaction in transactions {
@@ -83,26 +85,27 @@ pub(crate) fn start_vnode(content: &Content) -> Result<Runner, String> {
         let got = block["transactions"].as_array().map_or(0, Vec::len);
         if got != transactions.len() {
             return Err(format!(
-                "block {number} has {got} transactions, expected {}",
+                "block {number}: got {got} transactions, expected {}",
                 transactions.len()
             ));
         }
     }
     let address = node.addresses()[0];
-    Ok(Runner {
+    Ok(RunningServer {
         name: "vnode",
         address,
         process: Process::Node(Box::new(node)),
     })
 }
 
-/// Work that holds all that was sent: it follows the pool, and then stays.
-fn settled_work(node: &Vnode) -> Result<Work, String> {
+/// Waits for work with all transactions that were sent: the work changes with the pool, and then
+/// stays the same.
+fn settled_work(node: &Vnode) -> Result<RpcWork, String> {
     let mut work = node.work_after(None);
     let (started, mut since) = (Instant::now(), Instant::now());
     while since.elapsed() < SETTLED {
-        if started.elapsed() > PATIENCE {
-            return Err("work changes on and on".to_owned());
+        if started.elapsed() > START_TIMEOUT {
+            return Err("the work does not stop changing".to_owned());
         }
         std::thread::sleep(SETTLED / 20);
         let now = node.work_after(None);
@@ -113,8 +116,8 @@ fn settled_work(node: &Vnode) -> Result<Work, String> {
     Ok(work)
 }
 
-/// Anvil with the content.
-pub(crate) fn start_anvil(path: &Path, content: &Content) -> Result<Runner, String> {
+/// Starts anvil with the content.
+pub(crate) fn start_anvil(path: &Path, content: &Content) -> Result<RunningServer, String> {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     let address = free.map_err(|error| format!("no free port: {error}"))?;
     let child = Command::new(path)
@@ -136,7 +139,7 @@ pub(crate) fn start_anvil(path: &Path, content: &Content) -> Result<Runner, Stri
         .stdout(Stdio::null())
         .spawn()
         .map_err(|error| format!("{}: {error}", path.display()))?;
-    let runner = Runner {
+    let server = RunningServer {
         name: "anvil",
         address,
         process: Process::Child(child),
@@ -144,7 +147,7 @@ pub(crate) fn start_anvil(path: &Path, content: &Content) -> Result<Runner, Stri
     let caller = Caller::new(address);
     let started = Instant::now();
     while caller.try_rpc("eth_blockNumber", json!([])).is_err() {
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > START_TIMEOUT {
             return Err(format!("{} does not answer", path.display()));
         }
         std::thread::sleep(Duration::from_millis(50));
@@ -162,12 +165,12 @@ pub(crate) fn start_anvil(path: &Path, content: &Content) -> Result<Runner, Stri
         let got = block["transactions"].as_array().map_or(0, Vec::len);
         if got != transactions.len() {
             return Err(format!(
-                "anvil's block has {got} transactions, expected {}",
+                "block of anvil: got {got} transactions, expected {}",
                 transactions.len()
             ));
         }
     }
-    Ok(runner)
+    Ok(server)
 }
 
 fn send(node: &Caller, transaction: &primitives::Transaction) -> Result<(), String> {
@@ -183,13 +186,13 @@ fn rpc(node: &Caller, method: &str, params: Value) -> Result<Value, String> {
 fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a string takes all");
+        write!(text, "{byte:02x}").expect("writing to a string cannot fail");
         text
     })
 }
 
-/// The bare handler, returning `answer`.
-pub(crate) fn start_bare(answer: &[u8]) -> Result<Runner, String> {
+/// Starts the bare handler, which returns `answer`.
+pub(crate) fn start_bare(answer: &[u8]) -> Result<RunningServer, String> {
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut child = Command::new(this)
         .arg("--bare")
@@ -209,37 +212,41 @@ pub(crate) fn start_bare(answer: &[u8]) -> Result<Runner, String> {
     BufReader::new(output.ok_or_else(failed)?)
         .read_line(&mut line)
         .map_err(|error| error.to_string())?;
-    Ok(Runner {
+    Ok(RunningServer {
         name: "bare",
         address: line.trim().parse().map_err(|_| failed())?,
         process,
     })
 }
 
-/// Waits until a server that was asked too much answers again.
-pub(crate) fn wait_until_idle(runner: &Runner) -> Result<(), String> {
-    let caller = Caller::new(runner.address);
+/// Waits until an overloaded server answers again.
+pub(crate) fn wait_until_idle(server: &RunningServer) -> Result<(), String> {
+    let caller = Caller::new(server.address);
     let started = Instant::now();
     while caller.try_rpc("eth_blockNumber", json!([])).is_err() {
-        if started.elapsed() > 4 * PATIENCE {
-            return Err(format!("{} answers no more", runner.name));
+        if started.elapsed() > 4 * START_TIMEOUT {
+            return Err(format!("{} does not answer any more", server.name));
         }
         std::thread::sleep(Duration::from_secs(1));
     }
     Ok(())
 }
 
-/// Sees that both nodes answer a call alike where they must.
-pub(crate) fn compare(node: &Runner, anvil: Option<&Runner>, call: &Call) -> Result<(), String> {
+/// Checks that both nodes give the same answer to a call, as far as their chains are the same.
+pub(crate) fn compare(
+    node: &RunningServer,
+    anvil: Option<&RunningServer>,
+    call: &MeasuredCall,
+) -> Result<(), String> {
     let Some(anvil) = anvil else { return Ok(()) };
     let load = Load::single(&call.requests);
-    let result = |runner: &Runner| -> Result<Value, String> {
+    let result = |server: &RunningServer| -> Result<Value, String> {
         let answer: Value =
-            serde_json::from_slice(&load.first_answer(runner.address)?).map_err(|error| error.to_string())?;
+            serde_json::from_slice(&load.first_answer(server.address)?).map_err(|error| error.to_string())?;
         Ok(answer["result"].clone())
     };
     let (ours, theirs) = (result(node)?, result(anvil)?);
-    // Fees, seals and clocks differ between the chains; what was executed does not.
+    // Fees, seals and timestamps differ between the chains; results of execution do not.
     let shape = |value: &Value| match value {
         Value::Object(object) => object
             .iter()
@@ -260,5 +267,8 @@ pub(crate) fn compare(node: &Runner, anvil: Option<&Runner>, call: &Call) -> Res
     if shape(&ours) == shape(&theirs) {
         return Ok(());
     }
-    Err(format!("{}: vnode answers {ours}, anvil {theirs}", call.name))
+    Err(format!(
+        "{}: got {ours} from vnode, expected {theirs} as from anvil",
+        call.name
+    ))
 }

@@ -1,11 +1,11 @@
-//! The table.
+//! Prints the results as a table.
 
 use std::fmt;
 
 use crate::load::Sample;
-use crate::peers::Runner;
+use crate::peers::RunningServer;
 
-/// A call under a load.
+/// The results of a call under one load.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) call: String,
@@ -48,8 +48,8 @@ impl fmt::Display for Row {
     }
 }
 
-/// Prints all rows, and the memory that the servers hold after the load.
-pub(crate) fn print(rows: &[Row], node: &Runner, anvil: Option<&Runner>) {
+/// Prints all rows, and the memory of the servers after the load.
+pub(crate) fn print(rows: &[Row], node: &RunningServer, anvil: Option<&RunningServer>) {
     println!(
         "| call | connections | batch | vnode /s | p50 ms | p99 ms | anvil /s | p99 ms | vnode ÷ anvil | bare /s | vnode ÷ bare |"
     );
@@ -59,7 +59,7 @@ pub(crate) fn print(rows: &[Row], node: &Runner, anvil: Option<&Runner>) {
     }
     for server in [Some(node), anvil].into_iter().flatten() {
         if let Some(mebibytes) = server.memory() {
-            println!("\n{} holds {mebibytes} MiB", server.name());
+            println!("\nmemory of {}: {mebibytes} MiB", server.name());
         }
     }
 }

@@ -1,29 +1,29 @@
-//! `cast`, the command-line client, through the aliases.
+//! `cast`, the command-line client, which uses the `eth_` aliases.
 
 use e2e::clients::{Cast, cast};
 use e2e::contract::{CHANGED, FIRST_VALUE, creation_code, set as set_input};
-use e2e::ledger::{COIN, Ledger};
-use e2e::{Vnode, note, quantity};
+use e2e::ledger::{BalanceLedger, COIN, STRANGER};
+use e2e::{Vnode, assert_same_members, note, quantity};
 use serde_json::{Value, json};
 
-use super::{STRANGER, account, check_chain, mining, text};
+use super::{account, check_chain, mining, text};
 
-/// A program with a node to talk to.
+/// `cast` with the URL of a node.
 struct Session {
     cast: &'static Cast,
     url: String,
 }
 
 impl Session {
-    /// What it answers in plain text.
+    /// Runs `cast`. Returns its output as text.
     #[track_caller]
-    fn say(&self, arguments: &[&str]) -> String {
+    fn text(&self, arguments: &[&str]) -> String {
         let answer = self.cast.run(&self.url, arguments);
         note(&format!("cast {}: {answer}", shown(arguments)));
         answer
     }
 
-    /// What it answers in JSON.
+    /// Runs `cast` with `--json`. Returns its output as JSON.
     #[track_caller]
     fn json(&self, arguments: &[&str]) -> Value {
         let with_json = [&arguments[..1], &["--json"], &arguments[1..]].concat();
@@ -39,7 +39,7 @@ impl Session {
     }
 }
 
-/// The command line as people would read it: without code and keys.
+/// The command line without code and keys.
 fn shown(arguments: &[&str]) -> String {
     let short = |word: &&str| match word.len() {
         0..=66 => (*word).to_owned(),
@@ -62,21 +62,21 @@ fn cast_reads_sends_deploys_and_finds_logs() {
         url: node.url(),
     };
     let before = node.head();
-    let number: u128 = session.say(&["block-number"]).parse().expect("a number");
+    let number: u128 = session.text(&["block-number"]).parse().expect("a number");
     assert!((before..=node.head()).contains(&number), "{number}");
-    assert_eq!(session.say(&["chain-id"]), "100");
-    assert_eq!(session.say(&["balance", STRANGER]), "0");
-    assert_eq!(session.say(&["nonce", &from]), "0");
+    assert_eq!(session.text(&["chain-id"]), "100");
+    assert_eq!(session.text(&["balance", STRANGER]), "0");
+    assert_eq!(session.text(&["nonce", &from]), "0");
     let block = session.json(&["block", "1"]);
     assert_eq!(block["hash"], node.block(1)["hash"]);
 
     check_transfer(&node, &session, &from, &key);
     check_contract(&node, &session, &from, &key);
-    let mut ledger = Ledger::genesis(&node.accounts());
+    let mut ledger = BalanceLedger::genesis(&node.accounts());
     ledger.check(&node, node.head());
     assert_eq!(ledger.balance(STRANGER), COIN);
     assert_eq!(
-        session.say(&["balance", &from]),
+        session.text(&["balance", &from]),
         ledger.balance(&from).to_string()
     );
 }
@@ -94,40 +94,18 @@ fn check_transfer(node: &Vnode, session: &Session, from: &str, key: &str) {
     ]);
     let hash = text(&sent["transactionHash"]);
     assert_eq!(sent["status"], "0x1");
-    assert_eq!(session.say(&["balance", STRANGER]), value);
+    assert_eq!(session.text(&["balance", STRANGER]), value);
     let receipt = session.json(&["receipt", hash]);
-    let known = node.receipt(hash);
-    for field in [
-        "blockHash",
-        "blockNumber",
-        "from",
-        "to",
-        "gasUsed",
-        "status",
-        "transactionIndex",
-    ] {
-        assert_eq!(receipt[field], known[field], "{field}");
-    }
+    let members = "blockHash blockNumber from to gasUsed status transactionIndex";
+    assert_same_members(&receipt, &node.receipt(hash), members);
     let transaction = session.json(&["tx", hash]);
-    let known = node.rpc("eth_getTransactionByHash", json!([hash]));
-    for field in [
-        "hash",
-        "from",
-        "to",
-        "value",
-        "nonce",
-        "gasPrice",
-        "input",
-        "blockHash",
-        "v",
-        "r",
-        "s",
-    ] {
-        assert_eq!(transaction[field], known[field], "{field}");
-    }
+    let expected = node.rpc("eth_getTransactionByHash", json!([hash]));
+    let members = "hash from to value nonce gasPrice input blockHash v r s";
+    assert_same_members(&transaction, &expected, members);
     assert_eq!(transaction["from"], json!(from.to_lowercase()));
-    // Its own bytes again, of nine fields, with the signature that the node tells.
-    let raw = session.say(&["tx", hash, "--raw"]);
+    // `cast` encodes the transaction again, with nine fields and the signature that the node
+    // returns.
+    let raw = session.text(&["tx", hash, "--raw"]);
     assert_eq!(node.rpc("chain3_sha3", json!([raw])), json!(hash));
 }
 
@@ -135,7 +113,7 @@ fn check_contract(node: &Vnode, session: &Session, from: &str, key: &str) {
     let code = creation_code();
     let created = session.json(&["send", "--legacy", "--private-key", key, "--create", code]);
     let contract = text(&created["contractAddress"]);
-    let get = |block: &str| session.say(&["call", contract, "get()(uint256)", "--block", block]);
+    let get = |block: &str| session.text(&["call", contract, "get()(uint256)", "--block", block]);
     assert_eq!(get("latest"), FIRST_VALUE.to_string());
     let set = [
         "send",
@@ -151,7 +129,7 @@ fn check_contract(node: &Vnode, session: &Session, from: &str, key: &str) {
     let before = quantity(&changed["blockNumber"]) - 1;
     assert_eq!(get(&before.to_string()), FIRST_VALUE.to_string());
     let gas: u128 = session
-        .say(&["estimate", contract, "set(uint256)", "8", "--from", from])
+        .text(&["estimate", contract, "set(uint256)", "8", "--from", from])
         .parse()
         .expect("gas");
     let call = json!([{"from": from, "to": contract, "data": set_input(8)}]);

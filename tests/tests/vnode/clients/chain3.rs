@@ -1,45 +1,46 @@
-//! npm `chain3`, the network's own library, over either way in.
+//! npm `chain3`, the network's own library, over HTTP and over the local socket.
 //!
-//! Which members the library has is read off its object by the script, which fails where one that
-//! the node serves was not called. Here that list is held against the interface, and what the
-//! members gave against what the node says of the same.
+//! The script reads the members of the library from its object, and fails if it did not call one
+//! that the node serves. These tests compare the called methods with the interface, and the results
+//! with what the node returns to our own calls.
 
 use std::path::Path;
 
 use e2e::clients::javascript;
 use e2e::contract::{FIRST_VALUE, counter, runtime_code};
-use e2e::ledger::{FUNDED, Ledger};
-use e2e::{Caller, Vnode, data, ipc, quantity, to_quantity};
+use e2e::ledger::{BalanceLedger, FUNDED, MINER, STRANGER};
+use e2e::{Caller, Vnode, assert_same_members, data, ipc, quantity, to_quantity};
 use serde_json::{Value, json};
 
-use super::{MINER, STRANGER, account, check_chain, text};
+use super::{account, check_chain, text};
 
-/// The interface's methods, one at the start of each line.
+/// The methods of the interface, one at the start of each line.
 const INTERFACE: &str = include_str!("../../../../rpc/tests/mc/interface.txt");
 const APIS: &str = "mc,net,chain3,admin,txpool,personal,vnode";
-/// A key that the node has not, of EIP-155's example.
+/// A key that the node does not have: the key of the example in EIP-155.
 const KEY: &str = "0x4646464646464646464646464646464646464646464646464646464646464646";
-/// Its account.
+/// The account of [`KEY`].
 const SIGNER: &str = "0x9d8a62f656a8d1615c1294fd71e9cfb3e4855a4f";
-/// Another, to be given to the node.
+/// A key that the script imports into the node.
 const RAW_KEY: &str = "0x4747474747474747474747474747474747474747474747474747474747474747";
-/// What each of the transfers to [`STRANGER`] is worth that the walk sends from the node's account.
+/// Value of each transfer that the script sends from the node's account to [`STRANGER`].
 const VALUE: u128 = 123_456_789;
-/// A node that nobody runs.
+/// Enode URL of a node that does not run.
 const PEER: &str = "enode://1dd9d65c4552b5eb43d5ad55a2ee3f56c6cbc1c64a5c8d659f51fcd51bace24351232b8d7821617d2b29b54b81cdefb9b3e9c37d7fd5f63270bcc9e1a6f6a439@10.1.2.3:30333";
 
+/// The names of the methods of the interface.
 fn interface() -> Vec<&'static str> {
     let lines = INTERFACE.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split(' ').next()).collect()
 }
 
 #[test]
-fn chain3_has_an_answer_for_all_that_it_asks_over_http() {
+fn chain3_works_over_http() {
     check("http");
 }
 
 #[test]
-fn chain3_has_an_answer_for_all_that_it_asks_over_the_local_socket() {
+fn chain3_works_over_the_local_socket() {
     check("ipc");
 }
 
@@ -60,11 +61,11 @@ fn check(over: &str) {
         }),
     );
     if over == "http" {
-        // The script ended the listener that it came through.
-        let again = json!([address.ip(), address.port(), "", APIS]);
-        assert_eq!(ipc::rpc(&node.socket(), "admin_startRPC", again), true);
+        // The script has closed the HTTP listener.
+        let parameters = json!([address.ip(), address.port(), "", APIS]);
+        assert_eq!(ipc::rpc(&node.socket(), "admin_startRPC", parameters), true);
     }
-    // Connections end with their listener.
+    // The connections ended with the listener, so this needs a new caller.
     let caller = Caller::new(address);
     check_coverage(&result);
     check_properties(&caller, &result["found"]);
@@ -72,13 +73,13 @@ fn check(over: &str) {
     check_blocks(&caller, &result["found"]);
     check_signing(&caller, &result["signing"], &sender);
     check_pool(&caller, &result["found"]);
-    let mut ledger = Ledger::genesis(&caller.accounts()[..10]);
+    let mut ledger = BalanceLedger::genesis(&caller.accounts()[..10]);
     ledger.check(&caller, caller.head());
-    // Two transfers by the node's account, one by the outside key, two by the account made.
+    // Two transfers from the node's account, one signed with KEY, and those of the created account.
     assert_eq!(ledger.balance(STRANGER), 2 * VALUE + 5 + 2);
 }
 
-/// Every method of the interface was answered to the library.
+/// The library got an answer for every method of the interface.
 fn check_coverage(result: &Value) {
     let answered: Vec<_> = result["answered"]
         .as_array()
@@ -123,18 +124,20 @@ fn check_properties(node: &Caller, found: &Value) {
         (&json!(MINER), &json!(true))
     );
     assert_eq!(found["net.getPeerCount"], 0);
-    // What the node suggests without transactions, and what the system transaction of blocks says.
+    // The suggested price without transactions; the system transactions of blocks count, too.
     let price = quantity(&found["mc.getGasPrice"]);
     assert!((18_000_000_000..=20_000_000_000).contains(&price), "{price}");
     let hashrate = found["mc.getHashrate"].as_f64();
     assert!(hashrate.is_some_and(|rate| rate >= 0.0), "{hashrate:?}");
     let info = node.rpc("admin_nodeInfo", json!([]));
-    for field in ["id", "name", "enode", "ip", "ports", "listenAddr"] {
-        assert_eq!(found["admin.getNodeInfo"][field], info[field], "{field}");
-    }
+    assert_same_members(
+        &found["admin.getNodeInfo"],
+        &info,
+        "id name enode ip ports listenAddr",
+    );
     let datadir = Path::new(text(&found["admin.getDatadir"]));
     assert!(datadir.join("nodekey").is_file(), "{}", datadir.display());
-    // The same value without a callback, where the way in has that.
+    // A synchronous getter returns the same value, if the transport supports it.
     for member in ["mc.coinbase", "vnode.address", "version.node", "admin.datadir"] {
         let (module, name) = member.split_once('.').expect("a member");
         let getter = format!("{module}.get{}{}", name[..1].to_uppercase(), &name[1..]);
@@ -169,45 +172,23 @@ fn check_state(node: &Caller, result: &Value, sender: &str) {
     assert_eq!(found["logs"], logs);
 }
 
-/// What the library reads of a block, in its own form, against the node's.
+/// Compares a block and a transaction of the library with those of the node.
 fn check_blocks(node: &Caller, found: &Value) {
     let block = &found["mc.getBlock"];
-    let known = node.rpc("mc_getBlockByHash", json!([block["hash"], true]));
-    for field in [
-        "parentHash",
-        "nonce",
-        "mixHash",
-        "stateRoot",
-        "receiptsRoot",
-        "miner",
-        "difficulty",
-        "totalDifficulty",
-    ] {
-        assert_eq!(block[field], known[field], "{field}");
-    }
+    let expected = node.rpc("mc_getBlockByHash", json!([block["hash"], true]));
+    let members = "parentHash nonce mixHash stateRoot receiptsRoot miner difficulty totalDifficulty";
+    assert_same_members(block, &expected, members);
     for field in ["number", "size", "gasLimit", "gasUsed", "timestamp"] {
         assert_eq!(
             block[field].as_u64().map(u128::from),
-            Some(quantity(&known[field])),
+            Some(quantity(&expected[field])),
             "{field}"
         );
     }
     let transaction = &found["mc.getTransactionFromBlock"];
-    let known = node.rpc("mc_getTransactionByHash", json!([transaction["hash"]]));
-    for field in [
-        "from",
-        "to",
-        "value",
-        "gasPrice",
-        "input",
-        "blockHash",
-        "v",
-        "r",
-        "s",
-        "shardingFlag",
-    ] {
-        assert_eq!(transaction[field], known[field], "{field}");
-    }
+    let expected = node.rpc("mc_getTransactionByHash", json!([transaction["hash"]]));
+    let members = "from to value gasPrice input blockHash v r s shardingFlag";
+    assert_same_members(transaction, &expected, members);
     assert_eq!(quantity(&transaction["value"]), VALUE);
 }
 
@@ -228,15 +209,15 @@ fn check_signing(node: &Caller, signing: &Value, sender: &str) {
     }
 }
 
-/// The pool still has what the library saw waiting in it.
+/// The queued transactions that the library saw are still in the pool.
 fn check_pool(node: &Caller, found: &Value) {
     for (member, method) in [
         ("txpool.getContent", "txpool_content"),
         ("txpool.getInspect", "txpool_inspect"),
     ] {
-        let known = node.rpc(method, json!([]));
-        assert_eq!(found[member]["queued"], known["queued"], "{member}");
-        let queued = known["queued"].as_object().expect("accounts");
+        let expected = node.rpc(method, json!([]));
+        assert_eq!(found[member]["queued"], expected["queued"], "{member}");
+        let queued = expected["queued"].as_object().expect("accounts");
         let names: Vec<_> = queued.keys().map(|name| name.to_lowercase()).collect();
         assert_eq!(names, [SIGNER]);
     }

@@ -1,15 +1,15 @@
-//! npm `ethers` through the aliases.
+//! npm `ethers`, which uses the `eth_` aliases.
 
 use e2e::clients::javascript;
 use e2e::contract::counter;
-use e2e::ledger::COIN;
+use e2e::ledger::{COIN, STRANGER};
 use e2e::to_quantity;
 use serde_json::json;
 
-use super::{STRANGER, account, check_contract, mining};
+use super::{account, check_contract, mining};
 
 #[test]
-fn ethers_reads_sends_deploys_and_hears_of_events() {
+fn ethers_reads_sends_deploys_and_receives_events() {
     let Some(clients) = javascript() else { return };
     let node = mining();
     let (from, key) = account(&node, 3);

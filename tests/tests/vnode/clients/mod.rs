@@ -1,8 +1,8 @@
-//! Other people's clients against a real node: chain3, ethers, web3, web3.py, cast and an Ethash of
-//! theirs.
+//! Public clients against a real node: chain3, ethers, web3, web3.py, cast, and an independent
+//! miner.
 //!
-//! A script says what it did and gives what it saw; the test compares that with what the node says
-//! to a caller of ours.
+//! A script uses a client and returns what it got. The test compares this with what the node
+//! returns to our own calls.
 
 mod cast;
 mod chain3;
@@ -12,24 +12,21 @@ mod web3;
 mod web3py;
 
 use e2e::contract::{CHANGED, FIRST_VALUE, runtime_code, word};
-use e2e::ledger::{COIN, Ledger};
+use e2e::ledger::{BalanceLedger, COIN, MINER, STRANGER};
 use e2e::{Caller, Vnode, data, quantity};
 use serde_json::{Value, json};
 
-/// Nobody's account but the miner's.
-const MINER: &str = "0x00000000000000000000000000000000000000aa";
-/// A receiver with nothing.
-const STRANGER: &str = "0x00000000000000000000000000000000000000bb";
-/// What the scripts set the contract's value to.
+/// The value that the scripts store in the contract.
 const SECOND_VALUE: u128 = 7;
 
+/// A node that mines and has a block.
 fn mining() -> Vnode {
     let node = Vnode::dev(["--mine", "--moacbase", MINER]);
     node.wait_for_head(1);
     node
 }
 
-/// Address and key of account `index`, as the banner tells them.
+/// Address and key of account `index`, from the banner.
 fn account(node: &Vnode, index: usize) -> (String, String) {
     let banner = node.banner();
     let mark = format!("({index}) ");
@@ -50,8 +47,8 @@ fn text(value: &Value) -> &str {
         .unwrap_or_else(|| panic!("got {value}, expected a string"))
 }
 
-/// What a client saw of one coin sent, of a contract created and changed, and of its event must be
-/// what the chain has.
+/// Compares what a client got with the chain: a transfer of one coin, a contract that was created
+/// and changed, and its event.
 #[track_caller]
 fn check_contract(node: &Vnode, result: &Value, from: &str) {
     let receipt = node.receipt(text(&result["hash"]));
@@ -67,12 +64,12 @@ fn check_contract(node: &Vnode, result: &Value, from: &str) {
     assert_eq!(quantity(&result["event"]["value"]), SECOND_VALUE);
     assert_eq!(text(&result["event"]["by"]).to_lowercase(), from.to_lowercase());
     check_chain(node, text(&result["contract"]), from);
-    let mut ledger = Ledger::genesis(&node.accounts());
+    let mut ledger = BalanceLedger::genesis(&node.accounts());
     ledger.check(node, node.head());
     assert_eq!(ledger.balance(STRANGER), COIN);
 }
 
-/// The contract at `address` has its code, the second value and one event of `by`.
+/// Checks that the contract at `address` has its code, the second value and one event of `by`.
 #[track_caller]
 fn check_chain(node: &Caller, address: &str, by: &str) {
     let code = node.rpc("mc_getCode", json!([address, "latest"]));

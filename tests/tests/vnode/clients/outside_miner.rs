@@ -1,4 +1,4 @@
-//! A miner over `mc_getWork` with an Ethash that is not ours.
+//! A miner over `mc_getWork` with an independent implementation of Ethash.
 
 use e2e::Vnode;
 use e2e::clients::python;

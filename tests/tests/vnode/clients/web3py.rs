@@ -1,12 +1,12 @@
-//! PyPI `web3` through the aliases.
+//! PyPI `web3`, which uses the `eth_` aliases.
 
 use e2e::clients::python;
 use e2e::contract::counter;
-use e2e::ledger::COIN;
+use e2e::ledger::{COIN, STRANGER};
 use e2e::to_quantity;
 use serde_json::json;
 
-use super::{STRANGER, account, check_contract, mining};
+use super::{account, check_contract, mining};
 
 #[test]
 fn web3_py_reads_sends_deploys_and_finds_logs() {

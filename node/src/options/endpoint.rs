@@ -1,4 +1,4 @@
-//! Where a node is spoken to: the path of its local socket, or a URL.
+//! Where a client reaches a running node: the path of its local socket, or a URL.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,36 +6,36 @@ use std::str::FromStr;
 
 use hyper::Uri;
 
-/// Where a node is spoken to.
+/// Where a client reaches a running node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Endpoint {
-    /// Its local socket.
+pub enum NodeEndpoint {
+    /// The local socket at this path.
     Ipc(PathBuf),
-    /// HTTP.
+    /// HTTP at this URL.
     Http(Uri),
-    /// WebSockets.
+    /// A WebSocket at this URL.
     Ws(Uri),
 }
 
-/// Why a text names no endpoint.
+/// Why a text is not an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EndpointError {
-    /// A URL that cannot be read.
-    #[error("invalid URL {got:?}, want one such as http://localhost:8545")]
+pub enum NodeEndpointError {
+    /// The URL is invalid.
+    #[error("URL: got {got:?}, expected one such as http://localhost:8545")]
     Url {
-        /// The text given.
+        /// The text.
         got: String,
     },
-    /// A URL of something that is not spoken here.
-    #[error("cannot speak {got}: want http://, ws:// or the path of a socket")]
+    /// The URL has a scheme that is not supported.
+    #[error("URL scheme: got {got}, expected http://, ws:// or the path of a socket")]
     Scheme {
-        /// Its scheme.
+        /// The scheme.
         got: String,
     },
 }
 
-impl FromStr for Endpoint {
-    type Err = EndpointError;
+impl FromStr for NodeEndpoint {
+    type Err = NodeEndpointError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let Some((scheme, _)) = text.split_once("://") else {
@@ -45,18 +45,18 @@ impl FromStr for Endpoint {
             .parse::<Uri>()
             .ok()
             .filter(|uri| uri.host().is_some_and(|host| !host.is_empty()));
-        let uri = || uri.ok_or_else(|| EndpointError::Url { got: text.to_owned() });
+        let uri = || uri.ok_or_else(|| NodeEndpointError::Url { got: text.to_owned() });
         match scheme.to_ascii_lowercase().as_str() {
             "http" => uri().map(Self::Http),
             "ws" => uri().map(Self::Ws),
-            _ => Err(EndpointError::Scheme {
+            _ => Err(NodeEndpointError::Scheme {
                 got: scheme.to_owned(),
             }),
         }
     }
 }
 
-impl fmt::Display for Endpoint {
+impl fmt::Display for NodeEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ipc(path) => path.display().fmt(f),
@@ -70,24 +70,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts() {
+    fn endpoints_are_parsed() {
         let uri = |text: &str| text.parse::<Uri>().expect("a URL");
-        let check = |text: &str, expected| assert_eq!(text.parse::<Endpoint>(), expected, "{text}");
-        check("/a/vnode.ipc", Ok(Endpoint::Ipc("/a/vnode.ipc".into())));
+        let check = |text: &str, expected| assert_eq!(text.parse::<NodeEndpoint>(), expected, "{text}");
+        check("/a/vnode.ipc", Ok(NodeEndpoint::Ipc("/a/vnode.ipc".into())));
         check(
             r"\\.\pipe\vnode.ipc",
-            Ok(Endpoint::Ipc(r"\\.\pipe\vnode.ipc".into())),
+            Ok(NodeEndpoint::Ipc(r"\\.\pipe\vnode.ipc".into())),
         );
         check(
             "http://localhost:8545",
-            Ok(Endpoint::Http(uri("http://localhost:8545"))),
+            Ok(NodeEndpoint::Http(uri("http://localhost:8545"))),
         );
-        check("WS://[::1]:8546/x", Ok(Endpoint::Ws(uri("WS://[::1]:8546/x"))));
-        let scheme = |got: &str| Err(EndpointError::Scheme { got: got.to_owned() });
+        check(
+            "WS://[::1]:8546/x",
+            Ok(NodeEndpoint::Ws(uri("WS://[::1]:8546/x"))),
+        );
+        let scheme = |got: &str| Err(NodeEndpointError::Scheme { got: got.to_owned() });
         check("https://localhost", scheme("https"));
         check("ipc://x", scheme("ipc"));
         for bad in ["http://", "http://a b", "ws://:80"] {
-            check(bad, Err(EndpointError::Url { got: bad.to_owned() }));
+            check(bad, Err(NodeEndpointError::Url { got: bad.to_owned() }));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The server for people and programs: what it has done, and each worker's part.
+//! Status and metrics of the Stratum server, over all and for each worker.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -6,14 +6,14 @@ use std::time::Instant;
 use miner::status::{Family, Page, Status, label};
 use serde_json::{Value, json};
 
-use super::Shared;
+use super::state::StratumState;
 
 const WORKERS: Family = ("stratum_workers", "gauge", "Workers with a connection.");
 const CONNECTIONS: Family = ("stratum_connections", "gauge", "Connections.");
 const TURNED_AWAY: Family = (
     "stratum_turned_away_total",
     "counter",
-    "Connections for which there was no place.",
+    "Connections that were closed because there were too many.",
 );
 const BAD_MESSAGES: Family = (
     "stratum_bad_messages_total",
@@ -28,32 +28,28 @@ const BAD_LOGINS: Family = (
 const PUSH: Family = (
     "stratum_last_push_seconds",
     "gauge",
-    "From the coming of the last job to the last worker's having it.",
+    "Time from the arrival of the latest job until the last worker had it.",
 );
-const SHARES: Family = (
-    "stratum_shares_total",
-    "counter",
-    "Shares by worker and by what became of them.",
-);
+const SHARES: Family = ("stratum_shares_total", "counter", "Shares by worker and result.");
 const BLOCKS: Family = ("stratum_blocks_total", "counter", "Blocks by worker.");
 const HASHRATE: Family = (
     "stratum_hashes_per_second",
     "gauge",
-    "Hashes per second by worker, by its shares of the last ten minutes.",
+    "Hashes per second by worker, from its shares of the last ten minutes.",
 );
 
-fn read(count: &AtomicU64) -> u64 {
-    count.load(Ordering::Relaxed)
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
 }
 
-impl Status for Shared {
+impl Status for StratumState {
     fn json(&self) -> Value {
-        let job = self.board.newest().map(|job| {
+        let job = self.jobs.newest().map(|job| {
             json!({
                 "number": job.package.number,
                 "header_hash": job.package.header_hash.to_string(),
                 "epoch": job.package.epoch.index,
-                "age_ms": u64::try_from(job.at.elapsed().as_millis()).unwrap_or(u64::MAX),
+                "age_ms": u64::try_from(job.received_at.elapsed().as_millis()).unwrap_or(u64::MAX),
             })
         });
         let workers = self.workers.list(Instant::now()).into_iter().map(|worker| {
@@ -69,17 +65,17 @@ impl Status for Shared {
                 "last_share_s": worker.last_share_secs,
             })
         });
-        let counts = &self.counts;
+        let counters = &self.counters;
         json!({
-            "connections": read(&counts.connections_now),
-            "connections_total": read(&counts.connections),
-            "turned_away": read(&counts.turned_away),
-            "bad_messages": read(&counts.bad_messages),
-            "bad_logins": read(&counts.bad_logins),
+            "connections": self.extranonces.in_use(),
+            "connections_total": read(&counters.connections),
+            "turned_away": read(&counters.turned_away),
+            "bad_messages": read(&counters.bad_messages),
+            "bad_logins": read(&counters.bad_logins),
             "logged_in": read(&self.logged_in),
             "last_push": {
-                "workers": read(&counts.last_push_workers),
-                "milliseconds": read(&counts.last_push_us) as f64 / 1e3,
+                "workers": read(&counters.last_push_workers),
+                "milliseconds": read(&counters.last_push_us) as f64 / 1e3,
             },
             "job": job,
             "workers": workers.collect::<Vec<_>>(),
@@ -89,14 +85,14 @@ impl Status for Shared {
     fn metrics(&self) -> String {
         let workers = self.workers.list(Instant::now());
         let connected = workers.iter().filter(|worker| worker.connections > 0).count();
-        let counts = &self.counts;
+        let counters = &self.counters;
         let mut page = Page::default();
         page.figure(WORKERS, connected as f64);
-        page.figure(CONNECTIONS, read(&counts.connections_now) as f64);
-        page.figure(TURNED_AWAY, read(&counts.turned_away) as f64);
-        page.figure(BAD_MESSAGES, read(&counts.bad_messages) as f64);
-        page.figure(BAD_LOGINS, read(&counts.bad_logins) as f64);
-        page.figure(PUSH, read(&counts.last_push_us) as f64 / 1e6);
+        page.figure(CONNECTIONS, self.extranonces.in_use() as f64);
+        page.figure(TURNED_AWAY, read(&counters.turned_away) as f64);
+        page.figure(BAD_MESSAGES, read(&counters.bad_messages) as f64);
+        page.figure(BAD_LOGINS, read(&counters.bad_logins) as f64);
+        page.figure(PUSH, read(&counters.last_push_us) as f64 / 1e6);
         page.family(
             SHARES,
             workers.iter().flat_map(|worker| {
@@ -125,7 +121,7 @@ impl Status for Shared {
     }
 
     fn health(&self) -> (bool, &'static str) {
-        if self.board.newest().is_some() {
+        if self.jobs.newest().is_some() {
             (true, "there is work")
         } else {
             (false, "no work")

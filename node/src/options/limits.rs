@@ -1,6 +1,6 @@
-//! The options that bound what clients of the JSON-RPC servers can take.
+//! The options that limit what clients of the JSON-RPC servers can use.
 //!
-//! Each default is a constant of the package `rpc`, which also says what each bound means.
+//! Each default is a constant of the package `rpc`, whose docs say what each limit means.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ use rpc::limits::{
     WRITE_TIMEOUT,
 };
 
-/// Bounds of the JSON-RPC servers.
+/// Limits of the JSON-RPC servers.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Limits of JSON-RPC")]
 pub struct LimitOptions {
@@ -28,13 +28,13 @@ pub struct LimitOptions {
     /// Most requests in a batch
     #[arg(long = "rpc.maxbatch", value_name = "N", default_value_t = BATCH_LEN_MAX, value_parser = positive)]
     pub batch: usize,
-    /// Memory for requests being read and responses being sent, of all clients together, in MiB
+    /// Memory for requests being read and responses being sent, for all clients together, in MiB
     #[arg(long = "rpc.maxtraffic", value_name = "MIB", default_value_t = TRAFFIC_LEN_MAX >> 20, value_parser = positive)]
     pub traffic: usize,
-    /// Most connections over HTTP, and as many over WebSockets
+    /// Most HTTP connections; the same number applies to WebSocket connections
     #[arg(long = "rpc.maxconnections", value_name = "N", default_value_t = CONNECTIONS_MAX, value_parser = positive)]
     pub connections: usize,
-    /// Most messages of one WebSocket, or of one connection on the local socket, answered side by side
+    /// Most messages of one WebSocket or local socket connection that are answered in parallel
     #[arg(long = "rpc.maxparallel", value_name = "N", default_value_t = CONNECTION_CALLS_MAX, value_parser = positive)]
     pub parallel: usize,
     /// Most filters
@@ -43,37 +43,39 @@ pub struct LimitOptions {
     /// Most subscriptions of one connection
     #[arg(long = "rpc.maxsubscriptions", value_name = "N", default_value_t = SUBSCRIPTIONS_MAX)]
     pub subscriptions: usize,
-    /// Most logs in one answer; 0: any number
+    /// Most logs in one answer; 0: no limit
     #[arg(long = "rpc.logs.maxresults", value_name = "N", default_value_t = chain::logs::RESULTS_MAX)]
     pub logs_results: u64,
-    /// Longest range of blocks in which logs are looked for; 0: any
+    /// Longest range of blocks that is searched for logs; 0: no limit
     #[arg(long = "rpc.logs.maxrange", value_name = "N", default_value_t = 0)]
     pub logs_range: u64,
-    /// Most blocks whose logs are read for one answer; 0: any number
+    /// Most blocks whose logs are read for one answer; 0: no limit
     #[arg(long = "rpc.logs.maxblocks", value_name = "N", default_value_t = chain::logs::BLOCKS_READ_MAX)]
     pub logs_blocks: u64,
-    /// Time to work on one request or batch, in seconds
+    /// Longest time to work on one request or batch, in seconds
     #[arg(long = "rpc.timeout", value_name = "SECONDS", default_value_t = Seconds(REQUEST_TIMEOUT))]
     pub request_time: Seconds,
-    /// Time for a request's header to come, in seconds
+    /// Longest time for the header of a request to arrive, in seconds
     #[arg(long = "rpc.headertimeout", value_name = "SECONDS", default_value_t = Seconds(HEADER_TIMEOUT))]
     pub header_time: Seconds,
-    /// Time for a request's body to come, in seconds
+    /// Longest time for the body of a request to arrive, in seconds
     #[arg(long = "rpc.bodytimeout", value_name = "SECONDS", default_value_t = Seconds(BODY_TIMEOUT))]
     pub body_time: Seconds,
-    /// Time a connection may stand still, in seconds; at least what a whole request may take
+    /// Time after which an idle connection is closed, in seconds; never shorter than a whole
+    /// request may take
     #[arg(long = "rpc.idletimeout", value_name = "SECONDS", default_value_t = Seconds(IDLE_TIMEOUT))]
     pub idle_time: Seconds,
-    /// Time for a client to take in one message over WebSockets or the local socket, in seconds
+    /// Longest time for a client to receive one message over WebSockets or the local socket, in
+    /// seconds
     #[arg(long = "rpc.writetimeout", value_name = "SECONDS", default_value_t = Seconds(WRITE_TIMEOUT))]
     pub write_time: Seconds,
-    /// Time after which a filter that nobody polls is removed, in seconds
+    /// Time after which a filter that is not polled is removed, in seconds
     #[arg(long = "rpc.filtertimeout", value_name = "SECONDS", default_value_t = Seconds(FILTER_IDLE_TIMEOUT))]
     pub filter_time: Seconds,
 }
 
 impl LimitOptions {
-    /// The bounds of the servers.
+    /// The limits of the servers.
     pub fn servers(&self) -> Limits {
         Limits {
             body_len_max: self.body,
@@ -86,29 +88,30 @@ impl LimitOptions {
             request_timeout: self.request_time.0,
             header_timeout: self.header_time.0,
             body_timeout: self.body_time.0,
-            // A shorter one would end requests that the others allow.
+            // A shorter idle timeout would end requests that the other two timeouts allow.
             idle_timeout: self.idle_time.0.max(self.request_time.0 + self.body_time.0),
             write_timeout: self.write_time.0,
             ..Limits::default()
         }
     }
 
-    /// What a query for logs may cost.
+    /// The limits of a query for logs.
     pub fn logs(&self) -> LogLimits {
-        let bound = |given| if given == 0 { u64::MAX } else { given };
+        let limit = |option| if option == 0 { u64::MAX } else { option };
         LogLimits {
-            results_max: bound(self.logs_results),
-            range_max: bound(self.logs_range),
-            blocks_read_max: bound(self.logs_blocks),
+            results_max: limit(self.logs_results),
+            range_max: limit(self.logs_range),
+            blocks_read_max: limit(self.logs_blocks),
         }
     }
 
-    /// The bounds of the filters.
+    /// The limits of the filters.
     pub fn filters(&self) -> FilterLimits {
         FilterLimits {
             filters_max: self.filters,
             idle_timeout: self.filter_time.0,
-            // Half, as the block that goes past it is given whole.
+            // Half of the response: a filter answer ends after the block that passes this length,
+            // and that block is answered whole.
             answer_len_max: ANSWER_LEN_MAX.min(self.response / 2),
         }
     }
@@ -122,7 +125,7 @@ fn positive(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A time on the command line: at least a millisecond, at most a day.
+/// A duration on the command line: at least a millisecond, at most a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seconds(Duration);
 
@@ -151,13 +154,13 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Only {
+    struct LimitsOnly {
         #[command(flatten)]
         limits: LimitOptions,
     }
 
     fn parse(arguments: &[&str]) -> Result<LimitOptions, clap::Error> {
-        Only::try_parse_from(std::iter::once(&"x").chain(arguments)).map(|only| only.limits)
+        LimitsOnly::try_parse_from(std::iter::once(&"x").chain(arguments)).map(|parsed| parsed.limits)
     }
 
     #[test]
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn every_option_has_its_bound() {
+    fn every_option_sets_its_limit() {
         let options = parse(&[
             "--rpc.maxbody=1000",
             "--rpc.maxresponse=2000",
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_values_are_refused() {
         for bad in [
             "--rpc.maxbody=0",
             "--rpc.maxbatch=-1",

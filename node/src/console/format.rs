@@ -1,21 +1,21 @@
-//! JSON for people: a member a line, in the order it came.
+//! Formats JSON for users: one member on each line, in the original order.
 
-/// Spaces for each level.
+/// Spaces for each level of nesting.
 const INDENT: usize = 2;
 
-/// Lays out valid JSON text; empty arrays and objects stay on their line.
+/// Formats valid JSON text. Empty arrays and objects stay on one line.
 pub(super) fn pretty(json: &str) -> String {
     let mut out = String::with_capacity(json.len() * 2);
-    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     let mut rest = json.chars().filter({
-        // Space outside of texts says nothing.
-        let (mut in_text, mut escaped) = (false, false);
+        // White space outside of strings has no meaning.
+        let (mut in_string, mut escaped) = (false, false);
         move |c| {
-            let keep = in_text || !c.is_ascii_whitespace();
+            let keep = in_string || !c.is_ascii_whitespace();
             match c {
                 _ if escaped => escaped = false,
-                '\\' if in_text => escaped = true,
-                '"' => in_text = !in_text,
+                '\\' if in_string => escaped = true,
+                '"' => in_string = !in_string,
                 _ => {}
             }
             keep
@@ -26,11 +26,11 @@ pub(super) fn pretty(json: &str) -> String {
         next = rest.next();
         match c {
             _ if escaped => escaped = false,
-            '\\' if in_text => escaped = true,
-            '"' => in_text = !in_text,
+            '\\' if in_string => escaped = true,
+            '"' => in_string = !in_string,
             _ => {}
         }
-        if in_text || c == '"' {
+        if in_string || c == '"' {
             out.push(c);
             continue;
         }
@@ -42,17 +42,17 @@ pub(super) fn pretty(json: &str) -> String {
                     next = rest.next();
                 } else {
                     depth += 1;
-                    line(&mut out, depth);
+                    new_line(&mut out, depth);
                 }
             }
             ']' | '}' => {
                 depth = depth.saturating_sub(1);
-                line(&mut out, depth);
+                new_line(&mut out, depth);
                 out.push(c);
             }
             ',' => {
                 out.push(c);
-                line(&mut out, depth);
+                new_line(&mut out, depth);
             }
             ':' => out.push_str(": "),
             _ => out.push(c),
@@ -61,17 +61,17 @@ pub(super) fn pretty(json: &str) -> String {
     out
 }
 
-fn line(out: &mut String, depth: usize) {
+fn new_line(out: &mut String, depth: usize) {
     out.push('\n');
     out.extend(std::iter::repeat_n(' ', depth * INDENT));
 }
 
-/// What a QUANTITY is in decimal digits, where `json` is one.
+/// The decimal digits of a QUANTITY; `None` if `json` is something else.
 pub(super) fn decimal(json: &str) -> Option<String> {
     let digits = json.strip_prefix("\"0x")?.strip_suffix('"')?;
-    let shortest = digits == "0" || !digits.starts_with('0');
-    // Longer ones are hashes and data more often than numbers.
-    if !shortest || digits.len() > 25 {
+    let is_canonical = digits == "0" || !digits.starts_with('0');
+    // Longer values are usually hashes or data.
+    if !is_canonical || digits.len() > 25 {
         return None;
     }
     u128::from_str_radix(digits, 16)
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layout() {
+    fn members_are_on_their_own_lines() {
         assert_eq!(pretty("null"), "null");
         assert_eq!(pretty("[ ]"), "[]");
         assert_eq!(pretty("{\"b\":{},\"a\":[]}"), "{\n  \"b\": {},\n  \"a\": []\n}");
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn layout_changes_no_value() {
+    fn formatting_changes_no_value() {
         let text = r#"{"a":[{"b":"c\n\u0041 \\"},[[]],-1.5e3,null],"d":"{}[],:"}"#;
         let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
         assert_eq!(read(&pretty(text)), read(text));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn decimals() {
+    fn quantities_have_decimal_digits() {
         assert_eq!(decimal("\"0x10\"").as_deref(), Some("16"));
         assert_eq!(decimal("\"0x0\"").as_deref(), Some("0"));
         for other in [

@@ -1,36 +1,41 @@
-//! What a line of the console says: a method and its parameters.
+//! Parses a line of the console: the name of a method and its parameters.
 //!
 //! `mc.getBalance 0x… latest`, `mc_getBalance("0x…", "latest")` and mixtures of both are the same
-//! call. A parameter that is valid JSON is that value, anything else is text.
+//! call. A parameter that is valid JSON is that JSON value; any other parameter is a string.
 
 use serde_json::Value;
 
-/// A call as it was typed.
+/// A parsed call.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Line {
-    /// The method, as the node names it.
+pub(super) struct ConsoleCall {
+    /// Name of the method, as the node knows it.
     pub(super) method: String,
-    /// Its parameters in order.
+    /// The parameters in their order.
     pub(super) params: Vec<Value>,
 }
 
-/// Why a line cannot be read.
+/// Why a line cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum LineError {
-    /// No name at its begin.
-    #[error("want the name of a method first, got {0:?}")]
+pub(super) enum ConsoleCallError {
+    /// The line does not begin with a name.
+    #[error("got {0:?}, expected the name of a method")]
     Name(String),
-    /// A bracket or quote without its other half.
+    /// A bracket or a quote is not closed.
     #[error("{0} is not closed")]
-    Open(char),
-    /// A closing bracket too many.
+    Unclosed(char),
+    /// A closing bracket has no opening bracket.
     #[error("{0} closes nothing")]
-    Close(char),
+    Unopened(char),
 }
 
-/// Reads a line; `None` for one without a word. `is_known` says whether the node has a method of
-/// this very name: a few have a dot in their names.
-pub(super) fn parse(line: &str, is_known: impl Fn(&str) -> bool) -> Result<Option<Line>, LineError> {
+/// Parses a line. Returns `None` for an empty line.
+///
+/// `is_known` tells whether the node has a method with exactly this name: a few names contain a
+/// dot.
+pub(super) fn parse_call(
+    line: &str,
+    is_known: impl Fn(&str) -> bool,
+) -> Result<Option<ConsoleCall>, ConsoleCallError> {
     let line = line.trim();
     if line.is_empty() {
         return Ok(None);
@@ -40,22 +45,22 @@ pub(super) fn parse(line: &str, is_known: impl Fn(&str) -> bool) -> Result<Optio
         .unwrap_or(line.len());
     let (name, rest) = line.split_at(end);
     if name.is_empty() || rest.starts_with(|c: char| !c.is_whitespace() && c != '(') {
-        return Err(LineError::Name(
+        return Err(ConsoleCallError::Name(
             line.split_whitespace().next().unwrap_or(line).to_owned(),
         ));
     }
     let rest = rest.trim();
     let rest = match rest.strip_prefix('(') {
-        Some(inner) => inner.strip_suffix(')').ok_or(LineError::Open('('))?,
+        Some(inner) => inner.strip_suffix(')').ok_or(ConsoleCallError::Unclosed('('))?,
         None => rest,
     };
-    Ok(Some(Line {
+    Ok(Some(ConsoleCall {
         method: method_name(name, is_known),
-        params: words(rest)?.into_iter().map(value).collect(),
+        params: split_params(rest)?.into_iter().map(parse_param).collect(),
     }))
 }
 
-/// The name of a method as the node has it, for one that may be written with a dot.
+/// The name of a method as the node knows it. `name` may have a dot after the module.
 pub(super) fn method_name(name: &str, is_known: impl Fn(&str) -> bool) -> String {
     match name.contains('_') || is_known(name) {
         true => name.to_owned(),
@@ -63,23 +68,24 @@ pub(super) fn method_name(name: &str, is_known: impl Fn(&str) -> bool) -> String
     }
 }
 
-/// A parameter: JSON where it is valid JSON, otherwise text; 'in single quotes' always text.
-pub(super) fn value(word: &str) -> Value {
+/// Parses a parameter: JSON if it is valid JSON, otherwise a string. Text 'in single quotes' is
+/// always a string.
+pub(super) fn parse_param(word: &str) -> Value {
     if let Some(text) = word.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')) {
         return Value::from(text);
     }
     serde_json::from_str(word).unwrap_or_else(|_| Value::from(word))
 }
 
-/// Cuts at spaces and commas outside of brackets and quotes.
-fn words(text: &str) -> Result<Vec<&str>, LineError> {
+/// Splits `text` at spaces and commas that are outside of brackets and quotes.
+fn split_params(text: &str) -> Result<Vec<&str>, ConsoleCallError> {
     let mut words = Vec::new();
     let (mut start, mut open, mut quote, mut escaped) = (None, Vec::new(), None, false);
     for (at, c) in text.char_indices() {
         match (quote, c) {
             _ if escaped => escaped = false,
             (Some('"'), '\\') => escaped = true,
-            (Some(own), _) if own == c => quote = None,
+            (Some(opening), _) if opening == c => quote = None,
             (Some(_), _) => {}
             (None, '"' | '\'') => {
                 quote = Some(c);
@@ -92,7 +98,7 @@ fn words(text: &str) -> Result<Vec<&str>, LineError> {
             (None, ']' | '}') => {
                 let opening = if c == ']' { '[' } else { '{' };
                 if open.pop() != Some(opening) {
-                    return Err(LineError::Close(c));
+                    return Err(ConsoleCallError::Unopened(c));
                 }
             }
             (None, c) if open.is_empty() && (c.is_whitespace() || c == ',') => {
@@ -104,7 +110,7 @@ fn words(text: &str) -> Result<Vec<&str>, LineError> {
         }
     }
     if let Some(open) = quote.or(open.pop()) {
-        return Err(LineError::Open(open));
+        return Err(ConsoleCallError::Unclosed(open));
     }
     words.extend(start.map(|start| &text[start..]));
     Ok(words)
@@ -117,9 +123,9 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(line: &str, expected: Result<(&str, Value), LineError>) {
-        let got = parse(line, |name| name == "rpc.discover").map(|line| line.expect("a call"));
-        let expected = expected.map(|(method, params)| Line {
+    fn check(line: &str, expected: Result<(&str, Value), ConsoleCallError>) {
+        let got = parse_call(line, |name| name == "rpc.discover").map(|call| call.expect("a call"));
+        let expected = expected.map(|(method, params)| ConsoleCall {
             method: method.to_owned(),
             params: params.as_array().expect("an array").clone(),
         });
@@ -127,8 +133,8 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_of_writing() {
-        assert_eq!(parse("  ", |_| false), Ok(None));
+    fn calls_can_be_written_in_two_ways() {
+        assert_eq!(parse_call("  ", |_| false), Ok(None));
         check("mc.blockNumber", Ok(("mc_blockNumber", json!([]))));
         check(" mc_blockNumber() ", Ok(("mc_blockNumber", json!([]))));
         let expected = json!(["0x12", "latest"]);
@@ -145,10 +151,10 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_json_or_text() {
+    fn parameters_are_json_or_strings() {
         check(
             r#"m_n {"a": [1, "b c"]} [] true null 7 -1.5 '7' "x\" y" 0x7 a"b"#,
-            Err(LineError::Open('"')),
+            Err(ConsoleCallError::Unclosed('"')),
         );
         check(
             r#"m_n {"a": [1, "b c"]} [] true null 7 -1.5 '7' "x\" y" 0x7 ü"#,
@@ -161,13 +167,13 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_named() {
-        check("{}", Err(LineError::Name("{}".to_owned())));
-        check("m+n 1", Err(LineError::Name("m+n".to_owned())));
-        check("m(1", Err(LineError::Open('(')));
-        check("m [1", Err(LineError::Open('[')));
-        check("m [1}", Err(LineError::Close('}')));
-        check("m 1]", Err(LineError::Close(']')));
-        check("m 'x", Err(LineError::Open('\'')));
+    fn invalid_calls_are_refused() {
+        check("{}", Err(ConsoleCallError::Name("{}".to_owned())));
+        check("m+n 1", Err(ConsoleCallError::Name("m+n".to_owned())));
+        check("m(1", Err(ConsoleCallError::Unclosed('(')));
+        check("m [1", Err(ConsoleCallError::Unclosed('[')));
+        check("m [1}", Err(ConsoleCallError::Unopened('}')));
+        check("m 1]", Err(ConsoleCallError::Unopened(']')));
+        check("m 'x", Err(ConsoleCallError::Unclosed('\'')));
     }
 }

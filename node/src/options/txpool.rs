@@ -1,6 +1,7 @@
 //! The command line of the transaction pool.
 //!
-//! Knows names and how they become the pool's settings; every default is the pool's.
+//! Knows the options and how they become the pool's settings. Each default is a constant of
+//! `chain::pool`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,55 +17,56 @@ use primitives::U256;
 /// Options of the transaction pool.
 #[derive(Clone, Debug, clap::Args)]
 pub struct TxPoolOptions {
-    /// File that local transactions survive a restart in, relative to the data directory; empty
-    /// for none
+    /// File that keeps local transactions over a restart, relative to the data directory; empty for
+    /// no file
     #[arg(long = "txpool.journal", value_name = "FILE", default_value = JOURNAL_NAME,
         value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub journal: PathBuf,
-    /// Seconds between two times that the journal is written anew
+    /// How often the journal is rewritten, in seconds
     #[arg(long = "txpool.rejournal", value_name = "SECONDS", default_value_t = REJOURNAL_DEFAULT.as_secs(),
         value_parser = clap::value_parser!(u64).range(1..))]
     pub rejournal: u64,
-    /// Give transactions that come over RPC no privileges: no exemption from limits and prices,
-    /// no journal
+    /// Treat transactions that arrive over RPC like all others: limits and the price floor apply to
+    /// them, and the journal does not keep them
     #[arg(long = "txpool.nolocals")]
     pub nolocals: bool,
-    /// Cheapest gas price taken from others, in sha [default: the network's; while mining, that of
-    /// --gasprice where it is higher]
+    /// Lowest gas price accepted from others, in sha [default: the network's; while mining, the
+    /// default of --gasprice if that is higher]
     #[arg(long = "txpool.pricelimit", value_name = "SHA")]
     pub pricelimit: Option<U256>,
-    /// By how many percent a transaction must be dearer than the one it replaces
+    /// By how many percent the price of a replacement must be higher
     #[arg(long = "txpool.pricebump", value_name = "PERCENT", default_value_t = PRICE_BUMP_PERCENT_DEFAULT,
         value_parser = clap::value_parser!(u64).range(1..))]
     pub pricebump: u64,
-    /// Pending transactions that every account may have, however full the pool is
+    /// Pending transactions that every account may have, even if the pool is full
     #[arg(long = "txpool.accountslots", value_name = "N", default_value_t = ACCOUNT_SLOTS_DEFAULT,
         value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub accountslots: usize,
-    /// Pending transactions from which on the largest accounts are cut
+    /// Pending transactions of all accounts; above this number the accounts with the most lose some
     #[arg(long = "txpool.globalslots", value_name = "N", default_value_t = GLOBAL_SLOTS_DEFAULT,
         value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub globalslots: usize,
-    /// Queued transactions of one account
+    /// Most queued transactions of one account
     #[arg(long = "txpool.accountqueue", value_name = "N", default_value_t = ACCOUNT_QUEUE_DEFAULT,
         value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub accountqueue: usize,
-    /// Queued transactions of all accounts
+    /// Most queued transactions of all accounts
     #[arg(long = "txpool.globalqueue", value_name = "N", default_value_t = GLOBAL_QUEUE_DEFAULT,
         value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     pub globalqueue: usize,
-    /// Seconds that an account's queued transactions wait while none of them becomes pending
+    /// How long queued transactions of an account are kept if none of them becomes pending, in
+    /// seconds
     #[arg(long = "txpool.lifetime", value_name = "SECONDS", default_value_t = LIFETIME_DEFAULT.as_secs(),
         value_parser = clap::value_parser!(u64).range(1..))]
     pub lifetime: u64,
 }
 
 impl TxPoolOptions {
-    /// The cheapest gas price that a node of `spec` takes from others. `gasprice` is the price that
-    /// was asked for by name, if any; it goes before all others.
+    /// The lowest gas price that a node of `spec` accepts from others. `gasprice` is the value of
+    /// `--gasprice`, if given; it overrides all other prices.
     pub(crate) fn price_floor(&self, spec: &ChainSpec, mines: bool, gasprice: Option<U256>) -> U256 {
         let limit = self.pricelimit.unwrap_or(spec.gas_price_min);
-        // Where anything is taken for nothing, mining is no reason to be choosy.
+        // On a network without a minimum price, mining does not raise the floor either.
         let floor = match mines && !spec.gas_price_min.is_zero() {
             true => limit.max(U256::from(PRICE_FLOOR_MINING)),
             false => limit,
@@ -72,8 +74,8 @@ impl TxPoolOptions {
         gasprice.unwrap_or(floor)
     }
 
-    /// The pool's settings for a node of `spec` in `directory`, with a price as in
-    /// [`Self::price_floor`].
+    /// The pool's settings for a node of `spec` in `directory`. `mines` and `gasprice` choose the
+    /// price floor as in [`Self::price_floor`].
     pub(crate) fn config(
         &self,
         spec: &ChainSpec,
@@ -105,18 +107,18 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Line {
+    struct PoolOnly {
         #[command(flatten)]
         txpool: TxPoolOptions,
     }
 
     fn parse(arguments: &[&str]) -> Result<TxPoolOptions, clap::Error> {
-        let line = Line::try_parse_from(std::iter::once(&"vnode").chain(arguments))?;
-        Ok(line.txpool)
+        let parsed = PoolOnly::try_parse_from(std::iter::once(&"vnode").chain(arguments))?;
+        Ok(parsed.txpool)
     }
 
     #[test]
-    fn without_options_the_pool_is_the_default_one() {
+    fn without_options_the_pool_has_its_defaults() {
         let config = parse(&[])
             .unwrap()
             .config(&ChainSpec::main(), Path::new("/d"), false, None);
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn every_option_arrives() {
+    fn every_option_sets_its_value() {
         let options = parse(&[
             "--txpool.journal=/elsewhere/j",
             "--txpool.rejournal=1",
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_follows_network_mining_and_options() {
+    fn the_price_floor_depends_on_network_mining_and_options() {
         let check = |arguments: &[&str], spec: ChainSpec, mines, gasprice: Option<u64>, expected: u64| {
             let options = parse(arguments).unwrap();
             let gasprice = gasprice.map(U256::from);

@@ -1,0 +1,85 @@
+//! Why a command on a data directory failed.
+
+use std::path::PathBuf;
+
+use chain::check::CheckError;
+use chain::import::bulk::BulkError;
+use store::StoreError;
+
+use crate::data_directory::DataDirectoryError;
+use crate::options::OptionsError;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommandError {
+    /// The options contradict each other.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    Directory(#[from] DataDirectoryError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+    /// A file cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+    /// An import ended before the end of its stream.
+    #[error("{}: {error}", path.display())]
+    Import {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: Box<BulkError>,
+    },
+    /// The first block of an export is above the last.
+    #[error("first block: got {first}, expected at most the last block {last}")]
+    Range {
+        /// First block.
+        first: u64,
+        /// Last block.
+        last: u64,
+    },
+    /// A block above the head.
+    #[error("block: got {got}, expected at most the head {head}")]
+    AboveHead {
+        /// Number of the block.
+        got: u64,
+        /// Number of the head.
+        head: u64,
+    },
+    /// A check could not be completed.
+    #[error(transparent)]
+    Check(#[from] CheckError),
+    /// A check found this many faults.
+    #[error("{0} faults")]
+    Faults(u64),
+    /// The command does not work on a data directory.
+    #[error("this command does not work on a data directory")]
+    NotOnDirectory,
+    /// A signal ended the command.
+    #[error("interrupted; nothing was written")]
+    Interrupted,
+    /// The system failed to provide a thread or signals.
+    #[error("{what}: {source}")]
+    System {
+        /// What was attempted.
+        what: &'static str,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+}

@@ -1,0 +1,457 @@
+//! Opens a data directory and finds out which network its chain belongs to.
+//!
+//! A directory with a chain has a record of its network. Options may name the same network; options
+//! that contradict the record are refused. In an empty directory the chain of the network that the
+//! options name is started.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use chain::ChainSpec;
+use chain::genesis::record::{RecordError, SpecRecord};
+use chain::genesis::{GenesisError, checked_genesis_header, genesis_header, initialise, read_record};
+use primitives::B256;
+use store::{BlockReads, Snapshot, Store, StoreError, StoreOptions, TableId, meta_key};
+
+use crate::options::{Network, OptionsError, VnodeOptions};
+
+/// Longest genesis file that is read, in bytes.
+const GENESIS_BYTES_MAX: u64 = 256 << 20;
+
+/// Why a data directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DataDirectoryError {
+    /// The options contradict each other.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// The directory has no chain, and no option names a network that could be started.
+    #[error(
+        "no chain in {}: `vnode init FILE` starts the network that a genesis file describes, --dev starts the development network", path.display()
+    )]
+    NoChain {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The directory has a chain without a record of its network, and no known network fits.
+    #[error(
+        "the chain in {} has block 0 {got} and no record of its network: give its genesis file with --genesis FILE", path.display()
+    )]
+    UnknownNetwork {
+        /// The directory.
+        path: PathBuf,
+        /// Hash of block 0 in the directory.
+        got: B256,
+    },
+    /// An option names another network than that of the directory.
+    #[error(
+        "{option}: got block 0 {got}, expected {expected}, because {} was initialised with the network {name}: leave the option out, or choose another --datadir", path.display()
+    )]
+    OtherNetwork {
+        /// The option.
+        option: Box<str>,
+        /// Hash of block 0 of the option's network.
+        got: B256,
+        /// The directory.
+        path: Box<Path>,
+        /// Name of the directory's network.
+        name: Box<str>,
+        /// Hash of block 0 in the directory.
+        expected: B256,
+    },
+    /// An option names a network with the same block 0 as the directory's, but with other rules.
+    #[error(
+        "{option} has other rules from block {first} on than {}, which was initialised with the network {name}: leave the option out, or change the rules with `vnode init`", path.display()
+    )]
+    OtherRules {
+        /// The option.
+        option: String,
+        /// The first block for which the rules differ.
+        first: u64,
+        /// The directory.
+        path: PathBuf,
+        /// Name of the directory's network.
+        name: String,
+    },
+    /// A genesis file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+    /// A genesis file is too long.
+    #[error("{}: got more than {GENESIS_BYTES_MAX} bytes, expected a genesis file", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A genesis file is invalid.
+    #[error("{}: {error}", path.display())]
+    GenesisFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: RecordError,
+    },
+    /// The directory cannot be created, or its real path cannot be found.
+    #[error("cannot create the data directory {}: {source}", path.display())]
+    Create {
+        /// The directory.
+        path: PathBuf,
+        /// The error of the system.
+        source: std::io::Error,
+    },
+    /// Block 0 does not fit the network, or the record of the network cannot be used.
+    #[error(transparent)]
+    Genesis(#[from] GenesisError),
+    /// The store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What the directory is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpenPurpose {
+    /// To extend the chain. In an empty directory a chain is started.
+    Run,
+    /// To read an existing chain.
+    Read,
+    /// To look for faults in an existing chain. The record of its network may be damaged, too.
+    Check,
+}
+
+/// An open data directory.
+#[derive(Debug)]
+pub(crate) struct DataDirectory {
+    pub(crate) path: PathBuf,
+    pub(crate) store: Store,
+    pub(crate) spec: Arc<ChainSpec>,
+    /// The chain is that of the development network.
+    pub(crate) dev: bool,
+}
+
+/// A network that the options name.
+pub(crate) struct RequestedNetwork {
+    /// The option as written, for errors.
+    pub(crate) option: String,
+    /// The record that `vnode init` writes. `None` if the accounts of block 0 are missing, as for
+    /// `--network main` without a genesis file.
+    pub(crate) record: Option<SpecRecord>,
+    pub(crate) spec: ChainSpec,
+}
+
+/// The network of a chain, with the record that the directory keeps of it.
+struct ChainNetwork {
+    record: SpecRecord,
+    spec: ChainSpec,
+}
+
+impl DataDirectory {
+    /// Opens the directory that the options name, and starts a chain if `purpose` allows it.
+    pub(crate) fn open(options: &VnodeOptions, purpose: OpenPurpose) -> Result<Self, DataDirectoryError> {
+        let requested = requested_network(options)?;
+        let path = options.data_directory()?;
+        if !path.join(store::FILE_NAME).exists() {
+            // If no chain can be started, this fails before any file is created.
+            network_to_start(requested.as_ref(), purpose, &path)?;
+        }
+        let (path, store) = open_store(options, &path)?;
+        let view = store.snapshot()?;
+        let mut network = match network_of_chain(&view, purpose, requested.as_ref(), &path)? {
+            Some(network) => {
+                if purpose == OpenPurpose::Run && read_record(&view)?.is_none() {
+                    write_record(&store, &network.record)?;
+                }
+                network
+            }
+            None => {
+                let mut network = network_to_start(requested.as_ref(), purpose, &path)?;
+                let initialised = initialise(&store, &network.spec, &network.record)?;
+                network.spec.genesis_hash = Some(initialised.hash);
+                network
+            }
+        };
+        drop(view);
+        if let Some(id) = options.networkid {
+            network.spec.network_id = id;
+        }
+        Ok(Self {
+            path,
+            store,
+            dev: network.record == SpecRecord::dev(),
+            spec: Arc::new(network.spec),
+        })
+    }
+}
+
+/// Writes the record of the network into a directory that has none.
+fn write_record(store: &Store, record: &SpecRecord) -> Result<(), DataDirectoryError> {
+    let row = record.encode().map_err(GenesisError::from)?;
+    let batch = store.batch()?;
+    batch.write(|tables| tables.put(TableId::Meta, meta_key::SPEC, &row))?;
+    Ok(batch.commit()?)
+}
+
+/// Opens the database in the data directory `path`. Creates both if they do not exist.
+///
+/// Returns the real path of the directory, too.
+pub(crate) fn open_store(
+    options: &VnodeOptions,
+    path: &Path,
+) -> Result<(PathBuf, Store), DataDirectoryError> {
+    let failed = |source| DataDirectoryError::Create {
+        path: path.to_owned(),
+        source,
+    };
+    std::fs::create_dir_all(path).map_err(failed)?;
+    let path = path.canonicalize().map_err(failed)?;
+    let cache_bytes = options.cache << 20;
+    let store = Store::open(&path, &StoreOptions { cache_bytes })?;
+    Ok((path, store))
+}
+
+/// The network whose chain can be started in an empty directory.
+///
+/// # Errors
+/// [`DataDirectoryError::NoChain`] if `purpose` needs an existing chain, or no complete network is
+/// requested.
+fn network_to_start(
+    requested: Option<&RequestedNetwork>,
+    purpose: OpenPurpose,
+    path: &Path,
+) -> Result<ChainNetwork, DataDirectoryError> {
+    let no_chain = || DataDirectoryError::NoChain {
+        path: path.to_owned(),
+    };
+    if purpose != OpenPurpose::Run {
+        return Err(no_chain());
+    }
+    let RequestedNetwork { record, spec, .. } = requested.ok_or_else(no_chain)?;
+    checked_genesis_header(spec)?;
+    Ok(ChainNetwork {
+        record: record.clone().ok_or_else(no_chain)?,
+        spec: spec.clone(),
+    })
+}
+
+/// The network of the chain in the directory, compared with the requested one. `None` if the
+/// directory has no chain.
+fn network_of_chain(
+    view: &Snapshot,
+    purpose: OpenPurpose,
+    requested: Option<&RequestedNetwork>,
+    path: &Path,
+) -> Result<Option<ChainNetwork>, DataDirectoryError> {
+    let genesis = view.canonical_hash(0);
+    let record = read_record(view);
+    let (genesis, record) = if purpose == OpenPurpose::Check {
+        // The check itself reports damaged rows.
+        (genesis.unwrap_or_default(), record.unwrap_or_default())
+    } else {
+        (genesis?, record?)
+    };
+    let Some(got) = genesis else {
+        return match record {
+            Some(record) if purpose == OpenPurpose::Check => Ok(Some(recorded_network(record)?)),
+            _ => Ok(None),
+        };
+    };
+    let network = match record {
+        Some(record) => Some(recorded_network(record)?),
+        None => network_with_genesis(requested, got)?,
+    };
+    let mut network = network.ok_or_else(|| DataDirectoryError::UnknownNetwork {
+        path: path.to_owned(),
+        got,
+    })?;
+    if network.record == SpecRecord::dev() {
+        // This record has only the name, and another version may have another block 0 for that
+        // name.
+        network.spec.genesis_hash = Some(genesis_header(&network.spec)?.hash());
+    }
+    if purpose != OpenPurpose::Check {
+        let expected = network.spec.genesis_hash.unwrap_or(got);
+        if expected != got {
+            let name = network.spec.name;
+            return Err(GenesisError::Mismatch { got, expected, name }.into());
+        }
+        // Other records need no comparison: they were written in the commit that wrote block 0.
+        network.spec.genesis_hash = Some(got);
+    }
+    if let Some(requested) = requested {
+        check_request(requested, &network.spec, got, path)?;
+    }
+    Ok(Some(network))
+}
+
+/// The network that a record describes.
+fn recorded_network(record: SpecRecord) -> Result<ChainNetwork, DataDirectoryError> {
+    let spec = record.spec().map_err(GenesisError::from)?.spec;
+    Ok(ChainNetwork { record, spec })
+}
+
+/// The network whose block 0 has the hash `genesis`: the requested one or a built-in one.
+fn network_with_genesis(
+    requested: Option<&RequestedNetwork>,
+    genesis: B256,
+) -> Result<Option<ChainNetwork>, DataDirectoryError> {
+    if let Some(RequestedNetwork {
+        record: Some(record),
+        spec,
+        ..
+    }) = requested
+        && genesis_hash(spec)? == genesis
+    {
+        let (record, spec) = (record.clone(), spec.clone());
+        return Ok(Some(ChainNetwork { record, spec }));
+    }
+    for spec in [ChainSpec::dev(), ChainSpec::main(), ChainSpec::test()] {
+        if genesis_hash(&spec)? == genesis {
+            let record = SpecRecord::Network {
+                name: spec.name.clone(),
+                genesis_file: None,
+            };
+            return Ok(Some(ChainNetwork { record, spec }));
+        }
+    }
+    Ok(None)
+}
+
+/// Refuses a requested network whose block 0 or rules differ from those of the directory.
+fn check_request(
+    requested: &RequestedNetwork,
+    spec: &ChainSpec,
+    expected: B256,
+    path: &Path,
+) -> Result<(), DataDirectoryError> {
+    let got = genesis_hash(&requested.spec)?;
+    if got != expected {
+        return Err(DataDirectoryError::OtherNetwork {
+            option: requested.option.as_str().into(),
+            got,
+            path: path.into(),
+            name: spec.name.as_str().into(),
+            expected,
+        });
+    }
+    match requested.spec.differs_from(spec) {
+        None => Ok(()),
+        Some(first) => Err(DataDirectoryError::OtherRules {
+            option: requested.option.clone(),
+            first,
+            path: path.to_owned(),
+            name: spec.name.clone(),
+        }),
+    }
+}
+
+/// Hash of block 0 of a network.
+fn genesis_hash(spec: &ChainSpec) -> Result<B256, StoreError> {
+    match spec.genesis_hash {
+        Some(hash) => Ok(hash),
+        None => Ok(genesis_header(spec)?.hash()),
+    }
+}
+
+/// The network that the options name, if any.
+fn requested_network(options: &VnodeOptions) -> Result<Option<RequestedNetwork>, DataDirectoryError> {
+    match (options.network()?, &options.genesis) {
+        (None, None) => Ok(None),
+        (Some(network), None) => Ok(Some(RequestedNetwork {
+            option: format!("--network {}", network.name()),
+            record: (network == Network::Dev).then(SpecRecord::dev),
+            spec: ChainSpec::built_in(network.name()).expect("each network of the command line is built in"),
+        })),
+        (network, Some(file)) => read_genesis(network, file).map(Some),
+    }
+}
+
+/// Reads the genesis file at `path`: of the built-in `network`, or of a network of its own.
+///
+/// A warning in the log names each key that is not understood.
+pub(crate) fn read_genesis(
+    network: Option<Network>,
+    path: &Path,
+) -> Result<RequestedNetwork, DataDirectoryError> {
+    let genesis_file = read_text(path)?;
+    let stem = path.file_stem().unwrap_or(path.as_os_str());
+    let record = match network {
+        Some(network) => SpecRecord::Network {
+            name: network.name().to_owned(),
+            genesis_file: Some(genesis_file.clone()),
+        },
+        None => SpecRecord::File {
+            name: stem.to_string_lossy().into_owned(),
+            genesis_file: genesis_file.clone(),
+        },
+    };
+    let file = record.spec().map_err(|error| DataDirectoryError::GenesisFile {
+        path: path.to_owned(),
+        error,
+    })?;
+    for key in &file.ignored {
+        tracing::warn!(key, file = %path.display(), "unknown key ignored");
+    }
+    let (record, spec) = match network {
+        None => match public_network_of(&file.spec, path)? {
+            Some(public) => {
+                let record = SpecRecord::Network {
+                    name: public.name.clone(),
+                    genesis_file: Some(genesis_file),
+                };
+                let spec = ChainSpec {
+                    genesis: file.spec.genesis,
+                    ..public
+                };
+                (record, spec)
+            }
+            None => (record, file.spec),
+        },
+        Some(_) => (record, file.spec),
+    };
+    Ok(RequestedNetwork {
+        option: format!("--genesis {}", path.display()),
+        record: Some(record),
+        spec,
+    })
+}
+
+/// The public network that has the block 0 and the rules of `spec`, which was read from `path`.
+///
+/// Warns if the block 0 is that of a public network and the rules are not.
+fn public_network_of(spec: &ChainSpec, path: &Path) -> Result<Option<ChainSpec>, StoreError> {
+    let hash = genesis_header(spec)?.hash();
+    for public in [ChainSpec::main(), ChainSpec::test()] {
+        if public.genesis_hash != Some(hash) {
+            continue;
+        }
+        match spec.differs_from(&public) {
+            None => return Ok(Some(public)),
+            Some(first) => tracing::warn!(
+                file = %path.display(),
+                "block 0 is that of the network {}, but the rules differ from block {first} on; the rules of the file are used",
+                public.name
+            ),
+        }
+    }
+    Ok(None)
+}
+
+fn read_text(path: &Path) -> Result<String, DataDirectoryError> {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(GENESIS_BYTES_MAX + 1).read_to_string(&mut text));
+    match read {
+        Ok(read) if read as u64 > GENESIS_BYTES_MAX => Err(DataDirectoryError::TooLong {
+            path: path.to_owned(),
+        }),
+        Ok(_) => Ok(text),
+        Err(source) => Err(DataDirectoryError::Read {
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}

@@ -1,0 +1,111 @@
+//! The subcommands of `vnode` and their arguments.
+
+use std::path::PathBuf;
+
+use super::endpoint::NodeEndpoint;
+use super::values::{AccountRef, HeightRef, parse_block_number};
+use crate::testvec::TestVectorKind;
+
+/// What `vnode` does instead of running the node.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum VnodeCommand {
+    /// Initialise the data directory for the network that a genesis file describes
+    Init {
+        /// Genesis file in geth's format
+        file: PathBuf,
+    },
+    /// Import blocks from a file; blocks that are already stored are skipped
+    Import {
+        /// File of RLP blocks, one after another; - for standard input
+        file: PathBuf,
+    },
+    /// Export blocks to a file
+    Export {
+        /// The file, which is written completely or not at all; - for standard output
+        file: PathBuf,
+        /// First block [default: 0]
+        #[arg(value_parser = parse_block_number)]
+        first: Option<u64>,
+        /// Last block [default: the head]
+        #[arg(value_parser = parse_block_number)]
+        last: Option<u64>,
+    },
+    /// Check the database, or show its size
+    #[command(subcommand)]
+    Db(DbCommand),
+    /// Write the state after a block as JSON: balance, nonce, code and storage of each address
+    Dump {
+        /// Number of the block, or latest
+        block: HeightRef,
+        /// The file, which is written completely or not at all; - for standard output
+        #[arg(default_value = "-")]
+        file: PathBuf,
+    },
+    /// Create, list and change the accounts in the key files
+    #[command(subcommand)]
+    Account(AccountCommand),
+    /// Open a console to a running node, with completion of method names and a history
+    Attach {
+        /// The node: path of its local socket, or an http:// or ws:// URL [default: the local
+        /// socket in the data directory]
+        endpoint: Option<NodeEndpoint>,
+    },
+    /// Call one method of a running node and print its result. The exit code is 0 for a result, 1
+    /// if the node answers with an error, 2 if the node cannot be reached
+    Rpc {
+        /// The node: path of its local socket, or an http:// or ws:// URL [default: the local
+        /// socket in the data directory]
+        #[arg(long, value_name = "ENDPOINT")]
+        endpoint: Option<NodeEndpoint>,
+        /// Name of the method, such as mc_blockNumber or mc.blockNumber
+        method: String,
+        /// Parameters of the method; one that is not valid JSON is sent as a string
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        params: Vec<String>,
+    },
+    /// Run public test vectors: read one JSON request a line, write one JSON reply a line
+    Testvec {
+        /// What the requests test
+        kind: TestVectorKind,
+    },
+}
+
+/// What `vnode db` does.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Subcommand)]
+pub enum DbCommand {
+    /// Compare everything stored with the roots and hashes of the blocks; print a line for each
+    /// fault
+    Check {
+        /// Check the state of every block, not only of the head; this holds the state in memory
+        #[arg(long)]
+        full: bool,
+    },
+    /// List the tables with their rows and bytes
+    Stats,
+}
+
+/// What `vnode account` does.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Subcommand)]
+pub enum AccountCommand {
+    /// Create an account with a new key; asks for its password
+    New,
+    /// List the accounts in the key files
+    List,
+    /// Import a key from a file: 64 hexadecimal digits, or a key file (version 3)
+    ///
+    /// Asks for the password of the key file, if it is one, and for the new password. With
+    /// --password these are the first and the second line of that file; a single line is used for
+    /// both.
+    Import {
+        /// File with the key
+        file: PathBuf,
+    },
+    /// Change the password of an account
+    ///
+    /// With --password the first line of that file is the current password, the second line the new
+    /// one.
+    Update {
+        /// Address of the account, or its number in `account list`
+        account: AccountRef,
+    },
+}

@@ -1,0 +1,99 @@
+//! Types of single values on the command line: a network, a block height, an account.
+
+use std::fmt;
+use std::str::FromStr;
+
+use primitives::Address;
+
+/// A built-in network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Network {
+    /// The main network, id 99.
+    Main,
+    /// The test network, id 101.
+    Test,
+    /// The local development network, id 100.
+    Dev,
+}
+
+impl Network {
+    /// Its name on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Main => "main",
+            Self::Test => "test",
+            Self::Dev => "dev",
+        }
+    }
+}
+
+/// A block height on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeightRef {
+    /// The height of the head.
+    Latest,
+    /// This height.
+    Number(u64),
+}
+
+impl FromStr for HeightRef {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "latest" {
+            return Ok(Self::Latest);
+        }
+        parse_block_number(text).map(Self::Number)
+    }
+}
+
+/// Parses a block number: decimal digits, or hexadecimal digits after `0x`.
+pub(super) fn parse_block_number(text: &str) -> Result<u64, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number.map_err(|_| "expected a block number".to_owned())
+}
+
+/// An account on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccountRef {
+    /// By its address.
+    Address(Address),
+    /// By its number in the list of the key files, counted from 0.
+    Number(usize),
+}
+
+impl FromStr for AccountRef {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let text = text.trim();
+        if let Ok(address) = text.parse() {
+            return Ok(Self::Address(address));
+        }
+        let number = text.parse().map(Self::Number);
+        number.map_err(|_| "expected an address (40 hexadecimal digits) or a number".to_owned())
+    }
+}
+
+impl fmt::Display for AccountRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => write!(f, "{address:#x}"),
+            Self::Number(number) => number.fmt(f),
+        }
+    }
+}
+
+/// Where CPU threads get the full dataset from: `--miner.dataset`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum MinerDatasetOption {
+    /// No full dataset; the threads hash with the light cache.
+    Never,
+    /// The dataset is generated in memory.
+    Memory,
+    /// The dataset is a file in `--ethash.dagdir`.
+    Disk,
+}

@@ -1,0 +1,68 @@
+//! Accepts Stratum connections, up to the limit in the settings.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::connection;
+use super::state::StratumState;
+
+/// Pause after a failed accept, for example if there are no file descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Accepts connections until the server stops, then waits until all connections have ended.
+pub(super) async fn accept_connections(
+    listener: TcpListener,
+    state: Arc<StratumState>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            // An error means that the server was dropped, which also stops it.
+            _ = stopped.wait_for(|stop| *stop) => break,
+            // Removes connections that have ended.
+            Some(_) = connections.join_next() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => start_connection(&mut connections, stream, peer, &state, &stopped),
+            Err(error) => {
+                tracing::warn!(%error, "Stratum cannot accept a connection");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+/// Starts to serve a connection, or closes it if there are too many.
+fn start_connection(
+    connections: &mut JoinSet<()>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    state: &Arc<StratumState>,
+    stopped: &watch::Receiver<bool>,
+) {
+    let Some(lease) = state.extranonces.take() else {
+        state.counters.turned_away.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(%peer, "too many Stratum connections, this one is closed");
+        return;
+    };
+    state.counters.connections.fetch_add(1, Ordering::Relaxed);
+    connections.spawn(connection::serve(
+        stream,
+        peer,
+        lease,
+        Arc::clone(state),
+        stopped.clone(),
+    ));
+}

@@ -1,0 +1,48 @@
+//! Settings of the Stratum server, their defaults, and why the server does not start.
+
+use std::io;
+use std::net::SocketAddr;
+
+/// Default listening address.
+pub const HOST: &str = "localhost";
+/// Default listening port.
+pub const PORT: u16 = 8008;
+/// Default difficulty of a worker's first shares, in hashes.
+pub const DIFFICULTY: u64 = 1 << 26;
+/// Default of the most connections.
+pub const CONNECTIONS_MAX: usize = 4096;
+
+/// Settings of the Stratum server.
+#[derive(Clone, Debug)]
+pub struct StratumConfig {
+    /// An address or a name; `localhost` is 127.0.0.1.
+    pub host: String,
+    /// The port; 0 chooses a free port.
+    pub port: u16,
+    /// Difficulty of a worker's first shares, in hashes.
+    pub difficulty: u64,
+    /// Password that a login must give; with `None` any password is accepted.
+    pub password: Option<String>,
+    /// Most connections at the same time. Further connections are closed at once.
+    pub connections_max: usize,
+    /// Address where status and metrics are served, if any.
+    pub status: Option<SocketAddr>,
+    /// Name and version of the node.
+    pub agent: String,
+}
+
+/// Why the Stratum server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StratumError {
+    /// The server cannot listen at an address.
+    #[error("Stratum cannot listen on {address}: {reason}")]
+    Bind {
+        /// The address, as in the settings.
+        address: String,
+        /// The error of the system.
+        reason: io::Error,
+    },
+    /// The thread that receives work cannot start.
+    #[error("cannot start a thread for Stratum: {0}")]
+    Thread(io::Error),
+}

@@ -1,0 +1,97 @@
+//! The state that all Stratum connections share: settings, jobs, workers and counters.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use chain::Chain;
+use crossbeam_channel::RecvTimeoutError;
+use ethash::LightCaches;
+use tokio::sync::Semaphore;
+
+use super::config::StratumConfig;
+use super::extranonces::ExtranoncePool;
+use super::jobs::{DeskJob, JobHistory};
+use super::workers::WorkerRegistry;
+
+/// How often the desk is told that miners still want work. The desk forgets this after a minute.
+const DEMAND_INTERVAL: Duration = Duration::from_secs(15);
+/// How often the thread that receives work checks whether it should stop.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The state that all connections share.
+pub(super) struct StratumState {
+    pub(super) config: StratumConfig,
+    pub(super) chain: Chain,
+    pub(super) caches: LightCaches,
+    pub(super) jobs: JobHistory,
+    pub(super) workers: WorkerRegistry,
+    pub(super) extranonces: ExtranoncePool,
+    /// Limits the number of shares that are judged at the same time.
+    pub(super) judges: Arc<Semaphore>,
+    /// Number of sessions so far; each connection is one.
+    pub(super) sessions: AtomicU64,
+    /// Number of connections that have logged in and are still open.
+    pub(super) logged_in: AtomicU64,
+    pub(super) counters: StratumCounters,
+}
+
+/// Counters over all connections.
+#[derive(Debug, Default)]
+pub(super) struct StratumCounters {
+    pub(super) connections: AtomicU64,
+    pub(super) turned_away: AtomicU64,
+    pub(super) bad_messages: AtomicU64,
+    pub(super) bad_logins: AtomicU64,
+    /// For the latest job: microseconds from its arrival until the last worker had it.
+    pub(super) last_push_us: AtomicU64,
+    /// Number of workers that have received the latest job.
+    pub(super) last_push_workers: AtomicU64,
+}
+
+impl StratumState {
+    /// The state of a server that has no jobs and no connections yet.
+    pub(super) fn new(chain: &Chain, caches: &LightCaches, config: StratumConfig) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            extranonces: ExtranoncePool::new(config.connections_max),
+            config,
+            chain: chain.clone(),
+            caches: caches.clone(),
+            jobs: JobHistory::default(),
+            workers: WorkerRegistry::default(),
+            judges: Arc::new(Semaphore::new(cores)),
+            sessions: AtomicU64::new(0),
+            logged_in: AtomicU64::new(0),
+            counters: StratumCounters::default(),
+        }
+    }
+
+    /// Receives the work of the desk and turns it into jobs, until `stopping` is true.
+    pub(super) fn receive_work(&self, stopping: &AtomicBool) {
+        let work = self.chain.desk().subscribe();
+        let mut last_demand = None::<Instant>;
+        while !stopping.load(Ordering::Acquire) {
+            let wanted = self.logged_in.load(Ordering::Relaxed) > 0;
+            if wanted && last_demand.is_none_or(|at| at.elapsed() >= DEMAND_INTERVAL) {
+                last_demand = Some(Instant::now());
+                // This call only tells the desk that work is wanted. The work arrives by the
+                // channel.
+                let _ = self.chain.desk().work();
+            }
+            match work.recv_timeout(STOP_CHECK_INTERVAL) {
+                Ok(package) => self.jobs.update(package),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Counts that a job was sent to a worker, and how long after its arrival.
+    pub(super) fn count_push(&self, job: &DeskJob) {
+        let microseconds = u64::try_from(job.received_at.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let workers = job.sent.fetch_add(1, Ordering::Relaxed) + 1;
+        self.counters.last_push_us.store(microseconds, Ordering::Relaxed);
+        self.counters.last_push_workers.store(workers, Ordering::Relaxed);
+    }
+}

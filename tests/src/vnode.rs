@@ -1,0 +1,353 @@
+//! A running node: started from its binary, found by its banner, ended by signals.
+
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::binary::vnode_path;
+use crate::call::Caller;
+use crate::process::{ChildProcess, EndSignal, EndedProcess};
+use crate::wait::{PATIENCE, wait_for};
+
+/// A node that has not been started yet.
+#[derive(Debug)]
+pub struct Launch {
+    arguments: Vec<String>,
+    command: Vec<String>,
+    data: PathBuf,
+    directory: PathBuf,
+    /// Longest file that the node may write, in bytes.
+    file_bytes_max: Option<u64>,
+    home: TempDir,
+}
+
+impl Launch {
+    /// A node with only these arguments, in an empty working directory and home.
+    pub fn bare<S: Into<String>>(arguments: impl IntoIterator<Item = S>) -> Self {
+        // The name is short, because the path of a Unix socket has at most about a hundred bytes.
+        let home = tempfile::Builder::new()
+            .prefix("vn")
+            .tempdir()
+            .expect("a temporary directory");
+        Self {
+            arguments: arguments.into_iter().map(Into::into).collect(),
+            command: Vec::new(),
+            data: home.path().join("data"),
+            directory: home.path().to_owned(),
+            file_bytes_max: None,
+            home,
+        }
+    }
+
+    /// A node of the development network with new data, HTTP on a free port, and these arguments.
+    pub fn dev<S: Into<String>>(arguments: impl IntoIterator<Item = S>) -> Self {
+        let mut launch = Self::bare(["--dev", "--rpc", "--rpcport", "0"]);
+        launch.arguments.extend(arguments.into_iter().map(Into::into));
+        launch
+    }
+
+    /// Adds a command and its arguments after the options.
+    pub fn command(mut self, words: &[&str]) -> Self {
+        self.command = words.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    /// Sets the data directory, which is kept after the node has ended.
+    pub fn data(mut self, directory: &Path) -> Self {
+        directory.clone_into(&mut self.data);
+        self
+    }
+
+    /// Sets the working directory.
+    pub fn directory(mut self, directory: &Path) -> Self {
+        directory.clone_into(&mut self.directory);
+        self
+    }
+
+    /// Limits the length of each file to `bytes`; [`Vnode::free_file_length`] removes the limit.
+    pub fn file_bytes_max(mut self, bytes: u64) -> Self {
+        self.file_bytes_max = Some(bytes);
+        self
+    }
+
+    fn spawn(&self) -> ChildProcess {
+        let mut command = Command::new(vnode_path());
+        command
+            .args(&self.arguments)
+            .arg("--datadir")
+            .arg(&self.data)
+            .args(&self.command)
+            .current_dir(&self.directory)
+            .env("HOME", self.home.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Some(bytes) = self.file_bytes_max {
+            let limit = libc::rlimit {
+                rlim_cur: bytes,
+                rlim_max: libc::RLIM_INFINITY,
+            };
+            // SAFETY: the closure runs between fork and exec. It makes one system call on a value
+            // that it owns, and allocates nothing.
+            unsafe {
+                command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_FSIZE, &limit) {
+                    0 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                });
+            }
+        }
+        ChildProcess::start(
+            command,
+            format!("vnode with {:?} {:?}", self.arguments, self.command),
+        )
+    }
+
+    /// Starts the node and waits for its banner.
+    ///
+    /// # Panics
+    /// If the node ends before its banner, or prints no banner.
+    #[track_caller]
+    pub fn start(self) -> Vnode {
+        match self.wait_for_banner() {
+            Ok(node) => node,
+            Err(ended) => panic!(
+                "the node ended with {} before its banner:\n{}",
+                ended.status, ended.stderr
+            ),
+        }
+    }
+
+    /// Starts the node and waits for its banner. Returns `None` if the node ends with exit code 1
+    /// before its banner.
+    ///
+    /// # Panics
+    /// If the node ends with another status, or prints no banner.
+    #[track_caller]
+    pub fn try_start(self) -> Option<Vnode> {
+        match self.wait_for_banner() {
+            Ok(node) => Some(node),
+            Err(ended) if ended.status.code() == Some(1) => None,
+            Err(ended) => panic!("exit: got {}, expected 1:\n{}", ended.status, ended.stderr),
+        }
+    }
+
+    /// Starts the node and waits for its banner. The error tells how the node ended instead.
+    #[track_caller]
+    fn wait_for_banner(self) -> Result<Vnode, EndedProcess> {
+        let mut process = self.spawn();
+        let exited: Option<ExitStatus> = wait_for("the banner of a node", || {
+            if let Some(status) = process.exit_status() {
+                return Some(Some(status));
+            }
+            // The last lines of the banner are those on mining.
+            process.stdout().contains("\nmining ").then_some(None)
+        });
+        if exited.is_some() {
+            return Err(process.wait());
+        }
+        let addresses: Vec<SocketAddr> = banner_values(&process.stdout(), "endpoint")
+            .iter()
+            .filter_map(|value| value.strip_prefix("http://")?.parse().ok())
+            .collect();
+        let unreachable = SocketAddr::from(([127, 0, 0, 1], 0));
+        Ok(Vnode {
+            caller: Caller::new(addresses.first().copied().unwrap_or(unreachable)),
+            addresses,
+            process,
+            _home: self.home,
+        })
+    }
+
+    /// Starts the node, waits until `condition` holds, and kills the node `delay` later.
+    ///
+    /// # Panics
+    /// If the condition never holds.
+    #[track_caller]
+    pub fn kill_after(self, mut condition: impl FnMut() -> bool, delay: Duration) {
+        let process = self.spawn();
+        // Polls without a pause, because the delays of some tests are microseconds.
+        while !condition() {
+            assert!(
+                process.started().elapsed() < PATIENCE,
+                "waited {PATIENCE:?} for the moment to kill a node"
+            );
+            std::hint::spin_loop();
+        }
+        std::thread::sleep(delay);
+        // Dropping the process kills it.
+        drop(process);
+    }
+
+    /// Runs a node that ends by itself.
+    ///
+    /// # Panics
+    /// If the node does not end.
+    #[track_caller]
+    pub fn run(self) -> EndedProcess {
+        self.spawn().wait()
+    }
+}
+
+/// A running node. Calls go to its first HTTP endpoint. Killed when dropped.
+#[derive(Debug)]
+pub struct Vnode {
+    process: ChildProcess,
+    addresses: Vec<SocketAddr>,
+    caller: Caller,
+    /// Keeps the home directory until the node has ended.
+    _home: TempDir,
+}
+
+impl Vnode {
+    /// Starts a node of the development network with these arguments.
+    #[track_caller]
+    pub fn dev<S: Into<String>>(arguments: impl IntoIterator<Item = S>) -> Self {
+        Launch::dev(arguments).start()
+    }
+
+    /// The standard output of the node so far.
+    pub fn banner(&self) -> String {
+        self.process.stdout()
+    }
+
+    /// The standard error of the node so far.
+    pub fn log(&self) -> String {
+        self.process.stderr()
+    }
+
+    /// The values of the banner lines that begin with `key`.
+    pub fn banner_values(&self, key: &str) -> Vec<String> {
+        banner_values(&self.banner(), key)
+    }
+
+    /// The first endpoint in the banner that begins with `prefix`, without the prefix.
+    fn endpoint(&self, prefix: &str) -> Option<String> {
+        let endpoints = self.banner_values("endpoint");
+        let mut values = endpoints.iter().filter_map(|value| value.strip_prefix(prefix));
+        values.next().map(str::to_owned)
+    }
+
+    /// The HTTP addresses, in the order of the banner.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The first HTTP endpoint as a URL.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.addresses.first().expect("started with --rpc"))
+    }
+
+    /// The first WebSocket address.
+    ///
+    /// # Panics
+    /// If the node was started without `--ws`.
+    pub fn ws_address(&self) -> SocketAddr {
+        let address = self.endpoint("ws://").expect("started with --ws");
+        address.parse().expect("the banner has an address")
+    }
+
+    /// Path of the local socket.
+    pub fn socket(&self) -> PathBuf {
+        self.endpoint("ipc ").expect("the banner has the socket").into()
+    }
+
+    /// Address of the Stratum server.
+    ///
+    /// # Panics
+    /// If the node was started without `--stratum`.
+    pub fn stratum(&self) -> SocketAddr {
+        let address = self.endpoint("stratum+tcp://").expect("started with --stratum");
+        address.parse().expect("the banner has an address")
+    }
+
+    /// Address of the status of the Stratum server.
+    ///
+    /// # Panics
+    /// If the node was started without `--stratum.status`.
+    pub fn stratum_status(&self) -> SocketAddr {
+        let address = self.endpoint("http status of Stratum ");
+        let address = address.expect("started with --stratum.status");
+        address.parse().expect("the banner has an address")
+    }
+
+    /// Resident memory of the process, in bytes.
+    ///
+    /// # Panics
+    /// If the system does not report it.
+    pub fn memory(&self) -> usize {
+        let path = format!("/proc/{}/status", self.id());
+        let status = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let kib = status.lines().find_map(|line| {
+            line.strip_prefix("VmRSS:")?
+                .split_whitespace()
+                .next()?
+                .parse::<usize>()
+                .ok()
+        });
+        kib.unwrap_or_else(|| panic!("{path} has no VmRSS")) * 1024
+    }
+
+    /// Process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// When the process was started.
+    pub fn started(&self) -> Instant {
+        self.process.started()
+    }
+
+    /// Removes the limit of [`Launch::file_bytes_max`], as if space had become free.
+    #[cfg(target_os = "linux")]
+    pub fn free_file_length(&self) {
+        let limit = libc::rlimit {
+            rlim_cur: libc::RLIM_INFINITY,
+            rlim_max: libc::RLIM_INFINITY,
+        };
+        let pid = libc::pid_t::try_from(self.id()).expect("a process id fits");
+        // SAFETY: the call reads `limit` and writes nothing; the child has not been waited for, so
+        // the id is its own.
+        let result = unsafe { libc::prlimit(pid, libc::RLIMIT_FSIZE, &limit, std::ptr::null_mut()) };
+        let error = std::io::Error::last_os_error();
+        assert_eq!(result, 0, "cannot change a limit of the node: {error}");
+    }
+
+    /// Waits until the node ends by itself.
+    ///
+    /// # Panics
+    /// If the node does not end.
+    #[track_caller]
+    pub fn wait_for_end(self) -> EndedProcess {
+        self.process.wait()
+    }
+
+    /// Sends a signal and waits for the end.
+    ///
+    /// # Panics
+    /// If the node does not end.
+    #[track_caller]
+    pub fn end(self, signal: EndSignal) -> EndedProcess {
+        self.process.end(signal)
+    }
+}
+
+/// The values of the lines of `banner` that begin with `key`.
+fn banner_values(banner: &str, key: &str) -> Vec<String> {
+    let values = banner
+        .lines()
+        .filter_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+    values.map(|value| value.trim().to_owned()).collect()
+}
+
+impl Deref for Vnode {
+    type Target = Caller;
+
+    fn deref(&self) -> &Caller {
+        &self.caller
+    }
+}

@@ -1,0 +1,127 @@
+//! Work over JSON-RPC: gets work, searches with the light cache, submits solutions.
+//!
+//! The search uses the workspace's own package `ethash`, so it proves nothing about Ethash itself.
+//! The independent miner is `clients/python/outside_miner.py`.
+
+use std::sync::OnceLock;
+
+use ethash::{B256, Epoch, LightCache, meets_boundary};
+use serde_json::{Value, json};
+
+use crate::call::{Caller, RpcCallError};
+use crate::quantity::data;
+use crate::wait::wait_for;
+
+/// Nonces that are hashed together.
+const LANES: usize = 4;
+
+/// The result of `mc_getWork`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RpcWork {
+    /// Hash of the header without its seal.
+    pub header_hash: B256,
+    /// Seed hash of the epoch.
+    pub seed_hash: B256,
+    /// Highest final hash of a solution.
+    pub boundary: B256,
+}
+
+/// The parameters of `mc_submitWork`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RpcSolution {
+    /// Hash of the header without its seal.
+    pub header_hash: B256,
+    /// Nonce of the seal.
+    pub pow_nonce: u64,
+    /// Mix hash of the seal.
+    pub mix_hash: B256,
+}
+
+impl RpcSolution {
+    /// The nonce as in block objects.
+    pub fn nonce_data(&self) -> Value {
+        json!(format!("{:#018x}", self.pow_nonce))
+    }
+}
+
+fn light_cache() -> &'static LightCache {
+    static CACHE: OnceLock<LightCache> = OnceLock::new();
+    CACHE.get_or_init(|| LightCache::build(Epoch::ethash(0)).expect("epoch 0 has a cache"))
+}
+
+/// Searches from `first_nonce` on for a nonce that solves `work`; if `solves` is false, for one
+/// that does not.
+///
+/// # Panics
+/// If the work is not of epoch 0, the only epoch whose cache is built.
+pub fn search(work: &RpcWork, first_nonce: u64, solves: bool) -> RpcSolution {
+    assert_eq!(work.seed_hash, light_cache().seed_hash(), "work of another epoch");
+    let mut nonce = first_nonce;
+    loop {
+        let nonces: [u64; LANES] = std::array::from_fn(|lane| nonce.wrapping_add(lane as u64));
+        let hashes = light_cache().hash_many(&work.header_hash, nonces);
+        for (pow_nonce, hash) in nonces.into_iter().zip(hashes) {
+            if meets_boundary(&hash.final_hash, &work.boundary) == solves {
+                return RpcSolution {
+                    header_hash: work.header_hash,
+                    pow_nonce,
+                    mix_hash: hash.mix_hash,
+                };
+            }
+        }
+        nonce = nonce.wrapping_add(LANES as u64);
+    }
+}
+
+impl Caller {
+    /// Gets work.
+    ///
+    /// # Errors
+    /// [`RpcCallError`] if the node has no work or cannot be reached.
+    pub fn try_work(&self) -> Result<RpcWork, RpcCallError> {
+        let result = self.try_rpc("mc_getWork", json!([]))?;
+        let parts = result.as_array().map(Vec::as_slice).unwrap_or_default();
+        assert_eq!(parts.len(), 3, "got {result}, expected three parts");
+        let part = |index: usize| data(&parts[index], 32).parse().expect("checked: 32 bytes");
+        Ok(RpcWork {
+            header_hash: part(0),
+            seed_hash: part(1),
+            boundary: part(2),
+        })
+    }
+
+    /// Waits for work with another header hash than `old`; the node may need a second to make it.
+    ///
+    /// # Panics
+    /// If there is no such work, or for an error other than -32000.
+    #[track_caller]
+    pub fn work_after(&self, old: Option<B256>) -> RpcWork {
+        wait_for("work", || match self.try_work() {
+            Ok(work) => (Some(work.header_hash) != old).then_some(work),
+            Err(RpcCallError::Refused { code: -32000, .. }) => None,
+            Err(error) => panic!("mc_getWork: {error}"),
+        })
+    }
+
+    /// Submits a solution. Returns whether the node accepts it.
+    ///
+    /// # Panics
+    /// If the answer is not a Boolean.
+    #[track_caller]
+    pub fn submit(&self, solution: &RpcSolution) -> bool {
+        let RpcSolution {
+            header_hash,
+            mix_hash,
+            ..
+        } = solution;
+        let params = json!([
+            solution.nonce_data(),
+            header_hash.to_string(),
+            mix_hash.to_string()
+        ]);
+        let answer = self.rpc("mc_submitWork", params);
+        answer
+            .as_bool()
+            .unwrap_or_else(|| panic!("got {answer}, expected a Boolean"))
+    }
+}
