@@ -361,7 +361,7 @@ pub(super) fn read_genesis(network: Option<Network>, path: &Path) -> Result<Aske
         path: path.to_owned(),
         error,
     })?;
-    for key in &file.ignored {
+    for key in &file.ignored_keys {
         tracing::warn!(key, file = %path.display(), "unknown key ignored");
     }
     let mut spec = file.spec;

@@ -6,7 +6,6 @@
 
 use std::marker::PhantomData;
 
-use revm::Database;
 use revm::context::TxEnv;
 use revm::context::result::{EVMError, ExecutionResult, HaltReason};
 use revm::context_interface::JournalTr;
@@ -28,7 +27,7 @@ use crate::evm::precompiles::{NoticeLeft, Send, take_notices};
 use crate::evm::refund;
 use crate::evm::{ChainEvm, Ctx};
 use crate::spec::ChainSpec;
-use crate::state::StateError;
+use crate::state::{StateError, StorageProbe};
 
 /// What the EVM gives.
 pub(crate) struct Outcome {
@@ -129,15 +128,6 @@ fn outcome<DB: StorageProbe, I>(
         changes,
         notices,
     })
-}
-
-/// What the EVM must be able to ask of the state beside revm's own questions.
-pub(crate) trait StorageProbe: Database<Error = StateError> {
-    /// Whether any slot of the account is not zero.
-    ///
-    /// # Errors
-    /// [`StateError`] when the store fails.
-    fn has_storage(&mut self, address: Address) -> Result<bool, StateError>;
 }
 
 /// revm's handler with three differences.

@@ -4,11 +4,9 @@
 //! [`crate::rules`] (headers, difficulty, rewards) and [`crate::evm`] (gas and opcodes).
 
 pub(crate) mod dao;
-mod file;
 mod forks;
 mod networks;
 
-pub use file::{FileError, FromFile};
 pub(crate) use forks::reached;
 pub use forks::{EthereumFork, EthereumForks, Family, ForkBlock, MoacForks, RulesAt};
 pub use networks::{DEV_ACCOUNTS, DEV_DIFFICULTY};

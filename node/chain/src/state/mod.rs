@@ -22,7 +22,6 @@ use revm::state::{Account, AccountInfo};
 use revm::{Database, DatabaseCommit};
 use store::{BlockReads, StateReads, StoreError};
 
-use crate::evm::handler::StorageProbe;
 use crate::spec::GenesisAccount;
 use crate::trie::NodeSource;
 use account::{Cached, Slot};
@@ -33,6 +32,15 @@ use account::{Cached, Slot};
 pub struct StateError(#[from] pub StoreError);
 
 impl DBErrorMarker for StateError {}
+
+/// What the EVM must be able to ask of the state beside revm's own questions.
+pub(crate) trait StorageProbe: Database<Error = StateError> {
+    /// Whether any slot of the account is not zero.
+    ///
+    /// # Errors
+    /// [`StateError`] when the store fails.
+    fn has_storage(&mut self, address: Address) -> Result<bool, StateError>;
+}
 
 /// Changes over a parent block's state, kept for the pending block's readers.
 #[derive(Clone, Debug, Default)]

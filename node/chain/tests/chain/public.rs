@@ -57,7 +57,7 @@ fn genesis_file() -> String {
 
 fn spec() -> ChainSpec {
     let file = ChainSpec::from_genesis_file("like-main", &genesis_file()).expect("a file");
-    assert_eq!(file.ignored, [""; 0]);
+    assert_eq!(file.ignored_keys, [""; 0]);
     file.spec
 }
 

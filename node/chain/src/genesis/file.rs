@@ -11,12 +11,14 @@ use ethash::Schedule;
 use primitives::{Address, B256, Bytes, U256, hex};
 use serde_json::{Map, Value};
 
-use super::{ChainSpec, DifficultyRule, EthereumForks, Family, Genesis, GenesisAccount, MoacForks};
-use crate::spec::{GAS_LIMIT_FLOOR, GAS_LIMIT_MIN};
+use crate::spec::{
+    ChainSpec, DifficultyRule, EthereumForks, Family, GAS_LIMIT_FLOOR, GAS_LIMIT_MIN, Genesis,
+    GenesisAccount, MoacForks,
+};
 
 /// Why a genesis file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FileError {
+pub enum GenesisFileError {
     /// Not JSON, or no object.
     #[error("line {line}, column {column}: {reason}")]
     Json {
@@ -44,11 +46,11 @@ pub enum FileError {
 
 /// A spec from a file, and the keys that were not understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FromFile {
+pub struct GenesisFile {
     /// The spec.
     pub spec: ChainSpec,
     /// Keys that were ignored, with their way from the top.
-    pub ignored: Vec<String>,
+    pub ignored_keys: Vec<String>,
 }
 
 /// Forks of Ethereum that are not built here; each ends the import where it begins.
@@ -70,9 +72,9 @@ impl ChainSpec {
     /// The spec that a genesis file gives; `name` is for logs.
     ///
     /// # Errors
-    /// [`FileError`] for the first thing that cannot be understood.
-    pub fn from_genesis_file(name: &str, text: &str) -> Result<FromFile, FileError> {
-        let top: Map<String, Value> = serde_json::from_str(text).map_err(|error| FileError::Json {
+    /// [`GenesisFileError`] for the first thing that cannot be understood.
+    pub fn from_genesis_file(name: &str, text: &str) -> Result<GenesisFile, GenesisFileError> {
+        let top: Map<String, Value> = serde_json::from_str(text).map_err(|error| GenesisFileError::Json {
             line: error.line(),
             column: error.column(),
             reason: error.to_string(),
@@ -124,9 +126,9 @@ impl ChainSpec {
             genesis,
         }
         .like_built_in();
-        let mut ignored = config.left();
-        ignored.extend(top.left());
-        Ok(FromFile { spec, ignored })
+        let mut ignored_keys = config.left();
+        ignored_keys.extend(top.left());
+        Ok(GenesisFile { spec, ignored_keys })
     }
 
     /// A file with the content of a built-in network gets that network's other rules too.
@@ -141,7 +143,7 @@ impl ChainSpec {
     }
 }
 
-fn moac_forks(config: &mut Fields) -> Result<Family, FileError> {
+fn moac_forks(config: &mut Fields) -> Result<Family, GenesisFileError> {
     Ok(Family::Moac(MoacForks {
         pangu: config.number("panguBlock")?,
         nuwa: config.number("nuwaBlock")?,
@@ -152,7 +154,7 @@ fn moac_forks(config: &mut Fields) -> Result<Family, FileError> {
     }))
 }
 
-fn ethereum_forks(config: &mut Fields) -> Result<Family, FileError> {
+fn ethereum_forks(config: &mut Fields) -> Result<Family, GenesisFileError> {
     let mut beyond: Option<(String, u64)> = None;
     for key in BEYOND {
         // Times and total difficulties are no block numbers, but rules from block 0 on mean the same.
@@ -193,15 +195,15 @@ fn ethereum_forks(config: &mut Fields) -> Result<Family, FileError> {
     }))
 }
 
-fn genesis(top: &mut Fields) -> Result<Genesis, FileError> {
+fn genesis(top: &mut Fields) -> Result<Genesis, GenesisFileError> {
     let difficulty = top
         .uint("difficulty")?
-        .ok_or_else(|| FileError::Missing("difficulty".to_owned()))?;
+        .ok_or_else(|| GenesisFileError::Missing("difficulty".to_owned()))?;
     let gas_limit = top
         .number("gasLimit")?
-        .ok_or_else(|| FileError::Missing("gasLimit".to_owned()))?;
+        .ok_or_else(|| GenesisFileError::Missing("gasLimit".to_owned()))?;
     let nonce = top.uint("nonce")?.unwrap_or_default();
-    let pow_nonce = u64::try_from(nonce).map_err(|_| FileError::Value {
+    let pow_nonce = u64::try_from(nonce).map_err(|_| GenesisFileError::Value {
         key: "nonce".to_owned(),
         got: nonce.to_string(),
         expected: "a number of at most 8 bytes",
@@ -211,13 +213,13 @@ fn genesis(top: &mut Fields) -> Result<Genesis, FileError> {
     let accounts = top.object("alloc")?;
     for (text, value) in accounts.map {
         let key = format!("alloc.{text}");
-        let address = address(&text).ok_or_else(|| FileError::Value {
+        let address = address(&text).ok_or_else(|| GenesisFileError::Value {
             key: key.clone(),
             got: text.clone(),
             expected: "an address of 20 bytes in hex",
         })?;
         let Value::Object(map) = value else {
-            return Err(FileError::Value {
+            return Err(GenesisFileError::Value {
                 key,
                 got: value.to_string(),
                 expected: "an object",
@@ -248,7 +250,7 @@ fn genesis(top: &mut Fields) -> Result<Genesis, FileError> {
     })
 }
 
-fn account(mut fields: Fields) -> Result<GenesisAccount, FileError> {
+fn account(mut fields: Fields) -> Result<GenesisAccount, GenesisFileError> {
     let mut storage = BTreeMap::new();
     let slots = fields.object("storage")?;
     for (text, value) in &slots.map {
@@ -274,8 +276,8 @@ struct Fields {
 }
 
 impl Fields {
-    fn wrong(&self, key: &str, got: &Value, expected: &'static str) -> FileError {
-        FileError::Value {
+    fn wrong(&self, key: &str, got: &Value, expected: &'static str) -> GenesisFileError {
+        GenesisFileError::Value {
             key: format!("{}{key}", self.path),
             got: got.to_string(),
             expected,
@@ -287,7 +289,7 @@ impl Fields {
         key: &str,
         expected: &'static str,
         read: impl FnOnce(&Value) -> Option<T>,
-    ) -> Result<Option<T>, FileError> {
+    ) -> Result<Option<T>, GenesisFileError> {
         match self.map.remove(key) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => read(&value)
@@ -296,29 +298,29 @@ impl Fields {
         }
     }
 
-    fn uint(&mut self, key: &str) -> Result<Option<U256>, FileError> {
+    fn uint(&mut self, key: &str) -> Result<Option<U256>, GenesisFileError> {
         self.take(key, "a number", uint)
     }
 
-    fn number(&mut self, key: &str) -> Result<Option<u64>, FileError> {
+    fn number(&mut self, key: &str) -> Result<Option<u64>, GenesisFileError> {
         self.take(key, "a number below 2^64", |value| {
             u64::try_from(uint(value)?).ok()
         })
     }
 
-    fn bytes(&mut self, key: &str) -> Result<Option<Bytes>, FileError> {
+    fn bytes(&mut self, key: &str) -> Result<Option<Bytes>, GenesisFileError> {
         self.take(key, "bytes in hex", |value| {
             hex::decode(value.as_str()?).ok().map(Bytes::from)
         })
     }
 
-    fn fixed<const N: usize>(&mut self, key: &str) -> Result<Option<[u8; N]>, FileError> {
+    fn fixed<const N: usize>(&mut self, key: &str) -> Result<Option<[u8; N]>, GenesisFileError> {
         self.take(key, "bytes in hex of the right length", |value| {
             hex::decode(value.as_str()?).ok()?.try_into().ok()
         })
     }
 
-    fn object(&mut self, key: &str) -> Result<Self, FileError> {
+    fn object(&mut self, key: &str) -> Result<Self, GenesisFileError> {
         let path = format!("{}{key}.", self.path);
         let map = self.take(key, "an object", |value| value.as_object().cloned())?;
         Ok(Self {
@@ -358,7 +360,7 @@ mod tests {
     use super::*;
     use crate::spec::EthereumFork;
 
-    fn read(text: &str) -> Result<FromFile, FileError> {
+    fn read(text: &str) -> Result<GenesisFile, GenesisFileError> {
         ChainSpec::from_genesis_file("file", text)
     }
 
@@ -378,7 +380,7 @@ mod tests {
             (forks.nuwa, forks.fuxi, forks.precompiles),
             (Some(10), Some(12), None)
         );
-        assert_eq!(file.ignored, ["config.strange", "other"]);
+        assert_eq!(file.ignored_keys, ["config.strange", "other"]);
         let second = &file.spec.genesis.alloc[&Address::with_last_byte(2)];
         assert_eq!(
             (second.balance, second.tx_nonce, second.storage.len()),
