@@ -13,7 +13,7 @@ use alloy_trie::{HashBuilder, Nibbles};
 use chain::ChainSpec;
 use chain::genesis::ensure_genesis;
 use chain::spec::GenesisAccount;
-use chain::trie::{StateTrie, TrieWork};
+use chain::trie::{StateTrie, TrieStats};
 use clap::Parser;
 use primitives::{Address, B256, Encodable, U256, keccak256};
 use store::{AccountRecord, Batch, BlockReads, StateReads, Store, StoreOptions};
@@ -79,7 +79,7 @@ struct State {
 
 /// What one block cost.
 struct Block {
-    work: TrieWork,
+    work: TrieStats,
     root: Duration,
     write: Duration,
 }
@@ -186,7 +186,7 @@ impl State {
             let started = Instant::now();
             let changed = slots.iter().map(|(slot, value)| (U256::from(*slot), *value));
             trie.set_slots(&*tables, (CONTRACT, 0), self.contract.storage_root, changed)?;
-            trie.seal_storages();
+            trie.hash_storages();
             if let Some(root) = trie.storage_root((CONTRACT, 0)) {
                 self.contract.storage_root = root;
             }
@@ -203,7 +203,7 @@ impl State {
             let root = started.elapsed();
             trie.commit(tables)?;
             Ok::<_, store::StoreError>(Block {
-                work: trie.take_work(),
+                work: trie.take_stats(),
                 root,
                 write: started.elapsed() - root,
             })

@@ -14,9 +14,9 @@ use revm::primitives::TxKind;
 use store::{Snapshot, StateReads, StoreError};
 
 use crate::evm::deadline::Deadline;
-use crate::evm::handler::{Outcome, inspect};
-use crate::evm::quick::Watchdog;
-use crate::evm::{Ctx, block_env, chain_evm, intrinsic_gas};
+use crate::evm::handler::{EvmOutcome, inspect};
+use crate::evm::quick::QuickCallGuard;
+use crate::evm::{EvmContext, block_env, chain_evm, intrinsic_gas};
 use crate::mining::build::Draft;
 use crate::pool::Standing;
 use crate::state::{BlockState, StateError};
@@ -202,9 +202,9 @@ impl View {
     ) -> Result<Option<CallOutcome>, CallError> {
         let (header, state) = self.place(place)?;
         let gas = request.gas.unwrap_or(CALL_GAS_DEFAULT);
-        let mut watchdog = Watchdog::default();
-        let outcome = self.run_under(&header, state, request, gas, &mut watchdog);
-        if watchdog.has_given_up() {
+        let mut guard = QuickCallGuard::default();
+        let outcome = self.run_under(&header, state, request, gas, &mut guard);
+        if guard.limit_reached() {
             return Ok(None);
         }
         outcome.map(Some)
@@ -237,7 +237,7 @@ impl View {
         };
         let cap = request.gas.unwrap_or(header.gas_limit);
         let floor = intrinsic_gas(
-            self.spec().at(header.number),
+            self.spec().rules_at(header.number),
             &request.input,
             request.to.is_none(),
         );
@@ -337,7 +337,7 @@ impl View {
         inspector: I,
     ) -> Result<CallOutcome, CallError>
     where
-        I: for<'s> Inspector<Ctx<&'s mut BlockState<'v, Snapshot>>, EthInterpreter>,
+        I: for<'s> Inspector<EvmContext<&'s mut BlockState<'v, Snapshot>>, EthInterpreter>,
     {
         let caller = request.from.unwrap_or_default();
         let nonce = state.balance_and_nonce(caller)?.1;
@@ -372,7 +372,7 @@ impl View {
         };
         match inspect(&mut evm, self.spec(), transaction) {
             // Of a call nothing stays: neither changes nor notices.
-            Ok(Outcome { result, .. }) => Ok(match result {
+            Ok(EvmOutcome { result, .. }) => Ok(match result {
                 ExecutionResult::Success { ref output, .. } => CallOutcome::Success {
                     output: output.data().clone(),
                     gas_used: result.tx_gas_used(),

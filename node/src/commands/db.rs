@@ -1,6 +1,6 @@
 //! `vnode db check` and `vnode db stats`: whether the database is whole, and how large.
 
-use chain::check::{CheckEvent, Checked, check_store};
+use chain::check::{CheckEvent, CheckSummary, check_store};
 use store::{BlockReads, FILE_NAME};
 
 use super::directory::{Directory, DirectoryError, Purpose, open_store};
@@ -27,7 +27,7 @@ pub(super) fn check(options: &VnodeOptions, full: bool) -> Result<(), CommandErr
         },
     );
     let seconds = progress.end();
-    let Checked {
+    let CheckSummary {
         blocks,
         side_blocks,
         transactions,

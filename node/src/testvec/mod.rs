@@ -14,7 +14,7 @@ pub use state::{StateOutcome, run_state};
 use std::io::{BufRead, Write};
 
 use chain::ChainSpec;
-use chain::spec::{DifficultyRule, EthereumFork, EthereumForks, Family, MoacForks};
+use chain::spec::{ChainFamily, DifficultyRule, EthereumFork, EthereumForks, MoacForks};
 use serde_json::{Value, json};
 
 /// Longest request, in bytes.
@@ -134,7 +134,7 @@ pub fn spec_of_fork(name: &str) -> Result<ChainSpec, String> {
         name: name.to_owned(),
         chain_id: 1,
         network_id: 1,
-        family: Family::Ethereum(forks),
+        family: ChainFamily::Ethereum(forks),
         difficulty: DifficultyRule::Ethereum,
         failed_calls_refund_gas: false,
         system_contract: false,
@@ -156,7 +156,7 @@ fn moac() -> ChainSpec {
         bomb_defused: Some(0),
     };
     ChainSpec {
-        family: Family::Moac(all),
+        family: ChainFamily::Moac(all),
         system_contract: false,
         genesis: Default::default(),
         genesis_hash: None,

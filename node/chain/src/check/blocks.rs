@@ -11,7 +11,7 @@ use store::{
     TransactionPosition,
 };
 
-use super::{Fault, guarded};
+use super::{CheckFault, guarded};
 use crate::rules::body::{senders, transactions_root};
 use crate::spec::ChainSpec;
 use crate::trie::ordered_root;
@@ -20,7 +20,7 @@ use crate::trie::ordered_root;
 const EXECUTED: &str = "mark of an executed block";
 
 /// A part of the work.
-pub(super) enum Task {
+pub(super) enum BlockTask {
     /// Canonical blocks by number.
     Canonical(RangeInclusive<u64>),
     /// Blocks beside the chain.
@@ -29,7 +29,7 @@ pub(super) enum Task {
 
 /// What the blocks answer for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct BlockFigures {
+pub(super) struct BlockCounts {
     /// Canonical blocks.
     pub(super) blocks: u64,
     pub(super) side_blocks: u64,
@@ -46,7 +46,7 @@ pub(super) struct BlockFigures {
     pub(super) head_state_root: Option<B256>,
 }
 
-impl BlockFigures {
+impl BlockCounts {
     pub(super) fn add(&mut self, other: &Self) {
         self.blocks += other.blocks;
         self.side_blocks += other.side_blocks;
@@ -61,42 +61,47 @@ impl BlockFigures {
 }
 
 /// Checks some blocks.
-pub(super) fn check(view: &Snapshot, spec: &ChainSpec, head: u64, task: &Task) -> (BlockFigures, Vec<Fault>) {
+pub(super) fn check(
+    view: &Snapshot,
+    spec: &ChainSpec,
+    head: u64,
+    task: &BlockTask,
+) -> (BlockCounts, Vec<CheckFault>) {
     let mut check = BlockCheck {
         view,
         spec,
         head,
-        figures: BlockFigures::default(),
+        counts: BlockCounts::default(),
         faults: Vec::new(),
     };
     match task {
-        Task::Canonical(numbers) => numbers.clone().for_each(|number| check.canonical(number)),
-        Task::Side(blocks) => blocks
+        BlockTask::Canonical(numbers) => numbers.clone().for_each(|number| check.canonical(number)),
+        BlockTask::Side(blocks) => blocks
             .iter()
             .for_each(|(number, hash)| check.side(*number, *hash)),
     }
-    (check.figures, check.faults)
+    (check.counts, check.faults)
 }
 
 pub(super) struct BlockCheck<'a> {
     pub(super) view: &'a Snapshot,
     spec: &'a ChainSpec,
     head: u64,
-    pub(super) figures: BlockFigures,
-    faults: Vec<Fault>,
+    pub(super) counts: BlockCounts,
+    faults: Vec<CheckFault>,
 }
 
 impl BlockCheck<'_> {
     fn canonical(&mut self, number: u64) {
-        self.figures.blocks += 1;
+        self.counts.blocks += 1;
         let hash = match self.view.canonical_hash(number) {
             Ok(Some(hash)) => hash,
-            Ok(None) => return self.faults.push(Fault::NoBlock { number }),
+            Ok(None) => return self.faults.push(CheckFault::NoBlock { number }),
             Err(error) => return self.faults.push(error.into()),
         };
         if let Some(record) = self.guarded(number, hash, |check| check.header(number, hash, true)) {
             if number == self.head {
-                self.figures.head_state_root = Some(record.header.state_root);
+                self.counts.head_state_root = Some(record.header.state_root);
             }
             self.guarded(number, hash, |check| check.body(hash, &record, true));
         }
@@ -104,7 +109,7 @@ impl BlockCheck<'_> {
     }
 
     fn side(&mut self, number: u64, hash: B256) {
-        self.figures.side_blocks += 1;
+        self.counts.side_blocks += 1;
         if let Some(record) = self.guarded(number, hash, |check| check.header(number, hash, false)) {
             self.guarded(number, hash, |check| check.body(hash, &record, false));
         }
@@ -232,12 +237,12 @@ impl BlockCheck<'_> {
             self.same_hash(number, hash, "uncles hash", got, header.uncles_hash);
             self.senders(number, hash, body);
             if canonical {
-                self.figures.transactions += body.transactions.len() as u64;
+                self.counts.transactions += body.transactions.len() as u64;
                 self.positions(number, &body.transactions)?;
             }
         }
         let receipts = self.view.receipts(number, &hash);
-        self.figures.executed += u64::from(!matches!(receipts, Ok(None)));
+        self.counts.executed += u64::from(!matches!(receipts, Ok(None)));
         match receipts? {
             Some(receipts) => {
                 let count = body.as_ref().map(|body| body.transactions.len());
@@ -290,13 +295,13 @@ impl BlockCheck<'_> {
             let own = transaction.hash();
             let other = transaction.ethereum_hash().filter(|other| *other != own);
             for hash in std::iter::once(own).chain(other) {
-                self.figures.positions += 1;
+                self.counts.positions += 1;
                 let got = self.view.transaction_position(&hash)?;
                 if got != Some(expected) {
                     let text = |position: TransactionPosition| {
                         format!("{} in block {}", position.index, position.block_number)
                     };
-                    self.faults.push(Fault::Position {
+                    self.faults.push(CheckFault::Position {
                         hash,
                         got: got.map_or_else(|| "nowhere".to_owned(), text),
                         expected: text(expected),
@@ -354,7 +359,7 @@ impl BlockCheck<'_> {
         for address in &changes.accounts {
             let key = [address.as_slice(), &number_key].concat();
             if self.view.with(TableId::AccountAtBlock, &key, |_| ())?.is_none() {
-                self.faults.push(Fault::NoVersion {
+                self.faults.push(CheckFault::NoVersion {
                     number,
                     what: format!("account {address}"),
                 });
@@ -372,14 +377,14 @@ impl BlockCheck<'_> {
                 .with(TableId::StorageAtBlock, &parts.concat(), |_| ())?
                 .is_none()
             {
-                self.faults.push(Fault::NoVersion {
+                self.faults.push(CheckFault::NoVersion {
                     number,
                     what: format!("slot {slot:#x} of account {address} ({incarnation})"),
                 });
             }
         }
-        self.figures.account_versions += changes.accounts.len() as u64;
-        self.figures.slot_versions += changes.slots.len() as u64;
+        self.counts.account_versions += changes.accounts.len() as u64;
+        self.counts.slot_versions += changes.slots.len() as u64;
         Ok(Some(()))
     }
 
@@ -390,7 +395,7 @@ impl BlockCheck<'_> {
     }
 
     pub(super) fn differs(&mut self, number: u64, hash: B256, what: &'static str, got: &str, expected: &str) {
-        self.faults.push(Fault::Block {
+        self.faults.push(CheckFault::Block {
             number,
             hash,
             what,
@@ -400,7 +405,7 @@ impl BlockCheck<'_> {
     }
 
     fn lacks(&mut self, number: u64, hash: B256, what: &'static str) {
-        self.faults.push(Fault::BlockLacks { number, hash, what });
+        self.faults.push(CheckFault::BlockLacks { number, hash, what });
     }
 }
 

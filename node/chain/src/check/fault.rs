@@ -9,7 +9,7 @@ use store::{StoreError, TableId};
     missing_docs,
     reason = "fields are the place, the value got and the value expected, as the texts say"
 )]
-pub enum Fault {
+pub enum CheckFault {
     /// Something of a block differs from what follows from the rest.
     #[error("block {number} ({hash}): {what}: got {got}, want {expected}")]
     Block {
@@ -96,7 +96,7 @@ pub enum Fault {
     },
 }
 
-impl Fault {
+impl CheckFault {
     /// A row whose key or value is none.
     pub(super) fn row(table: TableId, key: &[u8], reason: impl Into<String>) -> Self {
         Self::Row {
@@ -107,7 +107,7 @@ impl Fault {
     }
 }
 
-impl From<StoreError> for Fault {
+impl From<StoreError> for CheckFault {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Corrupt { table, key, reason } => Self::Row { table, key, reason },

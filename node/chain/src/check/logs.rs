@@ -9,7 +9,7 @@ use primitives::{B256, Receipt, hex};
 use store::{LogIndexReads, LogKey, StoreError, TableId};
 
 use super::blocks::BlockCheck;
-use super::{Check, Fault, guarded};
+use super::{CheckFault, StoreCheck, guarded};
 
 const TABLE: TableId = TableId::LogKeyToBlocks;
 
@@ -23,7 +23,7 @@ impl BlockCheck<'_> {
     ) -> Result<(), StoreError> {
         let mut row = Vec::new();
         for key in LogKey::of_logs(receipts.iter().flat_map(|receipt| &receipt.logs)) {
-            self.figures.log_entries += 1;
+            self.counts.log_entries += 1;
             self.view.log_blocks(&key, number, &mut row)?;
             if row.binary_search(&number).is_err() {
                 let expected = format!("an entry under {}", hex::encode(key.as_bytes()));
@@ -34,7 +34,7 @@ impl BlockCheck<'_> {
     }
 }
 
-impl Check<'_> {
+impl StoreCheck<'_> {
     /// Reads the whole index: sound rows, in order, none beyond the head, `expected` entries.
     pub(super) fn log_index(&mut self, head: u64, expected: u64) {
         let (mut entries, mut faults) = (0, Vec::new());
@@ -49,10 +49,10 @@ impl Check<'_> {
                         let last = blocks.last().copied().unwrap_or_default();
                         let row_key = [key.as_bytes().as_slice(), &first.to_be_bytes()].concat();
                         if before.is_some_and(|(same, last)| same == key && last >= first) {
-                            faults.push(Fault::row(TABLE, &row_key, "begins within the row before"));
+                            faults.push(CheckFault::row(TABLE, &row_key, "begins within the row before"));
                         }
                         if last > head {
-                            faults.push(Fault::row(
+                            faults.push(CheckFault::row(
                                 TABLE,
                                 &row_key,
                                 format!("names block {last}, the head is {head}"),
@@ -71,7 +71,7 @@ impl Check<'_> {
             Err(fault) => faults.push(fault),
         }
         if entries != expected {
-            faults.push(Fault::Entries {
+            faults.push(CheckFault::Entries {
                 table: TABLE.name(),
                 got: entries,
                 expected,

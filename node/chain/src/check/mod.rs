@@ -6,12 +6,13 @@
 
 mod blocks;
 mod fault;
+mod history;
 mod logs;
 mod notices;
-mod replay;
+
 mod state;
 
-pub use fault::Fault;
+pub use fault::CheckFault;
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -25,7 +26,7 @@ use store::{BlockReads, Snapshot, Source, Store, StoreError, TableId, meta_key};
 
 use crate::genesis::{genesis_header, read_record};
 use crate::spec::ChainSpec;
-use blocks::{BlockFigures, Task};
+use blocks::{BlockCounts, BlockTask};
 
 /// Blocks that one thread checks before it looks for more.
 const TASK_BLOCKS: u64 = 128;
@@ -34,7 +35,7 @@ const TASK_BLOCKS: u64 = 128;
 #[derive(Clone, Copy, Debug)]
 pub enum CheckEvent<'a> {
     /// Something is wrong.
-    Fault(&'a Fault),
+    Fault(&'a CheckFault),
     /// How far it is with what.
     Progress {
         /// What is being checked.
@@ -48,7 +49,7 @@ pub enum CheckEvent<'a> {
 
 /// What was checked, and how many faults were found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckSummary {
     /// Canonical blocks, block 0 included.
     pub blocks: u64,
     /// Blocks beside the chain.
@@ -92,29 +93,29 @@ pub fn check_store(
     full: bool,
     stop: &AtomicBool,
     report: &mut dyn FnMut(CheckEvent<'_>),
-) -> Result<Checked, CheckError> {
+) -> Result<CheckSummary, CheckError> {
     let view = store.snapshot()?;
-    let mut check = Check {
+    let mut check = StoreCheck {
         view: &view,
         spec,
         stop,
         report,
-        checked: Checked::default(),
+        checked: CheckSummary::default(),
     };
     let head = check.head()?;
     check.genesis();
-    let figures = check.blocks(store, head)?;
-    check.counts(head, &figures);
+    let counts = check.blocks(store, head)?;
+    check.row_counts(head, &counts);
     notices::check(&mut check)?;
-    check.log_index(head, figures.log_entries);
+    check.log_index(head, counts.log_entries);
     let mut faults = Vec::new();
-    if let Some(root) = figures.head_state_root {
+    if let Some(root) = counts.head_state_root {
         state::check(&mut check, head, root)?;
         if full {
-            replay::check(&mut check, head)?;
+            history::check(&mut check, head)?;
         }
     } else {
-        faults.push(Fault::Skipped {
+        faults.push(CheckFault::Skipped {
             what: "the state at the head",
             reason: "the head's header cannot be read",
         });
@@ -124,16 +125,16 @@ pub fn check_store(
 }
 
 /// A check under way.
-struct Check<'a> {
+struct StoreCheck<'a> {
     view: &'a Snapshot,
     spec: &'a ChainSpec,
     stop: &'a AtomicBool,
     report: &'a mut dyn FnMut(CheckEvent<'_>),
-    checked: Checked,
+    checked: CheckSummary,
 }
 
-impl Check<'_> {
-    fn faults(&mut self, faults: Vec<Fault>) {
+impl StoreCheck<'_> {
+    fn faults(&mut self, faults: Vec<CheckFault>) {
         for fault in faults {
             self.checked.faults += 1;
             (self.report)(CheckEvent::Fault(&fault));
@@ -167,7 +168,7 @@ impl Check<'_> {
         };
         let fault = match got {
             Err(error) => error.into(),
-            Ok(got) => Fault::Meta {
+            Ok(got) => CheckFault::Meta {
                 what: "head",
                 got: got.map_or_else(
                     || "nothing".to_owned(),
@@ -188,14 +189,14 @@ impl Check<'_> {
         match (canonical, stored) {
             (Ok(Some(canonical)), Ok(stored)) => {
                 if stored.as_deref() != Some(canonical.as_slice()) {
-                    faults.push(Fault::Meta {
+                    faults.push(CheckFault::Meta {
                         what: "genesis hash",
                         got: stored.map_or_else(|| "nothing".to_owned(), primitives::hex::encode_prefixed),
                         expected: canonical.to_string(),
                     });
                 }
                 match genesis_header(self.spec) {
-                    Ok(header) if header.hash() != canonical => faults.push(Fault::Block {
+                    Ok(header) if header.hash() != canonical => faults.push(CheckFault::Block {
                         number: 0,
                         hash: canonical,
                         what: "hash of the spec's block 0",
@@ -211,7 +212,7 @@ impl Check<'_> {
             (Err(error), _) | (_, Err(error)) => faults.push(error.into()),
         }
         if let Err(got) = self.record() {
-            faults.push(Fault::Meta {
+            faults.push(CheckFault::Meta {
                 what: "chain spec",
                 got,
                 expected: "the chain's".to_owned(),
@@ -233,13 +234,13 @@ impl Check<'_> {
     }
 
     /// Every block, canonical or not, on all processors; faults come in the order of blocks.
-    fn blocks(&mut self, store: &Store, head: u64) -> Result<BlockFigures, CheckError> {
+    fn blocks(&mut self, store: &Store, head: u64) -> Result<BlockCounts, CheckError> {
         let sides = self.side_blocks()?;
         let spans = (0..=head)
             .step_by(TASK_BLOCKS as usize)
-            .map(|first| Task::Canonical(first..=head.min(first + (TASK_BLOCKS - 1))));
+            .map(|first| BlockTask::Canonical(first..=head.min(first + (TASK_BLOCKS - 1))));
         let sides = sides.chunks(TASK_BLOCKS as usize);
-        let tasks = spans.chain(sides.map(|blocks| Task::Side(blocks.to_vec())));
+        let tasks = spans.chain(sides.map(|blocks| BlockTask::Side(blocks.to_vec())));
         let tasks = Mutex::new(tasks.enumerate());
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
         let (sender, results) = bounded(threads * 2);
@@ -266,7 +267,7 @@ impl Check<'_> {
                 let _ = std::thread::Builder::new().spawn_scoped(scope, work);
             }
             drop(sender);
-            let mut figures = BlockFigures::default();
+            let mut counts = BlockCounts::default();
             let (mut waiting, mut next) = (BTreeMap::new(), 0);
             // Dropped with the loop's end, also by an error: then the threads end.
             for (index, result) in results {
@@ -275,17 +276,17 @@ impl Check<'_> {
                     next += 1;
                     let (found, faults) = result?;
                     self.faults(faults);
-                    figures.add(&found);
-                    self.progress("blocks", figures.blocks.min(head + 1), head + 1)?;
+                    counts.add(&found);
+                    self.progress("blocks", counts.blocks.min(head + 1), head + 1)?;
                 }
             }
             if stop.load(Ordering::Acquire) {
                 return Err(CheckError::Interrupted);
             }
-            self.checked.blocks = figures.blocks;
-            self.checked.side_blocks = figures.side_blocks;
-            self.checked.transactions = figures.transactions;
-            Ok(figures)
+            self.checked.blocks = counts.blocks;
+            self.checked.side_blocks = counts.side_blocks;
+            self.checked.transactions = counts.transactions;
+            Ok(counts)
         })
     }
 
@@ -296,7 +297,11 @@ impl Check<'_> {
         let scanned = guarded("block_to_header", || {
             view.scan(TableId::BlockToHeader, &[], |key, _| {
                 match <[u8; 40]>::try_from(key) {
-                    Err(_) => faults.push(Fault::row(TableId::BlockToHeader, key, "key is not of 40 bytes")),
+                    Err(_) => faults.push(CheckFault::row(
+                        TableId::BlockToHeader,
+                        key,
+                        "key is not of 40 bytes",
+                    )),
                     Ok(key) => {
                         let number = u64::from_be_bytes(std::array::from_fn(|at| key[at]));
                         let hash = primitives::B256::from_slice(&key[8..]);
@@ -319,26 +324,26 @@ impl Check<'_> {
     }
 
     /// Rows that no block answers for show in the numbers of rows.
-    fn counts(&mut self, head: u64, figures: &BlockFigures) {
+    fn row_counts(&mut self, head: u64, counts: &BlockCounts) {
         let stats = match self.view.stats() {
             Ok(stats) => stats,
             Err(error) => return self.faults(vec![error.into()]),
         };
-        let stored = figures.blocks + figures.side_blocks;
+        let stored = counts.blocks + counts.side_blocks;
         let expected = [
             (TableId::NumberToHash, head + 1),
             (TableId::HashToNumber, stored),
             (TableId::BlockToHeader, stored),
             (TableId::BlockToBody, stored),
-            (TableId::BlockToReceipts, figures.executed),
-            (TableId::TransactionToPosition, figures.positions),
+            (TableId::BlockToReceipts, counts.executed),
+            (TableId::TransactionToPosition, counts.positions),
             (TableId::BlockToChanges, head + 1),
-            (TableId::AccountAtBlock, figures.account_versions),
-            (TableId::StorageAtBlock, figures.slot_versions),
+            (TableId::AccountAtBlock, counts.account_versions),
+            (TableId::StorageAtBlock, counts.slot_versions),
         ];
         let faults = expected.into_iter().filter_map(|(table, expected)| {
             let got = stats[table as usize].rows;
-            (got != expected).then(|| Fault::Rows {
+            (got != expected).then(|| CheckFault::Rows {
                 table: table.name(),
                 got,
                 expected,
@@ -349,13 +354,13 @@ impl Check<'_> {
 }
 
 /// Runs `work`, in which the database may end by a panic where its own pages are damaged.
-fn guarded<T>(place: &str, work: impl FnOnce() -> T) -> Result<T, Fault> {
+fn guarded<T>(place: &str, work: impl FnOnce() -> T) -> Result<T, CheckFault> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let words = panic
             .downcast_ref::<String>()
             .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied());
-        Fault::Unreadable {
+        CheckFault::Unreadable {
             place: place.to_owned(),
             reason: format!("the database gives up: {}", words.unwrap_or("no reason given"))
                 .replace('\n', " "),

@@ -8,13 +8,13 @@ use std::ops::ControlFlow;
 use primitives::B256;
 use store::{BlockReads, NoticeReads, Snapshot, Source, StoreError, TableId};
 
-use super::{Check, CheckError, Fault, guarded};
+use super::{CheckError, CheckFault, StoreCheck, guarded};
 
 /// Blocks between two looks whether to stop.
 const REPORT_BLOCKS: usize = 1024;
 
 /// Checks the notices of all blocks.
-pub(super) fn check(check: &mut Check<'_>) -> Result<(), CheckError> {
+pub(super) fn check(check: &mut StoreCheck<'_>) -> Result<(), CheckError> {
     let view = check.view;
     let mut keys = Vec::new();
     let scanned = guarded(TableId::BlockToNotices.name(), || {
@@ -31,7 +31,7 @@ pub(super) fn check(check: &mut Check<'_>) -> Result<(), CheckError> {
     }
     let counted = guarded("number of notice rows", || view.notice_rows());
     match counted {
-        Ok(Ok(expected)) if expected != keys.len() as u64 => faults.push(Fault::Rows {
+        Ok(Ok(expected)) if expected != keys.len() as u64 => faults.push(CheckFault::Rows {
             table: TableId::BlockToNotices.name(),
             got: keys.len() as u64,
             expected,
@@ -58,8 +58,8 @@ pub(super) fn check(check: &mut Check<'_>) -> Result<(), CheckError> {
 }
 
 /// What is wrong with the row under `key`.
-fn row(view: &Snapshot, key: &[u8]) -> Result<Option<Fault>, StoreError> {
-    let fault = |reason: String| Some(Fault::row(TableId::BlockToNotices, key, reason));
+fn row(view: &Snapshot, key: &[u8]) -> Result<Option<CheckFault>, StoreError> {
+    let fault = |reason: String| Some(CheckFault::row(TableId::BlockToNotices, key, reason));
     let Some((number, hash)) = key.split_first_chunk::<8>().filter(|_| key.len() == 40) else {
         return Ok(fault("key is not of 40 bytes".to_owned()));
     };

@@ -8,15 +8,15 @@ use std::ops::ControlFlow;
 use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, U256, hex, keccak256};
 use store::{Snapshot, Source, StateReads, StoreError, TableId};
 
-use super::{Check, CheckError, Fault, guarded};
+use super::{CheckError, CheckFault, StoreCheck, guarded};
 use crate::state::flat::{FlatAccount, accounts, slots};
-use crate::trie::{accounts_prefix, encode_account, sorted_root, storage_prefix, walk};
+use crate::trie::{accounts_prefix, encode_account, sorted_root, storage_prefix, verify_trie};
 
 /// After this many accounts or codes it is said how far the check is.
 const PROGRESS_STEP: u64 = 1024;
 
 /// Checks the state at block `head`, whose header has `root`.
-pub(super) fn check(check: &mut Check<'_>, head: u64, root: B256) -> Result<(), CheckError> {
+pub(super) fn check(check: &mut StoreCheck<'_>, head: u64, root: B256) -> Result<(), CheckError> {
     codes(check)?;
     let keys = match flat(check, head)? {
         Some(keys) => keys,
@@ -32,7 +32,7 @@ pub(super) fn check(check: &mut Check<'_>, head: u64, root: B256) -> Result<(), 
     let mut faults = Vec::new();
     match whole {
         Ok(Ok(got)) if got == root => {}
-        Ok(Ok(got)) => faults.push(Fault::StateRoot {
+        Ok(Ok(got)) => faults.push(CheckFault::StateRoot {
             number: head,
             got,
             expected: root,
@@ -44,7 +44,7 @@ pub(super) fn check(check: &mut Check<'_>, head: u64, root: B256) -> Result<(), 
     let leaves = trie(check, "account trie", accounts_prefix(), root);
     let expected = keys.len() as u64;
     if let Some(got) = leaves.filter(|got| *got != expected) {
-        check.faults(vec![Fault::Leaves {
+        check.faults(vec![CheckFault::Leaves {
             what: "account trie".to_owned(),
             got,
             expected,
@@ -54,7 +54,7 @@ pub(super) fn check(check: &mut Check<'_>, head: u64, root: B256) -> Result<(), 
 }
 
 /// Every code against its hash.
-fn codes(check: &mut Check<'_>) -> Result<(), CheckError> {
+fn codes(check: &mut StoreCheck<'_>) -> Result<(), CheckError> {
     let (mut faults, mut count) = (Vec::new(), 0);
     let view = check.view;
     let scanned = guarded("hash_to_code", || {
@@ -62,7 +62,7 @@ fn codes(check: &mut Check<'_>) -> Result<(), CheckError> {
             count += 1;
             let got = keccak256(code);
             if key != got.as_slice() {
-                faults.push(Fault::row(
+                faults.push(CheckFault::row(
                     TableId::HashToCode,
                     key,
                     format!("code has hash {got}"),
@@ -83,11 +83,11 @@ fn codes(check: &mut Check<'_>) -> Result<(), CheckError> {
 
 /// Walks the flat accounts with their storage; gives the accounts by the hash of their
 /// address, or `None` where they cannot all be read.
-fn flat(check: &mut Check<'_>, head: u64) -> Result<Option<Vec<(B256, Address)>>, CheckError> {
+fn flat(check: &mut StoreCheck<'_>, head: u64) -> Result<Option<Vec<(B256, Address)>>, CheckError> {
     let mut keys = Vec::new();
     let view = check.view;
     let walked = guarded("account_at_block", || {
-        accounts::<Stopped>(view, head, |flat| {
+        accounts::<AccountWalkError>(view, head, |flat| {
             keys.push((keccak256(flat.address), flat.address));
             check.checked.accounts += 1;
             account(check, head, &flat);
@@ -103,8 +103,8 @@ fn flat(check: &mut Check<'_>, head: u64) -> Result<Option<Vec<(B256, Address)>>
             check.progress("accounts", check.checked.accounts, check.checked.accounts)?;
             return Ok(Some(keys));
         }
-        Ok(Err(Stopped::Check(error))) => return Err(error),
-        Ok(Err(Stopped::Store(error))) => error.into(),
+        Ok(Err(AccountWalkError::StoreCheck(error))) => return Err(error),
+        Ok(Err(AccountWalkError::Store(error))) => error.into(),
         Err(fault) => fault,
     };
     check.faults(vec![fault]);
@@ -112,31 +112,31 @@ fn flat(check: &mut Check<'_>, head: u64) -> Result<Option<Vec<(B256, Address)>>
 }
 
 /// Why the walk over the accounts ended.
-enum Stopped {
+enum AccountWalkError {
     Store(StoreError),
-    Check(CheckError),
+    StoreCheck(CheckError),
 }
 
-impl From<StoreError> for Stopped {
+impl From<StoreError> for AccountWalkError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
 }
 
-impl From<CheckError> for Stopped {
+impl From<CheckError> for AccountWalkError {
     fn from(error: CheckError) -> Self {
-        Self::Check(error)
+        Self::StoreCheck(error)
     }
 }
 
 /// An account's code and storage.
-fn account(check: &mut Check<'_>, head: u64, flat: &FlatAccount) {
+fn account(check: &mut StoreCheck<'_>, head: u64, flat: &FlatAccount) {
     let FlatAccount {
         address,
         incarnation,
         account,
     } = flat;
-    let differs = |what, got: String, expected: B256| Fault::Account {
+    let differs = |what, got: String, expected: B256| CheckFault::Account {
         address: *address,
         number: head,
         what,
@@ -177,7 +177,7 @@ fn account(check: &mut Check<'_>, head: u64, flat: &FlatAccount) {
         let what = format!("storage trie of {address}");
         let leaves = trie(check, &what, storage_prefix(address, *incarnation), expected);
         if let Some(got) = leaves.filter(|got| *got != count) {
-            check.faults(vec![Fault::Leaves {
+            check.faults(vec![CheckFault::Leaves {
                 what,
                 got,
                 expected: count,
@@ -201,11 +201,11 @@ fn storage_root(view: &Snapshot, owner: (Address, u32), head: u64) -> Result<(B2
 }
 
 /// Walks a stored trie; gives its number of values where it is whole.
-fn trie(check: &mut Check<'_>, what: &str, prefix: Vec<u8>, root: B256) -> Option<u64> {
+fn trie(check: &mut StoreCheck<'_>, what: &str, prefix: Vec<u8>, root: B256) -> Option<u64> {
     let mut faults = Vec::new();
     let walked = guarded(what, || {
-        walk(check.view, prefix, root, &mut |row, reason| {
-            faults.push(Fault::TrieNode {
+        verify_trie(check.view, prefix, root, &mut |row, reason| {
+            faults.push(CheckFault::TrieNode {
                 row: hex::encode(row),
                 reason,
             });

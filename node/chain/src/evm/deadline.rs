@@ -64,13 +64,16 @@ impl Deadline {
 }
 
 /// What a frame gives that is not run.
-pub(crate) fn not_run(gas_limit: u64) -> InterpreterResult {
+pub(crate) fn skipped_frame(gas_limit: u64) -> InterpreterResult {
     InterpreterResult::new(InstructionResult::OutOfGas, Bytes::new(), Gas::new(gas_limit))
 }
 
 /// What a call gives that is not run.
-pub(crate) fn call_not_run(inputs: &CallInputs) -> CallOutcome {
-    CallOutcome::new(not_run(inputs.gas_limit), inputs.return_memory_offset.clone())
+pub(crate) fn skipped_call(inputs: &CallInputs) -> CallOutcome {
+    CallOutcome::new(
+        skipped_frame(inputs.gas_limit),
+        inputs.return_memory_offset.clone(),
+    )
 }
 
 impl<C> Inspector<C, EthInterpreter> for Deadline {
@@ -82,12 +85,12 @@ impl<C> Inspector<C, EthInterpreter> for Deadline {
 
     // A built-in contract takes no steps, and much longer than one.
     fn call(&mut self, _: &mut C, inputs: &mut CallInputs) -> Option<CallOutcome> {
-        self.look().then(|| call_not_run(inputs))
+        self.look().then(|| skipped_call(inputs))
     }
 
     fn create(&mut self, _: &mut C, inputs: &mut CreateInputs) -> Option<CreateOutcome> {
         self.look()
-            .then(|| CreateOutcome::new(not_run(inputs.gas_limit()), None))
+            .then(|| CreateOutcome::new(skipped_frame(inputs.gas_limit()), None))
     }
 }
 

@@ -13,10 +13,10 @@ use revm::context::result::{EVMError, ExecutionResult, InvalidTransaction};
 use revm::primitives::TxKind;
 use store::{BlockReads, Notice, StateReads};
 
-use crate::evm::handler::{Outcome, system_call, transact};
+use crate::evm::handler::{EvmOutcome, system_call, transact};
 use crate::evm::{ChainEvm, block_env, chain_evm};
 use crate::rules::{block_reward, uncle_rewards};
-use crate::spec::{ChainSpec, RulesAt, dao};
+use crate::spec::{BlockRules, ChainSpec, dao};
 use crate::state::{BlockState, StateError};
 use crate::trie::NodeSource;
 
@@ -141,7 +141,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         transaction: &Transaction,
         sender: Address,
     ) -> Result<TransactionOutcome, TransactionError> {
-        let rules = self.spec.at(self.header.number);
+        let rules = self.spec.rules_at(self.header.number);
         if transaction.form == TxForm::System {
             return self.system_transaction(transaction);
         }
@@ -154,10 +154,10 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             });
         }
         let env = transaction_env(transaction, sender)?;
-        let outcome = transact(&mut self.evm, self.spec, env).map_err(refusal)?;
+        let outcome = transact(&mut self.evm, self.spec, env).map_err(transaction_error)?;
         let gas_used = outcome.result.tx_gas_used();
         self.gas_used += gas_used;
-        let success = self.keep(rules, outcome)?;
+        let success = self.record(rules, outcome)?;
         Ok(TransactionOutcome { gas_used, success })
     }
 
@@ -181,10 +181,10 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             });
         }
         let input = transaction.input.clone();
-        let outcome =
-            system_call(&mut self.evm, self.spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input).map_err(refusal)?;
+        let outcome = system_call(&mut self.evm, self.spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input)
+            .map_err(transaction_error)?;
         self.state().bump_nonce(SYSTEM_SENDER)?;
-        let success = self.keep(self.spec.at(self.header.number), outcome)?;
+        let success = self.record(self.spec.rules_at(self.header.number), outcome)?;
         Ok(TransactionOutcome { gas_used: 0, success })
     }
 
@@ -199,8 +199,8 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
 
     /// Keeps what a transaction did: its changes, its receipt and its notices. Returns whether
     /// it succeeded.
-    fn keep(&mut self, rules: RulesAt, outcome: Outcome) -> Result<bool, StateError> {
-        let Outcome {
+    fn record(&mut self, rules: BlockRules, outcome: EvmOutcome) -> Result<bool, StateError> {
+        let EvmOutcome {
             result,
             changes,
             notices,
@@ -229,7 +229,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
                 }
             })
             .collect();
-        let outcome = self.outcome(rules, success)?;
+        let outcome = self.receipt_outcome(rules, success)?;
         self.receipts.push(Receipt {
             outcome,
             cumulative_gas_used: self.gas_used,
@@ -240,7 +240,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     }
 
     /// What a receipt says of the transaction just run: its status, or the state root after it.
-    fn outcome(&mut self, rules: RulesAt, success: bool) -> Result<ReceiptOutcome, StateError> {
+    fn receipt_outcome(&mut self, rules: BlockRules, success: bool) -> Result<ReceiptOutcome, StateError> {
         if rules.receipts_have_status() {
             return Ok(ReceiptOutcome::Status(success));
         }
@@ -260,7 +260,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             self.state().add_balance(uncle.beneficiary, theirs)?;
             own += nephew;
         }
-        self.end(own)
+        self.pay_and_end(own)
     }
 
     /// Ends the block without a reward; the beneficiary is touched all the same. For test
@@ -269,10 +269,10 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     /// # Errors
     /// [`StateError`] when the store fails.
     pub fn finish_unpaid(self) -> Result<Executed, StateError> {
-        self.end(U256::ZERO)
+        self.pay_and_end(U256::ZERO)
     }
 
-    fn end(mut self, reward: U256) -> Result<Executed, StateError> {
+    fn pay_and_end(mut self, reward: U256) -> Result<Executed, StateError> {
         let beneficiary = self.header.beneficiary;
         self.state().add_balance(beneficiary, reward)?;
         let logs_bloom = self
@@ -292,20 +292,20 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
 ///
 /// # Errors
 /// Why not.
-pub fn admit(transaction: &Transaction, rules: RulesAt) -> Result<(), TransactionError> {
+pub fn admit(transaction: &Transaction, rules: BlockRules) -> Result<(), TransactionError> {
     match (transaction.form, rules) {
         (TxForm::System, _) => return Err(TransactionError::System),
         (
             TxForm::Classic,
-            RulesAt::Moac {
+            BlockRules::Moac {
                 classic_transactions: false,
                 ..
             },
         ) => {
             return Err(TransactionError::ClassicDisabled);
         }
-        (TxForm::Native | TxForm::Classic, RulesAt::Moac { .. }) => {}
-        (TxForm::Ethereum, RulesAt::Ethereum { protected, .. }) => {
+        (TxForm::Native | TxForm::Classic, BlockRules::Moac { .. }) => {}
+        (TxForm::Ethereum, BlockRules::Ethereum { protected, .. }) => {
             if transaction.is_protected() && !protected {
                 return Err(TransactionError::Other(
                     "chain id in the signature before EIP-155".to_owned(),
@@ -374,7 +374,7 @@ pub(crate) fn transaction_env(transaction: &Transaction, sender: Address) -> Res
 }
 
 /// Why a transaction was not run, in this chain's words.
-pub(crate) fn refusal(error: EVMError<StateError>) -> TransactionError {
+pub(crate) fn transaction_error(error: EVMError<StateError>) -> TransactionError {
     match error {
         EVMError::Transaction(InvalidTransaction::NonceTooLow { tx, state }) => {
             TransactionError::NonceTooLow {

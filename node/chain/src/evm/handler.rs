@@ -23,20 +23,20 @@ use revm::primitives::constants::CALL_STACK_LIMIT;
 use revm::primitives::{Address, Bytes, TxKind};
 use revm::state::EvmState;
 
-use crate::evm::precompiles::{NoticeLeft, Send, take_notices};
+use crate::evm::precompiles::{DelegatedTransfer, EmittedNotice, take_notices};
 use crate::evm::refund;
-use crate::evm::{ChainEvm, Ctx};
+use crate::evm::{ChainEvm, EvmContext};
 use crate::spec::ChainSpec;
 use crate::state::{StateError, StorageProbe};
 
 /// What the EVM gives.
-pub(crate) struct Outcome {
+pub(crate) struct EvmOutcome {
     /// How the transaction ended; with its logs, of which none is a notice.
     pub(crate) result: ExecutionResult<HaltReason>,
     /// The accounts it changed.
     pub(crate) changes: EvmState,
     /// What it told the application chains.
-    pub(crate) notices: Vec<NoticeLeft>,
+    pub(crate) notices: Vec<EmittedNotice>,
 }
 
 /// Runs a transaction by the rules of `spec`. After an error nothing is left in the EVM.
@@ -47,10 +47,10 @@ pub(crate) fn transact<DB: StorageProbe>(
     evm: &mut ChainEvm<DB>,
     spec: &ChainSpec,
     transaction: TxEnv,
-) -> Result<Outcome, EVMError<StateError>> {
+) -> Result<EvmOutcome, EVMError<StateError>> {
     evm.ctx.tx = transaction;
     let result = ChainHandler::new(spec, false).run(evm);
-    outcome(evm, result)
+    take_outcome(evm, result)
 }
 
 /// As [`transact`], under the eyes of the EVM's inspector. To the inspector a failed call has
@@ -58,14 +58,14 @@ pub(crate) fn transact<DB: StorageProbe>(
 ///
 /// # Errors
 /// As [`transact`].
-pub(crate) fn inspect<DB: StorageProbe, I: Inspector<Ctx<DB>, EthInterpreter>>(
+pub(crate) fn inspect<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>>(
     evm: &mut ChainEvm<DB, I>,
     spec: &ChainSpec,
     transaction: TxEnv,
-) -> Result<Outcome, EVMError<StateError>> {
+) -> Result<EvmOutcome, EVMError<StateError>> {
     evm.ctx.tx = transaction;
     let result = ChainHandler::new(spec, true).run(evm);
-    outcome(evm, result)
+    take_outcome(evm, result)
 }
 
 /// Runs a call that nobody pays and no gas limits: no nonce moves, no fee is paid.
@@ -78,26 +78,26 @@ pub(crate) fn system_call<DB: StorageProbe>(
     caller: Address,
     contract: Address,
     data: Bytes,
-) -> Result<Outcome, EVMError<StateError>> {
+) -> Result<EvmOutcome, EVMError<StateError>> {
     evm.ctx.tx = system_env(caller, contract, data);
     let result = ChainHandler::new(spec, false).run_system_call(evm);
-    outcome(evm, result)
+    take_outcome(evm, result)
 }
 
 /// As [`system_call`], under the eyes of the EVM's inspector.
 ///
 /// # Errors
 /// As [`system_call`].
-pub(crate) fn inspect_system_call<DB: StorageProbe, I: Inspector<Ctx<DB>, EthInterpreter>>(
+pub(crate) fn inspect_system_call<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>>(
     evm: &mut ChainEvm<DB, I>,
     spec: &ChainSpec,
     caller: Address,
     contract: Address,
     data: Bytes,
-) -> Result<Outcome, EVMError<StateError>> {
+) -> Result<EvmOutcome, EVMError<StateError>> {
     evm.ctx.tx = system_env(caller, contract, data);
     let result = ChainHandler::new(spec, true).run_system_call(evm);
-    outcome(evm, result)
+    take_outcome(evm, result)
 }
 
 fn system_env(caller: Address, contract: Address, data: Bytes) -> TxEnv {
@@ -113,17 +113,17 @@ fn system_env(caller: Address, contract: Address, data: Bytes) -> TxEnv {
 }
 
 /// Takes what a transaction left out of the EVM.
-fn outcome<DB: StorageProbe, I>(
+fn take_outcome<DB: StorageProbe, I>(
     evm: &mut ChainEvm<DB, I>,
     result: Result<ExecutionResult<HaltReason>, EVMError<StateError>>,
-) -> Result<Outcome, EVMError<StateError>> {
+) -> Result<EvmOutcome, EVMError<StateError>> {
     let changes = evm.ctx.journaled_state.finalize();
     let mut result = result?;
     let notices = match &mut result {
         ExecutionResult::Success { logs, .. } if evm.precompiles.leave_notices() => take_notices(logs),
         _ => Vec::new(),
     };
-    Ok(Outcome {
+    Ok(EvmOutcome {
         result,
         changes,
         notices,
@@ -153,7 +153,7 @@ impl<DB, I> ChainHandler<DB, I> {
     }
 }
 
-impl<DB: StorageProbe, I: Inspector<Ctx<DB>, EthInterpreter>> ChainHandler<DB, I> {
+impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> ChainHandler<DB, I> {
     /// Starts a frame, or gives its result where it ends at once.
     fn start(
         &self,
@@ -171,7 +171,7 @@ impl<DB: StorageProbe, I: Inspector<Ctx<DB>, EthInterpreter>> ChainHandler<DB, I
                     return Ok(Some(result));
                 }
             }
-            FrameInput::Call(inputs) => redirect_send(evm, inputs)?,
+            FrameInput::Call(inputs) => redirect_delegated_transfer(evm, inputs)?,
             FrameInput::Empty => {}
         }
         let started = if self.inspects {
@@ -200,13 +200,13 @@ impl<DB: StorageProbe, I: Inspector<Ctx<DB>, EthInterpreter>> ChainHandler<DB, I
     }
 }
 
-impl<DB: StorageProbe, I: Inspector<Ctx<DB>, EthInterpreter>> Handler for ChainHandler<DB, I> {
+impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> Handler for ChainHandler<DB, I> {
     type Evm = ChainEvm<DB, I>;
     type Error = EVMError<StateError>;
     type HaltReason = HaltReason;
 
     fn run_exec_loop(&mut self, evm: &mut Self::Evm, first: FrameInit) -> Result<FrameResult, Self::Error> {
-        let refunded = |input: &FrameInput| self.refund && refund::refunds(input);
+        let refunded = |input: &FrameInput| self.refund && refund::refunds_failed_call(input);
         // Whether the gas of each open frame goes back when it fails.
         let mut open = vec![refunded(&first.frame_input)];
         if let Some(result) = self.start(evm, first)? {
@@ -229,7 +229,7 @@ impl<DB: StorageProbe, I: Inspector<Ctx<DB>, EthInterpreter>> Handler for ChainH
             };
             // The first frame's end is the transaction's, whose gas is settled below.
             let result = if refunded && !open.is_empty() {
-                refund::soften(result)
+                refund::failure_to_revert(result)
             } else {
                 result
             };
@@ -267,11 +267,12 @@ fn set_end(frame: &mut FrameResult, end: InstructionResult) {
 
 /// Makes a call of 0x0c by the system contract the transfer that it asks for; the built-in
 /// contract itself runs nothing then.
-fn redirect_send<DB: StorageProbe, I>(
+fn redirect_delegated_transfer<DB: StorageProbe, I>(
     evm: &mut ChainEvm<DB, I>,
     inputs: &mut CallInputs,
 ) -> Result<(), StateError> {
-    let Some(Send { from, to, value }) = evm.precompiles.send_of(&evm.ctx, inputs) else {
+    let Some(DelegatedTransfer { from, to, value }) = evm.precompiles.delegated_transfer(&evm.ctx, inputs)
+    else {
         return Ok(());
     };
     let journal = &mut evm.ctx.journaled_state;

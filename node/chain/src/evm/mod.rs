@@ -35,7 +35,7 @@ use revm::interpreter::{
 use revm::primitives::hardfork::SpecId;
 
 use crate::evm::precompiles::{ChainPrecompiles, NOTIFY_SCS};
-use crate::spec::{ChainSpec, EthereumFork, RulesAt};
+use crate::spec::{BlockRules, ChainSpec, EthereumFork};
 
 /// Largest contract code in bytes.
 pub const CODE_BYTES_MAX: usize = 204_800;
@@ -54,11 +54,16 @@ const SSTORE_RESET_GAS: u64 = 5000;
 const CREATE2_MEMORY_BYTES_MAX: usize = 1 << 20;
 
 /// What the EVM runs in: block, transaction, rules, journaled state.
-pub(crate) type Ctx<DB> = Context<BlockEnv, TxEnv, CfgEnv, DB, Journal<DB>, ()>;
+pub(crate) type EvmContext<DB> = Context<BlockEnv, TxEnv, CfgEnv, DB, Journal<DB>, ()>;
 
 /// revm as this chain runs it.
-pub(crate) type ChainEvm<DB, INSP = NoOpInspector> =
-    Evm<Ctx<DB>, INSP, EthInstructions<EthInterpreter, Ctx<DB>>, ChainPrecompiles, EthFrame<EthInterpreter>>;
+pub(crate) type ChainEvm<DB, INSP = NoOpInspector> = Evm<
+    EvmContext<DB>,
+    INSP,
+    EthInstructions<EthInterpreter, EvmContext<DB>>,
+    ChainPrecompiles,
+    EthFrame<EthInterpreter>,
+>;
 
 /// What the EVM knows of the block, from its header.
 pub(crate) fn block_env(header: &Header) -> BlockEnv {
@@ -81,40 +86,40 @@ pub(crate) fn chain_evm<DB: Database>(
     block: BlockEnv,
     adjust: impl FnOnce(&mut CfgEnv),
 ) -> ChainEvm<DB> {
-    let rules = spec.at(u64::try_from(block.number).unwrap_or(u64::MAX));
+    let rules = spec.rules_at(u64::try_from(block.number).unwrap_or(u64::MAX));
     let spec_id = spec_id(rules);
     let mut cfg = CfgEnv::new_with_spec(spec_id);
     cfg.chain_id = spec.chain_id;
     cfg.gas_params = gas_params(rules);
-    if let RulesAt::Moac { .. } = rules {
+    if let BlockRules::Moac { .. } = rules {
         cfg.disable_eip3607 = true;
         cfg.limit_contract_code_size = Some(CODE_BYTES_MAX);
     }
     adjust(&mut cfg);
-    let mut context: Ctx<DB> = Context::new(database, spec_id);
+    let mut context: EvmContext<DB> = Context::new(database, spec_id);
     context.cfg = cfg;
     context.block = block;
     let precompiles = ChainPrecompiles::new(rules, spec_id);
     Evm::new(context, instructions(rules, spec_id), precompiles).with_inspector(NoOpInspector)
 }
 
-fn spec_id(rules: RulesAt) -> SpecId {
+fn spec_id(rules: BlockRules) -> SpecId {
     match rules {
-        RulesAt::Moac { fuxi: true, .. } => SpecId::PETERSBURG,
-        RulesAt::Moac { fuxi: false, .. } => SpecId::BYZANTIUM,
-        RulesAt::Ethereum { fork, .. } => fork.spec_id(),
+        BlockRules::Moac { fuxi: true, .. } => SpecId::PETERSBURG,
+        BlockRules::Moac { fuxi: false, .. } => SpecId::BYZANTIUM,
+        BlockRules::Ethereum { fork, .. } => fork.spec_id(),
     }
 }
 
-fn gas_params(rules: RulesAt) -> GasParams {
+fn gas_params(rules: BlockRules) -> GasParams {
     let mut gas = GasParams::new_spec(spec_id(rules));
     match rules {
-        RulesAt::Moac { .. } => gas.override_gas([
+        BlockRules::Moac { .. } => gas.override_gas([
             (GasId::tx_base_stipend(), TX_GAS),
             (GasId::tx_create_cost(), TX_CREATE_GAS),
         ]),
         // EIP-1283 has Istanbul's formula with SLOAD's older price of 200.
-        RulesAt::Ethereum {
+        BlockRules::Ethereum {
             fork: EthereumFork::Constantinople,
             ..
         } => gas.override_gas([
@@ -127,15 +132,18 @@ fn gas_params(rules: RulesAt) -> GasParams {
             ),
             (GasId::sstore_reset_refund(), SSTORE_RESET_GAS - SLOAD_GAS),
         ]),
-        RulesAt::Ethereum { .. } => {}
+        BlockRules::Ethereum { .. } => {}
     }
     gas
 }
 
-fn instructions<DB: Database>(rules: RulesAt, spec_id: SpecId) -> EthInstructions<EthInterpreter, Ctx<DB>> {
+fn instructions<DB: Database>(
+    rules: BlockRules,
+    spec_id: SpecId,
+) -> EthInstructions<EthInterpreter, EvmContext<DB>> {
     let mut table = EthInstructions::new_mainnet_with_spec(spec_id);
     match rules {
-        RulesAt::Moac { fuxi, .. } => {
+        BlockRules::Moac { fuxi, .. } => {
             table.insert_instruction(opcode::EXTCODESIZE, Instruction::new(extcodesize), 700);
             table.insert_instruction(opcode::RETURNDATACOPY, Instruction::new(returndatacopy), 3);
             if fuxi {
@@ -144,13 +152,13 @@ fn instructions<DB: Database>(rules: RulesAt, spec_id: SpecId) -> EthInstruction
                 table.insert_instruction(opcode::CREATE2, Instruction::new(create2), 0);
             }
         }
-        RulesAt::Ethereum {
+        BlockRules::Ethereum {
             fork: EthereumFork::Constantinople,
             ..
         } => {
             table.insert_instruction(opcode::SSTORE, Instruction::new(sstore_eip1283), 0);
         }
-        RulesAt::Ethereum { .. } => {}
+        BlockRules::Ethereum { .. } => {}
     }
     table
 }
@@ -301,7 +309,7 @@ fn create2<IT: InterpreterTypes, H: Host + ?Sized>(
 }
 
 /// Gas that a transaction with this data pays before anything runs.
-pub fn intrinsic_gas(rules: RulesAt, input: &[u8], creates: bool) -> u64 {
+pub fn intrinsic_gas(rules: BlockRules, input: &[u8], creates: bool) -> u64 {
     let gas = gas_params(rules);
     let zeros = input.iter().filter(|byte| **byte == 0).count() as u64;
     let others = input.len() as u64 - zeros;

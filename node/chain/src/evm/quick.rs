@@ -19,8 +19,8 @@ use revm::interpreter::{
 use revm::primitives::{Address, U256};
 use store::{BlockReads, StateReads};
 
-use crate::evm::Ctx;
-use crate::evm::deadline::{call_not_run, not_run};
+use crate::evm::EvmContext;
+use crate::evm::deadline::{skipped_call, skipped_frame};
 use crate::state::BlockState;
 use crate::trie::NodeSource;
 
@@ -39,19 +39,19 @@ const BUILT_IN_LAST: u64 = 0xff;
 
 /// Gives up what takes too long.
 #[derive(Debug, Default)]
-pub(crate) struct Watchdog {
+pub(crate) struct QuickCallGuard {
     steps: u32,
-    given_up: bool,
+    limit_reached: bool,
 }
 
-impl Watchdog {
+impl QuickCallGuard {
     /// The bounds were met: the result means nothing.
-    pub(crate) fn has_given_up(&self) -> bool {
-        self.given_up
+    pub(crate) fn limit_reached(&self) -> bool {
+        self.limit_reached
     }
 
-    fn give_up(&mut self, interpreter: &mut Interpreter<EthInterpreter>) {
-        self.given_up = true;
+    fn stop(&mut self, interpreter: &mut Interpreter<EthInterpreter>) {
+        self.limit_reached = true;
         interpreter.halt(InstructionResult::OutOfGas);
     }
 }
@@ -62,44 +62,48 @@ fn is_built_in(address: &Address) -> bool {
     number <= U256::from(BUILT_IN_LAST)
 }
 
-impl<S> Inspector<Ctx<&mut BlockState<'_, S>>, EthInterpreter> for Watchdog
+impl<S> Inspector<EvmContext<&mut BlockState<'_, S>>, EthInterpreter> for QuickCallGuard
 where
     S: StateReads + BlockReads + NodeSource,
 {
     fn step(
         &mut self,
         interpreter: &mut Interpreter<EthInterpreter>,
-        context: &mut Ctx<&mut BlockState<'_, S>>,
+        context: &mut EvmContext<&mut BlockState<'_, S>>,
     ) {
         self.steps += 1;
-        let reads = context.journaled_state.database.reads();
+        let reads = context.journaled_state.database.source_reads();
         let hashes_much = || {
             let stack = interpreter.stack.data();
             let is_hash = interpreter.bytecode.opcode() == opcode::KECCAK256;
             is_hash && matches!(&stack[..], [.., len, _] if *len > U256::from(HASHED_MAX))
         };
-        if self.given_up
+        if self.limit_reached
             || self.steps > STEPS_MAX
             || reads.rows > READS_MAX
             || reads.code_bytes > CODE_BYTES_MAX
             || interpreter.gas.total_gas_spent() > GAS_MAX
             || hashes_much()
         {
-            self.give_up(interpreter);
+            self.stop(interpreter);
         }
     }
 
-    fn call(&mut self, _: &mut Ctx<&mut BlockState<'_, S>>, inputs: &mut CallInputs) -> Option<CallOutcome> {
-        self.given_up |= is_built_in(&inputs.bytecode_address);
-        self.given_up.then(|| call_not_run(inputs))
+    fn call(
+        &mut self,
+        _: &mut EvmContext<&mut BlockState<'_, S>>,
+        inputs: &mut CallInputs,
+    ) -> Option<CallOutcome> {
+        self.limit_reached |= is_built_in(&inputs.bytecode_address);
+        self.limit_reached.then(|| skipped_call(inputs))
     }
 
     fn create(
         &mut self,
-        _: &mut Ctx<&mut BlockState<'_, S>>,
+        _: &mut EvmContext<&mut BlockState<'_, S>>,
         inputs: &mut CreateInputs,
     ) -> Option<CreateOutcome> {
-        self.given_up = true;
-        Some(CreateOutcome::new(not_run(inputs.gas_limit()), None))
+        self.limit_reached = true;
+        Some(CreateOutcome::new(skipped_frame(inputs.gas_limit()), None))
     }
 }

@@ -17,11 +17,11 @@ use revm::interpreter::interpreter::EthInterpreter;
 use revm::interpreter::interpreter_types::LoopControl;
 use revm::interpreter::{CallScheme, FrameInput, InstructionResult, Interpreter, InterpreterAction};
 
-use crate::evm::{ChainEvm, Ctx};
+use crate::evm::{ChainEvm, EvmContext};
 use crate::state::StateError;
 
 /// Whether the gas of this frame goes back when it fails: that of plain calls alone.
-pub(crate) fn refunds(input: &FrameInput) -> bool {
+pub(crate) fn refunds_failed_call(input: &FrameInput) -> bool {
     matches!(input, FrameInput::Call(inputs) if inputs.scheme == CallScheme::Call)
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn run_frame<DB: Database<Error = StateError>, I>(
     if interpreter.bytecode.action().is_none() {
         interpreter.halt(end);
     }
-    let action = leave_gas(interpreter.take_next_action(), before);
+    let action = restore_gas(interpreter.take_next_action(), before);
     let next = frame.process_next_action::<_, EVMError<StateError>>(&mut evm.ctx, action)?;
     if next.is_result() {
         frame.set_finished(true);
@@ -62,7 +62,10 @@ pub(crate) fn run_frame<DB: Database<Error = StateError>, I>(
 ///
 /// # Errors
 /// The failure of the store.
-pub(crate) fn inspect_frame<DB: Database<Error = StateError>, I: Inspector<Ctx<DB>, EthInterpreter>>(
+pub(crate) fn inspect_frame<
+    DB: Database<Error = StateError>,
+    I: Inspector<EvmContext<DB>, EthInterpreter>,
+>(
     evm: &mut ChainEvm<DB, I>,
 ) -> Result<FrameInitOrResult<EthFrame<EthInterpreter>>, EVMError<StateError>> {
     let (context, inspector, frame, instructions) = evm.ctx_inspector_frame_instructions();
@@ -74,7 +77,7 @@ pub(crate) fn inspect_frame<DB: Database<Error = StateError>, I: Inspector<Ctx<D
         instructions.instruction_table(),
         instructions.gas_table(),
     );
-    let action = leave_gas(action, before.0);
+    let action = restore_gas(action, before.0);
     let mut next = frame.process_next_action::<_, EVMError<StateError>>(context, action)?;
     if let ItemOrResult::Result(result) = &mut next {
         frame_end(context, inspector, &frame.input, result);
@@ -94,7 +97,7 @@ impl<C> Inspector<C, EthInterpreter> for GasBefore {
 
 /// Leaves a frame that failed the gas that it had `before` its last instruction, unless that was
 /// paid.
-fn leave_gas(mut action: InterpreterAction, before: u64) -> InterpreterAction {
+fn restore_gas(mut action: InterpreterAction, before: u64) -> InterpreterAction {
     if let InterpreterAction::Return(result) = &mut action
         && is_failure(result.result)
         && !matches!(
@@ -109,7 +112,7 @@ fn leave_gas(mut action: InterpreterAction, before: u64) -> InterpreterAction {
 
 /// Turns the failure of an inner call into a revert, which undoes as much and keeps the gas.
 /// Unlike a revert's, its answer is not copied to the caller's memory.
-pub(crate) fn soften(mut result: FrameResult) -> FrameResult {
+pub(crate) fn failure_to_revert(mut result: FrameResult) -> FrameResult {
     if let FrameResult::Call(outcome) = &mut result
         && is_failure(outcome.result.result)
     {

@@ -12,7 +12,7 @@ use primitives::{Address, B256, Bytes, U256, hex};
 use serde_json::{Map, Value};
 
 use crate::spec::{
-    ChainSpec, DifficultyRule, EthereumForks, Family, GAS_LIMIT_FLOOR, GAS_LIMIT_MIN, Genesis,
+    ChainFamily, ChainSpec, DifficultyRule, EthereumForks, GAS_LIMIT_FLOOR, GAS_LIMIT_MIN, Genesis,
     GenesisAccount, MoacForks,
 };
 
@@ -134,7 +134,7 @@ impl ChainSpec {
     /// A file with the content of a built-in network gets that network's other rules too.
     fn like_built_in(mut self) -> Self {
         for built_in in [Self::main(), Self::test()] {
-            if matches!(self.family, Family::Moac(_)) && self.chain_id == built_in.chain_id {
+            if matches!(self.family, ChainFamily::Moac(_)) && self.chain_id == built_in.chain_id {
                 self.failed_calls_refund_gas = built_in.failed_calls_refund_gas;
                 self.gas_limit_min = GAS_LIMIT_FLOOR;
             }
@@ -143,8 +143,8 @@ impl ChainSpec {
     }
 }
 
-fn moac_forks(config: &mut Fields) -> Result<Family, GenesisFileError> {
-    Ok(Family::Moac(MoacForks {
+fn moac_forks(config: &mut Fields) -> Result<ChainFamily, GenesisFileError> {
+    Ok(ChainFamily::Moac(MoacForks {
         pangu: config.number("panguBlock")?,
         nuwa: config.number("nuwaBlock")?,
         fuxi: config.number("fuxiBlock")?,
@@ -154,8 +154,8 @@ fn moac_forks(config: &mut Fields) -> Result<Family, GenesisFileError> {
     }))
 }
 
-fn ethereum_forks(config: &mut Fields) -> Result<Family, GenesisFileError> {
-    let mut beyond: Option<(String, u64)> = None;
+fn ethereum_forks(config: &mut Fields) -> Result<ChainFamily, GenesisFileError> {
+    let mut unsupported: Option<(String, u64)> = None;
     for key in BEYOND {
         // Times and total difficulties are no block numbers, but rules from block 0 on mean the same.
         let from = match key {
@@ -166,9 +166,9 @@ fn ethereum_forks(config: &mut Fields) -> Result<Family, GenesisFileError> {
                 .map(|value| if value == 0 { 0 } else { u64::MAX }),
         };
         if let Some(from) = from
-            && beyond.as_ref().is_none_or(|(_, first)| from < *first)
+            && unsupported.as_ref().is_none_or(|(_, first)| from < *first)
         {
-            beyond = Some((key.to_owned(), from));
+            unsupported = Some((key.to_owned(), from));
         }
     }
     config.map.remove("terminalTotalDifficultyPassed");
@@ -179,7 +179,7 @@ fn ethereum_forks(config: &mut Fields) -> Result<Family, GenesisFileError> {
         Some(Value::Bool(support)) => support,
         Some(other) => return Err(config.wrong("daoForkSupport", &other, "true or false")),
     };
-    Ok(Family::Ethereum(EthereumForks {
+    Ok(ChainFamily::Ethereum(EthereumForks {
         homestead: config.number("homesteadBlock")?,
         dao: config.number("daoForkBlock")?,
         dao_support,
@@ -191,7 +191,7 @@ fn ethereum_forks(config: &mut Fields) -> Result<Family, GenesisFileError> {
         petersburg: config.number("petersburgBlock")?,
         istanbul: config.number("istanbulBlock")?,
         muir_glacier: config.number("muirGlacierBlock")?,
-        beyond,
+        unsupported,
     }))
 }
 
@@ -373,7 +373,7 @@ mod tests {
                        "storage": {"0x00": "0x05", "1": "0x00"}, "nonce": "0x03"}}, "other": {}}"#;
         let file = read(text).unwrap();
         assert_eq!(file.spec.chain_id, 99);
-        let Family::Moac(forks) = &file.spec.family else {
+        let ChainFamily::Moac(forks) = &file.spec.family else {
             panic!("want the public network's family")
         };
         assert_eq!(
@@ -389,14 +389,14 @@ mod tests {
 
         let text = r#"{"config": {"chainId": 1, "homesteadBlock": 0, "eip150Block": 5, "londonBlock": 9,
             "shanghaiTime": 1000}, "difficulty": "131072", "gasLimit": "0x1388"}"#;
-        let Family::Ethereum(forks) = read(text).unwrap().spec.family else {
+        let ChainFamily::Ethereum(forks) = read(text).unwrap().spec.family else {
             panic!("want Ethereum's family")
         };
         assert_eq!(
             (forks.at(4), forks.at(5)),
             (EthereumFork::Homestead, EthereumFork::Eip150)
         );
-        assert_eq!(forks.beyond, Some(("londonBlock".to_owned(), 9)));
+        assert_eq!(forks.unsupported, Some(("londonBlock".to_owned(), 9)));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::genesis::file::{GenesisFile, GenesisFileError};
-use crate::spec::{ChainSpec, EthereumForks, Family, ForkBlock, MoacForks};
+use crate::spec::{ChainFamily, ChainSpec, EthereumForks, ForkBlock, MoacForks};
 
 /// What a data directory was initialised with. Stored as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,8 +121,10 @@ impl ChainSpec {
             return Some(0);
         }
         match (&self.family, &other.family) {
-            (Family::Moac(ours), Family::Moac(theirs)) => first_difference(&moac(ours), &moac(theirs)),
-            (Family::Ethereum(ours), Family::Ethereum(theirs)) => {
+            (ChainFamily::Moac(ours), ChainFamily::Moac(theirs)) => {
+                first_difference(&moac(ours), &moac(theirs))
+            }
+            (ChainFamily::Ethereum(ours), ChainFamily::Ethereum(theirs)) => {
                 let dao_differs = ours.dao_support != theirs.dao_support;
                 let dao = ours.dao.min(theirs.dao).filter(|_| dao_differs);
                 let forks = first_difference(&ethereum(ours), &ethereum(theirs));
@@ -166,7 +168,7 @@ fn ethereum(forks: &EthereumForks) -> [ForkBlock; 11] {
         petersburg,
         istanbul,
         muir_glacier,
-        beyond,
+        unsupported,
     } = forks;
     [
         *homestead,
@@ -179,7 +181,7 @@ fn ethereum(forks: &EthereumForks) -> [ForkBlock; 11] {
         *petersburg,
         *istanbul,
         *muir_glacier,
-        beyond.as_ref().map(|(_, first)| *first),
+        unsupported.as_ref().map(|(_, first)| *first),
     ]
 }
 

@@ -16,32 +16,32 @@ use crate::view::View;
 
 /// Gives the blocks that are worth a look.
 #[derive(Debug)]
-pub(super) struct Candidates {
+pub(super) struct CandidateBlocks {
     /// Where to go on; `None` at the end.
     next: Option<u64>,
     last: u64,
-    source: Source,
+    source: CandidateSource,
 }
 
 #[derive(Debug)]
-enum Source {
-    Index(Vec<Union>),
+enum CandidateSource {
+    Index(Vec<KeyUnion>),
     Blooms(BloomTest),
 }
 
-impl Candidates {
+impl CandidateBlocks {
     /// The blocks `first..=last` that lie under a key of each set.
     pub(super) fn by_index(keys: Vec<Vec<LogKey>>, first: u64, last: u64) -> Self {
-        let unions = keys.into_iter().map(Union::new).collect();
-        Self::new(first, last, Source::Index(unions))
+        let unions = keys.into_iter().map(KeyUnion::new).collect();
+        Self::new(first, last, CandidateSource::Index(unions))
     }
 
     /// The blocks `first..=last` whose bloom passes.
     pub(super) fn by_blooms(test: BloomTest, first: u64, last: u64) -> Self {
-        Self::new(first, last, Source::Blooms(test))
+        Self::new(first, last, CandidateSource::Blooms(test))
     }
 
-    fn new(first: u64, last: u64, source: Source) -> Self {
+    fn new(first: u64, last: u64, source: CandidateSource) -> Self {
         Self {
             next: (first <= last).then_some(first),
             last,
@@ -55,14 +55,14 @@ impl Candidates {
             return Ok(None);
         };
         let found = match &mut self.source {
-            Source::Index(unions) => match common(unions, view.snapshot(), from, self.last)? {
+            CandidateSource::Index(unions) => match common(unions, view.snapshot(), from, self.last)? {
                 Some(number) => Some(BlockId {
                     number,
                     hash: required(view.canonical_hash(number)?, number)?,
                 }),
                 None => None,
             },
-            Source::Blooms(test) => passing(test, view, from, self.last)?,
+            CandidateSource::Blooms(test) => passing(test, view, from, self.last)?,
         };
         self.next = found
             .and_then(|block| block.number.checked_add(1))
@@ -73,7 +73,7 @@ impl Candidates {
 
 /// The first block from `from` to `last` that all unions have.
 fn common(
-    unions: &mut [Union],
+    unions: &mut [KeyUnion],
     source: &impl LogIndexReads,
     from: u64,
     last: u64,
@@ -111,17 +111,17 @@ fn required<T>(found: Option<T>, number: u64) -> Result<T, StoreError> {
 
 /// The blocks under any of some keys.
 #[derive(Debug)]
-struct Union {
-    lists: Vec<List>,
+struct KeyUnion {
+    lists: Vec<KeyBlocks>,
     /// The next block of each list that has one, and the list's place.
     heads: BinaryHeap<Reverse<(u64, usize)>>,
     begun: bool,
 }
 
-impl Union {
+impl KeyUnion {
     fn new(keys: Vec<LogKey>) -> Self {
         Self {
-            lists: keys.into_iter().map(List::new).collect(),
+            lists: keys.into_iter().map(KeyBlocks::new).collect(),
             heads: BinaryHeap::new(),
             begun: false,
         }
@@ -150,14 +150,14 @@ impl Union {
 
 /// The blocks under one key, a row at a time.
 #[derive(Debug)]
-struct List {
+struct KeyBlocks {
     key: LogKey,
     row: Vec<u64>,
     at: usize,
     ended: bool,
 }
 
-impl List {
+impl KeyBlocks {
     fn new(key: LogKey) -> Self {
         Self {
             key,

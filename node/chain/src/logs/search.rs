@@ -7,7 +7,7 @@ use std::ops::{ControlFlow, RangeInclusive};
 use primitives::Transaction;
 use store::{LogReads, StoreError, TableId};
 
-use super::candidates::Candidates;
+use super::candidates::CandidateBlocks;
 use super::{FoundLog, LogError, LogLimits, LogQuery};
 use crate::import::BlockId;
 use crate::view::View;
@@ -69,8 +69,8 @@ impl View {
         let keys = query.keys();
         let count = keys.iter().map(Vec::len).sum();
         let candidates = match plan.unwrap_or_else(|| LogPlan::choose(blocks, count)) {
-            LogPlan::Index => Candidates::by_index(keys, first, last),
-            LogPlan::Blooms => Candidates::by_blooms(query.bloom_test(), first, last),
+            LogPlan::Index => CandidateBlocks::by_index(keys, first, last),
+            LogPlan::Blooms => CandidateBlocks::by_blooms(query.bloom_test(), first, last),
         };
         Ok(LogSearch {
             view: self,
@@ -148,7 +148,7 @@ pub struct LogSearch<'a> {
     view: &'a View,
     query: &'a LogQuery,
     limits: LogLimits,
-    candidates: Candidates,
+    candidates: CandidateBlocks,
     /// Matches of the block in hand.
     found: std::vec::IntoIter<FoundLog>,
     given: u64,

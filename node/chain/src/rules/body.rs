@@ -146,7 +146,7 @@ pub fn sender(spec: &ChainSpec, number: u64, transaction: &Transaction) -> Resul
             expected: spec.chain_id,
         });
     }
-    Ok(transaction.recover_sender(spec.at(number).low_s())?)
+    Ok(transaction.recover_sender(spec.rules_at(number).low_s())?)
 }
 
 /// The senders of a block's transactions, recovered on all processors.
@@ -243,17 +243,17 @@ fn check_uncles(
             max: UNCLES_MAX,
         });
     }
-    let family = Family::of(spec, view, &block.header.parent_hash)?;
-    let mut included = family.uncles;
+    let recent = RecentAncestors::load(spec, view, &block.header.parent_hash)?;
+    let mut included = recent.uncles;
     for uncle in &block.uncles {
         let hash = uncle.hash();
         if included.contains(&hash) {
             return Err(BodyError::UncleTwice(hash));
         }
-        if family.ancestors.iter().any(|(ancestor, _)| *ancestor == hash) {
+        if recent.ancestors.iter().any(|(ancestor, _)| *ancestor == hash) {
             return Err(BodyError::UncleIsAncestor(hash));
         }
-        let parent = family
+        let parent = recent
             .ancestors
             .iter()
             .skip(1)
@@ -269,15 +269,15 @@ fn check_uncles(
 }
 
 /// The ancestors that count for uncles, nearest first, and the uncles they include.
-pub(crate) struct Family {
+pub(crate) struct RecentAncestors {
     pub(crate) ancestors: Vec<(B256, Header)>,
     pub(crate) uncles: Vec<B256>,
 }
 
-impl Family {
-    /// The family of a block whose parent is `parent`.
-    pub(crate) fn of(spec: &ChainSpec, view: &impl BlockReads, parent: &B256) -> Result<Self, StoreError> {
-        let mut family = Self {
+impl RecentAncestors {
+    /// The recent of a block whose parent is `parent`.
+    pub(crate) fn load(spec: &ChainSpec, view: &impl BlockReads, parent: &B256) -> Result<Self, StoreError> {
+        let mut recent = Self {
             ancestors: Vec::new(),
             uncles: Vec::new(),
         };
@@ -288,12 +288,12 @@ impl Family {
             };
             let number = record.header.number;
             if let Some(body) = view.body(number, &hash, spec.tx_rules())? {
-                family.uncles.extend(body.uncles.iter().map(Header::hash));
+                recent.uncles.extend(body.uncles.iter().map(Header::hash));
             }
             let next = record.header.parent_hash;
-            family.ancestors.push((hash, record.header));
+            recent.ancestors.push((hash, record.header));
             hash = next;
         }
-        Ok(family)
+        Ok(recent)
     }
 }

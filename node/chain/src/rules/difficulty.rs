@@ -5,7 +5,7 @@
 
 use primitives::{Header, U256};
 
-use crate::spec::{ChainSpec, DifficultyRule, EthereumFork, EthereumForks, Family, reached};
+use crate::spec::{ChainFamily, ChainSpec, DifficultyRule, EthereumFork, EthereumForks, is_active};
 
 /// Smallest difficulty of networks with a moving one.
 const DIFFICULTY_MIN: u64 = 131_072;
@@ -47,9 +47,9 @@ pub fn next_difficulty(spec: &ChainSpec, parent: &Header, timestamp: u64) -> U25
 pub fn difficulty(spec: &ChainSpec, input: &DifficultyInput) -> U256 {
     match (spec.difficulty, &spec.family) {
         (DifficultyRule::Constant(difficulty), _) => U256::from(difficulty),
-        (DifficultyRule::Moac, Family::Moac(forks)) => {
+        (DifficultyRule::Moac, ChainFamily::Moac(forks)) => {
             let parent_number = input.number.saturating_sub(1);
-            let defused = reached(forks.bomb_defused, parent_number);
+            let defused = is_active(forks.bomb_defused, parent_number);
             let ticks = if defused {
                 0
             } else {
@@ -57,14 +57,14 @@ pub fn difficulty(spec: &ChainSpec, input: &DifficultyInput) -> U256 {
             };
             with_bomb(byzantium(input), ticks)
         }
-        (_, Family::Ethereum(forks)) => ethereum(forks, input),
-        (DifficultyRule::Ethereum, Family::Moac(_)) => ethereum(&EthereumForks::default(), input),
+        (_, ChainFamily::Ethereum(forks)) => ethereum(forks, input),
+        (DifficultyRule::Ethereum, ChainFamily::Moac(_)) => ethereum(&EthereumForks::default(), input),
     }
 }
 
 fn ethereum(forks: &EthereumForks, input: &DifficultyInput) -> U256 {
     let fork = forks.at(input.number);
-    let delay = if reached(forks.muir_glacier, input.number) {
+    let delay = if is_active(forks.muir_glacier, input.number) {
         9_000_000
     } else if fork >= EthereumFork::Constantinople {
         5_000_000
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn the_public_networks_bomb_ticks_and_is_defused() {
         let spec = |bomb_defused| ChainSpec {
-            family: Family::Moac(MoacForks {
+            family: ChainFamily::Moac(MoacForks {
                 bomb_defused,
                 ..Default::default()
             }),
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn ethereums_formulas_by_fork() {
         let at = |fork, seconds, number| {
-            let family = Family::Ethereum(EthereumForks::only(fork));
+            let family = ChainFamily::Ethereum(EthereumForks::only(fork));
             let spec = ChainSpec {
                 family,
                 difficulty: DifficultyRule::Ethereum,

@@ -9,7 +9,7 @@ pub mod difficulty;
 use primitives::{Bytes, Header, U256};
 
 use crate::rules::difficulty::next_difficulty;
-use crate::spec::{ChainSpec, EthereumFork, Family, GAS_LIMIT_MIN};
+use crate::spec::{ChainFamily, ChainSpec, EthereumFork, GAS_LIMIT_MIN};
 
 /// Most bytes of extra data.
 pub const EXTRA_DATA_BYTES_MAX: usize = 32;
@@ -146,7 +146,7 @@ pub(crate) fn dao_extra(spec: &ChainSpec, number: u64) -> Option<Bytes> {
 
 /// Within the DAO fork's ten blocks: whether they carry its mark on this chain, or must not.
 fn dao_mark(spec: &ChainSpec, number: u64) -> Option<bool> {
-    let Family::Ethereum(forks) = &spec.family else {
+    let ChainFamily::Ethereum(forks) = &spec.family else {
         return None;
     };
     let first = forks.dao?;
@@ -169,11 +169,11 @@ fn check_dao_extra(spec: &ChainSpec, header: &Header) -> Result<(), HeaderError>
 pub fn block_reward(spec: &ChainSpec, number: u64) -> U256 {
     let coin = U256::from(COIN);
     match &spec.family {
-        Family::Moac(_) => match number.saturating_sub(1) / ERA_BLOCKS {
+        ChainFamily::Moac(_) => match number.saturating_sub(1) / ERA_BLOCKS {
             era @ 0..=4 => (coin * U256::from(2)) >> era,
             _ => coin / U256::from(10),
         },
-        Family::Ethereum(forks) => match forks.at(number) {
+        ChainFamily::Ethereum(forks) => match forks.at(number) {
             fork if fork < EthereumFork::Byzantium => coin * U256::from(5),
             EthereumFork::Byzantium => coin * U256::from(3),
             _ => coin * U256::from(2),

@@ -9,7 +9,7 @@ use revm::primitives::hardfork::SpecId;
 pub type ForkBlock = Option<u64>;
 
 /// Whether `fork` holds at block `number`.
-pub(crate) fn reached(fork: ForkBlock, number: u64) -> bool {
+pub(crate) fn is_active(fork: ForkBlock, number: u64) -> bool {
     fork.is_some_and(|first| number >= first)
 }
 
@@ -57,7 +57,7 @@ pub struct EthereumForks {
     /// The bomb is put off once more.
     pub muir_glacier: ForkBlock,
     /// Rules this program does not have, and what they are called.
-    pub beyond: Option<(String, u64)>,
+    pub unsupported: Option<(String, u64)>,
 }
 
 /// Ethereum's rules by name, in order.
@@ -109,7 +109,7 @@ impl EthereumForks {
             (self.eip150, EthereumFork::Eip150),
             (self.homestead, EthereumFork::Homestead),
         ];
-        let latest = order.into_iter().find(|(block, _)| reached(*block, number));
+        let latest = order.into_iter().find(|(block, _)| is_active(*block, number));
         latest.map_or(EthereumFork::Frontier, |(_, fork)| fork)
     }
 }
@@ -131,7 +131,7 @@ impl EthereumFork {
 
 /// The family of a chain and its forks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Family {
+pub enum ChainFamily {
     /// The public network's: 12-field transactions, five-field receipts, gas from 1000 on.
     Moac(MoacForks),
     /// Ethereum's: 9-field transactions, four-field receipts, gas from 21000 on.
@@ -140,7 +140,7 @@ pub enum Family {
 
 /// What holds at one height.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RulesAt {
+pub enum BlockRules {
     /// The public network's family.
     Moac {
         /// 0x0d and 0x0e answer a word.
@@ -161,7 +161,7 @@ pub enum RulesAt {
     },
 }
 
-impl RulesAt {
+impl BlockRules {
     /// Whether touched empty accounts are removed.
     pub fn removes_empty_accounts(self) -> bool {
         match self {

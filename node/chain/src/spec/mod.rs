@@ -7,8 +7,8 @@ pub(crate) mod dao;
 mod forks;
 mod networks;
 
-pub(crate) use forks::reached;
-pub use forks::{EthereumFork, EthereumForks, Family, ForkBlock, MoacForks, RulesAt};
+pub(crate) use forks::is_active;
+pub use forks::{BlockRules, ChainFamily, EthereumFork, EthereumForks, ForkBlock, MoacForks};
 pub use networks::{DEV_ACCOUNTS, DEV_DIFFICULTY};
 
 use std::collections::BTreeMap;
@@ -84,7 +84,7 @@ pub struct ChainSpec {
     /// In the handshake and in `net_version`.
     pub network_id: u64,
     /// The family's rules and when they begin.
-    pub family: Family,
+    pub family: ChainFamily,
     /// How difficulty follows.
     pub difficulty: DifficultyRule,
     /// Touched empty accounts are removed (in Ethereum's family from EIP-158 on).
@@ -107,31 +107,31 @@ pub struct ChainSpec {
 
 impl ChainSpec {
     /// What holds at block `number`.
-    pub fn at(&self, number: u64) -> RulesAt {
+    pub fn rules_at(&self, number: u64) -> BlockRules {
         match &self.family {
-            Family::Moac(forks) => RulesAt::Moac {
+            ChainFamily::Moac(forks) => BlockRules::Moac {
                 nuwa: forks.nuwa.is_none_or(|first| number >= first),
-                fuxi: reached(forks.fuxi, number),
-                precompiles: reached(forks.precompiles, number),
-                classic_transactions: reached(forks.classic_transactions, number),
+                fuxi: is_active(forks.fuxi, number),
+                precompiles: is_active(forks.precompiles, number),
+                classic_transactions: is_active(forks.classic_transactions, number),
             },
-            Family::Ethereum(forks) => RulesAt::Ethereum {
+            ChainFamily::Ethereum(forks) => BlockRules::Ethereum {
                 fork: forks.at(number),
-                protected: reached(forks.eip155, number),
+                protected: is_active(forks.eip155, number),
             },
         }
     }
 
     /// Whether empty accounts go at block `number`.
     pub fn removes_empty_accounts(&self, number: u64) -> bool {
-        self.remove_empty_accounts && self.at(number).removes_empty_accounts()
+        self.remove_empty_accounts && self.rules_at(number).removes_empty_accounts()
     }
 
     /// The first rules that this program does not have, where block `number` would need them.
-    pub fn beyond(&self, number: u64) -> Option<&str> {
+    pub fn unsupported_fork(&self, number: u64) -> Option<&str> {
         match &self.family {
-            Family::Ethereum(EthereumForks {
-                beyond: Some((name, first)),
+            ChainFamily::Ethereum(EthereumForks {
+                unsupported: Some((name, first)),
                 ..
             }) if number >= *first => Some(name),
             _ => None,
@@ -140,22 +140,22 @@ impl ChainSpec {
 
     /// Whether block `number` makes the DAO fork's change of state.
     pub fn is_dao_fork(&self, number: u64) -> bool {
-        matches!(&self.family, Family::Ethereum(forks) if forks.dao_support && forks.dao == Some(number))
+        matches!(&self.family, ChainFamily::Ethereum(forks) if forks.dao_support && forks.dao == Some(number))
     }
 
     /// Which transaction forms lie in blocks.
     pub fn tx_rules(&self) -> TxRules {
         match self.family {
-            Family::Moac(_) => TxRules::Moac,
-            Family::Ethereum(_) => TxRules::Ethereum,
+            ChainFamily::Moac(_) => TxRules::Moac,
+            ChainFamily::Ethereum(_) => TxRules::Ethereum,
         }
     }
 
     /// How receipts are written under the receipts root.
     pub fn receipt_form(&self) -> ReceiptForm {
         match self.family {
-            Family::Moac(_) => ReceiptForm::Five,
-            Family::Ethereum(_) => ReceiptForm::Four,
+            ChainFamily::Moac(_) => ReceiptForm::Five,
+            ChainFamily::Ethereum(_) => ReceiptForm::Four,
         }
     }
 }

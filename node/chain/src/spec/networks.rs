@@ -6,7 +6,7 @@
 use ethash::Schedule;
 use primitives::{Address, U256, address, b256};
 
-use super::{ChainSpec, DifficultyRule, Family, GAS_LIMIT_FLOOR, Genesis, GenesisAccount, MoacForks};
+use super::{ChainFamily, ChainSpec, DifficultyRule, GAS_LIMIT_FLOOR, Genesis, GenesisAccount, MoacForks};
 
 /// Difficulty of every block of the dev network.
 pub const DEV_DIFFICULTY: u64 = 512;
@@ -18,7 +18,7 @@ impl ChainSpec {
             name: "main".to_owned(),
             chain_id: 99,
             network_id: 99,
-            family: Family::Moac(MoacForks {
+            family: ChainFamily::Moac(MoacForks {
                 pangu: Some(0),
                 nuwa: Some(647_200),
                 fuxi: Some(6_435_000),
@@ -44,7 +44,7 @@ impl ChainSpec {
             name: "test".to_owned(),
             chain_id: 101,
             network_id: 101,
-            family: Family::Moac(MoacForks {
+            family: ChainFamily::Moac(MoacForks {
                 pangu: Some(0),
                 nuwa: Some(616_700),
                 fuxi: Some(4_900_000),
@@ -70,7 +70,7 @@ impl ChainSpec {
             name: "dev".to_owned(),
             chain_id: 100,
             network_id: 100,
-            family: Family::Moac(MoacForks {
+            family: ChainFamily::Moac(MoacForks {
                 pangu: Some(0),
                 nuwa: Some(0),
                 fuxi: Some(0),
@@ -98,7 +98,7 @@ fn public() -> ChainSpec {
         name: String::new(),
         chain_id: 0,
         network_id: 0,
-        family: Family::Moac(MoacForks::default()),
+        family: ChainFamily::Moac(MoacForks::default()),
         difficulty: DifficultyRule::Moac,
         remove_empty_accounts: true,
         failed_calls_refund_gas: true,
@@ -170,12 +170,12 @@ mod tests {
     use primitives::SecretKey;
 
     use super::*;
-    use crate::spec::RulesAt;
+    use crate::spec::BlockRules;
 
     #[test]
     fn forks_begin_at_their_blocks() {
-        let rules = |spec: &ChainSpec, number| match spec.at(number) {
-            RulesAt::Moac {
+        let rules = |spec: &ChainSpec, number| match spec.rules_at(number) {
+            BlockRules::Moac {
                 nuwa,
                 fuxi,
                 precompiles,

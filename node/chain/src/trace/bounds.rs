@@ -10,14 +10,14 @@ use crate::evm::deadline::Deadline;
 
 /// What is left of time and size.
 #[derive(Debug)]
-pub(super) struct Bounds {
+pub(super) struct TraceBounds {
     deadline: Deadline,
     bytes_left: usize,
     bytes_max: usize,
     too_long: bool,
 }
 
-impl Bounds {
+impl TraceBounds {
     pub(super) fn new(timeout: Duration, bytes_max: usize) -> Self {
         Self {
             deadline: Deadline::new(timeout),
@@ -59,12 +59,12 @@ mod tests {
 
     #[test]
     fn size_and_time_end() {
-        let mut bounds = Bounds::new(Duration::from_secs(60), 10);
+        let mut bounds = TraceBounds::new(Duration::from_secs(60), 10);
         assert!(bounds.take(10) && bounds.step() && bounds.check().is_ok());
         assert!(!bounds.take(1) && !bounds.step());
         assert!(matches!(bounds.check(), Err(TraceError::TooLong { max: 10 })));
 
-        let bounds = Bounds::new(Duration::ZERO, 10);
+        let bounds = TraceBounds::new(Duration::ZERO, 10);
         assert!(matches!(bounds.check(), Err(TraceError::Timeout(Duration::ZERO))));
     }
 }

@@ -11,7 +11,7 @@ use revm::interpreter::{
     SuccessOrHalt,
 };
 
-use super::bounds::Bounds;
+use super::bounds::TraceBounds;
 use crate::call::halt_text;
 
 /// Bytes of a call's text without input and output.
@@ -58,7 +58,7 @@ pub(super) struct CallTracer<'b> {
     only_top: bool,
     /// Whether the network gives a failed CALL's gas back, where other calls burn it.
     refunds: bool,
-    bounds: &'b mut Bounds,
+    bounds: &'b mut TraceBounds,
     /// The calls under way, outermost first.
     open: Vec<CallFrame>,
     /// Calls under way that are not recorded.
@@ -67,7 +67,7 @@ pub(super) struct CallTracer<'b> {
 }
 
 impl<'b> CallTracer<'b> {
-    pub(super) fn new(only_top: bool, refunds: bool, bounds: &'b mut Bounds) -> Self {
+    pub(super) fn new(only_top: bool, refunds: bool, bounds: &'b mut TraceBounds) -> Self {
         Self {
             only_top,
             refunds,

@@ -11,7 +11,7 @@ mod steps;
 mod storage;
 
 pub use calls::CallFrame;
-pub use steps::{Step, StepOptions, StepTrace};
+pub use steps::{StepOptions, StepTrace, TraceStep};
 pub use storage::{STORAGE_RANGE_MAX, StorageEntry, StorageRange};
 
 use std::time::Duration;
@@ -23,8 +23,8 @@ use crate::evm::execute::TransactionError;
 use crate::import::BlockId;
 use crate::state::StateError;
 use crate::view::{StoredBlock, View};
-use bounds::Bounds;
-use replay::Replay;
+use bounds::TraceBounds;
+use replay::BlockReplay;
 
 /// How long a trace may take unless told otherwise.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
@@ -57,7 +57,7 @@ pub struct TraceRequest {
 /// What a transaction did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trace {
-    /// Step by step.
+    /// TraceStep by step.
     Steps(StepTrace),
     /// Call by call.
     Calls(CallFrame),
@@ -119,8 +119,8 @@ impl View {
         if index >= count {
             return Err(TraceError::NoTransaction { got: index, count });
         }
-        let mut bounds = Bounds::new(request.timeout.min(TIMEOUT_MAX), TRACE_BYTES_MAX);
-        let mut replay = Replay::begin(self, block)?;
+        let mut bounds = TraceBounds::new(request.timeout.min(TIMEOUT_MAX), TRACE_BYTES_MAX);
+        let mut replay = BlockReplay::begin(self, block)?;
         replay.run_to(index, &bounds)?;
         replay.trace(index, &request.tracer, &mut bounds)
     }
@@ -130,8 +130,8 @@ impl View {
     /// # Errors
     /// As [`View::trace_transaction`].
     pub fn trace_block(&self, block: &StoredBlock, request: &TraceRequest) -> Result<Vec<Trace>, TraceError> {
-        let mut bounds = Bounds::new(request.timeout.min(TIMEOUT_MAX), TRACE_BYTES_MAX);
-        let mut replay = Replay::begin(self, block)?;
+        let mut bounds = TraceBounds::new(request.timeout.min(TIMEOUT_MAX), TRACE_BYTES_MAX);
+        let mut replay = BlockReplay::begin(self, block)?;
         (0..block.body.transactions.len())
             .map(|index| replay.trace(index, &request.tracer, &mut bounds))
             .collect()

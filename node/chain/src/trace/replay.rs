@@ -9,27 +9,25 @@ use revm::inspector::Inspector;
 use revm::interpreter::interpreter::EthInterpreter;
 use store::Snapshot;
 
-use super::bounds::Bounds;
+use super::bounds::TraceBounds;
 use super::calls::{CallFrame, CallTracer};
 use super::steps::{StepTrace, StepTracer};
 use super::{Trace, TraceError, Tracer, off_chain};
-use crate::evm::execute::{Executor, TransactionError, refusal, transaction_env};
-use crate::evm::handler::{Outcome, inspect, inspect_system_call, system_call, transact};
-use crate::evm::{Ctx, block_env, chain_evm};
+use crate::evm::execute::{Executor, TransactionError, transaction_env, transaction_error};
+use crate::evm::handler::{EvmOutcome, inspect, inspect_system_call, system_call, transact};
+use crate::evm::{EvmContext, block_env, chain_evm};
 use crate::spec::ChainSpec;
 use crate::state::{BlockState, Overlay};
 use crate::view::{StoredBlock, View};
 
-type State<'v> = BlockState<'v, Snapshot>;
-
 /// A block being run again.
-pub(super) struct Replay<'v> {
+pub(super) struct BlockReplay<'v> {
     spec: &'v ChainSpec,
     block: &'v StoredBlock,
-    state: State<'v>,
+    state: BlockState<'v, Snapshot>,
 }
 
-impl<'v> Replay<'v> {
+impl<'v> BlockReplay<'v> {
     /// The block before its first transaction.
     pub(super) fn begin(view: &'v View, block: &'v StoredBlock) -> Result<Self, TraceError> {
         let header = &block.record.header;
@@ -51,7 +49,7 @@ impl<'v> Replay<'v> {
     }
 
     /// Runs the transactions before `index`.
-    pub(super) fn run_to(&mut self, index: usize, bounds: &Bounds) -> Result<(), TraceError> {
+    pub(super) fn run_to(&mut self, index: usize, bounds: &TraceBounds) -> Result<(), TraceError> {
         for earlier in 0..index {
             bounds.check()?;
             self.run(earlier)?;
@@ -69,7 +67,7 @@ impl<'v> Replay<'v> {
         &mut self,
         index: usize,
         tracer: &Tracer,
-        bounds: &mut Bounds,
+        bounds: &mut TraceBounds,
     ) -> Result<Trace, TraceError> {
         bounds.check()?;
         let (rules, transaction) = ((self.spec, &self.block.record.header), self.transaction(index));
@@ -108,10 +106,10 @@ impl<'v> Replay<'v> {
         let mut evm = chain_evm(&mut self.state, spec, block_env(header), |_| ());
         let outcome = if transaction.is_system() {
             let input = transaction.input.clone();
-            system_call(&mut evm, spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input).map_err(refusal)
+            system_call(&mut evm, spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input).map_err(transaction_error)
         } else {
             transaction_env(transaction, sender)
-                .and_then(|env| transact(&mut evm, spec, env).map_err(refusal))
+                .and_then(|env| transact(&mut evm, spec, env).map_err(transaction_error))
         };
         self.commit(index, outcome).map(drop)
     }
@@ -124,9 +122,9 @@ impl<'v> Replay<'v> {
     fn commit(
         &mut self,
         index: usize,
-        outcome: Result<Outcome, TransactionError>,
+        outcome: Result<EvmOutcome, TransactionError>,
     ) -> Result<ExecutionResult, TraceError> {
-        let Outcome { result, changes, .. } = outcome.map_err(|error| match error {
+        let EvmOutcome { result, changes, .. } = outcome.map_err(|error| match error {
             TransactionError::State(error) => error.into(),
             error => TraceError::Transaction {
                 number: self.block.record.header.number,
@@ -143,19 +141,20 @@ impl<'v> Replay<'v> {
 }
 
 /// Runs a transaction under the eyes of `inspector`.
-fn inspected<'s, 'v, I: Inspector<Ctx<&'s mut State<'v>>, EthInterpreter>>(
-    state: &'s mut State<'v>,
+fn inspected<'s, 'v, I: Inspector<EvmContext<&'s mut BlockState<'v, Snapshot>>, EthInterpreter>>(
+    state: &'s mut BlockState<'v, Snapshot>,
     (spec, header): (&ChainSpec, &Header),
     (transaction, sender): (&Transaction, Address),
     inspector: I,
-) -> Result<Outcome, TransactionError> {
+) -> Result<EvmOutcome, TransactionError> {
     let mut evm = chain_evm(state, spec, block_env(header), |_| ()).with_inspector(inspector);
     if transaction.is_system() {
         let input = transaction.input.clone();
-        return inspect_system_call(&mut evm, spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input).map_err(refusal);
+        return inspect_system_call(&mut evm, spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input)
+            .map_err(transaction_error);
     }
     let env = transaction_env(transaction, sender)?;
-    inspect(&mut evm, spec, env).map_err(refusal)
+    inspect(&mut evm, spec, env).map_err(transaction_error)
 }
 
 /// Gas that a transaction used; a system transaction's is not counted.

@@ -9,7 +9,7 @@ use revm::interpreter::interpreter::EthInterpreter;
 use revm::interpreter::interpreter_types::{InputsTr, Jumps, LoopControl, MemoryTr};
 use revm::interpreter::{InstructionResult, Interpreter, InterpreterAction};
 
-use super::bounds::Bounds;
+use super::bounds::TraceBounds;
 use super::calls::failure_text;
 
 /// Bytes of a step's text without stack, memory and storage.
@@ -40,12 +40,12 @@ pub struct StepTrace {
     /// What it returned, or gave as reason; the code that a creation made.
     pub return_value: Bytes,
     /// The steps, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<TraceStep>,
 }
 
 /// One step, as things were before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct TraceStep {
     /// Place in the code.
     pub pc: usize,
     /// The instruction.
@@ -66,7 +66,7 @@ pub struct Step {
     pub storage: Option<BTreeMap<U256, U256>>,
 }
 
-impl Step {
+impl TraceStep {
     /// The instruction's name; `None` where there is no such instruction.
     pub fn name(&self) -> Option<&'static str> {
         OpCode::new(self.opcode).map(|opcode| opcode.as_str())
@@ -76,22 +76,22 @@ impl Step {
 /// Records steps.
 pub(super) struct StepTracer<'b> {
     options: StepOptions,
-    bounds: &'b mut Bounds,
-    steps: Vec<Step>,
+    bounds: &'b mut TraceBounds,
+    steps: Vec<TraceStep>,
     slots: HashMap<Address, BTreeMap<U256, U256>>,
     /// What the last one recorded does to storage, while it is under way.
-    open: Option<Access>,
+    open: Option<StorageAccess>,
 }
 
 /// What a step does to storage.
-enum Access {
+enum StorageAccess {
     None,
     Read(U256),
     Write(U256, U256),
 }
 
 impl<'b> StepTracer<'b> {
-    pub(super) fn new(options: StepOptions, bounds: &'b mut Bounds) -> Self {
+    pub(super) fn new(options: StepOptions, bounds: &'b mut TraceBounds) -> Self {
         Self {
             options,
             bounds,
@@ -101,7 +101,7 @@ impl<'b> StepTracer<'b> {
         }
     }
 
-    pub(super) fn into_steps(self) -> Vec<Step> {
+    pub(super) fn into_steps(self) -> Vec<TraceStep> {
         self.steps
     }
 
@@ -113,7 +113,7 @@ impl<'b> StepTracer<'b> {
         if !self.bounds.take(STEP_BYTES + words * WORD_BYTES) {
             return false;
         }
-        self.steps.push(Step {
+        self.steps.push(TraceStep {
             pc: interpreter.bytecode.pc(),
             opcode: interpreter.bytecode.opcode(),
             gas: interpreter.gas.remaining(),
@@ -155,10 +155,10 @@ impl<C> Inspector<C, EthInterpreter> for StepTracer<'_> {
             return interpreter.halt(InstructionResult::OutOfGas);
         }
         let access = match (interpreter.bytecode.opcode(), &interpreter.stack.data()[..]) {
-            _ if !self.options.storage => Access::None,
-            (opcode::SLOAD, [.., slot]) => Access::Read(*slot),
-            (opcode::SSTORE, [.., value, slot]) => Access::Write(*slot, *value),
-            _ => Access::None,
+            _ if !self.options.storage => StorageAccess::None,
+            (opcode::SLOAD, [.., slot]) => StorageAccess::Read(*slot),
+            (opcode::SSTORE, [.., value, slot]) => StorageAccess::Write(*slot, *value),
+            _ => StorageAccess::None,
         };
         self.open = Some(access);
     }
@@ -175,10 +175,10 @@ impl<C> Inspector<C, EthInterpreter> for StepTracer<'_> {
         step.error = failure.filter(|_| step.opcode != opcode::REVERT);
         let contract = interpreter.input.target_address();
         match (access, interpreter.stack.data().last()) {
-            (Access::Read(slot), Some(value)) if step.error.is_none() => {
+            (StorageAccess::Read(slot), Some(value)) if step.error.is_none() => {
                 self.note_slot(contract, slot, *value);
             }
-            (Access::Write(slot, value), _) => self.note_slot(contract, slot, value),
+            (StorageAccess::Write(slot, value), _) => self.note_slot(contract, slot, value),
             _ => {}
         }
     }

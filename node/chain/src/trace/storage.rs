@@ -9,8 +9,8 @@ use std::time::Duration;
 use primitives::{Address, B256, U256, keccak256};
 use store::StateReads;
 
-use super::bounds::Bounds;
-use super::replay::Replay;
+use super::bounds::TraceBounds;
+use super::replay::BlockReplay;
 use super::{TIMEOUT_MAX, TraceError};
 use crate::state::flat;
 use crate::view::{StoredBlock, View};
@@ -39,14 +39,14 @@ pub struct StorageEntry {
 }
 
 /// The lowest hashes from a first one on.
-struct Lowest {
+struct LowestSlots {
     from: B256,
     /// One more than wanted, to know the next.
     most: usize,
     found: BTreeMap<B256, (U256, U256)>,
 }
 
-impl Lowest {
+impl LowestSlots {
     fn offer(&mut self, slot: U256, value: U256) {
         let hash = keccak256(slot.to_be_bytes::<32>());
         if value.is_zero() || hash < self.from {
@@ -78,12 +78,12 @@ impl View {
         if index > count {
             return Err(TraceError::NoTransaction { got: index, count });
         }
-        let bounds = Bounds::new(timeout.min(TIMEOUT_MAX), usize::MAX);
-        let mut replay = Replay::begin(self, block)?;
+        let bounds = TraceBounds::new(timeout.min(TIMEOUT_MAX), usize::MAX);
+        let mut replay = BlockReplay::begin(self, block)?;
         replay.run_to(index, &bounds)?;
         let overlay = replay.into_overlay();
         let limit = limit.min(STORAGE_RANGE_MAX);
-        let mut lowest = Lowest {
+        let mut lowest = LowestSlots {
             from,
             most: limit + 1,
             found: BTreeMap::new(),

@@ -214,8 +214,8 @@ fn import_ends_where_rules_begin_that_are_not_built() {
     let mut spec = ChainSpec::from_genesis_file("x", text).expect("a file").spec;
     spec.difficulty = chain::spec::DifficultyRule::Constant(2);
     let mut open_ended = spec.clone();
-    if let chain::spec::Family::Ethereum(forks) = &mut open_ended.family {
-        forks.beyond = None;
+    if let chain::spec::ChainFamily::Ethereum(forks) = &mut open_ended.family {
+        forks.unsupported = None;
     }
     let mut maker = Maker::new(open_ended);
     let blocks = maker.line(maker.genesis, 4, 1);

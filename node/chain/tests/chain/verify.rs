@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use chain::ChainSpec;
-use chain::check::{CheckError, CheckEvent, Checked, Fault, check_store};
+use chain::check::{CheckError, CheckEvent, CheckFault, CheckSummary, check_store};
 use chain::evm::precompiles::NOTIFY_SCS;
 use chain::genesis::initialise;
 use chain::genesis::record::SpecRecord;
@@ -62,7 +62,7 @@ fn scene() -> (Arc<ChainSpec>, Store) {
     (maker.spec, store)
 }
 
-fn faults(spec: &ChainSpec, store: &Store, full: bool) -> (Checked, Vec<Fault>) {
+fn faults(spec: &ChainSpec, store: &Store, full: bool) -> (CheckSummary, Vec<CheckFault>) {
     let mut faults = Vec::new();
     let checked = check_store(store, spec, full, &AtomicBool::new(false), &mut |event| {
         if let CheckEvent::Fault(fault) = event {
@@ -205,7 +205,7 @@ fn faults_say_what_and_where() {
         let text: Vec<_> = faults(&spec, &store, false)
             .1
             .iter()
-            .map(Fault::to_string)
+            .map(CheckFault::to_string)
             .collect();
         for word in words {
             assert!(text.iter().any(|line| line.contains(word)), "{word} in {text:?}");

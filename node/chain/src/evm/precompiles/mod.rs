@@ -9,9 +9,9 @@
 mod network;
 mod notice;
 
-pub(crate) use network::Send;
+pub(crate) use network::DelegatedTransfer;
+pub(crate) use notice::{EmittedNotice, take_notices};
 pub use notice::{NOTICE_BYTES_MAX, NOTIFY_SCS};
-pub(crate) use notice::{NoticeLeft, take_notices};
 
 use std::sync::LazyLock;
 
@@ -23,26 +23,26 @@ use revm::precompile::{PrecompileSpecId, Precompiles, bn254, modexp};
 use revm::primitives::AddressSet;
 use revm::primitives::hardfork::SpecId;
 
-use crate::spec::RulesAt;
-use network::{DELEGATE_SEND, Ended};
+use crate::spec::BlockRules;
+use network::{DELEGATE_SEND, PrecompileOutcome};
 
 /// The built-in contracts of one block.
 #[derive(Debug)]
 pub(crate) struct ChainPrecompiles {
     ethereum: EthPrecompiles,
     /// Which rules the public network's own follow; `None` in Ethereum's family.
-    own: Option<Own>,
+    own: Option<OwnContracts>,
 }
 
 /// What differs between forks in the public network's own contracts.
 #[derive(Clone, Copy, Debug)]
-struct Own {
+struct OwnContracts {
     /// 0x0d and 0x0e answer a word; before Nuwa they answer nothing.
     answers_words: bool,
 }
 
 impl ChainPrecompiles {
-    pub(crate) fn new(rules: RulesAt, spec_id: SpecId) -> Self {
+    pub(crate) fn new(rules: BlockRules, spec_id: SpecId) -> Self {
         static LATER: LazyLock<Precompiles> = LazyLock::new(|| {
             let mut all = Precompiles::homestead().clone();
             all.extend([
@@ -54,7 +54,7 @@ impl ChainPrecompiles {
             all
         });
         let (precompiles, own) = match rules {
-            RulesAt::Moac {
+            BlockRules::Moac {
                 precompiles, nuwa, ..
             } => {
                 let ethereum = if precompiles {
@@ -62,9 +62,9 @@ impl ChainPrecompiles {
                 } else {
                     Precompiles::homestead()
                 };
-                (ethereum, Some(Own { answers_words: nuwa }))
+                (ethereum, Some(OwnContracts { answers_words: nuwa }))
             }
-            RulesAt::Ethereum { fork, .. } => {
+            BlockRules::Ethereum { fork, .. } => {
                 let spec = PrecompileSpecId::from_spec_id(fork.spec_id());
                 (Precompiles::new(spec), None)
             }
@@ -85,12 +85,16 @@ impl ChainPrecompiles {
 
     /// What a call of 0x0c by the system contract moves in place of its own value; `None` for
     /// every other call.
-    pub(crate) fn send_of<CTX: ContextTr>(&self, context: &CTX, inputs: &CallInputs) -> Option<Send> {
+    pub(crate) fn delegated_transfer<CTX: ContextTr>(
+        &self,
+        context: &CTX,
+        inputs: &CallInputs,
+    ) -> Option<DelegatedTransfer> {
         let asked = self.own.is_some()
             && inputs.scheme == CallScheme::Call
             && inputs.bytecode_address == DELEGATE_SEND
             && inputs.caller == SYSTEM_CONTRACT;
-        asked.then(|| Send::decode(&inputs.input.as_bytes(context)))?
+        asked.then(|| DelegatedTransfer::decode(&inputs.input.as_bytes(context)))?
     }
 }
 
@@ -135,11 +139,15 @@ impl<CTX: ContextTr> PrecompileProvider<CTX> for ChainPrecompiles {
 }
 
 /// The result of one of the network's own contracts that was given `limit` gas.
-fn result(ended: Ended, limit: u64) -> InterpreterResult {
+fn result(ended: PrecompileOutcome, limit: u64) -> InterpreterResult {
     let (end, cost, output) = match ended {
-        Ended::Well { cost, output } if cost <= limit => (InstructionResult::Return, cost, output),
-        Ended::Badly { cost, output } if cost <= limit => (InstructionResult::PrecompileError, cost, output),
-        Ended::Well { cost, .. } | Ended::Badly { cost, .. } => {
+        PrecompileOutcome::Returned { cost, output } if cost <= limit => {
+            (InstructionResult::Return, cost, output)
+        }
+        PrecompileOutcome::Refused { cost, output } if cost <= limit => {
+            (InstructionResult::PrecompileError, cost, output)
+        }
+        PrecompileOutcome::Returned { cost, .. } | PrecompileOutcome::Refused { cost, .. } => {
             (InstructionResult::PrecompileOOG, cost, Default::default())
         }
     };

@@ -51,11 +51,11 @@ const SPEND_STEPS: [(i64, i64); 8] = [
 
 /// How a built-in contract ended, if there was gas enough for its cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum PrecompileOutcome {
     /// With this answer.
-    Well { cost: u64, output: Bytes },
+    Returned { cost: u64, output: Bytes },
     /// It refused its input. The answer is seen, but not copied to the caller's memory.
-    Badly { cost: u64, output: Bytes },
+    Refused { cost: u64, output: Bytes },
 }
 
 /// A word as answer.
@@ -74,26 +74,26 @@ pub(super) fn run<CTX: ContextTr>(
     context: &CTX,
     inputs: &CallInputs,
     spend_answers_word: bool,
-) -> Option<Ended> {
+) -> Option<PrecompileOutcome> {
     let length = inputs.input.len();
     let stub = |fits: bool| {
         let (cost, output) = (STUB_GAS, word(0));
         Some(if fits {
-            Ended::Well { cost, output }
+            PrecompileOutcome::Returned { cost, output }
         } else {
-            Ended::Badly { cost, output }
+            PrecompileOutcome::Refused { cost, output }
         })
     };
     match inputs.bytecode_address {
         SHARD_ENROLL => stub(length == ENROLL_BYTES),
         SHARD_VALID => stub(length == VALID_BYTES),
         QUERY => stub(length >= QUERY_BYTES_MIN),
-        DELEGATE_SEND if inputs.scheme == CallScheme::Call => Some(Ended::Well {
+        DELEGATE_SEND if inputs.scheme == CallScheme::Call => Some(PrecompileOutcome::Returned {
             cost: 0,
             output: Bytes::new(),
         }),
         DELEGATE_SEND => stub(true),
-        SPEND_GAS => Some(Ended::Well {
+        SPEND_GAS => Some(PrecompileOutcome::Returned {
             cost: spend_gas(&inputs.input.as_bytes(context)),
             output: if spend_answers_word { word(0) } else { Bytes::new() },
         }),
@@ -122,7 +122,7 @@ fn spend_gas(input: &[u8]) -> u64 {
 
 /// What the system contract has 0x0c move.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Send {
+pub(crate) struct DelegatedTransfer {
     /// Who pays.
     pub(crate) from: Address,
     /// Who is paid.
@@ -131,7 +131,7 @@ pub(crate) struct Send {
     pub(crate) value: U256,
 }
 
-impl Send {
+impl DelegatedTransfer {
     /// Reads what 0x0c is called with; `None` where that is too short.
     pub(super) fn decode(input: &[u8]) -> Option<Self> {
         if input.len() < SEND_BYTES_MIN {
@@ -214,27 +214,27 @@ mod tests {
             &value,
         ]
         .concat();
-        let expected = Send {
+        let expected = DelegatedTransfer {
             from,
             to,
             value: U256::from(77),
         };
-        assert_eq!(Send::decode(&input), Some(expected.clone()));
-        assert_eq!(Send::decode(&input[..99]), None);
+        assert_eq!(DelegatedTransfer::decode(&input), Some(expected.clone()));
+        assert_eq!(DelegatedTransfer::decode(&input[..99]), None);
         // All that follows counts as digits of the value.
         let longer = [&input[..], &[1]].concat();
         let value = U256::from(77 * 256 + 1);
         assert_eq!(
-            Send::decode(&longer),
-            Some(Send {
+            DelegatedTransfer::decode(&longer),
+            Some(DelegatedTransfer {
                 value,
                 ..expected.clone()
             })
         );
         let huge = [&input[..], &[0; 40]].concat();
         assert_eq!(
-            Send::decode(&huge),
-            Some(Send {
+            DelegatedTransfer::decode(&huge),
+            Some(DelegatedTransfer {
                 value: U256::MAX,
                 ..expected
             })

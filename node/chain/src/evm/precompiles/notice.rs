@@ -21,7 +21,7 @@ use revm::context_interface::{ContextTr, JournalTr};
 use revm::interpreter::{CallInputs, CallScheme};
 use revm::primitives::{Log, LogData};
 
-use super::network::{Ended, word};
+use super::network::{PrecompileOutcome, word};
 
 /// Where it lies.
 pub const NOTIFY_SCS: Address = address!("000000000000000000000000000000000000000d");
@@ -32,10 +32,14 @@ const NOTIFY_GAS: u64 = 2000;
 pub const NOTICE_BYTES_MAX: usize = 1024;
 
 /// A notice of the transaction that ran: who told it, and what.
-pub(crate) type NoticeLeft = (Address, Bytes);
+pub(crate) type EmittedNotice = (Address, Bytes);
 
 /// Runs a call of 0x0d. That gas is too little is said by who takes the cost.
-pub(super) fn run<CTX: ContextTr>(context: &mut CTX, inputs: &CallInputs, answers_word: bool) -> Ended {
+pub(super) fn run<CTX: ContextTr>(
+    context: &mut CTX,
+    inputs: &CallInputs,
+    answers_word: bool,
+) -> PrecompileOutcome {
     let paid = inputs.gas_limit >= NOTIFY_GAS;
     if paid && !inputs.is_static && inputs.input.len() <= NOTICE_BYTES_MAX {
         let teller = match inputs.scheme {
@@ -48,14 +52,14 @@ pub(super) fn run<CTX: ContextTr>(context: &mut CTX, inputs: &CallInputs, answer
             data: LogData::new_unchecked(vec![teller.into_word()], input),
         });
     }
-    Ended::Well {
+    PrecompileOutcome::Returned {
         cost: NOTIFY_GAS,
         output: if answers_word { word(1) } else { Bytes::new() },
     }
 }
 
 /// Takes the notices out of the logs of a transaction, each in its order.
-pub(crate) fn take_notices(logs: &mut Vec<Log>) -> Vec<NoticeLeft> {
+pub(crate) fn take_notices(logs: &mut Vec<Log>) -> Vec<EmittedNotice> {
     let left = |log: Log| {
         let teller = log.topics().first().copied().unwrap_or_default();
         (Address::from_word(teller), log.data.data)

@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, keccak256};
 use store::{BlockReads, Snapshot, Source, StateReads, StoreError, TableId};
 
-use super::{Check, CheckError, Fault, guarded};
+use super::{CheckError, CheckFault, StoreCheck, guarded};
 use crate::trie::{NoNodes, Trie, encode_account};
 
 /// Checks the states of all blocks from 0 to `head`.
-pub(super) fn check(check: &mut Check<'_>, head: u64) -> Result<(), CheckError> {
-    let mut replay = Replay {
+pub(super) fn check(check: &mut StoreCheck<'_>, head: u64) -> Result<(), CheckError> {
+    let mut replay = StateHistory {
         view: check.view,
         accounts: Trie::in_memory(),
         storages: HashMap::new(),
@@ -27,7 +27,7 @@ pub(super) fn check(check: &mut Check<'_>, head: u64) -> Result<(), CheckError> 
         match followed {
             Ok(Ok(Some((got, expected)))) => {
                 if got != expected && !wrong {
-                    check.faults(vec![Fault::StateRoot {
+                    check.faults(vec![CheckFault::StateRoot {
                         number,
                         got,
                         expected,
@@ -45,14 +45,14 @@ pub(super) fn check(check: &mut Check<'_>, head: u64) -> Result<(), CheckError> 
     Ok(())
 }
 
-struct Replay<'a> {
+struct StateHistory<'a> {
     view: &'a Snapshot,
     accounts: Trie,
     storages: HashMap<(Address, u32), Trie>,
-    faults: Vec<Fault>,
+    faults: Vec<CheckFault>,
 }
 
-impl Replay<'_> {
+impl StateHistory<'_> {
     /// Takes the versions of a block; gives the root they lead to and the header's.
     fn follow(&mut self, number: u64) -> Result<Option<(B256, B256)>, StoreError> {
         let Some(hash) = self.view.canonical_hash(number)? else {
@@ -93,7 +93,7 @@ impl Replay<'_> {
                     .with(TableId::HashToCode, code.as_slice(), |_| ())?
                     .is_some();
             if !code_is_there {
-                self.faults.push(Fault::Account {
+                self.faults.push(CheckFault::Account {
                     address: *address,
                     number,
                     what: "code",
@@ -105,7 +105,7 @@ impl Replay<'_> {
             // The rows are not needed; taking them keeps the trie from remembering old ones.
             let got = storage.map_or(EMPTY_ROOT, |storage| storage.commit().0);
             if got != account.storage_root {
-                self.faults.push(Fault::Account {
+                self.faults.push(CheckFault::Account {
                     address: *address,
                     number,
                     what: "storage root",
