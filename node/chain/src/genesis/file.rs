@@ -1,9 +1,14 @@
-//! Genesis files in geth's form: read into a spec and block 0.
+//! Makes a [`ChainSpec`] from a genesis file, which is JSON in geth's form.
 //!
-//! A file with `panguBlock` has the public network's rules, any other Ethereum's. A missing
-//! fork key means never, but for `nuwaBlock`, which means from block 0 on. Numbers are taken
-//! as hex with or without leading zeros, as decimal strings and as JSON numbers; addresses with
-//! or without 0x. Unknown keys are named, so that the caller can warn, and ignored.
+//! A file with the key `panguBlock` is of the public network's family, any other of Ethereum's. A
+//! fork without a key is never active, except for `nuwaBlock`: without it, Nuwa is active from
+//! block 0 on. Numbers are hex with or without leading zeros, decimal strings, or JSON numbers;
+//! addresses may begin with 0x. Unknown keys are ignored and returned, so that the caller can
+//! warn.
+//!
+//! This module and [`record`](crate::genesis::record) are the only ones of this package that know
+//! JSON. They are here because the store keeps the text of the genesis file, and a node reads its
+//! rules from there at every start.
 
 use std::collections::BTreeMap;
 
@@ -19,42 +24,43 @@ use crate::spec::{
 /// Why a genesis file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GenesisFileError {
-    /// Not JSON, or no object.
+    /// The text is not a JSON object.
     #[error("line {line}, column {column}: {reason}")]
     Json {
-        /// Line of the fault, from 1.
+        /// The line of the fault, counted from 1.
         line: usize,
-        /// Column of the fault, from 1.
+        /// The column of the fault, counted from 1.
         column: usize,
         /// What is wrong there.
         reason: String,
     },
-    /// A value that is not what its key wants.
-    #[error("{key}: got {got}, want {expected}")]
+    /// A value is not of the form that its key needs.
+    #[error("{key}: got {got}, expected {expected}")]
     Value {
-        /// The key with its way from the top.
+        /// The path of the key, as `config.chainId`.
         key: String,
         /// The value.
         got: String,
-        /// What it should be.
+        /// The form that the value should have.
         expected: &'static str,
     },
-    /// A key that must be there.
+    /// A required key is missing.
     #[error("{0} is missing")]
     Missing(String),
 }
 
-/// A spec from a file, and the keys that were not understood.
+/// What a genesis file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GenesisFile {
     /// The spec.
     pub spec: ChainSpec,
-    /// Keys that were ignored, with their way from the top.
+    /// The paths of the keys that were ignored because they are unknown.
     pub ignored_keys: Vec<String>,
 }
 
-/// Forks of Ethereum that are not built here; each ends the import where it begins.
-const BEYOND: [&str; 11] = [
+/// Keys of Ethereum's forks that this program does not support. Blocks of such a fork are not
+/// imported.
+const UNSUPPORTED_FORKS: [&str; 11] = [
     "berlinBlock",
     "londonBlock",
     "arrowGlacierBlock",
@@ -69,17 +75,17 @@ const BEYOND: [&str; 11] = [
 ];
 
 impl ChainSpec {
-    /// The spec that a genesis file gives; `name` is for logs.
+    /// Makes a spec from the text of a genesis file. `name` becomes the spec's name, for logs.
     ///
     /// # Errors
-    /// [`GenesisFileError`] for the first thing that cannot be understood.
+    /// [`GenesisFileError`] for the first value that cannot be read.
     pub fn from_genesis_file(name: &str, text: &str) -> Result<GenesisFile, GenesisFileError> {
         let top: Map<String, Value> = serde_json::from_str(text).map_err(|error| GenesisFileError::Json {
             line: error.line(),
             column: error.column(),
             reason: error.to_string(),
         })?;
-        let mut top = Fields {
+        let mut top = GenesisFields {
             path: String::new(),
             map: top,
         };
@@ -125,14 +131,15 @@ impl ChainSpec {
             genesis_hash: None,
             genesis,
         }
-        .like_built_in();
-        let mut ignored_keys = config.left();
-        ignored_keys.extend(top.left());
+        .with_rules_of_built_in();
+        let mut ignored_keys = config.unread_keys();
+        ignored_keys.extend(top.unread_keys());
         Ok(GenesisFile { spec, ignored_keys })
     }
 
-    /// A file with the content of a built-in network gets that network's other rules too.
-    fn like_built_in(mut self) -> Self {
+    /// A file with the chain id of a built-in network also gets the rules of that network for which
+    /// genesis files have no key.
+    fn with_rules_of_built_in(mut self) -> Self {
         for built_in in [Self::main(), Self::test()] {
             if matches!(self.family, ChainFamily::Moac(_)) && self.chain_id == built_in.chain_id {
                 self.failed_calls_refund_gas = built_in.failed_calls_refund_gas;
@@ -143,7 +150,7 @@ impl ChainSpec {
     }
 }
 
-fn moac_forks(config: &mut Fields) -> Result<ChainFamily, GenesisFileError> {
+fn moac_forks(config: &mut GenesisFields) -> Result<ChainFamily, GenesisFileError> {
     Ok(ChainFamily::Moac(MoacForks {
         pangu: config.number("panguBlock")?,
         nuwa: config.number("nuwaBlock")?,
@@ -154,21 +161,22 @@ fn moac_forks(config: &mut Fields) -> Result<ChainFamily, GenesisFileError> {
     }))
 }
 
-fn ethereum_forks(config: &mut Fields) -> Result<ChainFamily, GenesisFileError> {
+fn ethereum_forks(config: &mut GenesisFields) -> Result<ChainFamily, GenesisFileError> {
     let mut unsupported: Option<(String, u64)> = None;
-    for key in BEYOND {
-        // Times and total difficulties are no block numbers, but rules from block 0 on mean the same.
-        let from = match key {
+    for key in UNSUPPORTED_FORKS {
+        // The other keys are times or total difficulties. 0 means active from block 0 on; for any
+        // other value the first block is not known.
+        let first_block = match key {
             key if key.ends_with("Block") => config.number(key)?,
             _ => config
                 .map
                 .remove(key)
                 .map(|value| if value == 0 { 0 } else { u64::MAX }),
         };
-        if let Some(from) = from
-            && unsupported.as_ref().is_none_or(|(_, first)| from < *first)
+        if let Some(block) = first_block
+            && unsupported.as_ref().is_none_or(|(_, first)| block < *first)
         {
-            unsupported = Some((key.to_owned(), from));
+            unsupported = Some((key.to_owned(), block));
         }
     }
     config.map.remove("terminalTotalDifficultyPassed");
@@ -195,7 +203,7 @@ fn ethereum_forks(config: &mut Fields) -> Result<ChainFamily, GenesisFileError> 
     }))
 }
 
-fn genesis(top: &mut Fields) -> Result<Genesis, GenesisFileError> {
+fn genesis(top: &mut GenesisFields) -> Result<Genesis, GenesisFileError> {
     let difficulty = top
         .uint("difficulty")?
         .ok_or_else(|| GenesisFileError::Missing("difficulty".to_owned()))?;
@@ -227,7 +235,7 @@ fn genesis(top: &mut Fields) -> Result<Genesis, GenesisFileError> {
         };
         alloc.insert(
             address,
-            account(Fields {
+            account(GenesisFields {
                 path: format!("{key}."),
                 map,
             })?,
@@ -250,7 +258,7 @@ fn genesis(top: &mut Fields) -> Result<Genesis, GenesisFileError> {
     })
 }
 
-fn account(mut fields: Fields) -> Result<GenesisAccount, GenesisFileError> {
+fn account(mut fields: GenesisFields) -> Result<GenesisAccount, GenesisFileError> {
     let mut storage = BTreeMap::new();
     let slots = fields.object("storage")?;
     for (text, value) in &slots.map {
@@ -269,13 +277,15 @@ fn account(mut fields: Fields) -> Result<GenesisAccount, GenesisFileError> {
     })
 }
 
-/// An object being read: every key taken is removed, what stays was not understood.
-struct Fields {
+/// A JSON object that is being read. Every key that is read is removed; the remaining keys are
+/// unknown.
+struct GenesisFields {
+    /// The path of the object, with a dot at its end.
     path: String,
     map: Map<String, Value>,
 }
 
-impl Fields {
+impl GenesisFields {
     fn wrong(&self, key: &str, got: &Value, expected: &'static str) -> GenesisFileError {
         GenesisFileError::Value {
             key: format!("{}{key}", self.path),
@@ -329,18 +339,16 @@ impl Fields {
         })
     }
 
-    fn left(&self) -> Vec<String> {
+    /// The paths of the keys that were not read.
+    fn unread_keys(&self) -> Vec<String> {
         self.map.keys().map(|key| format!("{}{key}", self.path)).collect()
     }
 }
 
-/// A number as hex with 0x, as decimal text, or as a JSON number.
+/// Reads a number: hex with 0x, decimal text, or a JSON number of up to 64 bits.
 fn uint(value: &Value) -> Option<U256> {
     match value {
-        Value::Number(number) => number.as_u64().map(U256::from).or_else(|| {
-            // Beyond 64 bits the JSON number is kept as its text.
-            U256::from_str_radix(&number.to_string(), 10).ok()
-        }),
+        Value::Number(number) => number.as_u64().map(U256::from),
         Value::String(text) => match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
             Some("") => Some(U256::ZERO),
             Some(digits) => U256::from_str_radix(digits, 16).ok(),
@@ -374,7 +382,7 @@ mod tests {
         let file = read(text).unwrap();
         assert_eq!(file.spec.chain_id, 99);
         let ChainFamily::Moac(forks) = &file.spec.family else {
-            panic!("want the public network's family")
+            panic!("expected the public network's family")
         };
         assert_eq!(
             (forks.nuwa, forks.fuxi, forks.precompiles),
@@ -390,7 +398,7 @@ mod tests {
         let text = r#"{"config": {"chainId": 1, "homesteadBlock": 0, "eip150Block": 5, "londonBlock": 9,
             "shanghaiTime": 1000}, "difficulty": "131072", "gasLimit": "0x1388"}"#;
         let ChainFamily::Ethereum(forks) = read(text).unwrap().spec.family else {
-            panic!("want Ethereum's family")
+            panic!("expected Ethereum's family")
         };
         assert_eq!(
             (forks.at(4), forks.at(5)),
@@ -407,7 +415,10 @@ mod tests {
         };
         check("{\n\"a\":}", "line 2");
         check("{}", "difficulty is missing");
-        check(r#"{"difficulty": "x"}"#, "difficulty: got \"x\", want a number");
+        check(
+            r#"{"difficulty": "x"}"#,
+            "difficulty: got \"x\", expected a number",
+        );
         check(
             r#"{"difficulty": 1, "gasLimit": "0x1ffffffffffffffff"}"#,
             "gasLimit",

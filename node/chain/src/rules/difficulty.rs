@@ -1,20 +1,20 @@
-//! Difficulty of the next block, by network and fork.
+//! The difficulty of the next block, by network and fork.
 //!
-//! Sources: facts of the public network; Yellow Paper; EIP-2, EIP-100, EIP-649, EIP-1234,
-//! EIP-2384. Knows numbers and times; knows no headers but the parent's.
+//! Sources: docs/base-chain.md, 3; Ethereum Yellow Paper; EIP-2, EIP-100, EIP-649, EIP-1234,
+//! EIP-2384.
 
 use primitives::{Header, U256};
 
 use crate::spec::{ChainFamily, ChainSpec, DifficultyRule, EthereumFork, EthereumForks, is_active};
 
-/// Smallest difficulty of networks with a moving one.
+/// The smallest difficulty where it is adjusted from block to block.
 const DIFFICULTY_MIN: u64 = 131_072;
-/// First parent number at which the public network's bomb ticks.
+/// The public network's difficulty bomb counts blocks from this parent number on.
 const BOMB_FIRST_PARENT: u64 = 2_999_999;
-/// Blocks between two doublings of a bomb.
+/// A difficulty bomb doubles after this many blocks.
 const BOMB_PERIOD: u64 = 100_000;
 
-/// What the difficulty of a block follows from.
+/// The values that a block's difficulty is computed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DifficultyInput {
     /// The block's number.
@@ -95,7 +95,8 @@ fn byzantium(input: &DifficultyInput) -> U256 {
     steps(input, if input.parent_uncles { 2 } else { 1 }, 9)
 }
 
-/// One 2048th of the parent's difficulty up `raise` times, down once for every `slow` seconds.
+/// Adds `raise` 2048ths of the parent's difficulty, and subtracts one for every `slow` seconds
+/// between the timestamps; at most 99 are subtracted.
 fn steps(input: &DifficultyInput, raise: i64, slow: u64) -> U256 {
     let parent = input.parent_difficulty;
     let seconds = input.timestamp.saturating_sub(input.parent_timestamp);

@@ -1,14 +1,14 @@
 //! The built-in networks: main, test, and the local development network.
 //!
-//! Main and test carry their rules and the hash of block 0; who owns what in block 0 comes
-//! from a genesis file. Source: facts of the public network, section 2.
+//! For main and test the rules and the hash of block 0 are built in. The accounts of their block 0
+//! come from a genesis file. Source: docs/base-chain.md, 2.
 
 use ethash::Schedule;
 use primitives::{Address, U256, address, b256};
 
 use super::{ChainFamily, ChainSpec, DifficultyRule, GAS_LIMIT_FLOOR, Genesis, GenesisAccount, MoacForks};
 
-/// Difficulty of every block of the dev network.
+/// The difficulty of every block of the dev network.
 pub const DEV_DIFFICULTY: u64 = 512;
 
 impl ChainSpec {
@@ -59,7 +59,7 @@ impl ChainSpec {
         }
     }
 
-    /// The local development network: id 100, constant difficulty, ten funded accounts.
+    /// The local development network: id 100, constant difficulty, ten accounts with balances.
     pub fn dev() -> Self {
         let funded = GenesisAccount {
             balance: U256::from(1_000_000u64) * U256::from(10u64).pow(U256::from(18u64)),
@@ -92,7 +92,7 @@ impl ChainSpec {
     }
 }
 
-/// What main and test have in common.
+/// The values that main and test have in common.
 fn public() -> ChainSpec {
     ChainSpec {
         name: String::new(),
@@ -120,8 +120,8 @@ fn public_genesis() -> Genesis {
     }
 }
 
-/// The dev network's accounts with their keys, which are known to everyone: the accounts
-/// that other development nodes also fund, from the well-known test mnemonic.
+/// The dev network's accounts and their secret keys, which everybody knows. They are the accounts
+/// that other development nodes use too, derived from the well-known test mnemonic.
 pub const DEV_ACCOUNTS: [(Address, &str); 10] = [
     (
         address!("f39fd6e51aad88f6f4ce6ab8827279cfffb92266"),
