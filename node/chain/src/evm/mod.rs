@@ -1,15 +1,21 @@
-//! The EVM with each network's gas table, opcodes and precompiles, on revm.
+//! The EVM on revm, with each network's gas table, opcodes and precompiled contracts.
 //!
-//! Ethereum's rules are revm's own but for Constantinople's SSTORE. The public network's:
-//! source: its facts, section 4. Fuxi is Petersburg's opcodes with the
-//! older SSTORE, and CHAINID, SELFBALANCE and a cheaper CREATE2 of its own. Left out:
-//! subroutine opcodes. Built-in contracts are in [`crate::evm::precompiles`].
+//! Ethereum's rules are revm's own, except for Constantinople's SSTORE. The public network's rules:
+//! docs/base-chain.md, 4. Its fork Fuxi has the opcodes of Petersburg with the older SSTORE, and
+//! CHAINID, SELFBALANCE and a cheaper CREATE2. Its subroutine opcodes are not supported.
+//!
+//! | question | module |
+//! |---|---|
+//! | how is a block executed? | [`execute`] |
+//! | how is one transaction run? | [`handler`], [`refund`] |
+//! | what do precompiled contracts do? | [`precompiles`] |
+//! | when is a call stopped? | [`deadline`], [`quick_call`] |
 
 pub(crate) mod deadline;
 pub mod execute;
 pub(crate) mod handler;
 pub mod precompiles;
-pub(crate) mod quick;
+pub(crate) mod quick_call;
 pub(crate) mod refund;
 
 use primitives::{Address, Bytes, Header, U256};
@@ -37,23 +43,23 @@ use revm::primitives::hardfork::SpecId;
 use crate::evm::precompiles::{ChainPrecompiles, NOTIFY_SCS};
 use crate::spec::{BlockRules, ChainSpec, EthereumFork};
 
-/// Largest contract code in bytes.
+/// The largest contract code on the public network, in bytes.
 pub const CODE_BYTES_MAX: usize = 204_800;
-/// Gas that every transaction pays.
+/// Gas that every transaction of the public network pays.
 pub const TX_GAS: u64 = 1000;
-/// Gas that a contract creation pays beside [`TX_GAS`].
+/// Gas that a contract creation on the public network pays in addition to [`TX_GAS`].
 const TX_CREATE_GAS: u64 = 52_000;
-/// SLOAD between EIP-150 and Istanbul.
+/// Gas of SLOAD between EIP-150 and Istanbul.
 const SLOAD_GAS: u64 = 200;
-/// SSTORE that fills an empty slot.
+/// Gas of an SSTORE that sets a slot that was zero.
 const SSTORE_SET_GAS: u64 = 20_000;
-/// SSTORE that changes a slot.
+/// Gas of an SSTORE that changes a slot that was not zero.
 const SSTORE_RESET_GAS: u64 = 5000;
-/// CREATE2 expands memory without charging for it on the public network. More than this is
-/// refused here, so that a transaction cannot take the machine's memory.
+/// On the public network CREATE2 expands memory without charging for it. This node refuses more
+/// than this, so that a transaction cannot exhaust the machine's memory.
 const CREATE2_MEMORY_BYTES_MAX: usize = 1 << 20;
 
-/// What the EVM runs in: block, transaction, rules, journaled state.
+/// The context of the EVM: block, transaction, rules, journaled state.
 pub(crate) type EvmContext<DB> = Context<BlockEnv, TxEnv, CfgEnv, DB, Journal<DB>, ()>;
 
 /// revm as this chain runs it.
@@ -65,7 +71,7 @@ pub(crate) type ChainEvm<DB, INSP = NoOpInspector> = Evm<
     EthFrame<EthInterpreter>,
 >;
 
-/// What the EVM knows of the block, from its header.
+/// The EVM's block values, from a header.
 pub(crate) fn block_env(header: &Header) -> BlockEnv {
     BlockEnv {
         number: U256::from(header.number),
@@ -79,7 +85,7 @@ pub(crate) fn block_env(header: &Header) -> BlockEnv {
     }
 }
 
-/// An EVM for one block. `adjust` may relax checks, for calls that are no transactions.
+/// An EVM for one block. `adjust` may switch checks off, for calls that are not transactions.
 pub(crate) fn chain_evm<DB: Database>(
     database: DB,
     spec: &ChainSpec,
@@ -118,7 +124,7 @@ fn gas_params(rules: BlockRules) -> GasParams {
             (GasId::tx_base_stipend(), TX_GAS),
             (GasId::tx_create_cost(), TX_CREATE_GAS),
         ]),
-        // EIP-1283 has Istanbul's formula with SLOAD's older price of 200.
+        // EIP-1283 uses the formula of Istanbul's EIP-2200 with SLOAD's older price of 200.
         BlockRules::Ethereum {
             fork: EthereumFork::Constantinople,
             ..
@@ -163,8 +169,8 @@ fn instructions<DB: Database>(
     table
 }
 
-/// SSTORE by EIP-1283, which Petersburg took back: net gas metering without Istanbul's
-/// minimum of remaining gas.
+/// SSTORE by EIP-1283, which Petersburg removed: net gas metering without Istanbul's minimum of
+/// remaining gas.
 fn sstore_eip1283<IT: InterpreterTypes, H: Host + ?Sized>(
     context: InstructionContext<'_, H, IT>,
 ) -> InstructionExecResult {
@@ -210,8 +216,8 @@ fn push<IT: InterpreterTypes>(
     }
 }
 
-/// RETURNDATACOPY that is paid before it is looked whether there is as much data: where the gas
-/// of a failed call goes back, that the instruction was paid is seen.
+/// RETURNDATACOPY that is charged before the length of the return data is checked. The order
+/// matters where the gas of a failed call goes back: this failure is charged.
 fn returndatacopy<IT: InterpreterTypes, H: Host + ?Sized>(
     context: InstructionContext<'_, H, IT>,
 ) -> InstructionExecResult {
@@ -237,9 +243,11 @@ fn returndatacopy<IT: InterpreterTypes, H: Host + ?Sized>(
     Ok(())
 }
 
-/// Existing accounts 1 to 16 have code size 1: the network's precompiles, built or not. 0x0d
-/// has it also where it does not exist, as on networks whose block 0 does not give it a balance:
-/// contracts look whether there is code before they call.
+/// EXTCODESIZE that returns 1 for the accounts 1 to 16, if they exist. These are the addresses of
+/// the network's precompiled contracts.
+///
+/// For 0x0d it returns 1 also if the account does not exist, as on networks whose block 0 gives it
+/// no balance: contracts check that there is code before they call 0x0d.
 fn extcodesize<IT: InterpreterTypes, H: Host + ?Sized>(
     context: InstructionContext<'_, H, IT>,
 ) -> InstructionExecResult {
@@ -259,7 +267,7 @@ fn extcodesize<IT: InterpreterTypes, H: Host + ?Sized>(
     host::extcodesize(InstructionContext { interpreter, host })
 }
 
-/// CREATE2 for 32,000 gas flat: neither memory nor the hash of the code is charged.
+/// CREATE2 for a flat 32,000 gas. Neither memory nor the hash of the code is charged.
 fn create2<IT: InterpreterTypes, H: Host + ?Sized>(
     context: InstructionContext<'_, H, IT>,
 ) -> InstructionExecResult {
@@ -288,7 +296,8 @@ fn create2<IT: InterpreterTypes, H: Host + ?Sized>(
         if end > interpreter.memory.size() {
             let words = end.div_ceil(32);
             interpreter.memory.resize(words * 32);
-            // The words are there but not paid: growth beyond them is paid from the last payment on.
+            // This memory was not charged. A later instruction that needs more is charged for the
+            // growth beyond this size only.
             interpreter.gas.memory_mut().words_num = words;
         }
         code = Bytes::copy_from_slice(interpreter.memory.slice_len(offset, length).as_ref());
@@ -308,7 +317,7 @@ fn create2<IT: InterpreterTypes, H: Host + ?Sized>(
     Err(InstructionResult::Suspend)
 }
 
-/// Gas that a transaction with this data pays before anything runs.
+/// The gas that a transaction with this input pays before any code runs.
 pub fn intrinsic_gas(rules: BlockRules, input: &[u8], creates: bool) -> u64 {
     let gas = gas_params(rules);
     let zeros = input.iter().filter(|byte| **byte == 0).count() as u64;

@@ -87,7 +87,7 @@ impl Overlay {
 pub(crate) struct SourceReads {
     /// Accounts, slots, codes and block hashes that were read.
     pub(crate) rows: u32,
-    /// Bytes of contract code that were read. revm analyses every byte of them.
+    /// Bytes of contract code that were read. revm hashes and analyses every byte.
     pub(crate) code_bytes: usize,
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use chain::call::{CallError, CallOutcome, CallPlace, CallRequest, TIMEOUT_DEFAULT};
+use chain::call::{CallOutcome, CallRequest, EvmCallError, StateAt, TIMEOUT_DEFAULT};
 use chain::{ChainSpec, View};
 use primitives::Address;
 
@@ -33,7 +33,7 @@ fn place(code: &[u8], called: &[u8]) -> (View, CallRequest) {
     (view, request)
 }
 
-const GENESIS: CallPlace<'_> = CallPlace::After(0);
+const GENESIS: StateAt<'_> = StateAt::Block(0);
 
 #[test]
 fn what_reads_much_is_not_quick() {
@@ -75,9 +75,9 @@ fn a_call_ends_when_its_time_is_over() {
     let timeout = Duration::from_millis(50);
     // More gas than could be used in a day.
     let gas = Some(1 << 50);
-    let aborted = |error: CallError| {
+    let aborted = |error: EvmCallError| {
         assert!(
-            matches!(error, CallError::Timeout(got) if got == timeout),
+            matches!(error, EvmCallError::Timeout(got) if got == timeout),
             "{error}"
         );
         assert_eq!(error.to_string(), "execution aborted (timeout = 50ms)");
@@ -99,7 +99,7 @@ fn a_call_ends_when_its_time_is_over() {
     let (view, request) = place(&hex("00"), &[]);
     let error = view.estimate_gas(GENESIS, &request, Duration::ZERO);
     assert!(
-        matches!(error, Err(CallError::Timeout(Duration::ZERO))),
+        matches!(error, Err(EvmCallError::Timeout(Duration::ZERO))),
         "{error:?}"
     );
 }

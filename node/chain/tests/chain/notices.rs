@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use chain::call::{CallPlace, CallRequest, TIMEOUT_DEFAULT};
+use chain::call::{CallRequest, StateAt, TIMEOUT_DEFAULT};
 use chain::check::{CheckEvent, check_store};
 use chain::evm::precompiles::{NOTICE_BYTES_MAX, NOTIFY_SCS};
 use chain::import::bulk::import_stream;
@@ -262,9 +262,9 @@ fn calls_and_estimates_leave_nothing() {
         input: Bytes::from_static(DATA),
         ..Default::default()
     };
-    view.call(CallPlace::After(1), &request, TIMEOUT_DEFAULT)
+    view.call(StateAt::Block(1), &request, TIMEOUT_DEFAULT)
         .expect("a call");
-    view.estimate_gas(CallPlace::After(1), &request, TIMEOUT_DEFAULT)
+    view.estimate_gas(StateAt::Block(1), &request, TIMEOUT_DEFAULT)
         .expect("an estimate");
     assert!(before == node.rows());
     assert_eq!(served(&node, &maker, &one), Some(vec![]));

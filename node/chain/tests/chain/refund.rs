@@ -4,7 +4,7 @@
 //! Expected numbers are written out from the rules: the sum of an instruction's gas is taken
 //! before it is carried out, and only if there is enough.
 
-use chain::call::{CallOutcome, CallPlace, CallRequest, TIMEOUT_DEFAULT};
+use chain::call::{CallOutcome, CallRequest, StateAt, TIMEOUT_DEFAULT};
 use chain::{ChainSpec, View};
 use primitives::{Transaction, U256};
 
@@ -240,7 +240,7 @@ fn the_sender_gets_the_gas_and_callers_learn_the_reason() {
         ..Default::default()
     };
     let call = |gas| {
-        view.call(CallPlace::After(2), &request(gas), TIMEOUT_DEFAULT)
+        view.call(StateAt::Block(2), &request(gas), TIMEOUT_DEFAULT)
             .expect("a call")
     };
     // The slots are empty as before: the block's transaction failed.

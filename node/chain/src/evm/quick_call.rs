@@ -1,13 +1,11 @@
-//! Calls that must end soon: the EVM is watched and given up where it takes too long, so that
-//! what is short can be run where nobody may wait.
+//! Stops calls that take long, so that short calls can run on a thread that must not block.
 //!
-//! What takes time is counted, and the clock not asked: instructions, gas, bytes hashed, and reads
-//! of the store that memory did not answer. So a call takes a fraction of a millisecond, and beside
-//! that what so many reads of the disk take where the store has those rows in no cache. Reads are
-//! counted when they are done: the last instruction may go beyond by what it reads, at most one
-//! account and its code.
+//! [`QuickCallGuard`] counts instructions, gas, hashed bytes, and rows read from the store. It does
+//! not read the clock. Within the limits a call takes a fraction of a millisecond, plus the time of
+//! the disk reads for rows that are in no cache. A read is counted after it is done, so the last
+//! instruction may exceed the limits by one account and its code.
 //!
-//! A call that ends within the bounds has the very result of an unwatched one.
+//! A call that ends within the limits has the same result as one without a guard.
 
 use revm::bytecode::opcode;
 use revm::inspector::Inspector;
@@ -24,20 +22,20 @@ use crate::evm::deadline::{skipped_call, skipped_frame};
 use crate::state::BlockState;
 use crate::trie::NodeSource;
 
-/// Most instructions.
+/// The most instructions.
 const STEPS_MAX: u32 = 2000;
-/// Most gas that one frame uses.
+/// The most gas that one frame uses.
 const GAS_MAX: u64 = 60_000;
-/// Most bytes hashed at once.
-const HASHED_MAX: u64 = 4096;
-/// Most rows read from the store: accounts, slots, codes.
-const READS_MAX: u32 = 16;
-/// Most bytes of code read from the store; each is hashed.
+/// The most bytes that one KECCAK256 instruction hashes.
+const HASHED_BYTES_MAX: u64 = 4096;
+/// The most rows read from the store: accounts, slots, codes, block hashes.
+const READ_ROWS_MAX: u32 = 16;
+/// The most bytes of contract code read from the store. revm hashes and analyses every byte.
 const CODE_BYTES_MAX: usize = 48 << 10;
-/// The last address that a built-in contract can have.
-const BUILT_IN_LAST: u64 = 0xff;
+/// Precompiled contracts have addresses up to this one.
+const PRECOMPILE_ADDRESS_MAX: u64 = 0xff;
 
-/// Gives up what takes too long.
+/// Stops a call that reaches one of the limits.
 #[derive(Debug, Default)]
 pub(crate) struct QuickCallGuard {
     steps: u32,
@@ -45,7 +43,7 @@ pub(crate) struct QuickCallGuard {
 }
 
 impl QuickCallGuard {
-    /// The bounds were met: the result means nothing.
+    /// Whether the call was stopped. Then its result is meaningless.
     pub(crate) fn limit_reached(&self) -> bool {
         self.limit_reached
     }
@@ -56,10 +54,11 @@ impl QuickCallGuard {
     }
 }
 
-/// Whether this may be a built-in contract, whose time its gas does not bound tightly enough.
-fn is_built_in(address: &Address) -> bool {
+/// Whether this address may have a precompiled contract. Their gas does not limit their time
+/// tightly enough, so calls of them are stopped.
+fn may_be_precompile(address: &Address) -> bool {
     let number = U256::from_be_slice(address.as_slice());
-    number <= U256::from(BUILT_IN_LAST)
+    number <= U256::from(PRECOMPILE_ADDRESS_MAX)
 }
 
 impl<S> Inspector<EvmContext<&mut BlockState<'_, S>>, EthInterpreter> for QuickCallGuard
@@ -76,11 +75,11 @@ where
         let hashes_much = || {
             let stack = interpreter.stack.data();
             let is_hash = interpreter.bytecode.opcode() == opcode::KECCAK256;
-            is_hash && matches!(&stack[..], [.., len, _] if *len > U256::from(HASHED_MAX))
+            is_hash && matches!(&stack[..], [.., len, _] if *len > U256::from(HASHED_BYTES_MAX))
         };
         if self.limit_reached
             || self.steps > STEPS_MAX
-            || reads.rows > READS_MAX
+            || reads.rows > READ_ROWS_MAX
             || reads.code_bytes > CODE_BYTES_MAX
             || interpreter.gas.total_gas_spent() > GAS_MAX
             || hashes_much()
@@ -94,7 +93,7 @@ where
         _: &mut EvmContext<&mut BlockState<'_, S>>,
         inputs: &mut CallInputs,
     ) -> Option<CallOutcome> {
-        self.limit_reached |= is_built_in(&inputs.bytecode_address);
+        self.limit_reached |= may_be_precompile(&inputs.bytecode_address);
         self.limit_reached.then(|| skipped_call(inputs))
     }
 
