@@ -227,7 +227,7 @@ fn bounds_are_named_by_their_options() {
     );
     check(
         json!({"fromBlock": "0x0", "toBlock": "0x99"}),
-        "the range has 5 blocks, at most 4 are allowed: ask in parts, or let the node allow more by --rpc.logs.maxrange",
+        "block range: got 5 blocks, expected at most 4: ask in parts, or let the node allow more by --rpc.logs.maxrange",
     );
     // The pending block counts with the others.
     net.send(json!({"to": contract, "data": word(4)}));

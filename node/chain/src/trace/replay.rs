@@ -1,6 +1,6 @@
-//! A block of the chain, run again transaction by transaction on its parent's state.
+//! Runs a stored block again, transaction by transaction, on the state of its parent.
 //!
-//! No receipts, no roots: what the block gave is known already.
+//! It makes no receipts and no roots, since the store has them.
 
 use primitives::{Address, Header, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction};
 use revm::DatabaseCommit;
@@ -28,13 +28,13 @@ pub(super) struct BlockReplay<'v> {
 }
 
 impl<'v> BlockReplay<'v> {
-    /// The block before its first transaction.
+    /// Prepares the state before the block's first transaction.
     pub(super) fn begin(view: &'v View, block: &'v StoredBlock) -> Result<Self, TraceError> {
         let header = &block.record.header;
         let Some(parent_number) = header.number.checked_sub(1) else {
             return Err(TraceError::Genesis);
         };
-        // A side block's parent may be on the chain; then its state is there.
+        // The parent of a side block may be canonical. Then the store has its state.
         let parent = view.header(parent_number)?;
         let Some((_, parent)) = parent.filter(|(hash, _)| *hash == header.parent_hash) else {
             return Err(off_chain(block.id()));
@@ -57,12 +57,12 @@ impl<'v> BlockReplay<'v> {
         Ok(())
     }
 
-    /// What the transactions so far have changed.
+    /// The changes of all transactions so far.
     pub(super) fn into_overlay(self) -> Overlay {
         self.state.into_overlay()
     }
 
-    /// Runs transaction `index`, the next one, and tells what it did.
+    /// Runs transaction `index`, which must be the next one, and returns its trace.
     pub(super) fn trace(
         &mut self,
         index: usize,
@@ -74,7 +74,7 @@ impl<'v> BlockReplay<'v> {
         let trace = match tracer {
             Tracer::Steps(options) => {
                 let mut tracer = StepTracer::new(*options, bounds);
-                let outcome = inspected(&mut self.state, rules, transaction, &mut tracer);
+                let outcome = run_with_inspector(&mut self.state, rules, transaction, &mut tracer);
                 let steps = tracer.into_steps();
                 let result = self.commit(index, outcome)?;
                 Trace::Steps(StepTrace {
@@ -86,7 +86,7 @@ impl<'v> BlockReplay<'v> {
             }
             Tracer::Calls { only_top } => {
                 let mut tracer = CallTracer::new(*only_top, self.spec.failed_calls_refund_gas, bounds);
-                let outcome = inspected(&mut self.state, rules, transaction, &mut tracer);
+                let outcome = run_with_inspector(&mut self.state, rules, transaction, &mut tracer);
                 let top = tracer.into_top();
                 let result = self.commit(index, outcome)?;
                 Trace::Calls(CallFrame {
@@ -100,6 +100,7 @@ impl<'v> BlockReplay<'v> {
         Ok(trace)
     }
 
+    /// Runs transaction `index`, which must be the next one.
     fn run(&mut self, index: usize) -> Result<(), TraceError> {
         let (spec, header) = (self.spec, &self.block.record.header);
         let (transaction, sender) = self.transaction(index);
@@ -114,6 +115,7 @@ impl<'v> BlockReplay<'v> {
         self.commit(index, outcome).map(drop)
     }
 
+    /// Transaction `index` and its sender.
     fn transaction(&self, index: usize) -> (&'v Transaction, Address) {
         let body = &self.block.body;
         (&body.transactions[index], body.senders[index])
@@ -140,8 +142,8 @@ impl<'v> BlockReplay<'v> {
     }
 }
 
-/// Runs a transaction under the eyes of `inspector`.
-fn inspected<'s, 'v, I: Inspector<EvmContext<&'s mut BlockState<'v, Snapshot>>, EthInterpreter>>(
+/// Runs a transaction with an inspector.
+fn run_with_inspector<'s, 'v, I: Inspector<EvmContext<&'s mut BlockState<'v, Snapshot>>, EthInterpreter>>(
     state: &'s mut BlockState<'v, Snapshot>,
     (spec, header): (&ChainSpec, &Header),
     (transaction, sender): (&Transaction, Address),
@@ -157,7 +159,7 @@ fn inspected<'s, 'v, I: Inspector<EvmContext<&'s mut BlockState<'v, Snapshot>>, 
     inspect(&mut evm, spec, env).map_err(transaction_error)
 }
 
-/// Gas that a transaction used; a system transaction's is not counted.
+/// The gas that a transaction used; 0 for a system transaction.
 fn gas_used(transaction: &Transaction, result: &ExecutionResult) -> u64 {
     if transaction.is_system() {
         0
