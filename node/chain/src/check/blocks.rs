@@ -1,7 +1,7 @@
-//! Blocks: header, parent, total difficulty, body, senders, receipts, positions, log keys,
-//! changes.
+//! Checks blocks: header, parent, total difficulty, body, senders, receipts, positions of
+//! transactions, log keys, list of changes.
 //!
-//! A block is judged by its own header and by its parent's; knows no state.
+//! A block is compared with its own header and with its parent's. State is checked elsewhere.
 
 use std::ops::RangeInclusive;
 
@@ -16,18 +16,18 @@ use crate::rules::body::{senders, transactions_root};
 use crate::spec::ChainSpec;
 use crate::trie::ordered_root;
 
-/// What a header has beside it once its block was executed.
-const EXECUTED: &str = "mark of an executed block";
+/// Name of the flag that the store keeps with the header of an executed block.
+const EXECUTED: &str = "flag of an executed block";
 
-/// A part of the work.
+/// Blocks that one thread checks at once.
 pub(super) enum BlockTask {
-    /// Canonical blocks by number.
+    /// Canonical blocks, by number.
     Canonical(RangeInclusive<u64>),
-    /// Blocks beside the chain.
+    /// Blocks that are not canonical, by number and hash.
     Side(Vec<(u64, B256)>),
 }
 
-/// What the blocks answer for.
+/// The numbers of rows that the checked blocks need.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BlockCounts {
     /// Canonical blocks.
@@ -35,14 +35,15 @@ pub(super) struct BlockCounts {
     pub(super) side_blocks: u64,
     /// Blocks with receipts, canonical or not.
     pub(super) executed: u64,
+    /// Transactions of canonical blocks.
     pub(super) transactions: u64,
-    /// Keys under which canonical transactions are found.
+    /// Hashes by which canonical transactions are found. A transaction may have two.
     pub(super) positions: u64,
-    /// Keys under which canonical blocks lie in the log index.
+    /// Entries of canonical blocks in the log index.
     pub(super) log_entries: u64,
     pub(super) account_versions: u64,
     pub(super) slot_versions: u64,
-    /// State root in the head's header.
+    /// The state root in the head's header, if the task has the head and it can be read.
     pub(super) head_state_root: Option<B256>,
 }
 
@@ -60,7 +61,7 @@ impl BlockCounts {
     }
 }
 
-/// Checks some blocks.
+/// Checks the blocks of a task.
 pub(super) fn check(
     view: &Snapshot,
     spec: &ChainSpec,
@@ -115,7 +116,7 @@ impl BlockCheck<'_> {
         }
     }
 
-    /// Runs a part of the check of a block; its error is a fault.
+    /// Runs a part of a block's check. Turns an error or a panic into a fault.
     fn guarded<T>(
         &mut self,
         number: u64,
@@ -123,11 +124,7 @@ impl BlockCheck<'_> {
         work: impl FnOnce(&mut Self) -> Result<Option<T>, StoreError>,
     ) -> Option<T> {
         match guarded(&format!("block {number} ({hash})"), || work(self)) {
-            Ok(Ok(done)) => done,
-            Ok(Err(error)) => {
-                self.faults.push(error.into());
-                None
-            }
+            Ok(result) => result,
             Err(fault) => {
                 self.faults.push(fault);
                 None
@@ -135,7 +132,7 @@ impl BlockCheck<'_> {
         }
     }
 
-    /// The header, if it is the one with this hash.
+    /// Checks the header. Returns it if it has this number and hash.
     fn header(
         &mut self,
         number: u64,
@@ -147,8 +144,8 @@ impl BlockCheck<'_> {
             self.differs(
                 number,
                 hash,
-                "number under its hash",
-                &shown(found),
+                "number stored for its hash",
+                &number_text(found),
                 &number.to_string(),
             );
         }
@@ -179,9 +176,9 @@ impl BlockCheck<'_> {
         }
         let expected = match number.checked_sub(1) {
             None => Some(U256::ZERO),
-            Some(below) => self.parent_difficulty(below, hash, &record, canonical)?,
+            Some(parent_number) => self.parent_difficulty(parent_number, hash, &record, canonical)?,
         };
-        // Where the parent is at fault its total difficulty says nothing.
+        // Without the parent, the total difficulty cannot be checked.
         let expected = expected.map(|parent| parent.saturating_add(header.difficulty));
         if let Some(expected) = expected.filter(|expected| *expected != record.total_difficulty) {
             let got = record.total_difficulty.to_string();
@@ -190,35 +187,36 @@ impl BlockCheck<'_> {
         Ok(Some(record))
     }
 
-    /// Total difficulty of the parent, if that is there.
+    /// Checks that the parent is stored and, for a canonical block, canonical. Returns the parent's
+    /// total difficulty, if the parent can be read.
     fn parent_difficulty(
         &mut self,
-        below: u64,
+        parent_number: u64,
         hash: B256,
         record: &HeaderRecord,
         canonical: bool,
     ) -> Result<Option<U256>, StoreError> {
         let (number, parent) = (record.header.number, record.header.parent_hash);
         if canonical {
-            let expected = self.view.canonical_hash(below)?;
+            let expected = self.view.canonical_hash(parent_number)?;
             if expected.is_some_and(|expected| expected != parent) {
                 let expected = expected.unwrap_or_default().to_string();
                 self.differs(number, hash, "parent", &parent.to_string(), &expected);
             }
         }
-        // A parent that cannot be read is said with the parent.
-        let above = self.view.header(below, &parent).ok().flatten();
-        if above.is_none() && !canonical {
+        // A canonical parent that cannot be read is reported by its own check.
+        let parent_record = self.view.header(parent_number, &parent).ok().flatten();
+        if parent_record.is_none() && !canonical {
             self.lacks(number, hash, "parent");
         }
-        Ok(above.map(|above| above.total_difficulty))
+        Ok(parent_record.map(|parent| parent.total_difficulty))
     }
 
     fn body(&mut self, hash: B256, record: &HeaderRecord, canonical: bool) -> Result<Option<()>, StoreError> {
         let header = &record.header;
         let number = header.number;
         let body = self.view.body(number, &hash, self.spec.tx_rules());
-        // Receipts can be judged without the body.
+        // Without the body, the receipts can still be checked.
         let body = match body {
             Ok(Some(body)) => Some(body),
             Ok(None) => {
@@ -251,7 +249,7 @@ impl BlockCheck<'_> {
                     self.log_keys(number, hash, &receipts)?;
                 }
                 if !record.executed {
-                    self.differs(number, hash, EXECUTED, "none", "one, as there are receipts");
+                    self.differs(number, hash, EXECUTED, "none", "one, since receipts are stored");
                 }
             }
             None if record.executed => self.lacks(number, hash, "receipts"),
@@ -326,7 +324,7 @@ impl BlockCheck<'_> {
             self.differs(number, hash, "number of receipts", &got, &expected.to_string());
         }
         let used = receipts.last().map_or(0, |last| last.cumulative_gas_used);
-        // Block 0 of a test vector may claim gas that nothing used.
+        // In test vectors, the header of block 0 may have gas used without transactions.
         if used != header.gas_used && number > 0 {
             self.differs(
                 number,
@@ -352,7 +350,7 @@ impl BlockCheck<'_> {
         }
     }
 
-    /// The list of changes against the versions that it names.
+    /// Checks that the versions in the block's list of changes are stored.
     fn changes(&mut self, number: u64) -> Result<Option<()>, StoreError> {
         let changes = self.view.changes(number)?;
         let number_key = number.to_be_bytes();
@@ -379,7 +377,7 @@ impl BlockCheck<'_> {
             {
                 self.faults.push(CheckFault::NoVersion {
                     number,
-                    what: format!("slot {slot:#x} of account {address} ({incarnation})"),
+                    what: format!("slot {slot:#x} of account {address}, incarnation {incarnation}"),
                 });
             }
         }
@@ -388,12 +386,14 @@ impl BlockCheck<'_> {
         Ok(Some(()))
     }
 
+    /// Adds a fault if `got` is not `expected`.
     fn same_hash(&mut self, number: u64, hash: B256, what: &'static str, got: B256, expected: B256) {
         if got != expected {
             self.differs(number, hash, what, &got.to_string(), &expected.to_string());
         }
     }
 
+    /// Adds a fault for a wrong value.
     pub(super) fn differs(&mut self, number: u64, hash: B256, what: &'static str, got: &str, expected: &str) {
         self.faults.push(CheckFault::Block {
             number,
@@ -404,11 +404,12 @@ impl BlockCheck<'_> {
         });
     }
 
+    /// Adds a fault for a missing row.
     fn lacks(&mut self, number: u64, hash: B256, what: &'static str) {
         self.faults.push(CheckFault::BlockLacks { number, hash, what });
     }
 }
 
-fn shown(number: Option<u64>) -> String {
+fn number_text(number: Option<u64>) -> String {
     number.map_or_else(|| "none".to_owned(), |number| number.to_string())
 }

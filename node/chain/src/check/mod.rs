@@ -1,8 +1,8 @@
-//! Verifies a whole store: every row against the hashes and roots that the headers have.
+//! Verifies a whole store: every row is compared with the hashes and roots in the headers.
 //!
-//! Begins at block 0, whose hash says what chain this is; each header answers for the next
-//! and for its body and receipts, the head's for the state and the trie. Finds faults and
-//! goes on beside them; repairs nothing. One module per kind of row.
+//! The check starts at block 0, whose hash identifies the chain. Each header verifies its parent, its
+//! body and its receipts; the head's header verifies the state and the trie. After a fault the check
+//! continues with the next row. It repairs nothing. Each kind of row has a module.
 
 mod blocks;
 mod fault;
@@ -28,31 +28,31 @@ use crate::genesis::{genesis_header, read_record};
 use crate::spec::ChainSpec;
 use blocks::{BlockCounts, BlockTask};
 
-/// Blocks that one thread checks before it looks for more.
+/// Number of blocks in a task of a thread.
 const TASK_BLOCKS: u64 = 128;
 
-/// What a check tells while it runs.
+/// An event of a running check.
 #[derive(Clone, Copy, Debug)]
 pub enum CheckEvent<'a> {
-    /// Something is wrong.
+    /// A fault was found.
     Fault(&'a CheckFault),
-    /// How far it is with what.
+    /// A part of the check has progressed.
     Progress {
-        /// What is being checked.
+        /// What is being checked: `blocks`, `accounts` and so on.
         what: &'static str,
-        /// How many of them are done.
+        /// The number of checked ones.
         done: u64,
-        /// How many there are; 0 where that is not known.
+        /// The number of all; 0 if it is not known.
         total: u64,
     },
 }
 
-/// What was checked, and how many faults were found.
+/// The counts of a finished check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckSummary {
     /// Canonical blocks, block 0 included.
     pub blocks: u64,
-    /// Blocks beside the chain.
+    /// Blocks that are not canonical.
     pub side_blocks: u64,
     /// Transactions of canonical blocks.
     pub transactions: u64,
@@ -60,33 +60,35 @@ pub struct CheckSummary {
     pub accounts: u64,
     /// Storage slots at the head.
     pub slots: u64,
-    /// Codes.
+    /// Contract codes.
     pub codes: u64,
     /// Trie nodes at the head.
     pub trie_nodes: u64,
-    /// Faults.
+    /// Faults that were found.
     pub faults: u64,
 }
 
-/// Why a check did not come to its end.
+/// Why a check did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// The store cannot be read at all.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// There is no chain in the store.
-    #[error("the data directory holds no chain")]
+    /// The store has no chain.
+    #[error("the data directory has no chain")]
     Empty,
-    /// It was told to stop.
+    /// `stop` was set.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Checks everything in a store of this spec's chain. With `full` also the state of every
-/// block, which holds the whole state in memory. `report` is told of faults and progress.
+/// Checks all rows of a store with this spec's chain.
+///
+/// With `full` it also checks the state of every block, and holds the whole state in memory. It calls
+/// `report` with faults and progress. It ends early when `stop` is set.
 ///
 /// # Errors
-/// [`CheckError`] when it cannot be done; what is wrong in the store is no error but a fault.
+/// [`CheckError`] when the check cannot be finished. A fault in the store is not an error.
 pub fn check_store(
     store: &Store,
     spec: &ChainSpec,
@@ -100,7 +102,7 @@ pub fn check_store(
         spec,
         stop,
         report,
-        checked: CheckSummary::default(),
+        summary: CheckSummary::default(),
     };
     let head = check.head()?;
     check.genesis();
@@ -121,22 +123,23 @@ pub fn check_store(
         });
     }
     check.faults(faults);
-    Ok(check.checked)
+    Ok(check.summary)
 }
 
-/// A check under way.
+/// A running check.
 struct StoreCheck<'a> {
     view: &'a Snapshot,
     spec: &'a ChainSpec,
     stop: &'a AtomicBool,
     report: &'a mut dyn FnMut(CheckEvent<'_>),
-    checked: CheckSummary,
+    summary: CheckSummary,
 }
 
 impl StoreCheck<'_> {
+    /// Counts and reports faults.
     fn faults(&mut self, faults: Vec<CheckFault>) {
         for fault in faults {
-            self.checked.faults += 1;
+            self.summary.faults += 1;
             (self.report)(CheckEvent::Fault(&fault));
         }
     }
@@ -149,8 +152,8 @@ impl StoreCheck<'_> {
         Ok(())
     }
 
-    /// The number of the head: from the row that says so or, where that contradicts the
-    /// canonical blocks, from their number.
+    /// The number of the head block. If the stored head is not canonical, the number of canonical
+    /// blocks decides.
     fn head(&mut self) -> Result<u64, CheckError> {
         let stats = self.view.stats()?;
         let canonical = stats[TableId::NumberToHash as usize].rows;
@@ -171,7 +174,7 @@ impl StoreCheck<'_> {
             Ok(got) => CheckFault::Meta {
                 what: "head",
                 got: got.map_or_else(
-                    || "nothing".to_owned(),
+                    || "none".to_owned(),
                     |(number, hash)| format!("{number} ({hash})"),
                 ),
                 expected: format!("the last of {canonical} canonical blocks"),
@@ -181,7 +184,7 @@ impl StoreCheck<'_> {
         Ok(last)
     }
 
-    /// Block 0 against the spec, and what the directory says of itself.
+    /// Checks block 0 and the stored spec against the given spec.
     fn genesis(&mut self) {
         let mut faults = Vec::new();
         let canonical = self.view.canonical_hash(0);
@@ -191,7 +194,7 @@ impl StoreCheck<'_> {
                 if stored.as_deref() != Some(canonical.as_slice()) {
                     faults.push(CheckFault::Meta {
                         what: "genesis hash",
-                        got: stored.map_or_else(|| "nothing".to_owned(), primitives::hex::encode_prefixed),
+                        got: stored.map_or_else(|| "none".to_owned(), primitives::hex::encode_prefixed),
                         expected: canonical.to_string(),
                     });
                 }
@@ -207,33 +210,34 @@ impl StoreCheck<'_> {
                     Err(error) => faults.push(error.into()),
                 }
             }
-            // That there is no such row is said with the blocks.
+            // The check of blocks reports the missing row.
             (Ok(None), _) => {}
             (Err(error), _) | (_, Err(error)) => faults.push(error.into()),
         }
-        if let Err(got) = self.record() {
+        if let Err(got) = self.spec_record() {
             faults.push(CheckFault::Meta {
                 what: "chain spec",
                 got,
-                expected: "the chain's".to_owned(),
+                expected: "the spec of this chain".to_owned(),
             });
         }
         self.faults(faults);
     }
 
-    /// What the directory says of its spec, where it does; in words, what is wrong with that.
-    fn record(&self) -> Result<(), String> {
+    /// Compares the stored spec, if there is one, with the given spec. The error is a text for users.
+    fn spec_record(&self) -> Result<(), String> {
         let record = read_record(self.view).map_err(|error| error.to_string())?;
         let Some(record) = record else { return Ok(()) };
         let spec = record.spec().map_err(|error| error.to_string())?.spec;
         match spec.differs_from(self.spec) {
-            Some(first) => Err(format!("other rules from block {first} on")),
-            None if spec.genesis != self.spec.genesis => Err("another block 0".to_owned()),
+            Some(first) => Err(format!("a spec with other rules from block {first} on")),
+            None if spec.genesis != self.spec.genesis => Err("a spec with another block 0".to_owned()),
             None => Ok(()),
         }
     }
 
-    /// Every block, canonical or not, on all processors; faults come in the order of blocks.
+    /// Checks every block, canonical or not, on all processors. Faults are reported in the order of
+    /// blocks.
     fn blocks(&mut self, store: &Store, head: u64) -> Result<BlockCounts, CheckError> {
         let sides = self.side_blocks()?;
         let spans = (0..=head)
@@ -283,14 +287,14 @@ impl StoreCheck<'_> {
             if stop.load(Ordering::Acquire) {
                 return Err(CheckError::Interrupted);
             }
-            self.checked.blocks = counts.blocks;
-            self.checked.side_blocks = counts.side_blocks;
-            self.checked.transactions = counts.transactions;
+            self.summary.blocks = counts.blocks;
+            self.summary.side_blocks = counts.side_blocks;
+            self.summary.transactions = counts.transactions;
             Ok(counts)
         })
     }
 
-    /// Blocks beside the chain, by number.
+    /// The numbers and hashes of the blocks that are not canonical, sorted by number.
     fn side_blocks(&mut self) -> Result<Vec<(u64, primitives::B256)>, CheckError> {
         let (mut sides, mut faults) = (Vec::new(), Vec::new());
         let view = self.view;
@@ -305,7 +309,7 @@ impl StoreCheck<'_> {
                     Ok(key) => {
                         let number = u64::from_be_bytes(std::array::from_fn(|at| key[at]));
                         let hash = primitives::B256::from_slice(&key[8..]);
-                        // A number that cannot be read is said with its block.
+                        // A canonical hash that cannot be read is reported with its block.
                         if view.canonical_hash(number).ok().flatten() != Some(hash) {
                             sides.push((number, hash));
                         }
@@ -314,16 +318,13 @@ impl StoreCheck<'_> {
                 ControlFlow::Continue(())
             })
         });
-        match scanned {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => faults.push(error.into()),
-            Err(fault) => faults.push(fault),
-        }
+        faults.extend(scanned.err());
         self.faults(faults);
         Ok(sides)
     }
 
-    /// Rows that no block answers for show in the numbers of rows.
+    /// Compares the numbers of rows with the numbers that the blocks need. This finds rows that
+    /// belong to no block.
     fn row_counts(&mut self, head: u64, counts: &BlockCounts) {
         let stats = match self.view.stats() {
             Ok(stats) => stats,
@@ -353,8 +354,14 @@ impl StoreCheck<'_> {
     }
 }
 
-/// Runs `work`, in which the database may end by a panic where its own pages are damaged.
-fn guarded<T>(place: &str, work: impl FnOnce() -> T) -> Result<T, CheckFault> {
+/// Runs `work`, and turns an error of the store, or a panic, into a fault. The database can panic
+/// when its own pages are damaged.
+fn guarded<T>(place: &str, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, CheckFault> {
+    Ok(catch_panic(place, work)??)
+}
+
+/// Runs `work`, and turns a panic into a fault.
+fn catch_panic<T>(place: &str, work: impl FnOnce() -> T) -> Result<T, CheckFault> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let words = panic
             .downcast_ref::<String>()
@@ -362,7 +369,7 @@ fn guarded<T>(place: &str, work: impl FnOnce() -> T) -> Result<T, CheckFault> {
             .or_else(|| panic.downcast_ref::<&str>().copied());
         CheckFault::Unreadable {
             place: place.to_owned(),
-            reason: format!("the database gives up: {}", words.unwrap_or("no reason given"))
+            reason: format!("the database panicked: {}", words.unwrap_or("no reason given"))
                 .replace('\n', " "),
         }
     })
