@@ -36,8 +36,8 @@ impl BlockCheck<'_> {
 }
 
 impl StoreCheck<'_> {
-    /// Reads the whole index. Its rows must be valid and in order, without blocks above the head, and
-    /// have `expected` entries in total.
+    /// Reads the whole index. Its rows must be valid and in order, without blocks above the head,
+    /// and have `expected` entries in total.
     pub(super) fn log_index(&mut self, head: u64, expected: u64) {
         let (mut entries, mut faults) = (0, Vec::new());
         let mut previous: Option<(LogKey, u64)> = None;

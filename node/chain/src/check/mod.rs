@@ -1,8 +1,8 @@
 //! Verifies a whole store: every row is compared with the hashes and roots in the headers.
 //!
-//! The check starts at block 0, whose hash identifies the chain. Each header verifies its parent, its
-//! body and its receipts; the head's header verifies the state and the trie. After a fault the check
-//! continues with the next row. It repairs nothing. Each kind of row has a module.
+//! The check starts at block 0, whose hash identifies the chain. Each header verifies its parent,
+//! its body and its receipts; the head's header verifies the state and the trie. After a fault the
+//! check continues with the next row. It repairs nothing. Each kind of row has a module.
 
 mod blocks;
 mod fault;
@@ -84,8 +84,8 @@ pub enum CheckError {
 
 /// Checks all rows of a store with this spec's chain.
 ///
-/// With `full` it also checks the state of every block, and holds the whole state in memory. It calls
-/// `report` with faults and progress. It ends early when `stop` is set.
+/// With `full` it also checks the state of every block, and holds the whole state in memory. It
+/// calls `report` with faults and progress. It ends early when `stop` is set.
 ///
 /// # Errors
 /// [`CheckError`] when the check cannot be finished. A fault in the store is not an error.
@@ -224,7 +224,8 @@ impl StoreCheck<'_> {
         self.faults(faults);
     }
 
-    /// Compares the stored spec, if there is one, with the given spec. The error is a text for users.
+    /// Compares the stored spec, if there is one, with the given spec. The error is a text for
+    /// users.
     fn spec_record(&self) -> Result<(), String> {
         let record = read_record(self.view).map_err(|error| error.to_string())?;
         let Some(record) = record else { return Ok(()) };

@@ -1,8 +1,8 @@
 //! Runs one transaction or one system call on the EVM.
 //!
 //! The handler is revm's with the public network's differences, see [`ChainHandler`]. Sources:
-//! docs/base-chain.md, 1; docs/base-chain.md, 4; docs/base-chain.md, 9. This module knows frames and
-//! gas, but no blocks.
+//! docs/base-chain.md, 1; docs/base-chain.md, 4; docs/base-chain.md, 9. This module knows frames
+//! and gas, but no blocks.
 
 use std::marker::PhantomData;
 
@@ -186,8 +186,8 @@ impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> ChainHandle
         }
     }
 
-    /// Runs the top frame until it makes a call or ends. `refunded` says that its gas goes back when
-    /// it fails.
+    /// Runs the top frame until it makes a call or ends. `refunded` says that its gas goes back
+    /// when it fails.
     fn step(
         &self,
         evm: &mut ChainEvm<DB, I>,

@@ -32,8 +32,8 @@ impl BloomTest {
     }
 }
 
-/// The bits of a value: each of the first three byte pairs of its hash, modulo 2048, is the index of
-/// a bit, counted from the end of the bloom.
+/// The bits of a value: each of the first three byte pairs of its hash, modulo 2048, is the index
+/// of a bit, counted from the end of the bloom.
 fn bits(value: &[u8]) -> BloomBits {
     let hash = keccak256(value);
     std::array::from_fn(|pair| {

@@ -7,7 +7,8 @@
 //! | which blocks may have a match? | `candidates`, with the log index or with blooms |
 //! | which logs match? | [`LogSearch`], block by block |
 //!
-//! Index and blooms only propose blocks. Every log is compared with the query before it is returned.
+//! Index and blooms only propose blocks. Every log is compared with the query before it is
+//! returned.
 
 mod bloom;
 mod candidates;

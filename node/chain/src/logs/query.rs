@@ -89,8 +89,8 @@ impl LogQuery {
         BloomTest::new(std::iter::once(addresses).chain(topics))
     }
 
-    /// The sets of keys to look up in the log index. The index has a block with a matching log under
-    /// at least one key of each set. The result is never empty.
+    /// The sets of keys to look up in the log index. The index has a block with a matching log
+    /// under at least one key of each set. The result is never empty.
     pub(super) fn keys(&self) -> Vec<Vec<LogKey>> {
         let addresses = self.addresses.iter().map(LogKey::address).collect();
         let topics = self.topics.iter().enumerate().map(|(position, set)| {

@@ -33,8 +33,8 @@ impl LogPlan {
 }
 
 impl View {
-    /// Searches the canonical blocks `range` for logs that match `query`, in order. Blocks above the
-    /// head are ignored.
+    /// Searches the canonical blocks `range` for logs that match `query`, in order. Blocks above
+    /// the head are ignored.
     ///
     /// # Errors
     /// [`LogError::Range`] when the range is too long. The search returns the other errors.

@@ -168,7 +168,8 @@ mod tests {
         let off = BOMB_FIRST_PARENT + 250_000;
         assert_eq!(at(Some(off + 1), off), plain + U256::from(1));
         assert_eq!(at(Some(off), off), plain);
-        // The networks' own: the first block with a bomb, the last, and the one after that.
+        // On the built-in networks: the first block with a bomb, the last one, and the block after
+        // it.
         for (network, last, bomb) in [
             (ChainSpec::main(), 6_462_000, 1u64 << 32),
             (ChainSpec::test(), 5_042_000, 1 << 18),

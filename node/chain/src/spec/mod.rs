@@ -139,7 +139,7 @@ impl ChainSpec {
         }
     }
 
-    /// Whether block `number` makes the DAO fork's change of state.
+    /// Whether block `number` makes the irregular state change of the DAO fork.
     pub fn is_dao_fork(&self, number: u64) -> bool {
         matches!(&self.family, ChainFamily::Ethereum(forks) if forks.dao_support && forks.dao == Some(number))
     }

@@ -1,7 +1,7 @@
 //! A part of an account's storage before a transaction, in the order of the storage trie.
 //!
-//! The trie orders slots by their hashes, but no table of the store does. So all slots are read, and
-//! those with the lowest hashes are kept.
+//! The trie orders slots by their hashes, but no table of the store does. So all slots are read,
+//! and those with the lowest hashes are kept.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -61,8 +61,8 @@ impl LowestSlots {
 }
 
 impl View {
-    /// Up to `limit` slots of `address`, from hash `from` on, before transaction `index` of `block`.
-    /// If `index` is the number of transactions, the slots after the last transaction.
+    /// Up to `limit` slots of `address`, from hash `from` on, before transaction `index` of
+    /// `block`. If `index` is the number of transactions, the slots after the last transaction.
     ///
     /// # Errors
     /// [`TraceError`] when the block's state is not stored, or the time limit is exceeded.

@@ -83,7 +83,8 @@ impl ChainPrecompiles {
         self.own.is_some()
     }
 
-    /// The transfer that a call of 0x0c by the system contract asks for; `None` for all other calls.
+    /// The transfer that a call of 0x0c by the system contract asks for; `None` for all other
+    /// calls.
     pub(crate) fn delegated_transfer<CTX: ContextTr>(
         &self,
         context: &CTX,
