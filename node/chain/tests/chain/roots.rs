@@ -1,8 +1,8 @@
 //! State roots after each transaction, and the state cached between blocks.
 //!
-//! Before Byzantium a receipt has the state root after its transaction. Each is compared with a root
-//! that another implementation computes from the accounts and slots. Imports with a warm and with a
-//! cold cache, block by block and in runs, must lead to the same rows.
+//! Before Byzantium a receipt has the state root after its transaction. Each is compared with a
+//! root that another implementation computes from the accounts and slots. Imports with a warm and
+//! with a cold cache, block by block and in runs, must lead to the same rows.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -18,7 +18,8 @@ pub(crate) fn slot_writer() -> Address {
     Transaction::created_address(&account(0), 0)
 }
 
-/// The first transaction of dev account 0: it creates a contract that writes a slot and emits a log.
+/// The first transaction of dev account 0: it creates a contract that writes a slot and emits a
+/// log.
 pub(crate) fn create_slot_writer() -> Transaction {
     // SSTORE(word 0, word 1), LOG0.
     let code = deploys(&hex("6020 35 6000 35 55 6020 6000 a0"));
