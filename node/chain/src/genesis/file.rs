@@ -91,18 +91,14 @@ impl ChainSpec {
         };
         let mut config = top.object("config")?;
         let chain_id = config.number("chainId")?.unwrap_or(1);
-        let moac = config.map.contains_key("panguBlock");
+        let is_moac = config.map.contains_key("panguBlock");
         let mut schedule = Schedule::Ethash;
         if let Some(first) = config.number("ecip1099Block")? {
             schedule = Schedule::Etchash { fork_block: first };
         }
         config.map.remove("ethash");
-        let remove_empty_accounts = match config.map.remove("removeEmptyAccount") {
-            None => true,
-            Some(Value::Bool(remove)) => remove,
-            Some(other) => return Err(config.wrong("removeEmptyAccount", &other, "true or false")),
-        };
-        let family = if moac {
+        let remove_empty_accounts = config.boolean("removeEmptyAccount", true)?;
+        let family = if is_moac {
             moac_forks(&mut config)?
         } else {
             ethereum_forks(&mut config)?
@@ -112,7 +108,7 @@ impl ChainSpec {
             name: name.to_owned(),
             chain_id,
             network_id: chain_id,
-            difficulty: if moac {
+            difficulty: if is_moac {
                 DifficultyRule::Moac
             } else {
                 DifficultyRule::Ethereum
@@ -120,7 +116,7 @@ impl ChainSpec {
             family,
             remove_empty_accounts,
             failed_calls_refund_gas: false,
-            system_contract: moac
+            system_contract: is_moac
                 && genesis
                     .alloc
                     .get(&primitives::SYSTEM_CONTRACT)
@@ -164,8 +160,8 @@ fn moac_forks(config: &mut GenesisFields) -> Result<ChainFamily, GenesisFileErro
 fn ethereum_forks(config: &mut GenesisFields) -> Result<ChainFamily, GenesisFileError> {
     let mut unsupported: Option<(String, u64)> = None;
     for key in UNSUPPORTED_FORKS {
-        // The other keys are times or total difficulties. 0 means active from block 0 on; for any
-        // other value the first block is not known.
+        // A key without `Block` has a time or a total difficulty. 0 means active from block 0 on;
+        // for any other value the first block is not known.
         let first_block = match key {
             key if key.ends_with("Block") => config.number(key)?,
             _ => config
@@ -182,11 +178,7 @@ fn ethereum_forks(config: &mut GenesisFields) -> Result<ChainFamily, GenesisFile
     config.map.remove("terminalTotalDifficultyPassed");
     config.map.remove("blobSchedule");
     config.map.remove("eip150Hash");
-    let dao_support = match config.map.remove("daoForkSupport") {
-        None => false,
-        Some(Value::Bool(support)) => support,
-        Some(other) => return Err(config.wrong("daoForkSupport", &other, "true or false")),
-    };
+    let dao_support = config.boolean("daoForkSupport", false)?;
     Ok(ChainFamily::Ethereum(EthereumForks {
         homestead: config.number("homesteadBlock")?,
         dao: config.number("daoForkBlock")?,
@@ -308,6 +300,14 @@ impl GenesisFields {
         }
     }
 
+    fn boolean(&mut self, key: &str, default: bool) -> Result<bool, GenesisFileError> {
+        match self.map.remove(key) {
+            None => Ok(default),
+            Some(Value::Bool(value)) => Ok(value),
+            Some(other) => Err(self.wrong(key, &other, "true or false")),
+        }
+    }
+
     fn uint(&mut self, key: &str) -> Result<Option<U256>, GenesisFileError> {
         self.take(key, "a number", uint)
     }
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn both_families_and_lenient_numbers() {
+    fn files_of_both_families_are_read() {
         let text = r#"{"config": {"chainId": "0x63", "panguBlock": 0, "nuwaBlock": "0x0a", "fuxiBlock": "12",
             "ethash": {}, "strange": 1}, "difficulty": "0x0200", "gasLimit": 9000000, "nonce": "0x0000000000000042",
             "alloc": {"0000000000000000000000000000000000000001": {"balance": "1"},
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_named() {
+    fn errors_name_the_key_and_the_value() {
         let check = |text: &str, expected: &str| {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");

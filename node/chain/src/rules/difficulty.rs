@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_public_networks_bomb_ticks_and_is_defused() {
+    fn the_public_networks_bomb_grows_and_is_switched_off() {
         let spec = |bomb_defused| ChainSpec {
             family: ChainFamily::Moac(MoacForks {
                 bomb_defused,

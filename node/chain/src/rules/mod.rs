@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn each_broken_rule_is_named() {
+    fn each_broken_rule_has_its_error() {
         let check = |change: &dyn Fn(&mut Header)| {
             let mut header = child();
             change(&mut header);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn built_in_networks_have_a_floor_of_gas() {
+    fn built_in_networks_have_a_higher_minimum_gas_limit() {
         for spec in [ChainSpec::main(), ChainSpec::test(), ChainSpec::dev()] {
             assert_eq!(gas_limit_bounds(&spec, 9_000_000), (9_000_000, 9_008_788));
             assert_eq!(gas_limit_bounds(&spec, 9_000_001).0, 9_000_000);

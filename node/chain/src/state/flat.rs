@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_are_those_of_the_height() {
+    fn accounts_of_a_height_are_visited() {
         let view = view();
         let check = |number, expected: &[(u8, u64, u32)]| {
             let mut got = Vec::new();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_those_of_the_incarnation_and_height() {
+    fn slots_of_an_incarnation_at_a_height_are_visited() {
         let view = view();
         let check = |incarnation, number, expected: &[(U256, u64)]| {
             let mut got = BTreeMap::new();
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_visitor_ends_it_and_odd_keys_are_errors() {
+    fn an_error_of_the_visitor_ends_the_walk_and_bad_keys_are_errors() {
         let ended = accounts(&view(), 9, |_| {
             Err(StoreError::corrupt(TableId::Meta, b"", "enough"))
         });

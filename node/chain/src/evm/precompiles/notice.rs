@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notices_are_taken_out_in_order_and_logs_stay() {
+    fn notices_are_removed_in_order_and_other_logs_stay() {
         let log = |address, topics: Vec<Address>, data: &'static [u8]| Log {
             address,
             data: LogData::new_unchecked(
