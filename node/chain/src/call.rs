@@ -192,7 +192,7 @@ impl View {
     }
 
     /// Runs a call that needs at most some thousand instructions and a few reads of the store, see
-    /// [`crate::evm::quick_call`]. Returns `None` if the call needs more; then it was stopped.
+    /// `evm::quick_call`. Returns `None` if the call needs more; then it was stopped.
     ///
     /// # Errors
     /// As for [`View::call`].

@@ -7,9 +7,9 @@
 //! | question | module |
 //! |---|---|
 //! | how is a block executed? | [`execute`] |
-//! | how is one transaction run? | [`handler`], [`refund`] |
+//! | how is one transaction run? | `handler`, `refund` |
 //! | what do precompiled contracts do? | [`precompiles`] |
-//! | when is a call stopped? | [`deadline`], [`quick_call`] |
+//! | when is a call stopped? | `deadline`, `quick_call` |
 
 pub(crate) mod deadline;
 pub mod execute;
