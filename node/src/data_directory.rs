@@ -393,7 +393,7 @@ pub(crate) fn read_genesis(
         path: path.to_owned(),
         error,
     })?;
-    for key in &file.ignored {
+    for key in &file.ignored_keys {
         tracing::warn!(key, file = %path.display(), "unknown key ignored");
     }
     let (record, spec) = match network {

@@ -14,7 +14,7 @@ use alloy_trie::{HashBuilder, Nibbles};
 use chain::ChainSpec;
 use chain::genesis::ensure_genesis;
 use chain::spec::GenesisAccount;
-use chain::trie::{StateTrie, TrieWork};
+use chain::trie::{StateTrie, TrieStats};
 use clap::Parser;
 use primitives::{Address, B256, Encodable, U256, keccak256};
 use store::{AccountRecord, BlockReads, StateReads, Store, StoreOptions, WriteBatch};
@@ -82,7 +82,7 @@ struct BenchState {
 
 /// The cost of one block.
 struct BlockCost {
-    work: TrieWork,
+    work: TrieStats,
     root: Duration,
     write: Duration,
 }
@@ -191,7 +191,7 @@ impl BenchState {
             let started = Instant::now();
             let changed = slots.iter().map(|(slot, value)| (U256::from(*slot), *value));
             trie.set_slots(&*tables, (CONTRACT, 0), self.contract.storage_root, changed)?;
-            trie.seal_storages();
+            trie.hash_storages();
             if let Some(root) = trie.storage_root((CONTRACT, 0)) {
                 self.contract.storage_root = root;
             }
@@ -208,7 +208,7 @@ impl BenchState {
             let root = started.elapsed();
             trie.commit(tables)?;
             Ok::<_, store::StoreError>(BlockCost {
-                work: trie.take_work(),
+                work: trie.take_stats(),
                 root,
                 write: started.elapsed() - root,
             })

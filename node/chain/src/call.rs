@@ -1,7 +1,7 @@
-//! Questions about a state: what an account has, what a contract would answer, what gas that takes.
+//! Reads of a state and calls on it: accounts, slots, code, contract calls, gas estimates.
 //!
-//! Asked at a canonical block or at the pending one. A caller need not own what it sends, and
-//! nothing is kept.
+//! Each is asked on the state of a canonical block or of the pending block. A call needs no funds,
+//! and its changes are dropped.
 
 use std::time::Duration;
 
@@ -14,83 +14,83 @@ use revm::primitives::TxKind;
 use store::{Snapshot, StateReads, StoreError};
 
 use crate::evm::deadline::Deadline;
-use crate::evm::handler::{Outcome, inspect};
-use crate::evm::quick::Watchdog;
-use crate::evm::{Ctx, block_env, chain_evm, intrinsic_gas};
+use crate::evm::handler::{EvmOutcome, inspect};
+use crate::evm::quick_call::QuickCallGuard;
+use crate::evm::{EvmContext, block_env, chain_evm, intrinsic_gas};
 use crate::mining::build::Draft;
 use crate::pool::Standing;
 use crate::state::{BlockState, StateError};
 use crate::view::View;
 
-/// Gas of a call that names none.
+/// The gas limit of a call that has none.
 pub const CALL_GAS_DEFAULT: u64 = 50_000_000;
 
-/// How long a call, or all of an estimate, may take unless told otherwise.
+/// The default time limit of a call, or of all runs of an estimate.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
-/// An estimate is above the least gas by no more than this part of itself.
-const ESTIMATE_EXCESS_PART: u64 = 64;
+/// An estimate exceeds the smallest sufficient gas by at most this fraction of itself, 1/64.
+const ESTIMATE_EXCESS_DIVISOR: u64 = 64;
 
-/// What is to be run.
+/// A call to run.
 #[derive(Clone, Debug, Default)]
 pub struct CallRequest {
-    /// Who calls; the zero address where absent.
+    /// The caller; `None` means the zero address.
     pub from: Option<Address>,
-    /// Who is called; `None` makes a contract.
+    /// The called account; `None` creates a contract.
     pub to: Option<Address>,
-    /// Gas to give.
+    /// The gas limit.
     pub gas: Option<u64>,
-    /// Price per gas, in sha; nobody pays it, but the contract sees it.
+    /// The gas price, in sha. Nobody pays it, but the contract can read it.
     pub gas_price: U256,
-    /// Value to send along.
+    /// The value, in sha.
     pub value: U256,
-    /// Data.
+    /// The call's input, or the code that creates the contract.
     pub input: Bytes,
 }
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallOutcome {
-    /// With this answer, for this much gas.
+    /// The call succeeded.
     Success {
-        /// What the contract returned, or the code a creation made.
+        /// The data that the contract returned, or the code of the created contract.
         output: Bytes,
         /// Gas used, after refunds.
         gas_used: u64,
     },
-    /// The contract reverted with this data.
+    /// The contract reverted.
     Revert {
-        /// What it gave as reason.
+        /// The data of the revert.
         output: Bytes,
         /// Gas used.
         gas_used: u64,
     },
-    /// It ran out of gas.
+    /// The call ran out of gas.
     OutOfGas,
-    /// It failed otherwise; the text says how.
+    /// The call failed for another reason, which the text tells.
     Failed(String),
 }
 
 /// Why a call could not be run.
 #[derive(Debug, thiserror::Error)]
-pub enum CallError {
-    /// No state at this height.
+pub enum EvmCallError {
+    /// The requested block is above the head.
     #[error("block {got} is above the head block {head}")]
     AboveHead {
-        /// The height asked for.
+        /// The requested block number.
         got: u64,
-        /// The head's height.
+        /// The head's block number.
         head: u64,
     },
-    /// The request itself is refused.
+    /// The request is not valid.
     #[error("{0}")]
     Refused(String),
-    /// The contract reverts with this data whatever the gas.
+    /// The contract reverts with this data, with the most gas that is allowed.
     #[error("{}", revert_text(.0))]
     Reverted(Bytes),
-    /// The gas does not suffice even at the cap, or the call always fails.
+    /// The call fails even with the most gas that is allowed.
     #[error("{0}")]
     AlwaysFails(String),
-    /// It was stopped, as it took longer than it may.
+    /// The call was stopped because it exceeded its time limit.
     #[error("execution aborted (timeout = {0:?})")]
     Timeout(Duration),
     /// The store failed.
@@ -101,23 +101,23 @@ pub enum CallError {
     State(#[from] StateError),
 }
 
-/// Where a question is asked.
+/// The state that is read or that a call runs on.
 #[derive(Clone, Copy, Debug)]
-pub enum CallPlace<'a> {
-    /// On the state after a canonical block, as part of that block.
-    After(u64),
-    /// On the state after the pending block, as part of it.
+pub enum StateAt<'a> {
+    /// The state after the canonical block of this number. A call sees the values of that block.
+    Block(u64),
+    /// The state after the pending block. A call sees the values of the pending block.
     Pending(&'a Draft),
 }
 
 impl View {
-    /// Nonce and balance of an account; zeros where it does not exist.
+    /// The nonce and balance of an account; zeros if it does not exist.
     ///
     /// # Errors
-    /// [`CallError`] when there is no such state or the store fails.
-    pub fn standing_in(&self, place: CallPlace<'_>, address: &Address) -> Result<Standing, CallError> {
-        let number = self.state_number(place)?;
-        if let CallPlace::Pending(draft) = place
+    /// [`EvmCallError`] when the block is above the head or the store fails.
+    pub fn standing_in(&self, at: StateAt<'_>, address: &Address) -> Result<Standing, EvmCallError> {
+        let number = self.state_number(at)?;
+        if let StateAt::Pending(draft) = at
             && let Some(info) = draft.overlay.account(address)
         {
             return Ok(info.map_or_else(Standing::default, |info| Standing {
@@ -135,10 +135,10 @@ impl View {
     /// The value of a storage slot.
     ///
     /// # Errors
-    /// [`CallError`] when there is no such state or the store fails.
-    pub fn slot_in(&self, place: CallPlace<'_>, address: &Address, slot: &U256) -> Result<U256, CallError> {
-        let number = self.state_number(place)?;
-        if let CallPlace::Pending(draft) = place
+    /// [`EvmCallError`] when the block is above the head or the store fails.
+    pub fn slot_in(&self, at: StateAt<'_>, address: &Address, slot: &U256) -> Result<U256, EvmCallError> {
+        let number = self.state_number(at)?;
+        if let StateAt::Pending(draft) = at
             && let Some(value) = draft.overlay.slot(address, slot)
         {
             return Ok(value);
@@ -146,13 +146,13 @@ impl View {
         Ok(self.slot(address, slot, number)?)
     }
 
-    /// The code at an address; empty where there is none.
+    /// The code of an account; empty if it has none.
     ///
     /// # Errors
-    /// [`CallError`] when there is no such state or the store fails.
-    pub fn code_in(&self, place: CallPlace<'_>, address: &Address) -> Result<Vec<u8>, CallError> {
-        let number = self.state_number(place)?;
-        if let CallPlace::Pending(draft) = place
+    /// [`EvmCallError`] when the block is above the head or the store fails.
+    pub fn code_in(&self, at: StateAt<'_>, address: &Address) -> Result<Vec<u8>, EvmCallError> {
+        let number = self.state_number(at)?;
+        if let StateAt::Pending(draft) = at
             && let Some(info) = draft.overlay.account(address)
         {
             let Some(info) = info else {
@@ -166,11 +166,11 @@ impl View {
         Ok(self.code(address, number)?)
     }
 
-    /// The stored height that a place's state is, or is built on.
-    fn state_number(&self, place: CallPlace<'_>) -> Result<u64, CallError> {
-        let (got, head) = (self.parent_number(place), self.head_number());
+    /// The number of the stored block whose state `at` is or is built on.
+    fn state_number(&self, at: StateAt<'_>) -> Result<u64, EvmCallError> {
+        let (got, head) = (self.parent_number(at), self.head_number());
         if got > head {
-            return Err(CallError::AboveHead { got, head });
+            return Err(EvmCallError::AboveHead { got, head });
         }
         Ok(got)
     }
@@ -178,55 +178,57 @@ impl View {
     /// Runs a call, for at most `timeout`.
     ///
     /// # Errors
-    /// [`CallError`] when it cannot be run or takes too long; a failing contract is an outcome.
+    /// [`EvmCallError`] when the call cannot be run or takes too long. A failing contract is an
+    /// outcome.
     pub fn call(
         &self,
-        place: CallPlace<'_>,
+        at: StateAt<'_>,
         request: &CallRequest,
         timeout: Duration,
-    ) -> Result<CallOutcome, CallError> {
-        let (header, state) = self.place(place)?;
+    ) -> Result<CallOutcome, EvmCallError> {
+        let (header, state) = self.open_state(at)?;
         let gas = request.gas.unwrap_or(CALL_GAS_DEFAULT);
         self.run(&header, state, request, gas, &mut Deadline::new(timeout))
     }
 
-    /// Runs a call where it ends within some thousand instructions and a few reads of the store.
-    /// `None`: it takes longer, or may, and was given up.
+    /// Runs a call that needs at most some thousand instructions and a few reads of the store, see
+    /// `evm::quick_call`. Returns `None` if the call needs more; then it was stopped.
     ///
     /// # Errors
     /// As for [`View::call`].
     pub fn quick_call(
         &self,
-        place: CallPlace<'_>,
+        at: StateAt<'_>,
         request: &CallRequest,
-    ) -> Result<Option<CallOutcome>, CallError> {
-        let (header, state) = self.place(place)?;
+    ) -> Result<Option<CallOutcome>, EvmCallError> {
+        let (header, state) = self.open_state(at)?;
         let gas = request.gas.unwrap_or(CALL_GAS_DEFAULT);
-        let mut watchdog = Watchdog::default();
-        let outcome = self.run_under(&header, state, request, gas, &mut watchdog);
-        if watchdog.has_given_up() {
+        let mut guard = QuickCallGuard::default();
+        let outcome = self.run_with_inspector(&header, state, request, gas, &mut guard);
+        if guard.limit_reached() {
             return Ok(None);
         }
         outcome.map(Some)
     }
 
-    /// Gas with which a call succeeds, no more than a 64th of it above the least; found within
-    /// `timeout`. The cap is the request's gas, or the block's gas limit.
+    /// Finds a gas limit with which a call succeeds, within `timeout`. The result exceeds the
+    /// smallest such limit by at most 1/64 of itself. It is at most the request's gas or, without
+    /// one, the block's gas limit.
     ///
     /// # Errors
-    /// [`CallError::Reverted`] or [`CallError::AlwaysFails`] when it does not succeed with the
-    /// cap, [`CallError::Timeout`] when the time does not suffice.
+    /// [`EvmCallError::Reverted`] or [`EvmCallError::AlwaysFails`] when the call does not succeed
+    /// with the largest limit, [`EvmCallError::Timeout`] when the time is over.
     pub fn estimate_gas(
         &self,
-        place: CallPlace<'_>,
+        at: StateAt<'_>,
         request: &CallRequest,
         timeout: Duration,
-    ) -> Result<u64, CallError> {
+    ) -> Result<u64, EvmCallError> {
         let mut deadline = Deadline::new(timeout);
-        let (header, state) = self.place(place)?;
+        let (header, state) = self.open_state(at)?;
         let overlay = state.into_overlay();
         let mut attempt = |gas: u64| {
-            let number = self.parent_number(place);
+            let number = self.parent_number(at);
             let state = BlockState::with_overlay(
                 self.snapshot(),
                 number,
@@ -237,35 +239,37 @@ impl View {
         };
         let cap = request.gas.unwrap_or(header.gas_limit);
         let floor = intrinsic_gas(
-            self.spec().at(header.number),
+            self.spec().rules_at(header.number),
             &request.input,
             request.to.is_none(),
         );
         if cap < floor {
-            return Err(CallError::AlwaysFails(format!(
-                "gas required exceeds allowance: want at least {floor}, the cap is {cap}"
+            return Err(EvmCallError::AlwaysFails(format!(
+                "gas required exceeds allowance: got {cap}, expected at least {floor}"
             )));
         }
         let used = match attempt(cap)? {
             CallOutcome::Success { gas_used, .. } => gas_used,
             CallOutcome::Revert { output, .. } => {
-                return Err(CallError::Reverted(output));
+                return Err(EvmCallError::Reverted(output));
             }
             CallOutcome::OutOfGas => {
-                return Err(CallError::AlwaysFails(format!(
+                return Err(EvmCallError::AlwaysFails(format!(
                     "gas required exceeds allowance ({cap}) or always failing transaction"
                 )));
             }
-            CallOutcome::Failed(reason) => return Err(CallError::AlwaysFails(reason)),
+            CallOutcome::Failed(reason) => return Err(EvmCallError::AlwaysFails(reason)),
         };
-        // Mostly the gas used is enough; not where calls keep a part back or refunds come last.
+        // The gas used is enough for most calls. It is not if a part is held back at inner calls,
+        // or if refunds reduced it.
         let least = floor.max(used);
         if matches!(attempt(least)?, CallOutcome::Success { .. }) {
             return Ok(least);
         }
         let (mut fails, mut succeeds) = (least, cap);
-        while succeeds - fails > 1 && succeeds - fails > succeeds / ESTIMATE_EXCESS_PART {
-            // What is too little is so by little, mostly, and caps are high.
+        while succeeds - fails > 1 && succeeds - fails > succeeds / ESTIMATE_EXCESS_DIVISOR {
+            // Most calls need little more than `fails`, and `succeeds` may be very high. So each
+            // step at most doubles `fails`.
             let middle = (fails + (succeeds - fails) / 2).min(fails.saturating_mul(2));
             match attempt(middle)? {
                 CallOutcome::Success { .. } => succeeds = middle,
@@ -275,34 +279,34 @@ impl View {
         Ok(succeeds)
     }
 
-    fn parent_number(&self, place: CallPlace<'_>) -> u64 {
-        match place {
-            CallPlace::After(number) => number,
-            CallPlace::Pending(draft) => draft.block.header.number.saturating_sub(1),
+    fn parent_number(&self, at: StateAt<'_>) -> u64 {
+        match at {
+            StateAt::Block(number) => number,
+            StateAt::Pending(draft) => draft.block.header.number.saturating_sub(1),
         }
     }
 
-    fn state_root_of(&self, number: u64) -> Result<primitives::B256, CallError> {
+    fn state_root_of(&self, number: u64) -> Result<primitives::B256, EvmCallError> {
         let head = self.head_number();
         let record = self
             .header(number)?
-            .ok_or(CallError::AboveHead { got: number, head })?
+            .ok_or(EvmCallError::AboveHead { got: number, head })?
             .1;
         Ok(record.header.state_root)
     }
 
-    fn place(&self, place: CallPlace<'_>) -> Result<(Header, BlockState<'_, Snapshot>), CallError> {
-        match place {
-            CallPlace::After(number) => {
+    fn open_state(&self, at: StateAt<'_>) -> Result<(Header, BlockState<'_, Snapshot>), EvmCallError> {
+        match at {
+            StateAt::Block(number) => {
                 let head = self.head_number();
                 let (_, record) = self
                     .header(number)?
-                    .ok_or(CallError::AboveHead { got: number, head })?;
+                    .ok_or(EvmCallError::AboveHead { got: number, head })?;
                 let state = BlockState::new(self.snapshot(), number, record.header.state_root);
                 Ok((record.header, state))
             }
-            CallPlace::Pending(draft) => {
-                let number = self.parent_number(place);
+            StateAt::Pending(draft) => {
+                let number = self.parent_number(at);
                 let root = self.state_root_of(number)?;
                 let overlay = draft.overlay.clone();
                 let state = BlockState::with_overlay(self.snapshot(), number, root, overlay);
@@ -318,36 +322,40 @@ impl View {
         request: &CallRequest,
         gas: u64,
         deadline: &mut Deadline,
-    ) -> Result<CallOutcome, CallError> {
-        let outcome = self.run_under(header, state, request, gas, &mut *deadline)?;
+    ) -> Result<CallOutcome, EvmCallError> {
+        let outcome = self.run_with_inspector(header, state, request, gas, &mut *deadline)?;
         if deadline.is_over() {
-            // It may have been stopped, and then tells nothing.
-            return Err(CallError::Timeout(deadline.timeout()));
+            // The call may have been stopped, so its outcome is meaningless.
+            return Err(EvmCallError::Timeout(deadline.timeout()));
         }
         Ok(outcome)
     }
 
-    /// Runs a call under the eyes of `inspector`.
-    fn run_under<'v, I>(
+    /// Runs a call with an inspector.
+    fn run_with_inspector<'v, I>(
         &self,
         header: &Header,
         mut state: BlockState<'v, Snapshot>,
         request: &CallRequest,
         gas: u64,
         inspector: I,
-    ) -> Result<CallOutcome, CallError>
+    ) -> Result<CallOutcome, EvmCallError>
     where
-        I: for<'s> Inspector<Ctx<&'s mut BlockState<'v, Snapshot>>, EthInterpreter>,
+        I: for<'s> Inspector<EvmContext<&'s mut BlockState<'v, Snapshot>>, EthInterpreter>,
     {
         let caller = request.from.unwrap_or_default();
         let nonce = state.balance_and_nonce(caller)?.1;
-        let gas_price = u128::try_from(request.gas_price)
-            .map_err(|_| CallError::Refused(format!("gas price {} is over 128 bits", request.gas_price)))?;
-        // Nobody pays, but the machine multiplies and adds.
+        let gas_price = u128::try_from(request.gas_price).map_err(|_| {
+            EvmCallError::Refused(format!(
+                "gas price {} does not fit in 128 bits",
+                request.gas_price
+            ))
+        })?;
+        // Nobody pays this cost, but the EVM computes it and must not overflow.
         let cost = gas_price.checked_mul(u128::from(gas)).map(U256::from);
         if cost.and_then(|cost| cost.checked_add(request.value)).is_none() {
-            return Err(CallError::Refused(format!(
-                "gas {gas} at price {gas_price} and value {} are more than fits the machine",
+            return Err(EvmCallError::Refused(format!(
+                "gas {gas} times gas price {gas_price} plus value {} does not fit in 256 bits",
                 request.value
             )));
         }
@@ -371,8 +379,8 @@ impl View {
             ..Default::default()
         };
         match inspect(&mut evm, self.spec(), transaction) {
-            // Of a call nothing stays: neither changes nor notices.
-            Ok(Outcome { result, .. }) => Ok(match result {
+            // The changes and notices of a call are dropped.
+            Ok(EvmOutcome { result, .. }) => Ok(match result {
                 ExecutionResult::Success { ref output, .. } => CallOutcome::Success {
                     output: output.data().clone(),
                     gas_used: result.tx_gas_used(),
@@ -391,15 +399,15 @@ impl View {
             Err(EVMError::Transaction(InvalidTransaction::CallGasCostMoreThanGasLimit {
                 initial_gas,
                 gas_limit,
-            })) => Err(CallError::Refused(format!(
-                "intrinsic gasRemaining too low: got {gas_limit}, want {initial_gas}"
+            })) => Err(EvmCallError::Refused(format!(
+                "intrinsic gasRemaining too low: got {gas_limit}, expected {initial_gas}"
             ))),
-            Err(other) => Err(CallError::Refused(other.to_string())),
+            Err(other) => Err(EvmCallError::Refused(other.to_string())),
         }
     }
 }
 
-/// How a halt is told to users.
+/// The text of a halt, for users.
 pub(crate) fn halt_text(reason: &HaltReason) -> String {
     match reason {
         HaltReason::OutOfGas(_) => "out of gas".to_owned(),
@@ -411,7 +419,7 @@ pub(crate) fn halt_text(reason: &HaltReason) -> String {
     }
 }
 
-/// The text of a revert: with the reason where the data is `Error(string)`.
+/// The text of a revert, with the reason if the data is the ABI encoding of `Error(string)`.
 pub fn revert_text(output: &[u8]) -> String {
     const ERROR_STRING: [u8; 4] = [0x08, 0xc3, 0x79, 0xa0];
     let reason = || {

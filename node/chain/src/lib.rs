@@ -1,18 +1,25 @@
-//! The base chain: rules, state, import, pool, work desk.
+//! The base chain: rules, state, import, transaction pool, mining work.
 //!
 //! | question | module |
 //! |---|---|
 //! | what are this network's rules? | [`spec`] |
-//! | is this header allowed? | [`rules`] |
-//! | is this body what the header says? | [`rules::body`] |
-//! | what does a transaction do? | [`evm`] over [`state`] |
-//! | how does a block get in? | [`import`], driven by the writer of [`chain`] |
-//! | what waits to be mined? | [`pool`], [`mining`] |
-//! | what does the chain say at a height? | [`view`], [`call`] |
-//! | which logs are there? | [`logs`] |
+//! | what is block 0? | [`genesis`] |
+//! | is this header valid? | [`rules`] |
+//! | does this body match its header? | [`rules::body`] |
+//! | what does a transaction do? | [`evm`], on [`state`] |
+//! | how is the state root computed? | [`trie`] |
+//! | how is a block imported? | [`import`], called by the writer thread of [`chain`] |
+//! | how are blocks read from a file? | [`stream`] |
+//! | which transactions wait to be mined? | [`pool`] |
+//! | what do miners work on? | [`mining`] |
+//! | what is stored of a height? | [`view`] |
+//! | what would a call return? | [`call`] |
+//! | which logs match? | [`logs`] |
 //! | what did a transaction do, step by step? | [`trace`] |
+//! | is the store sound? | [`check`] |
 //!
-//! Knows no JSON, no sockets, no GPUs.
+//! This package knows no JSON-RPC, no sockets and no GPUs. Only [`genesis::file`] and
+//! [`genesis::record`] know JSON.
 
 pub mod call;
 pub mod chain;

@@ -1,6 +1,6 @@
-//! Reading the chain: one snapshot, one height, for all that a request asks.
+//! Reads the chain: blocks, receipts, transactions, and the state at any height.
 //!
-//! Knows blocks, transactions and state at any height; knows no JSON.
+//! A [`View`] is one snapshot of the store, so all reads of a request see the same chain.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ use crate::spec::ChainSpec;
 pub struct StoredBlock {
     /// The block's hash.
     pub hash: B256,
-    /// Header and total difficulty.
+    /// Header, total difficulty, and whether the block was executed.
     pub record: HeaderRecord,
     /// Transactions, senders, uncles.
     pub body: BlockBody,
 }
 
-/// A consistent view of the chain with its head.
+/// A consistent view of the chain. Later changes of the chain do not change it.
 #[derive(Debug)]
 pub struct View {
     snapshot: Arc<Snapshot>,
@@ -33,7 +33,7 @@ pub struct View {
 }
 
 impl View {
-    /// The chain as it is now.
+    /// A view of the chain as it is now.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails or has no head.
@@ -49,27 +49,27 @@ impl View {
         &self.spec
     }
 
-    /// The reads underneath.
+    /// The snapshot, for reads that this type has no method for.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
 
-    /// Header of the head block.
+    /// The header of the head block, with its total difficulty.
     pub fn head(&self) -> &HeaderRecord {
         &self.head.record
     }
 
-    /// Number of the head block.
+    /// The number of the head block.
     pub fn head_number(&self) -> u64 {
         self.head.record.header.number
     }
 
-    /// Hash of the head block.
+    /// The hash of the head block.
     pub fn head_hash(&self) -> B256 {
         self.head.hash
     }
 
-    /// Number and hash of the head block.
+    /// The number and hash of the head block.
     pub fn head_id(&self) -> BlockId {
         BlockId {
             number: self.head_number(),
@@ -77,7 +77,7 @@ impl View {
         }
     }
 
-    /// Hash of the canonical block `number`; `None` above the head.
+    /// The hash of the canonical block `number`; `None` above the head.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.
@@ -85,7 +85,7 @@ impl View {
         self.snapshot.canonical_hash(number)
     }
 
-    /// Header of the canonical block `number`; `None` above the head.
+    /// The hash and header of the canonical block `number`; `None` above the head.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.
@@ -96,7 +96,7 @@ impl View {
         }
     }
 
-    /// Header of the block `hash`, canonical or not.
+    /// The header of the block `hash`, canonical or not.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.
@@ -133,7 +133,7 @@ impl View {
         Ok(body.map(|body| StoredBlock { hash, record, body }))
     }
 
-    /// Receipts of a block; `None` where it was not executed.
+    /// The receipts of a block; `None` if the block was not executed.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.
@@ -141,8 +141,8 @@ impl View {
         self.snapshot.receipts(id.number, &id.hash)
     }
 
-    /// What the transactions of a canonical block told the application chains, in order; `None`
-    /// where the block is not canonical.
+    /// The notices that a canonical block's transactions sent to application chains, in order;
+    /// `None` if the block is not canonical.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.
@@ -153,12 +153,12 @@ impl View {
         self.snapshot.notices(id.number, &id.hash).map(Some)
     }
 
-    /// The hash of the canonical block that has the transaction `hash` (its own hash, or its
-    /// Ethereum hash), and its index there.
+    /// The hash of the canonical block with the transaction `hash`, and the transaction's index
+    /// there. `hash` is the transaction's own hash or its Ethereum hash.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.
-    pub fn transaction_place(&self, hash: &B256) -> Result<Option<(B256, usize)>, StoreError> {
+    pub fn transaction_position(&self, hash: &B256) -> Result<Option<(B256, usize)>, StoreError> {
         let Some(position) = self.snapshot.transaction_position(hash)? else {
             return Ok(None);
         };
@@ -167,31 +167,31 @@ impl View {
             None => Err(StoreError::corrupt(
                 TableId::TransactionToPosition,
                 hash.as_slice(),
-                format!("no block {} on the chain", position.block_number),
+                format!("no canonical block {}", position.block_number),
             )),
         }
     }
 
-    /// The canonical block that has the transaction `hash` (its own hash, or its Ethereum
-    /// hash), and its index there.
+    /// The canonical block with the transaction `hash`, and the transaction's index there. `hash`
+    /// is the transaction's own hash or its Ethereum hash.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.
     pub fn transaction(&self, hash: &B256) -> Result<Option<(StoredBlock, usize)>, StoreError> {
-        let Some((place, index)) = self.transaction_place(hash)? else {
+        let Some((block_hash, index)) = self.transaction_position(hash)? else {
             return Ok(None);
         };
-        match self.block_by_hash(&place)? {
+        match self.block_by_hash(&block_hash)? {
             Some(block) if index < block.body.transactions.len() => Ok(Some((block, index))),
             _ => Err(StoreError::corrupt(
                 TableId::TransactionToPosition,
                 hash.as_slice(),
-                format!("no transaction {index} in block {place}"),
+                format!("no transaction with index {index} in block {block_hash}"),
             )),
         }
     }
 
-    /// The account after block `number`; `None` where it does not exist.
+    /// The account after block `number`; `None` if it does not exist.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.
@@ -211,7 +211,7 @@ impl View {
         self.snapshot.slot_at(address, version.incarnation, slot, number)
     }
 
-    /// The code at an address after block `number`; empty where there is none.
+    /// The code of an account after block `number`; empty if it has none.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.
@@ -224,7 +224,7 @@ impl View {
 }
 
 impl StoredBlock {
-    /// Number and hash.
+    /// The block's number and hash.
     pub fn id(&self) -> BlockId {
         BlockId {
             number: self.record.header.number,

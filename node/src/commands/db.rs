@@ -1,6 +1,6 @@
 //! `vnode db check` looks for faults in the database; `vnode db stats` shows its size.
 
-use chain::check::{CheckEvent, Checked, check_store};
+use chain::check::{CheckEvent, CheckSummary, check_store};
 use store::{BlockReads, FILE_NAME};
 
 use super::error::CommandError;
@@ -29,7 +29,7 @@ pub(super) fn check(options: &VnodeOptions, full: bool) -> Result<(), CommandErr
         },
     );
     let seconds = progress.finish();
-    let Checked {
+    let CheckSummary {
         blocks,
         side_blocks,
         transactions,

@@ -1,7 +1,7 @@
 //! The rules that a test vector names by its fork.
 
 use chain::ChainSpec;
-use chain::spec::{DifficultyRule, EthereumFork, EthereumForks, Family, MoacForks};
+use chain::spec::{DifficultyRule, EthereumFork, EthereumForks, ChainFamily, MoacForks};
 
 /// The rules of the fork `name`, active from block 0 on.
 ///
@@ -40,7 +40,7 @@ pub fn spec_of_fork(name: &str) -> Result<ChainSpec, String> {
         name: name.to_owned(),
         chain_id: 1,
         network_id: 1,
-        family: Family::Ethereum(forks),
+        family: ChainFamily::Ethereum(forks),
         difficulty: DifficultyRule::Ethereum,
         failed_calls_refund_gas: false,
         system_contract: false,
@@ -62,7 +62,7 @@ fn moac() -> ChainSpec {
         bomb_defused: Some(0),
     };
     ChainSpec {
-        family: Family::Moac(all),
+        family: ChainFamily::Moac(all),
         system_contract: false,
         genesis: Default::default(),
         genesis_hash: None,

@@ -100,9 +100,9 @@ pub(super) fn tx(request: &Value) -> Result<Value, String> {
     }
     let raw = data(request, "raw")?;
     let transaction = Transaction::decode_raw(&raw, spec.tx_rules()).map_err(|error| error.to_string())?;
-    chain::evm::execute::admit(&transaction, spec.at(0)).map_err(|error| error.to_string())?;
+    chain::evm::execute::admit(&transaction, spec.rules_at(0)).map_err(|error| error.to_string())?;
     let sender = sender(&spec, 0, &transaction).map_err(|error| error.to_string())?;
-    let expected = intrinsic_gas(spec.at(0), &transaction.input, transaction.to.is_none());
+    let expected = intrinsic_gas(spec.rules_at(0), &transaction.input, transaction.to.is_none());
     if transaction.gas < expected {
         return Err(format!(
             "gas: got {}, expected at least the intrinsic gas {expected}",

@@ -178,7 +178,7 @@ impl Feeds {
             return Ok(shown_hash(&pooled.transaction, dialect));
         }
         let view = self.view()?;
-        let Some((block, index)) = view.transaction_place(hash).map_err(failure)? else {
+        let Some((block, index)) = view.transaction_position(hash).map_err(failure)? else {
             return Ok(*hash);
         };
         let known = self.blocks.by_hash(&self.chain, &view, &block)?;

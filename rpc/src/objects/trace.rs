@@ -1,7 +1,7 @@
 //! Traces as JSON, in the forms that clients of `debug_traceTransaction` know: words of stack,
 //! memory and storage are 64 hex digits without prefix.
 
-use chain::trace::{CallFrame, Step, Trace};
+use chain::trace::{CallFrame, Trace, TraceStep};
 use primitives::{Address, B256, U256, hex};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -44,7 +44,7 @@ impl<'a> From<&'a Trace> for TraceObject<'a> {
 
 /// Steps, written one by one.
 #[derive(Clone, Debug)]
-pub struct Steps<'a>(&'a [Step]);
+pub struct Steps<'a>(&'a [TraceStep]);
 
 impl Serialize for Steps<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -52,7 +52,7 @@ impl Serialize for Steps<'_> {
     }
 }
 
-struct StepObject<'a>(&'a Step);
+struct StepObject<'a>(&'a TraceStep);
 
 impl Serialize for StepObject<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,6 +1,6 @@
 //! Calls and estimates, on a small contract assembled by hand.
 
-use chain::call::{CallPlace, CallRequest, TIMEOUT_DEFAULT};
+use chain::call::{CallRequest, StateAt, TIMEOUT_DEFAULT};
 use serde_json::{Value, json};
 
 use crate::harness::{Net, account, quantity};
@@ -59,7 +59,7 @@ fn quick_calls_agree_with_full_calls_or_are_refused() {
             ..CallRequest::default()
         };
         let view = net.view();
-        let at = CallPlace::After(view.head_number());
+        let at = StateAt::Block(view.head_number());
         let quick = view.quick_call(at, &request).expect("a call");
         assert_eq!(quick.is_some(), is_quick, "{runtime}");
         if let Some(quick) = quick {
@@ -94,7 +94,7 @@ fn huge_prices_and_values_are_refused() {
     let check = |method: &str, request: &Value| {
         let (code, message) = net.error(method, &json!([request]).to_string());
         assert_eq!(code, -32000, "{method} {request}: {message}");
-        assert!(message.contains("more than fits the machine"), "{message}");
+        assert!(message.contains("does not fit in 256 bits"), "{message}");
     };
     for request in [
         json!({"to": contract, "gasPrice": most}),
@@ -109,7 +109,7 @@ fn huge_prices_and_values_are_refused() {
     let (code, message) = net.error("mc_call", &json!([{"to": contract, "gas": "0x1"}]).to_string());
     assert_eq!(
         (code, message.as_str()),
-        (-32000, "intrinsic gasRemaining too low: got 1, want 1000")
+        (-32000, "intrinsic gasRemaining too low: got 1, expected 1000")
     );
 }
 
@@ -225,7 +225,7 @@ fn failing_calls() {
     check(
         "mc_estimateGas",
         json!({"to": contract, "gas": "0x1"}),
-        "gas required exceeds allowance: want at least 1000, the cap is 1",
+        "gas required exceeds allowance: got 1, expected at least 1000",
     );
 }
 

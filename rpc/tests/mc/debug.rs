@@ -239,7 +239,7 @@ fn whole_blocks() {
     refused(
         "debug_traceBlockByNumber",
         json!(["0x0"]),
-        "block 0 is not traceable: nothing was run in it",
+        "block 0 is not traceable: it has no transactions",
     );
     refused("debug_traceBlockByNumber", json!(["0x63"]), "block #99 not found");
     refused(
@@ -344,7 +344,7 @@ fn storage_by_ranges() {
         "debug_storageRangeAt",
         json!([data(block.hash()), 4, contract, "0x0", 1]),
         -32000,
-        "transaction 4 of a block with 3",
+        "transaction index: got 4, but the block has 3 transactions",
     );
 }
 

@@ -290,7 +290,7 @@ fn refused_raw_transactions() {
     let other_chain = unsigned.sign(&key(4), 99, TxForm::Native);
     check(
         other_chain.encode_raw(),
-        "invalid sender: chain id 99, want chain id 100",
+        "invalid sender: chain id: got 99, expected 100",
     );
     let to_microchain = |sharding_flag| {
         let unsigned = UnsignedTransaction {

@@ -1,7 +1,7 @@
-//! Blocks: header, parent, total difficulty, body, senders, receipts, positions, log keys,
-//! changes.
+//! Checks blocks: header, parent, total difficulty, body, senders, receipts, positions of
+//! transactions, log keys, list of changes.
 //!
-//! A block is judged by its own header and by its parent's; knows no state.
+//! A block is compared with its own header and with its parent's. State is checked elsewhere.
 
 use std::ops::RangeInclusive;
 
@@ -11,42 +11,43 @@ use store::{
     TransactionPosition,
 };
 
-use super::{Fault, guarded};
+use super::{CheckFault, guarded};
 use crate::rules::body::{senders, transactions_root};
 use crate::spec::ChainSpec;
 use crate::trie::ordered_root;
 
-/// What a header has beside it once its block was executed.
-const EXECUTED: &str = "mark of an executed block";
+/// Name of the flag that the store keeps with the header of an executed block.
+const EXECUTED: &str = "flag of an executed block";
 
-/// A part of the work.
-pub(super) enum Task {
-    /// Canonical blocks by number.
+/// Blocks that one thread checks at once.
+pub(super) enum BlockTask {
+    /// Canonical blocks, by number.
     Canonical(RangeInclusive<u64>),
-    /// Blocks beside the chain.
+    /// Blocks that are not canonical, by number and hash.
     Side(Vec<(u64, B256)>),
 }
 
-/// What the blocks answer for.
+/// The numbers of rows that the checked blocks need.
 #[derive(Clone, Debug, Default)]
-pub(super) struct BlockFigures {
+pub(super) struct BlockCounts {
     /// Canonical blocks.
     pub(super) blocks: u64,
     pub(super) side_blocks: u64,
     /// Blocks with receipts, canonical or not.
     pub(super) executed: u64,
+    /// Transactions of canonical blocks.
     pub(super) transactions: u64,
-    /// Keys under which canonical transactions are found.
+    /// Hashes by which canonical transactions are found. A transaction may have two.
     pub(super) positions: u64,
-    /// Keys under which canonical blocks lie in the log index.
+    /// Entries of canonical blocks in the log index.
     pub(super) log_entries: u64,
     pub(super) account_versions: u64,
     pub(super) slot_versions: u64,
-    /// State root in the head's header.
+    /// The state root in the head's header, if the task has the head and it can be read.
     pub(super) head_state_root: Option<B256>,
 }
 
-impl BlockFigures {
+impl BlockCounts {
     pub(super) fn add(&mut self, other: &Self) {
         self.blocks += other.blocks;
         self.side_blocks += other.side_blocks;
@@ -60,43 +61,48 @@ impl BlockFigures {
     }
 }
 
-/// Checks some blocks.
-pub(super) fn check(view: &Snapshot, spec: &ChainSpec, head: u64, task: &Task) -> (BlockFigures, Vec<Fault>) {
+/// Checks the blocks of a task.
+pub(super) fn check(
+    view: &Snapshot,
+    spec: &ChainSpec,
+    head: u64,
+    task: &BlockTask,
+) -> (BlockCounts, Vec<CheckFault>) {
     let mut check = BlockCheck {
         view,
         spec,
         head,
-        figures: BlockFigures::default(),
+        counts: BlockCounts::default(),
         faults: Vec::new(),
     };
     match task {
-        Task::Canonical(numbers) => numbers.clone().for_each(|number| check.canonical(number)),
-        Task::Side(blocks) => blocks
+        BlockTask::Canonical(numbers) => numbers.clone().for_each(|number| check.canonical(number)),
+        BlockTask::Side(blocks) => blocks
             .iter()
             .for_each(|(number, hash)| check.side(*number, *hash)),
     }
-    (check.figures, check.faults)
+    (check.counts, check.faults)
 }
 
 pub(super) struct BlockCheck<'a> {
     pub(super) view: &'a Snapshot,
     spec: &'a ChainSpec,
     head: u64,
-    pub(super) figures: BlockFigures,
-    faults: Vec<Fault>,
+    pub(super) counts: BlockCounts,
+    faults: Vec<CheckFault>,
 }
 
 impl BlockCheck<'_> {
     fn canonical(&mut self, number: u64) {
-        self.figures.blocks += 1;
+        self.counts.blocks += 1;
         let hash = match self.view.canonical_hash(number) {
             Ok(Some(hash)) => hash,
-            Ok(None) => return self.faults.push(Fault::NoBlock { number }),
+            Ok(None) => return self.faults.push(CheckFault::NoBlock { number }),
             Err(error) => return self.faults.push(error.into()),
         };
         if let Some(record) = self.guarded(number, hash, |check| check.header(number, hash, true)) {
             if number == self.head {
-                self.figures.head_state_root = Some(record.header.state_root);
+                self.counts.head_state_root = Some(record.header.state_root);
             }
             self.guarded(number, hash, |check| check.body(hash, &record, true));
         }
@@ -104,13 +110,13 @@ impl BlockCheck<'_> {
     }
 
     fn side(&mut self, number: u64, hash: B256) {
-        self.figures.side_blocks += 1;
+        self.counts.side_blocks += 1;
         if let Some(record) = self.guarded(number, hash, |check| check.header(number, hash, false)) {
             self.guarded(number, hash, |check| check.body(hash, &record, false));
         }
     }
 
-    /// Runs a part of the check of a block; its error is a fault.
+    /// Runs a part of a block's check. Turns an error or a panic into a fault.
     fn guarded<T>(
         &mut self,
         number: u64,
@@ -118,11 +124,7 @@ impl BlockCheck<'_> {
         work: impl FnOnce(&mut Self) -> Result<Option<T>, StoreError>,
     ) -> Option<T> {
         match guarded(&format!("block {number} ({hash})"), || work(self)) {
-            Ok(Ok(done)) => done,
-            Ok(Err(error)) => {
-                self.faults.push(error.into());
-                None
-            }
+            Ok(result) => result,
             Err(fault) => {
                 self.faults.push(fault);
                 None
@@ -130,7 +132,7 @@ impl BlockCheck<'_> {
         }
     }
 
-    /// The header, if it is the one with this hash.
+    /// Checks the header. Returns it if it has this number and hash.
     fn header(
         &mut self,
         number: u64,
@@ -142,8 +144,8 @@ impl BlockCheck<'_> {
             self.differs(
                 number,
                 hash,
-                "number under its hash",
-                &shown(found),
+                "number stored for its hash",
+                &number_text(found),
                 &number.to_string(),
             );
         }
@@ -174,9 +176,9 @@ impl BlockCheck<'_> {
         }
         let expected = match number.checked_sub(1) {
             None => Some(U256::ZERO),
-            Some(below) => self.parent_difficulty(below, hash, &record, canonical)?,
+            Some(parent_number) => self.parent_difficulty(parent_number, hash, &record, canonical)?,
         };
-        // Where the parent is at fault its total difficulty says nothing.
+        // Without the parent, the total difficulty cannot be checked.
         let expected = expected.map(|parent| parent.saturating_add(header.difficulty));
         if let Some(expected) = expected.filter(|expected| *expected != record.total_difficulty) {
             let got = record.total_difficulty.to_string();
@@ -185,35 +187,36 @@ impl BlockCheck<'_> {
         Ok(Some(record))
     }
 
-    /// Total difficulty of the parent, if that is there.
+    /// Checks that the parent is stored and, for a canonical block, canonical. Returns the parent's
+    /// total difficulty, if the parent can be read.
     fn parent_difficulty(
         &mut self,
-        below: u64,
+        parent_number: u64,
         hash: B256,
         record: &HeaderRecord,
         canonical: bool,
     ) -> Result<Option<U256>, StoreError> {
         let (number, parent) = (record.header.number, record.header.parent_hash);
         if canonical {
-            let expected = self.view.canonical_hash(below)?;
+            let expected = self.view.canonical_hash(parent_number)?;
             if expected.is_some_and(|expected| expected != parent) {
                 let expected = expected.unwrap_or_default().to_string();
                 self.differs(number, hash, "parent", &parent.to_string(), &expected);
             }
         }
-        // A parent that cannot be read is said with the parent.
-        let above = self.view.header(below, &parent).ok().flatten();
-        if above.is_none() && !canonical {
+        // A canonical parent that cannot be read is reported by its own check.
+        let parent_record = self.view.header(parent_number, &parent).ok().flatten();
+        if parent_record.is_none() && !canonical {
             self.lacks(number, hash, "parent");
         }
-        Ok(above.map(|above| above.total_difficulty))
+        Ok(parent_record.map(|parent| parent.total_difficulty))
     }
 
     fn body(&mut self, hash: B256, record: &HeaderRecord, canonical: bool) -> Result<Option<()>, StoreError> {
         let header = &record.header;
         let number = header.number;
         let body = self.view.body(number, &hash, self.spec.tx_rules());
-        // Receipts can be judged without the body.
+        // Without the body, the receipts can still be checked.
         let body = match body {
             Ok(Some(body)) => Some(body),
             Ok(None) => {
@@ -232,12 +235,12 @@ impl BlockCheck<'_> {
             self.same_hash(number, hash, "uncles hash", got, header.uncles_hash);
             self.senders(number, hash, body);
             if canonical {
-                self.figures.transactions += body.transactions.len() as u64;
+                self.counts.transactions += body.transactions.len() as u64;
                 self.positions(number, &body.transactions)?;
             }
         }
         let receipts = self.view.receipts(number, &hash);
-        self.figures.executed += u64::from(!matches!(receipts, Ok(None)));
+        self.counts.executed += u64::from(!matches!(receipts, Ok(None)));
         match receipts? {
             Some(receipts) => {
                 let count = body.as_ref().map(|body| body.transactions.len());
@@ -246,7 +249,7 @@ impl BlockCheck<'_> {
                     self.log_keys(number, hash, &receipts)?;
                 }
                 if !record.executed {
-                    self.differs(number, hash, EXECUTED, "none", "one, as there are receipts");
+                    self.differs(number, hash, EXECUTED, "none", "one, since receipts are stored");
                 }
             }
             None if record.executed => self.lacks(number, hash, "receipts"),
@@ -290,13 +293,13 @@ impl BlockCheck<'_> {
             let own = transaction.hash();
             let other = transaction.ethereum_hash().filter(|other| *other != own);
             for hash in std::iter::once(own).chain(other) {
-                self.figures.positions += 1;
+                self.counts.positions += 1;
                 let got = self.view.transaction_position(&hash)?;
                 if got != Some(expected) {
                     let text = |position: TransactionPosition| {
                         format!("{} in block {}", position.index, position.block_number)
                     };
-                    self.faults.push(Fault::Position {
+                    self.faults.push(CheckFault::Position {
                         hash,
                         got: got.map_or_else(|| "nowhere".to_owned(), text),
                         expected: text(expected),
@@ -321,7 +324,7 @@ impl BlockCheck<'_> {
             self.differs(number, hash, "number of receipts", &got, &expected.to_string());
         }
         let used = receipts.last().map_or(0, |last| last.cumulative_gas_used);
-        // Block 0 of a test vector may claim gas that nothing used.
+        // In test vectors, the header of block 0 may have gas used without transactions.
         if used != header.gas_used && number > 0 {
             self.differs(
                 number,
@@ -347,14 +350,14 @@ impl BlockCheck<'_> {
         }
     }
 
-    /// The list of changes against the versions that it names.
+    /// Checks that the versions in the block's list of changes are stored.
     fn changes(&mut self, number: u64) -> Result<Option<()>, StoreError> {
         let changes = self.view.changes(number)?;
         let number_key = number.to_be_bytes();
         for address in &changes.accounts {
             let key = [address.as_slice(), &number_key].concat();
             if self.view.with(TableId::AccountAtBlock, &key, |_| ())?.is_none() {
-                self.faults.push(Fault::NoVersion {
+                self.faults.push(CheckFault::NoVersion {
                     number,
                     what: format!("account {address}"),
                 });
@@ -372,25 +375,27 @@ impl BlockCheck<'_> {
                 .with(TableId::StorageAtBlock, &parts.concat(), |_| ())?
                 .is_none()
             {
-                self.faults.push(Fault::NoVersion {
+                self.faults.push(CheckFault::NoVersion {
                     number,
-                    what: format!("slot {slot:#x} of account {address} ({incarnation})"),
+                    what: format!("slot {slot:#x} of account {address}, incarnation {incarnation}"),
                 });
             }
         }
-        self.figures.account_versions += changes.accounts.len() as u64;
-        self.figures.slot_versions += changes.slots.len() as u64;
+        self.counts.account_versions += changes.accounts.len() as u64;
+        self.counts.slot_versions += changes.slots.len() as u64;
         Ok(Some(()))
     }
 
+    /// Adds a fault if `got` is not `expected`.
     fn same_hash(&mut self, number: u64, hash: B256, what: &'static str, got: B256, expected: B256) {
         if got != expected {
             self.differs(number, hash, what, &got.to_string(), &expected.to_string());
         }
     }
 
+    /// Adds a fault for a wrong value.
     pub(super) fn differs(&mut self, number: u64, hash: B256, what: &'static str, got: &str, expected: &str) {
-        self.faults.push(Fault::Block {
+        self.faults.push(CheckFault::Block {
             number,
             hash,
             what,
@@ -399,11 +404,12 @@ impl BlockCheck<'_> {
         });
     }
 
+    /// Adds a fault for a missing row.
     fn lacks(&mut self, number: u64, hash: B256, what: &'static str) {
-        self.faults.push(Fault::BlockLacks { number, hash, what });
+        self.faults.push(CheckFault::BlockLacks { number, hash, what });
     }
 }
 
-fn shown(number: Option<u64>) -> String {
+fn number_text(number: Option<u64>) -> String {
     number.map_or_else(|| "none".to_owned(), |number| number.to_string())
 }

@@ -1,17 +1,17 @@
-//! What can be wrong in a store, each in one line.
+//! The faults that a check can find in a store. The text of each is one line.
 
 use primitives::{Address, B256, hex};
 use store::{StoreError, TableId};
 
-/// Something stored that is not what it must be.
+/// A stored value that is missing or wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(
     missing_docs,
-    reason = "fields are the place, the value got and the value expected, as the texts say"
+    reason = "the fields are the location and the got and expected values that the texts name"
 )]
-pub enum Fault {
-    /// Something of a block differs from what follows from the rest.
-    #[error("block {number} ({hash}): {what}: got {got}, want {expected}")]
+pub enum CheckFault {
+    /// A value of a block does not match the values that it is derived from.
+    #[error("block {number} ({hash}): {what}: got {got}, expected {expected}")]
     Block {
         number: u64,
         hash: B256,
@@ -19,28 +19,28 @@ pub enum Fault {
         got: String,
         expected: String,
     },
-    /// A row of a block is not there.
+    /// A row of a block is missing.
     #[error("block {number} ({hash}): no {what}")]
     BlockLacks {
         number: u64,
         hash: B256,
         what: &'static str,
     },
-    /// There is no canonical block of a number.
-    #[error("block {number}: there is none, though the chain is longer")]
+    /// A number up to the head has no canonical block.
+    #[error("block {number}: no canonical block has this number, but the head is higher")]
     NoBlock { number: u64 },
-    /// A transaction is not found where it lies.
-    #[error("transaction {hash}: position {got}, want {expected}")]
+    /// The stored position of a transaction is wrong.
+    #[error("position of transaction {hash}: got {got}, expected {expected}")]
     Position {
         hash: B256,
         got: String,
         expected: String,
     },
-    /// A block's list of changes names a version that is not there.
-    #[error("block {number}: its list of changes names {what}, of which it left no version")]
+    /// A block's list of changes contains an account or slot that has no version at the block.
+    #[error("block {number}: its list of changes contains {what}, which has no version at this block")]
     NoVersion { number: u64, what: String },
-    /// An account's storage, or an account's code.
-    #[error("account {address} at block {number}: {what}: got {got}, want {expected}")]
+    /// An account's storage root or code is wrong.
+    #[error("account {address} at block {number}: {what}: got {got}, expected {expected}")]
     Account {
         address: Address,
         number: u64,
@@ -48,47 +48,47 @@ pub enum Fault {
         got: String,
         expected: String,
     },
-    /// The versions at a block do not give its state root.
-    #[error("state at block {number}: root {got}, the header has {expected}")]
+    /// The versions at a block do not lead to the state root in its header.
+    #[error("state root at block {number}: got {got}, expected {expected}")]
     StateRoot { number: u64, got: B256, expected: B256 },
-    /// A node of a trie.
+    /// A node of a trie is wrong.
     #[error("trie node {row}: {reason}")]
     TrieNode { row: String, reason: String },
-    /// The trie has another number of values than there are accounts or slots.
-    #[error("{what}: the trie has {got} values, want {expected}")]
+    /// The number of values in a trie is not the number of accounts or slots.
+    #[error("values in {what}: got {got}, expected {expected}")]
     Leaves { what: String, got: u64, expected: u64 },
-    /// One of the single values.
-    #[error("{what}: got {got}, want {expected}")]
+    /// A value of the table `meta` is wrong.
+    #[error("{what}: got {got}, expected {expected}")]
     Meta {
         what: &'static str,
         got: String,
         expected: String,
     },
-    /// Rows that nothing else answers for, or too few.
-    #[error("{table}: got {got} rows, want {expected}")]
+    /// A table has too many or too few rows.
+    #[error("{table}: got {got} rows, expected {expected}")]
     Rows {
         table: &'static str,
         got: u64,
         expected: u64,
     },
-    /// A table of lists has too many or too few entries.
-    #[error("{table}: got {got} entries, want {expected}")]
+    /// The lists in a table have too many or too few entries.
+    #[error("{table}: got {got} entries, expected {expected}")]
     Entries {
         table: &'static str,
         got: u64,
         expected: u64,
     },
-    /// A row that cannot be decoded.
+    /// A row is not valid.
     #[error("{table} row {key}: {reason}")]
     Row {
         table: &'static str,
         key: String,
         reason: String,
     },
-    /// Something that cannot be read.
+    /// A part of the store cannot be read.
     #[error("{place}: {reason}")]
     Unreadable { place: String, reason: String },
-    /// Something that could not be checked because of another fault.
+    /// A part of the store was not checked because of another fault.
     #[error("{what} was not checked: {reason}")]
     Skipped {
         what: &'static str,
@@ -96,8 +96,8 @@ pub enum Fault {
     },
 }
 
-impl Fault {
-    /// A row whose key or value is none.
+impl CheckFault {
+    /// The fault of a row.
     pub(super) fn row(table: TableId, key: &[u8], reason: impl Into<String>) -> Self {
         Self::Row {
             table: table.name(),
@@ -107,7 +107,7 @@ impl Fault {
     }
 }
 
-impl From<StoreError> for Fault {
+impl From<StoreError> for CheckFault {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Corrupt { table, key, reason } => Self::Row { table, key, reason },

@@ -1,17 +1,18 @@
-//! Verifies a whole store: every row against the hashes and roots that the headers have.
+//! Verifies a whole store: every row is compared with the hashes and roots in the headers.
 //!
-//! Begins at block 0, whose hash says what chain this is; each header answers for the next
-//! and for its body and receipts, the head's for the state and the trie. Finds faults and
-//! goes on beside them; repairs nothing. One module per kind of row.
+//! The check starts at block 0, whose hash identifies the chain. Each header verifies its parent,
+//! its body and its receipts; the head's header verifies the state and the trie. After a fault the
+//! check continues with the next row. It repairs nothing. Each kind of row has a module.
 
 mod blocks;
 mod fault;
+mod history;
 mod logs;
 mod notices;
-mod replay;
+
 mod state;
 
-pub use fault::Fault;
+pub use fault::CheckFault;
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -25,33 +26,33 @@ use store::{BlockReads, Snapshot, Source, Store, StoreError, TableId, meta_key};
 
 use crate::genesis::{genesis_header, read_record};
 use crate::spec::ChainSpec;
-use blocks::{BlockFigures, Task};
+use blocks::{BlockCounts, BlockTask};
 
-/// Blocks that one thread checks before it looks for more.
+/// Number of blocks in a task of a thread.
 const TASK_BLOCKS: u64 = 128;
 
-/// What a check tells while it runs.
+/// An event of a running check.
 #[derive(Clone, Copy, Debug)]
 pub enum CheckEvent<'a> {
-    /// Something is wrong.
-    Fault(&'a Fault),
-    /// How far it is with what.
+    /// A fault was found.
+    Fault(&'a CheckFault),
+    /// A part of the check has progressed.
     Progress {
-        /// What is being checked.
+        /// What is being checked: `blocks`, `accounts` and so on.
         what: &'static str,
-        /// How many of them are done.
+        /// The number of checked ones.
         done: u64,
-        /// How many there are; 0 where that is not known.
+        /// The number of all; 0 if it is not known.
         total: u64,
     },
 }
 
-/// What was checked, and how many faults were found.
+/// The counts of a finished check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckSummary {
     /// Canonical blocks, block 0 included.
     pub blocks: u64,
-    /// Blocks beside the chain.
+    /// Blocks that are not canonical.
     pub side_blocks: u64,
     /// Transactions of canonical blocks.
     pub transactions: u64,
@@ -59,83 +60,86 @@ pub struct Checked {
     pub accounts: u64,
     /// Storage slots at the head.
     pub slots: u64,
-    /// Codes.
+    /// Contract codes.
     pub codes: u64,
     /// Trie nodes at the head.
     pub trie_nodes: u64,
-    /// Faults.
+    /// Faults that were found.
     pub faults: u64,
 }
 
-/// Why a check did not come to its end.
+/// Why a check did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// The store cannot be read at all.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// There is no chain in the store.
-    #[error("the data directory holds no chain")]
+    /// The store has no chain.
+    #[error("the data directory has no chain")]
     Empty,
-    /// It was told to stop.
+    /// `stop` was set.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Checks everything in a store of this spec's chain. With `full` also the state of every
-/// block, which holds the whole state in memory. `report` is told of faults and progress.
+/// Checks all rows of a store with this spec's chain.
+///
+/// With `full` it also checks the state of every block, and holds the whole state in memory. It
+/// calls `report` with faults and progress. It ends early when `stop` is set.
 ///
 /// # Errors
-/// [`CheckError`] when it cannot be done; what is wrong in the store is no error but a fault.
+/// [`CheckError`] when the check cannot be finished. A fault in the store is not an error.
 pub fn check_store(
     store: &Store,
     spec: &ChainSpec,
     full: bool,
     stop: &AtomicBool,
     report: &mut dyn FnMut(CheckEvent<'_>),
-) -> Result<Checked, CheckError> {
+) -> Result<CheckSummary, CheckError> {
     let view = store.snapshot()?;
-    let mut check = Check {
+    let mut check = StoreCheck {
         view: &view,
         spec,
         stop,
         report,
-        checked: Checked::default(),
+        summary: CheckSummary::default(),
     };
     let head = check.head()?;
     check.genesis();
-    let figures = check.blocks(store, head)?;
-    check.counts(head, &figures);
+    let counts = check.blocks(store, head)?;
+    check.row_counts(head, &counts);
     notices::check(&mut check)?;
-    check.log_index(head, figures.log_entries);
+    check.log_index(head, counts.log_entries);
     let mut faults = Vec::new();
-    if let Some(root) = figures.head_state_root {
+    if let Some(root) = counts.head_state_root {
         state::check(&mut check, head, root)?;
         if full {
-            replay::check(&mut check, head)?;
+            history::check(&mut check, head)?;
         }
     } else {
-        faults.push(Fault::Skipped {
+        faults.push(CheckFault::Skipped {
             what: "the state at the head",
             reason: "the head's header cannot be read",
         });
     }
     check.faults(faults);
-    Ok(check.checked)
+    Ok(check.summary)
 }
 
-/// A check under way.
-struct Check<'a> {
+/// A running check.
+struct StoreCheck<'a> {
     view: &'a Snapshot,
     spec: &'a ChainSpec,
     stop: &'a AtomicBool,
     report: &'a mut dyn FnMut(CheckEvent<'_>),
-    checked: Checked,
+    summary: CheckSummary,
 }
 
-impl Check<'_> {
-    fn faults(&mut self, faults: Vec<Fault>) {
+impl StoreCheck<'_> {
+    /// Counts and reports faults.
+    fn faults(&mut self, faults: Vec<CheckFault>) {
         for fault in faults {
-            self.checked.faults += 1;
+            self.summary.faults += 1;
             (self.report)(CheckEvent::Fault(&fault));
         }
     }
@@ -148,8 +152,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The number of the head: from the row that says so or, where that contradicts the
-    /// canonical blocks, from their number.
+    /// The number of the head block. If the stored head is not canonical, the number of canonical
+    /// blocks decides.
     fn head(&mut self) -> Result<u64, CheckError> {
         let stats = self.view.stats()?;
         let canonical = stats[TableId::NumberToHash as usize].rows;
@@ -167,10 +171,10 @@ impl Check<'_> {
         };
         let fault = match got {
             Err(error) => error.into(),
-            Ok(got) => Fault::Meta {
+            Ok(got) => CheckFault::Meta {
                 what: "head",
                 got: got.map_or_else(
-                    || "nothing".to_owned(),
+                    || "none".to_owned(),
                     |(number, hash)| format!("{number} ({hash})"),
                 ),
                 expected: format!("the last of {canonical} canonical blocks"),
@@ -180,7 +184,7 @@ impl Check<'_> {
         Ok(last)
     }
 
-    /// Block 0 against the spec, and what the directory says of itself.
+    /// Checks block 0 and the stored spec against the given spec.
     fn genesis(&mut self) {
         let mut faults = Vec::new();
         let canonical = self.view.canonical_hash(0);
@@ -188,14 +192,14 @@ impl Check<'_> {
         match (canonical, stored) {
             (Ok(Some(canonical)), Ok(stored)) => {
                 if stored.as_deref() != Some(canonical.as_slice()) {
-                    faults.push(Fault::Meta {
+                    faults.push(CheckFault::Meta {
                         what: "genesis hash",
-                        got: stored.map_or_else(|| "nothing".to_owned(), primitives::hex::encode_prefixed),
+                        got: stored.map_or_else(|| "none".to_owned(), primitives::hex::encode_prefixed),
                         expected: canonical.to_string(),
                     });
                 }
                 match genesis_header(self.spec) {
-                    Ok(header) if header.hash() != canonical => faults.push(Fault::Block {
+                    Ok(header) if header.hash() != canonical => faults.push(CheckFault::Block {
                         number: 0,
                         hash: canonical,
                         what: "hash of the spec's block 0",
@@ -206,40 +210,42 @@ impl Check<'_> {
                     Err(error) => faults.push(error.into()),
                 }
             }
-            // That there is no such row is said with the blocks.
+            // The check of blocks reports the missing row.
             (Ok(None), _) => {}
             (Err(error), _) | (_, Err(error)) => faults.push(error.into()),
         }
-        if let Err(got) = self.record() {
-            faults.push(Fault::Meta {
+        if let Err(got) = self.spec_record() {
+            faults.push(CheckFault::Meta {
                 what: "chain spec",
                 got,
-                expected: "the chain's".to_owned(),
+                expected: "the spec of this chain".to_owned(),
             });
         }
         self.faults(faults);
     }
 
-    /// What the directory says of its spec, where it does; in words, what is wrong with that.
-    fn record(&self) -> Result<(), String> {
+    /// Compares the stored spec, if there is one, with the given spec. The error is a text for
+    /// users.
+    fn spec_record(&self) -> Result<(), String> {
         let record = read_record(self.view).map_err(|error| error.to_string())?;
         let Some(record) = record else { return Ok(()) };
         let spec = record.spec().map_err(|error| error.to_string())?.spec;
         match spec.differs_from(self.spec) {
-            Some(first) => Err(format!("other rules from block {first} on")),
-            None if spec.genesis != self.spec.genesis => Err("another block 0".to_owned()),
+            Some(first) => Err(format!("a spec with other rules from block {first} on")),
+            None if spec.genesis != self.spec.genesis => Err("a spec with another block 0".to_owned()),
             None => Ok(()),
         }
     }
 
-    /// Every block, canonical or not, on all processors; faults come in the order of blocks.
-    fn blocks(&mut self, store: &Store, head: u64) -> Result<BlockFigures, CheckError> {
+    /// Checks every block, canonical or not, on all processors. Faults are reported in the order of
+    /// blocks.
+    fn blocks(&mut self, store: &Store, head: u64) -> Result<BlockCounts, CheckError> {
         let sides = self.side_blocks()?;
         let spans = (0..=head)
             .step_by(TASK_BLOCKS as usize)
-            .map(|first| Task::Canonical(first..=head.min(first + (TASK_BLOCKS - 1))));
+            .map(|first| BlockTask::Canonical(first..=head.min(first + (TASK_BLOCKS - 1))));
         let sides = sides.chunks(TASK_BLOCKS as usize);
-        let tasks = spans.chain(sides.map(|blocks| Task::Side(blocks.to_vec())));
+        let tasks = spans.chain(sides.map(|blocks| BlockTask::Side(blocks.to_vec())));
         let tasks = Mutex::new(tasks.enumerate());
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
         let (sender, results) = bounded(threads * 2);
@@ -266,7 +272,7 @@ impl Check<'_> {
                 let _ = std::thread::Builder::new().spawn_scoped(scope, work);
             }
             drop(sender);
-            let mut figures = BlockFigures::default();
+            let mut counts = BlockCounts::default();
             let (mut waiting, mut next) = (BTreeMap::new(), 0);
             // Dropped with the loop's end, also by an error: then the threads end.
             for (index, result) in results {
@@ -275,32 +281,36 @@ impl Check<'_> {
                     next += 1;
                     let (found, faults) = result?;
                     self.faults(faults);
-                    figures.add(&found);
-                    self.progress("blocks", figures.blocks.min(head + 1), head + 1)?;
+                    counts.add(&found);
+                    self.progress("blocks", counts.blocks.min(head + 1), head + 1)?;
                 }
             }
             if stop.load(Ordering::Acquire) {
                 return Err(CheckError::Interrupted);
             }
-            self.checked.blocks = figures.blocks;
-            self.checked.side_blocks = figures.side_blocks;
-            self.checked.transactions = figures.transactions;
-            Ok(figures)
+            self.summary.blocks = counts.blocks;
+            self.summary.side_blocks = counts.side_blocks;
+            self.summary.transactions = counts.transactions;
+            Ok(counts)
         })
     }
 
-    /// Blocks beside the chain, by number.
+    /// The numbers and hashes of the blocks that are not canonical, sorted by number.
     fn side_blocks(&mut self) -> Result<Vec<(u64, primitives::B256)>, CheckError> {
         let (mut sides, mut faults) = (Vec::new(), Vec::new());
         let view = self.view;
         let scanned = guarded("block_to_header", || {
             view.scan(TableId::BlockToHeader, &[], |key, _| {
                 match <[u8; 40]>::try_from(key) {
-                    Err(_) => faults.push(Fault::row(TableId::BlockToHeader, key, "key is not of 40 bytes")),
+                    Err(_) => faults.push(CheckFault::row(
+                        TableId::BlockToHeader,
+                        key,
+                        "key is not of 40 bytes",
+                    )),
                     Ok(key) => {
                         let number = u64::from_be_bytes(std::array::from_fn(|at| key[at]));
                         let hash = primitives::B256::from_slice(&key[8..]);
-                        // A number that cannot be read is said with its block.
+                        // A canonical hash that cannot be read is reported with its block.
                         if view.canonical_hash(number).ok().flatten() != Some(hash) {
                             sides.push((number, hash));
                         }
@@ -309,36 +319,33 @@ impl Check<'_> {
                 ControlFlow::Continue(())
             })
         });
-        match scanned {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => faults.push(error.into()),
-            Err(fault) => faults.push(fault),
-        }
+        faults.extend(scanned.err());
         self.faults(faults);
         Ok(sides)
     }
 
-    /// Rows that no block answers for show in the numbers of rows.
-    fn counts(&mut self, head: u64, figures: &BlockFigures) {
+    /// Compares the numbers of rows with the numbers that the blocks need. This finds rows that
+    /// belong to no block.
+    fn row_counts(&mut self, head: u64, counts: &BlockCounts) {
         let stats = match self.view.stats() {
             Ok(stats) => stats,
             Err(error) => return self.faults(vec![error.into()]),
         };
-        let stored = figures.blocks + figures.side_blocks;
+        let stored = counts.blocks + counts.side_blocks;
         let expected = [
             (TableId::NumberToHash, head + 1),
             (TableId::HashToNumber, stored),
             (TableId::BlockToHeader, stored),
             (TableId::BlockToBody, stored),
-            (TableId::BlockToReceipts, figures.executed),
-            (TableId::TransactionToPosition, figures.positions),
+            (TableId::BlockToReceipts, counts.executed),
+            (TableId::TransactionToPosition, counts.positions),
             (TableId::BlockToChanges, head + 1),
-            (TableId::AccountAtBlock, figures.account_versions),
-            (TableId::StorageAtBlock, figures.slot_versions),
+            (TableId::AccountAtBlock, counts.account_versions),
+            (TableId::StorageAtBlock, counts.slot_versions),
         ];
         let faults = expected.into_iter().filter_map(|(table, expected)| {
             let got = stats[table as usize].rows;
-            (got != expected).then(|| Fault::Rows {
+            (got != expected).then(|| CheckFault::Rows {
                 table: table.name(),
                 got,
                 expected,
@@ -348,16 +355,22 @@ impl Check<'_> {
     }
 }
 
-/// Runs `work`, in which the database may end by a panic where its own pages are damaged.
-fn guarded<T>(place: &str, work: impl FnOnce() -> T) -> Result<T, Fault> {
+/// Runs `work`, and turns an error of the store, or a panic, into a fault. The database can panic
+/// when its own pages are damaged.
+fn guarded<T>(place: &str, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, CheckFault> {
+    Ok(catch_panic(place, work)??)
+}
+
+/// Runs `work`, and turns a panic into a fault.
+fn catch_panic<T>(place: &str, work: impl FnOnce() -> T) -> Result<T, CheckFault> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let words = panic
             .downcast_ref::<String>()
             .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied());
-        Fault::Unreadable {
+        CheckFault::Unreadable {
             place: place.to_owned(),
-            reason: format!("the database gives up: {}", words.unwrap_or("no reason given"))
+            reason: format!("the database panicked: {}", words.unwrap_or("no reason given"))
                 .replace('\n', " "),
         }
     })

@@ -1,20 +1,19 @@
-//! Notices: each row against its own hash and its block, and the number of rows.
+//! Checks the notices: each row against its own hash and its block, and the number of rows.
 //!
-//! No header answers for notices, so that a row says what the block's transactions told is
-//! known from its hash alone.
+//! No header has a root of the notices, so the content of a row is checked by the row's hash only.
 
 use std::ops::ControlFlow;
 
 use primitives::B256;
 use store::{BlockReads, NoticeReads, Snapshot, Source, StoreError, TableId};
 
-use super::{Check, CheckError, Fault, guarded};
+use super::{CheckError, CheckFault, StoreCheck, guarded};
 
-/// Blocks between two looks whether to stop.
-const REPORT_BLOCKS: usize = 1024;
+/// Progress is reported, and the order to stop is read, once in so many rows.
+const PROGRESS_ROWS: usize = 1024;
 
 /// Checks the notices of all blocks.
-pub(super) fn check(check: &mut Check<'_>) -> Result<(), CheckError> {
+pub(super) fn check(check: &mut StoreCheck<'_>) -> Result<(), CheckError> {
     let view = check.view;
     let mut keys = Vec::new();
     let scanned = guarded(TableId::BlockToNotices.name(), || {
@@ -23,57 +22,45 @@ pub(super) fn check(check: &mut Check<'_>) -> Result<(), CheckError> {
             ControlFlow::Continue(())
         })
     });
-    let mut faults = Vec::new();
-    match scanned {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => faults.push(error.into()),
-        Err(fault) => faults.push(fault),
-    }
-    let counted = guarded("number of notice rows", || view.notice_rows());
-    match counted {
-        Ok(Ok(expected)) if expected != keys.len() as u64 => faults.push(Fault::Rows {
+    let mut faults = Vec::from_iter(scanned.err());
+    match guarded("number of notice rows", || view.notice_rows()) {
+        Ok(expected) if expected != keys.len() as u64 => faults.push(CheckFault::Rows {
             table: TableId::BlockToNotices.name(),
             got: keys.len() as u64,
             expected,
         }),
-        Ok(Ok(_)) => {}
-        Ok(Err(error)) => faults.push(error.into()),
+        Ok(_) => {}
         Err(fault) => faults.push(fault),
     }
     check.faults(faults);
     let total = keys.len();
     for (done, key) in keys.iter().enumerate() {
-        let found = guarded(TableId::BlockToNotices.name(), || row(view, key));
-        let fault = match found {
-            Ok(Ok(None)) => None,
-            Ok(Ok(Some(fault))) | Err(fault) => Some(fault),
-            Ok(Err(error)) => Some(error.into()),
-        };
-        check.faults(fault.into_iter().collect());
-        if done % REPORT_BLOCKS == 0 {
+        let fault = guarded(TableId::BlockToNotices.name(), || row_fault(view, key));
+        check.faults(fault.unwrap_or_else(Some).into_iter().collect());
+        if done % PROGRESS_ROWS == 0 {
             check.progress("notices", done as u64, total as u64)?;
         }
     }
     Ok(())
 }
 
-/// What is wrong with the row under `key`.
-fn row(view: &Snapshot, key: &[u8]) -> Result<Option<Fault>, StoreError> {
-    let fault = |reason: String| Some(Fault::row(TableId::BlockToNotices, key, reason));
+/// The fault of the row with this key; `None` if the row is sound.
+fn row_fault(view: &Snapshot, key: &[u8]) -> Result<Option<CheckFault>, StoreError> {
+    let fault = |reason: String| Some(CheckFault::row(TableId::BlockToNotices, key, reason));
     let Some((number, hash)) = key.split_first_chunk::<8>().filter(|_| key.len() == 40) else {
-        return Ok(fault("key is not of 40 bytes".to_owned()));
+        return Ok(fault(format!("key length: got {} bytes, expected 40", key.len())));
     };
     let (number, hash) = (u64::from_be_bytes(*number), B256::from_slice(hash));
     let notices = view.notices(number, &hash)?;
     if view.canonical_hash(number)? != Some(hash) {
-        return Ok(fault("its block is not canonical".to_owned()));
+        return Ok(fault("the block is not canonical".to_owned()));
     }
-    // A block without receipts was named with the blocks.
+    // The check of blocks has reported missing receipts.
     let receipts = view.receipts(number, &hash)?.unwrap_or_default();
     let indexes = || notices.iter().map(|notice| notice.transaction_index);
     if !indexes().is_sorted() || indexes().any(|index| index as usize >= receipts.len()) {
         return Ok(fault(format!(
-            "notices of the transactions {:?}, want an order of at most {}",
+            "transaction indexes of the notices: got {:?}, expected ascending numbers below {}",
             indexes().collect::<Vec<_>>(),
             receipts.len()
         )));

@@ -1,7 +1,7 @@
-//! A time that the EVM may take, and what stops it then.
+//! A time limit for the EVM, as an inspector that stops it.
 //!
-//! Inspectors cannot fail: time that is over is noted here and halts the interpreter; whoever
-//! runs it asks afterwards.
+//! An inspector cannot return an error. So it halts the interpreter when the time is over, and the
+//! caller asks [`Deadline::is_over`] afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ use revm::interpreter::{
 };
 use revm::primitives::Bytes;
 
-/// Steps between two looks at the clock, which costs more than a step.
-const STEPS_A_LOOK: u32 = 256;
+/// The clock is read once in so many steps, because reading it costs more than a step.
+const STEPS_PER_CLOCK_READ: u32 = 256;
 
-/// When the EVM has to be done. As inspector it stops the EVM then.
+/// When the EVM has to end. As an inspector, it stops the EVM at that time.
 #[derive(Debug)]
 pub(crate) struct Deadline {
     at: Instant,
@@ -26,9 +26,9 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// `timeout` from now; never, where the clock does not go as far.
+    /// A deadline `timeout` from now, or in a year if that is sooner.
     pub(crate) fn new(timeout: Duration) -> Self {
-        /// As good as never.
+        /// Keeps the sum below within the clock's range.
         const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
         Self {
             at: Instant::now() + timeout.min(YEAR),
@@ -38,39 +38,43 @@ impl Deadline {
         }
     }
 
-    /// The time there was.
+    /// The time limit.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Counts a step. `false`: time is over, and it is to be the last.
+    /// Counts a step. Returns `false` if the time is over; then this must be the last step.
     pub(crate) fn step(&mut self) -> bool {
         self.steps = self.steps.wrapping_add(1);
-        if self.steps.is_multiple_of(STEPS_A_LOOK) {
-            self.look();
+        if self.steps.is_multiple_of(STEPS_PER_CLOCK_READ) {
+            self.read_clock();
         }
         !self.over
     }
 
-    /// Whether time was found to be over before, or is now.
+    /// Whether the time is over now, or was found to be over before.
     pub(crate) fn is_over(&self) -> bool {
         self.over || Instant::now() >= self.at
     }
 
-    fn look(&mut self) -> bool {
+    /// Reads the clock. Returns whether the time is over.
+    fn read_clock(&mut self) -> bool {
         self.over = self.is_over();
         self.over
     }
 }
 
-/// What a frame gives that is not run.
-pub(crate) fn not_run(gas_limit: u64) -> InterpreterResult {
+/// The result of a frame that is not run because a limit was reached.
+pub(crate) fn skipped_frame(gas_limit: u64) -> InterpreterResult {
     InterpreterResult::new(InstructionResult::OutOfGas, Bytes::new(), Gas::new(gas_limit))
 }
 
-/// What a call gives that is not run.
-pub(crate) fn call_not_run(inputs: &CallInputs) -> CallOutcome {
-    CallOutcome::new(not_run(inputs.gas_limit), inputs.return_memory_offset.clone())
+/// The result of a call that is not run because a limit was reached.
+pub(crate) fn skipped_call(inputs: &CallInputs) -> CallOutcome {
+    CallOutcome::new(
+        skipped_frame(inputs.gas_limit),
+        inputs.return_memory_offset.clone(),
+    )
 }
 
 impl<C> Inspector<C, EthInterpreter> for Deadline {
@@ -80,14 +84,15 @@ impl<C> Inspector<C, EthInterpreter> for Deadline {
         }
     }
 
-    // A built-in contract takes no steps, and much longer than one.
+    // A precompiled contract has no steps and takes much longer than a step. So the clock is read
+    // at every call.
     fn call(&mut self, _: &mut C, inputs: &mut CallInputs) -> Option<CallOutcome> {
-        self.look().then(|| call_not_run(inputs))
+        self.read_clock().then(|| skipped_call(inputs))
     }
 
     fn create(&mut self, _: &mut C, inputs: &mut CreateInputs) -> Option<CreateOutcome> {
-        self.look()
-            .then(|| CreateOutcome::new(not_run(inputs.gas_limit()), None))
+        self.read_clock()
+            .then(|| CreateOutcome::new(skipped_frame(inputs.gas_limit()), None))
     }
 }
 
@@ -96,13 +101,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_ends_and_stays_over() {
+    fn a_deadline_that_is_over_stays_over() {
         let mut deadline = Deadline::new(Duration::MAX);
-        assert!((0..=STEPS_A_LOOK).all(|_| deadline.step()) && !deadline.is_over());
+        assert!((0..=STEPS_PER_CLOCK_READ).all(|_| deadline.step()) && !deadline.is_over());
 
         let mut deadline = Deadline::new(Duration::ZERO);
         let steps = (0..).take_while(|_| deadline.step()).count();
-        assert!(steps < STEPS_A_LOOK as usize, "{steps}");
+        assert!(steps < STEPS_PER_CLOCK_READ as usize, "{steps}");
         assert!(!deadline.step() && deadline.is_over());
     }
 }

@@ -1,7 +1,7 @@
 //! Executes a block's transactions and pays its miners.
 //!
-//! One [`Executor`] serves imports and block building alike: it takes transactions one by
-//! one, keeps the running gas and receipts, and settles rewards at the end.
+//! [`Executor`] serves imports and block building. It takes transactions one by one, collects gas
+//! and receipts, and pays the rewards at the end.
 
 use primitives::{
     Address, B256, Bloom, Header, Log, Receipt, ReceiptOutcome, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction,
@@ -13,10 +13,11 @@ use revm::context::result::{EVMError, ExecutionResult, InvalidTransaction};
 use revm::primitives::TxKind;
 use store::{BlockReads, ScsNotice, StateReads};
 
-use crate::evm::handler::{Outcome, system_call, transact};
+use crate::evm::handler::{EvmOutcome, system_call, transact};
+use crate::evm::precompiles::EmittedNotice;
 use crate::evm::{ChainEvm, block_env, chain_evm};
 use crate::rules::{block_reward, uncle_rewards};
-use crate::spec::{ChainSpec, RulesAt, dao};
+use crate::spec::{BlockRules, ChainSpec, dao};
 use crate::state::{BlockState, StateError};
 use crate::trie::NodeSource;
 
@@ -24,37 +25,37 @@ use crate::trie::NodeSource;
 #[derive(Debug, thiserror::Error)]
 #[expect(
     missing_docs,
-    reason = "fields are the value got and the value expected, as the texts say"
+    reason = "the fields are the got and expected values that the error texts name"
 )]
 pub enum TransactionError {
-    /// Used already.
-    #[error("nonce too low: got {got}, want {expected}")]
+    /// The sender has used this nonce already.
+    #[error("nonce too low: got {got}, expected {expected}")]
     NonceTooLow { got: u64, expected: u64 },
-    /// Transactions before it are missing.
-    #[error("nonce too high: got {got}, want {expected}")]
+    /// Transactions with smaller nonces are missing.
+    #[error("nonce too high: got {got}, expected {expected}")]
     NonceTooHigh { got: u64, expected: u64 },
     /// The sender cannot pay gas and value.
     #[error("insufficient funds for gasRemaining * price + value: balance {balance}, cost {cost}")]
     Funds { balance: U256, cost: U256 },
-    /// Less gas than the data alone costs.
-    #[error("intrinsic gasRemaining too low: got {got}, want {expected}")]
+    /// The gas does not cover the base costs and the input.
+    #[error("intrinsic gasRemaining too low: got {got}, expected {expected}")]
     IntrinsicGas { got: u64, expected: u64 },
-    /// More gas than is left in the block.
+    /// The block has less gas left.
     #[error("exceeds block gasRemaining limit: got {got}, left {left}")]
     BlockGas { got: u64, left: u64 },
-    /// A form that the chain does not take at this height.
+    /// The chain does not accept transactions of 9 fields at this height.
     #[error("Classic tx is not currently enabled")]
     ClassicDisabled,
-    /// A transaction for an application chain.
-    #[error("shardingFlag {0} belongs to an application chain, not into a base-chain block")]
+    /// The transaction is for an application chain.
+    #[error("shardingFlag {0} belongs to an application chain, not to a base-chain block")]
     ShardingFlag(u64),
-    /// A system transaction where there is no place for one.
+    /// A system transaction stands where none is allowed.
     #[error("unsigned system transaction")]
     System,
-    /// Another system transaction than the state calls for.
-    #[error("system transaction {got}, want {expected}")]
+    /// The system transaction is not the one that the state requires.
+    #[error("system transaction: got {got}, expected {expected}")]
     WrongSystem { got: B256, expected: B256 },
-    /// Anything else the EVM refuses.
+    /// Any other reason of the EVM.
     #[error("{0}")]
     Other(String),
     /// The store failed.
@@ -62,16 +63,16 @@ pub enum TransactionError {
     State(#[from] StateError),
 }
 
-/// What one transaction did.
+/// The outcome of one transaction of a block.
 #[derive(Clone, Debug)]
 pub struct TransactionOutcome {
-    /// Gas it used, after refunds.
+    /// Gas that the transaction used, after refunds.
     pub gas_used: u64,
-    /// Whether it succeeded.
+    /// Whether the transaction succeeded.
     pub success: bool,
 }
 
-/// A block in the making.
+/// Executes one block.
 pub struct Executor<'b, 's, S: StateReads + BlockReads + NodeSource> {
     spec: &'b ChainSpec,
     header: &'b Header,
@@ -90,7 +91,8 @@ impl<S: StateReads + BlockReads + NodeSource> std::fmt::Debug for Executor<'_, '
 }
 
 impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
-    /// Starts the block with this header (whose roots, gas used and seal are not read) on `state`.
+    /// Starts the block with this header on `state`. The header's roots, gas used and seal are not
+    /// read.
     pub fn new(spec: &'b ChainSpec, header: &'b Header, state: &'b mut BlockState<'s, S>) -> Self {
         state.set_remove_empty(spec.removes_empty_accounts(header.number));
         let evm = chain_evm(state, spec, block_env(header), |_| ());
@@ -104,14 +106,13 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         }
     }
 
-    /// The rules the block is executed by.
+    /// The spec whose rules the block is executed by.
     pub fn spec(&self) -> &'b ChainSpec {
         self.spec
     }
 
-    /// Makes the change of state that a fork block begins with, where this block is one: at the
-    /// DAO fork the named accounts' balances go to the refund contract. Comes before the
-    /// first transaction.
+    /// Makes the irregular state change of the DAO fork, if this is its first block. Must be called
+    /// before the first transaction.
     ///
     /// # Errors
     /// [`StateError`] when the store fails.
@@ -127,21 +128,21 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         Ok(())
     }
 
-    /// Gas the block still has room for.
+    /// The gas that the block has left.
     pub fn gas_left(&self) -> u64 {
         self.header.gas_limit.saturating_sub(self.gas_used)
     }
 
-    /// Runs the next transaction. After an error the state is as before.
+    /// Runs the next transaction. After an error the state is unchanged.
     ///
     /// # Errors
-    /// Why the transaction cannot stand at this place.
+    /// [`TransactionError`] when the transaction cannot be the next one of the block.
     pub fn transaction(
         &mut self,
         transaction: &Transaction,
         sender: Address,
     ) -> Result<TransactionOutcome, TransactionError> {
-        let rules = self.spec.at(self.header.number);
+        let rules = self.spec.rules_at(self.header.number);
         if transaction.form == TxForm::System {
             return self.system_transaction(transaction);
         }
@@ -154,10 +155,10 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             });
         }
         let env = transaction_env(transaction, sender)?;
-        let outcome = transact(&mut self.evm, self.spec, env).map_err(refusal)?;
+        let outcome = transact(&mut self.evm, self.spec, env).map_err(transaction_error)?;
         let gas_used = outcome.result.tx_gas_used();
         self.gas_used += gas_used;
-        let success = self.keep(rules, outcome)?;
+        let success = self.record(rules, outcome)?;
         Ok(TransactionOutcome { gas_used, success })
     }
 
@@ -165,7 +166,8 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         self.evm.ctx.journaled_state.database
     }
 
-    /// Runs the system transaction, which must be the block's first and the one that the state calls for.
+    /// Runs the system transaction. It must be the first of the block and equal to
+    /// [`Self::expected_system_transaction`].
     fn system_transaction(
         &mut self,
         transaction: &Transaction,
@@ -181,14 +183,14 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             });
         }
         let input = transaction.input.clone();
-        let outcome =
-            system_call(&mut self.evm, self.spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input).map_err(refusal)?;
+        let outcome = system_call(&mut self.evm, self.spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input)
+            .map_err(transaction_error)?;
         self.state().bump_nonce(SYSTEM_SENDER)?;
-        let success = self.keep(self.spec.at(self.header.number), outcome)?;
+        let success = self.record(self.spec.rules_at(self.header.number), outcome)?;
         Ok(TransactionOutcome { gas_used: 0, success })
     }
 
-    /// The system transaction that the block's state calls for.
+    /// The system transaction that the block must have, by the nonce of its sender.
     ///
     /// # Errors
     /// [`StateError`] when the store fails.
@@ -197,22 +199,22 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         Ok(Transaction::system(nonce))
     }
 
-    /// Keeps what a transaction did: its changes, its receipt and its notices. Returns whether
-    /// it succeeded.
-    fn keep(&mut self, rules: RulesAt, outcome: Outcome) -> Result<bool, StateError> {
-        let Outcome {
+    /// Adds a transaction's outcome to the block: its changes, its receipt and its notices. Returns
+    /// whether the transaction succeeded.
+    fn record(&mut self, rules: BlockRules, outcome: EvmOutcome) -> Result<bool, StateError> {
+        let EvmOutcome {
             result,
             changes,
             notices,
         } = outcome;
         self.state().commit(changes);
         let transaction_index = self.receipts.len() as u32;
-        let notice = |(caller, input)| ScsNotice {
+        let with_index = |EmittedNotice { caller, input }| ScsNotice {
             transaction_index,
             caller,
             input,
         };
-        self.notices.extend(notices.into_iter().map(notice));
+        self.notices.extend(notices.into_iter().map(with_index));
         let success = result.is_success();
         let logs = match result {
             ExecutionResult::Success { logs, .. } => logs,
@@ -229,7 +231,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
                 }
             })
             .collect();
-        let outcome = self.outcome(rules, success)?;
+        let outcome = self.receipt_outcome(rules, success)?;
         self.receipts.push(Receipt {
             outcome,
             cumulative_gas_used: self.gas_used,
@@ -239,40 +241,41 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         Ok(success)
     }
 
-    /// What a receipt says of the transaction just run: its status, or the state root after it.
-    fn outcome(&mut self, rules: RulesAt, success: bool) -> Result<ReceiptOutcome, StateError> {
+    /// The first field of the receipt of the transaction just run: its status, or the state root
+    /// after it.
+    fn receipt_outcome(&mut self, rules: BlockRules, success: bool) -> Result<ReceiptOutcome, StateError> {
         if rules.receipts_have_status() {
             return Ok(ReceiptOutcome::Status(success));
         }
         Ok(ReceiptOutcome::Root(self.state().root()?))
     }
 
-    /// Pays the rewards and ends the block: gas used, bloom and receipts.
+    /// Pays the rewards and ends the block.
     ///
     /// # Errors
     /// [`StateError`] when the store fails.
     pub fn finish(mut self, uncles: &[Header]) -> Result<Executed, StateError> {
         let number = self.header.number;
         let reward = block_reward(self.spec, number);
-        let mut own = reward;
+        let mut block_miner_reward = reward;
         for uncle in uncles {
-            let (theirs, nephew) = uncle_rewards(reward, number, uncle.number);
-            self.state().add_balance(uncle.beneficiary, theirs)?;
-            own += nephew;
+            let (uncle_reward, nephew_reward) = uncle_rewards(reward, number, uncle.number);
+            self.state().add_balance(uncle.beneficiary, uncle_reward)?;
+            block_miner_reward += nephew_reward;
         }
-        self.end(own)
+        self.pay_and_end(block_miner_reward)
     }
 
-    /// Ends the block without a reward; the beneficiary is touched all the same. For test
-    /// vectors of single transactions.
+    /// Ends the block without a reward. The beneficiary is touched as with a reward. This is for
+    /// test vectors of single transactions.
     ///
     /// # Errors
     /// [`StateError`] when the store fails.
     pub fn finish_unpaid(self) -> Result<Executed, StateError> {
-        self.end(U256::ZERO)
+        self.pay_and_end(U256::ZERO)
     }
 
-    fn end(mut self, reward: U256) -> Result<Executed, StateError> {
+    fn pay_and_end(mut self, reward: U256) -> Result<Executed, StateError> {
         let beneficiary = self.header.beneficiary;
         self.state().add_balance(beneficiary, reward)?;
         let logs_bloom = self
@@ -288,27 +291,27 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     }
 }
 
-/// Whether a transaction of this kind may stand in a block under these rules.
+/// Checks the rules for transactions that need no state: form, chain, highest values.
 ///
 /// # Errors
-/// Why not.
-pub fn admit(transaction: &Transaction, rules: RulesAt) -> Result<(), TransactionError> {
+/// [`TransactionError`] when a block under these rules cannot contain the transaction.
+pub fn admit(transaction: &Transaction, rules: BlockRules) -> Result<(), TransactionError> {
     match (transaction.form, rules) {
         (TxForm::System, _) => return Err(TransactionError::System),
         (
             TxForm::Classic,
-            RulesAt::Moac {
+            BlockRules::Moac {
                 classic_transactions: false,
                 ..
             },
         ) => {
             return Err(TransactionError::ClassicDisabled);
         }
-        (TxForm::Native | TxForm::Classic, RulesAt::Moac { .. }) => {}
-        (TxForm::Ethereum, RulesAt::Ethereum { protected, .. }) => {
+        (TxForm::Native | TxForm::Classic, BlockRules::Moac { .. }) => {}
+        (TxForm::Ethereum, BlockRules::Ethereum { protected, .. }) => {
             if transaction.is_protected() && !protected {
                 return Err(TransactionError::Other(
-                    "chain id in the signature before EIP-155".to_owned(),
+                    "the signature has a chain id, but EIP-155 is not active".to_owned(),
                 ));
             }
         }
@@ -322,9 +325,9 @@ pub fn admit(transaction: &Transaction, rules: RulesAt) -> Result<(), Transactio
         return Err(TransactionError::System);
     }
     if transaction.tx_nonce == u64::MAX {
-        // EIP-2681: no account could count past it.
+        // EIP-2681: the account's nonce could not be increased any more.
         return Err(TransactionError::Other(format!(
-            "nonce {} is the highest number there is",
+            "nonce: got {}, expected less",
             u64::MAX
         )));
     }
@@ -333,7 +336,7 @@ pub fn admit(transaction: &Transaction, rules: RulesAt) -> Result<(), Transactio
         .is_none()
     {
         return Err(TransactionError::Other(
-            "gas times price is over 256 bits".to_owned(),
+            "gas times gas price does not fit in 256 bits".to_owned(),
         ));
     }
     if transaction.sharding_flag != 0 {
@@ -342,23 +345,29 @@ pub fn admit(transaction: &Transaction, rules: RulesAt) -> Result<(), Transactio
     Ok(())
 }
 
-/// What executing a block gives beside the state.
+/// The results of an executed block, without its state changes.
 #[derive(Clone, Debug)]
 pub struct Executed {
-    /// Gas of all transactions.
+    /// Gas that all transactions used.
     pub gas_used: u64,
-    /// Bloom over all logs.
+    /// The bloom of all logs.
     pub logs_bloom: Bloom,
-    /// A receipt for each transaction.
+    /// One receipt per transaction.
     pub receipts: Vec<Receipt>,
-    /// What the transactions told the application chains, in order.
+    /// The notices to application chains, in order.
     pub notices: Vec<ScsNotice>,
 }
 
-/// What the EVM knows of a transaction.
+/// The EVM's transaction values.
+///
+/// # Errors
+/// [`TransactionError::Other`] when the gas price does not fit in 128 bits, revm's limit.
 pub(crate) fn transaction_env(transaction: &Transaction, sender: Address) -> Result<TxEnv, TransactionError> {
     let gas_price = u128::try_from(transaction.gas_price).map_err(|_| {
-        TransactionError::Other(format!("gas price {} is over 128 bits", transaction.gas_price))
+        TransactionError::Other(format!(
+            "gas price {} does not fit in 128 bits",
+            transaction.gas_price
+        ))
     })?;
     Ok(TxEnv {
         caller: sender,
@@ -373,8 +382,8 @@ pub(crate) fn transaction_env(transaction: &Transaction, sender: Address) -> Res
     })
 }
 
-/// Why a transaction was not run, in this chain's words.
-pub(crate) fn refusal(error: EVMError<StateError>) -> TransactionError {
+/// Turns revm's error into this chain's.
+pub(crate) fn transaction_error(error: EVMError<StateError>) -> TransactionError {
     match error {
         EVMError::Transaction(InvalidTransaction::NonceTooLow { tx, state }) => {
             TransactionError::NonceTooLow {

@@ -1,12 +1,11 @@
-//! Running one transaction on the EVM: the ordinary way, with the public network's refund
-//! of failed calls, and the unmetered system call.
+//! Runs one transaction or one system call on the EVM.
 //!
-//! Source: facts of the public network, sections 1, 4 and 9. Knows frames and gas; knows no
-//! blocks.
+//! The handler is revm's with the public network's differences, see [`ChainHandler`]. Sources:
+//! docs/base-chain.md, 1; docs/base-chain.md, 4; docs/base-chain.md, 9. This module knows frames
+//! and gas, but no blocks.
 
 use std::marker::PhantomData;
 
-use revm::Database;
 use revm::context::TxEnv;
 use revm::context::result::{EVMError, ExecutionResult, HaltReason};
 use revm::context_interface::JournalTr;
@@ -24,85 +23,85 @@ use revm::primitives::constants::CALL_STACK_LIMIT;
 use revm::primitives::{Address, Bytes, TxKind};
 use revm::state::EvmState;
 
-use crate::evm::precompiles::{NoticeLeft, Send, take_notices};
+use crate::evm::precompiles::{DelegatedTransfer, EmittedNotice, take_notices};
 use crate::evm::refund;
-use crate::evm::{ChainEvm, Ctx};
+use crate::evm::{ChainEvm, EvmContext};
 use crate::spec::ChainSpec;
-use crate::state::StateError;
+use crate::state::{StateError, StorageProbe};
 
-/// What the EVM gives.
-pub(crate) struct Outcome {
-    /// How the transaction ended; with its logs, of which none is a notice.
+/// The outcome of a transaction that was run.
+pub(crate) struct EvmOutcome {
+    /// How the transaction ended, with its logs. The notices are not among them.
     pub(crate) result: ExecutionResult<HaltReason>,
-    /// The accounts it changed.
+    /// The accounts that the transaction changed.
     pub(crate) changes: EvmState,
-    /// What it told the application chains.
-    pub(crate) notices: Vec<NoticeLeft>,
+    /// The notices to application chains.
+    pub(crate) notices: Vec<EmittedNotice>,
 }
 
-/// Runs a transaction by the rules of `spec`. After an error nothing is left in the EVM.
+/// Runs a transaction by the rules of `spec`. The EVM keeps none of its changes.
 ///
 /// # Errors
-/// Why the transaction cannot be run, or the failure of the store.
+/// [`EVMError`] when the transaction is invalid or the store fails.
 pub(crate) fn transact<DB: StorageProbe>(
     evm: &mut ChainEvm<DB>,
     spec: &ChainSpec,
     transaction: TxEnv,
-) -> Result<Outcome, EVMError<StateError>> {
+) -> Result<EvmOutcome, EVMError<StateError>> {
     evm.ctx.tx = transaction;
     let result = ChainHandler::new(spec, false).run(evm);
-    outcome(evm, result)
+    take_outcome(evm, result)
 }
 
-/// As [`transact`], under the eyes of the EVM's inspector. To the inspector a failed call has
-/// failed as the interpreter says, whoever gets its gas.
+/// As [`transact`], with the EVM's inspector. The inspector sees a failed call as a failure, also
+/// if its gas goes back to the caller.
 ///
 /// # Errors
 /// As [`transact`].
-pub(crate) fn inspect<DB: StorageProbe, I: Inspector<Ctx<DB>, EthInterpreter>>(
+pub(crate) fn inspect<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>>(
     evm: &mut ChainEvm<DB, I>,
     spec: &ChainSpec,
     transaction: TxEnv,
-) -> Result<Outcome, EVMError<StateError>> {
+) -> Result<EvmOutcome, EVMError<StateError>> {
     evm.ctx.tx = transaction;
     let result = ChainHandler::new(spec, true).run(evm);
-    outcome(evm, result)
+    take_outcome(evm, result)
 }
 
-/// Runs a call that nobody pays and no gas limits: no nonce moves, no fee is paid.
+/// Runs a call without a gas limit. It changes no nonce, and no fee is paid.
 ///
 /// # Errors
-/// The failure of the store; a failing contract is a result.
+/// [`EVMError::Database`] when the store fails. A failing contract is an outcome.
 pub(crate) fn system_call<DB: StorageProbe>(
     evm: &mut ChainEvm<DB>,
     spec: &ChainSpec,
     caller: Address,
     contract: Address,
     data: Bytes,
-) -> Result<Outcome, EVMError<StateError>> {
+) -> Result<EvmOutcome, EVMError<StateError>> {
     evm.ctx.tx = system_env(caller, contract, data);
     let result = ChainHandler::new(spec, false).run_system_call(evm);
-    outcome(evm, result)
+    take_outcome(evm, result)
 }
 
-/// As [`system_call`], under the eyes of the EVM's inspector.
+/// As [`system_call`], with the EVM's inspector.
 ///
 /// # Errors
 /// As [`system_call`].
-pub(crate) fn inspect_system_call<DB: StorageProbe, I: Inspector<Ctx<DB>, EthInterpreter>>(
+pub(crate) fn inspect_system_call<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>>(
     evm: &mut ChainEvm<DB, I>,
     spec: &ChainSpec,
     caller: Address,
     contract: Address,
     data: Bytes,
-) -> Result<Outcome, EVMError<StateError>> {
+) -> Result<EvmOutcome, EVMError<StateError>> {
     evm.ctx.tx = system_env(caller, contract, data);
     let result = ChainHandler::new(spec, true).run_system_call(evm);
-    outcome(evm, result)
+    take_outcome(evm, result)
 }
 
 fn system_env(caller: Address, contract: Address, data: Bytes) -> TxEnv {
-    /// As good as none, and far enough from overflow in sums of gas.
+    /// More gas than any call uses, and small enough that sums of gas do not overflow.
     const UNMETERED: u64 = i64::MAX as u64;
     TxEnv {
         caller,
@@ -113,42 +112,34 @@ fn system_env(caller: Address, contract: Address, data: Bytes) -> TxEnv {
     }
 }
 
-/// Takes what a transaction left out of the EVM.
-fn outcome<DB: StorageProbe, I>(
+/// Takes the changes and notices of a transaction out of the EVM.
+fn take_outcome<DB: StorageProbe, I>(
     evm: &mut ChainEvm<DB, I>,
     result: Result<ExecutionResult<HaltReason>, EVMError<StateError>>,
-) -> Result<Outcome, EVMError<StateError>> {
+) -> Result<EvmOutcome, EVMError<StateError>> {
     let changes = evm.ctx.journaled_state.finalize();
     let mut result = result?;
     let notices = match &mut result {
-        ExecutionResult::Success { logs, .. } if evm.precompiles.leave_notices() => take_notices(logs),
+        ExecutionResult::Success { logs, .. } if evm.precompiles.emit_notices() => take_notices(logs),
         _ => Vec::new(),
     };
-    Ok(Outcome {
+    Ok(EvmOutcome {
         result,
         changes,
         notices,
     })
 }
 
-/// What the EVM must be able to ask of the state beside revm's own questions.
-pub(crate) trait StorageProbe: Database<Error = StateError> {
-    /// Whether any slot of the account is not zero.
-    ///
-    /// # Errors
-    /// [`StateError`] when the store fails.
-    fn has_storage(&mut self, address: Address) -> Result<bool, StateError>;
-}
-
-/// revm's handler with three differences.
+/// revm's handler with three differences:
 ///
-/// No contract is made over an account that has storage (EIP-7610, which holds from block 0
-/// on). Where `refund` says so, the gas left in a failed CALL and in a failed transaction that
-/// calls goes back, see [`crate::evm::refund`]; creations and other kinds of calls burn it. And 0x0c
-/// called by the public network's system contract moves other accounts' money.
+/// - No contract is created at an address that has storage (EIP-7610, from block 0 on).
+/// - If `refund` is set, the gas of a failed CALL and of a failed transaction that calls goes back,
+///   see [`refund`]. Failed creations and other kinds of calls burn their gas.
+/// - A call of 0x0c by the public network's system contract transfers value between two other
+///   accounts, see [`redirect_delegated_transfer`].
 struct ChainHandler<DB, I> {
     refund: bool,
-    /// Whether the EVM's inspector is told of everything.
+    /// Whether the EVM's inspector is called.
     inspects: bool,
     types: PhantomData<(DB, I)>,
 }
@@ -163,8 +154,8 @@ impl<DB, I> ChainHandler<DB, I> {
     }
 }
 
-impl<DB: StorageProbe, I: Inspector<Ctx<DB>, EthInterpreter>> ChainHandler<DB, I> {
-    /// Starts a frame, or gives its result where it ends at once.
+impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> ChainHandler<DB, I> {
+    /// Starts a frame. Returns its result if it ends at once.
     fn start(
         &self,
         evm: &mut ChainEvm<DB, I>,
@@ -181,7 +172,7 @@ impl<DB: StorageProbe, I: Inspector<Ctx<DB>, EthInterpreter>> ChainHandler<DB, I
                     return Ok(Some(result));
                 }
             }
-            FrameInput::Call(inputs) => redirect_send(evm, inputs)?,
+            FrameInput::Call(inputs) => redirect_delegated_transfer(evm, inputs)?,
             FrameInput::Empty => {}
         }
         let started = if self.inspects {
@@ -195,7 +186,8 @@ impl<DB: StorageProbe, I: Inspector<Ctx<DB>, EthInterpreter>> ChainHandler<DB, I
         }
     }
 
-    /// Runs the frame on top until it calls or ends. `refunded`: its gas goes back when it fails.
+    /// Runs the top frame until it makes a call or ends. `refunded` says that its gas goes back
+    /// when it fails.
     fn step(
         &self,
         evm: &mut ChainEvm<DB, I>,
@@ -210,14 +202,14 @@ impl<DB: StorageProbe, I: Inspector<Ctx<DB>, EthInterpreter>> ChainHandler<DB, I
     }
 }
 
-impl<DB: StorageProbe, I: Inspector<Ctx<DB>, EthInterpreter>> Handler for ChainHandler<DB, I> {
+impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> Handler for ChainHandler<DB, I> {
     type Evm = ChainEvm<DB, I>;
     type Error = EVMError<StateError>;
     type HaltReason = HaltReason;
 
     fn run_exec_loop(&mut self, evm: &mut Self::Evm, first: FrameInit) -> Result<FrameResult, Self::Error> {
-        let refunded = |input: &FrameInput| self.refund && refund::refunds(input);
-        // Whether the gas of each open frame goes back when it fails.
+        let refunded = |input: &FrameInput| self.refund && refund::refunds_failed_call(input);
+        // For each open frame: whether its gas goes back when it fails.
         let mut open = vec![refunded(&first.frame_input)];
         if let Some(result) = self.start(evm, first)? {
             return Ok(result);
@@ -237,9 +229,9 @@ impl<DB: StorageProbe, I: Inspector<Ctx<DB>, EthInterpreter>> Handler for ChainH
                 }
                 ItemOrResult::Result(result) => (result, open.pop().unwrap_or(false)),
             };
-            // The first frame's end is the transaction's, whose gas is settled below.
+            // `last_frame_result` handles the gas of the first frame, which is the transaction's.
             let result = if refunded && !open.is_empty() {
-                refund::soften(result)
+                refund::failure_to_revert(result)
             } else {
                 result
             };
@@ -257,7 +249,7 @@ impl<DB: StorageProbe, I: Inspector<Ctx<DB>, EthInterpreter>> Handler for ChainH
     ) -> Result<(), Self::Error> {
         let end = frame.instruction_result();
         let refunded = self.refund && matches!(frame, FrameResult::Call(_)) && refund::is_failure(end);
-        // Settled like a revert, but told as what it was.
+        // The gas is settled as after a revert. The result stays the failure that it was.
         if refunded {
             set_end(frame, InstructionResult::Revert);
         }
@@ -275,13 +267,14 @@ fn set_end(frame: &mut FrameResult, end: InstructionResult) {
     }
 }
 
-/// Makes a call of 0x0c by the system contract the transfer that it asks for; the built-in
-/// contract itself runs nothing then.
-fn redirect_send<DB: StorageProbe, I>(
+/// Changes a call of 0x0c by the system contract into the transfer that it asks for. The contract
+/// 0x0c itself then does nothing.
+fn redirect_delegated_transfer<DB: StorageProbe, I>(
     evm: &mut ChainEvm<DB, I>,
     inputs: &mut CallInputs,
 ) -> Result<(), StateError> {
-    let Some(Send { from, to, value }) = evm.precompiles.send_of(&evm.ctx, inputs) else {
+    let Some(DelegatedTransfer { from, to, value }) = evm.precompiles.delegated_transfer(&evm.ctx, inputs)
+    else {
         return Ok(());
     };
     let journal = &mut evm.ctx.journaled_state;
@@ -293,26 +286,28 @@ fn redirect_send<DB: StorageProbe, I>(
     Ok(())
 }
 
-/// The end of a creation over an account with storage: the creator's nonce is counted and
-/// all its gas is gone, as over an account with code. `None` where there is no such account,
-/// or the creation fails for an earlier reason that revm finds.
+/// The result of a creation at an address that has storage: the creator's nonce grows by 1 and all
+/// gas is burned, as at an address with code.
+///
+/// Returns `None` if the address has no storage, or if revm lets the creation fail for another
+/// reason before.
 fn storage_collision<DB: StorageProbe, I>(
     evm: &mut ChainEvm<DB, I>,
     inputs: &CreateInputs,
 ) -> Result<Option<FrameResult>, StateError> {
     let journal = &mut evm.ctx.journaled_state;
     let creator = &journal.load_account(inputs.caller())?.data.info;
-    let (nonce, poor) = (creator.nonce, creator.balance < inputs.value());
-    if poor || nonce == u64::MAX || journal.depth() > CALL_STACK_LIMIT as usize {
+    let (nonce, lacks_balance) = (creator.nonce, creator.balance < inputs.value());
+    if lacks_balance || nonce == u64::MAX || journal.depth() > CALL_STACK_LIMIT as usize {
         return Ok(None);
     }
     let address = inputs.created_address(nonce);
     let account = journal.load_account(address)?.data;
-    let (created, taken) = (
+    let (created, occupied) = (
         account.is_created(),
         account.info.nonce != 0 || !account.info.is_empty_code_hash(),
     );
-    if created || taken || !journal.database.has_storage(address)? {
+    if created || occupied || !journal.database.has_storage(address)? {
         return Ok(None);
     }
     journal.load_account_mut(inputs.caller())?.bump_nonce();

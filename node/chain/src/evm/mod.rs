@@ -1,15 +1,21 @@
-//! The EVM with each network's gas table, opcodes and precompiles, on revm.
+//! The EVM on revm, with each network's gas table, opcodes and precompiled contracts.
 //!
-//! Ethereum's rules are revm's own but for Constantinople's SSTORE. The public network's:
-//! source: its facts, section 4. Fuxi is Petersburg's opcodes with the
-//! older SSTORE, and CHAINID, SELFBALANCE and a cheaper CREATE2 of its own. Left out:
-//! subroutine opcodes. Built-in contracts are in [`crate::evm::precompiles`].
+//! Ethereum's rules are revm's own, except for Constantinople's SSTORE. The public network's rules:
+//! docs/base-chain.md, 4. Its fork Fuxi has the opcodes of Petersburg with the older SSTORE, and
+//! CHAINID, SELFBALANCE and a cheaper CREATE2. Its subroutine opcodes are not supported.
+//!
+//! | question | module |
+//! |---|---|
+//! | how is a block executed? | [`execute`] |
+//! | how is one transaction run? | `handler`, `refund` |
+//! | what do precompiled contracts do? | [`precompiles`] |
+//! | when is a call stopped? | `deadline`, `quick_call` |
 
 pub(crate) mod deadline;
 pub mod execute;
 pub(crate) mod handler;
 pub mod precompiles;
-pub(crate) mod quick;
+pub(crate) mod quick_call;
 pub(crate) mod refund;
 
 use primitives::{Address, Bytes, Header, U256};
@@ -35,32 +41,37 @@ use revm::interpreter::{
 use revm::primitives::hardfork::SpecId;
 
 use crate::evm::precompiles::{ChainPrecompiles, NOTIFY_SCS};
-use crate::spec::{ChainSpec, EthereumFork, RulesAt};
+use crate::spec::{BlockRules, ChainSpec, EthereumFork};
 
-/// Largest contract code in bytes.
+/// The largest contract code on the public network, in bytes.
 pub const CODE_BYTES_MAX: usize = 204_800;
-/// Gas that every transaction pays.
+/// Gas that every transaction of the public network pays.
 pub const TX_GAS: u64 = 1000;
-/// Gas that a contract creation pays beside [`TX_GAS`].
+/// Gas that a contract creation on the public network pays in addition to [`TX_GAS`].
 const TX_CREATE_GAS: u64 = 52_000;
-/// SLOAD between EIP-150 and Istanbul.
+/// Gas of SLOAD between EIP-150 and Istanbul.
 const SLOAD_GAS: u64 = 200;
-/// SSTORE that fills an empty slot.
+/// Gas of an SSTORE that sets a slot that was zero.
 const SSTORE_SET_GAS: u64 = 20_000;
-/// SSTORE that changes a slot.
+/// Gas of an SSTORE that changes a slot that was not zero.
 const SSTORE_RESET_GAS: u64 = 5000;
-/// CREATE2 expands memory without charging for it on the public network. More than this is
-/// refused here, so that a transaction cannot take the machine's memory.
+/// On the public network CREATE2 expands memory without charging for it. This node refuses more
+/// than this, so that a transaction cannot exhaust the machine's memory.
 const CREATE2_MEMORY_BYTES_MAX: usize = 1 << 20;
 
-/// What the EVM runs in: block, transaction, rules, journaled state.
-pub(crate) type Ctx<DB> = Context<BlockEnv, TxEnv, CfgEnv, DB, Journal<DB>, ()>;
+/// The context of the EVM: block, transaction, rules, journaled state.
+pub(crate) type EvmContext<DB> = Context<BlockEnv, TxEnv, CfgEnv, DB, Journal<DB>, ()>;
 
 /// revm as this chain runs it.
-pub(crate) type ChainEvm<DB, INSP = NoOpInspector> =
-    Evm<Ctx<DB>, INSP, EthInstructions<EthInterpreter, Ctx<DB>>, ChainPrecompiles, EthFrame<EthInterpreter>>;
+pub(crate) type ChainEvm<DB, INSP = NoOpInspector> = Evm<
+    EvmContext<DB>,
+    INSP,
+    EthInstructions<EthInterpreter, EvmContext<DB>>,
+    ChainPrecompiles,
+    EthFrame<EthInterpreter>,
+>;
 
-/// What the EVM knows of the block, from its header.
+/// The EVM's block values, from a header.
 pub(crate) fn block_env(header: &Header) -> BlockEnv {
     BlockEnv {
         number: U256::from(header.number),
@@ -74,47 +85,47 @@ pub(crate) fn block_env(header: &Header) -> BlockEnv {
     }
 }
 
-/// An EVM for one block. `adjust` may relax checks, for calls that are no transactions.
+/// An EVM for one block. `adjust` may switch checks off, for calls that are not transactions.
 pub(crate) fn chain_evm<DB: Database>(
     database: DB,
     spec: &ChainSpec,
     block: BlockEnv,
     adjust: impl FnOnce(&mut CfgEnv),
 ) -> ChainEvm<DB> {
-    let rules = spec.at(u64::try_from(block.number).unwrap_or(u64::MAX));
+    let rules = spec.rules_at(u64::try_from(block.number).unwrap_or(u64::MAX));
     let spec_id = spec_id(rules);
     let mut cfg = CfgEnv::new_with_spec(spec_id);
     cfg.chain_id = spec.chain_id;
     cfg.gas_params = gas_params(rules);
-    if let RulesAt::Moac { .. } = rules {
+    if let BlockRules::Moac { .. } = rules {
         cfg.disable_eip3607 = true;
         cfg.limit_contract_code_size = Some(CODE_BYTES_MAX);
     }
     adjust(&mut cfg);
-    let mut context: Ctx<DB> = Context::new(database, spec_id);
+    let mut context: EvmContext<DB> = Context::new(database, spec_id);
     context.cfg = cfg;
     context.block = block;
     let precompiles = ChainPrecompiles::new(rules, spec_id);
     Evm::new(context, instructions(rules, spec_id), precompiles).with_inspector(NoOpInspector)
 }
 
-fn spec_id(rules: RulesAt) -> SpecId {
+fn spec_id(rules: BlockRules) -> SpecId {
     match rules {
-        RulesAt::Moac { fuxi: true, .. } => SpecId::PETERSBURG,
-        RulesAt::Moac { fuxi: false, .. } => SpecId::BYZANTIUM,
-        RulesAt::Ethereum { fork, .. } => fork.spec_id(),
+        BlockRules::Moac { fuxi: true, .. } => SpecId::PETERSBURG,
+        BlockRules::Moac { fuxi: false, .. } => SpecId::BYZANTIUM,
+        BlockRules::Ethereum { fork, .. } => fork.spec_id(),
     }
 }
 
-fn gas_params(rules: RulesAt) -> GasParams {
+fn gas_params(rules: BlockRules) -> GasParams {
     let mut gas = GasParams::new_spec(spec_id(rules));
     match rules {
-        RulesAt::Moac { .. } => gas.override_gas([
+        BlockRules::Moac { .. } => gas.override_gas([
             (GasId::tx_base_stipend(), TX_GAS),
             (GasId::tx_create_cost(), TX_CREATE_GAS),
         ]),
-        // EIP-1283 has Istanbul's formula with SLOAD's older price of 200.
-        RulesAt::Ethereum {
+        // EIP-1283 uses the formula of Istanbul's EIP-2200 with SLOAD's older price of 200.
+        BlockRules::Ethereum {
             fork: EthereumFork::Constantinople,
             ..
         } => gas.override_gas([
@@ -127,15 +138,18 @@ fn gas_params(rules: RulesAt) -> GasParams {
             ),
             (GasId::sstore_reset_refund(), SSTORE_RESET_GAS - SLOAD_GAS),
         ]),
-        RulesAt::Ethereum { .. } => {}
+        BlockRules::Ethereum { .. } => {}
     }
     gas
 }
 
-fn instructions<DB: Database>(rules: RulesAt, spec_id: SpecId) -> EthInstructions<EthInterpreter, Ctx<DB>> {
+fn instructions<DB: Database>(
+    rules: BlockRules,
+    spec_id: SpecId,
+) -> EthInstructions<EthInterpreter, EvmContext<DB>> {
     let mut table = EthInstructions::new_mainnet_with_spec(spec_id);
     match rules {
-        RulesAt::Moac { fuxi, .. } => {
+        BlockRules::Moac { fuxi, .. } => {
             table.insert_instruction(opcode::EXTCODESIZE, Instruction::new(extcodesize), 700);
             table.insert_instruction(opcode::RETURNDATACOPY, Instruction::new(returndatacopy), 3);
             if fuxi {
@@ -144,19 +158,19 @@ fn instructions<DB: Database>(rules: RulesAt, spec_id: SpecId) -> EthInstruction
                 table.insert_instruction(opcode::CREATE2, Instruction::new(create2), 0);
             }
         }
-        RulesAt::Ethereum {
+        BlockRules::Ethereum {
             fork: EthereumFork::Constantinople,
             ..
         } => {
             table.insert_instruction(opcode::SSTORE, Instruction::new(sstore_eip1283), 0);
         }
-        RulesAt::Ethereum { .. } => {}
+        BlockRules::Ethereum { .. } => {}
     }
     table
 }
 
-/// SSTORE by EIP-1283, which Petersburg took back: net gas metering without Istanbul's
-/// minimum of remaining gas.
+/// SSTORE by EIP-1283, which Petersburg removed: net gas metering without Istanbul's minimum of
+/// remaining gas.
 fn sstore_eip1283<IT: InterpreterTypes, H: Host + ?Sized>(
     context: InstructionContext<'_, H, IT>,
 ) -> InstructionExecResult {
@@ -202,8 +216,8 @@ fn push<IT: InterpreterTypes>(
     }
 }
 
-/// RETURNDATACOPY that is paid before it is looked whether there is as much data: where the gas
-/// of a failed call goes back, that the instruction was paid is seen.
+/// RETURNDATACOPY that is charged before the length of the return data is checked. The order
+/// matters where the gas of a failed call goes back: this failure is charged.
 fn returndatacopy<IT: InterpreterTypes, H: Host + ?Sized>(
     context: InstructionContext<'_, H, IT>,
 ) -> InstructionExecResult {
@@ -229,9 +243,11 @@ fn returndatacopy<IT: InterpreterTypes, H: Host + ?Sized>(
     Ok(())
 }
 
-/// Existing accounts 1 to 16 have code size 1: the network's precompiles, built or not. 0x0d
-/// has it also where it does not exist, as on networks whose block 0 does not give it a balance:
-/// contracts look whether there is code before they call.
+/// EXTCODESIZE that returns 1 for the accounts 1 to 16, if they exist. These are the addresses of
+/// the network's precompiled contracts.
+///
+/// For 0x0d it returns 1 also if the account does not exist, as on networks whose block 0 gives it
+/// no balance: contracts check that there is code before they call 0x0d.
 fn extcodesize<IT: InterpreterTypes, H: Host + ?Sized>(
     context: InstructionContext<'_, H, IT>,
 ) -> InstructionExecResult {
@@ -251,7 +267,7 @@ fn extcodesize<IT: InterpreterTypes, H: Host + ?Sized>(
     host::extcodesize(InstructionContext { interpreter, host })
 }
 
-/// CREATE2 for 32,000 gas flat: neither memory nor the hash of the code is charged.
+/// CREATE2 for a flat 32,000 gas. Neither memory nor the hash of the code is charged.
 fn create2<IT: InterpreterTypes, H: Host + ?Sized>(
     context: InstructionContext<'_, H, IT>,
 ) -> InstructionExecResult {
@@ -280,7 +296,8 @@ fn create2<IT: InterpreterTypes, H: Host + ?Sized>(
         if end > interpreter.memory.size() {
             let words = end.div_ceil(32);
             interpreter.memory.resize(words * 32);
-            // The words are there but not paid: growth beyond them is paid from the last payment on.
+            // This memory was not charged. A later instruction that needs more is charged for the
+            // growth beyond this size only.
             interpreter.gas.memory_mut().words_num = words;
         }
         code = Bytes::copy_from_slice(interpreter.memory.slice_len(offset, length).as_ref());
@@ -300,8 +317,8 @@ fn create2<IT: InterpreterTypes, H: Host + ?Sized>(
     Err(InstructionResult::Suspend)
 }
 
-/// Gas that a transaction with this data pays before anything runs.
-pub fn intrinsic_gas(rules: RulesAt, input: &[u8], creates: bool) -> u64 {
+/// The gas that a transaction with this input pays before any code runs.
+pub fn intrinsic_gas(rules: BlockRules, input: &[u8], creates: bool) -> u64 {
     let gas = gas_params(rules);
     let zeros = input.iter().filter(|byte| **byte == 0).count() as u64;
     let others = input.len() as u64 - zeros;

@@ -1,12 +1,12 @@
-//! What a failed call leaves of its gas where that goes back to the caller: a fault of the
-//! public network that is consensus there.
+//! Gives the gas of a failed call back to its caller. This is a fault of the public network's
+//! first node that is consensus there.
 //!
-//! The gas of an instruction is taken there as one sum before it is carried out, and only if
-//! there is enough. So a call that fails has the gas left that it had before the failing
-//! instruction; but for the two that fail while they are carried out, jumps to where none may
-//! go and copies of more returned data than there is, which are paid. revm takes sums in parts and,
-//! when one is too much, all; here the gas is noted before each instruction. That takes time, so
-//! frames whose gas is burned anyway run revm's own loop.
+//! That node charges an instruction before executing it, as one sum, and only if enough gas is
+//! left. So a failed call has the gas that it had before the failing instruction. Two instructions
+//! fail after they were charged: a jump to an invalid target, and a copy of more return data than
+//! there is. revm charges an instruction in several parts, and takes all gas when one part is too
+//! much. So this module saves the gas before each instruction. That takes time, so frames whose
+//! gas is burned anyway run in revm's own loop.
 
 use revm::Database;
 use revm::context::result::EVMError;
@@ -17,23 +17,24 @@ use revm::interpreter::interpreter::EthInterpreter;
 use revm::interpreter::interpreter_types::LoopControl;
 use revm::interpreter::{CallScheme, FrameInput, InstructionResult, Interpreter, InterpreterAction};
 
-use crate::evm::{ChainEvm, Ctx};
+use crate::evm::{ChainEvm, EvmContext};
 use crate::state::StateError;
 
-/// Whether the gas of this frame goes back when it fails: that of plain calls alone.
-pub(crate) fn refunds(input: &FrameInput) -> bool {
+/// Whether this frame's gas goes back to the caller when the frame fails. So it is for CALL only.
+pub(crate) fn refunds_failed_call(input: &FrameInput) -> bool {
     matches!(input, FrameInput::Call(inputs) if inputs.scheme == CallScheme::Call)
 }
 
-/// Whether this is a failure that takes all gas on other chains.
+/// Whether this result is a failure that burns all gas on other chains.
 pub(crate) fn is_failure(result: InstructionResult) -> bool {
     result.is_halt() && result != InstructionResult::FatalExternalError
 }
 
-/// Runs the frame on top until it calls or ends; a failure leaves the gas that goes back.
+/// Runs the top frame until it makes a call or ends. After a failure, the remaining gas is what
+/// goes back to the caller.
 ///
 /// # Errors
-/// The failure of the store.
+/// [`EVMError::Database`] when the store fails.
 pub(crate) fn run_frame<DB: Database<Error = StateError>, I>(
     evm: &mut ChainEvm<DB, I>,
 ) -> Result<FrameInitOrResult<EthFrame<EthInterpreter>>, EVMError<StateError>> {
@@ -50,7 +51,7 @@ pub(crate) fn run_frame<DB: Database<Error = StateError>, I>(
     if interpreter.bytecode.action().is_none() {
         interpreter.halt(end);
     }
-    let action = leave_gas(interpreter.take_next_action(), before);
+    let action = restore_gas(interpreter.take_next_action(), before);
     let next = frame.process_next_action::<_, EVMError<StateError>>(&mut evm.ctx, action)?;
     if next.is_result() {
         frame.set_finished(true);
@@ -58,11 +59,14 @@ pub(crate) fn run_frame<DB: Database<Error = StateError>, I>(
     Ok(next)
 }
 
-/// As [`run_frame`], under the eyes of the EVM's inspector.
+/// As [`run_frame`], with the EVM's inspector.
 ///
 /// # Errors
-/// The failure of the store.
-pub(crate) fn inspect_frame<DB: Database<Error = StateError>, I: Inspector<Ctx<DB>, EthInterpreter>>(
+/// [`EVMError::Database`] when the store fails.
+pub(crate) fn inspect_frame<
+    DB: Database<Error = StateError>,
+    I: Inspector<EvmContext<DB>, EthInterpreter>,
+>(
     evm: &mut ChainEvm<DB, I>,
 ) -> Result<FrameInitOrResult<EthFrame<EthInterpreter>>, EVMError<StateError>> {
     let (context, inspector, frame, instructions) = evm.ctx_inspector_frame_instructions();
@@ -74,7 +78,7 @@ pub(crate) fn inspect_frame<DB: Database<Error = StateError>, I: Inspector<Ctx<D
         instructions.instruction_table(),
         instructions.gas_table(),
     );
-    let action = leave_gas(action, before.0);
+    let action = restore_gas(action, before.0);
     let mut next = frame.process_next_action::<_, EVMError<StateError>>(context, action)?;
     if let ItemOrResult::Result(result) = &mut next {
         frame_end(context, inspector, &frame.input, result);
@@ -83,7 +87,7 @@ pub(crate) fn inspect_frame<DB: Database<Error = StateError>, I: Inspector<Ctx<D
     Ok(next)
 }
 
-/// Notes the gas before each instruction.
+/// Saves the remaining gas before each instruction.
 struct GasBefore(u64);
 
 impl<C> Inspector<C, EthInterpreter> for GasBefore {
@@ -92,9 +96,9 @@ impl<C> Inspector<C, EthInterpreter> for GasBefore {
     }
 }
 
-/// Leaves a frame that failed the gas that it had `before` its last instruction, unless that was
-/// paid.
-fn leave_gas(mut action: InterpreterAction, before: u64) -> InterpreterAction {
+/// Sets the remaining gas of a failed frame to `before`, the gas before its last instruction,
+/// unless that instruction was charged.
+fn restore_gas(mut action: InterpreterAction, before: u64) -> InterpreterAction {
     if let InterpreterAction::Return(result) = &mut action
         && is_failure(result.result)
         && !matches!(
@@ -107,9 +111,9 @@ fn leave_gas(mut action: InterpreterAction, before: u64) -> InterpreterAction {
     action
 }
 
-/// Turns the failure of an inner call into a revert, which undoes as much and keeps the gas.
-/// Unlike a revert's, its answer is not copied to the caller's memory.
-pub(crate) fn soften(mut result: FrameResult) -> FrameResult {
+/// Turns the failure of an inner call into a revert, which undoes the same changes and keeps the
+/// gas. Unlike the output of a revert, the output is not copied to the caller's memory.
+pub(crate) fn failure_to_revert(mut result: FrameResult) -> FrameResult {
     if let FrameResult::Call(outcome) = &mut result
         && is_failure(outcome.result.result)
     {

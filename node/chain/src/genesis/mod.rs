@@ -1,5 +1,6 @@
 //! Block 0: made from a spec, written once, compared ever after.
 
+pub mod file;
 pub mod record;
 
 use primitives::{B256, EMPTY_ROOT, EMPTY_UNCLES_HASH, Header};

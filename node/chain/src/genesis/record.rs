@@ -5,7 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::spec::{ChainSpec, EthereumForks, Family, FileError, ForkBlock, FromFile, MoacForks};
+use crate::genesis::file::{GenesisFile, GenesisFileError};
+use crate::spec::{ChainFamily, ChainSpec, EthereumForks, ForkBlock, MoacForks};
 
 /// What a data directory was initialised with. Stored as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +45,7 @@ pub enum RecordError {
     },
     /// The genesis file cannot be used.
     #[error("genesis file: {0}")]
-    File(#[from] FileError),
+    File(#[from] GenesisFileError),
 }
 
 impl SpecRecord {
@@ -76,18 +77,18 @@ impl SpecRecord {
     ///
     /// # Errors
     /// [`RecordError`] for an unknown name or an unusable file.
-    pub fn spec(&self) -> Result<FromFile, RecordError> {
+    pub fn spec(&self) -> Result<GenesisFile, RecordError> {
         match self {
             Self::Network { name, genesis_file } => {
                 let mut spec = ChainSpec::built_in(name)
                     .ok_or_else(|| RecordError::UnknownNetwork { got: name.clone() })?;
-                let mut ignored = Vec::new();
+                let mut ignored_keys = Vec::new();
                 if let Some(text) = genesis_file {
                     let file = ChainSpec::from_genesis_file(name, text)?;
                     spec.genesis = file.spec.genesis;
-                    ignored = file.ignored;
+                    ignored_keys = file.ignored_keys;
                 }
-                Ok(FromFile { spec, ignored })
+                Ok(GenesisFile { spec, ignored_keys })
             }
             Self::File { name, genesis_file } => Ok(ChainSpec::from_genesis_file(name, genesis_file)?),
         }
@@ -120,8 +121,10 @@ impl ChainSpec {
             return Some(0);
         }
         match (&self.family, &other.family) {
-            (Family::Moac(ours), Family::Moac(theirs)) => first_difference(&moac(ours), &moac(theirs)),
-            (Family::Ethereum(ours), Family::Ethereum(theirs)) => {
+            (ChainFamily::Moac(ours), ChainFamily::Moac(theirs)) => {
+                first_difference(&moac(ours), &moac(theirs))
+            }
+            (ChainFamily::Ethereum(ours), ChainFamily::Ethereum(theirs)) => {
                 let dao_differs = ours.dao_support != theirs.dao_support;
                 let dao = ours.dao.min(theirs.dao).filter(|_| dao_differs);
                 let forks = first_difference(&ethereum(ours), &ethereum(theirs));
@@ -165,7 +168,7 @@ fn ethereum(forks: &EthereumForks) -> [ForkBlock; 11] {
         petersburg,
         istanbul,
         muir_glacier,
-        beyond,
+        unsupported,
     } = forks;
     [
         *homestead,
@@ -178,7 +181,7 @@ fn ethereum(forks: &EthereumForks) -> [ForkBlock; 11] {
         *petersburg,
         *istanbul,
         *muir_glacier,
-        beyond.as_ref().map(|(_, first)| *first),
+        unsupported.as_ref().map(|(_, first)| *first),
     ]
 }
 
@@ -217,7 +220,7 @@ mod tests {
             (99, 5000)
         );
         assert_eq!((specs[2].spec.chain_id, specs[2].spec.name.as_str()), (7, "mine"));
-        assert_eq!(specs[2].ignored, ["odd"]);
+        assert_eq!(specs[2].ignored_keys, ["odd"]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use primitives::{B256, Block, DecodeError};
 use store::{BlockReads, StoreError};
 
 use crate::import::{ImportError, Imported, Importer, Prepared};
-use crate::stream::{BlockStream, RawBlock, StreamError};
+use crate::stream::{BlockStream, BlockStreamError, RawBlock};
 
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -38,7 +38,7 @@ const STOP_INTERVAL: Duration = Duration::from_millis(50);
 pub enum BulkError {
     /// The stream cannot be read on.
     #[error(transparent)]
-    Stream(#[from] StreamError),
+    Stream(#[from] BlockStreamError),
     /// Something in the stream has a block's header and no block's body.
     #[error("block {number} ({hash}) at byte {offset}: {error}")]
     Body {
@@ -118,7 +118,7 @@ pub fn import_stream(
     std::thread::Builder::new()
         .name("block-reader".to_owned())
         .spawn(move || ahead.run(&sender))
-        .map_err(|source| StreamError::Read { offset: 0, source })?;
+        .map_err(|source| BlockStreamError::Read { offset: 0, source })?;
     let mut bulk = Bulk {
         importer,
         stop,

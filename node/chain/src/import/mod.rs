@@ -199,7 +199,7 @@ impl Importer {
 
     /// Stops where rules begin that are not built here.
     fn check_beyond(&self, number: u64) -> Result<(), ImportError> {
-        match self.spec.beyond(number) {
+        match self.spec.unsupported_fork(number) {
             None => Ok(()),
             Some(rules) => Err(ImportError::Beyond {
                 rules: rules.to_owned(),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use store::{Snapshot, Source, StoreError, TableId, Tables};
 
 use super::{Importer, Prepared};
-use crate::trie::TrieWork;
+use crate::trie::TrieStats;
 
 /// A run of blocks is committed when so much memory is taken by rows that wait for it.
 const WAITING_BYTES_MAX: usize = 64 << 20;
@@ -28,7 +28,7 @@ pub struct RunCost {
     /// Trie nodes and waiting rows written, and the commit.
     pub commit: Duration,
     /// What the tries did.
-    pub trie: TrieWork,
+    pub trie: TrieStats,
 }
 
 impl Importer {

@@ -1,22 +1,22 @@
-//! Whether a block can hold a wanted log, as far as its bloom tells.
+//! Tests by a block's bloom whether the block can have a matching log.
 //!
-//! A bloom never denies what is there; what it affirms has to be looked at. Bits are worked
-//! out once for a query, so that a test of a header costs no hash.
+//! A bloom has false positives but no false negatives, so the logs of a block that passes are
+//! compared themselves. The bits are computed once per query, so a test needs no hashing.
 
 use primitives::{Bloom, keccak256};
 
-/// The bits of one value: byte and mask, three of them.
-type Bits = [(usize, u8); 3];
+/// The three bits of one value, each as byte index and mask.
+type BloomBits = [(usize, u8); 3];
 
-/// The bits that a query asks for.
+/// The bits that a query looks for in a bloom.
 #[derive(Clone, Debug)]
 pub struct BloomTest {
-    /// Of each set one value's bits must be there. No set is empty.
-    sets: Vec<Vec<Bits>>,
+    /// For each set, the bloom must have the bits of at least one value. No set is empty.
+    sets: Vec<Vec<BloomBits>>,
 }
 
 impl BloomTest {
-    /// A test for one value of each set, empty sets left out.
+    /// A test for one value of each set. Empty sets are ignored.
     pub(super) fn new<'a>(sets: impl Iterator<Item = Vec<&'a [u8]>>) -> Self {
         let bits = |set: Vec<&[u8]>| set.into_iter().map(bits).collect::<Vec<_>>();
         Self {
@@ -24,16 +24,17 @@ impl BloomTest {
         }
     }
 
-    /// `false`: no block with this bloom has a wanted log.
+    /// Returns `false` if no block with this bloom has a matching log.
     pub fn may_match(&self, bloom: &Bloom) -> bool {
-        let has = |bits: &Bits| bits.iter().all(|(byte, mask)| bloom[*byte] & mask != 0);
+        let has = |bits: &BloomBits| bits.iter().all(|(byte, mask)| bloom[*byte] & mask != 0);
         // Every log has an address, so a block without bits has no log.
         !bloom.is_zero() && self.sets.iter().all(|set| set.iter().any(has))
     }
 }
 
-/// Each of the first three pairs of bytes of the hash, modulo 2048, names a bit from the end.
-fn bits(value: &[u8]) -> Bits {
+/// The bits of a value: each of the first three byte pairs of its hash, modulo 2048, is the index
+/// of a bit, counted from the end of the bloom.
+fn bits(value: &[u8]) -> BloomBits {
     let hash = keccak256(value);
     std::array::from_fn(|pair| {
         let bit = usize::from(u16::from_be_bytes([hash[2 * pair], hash[2 * pair + 1]])) % 2048;
@@ -62,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_hold_at_once_and_their_values_in_turn() {
+    fn every_set_needs_one_of_its_values() {
         let mut bloom = Bloom::from(BloomInput::Raw(b"one"));
         bloom.accrue(BloomInput::Raw(b"two"));
         let check = |sets: &[&[&[u8]]], expected| {

@@ -1,9 +1,10 @@
-//! Which blocks of a range can hold wanted logs, ascending.
+//! Finds the blocks of a range that may have matching logs, ascending. Logs are not read here.
 //!
-//! From the index: the lists of alternatives are united, the unions intersected. Each list is
-//! asked for its next block at or above the furthest that any other has reached, so the
-//! rarest leads by itself and lists with a block in every row are leapt over, row by row.
-//! From blooms: every header of the range. The logs themselves are not looked at here.
+//! With the log index: the block lists of alternative keys are united, and the unions intersected.
+//! Each list is asked for its next block at or above the highest block that any other list has
+//! reached. So the shortest list sets the pace, and long lists skip whole rows.
+//!
+//! With blooms: every header of the range is tested.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,34 +15,34 @@ use super::BloomTest;
 use crate::import::BlockId;
 use crate::view::View;
 
-/// Gives the blocks that are worth a look.
+/// Iterates over the blocks that may have matching logs.
 #[derive(Debug)]
-pub(super) struct Candidates {
-    /// Where to go on; `None` at the end.
+pub(super) struct CandidateBlocks {
+    /// The first block of the remaining range; `None` at the end.
     next: Option<u64>,
     last: u64,
-    source: Source,
+    source: CandidateSource,
 }
 
 #[derive(Debug)]
-enum Source {
-    Index(Vec<Union>),
+enum CandidateSource {
+    Index(Vec<KeyUnion>),
     Blooms(BloomTest),
 }
 
-impl Candidates {
-    /// The blocks `first..=last` that lie under a key of each set.
+impl CandidateBlocks {
+    /// The blocks `first..=last` that the index has under at least one key of each set.
     pub(super) fn by_index(keys: Vec<Vec<LogKey>>, first: u64, last: u64) -> Self {
-        let unions = keys.into_iter().map(Union::new).collect();
-        Self::new(first, last, Source::Index(unions))
+        let unions = keys.into_iter().map(KeyUnion::new).collect();
+        Self::new(first, last, CandidateSource::Index(unions))
     }
 
-    /// The blocks `first..=last` whose bloom passes.
+    /// The blocks `first..=last` whose bloom passes the test.
     pub(super) fn by_blooms(test: BloomTest, first: u64, last: u64) -> Self {
-        Self::new(first, last, Source::Blooms(test))
+        Self::new(first, last, CandidateSource::Blooms(test))
     }
 
-    fn new(first: u64, last: u64, source: Source) -> Self {
+    fn new(first: u64, last: u64, source: CandidateSource) -> Self {
         Self {
             next: (first <= last).then_some(first),
             last,
@@ -55,14 +56,14 @@ impl Candidates {
             return Ok(None);
         };
         let found = match &mut self.source {
-            Source::Index(unions) => match common(unions, view.snapshot(), from, self.last)? {
+            CandidateSource::Index(unions) => match first_common(unions, view.snapshot(), from, self.last)? {
                 Some(number) => Some(BlockId {
                     number,
                     hash: required(view.canonical_hash(number)?, number)?,
                 }),
                 None => None,
             },
-            Source::Blooms(test) => passing(test, view, from, self.last)?,
+            CandidateSource::Blooms(test) => first_passing(test, view, from, self.last)?,
         };
         self.next = found
             .and_then(|block| block.number.checked_add(1))
@@ -71,29 +72,30 @@ impl Candidates {
     }
 }
 
-/// The first block from `from` to `last` that all unions have.
-fn common(
-    unions: &mut [Union],
+/// The first block from `from` to `last` that is in all unions.
+fn first_common(
+    unions: &mut [KeyUnion],
     source: &impl LogIndexReads,
     from: u64,
     last: u64,
 ) -> Result<Option<u64>, StoreError> {
-    let (mut block, mut agreed) = (from, 0);
-    for turn in (0..unions.len()).cycle() {
-        match unions[turn].seek(source, block)? {
-            Some(found) if found == block => agreed += 1,
-            Some(found) if found <= last => (block, agreed) = (found, 1),
+    // `unions_with_block` counts the unions, in a row, that have `block`.
+    let (mut block, mut unions_with_block) = (from, 0);
+    for index in (0..unions.len()).cycle() {
+        match unions[index].seek(source, block)? {
+            Some(found) if found == block => unions_with_block += 1,
+            Some(found) if found <= last => (block, unions_with_block) = (found, 1),
             _ => return Ok(None),
         }
-        if agreed == unions.len() {
+        if unions_with_block == unions.len() {
             return Ok(Some(block));
         }
     }
     Ok(None)
 }
 
-/// The first block from `from` to `last` whose bloom passes.
-fn passing(test: &BloomTest, view: &View, from: u64, last: u64) -> Result<Option<BlockId>, StoreError> {
+/// The first block from `from` to `last` whose bloom passes the test.
+fn first_passing(test: &BloomTest, view: &View, from: u64, last: u64) -> Result<Option<BlockId>, StoreError> {
     for number in from..=last {
         let (hash, record) = required(view.header(number)?, number)?;
         if test.may_match(&record.header.logs_bloom) {
@@ -103,34 +105,34 @@ fn passing(test: &BloomTest, view: &View, from: u64, last: u64) -> Result<Option
     Ok(None)
 }
 
-/// What must be there of a block up to the head.
+/// Turns a missing row of a block up to the head into an error.
 fn required<T>(found: Option<T>, number: u64) -> Result<T, StoreError> {
     let missing = || StoreError::corrupt(TableId::NumberToHash, &number.to_be_bytes(), "no such block");
     found.ok_or_else(missing)
 }
 
-/// The blocks under any of some keys.
+/// The blocks that the index has under any of several keys.
 #[derive(Debug)]
-struct Union {
-    lists: Vec<List>,
-    /// The next block of each list that has one, and the list's place.
+struct KeyUnion {
+    lists: Vec<KeyBlocks>,
+    /// The next block of each list that has one, with the list's index.
     heads: BinaryHeap<Reverse<(u64, usize)>>,
-    begun: bool,
+    started: bool,
 }
 
-impl Union {
+impl KeyUnion {
     fn new(keys: Vec<LogKey>) -> Self {
         Self {
-            lists: keys.into_iter().map(List::new).collect(),
+            lists: keys.into_iter().map(KeyBlocks::new).collect(),
             heads: BinaryHeap::new(),
-            begun: false,
+            started: false,
         }
     }
 
-    /// The first block at or above `from`, which never falls.
+    /// The first block at or above `from`. `from` must not decrease from call to call.
     fn seek(&mut self, source: &impl LogIndexReads, from: u64) -> Result<Option<u64>, StoreError> {
-        if !self.begun {
-            self.begun = true;
+        if !self.started {
+            self.started = true;
             for (index, list) in self.lists.iter_mut().enumerate() {
                 let head = list.seek(source, from)?;
                 self.heads.extend(head.map(|block| Reverse((block, index))));
@@ -148,35 +150,36 @@ impl Union {
     }
 }
 
-/// The blocks under one key, a row at a time.
+/// The blocks that the index has under one key. It reads one row at a time.
 #[derive(Debug)]
-struct List {
+struct KeyBlocks {
     key: LogKey,
     row: Vec<u64>,
-    at: usize,
+    /// The current position in `row`.
+    position: usize,
     ended: bool,
 }
 
-impl List {
+impl KeyBlocks {
     fn new(key: LogKey) -> Self {
         Self {
             key,
             row: Vec::new(),
-            at: 0,
+            position: 0,
             ended: false,
         }
     }
 
-    /// The first block at or above `from`, which never falls.
+    /// The first block at or above `from`. `from` must not decrease from call to call.
     fn seek(&mut self, source: &impl LogIndexReads, from: u64) -> Result<Option<u64>, StoreError> {
         if self.ended {
             return Ok(None);
         }
         if self.row.last().is_none_or(|last| *last < from) {
-            self.at = 0;
+            self.position = 0;
             self.ended = !source.log_blocks(&self.key, from, &mut self.row)?;
         }
-        self.at += self.row[self.at..].partition_point(|block| *block < from);
-        Ok(self.row.get(self.at).copied())
+        self.position += self.row[self.position..].partition_point(|block| *block < from);
+        Ok(self.row.get(self.position).copied())
     }
 }

@@ -1,13 +1,14 @@
-//! Logs by contract and topics: over a range of blocks, in one block, in receipts at hand.
+//! Finds logs by contract and topics: in a range of blocks, in one block, or in given receipts.
 //!
 //! | question | where |
 //! |---|---|
 //! | does this log match? | [`LogQuery`] |
-//! | can this block hold a match? | [`BloomTest`] |
-//! | which blocks are worth a look? | `candidates`, from the log index or from blooms |
-//! | what is in them? | [`LogSearch`], block by block |
+//! | can this block have a match? | [`BloomTest`] |
+//! | which blocks may have a match? | `candidates`, with the log index or with blooms |
+//! | which logs match? | [`LogSearch`], block by block |
 //!
-//! Whatever proposes a block, every log is compared itself before it is given. Knows no JSON.
+//! Index and blooms only propose blocks. Every log is compared with the query before it is
+//! returned.
 
 mod bloom;
 mod candidates;
@@ -23,39 +24,40 @@ use store::StoreError;
 
 use crate::import::BlockId;
 
-/// Most logs that a query may give, unless told otherwise.
+/// The default limit of logs that a query returns.
 pub const RESULTS_MAX: u64 = 10_000;
-/// Most blocks whose logs a query may read, unless told otherwise. Blocks without a match cost
-/// nothing, but for those that have what is asked for in different logs.
+/// The default limit of blocks whose logs a query reads. With the index, almost all blocks that are
+/// read have a match. The others have the requested values in different logs.
 pub const BLOCKS_READ_MAX: u64 = 100_000;
 
-/// A log with its place.
+/// A matching log with its position in the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundLog {
-    /// Its block.
+    /// The log's block.
     pub block: BlockId,
-    /// Its transaction's place in the block.
+    /// The index of the log's transaction in the block.
     pub transaction_index: usize,
-    /// Its transaction.
+    /// The hash of the log's transaction.
     pub transaction_hash: B256,
-    /// Its place in the block.
+    /// The index of the log in the block.
     pub log_index: usize,
     /// The log.
     pub log: Log,
 }
 
-/// What a query may cost.
+/// The limits of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLimits {
-    /// Most logs that it gives.
+    /// The most logs that a query returns.
     pub results_max: u64,
-    /// Longest range of blocks that are there.
+    /// The most blocks in the range of a query. Blocks above the head do not count.
     pub range_max: u64,
-    /// Most blocks whose logs are read.
+    /// The most blocks whose logs are read.
     pub blocks_read_max: u64,
 }
 
-/// Ranges are not bounded: an indexed query costs what it finds, not what it passes over.
+/// The range is not limited: the cost of a query with the index follows the number of matches and
+/// not the length of the range.
 impl Default for LogLimits {
     fn default() -> Self {
         Self {
@@ -67,7 +69,7 @@ impl Default for LogLimits {
 }
 
 impl LogLimits {
-    /// No bounds.
+    /// No limits.
     pub const NONE: Self = Self {
         results_max: u64::MAX,
         range_max: u64::MAX,
@@ -75,27 +77,27 @@ impl LogLimits {
     };
 }
 
-/// Why a query is not answered, or not to its end.
+/// Why a query fails, at its start or after some results.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// More matches than allowed.
+    /// More logs match than the limit allows.
     #[error("more than {max} logs match")]
     Results {
-        /// How many are allowed.
+        /// The limit.
         max: u64,
     },
-    /// A longer range than allowed.
-    #[error("the range has {got} blocks, at most {max} are allowed")]
+    /// The range is longer than the limit allows.
+    #[error("block range: got {got} blocks, expected at most {max}")]
     Range {
-        /// Blocks in the range, up to the head.
+        /// Number of blocks in the range, up to the head.
         got: u64,
-        /// How many are allowed.
+        /// The limit.
         max: u64,
     },
-    /// More blocks to read than allowed.
+    /// More blocks must be read than the limit allows.
     #[error("more than {max} blocks would have to be read")]
     BlocksRead {
-        /// How many are allowed.
+        /// The limit.
         max: u64,
     },
     /// The store failed.

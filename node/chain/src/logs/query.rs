@@ -1,68 +1,70 @@
-//! What logs are asked for, and whether one is such a log (interface 2.6).
+//! A query for logs, and the test whether a log matches it. Source: docs/interface.md, 2.6.
 //!
-//! Addresses are alternatives; so are the topics at a position; what different positions ask
-//! must hold at once. A position without alternatives takes any topic, but, as on the public
-//! network, there has to be one: two such positions leave out logs with a single topic.
+//! A log matches if its address is one of the query's addresses, and if at each position its topic
+//! is one of the topics that the query has for that position. A position without topics matches any
+//! topic, but the log must have a topic there, as on the public network. So a query with two such
+//! positions does not match a log with one topic.
 
 use primitives::{Address, B256, Log, Receipt};
 use store::LogKey;
 
 use super::BloomTest;
 
-/// Which logs are wanted. The default wants all.
+/// A query for logs. The default matches all logs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogQuery {
-    /// Sorted; none: of any contract.
+    /// The contracts, sorted. Empty means any contract.
     addresses: Vec<Address>,
-    /// By position, sorted; none at a position: any topic.
+    /// The topics of each position, sorted. Empty means any topic.
     topics: Vec<Vec<B256>>,
 }
 
-/// A log within the receipts of its block.
+/// A log in the receipts of its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiptLog<'a> {
-    /// Its transaction's place in the block.
+    /// The index of the log's transaction in the block.
     pub transaction_index: usize,
-    /// Its place in the block.
+    /// The index of the log in the block.
     pub log_index: usize,
     /// The log.
     pub log: &'a Log,
 }
 
-fn set<T: Ord>(mut values: Vec<T>) -> Vec<T> {
+/// Sorts `values` and removes duplicates.
+fn sorted_set<T: Ord>(mut values: Vec<T>) -> Vec<T> {
     values.sort_unstable();
     values.dedup();
     values
 }
 
 impl LogQuery {
-    /// Logs of one of `addresses` whose topic at each position is one of those given there.
-    /// Where nothing is given anything will do.
+    /// A query for logs of one of `addresses` whose topic at each position is one of `topics` at
+    /// that position. An empty list matches any address or topic.
     pub fn new(addresses: Vec<Address>, topics: Vec<Vec<B256>>) -> Self {
         Self {
-            addresses: set(addresses),
-            topics: topics.into_iter().map(set).collect(),
+            addresses: sorted_set(addresses),
+            topics: topics.into_iter().map(sorted_set).collect(),
         }
     }
 
-    /// How many addresses and topics are named.
+    /// The number of addresses and topics in the query.
     pub fn values(&self) -> usize {
         self.addresses.len() + self.topics.iter().map(Vec::len).sum::<usize>()
     }
 
-    /// Whether `log` is wanted.
+    /// Whether `log` matches.
     pub fn matches(&self, log: &Log) -> bool {
         self.matches_parts(&log.address, &log.topics)
     }
 
     pub(super) fn matches_parts(&self, address: &Address, topics: &[B256]) -> bool {
-        let fits = |(wanted, topic): (&Vec<B256>, &B256)| among(wanted, topic);
+        let topic_matches = |(alternatives, topic): (&Vec<B256>, &B256)| matches_one(alternatives, topic);
         self.topics.len() <= topics.len()
-            && among(&self.addresses, address)
-            && self.topics.iter().zip(topics).all(fits)
+            && matches_one(&self.addresses, address)
+            && self.topics.iter().zip(topics).all(topic_matches)
     }
 
-    /// The wanted logs of a block, from its receipts.
+    /// The matching logs among the receipts of a block.
     pub fn select<'a>(&'a self, receipts: &'a [Receipt]) -> impl Iterator<Item = ReceiptLog<'a>> {
         let logs = receipts
             .iter()
@@ -74,10 +76,10 @@ impl LogQuery {
                 log_index,
                 log,
             })
-            .filter(|placed| self.matches(placed.log))
+            .filter(|receipt_log| self.matches(receipt_log.log))
     }
 
-    /// The test that tells from a bloom whether there can be a wanted log.
+    /// The test whether a block can have a matching log, by the block's bloom.
     pub fn bloom_test(&self) -> BloomTest {
         let addresses = self.addresses.iter().map(|address| address.as_slice()).collect();
         let topics = self
@@ -87,8 +89,8 @@ impl LogQuery {
         BloomTest::new(std::iter::once(addresses).chain(topics))
     }
 
-    /// For each thing asked for, the keys that it lies under: a block with a wanted log lies
-    /// under one key of each. Never empty.
+    /// The sets of keys to look up in the log index. The index has a block with a matching log
+    /// under at least one key of each set. The result is never empty.
     pub(super) fn keys(&self) -> Vec<Vec<LogKey>> {
         let addresses = self.addresses.iter().map(LogKey::address).collect();
         let topics = self.topics.iter().enumerate().map(|(position, set)| {
@@ -105,12 +107,12 @@ impl LogQuery {
     }
 }
 
-/// Whether `value` is in a sorted set, of which the empty one stands for all values.
-fn among<T: Ord>(set: &[T], value: &T) -> bool {
-    match set {
+/// Whether `value` is in a sorted list, or the list is empty.
+fn matches_one<T: Ord>(alternatives: &[T], value: &T) -> bool {
+    match alternatives {
         [] => true,
         [one] => one == value,
-        _ => set.binary_search(value).is_ok(),
+        _ => alternatives.binary_search(value).is_ok(),
     }
 }
 
@@ -144,7 +146,7 @@ mod tests {
         }
     }
 
-    /// The rows of interface 2.6, and what must not match beside them.
+    /// The examples of docs/interface.md, 2.6, and queries that must not match.
     #[test]
     fn topic_matrix() {
         let ab = log(&[A, B]);
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn receipts_are_counted_through() {
+    fn log_indexes_count_all_logs_of_the_block() {
         let receipt = |logs| Receipt::new(ReceiptOutcome::Status(true), 0, logs);
         let receipts = [
             receipt(vec![log(&[A]), log(&[B])]),
@@ -187,7 +189,7 @@ mod tests {
         let query = LogQuery::new(Vec::new(), vec![vec![A]]);
         let found: Vec<_> = query
             .select(&receipts)
-            .map(|placed| (placed.transaction_index, placed.log_index))
+            .map(|found| (found.transaction_index, found.log_index))
             .collect();
         assert_eq!(found, [(0, 0), (2, 3)]);
         assert_eq!(LogQuery::default().select(&receipts).count(), 4);

@@ -1,28 +1,28 @@
-//! Walking through the logs that match, block by block, within one view.
+//! Searches for matching logs, block by block, within one view.
 //!
-//! A search holds the matches of one block at a time. It ends at its first error.
+//! A search holds the matches of one block at a time. It ends at the first error.
 
 use std::ops::{ControlFlow, RangeInclusive};
 
 use primitives::Transaction;
 use store::{LogReads, StoreError, TableId};
 
-use super::candidates::Candidates;
+use super::candidates::CandidateBlocks;
 use super::{FoundLog, LogError, LogLimits, LogQuery};
 use crate::import::BlockId;
 use crate::view::View;
 
-/// How the blocks to be looked at are found.
+/// How a search finds the blocks to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogPlan {
-    /// By the log index: costs what is found.
+    /// With the log index. The cost follows the number of matches.
     Index,
-    /// By the bloom of each header: costs the length of the range.
+    /// With the bloom of each header. The cost follows the length of the range.
     Blooms,
 }
 
 impl LogPlan {
-    /// The cheaper one: a look-up of a key costs about what reading a header does.
+    /// The cheaper plan. Looking up a key costs about as much as reading a header.
     fn choose(blocks: u64, keys: usize) -> Self {
         if blocks <= keys as u64 {
             Self::Blooms
@@ -33,11 +33,11 @@ impl LogPlan {
 }
 
 impl View {
-    /// The canonical logs of the blocks `range` that `query` wants, in order. What is above
-    /// the head is not there.
+    /// Searches the canonical blocks `range` for logs that match `query`, in order. Blocks above
+    /// the head are ignored.
     ///
     /// # Errors
-    /// [`LogError::Range`] for a range that is too long. The search itself gives the others.
+    /// [`LogError::Range`] when the range is too long. The search returns the other errors.
     pub fn logs<'a>(
         &'a self,
         range: RangeInclusive<u64>,
@@ -47,7 +47,7 @@ impl View {
         self.logs_by(None, range, query, limits)
     }
 
-    /// As [`View::logs`], by the plan that is given.
+    /// As [`View::logs`]. With `None` the search chooses the cheaper plan.
     ///
     /// # Errors
     /// As [`View::logs`].
@@ -69,8 +69,8 @@ impl View {
         let keys = query.keys();
         let count = keys.iter().map(Vec::len).sum();
         let candidates = match plan.unwrap_or_else(|| LogPlan::choose(blocks, count)) {
-            LogPlan::Index => Candidates::by_index(keys, first, last),
-            LogPlan::Blooms => Candidates::by_blooms(query.bloom_test(), first, last),
+            LogPlan::Index => CandidateBlocks::by_index(keys, first, last),
+            LogPlan::Blooms => CandidateBlocks::by_blooms(query.bloom_test(), first, last),
         };
         Ok(LogSearch {
             view: self,
@@ -78,14 +78,14 @@ impl View {
             limits,
             candidates,
             found: Vec::new().into_iter(),
-            given: 0,
-            read: 0,
+            results: 0,
+            blocks_read: 0,
             ended: false,
         })
     }
 
-    /// The wanted logs of one block, canonical or not; `None` where there is no such block, or
-    /// it was not executed.
+    /// The matching logs of one block, canonical or not. `None` if the store does not have the
+    /// block, or the block was not executed.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails or a row is corrupt.
@@ -101,17 +101,17 @@ impl View {
         if !executed {
             return Ok(None);
         }
-        let mut places: Vec<_> = matching.iter().map(|(transaction, ..)| *transaction).collect();
-        places.dedup();
-        if places.is_empty() {
+        let mut indexes: Vec<_> = matching.iter().map(|(transaction, ..)| *transaction).collect();
+        indexes.dedup();
+        if indexes.is_empty() {
             return Ok(Some(Vec::new()));
         }
-        let hashes = snapshot.transaction_hashes(id.number, &id.hash, &places)?;
-        let mut hashes = places.into_iter().zip(hashes).peekable();
+        let hashes = snapshot.transaction_hashes(id.number, &id.hash, &indexes)?;
+        let mut hashes = indexes.into_iter().zip(hashes).peekable();
         let mut found = Vec::with_capacity(matching.len());
         for (transaction_index, log_index, log) in matching {
-            while hashes.next_if(|(place, _)| *place < transaction_index).is_some() {}
-            // One hash for each place, and each log's place is among them.
+            while hashes.next_if(|(index, _)| *index < transaction_index).is_some() {}
+            // `hashes` has an entry for the transaction of every matching log.
             let Some((_, transaction_hash)) = hashes.peek().copied() else {
                 break;
             };
@@ -126,62 +126,63 @@ impl View {
         Ok(Some(found))
     }
 
-    /// The transaction that left a log.
+    /// The transaction that emitted a log.
     ///
     /// # Errors
-    /// [`StoreError`] when the store fails, or the log is not of one of its blocks.
-    pub fn transaction_of_log(&self, found: &FoundLog) -> Result<Transaction, StoreError> {
-        let (id, place, rules) = (&found.block, found.transaction_index, self.spec().tx_rules());
-        let mut found = self
+    /// [`StoreError`] when the store fails, or does not have the log's transaction.
+    pub fn transaction_of_log(&self, log: &FoundLog) -> Result<Transaction, StoreError> {
+        let (id, index, rules) = (&log.block, log.transaction_index, self.spec().tx_rules());
+        let mut transactions = self
             .snapshot()
-            .transactions_at(id.number, &id.hash, &[place], rules)?;
-        found.pop().ok_or_else(|| {
-            let reason = format!("no transaction at {place}");
+            .transactions_at(id.number, &id.hash, &[index], rules)?;
+        transactions.pop().ok_or_else(|| {
+            let reason = format!("no transaction with index {index}");
             StoreError::corrupt(TableId::BlockToBody, id.hash.as_slice(), reason)
         })
     }
 }
 
-/// The logs that match, one by one.
+/// Iterates over the matching logs.
 #[derive(Debug)]
 pub struct LogSearch<'a> {
     view: &'a View,
     query: &'a LogQuery,
     limits: LogLimits,
-    candidates: Candidates,
-    /// Matches of the block in hand.
+    candidates: CandidateBlocks,
+    /// The remaining matches of the current block.
     found: std::vec::IntoIter<FoundLog>,
-    given: u64,
-    read: u64,
+    /// Number of logs returned so far.
+    results: u64,
+    blocks_read: u64,
     ended: bool,
 }
 
 impl LogSearch<'_> {
-    /// How many blocks' logs have been read.
+    /// The number of blocks whose logs have been read so far.
     pub fn blocks_read(&self) -> u64 {
-        self.read
+        self.blocks_read
     }
 
     fn advance(&mut self) -> Result<Option<FoundLog>, LogError> {
         loop {
             if let Some(log) = self.found.next() {
-                if self.given == self.limits.results_max {
+                if self.results == self.limits.results_max {
                     return Err(LogError::Results {
                         max: self.limits.results_max,
                     });
                 }
-                self.given += 1;
+                self.results += 1;
                 return Ok(Some(log));
             }
             let Some(block) = self.candidates.next(self.view)? else {
                 return Ok(None);
             };
-            if self.read == self.limits.blocks_read_max {
+            if self.blocks_read == self.limits.blocks_read_max {
                 return Err(LogError::BlocksRead {
                     max: self.limits.blocks_read_max,
                 });
             }
-            self.read += 1;
+            self.blocks_read += 1;
             let key = [block.number.to_be_bytes().as_slice(), block.hash.as_slice()].concat();
             let missing = || StoreError::corrupt(TableId::BlockToReceipts, &key, "no such row");
             let found = self.view.block_logs(block, self.query)?;

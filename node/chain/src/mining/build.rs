@@ -9,7 +9,7 @@ use store::{BlockReads, HeaderRecord, StateReads, StoreError};
 use crate::evm::execute::{Executed, Executor, TransactionError};
 use crate::import::receipts_root;
 use crate::pool::{PooledTransaction, ReadyTransactions};
-use crate::rules::body::{Family, transactions_root};
+use crate::rules::body::{RecentAncestors, transactions_root};
 use crate::rules::difficulty::next_difficulty;
 use crate::rules::{UNCLE_GENERATIONS, UNCLES_MAX, dao_extra, next_gas_limit};
 use crate::spec::ChainSpec;
@@ -140,14 +140,14 @@ fn pick_uncles(
     if candidates.is_empty() {
         return Ok(Vec::new());
     }
-    let family = Family::of(spec, view, parent)?;
+    let recent = RecentAncestors::load(spec, view, parent)?;
     let fits = |uncle: &&Header| {
         let hash = uncle.hash();
         uncle.number < number
             && uncle.number + UNCLE_GENERATIONS >= number
-            && !family.uncles.contains(&hash)
-            && family.ancestors.iter().all(|(ancestor, _)| *ancestor != hash)
-            && family
+            && !recent.uncles.contains(&hash)
+            && recent.ancestors.iter().all(|(ancestor, _)| *ancestor != hash)
+            && recent
                 .ancestors
                 .iter()
                 .skip(1)

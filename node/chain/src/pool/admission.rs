@@ -10,17 +10,17 @@ use super::entry::Entry;
 use super::index::Index;
 use super::{NextBlock, PoolConfig, PoolError};
 use crate::evm::intrinsic_gas;
-use crate::spec::{ChainSpec, RulesAt};
+use crate::spec::{BlockRules, ChainSpec};
 
 /// Whether blocks from `number` on may have it, whoever sent it.
 pub(super) fn check_form(spec: &ChainSpec, number: u64, transaction: &Transaction) -> Result<(), PoolError> {
-    let rules = spec.at(number);
+    let rules = spec.rules_at(number);
     match (transaction.form, rules) {
         (TxForm::System, _) => return Err(PoolError::System),
-        (TxForm::Native, RulesAt::Moac { .. }) => {}
+        (TxForm::Native, BlockRules::Moac { .. }) => {}
         (
             TxForm::Classic,
-            RulesAt::Moac {
+            BlockRules::Moac {
                 classic_transactions, ..
             },
         ) => {
@@ -28,7 +28,7 @@ pub(super) fn check_form(spec: &ChainSpec, number: u64, transaction: &Transactio
                 return Err(PoolError::ClassicDisabled);
             }
         }
-        (TxForm::Ethereum, RulesAt::Ethereum { protected, .. })
+        (TxForm::Ethereum, BlockRules::Ethereum { protected, .. })
             if protected || !transaction.is_protected() => {}
         (form, _) => return Err(PoolError::Form(form)),
     }

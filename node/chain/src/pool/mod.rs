@@ -201,7 +201,7 @@ impl TxPool {
         standings: impl IntoIterator<Item = (Address, Standing)>,
         reverted: impl IntoIterator<Item = Reverted>,
     ) {
-        let old_rules = self.spec.at(self.next_number());
+        let old_rules = self.spec.rules_at(self.next_number());
         self.next_number.store(next.number, Ordering::Release);
         let mut back = Vec::new();
         for Reverted {
@@ -230,7 +230,7 @@ impl TxPool {
             index.follow(address, standing, next.gas_limit);
             touched.push(address);
         }
-        let new_rules = old_rules != self.spec.at(next.number);
+        let new_rules = old_rules != self.spec.rules_at(next.number);
         if new_rules || index.gas_max > next.gas_limit {
             index.drop_unless(|entry| {
                 let form = admission::check_form(&self.spec, next.number, entry.transaction());

@@ -1,6 +1,6 @@
-//! What a body must be before anything is executed: hashes, senders, uncles.
+//! Checks a block's body before anything is executed: roots, uncles, senders.
 //!
-//! Knows headers, transactions and ancestors; knows no state.
+//! This module knows headers, transactions and ancestors, but no state.
 
 use std::num::NonZero;
 
@@ -14,30 +14,32 @@ use crate::rules::{HeaderError, UNCLE_GENERATIONS, UNCLES_MAX, check_header};
 use crate::spec::ChainSpec;
 use crate::trie::ordered_root;
 
-/// Why a body is refused.
+/// Why a body is rejected.
 #[derive(Debug, thiserror::Error)]
 #[expect(
     missing_docs,
-    reason = "fields are the value got and the value expected, as the texts say"
+    reason = "the fields are the got and expected values that the error texts name"
 )]
 pub enum BodyError {
-    /// The transactions are not those of the header.
-    #[error("transactions root {got}, the header has {expected}")]
+    /// The transactions do not match the header.
+    #[error("transactions root mismatch: got {got}, expected {expected}")]
     TransactionsRoot { got: B256, expected: B256 },
-    /// The uncles are not those of the header.
-    #[error("uncles hash {got}, the header has {expected}")]
+    /// The uncles do not match the header.
+    #[error("uncles hash mismatch: got {got}, expected {expected}")]
     UnclesHash { got: B256, expected: B256 },
-    /// More uncles than allowed.
-    #[error("{got} uncles, at most {max} are allowed")]
+    /// The block has more uncles than allowed.
+    #[error("number of uncles: got {got}, expected at most {max}")]
     UncleCount { got: usize, max: usize },
-    /// An uncle twice, in this block or before.
-    #[error("uncle {0} is included already")]
+    /// The uncle is included twice, in this block or in an ancestor.
+    #[error("uncle {0} is already included")]
     UncleTwice(B256),
     /// The uncle is an ancestor of the block.
-    #[error("uncle {0} is an ancestor")]
+    #[error("uncle {0} is an ancestor of the block")]
     UncleIsAncestor(B256),
-    /// The uncle's parent is no ancestor, or too far away, or the block's own parent.
-    #[error("uncle {0} does not hang on one of the last {UNCLE_GENERATIONS} ancestors' parents")]
+    /// The uncle's parent is not an ancestor, is too far away, or is the block's own parent.
+    #[error(
+        "uncle {0}: its parent is not one of the {UNCLE_GENERATIONS} nearest ancestors, or is the block's own parent"
+    )]
     UncleParent(B256),
     /// The uncle's header breaks a rule.
     #[error("uncle {hash}: {error}")]
@@ -45,7 +47,7 @@ pub enum BodyError {
     /// The uncle's seal is wrong.
     #[error("uncle {hash}: {error}")]
     UncleSeal { hash: B256, error: SealCheckError },
-    /// The block does not begin with the system transaction.
+    /// The first transaction of the block is not the system transaction.
     #[error("the block does not begin with the system transaction")]
     NoSystemTransaction,
     /// A transaction's signature or chain id is wrong.
@@ -56,65 +58,65 @@ pub enum BodyError {
     Store(#[from] StoreError),
 }
 
-/// Why a transaction has no sender on this chain.
+/// Why a transaction has no valid sender on this chain.
 #[derive(Debug, thiserror::Error)]
 #[expect(
     missing_docs,
-    reason = "fields are the value got and the value expected, as the texts say"
+    reason = "the fields are the got and expected values that the error texts name"
 )]
 pub enum SenderError {
-    /// The signature is no signature.
+    /// The signature is not valid.
     #[error("invalid sender: {0}")]
     Signature(#[from] SignatureError),
-    /// Signed for another chain.
-    #[error("invalid sender: {}, want chain id {expected}", chain_id_text(*got))]
+    /// The transaction is signed for another chain.
+    #[error("invalid sender: chain id: got {}, expected {expected}", chain_id_text(*got))]
     ChainId { got: Option<u64>, expected: u64 },
-    /// A system transaction has none.
+    /// System transactions have no signature, so none can be recovered.
     #[error("invalid sender: a system transaction is not signed")]
     System,
 }
 
 fn chain_id_text(got: Option<u64>) -> String {
-    got.map_or_else(|| "no chain id".to_owned(), |id| format!("chain id {id}"))
+    got.map_or_else(|| "none".to_owned(), |id| id.to_string())
 }
 
-/// Whether seals are checked. Everything else always is.
+/// How seals are checked. All other rules are always checked.
 #[derive(Clone, Debug)]
 pub enum SealCheck {
-    /// By Ethash, with these caches.
+    /// By Ethash, with these light caches.
     Ethash(LightCaches),
-    /// Not at all: for test vectors without seals.
+    /// Not at all. This is for test vectors whose blocks have no seals.
     Off,
 }
 
-/// Why a seal is refused, or could not be checked.
+/// Why a seal is rejected, or could not be checked.
 #[derive(Debug, thiserror::Error)]
 pub enum SealCheckError {
     /// The seal is wrong.
     #[error(transparent)]
     Seal(#[from] SealError),
-    /// There is no cache for the epoch.
+    /// The light cache of the epoch cannot be built.
     #[error(transparent)]
     Cache(#[from] CacheError),
 }
 
 impl SealCheck {
-    /// Begins to build the next epoch's cache in the background when block `number` comes near
-    /// the end of its own epoch.
+    /// Starts to build the next epoch's light cache in the background, if block `number` is near
+    /// the end of its epoch.
     pub fn prepare_ahead(&self, spec: &ChainSpec, number: u64) {
-        /// How many blocks before its first one an epoch's cache is begun.
+        /// The cache of an epoch is built when its first block is this many blocks ahead.
         const BLOCKS_AHEAD: u64 = 1000;
         let Self::Ethash(caches) = self else { return };
-        let soon = spec.schedule.epoch(number.saturating_add(BLOCKS_AHEAD));
-        if soon != spec.schedule.epoch(number) {
-            caches.prepare(soon);
+        let next = spec.schedule.epoch(number.saturating_add(BLOCKS_AHEAD));
+        if next != spec.schedule.epoch(number) {
+            caches.prepare(next);
         }
     }
 
     /// Checks the seal of a header.
     ///
     /// # Errors
-    /// [`SealCheckError`] when it is wrong or cannot be checked.
+    /// [`SealCheckError`] when the seal is wrong or cannot be checked.
     pub fn check(&self, spec: &ChainSpec, header: &Header) -> Result<(), SealCheckError> {
         let Self::Ethash(caches) = self else { return Ok(()) };
         let cache = caches.get(spec.schedule.epoch(header.number))?;
@@ -130,10 +132,10 @@ impl SealCheck {
     }
 }
 
-/// Who sent a transaction, by this chain's rules for signatures.
+/// The sender of a transaction, by this chain's rules for signatures in block `number`.
 ///
 /// # Errors
-/// [`SenderError`] when nobody on this chain did.
+/// [`SenderError`] when the transaction has no valid signature for this chain.
 pub fn sender(spec: &ChainSpec, number: u64, transaction: &Transaction) -> Result<Address, SenderError> {
     if transaction.form == TxForm::System {
         return Err(SenderError::System);
@@ -146,13 +148,13 @@ pub fn sender(spec: &ChainSpec, number: u64, transaction: &Transaction) -> Resul
             expected: spec.chain_id,
         });
     }
-    Ok(transaction.recover_sender(spec.at(number).low_s())?)
+    Ok(transaction.recover_sender(spec.rules_at(number).low_s())?)
 }
 
 /// The senders of a block's transactions, recovered on all processors.
 ///
 /// # Errors
-/// [`BodyError::Sender`] for the first transaction without one.
+/// [`BodyError::Sender`] for the first transaction without a valid sender.
 pub fn senders(
     spec: &ChainSpec,
     number: u64,
@@ -200,10 +202,10 @@ pub fn transactions_root(transactions: &[Transaction]) -> B256 {
     ordered_root(transactions.iter().map(Transaction::encode))
 }
 
-/// Checks the body against its header and ancestors, and recovers the senders.
+/// Checks a body against its header and ancestors. Returns the senders of its transactions.
 ///
 /// # Errors
-/// [`BodyError`] for the first rule that is broken.
+/// [`BodyError`] for the first broken rule.
 pub fn check_body(
     spec: &ChainSpec,
     seals: &SealCheck,
@@ -243,17 +245,17 @@ fn check_uncles(
             max: UNCLES_MAX,
         });
     }
-    let family = Family::of(spec, view, &block.header.parent_hash)?;
-    let mut included = family.uncles;
+    let recent = RecentAncestors::load(spec, view, &block.header.parent_hash)?;
+    let mut included = recent.uncles;
     for uncle in &block.uncles {
         let hash = uncle.hash();
         if included.contains(&hash) {
             return Err(BodyError::UncleTwice(hash));
         }
-        if family.ancestors.iter().any(|(ancestor, _)| *ancestor == hash) {
+        if recent.ancestors.iter().any(|(ancestor, _)| *ancestor == hash) {
             return Err(BodyError::UncleIsAncestor(hash));
         }
-        let parent = family
+        let parent = recent
             .ancestors
             .iter()
             .skip(1)
@@ -268,16 +270,18 @@ fn check_uncles(
     Ok(())
 }
 
-/// The ancestors that count for uncles, nearest first, and the uncles they include.
-pub(crate) struct Family {
+/// The ancestors of a block that decide about its uncles.
+pub(crate) struct RecentAncestors {
+    /// Up to [`UNCLE_GENERATIONS`] ancestors with their hashes, the nearest first.
     pub(crate) ancestors: Vec<(B256, Header)>,
+    /// Hashes of the uncles that these ancestors include.
     pub(crate) uncles: Vec<B256>,
 }
 
-impl Family {
-    /// The family of a block whose parent is `parent`.
-    pub(crate) fn of(spec: &ChainSpec, view: &impl BlockReads, parent: &B256) -> Result<Self, StoreError> {
-        let mut family = Self {
+impl RecentAncestors {
+    /// Reads the recent ancestors of a block whose parent is `parent`.
+    pub(crate) fn load(spec: &ChainSpec, view: &impl BlockReads, parent: &B256) -> Result<Self, StoreError> {
+        let mut recent = Self {
             ancestors: Vec::new(),
             uncles: Vec::new(),
         };
@@ -288,12 +292,12 @@ impl Family {
             };
             let number = record.header.number;
             if let Some(body) = view.body(number, &hash, spec.tx_rules())? {
-                family.uncles.extend(body.uncles.iter().map(Header::hash));
+                recent.uncles.extend(body.uncles.iter().map(Header::hash));
             }
             let next = record.header.parent_hash;
-            family.ancestors.push((hash, record.header));
+            recent.ancestors.push((hash, record.header));
             hash = next;
         }
-        Ok(family)
+        Ok(recent)
     }
 }

@@ -1,20 +1,20 @@
-//! Difficulty of the next block, by network and fork.
+//! The difficulty of the next block, by network and fork.
 //!
-//! Sources: facts of the public network; Yellow Paper; EIP-2, EIP-100, EIP-649, EIP-1234,
-//! EIP-2384. Knows numbers and times; knows no headers but the parent's.
+//! Sources: docs/base-chain.md, 3; Ethereum Yellow Paper; EIP-2, EIP-100, EIP-649, EIP-1234,
+//! EIP-2384.
 
 use primitives::{Header, U256};
 
-use crate::spec::{ChainSpec, DifficultyRule, EthereumFork, EthereumForks, Family, reached};
+use crate::spec::{ChainFamily, ChainSpec, DifficultyRule, EthereumFork, EthereumForks, is_active};
 
-/// Smallest difficulty of networks with a moving one.
+/// The smallest difficulty where it is adjusted from block to block.
 const DIFFICULTY_MIN: u64 = 131_072;
-/// First parent number at which the public network's bomb ticks.
+/// The public network's difficulty bomb counts blocks from this parent number on.
 const BOMB_FIRST_PARENT: u64 = 2_999_999;
-/// Blocks between two doublings of a bomb.
+/// A difficulty bomb doubles after this many blocks.
 const BOMB_PERIOD: u64 = 100_000;
 
-/// What the difficulty of a block follows from.
+/// The values that a block's difficulty is computed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DifficultyInput {
     /// The block's number.
@@ -47,9 +47,9 @@ pub fn next_difficulty(spec: &ChainSpec, parent: &Header, timestamp: u64) -> U25
 pub fn difficulty(spec: &ChainSpec, input: &DifficultyInput) -> U256 {
     match (spec.difficulty, &spec.family) {
         (DifficultyRule::Constant(difficulty), _) => U256::from(difficulty),
-        (DifficultyRule::Moac, Family::Moac(forks)) => {
+        (DifficultyRule::Moac, ChainFamily::Moac(forks)) => {
             let parent_number = input.number.saturating_sub(1);
-            let defused = reached(forks.bomb_defused, parent_number);
+            let defused = is_active(forks.bomb_defused, parent_number);
             let ticks = if defused {
                 0
             } else {
@@ -57,14 +57,14 @@ pub fn difficulty(spec: &ChainSpec, input: &DifficultyInput) -> U256 {
             };
             with_bomb(byzantium(input), ticks)
         }
-        (_, Family::Ethereum(forks)) => ethereum(forks, input),
-        (DifficultyRule::Ethereum, Family::Moac(_)) => ethereum(&EthereumForks::default(), input),
+        (_, ChainFamily::Ethereum(forks)) => ethereum(forks, input),
+        (DifficultyRule::Ethereum, ChainFamily::Moac(_)) => ethereum(&EthereumForks::default(), input),
     }
 }
 
 fn ethereum(forks: &EthereumForks, input: &DifficultyInput) -> U256 {
     let fork = forks.at(input.number);
-    let delay = if reached(forks.muir_glacier, input.number) {
+    let delay = if is_active(forks.muir_glacier, input.number) {
         9_000_000
     } else if fork >= EthereumFork::Constantinople {
         5_000_000
@@ -95,7 +95,8 @@ fn byzantium(input: &DifficultyInput) -> U256 {
     steps(input, if input.parent_uncles { 2 } else { 1 }, 9)
 }
 
-/// One 2048th of the parent's difficulty up `raise` times, down once for every `slow` seconds.
+/// Adds `raise` 2048ths of the parent's difficulty, and subtracts one for every `slow` seconds
+/// between the timestamps; at most 99 are subtracted.
 fn steps(input: &DifficultyInput, raise: i64, slow: u64) -> U256 {
     let parent = input.parent_difficulty;
     let seconds = input.timestamp.saturating_sub(input.parent_timestamp);
@@ -149,9 +150,9 @@ mod tests {
     }
 
     #[test]
-    fn the_public_networks_bomb_ticks_and_is_defused() {
+    fn the_public_networks_bomb_grows_and_is_switched_off() {
         let spec = |bomb_defused| ChainSpec {
-            family: Family::Moac(MoacForks {
+            family: ChainFamily::Moac(MoacForks {
                 bomb_defused,
                 ..Default::default()
             }),
@@ -167,7 +168,8 @@ mod tests {
         let off = BOMB_FIRST_PARENT + 250_000;
         assert_eq!(at(Some(off + 1), off), plain + U256::from(1));
         assert_eq!(at(Some(off), off), plain);
-        // The networks' own: the first block with a bomb, the last, and the one after that.
+        // On the built-in networks: the first block with a bomb, the last one, and the block after
+        // it.
         for (network, last, bomb) in [
             (ChainSpec::main(), 6_462_000, 1u64 << 32),
             (ChainSpec::test(), 5_042_000, 1 << 18),
@@ -184,7 +186,7 @@ mod tests {
     #[test]
     fn ethereums_formulas_by_fork() {
         let at = |fork, seconds, number| {
-            let family = Family::Ethereum(EthereumForks::only(fork));
+            let family = ChainFamily::Ethereum(EthereumForks::only(fork));
             let spec = ChainSpec {
                 family,
                 difficulty: DifficultyRule::Ethereum,

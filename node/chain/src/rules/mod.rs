@@ -1,7 +1,7 @@
-//! Header rules: gas limit, time, extra data, rewards. Difficulty is in [`crate::rules::difficulty`].
+//! Header rules: number, timestamp, gas limit, extra data; and the block rewards.
 //!
-//! Source: facts of the public network; Ethereum's Byzantium difficulty (EIP-100). Knows
-//! headers and the spec; knows neither state nor seals.
+//! Difficulty is in [`difficulty`], bodies and seals are in [`body`]. Source: docs/base-chain.md,
+//! 3. This module knows headers and the spec, but no state.
 
 pub mod body;
 pub mod difficulty;
@@ -9,59 +9,62 @@ pub mod difficulty;
 use primitives::{Bytes, Header, U256};
 
 use crate::rules::difficulty::next_difficulty;
-use crate::spec::{ChainSpec, EthereumFork, Family, GAS_LIMIT_MIN};
+use crate::spec::{ChainFamily, ChainSpec, EthereumFork, GAS_LIMIT_MIN};
 
-/// Most bytes of extra data.
+/// The most extra data of a header, in bytes.
 pub const EXTRA_DATA_BYTES_MAX: usize = 32;
-/// Most uncles of a block.
+/// The most uncles of a block.
 pub const UNCLES_MAX: usize = 2;
-/// How many generations above a block its uncles' parents may lie.
+/// An uncle's parent is at most this many generations above the block that includes the uncle.
 pub const UNCLE_GENERATIONS: u64 = 7;
-/// Gas limits may change by less than this part of the parent's.
+/// A gas limit differs from the parent's by less than the parent's divided by this.
 const GAS_LIMIT_DIVISOR: u64 = 1024;
 /// One native token in sha.
 pub const COIN: u64 = 1_000_000_000_000_000_000;
-/// The extra data of the DAO fork's first blocks, `dao-hard-fork`.
+/// The extra data of the DAO fork's first blocks.
 const DAO_EXTRA: &[u8] = b"dao-hard-fork";
-/// How many blocks carry it.
+/// This many blocks of the DAO fork have that extra data.
 const DAO_EXTRA_BLOCKS: u64 = 10;
-/// Blocks of one reward era.
+/// Number of blocks of one reward era.
 const ERA_BLOCKS: u64 = 12_500_000;
 
-/// Why a header is refused.
+/// Why a header is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(
     missing_docs,
-    reason = "fields are the value got and the value expected, as the texts say"
+    reason = "the fields are the got and expected values that the error texts name"
 )]
 pub enum HeaderError {
-    /// Not the parent's number plus one.
-    #[error("number {got}, want {expected}")]
+    /// The number is not the parent's number plus one.
+    #[error("block number: got {got}, expected {expected}")]
     Number { got: u64, expected: u64 },
-    /// Not after the parent.
-    #[error("timestamp {got} is not after the parent's {parent}")]
+    /// The timestamp is not greater than the parent's.
+    #[error("timestamp: got {got}, expected more than the parent's {parent}")]
     Timestamp { got: u64, parent: u64 },
-    /// Ahead of the clock.
-    #[error("timestamp {got} is ahead of the clock ({now})")]
+    /// The timestamp is ahead of the clock.
+    #[error("timestamp: got {got}, expected at most {now}, the time now")]
     Future { got: u64, now: u64 },
-    /// Another difficulty than the rules give.
-    #[error("difficulty {got}, want {expected}")]
+    /// The difficulty is not the one that the rules give.
+    #[error("difficulty: got {got}, expected {expected}")]
     Difficulty { got: U256, expected: U256 },
-    /// Too far from the parent's gas limit, or under the floor.
-    #[error("gas limit {got}, want {low} to {high}")]
+    /// The gas limit is too far from the parent's, or below the minimum.
+    #[error("gas limit: got {got}, expected {low} to {high}")]
     GasLimit { got: u64, low: u64, high: u64 },
-    /// More gas used than allowed.
-    #[error("gas used {got} is over the limit {limit}")]
+    /// More gas is used than the limit allows.
+    #[error("gas used: got {got}, expected at most the gas limit {limit}")]
     GasUsed { got: u64, limit: u64 },
-    /// Too much extra data.
-    #[error("extra data of {got} bytes, at most {max} are allowed")]
+    /// The extra data is too long.
+    #[error("extra data: got {got} bytes, expected at most {max}")]
     ExtraData { got: usize, max: usize },
-    /// The DAO fork's mark where it must not be, or missing where it must.
-    #[error("extra data {got} in a block of the DAO fork, which this chain {}", if *supported { "makes" } else { "does not make" })]
+    /// A block of the DAO fork has the wrong extra data.
+    #[error(
+        "extra data of a block of the DAO fork: got {got}, expected {}dao-hard-fork",
+        if *supported { "" } else { "anything but " }
+    )]
     DaoExtra { got: Bytes, supported: bool },
 }
 
-/// Gas limits a child of a block with limit `parent` may have, inclusive.
+/// The smallest and the largest gas limit of a child of a block with gas limit `parent`.
 pub fn gas_limit_bounds(spec: &ChainSpec, parent: u64) -> (u64, u64) {
     let step = (parent / GAS_LIMIT_DIVISOR).saturating_sub(1);
     let floor = GAS_LIMIT_MIN.max(spec.gas_limit_min);
@@ -71,18 +74,19 @@ pub fn gas_limit_bounds(spec: &ChainSpec, parent: u64) -> (u64, u64) {
     )
 }
 
-/// The gas limit a miner gives a child, steering to `target`.
+/// The gas limit that a miner sets in a child: the allowed value that is nearest to `target`.
 pub fn next_gas_limit(spec: &ChainSpec, parent: u64, target: u64) -> u64 {
     let (low, high) = gas_limit_bounds(spec, parent);
-    // Not `clamp`, which panics where a genesis under the floor leaves no room between the two.
+    // `clamp` would panic if `low > high`, which is so if block 0 has a gas limit far below the
+    // minimum.
     target.max(low).min(high)
 }
 
-/// Checks what a header says against its parent. `now` is the clock in unix seconds;
-/// `None` leaves the clock out.
+/// Checks a header against its parent. `now` is the time in unix seconds; with `None` the
+/// timestamp is not compared with the clock.
 ///
 /// # Errors
-/// The first rule that is broken.
+/// [`HeaderError`] for the first broken rule.
 pub fn check_header(
     spec: &ChainSpec,
     header: &Header,
@@ -139,14 +143,15 @@ pub fn check_header(
     Ok(())
 }
 
-/// The extra data that block `number` must have: the DAO fork's mark in its first ten blocks.
+/// The extra data that block `number` must have. `None` if it is free.
 pub(crate) fn dao_extra(spec: &ChainSpec, number: u64) -> Option<Bytes> {
-    dao_mark(spec, number)?.then(|| Bytes::from_static(DAO_EXTRA))
+    dao_extra_required(spec, number)?.then(|| Bytes::from_static(DAO_EXTRA))
 }
 
-/// Within the DAO fork's ten blocks: whether they carry its mark on this chain, or must not.
-fn dao_mark(spec: &ChainSpec, number: u64) -> Option<bool> {
-    let Family::Ethereum(forks) = &spec.family else {
+/// For the first ten blocks of the DAO fork: whether they must have its extra data, or must not
+/// have it. `None` for all other blocks.
+fn dao_extra_required(spec: &ChainSpec, number: u64) -> Option<bool> {
+    let ChainFamily::Ethereum(forks) = &spec.family else {
         return None;
     };
     let first = forks.dao?;
@@ -156,7 +161,7 @@ fn dao_mark(spec: &ChainSpec, number: u64) -> Option<bool> {
 }
 
 fn check_dao_extra(spec: &ChainSpec, header: &Header) -> Result<(), HeaderError> {
-    match dao_mark(spec, header.number) {
+    match dao_extra_required(spec, header.number) {
         Some(supported) if (*header.extra_data == *DAO_EXTRA) != supported => Err(HeaderError::DaoExtra {
             got: header.extra_data.clone(),
             supported,
@@ -165,15 +170,15 @@ fn check_dao_extra(spec: &ChainSpec, header: &Header) -> Result<(), HeaderError>
     }
 }
 
-/// What the miner of block `number` gets for the block itself, in sha.
+/// The reward of block `number` without uncles, in sha.
 pub fn block_reward(spec: &ChainSpec, number: u64) -> U256 {
     let coin = U256::from(COIN);
     match &spec.family {
-        Family::Moac(_) => match number.saturating_sub(1) / ERA_BLOCKS {
+        ChainFamily::Moac(_) => match number.saturating_sub(1) / ERA_BLOCKS {
             era @ 0..=4 => (coin * U256::from(2)) >> era,
             _ => coin / U256::from(10),
         },
-        Family::Ethereum(forks) => match forks.at(number) {
+        ChainFamily::Ethereum(forks) => match forks.at(number) {
             fork if fork < EthereumFork::Byzantium => coin * U256::from(5),
             EthereumFork::Byzantium => coin * U256::from(3),
             _ => coin * U256::from(2),
@@ -181,7 +186,8 @@ pub fn block_reward(spec: &ChainSpec, number: u64) -> U256 {
     }
 }
 
-/// What an uncle's miner and the including miner get: ((8 − distance) / 8, 1/32) of the reward.
+/// The rewards for an uncle: of its miner, and of the miner of block `number`, which includes the
+/// uncle. They are (8 − distance) / 8 and 1/32 of the block's reward.
 pub fn uncle_rewards(reward: U256, number: u64, uncle_number: u64) -> (U256, U256) {
     let eighths = 8u64.saturating_sub(number.saturating_sub(uncle_number));
     (
@@ -261,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn each_broken_rule_is_named() {
+    fn each_broken_rule_has_its_error() {
         let check = |change: &dyn Fn(&mut Header)| {
             let mut header = child();
             change(&mut header);
@@ -299,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn built_in_networks_have_a_floor_of_gas() {
+    fn built_in_networks_have_a_higher_minimum_gas_limit() {
         for spec in [ChainSpec::main(), ChainSpec::test(), ChainSpec::dev()] {
             assert_eq!(gas_limit_bounds(&spec, 9_000_000), (9_000_000, 9_008_788));
             assert_eq!(gas_limit_bounds(&spec, 9_000_001).0, 9_000_000);
@@ -324,7 +330,7 @@ mod tests {
         );
         assert_eq!(next_gas_limit(&spec, 9_000_000, 1), 9_000_000);
         assert_eq!(next_gas_limit(&spec, 18_000_000, 18_000_000), 18_000_000);
-        // Far under the floor no limit is allowed; choosing one is no panic all the same.
+        // With a parent far below the minimum no limit is allowed. The function still returns one.
         assert_eq!(next_gas_limit(&spec, 5000, 18_000_000), 5003);
     }
 }

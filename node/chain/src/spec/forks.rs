@@ -1,33 +1,33 @@
-//! Forks of the two families, and what holds at one height.
+//! The forks of the two families, and the rules that are active at one height.
 //!
-//! Knows names and numbers; what a fork means for gas is in [`crate::evm`], for headers in
-//! [`crate::rules`].
+//! This module has names and block numbers only. [`crate::evm`] knows what a fork means for gas
+//! and opcodes, [`crate::rules`] what it means for headers.
 
 use revm::primitives::hardfork::SpecId;
 
-/// A block number from which a rule holds; `None` means never.
+/// The first block with a rule; `None` if the rule never becomes active.
 pub type ForkBlock = Option<u64>;
 
-/// Whether `fork` holds at block `number`.
-pub(crate) fn reached(fork: ForkBlock, number: u64) -> bool {
+/// Whether `fork` is active at block `number`.
+pub(crate) fn is_active(fork: ForkBlock, number: u64) -> bool {
     fork.is_some_and(|first| number >= first)
 }
 
 /// Forks of the public network's family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MoacForks {
-    /// The first rules; only their key is needed.
+    /// The first rules. A genesis file with this key is of the public network's family.
     pub pangu: ForkBlock,
-    /// 0x0d and 0x0e answer a word; below it they answer nothing. A chain that does not name it
-    /// has it from block 0 on.
+    /// The contracts 0x0d and 0x0e return a word; before, they return nothing. If a chain does not
+    /// name this fork, it is active from block 0 on.
     pub nuwa: ForkBlock,
-    /// Shifts, EXTCODEHASH, CREATE2, CHAINID, SELFBALANCE.
+    /// Opcodes for shifts, EXTCODEHASH, CREATE2, CHAINID, SELFBALANCE.
     pub fuxi: ForkBlock,
-    /// Modular exponentiation and the bn256 curve as precompiles.
+    /// Precompiled contracts for modular exponentiation and the bn256 curve.
     pub precompiles: ForkBlock,
-    /// The 9-field transaction is taken.
+    /// Blocks may contain transactions of 9 fields.
     pub classic_transactions: ForkBlock,
-    /// The difficulty bomb is off.
+    /// The difficulty bomb is switched off.
     pub bomb_defused: ForkBlock,
 }
 
@@ -36,31 +36,31 @@ pub struct MoacForks {
 pub struct EthereumForks {
     /// EIP-2, EIP-7.
     pub homestead: ForkBlock,
-    /// The irregular state change, and the extra data of ten blocks.
+    /// The DAO fork: an irregular state change, and special extra data in ten blocks.
     pub dao: ForkBlock,
-    /// Whether this chain made the change; the others avoid its extra data.
+    /// Whether this chain makes the DAO fork. A chain that does not must avoid its extra data.
     pub dao_support: bool,
     /// Gas prices of EIP-150.
     pub eip150: ForkBlock,
     /// Chain ids in signatures.
     pub eip155: ForkBlock,
-    /// Empty accounts go, code has a limit.
+    /// Empty accounts are removed, and the size of contract code is limited.
     pub eip158: ForkBlock,
     /// Status in receipts, STATICCALL, REVERT, precompiles 5 to 8.
     pub byzantium: ForkBlock,
     /// Shifts, EXTCODEHASH, CREATE2, net gas metering of EIP-1283.
     pub constantinople: ForkBlock,
-    /// Constantinople without EIP-1283.
+    /// Petersburg: Constantinople without EIP-1283.
     pub petersburg: ForkBlock,
     /// EIP-1884, EIP-2200, CHAINID, SELFBALANCE, BLAKE2.
     pub istanbul: ForkBlock,
-    /// The bomb is put off once more.
+    /// The difficulty bomb is delayed once more.
     pub muir_glacier: ForkBlock,
-    /// Rules this program does not have, and what they are called.
-    pub beyond: Option<(String, u64)>,
+    /// The name and first block of the first fork that this program does not support.
+    pub unsupported: Option<(String, u64)>,
 }
 
-/// Ethereum's rules by name, in order.
+/// Ethereum's forks that change execution, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EthereumFork {
     /// The first rules.
@@ -73,16 +73,16 @@ pub enum EthereumFork {
     Eip158,
     /// Byzantium.
     Byzantium,
-    /// Constantinople as it was first written.
+    /// Constantinople as first specified, with EIP-1283.
     Constantinople,
-    /// Constantinople as it was activated, Petersburg.
+    /// Constantinople as activated on Ethereum: Petersburg.
     ConstantinopleFix,
     /// Istanbul.
     Istanbul,
 }
 
 impl EthereumForks {
-    /// All forks up to `fork` from block 0 on.
+    /// All forks up to `fork`, active from block 0 on.
     pub fn only(fork: EthereumFork) -> Self {
         let from = |first: EthereumFork| (fork >= first).then_some(0);
         Self {
@@ -98,7 +98,7 @@ impl EthereumForks {
         }
     }
 
-    /// The latest fork that holds at block `number`.
+    /// The latest fork that is active at block `number`.
     pub fn at(&self, number: u64) -> EthereumFork {
         let order = [
             (self.istanbul, EthereumFork::Istanbul),
@@ -109,13 +109,13 @@ impl EthereumForks {
             (self.eip150, EthereumFork::Eip150),
             (self.homestead, EthereumFork::Homestead),
         ];
-        let latest = order.into_iter().find(|(block, _)| reached(*block, number));
+        let latest = order.into_iter().find(|(block, _)| is_active(*block, number));
         latest.map_or(EthereumFork::Frontier, |(_, fork)| fork)
     }
 }
 
 impl EthereumFork {
-    /// revm's name of these rules. Constantinople's own SSTORE is put in by [`crate::evm`].
+    /// revm's name of these rules. [`crate::evm`] adds Constantinople's SSTORE.
     pub(crate) fn spec_id(self) -> SpecId {
         match self {
             Self::Frontier => SpecId::FRONTIER,
@@ -131,37 +131,38 @@ impl EthereumFork {
 
 /// The family of a chain and its forks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Family {
-    /// The public network's: 12-field transactions, five-field receipts, gas from 1000 on.
+pub enum ChainFamily {
+    /// The public network's: transactions have 12 fields and cost at least 1000 gas, receipts have
+    /// 5 fields.
     Moac(MoacForks),
-    /// Ethereum's: 9-field transactions, four-field receipts, gas from 21000 on.
+    /// Ethereum's: transactions have 9 fields and cost at least 21000 gas, receipts have 4 fields.
     Ethereum(EthereumForks),
 }
 
-/// What holds at one height.
+/// The rules that are active at one height.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RulesAt {
+pub enum BlockRules {
     /// The public network's family.
     Moac {
-        /// 0x0d and 0x0e answer a word.
+        /// See [`MoacForks::nuwa`].
         nuwa: bool,
-        /// Fuxi's opcodes.
+        /// See [`MoacForks::fuxi`].
         fuxi: bool,
-        /// The later precompiles.
+        /// See [`MoacForks::precompiles`].
         precompiles: bool,
-        /// 9-field transactions.
+        /// See [`MoacForks::classic_transactions`].
         classic_transactions: bool,
     },
     /// Ethereum's family.
     Ethereum {
         /// The latest fork.
         fork: EthereumFork,
-        /// Signatures may carry the chain id.
+        /// Signatures may include the chain id (EIP-155).
         protected: bool,
     },
 }
 
-impl RulesAt {
+impl BlockRules {
     /// Whether touched empty accounts are removed.
     pub fn removes_empty_accounts(self) -> bool {
         match self {
@@ -170,7 +171,7 @@ impl RulesAt {
         }
     }
 
-    /// Whether receipts carry a status, not a state root.
+    /// Whether receipts have a status. Before, they have a state root.
     pub fn receipts_have_status(self) -> bool {
         match self {
             Self::Moac { .. } => true,

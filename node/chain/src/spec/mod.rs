@@ -1,16 +1,14 @@
-//! Chain specs: the rules of a network as data, and its genesis.
+//! Chain specs: the rules of a network and its block 0, as data.
 //!
-//! Knows networks, forks and parameters; executes nothing. How the rules are applied is in
-//! [`crate::rules`] (headers, difficulty, rewards) and [`crate::evm`] (gas and opcodes).
+//! [`crate::rules`] applies the rules of headers, difficulty and rewards, [`crate::evm`] those of
+//! gas and opcodes. [`crate::genesis::file`] makes a spec from a genesis file.
 
 pub(crate) mod dao;
-mod file;
 mod forks;
 mod networks;
 
-pub use file::{FileError, FromFile};
-pub(crate) use forks::reached;
-pub use forks::{EthereumFork, EthereumForks, Family, ForkBlock, MoacForks, RulesAt};
+pub(crate) use forks::is_active;
+pub use forks::{BlockRules, ChainFamily, EthereumFork, EthereumForks, ForkBlock, MoacForks};
 pub use networks::{DEV_ACCOUNTS, DEV_DIFFICULTY};
 
 use std::collections::BTreeMap;
@@ -18,16 +16,16 @@ use std::collections::BTreeMap;
 use ethash::Schedule;
 use primitives::{Address, B256, Bytes, ReceiptForm, TxRules, U256};
 
-/// Smallest gas limit of a block on the built-in networks, and the dev network's genesis limit.
+/// The smallest gas limit of a block on the built-in networks, and the gas limit of their block 0.
 pub const GAS_LIMIT_FLOOR: u64 = 9_000_000;
 
-/// Smallest gas limit of a block anywhere.
+/// The smallest gas limit of a block on any network.
 pub const GAS_LIMIT_MIN: u64 = 5000;
 
-/// The gas limit miners steer to unless told otherwise.
+/// The gas limit that miners steer to by default.
 pub const GAS_TARGET_DEFAULT: u64 = 18_000_000;
 
-/// Account and the balance and code it starts with.
+/// An account of block 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GenesisAccount {
     /// Balance in sha.
@@ -36,18 +34,18 @@ pub struct GenesisAccount {
     pub tx_nonce: u64,
     /// Contract code.
     pub code: Bytes,
-    /// Storage slots.
+    /// Storage slots that are not zero.
     pub storage: BTreeMap<U256, U256>,
 }
 
-/// Block 0.
+/// The content of block 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Genesis {
     /// Difficulty of block 0.
     pub difficulty: U256,
     /// Gas limit of block 0.
     pub gas_limit: u64,
-    /// Gas used that block 0 claims; 0 but in test vectors.
+    /// Gas used in the header of block 0. Only test vectors have another value than 0.
     pub gas_used: u64,
     /// Timestamp of block 0.
     pub timestamp: u64,
@@ -57,107 +55,108 @@ pub struct Genesis {
     pub beneficiary: Address,
     /// Mix hash of block 0.
     pub mix_hash: B256,
-    /// Parent hash of block 0; zero but in test vectors.
+    /// Parent hash of block 0. Only test vectors have another value than zero.
     pub parent_hash: B256,
-    /// Seal nonce of block 0.
+    /// Nonce of block 0's seal.
     pub pow_nonce: u64,
     /// The accounts of block 0.
     pub alloc: BTreeMap<Address, GenesisAccount>,
 }
 
-/// How the next block's difficulty follows.
+/// How the next block's difficulty is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DifficultyRule {
-    /// Always this difficulty.
+    /// Every block has this difficulty.
     Constant(u64),
-    /// The public network's: Byzantium's formula, its own bomb.
+    /// The public network's rule: Byzantium's formula with a difficulty bomb of its own.
     Moac,
-    /// Ethereum's, by fork.
+    /// Ethereum's rule of the active fork.
     Ethereum,
 }
 
 /// A network: its identity, its rules, its block 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainSpec {
-    /// Name for logs.
+    /// The name, for logs.
     pub name: String,
-    /// In signatures.
+    /// The id in signatures.
     pub chain_id: u64,
-    /// In the handshake and in `net_version`.
+    /// The id in the handshake and in `net_version`.
     pub network_id: u64,
-    /// The family's rules and when they begin.
-    pub family: Family,
-    /// How difficulty follows.
+    /// The family and its forks.
+    pub family: ChainFamily,
+    /// How the difficulty is computed.
     pub difficulty: DifficultyRule,
-    /// Touched empty accounts are removed (in Ethereum's family from EIP-158 on).
+    /// Touched empty accounts are removed; in Ethereum's family from EIP-158 on.
     pub remove_empty_accounts: bool,
-    /// Gas of failed calls is returned to the caller (a fault of the public network that is consensus there).
+    /// The gas of failed calls goes back to the caller. This is a fault of the public network's
+    /// first node that is consensus there. See `evm/refund.rs`.
     pub failed_calls_refund_gas: bool,
     /// Every block begins with the system transaction.
     pub system_contract: bool,
-    /// Blocks and epochs.
+    /// Which blocks belong to which Ethash epoch.
     pub schedule: Schedule,
-    /// No block may have a smaller gas limit.
+    /// The smallest gas limit of a block.
     pub gas_limit_min: u64,
-    /// Cheapest gas price the pool takes from others, in sha.
+    /// The smallest gas price that the pool accepts in transactions of others, in sha.
     pub gas_price_min: U256,
-    /// Block 0.
+    /// The content of block 0.
     pub genesis: Genesis,
-    /// The hash block 0 must have; `None` where any will do.
+    /// The hash that block 0 must have; `None` if it may have any hash.
     pub genesis_hash: Option<B256>,
 }
 
 impl ChainSpec {
-    /// What holds at block `number`.
-    pub fn at(&self, number: u64) -> RulesAt {
+    /// The rules that are active at block `number`.
+    pub fn rules_at(&self, number: u64) -> BlockRules {
         match &self.family {
-            Family::Moac(forks) => RulesAt::Moac {
+            ChainFamily::Moac(forks) => BlockRules::Moac {
                 nuwa: forks.nuwa.is_none_or(|first| number >= first),
-                fuxi: reached(forks.fuxi, number),
-                precompiles: reached(forks.precompiles, number),
-                classic_transactions: reached(forks.classic_transactions, number),
+                fuxi: is_active(forks.fuxi, number),
+                precompiles: is_active(forks.precompiles, number),
+                classic_transactions: is_active(forks.classic_transactions, number),
             },
-            Family::Ethereum(forks) => RulesAt::Ethereum {
+            ChainFamily::Ethereum(forks) => BlockRules::Ethereum {
                 fork: forks.at(number),
-                protected: reached(forks.eip155, number),
+                protected: is_active(forks.eip155, number),
             },
         }
     }
 
-    /// Whether empty accounts go at block `number`.
+    /// Whether touched empty accounts are removed at block `number`.
     pub fn removes_empty_accounts(&self, number: u64) -> bool {
-        self.remove_empty_accounts && self.at(number).removes_empty_accounts()
+        self.remove_empty_accounts && self.rules_at(number).removes_empty_accounts()
     }
 
-    /// The first rules that this program does not have, where block `number` would need them.
-    pub fn beyond(&self, number: u64) -> Option<&str> {
+    /// The name of a fork that is active at block `number` and that this program does not support.
+    pub fn unsupported_fork(&self, number: u64) -> Option<&str> {
         match &self.family {
-            Family::Ethereum(EthereumForks {
-                beyond: Some((name, first)),
+            ChainFamily::Ethereum(EthereumForks {
+                unsupported: Some((name, first)),
                 ..
             }) if number >= *first => Some(name),
             _ => None,
         }
     }
 
-    /// Whether block `number` makes the DAO fork's change of state.
+    /// Whether block `number` makes the irregular state change of the DAO fork.
     pub fn is_dao_fork(&self, number: u64) -> bool {
-        matches!(&self.family, Family::Ethereum(forks) if forks.dao_support && forks.dao == Some(number))
+        matches!(&self.family, ChainFamily::Ethereum(forks) if forks.dao_support && forks.dao == Some(number))
     }
 
-    /// Which transaction forms lie in blocks.
+    /// Which forms of transactions blocks contain.
     pub fn tx_rules(&self) -> TxRules {
         match self.family {
-            Family::Moac(_) => TxRules::Moac,
-            Family::Ethereum(_) => TxRules::Ethereum,
+            ChainFamily::Moac(_) => TxRules::Moac,
+            ChainFamily::Ethereum(_) => TxRules::Ethereum,
         }
     }
 
-    /// How receipts are written under the receipts root.
+    /// How receipts are encoded under the receipts root.
     pub fn receipt_form(&self) -> ReceiptForm {
         match self.family {
-            Family::Moac(_) => ReceiptForm::Five,
-            Family::Ethereum(_) => ReceiptForm::Four,
+            ChainFamily::Moac(_) => ReceiptForm::Five,
+            ChainFamily::Ethereum(_) => ReceiptForm::Four,
         }
     }
 }

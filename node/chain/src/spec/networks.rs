@@ -1,14 +1,14 @@
 //! The built-in networks: main, test, and the local development network.
 //!
-//! Main and test carry their rules and the hash of block 0; who owns what in block 0 comes
-//! from a genesis file. Source: facts of the public network, section 2.
+//! For main and test the rules and the hash of block 0 are built in. The accounts of their block 0
+//! come from a genesis file. Source: docs/base-chain.md, 2.
 
 use ethash::Schedule;
 use primitives::{Address, U256, address, b256};
 
-use super::{ChainSpec, DifficultyRule, Family, GAS_LIMIT_FLOOR, Genesis, GenesisAccount, MoacForks};
+use super::{ChainFamily, ChainSpec, DifficultyRule, GAS_LIMIT_FLOOR, Genesis, GenesisAccount, MoacForks};
 
-/// Difficulty of every block of the dev network.
+/// The difficulty of every block of the dev network.
 pub const DEV_DIFFICULTY: u64 = 512;
 
 impl ChainSpec {
@@ -18,7 +18,7 @@ impl ChainSpec {
             name: "main".to_owned(),
             chain_id: 99,
             network_id: 99,
-            family: Family::Moac(MoacForks {
+            family: ChainFamily::Moac(MoacForks {
                 pangu: Some(0),
                 nuwa: Some(647_200),
                 fuxi: Some(6_435_000),
@@ -44,7 +44,7 @@ impl ChainSpec {
             name: "test".to_owned(),
             chain_id: 101,
             network_id: 101,
-            family: Family::Moac(MoacForks {
+            family: ChainFamily::Moac(MoacForks {
                 pangu: Some(0),
                 nuwa: Some(616_700),
                 fuxi: Some(4_900_000),
@@ -59,7 +59,7 @@ impl ChainSpec {
         }
     }
 
-    /// The local development network: id 100, constant difficulty, ten funded accounts.
+    /// The local development network: id 100, constant difficulty, ten accounts with balances.
     pub fn dev() -> Self {
         let funded = GenesisAccount {
             balance: U256::from(1_000_000u64) * U256::from(10u64).pow(U256::from(18u64)),
@@ -70,7 +70,7 @@ impl ChainSpec {
             name: "dev".to_owned(),
             chain_id: 100,
             network_id: 100,
-            family: Family::Moac(MoacForks {
+            family: ChainFamily::Moac(MoacForks {
                 pangu: Some(0),
                 nuwa: Some(0),
                 fuxi: Some(0),
@@ -92,13 +92,13 @@ impl ChainSpec {
     }
 }
 
-/// What main and test have in common.
+/// The values that main and test have in common.
 fn public() -> ChainSpec {
     ChainSpec {
         name: String::new(),
         chain_id: 0,
         network_id: 0,
-        family: Family::Moac(MoacForks::default()),
+        family: ChainFamily::Moac(MoacForks::default()),
         difficulty: DifficultyRule::Moac,
         remove_empty_accounts: true,
         failed_calls_refund_gas: true,
@@ -120,8 +120,8 @@ fn public_genesis() -> Genesis {
     }
 }
 
-/// The dev network's accounts with their keys, which are known to everyone: the accounts
-/// that other development nodes also fund, from the well-known test mnemonic.
+/// The dev network's accounts and their secret keys, which everybody knows. They are the accounts
+/// that other development nodes use too, derived from the well-known test mnemonic.
 pub const DEV_ACCOUNTS: [(Address, &str); 10] = [
     (
         address!("f39fd6e51aad88f6f4ce6ab8827279cfffb92266"),
@@ -170,12 +170,12 @@ mod tests {
     use primitives::SecretKey;
 
     use super::*;
-    use crate::spec::RulesAt;
+    use crate::spec::BlockRules;
 
     #[test]
     fn forks_begin_at_their_blocks() {
-        let rules = |spec: &ChainSpec, number| match spec.at(number) {
-            RulesAt::Moac {
+        let rules = |spec: &ChainSpec, number| match spec.rules_at(number) {
+            BlockRules::Moac {
                 nuwa,
                 fuxi,
                 precompiles,

@@ -1,21 +1,22 @@
-//! An account in memory, over a block and from block to block.
+//! One cached account: its values at the parent block and now.
 //!
-//! Knows one account's values before and now; knows neither store nor trie.
+//! The account stays in memory within a block and from block to block. This module knows neither
+//! the store nor the trie.
 
 use primitives::{B256, EMPTY_ROOT, U256};
 use revm::primitives::U256Map;
 use revm::state::AccountInfo;
 use store::{AccountRecord, AccountVersion};
 
-/// A slot as the block has it so far.
+/// A storage slot: its value now and at the parent block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Slot {
+pub(super) struct CachedSlot {
     pub(super) now: U256,
-    /// As the parent block left it.
+    /// The value after the parent block.
     before: U256,
 }
 
-impl Slot {
+impl CachedSlot {
     pub(super) fn unchanged(value: U256) -> Self {
         Self {
             now: value,
@@ -24,31 +25,32 @@ impl Slot {
     }
 }
 
-/// An account as the block has it so far.
+/// An account with the changes of the block being executed.
 #[derive(Clone, Debug)]
-pub(super) struct Cached {
-    /// Now, without a storage root; `None`: does not exist.
+pub(super) struct CachedAccount {
+    /// The account now, without its storage root. `None` if the account does not exist.
     pub(super) now: Option<AccountInfo>,
-    /// As the parent block left it.
+    /// The account after the parent block.
     pub(super) before: AccountVersion,
     /// The storage root when the state root was last computed.
     pub(super) storage_root: B256,
-    /// Storage was emptied within the block.
+    /// The block has emptied the storage that the parent block left.
     pub(super) wiped: bool,
-    /// Changed since the state root was last computed.
+    /// The account changed after the state root was last computed.
     pub(super) unrooted: bool,
-    /// Changed in the block before that.
+    /// The account changed in this block before the state root was last computed.
     pub(super) rooted: bool,
     /// Slots that were read or written.
-    pub(super) slots: U256Map<Slot>,
-    /// Slots written since the state root was last computed, some perhaps twice.
+    pub(super) slots: U256Map<CachedSlot>,
+    /// Slots written after the state root was last computed. A slot may appear twice.
     pub(super) written: Vec<U256>,
-    /// Slots written in the block before that, some perhaps twice.
+    /// Slots written in this block before the state root was last computed. A slot may appear
+    /// twice.
     pub(super) rooted_slots: Vec<U256>,
 }
 
-impl Cached {
-    /// An account as its parent block left it.
+impl CachedAccount {
+    /// The account after the parent block, without changes.
     pub(super) fn new(before: AccountVersion) -> Self {
         let now = before.account.map(|account| AccountInfo {
             balance: account.balance,
@@ -70,12 +72,12 @@ impl Cached {
         }
     }
 
-    /// Whose storage it has now.
+    /// The incarnation that the account's storage belongs to now.
     pub(super) fn incarnation(&self) -> u32 {
         self.before.incarnation + u32::from(self.wiped)
     }
 
-    /// The account as it is now, with the storage root of when the state root was last computed.
+    /// The account now, with the storage root from the last computation of the state root.
     pub(super) fn version(&self) -> AccountVersion {
         let account = self.now.as_ref().map(|info| AccountRecord {
             tx_nonce: info.nonce,
@@ -89,18 +91,18 @@ impl Cached {
         }
     }
 
-    /// Writes a slot, which held `original` at the beginning of the transaction. Returns how
-    /// many slots more are held for it.
+    /// Writes `value` to a slot. `original` is the slot's value at the start of the transaction.
+    /// Returns how many slots were added to the cache: 0 or 1.
     pub(super) fn write(&mut self, slot: U256, original: U256, value: U256) -> usize {
         let before = if self.wiped { U256::ZERO } else { original };
-        let held = self.slots.len();
+        let count_before = self.slots.len();
         let entry = self.slots.entry(slot);
-        entry.or_insert_with(|| Slot::unchanged(before)).now = value;
+        entry.or_insert_with(|| CachedSlot::unchanged(before)).now = value;
         self.written.push(slot);
-        self.slots.len() - held
+        self.slots.len() - count_before
     }
 
-    /// Forgets all slots; the storage is empty now.
+    /// Makes the storage empty and forgets all slots.
     pub(super) fn empty_storage(&mut self) {
         self.storage_root = EMPTY_ROOT;
         self.slots.clear();
@@ -108,28 +110,31 @@ impl Cached {
         self.rooted_slots.clear();
     }
 
-    /// The slots that the trie must be told of, with their values. They count as told.
+    /// Returns the slots that the trie does not have yet, with their values, and marks them as
+    /// passed to the trie.
     pub(super) fn take_unrooted(&mut self) -> Vec<(U256, U256)> {
         self.written.sort_unstable();
         self.written.dedup();
-        let told_before = !self.rooted_slots.is_empty();
+        // Once the trie has had changes of this block, a slot that went back to its old value
+        // must be written too.
+        let trie_has_changes = !self.rooted_slots.is_empty();
         let slots = &self.slots;
         let values = self.written.iter().filter_map(|key| {
             let slot = slots.get(key)?;
-            (told_before || slot.now != slot.before).then_some((*key, slot.now))
+            (trie_has_changes || slot.now != slot.before).then_some((*key, slot.now))
         });
         let values = values.collect();
         self.rooted_slots.append(&mut self.written);
         values
     }
 
-    /// The slots that the trie was told of in this block, with the values before it.
+    /// The slots of this block that were passed to the trie, with their values at the parent block.
     pub(super) fn rooted_changes(&self) -> Vec<(U256, U256)> {
         let before = |key: &U256| Some((*key, self.slots.get(key)?.before));
         self.rooted_slots.iter().filter_map(before).collect()
     }
 
-    /// Makes all changes of the block ones that the trie was not told of.
+    /// Marks all changes of the block as not yet passed to the trie.
     pub(super) fn unroot(&mut self) {
         self.written.append(&mut self.rooted_slots);
         (self.rooted, self.unrooted) = (false, false);
@@ -139,8 +144,8 @@ impl Cached {
         };
     }
 
-    /// Ends the block: the version now becomes the one before. Returns the slots that differ
-    /// from what the parent left, in order, with their values.
+    /// Ends the block: the current values become the values of the next block's parent. Returns
+    /// the slots that the block changed, ascending, with their new values.
     pub(super) fn end_block(&mut self) -> Vec<(U256, U256)> {
         let mut keys = std::mem::take(&mut self.rooted_slots);
         keys.sort_unstable();

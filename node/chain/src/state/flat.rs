@@ -1,7 +1,7 @@
-//! The whole state at a height, account by account, from the versions in the store.
+//! Walks the whole state at a height, account by account, from the versions in the store.
 //!
-//! Reads in the order of addresses and slots and holds one row at a time, whatever the size
-//! of the state. Knows rows; what the state should be is in [`crate::check`].
+//! The walk goes in the order of addresses and slots. It holds one row at a time, so its memory
+//! does not grow with the state. It compares nothing: [`crate::check`] does that.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -10,38 +10,38 @@ use std::ops::ControlFlow;
 use primitives::{Address, U256};
 use store::{AccountRecord, StateReads, StoreError, TableId};
 
-/// Bytes of an address in a key.
-const ADDRESS: usize = 20;
-/// Bytes of address and incarnation, before the slot in a key.
-const OWNER: usize = 24;
-/// Bytes of an account's key: address, block number.
-const ACCOUNT_KEY: usize = 28;
-/// Bytes of a slot's key: address, incarnation, slot, block number.
-const SLOT_KEY: usize = 64;
+/// Length of an address in a key.
+const ADDRESS_BYTES: usize = 20;
+/// Length of address and incarnation, which stand before the slot in a key.
+const OWNER_BYTES: usize = 24;
+/// Length of an account's key: address, block number.
+const ACCOUNT_KEY_BYTES: usize = 28;
+/// Length of a slot's key: address, incarnation, slot, block number.
+const SLOT_KEY_BYTES: usize = 64;
 
-/// An account that exists.
+/// An account that exists at the height of the walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlatAccount {
-    /// Whose.
+    /// The account's address.
     pub address: Address,
-    /// Which storage belongs to it.
+    /// The incarnation that the account's storage belongs to.
     pub incarnation: u32,
-    /// What it holds.
+    /// Nonce, balance, code hash and storage root.
     pub account: AccountRecord,
 }
 
-/// Visits the accounts that exist after block `number`, by address.
+/// Visits the accounts that exist after block `number`, in the order of their addresses.
 ///
 /// # Errors
-/// Whatever `visit` returns, and [`StoreError`] when a row cannot be read.
+/// Any error of `visit`, and [`StoreError`] when a row cannot be read.
 pub fn accounts<E: From<StoreError>>(
     source: &impl StateReads,
     number: u64,
     mut visit: impl FnMut(FlatAccount) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut low = vec![0; ADDRESS];
-    while let Some(key) = first_key::<ACCOUNT_KEY>(source, TableId::AccountAtBlock, &low)? {
-        let address = Address::from_slice(&key[..ADDRESS]);
+    let mut low = vec![0; ADDRESS_BYTES];
+    while let Some(key) = first_key::<ACCOUNT_KEY_BYTES>(source, TableId::AccountAtBlock, &low)? {
+        let address = Address::from_slice(&key[..ADDRESS_BYTES]);
         let version = source.account_at(&address, number)?;
         if let Some(account) = version.account {
             visit(FlatAccount {
@@ -50,18 +50,18 @@ pub fn accounts<E: From<StoreError>>(
                 account,
             })?;
         }
-        low = key[..ADDRESS].to_vec();
-        if !next(&mut low) {
+        low = key[..ADDRESS_BYTES].to_vec();
+        if !increment(&mut low) {
             break;
         }
     }
     Ok(())
 }
 
-/// Visits the slots of an account's storage that are not zero after block `number`, by slot.
+/// Visits the slots of an account's storage that are not zero after block `number`, ascending.
 ///
 /// # Errors
-/// Whatever `visit` returns, and [`StoreError`] when a row cannot be read.
+/// Any error of `visit`, and [`StoreError`] when a row cannot be read.
 pub fn slots<E: From<StoreError>>(
     source: &impl StateReads,
     (address, incarnation): (Address, u32),
@@ -70,39 +70,41 @@ pub fn slots<E: From<StoreError>>(
 ) -> Result<(), E> {
     let owner = [address.as_slice(), &incarnation.to_be_bytes()].concat();
     let mut low = owner.clone();
-    while let Some(key) = first_key::<SLOT_KEY>(source, TableId::StorageAtBlock, &low)? {
-        if key[..OWNER] != owner[..] {
+    while let Some(key) = first_key::<SLOT_KEY_BYTES>(source, TableId::StorageAtBlock, &low)? {
+        if key[..OWNER_BYTES] != owner[..] {
             break;
         }
-        let slot_end = OWNER + 32;
-        let slot = U256::from_be_slice(&key[OWNER..slot_end]);
+        let slot_end = OWNER_BYTES + 32;
+        let slot = U256::from_be_slice(&key[OWNER_BYTES..slot_end]);
         let value = source.slot_at(&address, incarnation, &slot, number)?;
         if !value.is_zero() {
             visit(slot, value)?;
         }
         low = key[..slot_end].to_vec();
-        if !next(&mut low) {
+        if !increment(&mut low) {
             break;
         }
     }
     Ok(())
 }
 
-/// Visits the accounts that exist after block `number` with their slots that are not zero, for
-/// states of up to `most` rows of both. `false`: there are more, and not all were visited.
+/// Visits the accounts that exist after block `number`, each with its slots that are not zero.
+///
+/// The walk stops after `rows_max` accounts and slots together. Returns `false` if the state has
+/// more; then not all accounts were visited.
 ///
 /// # Errors
 /// [`StoreError`] when a row cannot be read.
 pub fn small_state(
     source: &impl StateReads,
     number: u64,
-    most: usize,
+    rows_max: usize,
     mut visit: impl FnMut(FlatAccount, BTreeMap<U256, U256>),
 ) -> Result<bool, StoreError> {
-    let left = Cell::new(most);
+    let left = Cell::new(rows_max);
     let take = || {
-        left.set(left.get().checked_sub(1).ok_or(End::Full)?);
-        Ok::<_, End>(())
+        left.set(left.get().checked_sub(1).ok_or(SmallStateStop::Full)?);
+        Ok::<_, SmallStateStop>(())
     };
     let walked = accounts(source, number, |account| {
         take()?;
@@ -121,24 +123,25 @@ pub fn small_state(
     });
     match walked {
         Ok(()) => Ok(true),
-        Err(End::Full) => Ok(false),
-        Err(End::Store(error)) => Err(error),
+        Err(SmallStateStop::Full) => Ok(false),
+        Err(SmallStateStop::Store(error)) => Err(error),
     }
 }
 
-/// Why a walk ended early.
-enum End {
+/// Why [`small_state`] stopped before the end.
+enum SmallStateStop {
+    /// The state has more rows than the limit.
     Full,
     Store(StoreError),
 }
 
-impl From<StoreError> for End {
+impl From<StoreError> for SmallStateStop {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
 }
 
-/// The first key from `low` on.
+/// The smallest key that is not below `low`.
 fn first_key<const N: usize>(
     source: &impl StateReads,
     table: TableId,
@@ -147,16 +150,17 @@ fn first_key<const N: usize>(
     let mut found = None;
     source.scan(table, low, |key, _| {
         let got = key.len();
-        let key = <[u8; N]>::try_from(key)
-            .map_err(|_| StoreError::corrupt(table, key, format!("key of {got} bytes, want {N}")));
+        let key = <[u8; N]>::try_from(key).map_err(|_| {
+            StoreError::corrupt(table, key, format!("key length: got {got} bytes, expected {N}"))
+        });
         found = Some(key);
         ControlFlow::Break(())
     })?;
     found.transpose()
 }
 
-/// The next larger bytes of the same length; `false` where there are none.
-fn next(bytes: &mut [u8]) -> bool {
+/// Adds 1 to a big-endian number. Returns `false` if it overflowed.
+fn increment(bytes: &mut [u8]) -> bool {
     for byte in bytes.iter_mut().rev() {
         *byte = byte.wrapping_add(1);
         if *byte != 0 {
@@ -207,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_are_those_of_the_height() {
+    fn accounts_of_a_height_are_visited() {
         let view = view();
         let check = |number, expected: &[(u8, u64, u32)]| {
             let mut got = Vec::new();
@@ -226,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_those_of_the_incarnation_and_height() {
+    fn slots_of_an_incarnation_at_a_height_are_visited() {
         let view = view();
         let check = |incarnation, number, expected: &[(U256, u64)]| {
             let mut got = BTreeMap::new();
@@ -255,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_visitor_ends_it_and_odd_keys_are_errors() {
+    fn an_error_of_the_visitor_ends_the_walk_and_bad_keys_are_errors() {
         let ended = accounts(&view(), 9, |_| {
             Err(StoreError::corrupt(TableId::Meta, b"", "enough"))
         });
@@ -267,6 +271,9 @@ mod tests {
             .unwrap();
         batch.commit().unwrap();
         let error = accounts::<StoreError>(&store.snapshot().unwrap(), 9, |_| Ok(())).unwrap_err();
-        assert!(error.to_string().contains("key of 5 bytes, want 28"), "{error}");
+        assert!(
+            error.to_string().contains("key length: got 5 bytes, expected 28"),
+            "{error}"
+        );
     }
 }

@@ -1,9 +1,10 @@
-//! The state a block's transactions run on: stored state at the parent, changes over it.
+//! The state that a block's transactions run on: the stored state of the parent with the block's
+//! changes over it.
 //!
-//! [`BlockState`] reads through to the store, takes each transaction's changes, and gives
-//! the block's state root and the versions to write. What it has read and made lives on in a
-//! [`HeadState`], from which the next block goes on. Knows accounts and slots; knows no
-//! transactions.
+//! [`BlockState`] reads accounts from the store when they are first needed, collects the changes
+//! of each transaction, and computes the block's state root and the versions to write. What it
+//! has read and changed stays in memory as [`HeadState`], so the next block starts with a warm
+//! cache. This module knows accounts and slots, but no transactions.
 
 mod account;
 pub mod flat;
@@ -22,99 +23,115 @@ use revm::state::{Account, AccountInfo};
 use revm::{Database, DatabaseCommit};
 use store::{BlockReads, StateReads, StoreError};
 
-use crate::evm::handler::StorageProbe;
 use crate::spec::GenesisAccount;
-use crate::trie::NodeSource;
-use account::{Cached, Slot};
+use crate::trie::{NodeSource, StorageOwner};
+use account::{CachedAccount, CachedSlot};
 
-/// A store failure on its way through the EVM.
+/// A store failure that passes through the EVM.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct StateError(#[from] pub StoreError);
 
 impl DBErrorMarker for StateError {}
 
-/// Changes over a parent block's state, kept for the pending block's readers.
+/// What this chain's EVM asks of the state in addition to revm's [`Database`].
+pub(crate) trait StorageProbe: Database<Error = StateError> {
+    /// Whether any storage slot of the account is not zero.
+    ///
+    /// # Errors
+    /// [`StateError`] when the store fails.
+    fn has_storage(&mut self, address: Address) -> Result<bool, StateError>;
+}
+
+/// The changes of a block, without the state of its parent. Readers of the pending block use it.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay {
-    accounts: AddressMap<Cached>,
+    accounts: AddressMap<CachedAccount>,
     changed: Vec<Address>,
     code: B256Map<Bytecode>,
 }
 
 impl Overlay {
-    /// The account as the block leaves it; `None` where the block did not look at it.
+    /// The account after the block. `None` if the block did not read or change the account;
+    /// `Some(None)` if the account does not exist.
     pub(crate) fn account(&self, address: &Address) -> Option<Option<&AccountInfo>> {
         self.accounts.get(address).map(|cached| cached.now.as_ref())
     }
 
-    /// The slot as the block leaves it; `None` where that is as its parent left it.
+    /// The slot after the block. `None` if the block did not read or change the slot.
     pub(crate) fn slot(&self, address: &Address, slot: &U256) -> Option<U256> {
-        let held = self.accounts.get(address)?.slots.get(slot).map(|slot| slot.now);
-        held.or_else(|| self.is_emptied(address).then_some(U256::ZERO))
+        let cached = self.accounts.get(address)?.slots.get(slot).map(|slot| slot.now);
+        cached.or_else(|| self.is_emptied(address).then_some(U256::ZERO))
     }
 
-    /// The slots of the account that the block read or wrote, as it leaves them.
+    /// The slots of the account that the block read or wrote, with their values after the block.
     pub(crate) fn slots(&self, address: &Address) -> impl Iterator<Item = (U256, U256)> {
         let cached = self.accounts.get(address).into_iter();
-        cached.flat_map(|cached| cached.slots.iter().map(|(slot, held)| (*slot, held.now)))
+        cached.flat_map(|cached| cached.slots.iter().map(|(key, slot)| (*key, slot.now)))
     }
 
-    /// Whether nothing is left of the storage that the account had at the parent.
+    /// Whether the block removed all of the storage that the account had at the parent block.
     pub(crate) fn is_emptied(&self, address: &Address) -> bool {
         let cached = self.accounts.get(address);
         cached.is_some_and(|cached| cached.now.is_none() || cached.wiped)
     }
 
-    /// Code that the block's transactions made.
+    /// Contract code that the block's transactions created.
     pub(crate) fn code(&self, code_hash: &B256) -> Option<&Bytecode> {
         self.code.get(code_hash)
     }
 }
 
-/// What a state has had to ask its source for.
+/// How much a state had to read from its source because memory did not have it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reads {
-    /// Accounts, slots, codes and block hashes.
+pub(crate) struct SourceReads {
+    /// Accounts, slots, codes and block hashes that were read.
     pub(crate) rows: u32,
-    /// Bytes of code, each of which was hashed and looked through.
+    /// Bytes of contract code that were read. revm hashes and analyses every byte.
     pub(crate) code_bytes: usize,
 }
 
-/// State at a parent block with the changes of the block being executed.
+/// The state at a parent block with the changes of the block being executed.
 #[derive(Debug)]
 pub struct BlockState<'a, S> {
     source: &'a S,
     parent: u64,
     /// Whether touched empty accounts are removed (EIP-161).
     remove_empty: bool,
-    /// What is held in memory: the state after the parent, with the block's changes.
+    /// The cached part of the parent's state, with the block's changes.
     head: HeadState,
-    /// Code that the block's transactions made.
+    /// Contract code that the block's transactions created.
     new_code: B256Map<Bytecode>,
-    /// Accounts that changed since the root was last computed.
+    /// Accounts that changed after the root was last computed.
     unrooted: Vec<Address>,
-    /// Accounts that changed in the block before that.
+    /// Accounts that changed in this block before the root was last computed.
     rooted: Vec<Address>,
-    /// Storages of which the trie has to take the block's changes back before its next root.
-    undone: Vec<Undone>,
-    reads: Reads,
+    /// Storages that the trie must set back to the parent's values before its next root.
+    storage_undos: Vec<StorageUndo>,
+    reads: SourceReads,
 }
 
-/// Whose storage, its root as the trie has it, and slots with the values to go back to.
-type Undone = ((Address, u32), B256, Vec<(U256, U256)>);
+/// A storage whose changes the trie has, but which the block has removed since.
+#[derive(Debug)]
+struct StorageUndo {
+    owner: StorageOwner,
+    /// The storage root that the trie has now.
+    root: B256,
+    /// The changed slots with their values at the parent block.
+    slots: Vec<(U256, U256)>,
+}
 
 impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
     /// The state after block `parent`, whose state root is `parent_root`.
     ///
-    /// `source` must have `parent` as its head for [`BlockState::root`] and
-    /// [`BlockState::update`]; for reading, any block up to the head will do.
+    /// [`BlockState::root`] and [`BlockState::update`] need a `source` whose head is `parent`.
+    /// For reading, `parent` may be any block up to the head.
     pub fn new(source: &'a S, parent: u64, parent_root: B256) -> Self {
         Self::over(source, parent, HeadState::new(parent_root))
     }
 
-    /// The state after block `parent`, going on from what `head` holds of it. What `head` holds
-    /// need not be in `source`.
+    /// The state after block `parent`, of which `head` has a part in memory. The rows of that part
+    /// need not be in `source` yet.
     pub fn over(source: &'a S, parent: u64, head: HeadState) -> Self {
         Self {
             source,
@@ -124,22 +141,22 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
             new_code: B256Map::default(),
             unrooted: Vec::new(),
             rooted: Vec::new(),
-            undone: Vec::new(),
-            reads: Reads::default(),
+            storage_undos: Vec::new(),
+            reads: SourceReads::default(),
         }
     }
 
-    /// What was not in memory so far.
-    pub(crate) fn reads(&self) -> Reads {
+    /// How much was read from the source so far.
+    pub(crate) fn source_reads(&self) -> SourceReads {
         self.reads
     }
 
-    /// Sets whether touched empty accounts are removed; they are unless told otherwise.
+    /// Sets whether touched empty accounts are removed (EIP-161). The default is `true`.
     pub fn set_remove_empty(&mut self, remove: bool) {
         self.remove_empty = remove;
     }
 
-    /// The changes, apart from the source they were read from.
+    /// The changes alone, without the source.
     pub fn into_overlay(self) -> Overlay {
         Overlay {
             accounts: self.head.accounts,
@@ -148,12 +165,12 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
         }
     }
 
-    /// The state after block `parent` with changes that were made on it before.
+    /// The state after block `parent` with the changes in `overlay`, which were made on it before.
     pub fn with_overlay(source: &'a S, parent: u64, parent_root: B256, overlay: Overlay) -> Self {
         let mut state = Self::new(source, parent, parent_root);
         state.head.accounts = overlay.accounts;
         state.new_code = overlay.code;
-        // The trie is the parent's: it has none of the changes.
+        // The trie is the one of the parent, so it has none of these changes.
         for address in overlay.changed {
             if let Some(cached) = state.head.accounts.get_mut(&address) {
                 cached.unroot();
@@ -163,26 +180,28 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
         state
     }
 
-    fn cached(&mut self, address: Address) -> Result<&mut Cached, StateError> {
+    fn cached(&mut self, address: Address) -> Result<&mut CachedAccount, StateError> {
         match self.head.accounts.entry(address) {
             Entry::Occupied(entry) => Ok(entry.into_mut()),
             Entry::Vacant(entry) => {
                 let before = self.source.account_at(&address, self.parent)?;
-                self.head.held += 1;
+                self.head.cached_entries += 1;
                 self.reads.rows += 1;
-                Ok(entry.insert(Cached::new(before)))
+                Ok(entry.insert(CachedAccount::new(before)))
             }
         }
     }
 
-    /// The account, which is going to be changed.
-    fn changing(&mut self, address: Address) -> Result<&mut Cached, StateError> {
+    /// The account, marked as changed.
+    fn changing(&mut self, address: Address) -> Result<&mut CachedAccount, StateError> {
         self.cached(address)?;
-        Ok(self.mark(address).expect("it was just read"))
+        Ok(self
+            .mark(address)
+            .expect("`cached` put the account into the cache"))
     }
 
-    /// Notes that an account changes, where it is held.
-    fn mark(&mut self, address: Address) -> Option<&mut Cached> {
+    /// Marks an account as changed. Returns `None` if the account is not cached.
+    fn mark(&mut self, address: Address) -> Option<&mut CachedAccount> {
         let cached = self.head.accounts.get_mut(&address)?;
         if !cached.unrooted {
             cached.unrooted = true;
@@ -191,7 +210,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
         Some(cached)
     }
 
-    /// Removes an account that is held, and its storage with it.
+    /// Removes a cached account and its storage.
     fn destroy(&mut self, address: Address) {
         if let Some(cached) = self.mark(address) {
             cached.now = None;
@@ -200,27 +219,30 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
         }
     }
 
-    /// Begins a held account's storage anew; as another incarnation's where `leaves` says that
-    /// the parent block left one behind.
-    fn empty_storage(&mut self, address: Address, leaves: bool) {
+    /// Empties the storage of a cached account. `had_storage` says that the parent block has rows
+    /// of that storage: then the account continues with a new incarnation.
+    fn empty_storage(&mut self, address: Address, had_storage: bool) {
         let Some(cached) = self.head.accounts.get_mut(&address) else {
             return;
         };
         if cached.wiped || cached.before.account.is_none() {
-            // This incarnation is of this block alone, and no store has seen it.
+            // This incarnation began in this block, so no store has rows of it.
             self.head.trie.forget_storage((address, cached.incarnation()));
         } else {
-            let before = cached.rooted_changes();
-            if !before.is_empty() {
-                let owner = (address, cached.incarnation());
-                self.undone.push((owner, cached.storage_root, before));
+            let slots = cached.rooted_changes();
+            if !slots.is_empty() {
+                self.storage_undos.push(StorageUndo {
+                    owner: (address, cached.incarnation()),
+                    root: cached.storage_root,
+                    slots,
+                });
             }
-            cached.wiped = leaves;
+            cached.wiped = had_storage;
         }
         cached.empty_storage();
     }
 
-    /// Balance and nonce of an account as of now; zeros where it does not exist.
+    /// The current balance and nonce of an account; zeros if the account does not exist.
     ///
     /// # Errors
     /// [`StateError`] when the store fails.
@@ -229,7 +251,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
         Ok(info.map_or((U256::ZERO, 0), |info| (info.balance, info.nonce)))
     }
 
-    /// Counts a transaction of an account; makes the account where it does not exist.
+    /// Adds 1 to an account's nonce. Creates the account if it does not exist.
     ///
     /// # Errors
     /// [`StateError`] when the store fails.
@@ -239,7 +261,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
         Ok(())
     }
 
-    /// Empties a balance; nothing happens where the account does not exist.
+    /// Sets a balance to 0. Does nothing if the account does not exist.
     ///
     /// # Errors
     /// [`StateError`] when the store fails.
@@ -250,7 +272,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
         Ok(())
     }
 
-    /// Adds to a balance; makes the account where it does not exist.
+    /// Adds `amount` to a balance. Creates the account if it does not exist.
     ///
     /// # Errors
     /// [`StateError`] when the store fails.
@@ -280,10 +302,10 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
             ..Default::default()
         });
         let slots = account.storage.iter();
-        let more: usize = slots
+        let added: usize = slots
             .map(|(slot, value)| cached.write(*slot, U256::ZERO, *value))
             .sum();
-        self.head.held += more;
+        self.head.cached_entries += added;
         if !account.code.is_empty() {
             self.new_code
                 .insert(code_hash, Bytecode::new_legacy(account.code.clone()));
@@ -291,7 +313,8 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
         Ok(())
     }
 
-    /// The state root with all changes so far. Costs what changed since it was last asked for.
+    /// The state root with all changes so far. The cost follows the number of changes since the
+    /// last call.
     ///
     /// # Errors
     /// [`StateError`] when the store fails or a trie node is damaged.
@@ -299,8 +322,8 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
         let mut addresses = std::mem::take(&mut self.unrooted);
         addresses.sort_unstable();
         let HeadState { accounts, trie, .. } = &mut self.head;
-        for (owner, root, slots) in self.undone.drain(..) {
-            trie.set_slots(self.source, owner, root, slots)?;
+        for undo in self.storage_undos.drain(..) {
+            trie.set_slots(self.source, undo.owner, undo.root, undo.slots)?;
         }
         for address in &addresses {
             let Some(cached) = accounts.get_mut(address) else {
@@ -312,7 +335,7 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
                 trie.set_slots(self.source, owner, cached.storage_root, slots)?;
             }
         }
-        trie.seal_storages();
+        trie.hash_storages();
         let mut versions = Vec::with_capacity(addresses.len());
         for address in addresses {
             let Some(cached) = accounts.get_mut(&address) else {
@@ -335,14 +358,14 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
         Ok(trie.root())
     }
 
-    /// Ends the block: what it leaves behind, detached from the source it was read from.
+    /// Ends the block. Returns its changes, which no longer borrow the source.
     ///
     /// # Errors
     /// [`StateError`] when the store fails or a trie node is damaged.
     pub fn update(mut self) -> Result<StateUpdate, StateError> {
         let root = self.root()?;
         self.rooted.sort_unstable();
-        Ok(StateUpdate::of(root, self.head, &self.rooted, self.new_code))
+        Ok(StateUpdate::new(root, self.head, &self.rooted, self.new_code))
     }
 }
 
@@ -357,11 +380,12 @@ impl<S: StateReads + BlockReads + NodeSource> Database for BlockState<'_, S> {
         if code_hash == EMPTY_CODE_HASH {
             return Ok(Bytecode::default());
         }
-        let held = self.new_code.get(&code_hash);
-        if let Some(code) = held.or_else(|| self.head.code.get(&code_hash)) {
+        let new_code = self.new_code.get(&code_hash);
+        if let Some(code) = new_code.or_else(|| self.head.code.get(&code_hash)) {
             return Ok(code.clone());
         }
-        // Not `new_raw`: here code that begins with 0xef01 is code like any other, no delegation.
+        // `new_raw` would read code that begins with 0xef01 as a delegation (EIP-7702), which
+        // these chains do not have.
         let code = self.source.code(&code_hash)?;
         self.reads.rows += 1;
         self.reads.code_bytes += code.len();
@@ -380,8 +404,8 @@ impl<S: StateReads + BlockReads + NodeSource> Database for BlockState<'_, S> {
             return Ok(U256::ZERO);
         }
         let value = source.slot_at(&address, cached.before.incarnation, &slot, parent)?;
-        cached.slots.insert(slot, Slot::unchanged(value));
-        self.head.held += 1;
+        cached.slots.insert(slot, CachedSlot::unchanged(value));
+        self.head.cached_entries += 1;
         self.reads.rows += 1;
         Ok(value)
     }
@@ -406,19 +430,20 @@ impl<S: StateReads + BlockReads + NodeSource> DatabaseCommit for BlockState<'_, 
                 continue;
             }
             if account.is_created() {
-                let held = self.head.accounts.get(&address);
-                let found = held.and_then(|cached| cached.before.account);
-                let leaves = found.is_some_and(|old| old.storage_root != EMPTY_ROOT);
-                self.empty_storage(address, leaves);
+                let cached = self.head.accounts.get(&address);
+                let before = cached.and_then(|cached| cached.before.account);
+                let had_storage = before.is_some_and(|account| account.storage_root != EMPTY_ROOT);
+                self.empty_storage(address, had_storage);
             }
             let Some(cached) = self.mark(address) else {
-                // The EVM read this account before it could change it, so it is held.
+                // This does not happen: the EVM reads an account before it changes the account,
+                // and reading puts the account into the cache.
                 continue;
             };
-            let mut more = 0;
+            let mut added = 0;
             for (slot, value) in account.storage {
                 if value.is_changed() {
-                    more += cached.write(slot, value.original_value, value.present_value);
+                    added += cached.write(slot, value.original_value, value.present_value);
                 }
             }
             let mut info = account.info;
@@ -431,7 +456,7 @@ impl<S: StateReads + BlockReads + NodeSource> DatabaseCommit for BlockState<'_, 
                     self.new_code.entry(code_hash).or_insert(code);
                 }
             }
-            self.head.held += more;
+            self.head.cached_entries += added;
         }
     }
 }

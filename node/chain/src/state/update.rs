@@ -1,6 +1,7 @@
-//! What a block leaves behind: the rows to write, and the state that the next block goes on from.
+//! The state changes of an executed block: the rows to write, and the cached state that the next
+//! block starts from. Also takes the changes of the head block back.
 //!
-//! Also the way back. Knows versions and tries; executes nothing.
+//! This module knows versions and tries. It executes nothing.
 
 use std::collections::BTreeMap;
 
@@ -9,106 +10,127 @@ use revm::bytecode::Bytecode;
 use revm::primitives::{AddressMap, B256Map};
 use store::{AccountVersion, StateChanges, StateReads, StoreError, Tables};
 
-use super::account::Cached;
-use crate::trie::{StateTrie, TrieWork};
+use super::account::CachedAccount;
+use crate::trie::{StateTrie, StorageOwner, TrieStats};
 
-/// When more accounts and slots than this are in memory at a commit, they go. About 100 MB.
-const HELD_MAX: usize = 200_000;
-/// When there are more bytes of code in memory at a commit, they go.
+/// If more accounts and slots than this are cached at a commit, the cache is emptied. They take
+/// about 100 MB.
+const CACHED_ENTRIES_MAX: usize = 200_000;
+/// If more bytes of contract code than this are cached at a commit, the cached code is dropped.
 const CODE_BYTES_MAX: usize = 16 << 20;
 
-/// What is held in memory of the state after a block: accounts, slots, code, trie nodes.
+/// The cached part of the state after a block: accounts, slots, code, trie nodes.
 ///
-/// All of it could be read from the store, once it is [saved](HeadState::save) there.
+/// After [`HeadState::save`] the store has all of it too.
 #[derive(Debug)]
 pub struct HeadState {
-    pub(super) accounts: AddressMap<Cached>,
+    pub(super) accounts: AddressMap<CachedAccount>,
     pub(super) code: B256Map<Bytecode>,
     pub(super) trie: StateTrie,
-    /// How many accounts and slots, or some more: those that went are counted.
-    pub(super) held: usize,
+    /// Upper bound of the number of cached accounts and slots. Slots that were forgotten since the
+    /// cache was last emptied are counted too.
+    pub(super) cached_entries: usize,
 }
 
 impl HeadState {
-    /// Nothing but the state root.
+    /// An empty cache for the state with this root.
     pub fn new(root: B256) -> Self {
         Self {
             accounts: AddressMap::default(),
             code: B256Map::default(),
             trie: StateTrie::new(root),
-            held: 0,
+            cached_entries: 0,
         }
     }
 
-    /// Writes the trie's nodes, after the versions of every block since the last time were
-    /// written. Returns what the trie has done since then.
+    /// Writes the changed trie nodes and shrinks the cache to its bounds. Returns the trie's
+    /// statistics since the last call.
+    ///
+    /// The versions of all blocks since the last call must be written before.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.
-    pub fn save(&mut self, tables: &mut Tables<'_>) -> Result<TrieWork, StoreError> {
+    pub fn save(&mut self, tables: &mut Tables<'_>) -> Result<TrieStats, StoreError> {
         self.trie.commit(tables)?;
-        if self.held > HELD_MAX {
+        if self.cached_entries > CACHED_ENTRIES_MAX {
             self.accounts.clear();
-            self.held = 0;
+            self.cached_entries = 0;
         }
         let code = self.code.values().map(|code| code.original_byte_slice().len());
         if code.sum::<usize>() > CODE_BYTES_MAX {
             self.code.clear();
         }
-        Ok(self.trie.take_work())
+        Ok(self.trie.take_stats())
     }
 }
 
-/// An account, what the block makes of it, and its changed slots with their values.
-type ChangedAccount = (Address, AccountVersion, Vec<(U256, U256)>);
+/// An account that a block changed.
+#[derive(Debug)]
+struct ChangedAccount {
+    address: Address,
+    /// The account after the block.
+    version: AccountVersion,
+    /// The changed slots with their values after the block.
+    slots: Vec<(U256, U256)>,
+}
 
-/// The changes of a whole block, ready to be written.
+/// The state changes of a whole block, ready to be written.
 #[derive(Debug)]
 pub struct StateUpdate {
-    /// State root after the block.
+    /// The state root after the block.
     pub root: B256,
-    versions: Vec<ChangedAccount>,
+    changed: Vec<ChangedAccount>,
     new_code: Vec<(B256, Bytecode)>,
     head: HeadState,
 }
 
 impl StateUpdate {
-    /// The changes of the accounts `changed`, in this order.
-    pub(super) fn of(
+    /// Collects the changes of `touched`, the accounts that the block may have changed, in this
+    /// order, and makes the block's values the base for the next block.
+    pub(super) fn new(
         root: B256,
         mut head: HeadState,
-        changed: &[Address],
+        touched: &[Address],
         new_code: B256Map<Bytecode>,
     ) -> Self {
-        let mut versions = Vec::with_capacity(changed.len());
-        for address in changed {
+        let mut changed = Vec::with_capacity(touched.len());
+        for address in touched {
             let Some(cached) = head.accounts.get_mut(address) else {
                 continue;
             };
             let before = cached.before;
             let slots = cached.end_block();
             if cached.before != before {
-                versions.push((*address, cached.before, slots));
+                changed.push(ChangedAccount {
+                    address: *address,
+                    version: cached.before,
+                    slots,
+                });
             }
         }
         head.code
             .extend(new_code.iter().map(|(hash, code)| (*hash, code.clone())));
         Self {
             root,
-            versions,
+            changed,
             new_code: new_code.into_iter().collect(),
             head,
         }
     }
 
-    /// Writes the versions of block `number`, its change list and new code, and gives the state
-    /// after the block, whose trie is not saved yet.
+    /// Writes the versions of block `number`, its change list and new code. Returns the state after
+    /// the block, whose trie nodes are not saved yet.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.
     pub fn write_versions(self, tables: &mut Tables<'_>, number: u64) -> Result<HeadState, StoreError> {
         let mut changes = StateChanges::default();
-        for (address, version, slots) in &self.versions {
+        for ChangedAccount {
+            address,
+            version,
+            slots,
+        } in &self.changed
+        {
             tables.put_account(address, number, version)?;
             changes.accounts.push(*address);
             for (slot, value) in slots {
@@ -123,7 +145,8 @@ impl StateUpdate {
         Ok(self.head)
     }
 
-    /// Writes all that block `number` changes, trie nodes included, and gives the state after it.
+    /// Writes all state changes of block `number`, trie nodes included. Returns the state after the
+    /// block.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.
@@ -134,12 +157,13 @@ impl StateUpdate {
     }
 }
 
-/// Takes the head block's state changes back: versions and trie.
+/// Takes the state changes of the head block `number` back: its versions and its trie nodes.
 ///
-/// `parent_root` is the state root to arrive at; arriving elsewhere means a damaged store.
+/// `root` is the block's state root, `parent_root` the one of its parent.
 ///
 /// # Errors
-/// [`StoreError`] when the store fails or does not lead back to `parent_root`.
+/// [`StoreError`] when the store fails, or when the resulting state root is not `parent_root`,
+/// which means that the store is damaged.
 pub(crate) fn revert_block(
     tables: &mut Tables<'_>,
     number: u64,
@@ -148,7 +172,7 @@ pub(crate) fn revert_block(
 ) -> Result<(), StoreError> {
     let changes = tables.changes(number)?;
     let mut trie = StateTrie::new(root);
-    let mut slots: BTreeMap<(Address, u32), Vec<(U256, U256)>> = BTreeMap::new();
+    let mut slots: BTreeMap<StorageOwner, Vec<(U256, U256)>> = BTreeMap::new();
     for (address, incarnation, slot) in &changes.slots {
         let before = tables.slot_at(address, *incarnation, slot, number - 1)?;
         slots
@@ -157,7 +181,7 @@ pub(crate) fn revert_block(
             .push((*slot, before));
     }
     for ((address, incarnation), slots) in slots {
-        // The storage of this incarnation as the block left it, which is the version being removed.
+        // The trie still has the storage root of this block's version.
         let now = tables.account_at(&address, number)?;
         let root = now.account.map_or(EMPTY_ROOT, |account| account.storage_root);
         trie.set_slots(&*tables, (address, incarnation), root, slots)?;
@@ -172,7 +196,7 @@ pub(crate) fn revert_block(
         return Err(StoreError::corrupt(
             store::TableId::BlockToChanges,
             &number.to_be_bytes(),
-            format!("taking the block back leads to state root {got}, want {parent_root}"),
+            format!("state root without the block: got {got}, expected {parent_root}"),
         ));
     }
     trie.commit(tables)?;

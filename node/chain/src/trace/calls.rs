@@ -1,4 +1,4 @@
-//! The tree of a transaction's calls: who called whom with what, and what came of it.
+//! Records the tree of a transaction's calls, with their inputs, gas and results.
 
 use primitives::{Address, Bytes, U256};
 use revm::context::ContextTr;
@@ -11,38 +11,39 @@ use revm::interpreter::{
     SuccessOrHalt,
 };
 
-use super::bounds::Bounds;
+use super::bounds::TraceBounds;
 use crate::call::halt_text;
 
-/// Bytes of a call's text without input and output.
+/// Length of a call's text without input and output, in bytes.
 const CALL_BYTES: usize = 300;
 
-/// A call, a creation or a self-destruction.
+/// A call, a contract creation or a self-destruction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallFrame {
-    /// The instruction that would make it: CALL, STATICCALL, CREATE2 and so on.
+    /// The instruction that makes such a call: CALL, STATICCALL, CREATE2 and so on.
     pub kind: &'static str,
-    /// Who calls, creates or ends.
+    /// The caller, the creator, or the contract that destroys itself.
     pub from: Address,
-    /// Who is called, what is created, or who inherits; `None` where nothing was created.
+    /// The called account, the new contract, or the account that gets the balance of a destroyed
+    /// contract. `None` if a creation failed.
     pub to: Option<Address>,
-    /// Value that the callee sees; `None` where a call cannot have one.
+    /// The value that the callee sees, in sha. `None` for calls that have no value.
     pub value: Option<U256>,
-    /// Gas given.
+    /// The gas limit of the call.
     pub gas: u64,
     /// Gas used.
     pub gas_used: u64,
-    /// Data, or the code that creates.
+    /// The call's input, or the code that creates the contract.
     pub input: Bytes,
-    /// What was returned or given as reason; the code of a new contract.
+    /// The returned or reverted data, or the code of the new contract.
     pub output: Bytes,
-    /// Why it failed, where it did.
+    /// The reason of a failure; `None` after a success.
     pub error: Option<String>,
-    /// The calls within, in order.
+    /// The inner calls, in order.
     pub calls: Vec<Self>,
 }
 
-/// Why a call or a step did not succeed; `None` where it did.
+/// The reason why a call or a step failed; `None` if it succeeded.
 pub(super) fn failure_text(result: InstructionResult) -> Option<String> {
     match SuccessOrHalt::<HaltReason>::from(result) {
         SuccessOrHalt::Success(_) => None,
@@ -53,27 +54,27 @@ pub(super) fn failure_text(result: InstructionResult) -> Option<String> {
     }
 }
 
-/// Records calls.
+/// The inspector that records calls.
 pub(super) struct CallTracer<'b> {
     only_top: bool,
-    /// Whether the network gives a failed CALL's gas back, where other calls burn it.
+    /// Whether the gas of a failed CALL goes back to the caller, as on the public network.
     refunds: bool,
-    bounds: &'b mut Bounds,
-    /// The calls under way, outermost first.
+    bounds: &'b mut TraceBounds,
+    /// The recorded calls that have not ended, outermost first.
     open: Vec<CallFrame>,
-    /// Calls under way that are not recorded.
-    hidden: usize,
+    /// Number of calls that have not ended and are not recorded.
+    unrecorded: usize,
     top: CallFrame,
 }
 
 impl<'b> CallTracer<'b> {
-    pub(super) fn new(only_top: bool, refunds: bool, bounds: &'b mut Bounds) -> Self {
+    pub(super) fn new(only_top: bool, refunds: bool, bounds: &'b mut TraceBounds) -> Self {
         Self {
             only_top,
             refunds,
             bounds,
             open: Vec::new(),
-            hidden: 0,
+            unrecorded: 0,
             top: CallFrame::default(),
         }
     }
@@ -85,29 +86,29 @@ impl<'b> CallTracer<'b> {
 
     fn begin(&mut self, frame: CallFrame) {
         if self.only_top && !self.open.is_empty() {
-            self.hidden += 1;
+            self.unrecorded += 1;
             return;
         }
-        // Without room the next step ends the run.
-        self.bounds.take(CALL_BYTES + 2 * frame.input.len());
+        // If this exceeds the size limit, the next step ends the run.
+        self.bounds.reserve(CALL_BYTES + 2 * frame.input.len());
         self.open.push(frame);
     }
 
     fn end(&mut self, result: InstructionResult, gas: &Gas, output: &Bytes) {
-        if self.hidden > 0 {
-            self.hidden -= 1;
+        if self.unrecorded > 0 {
+            self.unrecorded -= 1;
             return;
         }
         let Some(mut frame) = self.open.pop() else { return };
         frame.error = failure_text(result);
-        let keeps = result.is_ok_or_revert() || self.refunds && frame.kind == "CALL";
-        frame.gas_used = if keeps {
+        let unused_gas_goes_back = result.is_ok_or_revert() || self.refunds && frame.kind == "CALL";
+        frame.gas_used = if unused_gas_goes_back {
             frame.gas.saturating_sub(gas.remaining())
         } else {
             frame.gas
         };
         if result.is_ok_or_revert() {
-            self.bounds.take(2 * output.len());
+            self.bounds.reserve(2 * output.len());
             frame.output = output.clone();
         }
         match self.open.last_mut() {
@@ -128,7 +129,7 @@ impl<C: ContextTr> Inspector<C, EthInterpreter> for CallTracer<'_> {
         let (kind, from, to) = match inputs.scheme {
             CallScheme::Call => ("CALL", inputs.caller, inputs.target_address),
             CallScheme::StaticCall => ("STATICCALL", inputs.caller, inputs.target_address),
-            // These run another's code as their own.
+            // These run the code of another account in the account `target_address`.
             CallScheme::CallCode => ("CALLCODE", inputs.target_address, inputs.bytecode_address),
             CallScheme::DelegateCall => ("DELEGATECALL", inputs.target_address, inputs.bytecode_address),
         };
@@ -164,7 +165,7 @@ impl<C: ContextTr> Inspector<C, EthInterpreter> for CallTracer<'_> {
     }
 
     fn create_end(&mut self, _: &mut C, _: &CreateInputs, outcome: &mut CreateOutcome) {
-        if self.hidden == 0
+        if self.unrecorded == 0
             && let Some(frame) = self.open.last_mut()
         {
             frame.to = outcome.address.filter(|_| outcome.result.result.is_ok());
@@ -176,7 +177,7 @@ impl<C: ContextTr> Inspector<C, EthInterpreter> for CallTracer<'_> {
         if self.only_top {
             return;
         }
-        self.bounds.take(CALL_BYTES);
+        self.bounds.reserve(CALL_BYTES);
         if let Some(parent) = self.open.last_mut() {
             parent.calls.push(CallFrame {
                 kind: "SELFDESTRUCT",

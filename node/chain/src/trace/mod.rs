@@ -1,8 +1,8 @@
-//! Runs transactions of the chain again, and tells what they did.
+//! Traces transactions by running them again.
 //!
-//! A block's earlier transactions are run on its parent's state, then the one asked for, with an
-//! inspector beside it: [`StepTrace`] has every step of the interpreter, [`CallFrame`] the tree of
-//! calls. Time and size are bounded. Knows no JSON.
+//! The block's earlier transactions run first, on the state of its parent. Then the requested one
+//! runs with an inspector: [`StepTrace`] has every step of the interpreter, [`CallFrame`] the tree
+//! of calls. Time and size of a trace are limited. The texts of traces in JSON are made elsewhere.
 
 mod bounds;
 mod calls;
@@ -11,7 +11,7 @@ mod steps;
 mod storage;
 
 pub use calls::CallFrame;
-pub use steps::{Step, StepOptions, StepTrace};
+pub use steps::{StepOptions, StepTrace, TraceStep};
 pub use storage::{STORAGE_RANGE_MAX, StorageEntry, StorageRange};
 
 use std::time::Duration;
@@ -23,74 +23,71 @@ use crate::evm::execute::TransactionError;
 use crate::import::BlockId;
 use crate::state::StateError;
 use crate::view::{StoredBlock, View};
-use bounds::Bounds;
-use replay::Replay;
+use bounds::TraceBounds;
+use replay::BlockReplay;
 
-/// How long a trace may take unless told otherwise.
+/// The default time limit of a trace.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
-/// How long a trace may take at most.
+/// The largest time limit of a trace.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(25);
-/// How long traces of one request may get, in bytes of their text, roughly.
+/// The size limit of all traces of one request, in bytes of their text. It is approximate.
 pub const TRACE_BYTES_MAX: usize = 48 << 20;
 
-/// What is to be told.
+/// What to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tracer {
     /// Every step of the interpreter.
     Steps(StepOptions),
     /// The calls.
     Calls {
-        /// The transaction's own alone, not those within.
+        /// Only the transaction's own call, without inner calls.
         only_top: bool,
     },
 }
 
-/// What is to be traced, and for how long at most.
+/// What to record, and the time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceRequest {
-    /// What is to be told.
+    /// What to record.
     pub tracer: Tracer,
-    /// Time for all of it; more than [`TIMEOUT_MAX`] is cut to that.
+    /// The time limit of the whole request. [`TIMEOUT_MAX`] replaces a larger value.
     pub timeout: Duration,
 }
 
-/// What a transaction did.
+/// The trace of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trace {
-    /// Step by step.
+    /// Its steps.
     Steps(StepTrace),
-    /// Call by call.
+    /// Its calls.
     Calls(CallFrame),
 }
 
-/// Why there is no trace.
+/// Why a trace cannot be made.
 #[derive(Debug, thiserror::Error)]
-#[expect(
-    missing_docs,
-    reason = "fields are what was got and expected, as the texts say"
-)]
+#[expect(missing_docs, reason = "the fields are the values that the error texts name")]
 pub enum TraceError {
-    /// Nothing was run in block 0.
-    #[error("block 0 is not traceable: nothing was run in it")]
+    /// Block 0 has no transactions.
+    #[error("block 0 is not traceable: it has no transactions")]
     Genesis,
-    /// The state that the block was run on is not at hand.
+    /// The store does not have the state that the block was executed on.
     #[error(
-        "block {number} ({hash}) is not part of the chain, nor its parent: the state it was run on is not kept"
+        "block {number} ({hash}) is not traceable: neither the block nor its parent is canonical, so the state it was executed on is not stored"
     )]
     OffChain { number: u64, hash: B256 },
     /// The block has fewer transactions.
-    #[error("transaction {got} of a block with {count}")]
+    #[error("transaction index: got {got}, but the block has {count} transactions")]
     NoTransaction { got: usize, count: usize },
-    /// It took too long.
+    /// The time limit was exceeded.
     #[error("the trace was not ready after {0:?}")]
     Timeout(Duration),
-    /// It got too long.
+    /// The size limit was exceeded.
     #[error(
-        "the trace is longer than {max} bytes: disable memory, stack or storage, give a limit, or trace the calls alone"
+        "the trace is longer than {max} bytes: disable memory, stack or storage, set a limit, or trace calls only"
     )]
-    TooLong { max: usize },
-    /// A transaction of a block on the chain does not run again.
-    #[error("transaction {index} of block {number} does not run again: {error}")]
+    TooLarge { max: usize },
+    /// A transaction of an executed block failed when it was run again.
+    #[error("transaction {index} of block {number} cannot be run again: {error}")]
     Transaction {
         number: u64,
         index: usize,
@@ -105,10 +102,10 @@ pub enum TraceError {
 }
 
 impl View {
-    /// What transaction `index` of `block` did.
+    /// Traces transaction `index` of `block`.
     ///
     /// # Errors
-    /// [`TraceError`] when the block's state is not at hand, or time or size is over.
+    /// [`TraceError`] when the block's state is not stored, or a limit is exceeded.
     pub fn trace_transaction(
         &self,
         block: &StoredBlock,
@@ -119,26 +116,26 @@ impl View {
         if index >= count {
             return Err(TraceError::NoTransaction { got: index, count });
         }
-        let mut bounds = Bounds::new(request.timeout.min(TIMEOUT_MAX), TRACE_BYTES_MAX);
-        let mut replay = Replay::begin(self, block)?;
+        let mut bounds = TraceBounds::new(request.timeout.min(TIMEOUT_MAX), TRACE_BYTES_MAX);
+        let mut replay = BlockReplay::begin(self, block)?;
         replay.run_to(index, &bounds)?;
         replay.trace(index, &request.tracer, &mut bounds)
     }
 
-    /// What each transaction of `block` did; the bounds are for all of them together.
+    /// Traces all transactions of `block`. The limits are for all of them together.
     ///
     /// # Errors
     /// As [`View::trace_transaction`].
     pub fn trace_block(&self, block: &StoredBlock, request: &TraceRequest) -> Result<Vec<Trace>, TraceError> {
-        let mut bounds = Bounds::new(request.timeout.min(TIMEOUT_MAX), TRACE_BYTES_MAX);
-        let mut replay = Replay::begin(self, block)?;
+        let mut bounds = TraceBounds::new(request.timeout.min(TIMEOUT_MAX), TRACE_BYTES_MAX);
+        let mut replay = BlockReplay::begin(self, block)?;
         (0..block.body.transactions.len())
             .map(|index| replay.trace(index, &request.tracer, &mut bounds))
             .collect()
     }
 }
 
-/// The block's place, for errors.
+/// The error for a block whose parent's state is not stored.
 fn off_chain(id: BlockId) -> TraceError {
     TraceError::OffChain {
         number: id.number,

@@ -1,6 +1,6 @@
-//! A block of the chain, run again transaction by transaction on its parent's state.
+//! Runs a stored block again, transaction by transaction, on the state of its parent.
 //!
-//! No receipts, no roots: what the block gave is known already.
+//! It makes no receipts and no roots, since the store has them.
 
 use primitives::{Address, Header, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction};
 use revm::DatabaseCommit;
@@ -9,34 +9,32 @@ use revm::inspector::Inspector;
 use revm::interpreter::interpreter::EthInterpreter;
 use store::Snapshot;
 
-use super::bounds::Bounds;
+use super::bounds::TraceBounds;
 use super::calls::{CallFrame, CallTracer};
 use super::steps::{StepTrace, StepTracer};
 use super::{Trace, TraceError, Tracer, off_chain};
-use crate::evm::execute::{Executor, TransactionError, refusal, transaction_env};
-use crate::evm::handler::{Outcome, inspect, inspect_system_call, system_call, transact};
-use crate::evm::{Ctx, block_env, chain_evm};
+use crate::evm::execute::{Executor, TransactionError, transaction_env, transaction_error};
+use crate::evm::handler::{EvmOutcome, inspect, inspect_system_call, system_call, transact};
+use crate::evm::{EvmContext, block_env, chain_evm};
 use crate::spec::ChainSpec;
 use crate::state::{BlockState, Overlay};
 use crate::view::{StoredBlock, View};
 
-type State<'v> = BlockState<'v, Snapshot>;
-
 /// A block being run again.
-pub(super) struct Replay<'v> {
+pub(super) struct BlockReplay<'v> {
     spec: &'v ChainSpec,
     block: &'v StoredBlock,
-    state: State<'v>,
+    state: BlockState<'v, Snapshot>,
 }
 
-impl<'v> Replay<'v> {
-    /// The block before its first transaction.
+impl<'v> BlockReplay<'v> {
+    /// Prepares the state before the block's first transaction.
     pub(super) fn begin(view: &'v View, block: &'v StoredBlock) -> Result<Self, TraceError> {
         let header = &block.record.header;
         let Some(parent_number) = header.number.checked_sub(1) else {
             return Err(TraceError::Genesis);
         };
-        // A side block's parent may be on the chain; then its state is there.
+        // The parent of a side block may be canonical. Then the store has its state.
         let parent = view.header(parent_number)?;
         let Some((_, parent)) = parent.filter(|(hash, _)| *hash == header.parent_hash) else {
             return Err(off_chain(block.id()));
@@ -51,7 +49,7 @@ impl<'v> Replay<'v> {
     }
 
     /// Runs the transactions before `index`.
-    pub(super) fn run_to(&mut self, index: usize, bounds: &Bounds) -> Result<(), TraceError> {
+    pub(super) fn run_to(&mut self, index: usize, bounds: &TraceBounds) -> Result<(), TraceError> {
         for earlier in 0..index {
             bounds.check()?;
             self.run(earlier)?;
@@ -59,24 +57,24 @@ impl<'v> Replay<'v> {
         Ok(())
     }
 
-    /// What the transactions so far have changed.
+    /// The changes of all transactions so far.
     pub(super) fn into_overlay(self) -> Overlay {
         self.state.into_overlay()
     }
 
-    /// Runs transaction `index`, the next one, and tells what it did.
+    /// Runs transaction `index`, which must be the next one, and returns its trace.
     pub(super) fn trace(
         &mut self,
         index: usize,
         tracer: &Tracer,
-        bounds: &mut Bounds,
+        bounds: &mut TraceBounds,
     ) -> Result<Trace, TraceError> {
         bounds.check()?;
         let (rules, transaction) = ((self.spec, &self.block.record.header), self.transaction(index));
         let trace = match tracer {
             Tracer::Steps(options) => {
                 let mut tracer = StepTracer::new(*options, bounds);
-                let outcome = inspected(&mut self.state, rules, transaction, &mut tracer);
+                let outcome = run_with_inspector(&mut self.state, rules, transaction, &mut tracer);
                 let steps = tracer.into_steps();
                 let result = self.commit(index, outcome)?;
                 Trace::Steps(StepTrace {
@@ -88,7 +86,7 @@ impl<'v> Replay<'v> {
             }
             Tracer::Calls { only_top } => {
                 let mut tracer = CallTracer::new(*only_top, self.spec.failed_calls_refund_gas, bounds);
-                let outcome = inspected(&mut self.state, rules, transaction, &mut tracer);
+                let outcome = run_with_inspector(&mut self.state, rules, transaction, &mut tracer);
                 let top = tracer.into_top();
                 let result = self.commit(index, outcome)?;
                 Trace::Calls(CallFrame {
@@ -102,20 +100,22 @@ impl<'v> Replay<'v> {
         Ok(trace)
     }
 
+    /// Runs transaction `index`, which must be the next one.
     fn run(&mut self, index: usize) -> Result<(), TraceError> {
         let (spec, header) = (self.spec, &self.block.record.header);
         let (transaction, sender) = self.transaction(index);
         let mut evm = chain_evm(&mut self.state, spec, block_env(header), |_| ());
         let outcome = if transaction.is_system() {
             let input = transaction.input.clone();
-            system_call(&mut evm, spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input).map_err(refusal)
+            system_call(&mut evm, spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input).map_err(transaction_error)
         } else {
             transaction_env(transaction, sender)
-                .and_then(|env| transact(&mut evm, spec, env).map_err(refusal))
+                .and_then(|env| transact(&mut evm, spec, env).map_err(transaction_error))
         };
         self.commit(index, outcome).map(drop)
     }
 
+    /// Transaction `index` and its sender.
     fn transaction(&self, index: usize) -> (&'v Transaction, Address) {
         let body = &self.block.body;
         (&body.transactions[index], body.senders[index])
@@ -124,9 +124,9 @@ impl<'v> Replay<'v> {
     fn commit(
         &mut self,
         index: usize,
-        outcome: Result<Outcome, TransactionError>,
+        outcome: Result<EvmOutcome, TransactionError>,
     ) -> Result<ExecutionResult, TraceError> {
-        let Outcome { result, changes, .. } = outcome.map_err(|error| match error {
+        let EvmOutcome { result, changes, .. } = outcome.map_err(|error| match error {
             TransactionError::State(error) => error.into(),
             error => TraceError::Transaction {
                 number: self.block.record.header.number,
@@ -142,23 +142,24 @@ impl<'v> Replay<'v> {
     }
 }
 
-/// Runs a transaction under the eyes of `inspector`.
-fn inspected<'s, 'v, I: Inspector<Ctx<&'s mut State<'v>>, EthInterpreter>>(
-    state: &'s mut State<'v>,
+/// Runs a transaction with an inspector.
+fn run_with_inspector<'s, 'v, I: Inspector<EvmContext<&'s mut BlockState<'v, Snapshot>>, EthInterpreter>>(
+    state: &'s mut BlockState<'v, Snapshot>,
     (spec, header): (&ChainSpec, &Header),
     (transaction, sender): (&Transaction, Address),
     inspector: I,
-) -> Result<Outcome, TransactionError> {
+) -> Result<EvmOutcome, TransactionError> {
     let mut evm = chain_evm(state, spec, block_env(header), |_| ()).with_inspector(inspector);
     if transaction.is_system() {
         let input = transaction.input.clone();
-        return inspect_system_call(&mut evm, spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input).map_err(refusal);
+        return inspect_system_call(&mut evm, spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input)
+            .map_err(transaction_error);
     }
     let env = transaction_env(transaction, sender)?;
-    inspect(&mut evm, spec, env).map_err(refusal)
+    inspect(&mut evm, spec, env).map_err(transaction_error)
 }
 
-/// Gas that a transaction used; a system transaction's is not counted.
+/// The gas that a transaction used; 0 for a system transaction.
 fn gas_used(transaction: &Transaction, result: &ExecutionResult) -> u64 {
     if transaction.is_system() {
         0

@@ -1,4 +1,4 @@
-//! Every step of the interpreter: counter, opcode, gas, stack, memory, storage.
+//! Records every step of the interpreter: program counter, opcode, gas, stack, memory, storage.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,89 +9,95 @@ use revm::interpreter::interpreter::EthInterpreter;
 use revm::interpreter::interpreter_types::{InputsTr, Jumps, LoopControl, MemoryTr};
 use revm::interpreter::{InstructionResult, Interpreter, InterpreterAction};
 
-use super::bounds::Bounds;
+use super::bounds::TraceBounds;
 use super::calls::failure_text;
 
-/// Bytes of a step's text without stack, memory and storage.
+/// Length of a step's text without stack, memory and storage, in bytes.
 const STEP_BYTES: usize = 100;
-/// Bytes of a word's text.
+/// Length of a word's text, in bytes.
 const WORD_BYTES: usize = 67;
 
-/// What is recorded of each step.
+/// What to record of each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepOptions {
-    /// The stack.
+    /// Record the stack.
     pub stack: bool,
-    /// The memory.
+    /// Record the memory.
     pub memory: bool,
-    /// The slots that the contract has read and written so far, at each of its reads and writes.
+    /// Record, at each SLOAD and SSTORE, the slots that the contract has read and written so far.
     pub storage: bool,
-    /// Record so many steps at most; `None`: all.
+    /// The most steps to record; `None` records all.
     pub limit: Option<usize>,
 }
 
-/// All of a transaction's steps.
+/// The steps of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepTrace {
     /// Gas used, after refunds.
     pub gas: u64,
-    /// It did not succeed.
+    /// Whether the transaction failed.
     pub failed: bool,
-    /// What it returned, or gave as reason; the code that a creation made.
+    /// The returned or reverted data, or the code of the new contract.
     pub return_value: Bytes,
     /// The steps, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<TraceStep>,
 }
 
-/// One step, as things were before it.
+/// One step. Gas, stack and memory are the values before the step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// Place in the code.
+pub struct TraceStep {
+    /// The program counter: the instruction's index in the code.
     pub pc: usize,
     /// The instruction.
     pub opcode: u8,
-    /// Gas left in the call.
+    /// The remaining gas of the call.
     pub gas: u64,
-    /// Gas that the step took, with what it gave to a call.
+    /// The gas that the step used, the gas passed to a call included.
     pub gas_cost: u64,
-    /// 1 in the transaction's own call.
+    /// The call depth; 1 in the transaction's own call.
     pub depth: usize,
-    /// Why the step failed, where it did.
+    /// The reason of a failure of the step; `None` after a success.
     pub error: Option<String>,
-    /// The stack, its top last.
+    /// The stack, its top last. `None` if it was not requested.
     pub stack: Option<Vec<U256>>,
-    /// The memory.
+    /// The memory. `None` if it was not requested.
     pub memory: Option<Vec<u8>>,
-    /// The slots.
+    /// The contract's slots. `None` if they were not requested, or the step does not use storage.
     pub storage: Option<BTreeMap<U256, U256>>,
 }
 
-impl Step {
-    /// The instruction's name; `None` where there is no such instruction.
+impl TraceStep {
+    /// The instruction's name; `None` if the opcode is not defined.
     pub fn name(&self) -> Option<&'static str> {
         OpCode::new(self.opcode).map(|opcode| opcode.as_str())
     }
 }
 
-/// Records steps.
+/// The inspector that records steps.
 pub(super) struct StepTracer<'b> {
     options: StepOptions,
-    bounds: &'b mut Bounds,
-    steps: Vec<Step>,
+    bounds: &'b mut TraceBounds,
+    steps: Vec<TraceStep>,
+    /// For each contract, the slots that it has read and written.
     slots: HashMap<Address, BTreeMap<U256, U256>>,
-    /// What the last one recorded does to storage, while it is under way.
-    open: Option<Access>,
+    /// The storage access of the current step; `None` if the current step is not recorded.
+    open: Option<StorageAccess>,
 }
 
-/// What a step does to storage.
-enum Access {
+/// How a step uses storage.
+enum StorageAccess {
     None,
+    /// Reads this slot.
     Read(U256),
-    Write(U256, U256),
+    /// Writes a value to a slot.
+    Write {
+        slot: U256,
+        value: U256,
+    },
 }
 
 impl<'b> StepTracer<'b> {
-    pub(super) fn new(options: StepOptions, bounds: &'b mut Bounds) -> Self {
+    pub(super) fn new(options: StepOptions, bounds: &'b mut TraceBounds) -> Self {
         Self {
             options,
             bounds,
@@ -101,19 +107,20 @@ impl<'b> StepTracer<'b> {
         }
     }
 
-    pub(super) fn into_steps(self) -> Vec<Step> {
+    pub(super) fn into_steps(self) -> Vec<TraceStep> {
         self.steps
     }
 
+    /// Records the current step. Returns `false` if the size limit is exceeded.
     fn record(&mut self, interpreter: &Interpreter<EthInterpreter>) -> bool {
         let stack = interpreter.stack.data();
         let size = interpreter.memory.size();
         let words = if self.options.stack { stack.len() } else { 0 }
             + if self.options.memory { size.div_ceil(32) } else { 0 };
-        if !self.bounds.take(STEP_BYTES + words * WORD_BYTES) {
+        if !self.bounds.reserve(STEP_BYTES + words * WORD_BYTES) {
             return false;
         }
-        self.steps.push(Step {
+        self.steps.push(TraceStep {
             pc: interpreter.bytecode.pc(),
             opcode: interpreter.bytecode.opcode(),
             gas: interpreter.gas.remaining(),
@@ -130,12 +137,12 @@ impl<'b> StepTracer<'b> {
         true
     }
 
-    /// Shows, with the last step, the slots of its contract after `slot` became `value`.
-    fn note_slot(&mut self, contract: Address, slot: U256, value: U256) {
+    /// Sets a slot of `contract`, and adds the contract's slots to the last step.
+    fn record_slot(&mut self, contract: Address, slot: U256, value: U256) {
         let slots = self.slots.entry(contract).or_default();
         slots.insert(slot, value);
         if let Some(step) = self.steps.last_mut()
-            && self.bounds.take(2 * WORD_BYTES * slots.len())
+            && self.bounds.reserve(2 * WORD_BYTES * slots.len())
         {
             step.storage = Some(slots.clone());
         }
@@ -155,10 +162,13 @@ impl<C> Inspector<C, EthInterpreter> for StepTracer<'_> {
             return interpreter.halt(InstructionResult::OutOfGas);
         }
         let access = match (interpreter.bytecode.opcode(), &interpreter.stack.data()[..]) {
-            _ if !self.options.storage => Access::None,
-            (opcode::SLOAD, [.., slot]) => Access::Read(*slot),
-            (opcode::SSTORE, [.., value, slot]) => Access::Write(*slot, *value),
-            _ => Access::None,
+            _ if !self.options.storage => StorageAccess::None,
+            (opcode::SLOAD, [.., slot]) => StorageAccess::Read(*slot),
+            (opcode::SSTORE, [.., value, slot]) => StorageAccess::Write {
+                slot: *slot,
+                value: *value,
+            },
+            _ => StorageAccess::None,
         };
         self.open = Some(access);
     }
@@ -171,14 +181,14 @@ impl<C> Inspector<C, EthInterpreter> for StepTracer<'_> {
         };
         let Some(step) = self.steps.last_mut() else { return };
         step.gas_cost = step.gas.saturating_sub(interpreter.gas.remaining());
-        // A revert is the contract's own wish, no failure of the step.
+        // REVERT ends the call, but the step itself succeeds.
         step.error = failure.filter(|_| step.opcode != opcode::REVERT);
         let contract = interpreter.input.target_address();
         match (access, interpreter.stack.data().last()) {
-            (Access::Read(slot), Some(value)) if step.error.is_none() => {
-                self.note_slot(contract, slot, *value);
+            (StorageAccess::Read(slot), Some(value)) if step.error.is_none() => {
+                self.record_slot(contract, slot, *value);
             }
-            (Access::Write(slot, value), _) => self.note_slot(contract, slot, value),
+            (StorageAccess::Write { slot, value }, _) => self.record_slot(contract, slot, value),
             _ => {}
         }
     }

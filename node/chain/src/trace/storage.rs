@@ -1,7 +1,7 @@
-//! A part of an account's storage as it was before a transaction, in the order of the trie.
+//! A part of an account's storage before a transaction, in the order of the storage trie.
 //!
-//! The order is that of the slots' hashes, which no table has: all slots are passed, and the
-//! lowest hashes kept.
+//! The trie orders slots by their hashes, but no table of the store does. So all slots are read,
+//! and those with the lowest hashes are kept.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,21 +9,21 @@ use std::time::Duration;
 use primitives::{Address, B256, U256, keccak256};
 use store::StateReads;
 
-use super::bounds::Bounds;
-use super::replay::Replay;
+use super::bounds::TraceBounds;
+use super::replay::BlockReplay;
 use super::{TIMEOUT_MAX, TraceError};
 use crate::state::flat;
 use crate::view::{StoredBlock, View};
 
-/// The most slots that are given at once.
+/// The most slots in one [`StorageRange`].
 pub const STORAGE_RANGE_MAX: usize = 8192;
 
-/// A part of a storage.
+/// A part of an account's storage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StorageRange {
-    /// The slots that are not zero, by hash.
+    /// The slots that are not zero, sorted by hash.
     pub entries: Vec<StorageEntry>,
-    /// Hash of the first slot after them; `None` where these were the last.
+    /// The hash of the next slot; `None` if `entries` has the last one.
     pub next: Option<B256>,
 }
 
@@ -38,33 +38,34 @@ pub struct StorageEntry {
     pub value: U256,
 }
 
-/// The lowest hashes from a first one on.
-struct Lowest {
+/// Collects the slots with the lowest hashes, from a first hash on.
+struct LowestSlots {
     from: B256,
-    /// One more than wanted, to know the next.
-    most: usize,
+    /// One more than requested, to know the next slot.
+    count_max: usize,
+    /// Slot and value by hash.
     found: BTreeMap<B256, (U256, U256)>,
 }
 
-impl Lowest {
-    fn offer(&mut self, slot: U256, value: U256) {
+impl LowestSlots {
+    fn insert(&mut self, slot: U256, value: U256) {
         let hash = keccak256(slot.to_be_bytes::<32>());
         if value.is_zero() || hash < self.from {
             return;
         }
         self.found.insert(hash, (slot, value));
-        if self.found.len() > self.most {
+        if self.found.len() > self.count_max {
             self.found.pop_last();
         }
     }
 }
 
 impl View {
-    /// Up to `limit` slots of `address` from hash `from` on, as they were before transaction
-    /// `index` of `block`; with as many transactions as `index`, as they were after the last.
+    /// Up to `limit` slots of `address`, from hash `from` on, before transaction `index` of
+    /// `block`. If `index` is the number of transactions, the slots after the last transaction.
     ///
     /// # Errors
-    /// [`TraceError`] when the block's state is not at hand, or time is over.
+    /// [`TraceError`] when the block's state is not stored, or the time limit is exceeded.
     pub fn storage_range(
         &self,
         block: &StoredBlock,
@@ -78,14 +79,14 @@ impl View {
         if index > count {
             return Err(TraceError::NoTransaction { got: index, count });
         }
-        let bounds = Bounds::new(timeout.min(TIMEOUT_MAX), usize::MAX);
-        let mut replay = Replay::begin(self, block)?;
+        let bounds = TraceBounds::new(timeout.min(TIMEOUT_MAX), usize::MAX);
+        let mut replay = BlockReplay::begin(self, block)?;
         replay.run_to(index, &bounds)?;
         let overlay = replay.into_overlay();
         let limit = limit.min(STORAGE_RANGE_MAX);
-        let mut lowest = Lowest {
+        let mut lowest = LowestSlots {
             from,
-            most: limit + 1,
+            count_max: limit + 1,
             found: BTreeMap::new(),
         };
         if !overlay.is_emptied(address) {
@@ -96,7 +97,7 @@ impl View {
                 flat::slots(self.snapshot(), owner, parent, |slot, value| {
                     bounds.check()?;
                     if overlay.slot(address, &slot).is_none() {
-                        lowest.offer(slot, value);
+                        lowest.insert(slot, value);
                     }
                     Ok::<_, TraceError>(())
                 })?;
@@ -104,7 +105,7 @@ impl View {
         }
         overlay
             .slots(address)
-            .for_each(|(slot, value)| lowest.offer(slot, value));
+            .for_each(|(slot, value)| lowest.insert(slot, value));
         let mut entries: Vec<_> = lowest
             .found
             .into_iter()

@@ -1,66 +1,74 @@
-//! One key's way down a trie, and what setting or removing its value does to the nodes there.
+//! Sets or removes one key of a trie, and changes the nodes on the key's path accordingly.
 //!
-//! Source: Ethereum Yellow Paper, appendix D. Knows nodes in memory and how one is loaded;
-//! hashes nothing but what it loads.
+//! Source: Ethereum Yellow Paper, appendix D. Nodes are loaded from their source when the path
+//! reaches them. Changed nodes get their new hashes later, in `references`.
 
 use primitives::keccak256;
 use store::{StoreError, TableId};
 
 use super::NodeSource;
-use super::node::{Branch, Kind, Link, Node, Reference};
+use super::node::{Branch, NodeKind, NodeLink, NodeReference, TrieNode};
 
-/// One key's way down.
-pub(super) struct Walk<'a, S> {
+/// The change of one key.
+pub(super) struct KeyUpdate<'a, S> {
+    /// The prefix of the trie's rows.
     pub(super) prefix: &'a [u8],
     pub(super) source: &'a S,
-    /// The whole key, a nibble a byte.
+    /// The whole key, one nibble per byte.
     pub(super) key: &'a [u8],
-    /// Paths where a node was and is no more.
+    /// Rows whose node was removed from the trie.
     pub(super) obsolete: &'a mut Vec<Vec<u8>>,
-    /// Nodes that came into memory.
+    /// Number of nodes added to memory: read from the source or created.
     pub(super) loaded: u64,
-    /// Those of them that were read.
+    /// Number of nodes read from the source.
     pub(super) read: u64,
 }
 
-impl<S: NodeSource> Walk<'_, S> {
+impl<S: NodeSource> KeyUpdate<'_, S> {
+    /// The row key of the node at `path`.
     fn row(&self, path: &[u8]) -> Vec<u8> {
         [self.prefix, path].concat()
     }
 
-    /// Loads the node at `path` where it is still in the store.
-    fn load(&mut self, link: &mut Link, path: &[u8]) -> Result<(), StoreError> {
-        if let Link::Stored(hash) = link {
+    /// Reads the node at `path` from the source if it is not in memory yet.
+    fn load(&mut self, link: &mut NodeLink, path: &[u8]) -> Result<(), StoreError> {
+        if let NodeLink::Stored(hash) = link {
             let row = self.row(path);
             let corrupt = |reason: String| StoreError::corrupt(TableId::PathToTrieNode, &row, reason);
             let rlp = self
                 .source
                 .node(&row)?
-                .ok_or_else(|| corrupt(format!("no node, want {hash}")))?;
+                .ok_or_else(|| corrupt(format!("no node: expected hash {hash}")))?;
             let got = keccak256(&rlp);
             if got != *hash {
-                return Err(corrupt(format!("node has hash {got}, want {hash}")));
+                return Err(corrupt(format!("node hash: got {got}, expected {hash}")));
             }
-            let node = Node::decode(&rlp, Reference::Hash(*hash)).map_err(corrupt)?;
-            *link = Link::Node(node);
+            let node = TrieNode::decode(&rlp, NodeReference::Hash(*hash)).map_err(corrupt)?;
+            *link = NodeLink::Loaded(node);
             self.loaded += 1;
             self.read += 1;
         }
         Ok(())
     }
 
-    /// Whether something was changed.
-    pub(super) fn insert(&mut self, link: &mut Link, depth: usize, value: &[u8]) -> Result<bool, StoreError> {
+    /// Sets the key's value in the subtree of `link`, which is at nibble `depth` of the key.
+    /// Returns whether the trie changed.
+    pub(super) fn insert(
+        &mut self,
+        link: &mut NodeLink,
+        depth: usize,
+        value: &[u8],
+    ) -> Result<bool, StoreError> {
         let key = self.key;
         self.load(link, &key[..depth])?;
         let rest = &key[depth..];
-        let Link::Node(node) = link else {
-            *link = Link::Node(Node::leaf(rest.to_vec(), value.to_vec()));
+        let NodeLink::Loaded(node) = link else {
+            *link = NodeLink::Loaded(TrieNode::leaf(rest.to_vec(), value.to_vec()));
             self.loaded += 1;
             return Ok(true);
         };
         let (shared, length) = match &mut node.kind {
-            Kind::Branch(branch) => {
+            NodeKind::Branch(branch) => {
                 let changed = match rest.split_first() {
                     Some((nibble, _)) => {
                         self.insert(&mut branch.children[usize::from(*nibble)], depth + 1, value)?
@@ -72,17 +80,17 @@ impl<S: NodeSource> Walk<'_, S> {
                 }
                 return Ok(changed);
             }
-            Kind::Leaf(leaf) if leaf.key == rest => {
+            NodeKind::Leaf(leaf) if leaf.key == rest => {
                 let changed = replace(&mut leaf.value, value);
                 if changed {
                     node.touch();
                 }
                 return Ok(changed);
             }
-            Kind::Leaf(leaf) => (shared(&leaf.key, rest), leaf.key.len()),
-            Kind::Extension(extension) => (shared(&extension.key, rest), extension.key.len()),
+            NodeKind::Leaf(leaf) => (shared(&leaf.key, rest), leaf.key.len()),
+            NodeKind::Extension(extension) => (shared(&extension.key, rest), extension.key.len()),
         };
-        if let Kind::Extension(extension) = &mut node.kind
+        if let NodeKind::Extension(extension) = &mut node.kind
             && shared == length
         {
             let changed = self.insert(&mut extension.child, depth + length, value)?;
@@ -95,74 +103,78 @@ impl<S: NodeSource> Walk<'_, S> {
         Ok(true)
     }
 
-    /// Turns a leaf or extension into a branch at nibble `shared` of its key, behind an
-    /// extension where `shared` is not 0, and puts `value` under what is left of its key there.
-    /// Deeper nodes keep their paths.
-    fn split(&mut self, link: Link, shared: usize, rest: &[u8], value: &[u8]) -> Link {
-        let Link::Node(node) = link else {
-            unreachable!("only nodes are split")
+    /// Replaces a leaf or an extension by a branch at nibble `shared` of its key, and puts `value`
+    /// into the branch under the nibbles `rest`. If `shared` is not 0, an extension with the shared
+    /// nibbles leads to the branch. Deeper nodes keep their paths.
+    fn split(&mut self, link: NodeLink, shared: usize, rest: &[u8], value: &[u8]) -> NodeLink {
+        let NodeLink::Loaded(node) = link else {
+            unreachable!("`insert` splits loaded nodes only")
         };
         let mut branch = Box::<Branch>::default();
         let mut shared_key = match node.kind {
-            Kind::Leaf(leaf) => {
+            NodeKind::Leaf(leaf) => {
                 match leaf.key.get(shared) {
                     None => branch.value = Some(leaf.value),
                     Some(nibble) => {
-                        let below = Node::leaf(leaf.key[shared + 1..].to_vec(), leaf.value);
-                        branch.children[usize::from(*nibble)] = Link::Node(below);
+                        let below = TrieNode::leaf(leaf.key[shared + 1..].to_vec(), leaf.value);
+                        branch.children[usize::from(*nibble)] = NodeLink::Loaded(below);
                     }
                 }
                 leaf.key
             }
-            Kind::Extension(extension) => {
+            NodeKind::Extension(extension) => {
                 let (key, child) = (extension.key, extension.child);
                 branch.children[usize::from(key[shared])] = if key.len() == shared + 1 {
                     child
                 } else {
-                    Link::Node(Node::extension(key[shared + 1..].to_vec(), child))
+                    NodeLink::Loaded(TrieNode::extension(key[shared + 1..].to_vec(), child))
                 };
                 key
             }
-            Kind::Branch(_) => unreachable!("branches are not split"),
+            NodeKind::Branch(_) => unreachable!("`insert` handles branches without a split"),
         };
         shared_key.truncate(shared);
         match rest.split_first() {
             None => branch.value = Some(value.to_vec()),
             Some((nibble, rest)) => {
-                branch.children[usize::from(*nibble)] = Link::Node(Node::leaf(rest.to_vec(), value.to_vec()));
+                branch.children[usize::from(*nibble)] =
+                    NodeLink::Loaded(TrieNode::leaf(rest.to_vec(), value.to_vec()));
             }
         }
-        // Branch, new leaf, and what was split.
+        // The branch, the new leaf, and the remainder of the split node.
         self.loaded += 3;
-        let branch = Link::Node(Node::branch(branch));
+        let branch = NodeLink::Loaded(TrieNode::branch(branch));
         if shared_key.is_empty() {
             branch
         } else {
-            Link::Node(Node::extension(shared_key, branch))
+            NodeLink::Loaded(TrieNode::extension(shared_key, branch))
         }
     }
 
-    /// Whether something was removed.
-    pub(super) fn remove(&mut self, link: &mut Link, depth: usize) -> Result<bool, StoreError> {
+    /// Removes the key from the subtree of `link`, which is at nibble `depth` of the key. Returns
+    /// whether the trie changed.
+    pub(super) fn remove(&mut self, link: &mut NodeLink, depth: usize) -> Result<bool, StoreError> {
         self.load(link, &self.key[..depth])?;
         let rest = &self.key[depth..];
-        let Link::Node(node) = link else { return Ok(false) };
+        let NodeLink::Loaded(node) = link else {
+            return Ok(false);
+        };
         let changed = match &mut node.kind {
-            Kind::Leaf(leaf) => {
+            NodeKind::Leaf(leaf) => {
                 if leaf.key != rest {
                     return Ok(false);
                 }
-                *link = Link::Empty;
+                *link = NodeLink::Empty;
                 self.obsolete.push(self.row(&self.key[..depth]));
                 return Ok(true);
             }
-            Kind::Extension(extension) => {
+            NodeKind::Extension(extension) => {
                 rest.starts_with(&extension.key) && {
                     let depth = depth + extension.key.len();
                     self.remove(&mut extension.child, depth)?
                 }
             }
-            Kind::Branch(branch) => match rest.split_first() {
+            NodeKind::Branch(branch) => match rest.split_first() {
                 None => branch.value.take().is_some(),
                 Some((nibble, _)) => self.remove(&mut branch.children[usize::from(*nibble)], depth + 1)?,
             },
@@ -174,20 +186,20 @@ impl<S: NodeSource> Walk<'_, S> {
         Ok(changed)
     }
 
-    /// Restores the canonical form after a removal below: no branch with one way only, no
-    /// extension before anything but a branch.
-    fn collapse(&mut self, node: &mut Node, depth: usize) -> Result<(), StoreError> {
-        if let Kind::Branch(branch) = &mut node.kind {
+    /// Restores the canonical form after a removal below `node`: a branch has at least two entries,
+    /// and the child of an extension is a branch.
+    fn collapse(&mut self, node: &mut TrieNode, depth: usize) -> Result<(), StoreError> {
+        if let NodeKind::Branch(branch) = &mut node.kind {
             let Branch { children, value } = &mut **branch;
-            let mut ways = children.iter().enumerate().filter(|(_, child)| !child.is_empty());
-            match (ways.next(), ways.next(), value.is_some()) {
+            let mut used = children.iter().enumerate().filter(|(_, child)| !child.is_empty());
+            match (used.next(), used.next(), value.is_some()) {
                 (None, _, true) => {
-                    let value = value.take().expect("just seen");
-                    *node = Node::leaf(Vec::new(), value);
+                    let value = value.take().expect("`is_some` was checked above");
+                    *node = TrieNode::leaf(Vec::new(), value);
                 }
                 (Some((nibble, _)), None, false) => {
                     let child = std::mem::take(&mut children[nibble]);
-                    *node = Node::extension(vec![nibble as u8], child);
+                    *node = TrieNode::extension(vec![nibble as u8], child);
                 }
                 _ => return Ok(()),
             }
@@ -195,29 +207,29 @@ impl<S: NodeSource> Walk<'_, S> {
         self.merge(node, depth)
     }
 
-    /// Draws the child of an extension into it, unless the child is a branch.
-    fn merge(&mut self, node: &mut Node, depth: usize) -> Result<(), StoreError> {
-        let Kind::Extension(extension) = &mut node.kind else {
+    /// Merges an extension with its child, unless the child is a branch.
+    fn merge(&mut self, node: &mut TrieNode, depth: usize) -> Result<(), StoreError> {
+        let NodeKind::Extension(extension) = &mut node.kind else {
             return Ok(());
         };
         let path = [&self.key[..depth], &extension.key].concat();
         self.load(&mut extension.child, &path)?;
-        let Link::Node(below) = &mut extension.child else {
-            unreachable!("an extension's child is never removed as a whole: it is a branch")
+        let NodeLink::Loaded(below) = &mut extension.child else {
+            unreachable!("the child was a branch or a stored node, and `load` read it")
         };
         let mut whole = std::mem::take(&mut extension.key);
         *node = match &mut below.kind {
-            Kind::Branch(_) => {
+            NodeKind::Branch(_) => {
                 extension.key = whole;
                 return Ok(());
             }
-            Kind::Leaf(leaf) => {
+            NodeKind::Leaf(leaf) => {
                 whole.append(&mut leaf.key);
-                Node::leaf(whole, std::mem::take(&mut leaf.value))
+                TrieNode::leaf(whole, std::mem::take(&mut leaf.value))
             }
-            Kind::Extension(lower) => {
+            NodeKind::Extension(lower) => {
                 whole.append(&mut lower.key);
-                Node::extension(whole, std::mem::take(&mut lower.child))
+                TrieNode::extension(whole, std::mem::take(&mut lower.child))
             }
         };
         self.obsolete.push(self.row(&path));
@@ -225,12 +237,12 @@ impl<S: NodeSource> Walk<'_, S> {
     }
 }
 
-/// How many nibbles two keys have in common at their beginning.
+/// The length of the common prefix of two keys, in nibbles.
 fn shared(key: &[u8], other: &[u8]) -> usize {
     key.iter().zip(other).take_while(|(a, b)| a == b).count()
 }
 
-/// Puts a value in place of another; says whether they differ.
+/// Replaces a value. Returns whether the new value differs.
 fn replace(old: &mut Vec<u8>, value: &[u8]) -> bool {
     let differs = old != value;
     if differs {

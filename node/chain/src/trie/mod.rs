@@ -1,35 +1,36 @@
-//! The Merkle Patricia trie, changed in place: cost follows the changed keys, not the state.
+//! The Merkle Patricia trie. It is changed in place, so the cost of a block follows the number of
+//! changed keys and not the size of the state.
 //!
-//! Nodes lie in the store by path (head state only) and are loaded when a key leads
-//! through them; [`Trie::commit`] returns the rows to write and to remove. Nodes stay in
-//! memory until they are too many, so a trie that follows the head reads each once. Every loaded
-//! node is compared with the hash its parent has for it. Knows bytes; what keys and
-//! values mean is in [`StateTrie`]. Source: Ethereum Yellow Paper, appendix D.
+//! The store has the nodes of the head's state, each under its path. A node is loaded when a key's
+//! path reaches it, and compared with the hash that its parent has for it. [`Trie::commit`] returns
+//! the rows to write and to remove. Loaded nodes stay in memory until there are too many, so a
+//! trie that follows the head reads each node once. This module knows bytes; [`StateTrie`] knows
+//! what the keys and values mean. Source: Ethereum Yellow Paper, appendix D.
 
 mod change;
 mod node;
-mod seal;
+mod references;
 mod sorted;
 mod state;
-mod walk;
+mod verify;
 
 pub(crate) use sorted::sorted_root;
-pub use state::StateTrie;
+pub use state::{StateTrie, StorageOwner};
 pub(crate) use state::{accounts_prefix, encode_account, storage_prefix};
-pub(crate) use walk::walk;
+pub(crate) use verify::verify_trie;
 
 use primitives::{B256, EMPTY_ROOT, keccak256};
 use store::{StateReads, StoreError};
 
-use change::Walk;
-use node::{Link, Reference, nibbles};
+use change::KeyUpdate;
+use node::{NodeLink, NodeReference, nibbles};
 
-/// Where a trie's nodes come from.
+/// Where a trie reads its nodes.
 pub trait NodeSource {
-    /// The node stored under `path`.
+    /// The RLP of the node stored under `path`, which includes the trie's prefix.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails.
+    /// [`StoreError`] when the store fails.
     fn node(&self, path: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 }
 
@@ -39,7 +40,7 @@ impl<S: StateReads> NodeSource for S {
     }
 }
 
-/// No stored nodes: for tries that live and die in memory.
+/// A source without nodes, for tries that exist in memory only.
 #[derive(Clone, Copy, Debug)]
 pub struct NoNodes;
 
@@ -49,12 +50,12 @@ impl NodeSource for NoNodes {
     }
 }
 
-/// What a commit asks of the store: path, and the node or `None` to remove it.
+/// The rows to write: path with prefix, and the node's RLP. `None` removes the row.
 pub type NodeRows = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// What a trie has done since it was last asked.
+/// Counts of a trie's work since they were last taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TrieWork {
+pub struct TrieStats {
     /// Nodes read from the store.
     pub read: u64,
     /// Nodes that were encoded and hashed.
@@ -63,7 +64,7 @@ pub struct TrieWork {
     pub written: u64,
 }
 
-impl std::ops::AddAssign for TrieWork {
+impl std::ops::AddAssign for TrieStats {
     fn add_assign(&mut self, other: Self) {
         self.read += other.read;
         self.hashed += other.hashed;
@@ -74,24 +75,24 @@ impl std::ops::AddAssign for TrieWork {
 /// A trie over the nodes of a source.
 #[derive(Debug)]
 pub struct Trie {
-    /// Put before every path: tells one trie's rows from another's.
+    /// Stands before every path in a row's key, so that tries do not share rows.
     prefix: Vec<u8>,
-    root: Link,
-    /// Paths where a node was and is no more, unless another has come since.
+    root: NodeLink,
+    /// Rows whose node was removed. A new node may have taken the same row since.
     obsolete: Vec<Vec<u8>>,
-    /// Nodes that came into memory since this was last asked: read or made.
+    /// Number of nodes added to memory since [`Self::take_counts`]: read or created.
     loaded: u64,
-    /// Those of them that were read.
+    /// Number of nodes read since [`Self::take_counts`].
     read: u64,
 }
 
 impl Trie {
-    /// The trie with this root hash, whose nodes lie under `prefix`.
+    /// The trie with this root hash, whose rows begin with `prefix`.
     pub fn new(prefix: Vec<u8>, root: B256) -> Self {
         let root = if root == EMPTY_ROOT {
-            Link::Empty
+            NodeLink::Empty
         } else {
-            Link::Stored(root)
+            NodeLink::Stored(root)
         };
         Self {
             prefix,
@@ -102,38 +103,38 @@ impl Trie {
         }
     }
 
-    /// An empty trie in memory.
+    /// An empty trie without a prefix, for use with [`NoNodes`].
     pub fn in_memory() -> Self {
         Self::new(Vec::new(), EMPTY_ROOT)
     }
 
-    /// Puts `value` under `key`, over an older one. An empty value removes the key.
+    /// Sets the value of `key`. An empty value removes the key.
     ///
     /// # Errors
-    /// [`StoreError`] when a node on the way is missing, altered or unreadable.
+    /// [`StoreError`] when a node on the key's path is missing, altered or unreadable.
     pub fn insert(&mut self, source: &impl NodeSource, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         if value.is_empty() {
             return self.remove(source, key);
         }
-        self.change(source, key, |walk, root| walk.insert(root, 0, value))
+        self.change(source, key, |update, root| update.insert(root, 0, value))
     }
 
-    /// Removes `key`; nothing happens where it is not.
+    /// Removes `key`. Does nothing if the trie does not have it.
     ///
     /// # Errors
-    /// [`StoreError`] when a node on the way is missing, altered or unreadable.
+    /// [`StoreError`] when a node on the key's path is missing, altered or unreadable.
     pub fn remove(&mut self, source: &impl NodeSource, key: &[u8]) -> Result<(), StoreError> {
-        self.change(source, key, |walk, root| walk.remove(root, 0))
+        self.change(source, key, |update, root| update.remove(root, 0))
     }
 
     fn change<S: NodeSource>(
         &mut self,
         source: &S,
         key: &[u8],
-        change: impl FnOnce(&mut Walk<'_, S>, &mut Link) -> Result<bool, StoreError>,
+        change: impl FnOnce(&mut KeyUpdate<'_, S>, &mut NodeLink) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
         let key = nibbles(key);
-        let mut walk = Walk {
+        let mut update = KeyUpdate {
             prefix: &self.prefix,
             source,
             key: &key,
@@ -141,32 +142,32 @@ impl Trie {
             loaded: 0,
             read: 0,
         };
-        let result = change(&mut walk, &mut self.root);
-        let (loaded, read) = (walk.loaded, walk.read);
+        let result = change(&mut update, &mut self.root);
+        let (loaded, read) = (update.loaded, update.read);
         self.loaded += loaded;
         self.read += read;
         result.map(|_changed| ())
     }
 
-    /// The root hash of the trie as it is now.
+    /// The root hash of the trie with all changes so far.
     pub fn root(&mut self) -> B256 {
-        seal::seal([&*self]);
-        self.sealed_root()
+        references::compute([&*self]);
+        self.computed_root()
     }
 
-    /// The root hash of a trie whose nodes have their references.
-    fn sealed_root(&self) -> B256 {
+    /// The root hash of a trie whose references have been computed.
+    fn computed_root(&self) -> B256 {
         match &self.root {
-            Link::Empty => EMPTY_ROOT,
-            Link::Stored(hash) => *hash,
-            Link::Node(node) => match node.reference.get().expect("the trie is sealed") {
-                Reference::Hash(hash) => *hash,
-                Reference::Inline(rlp) => keccak256(rlp),
+            NodeLink::Empty => EMPTY_ROOT,
+            NodeLink::Stored(hash) => *hash,
+            NodeLink::Loaded(node) => match node.reference.get().expect("references are computed before") {
+                NodeReference::Hash(hash) => *hash,
+                NodeReference::Inline(rlp) => keccak256(rlp),
             },
         }
     }
 
-    /// Root hash, and the rows by which the store follows the changes. The trie stays usable.
+    /// Returns the root hash and the rows to write since the last commit. The trie stays usable.
     pub fn commit(&mut self) -> (B256, NodeRows) {
         let root = self.root();
         let mut rows = NodeRows::new();
@@ -174,72 +175,74 @@ impl Trie {
         (root, rows)
     }
 
-    /// Appends the rows by which the store follows the changes of a sealed trie, by path.
+    /// Appends the rows to write since the last commit, sorted by path. The references must have
+    /// been computed before.
     fn save(&mut self, rows: &mut NodeRows) {
         let start = rows.len();
         let mut path = self.prefix.clone();
-        if let Link::Node(node) = &mut self.root {
-            seal::save(node, &mut path, true, rows);
+        if let NodeLink::Loaded(node) = &mut self.root {
+            references::collect_rows(node, &mut path, true, rows);
         }
-        // A parent's path is the beginning of its children's, so that walking down has them in order.
+        // A parent's path is a prefix of its children's paths, so the rows are sorted already.
         let written = rows.len();
         let mut obsolete = std::mem::take(&mut self.obsolete);
         obsolete.sort_unstable();
         obsolete.dedup();
         for path in obsolete {
-            let there = rows[start..written].binary_search_by(|(row, _)| row.cmp(&path));
-            if there.is_err() {
+            let reused = rows[start..written].binary_search_by(|(row, _)| row.cmp(&path));
+            if reused.is_err() {
                 rows.push((path, None));
             }
         }
         rows[start..].sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     }
 
-    /// Forgets all nodes in memory; they are read again where they are needed. What was not
-    /// saved must not be lost: only to be called after a commit.
+    /// Forgets all nodes in memory. They are read again when they are needed. All changes must
+    /// have been saved before.
     fn unload(&mut self) {
         debug_assert!(self.obsolete.is_empty(), "everything is saved");
-        self.root = match self.sealed_root() {
-            EMPTY_ROOT => Link::Empty,
-            root => Link::Stored(root),
+        self.root = match self.computed_root() {
+            EMPTY_ROOT => NodeLink::Empty,
+            root => NodeLink::Stored(root),
         };
     }
 
-    /// Nodes that came into memory since the last time, and those of them that were read.
+    /// Takes the number of nodes added to memory and the number of nodes read since the last call.
     fn take_counts(&mut self) -> (u64, u64) {
         (std::mem::take(&mut self.loaded), std::mem::take(&mut self.read))
     }
 }
 
-/// Root of a list's trie: keys are the RLP of the indexes.
+/// The root of a list's trie, whose keys are the RLP of the indexes.
 pub fn ordered_root<T: AsRef<[u8]>>(values: impl IntoIterator<Item = T>) -> B256 {
     let mut trie = Trie::in_memory();
     for (index, value) in values.into_iter().enumerate() {
         trie.insert(&NoNodes, &alloy_rlp::encode(index), value.as_ref())
-            .expect("a trie in memory reads no store");
+            .expect("`NoNodes` returns no error");
     }
     trie.root()
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::{BTreeMap, HashMap};
 
     use proptest::prelude::*;
 
     use super::*;
 
+    /// Stored nodes by path with prefix.
     #[derive(Default)]
-    struct Rows(HashMap<Vec<u8>, Vec<u8>>);
+    pub(in crate::trie) struct StoredNodes(pub(in crate::trie) HashMap<Vec<u8>, Vec<u8>>);
 
-    impl NodeSource for Rows {
+    impl NodeSource for StoredNodes {
         fn node(&self, path: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
             Ok(self.0.get(path).cloned())
         }
     }
 
-    impl Rows {
-        fn apply(&mut self, rows: NodeRows) {
+    impl StoredNodes {
+        pub(in crate::trie) fn apply(&mut self, rows: NodeRows) {
             for (path, node) in rows {
                 match node {
                     Some(node) => self.0.insert(path, node),
@@ -283,17 +286,17 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(300))]
 
-        /// Changes in any order, committed in any portions, give the root and exactly the
-        /// rows that a trie made at once from what is left gives.
+        /// Changes in any order, committed in any portions, lead to the same root and the same
+        /// rows as a new trie with the final entries.
         #[test]
-        fn history_leaves_no_trace(
+        fn rows_depend_on_the_entries_only(
             portions in proptest::collection::vec(
                 proptest::collection::vec((keys(), proptest::option::of(proptest::collection::vec(1u8..9, 1..40))), 0..12),
                 1..6,
             )
         ) {
             let mut entries = BTreeMap::new();
-            let mut rows = Rows::default();
+            let mut rows = StoredNodes::default();
             let mut root = EMPTY_ROOT;
             for portion in portions {
                 let mut trie = Trie::new(vec![0xff], root);
@@ -318,13 +321,12 @@ mod tests {
                 }
                 let (fresh_root, fresh_rows) = fresh.commit();
                 prop_assert_eq!(root, fresh_root);
-                let mut expected = Rows::default();
+                let mut expected = StoredNodes::default();
                 expected.apply(fresh_rows);
                 prop_assert_eq!(&rows.0, &expected.0);
             }
         }
 
-        /// Another implementation agrees.
         #[test]
         fn agrees_with_alloy_trie(entries: BTreeMap<[u8; 32], [u8; 33]>) {
             let mut builder = alloy_trie::HashBuilder::default();
@@ -338,7 +340,7 @@ mod tests {
 
     #[test]
     fn an_altered_or_missing_node_is_an_error() {
-        let mut rows = Rows::default();
+        let mut rows = StoredNodes::default();
         let mut trie = Trie::new(Vec::new(), EMPTY_ROOT);
         for key in 0u8..40 {
             trie.insert(&NoNodes, &[key, 1], &[7; 40]).unwrap();
@@ -349,7 +351,7 @@ mod tests {
         let key = [path[0] << 4 | path[1], 1];
         *rows.0.get_mut(&path).unwrap().last_mut().unwrap() ^= 1;
         let error = Trie::new(Vec::new(), root).insert(&rows, &key, &[1]).unwrap_err();
-        assert!(error.to_string().contains("node has hash"), "{error}");
+        assert!(error.to_string().contains("node hash: got"), "{error}");
         rows.0.remove(&path);
         let error = Trie::new(Vec::new(), root).insert(&rows, &key, &[1]).unwrap_err();
         assert!(error.to_string().contains("no node"), "{error}");

@@ -1,14 +1,14 @@
-//! Trie nodes: what they are and how they are written.
+//! Trie nodes and their RLP encoding.
 //!
-//! Source: Ethereum Yellow Paper, appendix D. Knows bytes and hashes; knows neither where
-//! nodes lie nor how a trie changes.
+//! Source: Ethereum Yellow Paper, appendix D. This module knows neither where nodes are stored nor
+//! how a trie changes.
 
 use std::cell::OnceCell;
 
 use alloy_rlp::{Encodable, Header};
 use primitives::{B256, keccak256};
 
-/// A key or a part of one, a nibble a byte.
+/// A key or a part of a key, one nibble per byte.
 pub(super) type Nibbles = Vec<u8>;
 
 /// The nibbles of a byte key, high nibble first.
@@ -16,27 +16,27 @@ pub(super) fn nibbles(key: &[u8]) -> Nibbles {
     key.iter().flat_map(|byte| [byte >> 4, byte & 0xf]).collect()
 }
 
-/// How a parent refers to a node: by hash, or by the node itself where that is under 32 bytes.
+/// How a parent refers to a node: by hash, or by the node's RLP if that is shorter than 32 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Reference {
+pub(super) enum NodeReference {
     Hash(B256),
     Inline(Vec<u8>),
 }
 
-/// A place in the trie where a node may hang.
+/// A child of a node, or the root of a trie.
 ///
-/// What a parent must know of a node lies here and not behind a pointer, so that encoding a
-/// branch and looking for changes read its links and nothing else.
+/// The link contains what the parent needs to know of the child, without a pointer. So encoding a
+/// branch and searching for changed nodes read the branch's memory only.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Link {
+pub(super) enum NodeLink {
     #[default]
     Empty,
-    /// A node that lies in the store and was not needed yet.
+    /// A node in the store that was not loaded yet, by its hash.
     Stored(B256),
-    Node(Node),
+    Loaded(TrieNode),
 }
 
-impl Link {
+impl NodeLink {
     pub(super) fn is_empty(&self) -> bool {
         matches!(self, Self::Empty)
     }
@@ -44,16 +44,16 @@ impl Link {
 
 /// A node in memory.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
-    pub(super) kind: Kind,
-    /// Emptied by every change below or at the node, filled when the trie is sealed.
-    pub(super) reference: OnceCell<Reference>,
-    /// The store does not have the node as it is.
+pub(super) struct TrieNode {
+    pub(super) kind: NodeKind,
+    /// Empty after a change of the node or below it, until references are computed.
+    pub(super) reference: OnceCell<NodeReference>,
+    /// The store does not have the node in its current form.
     pub(super) unsaved: bool,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(super) enum NodeKind {
     Leaf(Box<Leaf>),
     Extension(Box<Extension>),
     Branch(Box<Branch>),
@@ -68,17 +68,17 @@ pub(super) struct Leaf {
 #[derive(Clone, Debug)]
 pub(super) struct Extension {
     pub(super) key: Nibbles,
-    pub(super) child: Link,
+    pub(super) child: NodeLink,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Branch {
-    pub(super) children: [Link; 16],
+    pub(super) children: [NodeLink; 16],
     pub(super) value: Option<Vec<u8>>,
 }
 
-impl Node {
-    fn new(kind: Kind) -> Self {
+impl TrieNode {
+    fn new(kind: NodeKind) -> Self {
         Self {
             kind,
             reference: OnceCell::new(),
@@ -87,35 +87,36 @@ impl Node {
     }
 
     pub(super) fn leaf(key: Nibbles, value: Vec<u8>) -> Self {
-        Self::new(Kind::Leaf(Box::new(Leaf { key, value })))
+        Self::new(NodeKind::Leaf(Box::new(Leaf { key, value })))
     }
 
-    pub(super) fn extension(key: Nibbles, child: Link) -> Self {
-        Self::new(Kind::Extension(Box::new(Extension { key, child })))
+    pub(super) fn extension(key: Nibbles, child: NodeLink) -> Self {
+        Self::new(NodeKind::Extension(Box::new(Extension { key, child })))
     }
 
     pub(super) fn branch(branch: Box<Branch>) -> Self {
-        Self::new(Kind::Branch(branch))
+        Self::new(NodeKind::Branch(branch))
     }
 
+    /// Marks the node as changed.
     pub(super) fn touch(&mut self) {
         self.reference = OnceCell::new();
         self.unsaved = true;
     }
 
-    /// Appends the node's RLP. Children must have their references.
+    /// Appends the node's RLP. The children's references must have been computed.
     pub(super) fn encode_to(&self, out: &mut Vec<u8>) {
         let start = out.len();
         match &self.kind {
-            Kind::Leaf(leaf) => {
+            NodeKind::Leaf(leaf) => {
                 push_hex_prefix(&leaf.key, true, out);
                 leaf.value.as_slice().encode(out);
             }
-            Kind::Extension(extension) => {
+            NodeKind::Extension(extension) => {
                 push_hex_prefix(&extension.key, false, out);
                 encode_link(&extension.child, out);
             }
-            Kind::Branch(branch) => {
+            NodeKind::Branch(branch) => {
                 for child in &branch.children {
                     encode_link(child, out);
                 }
@@ -125,27 +126,30 @@ impl Node {
         wrap_list(start, out);
     }
 
-    /// A node from the store. `reference` is how its parent names it.
-    pub(super) fn decode(rlp: &[u8], reference: Reference) -> Result<Self, String> {
+    /// Decodes a node from the store. `reference` is the reference that its parent has.
+    ///
+    /// # Errors
+    /// A text that says what is wrong with the RLP.
+    pub(super) fn decode(rlp: &[u8], reference: NodeReference) -> Result<Self, String> {
         let error = |error: alloy_rlp::Error| error.to_string();
         let mut rest = rlp;
         let mut payload = Header::decode_bytes(&mut rest, true).map_err(error)?;
         if !rest.is_empty() {
-            return Err("bytes after the node".to_owned());
+            return Err(format!("trailing bytes: got {}, expected 0", rest.len()));
         }
-        let mut items = [Item::default(); 17];
+        let mut items = [NodeItem::default(); 17];
         let mut count = 0;
         while !payload.is_empty() {
             let Some(item) = items.get_mut(count) else {
-                return Err("node of more than 17 items".to_owned());
+                return Err("node items: got more than 17, expected 2 or 17".to_owned());
             };
             let before = payload;
             let header = Header::decode(&mut payload).map_err(error)?;
             let (content, after) = payload
                 .split_at_checked(header.payload_length)
-                .ok_or("item ends early")?;
+                .ok_or("an item is longer than the node")?;
             payload = after;
-            *item = Item {
+            *item = NodeItem {
                 list: header.list,
                 content,
                 whole: &before[..before.len() - after.len()],
@@ -170,7 +174,7 @@ impl Node {
                 branch.value = (!value.is_empty()).then(|| value.to_vec());
                 Self::branch(branch)
             }
-            other => return Err(format!("node of {} items, want 2 or 17", other.len())),
+            other => return Err(format!("node items: got {}, expected 2 or 17", other.len())),
         };
         node.reference = OnceCell::from(reference);
         node.unsaved = false;
@@ -178,42 +182,49 @@ impl Node {
     }
 }
 
+/// An RLP item of an encoded node.
 #[derive(Clone, Copy, Default)]
-struct Item<'a> {
+struct NodeItem<'a> {
     list: bool,
+    /// The item without its RLP header.
     content: &'a [u8],
+    /// The item with its RLP header.
     whole: &'a [u8],
 }
 
-impl<'a> Item<'a> {
+impl<'a> NodeItem<'a> {
     fn string(&self) -> Result<&'a [u8], String> {
         if self.list {
-            Err("list in place of a string".to_owned())
+            Err("item: got a list, expected a string".to_owned())
         } else {
             Ok(self.content)
         }
     }
 
-    fn link(&self) -> Result<Link, String> {
+    fn link(&self) -> Result<NodeLink, String> {
         if self.list {
-            let node = Node::decode(self.whole, Reference::Inline(self.whole.to_vec()))?;
-            return Ok(Link::Node(node));
+            let node = TrieNode::decode(self.whole, NodeReference::Inline(self.whole.to_vec()))?;
+            return Ok(NodeLink::Loaded(node));
         }
         match self.content.len() {
-            0 => Ok(Link::Empty),
-            32 => Ok(Link::Stored(B256::from_slice(self.content))),
-            length => Err(format!("child reference of {length} bytes")),
+            0 => Ok(NodeLink::Empty),
+            32 => Ok(NodeLink::Stored(B256::from_slice(self.content))),
+            length => Err(format!("child reference: got {length} bytes, expected 0 or 32")),
         }
     }
 }
 
-fn encode_link(link: &Link, out: &mut Vec<u8>) {
+fn encode_link(link: &NodeLink, out: &mut Vec<u8>) {
     match link {
-        Link::Empty => out.push(alloy_rlp::EMPTY_STRING_CODE),
-        Link::Stored(hash) => encode_hash(hash, out),
-        Link::Node(node) => match node.reference.get().expect("children are sealed first") {
-            Reference::Hash(hash) => encode_hash(hash, out),
-            Reference::Inline(rlp) => out.extend_from_slice(rlp),
+        NodeLink::Empty => out.push(alloy_rlp::EMPTY_STRING_CODE),
+        NodeLink::Stored(hash) => encode_hash(hash, out),
+        NodeLink::Loaded(node) => match node
+            .reference
+            .get()
+            .expect("children's references are computed first")
+        {
+            NodeReference::Hash(hash) => encode_hash(hash, out),
+            NodeReference::Inline(rlp) => out.extend_from_slice(rlp),
         },
     }
 }
@@ -223,16 +234,17 @@ fn encode_hash(hash: &B256, out: &mut Vec<u8>) {
     out.extend_from_slice(hash.as_slice());
 }
 
-/// The reference of a node with this RLP.
-pub(super) fn reference_of(rlp: &[u8]) -> Reference {
+/// The reference to a node with this RLP.
+pub(super) fn reference_of(rlp: &[u8]) -> NodeReference {
     if rlp.len() < 32 {
-        Reference::Inline(rlp.to_vec())
+        NodeReference::Inline(rlp.to_vec())
     } else {
-        Reference::Hash(keccak256(rlp))
+        NodeReference::Hash(keccak256(rlp))
     }
 }
 
-/// Makes what `out` holds from `start` on the payload of an RLP list.
+/// Turns the bytes of `out` from `start` on into the payload of an RLP list, by inserting the
+/// list's header before them.
 pub(super) fn wrap_list(start: usize, out: &mut Vec<u8>) {
     let header = Header {
         list: true,
@@ -244,11 +256,11 @@ pub(super) fn wrap_list(start: usize, out: &mut Vec<u8>) {
     header.encode(&mut &mut out[start..start + length]);
 }
 
-/// Appends the RLP of a key's hex prefix form.
+/// Appends the RLP of a key in hex-prefix encoding.
 pub(super) fn push_hex_prefix(key: &[u8], leaf: bool, out: &mut Vec<u8>) {
     let bytes = key.len() / 2 + 1;
     if bytes > 1 {
-        // A single byte is its own RLP: it is at most 0x3f.
+        // A single byte is at most 0x3f here, so it needs no RLP header.
         let header = Header {
             list: false,
             payload_length: bytes,
@@ -266,10 +278,13 @@ pub(super) fn push_hex_prefix(key: &[u8], leaf: bool, out: &mut Vec<u8>) {
     out.extend(pairs.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]));
 }
 
+/// Decodes a key in hex-prefix encoding. Returns its nibbles and whether it belongs to a leaf.
 fn from_hex_prefix(bytes: &[u8]) -> Result<(Nibbles, bool), String> {
     let (first, rest) = bytes.split_first().ok_or("empty hex prefix")?;
     if first & 0xc0 != 0 || (first & 0x10 == 0 && first & 0xf != 0) {
-        return Err(format!("hex prefix {first:#04x}"));
+        return Err(format!(
+            "hex prefix: got {first:#04x}, expected 0x00, 0x1_, 0x20 or 0x3_"
+        ));
     }
     let odd = (first & 0x10 != 0).then_some(first & 0xf);
     let key = odd
@@ -302,7 +317,7 @@ mod tests {
 
     #[test]
     fn bad_nodes_are_errors() {
-        let reference = Reference::Inline(Vec::new());
+        let reference = NodeReference::Inline(Vec::new());
         for bad in [
             &[][..],
             &[0xc0],
@@ -312,7 +327,7 @@ mod tests {
             &[0xf8],
             &[0xc3, 0x20, 1, 2],
         ] {
-            assert!(Node::decode(bad, reference.clone()).is_err(), "{bad:?}");
+            assert!(TrieNode::decode(bad, reference.clone()).is_err(), "{bad:?}");
         }
     }
 }

@@ -1,33 +1,38 @@
-//! The root of a trie whose content lies sorted: computed at once, without keeping nodes.
+//! Computes the root of a trie from sorted entries, without keeping nodes.
 //!
-//! Shares no code with the trie that is changed in place but how a node is written, so that
-//! each judges the other. Source: Ethereum Yellow Paper, appendix D.
+//! `db check` compares the result with the trie that is changed in place. The two share only the
+//! encoding of nodes, so that a fault in one does not hide in the other.
+//! Source: Ethereum Yellow Paper, appendix D.
 
 use alloy_rlp::{EMPTY_STRING_CODE, Encodable};
 use primitives::{B256, EMPTY_ROOT, keccak256};
 
-use super::node::{Reference, push_hex_prefix, reference_of, wrap_list};
+use super::node::{NodeReference, push_hex_prefix, reference_of, wrap_list};
 
-/// Nibbles of a key.
-const NIBBLES: usize = 64;
+/// Length of a key in nibbles.
+const KEY_NIBBLES: usize = 64;
 
-/// The root of the trie that has `value(entry)` under each entry's key. The keys must be
-/// ascending and differ; values must not be empty.
+/// The root of the trie that has `value(entry)` under each entry's key.
+///
+/// The keys must be strictly ascending, and no value may be empty.
 ///
 /// # Errors
-/// Whatever `value` returns.
+/// Any error of `value`.
 pub(crate) fn sorted_root<T, E>(
     entries: &[(B256, T)],
     value: &mut impl FnMut(&T) -> Result<Vec<u8>, E>,
 ) -> Result<B256, E> {
-    debug_assert!(entries.is_sorted_by(|a, b| a.0 < b.0), "keys ascend and differ");
+    debug_assert!(
+        entries.is_sorted_by(|a, b| a.0 < b.0),
+        "keys are strictly ascending"
+    );
     if entries.is_empty() {
         return Ok(EMPTY_ROOT);
     }
     Ok(keccak256(node(entries, 0, value)?))
 }
 
-/// RLP of the node at `depth` that holds these entries, which agree up to there.
+/// The RLP of the node at nibble `depth` that has these entries. Their keys are equal up to there.
 fn node<T, E>(
     entries: &[(B256, T)],
     depth: usize,
@@ -37,13 +42,13 @@ fn node<T, E>(
     let path = |to: usize| -> Vec<u8> { (depth..to).map(|at| nibble(&first.0, at)).collect() };
     if entries.len() == 1 {
         let mut payload = Vec::with_capacity(128);
-        push_hex_prefix(&path(NIBBLES), true, &mut payload);
+        push_hex_prefix(&path(KEY_NIBBLES), true, &mut payload);
         value(&first.1)?.as_slice().encode(&mut payload);
         return Ok(list(payload));
     }
-    // What first and last agree on, all between them do.
-    let fork = (depth..NIBBLES).find(|at| nibble(&first.0, *at) != nibble(&last.0, *at));
-    let fork = fork.unwrap_or(NIBBLES - 1);
+    // The keys are sorted, so a prefix that the first and the last share is common to all.
+    let fork = (depth..KEY_NIBBLES).find(|at| nibble(&first.0, *at) != nibble(&last.0, *at));
+    let fork = fork.unwrap_or(KEY_NIBBLES - 1);
     let branch = branch(entries, fork, value)?;
     if fork == depth {
         return Ok(branch);
@@ -61,17 +66,17 @@ fn branch<T, E>(
 ) -> Result<Vec<u8>, E> {
     let mut payload = Vec::with_capacity(17 * 33 + 3);
     let mut rest = entries;
-    for way in 0..16 {
-        let count = rest.partition_point(|(key, _)| nibble(key, depth) <= way);
-        let (here, after) = rest.split_at(count);
+    for child in 0..16 {
+        let count = rest.partition_point(|(key, _)| nibble(key, depth) <= child);
+        let (below, after) = rest.split_at(count);
         rest = after;
-        if here.is_empty() {
+        if below.is_empty() {
             payload.push(EMPTY_STRING_CODE);
         } else {
-            push_reference(&node(here, depth + 1, value)?, &mut payload);
+            push_reference(&node(below, depth + 1, value)?, &mut payload);
         }
     }
-    // Keys of one length leave no value at a branch.
+    // All keys have the same length, so no branch has a value.
     payload.push(EMPTY_STRING_CODE);
     Ok(list(payload))
 }
@@ -87,8 +92,8 @@ fn nibble(key: &B256, at: usize) -> u8 {
 
 fn push_reference(rlp: &[u8], out: &mut Vec<u8>) {
     match reference_of(rlp) {
-        Reference::Hash(hash) => hash.encode(out),
-        Reference::Inline(rlp) => out.extend_from_slice(&rlp),
+        NodeReference::Hash(hash) => hash.encode(out),
+        NodeReference::Inline(rlp) => out.extend_from_slice(&rlp),
     }
 }
 
@@ -121,7 +126,7 @@ mod tests {
     fn small_tries() {
         check(&BTreeMap::new());
         check(&[(B256::repeat_byte(1), vec![5])].into());
-        // A branch at the last nibble, with children that are written in place.
+        // A branch at the last nibble, whose children are embedded in it.
         check(
             &[0x10, 0x11, 0x1f]
                 .map(|last| (B256::with_last_byte(last), vec![last]))

@@ -1,7 +1,7 @@
-//! The state trie: accounts under the hashes of addresses, each with a storage trie.
+//! The state trie: accounts under the hashes of their addresses, each with a storage trie.
 //!
-//! Storage tries of different incarnations of an account lie apart, so a destroyed
-//! account's storage needs no deletion here either.
+//! The storage trie of each incarnation of an account has rows of its own. So when a contract is
+//! destroyed, no trie nodes need to be deleted.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,50 +10,51 @@ use ethash::keccak256_many;
 use primitives::{Address, B256, U256};
 use store::{AccountRecord, StoreError, Tables};
 
-use super::{NodeRows, NodeSource, Trie, TrieWork, seal};
+use super::{NodeRows, NodeSource, Trie, TrieStats, references};
 
-/// Prefix of the account trie's rows.
+/// First byte of the account trie's rows.
 const ACCOUNTS: u8 = 0;
-/// Prefix of storage tries' rows; address and incarnation follow.
+/// First byte of the storage tries' rows. Address and incarnation follow.
 const STORAGE: u8 = 1;
 
-/// When more nodes than this are in memory at a commit, they go. About 120 MB.
+/// If more nodes than this are in memory at a commit, they are dropped. They take about 120 MB.
 const NODES_MAX: u64 = 200_000;
 
-/// Whose storage: address and incarnation.
-type Owner = (Address, u32);
+/// Which storage: an account's address and incarnation.
+pub type StorageOwner = (Address, u32);
 
-/// The account trie and those storage tries that changed since they were last unloaded.
+/// The account trie and the storage tries that changed since nodes were last dropped.
 #[derive(Debug)]
 pub struct StateTrie {
     accounts: Trie,
-    storages: HashMap<Owner, Trie>,
-    /// Storage tries that changed since their roots were last computed.
-    unsealed: BTreeSet<Owner>,
-    /// Storage tries that changed since they were last saved.
-    unsaved: BTreeSet<Owner>,
-    /// Nodes in memory, or some more: those that went are counted.
-    held: u64,
-    work: TrieWork,
+    storages: HashMap<StorageOwner, Trie>,
+    /// Storage tries that changed after their roots were last computed.
+    unhashed: BTreeSet<StorageOwner>,
+    /// Storage tries that changed after they were last saved.
+    unsaved: BTreeSet<StorageOwner>,
+    /// Upper bound of the number of nodes in memory. Nodes that were removed since nodes were last
+    /// dropped are counted too.
+    loaded_nodes: u64,
+    stats: TrieStats,
 }
 
 impl StateTrie {
-    /// The state with this root. Nodes come from the source given to each change.
+    /// The trie of the state with this root. Nodes come from the source given to each change.
     pub fn new(root: B256) -> Self {
         Self {
             accounts: Trie::new(accounts_prefix(), root),
             storages: HashMap::new(),
-            unsealed: BTreeSet::new(),
+            unhashed: BTreeSet::new(),
             unsaved: BTreeSet::new(),
-            held: 0,
-            work: TrieWork::default(),
+            loaded_nodes: 0,
+            stats: TrieStats::default(),
         }
     }
 
-    /// Sets slots of an account; zero removes one. [`Self::storage_root`] has the new root
-    /// after [`Self::seal_storages`].
+    /// Sets slots of an account. The value zero removes a slot. [`Self::storage_root`] returns the
+    /// new root after [`Self::hash_storages`].
     ///
-    /// `root` is the storage root before the first change, `incarnation` says whose storage.
+    /// `root` is the storage root before the first change.
     ///
     /// # Errors
     /// [`StoreError`] when a trie node is missing, altered or unreadable.
@@ -73,7 +74,7 @@ impl StateTrie {
             .into_iter()
             .map(|(slot, value)| (slot.to_be_bytes(), value))
             .unzip();
-        for (key, value) in in_order(&keys, values) {
+        for (key, value) in sorted_by_hash(&keys, values) {
             if value.is_zero() {
                 trie.remove(source, &key)?;
             } else {
@@ -81,32 +82,34 @@ impl StateTrie {
             }
         }
         let (loaded, read) = trie.take_counts();
-        self.held += loaded;
-        self.work.read += read;
-        self.unsealed.insert(owner);
+        self.loaded_nodes += loaded;
+        self.stats.read += read;
+        self.unhashed.insert(owner);
         self.unsaved.insert(owner);
         Ok(())
     }
 
-    /// Computes the roots of all storage tries that changed, together.
-    pub fn seal_storages(&mut self) {
-        let unsealed = std::mem::take(&mut self.unsealed);
-        self.work.hashed += seal::seal(unsealed.iter().filter_map(|owner| self.storages.get(owner)));
+    /// Computes the roots of all changed storage tries together.
+    pub fn hash_storages(&mut self) {
+        let unhashed = std::mem::take(&mut self.unhashed);
+        self.stats.hashed +=
+            references::compute(unhashed.iter().filter_map(|owner| self.storages.get(owner)));
     }
 
-    /// Root of a storage trie that was changed and sealed; `None` where it was not changed.
-    pub fn storage_root(&self, owner: Owner) -> Option<B256> {
-        self.storages.get(&owner).map(Trie::sealed_root)
+    /// The root of a changed storage trie after [`Self::hash_storages`]. `None` if the storage did
+    /// not change.
+    pub fn storage_root(&self, owner: StorageOwner) -> Option<B256> {
+        self.storages.get(&owner).map(Trie::computed_root)
     }
 
-    /// Forgets the trie of a storage that is to begin anew and was never saved.
-    pub(crate) fn forget_storage(&mut self, owner: Owner) {
+    /// Forgets the trie of a storage that was never saved, so that it starts empty again.
+    pub(crate) fn forget_storage(&mut self, owner: StorageOwner) {
         self.storages.remove(&owner);
-        self.unsealed.remove(&owner);
+        self.unhashed.remove(&owner);
         self.unsaved.remove(&owner);
     }
 
-    /// Sets accounts, or removes them.
+    /// Sets accounts. `None` removes one.
     ///
     /// # Errors
     /// [`StoreError`] when a trie node is missing, altered or unreadable.
@@ -119,30 +122,30 @@ impl StateTrie {
             .iter()
             .map(|(address, account)| (address, *account))
             .unzip();
-        for (key, account) in in_order(&addresses, accounts) {
+        for (key, account) in sorted_by_hash(&addresses, accounts) {
             match account {
                 Some(account) => self.accounts.insert(source, &key, &encode_account(&account))?,
                 None => self.accounts.remove(source, &key)?,
             }
         }
         let (loaded, read) = self.accounts.take_counts();
-        self.held += loaded;
-        self.work.read += read;
+        self.loaded_nodes += loaded;
+        self.stats.read += read;
         Ok(())
     }
 
-    /// The state root as it is now.
+    /// The state root with all changes so far.
     pub fn root(&mut self) -> B256 {
-        self.seal_storages();
-        self.work.hashed += seal::seal([&self.accounts]);
-        self.accounts.sealed_root()
+        self.hash_storages();
+        self.stats.hashed += references::compute([&self.accounts]);
+        self.accounts.computed_root()
     }
 
-    /// Writes the nodes that changed since the last commit, and keeps what fits in memory for
-    /// the blocks to come.
+    /// Writes the nodes that changed since the last commit. Loaded nodes stay in memory for the
+    /// next blocks, unless there are too many.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails.
+    /// [`StoreError`] when the store fails.
     pub fn commit(&mut self, tables: &mut Tables<'_>) -> Result<(), StoreError> {
         self.root();
         let mut rows = NodeRows::new();
@@ -152,45 +155,45 @@ impl StateTrie {
                 trie.save(&mut rows);
             }
         }
-        // In the order of the table, as rows of one page are written with less work together.
+        // The rows are in the table's order: it is cheaper to write the rows of a page together.
         for (path, node) in &rows {
             tables.put_trie_node(path, node.as_deref())?;
         }
-        self.work.written += rows.len() as u64;
-        if self.held > NODES_MAX {
+        self.stats.written += rows.len() as u64;
+        if self.loaded_nodes > NODES_MAX {
             self.accounts.unload();
             self.storages.clear();
-            self.held = 0;
+            self.loaded_nodes = 0;
         }
         Ok(())
     }
 
-    /// What was done since this was last asked.
-    pub fn take_work(&mut self) -> TrieWork {
-        std::mem::take(&mut self.work)
+    /// Takes the counts of the work since the last call.
+    pub fn take_stats(&mut self) -> TrieStats {
+        std::mem::take(&mut self.stats)
     }
 }
 
-/// The hashes of keys, each with the value of its key, in the order of the hashes: what lies
-/// near each other in the trie and in its table is visited together.
-fn in_order<T: AsRef<[u8]>, V>(keys: &[T], values: Vec<V>) -> Vec<([u8; 32], V)> {
+/// Hashes the keys and returns each hash with its value, sorted by hash. In this order, neighbours
+/// in the trie and in its table are visited together.
+fn sorted_by_hash<T: AsRef<[u8]>, V>(keys: &[T], values: Vec<V>) -> Vec<([u8; 32], V)> {
     let hashes = keccak256_many(&keys.iter().map(AsRef::as_ref).collect::<Vec<_>>());
     let mut hashed: Vec<_> = hashes.into_iter().zip(values).collect();
     hashed.sort_unstable_by_key(|(hash, _)| *hash);
     hashed
 }
 
-/// Where the rows of the account trie begin.
+/// The prefix of the account trie's rows.
 pub(crate) fn accounts_prefix() -> Vec<u8> {
     vec![ACCOUNTS]
 }
 
-/// Where the rows of a storage trie begin.
+/// The prefix of a storage trie's rows.
 pub(crate) fn storage_prefix(address: &Address, incarnation: u32) -> Vec<u8> {
     [&[STORAGE][..], address.as_slice(), &incarnation.to_be_bytes()].concat()
 }
 
-/// RLP of an account as the state trie holds it.
+/// The RLP of an account in the state trie.
 pub(crate) fn encode_account(account: &AccountRecord) -> Vec<u8> {
     let mut payload = Vec::with_capacity(110);
     account.tx_nonce.encode(&mut payload);

@@ -156,13 +156,13 @@ fn damage_and_cuts_are_placed() {
         &maker,
         &blocks,
         bytes[..before.len() + 100].to_vec(),
-        |e| matches!(e, BulkError::Stream(chain::stream::StreamError::Truncated { offset: at, got: 100, .. }) if *at == offset),
+        |e| matches!(e, BulkError::Stream(chain::stream::BlockStreamError::Truncated { offset: at, got: 100, .. }) if *at == offset),
     );
     check_broken(
         &maker,
         &blocks,
         [&before, &b"garbage"[..]].concat(),
-        |e| matches!(e, BulkError::Stream(chain::stream::StreamError::NoList { offset: at, .. }) if *at == offset),
+        |e| matches!(e, BulkError::Stream(chain::stream::BlockStreamError::NoList { offset: at, .. }) if *at == offset),
     );
     // The last byte of the block's body is within its last transaction's list of uncles.
     let end = before.len() + blocks[5].size();
@@ -214,8 +214,8 @@ fn import_ends_where_rules_begin_that_are_not_built() {
     let mut spec = ChainSpec::from_genesis_file("x", text).expect("a file").spec;
     spec.difficulty = chain::spec::DifficultyRule::Constant(2);
     let mut open_ended = spec.clone();
-    if let chain::spec::Family::Ethereum(forks) = &mut open_ended.family {
-        forks.beyond = None;
+    if let chain::spec::ChainFamily::Ethereum(forks) = &mut open_ended.family {
+        forks.unsupported = None;
     }
     let mut maker = Maker::new(open_ended);
     let blocks = maker.line(maker.genesis, 4, 1);

@@ -1,9 +1,10 @@
-//! Calls and estimates that take long: what is given up, and when.
+//! Limits of calls and estimates: which calls are quick, when calls time out, and how close an
+//! estimate is.
 
 use std::fmt::Write;
 use std::time::Duration;
 
-use chain::call::{CallError, CallOutcome, CallPlace, CallRequest, TIMEOUT_DEFAULT};
+use chain::call::{CallOutcome, CallRequest, EvmCallError, StateAt, TIMEOUT_DEFAULT};
 use chain::{ChainSpec, View};
 use primitives::Address;
 
@@ -15,8 +16,8 @@ const ENDLESS: &str = "5b600056";
 const CONTRACT: Address = Address::repeat_byte(0xc0);
 const CALLED: Address = Address::repeat_byte(0xc1);
 
-/// The chain in whose block 0 these contracts are, and the request that calls the first.
-fn place(code: &[u8], called: &[u8]) -> (View, CallRequest) {
+/// A chain whose block 0 has these two contracts, and a request that calls the first one.
+fn chain_with(code: &[u8], called: &[u8]) -> (View, CallRequest) {
     let mut spec = ChainSpec::dev();
     for (address, code) in [(CONTRACT, code), (CALLED, called)] {
         let mut contract = rich(1);
@@ -33,20 +34,20 @@ fn place(code: &[u8], called: &[u8]) -> (View, CallRequest) {
     (view, request)
 }
 
-const GENESIS: CallPlace<'_> = CallPlace::After(0);
+const GENESIS: StateAt<'_> = StateAt::Block(0);
 
 #[test]
-fn what_reads_much_is_not_quick() {
+fn calls_that_read_much_are_not_quick() {
     let check = |code: &[u8], called: &[u8], is_quick: bool| {
-        let (view, request) = place(code, called);
+        let (view, request) = chain_with(code, called);
         let quick = view.quick_call(GENESIS, &request).expect("a call");
         assert_eq!(quick.is_some(), is_quick, "{code:02x?}");
         if let Some(quick) = quick {
-            let whole = view.call(GENESIS, &request, TIMEOUT_DEFAULT).expect("a call");
-            assert_eq!(quick, whole, "{code:02x?}");
+            let unlimited = view.call(GENESIS, &request, TIMEOUT_DEFAULT).expect("a call");
+            assert_eq!(quick, unlimited, "{code:02x?}");
         }
     };
-    // `word`, POP for each of so many numbers.
+    // Code that runs `word` and POP for each number below `count`.
     let each = |count: u8, word: &dyn Fn(u8) -> String| {
         let text = (0..count).fold(String::new(), |mut text, number| {
             write!(text, "{}50", word(number)).expect("memory");
@@ -60,9 +61,9 @@ fn what_reads_much_is_not_quick() {
         check(&each(8, word), &[], true);
         check(&each(20, word), &[], false);
     }
-    // One slot again and again is read once.
+    // A slot that is read 200 times counts once.
     check(&each(200, &|_| slot(1)), &[], true);
-    // Long code: its own, and that of another contract.
+    // Long code of the contract itself, and of a contract that it calls.
     check(&[0; 20_000], &[], true);
     check(&[0; 60_000], &[], false);
     let calls = hex(&format!("6000600060006000600073{}5af15000", "c1".repeat(20)));
@@ -71,43 +72,43 @@ fn what_reads_much_is_not_quick() {
 }
 
 #[test]
-fn a_call_ends_when_its_time_is_over() {
+fn calls_and_estimates_time_out() {
     let timeout = Duration::from_millis(50);
-    // More gas than could be used in a day.
+    // More gas than the EVM uses in a day.
     let gas = Some(1 << 50);
-    let aborted = |error: CallError| {
+    let aborted = |error: EvmCallError| {
         assert!(
-            matches!(error, CallError::Timeout(got) if got == timeout),
+            matches!(error, EvmCallError::Timeout(got) if got == timeout),
             "{error}"
         );
         assert_eq!(error.to_string(), "execution aborted (timeout = 50ms)");
     };
     let calls = hex(&format!("6000600060006000600073{}5af1", "c1".repeat(20)));
-    let again = [&hex("5b")[..], &calls, &hex("50600056")].concat();
+    let calls_forever = [&hex("5b")[..], &calls, &hex("50600056")].concat();
     for (code, called) in [
         (hex(ENDLESS), vec![]),
-        // Within a call, and call after call: of a contract, and of a built-in one.
+        // An endless inner call, and endless calls of a contract and of a precompiled contract.
         (calls, hex(ENDLESS)),
-        (again, hex("00")),
+        (calls_forever, hex("00")),
         (hex("5b 6000600060006000600060025af1 50600056"), vec![]),
     ] {
-        let (view, request) = place(&code, &called);
+        let (view, request) = chain_with(&code, &called);
         let request = CallRequest { gas, ..request };
-        aborted(view.call(GENESIS, &request, timeout).expect_err("it has no end"));
+        aborted(view.call(GENESIS, &request, timeout).expect_err("no end"));
         aborted(view.estimate_gas(GENESIS, &request, timeout).expect_err("no end"));
     }
-    let (view, request) = place(&hex("00"), &[]);
+    let (view, request) = chain_with(&hex("00"), &[]);
     let error = view.estimate_gas(GENESIS, &request, Duration::ZERO);
     assert!(
-        matches!(error, Err(CallError::Timeout(Duration::ZERO))),
+        matches!(error, Err(EvmCallError::Timeout(Duration::ZERO))),
         "{error:?}"
     );
 }
 
 #[test]
-fn an_estimate_is_enough_and_little_more_than_that() {
+fn an_estimate_suffices_and_exceeds_the_minimum_by_at_most_a_64th() {
     let check = |code: &str, called: &str, least: u64| {
-        let (view, request) = place(&hex(code), &hex(called));
+        let (view, request) = chain_with(&hex(code), &hex(called));
         let estimate = view
             .estimate_gas(GENESIS, &request, TIMEOUT_DEFAULT)
             .expect("it succeeds");
@@ -128,8 +129,8 @@ fn an_estimate_is_enough_and_little_more_than_that() {
     };
     check("00", "", 1000);
     check("6001600055 00", "", 21_006);
-    // Goes on only where more than 500,000 gas is left, and uses hardly any: PUSH3, GAS, GT,
-    // PUSH1, JUMPI, INVALID, JUMPDEST, STOP.
+    // Continues only if more than 500,000 gas is left, but uses very little: PUSH3, GAS, GT, PUSH1,
+    // JUMPI, INVALID, JUMPDEST, STOP.
     check("6207a120 5a 11 600a 57 fe 5b 00", "", 501_006);
     check("62010000 5a 11 600a 57 fe 5b 00", "", 66_542);
 }

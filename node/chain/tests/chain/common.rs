@@ -212,7 +212,7 @@ fn assemble(spec: &ChainSpec, view: &store::Snapshot, above: &Header, mut plan: 
     let mut state = BlockState::new(view, above.number, above.state_root);
     let mut executor = Executor::new(spec, &header, &mut state);
     for transaction in &plan.transactions {
-        let low_s = spec.at(header.number).low_s();
+        let low_s = spec.rules_at(header.number).low_s();
         let sender = transaction.recover_sender(low_s).expect("signed");
         executor
             .transaction(transaction, sender)
@@ -314,7 +314,7 @@ pub(crate) fn hex(text: &str) -> Vec<u8> {
 /// The forks of a spec of the public network's family.
 pub(crate) fn forks(spec: &mut ChainSpec) -> &mut chain::spec::MoacForks {
     match &mut spec.family {
-        chain::spec::Family::Moac(forks) => forks,
-        chain::spec::Family::Ethereum(_) => panic!("want the public network's family"),
+        chain::spec::ChainFamily::Moac(forks) => forks,
+        chain::spec::ChainFamily::Ethereum(_) => panic!("want the public network's family"),
     }
 }

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use chain::call::{CallPlace, CallRequest, TIMEOUT_DEFAULT};
+use chain::call::{CallRequest, StateAt, TIMEOUT_DEFAULT};
 use chain::evm::precompiles::NOTIFY_SCS;
 use chain::genesis::ensure_genesis;
 use chain::import::{ImportError, Importer};
@@ -129,12 +129,12 @@ impl Scene {
                 note(view.slot(&address, &U256::from(2), number).is_err());
             }
             note(
-                view.call(CallPlace::After(number), &request, TIMEOUT_DEFAULT)
+                view.call(StateAt::Block(number), &request, TIMEOUT_DEFAULT)
                     .is_err()
                     && number < 4,
             );
             note(
-                view.estimate_gas(CallPlace::After(number), &request, TIMEOUT_DEFAULT)
+                view.estimate_gas(StateAt::Block(number), &request, TIMEOUT_DEFAULT)
                     .is_err()
                     && number < 4,
             );

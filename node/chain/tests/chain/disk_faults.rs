@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chain::call::{CallPlace, CallRequest, TIMEOUT_DEFAULT};
+use chain::call::{CallRequest, StateAt, TIMEOUT_DEFAULT};
 use chain::chain::WriteError;
 use chain::genesis::ensure_genesis;
 use chain::import::Importer;
@@ -293,7 +293,7 @@ fn answers(scene: &Scene, store: &Store) -> Option<Vec<Option<String>>> {
             }
         }
         all.push(words(view.call(
-            CallPlace::After(number),
+            StateAt::Block(number),
             &request,
             TIMEOUT_DEFAULT,
         )));

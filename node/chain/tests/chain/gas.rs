@@ -1,6 +1,6 @@
-//! Gas to the unit: small programs against the public network's table and opcodes.
+//! Exact gas of small programs by the public network's table and opcodes.
 //!
-//! Expected numbers are written out from the table, not computed by the code under test.
+//! The expected numbers are sums of the table's values. The code under test does not compute them.
 
 use chain::ChainSpec;
 use primitives::{Address, U256};
@@ -19,7 +19,7 @@ fn check(name: &str, program: &str, callee: &str, expected: u64) -> Ran {
 fn opcodes_cost_what_the_table_says() {
     let ee = "ee".repeat(20);
     let dd = "dd".repeat(20);
-    // Name, program, gas of the whole transaction: 1000 and the program's own.
+    // Name, program, and gas of the whole transaction: 1000 and the gas of the program.
     let table: &[(&str, &str, u64)] = &[
         ("nothing", "00", 1000),
         ("exponent of no bytes", "6000 6002 0a", 1000 + 6 + 10),
@@ -62,7 +62,7 @@ fn opcodes_cost_what_the_table_says() {
             "612000 6000 6000 f0",
             1000 + 9 + 32_000 + 256 * 3 + 128,
         ),
-        ("0 to 1", "6001 6000 55", 1000 + 6 + 20_000),
+        ("sstore 0 to 1", "6001 6000 55", 1000 + 6 + 20_000),
         ("0 to 0", "6000 6000 55", 1000 + 6 + 5000),
         ("1 to 2", "6002 6001 55", 1000 + 6 + 5000),
         ("1 to 1", "6001 6001 55", 1000 + 6 + 5000),
@@ -86,7 +86,8 @@ fn opcodes_cost_what_the_table_says() {
     for (name, program, expected) in table {
         check(name, program, "00", *expected);
     }
-    // Destroying: 5000, 25,000 more where a balance makes an account, up to 24,000 back.
+    // SELFDESTRUCT costs 5000, and 25,000 more if its balance creates an account. At most 24,000
+    // is refunded.
     check(
         "selfdestruct to an account",
         &format!("73{ee} ff"),
@@ -109,7 +110,7 @@ fn opcodes_cost_what_the_table_says() {
     assert_eq!(
         poor.run().gas_used,
         6003 - 3001,
-        "nothing to send, no new account"
+        "without a balance no account is created"
     );
 }
 
@@ -141,43 +142,44 @@ fn calls_cost_what_the_table_says() {
         "00",
         new_account,
     );
-    let keep = |program: String| format!("{program} 6000 55");
-    // The failing callee writes first; neither its write nor its gas comes back.
+    // Writes the result of the call to slot 0.
+    let save_result = |program: String| format!("{program} 6000 55");
+    // The callee writes a slot before it fails. Its write is undone, and its gas is burned.
     let ran = check(
         "invalid inside",
-        &keep(call("00", CALLEE, "617530")),
+        &save_result(call("00", CALLEE, "617530")),
         "6001 6000 55 fe",
         1000 + 721 + 30_000 + 5003,
     );
     assert_eq!((ran.slots[0], ran.callee_slot), (U256::ZERO, U256::ZERO));
     let ran = check(
         "revert inside",
-        &keep(call("00", CALLEE, "617530")),
+        &save_result(call("00", CALLEE, "617530")),
         "6001 6000 55 6000 6000 fd",
         1000 + 721 + 20_012 + 5003,
     );
     assert_eq!((ran.slots[0], ran.callee_slot), (U256::ZERO, U256::ZERO));
     let ran = check(
         "success inside",
-        &keep(call("00", CALLEE, "617530")),
+        &save_result(call("00", CALLEE, "617530")),
         "6001 6000 55",
         1000 + 721 + 20_006 + 20_003,
     );
     assert_eq!((ran.slots[0], ran.callee_slot), (U256::from(1), U256::from(1)));
     let callee = CALLEE.to_string();
     let callee = callee.trim_start_matches("0x");
-    let still = format!("6000 6000 6000 6000 73{callee} 617530 fa 6000 55");
+    let static_call = format!("6000 6000 6000 6000 73{callee} 617530 fa 6000 55");
     let ran = check(
-        "no writing in a static call",
-        &still,
+        "writing in a static call",
+        &static_call,
         "6001 6000 55",
         1000 + 18 + 700 + 30_000 + 5003,
     );
     assert_eq!((ran.slots[0], ran.callee_slot), (U256::ZERO, U256::ZERO));
-    let delegated = format!("6000 6000 6000 6000 73{callee} 5a f4 6002 55");
+    let delegate_call = format!("6000 6000 6000 6000 73{callee} 5a f4 6002 55");
     let ran = check(
-        "a delegate writes here",
-        &delegated,
+        "a delegate call writes the caller's storage",
+        &delegate_call,
         "6007 6000 55",
         1000 + 17 + 700 + 20_006 + 20_003,
     );
@@ -188,9 +190,9 @@ fn calls_cost_what_the_table_says() {
 }
 
 #[test]
-fn create2_memory_stays_and_is_paid_from_the_last_payment_on() {
+fn memory_of_create2_is_free_and_growth_beyond_it_is_charged() {
     let create2 = "6000 6040 6000 6000 f5 50";
-    // MSTORE at 0 lies in memory that is there; MSIZE to slot 0.
+    // MSTORE at 0 writes to memory that CREATE2 has made. MSIZE goes to slot 0.
     let ran = check(
         "inside",
         &format!("{create2} 6001 6000 52 59 6000 55"),
@@ -198,7 +200,7 @@ fn create2_memory_stays_and_is_paid_from_the_last_payment_on() {
         1000 + 12 + 32_000 + 2 + 9 + 2 + 3 + 20_000,
     );
     assert_eq!(ran.slots[0], U256::from(64));
-    // MSTORE at 64 makes a third word, and none was paid before.
+    // MSTORE at 64 makes a third word. All three words are charged, since none was before.
     let ran = check(
         "beyond",
         &format!("{create2} 6001 6040 52 59 6000 55"),
@@ -206,7 +208,7 @@ fn create2_memory_stays_and_is_paid_from_the_last_payment_on() {
         1000 + 12 + 32_000 + 2 + 9 + 9 + 2 + 3 + 20_000,
     );
     assert_eq!(ran.slots[0], U256::from(96));
-    // A length that no machine has is an error of the program.
+    // A length that does not fit in memory fails the program.
     let huge = Run::new(
         "6000 7f ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff 6000 6000 f5",
         "00",
@@ -216,7 +218,7 @@ fn create2_memory_stays_and_is_paid_from_the_last_payment_on() {
 }
 
 #[test]
-fn data_and_creation_have_their_price() {
+fn input_and_creation_cost_gas() {
     let mut data = Run::new("00", "00");
     data.input = vec![0, 1, 0, 255];
     assert_eq!(data.run().gas_used, 1000 + 2 * 4 + 2 * 68);
@@ -235,7 +237,7 @@ fn data_and_creation_have_their_price() {
         (ten.gas_used, ten.created_code_bytes),
         (intrinsic + 6 + 3 + 2000, Some(10))
     );
-    // Too little for the deposit: nothing is made, all gas is gone.
+    // One gas too little for the code: no contract is created, and all gas is burned.
     let short = create("600a 6000 f3", intrinsic + 6 + 3 + 1999);
     assert_eq!(
         (short.success, short.gas_used, short.created_code_bytes),
@@ -244,7 +246,7 @@ fn data_and_creation_have_their_price() {
 }
 
 #[test]
-fn code_may_have_204_800_bytes_and_no_more() {
+fn code_has_at_most_204_800_bytes() {
     let create = |init: &str| {
         let mut run = Run::new("00", "00");
         (run.create, run.input, run.gas) = (true, hex(init), 60_000_000);
@@ -265,7 +267,7 @@ fn code_may_have_204_800_bytes_and_no_more() {
 }
 
 #[test]
-fn fuxi_brings_opcodes_and_others_stay_invalid() {
+fn fuxi_adds_opcodes_and_other_opcodes_stay_invalid() {
     let at = |opcode: &str, number: u64| {
         let mut run = Run::new(&format!("6000 6000 6000 6000 {opcode}"), "00");
         forks(&mut run.spec).fuxi = Some(5);
@@ -286,12 +288,15 @@ fn fuxi_brings_opcodes_and_others_stay_invalid() {
     for opcode in ["3d", "fa", "fd"] {
         let mut run = Run::new(&format!("6000 6000 6000 6000 6000 6000 {opcode}"), "00");
         forks(&mut run.spec).fuxi = None;
-        assert!(run.run().gas_used < 1_000_000, "{opcode} is Byzantium's");
+        assert!(
+            run.run().gas_used < 1_000_000,
+            "{opcode} is valid from Byzantium on"
+        );
     }
 }
 
 #[test]
-fn chainid_and_selfbalance_give_the_chain_and_the_balance() {
+fn chainid_and_selfbalance_return_the_chain_id_and_the_balance() {
     let ran = check("both", "46 6000 55 47 6002 55", "00", 1000 + 2 + 5 + 6 + 40_000);
     assert_eq!((ran.slots[0], ran.slots[2]), (U256::from(100), U256::from(5)));
 }
@@ -316,19 +321,20 @@ fn existing_accounts_1_to_16_have_code_size_1() {
         let operand = format!("{low:02x}");
         assert_eq!(
             (size(&operand, true), size(&operand, false)),
-            // Contracts look for 0x0d's code before they call it: it has some everywhere.
+            // 0x0d has code size 1 also if the account does not exist, since contracts check its
+            // code before they call it.
             (U256::from(1), U256::from(u8::from(low == 13))),
             "{low}"
         );
     }
     assert_eq!((size("00", true), size("11", true)), (U256::ZERO, U256::ZERO));
-    // Only the low 20 bytes are an address.
+    // An address is the low 20 bytes of the word.
     let high = format!("{}{}", "ff".repeat(12), "00".repeat(19) + "04");
     assert_eq!(size(&high, true), U256::from(1));
 }
 
 #[test]
-fn the_test_accounts_are_rich_enough() {
+fn dev_accounts_have_balances_and_known_keys() {
     let spec = ChainSpec::dev();
     assert_eq!(spec.genesis.alloc[&account(0)].balance, coins(1_000_000));
     assert_eq!(key(0).address(), account(0));

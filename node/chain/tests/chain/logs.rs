@@ -1,11 +1,10 @@
-//! Logs by the index: on random trees of blocks the answer is always that of a naive walk
-//! over the receipts of the canonical chain, by either plan, and the index is that of a store
-//! which saw this chain alone.
+//! Searches for logs on random trees of blocks.
+//!
+//! With either plan, a search returns the logs that a walk over all receipts of the canonical chain
+//! finds. The log index has the rows of a store that imported the canonical chain only.
 
 use std::collections::HashMap;
-use std::sync::atomic::AtomicBool;
 
-use chain::check::{CheckEvent, check_store};
 use chain::import::{BlockId, Imported};
 use chain::logs::{FoundLog, LogError, LogLimits, LogPlan, LogQuery};
 use chain::spec::GenesisAccount;
@@ -13,39 +12,44 @@ use chain::{ChainSpec, View};
 use primitives::{Address, B256, Block, Log, Transaction};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
-use store::{Store, TableId};
+use store::TableId;
 
 use crate::common::{Maker, Node, Plan, hex, rows, sign, unsigned};
+use crate::scenes::{block_id, check_faults, view};
 
-/// Writes a log with `topics` topics, taken from its call data; the odd ones write it twice.
-fn contract(topics: u8, odd: bool) -> Address {
+/// The contract that emits a log with `topics` topics from its input, or two equal logs if `twice`.
+fn contract(topics: u8, twice: bool) -> Address {
     let mut address = [0xc0 + topics; 20];
-    address[19] = u8::from(odd);
+    address[19] = u8::from(twice);
     Address::from(address)
 }
 
-fn code(topics: u8, odd: bool) -> Vec<u8> {
+fn code(topics: u8, twice: bool) -> Vec<u8> {
     let mut once = Vec::new();
     for topic in (0..topics).rev() {
-        // PUSH1 place, CALLDATALOAD
+        // PUSH1 offset, CALLDATALOAD
         once.extend([0x60, 32 * topic, 0x35]);
     }
     // A word of zeros as data, LOGn.
     once.extend(hex("6020 6000"));
     once.push(0xa0 + topics);
-    if odd { [once.clone(), once].concat() } else { once }
+    if twice {
+        [once.clone(), once].concat()
+    } else {
+        once
+    }
 }
 
 fn spec() -> ChainSpec {
     let mut spec = ChainSpec::dev();
     for topics in 0..=4 {
-        for odd in [false, true] {
+        for twice in [false, true] {
             let account = GenesisAccount {
                 tx_nonce: 1,
-                code: code(topics, odd).into(),
+                code: code(topics, twice).into(),
                 ..Default::default()
             };
-            spec.genesis.alloc.insert(contract(topics, odd), account);
+            spec.genesis.alloc.insert(contract(topics, twice), account);
         }
     }
     spec
@@ -53,24 +57,24 @@ fn spec() -> ChainSpec {
 
 /// A call of a contract with these topics.
 #[derive(Clone, Debug)]
-struct Act {
+struct Call {
     topics: u8,
-    odd: bool,
+    twice: bool,
     values: [u8; 4],
 }
 
-fn act() -> impl Strategy<Value = Act> {
-    (0..=4u8, any::<bool>(), [0..3u8, 0..3u8, 0..3u8, 0..3u8]).prop_map(|(topics, odd, values)| Act {
+fn any_call() -> impl Strategy<Value = Call> {
+    (0..=4u8, any::<bool>(), [0..3u8, 0..3u8, 0..3u8, 0..3u8]).prop_map(|(topics, twice, values)| Call {
         topics,
-        odd,
+        twice,
         values,
     })
 }
 
-impl Act {
+impl Call {
     fn transaction(&self, tx_nonce: u64) -> Transaction {
         let words = self.values.map(|value| B256::with_last_byte(value).0).concat();
-        let mut plain = unsigned(tx_nonce, Some(contract(self.topics, self.odd)), 0, &words);
+        let mut plain = unsigned(tx_nonce, Some(contract(self.topics, self.twice)), 0, &words);
         plain.gas = 100_000;
         sign(0, &plain)
     }
@@ -78,30 +82,30 @@ impl Act {
 
 #[derive(Clone, Debug)]
 struct RandomBlock {
-    /// Counted back from the newest block made.
+    /// How many blocks before the newest one the parent was made.
     parent: usize,
     mark: u8,
-    acts: Vec<Act>,
+    calls: Vec<Call>,
 }
 
 fn random_block() -> impl Strategy<Value = RandomBlock> {
     let parent = prop_oneof![6 => Just(0usize), 4 => 0..8usize];
-    let acts = proptest::collection::vec(act(), 0..4);
-    (parent, any::<u8>(), acts).prop_map(|(parent, mark, acts)| RandomBlock { parent, mark, acts })
+    let calls = proptest::collection::vec(any_call(), 0..4);
+    (parent, any::<u8>(), calls).prop_map(|(parent, mark, calls)| RandomBlock { parent, mark, calls })
 }
 
-/// A query as its parts, which the naive walk reads by itself.
+/// The parts of a query. The walk over the receipts has its own test for a match.
 #[derive(Clone, Debug)]
-struct Asked {
+struct RandomQuery {
     addresses: Vec<Address>,
     topics: Vec<Vec<B256>>,
     first: u64,
     blocks: u64,
 }
 
-fn asked() -> impl Strategy<Value = Asked> {
-    let address = (0..=4u8, any::<bool>()).prop_map(|(topics, odd)| contract(topics, odd));
-    // One value more than there is.
+fn random_query() -> impl Strategy<Value = RandomQuery> {
+    let address = (0..=4u8, any::<bool>()).prop_map(|(topics, twice)| contract(topics, twice));
+    // The last value is in no log.
     let topic = (0..4u8).prop_map(B256::with_last_byte);
     let position = prop_oneof![
         2 => Just(Vec::new()),
@@ -113,7 +117,7 @@ fn asked() -> impl Strategy<Value = Asked> {
         0..20u64,
         prop_oneof![Just(u64::MAX), 0..20u64],
     )
-        .prop_map(|(addresses, topics, first, blocks)| Asked {
+        .prop_map(|(addresses, topics, first, blocks)| RandomQuery {
             addresses,
             topics,
             first,
@@ -121,8 +125,8 @@ fn asked() -> impl Strategy<Value = Asked> {
         })
 }
 
-impl Asked {
-    fn wants(&self, log: &Log) -> bool {
+impl RandomQuery {
+    fn matches(&self, log: &Log) -> bool {
         if !self.addresses.is_empty() && !self.addresses.contains(&log.address) {
             return false;
         }
@@ -137,8 +141,8 @@ impl Asked {
         true
     }
 
-    /// Every receipt of every block, one after the other.
-    fn naive(&self, view: &View, last: u64) -> Vec<FoundLog> {
+    /// Walks over all receipts of all blocks.
+    fn walk(&self, view: &View, last: u64) -> Vec<FoundLog> {
         let mut found = Vec::new();
         for number in self.first..=last.min(view.head_number()) {
             let block = view.block(number).expect("read").expect("canonical");
@@ -146,7 +150,7 @@ impl Asked {
             let mut log_index = 0;
             for (transaction_index, receipt) in receipts.iter().enumerate() {
                 for log in &receipt.logs {
-                    if self.wants(log) {
+                    if self.matches(log) {
                         found.push(FoundLog {
                             block: block.id(),
                             transaction_index,
@@ -165,7 +169,7 @@ impl Asked {
     fn check(&self, view: &View) {
         let query = LogQuery::new(self.addresses.clone(), self.topics.clone());
         let last = self.first.saturating_add(self.blocks);
-        let expected = self.naive(view, last);
+        let expected = self.walk(view, last);
         for plan in [None, Some(LogPlan::Index), Some(LogPlan::Blooms)] {
             let search = view.logs_by(plan, self.first..=last, &query, LogLimits::NONE);
             let found: Result<Vec<_>, _> = search.expect("any range").collect();
@@ -186,21 +190,7 @@ impl Asked {
     }
 }
 
-fn view(store: &Store, maker: &Maker) -> View {
-    View::new(store, maker.spec.clone()).expect("a chain")
-}
-
-fn assert_sound(node: &Node, maker: &Maker) {
-    let mut report = |event: CheckEvent<'_>| {
-        if let CheckEvent::Fault(fault) = event {
-            panic!("{fault}");
-        }
-    };
-    let stop = AtomicBool::new(false);
-    check_store(&node.store, &maker.spec, false, &stop, &mut report).expect("checked");
-}
-
-fn forks(plan: &[RandomBlock], queries: &[Asked]) {
+fn check_forks(plan: &[RandomBlock], queries: &[RandomQuery]) {
     let mut maker = Maker::new(spec());
     let node = Node::new(&maker.spec);
     let mut made = vec![maker.genesis];
@@ -209,8 +199,8 @@ fn forks(plan: &[RandomBlock], queries: &[Asked]) {
         let parent = made[made.len() - 1 - random.parent.min(made.len() - 1)];
         let first = nonces[&parent];
         let transactions: Vec<_> = (first..)
-            .zip(&random.acts)
-            .map(|(nonce, act)| act.transaction(nonce))
+            .zip(&random.calls)
+            .map(|(nonce, call)| call.transaction(nonce))
             .collect();
         let after = first + transactions.len() as u64;
         let block = maker.block(
@@ -234,73 +224,70 @@ fn forks(plan: &[RandomBlock], queries: &[Asked]) {
                 node.rows()[name] == fresh[name],
                 "{name} differs from a fresh import"
             );
-            let view = view(&node.store, &maker);
-            queries.iter().for_each(|asked| asked.check(&view));
+            let view = view(&node, &maker);
+            queries.iter().for_each(|query| query.check(&view));
         }
     }
-    let view = view(&node.store, &maker);
-    queries.iter().for_each(|asked| asked.check(&view));
-    assert_sound(&node, &maker);
+    let view = view(&node, &maker);
+    queries.iter().for_each(|query| query.check(&view));
+    assert_eq!(check_faults(&node.store, &maker.spec, false).1, []);
 }
 
 proptest! {
     #![proptest_config(Config { cases: 48, failure_persistence: None, ..Config::default() })]
 
     #[test]
-    fn the_index_answers_as_the_receipts_do(
+    fn searches_return_the_logs_in_the_receipts(
         plan in proptest::collection::vec(random_block(), 1..24),
-        queries in proptest::collection::vec(asked(), 12),
+        queries in proptest::collection::vec(random_query(), 12),
     ) {
-        forks(&plan, &queries);
+        check_forks(&plan, &queries);
     }
 }
 
-/// Two blocks with logs of the same contract, a side block to the second, and their store.
+/// A node with two blocks with logs of the same contract, and a side block beside the second one.
 fn scene() -> (Maker, Node, Vec<Block>) {
     let mut maker = Maker::new(spec());
-    let act = |value| Act {
+    let call = |value| Call {
         topics: 2,
-        odd: true,
+        twice: true,
         values: [value, 9, 0, 0],
     };
-    let one = maker.block(maker.genesis, Plan::with(vec![act(1).transaction(0)]));
+    let one = maker.block(maker.genesis, Plan::with(vec![call(1).transaction(0)]));
     let two = maker.block(
         one.hash(),
-        Plan::with(vec![act(1).transaction(1), act(2).transaction(2)]),
+        Plan::with(vec![call(1).transaction(1), call(2).transaction(2)]),
     );
-    let side = maker.block(one.hash(), Plan::with(vec![act(3).transaction(1)]));
+    let side = maker.block(one.hash(), Plan::with(vec![call(3).transaction(1)]));
     let node = Node::new(&maker.spec);
     node.take(&[one.clone(), two.clone(), side.clone()]);
     (maker, node, vec![one, two, side])
 }
 
+/// The query for logs with this first topic.
 fn topic(value: u8) -> LogQuery {
     LogQuery::new(Vec::new(), vec![vec![B256::with_last_byte(value)]])
 }
 
 #[test]
-fn a_side_block_has_logs_that_no_range_has() {
+fn logs_of_a_side_block_are_in_no_range() {
     let (maker, node, blocks) = scene();
-    let view = view(&node.store, &maker);
+    let view = view(&node, &maker);
     let count = |query: &LogQuery| {
         let search = view.logs(0..=u64::MAX, query, LogLimits::default());
         let logs: Result<Vec<_>, _> = search.expect("any range").collect();
         logs.expect("a sound store").len()
     };
     assert_eq!((count(&topic(1)), count(&topic(2)), count(&topic(3))), (4, 2, 0));
-    let id = |block: &Block| BlockId {
-        number: block.header.number,
-        hash: block.hash(),
-    };
     let side = view
-        .block_logs(id(&blocks[2]), &topic(3))
+        .block_logs(block_id(&blocks[2]), &topic(3))
         .expect("read")
         .expect("executed");
     assert_eq!(side.len(), 2);
     assert_eq!(side[1].transaction_hash, blocks[2].transactions[0].hash());
     assert_eq!((side[1].transaction_index, side[1].log_index), (0, 1));
     let second = view
-        .block_logs(id(&blocks[1]), &topic(2))
+        .block_logs(block_id(&blocks[1]), &topic(2))
         .expect("read")
         .expect("executed");
     assert_eq!(second[0].transaction_hash, blocks[1].transactions[1].hash());
@@ -313,9 +300,9 @@ fn a_side_block_has_logs_that_no_range_has() {
 }
 
 #[test]
-fn limits_hold_to_the_unit_and_say_what_they_are() {
+fn limits_are_exact() {
     let (maker, node, _) = scene();
-    let view = view(&node.store, &maker);
+    let view = view(&node, &maker);
     let run = |range: std::ops::RangeInclusive<u64>, limits: LogLimits| {
         let query = topic(1);
         let search = view.logs(range, &query, limits)?;
@@ -328,25 +315,25 @@ fn limits_hold_to_the_unit_and_say_what_they_are() {
         range_max,
         blocks_read_max,
     };
-    // Blocks 0, 1 and 2; four logs in two of them.
-    assert_eq!(run(0..=99, limits(4, 3, 2)).expect("within"), 4);
+    // The chain has blocks 0, 1 and 2, and four logs in two of them.
+    assert_eq!(run(0..=99, limits(4, 3, 2)).expect("within the limits"), 4);
     let error = run(0..=99, limits(3, 3, 2)).expect_err("a log too many");
     assert!(matches!(error, LogError::Results { max: 3 }), "{error}");
     let error = run(0..=99, limits(4, 2, 2)).expect_err("a block too many");
     assert!(matches!(error, LogError::Range { got: 3, max: 2 }), "{error}");
     let error = run(0..=99, limits(4, 3, 1)).expect_err("a read too many");
     assert!(matches!(error, LogError::BlocksRead { max: 1 }), "{error}");
-    assert_eq!(run(1..=1, limits(2, 1, 1)).expect("within"), 2);
+    assert_eq!(run(1..=1, limits(2, 1, 1)).expect("within the limits"), 2);
     assert_eq!(run(3..=99, limits(0, 0, 0)).expect("nothing above the head"), 0);
-    #[expect(clippy::reversed_empty_ranges, reason = "whoever asks so gets nothing")]
-    let backwards = run(2..=1, limits(0, 0, 0));
-    assert_eq!(backwards.expect("nothing"), 0);
+    #[expect(clippy::reversed_empty_ranges, reason = "an empty range has no logs")]
+    let reversed = run(2..=1, limits(0, 0, 0));
+    assert_eq!(reversed.expect("an empty range"), 0);
 }
 
 #[test]
-fn a_search_streams_and_ends_with_its_error() {
+fn a_search_reads_block_by_block_and_ends_at_an_error() {
     let (maker, node, blocks) = scene();
-    let view = view(&node.store, &maker);
+    let view = view(&node, &maker);
     let query = topic(1);
     let mut search = view.logs(0..=2, &query, LogLimits::default()).expect("any range");
     assert!(
@@ -354,11 +341,7 @@ fn a_search_streams_and_ends_with_its_error() {
             .next()
             .is_some_and(|log| log.is_ok_and(|log| log.block.number == 1))
     );
-    assert_eq!(
-        search.blocks_read(),
-        1,
-        "the second block is not read before it is asked for"
-    );
+    assert_eq!(search.blocks_read(), 1, "the second block is not read yet");
     drop(search);
 
     let id = [2u64.to_be_bytes().as_slice(), blocks[1].hash().as_slice()].concat();
@@ -367,12 +350,12 @@ fn a_search_streams_and_ends_with_its_error() {
         .write(|tables| tables.put(TableId::BlockToReceipts, &id, &[0xc1]))
         .expect("written");
     batch.commit().expect("committed");
-    let view = self::view(&node.store, &maker);
+    let view = crate::scenes::view(&node, &maker);
     for plan in [LogPlan::Index, LogPlan::Blooms] {
         let search = view.logs_by(Some(plan), 0..=2, &query, LogLimits::default());
-        let given: Vec<_> = search.expect("any range").collect();
-        assert_eq!(given.len(), 3, "two logs and the error");
-        let error = given[2].as_ref().expect_err("a damaged row").to_string();
+        let results: Vec<_> = search.expect("any range").collect();
+        assert_eq!(results.len(), 3, "two logs and the error");
+        let error = results[2].as_ref().expect_err("a damaged row").to_string();
         assert!(
             error.contains("block_to_receipts row 0000000000000002"),
             "{error}"

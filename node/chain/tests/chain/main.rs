@@ -1,7 +1,8 @@
-//! The package from outside: real blocks, gas to the unit, forks, damage, crashes.
+//! Tests of the package through its public interface: blocks, exact gas, forks, damage, crashes.
 //!
-//! One program, so that the dependencies are linked once. [`common`] makes blocks,
-//! [`run`] runs single transactions; what each of the other modules checks stands at its head.
+//! All modules are one program, so that the dependencies are linked once. [`common`] makes blocks,
+//! [`run`] runs single transactions, and [`scenes`] has what several modules share. The first lines
+//! of each other module say what it tests.
 
 mod bulk;
 mod calls;
@@ -26,6 +27,7 @@ mod random_forks;
 mod refund;
 mod roots;
 mod run;
+mod scenes;
 mod set_head;
 mod trace;
 mod vectors;

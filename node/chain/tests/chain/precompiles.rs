@@ -1,14 +1,15 @@
-//! The built-in contracts: gas and answers, before and after their fork, by every kind of call.
+//! Precompiled contracts: gas and output, before and after their fork, by every kind of call.
 
 use primitives::{Address, SYSTEM_CONTRACT, SecretKey, U256, keccak256};
 
 use crate::common::{forks, hex};
 use crate::run::{PROGRAM, Run, contract, rich};
 
-/// Calls a built-in contract statically with `input`; its gas, and the first word of its answer.
+/// Calls a precompiled contract by STATICCALL in block `number`. Returns the contract's gas and the
+/// first word of its output.
 fn precompile(number: u64, low: u8, input: &[u8]) -> (u64, U256) {
     let run = |low: u8| {
-        // Input to memory, STATICCALL with its answer to 0x400, a log of the answer.
+        // Copies the input to memory, calls with output at 0x400, and logs the output.
         let program = format!("36 6000 6000 37 6020 610400 36 6000 60{low:02x} 5a fa 50 6020 610400 a0");
         let mut run = Run::new(&program, "00");
         forks(&mut run.spec).precompiles = Some(7);
@@ -17,12 +18,12 @@ fn precompile(number: u64, low: u8, input: &[u8]) -> (u64, U256) {
         assert!(ran.success);
         (ran.gas_used, U256::from_be_slice(&ran.logs[0].data))
     };
-    // The same call of an address without code costs all but the precompile.
+    // The same call of an address without code costs everything except the contract's gas.
     (run(low).0 - run(0x99).0, run(low).1)
 }
 
 #[test]
-fn precompiles_1_to_4_are_always_there() {
+fn contracts_1_to_4_exist_from_block_0_on() {
     let digest = keccak256(b"precompile");
     let key = SecretKey::from_bytes(&[7; 32]).expect("a key");
     let signature = key.sign(&digest);
@@ -46,7 +47,7 @@ fn precompiles_1_to_4_are_always_there() {
 }
 
 #[test]
-fn precompiles_5_to_8_come_with_their_fork() {
+fn contracts_5_to_8_exist_from_their_fork_on() {
     let prime = "7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffed";
     let word = |value: u64| U256::from(value).to_be_bytes::<32>().to_vec();
     // 3^(p-1) mod p = 1 for the prime p.
@@ -64,19 +65,19 @@ fn precompiles_5_to_8_come_with_their_fork() {
         (8, Vec::new(), 45_000, U256::from(1)),
         (8, vec![0; 192], 45_000 + 34_000, U256::from(1)),
     ];
-    for (low, input, gas, answer) in cases {
+    for (low, input, gas, output) in cases {
         assert_eq!(
             precompile(6, low, &input),
             (0, U256::ZERO),
             "{low} before the fork"
         );
-        assert_eq!(precompile(7, low, &input), (gas, answer), "{low}");
+        assert_eq!(precompile(7, low, &input), (gas, output), "{low}");
     }
 }
 
-/// Calls with the transaction's data; the program leaves what follows in logs: the memory that
-/// the answer goes to, which held ones, then the size of the answer.
-fn called(low: u8, opcode: &str, input: &[u8]) -> (u64, U256, u64) {
+/// Calls a precompiled contract by this kind of call. Returns the contract's gas, the word of
+/// memory for the output, which was all ones before the call, and the size of the return data.
+fn call(low: u8, opcode: &str, input: &[u8]) -> (u64, U256, u64) {
     let value = if ["f1", "f2"].contains(&opcode) {
         "6000"
     } else {
@@ -99,50 +100,48 @@ fn called(low: u8, opcode: &str, input: &[u8]) -> (u64, U256, u64) {
     (gas - run(0x99).0, memory, size)
 }
 
-const CALLS: [&str; 4] = ["f1", "f2", "f4", "fa"];
+/// CALL, CALLCODE, DELEGATECALL, STATICCALL.
+const CALL_OPCODES: [&str; 4] = ["f1", "f2", "f4", "fa"];
 
 #[test]
-fn contracts_for_shards_answer_zero() {
+fn contracts_for_shards_return_zero() {
     let zero = (100_000, U256::ZERO, 32);
-    for opcode in CALLS {
-        assert_eq!(called(0x09, opcode, &[1; 132]), zero, "{opcode}");
-        assert_eq!(called(0x0a, opcode, &[1; 100]), zero, "{opcode}");
-        assert_eq!(called(0x0b, opcode, &[1; 132]), zero, "{opcode}");
-        assert_eq!(called(0x0b, opcode, &[1; 500]), zero, "{opcode}");
+    for opcode in CALL_OPCODES {
+        assert_eq!(call(0x09, opcode, &[1; 132]), zero, "{opcode}");
+        assert_eq!(call(0x0a, opcode, &[1; 100]), zero, "{opcode}");
+        assert_eq!(call(0x0b, opcode, &[1; 132]), zero, "{opcode}");
+        assert_eq!(call(0x0b, opcode, &[1; 500]), zero, "{opcode}");
     }
     for (low, length) in [(0x09, 131), (0x09, 133), (0x0a, 99), (0x0a, 101), (0x0b, 131)] {
-        // 63/64 of what was left are gone; the answer is seen, but not copied.
-        let (gas, memory, size) = called(low, "f1", &vec![0; length]);
-        assert!(gas > 19_000_000, "{low:#x} with {length} bytes took {gas}");
+        // The call burns 63/64 of the remaining gas. The output is return data, but is not copied
+        // to memory.
+        let (gas, memory, size) = call(low, "f1", &vec![0; length]);
+        assert!(gas > 19_000_000, "{low:#x} with {length} bytes: got {gas} gas");
         assert_eq!((memory, size), (U256::MAX, 32), "{low:#x} with {length} bytes");
     }
 }
 
 #[test]
-fn gas_is_spent_as_asked() {
+fn spend_gas_charges_by_its_number() {
     let input = |number: u64| [&[0xab; 4][..], &U256::from(number).to_be_bytes::<32>()].concat();
-    for opcode in CALLS {
+    for opcode in CALL_OPCODES {
+        assert_eq!(call(0x0e, opcode, &input(10)), (1000, U256::ZERO, 32), "{opcode}");
         assert_eq!(
-            called(0x0e, opcode, &input(10)),
-            (1000, U256::ZERO, 32),
-            "{opcode}"
-        );
-        assert_eq!(
-            called(0x0e, opcode, &input(16)),
+            call(0x0e, opcode, &input(16)),
             (17_000, U256::ZERO, 32),
             "{opcode}"
         );
-        assert_eq!(called(0x0e, opcode, &[]), (8_000_000, U256::ZERO, 32), "{opcode}");
+        assert_eq!(call(0x0e, opcode, &[]), (8_000_000, U256::ZERO, 32), "{opcode}");
     }
-    assert_eq!(called(0x0e, "f1", &input(60)).0, 10_121_000);
-    let (gas, memory, size) = called(0x0e, "f1", &input(200));
-    assert!(gas > 19_000_000, "more than there was took {gas}");
+    assert_eq!(call(0x0e, "f1", &input(60)).0, 10_121_000);
+    let (gas, memory, size) = call(0x0e, "f1", &input(200));
+    assert!(gas > 19_000_000, "a number above the gas limit: got {gas} gas");
     assert_eq!((memory, size), (U256::MAX, 0));
 }
 
 #[test]
-fn answers_are_words_from_nuwa_on() {
-    for (low, answer) in [(0x0d, U256::from(1)), (0x0e, U256::ZERO)] {
+fn contracts_0x0d_and_0x0e_return_words_from_nuwa_on() {
+    for (low, output) in [(0x0d, U256::from(1)), (0x0e, U256::ZERO)] {
         let at = |nuwa, number| {
             let program =
                 format!("3660006000376000196000526020600036600060{low:02x}5afa503d600155600051600255");
@@ -154,18 +153,18 @@ fn answers_are_words_from_nuwa_on() {
             assert!(ran.success);
             (ran.slots[1], ran.slots[2])
         };
-        let (nothing, word) = ((U256::ZERO, U256::MAX), (U256::from(32), answer));
+        let (nothing, word) = ((U256::ZERO, U256::MAX), (U256::from(32), output));
         assert_eq!((at(Some(5), 4), at(Some(5), 5)), (nothing, word), "{low:#x}");
         assert_eq!((at(Some(0), 1), at(None, 1)), (word, word), "{low:#x}");
     }
 }
 
 #[test]
-fn a_plain_call_of_0x0c_runs_nothing_and_others_answer_zero() {
-    assert_eq!(called(0x0c, "f1", &[1; 100]), (0, U256::MAX, 0));
+fn a_plain_call_of_0x0c_runs_nothing_and_other_calls_return_zero() {
+    assert_eq!(call(0x0c, "f1", &[1; 100]), (0, U256::MAX, 0));
     for opcode in ["f2", "f4", "fa"] {
         assert_eq!(
-            called(0x0c, opcode, &[1; 100]),
+            call(0x0c, opcode, &[1; 100]),
             (100_000, U256::ZERO, 32),
             "{opcode}"
         );
@@ -174,10 +173,10 @@ fn a_plain_call_of_0x0c_runs_nothing_and_others_answer_zero() {
 
 const PAYER: Address = Address::repeat_byte(0xa1);
 const PAID: Address = Address::repeat_byte(0xa2);
-const SEND: Address = Address::with_last_byte(0x0c);
+const DELEGATE_SEND: Address = Address::with_last_byte(0x0c);
 
-/// Calls 0x0c with the transaction's data and `value`, from the system contract's place or
-/// another's. Tells whether the call succeeded, and what the four accounts have.
+/// Calls 0x0c with `input` and `value`, from the system contract or from another contract. Returns
+/// whether the call succeeded, and the balances of the caller, [`PAYER`], [`PAID`] and 0x0c.
 fn send(from_system: bool, input: Vec<u8>, value: u8) -> (bool, [u64; 4]) {
     let caller = if from_system {
         SYSTEM_CONTRACT
@@ -195,7 +194,7 @@ fn send(from_system: bool, input: Vec<u8>, value: u8) -> (bool, [u64; 4]) {
     run.spec.genesis.alloc.insert(caller, account);
     run.spec.genesis.alloc.insert(PAYER, rich(500));
     run.input = input;
-    run.watched = vec![caller, PAYER, PAID, SEND];
+    run.watched = vec![caller, PAYER, PAID, DELEGATE_SEND];
     let ran = run.run();
     assert!(ran.success);
     let balances: Vec<u64> = ran.balances.iter().map(|balance| balance.to()).collect();
@@ -208,25 +207,25 @@ fn send_input(value: U256) -> Vec<u8> {
 }
 
 #[test]
-fn the_system_contract_sends_in_anothers_name() {
+fn the_system_contract_transfers_between_other_accounts() {
     let input = |value: u64| send_input(U256::from(value));
     assert_eq!(send(true, input(120), 0), (true, [1000, 380, 120, 0]));
-    // The value of the call itself stays where it is.
+    // The value of the call itself is not transferred.
     assert_eq!(send(true, input(120), 7), (true, [1000, 380, 120, 0]));
     assert_eq!(send(true, input(500), 0), (true, [1000, 0, 500, 0]));
     assert_eq!(send(true, input(501), 0), (false, [1000, 500, 0, 0]));
     assert_eq!(send(true, send_input(U256::MAX), 0), (false, [1000, 500, 0, 0]));
     let two_words = [send_input(U256::ZERO), U256::from(1).to_be_bytes_vec()].concat();
     assert_eq!(send(true, two_words, 0), (true, [1000, 499, 1, 0]));
-    // Too short to say what to send: an ordinary transfer to 0x0c.
+    // With a shorter input, the call is an ordinary transfer to 0x0c.
     assert_eq!(send(true, input(120)[..99].to_vec(), 7), (true, [993, 500, 0, 7]));
-    // Nobody else can.
+    // So is a call by another contract.
     assert_eq!(send(false, input(120), 0), (true, [1000, 500, 0, 0]));
     assert_eq!(send(false, input(120), 7), (true, [993, 500, 0, 7]));
 }
 
 #[test]
-fn what_is_sent_comes_back_with_its_frame() {
+fn a_revert_undoes_the_transfer() {
     let sender = "36 6000 6000 37 6000 6000 36 6000 6000 600c 5a f1 50 6000 6000 fd";
     let program = "36 6000 6000 37 6000 6000 36 6000 6000 6065 5a f1 6000 55";
     let mut run = Run::new(program, "00");
@@ -240,26 +239,26 @@ fn what_is_sent_comes_back_with_its_frame() {
 }
 
 #[test]
-fn the_networks_own_contracts_are_not_ethereums() {
+fn ethereums_family_has_none_of_the_networks_own_contracts() {
     let text = r#"{"config": {"chainId": 100, "homesteadBlock": 0, "eip150Block": 0, "eip155Block": 0,
         "eip158Block": 0, "byzantiumBlock": 0}, "difficulty": 1, "gasLimit": 9000000}"#;
     let ethereum = chain::ChainSpec::from_genesis_file("x", text)
         .expect("a file")
         .spec;
     for low in [0x09, 0x0a, 0x0b, 0x0c, 0x0d, 0x0e] {
-        // RETURNDATASIZE of a static call; there is nobody at the address in Ethereum's family.
+        // The size of the return data of a STATICCALL.
         let mut run = Run::new(
             &format!("6000 6000 6084 6000 60{low:02x} 5a fa 50 3d 6000 55"),
             "00",
         );
         run.gas = 10_000_000;
         run.input = vec![0; 4];
-        let answered = run.run();
+        let public_network = run.run();
         run.spec.family = ethereum.family.clone();
-        let silent = run.run();
-        assert!(answered.success && silent.success);
-        assert_eq!(silent.slots[0], U256::ZERO, "{low:#x}");
-        assert_eq!(silent.notices, []);
-        assert_eq!(answered.slots[0], U256::from(32), "{low:#x}");
+        let ethereum_family = run.run();
+        assert!(public_network.success && ethereum_family.success);
+        assert_eq!(ethereum_family.slots[0], U256::ZERO, "{low:#x}");
+        assert_eq!(ethereum_family.notices, []);
+        assert_eq!(public_network.slots[0], U256::from(32), "{low:#x}");
     }
 }

@@ -1,31 +1,30 @@
 //! A chain like the main network: its chain id, a system contract, forks at small heights.
 //!
-//! Its genesis file is read as the node reads it. Blocks are built by the tests' own maker and
-//! by the chain's builder, and imported by the real importer.
+//! The spec comes from a genesis file, as in the node. Blocks are built by the tests' own maker and
+//! by the chain's builder, and imported by the chain's importer.
 
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use chain::ChainSpec;
 use chain::chain::{Chain, ChainConfig};
-use chain::check::{CheckEvent, check_store};
 use chain::evm::execute::TransactionError;
-use chain::import::bulk::import_stream;
 use chain::import::{ImportError, Imported};
 use chain::pool::{Origin, PoolConfig};
 use chain::rules::HeaderError;
 use chain::rules::body::{BodyError, SealCheck, SenderError, transactions_root};
 use chain::spec::DEV_ACCOUNTS;
-use chain::{ChainSpec, View};
 use primitives::{Address, Block, ReceiptOutcome, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction, TxForm, U256};
 
 use crate::common::{Maker, Node, Plan, account, coins, key, unsigned};
+use crate::scenes::{assert_sound, import_as_stream, view};
 
 const MINER: Address = Address::repeat_byte(0xbe);
-/// Gets 1 sha of the system contract's in each block.
+/// Receives 1 sha from the system contract in each block.
 const PAID: Address = Address::repeat_byte(0xaf);
 
-/// Counts its calls in slot 0, notes its caller in slot 1, the gas price in slot 2 and the last
-/// of its data's four bytes in slot 3; has 0x0c send 1 sha to [`PAID`]; logs the block's number.
+/// The code of the system contract. It counts its calls in slot 0, and writes its caller to slot 1,
+/// the gas price to slot 2 and the size of its input to slot 3. It lets 0x0c transfer 1 sha to
+/// [`PAID`], and logs the block's number.
 fn system_code() -> String {
     let paid = primitives::hex::encode(PAID);
     let code = format!(
@@ -57,7 +56,7 @@ fn genesis_file() -> String {
 
 fn spec() -> ChainSpec {
     let file = ChainSpec::from_genesis_file("like-main", &genesis_file()).expect("a file");
-    assert_eq!(file.ignored, [""; 0]);
+    assert_eq!(file.ignored_keys, [""; 0]);
     file.spec
 }
 
@@ -65,7 +64,7 @@ fn transfer(from: usize, nonce: u64, form: TxForm) -> Transaction {
     unsigned(nonce, Some(Address::repeat_byte(0x77)), 5, &[]).sign(&key(from), 99, form)
 }
 
-/// Blocks with a transfer each; in the first a program that fails.
+/// Blocks with a transfer each. The first one also has a creation that fails.
 fn line(maker: &mut Maker, count: u64) -> Vec<Block> {
     let mut tip = maker.genesis;
     (0..count)
@@ -81,24 +80,13 @@ fn line(maker: &mut Maker, count: u64) -> Vec<Block> {
         .collect()
 }
 
-fn faults(node: &Node, spec: &ChainSpec) -> Vec<String> {
-    let mut faults = Vec::new();
-    check_store(&node.store, spec, true, &AtomicBool::new(false), &mut |event| {
-        if let CheckEvent::Fault(fault) = event {
-            faults.push(fault.to_string());
-        }
-    })
-    .expect("checked");
-    faults
-}
-
 #[test]
 fn every_block_begins_with_the_system_transaction() {
     let mut maker = Maker::new(spec());
     let blocks = line(&mut maker, 6);
     let node = Node::new(&maker.spec);
     node.take(&blocks);
-    let view = View::new(&node.store, maker.spec.clone()).expect("view");
+    let view = view(&node, &maker);
     for block in &blocks {
         let number = block.header.number;
         let system = &block.transactions[0];
@@ -110,7 +98,7 @@ fn every_block_begins_with_the_system_transaction() {
         let stored = view.block(number).expect("read").expect("a block");
         assert_eq!(stored.body.senders[..2], [SYSTEM_SENDER, account(0)]);
         let receipts = view.receipts(&stored.id()).expect("read").expect("executed");
-        // It uses no gas, whatever it does, and its log is the contract's.
+        // The system transaction uses no gas, and its log is the contract's.
         assert_eq!(
             (receipts[0].outcome, receipts[0].cumulative_gas_used),
             (ReceiptOutcome::Status(true), 0)
@@ -127,7 +115,7 @@ fn every_block_begins_with_the_system_transaction() {
             view.slot(&SYSTEM_CONTRACT, &U256::from(slot), number)
                 .expect("slot")
         };
-        assert_eq!(slot(0), U256::from(number), "run once in each block");
+        assert_eq!(slot(0), U256::from(number), "one call per block");
         assert_eq!(slot(1), U256::from_be_slice(SYSTEM_SENDER.as_slice()));
         assert_eq!(slot(3), U256::from(4));
         let at = |address: Address| view.account(&address, number).expect("read").unwrap_or_default();
@@ -137,7 +125,7 @@ fn every_block_begins_with_the_system_transaction() {
         );
         assert_eq!(at(PAID).balance, U256::from(number));
         assert_eq!(at(SYSTEM_CONTRACT).balance, coins(10) - U256::from(number));
-        // The miner has the rewards and the fees of the others, none for the system's.
+        // The miner has the rewards and the fees of the other transactions.
         let used: u64 = blocks[..number as usize]
             .iter()
             .map(|block| block.header.gas_used)
@@ -147,23 +135,23 @@ fn every_block_begins_with_the_system_transaction() {
             coins(2 * number) + U256::from(used) * U256::from(1_000_000_000u64)
         );
     }
-    // A first creation that fails burns its gas even where calls give it back.
+    // A failed creation burns its gas, also on chains that refund failed calls.
     assert_eq!(blocks[0].header.gas_used, 1000 + 1_000_000);
-    assert_eq!(faults(&node, &maker.spec), [""; 0]);
+    assert_sound(&node.store, &maker.spec);
 }
 
 #[test]
-fn other_system_transactions_are_refused() {
+fn wrong_system_transactions_are_rejected() {
     let mut maker = Maker::new(spec());
     let blocks = line(&mut maker, 3);
     let node = Node::new(&maker.spec);
     node.take(&blocks[..2]);
-    let refused = |change: &dyn Fn(&mut Vec<Transaction>)| {
+    let import_changed = |change: &dyn Fn(&mut Vec<Transaction>)| {
         let mut block = blocks[2].clone();
         change(&mut block.transactions);
         block.header.transactions_root = transactions_root(&block.transactions);
         let before = node.rows();
-        let error = node.import(&block).expect_err("refused");
+        let error = node.import(&block).expect_err("an invalid block");
         assert!(before == node.rows());
         error
     };
@@ -172,7 +160,7 @@ fn other_system_transactions_are_refused() {
         other => panic!("{other}"),
     };
     let missing = |error: &BodyError| matches!(error, BodyError::NoSystemTransaction);
-    let elsewhere = |error: &BodyError| {
+    let not_first = |error: &BodyError| {
         matches!(
             error,
             BodyError::Sender {
@@ -181,18 +169,21 @@ fn other_system_transactions_are_refused() {
             }
         )
     };
-    body(&refused(&|all| all.clear()), missing);
-    body(&refused(&|all| drop(all.remove(0))), missing);
-    body(&refused(&|all| all.swap(0, 1)), missing);
-    body(&refused(&|all| all.insert(1, Transaction::system(3))), elsewhere);
-    // The right one is called for by the state, and compared.
+    body(&import_changed(&|all| all.clear()), missing);
+    body(&import_changed(&|all| drop(all.remove(0))), missing);
+    body(&import_changed(&|all| all.swap(0, 1)), missing);
+    body(
+        &import_changed(&|all| all.insert(1, Transaction::system(3))),
+        not_first,
+    );
+    // The nonce of the system's account decides which system transaction is the right one.
     let wrong: [&dyn Fn(&mut Transaction); 3] = [
         &|system| *system = Transaction::system(1),
         &|system| *system = Transaction::system(3),
         &|system| *system = Transaction::system(u64::MAX),
     ];
     for change in wrong {
-        let error = refused(&|all| change(&mut all[0]));
+        let error = import_changed(&|all| change(&mut all[0]));
         let ImportError::Transaction { index: 0, error, .. } = &error else {
             panic!("{error}")
         };
@@ -201,11 +192,11 @@ fn other_system_transactions_are_refused() {
             "{error}"
         );
     }
-    // Signed ones that pretend to be the system's.
-    let mut pretends = unsigned(3, Some(SYSTEM_CONTRACT), 0, &[]);
-    pretends.syscnt = 0x65;
-    let pretends = pretends.sign(&key(0), 99, TxForm::Native);
-    let error = refused(&|all| all[1] = pretends.clone());
+    // A signed transaction with the system's flag.
+    let mut flagged = unsigned(3, Some(SYSTEM_CONTRACT), 0, &[]);
+    flagged.syscnt = 0x65;
+    let flagged = flagged.sign(&key(0), 99, TxForm::Native);
+    let error = import_changed(&|all| all[1] = flagged.clone());
     assert!(
         matches!(
             error,
@@ -217,11 +208,11 @@ fn other_system_transactions_are_refused() {
         ),
         "{error}"
     );
-    node.import(&blocks[2]).expect("unspoilt it is valid");
+    node.import(&blocks[2]).expect("the unchanged block is valid");
 }
 
 #[test]
-fn reorganized_and_streamed_it_is_the_same_chain() {
+fn reorganized_and_streamed_chains_have_the_same_rows() {
     let mut maker = Maker::new(spec());
     let a = line(&mut maker, 5);
     let mut tip = a[1].hash();
@@ -236,21 +227,22 @@ fn reorganized_and_streamed_it_is_the_same_chain() {
     let node = Node::new(&maker.spec);
     node.take(&a);
     node.take(&b[..3]);
-    assert_eq!(node.head(), a[4].hash(), "as heavy: the first seen stays");
+    assert_eq!(
+        node.head(),
+        a[4].hash(),
+        "at equal total difficulty the first block stays the head"
+    );
     assert!(matches!(
         node.import(&b[3]).expect("heavier"),
         Imported::Head { .. }
     ));
-    let view = View::new(&node.store, maker.spec.clone()).expect("view");
+    let view = view(&node, &maker);
     let slot = |number| view.slot(&SYSTEM_CONTRACT, &U256::ZERO, number).expect("slot");
     assert_eq!((slot(2), slot(6)), (U256::from(2), U256::from(6)));
-    assert_eq!(faults(&node, &maker.spec), [""; 0]);
+    assert_sound(&node.store, &maker.spec);
 
     let canonical: Vec<Block> = a[..2].iter().chain(&b).cloned().collect();
-    let bytes: Vec<u8> = canonical.iter().flat_map(Block::encode).collect();
-    let stream = Node::new(&maker.spec);
-    let input = Box::new(std::io::Cursor::new(bytes));
-    import_stream(&stream.importer, input, &AtomicBool::new(false), |_| ()).expect("imported");
+    let stream = import_as_stream(&maker.spec, &canonical);
     let single = Node::new(&maker.spec);
     single.take(&canonical);
     assert!(stream.rows() == single.rows());
@@ -266,7 +258,7 @@ fn reorganized_and_streamed_it_is_the_same_chain() {
 }
 
 #[test]
-fn the_chains_builder_makes_such_blocks() {
+fn the_block_builder_adds_the_system_transaction() {
     let maker = Maker::new(spec());
     let node = Node::new(&maker.spec);
     let config = ChainConfig {
@@ -285,25 +277,25 @@ fn the_chains_builder_makes_such_blocks() {
         let block = draft.block.clone();
         assert_eq!(block.transactions[0], Transaction::system(number - 1));
         assert_eq!((block.transactions.len(), draft.senders[0]), (2, SYSTEM_SENDER));
-        // Steered to 18,000,000 by a 1024th a block.
+        // The limit grows by less than 1/1024 per block towards 18,000,000.
         assert!(block.header.gas_limit > 9_000_000);
-        // The second is built within the first one's second.
+        // The second block's timestamp may be ahead of the clock. Its import must wait.
         while SystemTime::now() < UNIX_EPOCH + Duration::from_secs(block.header.timestamp) {
             std::thread::sleep(Duration::from_millis(10));
         }
-        chain.import(block).expect("what is built is valid");
+        chain.import(block).expect("a built block is valid");
     }
     chain.stop();
-    assert_eq!(faults(&node, &maker.spec), [""; 0]);
+    assert_sound(&node.store, &maker.spec);
 }
 
 #[test]
-fn forks_come_at_their_blocks() {
+fn forks_begin_at_their_blocks() {
     let mut maker = Maker::new(spec());
     let blocks = line(&mut maker, 4);
     let node = Node::new(&maker.spec);
     node.take(&blocks[..2]);
-    // A classic transaction in block 3 is refused, in block 4 it is taken.
+    // A transaction of 9 fields is invalid in block 3 and valid in block 4.
     let mut early = blocks[2].clone();
     early.transactions[1] = transfer(0, 2, TxForm::Classic);
     early.header.transactions_root = transactions_root(&early.transactions);
@@ -326,7 +318,7 @@ fn forks_come_at_their_blocks() {
 }
 
 #[test]
-fn gas_limits_of_the_public_networks_have_a_floor() {
+fn public_networks_have_a_higher_minimum_gas_limit() {
     let mut maker = Maker::new(spec());
     let block = line(&mut maker, 1).remove(0);
     let with_limit = |spec: &ChainSpec, limit: u64| {
@@ -334,7 +326,7 @@ fn gas_limits_of_the_public_networks_have_a_floor() {
         block.header.gas_limit = limit;
         Node::new(&spec.clone().into())
             .import(&block)
-            .expect_err("another state root at least")
+            .expect_err("at least the state root is wrong")
     };
     let step = 9_000_000 / 1024;
     let too_low = with_limit(&maker.spec, 8_999_999);
@@ -354,13 +346,13 @@ fn gas_limits_of_the_public_networks_have_a_floor() {
         matches!(too_high, ImportError::Header(HeaderError::GasLimit { .. })),
         "{too_high}"
     );
-    // Another network of the family goes as low as Ethereum does, by as small steps.
+    // Another network of the family has Ethereum's minimum, and the same steps.
     let text = genesis_file().replace("\"chainId\":99", "\"chainId\":4711");
     let other = ChainSpec::from_genesis_file("other", &text).expect("a file").spec;
     assert!(!other.failed_calls_refund_gas && other.system_contract);
-    for (limit, fits) in [(9_000_000 - step, false), (9_000_000 - step + 1, true)] {
+    for (limit, allowed) in [(9_000_000 - step, false), (9_000_000 - step + 1, true)] {
         let error = with_limit(&other, limit);
         let by_limit = matches!(error, ImportError::Header(HeaderError::GasLimit { .. }));
-        assert_eq!(by_limit, !fits, "{limit}: {error}");
+        assert_eq!(by_limit, !allowed, "{limit}: {error}");
     }
 }

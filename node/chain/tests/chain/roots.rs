@@ -1,17 +1,15 @@
-//! State roots in the middle of a block, and what stays in memory between blocks.
+//! State roots after each transaction, and the state cached between blocks.
 //!
-//! Before Byzantium a receipt carries the state root after its transaction. Each is compared
-//! with the root of the accounts and slots as they are there, by another implementation. And
-//! whoever imports, with all in memory or nothing, block by block or in runs, leaves the same rows.
+//! Before Byzantium a receipt has the state root after its transaction. Each is compared with a
+//! root that another implementation computes from the accounts and slots. Imports with a warm and
+//! with a cold cache, block by block and in runs, must lead to the same rows.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::AtomicBool;
 
 use alloy_trie::{HashBuilder, Nibbles};
 use chain::ChainSpec;
 use chain::evm::execute::Executor;
 use chain::import::Importer;
-use chain::import::bulk::import_stream;
 use chain::rules::body::SealCheck;
 use chain::spec::{DifficultyRule, GenesisAccount};
 use chain::state::BlockState;
@@ -25,13 +23,14 @@ use store::Snapshot;
 
 use crate::common::{Maker, Node, Plan, account, hex, key, rows, unsigned};
 use crate::random_forks::assert_as_fresh;
+use crate::scenes::import_as_stream;
 
-/// Slots that worms may write.
+/// The contracts write slots below this one.
 const SLOTS: u8 = 4;
-/// Creations of each of two senders whose contracts are called.
-const WORMS: u64 = 3;
+/// For each of the two senders, so many of its contracts are called.
+const CONTRACTS: u64 = 3;
 
-/// Homestead's rules: roots in receipts, and empty accounts that stay.
+/// Homestead's rules: receipts have state roots, and empty accounts are not removed.
 fn spec() -> ChainSpec {
     let text = r#"{"config": {"chainId": 100, "homesteadBlock": 0}, "difficulty": 2, "gasLimit": 9000000}"#;
     let mut spec = ChainSpec::from_genesis_file("homestead", text)
@@ -46,9 +45,9 @@ fn spec() -> ChainSpec {
     spec
 }
 
-/// A contract that writes what it is told (slot, value), and destroys itself without data. Its
-/// creation writes slot 1.
-fn worm_init() -> Vec<u8> {
+/// Code that creates a contract. The contract writes a slot (input: slot, value), and destroys
+/// itself if called without input. Its creation writes slot 1.
+fn init_code() -> Vec<u8> {
     // CALLDATASIZE, jump to 6 if any; else CALLER, SELFDESTRUCT. At 6: SSTORE(word 0, word 1).
     let runtime = hex("36 6006 57 33 ff 5b 6020 35 6000 35 55 00");
     let mut init = hex("6005 6001 55");
@@ -69,55 +68,60 @@ fn worm_init() -> Vec<u8> {
     init
 }
 
-/// Contract `index` of the sender `from`, made or not.
-fn worm(from: usize, index: u64) -> Address {
-    Transaction::created_address(&account(from), index)
+/// A contract: its sender, and the nonce of the creation, which may not have happened.
+#[derive(Clone, Copy, Debug)]
+struct Contract {
+    sender: usize,
+    nonce: u64,
 }
 
+impl Contract {
+    fn address(self) -> Address {
+        Transaction::created_address(&account(self.sender), self.nonce)
+    }
+}
+
+/// What a transaction does.
 #[derive(Clone, Debug)]
-enum Act {
+enum Action {
     Create,
-    Write { worm: (usize, u64), slot: u8, value: u8 },
-    Destroy { worm: (usize, u64) },
-    Pay { to: (usize, u64), value: u64 },
+    Write { to: Contract, slot: u8, value: u8 },
+    Destroy { to: Contract },
+    Pay { to: Contract, value: u64 },
 }
 
-fn act() -> impl Strategy<Value = Act> {
-    let worm = || (0..2usize, 0..WORMS);
+fn any_action() -> impl Strategy<Value = Action> {
+    let contract = || (0..2usize, 0..CONTRACTS).prop_map(|(sender, nonce)| Contract { sender, nonce });
     prop_oneof![
-        3 => Just(Act::Create),
-        6 => (worm(), 0..SLOTS, 0..3u8).prop_map(|(worm, slot, value)| Act::Write { worm, slot, value }),
-        3 => worm().prop_map(|worm| Act::Destroy { worm }),
-        1 => (worm(), 0..2u64).prop_map(|(to, value)| Act::Pay { to, value }),
+        3 => Just(Action::Create),
+        6 => (contract(), 0..SLOTS, 0..3u8).prop_map(|(to, slot, value)| Action::Write { to, slot, value }),
+        3 => contract().prop_map(|to| Action::Destroy { to }),
+        1 => (contract(), 0..2u64).prop_map(|(to, value)| Action::Pay { to, value }),
     ]
 }
 
-/// Signs acts, each with its sender.
-fn transactions(acts: &[(usize, Act)], nonces: &mut HashMap<usize, u64>) -> Vec<Transaction> {
-    let one = |(from, act): &(usize, Act)| {
+/// Signs actions, each given with its sender.
+fn transactions(actions: &[(usize, Action)], nonces: &mut HashMap<usize, u64>) -> Vec<Transaction> {
+    let transaction = |(from, action): &(usize, Action)| {
         let nonce = nonces.entry(*from).or_default();
-        let mut plain = match act {
-            Act::Create => unsigned(*nonce, None, 0, &worm_init()),
-            Act::Write {
-                worm: at,
-                slot,
-                value,
-            } => {
+        let mut plain = match action {
+            Action::Create => unsigned(*nonce, None, 0, &init_code()),
+            Action::Write { to, slot, value } => {
                 let data = [B256::with_last_byte(*slot), B256::with_last_byte(*value)].concat();
-                unsigned(*nonce, Some(worm(at.0, at.1)), 0, &data)
+                unsigned(*nonce, Some(to.address()), 0, &data)
             }
-            Act::Destroy { worm: at } => unsigned(*nonce, Some(worm(at.0, at.1)), 0, &[]),
-            Act::Pay { to, value } => unsigned(*nonce, Some(worm(to.0, to.1)), *value, &[0]),
+            Action::Destroy { to } => unsigned(*nonce, Some(to.address()), 0, &[]),
+            Action::Pay { to, value } => unsigned(*nonce, Some(to.address()), *value, &[0]),
         };
         *nonce += 1;
         plain.gas = 300_000;
         plain.sign_unprotected(&key(*from))
     };
-    acts.iter().map(one).collect()
+    actions.iter().map(transaction).collect()
 }
 
-/// The root of all accounts there can be, as `state` has them now.
-fn rebuilt(state: &mut BlockState<'_, std::sync::Arc<Snapshot>>) -> B256 {
+/// Computes the state root from all accounts that can exist in `state`.
+fn recomputed_root(state: &mut BlockState<'_, std::sync::Arc<Snapshot>>) -> B256 {
     let root = |leaves: BTreeMap<B256, Vec<u8>>| {
         let mut builder = HashBuilder::default();
         for (key, value) in &leaves {
@@ -125,7 +129,7 @@ fn rebuilt(state: &mut BlockState<'_, std::sync::Arc<Snapshot>>) -> B256 {
         }
         builder.root()
     };
-    let created = (0..2).flat_map(|from| (0..60).map(move |index| worm(from, index)));
+    let created = (0..2).flat_map(|sender| (0..60).map(move |nonce| Contract { sender, nonce }.address()));
     let addresses = created.chain([account(0), account(1), Address::repeat_byte(0xbe)]);
     let mut accounts = BTreeMap::new();
     for address in addresses {
@@ -154,18 +158,19 @@ fn rebuilt(state: &mut BlockState<'_, std::sync::Arc<Snapshot>>) -> B256 {
     root(accounts)
 }
 
-/// Executes the beginnings of a block's transactions and compares the last root of each.
+/// Executes the first transaction of a block, then the first two, and so on, and compares the root
+/// in the last receipt each time.
 fn check_roots(maker: &Maker, block: &Block) {
     let parent = maker.fresh(block.header.parent_hash);
     let view = parent.snapshot().expect("snapshot");
-    let above = maker.blocks.get(&block.header.parent_hash);
-    let root = above.map_or_else(
+    let parent_block = maker.blocks.get(&block.header.parent_hash);
+    let root = parent_block.map_or_else(
         || {
             chain::genesis::genesis_header(&maker.spec)
                 .expect("block 0")
                 .state_root
         },
-        |above| above.header.state_root,
+        |parent| parent.header.state_root,
     );
     for count in 1..=block.transactions.len() {
         let mut state = BlockState::new(&view, block.header.number - 1, root);
@@ -174,59 +179,56 @@ fn check_roots(maker: &Maker, block: &Block) {
             let sender = transaction.recover_sender(true).expect("signed");
             executor.transaction(transaction, sender).expect("valid");
         }
-        // Ends the block without a reward; the beneficiary is there all the same.
+        // Ends the block without a reward. The beneficiary's account exists nevertheless.
         let executed = executor.finish_unpaid().expect("finish");
-        let said = &executed.receipts[count - 1].outcome;
-        let expected = ReceiptOutcome::Root(rebuilt(&mut state));
-        assert_eq!(*said, expected, "after {count} transactions");
+        let got = &executed.receipts[count - 1].outcome;
+        let expected = ReceiptOutcome::Root(recomputed_root(&mut state));
+        assert_eq!(*got, expected, "after {count} transactions");
     }
 }
 
-fn check(plan: &[Vec<(usize, Act)>]) {
+fn check(plan: &[Vec<(usize, Action)>]) {
     let mut maker = Maker::new(spec());
     let mut nonces = HashMap::new();
     let mut after_first = None;
     let mut blocks: Vec<Block> = Vec::new();
-    for acts in plan {
+    for actions in plan {
         let parent = blocks.last().map_or(maker.genesis, Block::hash);
-        let block = maker.block(parent, Plan::with(transactions(acts, &mut nonces)));
+        let block = maker.block(parent, Plan::with(transactions(actions, &mut nonces)));
         check_roots(&maker, &block);
         blocks.push(block);
         after_first.get_or_insert_with(|| nonces.clone());
     }
-    let kept = Node::new(&maker.spec);
+    let warm = Node::new(&maker.spec);
     let cold = Node::new(&maker.spec);
     for block in &blocks {
-        kept.import(block).expect("valid");
-        let forgetful = Importer::new(cold.store.clone(), maker.spec.clone(), SealCheck::Off);
-        forgetful.import(block, None).expect("valid");
+        warm.import(block).expect("valid");
+        let new_importer = Importer::new(cold.store.clone(), maker.spec.clone(), SealCheck::Off);
+        new_importer.import(block, None).expect("valid");
     }
-    let run = Node::new(&maker.spec);
-    let bytes: Vec<u8> = blocks.iter().flat_map(Block::encode).collect();
-    let input = Box::new(std::io::Cursor::new(bytes));
-    import_stream(&run.importer, input, &AtomicBool::new(false), |_| ()).expect("valid");
+    let run = import_as_stream(&maker.spec, &blocks);
     let expected = cold.rows();
-    assert!(kept.rows() == expected, "with the last state in memory");
+    assert!(warm.rows() == expected, "with a warm cache");
     assert!(run.rows() == expected, "in a run");
-    // Another branch from the first block on finds everything as that left it.
+    // Another branch from the first block on becomes the heavier one.
     let mut nonces = after_first.unwrap_or_default();
     let mut tip = blocks[0].hash();
     for number in 0..blocks.len() {
-        let acts = [1, 2].map(|slot| {
-            let write = Act::Write {
-                worm: (0, 0),
+        let actions = [1, 2].map(|slot| {
+            let write = Action::Write {
+                to: Contract { sender: 0, nonce: 0 },
                 slot,
                 value: 3 + number as u8,
             };
             (0, write)
         });
-        let block = maker.block(tip, Plan::with(transactions(&acts, &mut nonces)));
+        let block = maker.block(tip, Plan::with(transactions(&actions, &mut nonces)));
         tip = block.hash();
-        for node in [&kept, &run] {
+        for node in [&warm, &run] {
             node.take(std::slice::from_ref(&block));
         }
     }
-    for node in [&kept, &run] {
+    for node in [&warm, &run] {
         assert_eq!(node.head(), tip);
         assert_as_fresh(&node.rows(), &rows(&maker.fresh(tip)));
     }
@@ -236,9 +238,9 @@ proptest! {
     #![proptest_config(Config { cases: 40, failure_persistence: None, ..Config::default() })]
 
     #[test]
-    fn roots_within_a_block_are_those_of_its_state(
+    fn roots_in_receipts_match_the_state(
         plan in proptest::collection::vec(
-            proptest::collection::vec((0..2usize, act()), 0..8),
+            proptest::collection::vec((0..2usize, any_action()), 0..8),
             1..5,
         )
     ) {
@@ -247,29 +249,30 @@ proptest! {
 }
 
 #[test]
-fn storage_that_comes_and_goes_within_a_block() {
-    let from = |acts: &[Act]| acts.iter().map(|act| (0, act.clone())).collect::<Vec<_>>();
-    let at = (0, 0);
-    let write = |slot, value| Act::Write {
-        worm: at,
-        slot,
-        value,
+fn storage_created_and_removed_within_a_block() {
+    let from = |actions: &[Action]| {
+        actions
+            .iter()
+            .map(|action| (0, action.clone()))
+            .collect::<Vec<_>>()
     };
-    let pay = || Act::Pay { to: at, value: 1 };
-    let destroy = || Act::Destroy { worm: at };
+    let to = Contract { sender: 0, nonce: 0 };
+    let write = |slot, value| Action::Write { to, slot, value };
+    let pay = || Action::Pay { to, value: 1 };
+    let destroy = || Action::Destroy { to };
     check(&[
-        // Made, written, gone and paid, all in one block.
-        from(&[Act::Create, write(2, 2), destroy(), pay(), write(3, 1)]),
+        // The contract is created, written, destroyed and paid in one block.
+        from(&[Action::Create, write(2, 2), destroy(), pay(), write(3, 1)]),
         from(&[pay()]),
     ]);
     check(&[
-        from(&[Act::Create, write(2, 2)]),
-        // Roots with changes that the end of the contract takes back.
+        from(&[Action::Create, write(2, 2)]),
+        // The roots of the writes are computed before the destruction undoes them.
         from(&[write(2, 3), write(3, 1), write(1, 0), destroy(), pay()]),
         from(&[pay(), write(1, 1)]),
     ]);
     check(&[
-        from(&[Act::Create, write(2, 2), write(2, 0), write(2, 2)]),
+        from(&[Action::Create, write(2, 2), write(2, 0), write(2, 2)]),
         from(&[write(2, 0), write(2, 2)]),
         from(&[write(2, 0), write(1, 0)]),
     ]);

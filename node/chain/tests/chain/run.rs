@@ -6,7 +6,7 @@
 use chain::ChainSpec;
 use chain::evm::execute::Executor;
 use chain::genesis::{ensure_genesis, genesis_header};
-use chain::spec::{Family, GenesisAccount};
+use chain::spec::{ChainFamily, GenesisAccount};
 use chain::state::BlockState;
 use primitives::{Address, Header, Log, TxForm, U256};
 use revm::Database;
@@ -96,8 +96,8 @@ impl Run {
         let mut plain = unsigned(0, (!self.create).then_some(self.to), 0, &self.input);
         plain.gas = self.gas;
         let form = match self.spec.family {
-            Family::Moac(_) => TxForm::Native,
-            Family::Ethereum(_) => TxForm::Ethereum,
+            ChainFamily::Moac(_) => TxForm::Native,
+            ChainFamily::Ethereum(_) => TxForm::Ethereum,
         };
         let outcome = executor
             .transaction(&plain.sign(&key(0), self.spec.chain_id, form), account(0))

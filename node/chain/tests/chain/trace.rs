@@ -1,5 +1,5 @@
-//! What is traced is what was executed: gas, success and the slots of every transaction, by the
-//! rules of the public network with its system transaction and its refund of failed calls.
+//! Traces match the execution: gas, success and slots of every transaction, by the rules of the
+//! public network with its system transaction and its refund of failed calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,15 +19,11 @@ use store::Store;
 
 use crate::common::{account, deploys, hex, sign, unsigned};
 
-/// Counts its calls in slot 0.
+/// A contract that counts its calls in slot 0.
 const COUNTER: &str = "6000 54 6001 01 6000 55 00";
 
-fn open() -> Chain {
-    open_with(COUNTER)
-}
-
-/// A chain whose system contract runs `system`.
-fn open_with(system: &str) -> Chain {
+/// A chain whose system contract has this code.
+fn open_chain(system: &str) -> Chain {
     let mut spec = ChainSpec {
         failed_calls_refund_gas: true,
         system_contract: true,
@@ -48,8 +44,8 @@ fn open_with(system: &str) -> Chain {
     Chain::open(Store::in_memory().expect("a store"), config).expect("a chain")
 }
 
-/// Makes the next block of these transactions, and of the system's.
-fn block(chain: &Chain, transactions: Vec<Transaction>) -> (View, StoredBlock) {
+/// Builds and imports the next block with the system transaction and these transactions.
+fn next_block(chain: &Chain, transactions: Vec<Transaction>) -> (View, StoredBlock) {
     let count = transactions.len() + 1;
     for transaction in transactions {
         chain
@@ -57,7 +53,7 @@ fn block(chain: &Chain, transactions: Vec<Transaction>) -> (View, StoredBlock) {
             .expect("a good transaction");
     }
     let (view, settings) = (chain.view().expect("a view"), chain.settings());
-    // Of the past, so that no block waits for the clock.
+    // The timestamps are in the past, so that no block waits for the clock.
     let timestamp = view.head().header.timestamp + 1;
     let ready = chain.pool().ready();
     let draft = build(
@@ -93,7 +89,7 @@ fn steps(view: &View, block: &StoredBlock) -> Vec<StepTrace> {
     let traces = view.trace_block(block, &request(Tracer::Steps(options)));
     let each = |trace| match trace {
         Trace::Steps(steps) => steps,
-        Trace::Calls(calls) => panic!("want steps, got {calls:?}"),
+        Trace::Calls(calls) => panic!("got {calls:?}, expected steps"),
     };
     traces.expect("a trace").into_iter().map(each).collect()
 }
@@ -102,22 +98,22 @@ fn calls(view: &View, block: &StoredBlock) -> Vec<CallFrame> {
     let traces = view.trace_block(block, &request(Tracer::Calls { only_top: false }));
     let each = |trace| match trace {
         Trace::Calls(calls) => calls,
-        Trace::Steps(steps) => panic!("want calls, got {steps:?}"),
+        Trace::Steps(steps) => panic!("got {steps:?}, expected calls"),
     };
     traces.expect("a trace").into_iter().map(each).collect()
 }
 
 #[test]
-fn gas_and_success_are_the_receipts() {
-    let chain = open();
+fn gas_and_success_match_the_receipts() {
+    let chain = open_chain(COUNTER);
     let [thrower, caller, ender, spender, jumper] =
         [0, 1, 2, 3, 4].map(|nonce| Transaction::created_address(&account(0), nonce));
     let target = thrower.to_string()[2..].to_owned();
     let calls_twice = format!(
         "6000 6000 6000 6000 6000 73 {target} 61ffff f1 50 6000 6000 6000 6000 73 {target} 61ffff f4 50 00"
     );
-    // With data it spends its gas. Without it calls itself with a byte of data and little gas, then
-    // tells the application chains something.
+    // With input, this contract uses all its gas. Without input, it calls itself with one byte of
+    // input and little gas, and then sends a notice.
     let spends = "36 6025 57 6000 6000 6001 6000 6000 30 610408 f1 50 \
                   6000 6000 6000 6000 6000 600d 61ffff f1 00 5b 5a 50 6025 56";
     let create = |nonce, code: &str| sign(0, &unsigned(nonce, None, 0, &deploys(&hex(code))));
@@ -128,8 +124,8 @@ fn gas_and_success_are_the_receipts() {
         create(3, spends),
         create(4, "60ff 56"),
     ];
-    let (first_view, first) = block(&chain, created);
-    let (view, second) = block(
+    let (first_view, first) = next_block(&chain, created);
+    let (view, second) = next_block(
         &chain,
         vec![
             sign(1, &unsigned(0, Some(caller), 0, &[])),
@@ -161,7 +157,7 @@ fn gas_and_success_are_the_receipts() {
                 "{index}"
             );
         }
-        // Traced alone, a transaction is the same.
+        // The trace of a single transaction is the same as in the trace of the block.
         let last = receipts.len() - 1;
         let alone = view.trace_transaction(block, last, &request(Tracer::Calls { only_top: false }));
         assert_eq!(alone.expect("a trace"), Trace::Calls(calls[last].clone()));
@@ -169,15 +165,15 @@ fn gas_and_success_are_the_receipts() {
 
     let traced = calls(&view, &second);
     let by_sender = |sender: Address| {
-        let place = second.body.senders.iter().position(|other| *other == sender);
-        &traced[place.expect("a transaction of his")]
+        let index = second.body.senders.iter().position(|other| *other == sender);
+        &traced[index.expect("a transaction of this sender")]
     };
     let system = &traced[0];
     assert_eq!((system.from, system.to), (SYSTEM_SENDER, Some(SYSTEM_CONTRACT)));
     assert_eq!((system.gas_used, system.error.as_ref()), (0, None));
-    // A failed CALL gives its gas back, another kind burns it.
+    // The gas of a failed CALL goes back. A failed DELEGATECALL burns it.
     let [call, delegated] = &by_sender(account(1)).calls[..] else {
-        panic!("want two calls: {traced:?}")
+        panic!("expected two calls: {traced:?}")
     };
     assert_eq!((call.kind, call.gas, call.gas_used), ("CALL", 0xffff, 0));
     assert_eq!(
@@ -196,14 +192,14 @@ fn gas_and_success_are_the_receipts() {
     assert_eq!(ended.value, Some(U256::from(9)));
     let failed = by_sender(account(5));
     assert_eq!((failed.kind, failed.to), ("CREATE", None));
-    // A CALL that runs out of gas gives back what it had before its last instruction.
-    let [spent, told] = &by_sender(account(6)).calls[..] else {
-        panic!("want two calls: {traced:?}")
+    // A CALL that runs out of gas gives back the gas that it had before its last instruction.
+    let [spent, notice] = &by_sender(account(6)).calls[..] else {
+        panic!("expected two calls: {traced:?}")
     };
     assert_eq!((spent.gas, spent.gas_used), (0x408, 0x407));
     assert_eq!(spent.error.as_deref(), Some("out of gas"));
     assert_eq!(
-        (told.to, told.gas_used, &told.error),
+        (notice.to, notice.gas_used, &notice.error),
         (Some(NOTIFY_SCS), 2000, &None)
     );
     assert_eq!(
@@ -213,37 +209,37 @@ fn gas_and_success_are_the_receipts() {
 }
 
 #[test]
-fn what_the_system_contract_sends_is_shown_as_sent() {
-    // Calls 0x0c with the data it is called with.
-    let chain = open_with("36 6000 6000 37 6000 6000 36 6000 6000 600c 5a f1 00");
+fn a_transfer_by_the_system_contract_is_traced_with_its_accounts() {
+    // Calls 0x0c with its own input.
+    let chain = open_chain("36 6000 6000 37 6000 6000 36 6000 6000 600c 5a f1 00");
     let mut data = vec![0; 112];
     data[16..36].copy_from_slice(account(3).as_slice());
     data[48..68].copy_from_slice(account(4).as_slice());
     data[111] = 9;
-    let (view, head) = block(
+    let (view, head) = next_block(
         &chain,
         vec![sign(1, &unsigned(0, Some(SYSTEM_CONTRACT), 0, &data))],
     );
     let top = &calls(&view, &head)[1];
     let [sent] = &top.calls[..] else {
-        panic!("want a call: {top:?}")
+        panic!("expected a call: {top:?}")
     };
     assert_eq!(
         (sent.from, sent.to, sent.value, &sent.error),
         (account(3), Some(account(4)), Some(U256::from(9)), &None)
     );
-    let paid = |number| {
+    let balance = |number| {
         let account = view.account(&account(4), number).expect("a read");
-        account.expect("a rich account").balance
+        account.expect("an account with a balance").balance
     };
-    assert_eq!(paid(1) - paid(0), U256::from(9));
+    assert_eq!(balance(1) - balance(0), U256::from(9));
 }
 
 #[test]
-fn each_block_sees_what_was_before_it() {
-    let chain = open();
-    let (first_view, first) = block(&chain, Vec::new());
-    let (view, second) = block(&chain, Vec::new());
+fn each_block_is_traced_on_its_parents_state() {
+    let chain = open_chain(COUNTER);
+    let (first_view, first) = next_block(&chain, Vec::new());
+    let (view, second) = next_block(&chain, Vec::new());
     for (view, block, read) in [(&first_view, &first, 0), (&view, &first, 0), (&view, &second, 1)] {
         let trace = &steps(view, block)[0];
         let slots: Vec<_> = trace
@@ -251,8 +247,8 @@ fn each_block_sees_what_was_before_it() {
             .iter()
             .filter_map(|step| step.storage.clone())
             .collect();
-        let want = [read, read + 1].map(|value| [(U256::ZERO, U256::from(value))].into());
-        assert_eq!(slots, want);
+        let expected = [read, read + 1].map(|value| [(U256::ZERO, U256::from(value))].into());
+        assert_eq!(slots, expected);
         let range = |index| {
             let range = view.storage_range(block, index, &SYSTEM_CONTRACT, B256::ZERO, 9, TIMEOUT_DEFAULT);
             let entries = range.expect("a range").entries;
@@ -263,9 +259,9 @@ fn each_block_sees_what_was_before_it() {
 }
 
 #[test]
-fn what_cannot_be_traced() {
-    let chain = open();
-    let (view, head) = block(&chain, Vec::new());
+fn requests_that_cannot_be_traced_are_errors() {
+    let chain = open_chain(COUNTER);
+    let (view, head) = next_block(&chain, Vec::new());
     let calls = request(Tracer::Calls { only_top: true });
     let genesis = view.block(0).expect("a read").expect("block 0");
     assert!(matches!(
@@ -277,12 +273,12 @@ fn what_cannot_be_traced() {
         matches!(none, Err(TraceError::NoTransaction { got: 1, count: 1 })),
         "{none:?}"
     );
-    let late = TraceRequest {
+    let no_time = TraceRequest {
         timeout: Duration::ZERO,
         ..calls
     };
     assert!(matches!(
-        view.trace_block(&head, &late),
+        view.trace_block(&head, &no_time),
         Err(TraceError::Timeout(Duration::ZERO))
     ));
     let mut stranger = head.clone();

@@ -1,7 +1,7 @@
-//! A real block of the public network: its roots, its hashes, its seal.
+//! Roots, hashes and seal of a real block of the public network.
 //!
-//! The data are those of `tests/vectors/transactions.json`. The state before the block is not
-//! public, so what is executed in it is not judged here.
+//! The block is in `tests/vectors/transactions.json`. The state before it is not public, so its
+//! execution cannot be tested.
 
 use chain::ChainSpec;
 use chain::rules::body::{SealCheck, SealCheckError, transactions_root};
@@ -87,7 +87,7 @@ fn roots_hash_and_size_of_a_real_block() {
 }
 
 #[test]
-fn the_seal_of_a_real_block_holds_and_others_do_not() {
+fn the_seal_of_a_real_block_is_valid_and_altered_seals_are_not() {
     let (real, block) = real_block();
     let spec = ChainSpec::dev();
     assert_eq!(
@@ -101,9 +101,9 @@ fn the_seal_of_a_real_block_holds_and_others_do_not() {
         seals.check(&spec, &header)
     };
     check(&|_| ()).expect("the real seal");
-    let refused = |result: Result<(), SealCheckError>| matches!(result, Err(SealCheckError::Seal(_)));
-    assert!(refused(check(&|header| header.pow_nonce += 1)));
-    assert!(refused(check(&|header| header.timestamp += 1)));
+    let is_invalid = |result: Result<(), SealCheckError>| matches!(result, Err(SealCheckError::Seal(_)));
+    assert!(is_invalid(check(&|header| header.pow_nonce += 1)));
+    assert!(is_invalid(check(&|header| header.timestamp += 1)));
     let mix = check(&|header| header.mix_hash.0[31] ^= 1);
     assert!(
         matches!(

@@ -1,40 +1,33 @@
-//! The check of a whole store: nothing to say of a good one, and a fault for every byte that
-//! matters, in every table.
+//! The check of a whole store: a sound store has no faults, and every altered byte in any table is
+//! a fault.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use chain::ChainSpec;
-use chain::check::{CheckError, CheckEvent, Checked, Fault, check_store};
+use chain::check::{CheckError, CheckFault, CheckSummary, check_store};
 use chain::evm::precompiles::NOTIFY_SCS;
 use chain::genesis::initialise;
 use chain::genesis::record::SpecRecord;
 use chain::import::Importer;
 use chain::rules::body::SealCheck;
-use primitives::{Address, B256, Transaction, TxForm};
+use primitives::{Address, Transaction, TxForm};
 use store::{Store, TableId, meta_key};
 
 use crate::common::{Maker, Plan, account, deploys, easy_spec, hex, sign, unsigned};
+use crate::scenes::{self, create_slot_writer, write_slot};
 
-/// A store with something in every table: codes, storage, a destroyed contract, an uncle,
-/// side blocks executed and not, a classic transaction, a notice.
+/// A store with rows in every table: codes, storage, a destroyed contract, an uncle, side blocks
+/// executed and not, a transaction of 9 fields, a notice.
 fn scene() -> (Arc<ChainSpec>, Store) {
     let mut maker = Maker::new(ChainSpec::dev());
-    let contract = Transaction::created_address(&account(0), 0);
-    let mortal = Transaction::created_address(&account(1), 0);
-    // SSTORE(word 0, word 1), LOG0.
-    let code = deploys(&hex("6020 35 6000 35 55 6020 6000 a0"));
-    // Without data: SELFDESTRUCT to the caller; with: SSTORE(1, 7).
-    let dies = deploys(&hex("36 6005 57 33 ff 5b 6007 6001 55"));
-    let write = |nonce, slot, value| {
-        let data = [B256::with_last_byte(slot), B256::with_last_byte(value)].concat();
-        sign(0, &unsigned(nonce, Some(contract), 0, &data))
-    };
+    // Without input: SELFDESTRUCT to the caller; with input: SSTORE(1, 7).
+    let destructible_code = deploys(&hex("36 6005 57 33 ff 5b 6007 6001 55"));
     let one = maker.block(
         maker.genesis,
         Plan::with(vec![
-            sign(0, &unsigned(0, None, 0, &code)),
-            sign(1, &unsigned(0, None, 0, &dies)),
+            create_slot_writer(),
+            sign(1, &unsigned(0, None, 0, &destructible_code)),
         ]),
     );
     let side = maker.block(one.hash(), Plan::marked(1));
@@ -42,14 +35,17 @@ fn scene() -> (Arc<ChainSpec>, Store) {
     let two = maker.block(
         one.hash(),
         Plan::with(vec![
-            write(1, 1, 5),
-            write(2, 2, 6),
-            sign(1, &unsigned(1, Some(mortal), 0, &[1])),
+            write_slot(1, 1, 5),
+            write_slot(2, 2, 6),
+            sign(1, &unsigned(1, Some(destructible()), 0, &[1])),
             classic,
             sign(3, &unsigned(0, Some(NOTIFY_SCS), 0, b"a notice")),
         ]),
     );
-    let mut with_uncle = Plan::with(vec![write(3, 1, 0), sign(1, &unsigned(2, Some(mortal), 3, &[]))]);
+    let mut with_uncle = Plan::with(vec![
+        write_slot(3, 1, 0),
+        sign(1, &unsigned(2, Some(destructible()), 3, &[])),
+    ]);
     with_uncle.uncles = vec![side.header.clone()];
     let three = maker.block(two.hash(), with_uncle);
     let line = maker.line(three.hash(), 3, 7);
@@ -62,19 +58,19 @@ fn scene() -> (Arc<ChainSpec>, Store) {
     (maker.spec, store)
 }
 
-fn faults(spec: &ChainSpec, store: &Store, full: bool) -> (Checked, Vec<Fault>) {
-    let mut faults = Vec::new();
-    let checked = check_store(store, spec, full, &AtomicBool::new(false), &mut |event| {
-        if let CheckEvent::Fault(fault) = event {
-            faults.push(fault.clone());
-        }
-    });
-    let checked = checked.expect("a store with a chain can be checked");
-    assert_eq!(checked.faults, faults.len() as u64);
+/// The contract that is destroyed in block 3.
+fn destructible() -> Address {
+    Transaction::created_address(&account(1), 0)
+}
+
+/// Checks the store. Also asserts that the faults are counted and have texts of one line.
+fn check_faults(spec: &ChainSpec, store: &Store, full: bool) -> (CheckSummary, Vec<CheckFault>) {
+    let (summary, faults) = scenes::check_faults(store, spec, full);
+    assert_eq!(summary.faults, faults.len() as u64);
     for fault in &faults {
         assert_eq!(fault.to_string().lines().count(), 1, "{fault}");
     }
-    (checked, faults)
+    (summary, faults)
 }
 
 fn put(store: &Store, table: TableId, key: &[u8], value: Option<&[u8]>) {
@@ -89,88 +85,89 @@ fn put(store: &Store, table: TableId, key: &[u8], value: Option<&[u8]>) {
 }
 
 #[test]
-fn a_good_store_has_no_faults() {
+fn a_sound_store_has_no_faults() {
     let (spec, store) = scene();
     for full in [false, true] {
-        let (checked, found) = faults(&spec, &store, full);
+        let (summary, found) = check_faults(&spec, &store, full);
         assert_eq!(found, []);
         assert_eq!(
-            (checked.blocks, checked.side_blocks, checked.transactions),
+            (summary.blocks, summary.side_blocks, summary.transactions),
             (7, 1, 9)
         );
-        assert_eq!((checked.codes, checked.slots), (2, 1));
+        assert_eq!((summary.codes, summary.slots), (2, 1));
     }
-    // What the store also bears: a spec row is not there in stores of older versions.
+    // Stores of older versions have no row with the spec.
     put(&store, TableId::Meta, meta_key::SPEC, None);
-    assert_eq!(faults(&spec, &store, true).1, []);
+    assert_eq!(check_faults(&spec, &store, true).1, []);
 }
 
 #[test]
-fn every_row_is_answered_for() {
+fn every_altered_or_missing_row_is_a_fault() {
     let (spec, store) = scene();
     let rows = crate::common::rows(&store);
     for table in TableId::ALL {
         let rows = &rows[table.name()];
-        assert!(!rows.is_empty(), "{} has something to damage", table.name());
+        assert!(!rows.is_empty(), "{} has rows", table.name());
         for (key, value) in rows {
             if table == TableId::Meta && key == meta_key::SCHEMA {
-                // Compared when the store is opened.
+                // The schema version is checked when the store is opened.
                 continue;
             }
-            let found = |what: &str| {
-                let (_, found) = faults(&spec, &store, true);
-                // The storage of a destroyed account is not reached from the head: its rows lie idle.
-                let idle = table == TableId::PathToTrieNode && is_idle(key);
+            let assert_fault = |what: &str| {
+                let (_, found) = check_faults(&spec, &store, true);
+                // The trie nodes of a destroyed contract belong to no account at the head, so the
+                // check does not read them.
+                let unused = table == TableId::PathToTrieNode && is_of_destroyed_contract(key);
                 assert!(
-                    !found.is_empty() || idle,
+                    !found.is_empty() || unused,
                     "{} row {} with {what}",
                     table.name(),
                     primitives::hex::encode(key)
                 );
             };
             for at in 0..value.len() {
-                // Long rows of the same kind of bytes: not each of them.
+                // Of long rows only every seventh byte is tested.
                 if value.len() > 600 && at % 7 != 0 {
                     continue;
                 }
                 let mut altered = value.clone();
                 altered[at] ^= 1;
                 put(&store, table, key, Some(&altered));
-                found(&format!("byte {at} of {} flipped", value.len()));
+                assert_fault(&format!("byte {at} of {} flipped", value.len()));
             }
             put(&store, table, key, None);
-            // A spec that is not there is one of an older version.
+            // Stores of older versions have no row with the spec.
             if !(table == TableId::Meta && key == meta_key::SPEC) {
-                found("no value");
+                assert_fault("no value");
                 let mut other = key.clone();
                 *other.last_mut().expect("keys are not empty") ^= 0x80;
                 if !rows.contains_key(&other) {
                     put(&store, table, &other, Some(value));
-                    found("another key");
+                    assert_fault("another key");
                     put(&store, table, &other, None);
                 }
             }
             put(&store, table, key, Some(value));
         }
     }
-    assert_eq!(faults(&spec, &store, true).1, []);
+    assert_eq!(check_faults(&spec, &store, true).1, []);
 }
 
-fn is_idle(key: &[u8]) -> bool {
-    let mortal = Transaction::created_address(&account(1), 0);
-    key.len() > 21 && key[1..21] == *mortal.as_slice()
+/// Whether this is the key of a trie node of the destroyed contract's storage.
+fn is_of_destroyed_contract(key: &[u8]) -> bool {
+    key.len() > 21 && key[1..21] == *destructible().as_slice()
 }
 
 #[test]
-fn rows_that_nothing_answers_for_are_counted() {
+fn rows_that_belong_to_no_block_are_faults() {
     let (spec, store) = scene();
     let check = |table: TableId, key: &[u8], value: &[u8]| {
         put(&store, table, key, Some(value));
-        let (_, found) = faults(&spec, &store, false);
-        assert!(!found.is_empty(), "{} takes a row too many", table.name());
+        let (_, found) = check_faults(&spec, &store, false);
+        assert!(!found.is_empty(), "{} with a row too many", table.name());
         put(&store, table, key, None);
     };
-    let stranger = Address::repeat_byte(0x77);
+    let no_account = Address::repeat_byte(0x77);
     check(TableId::TransactionToPosition, &[7; 32], &[0; 12]);
     check(TableId::HashToNumber, &[7; 32], &3u64.to_be_bytes());
     check(TableId::NumberToHash, &99u64.to_be_bytes(), &[7; 32]);
@@ -180,7 +177,7 @@ fn rows_that_nothing_answers_for_are_counted() {
     check(TableId::BlockToChanges, &99u64.to_be_bytes(), &[0; 4]);
     check(
         TableId::AccountAtBlock,
-        &[stranger.as_slice(), &2u64.to_be_bytes()].concat(),
+        &[no_account.as_slice(), &2u64.to_be_bytes()].concat(),
         &[0, 0],
     );
     check(TableId::HashToCode, &[7; 32], b"code");
@@ -189,7 +186,7 @@ fn rows_that_nothing_answers_for_are_counted() {
 }
 
 #[test]
-fn faults_say_what_and_where() {
+fn faults_name_the_row_and_the_value() {
     let (spec, store) = scene();
     let rows = crate::common::rows(&store);
     let first = |table: TableId, from: u64| {
@@ -202,13 +199,13 @@ fn faults_say_what_and_where() {
         let mut altered = value.clone();
         *altered.last_mut().expect("bytes") ^= 1;
         put(&store, table, &key, Some(&altered));
-        let text: Vec<_> = faults(&spec, &store, false)
-            .1
-            .iter()
-            .map(Fault::to_string)
-            .collect();
+        let (_, found) = check_faults(&spec, &store, false);
+        let texts: Vec<_> = found.iter().map(CheckFault::to_string).collect();
         for word in words {
-            assert!(text.iter().any(|line| line.contains(word)), "{word} in {text:?}");
+            assert!(
+                texts.iter().any(|text| text.contains(word)),
+                "{word} in {texts:?}"
+            );
         }
         put(&store, table, &key, Some(&value));
     };
@@ -219,12 +216,12 @@ fn faults_say_what_and_where() {
         2,
         &["block_to_receipts row 0000000000000002"],
     );
-    // The very last byte of the body of the block with the uncle is the uncle's nonce.
+    // The last byte of the body is in the uncle's nonce.
     check(TableId::BlockToBody, 3, &["block 3 (", "uncles hash"]);
 }
 
 #[test]
-fn it_stops_when_told_and_says_where_there_is_nothing() {
+fn a_stopped_check_and_an_empty_store_are_errors() {
     let (spec, store) = scene();
     let stopped = check_store(&store, &spec, true, &AtomicBool::new(true), &mut |_| ());
     assert!(matches!(stopped, Err(CheckError::Interrupted)), "{stopped:?}");
@@ -234,9 +231,9 @@ fn it_stops_when_told_and_says_where_there_is_nothing() {
 }
 
 #[test]
-fn another_spec_is_told() {
+fn another_spec_is_a_fault() {
     let (_, store) = scene();
-    let (_, found) = faults(&easy_spec(), &store, false);
+    let (_, found) = check_faults(&easy_spec(), &store, false);
     assert!(
         found.iter().any(|fault| fault.to_string().contains("chain spec")),
         "{found:?}"

@@ -92,6 +92,6 @@ pub(super) fn refused(error: TraceError) -> RpcError {
         | TraceError::OffChain { .. }
         | TraceError::NoTransaction { .. }
         | TraceError::Timeout(_)
-        | TraceError::TooLong { .. } => RpcError::refused(error.to_string()),
+        | TraceError::TooLarge { .. } => RpcError::refused(error.to_string()),
     }
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use chain::View;
-use chain::call::{CallError, CallPlace};
+use chain::call::{EvmCallError, StateAt};
 use chain::mining::build::Draft;
 use primitives::{Address, B256, Block};
 
@@ -143,25 +143,25 @@ pub(in crate::methods) fn at_state<T>(
     node: &Node,
     view: &View,
     at: BlockRef,
-    read: impl FnOnce(CallPlace<'_>) -> Result<T, CallError>,
+    read: impl FnOnce(StateAt<'_>) -> Result<T, EvmCallError>,
 ) -> RpcResult<T> {
     let result = match at {
-        BlockRef::Pending => read(CallPlace::Pending(&*pending(node, view)?)),
-        BlockRef::Number(number) => read(CallPlace::After(number)),
-        BlockRef::Earliest => read(CallPlace::After(0)),
-        BlockRef::Latest => read(CallPlace::After(view.head_number())),
+        BlockRef::Pending => read(StateAt::Pending(&*pending(node, view)?)),
+        BlockRef::Number(number) => read(StateAt::Block(number)),
+        BlockRef::Earliest => read(StateAt::Block(0)),
+        BlockRef::Latest => read(StateAt::Block(view.head_number())),
     };
     result.map_err(call_error)
 }
 
-fn call_error(error: CallError) -> RpcError {
+fn call_error(error: EvmCallError) -> RpcError {
     match error {
-        CallError::Store(error) => failure(error),
-        CallError::State(error) => failure(error),
-        CallError::Reverted(ref reason) => RpcError::reverted(error.to_string(), reason),
-        CallError::AboveHead { .. }
-        | CallError::Refused(_)
-        | CallError::AlwaysFails(_)
-        | CallError::Timeout(_) => RpcError::refused(error.to_string()),
+        EvmCallError::Store(error) => failure(error),
+        EvmCallError::State(error) => failure(error),
+        EvmCallError::Reverted(ref reason) => RpcError::reverted(error.to_string(), reason),
+        EvmCallError::AboveHead { .. }
+        | EvmCallError::Refused(_)
+        | EvmCallError::AlwaysFails(_)
+        | EvmCallError::Timeout(_) => RpcError::refused(error.to_string()),
     }
 }

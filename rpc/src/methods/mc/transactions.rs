@@ -179,7 +179,7 @@ fn mined(
     hash: &B256,
     reach: Reach,
 ) -> Result<Option<(Arc<KnownBlock>, usize)>, Stop> {
-    let Some((block, index)) = view.transaction_place(hash).map_err(failure)? else {
+    let Some((block, index)) = view.transaction_position(hash).map_err(failure)? else {
         return Ok(None);
     };
     match Found::by_hash(node, view, &block, reach)? {

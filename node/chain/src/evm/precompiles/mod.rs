@@ -1,17 +1,17 @@
-//! The contracts that are built in, by family and fork.
+//! The precompiled contracts, by family and fork.
 //!
-//! Ethereum's are revm's. The public network has Ethereum's first four always and four more
-//! from its precompile fork on, and six of its own at all times: `network` has those that
-//! only charge and answer, `notice` the one that leaves something. Its system contract
-//! at 0x65 is ordinary code. Left out: the early BLS12-381 contracts at decimal 60 to 68.
-//! Source: facts of the public network, section 4.
+//! Ethereum's family has those of revm. The public network has Ethereum's first four from block 0
+//! on, four more from its precompile fork on, and six of its own from block 0 on. Of its own,
+//! `network` has those that only charge gas and return data, and `notice` the one that emits a
+//! notice. The system contract at 0x65 is ordinary code. The early BLS12-381 contracts at the
+//! decimal addresses 60 to 68 are not supported. Source: docs/base-chain.md, 4.
 
 mod network;
 mod notice;
 
-pub(crate) use network::Send;
+pub(crate) use network::DelegatedTransfer;
+pub(crate) use notice::{EmittedNotice, take_notices};
 pub use notice::{NOTICE_BYTES_MAX, NOTIFY_SCS};
-pub(crate) use notice::{NoticeLeft, take_notices};
 
 use std::sync::LazyLock;
 
@@ -23,27 +23,27 @@ use revm::precompile::{PrecompileSpecId, Precompiles, bn254, modexp};
 use revm::primitives::AddressSet;
 use revm::primitives::hardfork::SpecId;
 
-use crate::spec::RulesAt;
-use network::{DELEGATE_SEND, Ended};
+use crate::spec::BlockRules;
+use network::{DELEGATE_SEND, PrecompileOutcome};
 
-/// The built-in contracts of one block.
+/// The precompiled contracts of one block.
 #[derive(Debug)]
 pub(crate) struct ChainPrecompiles {
     ethereum: EthPrecompiles,
-    /// Which rules the public network's own follow; `None` in Ethereum's family.
-    own: Option<Own>,
+    /// The rules of the public network's own contracts; `None` in Ethereum's family.
+    own: Option<OwnContractRules>,
 }
 
 /// What differs between forks in the public network's own contracts.
 #[derive(Clone, Copy, Debug)]
-struct Own {
-    /// 0x0d and 0x0e answer a word; before Nuwa they answer nothing.
-    answers_words: bool,
+struct OwnContractRules {
+    /// 0x0d and 0x0e return a word. Before Nuwa they return nothing.
+    returns_word: bool,
 }
 
 impl ChainPrecompiles {
-    pub(crate) fn new(rules: RulesAt, spec_id: SpecId) -> Self {
-        static LATER: LazyLock<Precompiles> = LazyLock::new(|| {
+    pub(crate) fn new(rules: BlockRules, spec_id: SpecId) -> Self {
+        static AFTER_PRECOMPILE_FORK: LazyLock<Precompiles> = LazyLock::new(|| {
             let mut all = Precompiles::homestead().clone();
             all.extend([
                 modexp::BYZANTIUM,
@@ -54,17 +54,17 @@ impl ChainPrecompiles {
             all
         });
         let (precompiles, own) = match rules {
-            RulesAt::Moac {
+            BlockRules::Moac {
                 precompiles, nuwa, ..
             } => {
                 let ethereum = if precompiles {
-                    &*LATER
+                    &*AFTER_PRECOMPILE_FORK
                 } else {
                     Precompiles::homestead()
                 };
-                (ethereum, Some(Own { answers_words: nuwa }))
+                (ethereum, Some(OwnContractRules { returns_word: nuwa }))
             }
-            RulesAt::Ethereum { fork, .. } => {
+            BlockRules::Ethereum { fork, .. } => {
                 let spec = PrecompileSpecId::from_spec_id(fork.spec_id());
                 (Precompiles::new(spec), None)
             }
@@ -78,19 +78,23 @@ impl ChainPrecompiles {
         }
     }
 
-    /// Whether calls may leave notices.
-    pub(crate) fn leave_notices(&self) -> bool {
+    /// Whether calls may emit notices.
+    pub(crate) fn emit_notices(&self) -> bool {
         self.own.is_some()
     }
 
-    /// What a call of 0x0c by the system contract moves in place of its own value; `None` for
-    /// every other call.
-    pub(crate) fn send_of<CTX: ContextTr>(&self, context: &CTX, inputs: &CallInputs) -> Option<Send> {
-        let asked = self.own.is_some()
+    /// The transfer that a call of 0x0c by the system contract asks for; `None` for all other
+    /// calls.
+    pub(crate) fn delegated_transfer<CTX: ContextTr>(
+        &self,
+        context: &CTX,
+        inputs: &CallInputs,
+    ) -> Option<DelegatedTransfer> {
+        let by_system_contract = self.own.is_some()
             && inputs.scheme == CallScheme::Call
             && inputs.bytecode_address == DELEGATE_SEND
             && inputs.caller == SYSTEM_CONTRACT;
-        asked.then(|| Send::decode(&inputs.input.as_bytes(context)))?
+        by_system_contract.then(|| DelegatedTransfer::decode(&inputs.input.as_bytes(context)))?
     }
 }
 
@@ -98,7 +102,7 @@ impl<CTX: ContextTr> PrecompileProvider<CTX> for ChainPrecompiles {
     type Output = InterpreterResult;
 
     fn set_spec(&mut self, _spec: <CTX::Cfg as revm::context_interface::Cfg>::Spec) -> bool {
-        // Chosen once by the block's number; no spec of revm's says more.
+        // The contracts are chosen by the block's number, which revm's spec id does not replace.
         false
     }
 
@@ -106,14 +110,14 @@ impl<CTX: ContextTr> PrecompileProvider<CTX> for ChainPrecompiles {
         let Some(own) = self.own else {
             return self.ethereum.run(context, inputs);
         };
-        let ended = match network::run(context, inputs, own.answers_words) {
+        let outcome = match network::run(context, inputs, own.returns_word) {
             None if inputs.bytecode_address == NOTIFY_SCS => {
-                Some(notice::run(context, inputs, own.answers_words))
+                Some(notice::run(context, inputs, own.returns_word))
             }
-            ended => ended,
+            outcome => outcome,
         };
-        if let Some(ended) = ended {
-            return Ok(Some(result(ended, inputs.gas_limit)));
+        if let Some(outcome) = outcome {
+            return Ok(Some(interpreter_result(outcome, inputs.gas_limit)));
         }
         let Some(mut result) = self.ethereum.run(context, inputs)? else {
             return Ok(None);
@@ -134,12 +138,16 @@ impl<CTX: ContextTr> PrecompileProvider<CTX> for ChainPrecompiles {
     }
 }
 
-/// The result of one of the network's own contracts that was given `limit` gas.
-fn result(ended: Ended, limit: u64) -> InterpreterResult {
-    let (end, cost, output) = match ended {
-        Ended::Well { cost, output } if cost <= limit => (InstructionResult::Return, cost, output),
-        Ended::Badly { cost, output } if cost <= limit => (InstructionResult::PrecompileError, cost, output),
-        Ended::Well { cost, .. } | Ended::Badly { cost, .. } => {
+/// The result of one of the network's own contracts that was called with `limit` gas.
+fn interpreter_result(outcome: PrecompileOutcome, limit: u64) -> InterpreterResult {
+    let (end, cost, output) = match outcome {
+        PrecompileOutcome::Returned { cost, output } if cost <= limit => {
+            (InstructionResult::Return, cost, output)
+        }
+        PrecompileOutcome::Refused { cost, output } if cost <= limit => {
+            (InstructionResult::PrecompileError, cost, output)
+        }
+        PrecompileOutcome::Returned { cost, .. } | PrecompileOutcome::Refused { cost, .. } => {
             (InstructionResult::PrecompileOOG, cost, Default::default())
         }
     };
@@ -153,8 +161,8 @@ fn result(ended: Ended, limit: u64) -> InterpreterResult {
     InterpreterResult::new(end, output, gas)
 }
 
-/// What a failed contract leaves of its gas, where the caller gets that back: all of it where
-/// it was too little, the rest where the contract refused its input. Otherwise the caller burns it.
+/// The gas that a failed contract has left, for callers that get it back: all of it if the gas did
+/// not cover the cost, the rest if the contract rejected its input.
 fn gas_after_failure(limit: u64, end: InstructionResult, cost: u64) -> Gas {
     let mut gas = Gas::new(limit);
     if end == InstructionResult::PrecompileError {

@@ -1,10 +1,10 @@
-//! The public network's own built-in contracts that only charge and answer: 0x09 to 0x0c
-//! and 0x0e.
+//! The public network's precompiled contracts 0x09 to 0x0c and 0x0e, which charge gas and return
+//! data.
 //!
-//! 0x09, 0x0a and 0x0b were to serve shards and answer zero for 100,000 gas. 0x0c sends in
-//! another's name when the system contract calls it: then, and at every other plain call, it
-//! runs nothing and takes no gas, as an account without code does. 0x0e spends gas. What they
-//! answer follows from their input alone.
+//! 0x09, 0x0a and 0x0b were meant for shards. They charge 100,000 gas and return zero. 0x0c
+//! transfers value between two other accounts when the system contract calls it. To this and any
+//! other plain call it behaves like an account without code: it runs nothing and charges no gas.
+//! 0x0e spends gas. Their output depends on their input only. Source: docs/base-chain.md, 4.
 
 use primitives::{Address, Bytes, U256, address};
 use revm::context_interface::ContextTr;
@@ -23,21 +23,22 @@ const SPEND_GAS: Address = address!("000000000000000000000000000000000000000e");
 
 /// Gas of 0x09 to 0x0c.
 const STUB_GAS: u64 = 100_000;
-/// Input of 0x09, in bytes.
+/// Input length of 0x09.
 const ENROLL_BYTES: usize = 132;
-/// Input of 0x0a, in bytes.
+/// Input length of 0x0a.
 const VALID_BYTES: usize = 100;
-/// Least input of 0x0b, in bytes.
+/// Smallest input length of 0x0b.
 const QUERY_BYTES_MIN: usize = 132;
-/// Least input with which 0x0c sends: a selector and three words.
-const SEND_BYTES_MIN: usize = 100;
-/// Input of 0x0e, in bytes: a selector and a word.
+/// Smallest input length with which 0x0c transfers value: a selector and three words.
+const TRANSFER_BYTES_MIN: usize = 100;
+/// Input length of 0x0e: a selector and a word.
 const SPEND_BYTES: usize = 36;
-/// Gas of 0x0e for any other input.
+/// Gas of 0x0e for an input of another length.
 const SPEND_OTHER_GAS: u64 = 8_000_000;
-/// Gas of 0x0e up to the first step.
+/// Gas of 0x0e for numbers up to the first step.
 const SPEND_GAS_MIN: i64 = 1000;
-/// Above the first number, each one more costs the second more; the steps add up.
+/// Steps of 0x0e's gas as (number, gas): every unit above the number costs that much more gas. All
+/// steps below a number are summed.
 const SPEND_STEPS: [(i64, i64); 8] = [
     (10, 2000),
     (15, 4000),
@@ -49,60 +50,60 @@ const SPEND_STEPS: [(i64, i64); 8] = [
     (45, 256_000),
 ];
 
-/// How a built-in contract ended, if there was gas enough for its cost.
+/// How a precompiled contract ended, provided that the gas covers its cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
-    /// With this answer.
-    Well { cost: u64, output: Bytes },
-    /// It refused its input. The answer is seen, but not copied to the caller's memory.
-    Badly { cost: u64, output: Bytes },
+pub(super) enum PrecompileOutcome {
+    /// It returned this output.
+    Returned { cost: u64, output: Bytes },
+    /// It rejected its input. The output is return data, but is not copied to the caller's memory.
+    Refused { cost: u64, output: Bytes },
 }
 
-/// A word as answer.
+/// A 32-byte word, big-endian.
 pub(super) fn word(value: u8) -> Bytes {
     U256::from(value).to_be_bytes::<32>().into()
 }
 
-/// Whether there is a contract of the network's own at this address.
+/// Whether one of the network's own contracts has this address.
 pub(super) fn is_own(address: &Address) -> bool {
     *address == super::NOTIFY_SCS
         || [SHARD_ENROLL, SHARD_VALID, QUERY, DELEGATE_SEND, SPEND_GAS].contains(address)
 }
 
-/// Runs a contract of this file; `None` for every other address.
+/// Runs a contract of this module. Returns `None` for any other address.
 pub(super) fn run<CTX: ContextTr>(
     context: &CTX,
     inputs: &CallInputs,
-    spend_answers_word: bool,
-) -> Option<Ended> {
+    spend_returns_word: bool,
+) -> Option<PrecompileOutcome> {
     let length = inputs.input.len();
     let stub = |fits: bool| {
         let (cost, output) = (STUB_GAS, word(0));
         Some(if fits {
-            Ended::Well { cost, output }
+            PrecompileOutcome::Returned { cost, output }
         } else {
-            Ended::Badly { cost, output }
+            PrecompileOutcome::Refused { cost, output }
         })
     };
     match inputs.bytecode_address {
         SHARD_ENROLL => stub(length == ENROLL_BYTES),
         SHARD_VALID => stub(length == VALID_BYTES),
         QUERY => stub(length >= QUERY_BYTES_MIN),
-        DELEGATE_SEND if inputs.scheme == CallScheme::Call => Some(Ended::Well {
+        DELEGATE_SEND if inputs.scheme == CallScheme::Call => Some(PrecompileOutcome::Returned {
             cost: 0,
             output: Bytes::new(),
         }),
         DELEGATE_SEND => stub(true),
-        SPEND_GAS => Some(Ended::Well {
+        SPEND_GAS => Some(PrecompileOutcome::Returned {
             cost: spend_gas(&inputs.input.as_bytes(context)),
-            output: if spend_answers_word { word(0) } else { Bytes::new() },
+            output: if spend_returns_word { word(0) } else { Bytes::new() },
         }),
         _ => None,
     }
 }
 
-/// What 0x0e costs. Of the word only the last 64 bits count, as a signed number, and sums
-/// wrap around: so it is computed on the network.
+/// The gas of 0x0e. As on the public network, only the last 64 bits of the word count, as a signed
+/// number, and the sum wraps around.
 fn spend_gas(input: &[u8]) -> u64 {
     let Some((_selector, word)) = input
         .split_first_chunk::<4>()
@@ -120,21 +121,22 @@ fn spend_gas(input: &[u8]) -> u64 {
     gas as u64
 }
 
-/// What the system contract has 0x0c move.
+/// A transfer that the system contract asks 0x0c for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Send {
-    /// Who pays.
+pub(crate) struct DelegatedTransfer {
+    /// The account that pays.
     pub(crate) from: Address,
-    /// Who is paid.
+    /// The account that is paid.
     pub(crate) to: Address,
-    /// How much; more than there is where the number has over 256 bits.
+    /// The value in sha. `U256::MAX`, which no account can pay, if the number does not fit in 256
+    /// bits.
     pub(crate) value: U256,
 }
 
-impl Send {
-    /// Reads what 0x0c is called with; `None` where that is too short.
+impl DelegatedTransfer {
+    /// Decodes the input of 0x0c. Returns `None` if it is too short.
     pub(super) fn decode(input: &[u8]) -> Option<Self> {
-        if input.len() < SEND_BYTES_MIN {
+        if input.len() < TRANSFER_BYTES_MIN {
             return None;
         }
         Some(Self {
@@ -151,8 +153,8 @@ fn significant(bytes: &[u8]) -> &[u8] {
     &bytes[zeros..]
 }
 
-/// What an input costs that the curve's contracts, 0x06 to 0x08, refuse. The other contracts
-/// of Ethereum refuse none.
+/// The gas that the curve contracts 0x06 to 0x08 charge for an input that they reject. Ethereum's
+/// other contracts reject no input.
 pub(super) fn curve_gas(address: Address, input_bytes: usize) -> u64 {
     let pairs = (input_bytes / 192) as u64;
     match address.0.0 {
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn spending_is_flat_and_then_steep() {
+    fn gas_of_spend_gas_by_number() {
         let table: [(u64, u64); 9] = [
             (0, 1000),
             (10, 1000),
@@ -184,7 +186,8 @@ mod tests {
             (16, 17_000),
             (20, 41_000),
             (21, 55_000),
-            // 40·2000 + 35·4000 + 30·8000 + 25·16,000 + 20·32,000 + 15·64,000 + 10·128,000 + 5·256,000
+            // 40·2000 + 35·4000 + 30·8000 + 25·16,000 + 20·32,000 + 15·64,000 + 10·128,000 +
+            // 5·256,000
             (50, 5_021_000),
             (60, 10_121_000),
         ];
@@ -194,17 +197,17 @@ mod tests {
         for length in [0, 4, 35, 37, 68] {
             assert_eq!(spend_gas(&vec![0; length]), SPEND_OTHER_GAS, "{length} bytes");
         }
-        // Negative numbers, as which the highest of 64 bits count, cost the least.
+        // Numbers whose highest of 64 bits is set are negative, and cost the least.
         assert_eq!(spend(U256::MAX), 1000);
         assert_eq!(spend(U256::from(1) << 63), 1000);
         assert_eq!(spend((U256::from(1) << 64) + U256::from(11)), 3000);
-        // Sums wrap: 510,000 times 2^60 is 0 in 64 bits, what is left is the constant part.
+        // The sum wraps around: 510,000 times 2^60 is 0 in 64 bits, so the constant part remains.
         let wrapped = SPEND_STEPS.iter().map(|(from, each)| from * each).sum::<i64>();
         assert_eq!(spend(U256::from(1u64 << 60)), (1000 - wrapped) as u64);
     }
 
     #[test]
-    fn sends_are_read_from_three_words() {
+    fn delegated_transfers_are_decoded_from_three_words() {
         let (from, to) = (Address::repeat_byte(1), Address::repeat_byte(2));
         let value = U256::from(77).to_be_bytes::<32>();
         let input = [
@@ -214,27 +217,27 @@ mod tests {
             &value,
         ]
         .concat();
-        let expected = Send {
+        let expected = DelegatedTransfer {
             from,
             to,
             value: U256::from(77),
         };
-        assert_eq!(Send::decode(&input), Some(expected.clone()));
-        assert_eq!(Send::decode(&input[..99]), None);
-        // All that follows counts as digits of the value.
+        assert_eq!(DelegatedTransfer::decode(&input), Some(expected.clone()));
+        assert_eq!(DelegatedTransfer::decode(&input[..99]), None);
+        // All further bytes are digits of the value.
         let longer = [&input[..], &[1]].concat();
         let value = U256::from(77 * 256 + 1);
         assert_eq!(
-            Send::decode(&longer),
-            Some(Send {
+            DelegatedTransfer::decode(&longer),
+            Some(DelegatedTransfer {
                 value,
                 ..expected.clone()
             })
         );
         let huge = [&input[..], &[0; 40]].concat();
         assert_eq!(
-            Send::decode(&huge),
-            Some(Send {
+            DelegatedTransfer::decode(&huge),
+            Some(DelegatedTransfer {
                 value: U256::MAX,
                 ..expected
             })

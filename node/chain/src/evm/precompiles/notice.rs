@@ -1,67 +1,78 @@
-//! 0x0d, `notifySCS`: a contract tells the application chains something.
+//! The precompiled contract 0x0d, `notifySCS`: a contract sends a notice to application chains.
 //!
-//! It costs 2000 gas, answers the word 1 whatever this node serves or relays, and leaves a
-//! notice: who called, with what.
+//! A call costs 2000 gas, returns the word 1 whether or not this node relays anything, and emits a
+//! notice: the caller and the input.
 //!
-//! A notice must go where its call goes: with a reverted frame however deep, with one that ran
-//! out of gas, with the whole transaction; and a call, an estimate or a trace must leave none.
-//! That is what revm's journal does for logs, so a notice travels as a log of address 0x0d and
-//! [`take_notices`] takes it out of the result before anyone sees logs. No real log is taken for
-//! one: a log bears the address in whose name code runs, and none ever runs in the name of a
-//! built-in contract; what is called there is this file. The bloom and the receipts are made of
-//! the logs that are left.
+//! A notice must be dropped when its frame, a frame above it, or the whole transaction is reverted
+//! or fails. A call, an estimate or a trace must emit none. revm's journal handles logs in this
+//! way, so a notice is carried as a log of address 0x0d. [`take_notices`] removes these logs from
+//! the result, before receipts and blooms are made. No other log has this address: a log has the
+//! address of the running code's account, and 0x0d has no code.
 //!
-//! The notice bears the account in whose name the calling code runs. With a delegate call that
-//! is not what the called code would see as its caller: were it that, any contract could speak
-//! in the name of whoever calls it. A static call is charged and answered like others and leaves
-//! nothing, which it promises.
+//! The caller in a notice is the account whose code makes the call. In a delegate call this differs
+//! from the caller that called code would see. With that caller, a contract could send notices in
+//! the name of whoever calls it. A static call is charged and returns the word, but emits no
+//! notice, since it must not change state.
 
 use primitives::{Address, Bytes, address};
 use revm::context_interface::{ContextTr, JournalTr};
 use revm::interpreter::{CallInputs, CallScheme};
 use revm::primitives::{Log, LogData};
 
-use super::network::{Ended, word};
+use super::network::{PrecompileOutcome, word};
 
-/// Where it lies.
+/// The contract's address.
 pub const NOTIFY_SCS: Address = address!("000000000000000000000000000000000000000d");
-/// What a call of it costs.
+/// Gas of a call.
 const NOTIFY_GAS: u64 = 2000;
-/// A call with more input leaves no notice. The cost of a call does not grow with its input:
-/// without a bound one block could leave gigabytes. The network's contracts tell 68 bytes.
+/// A call with more input emits no notice. The gas does not grow with the input, so without a limit
+/// one block could emit gigabytes. The network's contracts send 68 bytes.
 pub const NOTICE_BYTES_MAX: usize = 1024;
 
-/// A notice of the transaction that ran: who told it, and what.
-pub(crate) type NoticeLeft = (Address, Bytes);
+/// A notice that a transaction emitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EmittedNotice {
+    /// The account whose code called 0x0d.
+    pub(crate) caller: Address,
+    pub(crate) input: Bytes,
+}
 
-/// Runs a call of 0x0d. That gas is too little is said by who takes the cost.
-pub(super) fn run<CTX: ContextTr>(context: &mut CTX, inputs: &CallInputs, answers_word: bool) -> Ended {
+/// Runs a call of 0x0d. If the gas does not cover the cost, no notice is emitted, and the caller of
+/// this function turns the outcome into a failure.
+pub(super) fn run<CTX: ContextTr>(
+    context: &mut CTX,
+    inputs: &CallInputs,
+    returns_word: bool,
+) -> PrecompileOutcome {
     let paid = inputs.gas_limit >= NOTIFY_GAS;
     if paid && !inputs.is_static && inputs.input.len() <= NOTICE_BYTES_MAX {
-        let teller = match inputs.scheme {
+        let caller = match inputs.scheme {
             CallScheme::Call | CallScheme::StaticCall => inputs.caller,
             CallScheme::CallCode | CallScheme::DelegateCall => inputs.target_address,
         };
         let input = inputs.input.bytes(context);
         context.journal_mut().log(Log {
             address: NOTIFY_SCS,
-            data: LogData::new_unchecked(vec![teller.into_word()], input),
+            data: LogData::new_unchecked(vec![caller.into_word()], input),
         });
     }
-    Ended::Well {
+    PrecompileOutcome::Returned {
         cost: NOTIFY_GAS,
-        output: if answers_word { word(1) } else { Bytes::new() },
+        output: if returns_word { word(1) } else { Bytes::new() },
     }
 }
 
-/// Takes the notices out of the logs of a transaction, each in its order.
-pub(crate) fn take_notices(logs: &mut Vec<Log>) -> Vec<NoticeLeft> {
-    let left = |log: Log| {
-        let teller = log.topics().first().copied().unwrap_or_default();
-        (Address::from_word(teller), log.data.data)
+/// Moves the notices out of the logs of a transaction. Both keep their order.
+pub(crate) fn take_notices(logs: &mut Vec<Log>) -> Vec<EmittedNotice> {
+    let to_notice = |log: Log| {
+        let caller = log.topics().first().copied().unwrap_or_default();
+        EmittedNotice {
+            caller: Address::from_word(caller),
+            input: log.data.data,
+        }
     };
     logs.extract_if(.., |log| log.address == NOTIFY_SCS)
-        .map(left)
+        .map(to_notice)
         .collect()
 }
 
@@ -70,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notices_are_taken_out_in_order_and_logs_stay() {
+    fn notices_are_removed_in_order_and_other_logs_stay() {
         let log = |address, topics: Vec<Address>, data: &'static [u8]| Log {
             address,
             data: LogData::new_unchecked(
@@ -84,11 +95,12 @@ mod tests {
             log(one, vec![NOTIFY_SCS], b"a log"),
             log(NOTIFY_SCS, vec![one], b""),
         ];
+        let notice = |caller, input: &'static [u8]| EmittedNotice {
+            caller,
+            input: Bytes::from_static(input),
+        };
         let notices = take_notices(&mut logs);
-        assert_eq!(
-            notices,
-            [(two, Bytes::from_static(b"first")), (one, Bytes::new())]
-        );
+        assert_eq!(notices, [notice(two, b"first"), notice(one, b"")]);
         assert_eq!(logs, [log(one, vec![NOTIFY_SCS], b"a log")]);
         assert_eq!(take_notices(&mut logs), []);
     }

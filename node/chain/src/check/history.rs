@@ -1,33 +1,36 @@
-//! The state of every block: the versions that each block left, put into a trie in memory
-//! in the order of blocks, must give each header's state root.
+//! Checks the state of every block: the versions of each block, put into a trie in the order of
+//! blocks, must lead to the state root in the block's header.
 //!
-//! Executes nothing. Holds the tries of the whole state in memory.
+//! Nothing is executed. The tries of the whole state are held in memory.
 
 use std::collections::HashMap;
 
-use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, keccak256};
+use primitives::{B256, EMPTY_CODE_HASH, EMPTY_ROOT, keccak256};
 use store::{BlockReads, Snapshot, Source, StateReads, StoreError, TableId};
 
-use super::{Check, CheckError, Fault, guarded};
-use crate::trie::{NoNodes, Trie, encode_account};
+use super::{CheckError, CheckFault, StoreCheck, guarded};
+use crate::trie::{NoNodes, StorageOwner, Trie, encode_account};
 
 /// Checks the states of all blocks from 0 to `head`.
-pub(super) fn check(check: &mut Check<'_>, head: u64) -> Result<(), CheckError> {
-    let mut replay = Replay {
+pub(super) fn check(check: &mut StoreCheck<'_>, head: u64) -> Result<(), CheckError> {
+    let mut history = StateHistory {
         view: check.view,
         accounts: Trie::in_memory(),
         storages: HashMap::new(),
         faults: Vec::new(),
     };
-    // After a wrong version all roots differ until it is written over: said once.
+    // After a wrong version all roots are wrong until the version is overwritten. Only the first of
+    // them is reported.
     let mut wrong = false;
     for number in 0..=head {
-        let followed = guarded(&format!("state at block {number}"), || replay.follow(number));
-        check.faults(std::mem::take(&mut replay.faults));
-        match followed {
-            Ok(Ok(Some((got, expected)))) => {
+        let roots = guarded(&format!("state at block {number}"), || {
+            history.apply_block(number)
+        });
+        check.faults(std::mem::take(&mut history.faults));
+        match roots {
+            Ok(Some(BlockRoots { got, expected })) => {
                 if got != expected && !wrong {
-                    check.faults(vec![Fault::StateRoot {
+                    check.faults(vec![CheckFault::StateRoot {
                         number,
                         got,
                         expected,
@@ -35,9 +38,8 @@ pub(super) fn check(check: &mut Check<'_>, head: u64) -> Result<(), CheckError> 
                 }
                 wrong = got != expected;
             }
-            // That there is no such block was said with the blocks.
-            Ok(Ok(None)) => {}
-            Ok(Err(error)) => check.faults(vec![error.into()]),
+            // The check of blocks has reported the missing block.
+            Ok(None) => {}
             Err(fault) => check.faults(vec![fault]),
         }
         check.progress("states", number + 1, head + 1)?;
@@ -45,16 +47,23 @@ pub(super) fn check(check: &mut Check<'_>, head: u64) -> Result<(), CheckError> 
     Ok(())
 }
 
-struct Replay<'a> {
+/// The state after the last applied block.
+struct StateHistory<'a> {
     view: &'a Snapshot,
     accounts: Trie,
-    storages: HashMap<(Address, u32), Trie>,
-    faults: Vec<Fault>,
+    storages: HashMap<StorageOwner, Trie>,
+    faults: Vec<CheckFault>,
 }
 
-impl Replay<'_> {
-    /// Takes the versions of a block; gives the root they lead to and the header's.
-    fn follow(&mut self, number: u64) -> Result<Option<(B256, B256)>, StoreError> {
+/// The state root of a block's versions, and the one in its header.
+struct BlockRoots {
+    got: B256,
+    expected: B256,
+}
+
+impl StateHistory<'_> {
+    /// Applies the versions of block `number`. Returns `None` if the store has no such block.
+    fn apply_block(&mut self, number: u64) -> Result<Option<BlockRoots>, StoreError> {
         let Some(hash) = self.view.canonical_hash(number)? else {
             return Ok(None);
         };
@@ -85,15 +94,15 @@ impl Replay<'_> {
                     .remove(&(*address, version.incarnation.wrapping_sub(1)));
                 continue;
             };
-            // Whether the code has this hash was looked at for all codes.
+            // The hashes of all codes have been checked before.
             let code = account.code_hash;
-            let code_is_there = code == EMPTY_CODE_HASH
+            let has_code = code == EMPTY_CODE_HASH
                 || self
                     .view
                     .with(TableId::HashToCode, code.as_slice(), |_| ())?
                     .is_some();
-            if !code_is_there {
-                self.faults.push(Fault::Account {
+            if !has_code {
+                self.faults.push(CheckFault::Account {
                     address: *address,
                     number,
                     what: "code",
@@ -102,10 +111,10 @@ impl Replay<'_> {
                 });
             }
             let storage = self.storages.get_mut(&(*address, version.incarnation));
-            // The rows are not needed; taking them keeps the trie from remembering old ones.
+            // The rows are not used, but `commit` frees the trie's list of removed nodes.
             let got = storage.map_or(EMPTY_ROOT, |storage| storage.commit().0);
             if got != account.storage_root {
-                self.faults.push(Fault::Account {
+                self.faults.push(CheckFault::Account {
                     address: *address,
                     number,
                     what: "storage root",
@@ -117,6 +126,6 @@ impl Replay<'_> {
                 .insert(&NoNodes, key.as_slice(), &encode_account(&account))?;
         }
         let got = self.accounts.commit().0;
-        Ok(expected.map(|expected| (got, expected)))
+        Ok(expected.map(|expected| BlockRoots { got, expected }))
     }
 }

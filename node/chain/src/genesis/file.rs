@@ -1,9 +1,14 @@
-//! Genesis files in geth's form: read into a spec and block 0.
+//! Makes a [`ChainSpec`] from a genesis file, which is JSON in geth's form.
 //!
-//! A file with `panguBlock` has the public network's rules, any other Ethereum's. A missing
-//! fork key means never, but for `nuwaBlock`, which means from block 0 on. Numbers are taken
-//! as hex with or without leading zeros, as decimal strings and as JSON numbers; addresses with
-//! or without 0x. Unknown keys are named, so that the caller can warn, and ignored.
+//! A file with the key `panguBlock` is of the public network's family, any other of Ethereum's. A
+//! fork without a key is never active, except for `nuwaBlock`: without it, Nuwa is active from
+//! block 0 on. Numbers are hex with or without leading zeros, decimal strings, or JSON numbers;
+//! addresses may begin with 0x. Unknown keys are ignored and returned, so that the caller can
+//! warn.
+//!
+//! This module and [`record`](crate::genesis::record) are the only ones of this package that know
+//! JSON. They are here because the store keeps the text of the genesis file, and a node reads its
+//! rules from there at every start.
 
 use std::collections::BTreeMap;
 
@@ -11,48 +16,51 @@ use ethash::Schedule;
 use primitives::{Address, B256, Bytes, U256, hex};
 use serde_json::{Map, Value};
 
-use super::{ChainSpec, DifficultyRule, EthereumForks, Family, Genesis, GenesisAccount, MoacForks};
-use crate::spec::{GAS_LIMIT_FLOOR, GAS_LIMIT_MIN};
+use crate::spec::{
+    ChainFamily, ChainSpec, DifficultyRule, EthereumForks, GAS_LIMIT_FLOOR, GAS_LIMIT_MIN, Genesis,
+    GenesisAccount, MoacForks,
+};
 
 /// Why a genesis file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FileError {
-    /// Not JSON, or no object.
+pub enum GenesisFileError {
+    /// The text is not a JSON object.
     #[error("line {line}, column {column}: {reason}")]
     Json {
-        /// Line of the fault, from 1.
+        /// The line of the fault, counted from 1.
         line: usize,
-        /// Column of the fault, from 1.
+        /// The column of the fault, counted from 1.
         column: usize,
         /// What is wrong there.
         reason: String,
     },
-    /// A value that is not what its key wants.
-    #[error("{key}: got {got}, want {expected}")]
+    /// A value is not of the form that its key needs.
+    #[error("{key}: got {got}, expected {expected}")]
     Value {
-        /// The key with its way from the top.
+        /// The path of the key, as `config.chainId`.
         key: String,
         /// The value.
         got: String,
-        /// What it should be.
+        /// The form that the value should have.
         expected: &'static str,
     },
-    /// A key that must be there.
+    /// A required key is missing.
     #[error("{0} is missing")]
     Missing(String),
 }
 
-/// A spec from a file, and the keys that were not understood.
+/// What a genesis file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FromFile {
+pub struct GenesisFile {
     /// The spec.
     pub spec: ChainSpec,
-    /// Keys that were ignored, with their way from the top.
-    pub ignored: Vec<String>,
+    /// The paths of the keys that were ignored because they are unknown.
+    pub ignored_keys: Vec<String>,
 }
 
-/// Forks of Ethereum that are not built here; each ends the import where it begins.
-const BEYOND: [&str; 11] = [
+/// Keys of Ethereum's forks that this program does not support. Blocks of such a fork are not
+/// imported.
+const UNSUPPORTED_FORKS: [&str; 11] = [
     "berlinBlock",
     "londonBlock",
     "arrowGlacierBlock",
@@ -67,34 +75,30 @@ const BEYOND: [&str; 11] = [
 ];
 
 impl ChainSpec {
-    /// The spec that a genesis file gives; `name` is for logs.
+    /// Makes a spec from the text of a genesis file. `name` becomes the spec's name, for logs.
     ///
     /// # Errors
-    /// [`FileError`] for the first thing that cannot be understood.
-    pub fn from_genesis_file(name: &str, text: &str) -> Result<FromFile, FileError> {
-        let top: Map<String, Value> = serde_json::from_str(text).map_err(|error| FileError::Json {
+    /// [`GenesisFileError`] for the first value that cannot be read.
+    pub fn from_genesis_file(name: &str, text: &str) -> Result<GenesisFile, GenesisFileError> {
+        let top: Map<String, Value> = serde_json::from_str(text).map_err(|error| GenesisFileError::Json {
             line: error.line(),
             column: error.column(),
             reason: error.to_string(),
         })?;
-        let mut top = Fields {
+        let mut top = GenesisFields {
             path: String::new(),
             map: top,
         };
         let mut config = top.object("config")?;
         let chain_id = config.number("chainId")?.unwrap_or(1);
-        let moac = config.map.contains_key("panguBlock");
+        let is_moac = config.map.contains_key("panguBlock");
         let mut schedule = Schedule::Ethash;
         if let Some(first) = config.number("ecip1099Block")? {
             schedule = Schedule::Etchash { fork_block: first };
         }
         config.map.remove("ethash");
-        let remove_empty_accounts = match config.map.remove("removeEmptyAccount") {
-            None => true,
-            Some(Value::Bool(remove)) => remove,
-            Some(other) => return Err(config.wrong("removeEmptyAccount", &other, "true or false")),
-        };
-        let family = if moac {
+        let remove_empty_accounts = config.boolean("removeEmptyAccount", true)?;
+        let family = if is_moac {
             moac_forks(&mut config)?
         } else {
             ethereum_forks(&mut config)?
@@ -104,7 +108,7 @@ impl ChainSpec {
             name: name.to_owned(),
             chain_id,
             network_id: chain_id,
-            difficulty: if moac {
+            difficulty: if is_moac {
                 DifficultyRule::Moac
             } else {
                 DifficultyRule::Ethereum
@@ -112,7 +116,7 @@ impl ChainSpec {
             family,
             remove_empty_accounts,
             failed_calls_refund_gas: false,
-            system_contract: moac
+            system_contract: is_moac
                 && genesis
                     .alloc
                     .get(&primitives::SYSTEM_CONTRACT)
@@ -123,16 +127,17 @@ impl ChainSpec {
             genesis_hash: None,
             genesis,
         }
-        .like_built_in();
-        let mut ignored = config.left();
-        ignored.extend(top.left());
-        Ok(FromFile { spec, ignored })
+        .with_rules_of_built_in();
+        let mut ignored_keys = config.unread_keys();
+        ignored_keys.extend(top.unread_keys());
+        Ok(GenesisFile { spec, ignored_keys })
     }
 
-    /// A file with the content of a built-in network gets that network's other rules too.
-    fn like_built_in(mut self) -> Self {
+    /// A file with the chain id of a built-in network also gets the rules of that network for which
+    /// genesis files have no key.
+    fn with_rules_of_built_in(mut self) -> Self {
         for built_in in [Self::main(), Self::test()] {
-            if matches!(self.family, Family::Moac(_)) && self.chain_id == built_in.chain_id {
+            if matches!(self.family, ChainFamily::Moac(_)) && self.chain_id == built_in.chain_id {
                 self.failed_calls_refund_gas = built_in.failed_calls_refund_gas;
                 self.gas_limit_min = GAS_LIMIT_FLOOR;
             }
@@ -141,8 +146,8 @@ impl ChainSpec {
     }
 }
 
-fn moac_forks(config: &mut Fields) -> Result<Family, FileError> {
-    Ok(Family::Moac(MoacForks {
+fn moac_forks(config: &mut GenesisFields) -> Result<ChainFamily, GenesisFileError> {
+    Ok(ChainFamily::Moac(MoacForks {
         pangu: config.number("panguBlock")?,
         nuwa: config.number("nuwaBlock")?,
         fuxi: config.number("fuxiBlock")?,
@@ -152,32 +157,29 @@ fn moac_forks(config: &mut Fields) -> Result<Family, FileError> {
     }))
 }
 
-fn ethereum_forks(config: &mut Fields) -> Result<Family, FileError> {
-    let mut beyond: Option<(String, u64)> = None;
-    for key in BEYOND {
-        // Times and total difficulties are no block numbers, but rules from block 0 on mean the same.
-        let from = match key {
+fn ethereum_forks(config: &mut GenesisFields) -> Result<ChainFamily, GenesisFileError> {
+    let mut unsupported: Option<(String, u64)> = None;
+    for key in UNSUPPORTED_FORKS {
+        // A key without `Block` has a time or a total difficulty. 0 means active from block 0 on;
+        // for any other value the first block is not known.
+        let first_block = match key {
             key if key.ends_with("Block") => config.number(key)?,
             _ => config
                 .map
                 .remove(key)
                 .map(|value| if value == 0 { 0 } else { u64::MAX }),
         };
-        if let Some(from) = from
-            && beyond.as_ref().is_none_or(|(_, first)| from < *first)
+        if let Some(block) = first_block
+            && unsupported.as_ref().is_none_or(|(_, first)| block < *first)
         {
-            beyond = Some((key.to_owned(), from));
+            unsupported = Some((key.to_owned(), block));
         }
     }
     config.map.remove("terminalTotalDifficultyPassed");
     config.map.remove("blobSchedule");
     config.map.remove("eip150Hash");
-    let dao_support = match config.map.remove("daoForkSupport") {
-        None => false,
-        Some(Value::Bool(support)) => support,
-        Some(other) => return Err(config.wrong("daoForkSupport", &other, "true or false")),
-    };
-    Ok(Family::Ethereum(EthereumForks {
+    let dao_support = config.boolean("daoForkSupport", false)?;
+    Ok(ChainFamily::Ethereum(EthereumForks {
         homestead: config.number("homesteadBlock")?,
         dao: config.number("daoForkBlock")?,
         dao_support,
@@ -189,19 +191,19 @@ fn ethereum_forks(config: &mut Fields) -> Result<Family, FileError> {
         petersburg: config.number("petersburgBlock")?,
         istanbul: config.number("istanbulBlock")?,
         muir_glacier: config.number("muirGlacierBlock")?,
-        beyond,
+        unsupported,
     }))
 }
 
-fn genesis(top: &mut Fields) -> Result<Genesis, FileError> {
+fn genesis(top: &mut GenesisFields) -> Result<Genesis, GenesisFileError> {
     let difficulty = top
         .uint("difficulty")?
-        .ok_or_else(|| FileError::Missing("difficulty".to_owned()))?;
+        .ok_or_else(|| GenesisFileError::Missing("difficulty".to_owned()))?;
     let gas_limit = top
         .number("gasLimit")?
-        .ok_or_else(|| FileError::Missing("gasLimit".to_owned()))?;
+        .ok_or_else(|| GenesisFileError::Missing("gasLimit".to_owned()))?;
     let nonce = top.uint("nonce")?.unwrap_or_default();
-    let pow_nonce = u64::try_from(nonce).map_err(|_| FileError::Value {
+    let pow_nonce = u64::try_from(nonce).map_err(|_| GenesisFileError::Value {
         key: "nonce".to_owned(),
         got: nonce.to_string(),
         expected: "a number of at most 8 bytes",
@@ -211,13 +213,13 @@ fn genesis(top: &mut Fields) -> Result<Genesis, FileError> {
     let accounts = top.object("alloc")?;
     for (text, value) in accounts.map {
         let key = format!("alloc.{text}");
-        let address = address(&text).ok_or_else(|| FileError::Value {
+        let address = address(&text).ok_or_else(|| GenesisFileError::Value {
             key: key.clone(),
             got: text.clone(),
             expected: "an address of 20 bytes in hex",
         })?;
         let Value::Object(map) = value else {
-            return Err(FileError::Value {
+            return Err(GenesisFileError::Value {
                 key,
                 got: value.to_string(),
                 expected: "an object",
@@ -225,7 +227,7 @@ fn genesis(top: &mut Fields) -> Result<Genesis, FileError> {
         };
         alloc.insert(
             address,
-            account(Fields {
+            account(GenesisFields {
                 path: format!("{key}."),
                 map,
             })?,
@@ -248,7 +250,7 @@ fn genesis(top: &mut Fields) -> Result<Genesis, FileError> {
     })
 }
 
-fn account(mut fields: Fields) -> Result<GenesisAccount, FileError> {
+fn account(mut fields: GenesisFields) -> Result<GenesisAccount, GenesisFileError> {
     let mut storage = BTreeMap::new();
     let slots = fields.object("storage")?;
     for (text, value) in &slots.map {
@@ -267,15 +269,17 @@ fn account(mut fields: Fields) -> Result<GenesisAccount, FileError> {
     })
 }
 
-/// An object being read: every key taken is removed, what stays was not understood.
-struct Fields {
+/// A JSON object that is being read. Every key that is read is removed; the remaining keys are
+/// unknown.
+struct GenesisFields {
+    /// The path of the object, with a dot at its end.
     path: String,
     map: Map<String, Value>,
 }
 
-impl Fields {
-    fn wrong(&self, key: &str, got: &Value, expected: &'static str) -> FileError {
-        FileError::Value {
+impl GenesisFields {
+    fn wrong(&self, key: &str, got: &Value, expected: &'static str) -> GenesisFileError {
+        GenesisFileError::Value {
             key: format!("{}{key}", self.path),
             got: got.to_string(),
             expected,
@@ -287,7 +291,7 @@ impl Fields {
         key: &str,
         expected: &'static str,
         read: impl FnOnce(&Value) -> Option<T>,
-    ) -> Result<Option<T>, FileError> {
+    ) -> Result<Option<T>, GenesisFileError> {
         match self.map.remove(key) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => read(&value)
@@ -296,29 +300,37 @@ impl Fields {
         }
     }
 
-    fn uint(&mut self, key: &str) -> Result<Option<U256>, FileError> {
+    fn boolean(&mut self, key: &str, default: bool) -> Result<bool, GenesisFileError> {
+        match self.map.remove(key) {
+            None => Ok(default),
+            Some(Value::Bool(value)) => Ok(value),
+            Some(other) => Err(self.wrong(key, &other, "true or false")),
+        }
+    }
+
+    fn uint(&mut self, key: &str) -> Result<Option<U256>, GenesisFileError> {
         self.take(key, "a number", uint)
     }
 
-    fn number(&mut self, key: &str) -> Result<Option<u64>, FileError> {
+    fn number(&mut self, key: &str) -> Result<Option<u64>, GenesisFileError> {
         self.take(key, "a number below 2^64", |value| {
             u64::try_from(uint(value)?).ok()
         })
     }
 
-    fn bytes(&mut self, key: &str) -> Result<Option<Bytes>, FileError> {
+    fn bytes(&mut self, key: &str) -> Result<Option<Bytes>, GenesisFileError> {
         self.take(key, "bytes in hex", |value| {
             hex::decode(value.as_str()?).ok().map(Bytes::from)
         })
     }
 
-    fn fixed<const N: usize>(&mut self, key: &str) -> Result<Option<[u8; N]>, FileError> {
+    fn fixed<const N: usize>(&mut self, key: &str) -> Result<Option<[u8; N]>, GenesisFileError> {
         self.take(key, "bytes in hex of the right length", |value| {
             hex::decode(value.as_str()?).ok()?.try_into().ok()
         })
     }
 
-    fn object(&mut self, key: &str) -> Result<Self, FileError> {
+    fn object(&mut self, key: &str) -> Result<Self, GenesisFileError> {
         let path = format!("{}{key}.", self.path);
         let map = self.take(key, "an object", |value| value.as_object().cloned())?;
         Ok(Self {
@@ -327,18 +339,16 @@ impl Fields {
         })
     }
 
-    fn left(&self) -> Vec<String> {
+    /// The paths of the keys that were not read.
+    fn unread_keys(&self) -> Vec<String> {
         self.map.keys().map(|key| format!("{}{key}", self.path)).collect()
     }
 }
 
-/// A number as hex with 0x, as decimal text, or as a JSON number.
+/// Reads a number: hex with 0x, decimal text, or a JSON number of up to 64 bits.
 fn uint(value: &Value) -> Option<U256> {
     match value {
-        Value::Number(number) => number.as_u64().map(U256::from).or_else(|| {
-            // Beyond 64 bits the JSON number is kept as its text.
-            U256::from_str_radix(&number.to_string(), 10).ok()
-        }),
+        Value::Number(number) => number.as_u64().map(U256::from),
         Value::String(text) => match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
             Some("") => Some(U256::ZERO),
             Some(digits) => U256::from_str_radix(digits, 16).ok(),
@@ -358,12 +368,12 @@ mod tests {
     use super::*;
     use crate::spec::EthereumFork;
 
-    fn read(text: &str) -> Result<FromFile, FileError> {
+    fn read(text: &str) -> Result<GenesisFile, GenesisFileError> {
         ChainSpec::from_genesis_file("file", text)
     }
 
     #[test]
-    fn both_families_and_lenient_numbers() {
+    fn files_of_both_families_are_read() {
         let text = r#"{"config": {"chainId": "0x63", "panguBlock": 0, "nuwaBlock": "0x0a", "fuxiBlock": "12",
             "ethash": {}, "strange": 1}, "difficulty": "0x0200", "gasLimit": 9000000, "nonce": "0x0000000000000042",
             "alloc": {"0000000000000000000000000000000000000001": {"balance": "1"},
@@ -371,14 +381,14 @@ mod tests {
                        "storage": {"0x00": "0x05", "1": "0x00"}, "nonce": "0x03"}}, "other": {}}"#;
         let file = read(text).unwrap();
         assert_eq!(file.spec.chain_id, 99);
-        let Family::Moac(forks) = &file.spec.family else {
-            panic!("want the public network's family")
+        let ChainFamily::Moac(forks) = &file.spec.family else {
+            panic!("expected the public network's family")
         };
         assert_eq!(
             (forks.nuwa, forks.fuxi, forks.precompiles),
             (Some(10), Some(12), None)
         );
-        assert_eq!(file.ignored, ["config.strange", "other"]);
+        assert_eq!(file.ignored_keys, ["config.strange", "other"]);
         let second = &file.spec.genesis.alloc[&Address::with_last_byte(2)];
         assert_eq!(
             (second.balance, second.tx_nonce, second.storage.len()),
@@ -387,25 +397,28 @@ mod tests {
 
         let text = r#"{"config": {"chainId": 1, "homesteadBlock": 0, "eip150Block": 5, "londonBlock": 9,
             "shanghaiTime": 1000}, "difficulty": "131072", "gasLimit": "0x1388"}"#;
-        let Family::Ethereum(forks) = read(text).unwrap().spec.family else {
-            panic!("want Ethereum's family")
+        let ChainFamily::Ethereum(forks) = read(text).unwrap().spec.family else {
+            panic!("expected Ethereum's family")
         };
         assert_eq!(
             (forks.at(4), forks.at(5)),
             (EthereumFork::Homestead, EthereumFork::Eip150)
         );
-        assert_eq!(forks.beyond, Some(("londonBlock".to_owned(), 9)));
+        assert_eq!(forks.unsupported, Some(("londonBlock".to_owned(), 9)));
     }
 
     #[test]
-    fn faults_are_named() {
+    fn errors_name_the_key_and_the_value() {
         let check = |text: &str, expected: &str| {
             let error = read(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         };
         check("{\n\"a\":}", "line 2");
         check("{}", "difficulty is missing");
-        check(r#"{"difficulty": "x"}"#, "difficulty: got \"x\", want a number");
+        check(
+            r#"{"difficulty": "x"}"#,
+            "difficulty: got \"x\", expected a number",
+        );
         check(
             r#"{"difficulty": 1, "gasLimit": "0x1ffffffffffffffff"}"#,
             "gasLimit",

@@ -1,0 +1,115 @@
+//! Computes the references of changed nodes, and the rows by which the store follows them.
+//!
+//! The nodes of one level do not depend on each other. So they are encoded and hashed together,
+//! level by level from the deepest one up, for all tries at once.
+
+use ethash::keccak256_many;
+use primitives::B256;
+
+use super::node::{NodeKind, NodeLink, NodeReference, TrieNode};
+use super::{NodeRows, Trie};
+
+/// A node whose RLP is shorter is embedded in its parent.
+const HASHED_BYTES_MIN: usize = 32;
+
+/// Computes the missing references of these tries. Returns their number.
+pub(super) fn compute<'t>(tries: impl IntoIterator<Item = &'t Trie>) -> u64 {
+    let mut levels = Vec::new();
+    for trie in tries {
+        collect_unreferenced(&trie.root, 0, &mut levels);
+    }
+    let mut bytes = Vec::new();
+    let mut computed = 0;
+    for level in levels.iter().rev() {
+        compute_level(level, &mut bytes);
+        computed += level.len() as u64;
+    }
+    computed
+}
+
+/// Collects the nodes without a reference by level. If a node has no reference, its ancestors have
+/// none either, so the search stops at the first node with one.
+fn collect_unreferenced<'t>(link: &'t NodeLink, depth: usize, levels: &mut Vec<Vec<&'t TrieNode>>) {
+    let NodeLink::Loaded(node) = link else { return };
+    if node.reference.get().is_some() {
+        return;
+    }
+    if levels.len() == depth {
+        levels.push(Vec::new());
+    }
+    levels[depth].push(node);
+    match &node.kind {
+        NodeKind::Leaf(_) => {}
+        NodeKind::Extension(extension) => collect_unreferenced(&extension.child, depth + 1, levels),
+        NodeKind::Branch(branch) => {
+            for child in &branch.children {
+                collect_unreferenced(child, depth + 1, levels);
+            }
+        }
+    }
+}
+
+/// Computes the references of the nodes of one level, whose children have theirs. `bytes` is a
+/// buffer that is reused between levels.
+fn compute_level(level: &[&TrieNode], bytes: &mut Vec<u8>) {
+    bytes.clear();
+    let mut starts = Vec::with_capacity(level.len());
+    for node in level {
+        starts.push(bytes.len());
+        node.encode_to(bytes);
+    }
+    let ends = starts.iter().skip(1).copied().chain([bytes.len()]);
+    let encoded: Vec<&[u8]> = starts
+        .iter()
+        .zip(ends)
+        .map(|(start, end)| &bytes[*start..end])
+        .collect();
+    // The few short nodes need no hash, but sorting them out would cost more.
+    let hashes = keccak256_many(&encoded);
+    for ((node, rlp), hash) in level.iter().zip(encoded).zip(hashes) {
+        let reference = if rlp.len() < HASHED_BYTES_MIN {
+            NodeReference::Inline(rlp.to_vec())
+        } else {
+            NodeReference::Hash(B256::from(hash))
+        };
+        node.reference
+            .set(reference)
+            .expect("only nodes without a reference are collected");
+    }
+}
+
+/// Appends the rows of unsaved nodes, sorted by path. A short node has no row of its own, except
+/// for the root.
+pub(super) fn collect_rows(node: &mut TrieNode, path: &mut Vec<u8>, root: bool, rows: &mut NodeRows) {
+    if !node.unsaved {
+        return;
+    }
+    node.unsaved = false;
+    let stored = root || matches!(node.reference.get(), Some(NodeReference::Hash(_)));
+    let rlp = stored.then(|| {
+        let mut rlp = Vec::new();
+        node.encode_to(&mut rlp);
+        rlp
+    });
+    rows.push((path.clone(), rlp));
+    match &mut node.kind {
+        NodeKind::Leaf(_) => {}
+        NodeKind::Extension(extension) => {
+            let length = path.len();
+            path.extend_from_slice(&extension.key);
+            if let NodeLink::Loaded(child) = &mut extension.child {
+                collect_rows(child, path, false, rows);
+            }
+            path.truncate(length);
+        }
+        NodeKind::Branch(branch) => {
+            for (nibble, child) in branch.children.iter_mut().enumerate() {
+                if let NodeLink::Loaded(child) = child {
+                    path.push(nibble as u8);
+                    collect_rows(child, path, false, rows);
+                    path.pop();
+                }
+            }
+        }
+    }
+}
