@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 
 use ethash::{B256, U256};
 use serde_json::Value;
-use stratum::server::{Asked, Claim, Job as ToldJob, JobName, Refusal, Session, Settings};
-use stratum::{Dialect, LineBuffer, LineError, boundary_of_difficulty, difficulty_of_boundary};
+use stratum::server::{
+    AnnouncedJob, JobId, MinerRequest, RejectReason, ServerSession, ServerSettings, ShareClaim,
+};
+use stratum::{Dialect, LineBuffer, LineTooLong, boundary_of_difficulty, difficulty_of_boundary};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -57,7 +59,7 @@ enum End {
     Left,
     Stopping,
     Failed(io::Error),
-    LineTooLong(LineError),
+    LineTooLong(LineTooLong),
     Silent(Duration),
     Deaf,
     Flood,
@@ -94,7 +96,7 @@ struct Connection {
     stream: TcpStream,
     peer: SocketAddr,
     place: Place,
-    session: Session,
+    session: ServerSession,
     lines: LineBuffer,
     judging: JoinSet<Judged>,
     /// Whether lines wait for shares to be judged.
@@ -130,7 +132,7 @@ pub(super) async fn serve(
     }
     let now = Instant::now();
     let number = shared.sessions.fetch_add(1, Ordering::Relaxed);
-    let session = Session::new(Settings {
+    let session = ServerSession::new(ServerSettings {
         agent: shared.config.agent.clone(),
         silence_secs_max: IDLE_TIMEOUT.as_secs(),
         errors_max: ERRORS_MAX,
@@ -263,17 +265,17 @@ impl Connection {
         }
     }
 
-    fn take(&mut self, asked: Asked) -> Result<(), End> {
+    fn take(&mut self, asked: MinerRequest) -> Result<(), End> {
         match asked {
-            Asked::Login {
+            MinerRequest::Login {
                 id,
                 user,
                 worker,
                 password,
             } => self.log_in(&id, &user, worker.as_deref(), &password)?,
-            Asked::Work { id } => self.give_work(&id),
-            Asked::Share(claim) => self.take_share(claim),
-            Asked::Hashrate { worker, rate } => {
+            MinerRequest::Work { id } => self.give_work(&id),
+            MinerRequest::Share(claim) => self.take_share(claim),
+            MinerRequest::Hashrate { worker, rate } => {
                 if let Some(name) = self.workers.get(worker) {
                     self.shared.workers.report(name, rate);
                     self.rates.insert(worker, rate);
@@ -283,7 +285,7 @@ impl Connection {
                     self.announce_newest(true);
                 }
             }
-            Asked::Bye => return Err(End::Left),
+            MinerRequest::Bye => return Err(End::Left),
         }
         Ok(())
     }
@@ -292,7 +294,7 @@ impl Connection {
         let wanted = self.shared.config.password.as_deref();
         if wanted.is_some_and(|wanted| wanted != password) {
             self.shared.counts.bad_logins.fetch_add(1, Ordering::Relaxed);
-            self.session.refuse(id, Refusal::BadLogin);
+            self.session.refuse(id, RejectReason::BadLogin);
             self.errors += 1;
             return if self.errors >= ERRORS_MAX {
                 Err(End::BadLogin)
@@ -327,7 +329,7 @@ impl Connection {
     fn give_work(&mut self, id: &Value) {
         self.wants_jobs = true;
         let Some(job) = self.shared.board.newest() else {
-            self.session.refuse(id, Refusal::NoWork);
+            self.session.refuse(id, RejectReason::NoWork);
             return;
         };
         let share_boundary = self.tell(&job);
@@ -365,8 +367,8 @@ impl Connection {
         boundary
     }
 
-    fn take_share(&mut self, claim: Claim) {
-        let Claim {
+    fn take_share(&mut self, claim: ShareClaim) {
+        let ShareClaim {
             id,
             job,
             pow_nonce,
@@ -375,8 +377,8 @@ impl Connection {
         } = claim;
         let board = &self.shared.board;
         let job = match job {
-            JobName::Number(number) => number.and_then(|number| board.by_number(number)),
-            JobName::Header(header_hash) => board.by_header(&header_hash),
+            JobId::Number(number) => number.and_then(|number| board.by_number(number)),
+            JobId::Header(header_hash) => board.by_header(&header_hash),
         };
         // The easiest boundary that this miner was given for the job: shares found before a change count.
         let boundary = job.as_ref().and_then(|job| {
@@ -384,7 +386,7 @@ impl Connection {
             told.map(|(_, boundary)| *boundary).max()
         });
         let (Some(job), Some(boundary)) = (job, boundary) else {
-            self.refuse_share(&id, worker, Refusal::UnknownJob);
+            self.refuse_share(&id, worker, RejectReason::UnknownJob);
             return;
         };
         let share = Share {
@@ -406,7 +408,7 @@ impl Connection {
                 id,
                 worker,
                 difficulty: hashes_of(&boundary),
-                verdict: verdict.unwrap_or(Verdict::Refused(Refusal::Internal)),
+                verdict: verdict.unwrap_or(Verdict::Refused(RejectReason::Internal)),
             }
         });
     }
@@ -426,10 +428,10 @@ impl Connection {
         }
     }
 
-    fn refuse_share(&mut self, id: &Value, worker: usize, refusal: Refusal) {
+    fn refuse_share(&mut self, id: &Value, worker: usize, refusal: RejectReason) {
         self.session.refuse(id, refusal);
         let credit = match refusal {
-            Refusal::Stale | Refusal::UnknownJob => Credit::Stale,
+            RejectReason::Stale | RejectReason::UnknownJob => Credit::Stale,
             _ => Credit::Rejected,
         };
         self.credit(worker, credit, 0.0);
@@ -523,8 +525,8 @@ impl Connection {
     }
 }
 
-fn told_job<'a>(job: &'a Job, share_boundary: &'a B256, clean: bool) -> ToldJob<'a> {
-    ToldJob {
+fn told_job<'a>(job: &'a Job, share_boundary: &'a B256, clean: bool) -> AnnouncedJob<'a> {
+    AnnouncedJob {
         number: job.number,
         package: &job.package,
         share_boundary,

@@ -4,7 +4,7 @@
 
 use chain::chain::WriteError;
 use ethash::{B256, LightCaches, Solution, final_hash, meets_boundary};
-use stratum::server::Refusal;
+use stratum::server::RejectReason;
 
 use super::Shared;
 use super::board::{Job, Novelty};
@@ -27,7 +27,7 @@ pub(super) enum Verdict {
     Block,
     /// It sealed a block, though another had won already.
     LateBlock,
-    Refused(Refusal),
+    Refused(RejectReason),
 }
 
 impl Shared {
@@ -40,14 +40,14 @@ impl Shared {
         };
         match job.note(share.pow_nonce) {
             Novelty::New => {}
-            Novelty::Known => return Verdict::Refused(Refusal::Duplicate),
+            Novelty::Known => return Verdict::Refused(RejectReason::Duplicate),
             // What seals is looked at by the chain, which knows a block again.
             Novelty::TooMany if solution.is_some() => {}
-            Novelty::TooMany => return Verdict::Refused(Refusal::TooMany),
+            Novelty::TooMany => return Verdict::Refused(RejectReason::TooMany),
         }
         let Some(solution) = solution else {
             return if stale {
-                Verdict::Refused(Refusal::Stale)
+                Verdict::Refused(RejectReason::Stale)
             } else {
                 Verdict::Share
             };
@@ -57,13 +57,13 @@ impl Shared {
             // The head has changed, and the miner was not told of other work yet.
             Ok(_) if late => Verdict::Share,
             Ok(_) => Verdict::Block,
-            Err(WriteError::Stopping) => Verdict::Refused(Refusal::Internal),
+            Err(WriteError::Stopping) => Verdict::Refused(RejectReason::Internal),
             Err(error) => {
                 // Somebody was faster, or the block was refused, which the chain's log explains. The work was
                 // done all the same.
                 tracing::debug!(%error, "a share that seals gives no block");
                 if stale {
-                    Verdict::Refused(Refusal::Stale)
+                    Verdict::Refused(RejectReason::Stale)
                 } else {
                     Verdict::Share
                 }
@@ -73,26 +73,26 @@ impl Shared {
 }
 
 /// Checks a share; the solution, if it seals the work too.
-fn check(caches: &LightCaches, job: &Job, share: &Share) -> Result<Option<Solution>, Refusal> {
+fn check(caches: &LightCaches, job: &Job, share: &Share) -> Result<Option<Solution>, RejectReason> {
     let package = &job.package;
     let header_hash = &package.header_hash;
     if let Some(mix_hash) = &share.mix_hash {
         // Two permutations show most of what is not even claimed right.
         let claimed = final_hash(header_hash, share.pow_nonce, mix_hash);
         if !meets_boundary(&claimed, &share.boundary) {
-            return Err(Refusal::LowDifficulty);
+            return Err(RejectReason::LowDifficulty);
         }
     }
     let cache = caches.get(package.epoch).map_err(|error| {
         tracing::error!(%error, "shares cannot be judged");
-        Refusal::Internal
+        RejectReason::Internal
     })?;
     let hash = cache.hash(header_hash, share.pow_nonce);
     if share.mix_hash.is_some_and(|claimed| claimed != hash.mix_hash) {
-        return Err(Refusal::BadNonce);
+        return Err(RejectReason::BadNonce);
     }
     if !meets_boundary(&hash.final_hash, &share.boundary) {
-        return Err(Refusal::LowDifficulty);
+        return Err(RejectReason::LowDifficulty);
     }
     let seals = meets_boundary(&hash.final_hash, &package.boundary);
     Ok(seals.then_some(Solution {

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use chain::Chain;
 use crossbeam_channel::RecvTimeoutError;
 use ethash::LightCaches;
-use miner::status::Served;
+use miner::status::StatusServer;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -121,7 +121,7 @@ struct Counts {
 /// A running server. Dropping it closes it without waiting.
 pub struct StratumServer {
     address: SocketAddr,
-    status: Option<Served>,
+    status: Option<StatusServer>,
     stop: watch::Sender<bool>,
     stopping: Arc<AtomicBool>,
     tasks: JoinSet<()>,
@@ -136,7 +136,7 @@ impl StratumServer {
 
     /// Where the status is served.
     pub fn status(&self) -> Option<SocketAddr> {
-        self.status.as_ref().map(Served::address)
+        self.status.as_ref().map(StatusServer::address)
     }
 
     /// Closes all connections and waits for their end.
@@ -198,7 +198,7 @@ pub async fn start(
     let status = match wanted_status {
         None => None,
         Some(wanted) => {
-            let watched: Arc<dyn miner::status::Status> = Arc::clone(&shared) as _;
+            let watched: Arc<dyn miner::status::StatusSource> = Arc::clone(&shared) as _;
             let served = miner::status::serve(wanted, watched).await;
             Some(served.map_err(|reason| StratumError::Bind {
                 address: wanted.to_string(),

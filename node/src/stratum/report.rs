@@ -3,40 +3,40 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use miner::status::{Family, Page, Status, label};
+use miner::status::{MetricFamily, MetricsPage, StatusSource, label};
 use serde_json::{Value, json};
 
 use super::Shared;
 
-const WORKERS: Family = ("stratum_workers", "gauge", "Workers with a connection.");
-const CONNECTIONS: Family = ("stratum_connections", "gauge", "Connections.");
-const TURNED_AWAY: Family = (
+const WORKERS: MetricFamily = ("stratum_workers", "gauge", "Workers with a connection.");
+const CONNECTIONS: MetricFamily = ("stratum_connections", "gauge", "Connections.");
+const TURNED_AWAY: MetricFamily = (
     "stratum_turned_away_total",
     "counter",
     "Connections for which there was no place.",
 );
-const BAD_MESSAGES: Family = (
+const BAD_MESSAGES: MetricFamily = (
     "stratum_bad_messages_total",
     "counter",
     "Messages that could not be read.",
 );
-const BAD_LOGINS: Family = (
+const BAD_LOGINS: MetricFamily = (
     "stratum_bad_logins_total",
     "counter",
     "Logins with a wrong password.",
 );
-const PUSH: Family = (
+const PUSH: MetricFamily = (
     "stratum_last_push_seconds",
     "gauge",
     "From the coming of the last job to the last worker's having it.",
 );
-const SHARES: Family = (
+const SHARES: MetricFamily = (
     "stratum_shares_total",
     "counter",
     "Shares by worker and by what became of them.",
 );
-const BLOCKS: Family = ("stratum_blocks_total", "counter", "Blocks by worker.");
-const HASHRATE: Family = (
+const BLOCKS: MetricFamily = ("stratum_blocks_total", "counter", "Blocks by worker.");
+const HASHRATE: MetricFamily = (
     "stratum_hashes_per_second",
     "gauge",
     "Hashes per second by worker, by its shares of the last ten minutes.",
@@ -46,7 +46,7 @@ fn read(count: &AtomicU64) -> u64 {
     count.load(Ordering::Relaxed)
 }
 
-impl Status for Shared {
+impl StatusSource for Shared {
     fn json(&self) -> Value {
         let job = self.board.newest().map(|job| {
             json!({
@@ -90,7 +90,7 @@ impl Status for Shared {
         let workers = self.workers.list(Instant::now());
         let connected = workers.iter().filter(|worker| worker.connections > 0).count();
         let counts = &self.counts;
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         page.figure(WORKERS, connected as f64);
         page.figure(CONNECTIONS, read(&counts.connections_now) as f64);
         page.figure(TURNED_AWAY, read(&counts.turned_away) as f64);

@@ -1,8 +1,15 @@
-//! Conversations with pools, line by line, after the specifications' own samples.
+//! Sessions with scripted pools, line by line. The lines are based on the samples in the specifications.
 
-use serde_json::json;
+use ethash::{B256, Epoch, Schedule, Solution};
+use serde_json::{Value, json};
 
+use std::time::Duration;
+
+use super::answer::share_outcome;
+use super::session::PENDING_MAX;
 use super::*;
+use crate::message::StratumMessage;
+use crate::{Dialect, Extranonce};
 
 fn login() -> Login {
     Login {
@@ -15,12 +22,12 @@ fn login() -> Login {
     }
 }
 
-/// A session and the lines it has sent.
-struct Talk(Session);
+/// A session and the pool that the test plays.
+struct Talk(ClientSession);
 
 impl Talk {
     fn new(dialect: Dialect) -> Self {
-        Self(Session::new(dialect, login(), Schedule::Ethash))
+        Self(ClientSession::new(dialect, login(), Schedule::Ethash))
     }
 
     fn sent(&mut self) -> Vec<Value> {
@@ -30,22 +37,22 @@ impl Talk {
             .collect()
     }
 
-    fn hears(&mut self, message: Value) -> Vec<Event> {
+    fn hears(&mut self, message: Value) -> Vec<PoolEvent> {
         let line = message.to_string();
         self.0
             .receive(line.as_bytes())
             .unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
-    fn fails(&mut self, message: Value) -> SessionError {
+    fn fails(&mut self, message: Value) -> ClientSessionError {
         self.0
             .receive(message.to_string().as_bytes())
             .expect_err("the session must end")
     }
 
-    fn job(&mut self, message: Value) -> Job {
+    fn job(&mut self, message: Value) -> PoolJob {
         match self.hears(message).pop() {
-            Some(Event::Job(job)) => job,
+            Some(PoolEvent::Job(job)) => job,
             other => panic!("got {other:?}, expected a job"),
         }
     }
@@ -64,8 +71,6 @@ fn solution(header: &str, pow_nonce: u64) -> Solution {
         mix_hash: B256::repeat_byte(7),
     }
 }
-
-use ethash::Solution;
 
 #[test]
 fn the_first_dialect_from_login_to_share() {
@@ -93,7 +98,7 @@ fn the_first_dialect_from_login_to_share() {
     );
     assert_eq!(
         talk.hears(json!({"id": 3, "result": true, "error": null})),
-        [Event::LoggedIn]
+        [PoolEvent::LoggedIn]
     );
     talk.hears(json!({"id": null, "method": "mining.set_difficulty", "params": [2]}));
     let notify = |id: &str, header: &str| json!({"id": null, "method": "mining.notify", "params": [id, seed(3), header, true]});
@@ -117,9 +122,9 @@ fn the_first_dialect_from_login_to_share() {
     let answer = talk.hears(json!({"id": id, "result": true, "error": null}));
     assert_eq!(
         answer,
-        [Event::Answer {
+        [PoolEvent::Answer {
             id,
-            outcome: Outcome::Accepted
+            outcome: ShareOutcome::Accepted
         }]
     );
     assert_eq!(talk.0.shares_waiting(), 0);
@@ -152,11 +157,14 @@ fn the_second_dialect_from_login_to_share() {
         talk.sent(),
         [json!({"id": 3, "method": "mining.authorize", "params": ["0xwallet.rig", "x"]})]
     );
-    assert_eq!(talk.hears(json!({"id": 3, "result": "w-123"})), [Event::LoggedIn]);
+    assert_eq!(
+        talk.hears(json!({"id": 3, "result": "w-123"})),
+        [PoolEvent::LoggedIn]
+    );
 
     let notify = json!({"method": "mining.notify", "params": ["bf0488aa", "6526d5", HEADER, "0"]});
     assert!(
-        matches!(talk.hears(notify.clone())[..], [Event::Note(_)]),
+        matches!(talk.hears(notify.clone())[..], [PoolEvent::Note(_)]),
         "nothing is set yet"
     );
     let target = "0112e0be826d694b2e62d01511f12a6061fbaec8bc02357593e70e52ba";
@@ -176,9 +184,9 @@ fn the_second_dialect_from_login_to_share() {
     );
     assert_eq!(
         talk.hears(json!({"id": id})),
-        [Event::Answer {
+        [PoolEvent::Answer {
             id,
-            outcome: Outcome::Accepted
+            outcome: ShareOutcome::Accepted
         }]
     );
 
@@ -215,7 +223,7 @@ fn the_proxy_dialect_from_login_to_share() {
     );
     assert_eq!(
         talk.hears(json!({"id": 1, "jsonrpc": "2.0", "result": true})),
-        [Event::LoggedIn]
+        [PoolEvent::LoggedIn]
     );
     assert_eq!(talk.sent()[0]["method"], "eth_getWork");
     let header = format!("0x{HEADER}");
@@ -242,8 +250,8 @@ fn the_proxy_dialect_from_login_to_share() {
     assert!(
         matches!(
             answer[..],
-            [Event::Answer {
-                outcome: Outcome::Rejected(_),
+            [PoolEvent::Answer {
+                outcome: ShareOutcome::Rejected(_),
                 ..
             }]
         ),
@@ -258,8 +266,8 @@ fn boundary_of(digits: &str) -> B256 {
 #[test]
 fn answers_to_shares_are_told_apart() {
     let check = |dialect, answer: Value, expected: &str| {
-        let error = Envelope::parse(answer.to_string().as_bytes()).expect("an object");
-        let got = format!("{:?}", outcome(dialect, error.error, &error.result));
+        let error = StratumMessage::parse(answer.to_string().as_bytes()).expect("an object");
+        let got = format!("{:?}", share_outcome(dialect, error.error, &error.result));
         assert!(
             got.starts_with(expected),
             "{answer}: got {got}, expected {expected}"
@@ -316,7 +324,7 @@ fn refusals_say_who_refuses_what() {
     ] {
         let error = Talk::new(dialect).fails(answer.clone());
         assert!(
-            matches!(error, SessionError::OtherDialect { .. }),
+            matches!(error, ClientSessionError::OtherDialect { .. }),
             "{dialect} {answer}: {error}"
         );
     }
@@ -329,14 +337,17 @@ fn refusals_say_who_refuses_what() {
     let mut talk = Talk::new(Dialect::EthereumStratum1);
     talk.hears(json!({"id": 1, "result": [["mining.notify", "1"]], "error": null}));
     let refused = talk.fails(json!({"id": 3, "result": false, "error": [24, "Unauthorized", null]}));
-    assert!(matches!(refused, SessionError::LoginRefused { .. }), "{refused}");
+    assert!(
+        matches!(refused, ClientSessionError::LoginRefused { .. }),
+        "{refused}"
+    );
 }
 
 #[test]
 fn pools_ask_and_send_away() {
     let mut talk = Talk::new(Dialect::EthereumStratum1);
     talk.sent();
-    let away = |host: Option<&str>, port, wait| Event::Reconnect {
+    let away = |host: Option<&str>, port, wait| PoolEvent::Reconnect {
         host: host.map(Into::into),
         port,
         wait: Duration::from_secs(wait),
@@ -380,7 +391,7 @@ fn what_cannot_be_meant_ends_the_session() {
         json!({"method": "mining.notify"}),
     ] {
         let error = talk.fails(bad.clone());
-        assert!(matches!(error, SessionError::Message(_)), "{bad}: {error}");
+        assert!(matches!(error, ClientSessionError::Message(_)), "{bad}: {error}");
     }
     let mut talk = Talk::new(Dialect::EthereumStratum2);
     for bad in [
@@ -406,7 +417,7 @@ fn a_deaf_pool_is_noticed() {
     };
     assert_eq!(
         error,
-        SessionError::Unanswered {
+        ClientSessionError::Unanswered {
             got: PENDING_MAX,
             max: PENDING_MAX
         }
