@@ -1,6 +1,7 @@
 //! The command `miner`: mines for nodes and pools, lists and measures devices, checks solutions.
 //!
-//! Results go to standard output, the log and errors to standard error. The exit codes are in `cli/exit.rs`.
+//! Results go to standard output, the log and errors to standard error. The exit codes are in
+//! `cli/exit.rs`.
 
 mod cli;
 
@@ -15,8 +16,8 @@ use cli::exit::ExitReason;
 use cli::{CliOptions, CommandOutput, MinerCommand};
 
 fn main() -> ExitCode {
-    // SAFETY: this is the first call in `main`, so no other thread exists that could read the environment
-    // while it is changed.
+    // SAFETY: this is the first call in `main`, so no other thread exists that could read the
+    // environment while it is changed.
     unsafe { miner::gpu::quiet_drivers() };
     let options = match CliOptions::try_parse() {
         Ok(options) => options,
@@ -51,8 +52,8 @@ fn main() -> ExitCode {
     exit.into()
 }
 
-/// Starts the log on `screen`. By default it contains the messages of this program from level info on, and
-/// those of libraries from level warn on.
+/// Starts the log on `screen`. By default it contains the messages of this program from level info
+/// on, and those of libraries from level warn on.
 pub(crate) fn start_log(screen: &Screen, json: bool) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,miner=info"));
     let builder = tracing_subscriber::fmt()

@@ -1,5 +1,5 @@
-//! The two small operations of every inner loop in this package: the FNV mixing step, and the remainder
-//! by a divisor that is known only at run time. Also the prefetch hint.
+//! The two small operations of every inner loop in this package: the FNV mixing step, and the
+//! remainder by a divisor that is known only at run time. Also the prefetch hint.
 
 use crate::FNV_PRIME;
 
@@ -11,8 +11,8 @@ pub(crate) fn fnv(a: u32, b: u32) -> u32 {
 
 /// Computes remainders by a fixed divisor with two multiplications instead of a division.
 ///
-/// The result is exact for every 32-bit dividend and divisor, because 64 fraction bits are enough for
-/// 32-bit operands. Source: Lemire, Kaser, Kurz, "Faster remainder by direct computation", 2019
+/// The result is exact for every 32-bit dividend and divisor, because 64 fraction bits are enough
+/// for 32-bit operands. Source: Lemire, Kaser, Kurz, "Faster remainder by direct computation", 2019
 /// (<https://arxiv.org/abs/1902.01961>).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Modulus {
@@ -56,8 +56,8 @@ pub fn prefetch<T>(address: *const T) {
         _mm_prefetch::<_MM_HINT_T0>(address.cast::<i8>());
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: the prefetch instruction never faults and changes neither memory nor registers, whatever
-    // the address.
+    // SAFETY: the prefetch instruction never faults and changes neither memory nor registers,
+    // whatever the address.
     unsafe {
         core::arch::asm!("prfm pldl1keep, [{0}]", in(reg) address, options(nostack, preserves_flags, readonly));
     }

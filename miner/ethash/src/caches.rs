@@ -1,7 +1,9 @@
-//! Light caches shared by many threads. Each cache is built once, by the first thread that needs it.
+//! Light caches shared by many threads. Each cache is built once, by the first thread that needs
+//! it.
 //!
-//! Keeps the caches of [`CACHES_KEPT`] epochs and drops the least recently used. This module does not
-//! know which epoch comes next: a caller that follows the blocks calls [`LightCaches::prepare`].
+//! Keeps the caches of [`CACHES_KEPT`] epochs and drops the least recently used. This module does
+//! not know which epoch comes next: a caller that follows the blocks calls
+//! [`LightCaches::prepare`].
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,18 +19,18 @@ pub const CACHES_KEPT: usize = 3;
 /// A thread that waits while another builds its cache checks this often whether it still needs it.
 const WANTED_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The place of one cache; `None` until it is built. The builder holds the lock, so all others wait for
-/// the same cache.
+/// The place of one cache; `None` until it is built. The builder holds the lock, so all others wait
+/// for the same cache.
 type CacheSlot = Arc<Mutex<Option<Arc<LightCache>>>>;
 
 /// Light caches by epoch. Clones share the same caches.
 #[derive(Clone, Debug, Default)]
 pub struct LightCaches {
-    inner: Arc<Inner>,
+    inner: Arc<SharedCaches>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct SharedCaches {
     /// The most recently used is last.
     slots: Mutex<Vec<(Epoch, CacheSlot)>>,
     /// Sizes of cache and dataset in bytes, for every epoch. `None`: the sizes follow the epoch.
@@ -43,7 +45,7 @@ impl LightCaches {
 
     /// An empty set of caches that all have the given sizes, as clients use for tests.
     pub fn with_sizes(cache_bytes: u64, dataset_bytes: u64) -> Self {
-        let inner = Inner {
+        let inner = SharedCaches {
             slots: Mutex::default(),
             fixed_sizes: Some((cache_bytes, dataset_bytes)),
         };
@@ -52,7 +54,8 @@ impl LightCaches {
         }
     }
 
-    /// The cache of `epoch`. Builds it if there is none; waits for it if another thread is building it.
+    /// The cache of `epoch`. Builds it if there is none; waits for it if another thread is building
+    /// it.
     ///
     /// # Errors
     /// As [`LightCache::build`]. Errors are not stored: the next call tries again.
@@ -60,7 +63,8 @@ impl LightCaches {
         self.get_while(epoch, &|| true)
     }
 
-    /// As [`get`](Self::get), but gives up once `wanted` returns false. `wanted` is called repeatedly.
+    /// As [`get`](Self::get), but gives up once `wanted` returns false. `wanted` is called
+    /// repeatedly.
     ///
     /// # Errors
     /// As [`get`](Self::get), and [`CacheError::Cancelled`] once `wanted` has returned false.
@@ -106,8 +110,8 @@ impl LightCaches {
 
     /// Builds the cache of `epoch` on a background thread, unless it is built or being built.
     ///
-    /// If no thread can be started, nothing happens: [`get`](Self::get) then builds the cache when it is
-    /// needed.
+    /// If no thread can be started, nothing happens: [`get`](Self::get) then builds the cache when
+    /// it is needed.
     pub fn prepare(&self, epoch: Epoch) {
         let is_built_or_building = |slot: &CacheSlot| slot.try_lock().is_none_or(|cache| cache.is_some());
         let known = |(known, slot): &(Epoch, CacheSlot)| *known == epoch && is_built_or_building(slot);
@@ -115,7 +119,8 @@ impl LightCaches {
             return;
         }
         let caches = self.clone();
-        // The thread is detached and ends by itself. An error appears again in the next call of `get`.
+        // The thread is detached and ends by itself. An error appears again in the next call of
+        // `get`.
         let _ = std::thread::Builder::new()
             .name("light-cache".into())
             .spawn(move || caches.get(epoch).map(drop));

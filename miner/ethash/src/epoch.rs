@@ -1,9 +1,9 @@
 //! Which block belongs to which epoch, and the seed hash that names an epoch in mining protocols.
 //!
-//! An epoch of Ethash has 30,000 blocks. Etchash (ECIP-1099) doubles that from its fork block on. The
-//! sizes then follow the new, smaller epoch number. But the seed still takes one Keccak-256 step per
-//! 30,000 blocks, so two steps per epoch. Therefore an epoch here is a pair: the number that decides its
-//! sizes, and the number of steps of its seed.
+//! An epoch of Ethash has 30,000 blocks. Etchash (ECIP-1099) doubles that from its fork block on.
+//! The sizes then follow the new, smaller epoch number. But the seed still takes one Keccak-256
+//! step per 30,000 blocks, so two steps per epoch. Therefore an epoch here is a pair: the number
+//! that decides its sizes, and the number of steps of its seed.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -65,8 +65,8 @@ pub enum Schedule {
 impl Schedule {
     /// The epoch of block `number`.
     ///
-    /// If the block number is so high that its epoch has no sizes, the result is above [`MAX_EPOCH`]. No
-    /// cache can be built for it.
+    /// If the block number is so high that its epoch has no sizes, the result is above
+    /// [`MAX_EPOCH`]. No cache can be built for it.
     pub fn epoch(self, number: u64) -> Epoch {
         let index = |length: u64| u32::try_from(number / length).unwrap_or(u32::MAX);
         match self {
@@ -84,8 +84,9 @@ impl Schedule {
 
     /// The epoch with this seed hash; `None` if no epoch of this schedule has it.
     ///
-    /// All 32 bytes are compared. If the fork block is not the first block of an epoch, one seed can
-    /// belong to an epoch before the fork and to one after it. The result is then the epoch after it.
+    /// All 32 bytes are compared. If the fork block is not the first block of an epoch, one seed
+    /// can belong to an epoch before the fork and to one after it. The result is then the epoch
+    /// after it.
     pub fn find_epoch(self, seed_hash: &B256) -> Option<Epoch> {
         let seed_steps = find_seed_steps(seed_hash)?;
         let before = Epoch::ethash(seed_steps);
@@ -121,8 +122,8 @@ pub fn seed_hash(steps: u32) -> B256 {
 /// The number of Keccak-256 steps from 32 zero bytes to `seed_hash`; `None` if there is none up to
 /// [`MAX_EPOCH`].
 ///
-/// The first call computes a table of all seeds, which takes about ten milliseconds. Later calls only
-/// read the table.
+/// The first call computes a table of all seeds, which takes about ten milliseconds. Later calls
+/// only read the table.
 pub fn find_seed_steps(seed_hash: &B256) -> Option<u32> {
     static STEPS: LazyLock<HashMap<B256, u32>> = LazyLock::new(|| {
         let mut seed = [0; 32];

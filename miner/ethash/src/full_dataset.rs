@@ -22,7 +22,8 @@ pub struct FullDataset<'a> {
 impl<'a> FullDataset<'a> {
     /// Views `words` as dataset items of 32 words.
     ///
-    /// `None` if there is no item, if words are left over, or if there are more than 2^32 - 1 items.
+    /// `None` if there is no item, if words are left over, or if there are more than 2^32 - 1
+    /// items.
     pub fn new(words: &'a [u32]) -> Option<Self> {
         let (items, rest) = words.as_chunks::<ITEM_WORDS>();
         let count = u32::try_from(items.len()).ok()?;

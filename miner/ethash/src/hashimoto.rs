@@ -1,9 +1,9 @@
-//! The hash of a nonce: 64 reads of dataset items, each of which depends on the one before, mixed into
-//! 128 bytes.
+//! The hash of a nonce: 64 reads of dataset items, each of which depends on the one before, mixed
+//! into 128 bytes.
 //!
 //! Written for `N` nonces at the same access, and for any source of items: computed from the light
-//! cache, read from memory, or given by a caller of [`hashimoto`]. The search over a dataset in memory
-//! is in `search.rs`; there each group of hashes is at its own access.
+//! cache, read from memory, or given by a caller of [`hashimoto`]. The search over a dataset in
+//! memory is in `search.rs`; there each group of hashes is at its own access.
 
 use crate::arith::{Modulus, fnv};
 use crate::cache_row::CacheRow;
@@ -30,7 +30,8 @@ impl PowHash {
     };
 }
 
-/// The seed of a hash: Keccak-512 of header hash and little-endian nonce, as eight little-endian lanes.
+/// The seed of a hash: Keccak-512 of header hash and little-endian nonce, as eight little-endian
+/// lanes.
 #[inline(always)]
 pub fn seed512(header_hash: &B256, pow_nonce: u64) -> [u64; 8] {
     let [a, b, c, d] = lanes::<4>(&header_hash.0);
@@ -53,8 +54,8 @@ pub fn hashimoto(
 
 /// A source of dataset items for `N` nonces at the same access.
 ///
-/// This is a trait and not a closure, because a closure is compiled for the baseline instruction set
-/// unless the compiler happens to inline it.
+/// This is a trait and not a closure, because a closure is compiled for the baseline instruction
+/// set unless the compiler happens to inline it.
 pub(crate) trait ItemLookup<const N: usize> {
     /// The items at `indices`. Implementations must be `#[inline(always)]`.
     fn items(&mut self, indices: [u32; N]) -> [DatasetItem; N];

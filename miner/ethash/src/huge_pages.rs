@@ -1,7 +1,8 @@
 //! Asks the operating system to back large tables with huge pages.
 //!
-//! Light cache and dataset are read at random. With small pages most reads also miss the processor's
-//! address cache (the TLB). The request is only a hint: without huge pages everything works, but slower.
+//! Light cache and dataset are read at random. With small pages most reads also miss the
+//! processor's address cache (the TLB). The request is only a hint: without huge pages everything
+//! works, but slower.
 
 use core::ops::{Deref, DerefMut};
 
@@ -17,14 +18,14 @@ struct HugePage([u8; HUGE_PAGE_BYTES]);
 
 // SAFETY: the type contains only bytes, and every byte value, zero too, is a valid `u8`.
 unsafe impl bytemuck::Zeroable for HugePage {}
-// SAFETY: the type contains only bytes, of which every value is valid. Its size equals its alignment, so
-// there is no padding. It is `Copy`, `'static` and `repr(C)`.
+// SAFETY: the type contains only bytes, of which every value is valid. Its size equals its
+// alignment, so there is no padding. It is `Copy`, `'static` and `repr(C)`.
 unsafe impl Pod for HugePage {}
 
 /// A table of fixed length that begins at a huge page boundary.
 ///
-/// An ordinary allocation begins at any address. Its parts of the first and the last huge page would then
-/// lie in small pages, which is a quarter of a table of 16 MiB.
+/// An ordinary allocation begins at any address. Its parts of the first and the last huge page
+/// would then lie in small pages, which is a quarter of a table of 16 MiB.
 pub(crate) struct HugeTable<T> {
     pages: Vec<HugePage>,
     length: usize,
@@ -39,8 +40,8 @@ impl<T: Pod> HugeTable<T> {
         let mut pages: Vec<HugePage> = Vec::new();
         pages.try_reserve_exact(count).ok()?;
         advise_huge_pages(pages.spare_capacity_mut());
-        // SAFETY: the vector has reserved memory for `count` pages, and all of it is set to zero, which is a
-        // valid `HugePage`, before the length says so.
+        // SAFETY: the vector has reserved memory for `count` pages, and all of it is set to zero,
+        // which is a valid `HugePage`, before the length says so.
         unsafe {
             pages.as_mut_ptr().write_bytes(0, count);
             pages.set_len(count);
@@ -80,9 +81,9 @@ pub fn advise_huge_pages<T>(region: &mut [T]) {
             end / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES,
         );
         if first < last {
-            // SAFETY: the range lies within `region`, which is borrowed for the whole call, and this advice does
-            // not change the contents of memory. If the system refuses, nothing is lost, so the result is
-            // ignored.
+            // SAFETY: the range lies within `region`, which is borrowed for the whole call, and
+            // this advice does not change the contents of memory. If the system refuses, nothing is
+            // lost, so the result is ignored.
             unsafe { libc::madvise(first as *mut libc::c_void, last - first, libc::MADV_HUGEPAGE) };
         }
     }

@@ -1,8 +1,9 @@
 //! Keccak-f[1600] and the fixed-length hashes of Ethash.
 //!
-//! The padding is that of the original Keccak (first byte 0x01), not that of SHA-3. Each of Ethash's few
-//! input lengths has its own function, which works on 64-bit lanes. So the hot paths copy no byte buffer
-//! and check no length. [`keccak256`] and [`keccak512`] take inputs of any length.
+//! The padding is that of the original Keccak (first byte 0x01), not that of SHA-3. Each of
+//! Ethash's few input lengths has its own function, which works on 64-bit lanes. So the hot paths
+//! copy no byte buffer and check no length. [`keccak256`] and [`keccak512`] take inputs of any
+//! length.
 //!
 //! Source: the Keccak reference (<https://keccak.team/keccak_specs_summary.html>).
 
@@ -128,7 +129,8 @@ pub(crate) fn permute_batch<L: Lane>(batch: &mut StateBatch, count: usize) {
     }
 }
 
-/// One round. Every index is a constant, so the compiler keeps the lanes in registers and on the stack.
+/// One round. Every index is a constant, so the compiler keeps the lanes in registers and on the
+/// stack.
 #[inline(always)]
 fn round<L: Lane>(a: &[L; 25], constant: L) -> [L; 25] {
     let c = [
@@ -145,7 +147,8 @@ fn round<L: Lane>(a: &[L; 25], constant: L) -> [L; 25] {
         c[2].xor(c[4].rotate_left::<1>()),
         c[3].xor(c[0].rotate_left::<1>()),
     ];
-    // The steps rho and pi together: rows[y][x] is the rotated lane that pi moves to row y, column x.
+    // The steps rho and pi together: rows[y][x] is the rotated lane that pi moves to row y, column
+    // x.
     let rows = [
         [
             a[0].xor(d[0]),
@@ -242,7 +245,8 @@ fn chi<L: Lane>(b: [L; 5]) -> [L; 5] {
 pub(crate) fn keccak512_64<L: Lane>(words: &[L; 8]) -> [L; 8] {
     let mut state = [L::splat(0); 25];
     state[..8].copy_from_slice(words);
-    // The message leaves one lane of the rate, so the first and the last bit of the padding share it.
+    // The message leaves one lane of the rate, so the first and the last bit of the padding share
+    // it.
     state[8] = L::splat(1 | PAD_END);
     permute(&mut state);
     first(&state)

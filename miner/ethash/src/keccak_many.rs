@@ -1,7 +1,7 @@
 //! Keccak-256 of many inputs at once, in the vector registers of the processor.
 //!
-//! For hash trees: the nodes of one height do not depend on each other. Inputs with the same number of
-//! sponge blocks are hashed together, so that all states of a batch finish at the same time.
+//! For hash trees: the nodes of one height do not depend on each other. Inputs with the same number
+//! of sponge blocks are hashed together, so that all states of a batch finish at the same time.
 
 use crate::keccak::{BATCH_STATES, Lane, PAD_END, RATE_256, StateBatch, bytes_of, keccak256};
 use crate::simd::{SimdKernel, SimdOps, dispatch};
@@ -69,8 +69,8 @@ fn block_count(input: &[u8]) -> usize {
     input.len() / RATE_BYTES + 1
 }
 
-/// Hashes eight inputs. They may have different lengths; the hash of a shorter input is read from its
-/// state right after its last block.
+/// Hashes eight inputs. They may have different lengths; the hash of a shorter input is read from
+/// its state right after its last block.
 #[inline(always)]
 fn hash_batch<S: SimdOps>(inputs: &[&[u8]; BATCH_STATES]) -> [[u8; 32]; BATCH_STATES] {
     let mut states = [[0; BATCH_STATES]; 25];
@@ -93,8 +93,8 @@ fn hash_batch<S: SimdOps>(inputs: &[&[u8]; BATCH_STATES]) -> [[u8; 32]; BATCH_ST
     hashes
 }
 
-/// Absorbs block number `block` of `input` into state `j`. Pads the last block; after the last block it
-/// does nothing.
+/// Absorbs block number `block` of `input` into state `j`. Pads the last block; after the last
+/// block it does nothing.
 #[inline(always)]
 fn absorb(states: &mut StateBatch, j: usize, input: &[u8], block: usize) {
     if block >= block_count(input) {

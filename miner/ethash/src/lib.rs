@@ -1,8 +1,9 @@
 //! Ethash (revision 23) and Etchash: epochs, sizes, the light cache, dataset items, the hash of a
 //! nonce, and the seal check.
 //!
-//! This package does no I/O and writes no log. It knows neither chain nor node. The packages `miner`
-//! and `chain` both use it, so the types of the work that passes between them are also here.
+//! This package does no I/O and writes no log. It knows neither chain nor node. The packages
+//! `miner` and `chain` both use it, so the types of the work that passes between them are also
+//! here.
 //!
 //! | subject | module |
 //! |---|---|
@@ -15,12 +16,13 @@
 //! | seal check | [`verify_seal`] |
 //! | Keccak-256 of many inputs | [`keccak256_many`] |
 //!
-//! Words are little-endian 32-bit numbers. An *item* is 128 bytes of the dataset, a *row* is 64 bytes
-//! of the light cache. `pow_nonce` is the nonce as a number; its big-endian bytes are the seal of a
-//! header.
+//! Words are little-endian 32-bit numbers. An *item* is 128 bytes of the dataset, a *row* is 64
+//! bytes of the light cache. `pow_nonce` is the nonce as a number; its big-endian bytes are the
+//! seal of a header.
 //!
-//! Sources: the Ethash specification, revision 23 (<https://ethereum.org/en/developers/docs/consensus-mechanisms/pow/mining/mining-algorithms/ethash/>)
-//! and ECIP-1099 (<https://ecips.ethereumclassic.org/ECIPs/ecip-1099>).
+//! Sources: ECIP-1099 (<https://ecips.ethereumclassic.org/ECIPs/ecip-1099>), and the Ethash
+//! specification, revision 23:
+//! <https://ethereum.org/developers/docs/consensus-mechanisms/pow/mining/mining-algorithms/ethash/>
 
 #[cfg(target_endian = "big")]
 compile_error!(

@@ -1,8 +1,9 @@
-//! Checks the proof-of-work seal of a header: the mix hash, and the final hash against the boundary.
+//! Checks the proof-of-work seal of a header: the mix hash, and the final hash against the
+//! boundary.
 //!
-//! This module knows header hash, nonce and mix hash. It knows neither the rest of the header nor the
-//! rule that decides the difficulty. All 256 bits are compared. A final hash equal to the boundary is
-//! valid.
+//! This module knows header hash, nonce and mix hash. It knows neither the rest of the header nor
+//! the rule that decides the difficulty. All 256 bits are compared. A final hash equal to the
+//! boundary is valid.
 
 use core::fmt;
 
@@ -61,8 +62,8 @@ pub fn meets_boundary(final_hash: &B256, boundary: &B256) -> bool {
 
 /// The final hash that follows from a claimed mix hash, without reading any dataset item.
 ///
-/// It does not prove that the mix hash is right. But if the final hash is above the boundary, the seal
-/// can be rejected at the cost of two Keccak permutations.
+/// It does not prove that the mix hash is right. But if the final hash is above the boundary, the
+/// seal can be rejected at the cost of two Keccak permutations.
 pub fn final_hash(header_hash: &B256, pow_nonce: u64, mix_hash: &B256) -> B256 {
     B256::from(final_hash_bytes(
         &seed512(header_hash, pow_nonce),
@@ -75,8 +76,8 @@ pub fn final_hash(header_hash: &B256, pow_nonce: u64, mix_hash: &B256) -> B256 {
 /// `cache` is the light cache of the block's epoch.
 ///
 /// # Errors
-/// [`SealError::AboveBoundary`] or [`SealError::MixHash`]. The boundary is checked first, because that
-/// check needs no dataset item.
+/// [`SealError::AboveBoundary`] or [`SealError::MixHash`]. The boundary is checked first, because
+/// that check needs no dataset item.
 pub fn verify_seal(
     cache: &LightCache,
     header_hash: &B256,

@@ -1,9 +1,10 @@
 //! The search over a full dataset in memory, with many hashes in flight.
 //!
-//! A hash reads 64 items one after the other. So the rate depends on how many items are being loaded at
-//! the same time. The search goes round [`GROUPS_IN_FLIGHT`] groups of hashes. One visit of a group mixes
-//! in the items that its previous visit has asked the memory for, and asks for the next ones. The groups
-//! start at different rounds: while one group computes Keccak, the items of the others arrive.
+//! A hash reads 64 items one after the other. So the rate depends on how many items are being
+//! loaded at the same time. The search goes round [`GROUPS_IN_FLIGHT`] groups of hashes. Each time
+//! it comes to a group, it mixes in the items that were prefetched the last time, and prefetches
+//! the next ones. The groups start in different rounds: while one group computes Keccak, the items
+//! of the others arrive.
 //!
 //! The caller chooses the nonces and uses the hashes.
 
@@ -22,14 +23,16 @@ pub const SEARCH_GROUP: usize = BATCH_STATES;
 const GROUPS_IN_FLIGHT: usize = 12;
 /// Hashes in flight.
 pub const SEARCH_IN_FLIGHT: usize = GROUPS_IN_FLIGHT * SEARCH_GROUP;
-/// Rounds between the starts of two groups. This spreads the groups evenly over the accesses of a hash.
+/// Rounds between the starts of two groups. This spreads the groups evenly over the accesses of a
+/// hash.
 const ROUNDS_APART: usize = ACCESSES as usize / GROUPS_IN_FLIGHT;
 
 impl FullDataset<'_> {
     /// Hashes nonces until `next` returns `None` and all started hashes are finished.
     ///
-    /// `next` gives [`SEARCH_GROUP`] nonces at a time. `done` gets each of these groups with its hashes,
-    /// in the order in which `next` gave them. Up to [`SEARCH_IN_FLIGHT`] hashes are in flight.
+    /// `next` gives [`SEARCH_GROUP`] nonces at a time. `done` gets each of these groups with its
+    /// hashes, in the order in which `next` gave them. Up to [`SEARCH_IN_FLIGHT`] hashes are in
+    /// flight.
     pub fn search(
         &self,
         header_hash: &B256,
@@ -151,7 +154,8 @@ impl NonceGroup {
             for (mix, half) in self.mixes[j].iter_mut().zip(halves) {
                 S::mix_row(mix, half);
             }
-            // After the last access this prefetches an item that is not needed. A check would cost more.
+            // After the last access this prefetches an item that is not needed. A check would cost
+            // more.
             self.prefetch_next(j, items, item_count);
         }
     }
@@ -189,8 +193,8 @@ impl NonceGroup {
     }
 }
 
-/// Prefetches both cache lines of an item. There are three lines if the items do not begin at a cache
-/// line, for example behind the header of a dataset file.
+/// Prefetches both cache lines of an item. There are three lines if the items do not begin at a
+/// cache line, for example behind the header of a dataset file.
 #[inline(always)]
 fn prefetch_item(item: &DatasetItem) {
     prefetch(&item[0]);

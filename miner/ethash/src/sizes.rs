@@ -1,8 +1,8 @@
 //! Sizes of light cache and dataset by epoch.
 //!
-//! The size grows linearly with the epoch, and is then reduced to a prime number of rows or items. The
-//! prime is found with a deterministic Miller-Rabin test, so no table is needed. Every epoch up to
-//! [`MAX_EPOCH`](crate::MAX_EPOCH) has a size.
+//! The size grows linearly with the epoch, and is then reduced to a prime number of rows or items.
+//! The prime is found with a deterministic Miller-Rabin test, so no table is needed. Every epoch up
+//! to [`MAX_EPOCH`](crate::MAX_EPOCH) has a size.
 
 use crate::{
     CACHE_BYTES_GROWTH, CACHE_BYTES_INIT, DATASET_BYTES_GROWTH, DATASET_BYTES_INIT, ITEM_BYTES, MAX_EPOCH,
@@ -63,7 +63,8 @@ pub fn dataset_items(epoch_index: u32) -> Result<u32, SizeError> {
     dataset_bytes(epoch_index).map(|bytes| (bytes / ITEM_BYTES as u64) as u32)
 }
 
-/// `unit` times the largest prime number of units that is below the linear size of the epoch, in bytes.
+/// `unit` times the largest prime number of units that is below the linear size of the epoch, in
+/// bytes.
 fn prime_size(epoch_index: u32, init: u64, growth: u64, unit: u64) -> Result<u64, SizeError> {
     if epoch_index > MAX_EPOCH {
         return Err(SizeError {

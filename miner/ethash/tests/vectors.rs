@@ -1,7 +1,8 @@
 //! Compares this package with every value of `tests/vectors/ethash.json`.
 //!
-//! One test goes through all epochs of the file on two threads, so that each light cache is built only
-//! once. The digest of a whole real dataset is not checked here, because that needs the full dataset.
+//! One test goes through all epochs of the file on two threads, so that each light cache is built
+//! only once. The digest of a whole real dataset is not checked here, because that needs the full
+//! dataset.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;

@@ -1,4 +1,5 @@
-//! `miner getwork` and `miner stratum`: turn options into a running rig, and its end into an exit code.
+//! `miner getwork` and `miner stratum`: turn options into a running rig, and its end into an exit
+//! code.
 
 use std::time::Duration;
 

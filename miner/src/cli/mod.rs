@@ -1,5 +1,5 @@
-//! The commands of the program `miner`: they turn options into calls of the library, and its results into
-//! text and exit codes.
+//! The commands of the program `miner`: they turn options into calls of the library, and its
+//! results into text and exit codes.
 
 mod bench;
 mod devices;

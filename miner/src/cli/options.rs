@@ -1,4 +1,5 @@
-//! The command line options of each command, with their defaults. The doc comments here are the help texts.
+//! The command line options of each command, with their defaults. The doc comments here are the
+//! help texts.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -39,7 +40,8 @@ pub(crate) enum MinerCommand {
 /// Options of `getwork`.
 #[derive(Debug, Args)]
 pub(crate) struct GetworkOptions {
-    /// Nodes, such as http://localhost:8545. The first is preferred; the others are used while it fails.
+    /// Nodes, such as http://localhost:8545. The first is preferred; the others are used while it
+    /// fails.
     #[arg(required = true, value_name = "URL")]
     pub(crate) urls: Vec<String>,
     /// Milliseconds between two requests for work.
@@ -52,9 +54,9 @@ pub(crate) struct GetworkOptions {
 /// Options of `stratum`.
 #[derive(Debug, Args)]
 pub(crate) struct StratumOptions {
-    /// Pools, as stratum+tcp://WALLET.WORKER:PASSWORD@HOST:PORT. The first is preferred; the others are used
-    /// while it fails. stratum1 is eth-proxy, stratum2 is EthereumStratum/1.0.0, stratum3 is
-    /// EthereumStratum/2.0.0; stratum finds out the dialect. +ssl in place of +tcp encrypts.
+    /// Pools, as stratum+tcp://WALLET.WORKER:PASSWORD@HOST:PORT. The first is preferred; the others
+    /// are used while it fails. stratum1 is eth-proxy, stratum2 is EthereumStratum/1.0.0, stratum3
+    /// is EthereumStratum/2.0.0; stratum finds out the dialect. +ssl in place of +tcp encrypts.
     #[arg(required = true, value_name = "URL")]
     pub(crate) urls: Vec<String>,
     /// WALLET or WALLET.WORKER for all pools whose address has no user.
@@ -126,15 +128,16 @@ pub(crate) struct MiningOptions {
     /// Percentage of the time in which each device searches. With less, a desktop stays usable.
     #[arg(long, visible_alias = "miner.intensity", value_name = "PERCENT", default_value_t = Intensity::FULL)]
     pub(crate) intensity: Intensity,
-    /// Priority of the CPU threads, as a nice value: 0 is normal, 19 lets all other programs run first.
+    /// Priority of the CPU threads, as a nice value: 0 is normal, 19 lets all other programs run
+    /// first.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(0..=19))]
     pub(crate) nice: u8,
     /// Milliseconds for which batches occupy a card at most before it takes new work.
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = RangedU64ValueParser::<u64>::new().range(1..=10_000))]
     pub(crate) batch: u64,
-    /// Form of the search kernel of graphics adapters: lane, shuffle, shuffle8, group. auto measures at the
-    /// first start which form is fastest, and stores the result in gpu-kernels.json beside the dataset files
-    /// or in the user's cache folder.
+    /// Form of the search kernel of graphics adapters: lane, shuffle, shuffle8, group. auto
+    /// measures at the first start which form is fastest, and stores the result in gpu-kernels.json
+    /// beside the dataset files or in the user's cache folder.
     #[arg(long, value_name = "FORM", default_value = "auto", value_parser = kernel)]
     pub(crate) kernel: KernelOption,
     /// Where CPU threads have the full dataset [default: memory; disk if --dagdir is given].
@@ -164,7 +167,8 @@ pub(crate) struct MiningOptions {
     /// End with exit code 3 after this many seconds without a connection; 0: never.
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     pub(crate) max_wait: Duration,
-    /// End with exit code 4 if there is work but no device computes a hash for this many seconds; 0: never.
+    /// End with exit code 4 if there is work but no device computes a hash for this many seconds;
+    /// 0: never.
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     pub(crate) stall_timeout: Duration,
     /// File of certificates (PEM) to trust in addition to the usual authorities.
@@ -174,7 +178,8 @@ pub(crate) struct MiningOptions {
     #[arg(long)]
     pub(crate) tls_trust_anybody: bool,
 
-    /// Serve the status (JSON at /) and Prometheus metrics (/metrics) at this address, such as 127.0.0.1:3333.
+    /// Serve the status (JSON at /) and Prometheus metrics (/metrics) at this address, such as
+    /// 127.0.0.1:3333.
     #[arg(long, visible_alias = "api-bind", value_name = "ADDRESS:PORT")]
     pub(crate) status: Option<SocketAddr>,
     /// Seconds between two log lines about the hashrate, if no table is shown.
@@ -197,14 +202,15 @@ pub(crate) struct BenchOptions {
     /// The epoch whose cache and dataset are used.
     #[arg(long, default_value_t = 0)]
     pub(crate) epoch: u32,
-    /// Seconds per measurement of a hashrate. A measurement of the memory takes half of that, and at most 2
-    /// seconds, for all ways of reading together.
+    /// Seconds per measurement of a hashrate. A measurement of the memory takes half of that, and
+    /// at most 2 seconds, for all ways of reading together.
     #[arg(long, default_value_t = BENCH_SECONDS, value_parser = bench_seconds)]
     pub(crate) seconds: f64,
     /// CPU threads [default: all].
     #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(1..=4096))]
     pub(crate) threads: Option<usize>,
-    /// Form of the search kernel of graphics adapters: lane, shuffle, shuffle8, group, or auto for the fastest.
+    /// Form of the search kernel of graphics adapters: lane, shuffle, shuffle8, group, or auto for
+    /// the fastest.
     #[arg(long, value_name = "FORM", default_value = "auto", value_parser = kernel)]
     pub(crate) kernel: KernelOption,
     /// Do not measure the full dataset.

@@ -1,5 +1,5 @@
-//! Why an endpoint gives no work. None of these errors ends the process: the client tries another endpoint,
-//! or the same one again.
+//! Why an endpoint gives no work. None of these errors ends the process: the client tries another
+//! endpoint, or the same one again.
 
 use std::io;
 use std::time::Duration;
@@ -105,8 +105,8 @@ impl ClientError {
     }
 }
 
-/// A text from the other side, made safe for log and terminal: without control characters, and at most
-/// `len_max` characters long.
+/// A text from the other side, made safe for log and terminal: without control characters, and at
+/// most `len_max` characters long.
 pub(super) fn printable(text: &str, len_max: usize) -> String {
     let printed = text.chars().filter(|character| !character.is_control());
     printed.take(len_max).collect()

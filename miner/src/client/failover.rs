@@ -1,8 +1,8 @@
 //! Chooses the endpoint that gives the work: the first in order of preference that can be reached.
 //!
-//! A failed endpoint is not tried again for a time, which doubles with each failure. While a less preferred
-//! endpoint gives the work, the preferred ones are tried again in the background. One of them takes over
-//! once it has accepted the login and given work, so the change causes no pause.
+//! A failed endpoint is not tried again for a time, which doubles with each failure. While a less
+//! preferred endpoint gives the work, the preferred ones are tried again in the background. One of
+//! them takes over once it has accepted the login and given work, so the change causes no pause.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,8 +23,8 @@ use super::work_source::WorkSource;
 
 /// An endpoint whose connection has lasted longer than this is considered healthy.
 const HEALTHY_AFTER: Duration = Duration::from_secs(30);
-/// The most requests of a pool to reconnect that are followed one after the other. Then the endpoint's own
-/// address is used again.
+/// The most requests of a pool to reconnect that are followed one after the other. Then the
+/// endpoint's own address is used again.
 const REDIRECTS_MAX: u32 = 3;
 
 /// Why a client has ended.
@@ -145,8 +145,8 @@ impl Failover {
         }
     }
 
-    /// Uses the connected endpoint `index` until it fails or the client is told to stop. Changes to a
-    /// preferred endpoint when one gives work again.
+    /// Uses the connected endpoint `index` until it fails or the client is told to stop. Changes to
+    /// a preferred endpoint when one gives work again.
     async fn serve(
         &mut self,
         mut index: usize,
@@ -191,9 +191,9 @@ impl Failover {
 
     /// Connects to the first endpoint that gives work.
     ///
-    /// During the first try the engine continues with its last work, because a connection is often back at
-    /// once. If that try fails, the engine pauses. Solutions that it finds meanwhile go to `previous`, the
-    /// source of that work.
+    /// During the first try the engine continues with its last work, because a connection is often
+    /// back at once. If that try fails, the engine pauses. Solutions that it finds meanwhile go to
+    /// `previous`, the source of that work.
     async fn connect_any(
         &mut self,
         link: &mut EngineLink,
@@ -291,8 +291,8 @@ impl Failover {
         tracing::info!(endpoint = %state.endpoint, dialect, "connected");
     }
 
-    /// Notes why endpoint `index` gives no work, after it has worked for the time `worked`, and decides when
-    /// and at which address it is tried again.
+    /// Notes why endpoint `index` gives no work, after it has worked for the time `worked`, and
+    /// decides when and at which address it is tried again.
     fn note_failure(&mut self, index: usize, error: &ClientError, worked: Duration) {
         let config = &self.context.config;
         let own = &config.endpoints[index];
@@ -321,8 +321,8 @@ impl Failover {
         } else if worked > HEALTHY_AFTER {
             state.failures = 0;
         }
-        // A healthy connection that breaks is often back at once. After a timeout the endpoint gets more
-        // time.
+        // A healthy connection that breaks is often back at once. After a timeout the endpoint gets
+        // more time.
         let retry_at_once = worked > HEALTHY_AFTER
             && matches!(
                 error,
@@ -342,8 +342,8 @@ impl Failover {
     }
 }
 
-/// Whether a pool at `own` may send its miners to `host`: only to the same host, or to another host of
-/// the same site.
+/// Whether a pool at `own` may send its miners to `host`: only to the same host, or to another host
+/// of the same site.
 ///
 /// Without this check anybody who can change a plain connection could send a miner anywhere.
 fn is_same_site(host: &str, own: &str) -> bool {

@@ -24,7 +24,7 @@ use super::net;
 const BODY_LEN_MAX: usize = 64 * 1024;
 
 /// Calls the methods of one node.
-pub(super) struct HttpClient {
+pub(super) struct NodeHttpClient {
     endpoint: MiningEndpoint,
     tls: Arc<ClientConfig>,
     response_timeout: Duration,
@@ -32,7 +32,7 @@ pub(super) struct HttpClient {
     id: u64,
 }
 
-impl HttpClient {
+impl NodeHttpClient {
     pub(super) fn new(endpoint: MiningEndpoint, tls: Arc<ClientConfig>, response_timeout: Duration) -> Self {
         Self {
             endpoint,

@@ -1,7 +1,8 @@
-//! The client side of mining: gets work from nodes (getWork) and pools (Stratum), and sends solutions back.
+//! The client side of mining: gets work from nodes (getWork) and pools (Stratum), and sends
+//! solutions back.
 //!
-//! Several endpoints can be given, in order of preference. The client passes tasks to an engine and takes
-//! its solutions. It knows neither devices nor chains.
+//! Several endpoints can be given, in order of preference. The client passes tasks to an engine and
+//! takes its solutions. It knows neither devices nor chains.
 //!
 //! | subject | file |
 //! |---|---|

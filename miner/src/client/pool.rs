@@ -1,4 +1,5 @@
-//! A connection to a pool over Stratum: the socket, the clock, and which share belongs to which job.
+//! A connection to a pool over Stratum: the socket, the clock, and which share belongs to which
+//! job.
 //!
 //! The package `stratum` knows the messages.
 
@@ -31,7 +32,8 @@ const SHARE_ANSWER_FACTOR: u32 = 3;
 const REPORT_EVERY_MIN: Duration = Duration::from_secs(30);
 /// While the hashrate is 0, as at the start, it is checked again after this time.
 const ZERO_RATE_RETRY: Duration = Duration::from_secs(5);
-/// While the dialect is being found out, a pool that is silent for this time does not speak the dialect.
+/// While the dialect is being found out, a pool that is silent for this time does not speak the
+/// dialect.
 const DIALECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time limit for the last message of a connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -66,7 +68,8 @@ struct SentShare {
 }
 
 impl PoolClient {
-    /// Connects, logs in and waits for the first job. If the dialect is not known, tries all of them.
+    /// Connects, logs in and waits for the first job. If the dialect is not known, tries all of
+    /// them.
     pub(super) async fn connect(
         endpoint: &MiningEndpoint,
         dialect: Option<Dialect>,
@@ -192,7 +195,8 @@ impl PoolClient {
                 read = self.read() => read?,
                 found = link.found.recv() => match found {
                     Some(found) => self.submit(&found)?,
-                    // The engine has ended. Then the whole rig ends, so there is nothing left to do here.
+                    // The engine has ended. Then the whole rig ends, so there is nothing left to do
+                    // here.
                     None => std::future::pending().await,
                 },
                 _ = reports.tick(), if every.is_some() => {
@@ -290,7 +294,8 @@ impl PoolClient {
         Ok(())
     }
 
-    /// Checks the time limits, and sends a message if the pool would end the session because of silence.
+    /// Checks the time limits, and sends a message if the pool would end the session because of
+    /// silence.
     fn check_clock(&mut self) -> Result<(), ClientError> {
         let config = &self.state.context.config;
         if self.state.last_job.elapsed() > config.work_timeout {
@@ -319,8 +324,8 @@ impl PoolClient {
         Ok(())
     }
 
-    /// Submits a solution just before the connection is closed. The share is sent by [`close`](Self::close)
-    /// or [`finish`](Self::finish).
+    /// Submits a solution just before the connection is closed. The share is sent by
+    /// [`close`](Self::close) or [`finish`](Self::finish).
     pub(super) fn submit_before_close(&mut self, found: &Found) {
         if self.submit(found).is_err() {
             self.state
@@ -344,7 +349,8 @@ impl PoolClient {
         self.close().await;
     }
 
-    /// Closes the connection. Sends the last lines first, if that takes no longer than [`CLOSE_TIMEOUT`].
+    /// Closes the connection. Sends the last lines first, if that takes no longer than
+    /// [`CLOSE_TIMEOUT`].
     pub(super) async fn close(mut self) {
         self.state.count_lost_shares();
         self.session.say_bye();

@@ -1,5 +1,5 @@
-//! Counts of answered solutions by device, the state of the endpoints, and the current job. The status
-//! page, the log and the table read them.
+//! Counts of answered solutions by device, the state of the endpoints, and the current job. The
+//! status page, the log and the table read them.
 
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ pub struct ShareCounts {
 }
 
 impl ShareCounts {
-    /// The fraction of answered solutions that were too late, from 0 to 1. `None` if there are no answers.
+    /// The fraction of answered solutions that were too late, from 0 to 1. `None` if there are no
+    /// answers.
     pub fn stale_share(&self) -> Option<f64> {
         let answered = self.accepted + self.stale + self.rejected;
         (answered > 0).then(|| self.stale as f64 / answered as f64)
@@ -61,7 +62,8 @@ pub struct JobStatus {
 /// The state of a client at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientStatus {
-    /// Counts by device, in the engine's order. The list ends at the last device that has had an answer.
+    /// Counts by device, in the engine's order. The list ends at the last device that has had an
+    /// answer.
     pub devices: Vec<ShareCounts>,
     /// Endpoints in order of preference.
     pub endpoints: Vec<EndpointStatus>,

@@ -16,8 +16,8 @@ use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertS
 pub struct TlsOptions {
     /// A file of certificates (PEM) that are trusted in addition to the usual authorities.
     pub authority: Option<PathBuf>,
-    /// Trust every certificate. The connection is then encrypted, but the identity of the other side is
-    /// not checked.
+    /// Trust every certificate. The connection is then encrypted, but the identity of the other
+    /// side is not checked.
     pub trust_anybody: bool,
 }
 

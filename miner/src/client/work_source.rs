@@ -70,8 +70,9 @@ impl WorkSource {
 
     /// Submits the solutions that the engine has already found.
     ///
-    /// `is_connected` says whether this connection still works. If it does not, shares for a pool are lost.
-    /// Solutions for a node are still submitted, because they use a connection of their own.
+    /// `is_connected` says whether this connection still works. If it does not, shares for a pool
+    /// are lost. Solutions for a node are still submitted, because they use a connection of their
+    /// own.
     pub(super) fn submit_remaining(
         &mut self,
         link: &mut EngineLink,
@@ -87,16 +88,16 @@ impl WorkSource {
         }
     }
 
-    /// Closes the connection, because another endpoint is used now. A node still gets the solutions that
-    /// were already passed on.
+    /// Closes the connection, because another endpoint is used now. A node still gets the solutions
+    /// that were already passed on.
     pub(super) async fn disconnect(self) {
         if let Self::Pool(pool) = self {
             pool.close().await;
         }
     }
 
-    /// Waits for the answers to all solutions, for at most [`FINAL_ANSWERS_TIMEOUT`], and closes the
-    /// connection.
+    /// Waits for the answers to all solutions, for at most [`FINAL_ANSWERS_TIMEOUT`], and closes
+    /// the connection.
     pub(super) async fn finish(self) {
         match self {
             Self::GetWork(node) => node.finish(FINAL_ANSWERS_TIMEOUT).await,

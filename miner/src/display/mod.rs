@@ -23,8 +23,8 @@ pub use units::{byte_rate_text, rate_text};
 /// Time between two updates of the table.
 const REDRAW_EVERY: Duration = Duration::from_secs(1);
 
-/// Shows the reports of `monitor`: in a table if `screen` has one, otherwise in log lines every `log_every`.
-/// Never returns.
+/// Shows the reports of `monitor`: in a table if `screen` has one, otherwise in log lines every
+/// `log_every`. Never returns.
 pub(crate) async fn show(screen: &Screen, monitor: &RigMonitor, log_every: Duration) -> Infallible {
     let every = if screen.is_live() { REDRAW_EVERY } else { log_every };
     let mut ticks = interval(every.max(Duration::from_millis(100)));

@@ -28,8 +28,9 @@ struct LiveRows {
 impl Screen {
     /// The screen at standard error.
     ///
-    /// It shows a table if standard error is a terminal, `plain` is false and `TERM` is not `dumb`. It has
-    /// colours if standard error is a terminal, `TERM` is not `dumb` and `NO_COLOR` is not set.
+    /// It shows a table if standard error is a terminal, `plain` is false and `TERM` is not `dumb`.
+    /// It has colours if standard error is a terminal, `TERM` is not `dumb` and `NO_COLOR` is not
+    /// set.
     pub fn choose(plain: bool) -> Self {
         let terminal = io::stderr().is_terminal();
         let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
@@ -92,8 +93,9 @@ impl Screen {
 fn terminal_width() -> Option<usize> {
     #[cfg(unix)]
     {
-        // SAFETY: all zeros are a valid `winsize`, which is a struct of integers. `ioctl` with `TIOCGWINSZ`
-        // writes only to the `winsize` at the given pointer, and does not keep the pointer.
+        // SAFETY: all zeros are a valid `winsize`, which is a struct of integers. `ioctl` with
+        // `TIOCGWINSZ` writes only to the `winsize` at the given pointer, and does not keep the
+        // pointer.
         let (result, size) = unsafe {
             let mut size: libc::winsize = std::mem::zeroed();
             (

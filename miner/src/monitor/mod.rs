@@ -93,8 +93,8 @@ impl StatusSource for RigMonitor {
     }
 }
 
-/// Whether the rig is healthy, with the reason. It is healthy while a device searches, and while a connected
-/// client waits for the work after a solution.
+/// Whether the rig is healthy, with the reason. It is healthy while a device searches, and while a
+/// connected client waits for the work after a solution.
 fn health(engine: &EngineStatus, connected: bool) -> (bool, &'static str) {
     let searching = |device: &DeviceStatus| matches!(device.state, DeviceState::Searching { .. });
     let waiting =

@@ -33,12 +33,14 @@ pub struct DeviceReport {
 }
 
 impl RigReport {
-    /// The fraction of answered solutions that were too late, from 0 to 1. `None` if there are no answers.
+    /// The fraction of answered solutions that were too late, from 0 to 1. `None` if there are no
+    /// answers.
     pub fn stale_share(&self) -> Option<f64> {
         self.client.total().stale_share()
     }
 
-    /// The fraction of hits that the check on the CPU has refused, from 0 to 1. `None` if there are no hits.
+    /// The fraction of hits that the check on the CPU has refused, from 0 to 1. `None` if there are
+    /// no hits.
     pub fn invalid_share(&self) -> Option<f64> {
         fraction(
             self.engine.hardware_errors,

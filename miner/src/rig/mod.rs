@@ -1,6 +1,8 @@
-//! A rig: an engine, a client that brings it work, and what people and programs need to observe them.
+//! A rig: an engine, a client that brings it work, and what people and programs need to observe
+//! them.
 //!
-//! A rig runs until it is told to stop, or until it cannot work any more. [`RigEnd`] says why it has ended.
+//! A rig runs until it is told to stop, or until it cannot work any more. [`RigEnd`] says why it
+//! has ended.
 
 mod stall;
 

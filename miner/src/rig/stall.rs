@@ -1,5 +1,5 @@
-//! Detects a rig that has work but computes no hashes. The most likely cause is a hung driver, against which
-//! only a restart of the program or the machine helps.
+//! Detects a rig that has work but computes no hashes. The most likely cause is a hung driver,
+//! against which only a restart of the program or the machine helps.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,8 @@ use crate::monitor::RigMonitor;
 /// Time between two checks.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Waits until no device has computed a hash for `stall_timeout`, although one should have. Returns the
-/// time without a hash. Never returns if `stall_timeout` is `None`.
+/// Waits until no device has computed a hash for `stall_timeout`, although one should have. Returns
+/// the time without a hash. Never returns if `stall_timeout` is `None`.
 pub(super) async fn watch(monitor: &RigMonitor, stall_timeout: Option<Duration>) -> Duration {
     let Some(stall_timeout) = stall_timeout else {
         return std::future::pending().await;

@@ -13,7 +13,8 @@ const FAN_MAX: f64 = 255.0;
 
 /// The sensors of the card at the PCI address `bus`.
 pub(super) fn card(sysfs: &Path, bus: &str) -> SensorReading {
-    // The address comes from a driver. It becomes part of a path, so it must be nothing but an address.
+    // The address comes from a driver. It becomes part of a path, so it must be nothing but an
+    // address.
     if !bus
         .bytes()
         .all(|byte| byte.is_ascii_hexdigit() || byte == b':' || byte == b'.')

@@ -1,8 +1,9 @@
 //! Temperature, power and fans of the devices, if the system shows them.
 //!
-//! NVIDIA cards are read through the driver's library, all other cards and the CPU through files of the Linux
-//! kernel. Values that the system does not show are absent, never estimated. A driver may answer slowly or
-//! hang, so a thread of its own reads the sensors. Everybody else gets the latest reading.
+//! NVIDIA cards are read through the driver's library, all other cards and the CPU through files of
+//! the Linux kernel. Values that the system does not show are absent, never estimated. A driver may
+//! answer slowly or hang, so a thread of its own reads the sensors. Everybody else gets the latest
+//! reading.
 
 mod hwmon;
 mod nvidia;
@@ -35,8 +36,8 @@ pub(crate) struct Sensors {
     devices: Sender<SensorDevice>,
 }
 
-/// The latest reading of each device with its time, by the name of the device. `None` before the first
-/// reading.
+/// The latest reading of each device with its time, by the name of the device. `None` before the
+/// first reading.
 type LatestReadings = Mutex<BTreeMap<String, Option<(Instant, SensorReading)>>>;
 
 /// A device whose sensors are read.
@@ -72,8 +73,8 @@ impl Sensors {
 
     /// The latest reading of the device with this name and PCI address.
     ///
-    /// The first call for a device makes the thread read it from then on, and returns an empty reading.
-    /// Never waits for a driver.
+    /// The first call for a device makes the thread read it from then on, and returns an empty
+    /// reading. Never waits for a driver.
     pub(crate) fn read(&self, name: &str, pci_bus: Option<&str>) -> SensorReading {
         let mut readings = self.readings.lock();
         if let Some(reading) = readings.get(name) {
@@ -89,8 +90,8 @@ impl Sensors {
     }
 }
 
-/// Reads all devices every second, and a new device at once. Returns when the sender of new devices is
-/// dropped.
+/// Reads all devices every second, and a new device at once. Returns when the sender of new devices
+/// is dropped.
 fn read_devices(
     new_devices: &Receiver<SensorDevice>,
     out: &LatestReadings,

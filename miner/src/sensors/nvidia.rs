@@ -1,5 +1,5 @@
-//! Sensors of NVIDIA cards, through the library NVML. The library comes with the driver; without it there
-//! are no readings.
+//! Sensors of NVIDIA cards, through the library NVML. The library comes with the driver; without it
+//! there are no readings.
 
 use core::fmt;
 use std::sync::OnceLock;

@@ -1,5 +1,5 @@
-//! An HTTP server for status and metrics, for dashboards and watchdogs. It is read-only. A [`StatusSource`]
-//! provides the contents.
+//! An HTTP server for status and metrics, for dashboards and watchdogs. It is read-only. A
+//! [`StatusSource`] provides the contents.
 //!
 //! | path | content |
 //! |---|---|

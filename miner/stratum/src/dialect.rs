@@ -5,8 +5,8 @@ use core::fmt;
 /// A variant of Stratum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
-    /// eth-proxy: `eth_submitLogin`, `eth_getWork`, `eth_submitWork`. The pool sends new jobs as answers
-    /// without a request.
+    /// eth-proxy: `eth_submitLogin`, `eth_getWork`, `eth_submitWork`. The pool sends new jobs as
+    /// answers without a request.
     EthProxy,
     /// EthereumStratum/1.0.0.
     EthereumStratum1,
@@ -15,8 +15,8 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// All dialects, in the order in which a miner tries them when it does not know the dialect of a pool:
-    /// first those whose answer to the first request is clearest.
+    /// All dialects, in the order in which a miner tries them when it does not know the dialect of
+    /// a pool: first those whose answer to the first request is clearest.
     pub const ALL: [Self; 3] = [Self::EthereumStratum2, Self::EthereumStratum1, Self::EthProxy];
 
     /// The name of the dialect. For EthereumStratum, this is the name used in messages.

@@ -1,7 +1,9 @@
-//! Converts the difficulty of EthereumStratum/1.0.0, a floating-point number, to boundaries and back.
+//! Converts the difficulty of EthereumStratum/1.0.0, a floating-point number, to boundaries and
+//! back.
 //!
-//! Difficulty 1 is that of Bitcoin: its boundary is `00000000ffff0000…`, so a share takes about 2^32
-//! hashes. The arithmetic on mantissa and exponent is exact, so that both sides compute the same 256 bits.
+//! Difficulty 1 is that of Bitcoin: its boundary is `00000000ffff0000…`, so a share takes about
+//! 2^32 hashes. The arithmetic on mantissa and exponent is exact, so that both sides compute the
+//! same 256 bits.
 
 use ethash::{B256, U256};
 
@@ -21,8 +23,8 @@ fn boundary_of_one() -> U256 {
 /// Bits in the fraction of an `f64`.
 const FRACTION_BITS: i32 = 52;
 
-/// The boundary of `difficulty`: the boundary of difficulty 1 divided by `difficulty`, rounded down, at
-/// most 2^256 - 1.
+/// The boundary of `difficulty`: the boundary of difficulty 1 divided by `difficulty`, rounded
+/// down, at most 2^256 - 1.
 ///
 /// # Errors
 /// [`DifficultyError`] if the number is not finite or not above zero.

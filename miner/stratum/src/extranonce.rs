@@ -1,8 +1,8 @@
-//! The leading digits of the nonce, which a pool assigns to each session so that no two miners search the
-//! same nonces.
+//! The leading digits of the nonce, which a pool assigns to each session so that no two miners
+//! search the same nonces.
 //!
-//! The length is counted in hexadecimal digits, not in bytes, because EthereumStratum/2.0.0 allows an odd
-//! number of digits.
+//! The length is counted in hexadecimal digits, not in bytes, because EthereumStratum/2.0.0 allows
+//! an odd number of digits.
 
 use core::fmt;
 use core::str::FromStr;
@@ -67,8 +67,8 @@ impl Extranonce {
 
     /// The whole nonce whose digits after the extranonce are `tail`.
     ///
-    /// Some miners submit all sixteen digits. These are accepted too if they begin with the extranonce.
-    /// `None` if `tail` has neither form.
+    /// Some miners submit all sixteen digits. These are accepted too if they begin with the
+    /// extranonce. `None` if `tail` has neither form.
     pub fn nonce(self, tail: &str) -> Option<u64> {
         let tail = tail.strip_prefix("0x").unwrap_or(tail);
         let length = tail.len() as u32;

@@ -1,8 +1,8 @@
 //! The Stratum dialects of Ethash mining: their messages, and the state of a session.
 //!
-//! Both sides are in this package, so that they fit each other: [`client::ClientSession`] is the side of a
-//! miner, [`server::ServerSession`] that of a pool. Both take lines and return lines. This package opens no
-//! socket, has no clock and computes no hash.
+//! Both sides are in this package, so that they fit each other: [`client::ClientSession`] is the
+//! side of a miner, [`server::ServerSession`] that of a pool. Both take lines and return lines.
+//! This package opens no socket, has no clock and computes no hash.
 //!
 //! | dialect | also known as | properties |
 //! |---|---|---|

@@ -1,10 +1,10 @@
-//! Splits received bytes into lines of bounded length, so that a peer that never sends a line feed cannot
-//! fill the memory.
+//! Splits received bytes into lines of bounded length, so that a peer that never sends a line feed
+//! cannot fill the memory.
 //!
 //! This module knows neither JSON nor sockets.
 
-/// Length in bytes of the longest accepted line, without its line feed. The messages of the dialects have
-/// a few hundred bytes; texts of pools for people may be longer.
+/// Length in bytes of the longest accepted line, without its line feed. The messages of the
+/// dialects have a few hundred bytes; texts of pools for people may be longer.
 pub const LINE_LEN_MAX: usize = 16 * 1024;
 
 /// A line is longer than [`LINE_LEN_MAX`].
@@ -33,8 +33,8 @@ impl LineBuffer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole line, without leading and trailing white space. Skips empty lines. `None` if more
-    /// bytes are needed.
+    /// The next whole line, without leading and trailing white space. Skips empty lines. `None` if
+    /// more bytes are needed.
     ///
     /// # Errors
     /// [`LineTooLong`] if the line is too long. Lines after it cannot be read.

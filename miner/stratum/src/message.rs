@@ -1,7 +1,7 @@
 //! The form of a message that all dialects share: id, method and parameters, or id and answer.
 //!
-//! Accepts what real pools and miners send: numbers, strings and null as ids, and errors as objects, lists
-//! or text. The sessions decide what methods and parameters mean.
+//! Accepts what real pools and miners send: numbers, strings and null as ids, and errors as
+//! objects, lists or text. The sessions decide what methods and parameters mean.
 
 use serde_json::{Map, Value};
 

@@ -1,7 +1,7 @@
 //! Values inside messages: hashes and numbers in all the forms that pools use.
 //!
-//! Pools differ in the prefix `0x`, in leading zeros, and in whether a number is a string. All of these
-//! forms are accepted. Errors contain the value.
+//! Pools differ in the prefix `0x`, in leading zeros, and in whether a number is a string. All of
+//! these forms are accepted. Errors contain the value.
 
 use ethash::B256;
 use serde_json::Value;

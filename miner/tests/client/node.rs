@@ -1,4 +1,5 @@
-//! A scripted node: JSON-RPC over HTTP/1.1 with persistent connections. It can be stopped and started.
+//! A scripted node: JSON-RPC over HTTP/1.1 with persistent connections. It can be stopped and
+//! started.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -38,7 +38,7 @@ impl ScriptedPool {
                     return Talk::new(stream);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    assert!(started.elapsed() < WAIT_MAX, "nobody connects");
+                    assert!(started.elapsed() < WAIT_MAX, "no miner connects");
                     std::thread::sleep(Duration::from_millis(2));
                 }
                 Err(error) => panic!("{error}"),
@@ -111,7 +111,8 @@ impl<S: Read + Write> Talk<S> {
         self.send_bytes(format!("{message}\n").as_bytes());
     }
 
-    /// Sends bytes. An error means that the miner has closed the connection; the test sees that elsewhere.
+    /// Sends bytes. An error means that the miner has closed the connection; the test sees that
+    /// elsewhere.
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
         let stream = self.stream.get_mut();
         let _ = stream.write_all(bytes).and_then(|()| stream.flush());

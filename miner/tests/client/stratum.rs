@@ -39,12 +39,12 @@ fn shares_are_counted_by_their_answers() {
         json!({"result": false, "error": [21, "Job not found", null]}),
         json!({"result": false, "error": [23, "Low difficulty", null]}),
     ];
-    for (place, answer) in answers.into_iter().enumerate() {
-        client.find(place, header(1), nonce + place as u64);
+    for (i, answer) in answers.into_iter().enumerate() {
+        client.find(i, header(1), nonce + i as u64);
         let submit = talk.expect("mining.submit");
         assert_eq!(
             submit["params"],
-            json!(["0xwallet.rig", "1", format!("00000000000{}", place + 1)])
+            json!(["0xwallet.rig", "1", format!("00000000000{}", i + 1)])
         );
         let mut answer = answer;
         answer["id"] = submit["id"].clone();
@@ -243,7 +243,8 @@ fn a_miner_reconnects_where_it_is_asked_to() {
         0,
         "a reconnection is not a failure"
     );
-    // The client does not follow to another site: anybody could have changed the message on its way.
+    // The client does not follow to another site: anybody could have changed the message on its
+    // way.
     other_talk.send(&away("pool.evil.example", 1));
     let mut first_talk = pool.accept();
     first_talk.ethereum_stratum1_login("00");

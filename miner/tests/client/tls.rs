@@ -1,4 +1,5 @@
-//! TLS connections to pools whose certificate is trusted by file, trusted unchecked, or not trusted.
+//! TLS connections to pools whose certificate is trusted by file, trusted unchecked, or not
+//! trusted.
 
 use std::net::TcpStream;
 use std::path::PathBuf;

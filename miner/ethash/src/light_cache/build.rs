@@ -76,11 +76,12 @@ impl LightCache {
 
     /// Builds a light cache of any size.
     ///
-    /// For the small datasets that clients use in tests: 1024 bytes of cache for 32768 bytes of dataset.
+    /// For the small datasets that clients use in tests: 1024 bytes of cache for 32768 bytes of
+    /// dataset.
     ///
     /// # Errors
-    /// [`CacheError::BadSizes`] if a size is zero, not a multiple of the size of a row (64) or an item
-    /// (128), or more than 2^31 of them.
+    /// [`CacheError::BadSizes`] if a size is zero, not a multiple of the size of a row (64) or an
+    /// item (128), or more than 2^31 of them.
     pub fn with_sizes(seed_hash: B256, cache_bytes: u64, dataset_bytes: u64) -> Result<Self, CacheError> {
         Self::build_sized(seed_hash, cache_bytes, dataset_bytes, &mut |_, _| {
             ControlFlow::Continue(())
@@ -147,8 +148,8 @@ impl LightCache {
     }
 }
 
-/// How many units of `unit_bytes` are in `bytes`. `None` if a part is left over, or if there are none
-/// or more than 2^31.
+/// How many units of `unit_bytes` are in `bytes`. `None` if a part is left over, or if there are
+/// none or more than 2^31.
 fn count_units(bytes: u64, unit_bytes: u64) -> Option<u32> {
     let count = u32::try_from(bytes / unit_bytes).ok()?;
     (bytes.is_multiple_of(unit_bytes) && (1..=1 << 31).contains(&count)).then_some(count)
@@ -196,7 +197,8 @@ impl SimdKernel for RandMemoHash<'_> {
         let last = rows.len() - 1;
         let mut lanes = splat::<S::LatencyLane>(&rows[if from == 0 { last } else { from - 1 }].lanes());
         for i in from..to {
-            // The old value of a row selects its partner, so the partner of a later row is known now.
+            // The old value of a row selects its partner, so the partner of a later row is known
+            // now.
             let ahead = &rows[(i + PREFETCH_ROWS).min(last)];
             prefetch(&rows[row_count.reduce(ahead.0[0]) as usize]);
             let partner = &rows[row_count.reduce(rows[i].0[0]) as usize];

@@ -1,7 +1,7 @@
 //! Dataset items, computed from the light cache.
 //!
-//! An item has two halves of 64 bytes, which are computed alike. The half with index `2 * i` is the first
-//! half of item `i`.
+//! An item has two halves of 64 bytes, which are computed alike. The half with index `2 * i` is the
+//! first half of item `i`.
 
 use super::cache::LightCache;
 use crate::arith::{fnv, prefetch};
@@ -42,8 +42,8 @@ impl LightCache {
         self.fill_groups(next, rest.as_chunks_mut::<1>().0);
     }
 
-    /// Computes consecutive items, starting with item `first`, `N` at once. Returns the index after the
-    /// last.
+    /// Computes consecutive items, starting with item `first`, `N` at once. Returns the index after
+    /// the last.
     fn fill_groups<const N: usize>(&self, first: u32, groups: &mut [[[u32; ITEM_WORDS]; N]]) -> u32 {
         let mut index = first;
         for group in groups {
@@ -141,8 +141,8 @@ fn compute_halves<S: SimdOps, const N: usize>(cache: &LightCache, half_indices: 
     mixes
 }
 
-/// Mixes all parents into many halves. Many rows are being loaded at the same time, so only the work per
-/// row counts.
+/// Mixes all parents into many halves. Many rows are being loaded at the same time, so only the
+/// work per row counts.
 #[inline(always)]
 fn mix_parents<S: SimdOps, const N: usize>(
     cache: &LightCache,
@@ -167,8 +167,8 @@ fn mix_parents<S: SimdOps, const N: usize>(
 
 /// Mixes all parents into few halves. Here the time from one row to the next counts.
 ///
-/// The word that selects the next row is mixed separately from the others. So only one exclusive or and
-/// one remainder lie between the arrival of a row and the load of the next.
+/// The word that selects the next row is mixed separately from the others. So only one exclusive or
+/// and one remainder lie between the arrival of a row and the load of the next.
 #[inline(always)]
 fn mix_parents_low_latency<S: SimdOps, const N: usize>(
     cache: &LightCache,

@@ -9,10 +9,10 @@ pub(crate) trait SimdKernel {
     type Output;
     /// Runs the loop.
     ///
-    /// The implementation must be `#[inline(always)]`, and so must every function that it calls in the
-    /// hot path: a function that is not inlined is compiled for the baseline instruction set only.
-    /// Closures cannot carry the attribute. So these loops use no closures, and no `map` or `from_fn` of
-    /// arrays.
+    /// The implementation must be `#[inline(always)]`, and so must every function that it calls in
+    /// the hot path: a function that is not inlined is compiled for the baseline instruction set
+    /// only. Closures cannot carry the attribute. So these loops use no closures, and no `map` or
+    /// `from_fn` of arrays.
     fn run<S: SimdOps>(self) -> Self::Output;
 }
 

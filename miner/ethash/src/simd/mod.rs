@@ -1,8 +1,9 @@
 //! Chooses at run time for which instruction set the hot loops run.
 //!
-//! A hot loop implements [`SimdKernel`]. Its `run` is inlined into one function per instruction set, so
-//! the loop is written once and compiled several times. Beside the wider vectors that the compiler uses,
-//! each set has its own [`SimdOps`]: the mixing step and the registers for Keccak states.
+//! A hot loop implements [`SimdKernel`]. Its `run` is inlined into one function per instruction
+//! set, so the loop is written once and compiled several times. Beside the wider vectors that the
+//! compiler uses, each set has its own [`SimdOps`]: the mixing step and the registers for Keccak
+//! states.
 //!
 //! This module does not know what the loops compute. The code for x86-64 is in `simd/x86.rs`.
 
@@ -29,7 +30,8 @@ pub enum InstructionSet {
     Avx512 = 3,
 }
 
-/// The set in use, as its number in [`InstructionSet`]. 0 before the first call of `in_use` or `limit`.
+/// The set in use, as its number in [`InstructionSet`]. 0 before the first call of `in_use` or
+/// `limit`.
 static IN_USE: AtomicU8 = AtomicU8::new(0);
 
 impl InstructionSet {
@@ -115,8 +117,8 @@ pub(crate) fn dispatch<K: SimdKernel>(kernel: K) -> K::Output {
     kernel.run::<Scalar>()
 }
 
-/// Runs the kernel on each instruction set of this processor, and `check` on the result and the name of
-/// the set.
+/// Runs the kernel on each instruction set of this processor, and `check` on the result and the
+/// name of the set.
 #[cfg(test)]
 pub(crate) fn for_each_instruction_set<K: SimdKernel>(
     kernel: impl Fn() -> K,

@@ -1,9 +1,9 @@
 //! AVX2 and AVX-512: the mixing step, and Keccak on two, four or eight states at once.
 //!
-//! Why the unsafe code here is sound: the types [`Avx2`], [`Quad`], [`Avx512`], [`Pair`] and [`Octet`] are
-//! private to this file. Only [`run_avx2`] names [`Avx2`], and only [`run_avx512`] names [`Avx512`]. So
-//! their methods run only inside these two functions, and callers of these have checked that the
-//! processor supports the instructions.
+//! Why the unsafe code here is sound: the types [`Avx2`], [`Quad`], [`Avx512`], [`Pair`] and
+//! [`Octet`] are private to this file. Only [`run_avx2`] names [`Avx2`], and only [`run_avx512`]
+//! names [`Avx512`]. So their methods run only inside these two functions, and callers of these
+//! have checked that the processor supports the instructions.
 
 use core::arch::x86_64::*;
 
@@ -49,9 +49,9 @@ impl SimdOps for Avx2 {
     fn mix_row(mix: &mut CacheRow, row: &[u32; ROW_WORDS]) {
         let mix: *mut __m256i = mix.0.as_mut_ptr().cast();
         let row: *const __m256i = row.as_ptr().cast();
-        // SAFETY: AVX2 is available (see the top of this file). `mix` points to a `CacheRow` of 64 bytes,
-        // aligned to 64, so both halves can be loaded and stored aligned. `row` points to 64 readable
-        // bytes, which are loaded without alignment.
+        // SAFETY: AVX2 is available (see the top of this file). `mix` points to a `CacheRow` of 64
+        // bytes, aligned to 64, so both halves can be loaded and stored aligned. `row` points to 64
+        // readable bytes, which are loaded without alignment.
         unsafe {
             let prime = _mm256_set1_epi32(FNV_PRIME as i32);
             for half in 0..2 {
@@ -67,17 +67,18 @@ impl SimdOps for Avx2 {
 struct Avx512;
 
 impl SimdOps for Avx512 {
-    // Even one state alone is permuted faster in vector registers than in ordinary ones: a rotation and
-    // a three-operand operation take one instruction each, and all 25 lanes fit the 32 registers.
+    // Even one state alone is permuted faster in vector registers than in ordinary ones: a rotation
+    // and a three-operand operation take one instruction each, and all 25 lanes fit the 32
+    // registers.
     type LatencyLane = Pair;
     type ThroughputLane = Octet;
 
     #[inline(always)]
     fn mix_row(mix: &mut CacheRow, row: &[u32; ROW_WORDS]) {
         let mix: *mut __m512i = mix.0.as_mut_ptr().cast();
-        // SAFETY: AVX-512 is available (see the top of this file). `mix` points to a `CacheRow` of 64
-        // bytes, aligned to 64, so it can be loaded and stored aligned. `row` points to 64 readable bytes,
-        // which are loaded without alignment.
+        // SAFETY: AVX-512 is available (see the top of this file). `mix` points to a `CacheRow` of
+        // 64 bytes, aligned to 64, so it can be loaded and stored aligned. `row` points to 64
+        // readable bytes, which are loaded without alignment.
         unsafe {
             let product = _mm512_mullo_epi32(_mm512_load_si512(mix), _mm512_set1_epi32(FNV_PRIME as i32));
             let mixed = _mm512_xor_si512(product, _mm512_loadu_si512(row.as_ptr().cast()));
@@ -94,8 +95,8 @@ impl SimdOps for Avx512 {
 unsafe fn load_register<R: Copy, const WIDTH: usize>(from: &[u64; BATCH_STATES], at: usize) -> R {
     const { assert!(size_of::<R>() == WIDTH * 8, "the register holds WIDTH words") };
     assert!(at + WIDTH <= BATCH_STATES, "within the batch");
-    // SAFETY: the range lies within `from`, as just checked, `R` has the size of the range, and the read
-    // needs no alignment. The caller guarantees that the bits are a valid `R`.
+    // SAFETY: the range lies within `from`, as just checked, `R` has the size of the range, and the
+    // read needs no alignment. The caller guarantees that the bits are a valid `R`.
     unsafe { from.as_ptr().add(at).cast::<R>().read_unaligned() }
 }
 
@@ -107,8 +108,8 @@ unsafe fn load_register<R: Copy, const WIDTH: usize>(from: &[u64; BATCH_STATES],
 unsafe fn store_register<R: Copy, const WIDTH: usize>(register: R, to: &mut [u64; BATCH_STATES], at: usize) {
     const { assert!(size_of::<R>() == WIDTH * 8, "the register holds WIDTH words") };
     assert!(at + WIDTH <= BATCH_STATES, "within the batch");
-    // SAFETY: the range lies within `to`, as just checked, `R` has the size of the range, and the write
-    // needs no alignment. The caller guarantees that all bytes of `R` are initialized.
+    // SAFETY: the range lies within `to`, as just checked, `R` has the size of the range, and the
+    // write needs no alignment. The caller guarantees that all bytes of `R` are initialized.
     unsafe { to.as_mut_ptr().add(at).cast::<R>().write_unaligned(register) }
 }
 

@@ -1,8 +1,8 @@
 //! A node over getWork: polls for work, submits solutions and reports hashrates.
 //!
-//! Polls and submissions use two connections, so that neither waits for the other. A solution outlives the
-//! session with the node: it is submitted again until the node has answered, or until the node would no
-//! longer accept it.
+//! Polls and submissions use two connections, so that neither waits for the other. A solution
+//! outlives the session with the node: it is submitted again until the node has answered, or until
+//! the node would no longer accept it.
 
 mod no_work;
 mod poll;
@@ -22,7 +22,7 @@ use super::context::ClientContext;
 use super::endpoint::MiningEndpoint;
 use super::engine_link::EngineLink;
 use super::error::ClientError;
-use super::http::HttpClient;
+use super::http::NodeHttpClient;
 use crate::task::{Found, Task};
 use no_work::NoWorkPeriod;
 use poll::Poller;
@@ -40,7 +40,7 @@ const METHOD_PREFIXES: [&str; 2] = ["eth", "mc"];
 pub(super) struct GetWorkClient {
     context: ClientContext,
     endpoint: MiningEndpoint,
-    http: Option<HttpClient>,
+    http: Option<NodeHttpClient>,
     method_prefix: &'static str,
     current: WorkPackage,
     /// The header hash of `current`, for the submitter.
@@ -69,7 +69,7 @@ impl GetWorkClient {
         context: &ClientContext,
     ) -> Result<Self, ClientError> {
         let http_client = || {
-            HttpClient::new(
+            NodeHttpClient::new(
                 endpoint.clone(),
                 Arc::clone(&context.tls),
                 context.config.response_timeout,
@@ -154,7 +154,8 @@ impl GetWorkClient {
                             self.newest.send_replace(self.current.header_hash);
                             self.log_work();
                         }
-                        // The engine ignores work that it already has, but needs it again after a pause.
+                        // The engine ignores work that it already has, but needs it again after a
+                        // pause.
                         self.send_work(link);
                     }
                     Some(Err(error @ ClientError::Refused { .. })) => {
@@ -169,7 +170,8 @@ impl GetWorkClient {
                 },
                 found = link.found.recv() => match found {
                     Some(found) => self.submit(found),
-                    // The engine has ended. Then the whole rig ends, so there is nothing left to do here.
+                    // The engine has ended. Then the whole rig ends, so there is nothing left to do
+                    // here.
                     None => std::future::pending().await,
                 },
                 _ = reports.tick(), if every.is_some() => {
@@ -223,7 +225,7 @@ impl GetWorkClient {
 
 /// Asks for the first work. Returns it with the prefix of the node's method names.
 async fn first_work(
-    http: &mut HttpClient,
+    http: &mut NodeHttpClient,
     endpoint: &MiningEndpoint,
     context: &ClientContext,
 ) -> Result<(&'static str, WorkPackage), ClientError> {

@@ -29,8 +29,8 @@ impl NoWorkPeriod {
 
     /// Whether it is time to leave the node.
     ///
-    /// Logs the period once. The short time between two blocks, when a node often has no work, is not
-    /// logged.
+    /// Logs the period once. The short time between two blocks, when a node often has no work, is
+    /// not logged.
     pub(super) fn is_too_long(&mut self, error: &ClientError) -> bool {
         let time = self.since.elapsed();
         if time >= LOG_AFTER && !self.logged {

@@ -10,11 +10,11 @@ use tokio::time::sleep;
 use super::work::read_work;
 use crate::client::context::ClientContext;
 use crate::client::error::ClientError;
-use crate::client::http::HttpClient;
+use crate::client::http::NodeHttpClient;
 
 /// Polls a node for work.
 pub(super) struct Poller {
-    pub(super) http: HttpClient,
+    pub(super) http: NodeHttpClient,
     pub(super) method: String,
     pub(super) context: ClientContext,
     /// Notified when a solution was accepted. Then the next poll comes at once.

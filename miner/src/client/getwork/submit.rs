@@ -10,15 +10,15 @@ use tokio::time::{sleep, timeout};
 
 use crate::client::context::ClientContext;
 use crate::client::error::{ClientError, printable};
-use crate::client::http::HttpClient;
+use crate::client::http::NodeHttpClient;
 use crate::task::Found;
 
 /// A solution is not submitted again after this time. Nodes forget work a little later.
 const SOLUTION_LIFETIME: Duration = Duration::from_secs(60);
 /// Time before a solution is submitted again.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
-/// A refused solution counts as stale if new work comes within this time. The refusal of a stale solution
-/// often comes before the new work.
+/// A refused solution counts as stale if new work comes within this time. The refusal of a stale
+/// solution often comes before the new work.
 const NEW_WORK_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// What is sent to a node beside the polls.
@@ -34,7 +34,7 @@ pub(super) enum Submission {
 
 /// Submits solutions and hashrates, one after the other.
 pub(super) struct Submitter {
-    pub(super) http: HttpClient,
+    pub(super) http: NodeHttpClient,
     pub(super) method_prefix: &'static str,
     pub(super) context: ClientContext,
     /// Notified when a solution was accepted.
@@ -130,8 +130,8 @@ impl Submitter {
                 };
                 let (stats, device) = (Arc::clone(stats), found.device);
                 let mut newest = self.newest.clone();
-                // Nodes do not give the reason of a refusal. If new work comes soon, the solution was too
-                // late: for example, another rig of the same node was faster.
+                // Nodes do not give the reason of a refusal. If new work comes soon, the solution
+                // was too late: for example, another rig of the same node was faster.
                 tokio::spawn(async move {
                     let new_work = newest.wait_for(|newest| *newest != header_hash);
                     if stale || matches!(timeout(NEW_WORK_TIMEOUT, new_work).await, Ok(Ok(_))) {

@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use crate::client::error::ClientError;
 
-/// Reads the result of getWork: header hash, seed hash, boundary and, from some nodes, the block number.
+/// Reads the result of getWork: header hash, seed hash, boundary and, from some nodes, the block
+/// number.
 ///
 /// # Errors
 /// [`ClientError::Answer`] with the first value that is wrong.
@@ -37,8 +38,8 @@ pub(super) fn read_work(work: &Value, schedule: Schedule) -> Result<WorkPackage,
         header_hash: hash(0, "header hash")?,
         seed_hash,
         boundary,
-        // A number that contradicts the seed hash is dropped: it would make the miner prepare the wrong
-        // cache.
+        // A number that contradicts the seed hash is dropped: it would make the miner prepare the
+        // wrong cache.
         number: number.filter(|number| schedule.epoch(*number) == epoch),
         epoch,
     })

@@ -67,8 +67,8 @@ impl ClientSession {
         message: &StratumMessage,
     ) -> Result<Vec<PoolEvent>, ClientSessionError> {
         if let Some(reason) = error_of(message) {
-            // In eth-proxy the login is the first request. So its answer also shows whether the pool speaks
-            // this dialect: "Method not found" or the like means that it does not.
+            // In eth-proxy the login is the first request. So its answer also shows whether the
+            // pool speaks this dialect: "Method not found" or the like means that it does not.
             let unknown = self.dialect == Dialect::EthProxy && reason.message.contains("ethod");
             return Err(if unknown {
                 self.other_dialect(reason)
@@ -127,8 +127,8 @@ impl ClientSession {
     }
 }
 
-/// The error in the answer to a greeting or login: an error object, or the result `false`. `None` if the
-/// request has succeeded.
+/// The error in the answer to a greeting or login: an error object, or the result `false`. `None`
+/// if the request has succeeded.
 fn error_of(message: &StratumMessage) -> Option<ErrorReply> {
     match (&message.error, &message.result) {
         // In EthereumStratum/2.0.0 the codes from 200 to 299 mean success with a remark.
@@ -153,7 +153,8 @@ pub(super) fn share_outcome(dialect: Dialect, error: Option<ErrorReply>, result:
     }
 }
 
-/// Whether the error means that the job of the share was over. Pools do not agree on one code for that.
+/// Whether the error means that the job of the share was over. Pools do not agree on one code for
+/// that.
 fn is_stale(error: &ErrorReply) -> bool {
     let message = error.message.to_ascii_lowercase();
     error.code == 21

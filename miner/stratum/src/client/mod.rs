@@ -1,7 +1,8 @@
-//! A miner's session with a pool: logs in, follows difficulty and extranonce, and turns notices into jobs.
+//! A miner's session with a pool: logs in, follows difficulty and extranonce, and turns notices
+//! into jobs.
 //!
-//! A session takes lines and returns events and lines. The caller decides when to connect, to give up and
-//! to send, and has the clock.
+//! A session takes lines and returns events and lines. The caller decides when to connect, to give
+//! up and to send, and has the clock.
 //!
 //! | file | content |
 //! |---|---|

@@ -99,8 +99,8 @@ impl ClientSession {
                 header_hash,
                 seed_hash: epoch.seed_hash(),
                 boundary: self.boundary,
-                // A number that contradicts the epoch is dropped: it would make the miner prepare the wrong
-                // cache.
+                // A number that contradicts the epoch is dropped: it would make the miner prepare
+                // the wrong cache.
                 number: number.filter(|number| self.schedule.epoch(*number) == epoch),
                 epoch,
             },
@@ -189,7 +189,8 @@ fn job_id(value: &Value) -> Result<String, MessageError> {
     }
 }
 
-/// The request to reconnect: a list of host, port and seconds, or an object with a hexadecimal port.
+/// The request to reconnect: a list of host, port and seconds, or an object with a hexadecimal
+/// port.
 fn reconnect(params: &Value) -> PoolEvent {
     let (host, port, wait) = match params {
         Value::Object(_) => (

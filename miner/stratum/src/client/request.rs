@@ -55,7 +55,8 @@ impl ClientSession {
         self.request(PendingRequest::GetWork, "eth_getWork", json!([]));
     }
 
-    /// Submits a solution of `job` as a share. Returns the id of the request, which its answer will have.
+    /// Submits a solution of `job` as a share. Returns the id of the request, which its answer will
+    /// have.
     ///
     /// # Errors
     /// [`ClientSessionError::Unanswered`] if too many requests have no answer.
@@ -100,16 +101,17 @@ impl ClientSession {
         self.request(PendingRequest::Hashrate, method, params);
     }
 
-    /// Sends a request without effect, so that the pool does not end the session because of silence. Does
-    /// nothing in the dialects before EthereumStratum/2.0.0, which have no such request.
+    /// Sends a request without effect, so that the pool does not end the session because of
+    /// silence. Does nothing in the dialects before EthereumStratum/2.0.0, which have no such
+    /// request.
     pub fn keep_alive(&mut self) {
         if self.dialect == Dialect::EthereumStratum2 && self.pending.len() < PENDING_MAX {
             self.request(PendingRequest::Noop, "mining.noop", Value::Null);
         }
     }
 
-    /// Tells the pool that the session ends. Does nothing in the dialects before EthereumStratum/2.0.0,
-    /// which have no such message.
+    /// Tells the pool that the session ends. Does nothing in the dialects before
+    /// EthereumStratum/2.0.0, which have no such message.
     pub fn say_bye(&mut self) {
         if self.dialect == Dialect::EthereumStratum2 {
             self.send(&json!({"method": "mining.bye"}));

@@ -10,7 +10,8 @@ use super::event::{ClientSessionError, Login, PoolEvent};
 use crate::message::StratumMessage;
 use crate::{Dialect, ErrorReply, Extranonce};
 
-/// The most requests that may wait for their answers. A pool that leaves so many unanswered is not working.
+/// The most requests that may wait for their answers. A pool that leaves so many unanswered is not
+/// working.
 pub(super) const PENDING_MAX: usize = 1024;
 
 /// The kind of a request that has no answer yet.
@@ -95,7 +96,8 @@ impl ClientSession {
         self.logged_in
     }
 
-    /// After this time without a message the pool ends the session. `None` if it has not said a time.
+    /// After this time without a message the pool ends the session. `None` if it has not said a
+    /// time.
     pub fn silence_max(&self) -> Option<Duration> {
         self.silence_max
     }

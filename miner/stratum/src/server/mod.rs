@@ -1,7 +1,7 @@
 //! A pool's session with a miner: finds out the dialect, reads requests, writes answers and jobs.
 //!
-//! The caller decides which logins are good, what a share is worth and when there is work. The session
-//! knows the messages. It answers greetings itself, because nothing depends on them.
+//! The caller decides which logins are good, what a share is worth and when there is work. The
+//! session knows the messages. It answers greetings itself, because nothing depends on them.
 //!
 //! | file | content |
 //! |---|---|

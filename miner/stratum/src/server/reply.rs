@@ -14,7 +14,8 @@ impl ServerSession {
 
     /// Answers that share `id` counts, although its job was over.
     ///
-    /// Only EthereumStratum/2.0.0 can say that. In the other dialects the answer is that of an accepted share.
+    /// Only EthereumStratum/2.0.0 can say that. In the other dialects the answer is that of an
+    /// accepted share.
     pub fn accept_stale(&mut self, id: &Value) {
         if self.dialect == Some(Dialect::EthereumStratum2) {
             self.send(&json!({"id": id, "error": {"code": 202, "message": "Stale"}}));

@@ -27,8 +27,8 @@ impl ServerSession {
         self.answer_subscription(id);
     }
 
-    /// Reads a login: account and password. The name of the rig is the part of the account after its last
-    /// dot, or the member `worker` beside the parameters.
+    /// Reads a login: account and password. The name of the rig is the part of the account after
+    /// its last dot, or the member `worker` beside the parameters.
     pub(super) fn login(&self, message: &StratumMessage) -> Result<MinerRequest, MessageError> {
         let account = entry(&message.params, 0);
         let bad = || {
@@ -126,8 +126,8 @@ impl ServerSession {
         Ok(Some(MinerRequest::Hashrate { worker, rate }))
     }
 
-    /// The worker with this account. Some miners send the account without the name of the rig; that means
-    /// the first worker, if it has the same user.
+    /// The worker with this account. Some miners send the account without the name of the rig; that
+    /// means the first worker, if it has the same user.
     fn worker_by_name(&self, name: &str) -> Option<usize> {
         let named = self.workers.iter().position(|account| account == name);
         let first = || {

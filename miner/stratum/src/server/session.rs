@@ -59,8 +59,8 @@ impl ServerSession {
 
     /// Handles a line from the miner.
     ///
-    /// Returns the request if the caller must answer it. The session answers all other requests itself,
-    /// also with errors.
+    /// Returns the request if the caller must answer it. The session answers all other requests
+    /// itself, also with errors.
     ///
     /// # Errors
     /// [`MessageError`] if the line cannot be understood. The session can go on.
@@ -72,7 +72,8 @@ impl ServerSession {
         };
         let output_before = self.output.len();
         let request = self.handle(&method, &message);
-        // A request gets one answer. Where the error was found, a more exact one may have been given.
+        // A request gets one answer. Where the error was found, a more exact one may have been
+        // given.
         if request.is_err() && self.output.len() == output_before {
             self.refuse(&message.id, RejectReason::Malformed);
         }
@@ -137,8 +138,8 @@ impl ServerSession {
 
     /// Accepts the login of `user` with `worker` and answers it.
     ///
-    /// Returns the index of the worker in the order of logins. If there are too many workers, rejects the
-    /// login and returns `None`.
+    /// Returns the index of the worker in the order of logins. If there are too many workers,
+    /// rejects the login and returns `None`.
     pub fn admit(&mut self, id: &Value, user: &str, worker: Option<&str>) -> Option<usize> {
         let account = match worker {
             Some(worker) => format!("{user}.{worker}"),

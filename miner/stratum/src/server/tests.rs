@@ -105,7 +105,7 @@ impl Pair {
 }
 
 #[test]
-fn both_sides_of_every_dialect_understand_each_other() {
+fn both_sides_understand_each_other_in_every_dialect() {
     for dialect in Dialect::ALL {
         let mut pair = Pair::new(dialect);
         pair.log_in();
@@ -122,9 +122,9 @@ fn both_sides_of_every_dialect_understand_each_other() {
             let job = pair.job(number, &package, &boundary);
             assert_eq!(job.package.header_hash, package.header_hash, "{dialect}");
             assert_eq!((job.package.epoch, job.clean), (package.epoch, true), "{dialect}");
-            let near = |boundary: &B256| f64::from(ethash::U256::from_be_bytes(boundary.0));
+            let as_number = |boundary: &B256| f64::from(ethash::U256::from_be_bytes(boundary.0));
             assert!(
-                (near(&job.package.boundary) / near(&boundary) - 1.0).abs() < 1e-15,
+                (as_number(&job.package.boundary) / as_number(&boundary) - 1.0).abs() < 1e-15,
                 "{dialect}"
             );
             let pow_nonce = job.extranonce.prefix() | 0x1234_5678;
@@ -156,7 +156,7 @@ fn both_sides_of_every_dialect_understand_each_other() {
 }
 
 #[test]
-fn refusals_reach_the_miner_as_what_they_are() {
+fn the_miner_can_tell_stale_shares_from_rejected_ones() {
     for dialect in Dialect::ALL {
         for (reason, stale) in [
             (RejectReason::Stale, true),
@@ -196,44 +196,44 @@ fn refusals_reach_the_miner_as_what_they_are() {
     }
 }
 
-fn pool_hears(pool: &mut ServerSession, message: Value) -> Result<Option<MinerRequest>, MessageError> {
+fn receive(pool: &mut ServerSession, message: Value) -> Result<Option<MinerRequest>, MessageError> {
     pool.receive(message.to_string().as_bytes())
 }
 
-/// The one answer of the pool.
+/// The only answer of the pool.
 fn answer(pool: &mut ServerSession) -> Value {
     serde_json::from_slice(&pool.take_output()).expect("one line")
 }
 
 #[test]
-fn nobody_works_before_the_login() {
+fn requests_before_the_login_are_rejected() {
     let mut pool = ServerSession::new(settings());
-    pool_hears(
+    receive(
         &mut pool,
         json!({"id": 1, "method": "mining.subscribe", "params": ["m", "EthereumStratum/1.0.0"]}),
     )
     .expect("read");
     assert_eq!(answer(&mut pool)["result"][1], "af4c");
     let submit = json!({"id": 2, "method": "mining.submit", "params": ["a.b", "1", "000000000001"]});
-    assert_eq!(pool_hears(&mut pool, submit.clone()), Ok(None));
+    assert_eq!(receive(&mut pool, submit.clone()), Ok(None));
     assert_eq!(answer(&mut pool)["error"][0], 24);
     assert_eq!(pool.admit(&json!(3), "a", Some("b")), Some(0));
     answer(&mut pool);
     assert!(matches!(
-        pool_hears(&mut pool, submit),
+        receive(&mut pool, submit),
         Ok(Some(MinerRequest::Share(_)))
     ));
-    let stranger = json!({"id": 4, "method": "mining.submit", "params": ["x.y", "1", "000000000001"]});
-    assert_eq!(pool_hears(&mut pool, stranger), Ok(None));
+    let unknown_worker = json!({"id": 4, "method": "mining.submit", "params": ["x.y", "1", "000000000001"]});
+    assert_eq!(receive(&mut pool, unknown_worker), Ok(None));
     assert_eq!(answer(&mut pool)["error"][0], 24);
-    // A share outside the session's own nonces.
-    let foreign = json!({"id": 5, "method": "mining.submit", "params": ["a.b", "1", "0000000000000001"]});
-    assert!(pool_hears(&mut pool, foreign).is_err());
-    assert_eq!(answer(&mut pool)["error"][1], "Bad nonce", "and nothing else");
+    // The nonce does not begin with the session's extranonce.
+    let wrong_nonce = json!({"id": 5, "method": "mining.submit", "params": ["a.b", "1", "0000000000000001"]});
+    assert!(receive(&mut pool, wrong_nonce).is_err());
+    assert_eq!(answer(&mut pool)["error"][1], "Bad nonce", "the only answer");
 }
 
 #[test]
-fn bad_logins_and_first_words_are_errors() {
+fn bad_logins_and_first_requests_are_errors() {
     for first in [
         json!({"id": 1, "method": "mining.subscribe", "params": ["m"]}),
         json!({"id": 1, "method": "mining.authorize", "params": ["a", "b"]}),
@@ -242,7 +242,7 @@ fn bad_logins_and_first_words_are_errors() {
         json!({"id": 1, "method": "GET / HTTP/1.1"}),
     ] {
         let mut pool = ServerSession::new(settings());
-        assert!(pool_hears(&mut pool, first.clone()).is_err(), "{first}");
+        assert!(receive(&mut pool, first.clone()).is_err(), "{first}");
         assert!(!answer(&mut pool)["error"].is_null(), "{first}");
     }
     for bad in [
@@ -255,15 +255,15 @@ fn bad_logins_and_first_words_are_errors() {
     ] {
         let mut pool = ServerSession::new(settings());
         let login = json!({"id": 1, "method": "eth_submitLogin", "params": [bad, "x"]});
-        assert!(pool_hears(&mut pool, login.clone()).is_err(), "{login}");
+        assert!(receive(&mut pool, login.clone()).is_err(), "{login}");
         assert!(!pool.is_logged_in());
     }
 }
 
 #[test]
-fn a_session_of_many_workers_is_bounded() {
+fn the_number_of_workers_of_a_session_is_limited() {
     let mut pool = ServerSession::new(settings());
-    pool_hears(
+    receive(
         &mut pool,
         json!({"id": 0, "method": "mining.hello", "params": {"proto": "EthereumStratum/2.0.0"}}),
     )
@@ -272,20 +272,24 @@ fn a_session_of_many_workers_is_bounded() {
         let name = worker.to_string();
         assert_eq!(pool.admit(&json!(1), "a", Some(&name)), Some(worker));
     }
-    assert_eq!(pool.admit(&json!(1), "a", Some("0")), Some(0), "known already");
+    assert_eq!(
+        pool.admit(&json!(1), "a", Some("0")),
+        Some(0),
+        "already logged in"
+    );
     assert_eq!(pool.admit(&json!(1), "a", Some("more")), None);
     let rate = json!({"id": 2, "method": "mining.hashrate", "params": ["500000", "w63"]});
     assert_eq!(
-        pool_hears(&mut pool, rate),
+        receive(&mut pool, rate),
         Ok(Some(MinerRequest::Hashrate {
             worker: 63,
             rate: 0x50_0000
         }))
     );
     let unknown = json!({"id": 2, "method": "mining.hashrate", "params": ["500000", "w64"]});
-    assert_eq!(pool_hears(&mut pool, unknown), Ok(None));
+    assert_eq!(receive(&mut pool, unknown), Ok(None));
     assert_eq!(
-        pool_hears(&mut pool, json!({"method": "mining.bye"})),
+        receive(&mut pool, json!({"method": "mining.bye"})),
         Ok(Some(MinerRequest::Bye))
     );
 }

@@ -138,8 +138,8 @@ impl RejectReason {
         }
     }
 
-    /// The code of the error: from the ranges of EthereumStratum/2.0.0, or the codes that older pools have
-    /// in common.
+    /// The code of the error: from the ranges of EthereumStratum/2.0.0, or the codes that older
+    /// pools have in common.
     pub(super) const fn code(self, dialect: Option<Dialect>) -> i64 {
         if matches!(dialect, Some(Dialect::EthereumStratum2)) {
             return match self {
