@@ -36,7 +36,8 @@ pub struct AnnouncedJob<'a> {
 /// A request of a miner that the caller must handle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MinerRequest {
-    /// A login. Answer with [`ServerSession::admit`] or [`ServerSession::refuse`].
+    /// A login. Answer with [`admit`](super::ServerSession::admit) or
+    /// [`refuse`](super::ServerSession::refuse).
     Login {
         /// The id for the answer.
         id: Value,
@@ -47,13 +48,14 @@ pub enum MinerRequest {
         /// The password; empty if there was none.
         password: String,
     },
-    /// A request for the current work. Answer with [`ServerSession::give_work`].
+    /// A request for the current work. Answer with [`give_work`](super::ServerSession::give_work).
     Work {
         /// The id for the answer.
         id: Value,
     },
-    /// A share. Answer with [`ServerSession::accept`], [`ServerSession::accept_stale`] or
-    /// [`ServerSession::refuse`].
+    /// A share. Answer with [`accept`](super::ServerSession::accept),
+    /// [`accept_stale`](super::ServerSession::accept_stale) or
+    /// [`refuse`](super::ServerSession::refuse).
     Share(ShareClaim),
     /// A report of the hashrate. The session has already answered it.
     Hashrate {
