@@ -11,7 +11,7 @@
 //! | full dataset in memory and on disk | [`dataset`] |
 //! | graphics adapters | [`gpu`] |
 //! | nodes and pools | [`client`] |
-//! | the standalone miner | [`rig`], shown by [`display`] and [`status`] |
+//! | the standalone miner | [`rig`], observed by [`monitor`], shown by [`display`] and [`status`] |
 //! | measuring, checking | [`mod@bench`], [`verify`] |
 
 pub mod bench;
@@ -29,6 +29,7 @@ mod gpu_worker;
 mod intensity;
 mod keeper;
 mod light;
+pub mod monitor;
 mod progress;
 mod rate;
 pub mod rig;
@@ -45,7 +46,7 @@ pub use device::{DeviceChoice, DeviceParseError};
 pub use engine::{DatasetPolicy, Engine, EngineConfig, KernelPolicy, MinerError};
 pub use gauge::{DatasetProgress, DeviceState, DeviceStatus, EngineStatus};
 pub use intensity::{Intensity, IntensityError};
-pub use sensors::Reading;
+pub use sensors::SensorReading;
 pub use stop::StopSignal;
 pub use task::{Found, NonceSpace, Task};
 pub use threads::end_if_hung;

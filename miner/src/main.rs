@@ -1,6 +1,7 @@
-//! The command `miner`: mines for nodes and pools, lists and measures devices, judges solutions.
+//! The command `miner`: mines for nodes and pools, lists and measures devices, checks solutions.
 //!
-//! What was asked for goes to standard output, all else to standard error. Exit codes are in `cli/exit.rs`.
+//! Results go to standard output, the log and errors to standard error. The exit codes are in
+//! `cli/exit.rs`.
 
 mod cli;
 
@@ -11,43 +12,48 @@ use clap::Parser;
 use miner::display::Screen;
 use tracing_subscriber::EnvFilter;
 
-use cli::exit::Exit;
-use cli::{Command, Options};
+use cli::exit::ExitReason;
+use cli::{CliOptions, CommandOutput, MinerCommand};
 
 fn main() -> ExitCode {
-    // SAFETY: nothing has started a thread yet.
+    // SAFETY: this is the first call in `main`, so no other thread exists that could read the
+    // environment while it is changed.
     unsafe { miner::gpu::quiet_drivers() };
-    let options = match Options::try_parse() {
+    let options = match CliOptions::try_parse() {
         Ok(options) => options,
         Err(error) => {
-            // Help and version are asked for; everything else is a mistake.
+            // Help and version are reported as errors too, but not for standard error.
             let exit = if error.use_stderr() {
-                Exit::Usage
+                ExitReason::Usage
             } else {
-                Exit::Done
+                ExitReason::Done
             };
             let _ = error.print();
             return exit.into();
         }
     };
     let exit = match &options.command {
-        Command::Getwork(options) => cli::getwork(options),
-        Command::Stratum(options) => cli::stratum(options),
-        Command::Devices => {
+        MinerCommand::Getwork(options) => cli::getwork(options),
+        MinerCommand::Stratum(options) => cli::stratum(options),
+        MinerCommand::Devices => {
             start_log(&Screen::choose(true), false);
-            print(Ok((cli::devices(), Exit::Done)))
+            print(Ok(CommandOutput {
+                text: cli::devices(),
+                exit: ExitReason::Done,
+            }))
         }
-        Command::Bench(options) => {
+        MinerCommand::Bench(options) => {
             start_log(&Screen::choose(true), false);
             print(cli::bench(options))
         }
-        Command::Verify(options) => print(cli::verify(options)),
+        MinerCommand::Verify(options) => print(cli::verify(options)),
     };
     miner::end_if_hung(exit.code());
     exit.into()
 }
 
-/// Starts the log on `screen`: this program's own news, and of the libraries' only what is wrong.
+/// Starts the log on `screen`. By default it contains the messages of this program from level info
+/// on, and those of libraries from level warn on.
 pub(crate) fn start_log(screen: &Screen, json: bool) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,miner=info"));
     let builder = tracing_subscriber::fmt()
@@ -61,11 +67,11 @@ pub(crate) fn start_log(screen: &Screen, json: bool) {
     }
 }
 
-/// Prints what a command has to say.
-fn print(said: Result<(String, Exit), Exit>) -> Exit {
-    match said {
-        Ok((text, exit)) => {
-            // A reader that has gone, as in `miner devices | head -1`, is no error worth a word.
+/// Prints the result of a command to standard output and returns the exit code.
+fn print(result: Result<CommandOutput, ExitReason>) -> ExitReason {
+    match result {
+        Ok(CommandOutput { text, exit }) => {
+            // The reader may be gone, as in `miner devices | head -1`. That is not an error.
             let _ = writeln!(std::io::stdout(), "{text}");
             exit
         }

@@ -1,6 +1,6 @@
-//! What ends a program from outside.
+//! The signals that end a program.
 
-/// SIGINT or SIGTERM. Listens from its making on, within a runtime of tokio.
+/// Listens for SIGINT and SIGTERM, within a tokio runtime. On systems other than Unix, for Ctrl-C.
 #[derive(Debug)]
 pub struct StopSignal {
     #[cfg(unix)]
@@ -10,10 +10,10 @@ pub struct StopSignal {
 }
 
 impl StopSignal {
-    /// Begins to listen; from here on the signals end the process no more by themselves.
+    /// Starts to listen. From now on the signals do not end the process by themselves.
     ///
     /// # Errors
-    /// What the system says where it cannot be listened for.
+    /// The error of the operating system if it cannot listen.
     pub fn listen() -> std::io::Result<Self> {
         #[cfg(unix)]
         {
@@ -27,7 +27,7 @@ impl StopSignal {
         Ok(Self {})
     }
 
-    /// Waits for the next of them.
+    /// Waits for the next signal.
     pub async fn wait(&mut self) {
         #[cfg(unix)]
         tokio::select! {

@@ -1,7 +1,9 @@
-//! Light caches shared by every thread that needs one: each is built once, whoever asks first.
+//! Light caches shared by many threads. Each cache is built once, by the first thread that needs
+//! it.
 //!
-//! Keeps the few epochs in use and forgets the one asked for longest ago. Does not know which epoch comes
-//! next: whoever sees blocks go by calls [`LightCaches::prepare`].
+//! Keeps the caches of [`CACHES_KEPT`] epochs and drops the least recently used. This module does
+//! not know which epoch comes next: a caller that follows the blocks calls
+//! [`LightCaches::prepare`].
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,62 +13,65 @@ use parking_lot::Mutex;
 
 use crate::{CacheError, Epoch, LightCache};
 
-/// How many epochs are kept: the one at work, its neighbour on either side.
+/// How many caches are kept: for the current epoch, the one before and the one after.
 pub const CACHES_KEPT: usize = 3;
 
-/// Between two looks whether whoever waits for somebody else's cache still wants it.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// A thread that waits while another builds its cache checks this often whether it still needs it.
+const WANTED_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A cache, or where it will be. Whoever builds it holds the lock, so others wait for the same one.
-type Slot = Arc<Mutex<Option<Arc<LightCache>>>>;
+/// The place of one cache; `None` until it is built. The builder holds the lock, so all others wait
+/// for the same cache.
+type CacheSlot = Arc<Mutex<Option<Arc<LightCache>>>>;
 
-/// Light caches by epoch; clones share them.
+/// Light caches by epoch. Clones share the same caches.
 #[derive(Clone, Debug, Default)]
 pub struct LightCaches {
-    inner: Arc<Inner>,
+    inner: Arc<SharedCaches>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
-    /// Latest used last.
-    slots: Mutex<Vec<(Epoch, Slot)>>,
-    /// Sizes given by hand for every epoch, in bytes of cache and dataset.
-    sizes: Option<(u64, u64)>,
+struct SharedCaches {
+    /// The most recently used is last.
+    slots: Mutex<Vec<(Epoch, CacheSlot)>>,
+    /// Sizes of cache and dataset in bytes, for every epoch. `None`: the sizes follow the epoch.
+    fixed_sizes: Option<(u64, u64)>,
 }
 
 impl LightCaches {
-    /// No cache yet; sizes follow the epoch.
+    /// An empty set of caches whose sizes follow the epoch.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// No cache yet; every epoch has these sizes, as clients use for tests.
+    /// An empty set of caches that all have the given sizes, as clients use for tests.
     pub fn with_sizes(cache_bytes: u64, dataset_bytes: u64) -> Self {
-        let inner = Inner {
+        let inner = SharedCaches {
             slots: Mutex::default(),
-            sizes: Some((cache_bytes, dataset_bytes)),
+            fixed_sizes: Some((cache_bytes, dataset_bytes)),
         };
         Self {
             inner: Arc::new(inner),
         }
     }
 
-    /// The cache of `epoch`, built now if nobody has; waits if somebody is about to have.
+    /// The cache of `epoch`. Builds it if there is none; waits for it if another thread is building
+    /// it.
     ///
     /// # Errors
-    /// As [`LightCache::build`]. The next caller tries again.
+    /// As [`LightCache::build`]. Errors are not stored: the next call tries again.
     pub fn get(&self, epoch: Epoch) -> Result<Arc<LightCache>, CacheError> {
         self.get_while(epoch, &|| true)
     }
 
-    /// The same, as long as it is `wanted`, which is asked now and then.
+    /// As [`get`](Self::get), but gives up once `wanted` returns false. `wanted` is called
+    /// repeatedly.
     ///
     /// # Errors
-    /// As [`get`](Self::get), and [`CacheError::Cancelled`] once it is no longer wanted.
+    /// As [`get`](Self::get), and [`CacheError::Cancelled`] once `wanted` has returned false.
     pub fn get_while(&self, epoch: Epoch, wanted: &dyn Fn() -> bool) -> Result<Arc<LightCache>, CacheError> {
         let slot = self.slot(epoch);
         let mut cache = loop {
-            match slot.try_lock_for(LOOK_EVERY) {
+            match slot.try_lock_for(WANTED_CHECK_INTERVAL) {
                 Some(cache) => break cache,
                 None if wanted() => {}
                 None => return Err(CacheError::Cancelled),
@@ -82,16 +87,16 @@ impl LightCaches {
                 ControlFlow::Break(())
             }
         };
-        let built = match self.inner.sizes {
+        let built = match self.inner.fixed_sizes {
             None => LightCache::build_with(epoch, &mut progress),
             Some((cache_bytes, dataset_bytes)) => {
-                LightCache::make(epoch.seed_hash(), cache_bytes, dataset_bytes, &mut progress)
+                LightCache::build_sized(epoch.seed_hash(), cache_bytes, dataset_bytes, &mut progress)
             }
         };
         Ok(Arc::clone(cache.insert(Arc::new(built?))))
     }
 
-    /// The cache of `epoch` if it is ready; never waits, never builds.
+    /// The cache of `epoch` if it is already built. Never waits and never builds.
     pub fn get_ready(&self, epoch: Epoch) -> Option<Arc<LightCache>> {
         let slot = self
             .inner
@@ -103,29 +108,31 @@ impl LightCaches {
         slot.try_lock()?.clone()
     }
 
-    /// Builds the cache of `epoch` in the background unless it is there or on its way.
+    /// Builds the cache of `epoch` on a background thread, unless it is built or being built.
     ///
-    /// Where no thread can be started nothing happens: [`get`](Self::get) then builds it when it is needed.
+    /// If no thread can be started, nothing happens: [`get`](Self::get) then builds the cache when
+    /// it is needed.
     pub fn prepare(&self, epoch: Epoch) {
-        let is_underway = |slot: &Slot| slot.try_lock().is_none_or(|cache| cache.is_some());
-        let known = |(known, slot): &(Epoch, Slot)| *known == epoch && is_underway(slot);
+        let is_built_or_building = |slot: &CacheSlot| slot.try_lock().is_none_or(|cache| cache.is_some());
+        let known = |(known, slot): &(Epoch, CacheSlot)| *known == epoch && is_built_or_building(slot);
         if self.inner.slots.lock().iter().any(known) {
             return;
         }
         let caches = self.clone();
-        // Detached: it ends by itself, and an error shows again when the cache is asked for.
+        // The thread is detached and ends by itself. An error appears again in the next call of
+        // `get`.
         let _ = std::thread::Builder::new()
             .name("light-cache".into())
             .spawn(move || caches.get(epoch).map(drop));
     }
 
-    /// The slot of `epoch`, now the latest used.
-    fn slot(&self, epoch: Epoch) -> Slot {
+    /// The slot of `epoch`, which becomes the most recently used one.
+    fn slot(&self, epoch: Epoch) -> CacheSlot {
         let mut slots = self.inner.slots.lock();
         let found = slots
             .iter()
             .position(|(known, _)| *known == epoch)
-            .map(|place| slots.remove(place).1);
+            .map(|index| slots.remove(index).1);
         let slot = found.unwrap_or_default();
         slots.push((epoch, Arc::clone(&slot)));
         if slots.len() > CACHES_KEPT {
@@ -146,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_ask_together_share_one_cache() {
+    fn threads_that_need_a_cache_at_the_same_time_share_it() {
         let caches = LightCaches::new();
         let built: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4)
@@ -161,12 +168,15 @@ mod tests {
     }
 
     #[test]
-    fn the_epoch_used_longest_ago_is_forgotten() {
+    fn the_least_recently_used_epoch_is_dropped() {
         let caches = small();
         let get = |index| caches.get(Epoch::ethash(index)).expect("small cache");
         let (zero, one) = (get(0), get(1));
         get(2);
-        assert!(Arc::ptr_eq(&zero, &get(0)), "kept, and now the latest used");
+        assert!(
+            Arc::ptr_eq(&zero, &get(0)),
+            "kept, and now the most recently used"
+        );
         get(3);
         assert!(caches.get_ready(Epoch::ethash(1)).is_none());
         assert!(Arc::ptr_eq(&zero, &get(0)));
@@ -175,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn prepared_caches_appear_by_themselves() {
+    fn prepared_caches_are_built_in_the_background() {
         let caches = small();
         let epoch = Epoch::ethash(7);
         assert!(caches.get_ready(epoch).is_none());
@@ -192,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_and_not_kept() {
+    fn errors_are_returned_and_not_stored() {
         let caches = LightCaches::new();
         let epoch = Epoch::ethash(u32::MAX);
         assert!(matches!(caches.get(epoch), Err(CacheError::Size(error)) if error.got == u32::MAX));
@@ -201,13 +211,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_longer_wanted_is_given_up_and_can_be_had_later() {
+    fn a_cache_that_is_no_longer_wanted_is_given_up_and_can_be_built_later() {
         let caches = small();
         let epoch = Epoch::ethash(3);
         let given_up = caches.get_while(epoch, &|| false);
         assert!(matches!(given_up, Err(CacheError::Cancelled)), "{given_up:?}");
         assert!(caches.get_ready(epoch).is_none());
-        // Nor is it waited for while somebody else builds it.
+        // A caller that no longer needs the cache does not wait for another thread that builds it.
         let slot = caches.slot(epoch);
         let building = slot.lock();
         let given_up = caches.get_while(epoch, &|| false);

@@ -1,8 +1,9 @@
-//! Which block belongs to which epoch, and the seed hash that names an epoch on the wire.
+//! Which block belongs to which epoch, and the seed hash that names an epoch in mining protocols.
 //!
-//! Ethash counts 30,000 blocks to an epoch. Etchash (ECIP-1099) doubles that from its fork block on: sizes
-//! then follow the new, smaller epoch number, while the seed still takes one Keccak-256 step per 30,000
-//! blocks, two per epoch. So an epoch is a pair: the number its sizes come from and the steps of its seed.
+//! An epoch of Ethash has 30,000 blocks. Etchash (ECIP-1099) doubles that from its fork block on.
+//! The sizes then follow the new, smaller epoch number. But the seed still takes one Keccak-256
+//! step per 30,000 blocks, so two steps per epoch. Therefore an epoch here is a pair: the number
+//! that decides its sizes, and the number of steps of its seed.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -10,23 +11,23 @@ use std::sync::LazyLock;
 use crate::keccak::keccak256_32;
 use crate::{B256, EPOCH_LENGTH_ETCHASH, EPOCH_LENGTH_ETHASH, MAX_EPOCH};
 
-/// First block of Etchash's longer epochs on its main network.
+/// First block with the longer epochs of Etchash, on Ethereum Classic's main network.
 pub const ETCHASH_FORK_BLOCK: u64 = 11_700_000;
 
-/// Steps of 30,000 blocks in an Etchash epoch.
+/// Seed steps per epoch of Etchash.
 const ETCHASH_STEPS: u32 = (EPOCH_LENGTH_ETCHASH / EPOCH_LENGTH_ETHASH) as u32;
 
-/// An epoch: where its sizes and its seed come from.
+/// An epoch: the number that decides its sizes, and the steps of its seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch {
-    /// The number that decides the sizes of cache and dataset.
+    /// The epoch number, which decides the sizes of cache and dataset.
     pub index: u32,
-    /// Keccak-256 steps from 32 zero bytes to the seed hash.
+    /// The number of Keccak-256 steps from 32 zero bytes to the seed hash.
     pub seed_steps: u32,
 }
 
 impl Epoch {
-    /// Epoch `index` of Ethash, where seed and sizes follow the same number.
+    /// Epoch `index` of Ethash, where sizes and seed have the same number.
     pub const fn ethash(index: u32) -> Self {
         Self {
             index,
@@ -34,7 +35,7 @@ impl Epoch {
         }
     }
 
-    /// Epoch `index` of Etchash after its fork; an index too high for any seed saturates.
+    /// Epoch `index` of Etchash after its fork block. The seed steps saturate at `u32::MAX`.
     pub const fn etchash(index: u32) -> Self {
         Self {
             index,
@@ -51,12 +52,12 @@ impl Epoch {
 /// Which block belongs to which epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Schedule {
-    /// 30,000 blocks an epoch.
+    /// 30,000 blocks per epoch.
     #[default]
     Ethash,
-    /// 30,000 blocks an epoch before `fork_block`, 60,000 from it on.
+    /// 30,000 blocks per epoch before `fork_block`, 60,000 from it on.
     Etchash {
-        /// First block of the longer epochs; [`ETCHASH_FORK_BLOCK`] on the main network.
+        /// First block with the longer epochs; [`ETCHASH_FORK_BLOCK`] on the main network.
         fork_block: u64,
     },
 }
@@ -64,8 +65,8 @@ pub enum Schedule {
 impl Schedule {
     /// The epoch of block `number`.
     ///
-    /// A number so high that no sizes exist for it gives an epoch above [`MAX_EPOCH`], which building a
-    /// cache refuses.
+    /// If the block number is so high that its epoch has no sizes, the result is above
+    /// [`MAX_EPOCH`]. No cache can be built for it.
     pub fn epoch(self, number: u64) -> Epoch {
         let index = |length: u64| u32::try_from(number / length).unwrap_or(u32::MAX);
         match self {
@@ -81,10 +82,11 @@ impl Schedule {
         self.epoch(number).seed_hash()
     }
 
-    /// The epoch named by `seed_hash`, or `None` when no epoch of this schedule has that seed.
+    /// The epoch with this seed hash; `None` if no epoch of this schedule has it.
     ///
-    /// All 32 bytes are compared. Where a fork block that is no epoch's first leaves a seed to both sides of
-    /// the fork, the epoch after it is given.
+    /// All 32 bytes are compared. If the fork block is not the first block of an epoch, one seed
+    /// can belong to an epoch before the fork and to one after it. The result is then the epoch
+    /// after it.
     pub fn find_epoch(self, seed_hash: &B256) -> Option<Epoch> {
         let seed_steps = find_seed_steps(seed_hash)?;
         let before = Epoch::ethash(seed_steps);
@@ -106,9 +108,9 @@ impl Schedule {
     }
 }
 
-/// The seed after `steps` Keccak-256 steps from 32 zero bytes.
+/// The seed hash: `steps` steps of Keccak-256, starting with 32 zero bytes.
 ///
-/// Beyond the last epoch there is no seed; the value of the last one is given.
+/// For more than [`MAX_EPOCH`] steps the result is that of [`MAX_EPOCH`].
 pub fn seed_hash(steps: u32) -> B256 {
     let mut seed = [0; 32];
     for _ in 0..steps.min(MAX_EPOCH) {
@@ -117,9 +119,11 @@ pub fn seed_hash(steps: u32) -> B256 {
     B256::from(seed)
 }
 
-/// How many Keccak-256 steps lead from 32 zero bytes to `seed_hash`; `None` when more than [`MAX_EPOCH`].
+/// The number of Keccak-256 steps from 32 zero bytes to `seed_hash`; `None` if there is none up to
+/// [`MAX_EPOCH`].
 ///
-/// The first call makes a table of all seeds, some ten milliseconds; every other is a look-up.
+/// The first call computes a table of all seeds, which takes about ten milliseconds. Later calls
+/// only read the table.
 pub fn find_seed_steps(seed_hash: &B256) -> Option<u32> {
     static STEPS: LazyLock<HashMap<B256, u32>> = LazyLock::new(|| {
         let mut seed = [0; 32];
@@ -200,9 +204,9 @@ mod tests {
                 );
             }
         }
-        // 391 steps: an odd count belongs to no epoch after the fork.
+        // 391 steps: after the fork every epoch has an even number.
         assert_eq!(ETC.find_epoch(&seed_hash(391)), None);
-        // Equal first bytes are not enough.
+        // All bytes must be equal, not only the first.
         let mut seed = seed_hash(9);
         seed.0[31] ^= 1;
         assert_eq!(Schedule::Ethash.find_epoch(&seed), None);

@@ -1,24 +1,25 @@
-//! The hash itself: 64 dependent reads of dataset items, folded into a mix.
+//! The hash of a nonce: 64 reads of dataset items, each of which depends on the one before, mixed
+//! into 128 bytes.
 //!
-//! Written for `N` nonces in lockstep and for any way to look up items: computed from the light cache, or
-//! whatever a caller of [`hashimoto`] brings. The search over a dataset in memory, where each hash goes at its
-//! own pace, is in `search`.
+//! Written for `N` nonces at the same access, and for any source of items: computed from the light
+//! cache, read from memory, or given by a caller of [`hashimoto`]. The search over a dataset in
+//! memory is in `search.rs`; there each group of hashes is at its own access.
 
 use crate::arith::{Modulus, fnv};
-use crate::isa::{Isa, Scalar};
+use crate::cache_row::CacheRow;
 use crate::keccak::{bytes_of, keccak256_96, keccak512_40, lanes};
-use crate::kernels::Row;
+use crate::simd::{Scalar, SimdOps};
 use crate::{ACCESSES, B256, ITEM_WORDS, ROW_WORDS};
 
-/// 128 bytes of the dataset as words.
-pub(crate) type Item = [u32; ITEM_WORDS];
+/// A dataset item: 128 bytes as little-endian words.
+pub(crate) type DatasetItem = [u32; ITEM_WORDS];
 
 /// The two results of a nonce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PowHash {
-    /// Proves which items were read; goes into the header.
+    /// The compressed mix. It is part of the header and proves which items were read.
     pub mix_hash: B256,
-    /// Compared with the boundary as a big-endian number.
+    /// The value that is compared with the boundary, as a big-endian number.
     pub final_hash: B256,
 }
 
@@ -29,7 +30,8 @@ impl PowHash {
     };
 }
 
-/// Keccak-512 of header hash and little-endian nonce: where a hash starts, as eight little-endian lanes.
+/// The seed of a hash: Keccak-512 of header hash and little-endian nonce, as eight little-endian
+/// lanes.
 #[inline(always)]
 pub fn seed512(header_hash: &B256, pow_nonce: u64) -> [u64; 8] {
     let [a, b, c, d] = lanes::<4>(&header_hash.0);
@@ -38,127 +40,89 @@ pub fn seed512(header_hash: &B256, pow_nonce: u64) -> [u64; 8] {
 
 /// Hashes one nonce over a dataset of `items` items that `lookup` reads by index.
 ///
-/// `None` when `items` is 0: there is nothing to read.
+/// `None` if `items` is 0, because there is nothing to read.
 pub fn hashimoto(
     items: u32,
     lookup: impl FnMut(u32) -> [u32; ITEM_WORDS],
     header_hash: &B256,
     pow_nonce: u64,
 ) -> Option<PowHash> {
-    let items = (items > 0).then(|| Modulus::new(items))?;
-    let [hash] = lockstep::<Scalar, 1>(items, header_hash, &[pow_nonce], ByCaller(lookup));
+    let item_count = (items > 0).then(|| Modulus::new(items))?;
+    let [hash] = hash_nonces::<Scalar, 1>(item_count, header_hash, &[pow_nonce], LookupFn(lookup));
     Some(hash)
 }
 
-/// Items by a function of their index.
-struct ByCaller<F>(F);
+/// A source of dataset items for `N` nonces at the same access.
+///
+/// This is a trait and not a closure, because a closure is compiled for the baseline instruction
+/// set unless the compiler happens to inline it.
+pub(crate) trait ItemLookup<const N: usize> {
+    /// The items at `indices`. Implementations must be `#[inline(always)]`.
+    fn items(&mut self, indices: [u32; N]) -> [DatasetItem; N];
+}
 
-impl<F: FnMut(u32) -> Item> Lookup<1> for ByCaller<F> {
+/// An [`ItemLookup`] that calls a function of the index.
+pub(crate) struct LookupFn<F>(pub(crate) F);
+
+impl<F: FnMut(u32) -> DatasetItem> ItemLookup<1> for LookupFn<F> {
     #[inline(always)]
-    fn items(&mut self, [index]: [u32; 1]) -> [Item; 1] {
+    fn items(&mut self, [index]: [u32; 1]) -> [DatasetItem; 1] {
         [(self.0)(index)]
     }
 }
 
-/// Hashes one nonce over the full dataset in memory, 32 words an item.
-///
-/// `None` when `dataset` holds no item or a broken one.
-pub fn hash_full(dataset: &[u32], header_hash: &B256, pow_nonce: u64) -> Option<PowHash> {
-    FullDataset::new(dataset).map(|dataset| dataset.hash(header_hash, pow_nonce))
-}
-
-/// A full dataset in memory, ready to be hashed from.
-#[derive(Clone, Copy, Debug)]
-pub struct FullDataset<'a> {
-    pub(crate) items: &'a [Item],
-    pub(crate) count: Modulus,
-}
-
-impl<'a> FullDataset<'a> {
-    /// Views `words`, 32 to an item; `None` when there is no item, a broken one or more than 2^32 - 1.
-    pub fn new(words: &'a [u32]) -> Option<Self> {
-        let (items, rest) = words.as_chunks::<ITEM_WORDS>();
-        let count = u32::try_from(items.len()).ok()?;
-        (count > 0 && rest.is_empty()).then(|| Self {
-            items,
-            count: Modulus::new(count),
-        })
-    }
-
-    /// Items in the dataset.
-    pub fn items(&self) -> u32 {
-        self.count.divisor()
-    }
-
-    /// Hashes one nonce.
-    pub fn hash(&self, header_hash: &B256, pow_nonce: u64) -> PowHash {
-        let lookup = ByCaller(|index: u32| self.items[index as usize]);
-        let [hash] = lockstep::<Scalar, 1>(self.count, header_hash, &[pow_nonce], lookup);
-        hash
-    }
-}
-
-/// Where `N` nonces in lockstep get their items from.
-///
-/// A trait and not a closure, because a closure is compiled for the baseline instruction set unless it
-/// happens to be inlined.
-pub(crate) trait Lookup<const N: usize> {
-    /// Must be `#[inline(always)]`.
-    fn items(&mut self, index: [u32; N]) -> [Item; N];
-}
-
-/// The hash for `N` nonces at once.
+/// Hashes `N` nonces over a dataset of `item_count` items, all at the same access.
 #[inline(always)]
-pub(crate) fn lockstep<I: Isa, const N: usize>(
-    items: Modulus,
+pub(crate) fn hash_nonces<S: SimdOps, const N: usize>(
+    item_count: Modulus,
     header_hash: &B256,
     pow_nonces: &[u64; N],
-    mut lookup: impl Lookup<N>,
+    mut lookup: impl ItemLookup<N>,
 ) -> [PowHash; N] {
     let mut seeds = [[0; 8]; N];
-    let mut mix = [[Row([0; ROW_WORDS]); 2]; N];
-    for ((seed, mix), nonce) in seeds.iter_mut().zip(&mut mix).zip(pow_nonces) {
+    let mut mixes = [[CacheRow::ZERO; 2]; N];
+    for ((seed, mix), nonce) in seeds.iter_mut().zip(&mut mixes).zip(pow_nonces) {
         *seed = seed512(header_hash, *nonce);
-        *mix = [Row::from_lanes(seed); 2];
+        *mix = [CacheRow::from_lanes(seed); 2];
     }
     for access in 0..ACCESSES {
         let word = access as usize % ITEM_WORDS;
-        let mut index = [0; N];
-        for ((index, seed), mix) in index.iter_mut().zip(&seeds).zip(&mix) {
-            *index = items.of(fnv(
+        let mut indices = [0; N];
+        for ((index, seed), mix) in indices.iter_mut().zip(&seeds).zip(&mixes) {
+            *index = item_count.reduce(fnv(
                 access ^ seed[0] as u32,
                 mix[word / ROW_WORDS].0[word % ROW_WORDS],
             ));
         }
-        let found = lookup.items(index);
-        for (mix, item) in mix.iter_mut().zip(&found) {
+        let items = lookup.items(indices);
+        for (mix, item) in mixes.iter_mut().zip(&items) {
             let (halves, _) = item.as_chunks::<ROW_WORDS>();
             for (mix, half) in mix.iter_mut().zip(halves) {
-                I::mix_row(mix, half);
+                S::mix_row(mix, half);
             }
         }
     }
     let mut hashes = [PowHash::ZERO; N];
-    for ((hash, seed), mix) in hashes.iter_mut().zip(&seeds).zip(&mix) {
+    for ((hash, seed), mix) in hashes.iter_mut().zip(&seeds).zip(&mixes) {
         *hash = finish(seed, mix);
     }
     hashes
 }
 
-/// Folds the mix to 32 bytes and hashes it with the seed.
+/// Compresses the mix to 32 bytes, and hashes these with the seed.
 #[inline(always)]
-fn finish(seed: &[u64; 8], mix: &[Row; 2]) -> PowHash {
-    let compressed = fold(mix);
+fn finish(seed: &[u64; 8], mix: &[CacheRow; 2]) -> PowHash {
+    let compressed = compress_mix(mix);
     PowHash {
         mix_hash: B256::from(bytes_of(compressed)),
-        final_hash: B256::from(finish_lanes(seed, &compressed)),
+        final_hash: B256::from(final_hash_bytes(seed, &compressed)),
     }
 }
 
-/// Folds the mix to 32 bytes.
+/// Compresses the mix to 32 bytes, as little-endian lanes.
 #[inline(always)]
-pub(crate) fn fold(mix: &[Row; 2]) -> [u64; 4] {
-    let mix = bytemuck::cast_ref::<[Row; 2], Item>(mix);
+pub(crate) fn compress_mix(mix: &[CacheRow; 2]) -> [u64; 4] {
+    let mix = bytemuck::cast_ref::<[CacheRow; 2], DatasetItem>(mix);
     let mut folded = [0; ITEM_WORDS / 4];
     for (out, [a, b, c, d]) in folded.iter_mut().zip(mix.as_chunks::<4>().0) {
         *out = fnv(fnv(fnv(*a, *b), *c), *d);
@@ -170,46 +134,11 @@ pub(crate) fn fold(mix: &[Row; 2]) -> [u64; 4] {
     compressed
 }
 
-/// The final hash from the seed and the folded mix.
+/// The final hash: Keccak-256 of the seed and the compressed mix.
 #[inline(always)]
-pub(crate) fn finish_lanes(seed: &[u64; 8], compressed: &[u64; 4]) -> [u8; 32] {
+pub(crate) fn final_hash_bytes(seed: &[u64; 8], compressed_mix: &[u64; 4]) -> [u8; 32] {
     let mut words = [0; 12];
     words[..8].copy_from_slice(seed);
-    words[8..].copy_from_slice(compressed);
+    words[8..].copy_from_slice(compressed_mix);
     bytes_of(keccak256_96(&words))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::LightCache;
-
-    #[test]
-    fn every_way_to_hash_agrees() {
-        let cache = LightCache::with_sizes(B256::ZERO, 1024, 32_768).expect("sizes of the test dataset");
-        let mut dataset = vec![0; 256 * ITEM_WORDS];
-        cache.fill_items(0, &mut dataset);
-        let full = FullDataset::new(&dataset).expect("256 items");
-        let header_hash = B256::repeat_byte(0xc3);
-        let nonces: [u64; 16] = core::array::from_fn(|i| (i as u64).wrapping_sub(8));
-        for nonce in nonces {
-            let hash = full.hash(&header_hash, nonce);
-            assert_eq!(hash, cache.hash(&header_hash, nonce), "light, nonce {nonce:#x}");
-            assert_eq!(
-                Some(hash),
-                hash_full(&dataset, &header_hash, nonce),
-                "full, nonce {nonce:#x}"
-            );
-            let by_lookup = hashimoto(256, |index| cache.dataset_item(index), &header_hash, nonce);
-            assert_eq!(Some(hash), by_lookup, "lookup, nonce {nonce:#x}");
-        }
-    }
-
-    #[test]
-    fn a_dataset_without_whole_items_is_refused() {
-        assert!(FullDataset::new(&[]).is_none());
-        assert!(FullDataset::new(&[0; 33]).is_none());
-        assert!(hash_full(&[0; 31], &B256::ZERO, 0).is_none());
-        assert!(hashimoto(0, |_| [0; ITEM_WORDS], &B256::ZERO, 0).is_none());
-    }
 }

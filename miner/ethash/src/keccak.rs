@@ -1,10 +1,13 @@
-//! Keccak-f[1600] and the fixed-length hashes Ethash is made of.
+//! Keccak-f[1600] and the fixed-length hashes of Ethash.
 //!
-//! Original Keccak padding (first byte 0x01), not that of SHA-3. The sponge is absorbed lane by lane for
-//! each of the few input lengths, so no byte buffer is copied and no length is looked at in the hot paths.
-//! General inputs go through [`keccak256`] and [`keccak512`].
+//! The padding is that of the original Keccak (first byte 0x01), not that of SHA-3. Each of
+//! Ethash's few input lengths has its own function, which works on 64-bit lanes. So the hot paths
+//! copy no byte buffer and check no length. [`keccak256`] and [`keccak512`] take inputs of any
+//! length.
+//!
+//! Source: the Keccak reference (<https://keccak.team/keccak_specs_summary.html>).
 
-/// Round constants (iota).
+/// Round constants of the step iota.
 const ROUND_CONSTANTS: [u64; 24] = [
     0x0000_0000_0000_0001,
     0x0000_0000_0000_8082,
@@ -32,32 +35,34 @@ const ROUND_CONSTANTS: [u64; 24] = [
     0x8000_0000_8000_8008,
 ];
 
-/// The last bit of the padding, in the last lane of the rate.
+/// The last bit of the padding, as it stands in the last lane of the rate.
 pub(crate) const PAD_END: u64 = 1 << 63;
-/// Lanes of the rate of Keccak-256.
+/// Number of lanes in the rate of Keccak-256.
 pub(crate) const RATE_256: usize = 17;
-/// Lanes of the rate of Keccak-512.
+/// Number of lanes in the rate of Keccak-512.
 pub(crate) const RATE_512: usize = 9;
 
-/// States that are kept side by side in memory.
-pub(crate) const SIDE_BY_SIDE: usize = 8;
-/// Lane `i` of state `j` is `states[i][j]`.
-pub(crate) type States = [[u64; SIDE_BY_SIDE]; 25];
+/// Number of states in a [`StateBatch`].
+pub(crate) const BATCH_STATES: usize = 8;
+/// Eight independent states of Keccak, interleaved: lane `i` of state `j` is `batch[i][j]`.
+pub(crate) type StateBatch = [[u64; BATCH_STATES]; 25];
 
-/// One word position of the sponge, for one state or for several side by side.
+/// One lane of Keccak for `WIDTH` independent states: an integer, or a vector register.
 pub(crate) trait Lane: Copy {
-    /// How many states; divides [`SIDE_BY_SIDE`].
+    /// How many states the lane belongs to. Divides [`BATCH_STATES`].
     const WIDTH: usize;
+    /// The same value in every state.
     fn splat(value: u64) -> Self;
-    /// The states `at..at + WIDTH`.
-    fn load(from: &[u64; SIDE_BY_SIDE], at: usize) -> Self;
-    fn store(self, to: &mut [u64; SIDE_BY_SIDE], at: usize);
-    /// The first state's.
+    /// Loads the lane of the states `at..at + WIDTH`.
+    fn load(from: &[u64; BATCH_STATES], at: usize) -> Self;
+    /// Stores the lane of the states `at..at + WIDTH`.
+    fn store(self, to: &mut [u64; BATCH_STATES], at: usize);
+    /// The value in the first state.
     fn first(self) -> u64;
     fn xor(self, other: Self) -> Self;
-    /// `self ^ (!b & c)`, the step called chi.
+    /// `self ^ (!b & c)`, the step chi.
     fn chi(self, b: Self, c: Self) -> Self;
-    fn rotate<const LEFT: u32>(self) -> Self;
+    fn rotate_left<const BITS: u32>(self) -> Self;
     /// `self ^ b ^ c`.
     #[inline(always)]
     fn xor3(self, b: Self, c: Self) -> Self {
@@ -72,11 +77,11 @@ impl Lane for u64 {
         value
     }
     #[inline(always)]
-    fn load(from: &[u64; SIDE_BY_SIDE], at: usize) -> Self {
+    fn load(from: &[u64; BATCH_STATES], at: usize) -> Self {
         from[at]
     }
     #[inline(always)]
-    fn store(self, to: &mut [u64; SIDE_BY_SIDE], at: usize) {
+    fn store(self, to: &mut [u64; BATCH_STATES], at: usize) {
         to[at] = self;
     }
     #[inline(always)]
@@ -92,12 +97,12 @@ impl Lane for u64 {
         self ^ (!b & c)
     }
     #[inline(always)]
-    fn rotate<const LEFT: u32>(self) -> Self {
-        self.rotate_left(LEFT)
+    fn rotate_left<const BITS: u32>(self) -> Self {
+        Self::rotate_left(self, BITS)
     }
 }
 
-/// The permutation over a state of 25 lanes, lane `x + 5 y`.
+/// The permutation Keccak-f[1600]. Lane (x, y) of the specification is `state[x + 5 * y]`.
 #[inline(always)]
 pub(crate) fn permute<L: Lane>(state: &mut [L; 25]) {
     let mut a = *state;
@@ -107,23 +112,25 @@ pub(crate) fn permute<L: Lane>(state: &mut [L; 25]) {
     *state = a;
 }
 
-/// Permutes the first `count` states, and perhaps some that follow.
+/// Permutes the first `count` states of `batch`.
+///
+/// Also permutes the states after them up to the next multiple of `L::WIDTH`.
 #[inline(always)]
-pub(crate) fn permute_states<L: Lane>(states: &mut States, count: usize) {
+pub(crate) fn permute_batch<L: Lane>(batch: &mut StateBatch, count: usize) {
     for at in (0..count).step_by(L::WIDTH) {
         let mut wide = [L::splat(0); 25];
-        for (wide, lanes) in wide.iter_mut().zip(&*states) {
+        for (wide, lanes) in wide.iter_mut().zip(&*batch) {
             *wide = L::load(lanes, at);
         }
         permute(&mut wide);
-        for (wide, lanes) in wide.iter().zip(&mut *states) {
+        for (wide, lanes) in wide.iter().zip(&mut *batch) {
             wide.store(lanes, at);
         }
     }
 }
 
-/// One round. Every index is a constant, so the lanes live in registers and on the stack, never in an
-/// array that is searched.
+/// One round. Every index is a constant, so the compiler keeps the lanes in registers and on the
+/// stack.
 #[inline(always)]
 fn round<L: Lane>(a: &[L; 25], constant: L) -> [L; 25] {
     let c = [
@@ -134,48 +141,49 @@ fn round<L: Lane>(a: &[L; 25], constant: L) -> [L; 25] {
         column::<L, 4>(a),
     ];
     let d = [
-        c[4].xor(c[1].rotate::<1>()),
-        c[0].xor(c[2].rotate::<1>()),
-        c[1].xor(c[3].rotate::<1>()),
-        c[2].xor(c[4].rotate::<1>()),
-        c[3].xor(c[0].rotate::<1>()),
+        c[4].xor(c[1].rotate_left::<1>()),
+        c[0].xor(c[2].rotate_left::<1>()),
+        c[1].xor(c[3].rotate_left::<1>()),
+        c[2].xor(c[4].rotate_left::<1>()),
+        c[3].xor(c[0].rotate_left::<1>()),
     ];
-    // Rho and pi together: what ends up in row y, column x, after its rotation.
+    // The steps rho and pi together: rows[y][x] is the rotated lane that pi moves to row y, column
+    // x.
     let rows = [
         [
             a[0].xor(d[0]),
-            a[6].xor(d[1]).rotate::<44>(),
-            a[12].xor(d[2]).rotate::<43>(),
-            a[18].xor(d[3]).rotate::<21>(),
-            a[24].xor(d[4]).rotate::<14>(),
+            a[6].xor(d[1]).rotate_left::<44>(),
+            a[12].xor(d[2]).rotate_left::<43>(),
+            a[18].xor(d[3]).rotate_left::<21>(),
+            a[24].xor(d[4]).rotate_left::<14>(),
         ],
         [
-            a[3].xor(d[3]).rotate::<28>(),
-            a[9].xor(d[4]).rotate::<20>(),
-            a[10].xor(d[0]).rotate::<3>(),
-            a[16].xor(d[1]).rotate::<45>(),
-            a[22].xor(d[2]).rotate::<61>(),
+            a[3].xor(d[3]).rotate_left::<28>(),
+            a[9].xor(d[4]).rotate_left::<20>(),
+            a[10].xor(d[0]).rotate_left::<3>(),
+            a[16].xor(d[1]).rotate_left::<45>(),
+            a[22].xor(d[2]).rotate_left::<61>(),
         ],
         [
-            a[1].xor(d[1]).rotate::<1>(),
-            a[7].xor(d[2]).rotate::<6>(),
-            a[13].xor(d[3]).rotate::<25>(),
-            a[19].xor(d[4]).rotate::<8>(),
-            a[20].xor(d[0]).rotate::<18>(),
+            a[1].xor(d[1]).rotate_left::<1>(),
+            a[7].xor(d[2]).rotate_left::<6>(),
+            a[13].xor(d[3]).rotate_left::<25>(),
+            a[19].xor(d[4]).rotate_left::<8>(),
+            a[20].xor(d[0]).rotate_left::<18>(),
         ],
         [
-            a[4].xor(d[4]).rotate::<27>(),
-            a[5].xor(d[0]).rotate::<36>(),
-            a[11].xor(d[1]).rotate::<10>(),
-            a[17].xor(d[2]).rotate::<15>(),
-            a[23].xor(d[3]).rotate::<56>(),
+            a[4].xor(d[4]).rotate_left::<27>(),
+            a[5].xor(d[0]).rotate_left::<36>(),
+            a[11].xor(d[1]).rotate_left::<10>(),
+            a[17].xor(d[2]).rotate_left::<15>(),
+            a[23].xor(d[3]).rotate_left::<56>(),
         ],
         [
-            a[2].xor(d[2]).rotate::<62>(),
-            a[8].xor(d[3]).rotate::<55>(),
-            a[14].xor(d[4]).rotate::<39>(),
-            a[15].xor(d[0]).rotate::<41>(),
-            a[21].xor(d[1]).rotate::<2>(),
+            a[2].xor(d[2]).rotate_left::<62>(),
+            a[8].xor(d[3]).rotate_left::<55>(),
+            a[14].xor(d[4]).rotate_left::<39>(),
+            a[15].xor(d[0]).rotate_left::<41>(),
+            a[21].xor(d[1]).rotate_left::<2>(),
         ],
     ];
     let [r0, r1, r2, r3, r4] = [
@@ -220,7 +228,7 @@ fn column<L: Lane, const X: usize>(a: &[L; 25]) -> L {
     a[X].xor3(a[X + 5], a[X + 10]).xor3(a[X + 15], a[X + 20])
 }
 
-/// The step between the lanes of a row.
+/// The step chi on one row.
 #[inline(always)]
 fn chi<L: Lane>(b: [L; 5]) -> [L; 5] {
     [
@@ -232,18 +240,19 @@ fn chi<L: Lane>(b: [L; 5]) -> [L; 5] {
     ]
 }
 
-/// Keccak-512 of the 64 bytes in `words`, given as little-endian lanes.
+/// Keccak-512 of 64 bytes, given as little-endian lanes.
 #[inline(always)]
 pub(crate) fn keccak512_64<L: Lane>(words: &[L; 8]) -> [L; 8] {
     let mut state = [L::splat(0); 25];
     state[..8].copy_from_slice(words);
-    // The message ends one lane before the rate does, so both ends of the padding share that lane.
+    // The message leaves one lane of the rate, so the first and the last bit of the padding share
+    // it.
     state[8] = L::splat(1 | PAD_END);
     permute(&mut state);
     first(&state)
 }
 
-/// Keccak-512 of 40 bytes: the seed of a hash.
+/// Keccak-512 of 40 bytes: header hash and nonce.
 #[inline(always)]
 pub(crate) fn keccak512_40(words: &[u64; 5]) -> [u64; 8] {
     let mut state = [0; 25];
@@ -254,7 +263,7 @@ pub(crate) fn keccak512_40(words: &[u64; 5]) -> [u64; 8] {
     first(&state)
 }
 
-/// Keccak-256 of 96 bytes: seed and compressed mix.
+/// Keccak-256 of 96 bytes: hash seed and compressed mix.
 #[inline(always)]
 pub(crate) fn keccak256_96(words: &[u64; 12]) -> [u64; 4] {
     let mut state = [0; 25];
@@ -285,17 +294,17 @@ pub(crate) fn keccak512_32(bytes: &[u8; 32]) -> [u64; 8] {
     first(&state)
 }
 
-/// Keccak-256 of any number of bytes, with the original padding.
+/// Keccak-256 of `data`, with the padding of the original Keccak.
 pub fn keccak256(data: &[u8]) -> [u8; 32] {
     bytes_of(sponge::<RATE_256, 4>(data))
 }
 
-/// Keccak-512 of any number of bytes, with the original padding.
+/// Keccak-512 of `data`, with the padding of the original Keccak.
 pub fn keccak512(data: &[u8]) -> [u8; 64] {
     bytes_of(sponge::<RATE_512, 8>(data))
 }
 
-/// Absorbs `data` at `RATE` lanes a block and gives the first `OUT` lanes.
+/// Absorbs `data` in blocks of `RATE` lanes and returns the first `OUT` lanes of the final state.
 fn sponge<const RATE: usize, const OUT: usize>(data: &[u8]) -> [u64; OUT] {
     let mut state = [0; 25];
     let mut blocks = data.chunks_exact(RATE * 8);
@@ -313,12 +322,14 @@ fn sponge<const RATE: usize, const OUT: usize>(data: &[u8]) -> [u64; OUT] {
     first(&state)
 }
 
+/// Adds one block to the state.
 fn absorb(state: &mut [u64; 25], block: &[u8]) {
     for (lane, bytes) in state.iter_mut().zip(block.as_chunks::<8>().0) {
         *lane ^= u64::from_le_bytes(*bytes);
     }
 }
 
+/// The first `N` lanes of the state.
 #[inline(always)]
 fn first<L: Lane, const N: usize>(state: &[L; 25]) -> [L; N] {
     let mut out = [L::splat(0); N];
@@ -326,7 +337,7 @@ fn first<L: Lane, const N: usize>(state: &[L; 25]) -> [L; N] {
     out
 }
 
-/// The first `N` lanes of `bytes`, which must hold that many.
+/// The first `N` lanes of `bytes`. `N` must be at most 4.
 #[inline(always)]
 pub(crate) fn lanes<const N: usize>(bytes: &[u8; 32]) -> [u64; N] {
     let mut lanes = [0; N];
@@ -336,10 +347,10 @@ pub(crate) fn lanes<const N: usize>(bytes: &[u8; 32]) -> [u64; N] {
     lanes
 }
 
-/// The bytes of `N` lanes in order.
+/// The little-endian bytes of `N` lanes, in order.
 #[inline(always)]
 pub(crate) fn bytes_of<const N: usize, const BYTES: usize>(lanes: [u64; N]) -> [u8; BYTES] {
-    const { assert!(BYTES == N * 8, "eight bytes a lane") };
+    const { assert!(BYTES == N * 8, "eight bytes per lane") };
     let mut bytes = [0; BYTES];
     for (bytes, lane) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(lanes) {
         *bytes = lane.to_le_bytes();

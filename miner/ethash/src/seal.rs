@@ -1,20 +1,22 @@
-//! Checks the proof of work of a header: its mix, and its final hash against the boundary.
+//! Checks the proof-of-work seal of a header: the mix hash, and the final hash against the
+//! boundary.
 //!
-//! Knows header hash, nonce and mix; knows neither the header around them nor the rule that set the
-//! difficulty. All 256 bits are compared, and a final hash equal to the boundary is valid.
+//! This module knows header hash, nonce and mix hash. It knows neither the rest of the header nor
+//! the rule that decides the difficulty. All 256 bits are compared. A final hash equal to the
+//! boundary is valid.
 
 use core::fmt;
 
-use crate::hashimoto::{finish_lanes, seed512};
+use crate::hashimoto::{final_hash_bytes, seed512};
 use crate::keccak::lanes;
 use crate::{B256, LightCache, U256};
 
-/// A value that differs from the one expected.
+/// A value that differs from the expected one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GotExpected<T> {
-    /// What was found.
+    /// The actual value.
     pub got: T,
-    /// What should have been there.
+    /// The expected value.
     pub expected: T,
 }
 
@@ -27,50 +29,55 @@ impl<T: fmt::Display> fmt::Display for GotExpected<T> {
 /// Why a seal is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
-    /// The recomputed mix differs from the one claimed.
+    /// The claimed mix hash differs from the computed one.
     #[error("mix hash mismatch: {0}")]
     MixHash(GotExpected<B256>),
     /// The final hash is above the boundary.
-    #[error("final hash {got} is above the boundary {boundary}")]
+    #[error("final hash above the boundary: got {got}, expected at most {boundary}")]
     AboveBoundary {
-        /// The final hash that follows from the claimed mix.
+        /// The final hash that follows from the claimed mix hash.
         got: B256,
-        /// The highest one allowed.
+        /// The highest valid final hash.
         boundary: B256,
     },
 }
 
-/// floor(2^256 / difficulty) as a big-endian number; 2^256 - 1 for difficulties 0 and 1.
+/// The boundary of a difficulty: floor(2^256 / difficulty) as a big-endian number.
+///
+/// 2^256 - 1 for the difficulties 0 and 1.
 pub fn boundary(difficulty: &U256) -> B256 {
     if *difficulty <= U256::ONE {
         return B256::repeat_byte(0xff);
     }
-    // 2^256 itself does not fit: floor((2^256 - 1) / d) is one short exactly where d divides 2^256.
+    // 2^256 does not fit. floor((2^256 - 1) / d) is one too small exactly if d divides 2^256.
     let (quotient, remainder) = U256::MAX.div_rem(*difficulty);
     let exact = remainder + U256::ONE == *difficulty;
     B256::from(quotient + U256::from(u8::from(exact)))
 }
 
-/// Whether `final_hash` is at or below `boundary`, both big-endian.
+/// Whether `final_hash` is less than or equal to `boundary`. Both are big-endian numbers.
 pub fn meets_boundary(final_hash: &B256, boundary: &B256) -> bool {
     final_hash <= boundary
 }
 
-/// The final hash that follows from a claimed mix, without reading any item.
+/// The final hash that follows from a claimed mix hash, without reading any dataset item.
 ///
-/// It proves nothing by itself, but a claim whose final hash is above the boundary can be refused for the
-/// price of two permutations.
+/// It does not prove that the mix hash is right. But if the final hash is above the boundary, the
+/// seal can be rejected at the cost of two Keccak permutations.
 pub fn final_hash(header_hash: &B256, pow_nonce: u64, mix_hash: &B256) -> B256 {
-    B256::from(finish_lanes(
+    B256::from(final_hash_bytes(
         &seed512(header_hash, pow_nonce),
         &lanes::<4>(&mix_hash.0),
     ))
 }
 
-/// Checks that `pow_nonce` and `mix_hash` seal `header_hash` at `boundary`, with the cache of its epoch.
+/// Checks that `pow_nonce` and `mix_hash` seal `header_hash` at `boundary`.
+///
+/// `cache` is the light cache of the block's epoch.
 ///
 /// # Errors
-/// [`SealError::AboveBoundary`] is found first, as it needs no item; then [`SealError::MixHash`].
+/// [`SealError::AboveBoundary`] or [`SealError::MixHash`]. The boundary is checked first, because
+/// that check needs no dataset item.
 pub fn verify_seal(
     cache: &LightCache,
     header_hash: &B256,

@@ -1,40 +1,47 @@
-//! The search over a full dataset in memory: many hashes in flight, each at its own access.
+//! The search over a full dataset in memory, with many hashes in flight.
 //!
-//! A hash reads 64 items one after another, so what bounds the rate is how many items are on their way at
-//! a time. [`FLIGHT`] groups of hashes are gone round; a visit mixes in the items that were asked for at the
-//! visit before, and asks for the next. Groups begin at different turns, so that while one is in Keccak the
-//! items of all others arrive. Which nonces, and what becomes of a hash, is the caller's business.
+//! A hash reads 64 items one after the other. So the rate depends on how many items are being
+//! loaded at the same time. The search goes round [`GROUPS_IN_FLIGHT`] groups of hashes. Each time
+//! it comes to a group, it mixes in the items that were prefetched the last time, and prefetches
+//! the next ones. The groups start in different rounds: while one group computes Keccak, the items
+//! of the others arrive.
+//!
+//! The caller chooses the nonces and uses the hashes.
 
 use crate::arith::{Modulus, fnv, prefetch};
-use crate::hashimoto::{FullDataset, Item, PowHash, fold};
-use crate::isa::{Isa, Kernel, dispatch};
-use crate::keccak::{PAD_END, RATE_256, RATE_512, SIDE_BY_SIDE, States, bytes_of, lanes};
-use crate::kernels::Row;
+use crate::cache_row::CacheRow;
+use crate::full_dataset::FullDataset;
+use crate::hashimoto::{DatasetItem, PowHash, compress_mix};
+use crate::keccak::{BATCH_STATES, PAD_END, RATE_256, RATE_512, StateBatch, bytes_of, lanes};
+use crate::simd::{SimdKernel, SimdOps, dispatch};
 use crate::{ACCESSES, B256, ITEM_WORDS, ROW_WORDS};
 
-/// Nonces that are begun and finished together: as many as states of Keccak go side by side.
-pub const GROUP: usize = SIDE_BY_SIDE;
-/// Groups in flight. A core waits for some hundred items at once; more would only fill its first-level cache.
-const FLIGHT: usize = 12;
+/// Nonces that are started and finished together: as many as Keccak states in a batch.
+pub const SEARCH_GROUP: usize = BATCH_STATES;
+/// Groups in flight. A processor core can wait for about a hundred items at once. More groups would
+/// only fill its first-level cache.
+const GROUPS_IN_FLIGHT: usize = 12;
 /// Hashes in flight.
-pub const IN_FLIGHT: usize = FLIGHT * GROUP;
-/// Turns between the beginnings of two groups, so that they spread over the accesses of a hash.
-const TURNS_APART: usize = ACCESSES as usize / FLIGHT;
+pub const SEARCH_IN_FLIGHT: usize = GROUPS_IN_FLIGHT * SEARCH_GROUP;
+/// Rounds between the starts of two groups. This spreads the groups evenly over the accesses of a
+/// hash.
+const ROUNDS_APART: usize = ACCESSES as usize / GROUPS_IN_FLIGHT;
 
 impl FullDataset<'_> {
-    /// Hashes the nonces that `next` gives, [`GROUP`] at a time, until it gives none and all that were begun
-    /// are done. `done` gets each group with its hashes, in the order in which they were begun.
+    /// Hashes nonces until `next` returns `None` and all started hashes are finished.
     ///
-    /// [`IN_FLIGHT`] hashes are in flight where `next` gives as many.
+    /// `next` gives [`SEARCH_GROUP`] nonces at a time. `done` gets each of these groups with its
+    /// hashes, in the order in which `next` gave them. Up to [`SEARCH_IN_FLIGHT`] hashes are in
+    /// flight.
     pub fn search(
         &self,
         header_hash: &B256,
-        next: impl FnMut() -> Option<[u64; GROUP]>,
-        done: impl FnMut(&[u64; GROUP], &[PowHash; GROUP]),
+        next: impl FnMut() -> Option<[u64; SEARCH_GROUP]>,
+        done: impl FnMut(&[u64; SEARCH_GROUP], &[PowHash; SEARCH_GROUP]),
     ) {
-        dispatch(Search {
+        dispatch(DatasetSearch {
             items: self.items,
-            count: self.count,
+            item_count: self.item_count,
             header: lanes(&header_hash.0),
             next,
             done,
@@ -42,136 +49,143 @@ impl FullDataset<'_> {
     }
 }
 
-struct Search<'a, N, D> {
-    items: &'a [Item],
-    count: Modulus,
+struct DatasetSearch<'a, N, D> {
+    items: &'a [DatasetItem],
+    item_count: Modulus,
     header: [u64; 4],
     next: N,
     done: D,
 }
 
-impl<N, D> Kernel for Search<'_, N, D>
+impl<N, D> SimdKernel for DatasetSearch<'_, N, D>
 where
-    N: FnMut() -> Option<[u64; GROUP]>,
-    D: FnMut(&[u64; GROUP], &[PowHash; GROUP]),
+    N: FnMut() -> Option<[u64; SEARCH_GROUP]>,
+    D: FnMut(&[u64; SEARCH_GROUP], &[PowHash; SEARCH_GROUP]),
 {
     type Output = ();
 
     #[inline(always)]
-    fn run<I: Isa>(mut self) {
-        let mut groups = [const { Group::IDLE }; FLIGHT];
-        let (mut turn, mut more, mut idle) = (0, true, FLIGHT);
-        while more || idle < FLIGHT {
-            for (place, group) in groups.iter_mut().enumerate() {
+    fn run<S: SimdOps>(mut self) {
+        let mut groups = [const { NonceGroup::IDLE }; GROUPS_IN_FLIGHT];
+        let (mut round, mut more, mut idle) = (0, true, GROUPS_IN_FLIGHT);
+        while more || idle < GROUPS_IN_FLIGHT {
+            for (i, group) in groups.iter_mut().enumerate() {
                 if group.access < ACCESSES {
-                    group.visit::<I>(self.items, self.count);
+                    group.advance::<S>(self.items, self.item_count);
                     if group.access < ACCESSES {
                         continue;
                     }
-                    (self.done)(&group.nonces, &group.finish::<I>());
+                    (self.done)(&group.nonces, &group.finish::<S>());
                     idle += 1;
-                } else if more && turn >= place * TURNS_APART {
+                } else if more && round >= i * ROUNDS_APART {
                     match (self.next)() {
                         Some(nonces) => {
-                            group.begin::<I>(&self.header, nonces, self.items, self.count);
+                            group.start::<S>(&self.header, nonces, self.items, self.item_count);
                             idle -= 1;
                         }
                         None => more = false,
                     }
                 }
             }
-            turn += 1;
+            round += 1;
         }
     }
 }
 
-/// Some hashes at the same access.
-struct Group {
-    mix: [[Row; 2]; GROUP],
-    /// The item each of them reads next.
-    index: [u32; GROUP],
-    /// Lane by lane, as Keccak has them.
-    seeds: [[u64; GROUP]; 8],
-    nonces: [u64; GROUP],
-    /// How many items are mixed in; all of them where nothing is in flight.
+/// Hashes of [`SEARCH_GROUP`] nonces, all at the same access.
+struct NonceGroup {
+    mixes: [[CacheRow; 2]; SEARCH_GROUP],
+    /// The index of the item that each hash reads next.
+    indices: [u32; SEARCH_GROUP],
+    /// The seeds, lane by lane, as in a batch of Keccak states.
+    seeds: [[u64; SEARCH_GROUP]; 8],
+    nonces: [u64; SEARCH_GROUP],
+    /// How many items are mixed in. [`ACCESSES`] if the group is idle.
     access: u32,
 }
 
-impl Group {
+impl NonceGroup {
     const IDLE: Self = Self {
-        mix: [[Row([0; ROW_WORDS]); 2]; GROUP],
-        index: [0; GROUP],
-        seeds: [[0; GROUP]; 8],
-        nonces: [0; GROUP],
+        mixes: [[CacheRow::ZERO; 2]; SEARCH_GROUP],
+        indices: [0; SEARCH_GROUP],
+        seeds: [[0; SEARCH_GROUP]; 8],
+        nonces: [0; SEARCH_GROUP],
         access: ACCESSES,
     };
 
-    /// Computes the seeds and asks for the first items.
+    /// Computes the seeds and prefetches the first items.
     #[inline(always)]
-    fn begin<I: Isa>(&mut self, header: &[u64; 4], nonces: [u64; GROUP], items: &[Item], count: Modulus) {
-        let mut states: States = [[0; GROUP]; 25];
+    fn start<S: SimdOps>(
+        &mut self,
+        header: &[u64; 4],
+        nonces: [u64; SEARCH_GROUP],
+        items: &[DatasetItem],
+        item_count: Modulus,
+    ) {
+        let mut states: StateBatch = [[0; SEARCH_GROUP]; 25];
         for (lanes, lane) in states.iter_mut().zip(header) {
-            *lanes = [*lane; GROUP];
+            *lanes = [*lane; SEARCH_GROUP];
         }
         states[4] = nonces;
-        states[5] = [1; GROUP];
-        states[RATE_512 - 1] = [PAD_END; GROUP];
-        I::permute(&mut states, GROUP);
+        states[5] = [1; SEARCH_GROUP];
+        states[RATE_512 - 1] = [PAD_END; SEARCH_GROUP];
+        S::permute(&mut states, SEARCH_GROUP);
         self.seeds.copy_from_slice(&states[..8]);
         self.nonces = nonces;
-        for (j, mix) in self.mix.iter_mut().enumerate() {
+        for (j, mix) in self.mixes.iter_mut().enumerate() {
             let mut seed = [0; 8];
             for (lane, lanes) in seed.iter_mut().zip(&self.seeds) {
                 *lane = lanes[j];
             }
-            *mix = [Row::from_lanes(&seed); 2];
+            *mix = [CacheRow::from_lanes(&seed); 2];
         }
         self.access = 0;
-        for j in 0..GROUP {
-            self.ask(j, items, count);
+        for j in 0..SEARCH_GROUP {
+            self.prefetch_next(j, items, item_count);
         }
     }
 
-    /// Mixes in the items asked for and asks for the next.
+    /// Mixes in the prefetched items and prefetches the next ones.
     #[inline(always)]
-    fn visit<I: Isa>(&mut self, items: &[Item], count: Modulus) {
+    fn advance<S: SimdOps>(&mut self, items: &[DatasetItem], item_count: Modulus) {
         self.access += 1;
-        for j in 0..GROUP {
-            let (halves, _) = items[self.index[j] as usize].as_chunks::<ROW_WORDS>();
-            for (mix, half) in self.mix[j].iter_mut().zip(halves) {
-                I::mix_row(mix, half);
+        for j in 0..SEARCH_GROUP {
+            let (halves, _) = items[self.indices[j] as usize].as_chunks::<ROW_WORDS>();
+            for (mix, half) in self.mixes[j].iter_mut().zip(halves) {
+                S::mix_row(mix, half);
             }
-            // After the last access this asks for one item in vain, which costs less than to look.
-            self.ask(j, items, count);
+            // After the last access this prefetches an item that is not needed. A check would cost
+            // more.
+            self.prefetch_next(j, items, item_count);
         }
     }
 
-    /// Computes which item hash `j` reads next and asks for it.
+    /// Computes the index of the item that hash `j` reads next, and prefetches that item.
     #[inline(always)]
-    fn ask(&mut self, j: usize, items: &[Item], count: Modulus) {
+    fn prefetch_next(&mut self, j: usize, items: &[DatasetItem], item_count: Modulus) {
         let word = self.access as usize % ITEM_WORDS;
-        let mixed = self.mix[j][word / ROW_WORDS].0[word % ROW_WORDS];
-        let index = count.of(fnv(self.access ^ self.seeds[0][j] as u32, mixed));
-        self.index[j] = index;
+        let mixed = self.mixes[j][word / ROW_WORDS].0[word % ROW_WORDS];
+        let index = item_count.reduce(fnv(self.access ^ self.seeds[0][j] as u32, mixed));
+        self.indices[j] = index;
         prefetch_item(&items[index as usize]);
     }
 
-    /// Folds the mixes and computes the final hashes.
+    /// Compresses the mixes and computes the final hashes.
     #[inline(always)]
-    fn finish<I: Isa>(&self) -> [PowHash; GROUP] {
-        let mut states: States = [[0; GROUP]; 25];
+    fn finish<S: SimdOps>(&self) -> [PowHash; SEARCH_GROUP] {
+        let mut states: StateBatch = [[0; SEARCH_GROUP]; 25];
         states[..8].copy_from_slice(&self.seeds);
-        let mut hashes = [PowHash::ZERO; GROUP];
-        for (j, (hash, mix)) in hashes.iter_mut().zip(&self.mix).enumerate() {
-            let folded = fold(mix);
-            for (lanes, lane) in states[8..12].iter_mut().zip(folded) {
+        let mut hashes = [PowHash::ZERO; SEARCH_GROUP];
+        for (j, (hash, mix)) in hashes.iter_mut().zip(&self.mixes).enumerate() {
+            let compressed = compress_mix(mix);
+            for (lanes, lane) in states[8..12].iter_mut().zip(compressed) {
                 lanes[j] = lane;
             }
-            hash.mix_hash = B256::from(bytes_of(folded));
+            hash.mix_hash = B256::from(bytes_of(compressed));
         }
-        states[12] = [1; GROUP];
-        states[RATE_256 - 1] = [PAD_END; GROUP];
-        I::permute(&mut states, GROUP);
+        states[12] = [1; SEARCH_GROUP];
+        states[RATE_256 - 1] = [PAD_END; SEARCH_GROUP];
+        S::permute(&mut states, SEARCH_GROUP);
         for (j, hash) in hashes.iter_mut().enumerate() {
             hash.final_hash = B256::from(bytes_of([states[0][j], states[1][j], states[2][j], states[3][j]]));
         }
@@ -179,10 +193,10 @@ impl Group {
     }
 }
 
-/// Asks for both cache lines of an item, or all three where a file's head has moved the items off their
-/// boundaries.
+/// Prefetches both cache lines of an item. There are three lines if the items do not begin at a
+/// cache line, for example behind the header of a dataset file.
 #[inline(always)]
-fn prefetch_item(item: &Item) {
+fn prefetch_item(item: &DatasetItem) {
     prefetch(&item[0]);
     prefetch(&item[ITEM_WORDS / 2]);
     prefetch(&item[ITEM_WORDS - 1]);
@@ -192,7 +206,7 @@ fn prefetch_item(item: &Item) {
 mod tests {
     use super::*;
     use crate::LightCache;
-    use crate::isa::on_every_set;
+    use crate::simd::for_each_instruction_set;
 
     #[test]
     fn streams_hash_like_single_nonces() {
@@ -201,23 +215,31 @@ mod tests {
         cache.fill_items(0, &mut dataset);
         let full = FullDataset::new(&dataset).expect("256 items");
         let header_hash = B256::repeat_byte(0x2d);
-        // None, one group, as many as are in flight, and more; across the end of the numbers.
-        for groups in [0, 1, 5, FLIGHT, FLIGHT + 1, 3 * FLIGHT + 2] {
+        // No group, one, as many as fit in flight, and more. The nonces wrap from 2^64 - 1 to 0.
+        for groups in [
+            0,
+            1,
+            5,
+            GROUPS_IN_FLIGHT,
+            GROUPS_IN_FLIGHT + 1,
+            3 * GROUPS_IN_FLIGHT + 2,
+        ] {
             let first = 0_u64.wrapping_sub(20);
-            let (mut begun, mut finished) = (0, Vec::new());
+            let (mut started, mut finished) = (0, Vec::new());
             full.search(
                 &header_hash,
                 || {
-                    let group = (begun < groups)
-                        .then(|| core::array::from_fn(|i| first.wrapping_add((begun * GROUP + i) as u64)));
-                    begun += 1;
+                    let group = (started < groups).then(|| {
+                        core::array::from_fn(|i| first.wrapping_add((started * SEARCH_GROUP + i) as u64))
+                    });
+                    started += 1;
                     group
                 },
                 |nonces, hashes| finished.extend(nonces.iter().copied().zip(*hashes)),
             );
-            assert_eq!(finished.len(), groups * GROUP);
-            for (place, (nonce, hash)) in finished.into_iter().enumerate() {
-                assert_eq!(nonce, first.wrapping_add(place as u64), "in order");
+            assert_eq!(finished.len(), groups * SEARCH_GROUP);
+            for (i, (nonce, hash)) in finished.into_iter().enumerate() {
+                assert_eq!(nonce, first.wrapping_add(i as u64), "in order");
                 assert_eq!(hash, cache.hash(&header_hash, nonce), "nonce {nonce:#x}");
             }
         }
@@ -230,30 +252,30 @@ mod tests {
             .collect();
         let full = FullDataset::new(&dataset).expect("1009 items");
         let header_hash = B256::repeat_byte(0x61);
-        struct Collect<'a>(&'a FullDataset<'a>, &'a B256);
-        impl Kernel for Collect<'_> {
+        struct SearchNonces<'a>(&'a FullDataset<'a>, &'a B256);
+        impl SimdKernel for SearchNonces<'_> {
             type Output = Vec<(u64, PowHash)>;
             #[inline(always)]
-            fn run<I: Isa>(self) -> Self::Output {
-                let (mut all, mut at) = (Vec::new(), 0);
-                Search {
+            fn run<S: SimdOps>(self) -> Self::Output {
+                let (mut hashes, mut nonce) = (Vec::new(), 0);
+                DatasetSearch {
                     items: self.0.items,
-                    count: self.0.count,
+                    item_count: self.0.item_count,
                     header: lanes(&self.1.0),
                     next: || {
-                        at += GROUP as u64;
-                        (at <= 160).then(|| core::array::from_fn(|i| at + i as u64))
+                        nonce += SEARCH_GROUP as u64;
+                        (nonce <= 160).then(|| core::array::from_fn(|i| nonce + i as u64))
                     },
-                    done: |nonces: &[u64; GROUP], hashes: &[PowHash; GROUP]| {
-                        all.extend(nonces.iter().copied().zip(*hashes));
+                    done: |nonces: &[u64; SEARCH_GROUP], done: &[PowHash; SEARCH_GROUP]| {
+                        hashes.extend(nonces.iter().copied().zip(*done));
                     },
                 }
-                .run::<I>();
-                all
+                .run::<S>();
+                hashes
             }
         }
-        on_every_set(
-            || Collect(&full, &header_hash),
+        for_each_instruction_set(
+            || SearchNonces(&full, &header_hash),
             |hashes, set| {
                 assert_eq!(hashes.len(), 160, "{set}");
                 for (nonce, hash) in hashes {

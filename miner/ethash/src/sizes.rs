@@ -1,27 +1,28 @@
-//! Sizes of light cache and dataset: a linear rule, then down to a prime number of rows or items.
+//! Sizes of light cache and dataset by epoch.
 //!
-//! The prime is searched for with a deterministic Miller-Rabin test, so no table is needed and every epoch
-//! up to [`MAX_EPOCH`](crate::MAX_EPOCH) has its size.
+//! The size grows linearly with the epoch, and is then reduced to a prime number of rows or items.
+//! The prime is found with a deterministic Miller-Rabin test, so no table is needed. Every epoch up
+//! to [`MAX_EPOCH`](crate::MAX_EPOCH) has a size.
 
 use crate::{
     CACHE_BYTES_GROWTH, CACHE_BYTES_INIT, DATASET_BYTES_GROWTH, DATASET_BYTES_INIT, ITEM_BYTES, MAX_EPOCH,
     ROW_BYTES,
 };
 
-/// Why an epoch has no sizes.
+/// The epoch is too high to have sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("epoch {got} is above {max}, the last one whose indices fit 32 bits")]
+#[error("epoch: got {got}, expected at most {max}, the last epoch whose indices fit 32 bits")]
 pub struct SizeError {
-    /// The epoch asked for.
+    /// The requested epoch.
     pub got: u32,
-    /// The last epoch there is.
+    /// The highest possible epoch, [`MAX_EPOCH`].
     pub max: u32,
 }
 
-/// Bytes of the light cache of epoch number `epoch_index`.
+/// Size in bytes of the light cache of epoch `epoch_index`.
 ///
 /// # Errors
-/// When the epoch is above [`MAX_EPOCH`].
+/// [`SizeError`] if the epoch is above [`MAX_EPOCH`].
 pub fn cache_bytes(epoch_index: u32) -> Result<u64, SizeError> {
     prime_size(
         epoch_index,
@@ -31,10 +32,10 @@ pub fn cache_bytes(epoch_index: u32) -> Result<u64, SizeError> {
     )
 }
 
-/// Bytes of the full dataset of epoch number `epoch_index`.
+/// Size in bytes of the full dataset of epoch `epoch_index`.
 ///
 /// # Errors
-/// When the epoch is above [`MAX_EPOCH`].
+/// [`SizeError`] if the epoch is above [`MAX_EPOCH`].
 pub fn dataset_bytes(epoch_index: u32) -> Result<u64, SizeError> {
     prime_size(
         epoch_index,
@@ -44,25 +45,26 @@ pub fn dataset_bytes(epoch_index: u32) -> Result<u64, SizeError> {
     )
 }
 
-/// 64-byte rows in the light cache of epoch number `epoch_index`.
+/// Number of 64-byte rows in the light cache of epoch `epoch_index`.
 ///
 /// # Errors
-/// When the epoch is above [`MAX_EPOCH`].
+/// [`SizeError`] if the epoch is above [`MAX_EPOCH`].
 pub fn cache_rows(epoch_index: u32) -> Result<u32, SizeError> {
-    // Fits: the largest cache has 67,106,813 rows.
+    // The cast cannot truncate: the largest cache has 67,106,813 rows.
     cache_bytes(epoch_index).map(|bytes| (bytes / ROW_BYTES as u64) as u32)
 }
 
-/// 128-byte items in the full dataset of epoch number `epoch_index`.
+/// Number of 128-byte items in the full dataset of epoch `epoch_index`.
 ///
 /// # Errors
-/// When the epoch is above [`MAX_EPOCH`].
+/// [`SizeError`] if the epoch is above [`MAX_EPOCH`].
 pub fn dataset_items(epoch_index: u32) -> Result<u32, SizeError> {
-    // Fits: MAX_EPOCH is chosen so that even twice the item count does.
+    // The cast cannot truncate: up to MAX_EPOCH even twice the item count fits 32 bits.
     dataset_bytes(epoch_index).map(|bytes| (bytes / ITEM_BYTES as u64) as u32)
 }
 
-/// The largest prime count of `unit`-byte pieces below the linear size of the epoch, in bytes.
+/// `unit` times the largest prime number of units that is below the linear size of the epoch, in
+/// bytes.
 fn prime_size(epoch_index: u32, init: u64, growth: u64, unit: u64) -> Result<u64, SizeError> {
     if epoch_index > MAX_EPOCH {
         return Err(SizeError {
@@ -70,7 +72,7 @@ fn prime_size(epoch_index: u32, init: u64, growth: u64, unit: u64) -> Result<u64
             max: MAX_EPOCH,
         });
     }
-    // The bound itself is a whole, even number of units, so the first candidate below it is odd.
+    // The linear size is an even number of units, so the first candidate below it is odd.
     let mut count = (init + growth * u64::from(epoch_index)) / unit - 1;
     while !is_prime(count) {
         count -= 2;
@@ -78,9 +80,10 @@ fn prime_size(epoch_index: u32, init: u64, growth: u64, unit: u64) -> Result<u64
     Ok(count * unit)
 }
 
-/// Miller-Rabin with the bases 2, 3, 5 and 7, which decide every number below 3,215,031,751.
+/// Miller-Rabin test with the bases 2, 3, 5 and 7. It is exact for every number below 3,215,031,751
+/// (<https://oeis.org/A014233>).
 ///
-/// Counts here stay below 2^31, so products fit 64 bits.
+/// `n` must be below 2^32, so that products fit 64 bits. Counts of rows and items are below 2^31.
 fn is_prime(n: u64) -> bool {
     const BASES: [u64; 4] = [2, 3, 5, 7];
     if n < 2 {
@@ -126,7 +129,7 @@ fn pow_mod(base: u64, mut exponent: u64, modulus: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// The slow definition, to hold the fast one against.
+    /// The slow definition, with which the fast test is compared.
     fn is_prime_by_division(n: u64) -> bool {
         n >= 2 && (2..).take_while(|d| d * d <= n).all(|d| !n.is_multiple_of(d))
     }
@@ -136,7 +139,7 @@ mod tests {
         for n in (0..20_000).chain(8_388_000..8_389_000) {
             assert_eq!(is_prime(n), is_prime_by_division(n), "{n}");
         }
-        // Strong pseudoprimes to several of the bases.
+        // Composite numbers that pass the test for some of the bases.
         for n in [2_047, 1_373_653, 25_326_001] {
             assert!(!is_prime(n), "{n} is composite");
         }

@@ -1,7 +1,8 @@
-//! Every value of `tests/vectors/ethash.json` against this package.
+//! Compares this package with every value of `tests/vectors/ethash.json`.
 //!
-//! One test walks all epochs of the file on two threads, so that each light cache is built once; the digest
-//! over a whole real dataset is left to the miner's bench, which has a dataset to digest.
+//! One test goes through all epochs of the file on two threads, so that each light cache is built
+//! only once. The digest of a whole real dataset is not checked here, because that needs the full
+//! dataset.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -121,9 +122,9 @@ fn seeds() {
     }
 }
 
-/// What the file says of one epoch.
+/// The entries of the file for one epoch.
 #[derive(Default)]
-struct OfEpoch {
+struct EpochVectors {
     facts: Option<&'static Value>,
     hashes: Vec<&'static Value>,
     searches: Vec<&'static Value>,
@@ -131,7 +132,7 @@ struct OfEpoch {
 
 #[test]
 fn every_epoch() {
-    let mut epochs: BTreeMap<u32, OfEpoch> = BTreeMap::new();
+    let mut epochs: BTreeMap<u32, EpochVectors> = BTreeMap::new();
     for facts in list(&VECTORS["epochs"]) {
         epochs.entry(epoch_number(&facts["epoch"])).or_default().facts = Some(facts);
     }
@@ -149,21 +150,21 @@ fn every_epoch() {
             .searches
             .push(case);
     }
-    assert!(epochs.len() >= 27, "the file has its epochs");
+    assert!(epochs.len() >= 27, "the file has at least 27 epochs");
     assert!(
         epochs.keys().any(|&epoch| epoch >= 385),
-        "some of them above 4 GiB"
+        "at least one dataset is larger than 4 GiB"
     );
 
-    // The largest caches take longest, so they go first.
+    // The largest caches take longest to build, so they come first.
     let work: Vec<_> = epochs.into_iter().rev().collect();
     let next = AtomicUsize::new(0);
     let checked = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                while let Some((index, of_epoch)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    checked.fetch_add(check_epoch(*index, of_epoch), Ordering::Relaxed);
+                while let Some((index, vectors)) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    checked.fetch_add(check_epoch(*index, vectors), Ordering::Relaxed);
                 }
             });
         }
@@ -173,20 +174,20 @@ fn every_epoch() {
     assert_eq!(checked.into_inner(), cases);
 }
 
-/// Checks all there is for one epoch and says how many entries of the file that was.
-fn check_epoch(index: u32, of_epoch: &OfEpoch) -> usize {
+/// Checks all entries of one epoch and returns how many there are.
+fn check_epoch(index: u32, vectors: &EpochVectors) -> usize {
     let epoch = Epoch::ethash(index);
     let cache = LightCache::build(epoch).expect("an epoch within range");
-    if let Some(facts) = of_epoch.facts {
+    if let Some(facts) = vectors.facts {
         check_facts(&cache, epoch, facts);
     }
-    for case in &of_epoch.hashes {
+    for case in &vectors.hashes {
         check_hash(&cache, epoch, case);
     }
-    for case in &of_epoch.searches {
+    for case in &vectors.searches {
         check_search(&cache, case);
     }
-    usize::from(of_epoch.facts.is_some()) + of_epoch.hashes.len() + of_epoch.searches.len()
+    usize::from(vectors.facts.is_some()) + vectors.hashes.len() + vectors.searches.len()
 }
 
 fn check_facts(cache: &LightCache, epoch: Epoch, facts: &'static Value) {

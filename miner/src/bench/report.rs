@@ -5,7 +5,7 @@ use core::fmt;
 use ethash::{ACCESSES, DATASET_PARENTS, ITEM_BYTES};
 use serde_json::{Value, json};
 
-use crate::display::{Bar, Chart, Group, byte_rate_text, rate_text};
+use crate::display::{Bar, Chart, ChartGroup, byte_rate_text, rate_text};
 
 /// Bytes of the dataset that a hash reads.
 const BYTES_PER_HASH: f64 = (ACCESSES as usize * ITEM_BYTES) as f64;
@@ -190,13 +190,13 @@ impl Report {
             .flatten()
             .collect();
             if !bars.is_empty() {
-                memories.push(Group {
+                memories.push(ChartGroup {
                     title: format!("Memory of {device}, epoch {}", self.epoch),
                     bars,
                 });
             }
         }
-        let mut groups = vec![Group {
+        let mut groups = vec![ChartGroup {
             title: format!("Hash rate, epoch {}", self.epoch),
             bars: rates,
         }];

@@ -1,4 +1,4 @@
-//! `bench`: figures as text, as JSON, and as a chart.
+//! `miner bench`: measures devices, and shows the results as text, JSON or a chart.
 
 use std::fs::File;
 use std::path::Path;
@@ -7,14 +7,14 @@ use std::time::Duration;
 use miner::MinerError;
 use miner::bench::{self, BenchConfig, BenchError};
 
-use super::exit::Exit;
+use super::exit::{CommandOutput, ExitReason};
 use super::options::BenchOptions;
 
-/// Measures; gives the text for standard output and the exit code.
-pub(crate) fn run(options: &BenchOptions) -> Result<(String, Exit), Exit> {
-    // Before minutes are spent on figures that have nowhere to go.
+/// Runs the measurements.
+pub(crate) fn run(options: &BenchOptions) -> Result<CommandOutput, ExitReason> {
+    // Check this before measurements that take minutes.
     if let Some(path) = &options.plot {
-        check_writable(path).map_err(|error| complain(path, &error))?;
+        check_writable(path).map_err(|error| write_failed(path, &error))?;
     }
     let threads = options
         .threads
@@ -30,8 +30,8 @@ pub(crate) fn run(options: &BenchOptions) -> Result<(String, Exit), Exit> {
     .map_err(|error| {
         eprintln!("error: {error}");
         match error {
-            BenchError::Device(MinerError::NoAdapter { .. }) => Exit::NoDevice,
-            _ => Exit::Usage,
+            BenchError::Device(MinerError::NoAdapter { .. }) => ExitReason::NoDevice,
+            _ => ExitReason::Usage,
         }
     })?;
     let chart = report.to_chart();
@@ -42,20 +42,23 @@ pub(crate) fn run(options: &BenchOptions) -> Result<(String, Exit), Exit> {
     } else {
         format!("{report}\n\n{}", chart.to_text())
     };
-    let drawn = match &options.plot {
-        Some(path) => std::fs::write(path, chart.to_svg()).map_err(|error| complain(path, &error)),
+    let plotted = match &options.plot {
+        Some(path) => std::fs::write(path, chart.to_svg()).map_err(|error| write_failed(path, &error)),
         None => Ok(()),
     };
     let measured = if report.devices.iter().all(|device| device.error.is_some()) {
-        Exit::NoDevice
+        ExitReason::NoDevice
     } else {
-        Exit::Done
+        ExitReason::Done
     };
-    // What was measured is printed all the same.
-    Ok((text, drawn.err().unwrap_or(measured)))
+    // The text is printed even if the chart could not be written.
+    Ok(CommandOutput {
+        text,
+        exit: plotted.err().unwrap_or(measured),
+    })
 }
 
-/// Whether `path` can be written; what is there stays as it is.
+/// Checks that `path` can be written. An existing file is not changed.
 fn check_writable(path: &Path) -> std::io::Result<()> {
     let is_new = !path.exists();
     File::options().append(true).create(true).open(path)?;
@@ -65,7 +68,8 @@ fn check_writable(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn complain(path: &Path, error: &std::io::Error) -> Exit {
+/// Prints the error that `path` cannot be written.
+fn write_failed(path: &Path, error: &std::io::Error) -> ExitReason {
     eprintln!("error: cannot write {}: {error}", path.display());
-    Exit::Usage
+    ExitReason::Usage
 }

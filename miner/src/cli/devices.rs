@@ -1,6 +1,6 @@
-//! `devices`: what can search here.
+//! `miner devices`: lists the devices of this machine.
 
-/// The list, a line for each device.
+/// The list of devices, one line each.
 pub(crate) fn list() -> String {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut lines = vec![format!("cpu      {threads} threads")];

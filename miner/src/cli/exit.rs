@@ -1,26 +1,26 @@
-//! Exit codes, on which scripts and watchdogs rely. They stand in README.md too.
+//! Exit codes, on which scripts and watchdogs rely. README.md lists them too.
 
 use std::process::ExitCode;
 
 /// Why the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
-    /// Done, or stopped by a signal.
+pub(crate) enum ExitReason {
+    /// The work is done, or a signal has stopped the program.
     Done,
-    /// Options that cannot be used, or something of the system that is missing.
+    /// The options cannot be used, or the operating system refuses something.
     Usage,
-    /// No device to search with, or none of which `bench` has a figure.
+    /// There is no such device, or `bench` could measure none.
     NoDevice,
     /// No endpoint could be reached within `--max-wait`.
     NoConnection,
-    /// There was work, and no device did any of it for `--stall-timeout`.
+    /// There was work, but no device computed a hash for `--stall-timeout`.
     Stalled,
     /// `verify`: the solution is not valid.
     Invalid,
 }
 
-impl Exit {
-    /// Its number.
+impl ExitReason {
+    /// The exit code.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -33,8 +33,16 @@ impl Exit {
     }
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
+impl From<ExitReason> for ExitCode {
+    fn from(exit: ExitReason) -> Self {
         Self::from(exit.code())
     }
+}
+
+/// The result of a command.
+#[derive(Debug)]
+pub(crate) struct CommandOutput {
+    /// The text for standard output.
+    pub(crate) text: String,
+    pub(crate) exit: ExitReason,
 }

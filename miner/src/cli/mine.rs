@@ -1,22 +1,23 @@
-//! `getwork` and `stratum`: from options to a running rig, and from its end to an exit code.
+//! `miner getwork` and `miner stratum`: turn options into a running rig, and its end into an exit
+//! code.
 
 use std::time::Duration;
 
-use miner::client::{ClientConfig, Endpoint, EndpointError, Protocol, TlsOptions};
+use miner::client::{ClientConfig, MiningEndpoint, MiningEndpointError, MiningProtocol, TlsOptions};
 use miner::display::Screen;
 use miner::gpu::GpuOptions;
 use miner::rig::{self, RigConfig, RigEnd, RigError};
 use miner::{DatasetPolicy, EngineConfig, KernelPolicy, MinerError};
 
-use super::exit::Exit;
-use super::options::{DatasetChoice, GetworkOptions, MiningOptions, StratumOptions};
+use super::exit::ExitReason;
+use super::options::{CpuDataset, GetworkOptions, MiningOptions, StratumOptions};
 
 /// Mines for nodes.
-pub(crate) fn getwork(options: &GetworkOptions) -> Exit {
+pub(crate) fn getwork(options: &GetworkOptions) -> ExitReason {
     let endpoints = endpoints(
         &options.urls,
         "http",
-        |protocol| protocol == Protocol::GetWork,
+        |protocol| protocol == MiningProtocol::GetWork,
         "http or https",
     );
     let recheck = Duration::from_millis(options.farm_recheck);
@@ -27,9 +28,14 @@ pub(crate) fn getwork(options: &GetworkOptions) -> Exit {
 }
 
 /// Mines for pools.
-pub(crate) fn stratum(options: &StratumOptions) -> Exit {
-    let is_pool = |protocol| matches!(protocol, Protocol::Stratum(_));
-    let endpoints = endpoints(&options.urls, "stratum", is_pool, "stratum+tcp and its like");
+pub(crate) fn stratum(options: &StratumOptions) -> ExitReason {
+    let is_pool = |protocol| matches!(protocol, MiningProtocol::Stratum(_));
+    let endpoints = endpoints(
+        &options.urls,
+        "stratum",
+        is_pool,
+        "stratum+tcp or another Stratum scheme",
+    );
     let endpoints = endpoints.map(|mut endpoints| {
         for endpoint in &mut endpoints {
             if let Some(user) = options.user.as_deref().filter(|_| endpoint.user.is_empty()) {
@@ -44,19 +50,20 @@ pub(crate) fn stratum(options: &StratumOptions) -> Exit {
     run(&options.mining, endpoints, |client| client)
 }
 
+/// Reads the addresses. `expected` names the allowed schemes for the error.
 fn endpoints(
     urls: &[String],
-    bare: &str,
-    fits: impl Fn(Protocol) -> bool,
+    default_scheme: &str,
+    is_allowed: impl Fn(MiningProtocol) -> bool,
     expected: &str,
-) -> Result<Vec<Endpoint>, EndpointError> {
+) -> Result<Vec<MiningEndpoint>, MiningEndpointError> {
     urls.iter()
         .map(|url| {
-            let endpoint = Endpoint::parse(url, bare)?;
-            if fits(endpoint.protocol) {
+            let endpoint = MiningEndpoint::parse(url, default_scheme)?;
+            if is_allowed(endpoint.protocol) {
                 return Ok(endpoint);
             }
-            Err(EndpointError {
+            Err(MiningEndpointError {
                 got: endpoint.to_string(),
                 reason: format!("expected {expected} with this command"),
             })
@@ -64,11 +71,12 @@ fn endpoints(
         .collect()
 }
 
+/// Runs a rig. `change` sets what differs between the two commands.
 fn run(
     options: &MiningOptions,
-    endpoints: Result<Vec<Endpoint>, EndpointError>,
+    endpoints: Result<Vec<MiningEndpoint>, MiningEndpointError>,
     change: impl FnOnce(ClientConfig) -> ClientConfig,
-) -> Exit {
+) -> ExitReason {
     let config = match endpoints
         .map_err(|error| error.to_string())
         .and_then(|endpoints| {
@@ -83,7 +91,7 @@ fn run(
         Ok(config) => config,
         Err(error) => {
             eprintln!("error: {error}");
-            return Exit::Usage;
+            return ExitReason::Usage;
         }
     };
     let screen = Screen::choose(options.plain || options.log_json);
@@ -93,23 +101,23 @@ fn run(
     match rig::run(config, &screen) {
         Ok(RigEnd::Stopped) => {
             tracing::info!("stopped");
-            Exit::Done
+            ExitReason::Done
         }
         Ok(RigEnd::NoConnection { after, last }) => {
             tracing::error!("no connection for {after:?}: {last}");
-            Exit::NoConnection
+            ExitReason::NoConnection
         }
         Ok(RigEnd::Stalled { after }) => {
-            tracing::error!("there is work, and no device has hashed for {after:?}");
-            Exit::Stalled
+            tracing::error!("there is work, but no device has computed a hash for {after:?}");
+            ExitReason::Stalled
         }
         Err(error @ RigError::Device(MinerError::NoAdapter { .. })) => {
             tracing::error!("{error}");
-            Exit::NoDevice
+            ExitReason::NoDevice
         }
         Err(error) => {
             tracing::error!("{error}");
-            Exit::Usage
+            ExitReason::Usage
         }
     }
 }
@@ -117,10 +125,10 @@ fn run(
 fn engine_config(options: &MiningOptions) -> Result<EngineConfig, String> {
     let default = EngineConfig::default();
     let dataset = match (options.dataset, &options.dagdir) {
-        (Some(DatasetChoice::Never), _) => DatasetPolicy::Never,
-        (Some(DatasetChoice::Memory), _) | (None, None) => DatasetPolicy::Memory,
-        (Some(DatasetChoice::Disk) | None, Some(folder)) => DatasetPolicy::Disk(folder.clone()),
-        (Some(DatasetChoice::Disk), None) => return Err("--dataset disk needs --dagdir DIR".into()),
+        (Some(CpuDataset::Never), _) => DatasetPolicy::Never,
+        (Some(CpuDataset::Memory), _) | (None, None) => DatasetPolicy::Memory,
+        (Some(CpuDataset::Disk) | None, Some(folder)) => DatasetPolicy::Disk(folder.clone()),
+        (Some(CpuDataset::Disk), None) => return Err("--dataset disk needs --dagdir DIR".into()),
     };
     Ok(EngineConfig {
         device: options.device.clone(),
@@ -142,7 +150,7 @@ fn engine_config(options: &MiningOptions) -> Result<EngineConfig, String> {
     })
 }
 
-fn client_config(options: &MiningOptions, endpoints: Vec<Endpoint>) -> ClientConfig {
+fn client_config(options: &MiningOptions, endpoints: Vec<MiningEndpoint>) -> ClientConfig {
     ClientConfig {
         schedule: options.schedule.schedule(),
         work_timeout: options.work_timeout,
@@ -159,6 +167,7 @@ fn client_config(options: &MiningOptions, endpoints: Vec<Endpoint>) -> ClientCon
     }
 }
 
+/// `None` for zero, which disables an option.
 fn above_zero(time: Duration) -> Option<Duration> {
     (!time.is_zero()).then_some(time)
 }

@@ -1,4 +1,5 @@
-//! The commands of the binary: options in, text and exit codes out. What they mean is the library's business.
+//! The commands of the program `miner`: they turn options into calls of the library, and its
+//! results into text and exit codes.
 
 mod bench;
 mod devices;
@@ -9,6 +10,7 @@ mod verify;
 
 pub(crate) use bench::run as bench;
 pub(crate) use devices::list as devices;
+pub(crate) use exit::CommandOutput;
 pub(crate) use mine::{getwork, stratum};
-pub(crate) use options::{Command, Options};
+pub(crate) use options::{CliOptions, MinerCommand};
 pub(crate) use verify::run as verify;

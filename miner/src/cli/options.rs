@@ -1,4 +1,5 @@
-//! The command line: names, defaults, and what belongs to which command.
+//! The command line options of each command, with their defaults. The doc comments here are the
+//! help texts.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,38 +12,39 @@ use miner::bench::BenchDevices;
 use miner::gpu::KernelForm;
 use miner::{DeviceChoice, Intensity};
 
-/// How long a hash rate is measured unless told otherwise.
+/// The default time for the measurement of a hashrate.
 const BENCH_SECONDS: f64 = 10.0;
 
 /// Ethash and Etchash mining on CPUs and graphics adapters.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
-pub(crate) struct Options {
+pub(crate) struct CliOptions {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: MinerCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Mine for a node, by getWork over HTTP.
+pub(crate) enum MinerCommand {
+    /// Mine for a node, with getWork over HTTP.
     Getwork(GetworkOptions),
     /// Mine for a pool, or a node's Stratum server.
     Stratum(StratumOptions),
-    /// List the devices and their numbers.
+    /// List the devices with their numbers.
     Devices,
-    /// Measure light cache, dataset, hash rate, and what the memory gives at best.
+    /// Measure light cache, dataset, hashrate, and the highest rate of the memory.
     Bench(BenchOptions),
-    /// Say of a solution whether it is valid, and if not, why.
+    /// Check whether a solution is valid, and if not, say why.
     Verify(VerifyOptions),
 }
 
 /// Options of `getwork`.
 #[derive(Debug, Args)]
 pub(crate) struct GetworkOptions {
-    /// Nodes, such as http://localhost:8545. The first is preferred; the others take over while it fails.
+    /// Nodes, such as http://localhost:8545. The first is preferred; the others are used while it
+    /// fails.
     #[arg(required = true, value_name = "URL")]
     pub(crate) urls: Vec<String>,
-    /// Milliseconds between two questions for work.
+    /// Milliseconds between two requests for work.
     #[arg(long, visible_alias = "poll", value_name = "MS", default_value_t = 200, value_parser = RangedU64ValueParser::<u64>::new().range(1..=60_000))]
     pub(crate) farm_recheck: u64,
     #[command(flatten)]
@@ -52,22 +54,22 @@ pub(crate) struct GetworkOptions {
 /// Options of `stratum`.
 #[derive(Debug, Args)]
 pub(crate) struct StratumOptions {
-    /// Pools, as stratum+tcp://WALLET.WORKER:PASSWORD@HOST:PORT. The first is preferred; the others take over
-    /// while it fails. stratum1 is eth-proxy, stratum2 EthereumStratum/1.0.0, stratum3
-    /// EthereumStratum/2.0.0; stratum finds out. +ssl in place of +tcp encrypts.
+    /// Pools, as stratum+tcp://WALLET.WORKER:PASSWORD@HOST:PORT. The first is preferred; the others
+    /// are used while it fails. stratum1 is eth-proxy, stratum2 is EthereumStratum/1.0.0, stratum3
+    /// is EthereumStratum/2.0.0; stratum finds out the dialect. +ssl in place of +tcp encrypts.
     #[arg(required = true, value_name = "URL")]
     pub(crate) urls: Vec<String>,
-    /// WALLET or WALLET.WORKER for every pool whose address has none.
+    /// WALLET or WALLET.WORKER for all pools whose address has no user.
     #[arg(long, short = 'u', value_name = "ACCOUNT")]
     pub(crate) user: Option<String>,
-    /// Password for every pool whose address has none.
+    /// Password for all pools whose address has none.
     #[arg(long, short = 'p', value_name = "TEXT")]
     pub(crate) password: Option<String>,
     #[command(flatten)]
     pub(crate) mining: MiningOptions,
 }
 
-/// The kind of proof of work.
+/// The proof-of-work algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Algorithm {
     /// Epochs of 30,000 blocks.
@@ -76,10 +78,10 @@ pub(crate) enum Algorithm {
     Etchash,
 }
 
-/// Which epoch a block belongs to.
+/// Options that decide which epoch a block belongs to.
 #[derive(Debug, Args)]
 pub(crate) struct ScheduleOptions {
-    /// The proof of work.
+    /// The proof-of-work algorithm.
     #[arg(
         long,
         visible_alias = "algorithm",
@@ -87,7 +89,7 @@ pub(crate) struct ScheduleOptions {
         default_value = "ethash"
     )]
     pub(crate) algo: Algorithm,
-    /// First block of Etchash's long epochs.
+    /// First block with the long epochs of Etchash.
     #[arg(long, value_name = "N", default_value_t = ETCHASH_FORK_BLOCK)]
     pub(crate) etchash_fork: u64,
 }
@@ -103,86 +105,90 @@ impl ScheduleOptions {
     }
 }
 
-/// Where CPU threads get the full dataset from.
+/// Where CPU threads have the full dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DatasetChoice {
-    /// They hash from the light cache.
+pub(crate) enum CpuDataset {
+    /// No full dataset: threads hash from the light cache.
     Never,
-    /// Generated in memory.
+    /// In memory.
     Memory,
-    /// A file in the folder of `--dagdir`.
+    /// In a file in the folder of `--dagdir`.
     Disk,
 }
 
-/// What `getwork` and `stratum` have in common.
+/// Options of both `getwork` and `stratum`.
 #[derive(Debug, Args)]
 pub(crate) struct MiningOptions {
-    /// What searches: auto, all (every hardware card), cpu, gpu, gpu:0,2 or cpu,gpu:0.
+    /// Devices that search: auto, all (every hardware card), cpu, gpu, gpu:0,2 or cpu,gpu:0.
     #[arg(long, visible_alias = "miner.device", value_name = "DEVICES", default_value_t = DeviceChoice::Auto)]
     pub(crate) device: DeviceChoice,
-    /// Threads of the CPU [default: all it has].
+    /// CPU threads [default: all].
     #[arg(long, short = 't', value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=4096))]
     pub(crate) threads: Option<usize>,
-    /// How much of its time each device searches, in percent: less leaves a desktop usable.
+    /// Percentage of the time in which each device searches. With less, a desktop stays usable.
     #[arg(long, visible_alias = "miner.intensity", value_name = "PERCENT", default_value_t = Intensity::FULL)]
     pub(crate) intensity: Intensity,
-    /// How far the threads of the CPU let other programs go before them: 0 not at all, 19 all of them.
+    /// Priority of the CPU threads, as a nice value: 0 is normal, 19 lets all other programs run
+    /// first.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(0..=19))]
     pub(crate) nice: u8,
-    /// Milliseconds that batches occupy a card before it takes new work.
+    /// Milliseconds for which batches occupy a card at most before it takes new work.
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = RangedU64ValueParser::<u64>::new().range(1..=10_000))]
     pub(crate) batch: u64,
-    /// Form of the search kernel of graphics adapters: lane, shuffle, shuffle8, group; auto measures at the first start
-    /// which is fastest, and remembers it in gpu-kernels.json beside the dataset files or in the user's cache.
+    /// Form of the search kernel of graphics adapters: lane, shuffle, shuffle8, group. auto
+    /// measures at the first start which form is fastest, and stores the result in gpu-kernels.json
+    /// beside the dataset files or in the user's cache folder.
     #[arg(long, value_name = "FORM", default_value = "auto", value_parser = kernel)]
-    pub(crate) kernel: Kernel,
-    /// Full dataset for CPU threads [default: memory; disk where --dagdir is given].
+    pub(crate) kernel: KernelOption,
+    /// Where CPU threads have the full dataset [default: memory; disk if --dagdir is given].
     #[arg(long, value_name = "WHERE")]
-    pub(crate) dataset: Option<DatasetChoice>,
-    /// Folder of dataset files (full-R23-...).
+    pub(crate) dataset: Option<CpuDataset>,
+    /// Folder for dataset files (full-R23-...).
     #[arg(long, visible_alias = "ethash.dagdir", value_name = "DIR")]
     pub(crate) dagdir: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) schedule: ScheduleOptions,
 
-    /// Report the hashrate each so many seconds, to pools at most twice a minute; 0: never.
+    /// Seconds between two reports of the hashrate, for pools at least 30; 0: never.
     #[arg(long, short = 'R', value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_value = "5", default_missing_value = "5", value_parser = seconds)]
     pub(crate) report_hashrate: Duration,
-    /// Leave an endpoint that brings no new work for so many seconds.
+    /// Leave an endpoint that gives no new work for this many seconds.
     #[arg(long, value_name = "SECONDS", default_value = "180", value_parser = seconds_above_zero)]
     pub(crate) work_timeout: Duration,
-    /// Seconds for a connection, and for an answer.
+    /// Time limit in seconds for connecting, and for an answer.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds_above_zero)]
     pub(crate) response_timeout: Duration,
-    /// Seconds before an endpoint that failed is tried again; doubled with each failure.
+    /// Seconds before a failed endpoint is tried again; doubled with each failure.
     #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds_above_zero)]
     pub(crate) retry_delay: Duration,
-    /// The longest such wait, in seconds.
+    /// The longest time in seconds before a failed endpoint is tried again.
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds_above_zero)]
     pub(crate) retry_max: Duration,
-    /// End with exit code 3 after so many seconds without a connection; 0: never.
+    /// End with exit code 3 after this many seconds without a connection; 0: never.
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     pub(crate) max_wait: Duration,
-    /// End with exit code 4 when no device has hashed for so many seconds although there is work; 0: never.
+    /// End with exit code 4 if there is work but no device computes a hash for this many seconds;
+    /// 0: never.
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     pub(crate) stall_timeout: Duration,
-    /// File of certificates (PEM) to trust beside the usual authorities.
+    /// File of certificates (PEM) to trust in addition to the usual authorities.
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_ca: Option<PathBuf>,
-    /// Encrypt, but trust whoever is at the other end.
+    /// Encrypt, but do not check who is at the other end.
     #[arg(long)]
     pub(crate) tls_trust_anybody: bool,
 
-    /// Serve status (JSON at /) and Prometheus metrics (/metrics) there, as in 127.0.0.1:3333.
+    /// Serve the status (JSON at /) and Prometheus metrics (/metrics) at this address, such as
+    /// 127.0.0.1:3333.
     #[arg(long, visible_alias = "api-bind", value_name = "ADDRESS:PORT")]
     pub(crate) status: Option<SocketAddr>,
-    /// Seconds between two lines about the hashrate where no table is shown.
+    /// Seconds between two log lines about the hashrate, if no table is shown.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds_above_zero)]
     pub(crate) log_every: Duration,
-    /// Plain lines in a terminal too.
+    /// Write log lines instead of a table, in a terminal too.
     #[arg(long)]
     pub(crate) plain: bool,
-    /// Log as JSON, a line an event.
+    /// Write the log as JSON, one line per event.
     #[arg(long)]
     pub(crate) log_json: bool,
 }
@@ -190,29 +196,30 @@ pub(crate) struct MiningOptions {
 /// Options of `bench`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchOptions {
-    /// auto, cpu, gpu, gpu:N, a list, or all, which takes software adapters too.
+    /// Devices to measure: auto, cpu, gpu, gpu:N, a list, or all, which includes software adapters.
     #[arg(long, default_value = "auto")]
     pub(crate) device: BenchDevices,
     /// The epoch whose cache and dataset are used.
     #[arg(long, default_value_t = 0)]
     pub(crate) epoch: u32,
-    /// Seconds for each hash rate; half as many, and 2 at most, for each figure of the memory, all ways of reading
-    /// together.
+    /// Seconds per measurement of a hashrate. A measurement of the memory takes half of that, and
+    /// at most 2 seconds, for all ways of reading together.
     #[arg(long, default_value_t = BENCH_SECONDS, value_parser = bench_seconds)]
     pub(crate) seconds: f64,
-    /// Threads of the CPU; all it has unless given.
+    /// CPU threads [default: all].
     #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(1..=4096))]
     pub(crate) threads: Option<usize>,
-    /// Form of the search kernel of graphics adapters: lane, shuffle, shuffle8, group, or auto for the fastest.
+    /// Form of the search kernel of graphics adapters: lane, shuffle, shuffle8, group, or auto for
+    /// the fastest.
     #[arg(long, value_name = "FORM", default_value = "auto", value_parser = kernel)]
-    pub(crate) kernel: Kernel,
-    /// Leave out the full dataset.
+    pub(crate) kernel: KernelOption,
+    /// Do not measure the full dataset.
     #[arg(long)]
     pub(crate) light: bool,
-    /// Print JSON: an array, an object for each device.
+    /// Print JSON: an array with one object per device.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Draw the figures into this file, as SVG.
+    /// Write a chart of the results to this file, as SVG.
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
 }
@@ -222,22 +229,22 @@ pub(crate) struct BenchOptions {
 pub(crate) struct VerifyOptions {
     /// Hash of the header without its seal.
     pub(crate) header_hash: B256,
-    /// The nonce: sixteen hexadecimal digits as in submitWork, or with 0x.
+    /// The nonce: up to sixteen hexadecimal digits, with or without 0x.
     #[arg(value_parser = nonce)]
     pub(crate) nonce: u64,
-    /// The mix hash, or - where it is not known.
+    /// The mix hash, or - if it is not known.
     #[arg(value_parser = mix_hash)]
-    pub(crate) mix_hash: MixHash,
+    pub(crate) mix_hash: MixHashArgument,
     /// The boundary (0x and 64 digits), or a difficulty in decimal digits.
     #[arg(value_parser = boundary)]
     pub(crate) boundary: B256,
     /// The epoch.
     #[arg(long, group = "which", value_name = "N")]
     pub(crate) epoch: Option<u32>,
-    /// The block's number.
+    /// The block number.
     #[arg(long, group = "which", value_name = "N")]
     pub(crate) number: Option<u64>,
-    /// The seed hash, as getWork gives it.
+    /// The seed hash, as in getWork.
     #[arg(long, group = "which", value_name = "HASH")]
     pub(crate) seed: Option<B256>,
     #[command(flatten)]
@@ -247,30 +254,31 @@ pub(crate) struct VerifyOptions {
     pub(crate) json: bool,
 }
 
-/// A mix hash that may be unknown.
+/// The argument for the mix hash; `None` if it is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MixHash(pub(crate) Option<B256>);
+pub(crate) struct MixHashArgument(pub(crate) Option<B256>);
 
-/// A form of the search kernel; `None`: the fastest.
+/// The option for the form of the search kernel; `None`: the fastest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kernel(pub(crate) Option<KernelForm>);
+pub(crate) struct KernelOption(pub(crate) Option<KernelForm>);
 
-fn kernel(text: &str) -> Result<Kernel, String> {
+/// Reads the form of the search kernel.
+fn kernel(text: &str) -> Result<KernelOption, String> {
     if text == "auto" {
-        return Ok(Kernel(None));
+        return Ok(KernelOption(None));
     }
     let form = KernelForm::from_name(text);
-    form.map(|form| Kernel(Some(form))).ok_or_else(|| {
+    form.map(|form| KernelOption(Some(form))).ok_or_else(|| {
         let names: Vec<_> = KernelForm::ALL.iter().map(|form| form.name()).collect();
         format!("got {text}, expected auto or one of {}", names.join(", "))
     })
 }
 
-/// Reads a time.
+/// Reads a time in seconds.
 fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=1e9).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
-        _ => Err(format!("got {text}, expected seconds from 0 on")),
+        _ => Err(format!("got {text}, expected a number of seconds, 0 or more")),
     }
 }
 
@@ -279,19 +287,24 @@ fn seconds_above_zero(text: &str) -> Result<Duration, String> {
         if time >= Duration::from_millis(1) {
             Ok(time)
         } else {
-            Err(format!("got {text}, expected seconds above 0"))
+            Err(format!(
+                "got {text}, expected a number of seconds of at least 0.001"
+            ))
         }
     })
 }
 
-/// Reads a time that can be measured.
+/// Reads the time of a measurement in seconds.
 fn bench_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err(format!("got {text}, expected seconds from 0 to 86400")),
+        _ => Err(format!(
+            "got {text}, expected a number of seconds from 0 to 86400"
+        )),
     }
 }
 
+/// Reads a nonce.
 fn nonce(text: &str) -> Result<u64, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     let good = digits.len() <= 16 && !digits.starts_with('+');
@@ -299,15 +312,17 @@ fn nonce(text: &str) -> Result<u64, String> {
     nonce.ok_or_else(|| format!("got {text}, expected up to sixteen hexadecimal digits"))
 }
 
-fn mix_hash(text: &str) -> Result<MixHash, String> {
+/// Reads a mix hash or `-`.
+fn mix_hash(text: &str) -> Result<MixHashArgument, String> {
     if text == "-" {
-        return Ok(MixHash(None));
+        return Ok(MixHashArgument(None));
     }
     text.parse()
-        .map(|hash| MixHash(Some(hash)))
+        .map(|hash| MixHashArgument(Some(hash)))
         .map_err(|_| format!("got {text}, expected 64 hexadecimal digits or -"))
 }
 
+/// Reads a boundary or a difficulty.
 fn boundary(text: &str) -> Result<B256, String> {
     let expected = || format!("got {text}, expected 0x and 64 hexadecimal digits, or a difficulty above 0");
     if text.starts_with("0x") || text.len() == 64 {
@@ -325,19 +340,19 @@ fn boundary(text: &str) -> Result<B256, String> {
 mod tests {
     use super::*;
 
-    fn parse(arguments: &[&str]) -> Result<Command, clap::Error> {
-        Options::try_parse_from(["miner"].iter().chain(arguments)).map(|options| options.command)
+    fn parse(arguments: &[&str]) -> Result<MinerCommand, clap::Error> {
+        CliOptions::try_parse_from(["miner"].iter().chain(arguments)).map(|options| options.command)
     }
 
     #[test]
     fn options_of_other_miners_are_understood() {
-        let Ok(Command::Getwork(options)) = parse(&["getwork", "-R", "http://a", "b:1", "--poll", "50"])
+        let Ok(MinerCommand::Getwork(options)) = parse(&["getwork", "-R", "http://a", "b:1", "--poll", "50"])
         else {
             panic!("good options");
         };
         assert_eq!((options.urls.len(), options.farm_recheck), (2, 50));
         assert_eq!(options.mining.report_hashrate, Duration::from_secs(5));
-        let Ok(Command::Stratum(options)) = parse(&[
+        let Ok(MinerCommand::Stratum(options)) = parse(&[
             "stratum",
             "stratum2+tcp://a",
             "--report-hashrate=0",
@@ -352,11 +367,11 @@ mod tests {
         };
         assert_eq!(options.mining.report_hashrate, Duration::ZERO);
         assert_eq!(options.mining.status.map(|address| address.port()), Some(1));
-        assert_eq!(options.mining.kernel, Kernel(Some(KernelForm::Group)));
+        assert_eq!(options.mining.kernel, KernelOption(Some(KernelForm::Group)));
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn bad_options_are_refused() {
         let hash = "00".repeat(32);
         for bad in [
             &["getwork"][..],
@@ -377,10 +392,11 @@ mod tests {
         ] {
             assert!(parse(bad).is_err(), "{bad:?}");
         }
-        let Ok(Command::Verify(options)) = parse(&["verify", &hash, "ff", "-", "512", "--epoch", "0"]) else {
+        let Ok(MinerCommand::Verify(options)) = parse(&["verify", &hash, "ff", "-", "512", "--epoch", "0"])
+        else {
             panic!("good options");
         };
-        assert_eq!((options.nonce, options.mix_hash), (255, MixHash(None)));
+        assert_eq!((options.nonce, options.mix_hash), (255, MixHashArgument(None)));
         assert_eq!(options.boundary, ethash::boundary(&ethash::U256::from(512)));
     }
 }

@@ -1,16 +1,16 @@
-//! `verify`: a solution in, a verdict out.
+//! `miner verify`: checks a solution.
 
 use ethash::{Epoch, Schedule};
-use miner::verify::{Question, verify};
+use miner::verify::{SolutionClaim, verify};
 
-use super::exit::Exit;
+use super::exit::{CommandOutput, ExitReason};
 use super::options::{Algorithm, VerifyOptions};
 
-/// Judges; gives the text for standard output and the exit code.
-pub(crate) fn run(options: &VerifyOptions) -> Result<(String, Exit), Exit> {
+/// Checks the solution.
+pub(crate) fn run(options: &VerifyOptions) -> Result<CommandOutput, ExitReason> {
     let verdict = epoch(options)
         .and_then(|epoch| {
-            verify(&Question {
+            verify(&SolutionClaim {
                 header_hash: options.header_hash,
                 pow_nonce: options.nonce,
                 mix_hash: options.mix_hash.0,
@@ -21,7 +21,7 @@ pub(crate) fn run(options: &VerifyOptions) -> Result<(String, Exit), Exit> {
         })
         .map_err(|error| {
             eprintln!("error: {error}");
-            Exit::Usage
+            ExitReason::Usage
         })?;
     let text = if options.json {
         verdict.to_json().to_string()
@@ -29,24 +29,27 @@ pub(crate) fn run(options: &VerifyOptions) -> Result<(String, Exit), Exit> {
         verdict.to_string()
     };
     let exit = if verdict.is_valid() {
-        Exit::Done
+        ExitReason::Done
     } else {
-        Exit::Invalid
+        ExitReason::Invalid
     };
-    Ok((text, exit))
+    Ok(CommandOutput { text, exit })
 }
 
-/// The epoch, however it was named.
+/// The epoch, from its number, a block number or a seed hash.
 fn epoch(options: &VerifyOptions) -> Result<Epoch, String> {
     let schedule = options.schedule.schedule();
     match (options.epoch, options.number, &options.seed) {
         (Some(index), ..) if options.schedule.algo == Algorithm::Etchash => Ok(Epoch::etchash(index)),
         (Some(index), ..) => Ok(Epoch::ethash(index)),
         (_, Some(number), _) => Ok(schedule.epoch(number)),
-        (.., Some(seed)) => schedule
-            .find_epoch(seed)
-            .ok_or_else(|| format!("seed hash {seed} is of no epoch of {}", name(schedule))),
-        (None, None, None) => Err("the epoch is needed: --epoch N, --number N or --seed HASH".into()),
+        (.., Some(seed)) => schedule.find_epoch(seed).ok_or_else(|| {
+            format!(
+                "seed hash: got {seed}, expected the seed hash of an epoch of {}",
+                name(schedule)
+            )
+        }),
+        (None, None, None) => Err("the epoch is missing: give --epoch N, --number N or --seed HASH".into()),
     }
 }
 

@@ -1,72 +1,73 @@
-//! Addresses of nodes and pools, in the form that other miners use too:
-//! `scheme://[user[.worker][:password]@]host[:port][/path]`.
+//! Addresses of nodes and pools: `scheme://[user[.worker][:password]@]host[:port][/path]`.
+//!
+//! Other miners use the same form.
 
 use core::fmt;
 use core::str::FromStr;
 
 use stratum::Dialect;
 
-/// Port of a node that none is given for.
+/// The default port of a node.
 const PORT_NODE: u16 = 8545;
-/// Port of HTTP by TLS.
+/// The default port of a node over HTTPS.
 const PORT_HTTPS: u16 = 443;
-/// Port of a pool that none is given for: a node's own.
+/// The default port of a pool: that of this project's node.
 const PORT_POOL: u16 = 8008;
 
-/// How an endpoint is spoken to.
+/// The protocol of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Protocol {
-    /// JSON-RPC over HTTP: work is asked for.
+pub enum MiningProtocol {
+    /// JSON-RPC over HTTP: the miner polls for work.
     GetWork,
-    /// Stratum: work is pushed. Without a dialect, what the pool speaks is found out.
+    /// Stratum: the pool sends work. `None`: the client finds out the dialect.
     Stratum(Option<Dialect>),
 }
 
-/// A node or a pool.
+/// The address of a node or a pool.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Endpoint {
-    /// How it is spoken to.
-    pub protocol: Protocol,
-    /// Whether the connection is by TLS.
+pub struct MiningEndpoint {
+    /// The protocol.
+    pub protocol: MiningProtocol,
+    /// Whether the connection uses TLS.
     pub tls: bool,
-    /// The wallet or account; empty where none is given.
+    /// The wallet or account; empty if there is none.
     pub user: String,
-    /// The rig's name.
+    /// The name of the rig.
     pub worker: Option<String>,
     /// The password.
     pub password: Option<String>,
-    /// A name or an address, without brackets.
+    /// A host name or an IP address, without brackets.
     pub host: String,
     /// The port.
     pub port: u16,
-    /// Path and query, `/` at least.
+    /// Path and query; `/` if there is no path.
     pub path: String,
 }
 
-/// Why a text is no address of an endpoint.
+/// Why a text is not the address of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no endpoint {got:?}: {reason}")]
-pub struct EndpointError {
+#[error("endpoint {got:?}: {reason}")]
+pub struct MiningEndpointError {
     /// The text, without its password.
     pub got: String,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: String,
 }
 
-impl Endpoint {
-    /// Reads an address; `bare` is the scheme of one that has none.
+impl MiningEndpoint {
+    /// Reads an address. `default_scheme` is used if the address has no scheme.
     ///
     /// # Errors
-    /// [`EndpointError`] naming what is wrong.
-    pub fn parse(text: &str, bare: &str) -> Result<Self, EndpointError> {
-        let error = |reason: String| EndpointError {
+    /// [`MiningEndpointError`] with the reason.
+    pub fn parse(text: &str, default_scheme: &str) -> Result<Self, MiningEndpointError> {
+        let error = |reason: String| MiningEndpointError {
             got: without_password(text),
             reason,
         };
-        let (scheme, rest) = text.split_once("://").unwrap_or((bare, text));
+        let (scheme, rest) = text.split_once("://").unwrap_or((default_scheme, text));
         let (protocol, tls) = read_scheme(scheme).ok_or_else(|| {
             error(format!(
-                "scheme {scheme:?}, expected http, https, stratum+tcp, stratum1+tcp (eth-proxy), stratum2+tcp \
+                "scheme: got {scheme:?}, expected http, https, stratum+tcp, stratum1+tcp (eth-proxy), stratum2+tcp \
                  (EthereumStratum/1.0.0), stratum3+tcp (EthereumStratum/2.0.0), or +ssl in place of +tcp"
             ))
         })?;
@@ -74,19 +75,21 @@ impl Endpoint {
             Some(slash) => rest.split_at(slash),
             None => (rest, "/"),
         };
-        let (login, place) = match authority.rsplit_once('@') {
-            Some((login, place)) => (Some(login), place),
+        let (login, address) = match authority.rsplit_once('@') {
+            Some((login, address)) => (Some(login), address),
             None => (None, authority),
         };
-        let (host, port) = split_port(place).map_err(error)?;
+        let (host, port) = split_port(address).map_err(error)?;
         if host.is_empty() || host.chars().any(|c| c.is_whitespace() || c.is_control()) {
-            return Err(error("no host".into()));
+            return Err(error("the host is missing or contains white space".into()));
         }
         if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(error("a path of other than printable characters".into()));
+            return Err(error(
+                "the path contains characters that are not printable ASCII".into(),
+            ));
         }
-        if matches!(protocol, Protocol::Stratum(_)) && path != "/" {
-            return Err(error(format!("path {path:?}, expected none for Stratum")));
+        if matches!(protocol, MiningProtocol::Stratum(_)) && path != "/" {
+            return Err(error(format!("path: got {path:?}, expected none for Stratum")));
         }
         let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
             None => (String::new(), None),
@@ -103,9 +106,9 @@ impl Endpoint {
             password,
             host: host.to_owned(),
             port: port.unwrap_or(match (protocol, tls) {
-                (Protocol::Stratum(_), _) => PORT_POOL,
-                (Protocol::GetWork, true) => PORT_HTTPS,
-                (Protocol::GetWork, false) => PORT_NODE,
+                (MiningProtocol::Stratum(_), _) => PORT_POOL,
+                (MiningProtocol::GetWork, true) => PORT_HTTPS,
+                (MiningProtocol::GetWork, false) => PORT_NODE,
             }),
             path: path.to_owned(),
         };
@@ -113,11 +116,13 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// Sets user and worker from `user.worker`. A node's user has no worker: its name may have dots.
+    /// Sets user and worker from `user.worker`.
+    ///
+    /// A user of a node has no worker, so the name may contain dots.
     pub fn set_account(&mut self, account: &str) {
         let (user, worker) = match account.rsplit_once('.') {
             Some((user, worker))
-                if matches!(self.protocol, Protocol::Stratum(_))
+                if matches!(self.protocol, MiningProtocol::Stratum(_))
                     && !user.is_empty()
                     && !worker.is_empty() =>
             {
@@ -129,7 +134,7 @@ impl Endpoint {
         self.worker = worker;
     }
 
-    /// The host as it stands in a URL.
+    /// The host in the form for a URL: an IPv6 address is in brackets.
     pub fn bracketed_host(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]", self.host)
@@ -139,13 +144,13 @@ impl Endpoint {
     }
 }
 
-/// Without user and password: this goes into logs.
-impl fmt::Display for Endpoint {
+/// The address without user and password, so that it can be logged.
+impl fmt::Display for MiningEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = match (self.protocol, self.tls) {
-            (Protocol::GetWork, false) => "http",
-            (Protocol::GetWork, true) => "https",
-            (Protocol::Stratum(dialect), tls) => {
+            (MiningProtocol::GetWork, false) => "http",
+            (MiningProtocol::GetWork, true) => "https",
+            (MiningProtocol::Stratum(dialect), tls) => {
                 let number = match dialect {
                     None => "",
                     Some(Dialect::EthProxy) => "1",
@@ -166,9 +171,9 @@ impl fmt::Display for Endpoint {
     }
 }
 
-impl fmt::Debug for Endpoint {
+impl fmt::Debug for MiningEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint")
+        f.debug_struct("MiningEndpoint")
             .field("url", &self.to_string())
             .field("user", &self.user)
             .field("worker", &self.worker)
@@ -176,21 +181,21 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-impl FromStr for Endpoint {
-    type Err = EndpointError;
+impl FromStr for MiningEndpoint {
+    type Err = MiningEndpointError;
 
-    fn from_str(text: &str) -> Result<Self, EndpointError> {
+    fn from_str(text: &str) -> Result<Self, MiningEndpointError> {
         Self::parse(text, "http")
     }
 }
 
-fn read_scheme(scheme: &str) -> Option<(Protocol, bool)> {
+fn read_scheme(scheme: &str) -> Option<(MiningProtocol, bool)> {
     let scheme = scheme.to_ascii_lowercase();
     match scheme.as_str() {
-        "http" | "getwork" => return Some((Protocol::GetWork, false)),
-        "https" => return Some((Protocol::GetWork, true)),
-        "stratum" => return Some((Protocol::Stratum(None), false)),
-        "stratums" | "stratumss" => return Some((Protocol::Stratum(None), true)),
+        "http" | "getwork" => return Some((MiningProtocol::GetWork, false)),
+        "https" => return Some((MiningProtocol::GetWork, true)),
+        "stratum" => return Some((MiningProtocol::Stratum(None), false)),
+        "stratums" | "stratumss" => return Some((MiningProtocol::Stratum(None), true)),
         _ => {}
     }
     let (name, carrier) = scheme.split_once('+')?;
@@ -206,35 +211,36 @@ fn read_scheme(scheme: &str) -> Option<(Protocol, bool)> {
         "ssl" | "tls" | "tls12" => true,
         _ => return None,
     };
-    Some((Protocol::Stratum(dialect), tls))
+    Some((MiningProtocol::Stratum(dialect), tls))
 }
 
-/// Host and port; an IPv6 address stands in brackets.
-fn split_port(place: &str) -> Result<(&str, Option<u16>), String> {
-    let (host, port) = match place.strip_prefix('[') {
+/// Splits an address into host and port. An IPv6 address is in brackets.
+fn split_port(address: &str) -> Result<(&str, Option<u16>), String> {
+    let (host, port) = match address.strip_prefix('[') {
         Some(rest) => {
-            let (host, after) = rest.split_once(']').ok_or("a bracket that is not closed")?;
+            let (host, after) = rest.split_once(']').ok_or("the closing bracket is missing")?;
             match after.strip_prefix(':') {
                 Some(port) => (host, Some(port)),
                 None if after.is_empty() => (host, None),
-                None => return Err(format!("{after:?} after the address, expected a port")),
+                None => return Err(format!("after the address: got {after:?}, expected a port")),
             }
         }
-        None => match place.split_once(':') {
+        None => match address.split_once(':') {
             Some((host, port)) => (host, Some(port)),
-            None => (place, None),
+            None => (address, None),
         },
     };
     let port = port.map(|port| {
         let number = port.parse::<u16>().ok().filter(|number| *number != 0);
-        number.ok_or_else(|| format!("port {port:?}, expected a number from 1 to 65535"))
+        number.ok_or_else(|| format!("port: got {port:?}, expected a number from 1 to 65535"))
     });
     Ok((host, port.transpose()?))
 }
 
-/// Replaces `%40` and its like.
+/// Decodes percent-encoded bytes, such as `%40`.
 fn unescape(text: &str) -> Result<String, String> {
-    let bad = || format!("an escape in {text:?} that is none");
+    // Without the text, which may be a password.
+    let bad = || "invalid percent-encoding in the user or the password".to_owned();
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
@@ -251,14 +257,14 @@ fn unescape(text: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| bad())
 }
 
-/// The text for an error message: a password has no place there.
+/// The address for an error message, without its password.
 fn without_password(text: &str) -> String {
     match text.rsplit_once('@') {
-        Some((login, place)) => {
+        Some((login, address)) => {
             let (scheme, login) = login.split_once("://").map_or(("", login), |(s, l)| (s, l));
             let user = login.split(':').next().unwrap_or_default();
             let separator = if scheme.is_empty() { "" } else { "://" };
-            format!("{scheme}{separator}{user}:…@{place}")
+            format!("{scheme}{separator}{user}:…@{address}")
         }
         None => text.to_owned(),
     }
@@ -269,7 +275,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &str, user: &str, worker: Option<&str>, password: Option<&str>) {
-        let endpoint: Endpoint = text.parse().unwrap_or_else(|error| panic!("{error}"));
+        let endpoint: MiningEndpoint = text.parse().unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(endpoint.to_string(), expected, "{text}");
         assert_eq!(
             (
@@ -321,23 +327,23 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_without_the_password() {
         for (text, reason) in [
-            ("ftp://x", "scheme \"ftp\""),
+            ("ftp://x", "scheme: got \"ftp\""),
             ("stratum4+tcp://x", "scheme"),
             ("stratum+udp://x", "scheme"),
-            ("http://", "no host"),
-            ("http://x:0", "port \"0\""),
+            ("http://", "host is missing"),
+            ("http://x:0", "port: got \"0\""),
             ("http://x:99999", "port"),
             ("http://[::1", "bracket"),
             ("http://[::1]8", "after the address"),
             ("stratum+tcp://x/y", "path"),
-            ("stratum+tcp://a%4:secret@x", "escape"),
+            ("stratum+tcp://a%4:secret@x", "percent-encoding"),
             ("http://x/\u{7}", "path"),
         ] {
-            let error = text.parse::<Endpoint>().expect_err(text);
+            let error = text.parse::<MiningEndpoint>().expect_err(text);
             assert!(error.reason.contains(reason), "{text}: {error}");
             assert!(!error.to_string().contains("secret"), "{error}");
         }
-        let endpoint: Endpoint = "stratum+tcp://a.b:secret@x".parse().expect("good");
+        let endpoint: MiningEndpoint = "stratum+tcp://a.b:secret@x".parse().expect("good");
         assert!(!format!("{endpoint} {endpoint:?}").contains("secret"));
     }
 }

@@ -1,100 +1,101 @@
-//! Why an endpoint gives no work. None of these ends the process: another endpoint is tried, or the same again.
+//! Why an endpoint gives no work. None of these errors ends the process: the client tries another
+//! endpoint, or the same one again.
 
 use std::io;
 use std::time::Duration;
 
 use ethash::B256;
-use stratum::LineError;
-use stratum::client::SessionError;
+use stratum::LineTooLong;
+use stratum::client::ClientSessionError;
 
-use super::TlsError;
+use super::tls::TlsError;
 
-/// See the module.
+/// Why an endpoint gives no work.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// There is no connection.
+    /// The connection cannot be made.
     #[error("cannot connect: {0}")]
     Connect(io::Error),
     /// TLS failed.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The connection broke.
+    /// The connection has broken.
     #[error("connection lost: {0}")]
     Lost(io::Error),
-    /// The other side closed the connection.
+    /// The other side has closed the connection.
     #[error("the other side closed the connection")]
     Closed,
     /// Nothing came in time.
-    #[error("{what} not within {after:?}")]
+    #[error("timed out after {after:?} waiting for {what}")]
     Timeout {
-        /// What was waited for.
+        /// The missing event.
         what: &'static str,
-        /// How long.
+        /// The time limit.
         after: Duration,
     },
     /// The work has not changed for too long.
-    #[error("no new work within {after:?}, still {header_hash}")]
+    #[error("no new work for {after:?}, still header hash {header_hash}")]
     NoNewWork {
-        /// The header that was given all the time.
+        /// The header hash of the unchanged work.
         header_hash: B256,
-        /// How long.
+        /// The time limit.
         after: Duration,
     },
-    /// HTTP went wrong.
+    /// An HTTP exchange has failed.
     #[error("HTTP failed: {0}")]
     Http(String),
-    /// Another status than 200.
-    #[error("HTTP status {got}, expected 200")]
+    /// The HTTP status is not 200.
+    #[error("HTTP status: got {got}, expected 200")]
     Status {
         /// The status.
         got: u16,
     },
-    /// The node answers with an error.
+    /// The node has answered with a JSON-RPC error.
     #[error("{method}: {message} ({code})")]
     Refused {
-        /// What was called.
+        /// The called method.
         method: String,
-        /// JSON-RPC's code.
+        /// The JSON-RPC error code.
         code: i64,
-        /// The node's words.
+        /// The error message of the node.
         message: String,
     },
-    /// The answer is not what it should be.
+    /// A value in an answer is wrong.
     #[error("{what}: got {got}, expected {expected}")]
     Answer {
-        /// Which part of it.
+        /// The name of the value.
         what: &'static str,
-        /// What stood there.
+        /// The actual value.
         got: String,
-        /// What should have.
+        /// The expected form.
         expected: &'static str,
     },
-    /// A line too long.
+    /// A line from the pool is too long.
     #[error(transparent)]
-    Line(#[from] LineError),
-    /// The conversation with a pool failed.
+    Line(#[from] LineTooLong),
+    /// The session with a pool must end.
     #[error(transparent)]
-    Session(#[from] SessionError),
-    /// The pool speaks none of the dialects.
-    #[error("the pool speaks no dialect known here; the last one tried: {0}")]
+    Session(#[from] ClientSessionError),
+    /// The pool speaks none of the known dialects.
+    #[error("the pool speaks no known dialect; error of the last one tried: {0}")]
     NoDialect(Box<Self>),
     /// The pool has ended the session.
     #[error("the pool ended the session")]
     Bye,
-    /// The pool asks to be left for another address.
+    /// The pool asks the miner to connect to another address.
     #[error("the pool asks to reconnect to {host}:{port}")]
-    Moved {
-        /// The host.
+    Redirected {
+        /// The new host.
         host: String,
-        /// The port.
+        /// The new port.
         port: u16,
-        /// Not before this time has passed.
+        /// The time to wait before that.
         wait: Duration,
     },
 }
 
 impl ClientError {
-    /// A value of the wrong kind, shortened for the log.
+    /// The error for a value of the wrong form. The value is shortened for the log.
     pub(super) fn answer(what: &'static str, got: &impl ToString, expected: &'static str) -> Self {
         Self::Answer {
             what,
@@ -104,10 +105,11 @@ impl ClientError {
     }
 }
 
-/// Another's words, fit for a log and a terminal: without control characters, and of `length` characters at most.
-pub(super) fn printable(words: &str, length: usize) -> String {
-    let printed = words.chars().filter(|character| !character.is_control());
-    printed.take(length).collect()
+/// A text from the other side, made safe for log and terminal: without control characters, and at
+/// most `len_max` characters long.
+pub(super) fn printable(text: &str, len_max: usize) -> String {
+    let printed = text.chars().filter(|character| !character.is_control());
+    printed.take(len_max).collect()
 }
 
 #[cfg(test)]
@@ -115,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_send_cannot_command_a_terminal() {
+    fn text_from_others_cannot_control_a_terminal() {
         let error = ClientError::answer("response", &"\x1b[2Jno\r\n\u{9b}31m", "work");
         assert_eq!(error.to_string(), "response: got [2Jno31m, expected work");
         assert_eq!(printable("abc\0def", 4), "abcd");

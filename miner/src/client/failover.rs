@@ -1,8 +1,8 @@
-//! Which endpoint gives the work: the first in order that can be reached.
+//! Chooses the endpoint that gives the work: the first in order of preference that can be reached.
 //!
-//! One that fails is left alone for a while that doubles with each failure. While another one gives the work,
-//! the preferred ones are tried again in the background, and taken back once they have logged this miner in
-//! and given work: the change costs no pause.
+//! A failed endpoint is not tried again for a time, which doubles with each failure. While a less
+//! preferred endpoint gives the work, the preferred ones are tried again in the background. One of
+//! them takes over once it has accepted the login and given work, so the change causes no pause.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,239 +11,211 @@ use ethash::B256;
 use stratum::Dialect;
 use tokio::sync::watch;
 use tokio::time::sleep_until;
-use tokio_rustls::rustls;
 
-use super::getwork::GetWork;
-use super::pool::Pool;
-use super::{ClientConfig, ClientError, Endpoint, Ledger, Protocol, TlsError, Wires};
+use super::config::ClientConfig;
+use super::context::ClientContext;
+use super::endpoint::MiningEndpoint;
+use super::engine_link::EngineLink;
+use super::error::ClientError;
+use super::stats::ClientStats;
+use super::tls::TlsError;
+use super::work_source::WorkSource;
 
-/// A connection that lasted so long has shown that the endpoint is well again.
-const WELL_AFTER: Duration = Duration::from_secs(30);
-/// What is still to be said when the client is told to stop is said within this time.
-const LAST_WORDS: Duration = Duration::from_millis(500);
-/// Redirections in a row that are followed before the endpoint's own address is taken again.
-const MOVES_MAX: u32 = 3;
-
-/// What every session needs.
-#[derive(Clone)]
-pub(super) struct Context {
-    pub(super) config: Arc<ClientConfig>,
-    pub(super) tls: Arc<rustls::ClientConfig>,
-    pub(super) ledger: Arc<Ledger>,
-}
+/// An endpoint whose connection has lasted longer than this is considered healthy.
+const HEALTHY_AFTER: Duration = Duration::from_secs(30);
+/// The most requests of a pool to reconnect that are followed one after the other. Then the
+/// endpoint's own address is used again.
+const REDIRECTS_MAX: u32 = 3;
 
 /// Why a client has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// It was told to.
+pub enum ClientEnd {
+    /// It was told to stop.
     Stopped,
-    /// No endpoint could be reached for as long as was allowed.
+    /// No endpoint could be reached for [`ClientConfig::max_wait`].
     NoConnection {
-        /// How long that was.
+        /// That time.
         after: Duration,
-        /// What went wrong last.
+        /// The last error.
         last: String,
     },
 }
 
-/// A connection that has given work.
-enum Session {
-    GetWork(Box<GetWork>),
-    Pool(Box<Pool>),
-}
-
-impl Session {
-    async fn run(&mut self, wires: &mut Wires) -> ClientError {
-        match self {
-            Self::GetWork(node) => node.run(wires).await,
-            Self::Pool(pool) => pool.run(wires).await,
-        }
-    }
-
-    /// The header of the newest work.
-    fn header_hash(&self) -> Option<B256> {
-        match self {
-            Self::GetWork(node) => Some(node.header_hash()),
-            Self::Pool(pool) => pool.header_hash(),
-        }
-    }
-
-    /// Takes what was found for its work and is still on the way here. `works` says whether the connection does:
-    /// a node is asked over others, a share for a broken one is lost.
-    fn take_rest(&mut self, wires: &mut Wires, works: bool, ledger: &Ledger) {
-        while let Ok(found) = wires.found.try_recv() {
-            match self {
-                Self::GetWork(node) => node.hand_in(found),
-                Self::Pool(pool) if works => pool.hand_in_last(&found),
-                Self::Pool(_) => ledger.unsent(found.device, |counts| counts.lost += 1),
-            }
-        }
-    }
-
-    /// Leaves for another endpoint. Solutions on their way to a node go on.
-    async fn leave(self) {
-        if let Self::Pool(pool) = self {
-            pool.close().await;
-        }
-    }
-
-    /// Waits at most [`LAST_WORDS`] for answers that are due, and ends.
-    async fn finish(self) {
-        match self {
-            Self::GetWork(node) => node.finish(LAST_WORDS).await,
-            Self::Pool(pool) => pool.finish(LAST_WORDS).await,
-        }
-    }
-}
-
-/// Why a session is over.
-enum Over {
-    Told,
+/// Why a work source is no longer used.
+enum SourceEnd {
+    StopRequested,
     Failed(ClientError),
-    Better(usize, Session),
+    /// The preferred endpoint with this index gives work again.
+    Replaced(usize, WorkSource),
 }
 
-/// What is remembered of an endpoint.
+/// How the use of connected endpoints has ended.
+enum ServeEnd {
+    StopRequested,
+    /// This source has failed.
+    Failed(WorkSource),
+}
+
+/// What the client knows of an endpoint.
 #[derive(Clone, Debug)]
-struct Standing {
-    /// As it is tried next: its own address, or where it has sent this miner.
-    endpoint: Endpoint,
-    moves: u32,
+struct EndpointState {
+    /// The address for the next try: the endpoint's own, or where the pool has sent this miner.
+    endpoint: MiningEndpoint,
+    /// Requests of the pool to reconnect that were followed in a row.
+    redirects: u32,
+    /// Failures in a row.
     failures: u32,
     next_try: Instant,
-    /// What it was found to speak.
+    /// The dialect that the pool was found to speak.
     dialect: Option<Dialect>,
-    /// The header that it gave until it was left for that.
+    /// Set if the endpoint was left because it gave no new work: the header hash of its work.
     stuck_at: Option<B256>,
 }
 
 struct Failover {
-    context: Context,
-    standings: Vec<Standing>,
+    context: ClientContext,
+    endpoints: Vec<EndpointState>,
     last_error: String,
 }
 
-/// Brings work to the engine behind `wires` and solutions back, until `stop` turns true or there has been no
-/// connection for too long.
+/// Brings work to the engine behind `link` and solutions back.
+///
+/// Ends when `stop` becomes true, or when there was no connection for [`ClientConfig::max_wait`].
 ///
 /// # Errors
-/// When the settings for TLS cannot be used.
+/// [`TlsError`] if the settings for TLS cannot be used.
 pub async fn run(
     config: ClientConfig,
-    mut wires: Wires,
-    ledger: Arc<Ledger>,
+    mut link: EngineLink,
+    stats: Arc<ClientStats>,
     mut stop: watch::Receiver<bool>,
-) -> Result<Ending, TlsError> {
+) -> Result<ClientEnd, TlsError> {
     let tls = config.tls.build()?;
     let now = Instant::now();
-    let standing = |endpoint: &Endpoint| Standing {
+    let state = |endpoint: &MiningEndpoint| EndpointState {
         endpoint: endpoint.clone(),
-        moves: 0,
+        redirects: 0,
         failures: 0,
         next_try: now,
         dialect: None,
         stuck_at: None,
     };
     let mut failover = Failover {
-        standings: config.endpoints.iter().map(standing).collect(),
-        context: Context {
+        endpoints: config.endpoints.iter().map(state).collect(),
+        context: ClientContext {
             config: Arc::new(config),
             tls,
-            ledger,
+            stats,
         },
         last_error: "no endpoint".to_owned(),
     };
-    Ok(failover.serve(&mut wires, &mut stop).await)
+    Ok(failover.run(&mut link, &mut stop).await)
 }
 
-/// Returns once `stop` is true, or whoever could make it so is gone, which is the same thing.
-async fn told(stop: &mut watch::Receiver<bool>) {
+/// Returns when `stop` is true, or when its sender is gone, which means the same.
+async fn stop_requested(stop: &mut watch::Receiver<bool>) {
     drop(stop.wait_for(|stop| *stop).await);
 }
 
 impl Failover {
-    async fn serve(&mut self, wires: &mut Wires, stop: &mut watch::Receiver<bool>) -> Ending {
-        let mut before: Option<Session> = None;
+    async fn run(&mut self, link: &mut EngineLink, stop: &mut watch::Receiver<bool>) -> ClientEnd {
+        let mut previous: Option<WorkSource> = None;
         loop {
             let connected = tokio::select! {
-                connected = self.connect_any(wires, &mut before) => connected,
-                () = told(stop) => Err(Ending::Stopped),
+                connected = self.connect_any(link, &mut previous) => connected,
+                () = stop_requested(stop) => Err(ClientEnd::Stopped),
             };
-            let before = &mut before;
-            let (mut index, mut session) = match connected {
+            let (index, source) = match connected {
                 Ok(connected) => connected,
-                Err(ending) => {
-                    if let Some(before) = before.take() {
-                        before.finish().await;
+                Err(end) => {
+                    if let Some(previous) = previous.take() {
+                        previous.finish().await;
                     }
-                    return ending;
+                    return end;
                 }
             };
-            *before = None;
-            let ledger = Arc::clone(&self.context.ledger);
-            loop {
-                self.connected(index);
-                let since = Instant::now();
-                let over = tokio::select! {
-                    error = session.run(wires) => Over::Failed(error),
-                    (better, new) = self.find_better(index) => Over::Better(better, new),
-                    () = told(stop) => Over::Told,
-                };
-                match over {
-                    Over::Told => {
-                        wires.give(None);
-                        session.take_rest(wires, true, &ledger);
-                        session.finish().await;
-                        ledger.disconnected();
-                        return Ending::Stopped;
-                    }
-                    Over::Better(better, new) => {
-                        tracing::info!(
-                            from = %self.standings[index].endpoint,
-                            to = %self.standings[better].endpoint,
-                            "a preferred endpoint is back"
-                        );
-                        session.take_rest(wires, true, &ledger);
-                        std::mem::replace(&mut session, new).leave().await;
-                        index = better;
-                    }
-                    Over::Failed(error) => {
-                        session.take_rest(wires, false, &ledger);
-                        self.note_end(index, &error, since.elapsed());
-                        break;
-                    }
-                }
+            // Its work is no longer current. Solutions that it already has are still submitted.
+            drop(previous.take());
+            let end = self.serve(index, source, link, stop).await;
+            self.context.stats.set_disconnected();
+            match end {
+                ServeEnd::StopRequested => return ClientEnd::Stopped,
+                ServeEnd::Failed(source) => previous = Some(source),
             }
-            ledger.disconnected();
-            *before = Some(session);
         }
     }
 
-    /// The first session that can be had. While one is tried the engine goes on with the last work, as a
-    /// connection is often back at once; when it is not, the engine pauses. What it finds meanwhile goes to
-    /// `before`, whose work it was.
+    /// Uses the connected endpoint `index` until it fails or the client is told to stop. Changes to
+    /// a preferred endpoint when one gives work again.
+    async fn serve(
+        &mut self,
+        mut index: usize,
+        mut source: WorkSource,
+        link: &mut EngineLink,
+        stop: &mut watch::Receiver<bool>,
+    ) -> ServeEnd {
+        let stats = Arc::clone(&self.context.stats);
+        loop {
+            self.note_connected(index);
+            let since = Instant::now();
+            let end = tokio::select! {
+                error = source.run(link) => SourceEnd::Failed(error),
+                (preferred, new) = self.connect_preferred(index) => SourceEnd::Replaced(preferred, new),
+                () = stop_requested(stop) => SourceEnd::StopRequested,
+            };
+            match end {
+                SourceEnd::StopRequested => {
+                    link.send_task(None);
+                    source.submit_remaining(link, true, &stats);
+                    source.finish().await;
+                    return ServeEnd::StopRequested;
+                }
+                SourceEnd::Replaced(preferred, new) => {
+                    tracing::info!(
+                        from = %self.endpoints[index].endpoint,
+                        to = %self.endpoints[preferred].endpoint,
+                        "a preferred endpoint is back"
+                    );
+                    source.submit_remaining(link, true, &stats);
+                    std::mem::replace(&mut source, new).disconnect().await;
+                    index = preferred;
+                }
+                SourceEnd::Failed(error) => {
+                    source.submit_remaining(link, false, &stats);
+                    self.note_failure(index, &error, since.elapsed());
+                    return ServeEnd::Failed(source);
+                }
+            }
+        }
+    }
+
+    /// Connects to the first endpoint that gives work.
+    ///
+    /// During the first try the engine continues with its last work, because a connection is often
+    /// back at once. If that try fails, the engine pauses. Solutions that it finds meanwhile go to
+    /// `previous`, the source of that work.
     async fn connect_any(
         &mut self,
-        wires: &mut Wires,
-        before: &mut Option<Session>,
-    ) -> Result<(usize, Session), Ending> {
+        link: &mut EngineLink,
+        previous: &mut Option<WorkSource>,
+    ) -> Result<(usize, WorkSource), ClientEnd> {
         let since = Instant::now();
         let mut paused = false;
-        let ledger = Arc::clone(&self.context.ledger);
+        let stats = Arc::clone(&self.context.stats);
         loop {
             let now = Instant::now();
-            let due = (0..self.standings.len()).find(|&index| self.standings[index].next_try <= now);
+            let due = (0..self.endpoints.len()).find(|&index| self.endpoints[index].next_try <= now);
             let mut connected = None;
             if let Some(index) = due {
-                connected = self.try_connect(index).await.map(|session| (index, session));
+                connected = self.try_connect(index).await.map(|source| (index, source));
             }
             if connected.is_none() && !paused {
                 paused = true;
-                wires.give(None);
-                ledger.searching(None);
+                link.send_task(None);
+                stats.set_job(None);
             }
-            if let Some(before) = before {
-                before.take_rest(wires, false, &ledger);
+            if let Some(previous) = previous {
+                previous.submit_remaining(link, false, &stats);
             }
             if let Some(connected) = connected {
                 return Ok(connected);
@@ -251,134 +223,129 @@ impl Failover {
             if let Some(after) = self.context.config.max_wait
                 && since.elapsed() >= after
             {
-                return Err(Ending::NoConnection {
+                return Err(ClientEnd::NoConnection {
                     after,
                     last: self.last_error.clone(),
                 });
             }
-            let next = self.standings.iter().map(|standing| standing.next_try).min();
+            let next_try = self.endpoints.iter().map(|state| state.next_try).min();
             let deadline = self.context.config.max_wait.map(|wait| since + wait);
-            if let Some(until) = next.into_iter().chain(deadline).min() {
+            if let Some(until) = next_try.into_iter().chain(deadline).min() {
                 sleep_until(until.into()).await;
             }
         }
     }
 
-    /// Waits until an endpoint before `index` gives work again: other work, where it was left for giving the same
-    /// for too long.
-    async fn find_better(&mut self, index: usize) -> (usize, Session) {
+    /// Waits until an endpoint that is preferred to `index` gives work again.
+    ///
+    /// An endpoint that was left because its work did not change must now give other work.
+    async fn connect_preferred(&mut self, index: usize) -> (usize, WorkSource) {
         loop {
-            let Some(next) = self.standings[..index]
-                .iter()
-                .map(|standing| standing.next_try)
-                .min()
-            else {
+            let Some(next_try) = self.endpoints[..index].iter().map(|state| state.next_try).min() else {
                 return std::future::pending().await;
             };
-            sleep_until(next.into()).await;
+            sleep_until(next_try.into()).await;
             let now = Instant::now();
-            for better in 0..index {
-                if self.standings[better].next_try > now {
+            for preferred in 0..index {
+                if self.endpoints[preferred].next_try > now {
                     continue;
                 }
-                let Some(session) = self.try_connect(better).await else {
+                let Some(source) = self.try_connect(preferred).await else {
                     continue;
                 };
-                match session.header_hash() {
-                    Some(header_hash) if self.standings[better].stuck_at == Some(header_hash) => {
-                        session.leave().await;
+                match source.header_hash() {
+                    Some(header_hash) if self.endpoints[preferred].stuck_at == Some(header_hash) => {
+                        source.disconnect().await;
                         let after = self.context.config.work_timeout;
                         let error = ClientError::NoNewWork { header_hash, after };
-                        self.note_end(better, &error, Duration::ZERO);
+                        self.note_failure(preferred, &error, Duration::ZERO);
                     }
-                    _ => return (better, session),
+                    _ => return (preferred, source),
                 }
             }
         }
     }
 
-    async fn try_connect(&mut self, index: usize) -> Option<Session> {
-        let standing = &self.standings[index];
-        let connected = match standing.endpoint.protocol {
-            Protocol::GetWork => GetWork::connect(&standing.endpoint, &self.context)
-                .await
-                .map(|node| Session::GetWork(Box::new(node))),
-            Protocol::Stratum(dialect) => {
-                let dialect = dialect.or(standing.dialect);
-                let pool = Pool::connect(&standing.endpoint, dialect, &self.context).await;
-                if let Ok(pool) = &pool {
-                    self.standings[index].dialect = Some(pool.dialect());
-                }
-                pool.map(|pool| Session::Pool(Box::new(pool)))
+    /// Tries to connect to endpoint `index`. Notes the failure if that does not succeed.
+    async fn try_connect(&mut self, index: usize) -> Option<WorkSource> {
+        let state = &self.endpoints[index];
+        match WorkSource::connect(&state.endpoint, state.dialect, &self.context).await {
+            Ok(source) => {
+                self.endpoints[index].dialect = source.dialect();
+                Some(source)
             }
-        };
-        match connected {
-            Ok(session) => Some(session),
             Err(error) => {
-                // A pool may change its mind about dialects too.
-                self.standings[index].dialect = None;
-                self.note_end(index, &error, Duration::ZERO);
+                // The pool may have changed its dialect.
+                self.endpoints[index].dialect = None;
+                self.note_failure(index, &error, Duration::ZERO);
                 None
             }
         }
     }
 
-    fn connected(&mut self, index: usize) {
-        let standing = &mut self.standings[index];
-        standing.stuck_at = None;
-        self.context.ledger.connected(index);
-        let dialect = standing.dialect.map(Dialect::name);
-        tracing::info!(endpoint = %standing.endpoint, dialect, "connected");
+    fn note_connected(&mut self, index: usize) {
+        let state = &mut self.endpoints[index];
+        state.stuck_at = None;
+        self.context.stats.set_connected(index);
+        let dialect = state.dialect.map(Dialect::name);
+        tracing::info!(endpoint = %state.endpoint, dialect, "connected");
     }
 
-    /// Takes note of why `index` gives no work, which it did for the time `worked`, and decides when and where it is
-    /// tried again.
-    fn note_end(&mut self, index: usize, error: &ClientError, worked: Duration) {
+    /// Notes why endpoint `index` gives no work, after it has worked for the time `worked`, and
+    /// decides when and at which address it is tried again.
+    fn note_failure(&mut self, index: usize, error: &ClientError, worked: Duration) {
         let config = &self.context.config;
         let own = &config.endpoints[index];
-        let standing = &mut self.standings[index];
-        self.last_error = format!("{}: {error}", standing.endpoint);
-        if let ClientError::Moved { host, port, wait } = error {
-            if is_same_site(host, &own.host) && standing.moves < MOVES_MAX {
-                standing.moves += 1;
-                standing.endpoint.host.clone_from(host);
-                standing.endpoint.port = *port;
-                standing.next_try = Instant::now() + *wait;
+        let state = &mut self.endpoints[index];
+        self.last_error = format!("{}: {error}", state.endpoint);
+        if let ClientError::Redirected { host, port, wait } = error {
+            if is_same_site(host, &own.host) && state.redirects < REDIRECTS_MAX {
+                state.redirects += 1;
+                state.endpoint.host.clone_from(host);
+                state.endpoint.port = *port;
+                state.next_try = Instant::now() + *wait;
                 tracing::info!(endpoint = %own, "the pool asks to reconnect to {host}:{port} in {} s", wait.as_secs());
                 return;
             }
-            tracing::warn!(endpoint = %own, "not followed: the pool asks to reconnect to {host}:{port}, another's or one too many");
+            tracing::warn!(
+                endpoint = %own,
+                "ignored: the pool asks to reconnect to {host}:{port}, which is another site or one \
+                 redirection too many"
+            );
         }
-        standing.endpoint = own.clone();
-        standing.moves = 0;
+        state.endpoint = own.clone();
+        state.redirects = 0;
         let mut wait = Duration::ZERO;
         if let ClientError::NoNewWork { header_hash, .. } = error {
-            standing.stuck_at = Some(*header_hash);
-        } else if worked > WELL_AFTER {
-            standing.failures = 0;
+            state.stuck_at = Some(*header_hash);
+        } else if worked > HEALTHY_AFTER {
+            state.failures = 0;
         }
-        // A connection that broke after having worked is often back at once; who was silent is not asked again so soon.
-        let is_worth_a_try = worked > WELL_AFTER
+        // A healthy connection that breaks is often back at once. After a timeout the endpoint gets
+        // more time.
+        let retry_at_once = worked > HEALTHY_AFTER
             && matches!(
                 error,
                 ClientError::Lost(_) | ClientError::Closed | ClientError::Bye
             );
-        if !is_worth_a_try {
-            let doubled = 1_u32.checked_shl(standing.failures).unwrap_or(u32::MAX);
+        if !retry_at_once {
+            let factor = 1_u32.checked_shl(state.failures).unwrap_or(u32::MAX);
             wait = config
                 .first_back_off
-                .saturating_mul(doubled)
+                .saturating_mul(factor)
                 .min(config.last_back_off);
-            standing.failures = standing.failures.saturating_add(1);
+            state.failures = state.failures.saturating_add(1);
         }
-        standing.next_try = Instant::now() + wait;
-        tracing::warn!(endpoint = %own, "no work: {error}; tried again in {wait:?}");
-        self.context.ledger.failed(index, error.to_string());
+        state.next_try = Instant::now() + wait;
+        tracing::warn!(endpoint = %own, "no work: {error}; next try in {wait:?}");
+        self.context.stats.count_failure(index, error.to_string());
     }
 }
 
-/// Whether a pool may send its miners from `own` to `host`: to itself, or to another name of its site. Anybody
-/// on the way of a plain connection could send a miner anywhere.
+/// Whether a pool at `own` may send its miners to `host`: only to the same host, or to another host
+/// of the same site.
+///
+/// Without this check anybody who can change a plain connection could send a miner anywhere.
 fn is_same_site(host: &str, own: &str) -> bool {
     let site = |name: &str| {
         let mut labels = name.rsplitn(3, '.');

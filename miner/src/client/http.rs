@@ -1,6 +1,6 @@
-//! JSON-RPC calls to one node over HTTP/1.1, by a connection that is kept open.
+//! JSON-RPC calls to one node over HTTP/1.1, on a connection that stays open.
 //!
-//! Knows bodies and statuses; what a method means is `getwork`'s business.
+//! This module does not know the methods; `getwork` does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,49 +15,54 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_rustls::rustls::ClientConfig;
 
-use super::error::printable;
-use super::{AGENT, ClientError, Endpoint, net};
+use super::config::AGENT;
+use super::endpoint::MiningEndpoint;
+use super::error::{ClientError, printable};
+use super::net;
 
-/// Longest answer that is read; work is a few hundred bytes.
+/// Length in bytes of the longest accepted answer. Work has a few hundred bytes.
 const BODY_LEN_MAX: usize = 64 * 1024;
 
-/// A caller of one node.
-pub(super) struct HttpClient {
-    endpoint: Endpoint,
+/// Calls the methods of one node.
+pub(super) struct NodeHttpClient {
+    endpoint: MiningEndpoint,
     tls: Arc<ClientConfig>,
-    patience: Duration,
+    response_timeout: Duration,
     connection: Option<SendRequest<Full<Bytes>>>,
     id: u64,
 }
 
-impl HttpClient {
-    pub(super) fn new(endpoint: Endpoint, tls: Arc<ClientConfig>, patience: Duration) -> Self {
+impl NodeHttpClient {
+    pub(super) fn new(endpoint: MiningEndpoint, tls: Arc<ClientConfig>, response_timeout: Duration) -> Self {
         Self {
             endpoint,
             tls,
-            patience,
+            response_timeout,
             connection: None,
             id: 0,
         }
     }
 
-    /// Calls `method`. A connection that was open before and is found closed is opened anew, once.
+    /// Calls `method` and returns the result of the response.
+    ///
+    /// If the connection has been closed since the last call, it is opened again, once.
     pub(super) async fn call(&mut self, method: &str, params: &Value) -> Result<Value, ClientError> {
         self.id += 1;
         let id = self.id;
         let body = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
         let was_open = self.connection.is_some();
-        let answer = match self.post(body.clone()).await {
-            // A node may close an idle connection at the moment it is used again.
+        let body = match self.post(body.clone()).await {
+            // A node may close an idle connection just when it is used again.
             Err(ClientError::Http(_)) if was_open => self.post(body).await,
-            answer => answer,
+            result => result,
         };
-        read_response(method, &answer?)
+        read_response(method, &body?)
     }
 
+    /// Sends a request and returns the body of the answer.
     async fn post(&mut self, body: String) -> Result<Bytes, ClientError> {
-        let after = self.patience;
-        let late = |what| move |_| ClientError::Timeout { what, after };
+        let after = self.response_timeout;
+        let timed_out = |what| move |_| ClientError::Timeout { what, after };
         let open = self
             .connection
             .take()
@@ -71,35 +76,35 @@ impl HttpClient {
             connection.ready().await?;
             connection.send_request(request).await
         };
-        let answer = timeout(after, exchange)
+        let response = timeout(after, exchange)
             .await
-            .map_err(late("an answer"))?
+            .map_err(timed_out("an answer"))?
             .map_err(|error| ClientError::Http(error.to_string()))?;
-        let status = answer.status();
+        let status = response.status();
         if status != StatusCode::OK {
             return Err(ClientError::Status { got: status.as_u16() });
         }
-        let body = Limited::new(answer.into_body(), BODY_LEN_MAX);
+        let body = Limited::new(response.into_body(), BODY_LEN_MAX);
         let body = timeout(after, body.collect())
             .await
-            .map_err(late("the end of an answer"))?
+            .map_err(timed_out("the end of an answer"))?
             .map_err(|error| ClientError::Http(error.to_string()))?;
         self.connection = Some(connection);
         Ok(body.to_bytes())
     }
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, ClientError> {
-        let stream = net::connect(&self.endpoint, &self.tls, self.patience).await?;
+        let stream = net::connect(&self.endpoint, &self.tls, self.response_timeout).await?;
         let (sender, connection) = handshake(TokioIo::new(stream))
             .await
             .map_err(|error| ClientError::Http(error.to_string()))?;
-        // It ends with the sender; an error shows in the next request.
+        // The task ends when the sender is dropped. An error appears in the next request.
         tokio::spawn(connection);
         Ok(sender)
     }
 
     fn request(&self, body: String) -> Result<Request<Full<Bytes>>, ClientError> {
-        let Endpoint {
+        let MiningEndpoint {
             user, password, port, ..
         } = &self.endpoint;
         let host = format!("{}:{port}", self.endpoint.bracketed_host());
@@ -118,7 +123,7 @@ impl HttpClient {
     }
 }
 
-/// The result in an answer to `method`, or the error in it.
+/// Reads the result of a JSON-RPC response to `method`, or its error.
 fn read_response(method: &str, body: &[u8]) -> Result<Value, ClientError> {
     let malformed = || {
         ClientError::answer(

@@ -1,4 +1,4 @@
-//! Connections: TCP, and TLS over it. Knows neither HTTP nor Stratum.
+//! TCP connections, with or without TLS. This module knows neither HTTP nor Stratum.
 
 use std::io;
 use std::pin::Pin;
@@ -13,44 +13,47 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::ClientConfig;
 
+use super::endpoint::MiningEndpoint;
+use super::error::ClientError;
 use super::tls::{TlsError, server_name};
-use super::{ClientError, Endpoint};
 
-/// A connection to an endpoint.
+/// The byte stream of a connection to an endpoint.
 #[derive(Debug)]
-pub(super) enum Connection {
+pub(super) enum EndpointStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// Connects to `endpoint` within `patience`.
+/// Connects to `endpoint` within `time_limit`.
 pub(super) async fn connect(
-    endpoint: &Endpoint,
+    endpoint: &MiningEndpoint,
     tls: &Arc<ClientConfig>,
-    patience: Duration,
-) -> Result<Connection, ClientError> {
-    let late = |_| ClientError::Timeout {
+    time_limit: Duration,
+) -> Result<EndpointStream, ClientError> {
+    let timed_out = |_| ClientError::Timeout {
         what: "a connection",
-        after: patience,
+        after: time_limit,
     };
-    timeout(patience, open(endpoint, tls)).await.map_err(late)?
+    timeout(time_limit, open(endpoint, tls))
+        .await
+        .map_err(timed_out)?
 }
 
-async fn open(endpoint: &Endpoint, tls: &Arc<ClientConfig>) -> Result<Connection, ClientError> {
-    let place = (endpoint.host.as_str(), endpoint.port);
-    let stream = TcpStream::connect(place).await.map_err(ClientError::Connect)?;
-    // Messages are small, and each is worth sending at once.
+async fn open(endpoint: &MiningEndpoint, tls: &Arc<ClientConfig>) -> Result<EndpointStream, ClientError> {
+    let address = (endpoint.host.as_str(), endpoint.port);
+    let stream = TcpStream::connect(address).await.map_err(ClientError::Connect)?;
+    // Messages are small and must be sent at once.
     stream.set_nodelay(true).map_err(ClientError::Connect)?;
     if !endpoint.tls {
-        return Ok(Connection::Plain(stream));
+        return Ok(EndpointStream::Plain(stream));
     }
     let connector = TlsConnector::from(Arc::clone(tls));
     let connected = connector.connect(server_name(&endpoint.host)?, stream).await;
     let stream = connected.map_err(TlsError::Handshake)?;
-    Ok(Connection::Tls(Box::new(stream)))
+    Ok(EndpointStream::Tls(Box::new(stream)))
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for EndpointStream {
     fn poll_read(
         self: Pin<&mut Self>,
         task: &mut Context<'_>,
@@ -63,7 +66,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for EndpointStream {
     fn poll_write(self: Pin<&mut Self>, task: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(task, bytes),

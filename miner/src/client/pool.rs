@@ -1,72 +1,94 @@
-//! A pool over Stratum: the connection, the clock, and which share belongs to which job.
+//! A connection to a pool over Stratum: the socket, the clock, and which share belongs to which
+//! job.
 //!
-//! The words are `stratum`'s business.
+//! The package `stratum` knows the messages.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use ethash::{B256, final_hash, meets_boundary};
-use stratum::client::{Event, Job, Login, Outcome, Session, SessionError};
+use stratum::client::{ClientSession, ClientSessionError, Login, PoolEvent, PoolJob, ShareOutcome};
 use stratum::{Dialect, LineBuffer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::net::{self, Connection};
-use super::{AGENT, ClientError, Endpoint, Wires};
-use crate::client::failover::Context;
+use super::config::AGENT;
+use super::context::ClientContext;
+use super::endpoint::MiningEndpoint;
+use super::engine_link::EngineLink;
+use super::error::ClientError;
+use super::net::{self, EndpointStream};
 use crate::task::{Found, NonceSpace, Task};
 
-/// Jobs whose shares may still be handed in.
+/// The most jobs that are kept. Shares of older jobs are not sent.
 const JOBS_MAX: usize = 16;
-/// Bytes asked for in one read.
+/// The most bytes of one read.
 const READ_LEN: usize = 4096;
-/// Between two looks at the clock.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// An answer may take so many times the usual patience before the pool is taken for gone.
-const ANSWER_PATIENCE: u32 = 3;
-/// Pools want to hear of a hashrate more rarely than nodes.
+/// Time between two checks of the time limits.
+const CLOCK_EVERY: Duration = Duration::from_millis(500);
+/// The answer to a share may take this many times the response timeout. Then the pool is left.
+const SHARE_ANSWER_FACTOR: u32 = 3;
+/// The shortest time between two reports of the hashrate. Pools want fewer reports than nodes.
 const REPORT_EVERY_MIN: Duration = Duration::from_secs(30);
-/// While there is no rate to tell, as at the start, it is looked for so often.
-const NO_RATE_PAUSE: Duration = Duration::from_secs(5);
-/// While the dialect is being found out, silence is an answer after this time.
-const DIALECT_PATIENCE: Duration = Duration::from_secs(3);
+/// While the hashrate is 0, as at the start, it is checked again after this time.
+const ZERO_RATE_RETRY: Duration = Duration::from_secs(5);
+/// While the dialect is being found out, a pool that is silent for this time does not speak the
+/// dialect.
+const DIALECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time limit for the last message of a connection.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
+/// What a timeout during login waits for.
+const A_LOGIN: &str = "a login";
 
-/// A pool that has given work.
-pub(super) struct Pool {
-    context: Context,
-    endpoint: Endpoint,
-    stream: Connection,
+/// A connection to a pool that has given work.
+pub(super) struct PoolClient {
+    stream: EndpointStream,
     lines: LineBuffer,
-    session: Session,
-    /// The newest last.
-    jobs: VecDeque<Job>,
-    /// Shares on their way, by the id of their answer: the device, and when they were sent.
-    shares: HashMap<u64, (usize, Instant)>,
+    session: ClientSession,
+    state: PoolState,
     last_sent: Instant,
+}
+
+/// The jobs and shares of a connection.
+struct PoolState {
+    context: ClientContext,
+    endpoint: MiningEndpoint,
+    /// The newest job is last.
+    jobs: VecDeque<PoolJob>,
+    /// Shares without an answer, by the id of the request.
+    shares: HashMap<u64, SentShare>,
     last_job: Instant,
 }
 
-impl Pool {
-    /// Connects, logs in and waits for the first job. Where the dialect is not known, all are tried.
+/// A share without an answer.
+#[derive(Clone, Copy)]
+struct SentShare {
+    device: usize,
+    sent: Instant,
+}
+
+impl PoolClient {
+    /// Connects, logs in and waits for the first job. If the dialect is not known, tries all of
+    /// them.
     pub(super) async fn connect(
-        endpoint: &Endpoint,
+        endpoint: &MiningEndpoint,
         dialect: Option<Dialect>,
-        context: &Context,
+        context: &ClientContext,
     ) -> Result<Self, ClientError> {
         if let Some(dialect) = dialect {
             return Self::open(endpoint, dialect, context, context.config.response_timeout).await;
         }
         let mut last = ClientError::Closed;
         for dialect in Dialect::ALL {
-            let patience = context.config.response_timeout.min(DIALECT_PATIENCE);
-            match Self::open(endpoint, dialect, context, patience).await {
+            let login_timeout = context.config.response_timeout.min(DIALECT_TIMEOUT);
+            match Self::open(endpoint, dialect, context, login_timeout).await {
                 Err(
                     error @ (ClientError::Session(
-                        SessionError::OtherDialect { .. } | SessionError::Message(_),
+                        ClientSessionError::OtherDialect { .. } | ClientSessionError::Message(_),
                     )
                     | ClientError::Closed
                     | ClientError::Lost(_)
-                    | ClientError::Timeout { what: "a login", .. }),
+                    | ClientError::Timeout { what: A_LOGIN, .. }),
                 ) => {
                     tracing::debug!(%endpoint, "not {dialect}: {error}");
                     last = error;
@@ -77,14 +99,15 @@ impl Pool {
         Err(ClientError::NoDialect(Box::new(last)))
     }
 
+    /// Connects in one dialect, logs in and waits for the first job.
     async fn open(
-        endpoint: &Endpoint,
+        endpoint: &MiningEndpoint,
         dialect: Dialect,
-        context: &Context,
-        login_patience: Duration,
+        context: &ClientContext,
+        login_timeout: Duration,
     ) -> Result<Self, ClientError> {
-        let patience = context.config.response_timeout;
-        let stream = net::connect(endpoint, &context.tls, patience).await?;
+        let response_timeout = context.config.response_timeout;
+        let stream = net::connect(endpoint, &context.tls, response_timeout).await?;
         let login = Login {
             user: endpoint.user.clone(),
             worker: endpoint.worker.clone(),
@@ -95,113 +118,116 @@ impl Pool {
         };
         let now = Instant::now();
         let mut pool = Self {
-            context: context.clone(),
-            endpoint: endpoint.clone(),
             stream,
             lines: LineBuffer::default(),
-            session: Session::new(dialect, login, context.config.schedule),
-            jobs: VecDeque::new(),
-            shares: HashMap::new(),
+            session: ClientSession::new(dialect, login, context.config.schedule),
+            state: PoolState {
+                context: context.clone(),
+                endpoint: endpoint.clone(),
+                jobs: VecDeque::new(),
+                shares: HashMap::new(),
+                last_job: now,
+            },
             last_sent: now,
-            last_job: now,
         };
-        pool.wait(login_patience, "a login", |pool| pool.session.is_logged_in())
+        pool.wait_for(A_LOGIN, login_timeout, |pool| pool.session.is_logged_in())
             .await?;
-        pool.wait(patience, "a job", |pool| !pool.jobs.is_empty()).await?;
+        pool.wait_for("a job", response_timeout, |pool| !pool.state.jobs.is_empty())
+            .await?;
         Ok(pool)
     }
 
-    /// The dialect spoken.
+    /// The dialect of this connection.
     pub(super) fn dialect(&self) -> Dialect {
         self.session.dialect()
     }
 
-    /// The header of the newest job.
+    /// The header hash of the newest job.
     pub(super) fn header_hash(&self) -> Option<B256> {
-        self.jobs.back().map(|job| job.package.header_hash)
+        self.state.jobs.back().map(|job| job.package.header_hash)
     }
 
-    /// Listens until `holds`, for `patience` at most.
-    async fn wait(
+    /// Exchanges messages until `condition` is true, for at most `time_limit`.
+    async fn wait_for(
         &mut self,
-        patience: Duration,
         what: &'static str,
-        holds: impl Fn(&Self) -> bool,
+        time_limit: Duration,
+        condition: impl Fn(&Self) -> bool,
     ) -> Result<(), ClientError> {
-        let listen = async {
-            while !holds(self) {
+        let exchange = async {
+            while !condition(self) {
                 self.flush().await?;
                 self.read().await?;
             }
             self.flush().await
         };
-        let late = |_| ClientError::Timeout {
+        let timed_out = |_| ClientError::Timeout {
             what,
-            after: patience,
+            after: time_limit,
         };
-        timeout(patience, listen).await.map_err(late)?
+        timeout(time_limit, exchange).await.map_err(timed_out)?
     }
 
-    /// Moves jobs and shares until the pool fails.
-    pub(super) async fn run(&mut self, wires: &mut Wires) -> ClientError {
-        let Err(error) = self.try_run(wires).await else {
+    /// Passes jobs and shares on until the connection fails.
+    pub(super) async fn run(&mut self, link: &mut EngineLink) -> ClientError {
+        let Err(error) = self.exchange(link).await else {
             return ClientError::Closed;
         };
-        for (_, (device, _)) in self.shares.drain() {
-            self.context.ledger.unsent(device, |counts| counts.lost += 1);
-        }
+        self.state.count_lost_shares();
         error
     }
 
-    async fn try_run(&mut self, wires: &mut Wires) -> Result<(), ClientError> {
+    async fn exchange(&mut self, link: &mut EngineLink) -> Result<(), ClientError> {
         let every = self
+            .state
             .context
             .config
             .report_every
             .map(|every| every.max(REPORT_EVERY_MIN));
         let mut reports = interval(every.unwrap_or(REPORT_EVERY_MIN));
         reports.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut looks = interval(LOOK_EVERY);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        self.give(wires);
+        let mut clock = interval(CLOCK_EVERY);
+        clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        self.send_job(link);
         loop {
-            let jobs_before = self.last_job;
+            let jobs_before = self.state.last_job;
             tokio::select! {
                 read = self.read() => read?,
-                found = wires.found.recv() => match found {
-                    Some(found) => self.hand_in(&found)?,
-                    // The engine has ended, and with it the reason to be here.
+                found = link.found.recv() => match found {
+                    Some(found) => self.submit(&found)?,
+                    // The engine has ended. Then the whole rig ends, so there is nothing left to do
+                    // here.
                     None => std::future::pending().await,
                 },
                 _ = reports.tick(), if every.is_some() => {
-                    match wires.rate() {
-                        // The pool would show it until the next report.
-                        0 => reports.reset_after(NO_RATE_PAUSE),
-                        rate => self.session.report_hashrate(rate, &self.context.config.rig),
+                    match link.hashrate() {
+                        // The pool would show the 0 until the next report, so it is not sent.
+                        0 => reports.reset_after(ZERO_RATE_RETRY),
+                        rate => self.session.report_hashrate(rate, &self.state.context.config.rig),
                     }
                 }
-                _ = looks.tick() => self.look_at_clock()?,
+                _ = clock.tick() => self.check_clock()?,
             }
-            if self.last_job != jobs_before {
-                self.give(wires);
+            if self.state.last_job != jobs_before {
+                self.send_job(link);
             }
             self.flush().await?;
         }
     }
 
-    /// Gives the engine the newest job.
-    fn give(&self, wires: &Wires) {
-        let Some(job) = self.jobs.back() else { return };
+    /// Gives the newest job to the engine.
+    fn send_job(&self, link: &EngineLink) {
+        let Some(job) = self.state.jobs.back() else { return };
         let task = Task {
             work: job.package.clone(),
             nonces: NonceSpace::new(job.extranonce.prefix(), job.extranonce.bits()),
             repeat: true,
         };
-        self.context.ledger.searching(Some(&task));
-        wires.give(Some(task));
+        self.state.context.stats.set_job(Some(&task));
+        link.send_task(Some(task));
     }
 
-    /// Reads once and takes in what came. Nothing is lost when it is dropped half-way.
+    /// Reads once and handles the lines that came. No bytes are lost if this future is dropped.
     async fn read(&mut self) -> Result<(), ClientError> {
         let mut buffer = [0; READ_LEN];
         let len = self.stream.read(&mut buffer).await.map_err(ClientError::Lost)?;
@@ -211,27 +237,21 @@ impl Pool {
         self.lines.push(&buffer[..len]);
         while let Some(line) = self.lines.next_line()? {
             for event in self.session.receive(line)? {
-                take_event(
-                    event,
-                    &self.endpoint,
-                    &self.context,
-                    &mut self.jobs,
-                    &mut self.shares,
-                    &mut self.last_job,
-                )?;
+                self.state.handle_event(event)?;
             }
         }
         Ok(())
     }
 
+    /// Sends the lines of the session.
     async fn flush(&mut self) -> Result<(), ClientError> {
         let output = self.session.take_output();
         if output.is_empty() {
             return Ok(());
         }
-        let after = self.context.config.response_timeout;
-        let late = |_| ClientError::Timeout {
-            what: "the pool took no bytes",
+        let after = self.state.context.config.response_timeout;
+        let timed_out = |_| ClientError::Timeout {
+            what: "the pool to accept bytes",
             after,
         };
         let write = async {
@@ -240,42 +260,57 @@ impl Pool {
         };
         timeout(after, write)
             .await
-            .map_err(late)?
+            .map_err(timed_out)?
             .map_err(ClientError::Lost)?;
         self.last_sent = Instant::now();
         Ok(())
     }
 
-    fn hand_in(&mut self, found: &Found) -> Result<(), ClientError> {
+    /// Submits a solution as a share of its job. Counts it as stale if its job is over.
+    fn submit(&mut self, found: &Found) -> Result<(), ClientError> {
         let solution = &found.solution;
-        let reached = final_hash(&solution.header_hash, solution.pow_nonce, &solution.mix_hash);
-        let fits = |job: &&Job| {
+        let final_hash = final_hash(&solution.header_hash, solution.pow_nonce, &solution.mix_hash);
+        let is_job_of_solution = |job: &&PoolJob| {
             job.package.header_hash == solution.header_hash
                 && job.extranonce.holds(solution.pow_nonce)
-                && meets_boundary(&reached, &job.package.boundary)
+                && meets_boundary(&final_hash, &job.package.boundary)
         };
-        let Some(job) = self.jobs.iter().rev().find(fits) else {
+        let Some(job) = self.state.jobs.iter().rev().find(is_job_of_solution) else {
             tracing::debug!(header_hash = %solution.header_hash, "solution stale: its job is over");
-            self.context
-                .ledger
-                .unsent(found.device, |counts| counts.stale += 1);
+            self.state
+                .context
+                .stats
+                .count_unanswered(found.device, |counts| counts.stale += 1);
             return Ok(());
         };
         let id = self.session.submit(job, solution)?;
-        self.shares.insert(id, (found.device, Instant::now()));
+        self.state.shares.insert(
+            id,
+            SentShare {
+                device: found.device,
+                sent: Instant::now(),
+            },
+        );
         Ok(())
     }
 
-    fn look_at_clock(&mut self) -> Result<(), ClientError> {
-        let config = &self.context.config;
-        if self.last_job.elapsed() > config.work_timeout {
+    /// Checks the time limits, and sends a message if the pool would end the session because of
+    /// silence.
+    fn check_clock(&mut self) -> Result<(), ClientError> {
+        let config = &self.state.context.config;
+        if self.state.last_job.elapsed() > config.work_timeout {
             return Err(ClientError::NoNewWork {
                 header_hash: self.header_hash().unwrap_or_default(),
                 after: config.work_timeout,
             });
         }
-        let after = config.response_timeout * ANSWER_PATIENCE;
-        if self.shares.values().any(|(_, sent)| sent.elapsed() > after) {
+        let after = config.response_timeout * SHARE_ANSWER_FACTOR;
+        if self
+            .state
+            .shares
+            .values()
+            .any(|share| share.sent.elapsed() > after)
+        {
             return Err(ClientError::Timeout {
                 what: "an answer to a share",
                 after,
@@ -289,107 +324,117 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes a share while the connection is being left: it goes out with the goodbye.
-    pub(super) fn hand_in_last(&mut self, found: &Found) {
-        if self.hand_in(found).is_err() {
-            self.context
-                .ledger
-                .unsent(found.device, |counts| counts.lost += 1);
+    /// Submits a solution just before the connection is closed. The share is sent by
+    /// [`close`](Self::close) or [`finish`](Self::finish).
+    pub(super) fn submit_before_close(&mut self, found: &Found) {
+        if self.submit(found).is_err() {
+            self.state
+                .context
+                .stats
+                .count_unanswered(found.device, |counts| counts.lost += 1);
         }
     }
 
-    /// Waits for the answers that are due, for `patience` at most, and closes the connection.
-    pub(super) async fn finish(mut self, patience: Duration) {
+    /// Waits for the answers to all shares, for at most `time_limit`, and closes the connection.
+    pub(super) async fn finish(mut self, time_limit: Duration) {
         let answers = async {
             self.flush().await?;
-            while !self.shares.is_empty() {
+            while !self.state.shares.is_empty() {
                 self.read().await?;
             }
             Ok::<_, ClientError>(())
         };
-        // What has no answer then is counted by `close`.
-        let _ = timeout(patience, answers).await;
+        // `close` counts the shares that have no answer then.
+        let _ = timeout(time_limit, answers).await;
         self.close().await;
     }
 
-    /// Says goodbye, if the pool takes it at once.
+    /// Closes the connection. Sends the last lines first, if that takes no longer than
+    /// [`CLOSE_TIMEOUT`].
     pub(super) async fn close(mut self) {
-        for (_, (device, _)) in self.shares.drain() {
-            self.context.ledger.unsent(device, |counts| counts.lost += 1);
-        }
+        self.state.count_lost_shares();
         self.session.say_bye();
         let end = async {
             let output = self.session.take_output();
             self.stream.write_all(&output).await?;
             self.stream.shutdown().await
         };
-        // Whether it is heard makes no difference.
-        let _ = timeout(LOOK_EVERY, end).await;
+        // An error makes no difference, because the connection ends anyway.
+        let _ = timeout(CLOSE_TIMEOUT, end).await;
     }
 }
 
-fn take_event(
-    event: Event,
-    endpoint: &Endpoint,
-    context: &Context,
-    jobs: &mut VecDeque<Job>,
-    shares: &mut HashMap<u64, (usize, Instant)>,
-    last_job: &mut Instant,
-) -> Result<(), ClientError> {
-    match event {
-        Event::LoggedIn => {}
-        Event::Note(words) => tracing::info!(%endpoint, "{words}"),
-        Event::Job(job) => {
-            let header_hash = job.package.header_hash;
-            // eth-proxy's jobs have no other name than their header.
-            let id = Some(job.id.as_str()).filter(|id| !id.is_empty());
-            tracing::info!(job = id, %header_hash, epoch = job.package.epoch.index, clean = job.clean, "new job");
-            if job.clean {
-                jobs.clear();
+impl PoolState {
+    fn handle_event(&mut self, event: PoolEvent) -> Result<(), ClientError> {
+        match event {
+            PoolEvent::LoggedIn => {}
+            PoolEvent::Note(text) => tracing::info!(endpoint = %self.endpoint, "{text}"),
+            PoolEvent::Job(job) => self.add_job(job),
+            PoolEvent::Answer { id, outcome } => {
+                if let Some(share) = self.shares.remove(&id) {
+                    self.note_answer(share, &outcome);
+                }
             }
-            jobs.push_back(job);
-            if jobs.len() > JOBS_MAX {
-                jobs.pop_front();
-            }
-            *last_job = Instant::now();
-        }
-        Event::Answer { id, outcome } => {
-            if let Some((device, sent)) = shares.remove(&id) {
-                note_answer(context, device, sent, &outcome);
+            PoolEvent::Bye => return Err(ClientError::Bye),
+            PoolEvent::Reconnect { host, port, wait } => {
+                return Err(ClientError::Redirected {
+                    host: host.unwrap_or_else(|| self.endpoint.host.clone()),
+                    port: port.unwrap_or(self.endpoint.port),
+                    wait,
+                });
             }
         }
-        Event::Bye => return Err(ClientError::Bye),
-        Event::Reconnect { host, port, wait } => {
-            return Err(ClientError::Moved {
-                host: host.unwrap_or_else(|| endpoint.host.clone()),
-                port: port.unwrap_or(endpoint.port),
-                wait,
-            });
+        Ok(())
+    }
+
+    /// Adds and logs a new job. A clean job removes all earlier ones.
+    fn add_job(&mut self, job: PoolJob) {
+        let header_hash = job.package.header_hash;
+        // Jobs of eth-proxy have no id.
+        let id = Some(job.id.as_str()).filter(|id| !id.is_empty());
+        tracing::info!(job = id, %header_hash, epoch = job.package.epoch.index, clean = job.clean, "new job");
+        if job.clean {
+            self.jobs.clear();
+        }
+        self.jobs.push_back(job);
+        if self.jobs.len() > JOBS_MAX {
+            self.jobs.pop_front();
+        }
+        self.last_job = Instant::now();
+    }
+
+    /// Counts and logs the answer to a share.
+    fn note_answer(&self, share: SentShare, outcome: &ShareOutcome) {
+        let SentShare { device, sent } = share;
+        let took = sent.elapsed();
+        let milliseconds = took.as_millis() as u64;
+        let stats = &self.context.stats;
+        match outcome {
+            ShareOutcome::Accepted => {
+                tracing::info!(device, milliseconds, stale = false, "solution accepted");
+                stats.count_answer(device, took, |counts| counts.accepted += 1);
+            }
+            ShareOutcome::AcceptedStale => {
+                tracing::info!(device, milliseconds, stale = true, "solution accepted");
+                stats.count_answer(device, took, |counts| counts.stale += 1);
+            }
+            ShareOutcome::Stale(reason) => {
+                tracing::warn!(device, milliseconds, "solution stale: {reason}");
+                stats.count_answer(device, took, |counts| counts.stale += 1);
+            }
+            ShareOutcome::Rejected(reason) => {
+                tracing::warn!(device, milliseconds, "solution rejected: {reason}");
+                stats.count_answer(device, took, |counts| counts.rejected += 1);
+            }
         }
     }
-    Ok(())
-}
 
-fn note_answer(context: &Context, device: usize, sent: Instant, outcome: &Outcome) {
-    let took = sent.elapsed();
-    let milliseconds = took.as_millis() as u64;
-    let ledger = &context.ledger;
-    match outcome {
-        Outcome::Accepted => {
-            tracing::info!(device, milliseconds, stale = false, "solution accepted");
-            ledger.answered(device, took, |counts| counts.accepted += 1);
-        }
-        Outcome::AcceptedStale => {
-            tracing::info!(device, milliseconds, stale = true, "solution accepted");
-            ledger.answered(device, took, |counts| counts.stale += 1);
-        }
-        Outcome::Stale(reason) => {
-            tracing::warn!(device, milliseconds, "solution stale: {reason}");
-            ledger.answered(device, took, |counts| counts.stale += 1);
-        }
-        Outcome::Rejected(reason) => {
-            tracing::warn!(device, milliseconds, "solution rejected: {reason}");
-            ledger.answered(device, took, |counts| counts.rejected += 1);
+    /// Counts all shares without an answer as lost.
+    fn count_lost_shares(&mut self) {
+        for (_, share) in self.shares.drain() {
+            self.context
+                .stats
+                .count_unanswered(share.device, |counts| counts.lost += 1);
         }
     }
 }

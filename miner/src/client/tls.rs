@@ -1,6 +1,6 @@
-//! Whom to trust at the other end of a TLS connection.
+//! Which certificates are trusted in TLS connections.
 //!
-//! The usual certificate authorities come with the program; an own one is given by file.
+//! The program contains the usual certificate authorities. More can be given in a file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,54 +11,55 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName, UnixTime};
 use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// Whom to trust.
+/// Which certificates are trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// Certificates, as PEM, that are trusted beside the usual authorities: a pool's own.
+    /// A file of certificates (PEM) that are trusted in addition to the usual authorities.
     pub authority: Option<PathBuf>,
-    /// Trust anybody. The connection is hidden from listeners, but who is at its end is not known.
+    /// Trust every certificate. The connection is then encrypted, but the identity of the other
+    /// side is not checked.
     pub trust_anybody: bool,
 }
 
-/// Why there is no TLS connection.
+/// Why a TLS connection fails.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The file of certificates cannot be read.
+    /// The file of certificates cannot be used.
     #[error("{}: {reason}", path.display())]
     Authority {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The host's name can be in no certificate.
-    #[error("host {host:?} can be in no certificate: {reason}")]
+    /// The host is not a name that certificates can contain.
+    #[error("host {host:?} is not a valid name for a certificate: {reason}")]
     Name {
         /// The host.
         host: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: InvalidDnsNameError,
     },
-    /// The settings do not fit together.
-    #[error("TLS: {0}")]
+    /// TLS cannot be set up with these settings.
+    #[error("TLS setup failed: {0}")]
     Setup(#[from] Error),
-    /// The handshake failed: mostly a certificate that is not trusted.
+    /// The handshake failed, most often because the certificate is not trusted.
     #[error("TLS handshake failed: {0}")]
     Handshake(std::io::Error),
 }
 
 impl TlsOptions {
-    /// The settings for connections.
+    /// The TLS configuration for connections.
     ///
     /// # Errors
-    /// When the file of certificates cannot be used.
+    /// [`TlsError`] if the file of certificates cannot be used.
     pub(super) fn build(&self) -> Result<Arc<ClientConfig>, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()?;
         if self.trust_anybody {
-            let anybody = Arc::new(Anybody { provider });
-            let builder = builder.dangerous().with_custom_certificate_verifier(anybody);
+            let verifier = Arc::new(AnyCertificate { provider });
+            let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
             return Ok(Arc::new(builder.with_no_client_auth()));
         }
         let mut roots = RootCertStore::empty();
@@ -79,7 +80,7 @@ impl TlsOptions {
                 count += 1;
             }
             if count == 0 {
-                return Err(error("got no certificate, expected at least one".into()));
+                return Err(error("certificates: got 0, expected at least 1".into()));
             }
         }
         Ok(Arc::new(
@@ -88,7 +89,7 @@ impl TlsOptions {
     }
 }
 
-/// The name to look for in the certificate of `host`.
+/// The name that the certificate of `host` must contain.
 pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, TlsError> {
     ServerName::try_from(host.to_owned()).map_err(|reason| TlsError::Name {
         host: host.to_owned(),
@@ -96,13 +97,13 @@ pub(super) fn server_name(host: &str) -> Result<ServerName<'static>, TlsError> {
     })
 }
 
-/// Takes any certificate, though the other side must still own its key.
+/// Accepts every certificate. The other side must still have the key of its certificate.
 #[derive(Debug)]
-struct Anybody {
+struct AnyCertificate {
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -153,7 +154,7 @@ mod tests {
             trust_anybody: false,
         };
         let error = options(file.path()).build().expect_err("it is empty");
-        assert!(error.to_string().contains("no certificate"), "{error}");
+        assert!(error.to_string().contains("certificates: got 0"), "{error}");
         let absent = file.path().with_extension("absent");
         assert!(options(&absent).build().is_err());
         assert!(TlsOptions::default().build().is_ok());

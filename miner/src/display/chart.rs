@@ -1,49 +1,53 @@
-//! Bars, in a terminal and as SVG: measured figures side by side, in groups.
+//! Bar charts of measured values, as text and as SVG.
 //!
-//! Knows lengths and labels; what they mean is the caller's business.
+//! This module knows lengths and labels. It does not know what the values mean.
 
 use std::fmt::Write;
 
-/// Columns of the longest bar in a terminal.
+/// Length of the longest bar in a terminal, in columns.
 const COLUMNS: usize = 40;
-/// The parts of a column, an eighth each.
+/// Characters for an eighth of a column up to seven eighths.
 const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
-/// Heights and widths of the drawing, in its own units.
-const ROW: usize = 34;
-const HEAD: usize = 48;
-const LABELS: usize = 260;
-const BARS: usize = 480;
-const VALUES: usize = 190;
+/// Height of a bar with its space, in the units of the SVG.
+const ROW_HEIGHT: usize = 34;
+/// Height of a group's title.
+const TITLE_HEIGHT: usize = 48;
+/// Width of the column with labels.
+const LABELS_WIDTH: usize = 260;
+/// Width of the longest bar.
+const BARS_WIDTH: usize = 480;
+/// Width of the column with texts after the bars.
+const TEXTS_WIDTH: usize = 190;
 
-/// A figure with its label.
+/// A value with its label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
     /// What was measured.
     pub label: String,
-    /// The figure, in the unit of its group.
+    /// The value, in the unit of its group.
     pub value: f64,
-    /// What is written at its end.
+    /// The text after the bar.
     pub text: String,
 }
 
-/// Figures of one unit: the longest bar of a group is as long as that of any other.
+/// Bars whose values have the same unit. The longest bar has the same length in every group.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Group {
-    /// Above the bars.
+pub struct ChartGroup {
+    /// The text above the bars.
     pub title: String,
-    /// The figures.
+    /// The bars.
     pub bars: Vec<Bar>,
 }
 
-/// Groups, one below the other.
+/// Groups of bars, one below the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
     /// The groups.
-    pub groups: Vec<Group>,
+    pub groups: Vec<ChartGroup>,
 }
 
 impl Chart {
-    /// For a terminal: a line for each figure.
+    /// The chart for a terminal: one line per bar.
     pub fn to_text(&self) -> String {
         let bars = self.groups.iter().flat_map(|group| &group.bars);
         let widest = bars.map(|bar| bar.label.chars().count()).max().unwrap_or(0);
@@ -51,10 +55,13 @@ impl Chart {
         groups.collect::<Vec<_>>().join("\n")
     }
 
-    /// For a browser: a whole SVG document.
+    /// The chart as a whole SVG document.
     pub fn to_svg(&self) -> String {
-        let drawn: usize = self.groups.iter().map(Group::height).sum();
-        let (width, height) = (LABELS + BARS + VALUES, drawn + ROW / 2);
+        let groups_height: usize = self.groups.iter().map(ChartGroup::height).sum();
+        let (width, height) = (
+            LABELS_WIDTH + BARS_WIDTH + TEXTS_WIDTH,
+            groups_height + ROW_HEIGHT / 2,
+        );
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
              font-family=\"sans-serif\" font-size=\"14\">\n\
@@ -70,11 +77,11 @@ impl Chart {
     }
 }
 
-impl Group {
+impl ChartGroup {
     fn to_text(&self, widest: usize) -> String {
         let mut text = self.title.clone();
         for bar in &self.bars {
-            let eighths = (self.part(bar) * (COLUMNS * 8) as f64).round() as usize;
+            let eighths = (self.relative_length(bar) * (COLUMNS * 8) as f64).round() as usize;
             let mut drawn = "█".repeat(eighths / 8);
             let rest = eighths % 8;
             if rest > 0 {
@@ -88,7 +95,7 @@ impl Group {
     }
 
     fn height(&self) -> usize {
-        HEAD + ROW * self.bars.len()
+        TITLE_HEIGHT + ROW_HEIGHT * self.bars.len()
     }
 
     fn draw(&self, svg: &mut String, top: usize) {
@@ -99,27 +106,27 @@ impl Group {
             top + 28,
             escaped(&self.title)
         );
-        for (place, bar) in self.bars.iter().enumerate() {
-            let top = top + HEAD + place * ROW;
-            let length = self.part(bar) * BARS as f64;
-            let (middle, end) = (top + ROW / 2, LABELS as f64 + length);
+        for (i, bar) in self.bars.iter().enumerate() {
+            let top = top + TITLE_HEIGHT + i * ROW_HEIGHT;
+            let length = self.relative_length(bar) * BARS_WIDTH as f64;
+            let (middle, end) = (top + ROW_HEIGHT / 2, LABELS_WIDTH as f64 + length);
             let _ = write!(
                 svg,
                 "<text x=\"{}\" y=\"{middle}\" text-anchor=\"end\" dominant-baseline=\"middle\">{}</text>\n\
-                 <rect x=\"{LABELS}\" y=\"{}\" width=\"{length:.1}\" height=\"{}\" fill=\"#2f6fb0\"/>\n\
+                 <rect x=\"{LABELS_WIDTH}\" y=\"{}\" width=\"{length:.1}\" height=\"{}\" fill=\"#2f6fb0\"/>\n\
                  <text x=\"{:.1}\" y=\"{middle}\" dominant-baseline=\"middle\">{}</text>\n",
-                LABELS - 10,
+                LABELS_WIDTH - 10,
                 escaped(&bar.label),
                 top + 6,
-                ROW - 12,
+                ROW_HEIGHT - 12,
                 end + 8.0,
                 escaped(&bar.text)
             );
         }
     }
 
-    /// How long `bar` is, of the longest one.
-    fn part(&self, bar: &Bar) -> f64 {
+    /// The length of `bar` as a fraction of the longest bar.
+    fn relative_length(&self, bar: &Bar) -> f64 {
         let longest = self.bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
         if longest > 0.0 {
             (bar.value / longest).clamp(0.0, 1.0)
@@ -139,13 +146,13 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn group(title: &str, values: &[f64]) -> Group {
-        let bar = |(place, &value): (usize, &f64)| Bar {
-            label: "x".repeat(place + 1),
+    fn group(title: &str, values: &[f64]) -> ChartGroup {
+        let bar = |(i, &value): (usize, &f64)| Bar {
+            label: "x".repeat(i + 1),
             value,
             text: format!("{value} u"),
         };
-        Group {
+        ChartGroup {
             title: title.into(),
             bars: values.iter().enumerate().map(bar).collect(),
         }
@@ -158,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_are_as_long_as_their_figures() {
+    fn bars_are_as_long_as_their_values() {
         let text = chart(&[1e6, 5e5, 0.0]).to_text();
         let lengths: Vec<_> = text
             .lines()
@@ -176,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_drawing_is_escaped_and_whole() {
+    fn the_svg_is_escaped_and_complete() {
         let svg = chart(&[1e6, 2.5e5]).to_svg();
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
         assert!(
@@ -187,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn each_group_has_its_own_measure() {
+    fn each_group_has_its_own_scale() {
         let chart = Chart {
             groups: vec![group("first", &[2.0, 1.0]), group("second", &[1e12])],
         };
@@ -197,7 +204,10 @@ mod tests {
         let svg = chart.to_svg();
         assert_eq!(svg.matches("width=\"480.0\"").count(), 2, "{svg}");
         assert!(
-            svg.contains(&format!("y=\"{}\" font-size=\"17\"", HEAD + 2 * ROW + 28)),
+            svg.contains(&format!(
+                "y=\"{}\" font-size=\"17\"",
+                TITLE_HEIGHT + 2 * ROW_HEIGHT + 28
+            )),
             "{svg}"
         );
     }

@@ -1,10 +1,10 @@
-//! Plain lines for logs and watchdogs: one for each device and one for all, with the same fields each time.
+//! Log lines for people and watchdogs: one per device and one for all, always with the same fields.
 
 use crate::display::units::{rate_text, share_text, time_text};
-use crate::rig::Report;
+use crate::monitor::RigReport;
 
-/// How fast it goes now.
-pub(super) fn speed(report: &Report) {
+/// Logs the current hashrates and counts.
+pub(super) fn log_speed(report: &RigReport) {
     for device in &report.devices {
         let (status, shares) = (&device.status, device.shares);
         let dataset = status
@@ -24,7 +24,7 @@ pub(super) fn speed(report: &Report) {
             "speed"
         );
     }
-    let total = report.ledger.total();
+    let total = report.client.total();
     tracing::info!(
         device = "all",
         rate = rate_text(report.engine.hashrate),
@@ -32,14 +32,14 @@ pub(super) fn speed(report: &Report) {
         stale = total.stale,
         rejected = total.rejected,
         invalid = report.engine.hardware_errors,
-        endpoint = report.ledger.active().map(|endpoint| endpoint.url.as_str()),
+        endpoint = report.client.active().map(|endpoint| endpoint.url.as_str()),
         "speed"
     );
 }
 
-/// What was done altogether.
-pub(super) fn sum_up(report: &Report) {
-    let total = report.ledger.total();
+/// Logs the totals since the start.
+pub(super) fn log_totals(report: &RigReport) {
+    let total = report.client.total();
     tracing::info!(
         uptime = time_text(report.uptime),
         hashes = report.engine.hashes,

@@ -1,7 +1,7 @@
-//! What a person at the rig sees: a live table in a terminal, plain lines elsewhere.
+//! Shows a rig: a live table in a terminal, log lines elsewhere.
 //!
-//! Table and log share the terminal: a line of the log pushes the table down. Figures come from a
-//! [`Report`]; nothing is computed here.
+//! Table and log share the terminal: the log lines appear above the table. The values come from a
+//! [`RigReport`]; nothing is measured here.
 
 mod chart;
 mod lines;
@@ -14,21 +14,22 @@ use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::rig::{Monitor, Report};
+use crate::monitor::{RigMonitor, RigReport};
 
-pub use chart::{Bar, Chart, Group};
+pub use chart::{Bar, Chart, ChartGroup};
 pub use screen::Screen;
 pub use units::{byte_rate_text, rate_text};
 
-/// Between two pictures of the table.
+/// Time between two updates of the table.
 const REDRAW_EVERY: Duration = Duration::from_secs(1);
 
-/// Shows what `monitor` sees, by a table where `screen` has one, else by a line each `log_every`. Never ends.
-pub(crate) async fn show(screen: &Screen, monitor: &Monitor, log_every: Duration) -> Infallible {
+/// Shows the reports of `monitor`: in a table if `screen` has one, otherwise in log lines every
+/// `log_every`. Never returns.
+pub(crate) async fn show(screen: &Screen, monitor: &RigMonitor, log_every: Duration) -> Infallible {
     let every = if screen.is_live() { REDRAW_EVERY } else { log_every };
     let mut ticks = interval(every.max(Duration::from_millis(100)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The first tick comes at once, before there is anything to tell.
+    // The first tick comes at once, when there is nothing to show yet.
     ticks.tick().await;
     loop {
         ticks.tick().await;
@@ -36,12 +37,12 @@ pub(crate) async fn show(screen: &Screen, monitor: &Monitor, log_every: Duration
         if screen.is_live() {
             screen.draw(&table::rows(&report, screen.width(), screen.colours()));
         } else {
-            lines::speed(&report);
+            lines::log_speed(&report);
         }
     }
 }
 
-/// The last line of the log: what the rig has done.
-pub(crate) fn sum_up(report: &Report) {
-    lines::sum_up(report);
+/// Logs the totals since the start, when a rig ends.
+pub(crate) fn log_totals(report: &RigReport) {
+    lines::log_totals(report);
 }

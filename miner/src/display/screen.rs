@@ -1,4 +1,4 @@
-//! The terminal: rows at its end that are drawn again and again, and a log above them.
+//! The terminal: rows at its end that are updated in place, and the log above them.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -7,30 +7,35 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Columns where the terminal does not tell.
+/// The width in columns if the terminal does not report it.
 const WIDTH_DEFAULT: usize = 100;
 
-/// Where a rig is shown. Clones are the same screen.
+/// Where a rig is shown. Clones share the same terminal.
 #[derive(Clone, Debug, Default)]
 pub struct Screen {
-    live: Option<Live>,
+    /// `None` if no table is shown.
+    table: Option<LiveRows>,
     colours: bool,
 }
 
+/// Rows that are updated in place.
 #[derive(Clone, Debug)]
-struct Live {
+struct LiveRows {
     rows: MultiProgress,
     drawn: Arc<Mutex<Vec<ProgressBar>>>,
 }
 
 impl Screen {
-    /// The terminal at standard error with a table, if it is one and none of `plain` and `NO_COLOR` speak
-    /// against it.
+    /// The screen at standard error.
+    ///
+    /// It shows a table if standard error is a terminal, `plain` is false and `TERM` is not `dumb`.
+    /// It has colours if standard error is a terminal, `TERM` is not `dumb` and `NO_COLOR` is not
+    /// set.
     pub fn choose(plain: bool) -> Self {
         let terminal = io::stderr().is_terminal();
         let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
         Self {
-            live: (terminal && !plain && !dumb).then(|| Live {
+            table: (terminal && !plain && !dumb).then(|| LiveRows {
                 rows: MultiProgress::new(),
                 drawn: Arc::default(),
             }),
@@ -40,55 +45,57 @@ impl Screen {
 
     /// Whether a table is shown.
     pub fn is_live(&self) -> bool {
-        self.live.is_some()
+        self.table.is_some()
     }
 
-    /// Whether colours are welcome.
+    /// Whether colours are used.
     pub fn colours(&self) -> bool {
         self.colours
     }
 
-    /// Columns.
+    /// The width in columns.
     pub(crate) fn width(&self) -> usize {
         terminal_width().unwrap_or(WIDTH_DEFAULT)
     }
 
-    /// Shows `rows` in place of those before.
+    /// Shows `rows` in place of the previous ones.
     pub(crate) fn draw(&self, rows: &[String]) {
-        let Some(live) = &self.live else { return };
-        let mut drawn = live.drawn.lock();
+        let Some(table) = &self.table else { return };
+        let mut drawn = table.drawn.lock();
         while drawn.len() > rows.len() {
             if let Some(row) = drawn.pop() {
-                live.rows.remove(&row);
+                table.rows.remove(&row);
             }
         }
         while drawn.len() < rows.len() {
-            // The template is fixed; were it ever wrong, the plain bar would do.
+            // The template is constant and valid. If it were not, the default bar would be used.
             let style =
                 ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
-            drawn.push(live.rows.add(ProgressBar::new_spinner().with_style(style)));
+            drawn.push(table.rows.add(ProgressBar::new_spinner().with_style(style)));
         }
         for (row, text) in drawn.iter().zip(rows) {
-            // Draws the row too.
+            // This also draws the row.
             row.set_message(text.clone());
         }
     }
 
-    /// Takes the rows away.
+    /// Removes the rows.
     pub fn clear(&self) {
         self.draw(&[]);
-        if let Some(live) = &self.live {
-            // A terminal that has gone needs no clearing.
-            let _ = live.rows.clear();
+        if let Some(table) = &self.table {
+            // An error means that the terminal is gone.
+            let _ = table.rows.clear();
         }
     }
 }
 
-/// The columns of the terminal at standard error, where the system tells them.
+/// The width in columns of the terminal at standard error, if the system reports it.
 fn terminal_width() -> Option<usize> {
     #[cfg(unix)]
     {
-        // SAFETY: the call fills the structure it is given and keeps nothing of it.
+        // SAFETY: all zeros are a valid `winsize`, which is a struct of integers. `ioctl` with
+        // `TIOCGWINSZ` writes only to the `winsize` at the given pointer, and does not keep the
+        // pointer.
         let (result, size) = unsafe {
             let mut size: libc::winsize = std::mem::zeroed();
             (
@@ -102,15 +109,15 @@ fn terminal_width() -> Option<usize> {
     None
 }
 
-/// Writes a line of the log above the rows.
+/// Writes the log above the rows.
 #[derive(Debug)]
 pub struct LogWriter(Screen);
 
 impl Write for LogWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let write = || io::stderr().write(bytes);
-        match &self.0.live {
-            Some(live) => live.rows.suspend(write),
+        match &self.0.table {
+            Some(table) => table.rows.suspend(write),
             None => write(),
         }
     }

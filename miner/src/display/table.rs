@@ -1,17 +1,17 @@
-//! The live table: a row for each device, and one for all of them.
+//! The live table: one row per device, and one for all of them.
 
 use super::units::{rate_text, share_text, time_text};
-use crate::rig::{DeviceReport, Report};
+use crate::monitor::{DeviceReport, RigReport};
 use crate::{DeviceState, DeviceStatus};
 
-/// Below this width product names are left out.
-const WIDE: usize = 118;
-/// Longest product name shown.
+/// In a terminal with fewer columns than this, product names are not shown.
+const WIDE_COLUMNS: usize = 118;
+/// The most characters of a product name that are shown.
 const LABEL_LEN_MAX: usize = 22;
 
 /// The rows for a terminal of `width` columns.
-pub(super) fn rows(report: &Report, width: usize, colours: bool) -> Vec<String> {
-    let wide = width >= WIDE;
+pub(super) fn rows(report: &RigReport, width: usize, colours: bool) -> Vec<String> {
+    let wide = width >= WIDE_COLUMNS;
     let paint = Paint(colours);
     let mut rows = vec![paint.dim(&head(wide))];
     rows.extend(
@@ -43,7 +43,7 @@ fn device_row(device: &DeviceReport, wide: bool, paint: &Paint) -> String {
         reading,
     } = device;
     let label = if wide {
-        format!("{:<LABEL_LEN_MAX$} ", shortened(&status.label))
+        format!("{:<LABEL_LEN_MAX$} ", short_label(&status.label))
     } else {
         String::new()
     };
@@ -52,7 +52,7 @@ fn device_row(device: &DeviceReport, wide: bool, paint: &Paint) -> String {
         .temperature_c
         .map_or_else(dash, |value| format!("{value:.0} °C"));
     let power = reading.power_w.map_or_else(dash, |value| format!("{value:.0} W"));
-    // Padded before it is painted: colours have no width.
+    // Padding comes before painting, because the colour codes have no width.
     let invalid = format!("{:>7}", status.hardware_errors);
     let invalid = if status.hardware_errors > 0 {
         paint.bad(&invalid)
@@ -93,9 +93,9 @@ fn state_text(status: &DeviceStatus, paint: &Paint) -> String {
     }
 }
 
-fn total_row(report: &Report, paint: &Paint) -> String {
-    let total = report.ledger.total();
-    let source = match (report.ledger.active(), report.ledger.job) {
+fn total_row(report: &RigReport, paint: &Paint) -> String {
+    let total = report.client.total();
+    let source = match (report.client.active(), report.client.job) {
         (None, _) => paint.bad("not connected"),
         (Some(endpoint), job) => {
             let number = job.and_then(|job| job.number);
@@ -114,7 +114,7 @@ fn total_row(report: &Report, paint: &Paint) -> String {
     )
 }
 
-fn shortened(label: &str) -> String {
+fn short_label(label: &str) -> String {
     one_line(label).chars().take(LABEL_LEN_MAX).collect()
 }
 
@@ -124,7 +124,7 @@ fn one_line(text: &str) -> String {
         .collect()
 }
 
-/// Colours, where they are welcome.
+/// Adds colours to text, if they are enabled.
 struct Paint(bool);
 
 impl Paint {
@@ -156,7 +156,7 @@ impl Paint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rig::sample_report;
+    use crate::monitor::fixture::sample_report;
 
     #[test]
     fn a_row_for_each_device_and_one_for_all() {
@@ -181,15 +181,15 @@ mod tests {
         ] {
             assert!(rows[3].contains(part), "{part}: {}", rows[3]);
         }
-        assert!(!rows.concat().contains('\u{1b}'), "no colours were asked for");
-        // The columns of the head are those of the rows.
+        assert!(!rows.concat().contains('\u{1b}'), "colours are off");
+        // The columns of head and rows are aligned.
         let end = |row: &str, word: &str| row.find(word).map(|at| row[..at + word.len()].chars().count());
         assert_eq!(end(&rows[0], "now"), end(&rows[1], "25.00 MH/s"));
         assert_eq!(end(&rows[0], "temp"), end(&rows[1], "61 °C"));
     }
 
     #[test]
-    fn wide_terminals_have_names_and_colours_take_no_room() {
+    fn wide_terminals_show_names_and_colours_take_no_space() {
         let report = sample_report();
         assert!(rows(&report, 140, false)[1].contains("Some \"Card\""));
         let (plain, painted) = (rows(&report, 140, false), rows(&report, 140, true));

@@ -1,8 +1,8 @@
-//! Figures as people read them.
+//! Numbers with units, for people.
 
 use std::time::Duration;
 
-/// A rate, such as `12.34 MH/s`.
+/// A hashrate, such as `12.34 MH/s`.
 pub fn rate_text(rate: f64) -> String {
     let (value, unit) = match rate {
         rate if rate >= 1e9 => (rate / 1e9, "GH/s"),
@@ -29,7 +29,7 @@ pub(super) fn time_text(time: Duration) -> String {
     format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// A share, such as `1.5 %`; a dash where there is none.
+/// A fraction as a percentage, such as `1.5 %`; a dash for `None`.
 pub(super) fn share_text(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0))
 }
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_have_units() {
+    fn numbers_have_units() {
         let check = |rate, expected| assert_eq!(rate_text(rate), expected);
         check(0.0, "0.00 H/s");
         check(999.0, "999.00 H/s");

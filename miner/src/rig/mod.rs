@@ -1,9 +1,9 @@
-//! A rig: an engine, a client that brings it work, and everything by which people and programs watch them.
+//! A rig: an engine, a client that brings it work, and what people and programs need to observe
+//! them.
 //!
-//! Runs until it is told to stop, or until it cannot do its work any more and says why by its [`RigEnd`].
+//! A rig runs until it is told to stop, or until it cannot work any more. [`RigEnd`] says why it
+//! has ended.
 
-mod metrics;
-mod monitor;
 mod stall;
 
 use std::io;
@@ -15,81 +15,77 @@ use crossbeam_channel::{bounded, unbounded};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use crate::client::{self, ClientConfig, Ending, Ledger, TlsError, Wires};
+use crate::client::{self, ClientConfig, ClientEnd, ClientStats, EngineLink, TlsError};
 use crate::display::{self, Screen};
 use crate::engine::{Engine, EngineConfig, MinerError};
-use crate::status::{self, Status};
+use crate::monitor::RigMonitor;
+use crate::status::{self, StatusSource};
 use crate::stop::StopSignal;
 use crate::task::Found;
 
-pub use monitor::{DeviceReport, Monitor, Report};
-
-#[cfg(test)]
-pub(crate) use monitor::tests::sample as sample_report;
-
-/// Solutions that may wait for the client.
+/// The most solutions that may wait for the client.
 const SOLUTIONS_MAX: usize = 256;
 
-/// How long the client may take to end.
+/// Time limit for the end of the client.
 const CLIENT_END_MAX: Duration = Duration::from_millis(1500);
 
-/// How a rig is to be.
+/// The settings of a rig.
 #[derive(Clone, Debug)]
 pub struct RigConfig {
-    /// The searchers.
+    /// Settings of the engine.
     pub engine: EngineConfig,
-    /// Nodes and pools.
+    /// Settings of the client.
     pub client: ClientConfig,
-    /// Where status and metrics are served, as address and port; nowhere when `None`.
+    /// Address and port where status and metrics are served. `None`: they are not served.
     pub status: Option<SocketAddr>,
-    /// Between two lines about the hashrate, where no table is shown.
+    /// Time between two log lines about the hashrate, if no table is shown.
     pub log_every: Duration,
-    /// With work and without a single hash for so long, the rig ends; never when `None`.
+    /// The rig ends if it has had work but computed no hash for this time. `None`: never.
     pub stall_timeout: Option<Duration>,
 }
 
 /// Why a rig has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RigEnd {
-    /// By a signal.
+    /// It got a signal to stop.
     Stopped,
-    /// No endpoint could be reached for as long as was allowed.
+    /// No endpoint could be reached for [`ClientConfig::max_wait`].
     NoConnection {
-        /// How long that was.
+        /// That time.
         after: Duration,
-        /// What went wrong last.
+        /// The last error.
         last: String,
     },
-    /// There was work, and no device did any of it.
+    /// There was work, but no device computed a hash.
     Stalled {
-        /// For how long.
+        /// The time without a hash.
         after: Duration,
     },
 }
 
-/// Why a rig did not start.
+/// Why a rig cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum RigError {
-    /// There is no such device.
+    /// A device is missing.
     #[error(transparent)]
     Device(#[from] MinerError),
     /// The settings for TLS cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The status cannot be served there.
+    /// The status cannot be served at this address.
     #[error("cannot serve the status on {address}: {reason}")]
     Status {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the operating system.
         reason: io::Error,
     },
-    /// Something of the system is missing.
+    /// The operating system refuses something.
     #[error("{what}: {reason}")]
     System {
-        /// What was tried.
+        /// What could not be done.
         what: &'static str,
-        /// What the system said.
+        /// The error of the operating system.
         reason: io::Error,
     },
 }
@@ -98,18 +94,18 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> RigError {
     move |reason| RigError::System { what, reason }
 }
 
-/// Runs a rig that is watched on `screen`.
+/// Runs a rig and shows it on `screen`.
 ///
 /// # Errors
-/// [`RigError`] when it cannot start.
+/// [`RigError`] if the rig cannot start.
 pub fn run(config: RigConfig, screen: &Screen) -> Result<RigEnd, RigError> {
-    // One thread: the rest of the machine is for searching.
+    // One thread is enough: the other processors are for searching.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(system("cannot start the network thread"))?;
     let end = runtime.block_on(serve(config, screen));
-    // What still waits (a name that is being looked up) is not waited for.
+    // Do not wait for tasks that block, such as a name lookup.
     runtime.shutdown_timeout(Duration::from_millis(100));
     end
 }
@@ -118,14 +114,14 @@ async fn serve(config: RigConfig, screen: &Screen) -> Result<RigEnd, RigError> {
     let mut signal = StopSignal::listen().map_err(system("cannot listen for signals"))?;
     let (work, work_in) = unbounded();
     let (solutions_out, solutions) = bounded::<Found>(SOLUTIONS_MAX);
-    let ledger = Arc::new(Ledger::new(&config.client.endpoints));
+    let stats = Arc::new(ClientStats::new(&config.client.endpoints));
     let engine = Engine::start(config.engine, work_in, solutions_out)?;
     for line in engine.describe() {
         tracing::info!("{line}");
     }
-    let monitor = Arc::new(Monitor::new(engine, Arc::clone(&ledger)));
+    let monitor = Arc::new(RigMonitor::new(engine, Arc::clone(&stats)));
     let (found_out, found) = mpsc::channel(SOLUTIONS_MAX);
-    // Ends with the engine, whose end of the channel it waits for.
+    // The thread ends when the engine drops its end of the channel.
     std::thread::Builder::new()
         .name("solutions".into())
         .spawn(move || {
@@ -135,30 +131,30 @@ async fn serve(config: RigConfig, screen: &Screen) -> Result<RigEnd, RigError> {
                 }
             }
         })
-        .map_err(system("no thread for solutions"))?;
-    let mut served = None;
+        .map_err(system("cannot start the thread for solutions"))?;
+    let mut status_server = None;
     if let Some(address) = config.status {
-        let watched: Arc<dyn Status> = Arc::clone(&monitor) as _;
-        let status = status::serve(address, watched)
+        let source: Arc<dyn StatusSource> = Arc::clone(&monitor) as _;
+        let server = status::serve(address, source)
             .await
             .map_err(|reason| RigError::Status { address, reason })?;
-        let bound = status.address();
+        let bound = server.address();
         tracing::info!("status at http://{bound}/, metrics at http://{bound}/metrics");
-        served = Some(status);
+        status_server = Some(server);
     }
     let rate = Arc::clone(&monitor);
-    let wires = Wires {
+    let link = EngineLink {
         work,
         found,
         hashrate: Arc::new(move || rate.hashrate()),
     };
     let (stop, stopped) = watch::channel(false);
-    let mut client = Box::pin(client::run(config.client, wires, ledger, stopped));
+    let mut client = Box::pin(client::run(config.client, link, stats, stopped));
     let mut client_ended = false;
     let end = tokio::select! {
-        ending = &mut client => {
+        end = &mut client => {
             client_ended = true;
-            ending.map(RigEnd::from).map_err(Into::into)
+            end.map(RigEnd::from).map_err(Into::into)
         }
         () = signal.wait() => Ok(RigEnd::Stopped),
         after = stall::watch(&monitor, config.stall_timeout) => Ok(RigEnd::Stalled { after }),
@@ -166,21 +162,21 @@ async fn serve(config: RigConfig, screen: &Screen) -> Result<RigEnd, RigError> {
     };
     stop.send_replace(true);
     if !client_ended {
-        // What is on its way to a node or a pool gets there, or is counted as lost.
+        // Solutions that are being sent reach the node or pool, or are counted as lost.
         let _ = timeout(CLIENT_END_MAX, client).await;
     }
-    drop(served);
+    drop(status_server);
     screen.clear();
-    display::sum_up(&monitor.report());
+    display::log_totals(&monitor.report());
     monitor.stop_engine();
     end
 }
 
-impl From<Ending> for RigEnd {
-    fn from(ending: Ending) -> Self {
-        match ending {
-            Ending::Stopped => Self::Stopped,
-            Ending::NoConnection { after, last } => Self::NoConnection { after, last },
+impl From<ClientEnd> for RigEnd {
+    fn from(end: ClientEnd) -> Self {
+        match end {
+            ClientEnd::Stopped => Self::Stopped,
+            ClientEnd::NoConnection { after, last } => Self::NoConnection { after, last },
         }
     }
 }

@@ -1,11 +1,13 @@
-//! Temperature, power and fans, where the system shows them.
+//! Temperature, power and fans of the devices, if the system shows them.
 //!
-//! NVIDIA's cards are asked through the driver's own library, all others and the CPU through the kernel's
-//! files. What is not shown is absent, never estimated. Drivers may take their time to answer, or hang: a thread of
-//! its own asks them, and whoever wants to know gets what they said last.
+//! NVIDIA cards are read through the driver's library, all other cards and the CPU through files of
+//! the Linux kernel. Values that the system does not show are absent, never estimated. A driver may
+//! answer slowly or hang, so a thread of its own reads the sensors. Everybody else gets the latest
+//! reading.
 
-mod kernel;
+mod hwmon;
 mod nvidia;
+mod reading;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,88 +17,87 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use parking_lot::Mutex;
 
-use crate::gauge::DeviceStatus;
 use crate::threads::spawn;
 
-/// Between two readings of a device.
-const READ_EVERY: Duration = Duration::from_secs(1);
-/// A reading older than this says nothing of the device as it is.
-const STALE_AFTER: Duration = Duration::from_secs(10);
-/// Where the kernel shows its devices.
-const SYSFS: &str = "/sys";
+pub use reading::SensorReading;
 
-/// What a device's sensors say.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Reading {
-    /// Degrees Celsius.
-    pub temperature_c: Option<f64>,
-    /// Watts.
-    pub power_w: Option<f64>,
-    /// Speed of the first fan, in percent of the highest.
-    pub fan_percent: Option<f64>,
-}
+/// Time between two readings of a device.
+const READ_EVERY: Duration = Duration::from_secs(1);
+/// A reading older than this is no longer shown.
+const STALE_AFTER: Duration = Duration::from_secs(10);
+/// Where Linux shows its devices.
+const SYSFS: &str = "/sys";
 
 /// The sensors of this machine.
 #[derive(Debug)]
 pub(crate) struct Sensors {
-    readings: Arc<Readings>,
-    /// Tells the thread of devices; it ends with this.
-    devices: Sender<Device>,
+    readings: Arc<LatestReadings>,
+    /// Sends new devices to the thread, which ends when this sender is dropped.
+    devices: Sender<SensorDevice>,
 }
 
-/// By the device's name: when it was read and what it said, once it was.
-type Readings = Mutex<BTreeMap<String, Option<(Instant, Reading)>>>;
+/// The latest reading of each device with its time, by the name of the device. `None` before the
+/// first reading.
+type LatestReadings = Mutex<BTreeMap<String, Option<(Instant, SensorReading)>>>;
 
-/// A device that is read.
+/// A device whose sensors are read.
 #[derive(Debug)]
-struct Device {
+struct SensorDevice {
     name: String,
     pci_bus: Option<String>,
 }
 
 impl Sensors {
-    /// Sensors that are read from now on.
+    /// Starts the thread that reads the sensors.
     pub(crate) fn start() -> Self {
-        let nvidia = nvidia::Cards::default();
-        Self::with(move |device| match &device.pci_bus {
+        let nvidia = nvidia::NvidiaCards::default();
+        Self::start_with(move |device| match &device.pci_bus {
             Some(bus) => nvidia
                 .read(bus)
-                .unwrap_or_else(|| kernel::card(Path::new(SYSFS), bus)),
-            None if device.name == "cpu" => kernel::processor(Path::new(SYSFS)),
-            None => Reading::default(),
+                .unwrap_or_else(|| hwmon::card(Path::new(SYSFS), bus)),
+            None if device.name == "cpu" => hwmon::processor(Path::new(SYSFS)),
+            None => SensorReading::default(),
         })
     }
 
-    fn with(read: impl FnMut(&Device) -> Reading + Send + 'static) -> Self {
-        let (devices, told) = unbounded();
-        let readings = Arc::<Readings>::default();
+    /// Starts the thread with a function that reads the sensors of a device.
+    fn start_with(read: impl FnMut(&SensorDevice) -> SensorReading + Send + 'static) -> Self {
+        let (devices, new_devices) = unbounded();
+        let readings = Arc::<LatestReadings>::default();
         let out = Arc::clone(&readings);
-        if let Err(error) = spawn("sensors", move || watch(&told, &out, read)) {
+        if let Err(error) = spawn("sensors", move || read_devices(&new_devices, &out, read)) {
             tracing::warn!("no sensors are read: {error}");
         }
         Self { readings, devices }
     }
 
-    /// What the sensors of `device` have said last; nothing before its first reading, which this asks for. Never
-    /// waits for a driver.
-    pub(crate) fn read(&self, device: &DeviceStatus) -> Reading {
+    /// The latest reading of the device with this name and PCI address.
+    ///
+    /// The first call for a device makes the thread read it from then on, and returns an empty
+    /// reading. Never waits for a driver.
+    pub(crate) fn read(&self, name: &str, pci_bus: Option<&str>) -> SensorReading {
         let mut readings = self.readings.lock();
-        if let Some(reading) = readings.get(&device.name) {
-            return still_true(*reading, Instant::now());
+        if let Some(reading) = readings.get(name) {
+            return if_recent(*reading, Instant::now());
         }
-        readings.insert(device.name.clone(), None);
-        // Fails where there is no thread, which was said.
-        let _ = self.devices.send(Device {
-            name: device.name.clone(),
-            pci_bus: device.pci_bus.clone(),
+        readings.insert(name.to_owned(), None);
+        // Fails if the thread could not be started, which was logged.
+        let _ = self.devices.send(SensorDevice {
+            name: name.to_owned(),
+            pci_bus: pci_bus.map(str::to_owned),
         });
-        Reading::default()
+        SensorReading::default()
     }
 }
 
-/// Reads all devices that it is told of, a new one at once, until nobody tells any more.
-fn watch(told: &Receiver<Device>, out: &Readings, mut read: impl FnMut(&Device) -> Reading) {
-    let mut take = |device: &Device| {
+/// Reads all devices every second, and a new device at once. Returns when the sender of new devices
+/// is dropped.
+fn read_devices(
+    new_devices: &Receiver<SensorDevice>,
+    out: &LatestReadings,
+    mut read: impl FnMut(&SensorDevice) -> SensorReading,
+) {
+    let mut update = |device: &SensorDevice| {
         let reading = read(device);
         let entry = Some((Instant::now(), reading));
         out.lock().insert(device.name.clone(), entry);
@@ -104,13 +105,13 @@ fn watch(told: &Receiver<Device>, out: &Readings, mut read: impl FnMut(&Device) 
     let mut devices = Vec::new();
     let mut next = Instant::now() + READ_EVERY;
     loop {
-        match told.recv_deadline(next) {
+        match new_devices.recv_deadline(next) {
             Ok(device) => {
-                take(&device);
+                update(&device);
                 devices.push(device);
             }
             Err(RecvTimeoutError::Timeout) => {
-                devices.iter().for_each(&mut take);
+                devices.iter().for_each(&mut update);
                 next = Instant::now() + READ_EVERY;
             }
             Err(RecvTimeoutError::Disconnected) => return,
@@ -118,8 +119,8 @@ fn watch(told: &Receiver<Device>, out: &Readings, mut read: impl FnMut(&Device) 
     }
 }
 
-/// The reading, unless it is too old at `now`.
-fn still_true(reading: Option<(Instant, Reading)>, now: Instant) -> Reading {
+/// The reading, or an empty one if it is too old at `now`.
+fn if_recent(reading: Option<(Instant, SensorReading)>, now: Instant) -> SensorReading {
     reading
         .filter(|(at, _)| now.saturating_duration_since(*at) < STALE_AFTER)
         .map(|(_, reading)| reading)
@@ -131,66 +132,63 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-    use crate::rig::sample_report;
 
-    const WARM: Reading = Reading {
+    const WARM: SensorReading = SensorReading {
         temperature_c: Some(61.0),
         power_w: None,
         fan_percent: None,
     };
 
     #[test]
-    fn a_driver_that_hangs_holds_nobody() {
-        let (answer, answers) = mpsc::channel::<Reading>();
-        // As long as the driver does not answer, its caller stays there.
-        let sensors = Sensors::with(move |_| answers.recv().unwrap_or_default());
-        let device = sample_report().engine.devices.remove(0);
+    fn a_driver_that_hangs_does_not_block_readers() {
+        let (answer, answers) = mpsc::channel::<SensorReading>();
+        // The driver does not return before the test sends its answer.
+        let sensors = Sensors::start_with(move |_| answers.recv().unwrap_or_default());
         let (out, first) = mpsc::channel();
         let sensors = Arc::new(sensors);
-        let (asked, asking) = (Arc::clone(&sensors), device.clone());
+        let shared = Arc::clone(&sensors);
         std::thread::spawn(move || {
-            let readings = [asked.read(&asking), asked.read(&asking)];
+            let readings = [shared.read("gpu:0", None), shared.read("gpu:0", None)];
             let _ = out.send(readings);
         });
         let first = first.recv_timeout(Duration::from_secs(20));
         assert_eq!(
             first,
-            Ok([Reading::default(); 2]),
+            Ok([SensorReading::default(); 2]),
             "the reader waits for the driver"
         );
-        answer.send(WARM).expect("the driver is asked");
+        answer.send(WARM).expect("the thread runs");
         let start = Instant::now();
-        while sensors.read(&device) != WARM {
+        while sensors.read("gpu:0", None) != WARM {
             assert!(
                 start.elapsed() < Duration::from_secs(20),
-                "the answer is not taken"
+                "the reading does not appear"
             );
             std::thread::sleep(Duration::from_millis(2));
         }
     }
 
     #[test]
-    fn an_old_reading_is_none() {
+    fn an_old_reading_is_not_shown() {
         let at = Instant::now();
         let check = |seconds, expected| {
             let now = at + Duration::from_secs(seconds);
-            assert_eq!(still_true(Some((at, WARM)), now), expected, "{seconds} s");
+            assert_eq!(if_recent(Some((at, WARM)), now), expected, "{seconds} s");
         };
         check(0, WARM);
         check(9, WARM);
-        check(10, Reading::default());
-        assert_eq!(still_true(None, at), Reading::default());
+        check(10, SensorReading::default());
+        assert_eq!(if_recent(None, at), SensorReading::default());
     }
 
     #[test]
-    fn devices_are_read_again_until_nobody_asks() {
+    fn devices_are_read_again_until_the_sensors_are_dropped() {
         let (out, count) = mpsc::channel();
-        let sensors = Sensors::with(move |device| {
+        let sensors = Sensors::start_with(move |device| {
             let _ = out.send(device.name.clone());
             WARM
         });
-        let device = sample_report().engine.devices.remove(0);
-        sensors.read(&device);
+        sensors.read("gpu:0", None);
         for _ in 0..2 {
             let name = count.recv_timeout(Duration::from_secs(20));
             assert_eq!(name.as_deref(), Ok("gpu:0"));

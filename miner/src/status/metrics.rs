@@ -1,48 +1,51 @@
-//! Prometheus' text format (version 0.0.4).
+//! The text format of Prometheus, version 0.0.4
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
 
 use std::fmt::Write;
 
-/// A family of figures: name, kind (`gauge` or `counter`), meaning.
-pub type Family = (&'static str, &'static str, &'static str);
+/// A metric family: name, type (`gauge` or `counter`) and help text.
+pub type MetricFamily = (&'static str, &'static str, &'static str);
 
-/// A page of figures.
+/// A page of metrics.
 #[derive(Clone, Debug, Default)]
-pub struct Page(String);
+pub struct MetricsPage(String);
 
-impl Page {
-    /// A family with its figures, each with its labels; one without figures is left out.
+impl MetricsPage {
+    /// Adds a family with its samples. A sample has labels and a value.
+    ///
+    /// Samples without a finite value are left out, and so is a family without samples.
     pub fn family(
         &mut self,
-        (name, kind, meaning): Family,
-        figures: impl IntoIterator<Item = (String, Option<f64>)>,
+        (name, kind, help): MetricFamily,
+        samples: impl IntoIterator<Item = (String, Option<f64>)>,
     ) {
-        let mut head = format!("# HELP {name} {meaning}\n# TYPE {name} {kind}\n");
-        for (labels, figure) in figures {
-            let Some(figure) = figure.filter(|figure| figure.is_finite()) else {
+        let mut head = format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        for (labels, value) in samples {
+            let Some(value) = value.filter(|value| value.is_finite()) else {
                 continue;
             };
             self.0.push_str(&std::mem::take(&mut head));
             // Writing to a string cannot fail.
             let _ = if labels.is_empty() {
-                writeln!(self.0, "{name} {figure}")
+                writeln!(self.0, "{name} {value}")
             } else {
-                writeln!(self.0, "{name}{{{labels}}} {figure}")
+                writeln!(self.0, "{name}{{{labels}}} {value}")
             };
         }
     }
 
-    /// A family of one figure without labels.
-    pub fn figure(&mut self, family: Family, figure: f64) {
-        self.family(family, [(String::new(), Some(figure))]);
+    /// Adds a family with one sample without labels.
+    pub fn figure(&mut self, family: MetricFamily, value: f64) {
+        self.family(family, [(String::new(), Some(value))]);
     }
 
-    /// The text.
+    /// The page as text.
     pub fn into_text(self) -> String {
         self.0
     }
 }
 
-/// A label with its value, escaped.
+/// A label with its escaped value.
 pub fn label(name: &str, value: &str) -> String {
     let value = value
         .replace('\\', "\\\\")
@@ -61,8 +64,8 @@ mod tests {
     }
 
     #[test]
-    fn families_without_figures_are_left_out() {
-        let mut page = Page::default();
+    fn families_without_samples_are_left_out() {
+        let mut page = MetricsPage::default();
         page.family(
             ("a", "gauge", "A."),
             [("x=\"1\"".into(), None), ("x=\"2\"".into(), Some(f64::NAN))],

@@ -1,11 +1,11 @@
-//! Status and metrics over HTTP, for dashboards and watchdogs. Read only; what they say is the caller's
-//! business.
+//! An HTTP server for status and metrics, for dashboards and watchdogs. It is read-only. A
+//! [`StatusSource`] provides the contents.
 //!
-//! | path | what |
+//! | path | content |
 //! |---|---|
 //! | `/`, `/status` | the status as JSON |
-//! | `/metrics` | figures for Prometheus |
-//! | `/health` | 200 while all is well, else 503 |
+//! | `/metrics` | metrics for Prometheus |
+//! | `/health` | 200 if all is well, otherwise 503 |
 
 mod metrics;
 
@@ -27,105 +27,112 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-pub use metrics::{Family, Page, label};
+pub use metrics::{MetricFamily, MetricsPage, label};
 
-/// Most connections at once; others wait to be accepted.
+/// The most connections at once. Others wait to be accepted.
 const CONNECTIONS_MAX: usize = 32;
-/// Time for a request's header.
-const HEADER_PATIENCE: Duration = Duration::from_secs(5);
-/// Longest life of a connection.
-const CONNECTION_LIFE: Duration = Duration::from_secs(120);
-/// Pause after an accept that failed, such as for want of file descriptors.
+/// Time limit for the header of a request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest time that a connection may last.
+const CONNECTION_LIFETIME: Duration = Duration::from_secs(120);
+/// Pause after a failed accept, for example when there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What is served.
-pub trait Status: Send + Sync + 'static {
-    /// Everything there is to know.
+/// Provides what the status server serves.
+pub trait StatusSource: Send + Sync + 'static {
+    /// The whole status as JSON.
     fn json(&self) -> Value;
-    /// The figures, in Prometheus' text format.
+    /// The metrics in the text format of Prometheus.
     fn metrics(&self) -> String;
-    /// Whether what is watched does its work, with a word for it.
+    /// Whether the observed program is healthy, with a short description.
     fn health(&self) -> (bool, &'static str);
 }
 
-/// A status that is served. Dropping it ends that, connections too.
+/// A running status server. Dropping it ends the server and its connections.
 #[derive(Debug)]
-pub struct Served {
+pub struct StatusServer {
     address: SocketAddr,
     task: JoinHandle<()>,
 }
 
-impl Served {
-    /// Where it is served, with the real port.
+impl StatusServer {
+    /// The address of the server. The port is the real one, also if port 0 was requested.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-impl Drop for Served {
+impl Drop for StatusServer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// Serves `status` at `address`.
+/// Starts a status server at `address`.
 ///
 /// # Errors
-/// When the address cannot be listened on.
-pub async fn serve(address: SocketAddr, status: Arc<dyn Status>) -> io::Result<Served> {
+/// If the server cannot listen at that address.
+pub async fn serve(address: SocketAddr, source: Arc<dyn StatusSource>) -> io::Result<StatusServer> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
-    let task = tokio::spawn(accept(listener, status));
-    Ok(Served { address, task })
+    let task = tokio::spawn(accept(listener, source));
+    Ok(StatusServer { address, task })
 }
 
-async fn accept(listener: TcpListener, status: Arc<dyn Status>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut talks = JoinSet::new();
+async fn accept(listener: TcpListener, source: Arc<dyn StatusSource>) {
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
     loop {
-        // Fails only for a closed semaphore, and nothing closes it.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+        // This fails only if the semaphore is closed, and nothing closes it.
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
             return;
         };
-        while talks.try_join_next().is_some() {}
+        while connections.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, _)) => {
-                let status = Arc::clone(&status);
-                talks.spawn(async move {
-                    // What goes wrong on one connection is nobody else's business.
-                    let _ = timeout(CONNECTION_LIFE, talk(stream, status)).await;
-                    drop(place);
+                let source = Arc::clone(&source);
+                connections.spawn(async move {
+                    // An error ends only this connection.
+                    let _ = timeout(CONNECTION_LIFETIME, serve_connection(stream, source)).await;
+                    drop(permit);
                 });
             }
             Err(error) => {
-                tracing::warn!("the status takes no connection: {error}");
+                tracing::warn!("the status server cannot accept a connection: {error}");
                 sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-async fn talk(stream: TcpStream, status: Arc<dyn Status>) -> Result<(), hyper::Error> {
+async fn serve_connection(stream: TcpStream, source: Arc<dyn StatusSource>) -> Result<(), hyper::Error> {
     let service = service_fn(move |request: Request<Incoming>| {
-        let answer = answer(request.method(), request.uri().path(), &*status);
+        let answer = answer(request.method(), request.uri().path(), &*source);
         async move { Ok::<_, Infallible>(answer) }
     });
     http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_PATIENCE)
+        .header_read_timeout(HEADER_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service)
         .await
 }
 
-fn answer(method: &Method, path: &str, status: &dyn Status) -> Response<Full<Bytes>> {
-    let (code, kind, body) = page(method, path, status);
+fn answer(method: &Method, path: &str, source: &dyn StatusSource) -> Response<Full<Bytes>> {
+    let StatusPage {
+        code,
+        content_type,
+        body,
+    } = page(method, path, source);
     let mut response = Response::new(Full::from(body));
     *response.status_mut() = code;
     let headers = response.headers_mut();
     if code == StatusCode::METHOD_NOT_ALLOWED {
         headers.insert(header::ALLOW, header::HeaderValue::from_static("GET, HEAD"));
     }
-    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    headers.insert(
+        header::CONTENT_TYPE,
+        header::HeaderValue::from_static(content_type),
+    );
     headers.insert(
         header::CACHE_CONTROL,
         header::HeaderValue::from_static("no-store"),
@@ -133,32 +140,48 @@ fn answer(method: &Method, path: &str, status: &dyn Status) -> Response<Full<Byt
     response
 }
 
-fn page(method: &Method, path: &str, status: &dyn Status) -> (StatusCode, &'static str, String) {
+/// The content of an answer.
+struct StatusPage {
+    code: StatusCode,
+    content_type: &'static str,
+    body: String,
+}
+
+fn page(method: &Method, path: &str, source: &dyn StatusSource) -> StatusPage {
     const TEXT: &str = "text/plain; charset=utf-8";
     if method != Method::GET && method != Method::HEAD {
-        return (StatusCode::METHOD_NOT_ALLOWED, TEXT, "GET and HEAD only\n".into());
+        return StatusPage {
+            code: StatusCode::METHOD_NOT_ALLOWED,
+            content_type: TEXT,
+            body: "GET and HEAD only\n".into(),
+        };
     }
-    match path {
-        "/" | "/status" => (StatusCode::OK, "application/json", format!("{}\n", status.json())),
+    let (code, content_type, body) = match path {
+        "/" | "/status" => (StatusCode::OK, "application/json", format!("{}\n", source.json())),
         "/metrics" => (
             StatusCode::OK,
             "text/plain; version=0.0.4; charset=utf-8",
-            status.metrics(),
+            source.metrics(),
         ),
         "/health" => {
-            let (well, word) = status.health();
-            let code = if well {
+            let (healthy, description) = source.health();
+            let code = if healthy {
                 StatusCode::OK
             } else {
                 StatusCode::SERVICE_UNAVAILABLE
             };
-            (code, TEXT, format!("{word}\n"))
+            (code, TEXT, format!("{description}\n"))
         }
         _ => (
             StatusCode::NOT_FOUND,
             TEXT,
             "paths: /status /metrics /health\n".into(),
         ),
+    };
+    StatusPage {
+        code,
+        content_type,
+        body,
     }
 }
 
@@ -166,9 +189,10 @@ fn page(method: &Method, path: &str, status: &dyn Status) -> (StatusCode, &'stat
 mod tests {
     use super::*;
 
-    struct Ill;
+    /// A source that is not healthy.
+    struct Unhealthy;
 
-    impl Status for Ill {
+    impl StatusSource for Unhealthy {
         fn json(&self) -> Value {
             Value::Null
         }
@@ -178,12 +202,12 @@ mod tests {
         }
 
         fn health(&self) -> (bool, &'static str) {
-            (false, "ill")
+            (false, "unhealthy")
         }
     }
 
     #[test]
-    fn every_request_is_answered_with_what_would_have_been_right() {
+    fn every_request_gets_the_right_status_code() {
         for (method, path, code) in [
             (Method::GET, "/status", 200),
             (Method::HEAD, "/", 200),
@@ -192,7 +216,7 @@ mod tests {
             (Method::GET, "/nothing", 404),
             (Method::POST, "/status", 405),
         ] {
-            let answer = answer(&method, path, &Ill);
+            let answer = answer(&method, path, &Unhealthy);
             assert_eq!(answer.status().as_u16(), code, "{method} {path}");
             let allowed = answer.headers().get(header::ALLOW);
             assert_eq!(allowed.is_some(), code == 405, "{method} {path}");

@@ -1,30 +1,33 @@
-//! EthereumStratum/1.0.0's difficulty, a floating-point number, to and from boundaries.
+//! Converts the difficulty of EthereumStratum/1.0.0, a floating-point number, to boundaries and
+//! back.
 //!
-//! Difficulty 1 is Bitcoin's: `00000000ffff0000…`, some 2^32 hashes. The arithmetic is exact: a number's
-//! mantissa and exponent are used as they are, so that both sides get the same 256 bits.
+//! Difficulty 1 is that of Bitcoin: its boundary is `00000000ffff0000…`, so a share takes about
+//! 2^32 hashes. The arithmetic on mantissa and exponent is exact, so that both sides compute the
+//! same 256 bits.
 
 use ethash::{B256, U256};
 
-/// Why a number is no difficulty.
+/// A number that cannot be a difficulty.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("difficulty {got}: expected a number above 0")]
+#[error("difficulty: got {got}, expected a finite number above 0")]
 pub struct DifficultyError {
     /// The number.
     pub got: f64,
 }
 
 /// The boundary of difficulty 1.
-fn unit() -> U256 {
+fn boundary_of_one() -> U256 {
     U256::from(0xffff_u64) << 208
 }
 
-/// Bits of a double's fraction.
+/// Bits in the fraction of an `f64`.
 const FRACTION_BITS: i32 = 52;
 
-/// The boundary of `difficulty`: that of difficulty 1 divided by it, rounded down, at most 2^256 - 1.
+/// The boundary of `difficulty`: the boundary of difficulty 1 divided by `difficulty`, rounded
+/// down, at most 2^256 - 1.
 ///
 /// # Errors
-/// When the number is not above zero, or is none.
+/// [`DifficultyError`] if the number is not finite or not above zero.
 pub fn boundary_of_difficulty(difficulty: f64) -> Result<B256, DifficultyError> {
     if !(difficulty > 0.0 && difficulty.is_finite()) {
         return Err(DifficultyError { got: difficulty });
@@ -32,7 +35,7 @@ pub fn boundary_of_difficulty(difficulty: f64) -> Result<B256, DifficultyError> 
     let bits = difficulty.to_bits();
     let exponent = ((bits >> FRACTION_BITS) & 0x7ff) as i32;
     let fraction = bits & ((1 << FRACTION_BITS) - 1);
-    // Numbers near zero have no leading one.
+    // Subnormal numbers have no implicit leading one.
     let (mantissa, exponent) = if exponent == 0 {
         (fraction, 1)
     } else {
@@ -40,38 +43,40 @@ pub fn boundary_of_difficulty(difficulty: f64) -> Result<B256, DifficultyError> 
     };
     // difficulty = mantissa · 2^shift
     let shift = exponent - 1023 - FRACTION_BITS;
-    let (mantissa, unit) = (U256::from(mantissa), unit());
+    let (mantissa, unit) = (U256::from(mantissa), boundary_of_one());
     let boundary = if shift >= 0 {
         let shift = shift.unsigned_abs() as usize;
         (unit / mantissa).checked_shr(shift).unwrap_or(U256::ZERO)
     } else {
-        scaled(unit, mantissa, shift.unsigned_abs() as usize)
+        divide_shifted(unit, mantissa, shift.unsigned_abs() as usize)
     };
     Ok(B256::from(boundary))
 }
 
-/// floor(unit · 2^shift / mantissa), at most the largest number: long division, a bit at a time.
-fn scaled(unit: U256, mantissa: U256, shift: usize) -> U256 {
-    let (mut quotient, mut remainder) = unit.div_rem(mantissa);
+/// floor(dividend · 2^shift / divisor), at most 2^256 - 1, by long division one bit at a time.
+///
+/// `divisor` must be below 2^255.
+fn divide_shifted(dividend: U256, divisor: U256, shift: usize) -> U256 {
+    let (mut quotient, mut remainder) = dividend.div_rem(divisor);
     for _ in 0..shift {
         if quotient.bit(255) {
             return U256::MAX;
         }
         quotient <<= 1;
-        // The mantissa has 53 bits, so doubling what is below it overflows nothing.
+        // The remainder is below the divisor, so doubling it does not overflow.
         remainder <<= 1;
-        if remainder >= mantissa {
-            remainder -= mantissa;
+        if remainder >= divisor {
+            remainder -= divisor;
             quotient |= U256::ONE;
         }
     }
     quotient
 }
 
-/// The difficulty whose boundary is nearest to `boundary`.
+/// The difficulty of `boundary`, rounded to an `f64`.
 pub fn difficulty_of_boundary(boundary: &B256) -> f64 {
     let boundary = U256::from_be_bytes(boundary.0).max(U256::ONE);
-    f64::from(unit()) / f64::from(boundary)
+    f64::from(boundary_of_one()) / f64::from(boundary)
 }
 
 #[cfg(test)]
@@ -95,7 +100,7 @@ mod tests {
         check(2.0, "000000007fff8");
         check(0.5, "00000001fffe");
         check(65_536.0, "000000000000ffff");
-        // 3 divides 0xffff.
+        // 3 divides 0xffff without remainder.
         check(3.0, "000000005555");
         assert_eq!(boundary_of_difficulty(1e-30), Ok(B256::repeat_byte(0xff)));
         assert_eq!(
@@ -109,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn difficulties_come_back() {
+    fn difficulties_survive_a_round_trip() {
         for hashes in [512_u64, 131_072, 4_000_000_000, 1 << 50, u64::MAX] {
             let boundary = ethash::boundary(&U256::from(hashes));
             let again = boundary_of_difficulty(difficulty_of_boundary(&boundary)).expect("above zero");

@@ -1,33 +1,35 @@
-//! The part of the nonce that a pool keeps for itself, so that no two of its miners search the same.
+//! The leading digits of the nonce, which a pool assigns to each session so that no two miners
+//! search the same nonces.
 //!
-//! Hexadecimal digits, not bytes, count: EthereumStratum/2.0.0 allows an odd number of them.
+//! The length is counted in hexadecimal digits, not in bytes, because EthereumStratum/2.0.0 allows
+//! an odd number of digits.
 
 use core::fmt;
 use core::str::FromStr;
 
-/// Hexadecimal digits of a nonce.
+/// Number of hexadecimal digits in a nonce.
 const NONCE_DIGITS: u32 = 16;
-/// Most digits a pool may take: six bytes.
+/// The most digits that a pool may assign: six bytes.
 const DIGITS_MAX: u32 = 12;
 
 /// The leading digits of every nonce of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Extranonce {
-    /// The digits, at the top of the number.
+    /// The digits, in the most significant bits of the number. The other bits are zero.
     prefix: u64,
     digits: u32,
 }
 
-/// Why a text is no extranonce.
+/// A text that is not an extranonce.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no extranonce {got:?}: expected at most {DIGITS_MAX} hexadecimal digits")]
+#[error("extranonce: got {got:?}, expected at most {DIGITS_MAX} hexadecimal digits")]
 pub struct ExtranonceError {
     /// The text.
     pub got: String,
 }
 
 impl Extranonce {
-    /// The lowest `bytes` bytes of `number`, six at most.
+    /// The extranonce that is the lowest `bytes` bytes of `number`. At most six bytes are used.
     pub fn new(number: u64, bytes: u32) -> Self {
         let digits = (bytes * 2).min(DIGITS_MAX);
         if digits == 0 {
@@ -39,25 +41,25 @@ impl Extranonce {
         }
     }
 
-    /// The lowest nonce that begins with it.
+    /// The lowest nonce that begins with this extranonce.
     pub fn prefix(self) -> u64 {
         self.prefix
     }
 
-    /// How many bits of the nonce it takes.
+    /// The length of this extranonce in bits.
     pub fn bits(self) -> u32 {
         self.digits * 4
     }
 
-    /// Whether `nonce` begins with it.
+    /// Whether `nonce` begins with this extranonce.
     pub fn holds(self, nonce: u64) -> bool {
-        // A shift by all 64 bits leaves nothing to compare.
+        // For an empty extranonce the shift is 64 bits, which is `None`: every nonce fits.
         (nonce ^ self.prefix)
             .checked_shr(u64::BITS - self.bits())
             .is_none_or(|rest| rest == 0)
     }
 
-    /// The digits of `nonce` after it, as miners submit them.
+    /// The digits of `nonce` after the extranonce, as miners submit them.
     pub fn tail(self, nonce: u64) -> String {
         let all = format!("{nonce:016x}");
         all[self.digits as usize..].to_owned()
@@ -65,8 +67,8 @@ impl Extranonce {
 
     /// The whole nonce whose digits after the extranonce are `tail`.
     ///
-    /// All sixteen digits are taken too where they begin with the extranonce, for there are miners that send
-    /// them. `None` when `tail` is neither.
+    /// Some miners submit all sixteen digits. These are accepted too if they begin with the
+    /// extranonce. `None` if `tail` has neither form.
     pub fn nonce(self, tail: &str) -> Option<u64> {
         let tail = tail.strip_prefix("0x").unwrap_or(tail);
         let length = tail.len() as u32;

@@ -1,58 +1,33 @@
-//! The Stratum dialects of Ethash mining: what goes over the wire, and what a session remembers.
+//! The Stratum dialects of Ethash mining: their messages, and the state of a session.
 //!
-//! Both sides are here, so that they cannot drift: [`client::Session`] is a miner's, [`server::Session`] a
-//! pool's. Each takes lines and gives lines; this package opens no socket, keeps no clock and hashes nothing.
+//! Both sides are in this package, so that they fit each other: [`client::ClientSession`] is the
+//! side of a miner, [`server::ServerSession`] that of a pool. Both take lines and return lines.
+//! This package opens no socket, has no clock and computes no hash.
 //!
-//! | dialect | also known as | says |
+//! | dialect | also known as | properties |
 //! |---|---|---|
-//! | [`Dialect::EthProxy`] | eth-proxy, `stratum1` | getWork over a socket: the boundary stands in each job |
-//! | [`Dialect::EthereumStratum1`] | EthereumStratum/1.0.0, NiceHash, `stratum2` | extranonce, difficulty as a number |
-//! | [`Dialect::EthereumStratum2`] | EthereumStratum/2.0.0, EIP-1571, `stratum3` | extranonce, target, epoch as a number |
+//! | [`Dialect::EthProxy`] | eth-proxy, `stratum1` | getWork over a socket; each job contains its boundary |
+//! | [`Dialect::EthereumStratum1`] | EthereumStratum/1.0.0, NiceHash, `stratum2` | extranonce; difficulty as a number |
+//! | [`Dialect::EthereumStratum2`] | EthereumStratum/2.0.0, EIP-1571, `stratum3` | extranonce; target; epoch as a number |
 //!
-//! A line is a JSON object of at most [`LINE_LEN_MAX`] bytes, ended by a line feed.
+//! A line is a JSON object of at most [`LINE_LEN_MAX`] bytes, followed by a line feed.
+//!
+//! Source of EthereumStratum/2.0.0: EIP-1571 (<https://eips.ethereum.org/EIPS/eip-1571>). Source of
+//! EthereumStratum/1.0.0:
+//! <https://github.com/nicehash/Specifications/blob/master/EthereumStratum_NiceHash_v1.0.0.txt>.
 
 pub mod client;
+mod dialect;
 mod difficulty;
+mod error;
 mod extranonce;
 mod line;
 mod message;
 pub mod server;
 mod values;
 
+pub use dialect::Dialect;
 pub use difficulty::{DifficultyError, boundary_of_difficulty, difficulty_of_boundary};
+pub use error::{ErrorReply, MessageError};
 pub use extranonce::{Extranonce, ExtranonceError};
-pub use line::{LINE_LEN_MAX, LineBuffer, LineError};
-pub use message::{ErrorReply, MessageError};
-
-use core::fmt;
-
-/// How a miner and a pool speak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Dialect {
-    /// eth-proxy: `eth_submitLogin`, `eth_getWork`, `eth_submitWork`, jobs pushed as answers nobody asked for.
-    EthProxy,
-    /// EthereumStratum/1.0.0.
-    EthereumStratum1,
-    /// EthereumStratum/2.0.0.
-    EthereumStratum2,
-}
-
-impl Dialect {
-    /// All of them, in the order in which a miner that does not know tries them: the most telling first.
-    pub const ALL: [Self; 3] = [Self::EthereumStratum2, Self::EthereumStratum1, Self::EthProxy];
-
-    /// Its name, as on the wire where it has one there.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::EthProxy => "eth-proxy",
-            Self::EthereumStratum1 => "EthereumStratum/1.0.0",
-            Self::EthereumStratum2 => "EthereumStratum/2.0.0",
-        }
-    }
-}
-
-impl fmt::Display for Dialect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+pub use line::{LINE_LEN_MAX, LineBuffer, LineTooLong};

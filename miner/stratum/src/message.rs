@@ -1,80 +1,39 @@
-//! The envelope that all dialects share: id, method and parameters, or id and answer.
+//! The form of a message that all dialects share: id, method and parameters, or id and answer.
 //!
-//! Reads what pools and miners really send: ids of any kind, errors as objects, lists or text. What method
-//! and parameters mean is decided by the sessions.
-
-use core::fmt;
+//! Accepts what real pools and miners send: numbers, strings and null as ids, and errors as
+//! objects, lists or text. The sessions decide what methods and parameters mean.
 
 use serde_json::{Map, Value};
 
+use crate::error::{ErrorReply, MessageError};
 use crate::values::entry;
 
-/// Longest text taken from an error or a message to people.
+/// The most characters that are kept of an error message or a text for people.
 const TEXT_LEN_MAX: usize = 256;
-/// Longest id that is repeated in an answer.
+/// Length in bytes of the longest accepted id. Answers repeat the id.
 const ID_LEN_MAX: usize = 64;
 
-/// Why a line is not understood.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MessageError {
-    /// It is no JSON object.
-    #[error("got {got:?}, expected a JSON object")]
-    NoObject {
-        /// The beginning of the line.
-        got: String,
-    },
-    /// A value in it is of the wrong kind.
-    #[error("{what}: got {got}, expected {expected}")]
-    Value {
-        /// Which value.
-        what: &'static str,
-        /// What stood there.
-        got: String,
-        /// What should have.
-        expected: &'static str,
-    },
-}
-
-/// What the other side says is wrong.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ErrorReply {
-    /// Its number for it; 0 where it gave none.
-    pub code: i64,
-    /// Its words.
-    pub message: String,
-}
-
-impl fmt::Display for ErrorReply {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let message = if self.message.is_empty() {
-            "no reason given"
-        } else {
-            &self.message
-        };
-        if self.code == 0 {
-            f.write_str(message)
-        } else {
-            write!(f, "{message} ({})", self.code)
-        }
-    }
-}
-
-/// A line, read.
+/// A message with its members, before they are interpreted.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Envelope {
-    /// As it came; null where there is none.
+pub(crate) struct StratumMessage {
+    /// The id as it was sent; null if there was none.
     pub(crate) id: Value,
-    /// Set in requests and notifications.
+    /// Set in requests and notifications, `None` in answers.
     pub(crate) method: Option<String>,
+    /// Null if there were none.
     pub(crate) params: Value,
-    /// Null where there is none.
+    /// Null if there was none.
     pub(crate) result: Value,
     pub(crate) error: Option<ErrorReply>,
-    /// eth-proxy's name of the rig, beside the parameters.
+    /// The name of the rig, which eth-proxy sends beside the parameters.
     pub(crate) worker: Option<String>,
 }
 
-impl Envelope {
+impl StratumMessage {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// [`MessageError::NoObject`] if the line is not a JSON object with an acceptable id.
     pub(crate) fn parse(line: &[u8]) -> Result<Self, MessageError> {
         let no_object = || MessageError::NoObject {
             got: String::from_utf8_lossy(line).chars().take(80).collect(),
@@ -102,7 +61,7 @@ impl Envelope {
     }
 }
 
-/// Reads an error in any of its forms: an object, a list, a text. Null is none.
+/// Reads an error in any of its forms: an object, a list or a text. `None` for null.
 fn read_error(value: &Value) -> Option<ErrorReply> {
     let (code, message) = match value {
         Value::Null => return None,
@@ -112,7 +71,7 @@ fn read_error(value: &Value) -> Option<ErrorReply> {
     };
     Some(ErrorReply {
         code: code.as_i64().unwrap_or_default(),
-        message: shortened(message.as_str().unwrap_or_default()),
+        message: printable(message.as_str().unwrap_or_default()),
     })
 }
 
@@ -120,8 +79,8 @@ fn member<'a>(object: &'a Map<String, Value>, name: &str) -> &'a Value {
     object.get(name).unwrap_or(&Value::Null)
 }
 
-/// Text of the other side, fit for a log: short, and without control characters.
-pub(crate) fn shortened(text: &str) -> String {
+/// A text from the other side, made safe for a log: short and without control characters.
+pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .filter(|character| !character.is_control())
         .take(TEXT_LEN_MAX)
@@ -138,7 +97,7 @@ mod tests {
     fn errors_come_in_many_forms() {
         let check = |error: &str, expected: Option<(i64, &str)>| {
             let line = format!(r#"{{"id":1,"error":{error}}}"#);
-            let got = Envelope::parse(line.as_bytes()).expect("an object").error;
+            let got = StratumMessage::parse(line.as_bytes()).expect("an object").error;
             let got = got.as_ref().map(|error| (error.code, error.message.as_str()));
             assert_eq!(got, expected, "{error}");
         };
@@ -156,15 +115,15 @@ mod tests {
     #[test]
     fn only_objects_are_messages() {
         for bad in ["", "[]", "1", "{", r#"{"id":[1]}"#, r#"{"id":{}}"#, "\u{fffd}"] {
-            assert!(Envelope::parse(bad.as_bytes()).is_err(), "{bad}");
+            assert!(StratumMessage::parse(bad.as_bytes()).is_err(), "{bad}");
         }
         let deep = [b"{\"a\":".repeat(10_000), b"1".to_vec(), b"}".repeat(10_000)].concat();
         assert!(
-            Envelope::parse(&deep).is_err(),
-            "deep nesting ends nothing but the line"
+            StratumMessage::parse(&deep).is_err(),
+            "deep nesting is an error and does not crash"
         );
-        let message =
-            Envelope::parse(br#"{"id":null,"method":"mining.notify","params":[1]}"#).expect("an object");
+        let message = StratumMessage::parse(br#"{"id":null,"method":"mining.notify","params":[1]}"#)
+            .expect("an object");
         assert_eq!(message.method.as_deref(), Some("mining.notify"));
         assert_eq!((message.id, message.params), (Value::Null, json!([1])));
     }

@@ -1,59 +1,62 @@
-//! Values inside messages: hashes and numbers in the ways that pools write them.
+//! Values inside messages: hashes and numbers in all the forms that pools use.
 //!
-//! Pools differ in `0x`, leading zeros and whether a number is a string; all of that is read. Errors name the
-//! value that was got.
+//! Pools differ in the prefix `0x`, in leading zeros, and in whether a number is a string. All of
+//! these forms are accepted. Errors contain the value.
 
 use ethash::B256;
 use serde_json::Value;
 
-use crate::message::MessageError;
+use crate::error::MessageError;
+use crate::extranonce::Extranonce;
 
-/// Characters of a bad value that an error shows.
-const SHOWN: usize = 80;
+/// The most characters of a bad value that an error contains.
+const SHOWN_LEN_MAX: usize = 80;
 
-/// An error about `got`, which should have been `expected`.
+/// The error for a value that is not as expected.
 pub(crate) fn unexpected(what: &'static str, got: &Value, expected: &'static str) -> MessageError {
     MessageError::Value {
         what,
-        got: got.to_string().chars().take(SHOWN).collect(),
+        got: got.to_string().chars().take(SHOWN_LEN_MAX).collect(),
         expected,
     }
 }
 
-/// A hash of 32 bytes.
+/// Reads a hash of 32 bytes. All 64 digits are required.
 pub(crate) fn hash(what: &'static str, value: &Value) -> Result<B256, MessageError> {
-    hash_of_at_least(64, value).ok_or_else(|| unexpected(what, value, "64 hexadecimal digits"))
+    hash_with_digits(64, value).ok_or_else(|| unexpected(what, value, "64 hexadecimal digits"))
 }
 
-/// A boundary: a hash whose leading zeros may be left out.
+/// Reads a boundary: a 32-byte number whose leading zeros may be missing.
 pub(crate) fn boundary(what: &'static str, value: &Value) -> Result<B256, MessageError> {
-    hash_of_at_least(1, value).ok_or_else(|| unexpected(what, value, "1 to 64 hexadecimal digits"))
+    hash_with_digits(1, value).ok_or_else(|| unexpected(what, value, "1 to 64 hexadecimal digits"))
 }
 
-fn hash_of_at_least(digits: usize, value: &Value) -> Option<B256> {
+/// Reads a hash of `digits_min` to 64 hexadecimal digits.
+fn hash_with_digits(digits_min: usize, value: &Value) -> Option<B256> {
     let text = value.as_str()?;
     let text = text.strip_prefix("0x").unwrap_or(text);
-    if !(digits..=64).contains(&text.len()) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+    if !(digits_min..=64).contains(&text.len()) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
     format!("{text:0>64}").parse().ok()
 }
 
-/// A number, as hexadecimal digits or as JSON's own.
+/// Reads a number: a string of hexadecimal digits, or a JSON number.
 pub(crate) fn number(what: &'static str, value: &Value) -> Result<u64, MessageError> {
     let number = match value {
         Value::Number(number) => number.as_u64(),
         Value::String(text) => {
             let digits = text.strip_prefix("0x").unwrap_or(text);
-            let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-            plain.then(|| u64::from_str_radix(digits, 16).ok()).flatten()
+            let is_hex = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+            is_hex.then(|| u64::from_str_radix(digits, 16).ok()).flatten()
         }
         _ => None,
     };
     number.ok_or_else(|| unexpected(what, value, "a hexadecimal number of at most 64 bits"))
 }
 
-/// A decimal number, as JSON's own or in a string: ports outside EthereumStratum/2.0.0.
+/// Reads a decimal number: a JSON number, or a string. Ports have this form in the dialects before
+/// EthereumStratum/2.0.0.
 pub(crate) fn decimal(value: &Value) -> Option<u64> {
     match value {
         Value::Number(number) => number.as_u64(),
@@ -62,7 +65,7 @@ pub(crate) fn decimal(value: &Value) -> Option<u64> {
     }
 }
 
-/// Yes or no, in any of the ways there are.
+/// Reads yes or no in any of their forms. Unknown forms are no.
 pub(crate) fn flag(value: &Value) -> bool {
     match value {
         Value::Bool(flag) => *flag,
@@ -72,12 +75,19 @@ pub(crate) fn flag(value: &Value) -> bool {
     }
 }
 
-/// A string.
+/// Reads a string.
 pub(crate) fn text<'a>(what: &'static str, value: &'a Value) -> Result<&'a str, MessageError> {
     value.as_str().ok_or_else(|| unexpected(what, value, "a string"))
 }
 
-/// Entry `index` of a list; null where there is none.
+/// Reads an extranonce.
+pub(crate) fn extranonce(value: &Value) -> Result<Extranonce, MessageError> {
+    text("extranonce", value)?
+        .parse()
+        .map_err(|_| unexpected("extranonce", value, "at most 12 hexadecimal digits"))
+}
+
+/// Entry `index` of a list; null if there is none.
 pub(crate) fn entry(list: &Value, index: usize) -> &Value {
     list.get(index).unwrap_or(&Value::Null)
 }
@@ -109,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_come_as_they_please() {
+    fn numbers_and_flags_are_read_in_every_form() {
         for value in [json!(255), json!("ff"), json!("0xff"), json!("00ff")] {
             assert_eq!(number("x", &value), Ok(255), "{value}");
         }

@@ -1,11 +1,11 @@
-//! Whatever comes off a socket, in whatever pieces: both sides answer with values, never with a panic.
+//! Any bytes from a socket, split anywhere: both sides return values and never panic.
 
 use ethash::{Schedule, Solution};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use stratum::client::{Event, Login};
-use stratum::server::Settings;
-use stratum::{Dialect, Extranonce, LINE_LEN_MAX, LineBuffer, boundary_of_difficulty, client, server};
+use stratum::client::{ClientSession, Login, PoolEvent};
+use stratum::server::{MinerRequest, ServerSession, ServerSettings};
+use stratum::{Dialect, Extranonce, LINE_LEN_MAX, LineBuffer, boundary_of_difficulty};
 
 fn login() -> Login {
     Login {
@@ -18,8 +18,8 @@ fn login() -> Login {
     }
 }
 
-fn pool() -> server::Session {
-    server::Session::new(Settings {
+fn pool() -> ServerSession {
+    ServerSession::new(ServerSettings {
         agent: "a".into(),
         silence_secs_max: 60,
         errors_max: 5,
@@ -116,7 +116,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn lines_do_not_depend_on_the_pieces(bytes in prop::collection::vec(prop_oneof![3 => any::<u8>(), 1 => Just(b'\n')], 0..600), cut in 1_usize..50) {
+    fn lines_do_not_depend_on_how_the_bytes_are_split(bytes in prop::collection::vec(prop_oneof![3 => any::<u8>(), 1 => Just(b'\n')], 0..600), cut in 1_usize..50) {
         let collect = |size: usize| {
             let mut buffer = LineBuffer::default();
             let mut lines: Vec<Vec<u8>> = Vec::new();
@@ -133,18 +133,18 @@ proptest! {
 
     #[test]
     fn a_miner_survives_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200), dialect in 0_usize..3) {
-        let mut session = client::Session::new(Dialect::ALL[dialect], login(), Schedule::Ethash);
+        let mut session = ClientSession::new(Dialect::ALL[dialect], login(), Schedule::Ethash);
         let _ = session.receive(&bytes);
         let _ = pool().receive(&bytes);
     }
 
     #[test]
     fn a_miner_survives_any_pool(messages in prop::collection::vec(any_message(), 1..30), dialect in 0_usize..3) {
-        let mut session = client::Session::new(Dialect::ALL[dialect], login(), Schedule::Etchash { fork_block: 60_000 });
+        let mut session = ClientSession::new(Dialect::ALL[dialect], login(), Schedule::Etchash { fork_block: 60_000 });
         for message in &messages {
             let Ok(events) = session.receive(message.to_string().as_bytes()) else { continue };
             for event in events {
-                if let Event::Job(job) = event {
+                if let PoolEvent::Job(job) = event {
                     prop_assert_eq!(job.package.seed_hash, job.package.epoch.seed_hash());
                     let solution = Solution { header_hash: job.package.header_hash, pow_nonce: job.extranonce.prefix(), mix_hash: job.package.header_hash };
                     session.submit(&job, &solution).expect("few wait");
@@ -160,7 +160,7 @@ proptest! {
     fn a_pool_survives_any_miner(messages in prop::collection::vec(any_message(), 1..30)) {
         let mut session = pool();
         for message in &messages {
-            if let Ok(Some(server::Asked::Login { id, user, worker, .. })) = session.receive(message.to_string().as_bytes()) {
+            if let Ok(Some(MinerRequest::Login { id, user, worker, .. })) = session.receive(message.to_string().as_bytes()) {
                 session.admit(&id, &user, worker.as_deref());
             }
             for line in session.take_output().split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {

@@ -1,19 +1,19 @@
-//! Nodes over getWork: work, solutions, hashrates, failing over and coming back.
+//! Nodes over getWork: work, solutions, hashrates, failover.
 
 use std::time::{Duration, Instant};
 
 use ethash::{B256, Epoch};
-use miner::client::{ClientConfig, Ending};
+use miner::client::{ClientConfig, ClientEnd};
 use serde_json::{Value, json};
 
-use crate::harness::{Client, PATIENCE, RATE, config};
+use crate::harness::{Client, RATE, WAIT_MAX, config};
 use crate::node::{Answer, Node};
 
 fn header(mark: u8) -> B256 {
     B256::repeat_byte(mark)
 }
 
-/// Work of epoch 0 with this header.
+/// Work of epoch 0 with this header hash.
 fn work(mark: u8) -> Vec<String> {
     let boundary = B256::repeat_byte(0xff);
     [header(mark), Epoch::ethash(0).seed_hash(), boundary]
@@ -22,8 +22,8 @@ fn work(mark: u8) -> Vec<String> {
 }
 
 #[test]
-fn work_goes_in_and_solutions_go_out() {
-    // A node that has the network's own names only.
+fn work_comes_in_and_solutions_go_out() {
+    // A node that knows only the methods with the prefix mc.
     let node = Node::start();
     node.set_work("mc_getWork", &work(1));
     node.set("mc_submitWork", Answer::Result(json!(true)));
@@ -39,7 +39,7 @@ fn work_goes_in_and_solutions_go_out() {
         [json!(["0x0000000000001234", header(1).to_string(), mix])]
     );
 
-    // Four parts, and a new task for each new header.
+    // Work with four values. Each new header hash is a new task.
     let mut four = work(2);
     four.push("0x75".into());
     node.set_work("mc_getWork", &four);
@@ -57,14 +57,14 @@ fn work_goes_in_and_solutions_go_out() {
 
     let started = Instant::now();
     while node.calls("mc_submitHashrate").len() < 2 {
-        assert!(started.elapsed() < PATIENCE, "no reports");
+        assert!(started.elapsed() < WAIT_MAX, "no reports");
         std::thread::sleep(Duration::from_millis(5));
     }
     let reports = node.calls("mc_submitHashrate");
     assert_eq!(reports[0][0], format!("{RATE:#x}"));
     assert_eq!(reports[0][1], reports[1][1], "one id for all reports");
     assert!(reports[0][1].as_str().is_some_and(|id| id.len() == 66));
-    // Many polls, two connections: one asks, one hands in.
+    // Many polls, but two connections: one for polls, one for submissions.
     assert!(
         node.calls("mc_getWork").len() > 5 && node.connections() == 2,
         "{}",
@@ -73,8 +73,8 @@ fn work_goes_in_and_solutions_go_out() {
 }
 
 #[test]
-fn a_refusal_is_late_where_the_work_is_over() {
-    // Another rig of this node was faster, and this one did not know yet.
+fn a_refused_solution_counts_as_stale_if_the_work_is_over() {
+    // Another rig of this node was faster, and this one does not know it yet.
     let node = Node::start();
     node.set_work("mc_getWork", &work(1));
     node.set("mc_submitWork", Answer::Result(json!(false)));
@@ -83,7 +83,7 @@ fn a_refusal_is_late_where_the_work_is_over() {
     client.find(0, header(1), 5);
     let started = Instant::now();
     while node.calls("mc_submitWork").is_empty() {
-        assert!(started.elapsed() < PATIENCE, "never handed in");
+        assert!(started.elapsed() < WAIT_MAX, "never submitted");
         std::thread::sleep(Duration::from_millis(2));
     }
     node.set_work("mc_getWork", &work(2));
@@ -93,7 +93,7 @@ fn a_refusal_is_late_where_the_work_is_over() {
 }
 
 #[test]
-fn the_second_node_takes_over_and_the_first_is_taken_back() {
+fn the_second_node_takes_over_until_the_first_is_back() {
     let (mut first, second) = (Node::start(), Node::start());
     for (node, mark) in [(&first, 1), (&second, 2)] {
         node.set_work("eth_getWork", &work(mark));
@@ -101,7 +101,7 @@ fn the_second_node_takes_over_and_the_first_is_taken_back() {
     }
     let client = Client::start(config(&[first.url(), second.url()]));
     client.task(header(1));
-    assert!(second.calls("eth_getWork").is_empty(), "the second is left alone");
+    assert!(second.calls("eth_getWork").is_empty(), "the second is not asked");
     first.down();
     client.task(header(2));
     client.find(0, header(2), 1);
@@ -124,18 +124,18 @@ fn the_second_node_takes_over_and_the_first_is_taken_back() {
 }
 
 #[test]
-fn a_solution_outlives_a_break() {
+fn a_solution_outlives_a_broken_connection() {
     let mut node = Node::start();
     node.set_work("eth_getWork", &work(1));
     node.set("eth_submitWork", Answer::Result(json!(true)));
     let client = Client::start(config(&[node.url()]));
     client.task(header(1));
-    // Nobody takes it, for now.
+    // The node breaks the connection instead of answering.
     node.set("eth_submitWork", Answer::Raw(Vec::new()));
     client.find(0, header(1), 5);
     let started = Instant::now();
     while node.calls("eth_submitWork").is_empty() {
-        assert!(started.elapsed() < PATIENCE, "never handed in");
+        assert!(started.elapsed() < WAIT_MAX, "never submitted");
         std::thread::sleep(Duration::from_millis(2));
     }
     node.down();
@@ -143,22 +143,26 @@ fn a_solution_outlives_a_break() {
     node.set("eth_submitWork", Answer::Result(json!(true)));
     node.up();
     client.task(header(1));
-    client.wait_until("the answer after all", |status| status.total().accepted == 1);
+    client.wait_until("the answer", |status| status.total().accepted == 1);
 }
 
 #[test]
-fn a_node_without_work_is_waited_for_in_a_pause() {
+fn the_engine_pauses_while_a_node_has_no_work() {
     let node = Node::start();
     node.set("eth_getWork", Answer::Error(-32_000, "mining not ready"));
     let client = Client::start(config(&[node.url()]));
     std::thread::sleep(Duration::from_millis(60));
-    assert_eq!(client.status().active(), None, "no work, no connection");
+    assert_eq!(
+        client.status().active(),
+        None,
+        "a node without work is not connected"
+    );
     node.set_work("eth_getWork", &work(1));
     client.task(header(1));
     node.set("eth_getWork", Answer::Error(-32_000, "mining not ready"));
     client.pause();
     assert_eq!(client.status().job, None);
-    // The same work again is work again.
+    // After a pause the same work is given again.
     node.set_work("eth_getWork", &work(1));
     client.task(header(1));
     assert_eq!(
@@ -169,7 +173,7 @@ fn a_node_without_work_is_waited_for_in_a_pause() {
 }
 
 #[test]
-fn nonsense_from_a_node_is_an_error_with_a_reason() {
+fn bad_answers_of_a_node_are_errors_with_a_reason() {
     let html = b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n<html>".to_vec();
     let long = [
         b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n".to_vec(),
@@ -181,7 +185,7 @@ fn nonsense_from_a_node_is_an_error_with_a_reason() {
         (Answer::Raw(html), "expected a JSON-RPC response"),
         (
             Answer::Raw(b"HTTP/1.1 403 no\r\ncontent-length: 0\r\n\r\n".to_vec()),
-            "status 403",
+            "status: got 403",
         ),
         (Answer::Raw(b"\x00\xff garbage \r\n\r\n".to_vec()), "HTTP failed"),
         (Answer::Raw(Vec::new()), "HTTP failed"),
@@ -199,8 +203,10 @@ fn nonsense_from_a_node_is_an_error_with_a_reason() {
             max_wait: Some(Duration::from_millis(100)),
             ..config(&[node.url()])
         });
-        match client.ending() {
-            Ending::NoConnection { last, .. } => assert!(last.contains(reason), "{last}, expected {reason}"),
+        match client.end() {
+            ClientEnd::NoConnection { last, .. } => {
+                assert!(last.contains(reason), "{last}, expected {reason}")
+            }
             other => panic!("got {other:?}, expected {reason}"),
         }
     }
@@ -208,7 +214,7 @@ fn nonsense_from_a_node_is_an_error_with_a_reason() {
 
 #[test]
 fn a_silent_node_is_left() {
-    // It takes connections and bytes and never answers.
+    // It accepts connections and bytes but never answers.
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let silent = format!("http://{}", listener.local_addr().expect("bound"));
     let node = Node::start();
@@ -221,11 +227,11 @@ fn a_silent_node_is_left() {
     let status = client.status();
     assert!(status.endpoints[1].active, "{status:?}");
     let reason = status.endpoints[0].last_error.as_deref().unwrap_or_default();
-    assert!(reason.contains("not within 100ms"), "{reason}");
+    assert!(reason.contains("timed out after 100ms"), "{reason}");
 }
 
 #[test]
-fn work_that_never_changes_is_no_work() {
+fn a_node_whose_work_never_changes_is_left() {
     let (first, second) = (Node::start(), Node::start());
     first.set_work("eth_getWork", &work(1));
     second.set_work("eth_getWork", &work(2));
@@ -243,7 +249,7 @@ fn work_that_never_changes_is_no_work() {
 }
 
 #[test]
-fn a_node_stuck_at_its_work_is_taken_back_with_other_work_only() {
+fn a_node_that_was_stuck_is_used_again_only_with_other_work() {
     let (first, second) = (Node::start(), Node::start());
     first.set_work("eth_getWork", &work(1));
     second.set_work("eth_getWork", &work(2));
@@ -253,10 +259,10 @@ fn a_node_stuck_at_its_work_is_taken_back_with_other_work_only() {
     });
     client.task(header(1));
     client.task(header(2));
-    let asked = first.calls("eth_getWork").len();
+    let polls = first.calls("eth_getWork").len();
     let started = Instant::now();
-    while first.calls("eth_getWork").len() < asked + 3 {
-        assert!(started.elapsed() < PATIENCE, "the first is not tried again");
+    while first.calls("eth_getWork").len() < polls + 3 {
+        assert!(started.elapsed() < WAIT_MAX, "the first is not tried again");
         std::thread::sleep(Duration::from_millis(2));
     }
     let status = client.status();
@@ -267,7 +273,7 @@ fn a_node_stuck_at_its_work_is_taken_back_with_other_work_only() {
 }
 
 #[test]
-fn what_is_found_as_the_polls_fail_goes_to_the_node_whose_work_it_was() {
+fn a_solution_found_while_polls_fail_goes_to_the_node_of_its_work() {
     let (first, second) = (Node::start(), Node::start());
     first.set_work("eth_getWork", &work(1));
     for node in [&first, &second] {
@@ -284,7 +290,7 @@ fn what_is_found_as_the_polls_fail_goes_to_the_node_whose_work_it_was() {
 }
 
 #[test]
-fn solutions_on_their_way_at_the_end_get_there_or_are_counted_as_lost() {
+fn solutions_at_the_end_are_answered_or_counted_as_lost() {
     let mut node = Node::start();
     node.set_work("eth_getWork", &work(1));
     node.set("eth_submitWork", Answer::Result(json!(true)));
@@ -293,10 +299,10 @@ fn solutions_on_their_way_at_the_end_get_there_or_are_counted_as_lost() {
     for nonce in 0..20 {
         client.find(0, header(1), nonce);
     }
-    let ledger = std::sync::Arc::clone(&client.ledger);
+    let stats = std::sync::Arc::clone(&client.stats);
     client.tell_to_stop();
-    assert_eq!(client.ending(), Ending::Stopped);
-    assert_eq!(ledger.status().total().accepted, 20, "{:?}", ledger.status());
+    assert_eq!(client.end(), ClientEnd::Stopped);
+    assert_eq!(stats.status().total().accepted, 20, "{:?}", stats.status());
 
     let client = Client::start(config(&[node.url()]));
     client.task(header(1));
@@ -304,10 +310,10 @@ fn solutions_on_their_way_at_the_end_get_there_or_are_counted_as_lost() {
     for nonce in 0..3 {
         client.find(1, header(1), nonce);
     }
-    let ledger = std::sync::Arc::clone(&client.ledger);
+    let stats = std::sync::Arc::clone(&client.stats);
     client.tell_to_stop();
-    assert_eq!(client.ending(), Ending::Stopped);
-    assert_eq!(ledger.status().total().lost, 3, "{:?}", ledger.status());
+    assert_eq!(client.end(), ClientEnd::Stopped);
+    assert_eq!(stats.status().total().lost, 3, "{:?}", stats.status());
     node.down();
 }
 

@@ -1,4 +1,4 @@
-//! A client without an engine: the test takes its tasks and finds solutions for it.
+//! A client without an engine: the test receives its tasks and gives it solutions.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -6,30 +6,30 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, unbounded};
 use ethash::{B256, Solution};
-use miner::client::{self, ClientConfig, Ending, Endpoint, Ledger, LedgerStatus, Wires};
+use miner::client::{self, ClientConfig, ClientEnd, ClientStats, ClientStatus, EngineLink, MiningEndpoint};
 use miner::{Found, Task};
 use tokio::sync::{mpsc, watch};
 
-/// How long tests wait for what must happen.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Tests wait this long for an expected event.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// The hashrate that is reported.
+/// The hashrate of the engine.
 pub(crate) const RATE: u64 = 5_242_880;
 
 /// A running client.
 pub(crate) struct Client {
     pub(crate) tasks: Receiver<Option<Task>>,
     found: mpsc::Sender<Found>,
-    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) stats: Arc<ClientStats>,
     stop: watch::Sender<bool>,
-    thread: Option<JoinHandle<Ending>>,
+    thread: Option<JoinHandle<ClientEnd>>,
 }
 
-/// Quick turns, so that tests take no longer than they must.
+/// Settings with short times, so that tests are fast.
 pub(crate) fn config(urls: &[String]) -> ClientConfig {
     let endpoints = urls
         .iter()
-        .map(|url| url.parse::<Endpoint>().expect("a good URL"))
+        .map(|url| url.parse::<MiningEndpoint>().expect("a good URL"))
         .collect();
     ClientConfig {
         recheck: Duration::from_millis(10),
@@ -46,14 +46,14 @@ impl Client {
         Self::start_at(config, || RATE)
     }
 
-    /// A client whose engine does `rate` hashes a second.
+    /// A client whose engine computes `rate` hashes per second.
     pub(crate) fn start_at(config: ClientConfig, rate: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         let (work, tasks) = unbounded();
         let (found, found_in) = mpsc::channel(64);
         let (stop, stopped) = watch::channel(false);
-        let ledger = Arc::new(Ledger::new(&config.endpoints));
-        let shared = Arc::clone(&ledger);
-        let wires = Wires {
+        let stats = Arc::new(ClientStats::new(&config.endpoints));
+        let shared = Arc::clone(&stats);
+        let link = EngineLink {
             work,
             found: found_in,
             hashrate: Arc::new(move || rate() as f64),
@@ -64,24 +64,24 @@ impl Client {
                 .build()
                 .expect("a runtime");
             runtime
-                .block_on(client::run(config, wires, shared, stopped))
+                .block_on(client::run(config, link, shared, stopped))
                 .expect("good TLS settings")
         });
         Self {
             tasks,
             found,
-            ledger,
+            stats,
             stop,
             thread: Some(thread),
         }
     }
 
-    /// The next task that `is_wanted`; pauses and others are passed over.
+    /// The next task for which `is_wanted` is true. Skips pauses and other tasks.
     #[track_caller]
     pub(crate) fn task_where(&self, is_wanted: impl Fn(&Task) -> bool) -> Task {
         let started = Instant::now();
         loop {
-            let left = PATIENCE.saturating_sub(started.elapsed());
+            let left = WAIT_MAX.saturating_sub(started.elapsed());
             match self.tasks.recv_timeout(left) {
                 Ok(Some(task)) if is_wanted(&task) => return task,
                 Ok(_) => {}
@@ -90,7 +90,7 @@ impl Client {
         }
     }
 
-    /// The next task with this header.
+    /// The next task with this header hash.
     #[track_caller]
     pub(crate) fn task(&self, header: B256) -> Task {
         self.task_where(|task| task.work.header_hash == header)
@@ -101,7 +101,7 @@ impl Client {
     pub(crate) fn pause(&self) {
         let started = Instant::now();
         loop {
-            let left = PATIENCE.saturating_sub(started.elapsed());
+            let left = WAIT_MAX.saturating_sub(started.elapsed());
             match self.tasks.recv_timeout(left) {
                 Ok(None) => return,
                 Ok(Some(_)) => {}
@@ -122,32 +122,32 @@ impl Client {
             .expect("the client runs");
     }
 
-    pub(crate) fn status(&self) -> LedgerStatus {
-        self.ledger.status()
+    pub(crate) fn status(&self) -> ClientStatus {
+        self.stats.status()
     }
 
-    /// Waits until the ledger says so.
+    /// Waits until `condition` is true for the status.
     #[track_caller]
-    pub(crate) fn wait_until(&self, what: &str, holds: impl Fn(&LedgerStatus) -> bool) {
+    pub(crate) fn wait_until(&self, what: &str, condition: impl Fn(&ClientStatus) -> bool) {
         let started = Instant::now();
-        while !holds(&self.status()) {
-            assert!(started.elapsed() < PATIENCE, "never: {what}; {:?}", self.status());
+        while !condition(&self.status()) {
+            assert!(started.elapsed() < WAIT_MAX, "never: {what}; {:?}", self.status());
             std::thread::sleep(Duration::from_millis(2));
         }
     }
 
-    /// Tells it to stop, and does not wait.
+    /// Tells the client to stop, without waiting.
     pub(crate) fn tell_to_stop(&self) {
         self.stop.send_replace(true);
     }
 
-    /// Waits until it ends.
+    /// Waits until the client ends.
     #[track_caller]
-    pub(crate) fn ending(mut self) -> Ending {
+    pub(crate) fn end(mut self) -> ClientEnd {
         let thread = self.thread.take().expect("not yet joined");
         let started = Instant::now();
         while !thread.is_finished() {
-            assert!(started.elapsed() < PATIENCE, "the client goes on");
+            assert!(started.elapsed() < WAIT_MAX, "the client does not end");
             std::thread::sleep(Duration::from_millis(2));
         }
         thread.join().expect("the client does not panic")

@@ -1,4 +1,4 @@
-//! The client against scripted nodes and pools, with the test in the engine's place.
+//! The client against scripted nodes and pools. The test plays the engine.
 
 mod getwork;
 mod harness;

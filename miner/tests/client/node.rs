@@ -1,4 +1,5 @@
-//! A scripted node: JSON-RPC over HTTP/1.1 with connections that are kept open, stopped and started at will.
+//! A scripted node: JSON-RPC over HTTP/1.1 with persistent connections. It can be stopped and
+//! started.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// What a node does with a call: a result, an error, or raw bytes in place of HTTP.
+/// The answer to a call: a result, an error, or raw bytes instead of HTTP.
 #[derive(Clone)]
 pub(crate) enum Answer {
     Result(Value),
@@ -22,13 +23,13 @@ pub(crate) enum Answer {
 struct State {
     answers: HashMap<String, Answer>,
     calls: Vec<(String, Value)>,
-    /// Headers of the last request.
+    /// The header of the last request.
     head: String,
     streams: Vec<TcpStream>,
     connections: usize,
 }
 
-/// A node on a port of its own.
+/// A node with its own port.
 pub(crate) struct Node {
     pub(crate) address: SocketAddr,
     state: Arc<Mutex<State>>,
@@ -53,7 +54,7 @@ impl Node {
         format!("http://{}", self.address)
     }
 
-    /// Answers `method` so from now on.
+    /// Sets the answer to `method` from now on.
     pub(crate) fn set(&self, method: &str, answer: Answer) {
         self.state
             .lock()
@@ -62,12 +63,12 @@ impl Node {
             .insert(method.to_owned(), answer);
     }
 
-    /// Gives this work from now on.
+    /// Sets the work that `method` gives from now on.
     pub(crate) fn set_work(&self, method: &str, work: &[String]) {
         self.set(method, Answer::Result(json!(work)));
     }
 
-    /// The parameters of the calls of `method` so far.
+    /// The parameters of all calls of `method` so far.
     pub(crate) fn calls(&self, method: &str) -> Vec<Value> {
         let state = self.state.lock().expect("no holder panics");
         let calls = state.calls.iter().filter(|(name, _)| name == method);
@@ -79,15 +80,15 @@ impl Node {
         self.state.lock().expect("no holder panics").head.clone()
     }
 
-    /// Connections so far.
+    /// Number of connections so far.
     pub(crate) fn connections(&self) -> usize {
         self.state.lock().expect("no holder panics").connections
     }
 
-    /// Is gone: every connection breaks, and nobody listens.
+    /// Stops: closes all connections and the listener.
     pub(crate) fn down(&mut self) {
         self.stopping.store(true, Ordering::Release);
-        // Wakes the listener.
+        // This wakes the listener.
         let _ = TcpStream::connect(self.address);
         if let Some(listener) = self.listener.take() {
             listener.join().expect("the listener does not panic");
@@ -97,7 +98,7 @@ impl Node {
         }
     }
 
-    /// Is back, at the same port.
+    /// Starts to listen, at the same port as before.
     pub(crate) fn up(&mut self) {
         let listener = TcpListener::bind(self.address).expect("a free port");
         self.address = listener.local_addr().expect("it is bound");

@@ -1,4 +1,4 @@
-//! A scripted pool: the test says every line of it.
+//! A scripted pool: the test writes every line.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::PATIENCE;
+use crate::harness::WAIT_MAX;
 
-/// A pool that listens.
-pub(crate) struct Pool {
+/// A listening pool.
+pub(crate) struct ScriptedPool {
     listener: TcpListener,
     pub(crate) address: SocketAddr,
 }
 
-impl Pool {
+impl ScriptedPool {
     pub(crate) fn listen() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -26,7 +26,7 @@ impl Pool {
         format!("{scheme}://0xwallet.rig:secret@{}", self.address)
     }
 
-    /// The next miner.
+    /// The connection of the next miner.
     #[track_caller]
     pub(crate) fn accept(&self) -> Talk<TcpStream> {
         let started = Instant::now();
@@ -34,11 +34,11 @@ impl Pool {
             match self.listener.accept() {
                 Ok((stream, _)) => {
                     stream.set_nonblocking(false).expect("a socket");
-                    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+                    stream.set_read_timeout(Some(WAIT_MAX)).expect("a socket");
                     return Talk::new(stream);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    assert!(started.elapsed() < PATIENCE, "nobody connects");
+                    assert!(started.elapsed() < WAIT_MAX, "no miner connects");
                     std::thread::sleep(Duration::from_millis(2));
                 }
                 Err(error) => panic!("{error}"),
@@ -59,14 +59,14 @@ impl<S: Read + Write> Talk<S> {
         }
     }
 
-    /// The bare connection.
+    /// The underlying connection.
     pub(crate) fn into_inner(self) -> S {
         self.stream.into_inner()
     }
 
-    /// The miner's next line; `None` when it has left.
+    /// The next line of the miner; `None` if it has closed the connection.
     #[track_caller]
-    pub(crate) fn hear(&mut self) -> Option<Value> {
+    pub(crate) fn receive(&mut self) -> Option<Value> {
         let mut line = String::new();
         match self.stream.read_line(&mut line) {
             Ok(0) => None,
@@ -81,16 +81,16 @@ impl<S: Read + Write> Talk<S> {
             {
                 None
             }
-            Err(error) => panic!("the miner says nothing: {error}"),
+            Err(error) => panic!("the miner sends nothing: {error}"),
         }
     }
 
-    /// The next request of `method`; those without meaning for tests are answered and passed over.
+    /// The next request of `method`. Answers and skips requests that do not matter for tests.
     #[track_caller]
     pub(crate) fn expect(&mut self, method: &str) -> Value {
         loop {
             let request = self
-                .hear()
+                .receive()
                 .unwrap_or_else(|| panic!("the miner left before {method}"));
             let got = request["method"].as_str().unwrap_or_default().to_owned();
             if got == method {
@@ -103,44 +103,46 @@ impl<S: Read + Write> Talk<S> {
                 ),
                 "got {request}, expected {method}"
             );
-            self.say(&json!({"id": request["id"], "result": true, "error": null}));
+            self.send(&json!({"id": request["id"], "result": true, "error": null}));
         }
     }
 
-    pub(crate) fn say(&mut self, message: &Value) {
-        self.say_bytes(format!("{message}\n").as_bytes());
+    pub(crate) fn send(&mut self, message: &Value) {
+        self.send_bytes(format!("{message}\n").as_bytes());
     }
 
-    /// A miner that has left hears nothing, which is the test's business.
-    pub(crate) fn say_bytes(&mut self, bytes: &[u8]) {
+    /// Sends bytes. An error means that the miner has closed the connection; the test sees that
+    /// elsewhere.
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
         let stream = self.stream.get_mut();
         let _ = stream.write_all(bytes).and_then(|()| stream.flush());
     }
 
-    /// Answers a request with yes.
-    pub(crate) fn yes(&mut self, request: &Value) {
-        self.say(&json!({"id": request["id"], "result": true, "error": null}));
+    /// Answers a request with `true`.
+    pub(crate) fn accept_request(&mut self, request: &Value) {
+        self.send(&json!({"id": request["id"], "result": true, "error": null}));
     }
 
-    /// EthereumStratum/1.0.0 up to the login.
+    /// Handles the login in EthereumStratum/1.0.0.
     #[track_caller]
-    pub(crate) fn log_in_first(&mut self, extranonce: &str) {
+    pub(crate) fn ethereum_stratum1_login(&mut self, extranonce: &str) {
         let subscribe = self.expect("mining.subscribe");
         assert_eq!(subscribe["params"][1], "EthereumStratum/1.0.0");
         let result = json!([["mining.notify", "1", "EthereumStratum/1.0.0"], extranonce]);
-        self.say(&json!({"id": subscribe["id"], "result": result, "error": null}));
+        self.send(&json!({"id": subscribe["id"], "result": result, "error": null}));
         let authorize = self.expect("mining.authorize");
         assert_eq!(authorize["params"], json!(["0xwallet.rig", "secret"]));
-        self.yes(&authorize);
+        self.accept_request(&authorize);
     }
 
-    /// A job of EthereumStratum/1.0.0.
-    pub(crate) fn job_first(&mut self, id: &str, header: ethash::B256, clean: bool) {
+    /// Sends a job of EthereumStratum/1.0.0.
+    pub(crate) fn ethereum_stratum1_job(&mut self, id: &str, header: ethash::B256, clean: bool) {
         let seed = ethash::Epoch::ethash(0).seed_hash();
-        self.say(&json!({"id": null, "method": "mining.notify", "params": [id, format!("{seed:x}"), format!("{header:x}"), clean]}));
+        self.send(&json!({"id": null, "method": "mining.notify", "params": [id, format!("{seed:x}"), format!("{header:x}"), clean]}));
     }
 
-    pub(crate) fn difficulty_first(&mut self, difficulty: f64) {
-        self.say(&json!({"id": null, "method": "mining.set_difficulty", "params": [difficulty]}));
+    /// Sends a difficulty of EthereumStratum/1.0.0.
+    pub(crate) fn ethereum_stratum1_difficulty(&mut self, difficulty: f64) {
+        self.send(&json!({"id": null, "method": "mining.set_difficulty", "params": [difficulty]}));
     }
 }

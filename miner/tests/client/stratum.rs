@@ -1,54 +1,54 @@
-//! Pools in every dialect: login, jobs, shares, and everything that pools do besides.
+//! Pools in every dialect: login, jobs, shares, reconnection, errors.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ethash::{B256, Epoch};
-use miner::client::{ClientConfig, Ending};
+use miner::client::{ClientConfig, ClientEnd};
 use serde_json::json;
 use stratum::boundary_of_difficulty;
 
 use crate::harness::{Client, config};
-use crate::pool::Pool;
+use crate::pool::ScriptedPool;
 
 fn header(mark: u8) -> B256 {
     B256::repeat_byte(mark)
 }
 
-/// So easy that any hash is a share.
+/// A difficulty so low that every hash is a share.
 const EASY: f64 = 1e-12;
 
-/// A client and a pool that has logged it in by EthereumStratum/1.0.0 and given job 1.
-fn first_dialect() -> (Client, Pool, crate::pool::Talk<std::net::TcpStream>) {
-    let pool = Pool::listen();
+/// A client that is logged in to a pool with EthereumStratum/1.0.0 and has job 1.
+fn ethereum_stratum1() -> (Client, ScriptedPool, crate::pool::Talk<std::net::TcpStream>) {
+    let pool = ScriptedPool::listen();
     let client = Client::start(config(&[pool.url("stratum2+tcp")]));
     let mut talk = pool.accept();
-    talk.log_in_first("af4c");
-    talk.difficulty_first(EASY);
-    talk.job_first("1", header(1), true);
+    talk.ethereum_stratum1_login("af4c");
+    talk.ethereum_stratum1_difficulty(EASY);
+    talk.ethereum_stratum1_job("1", header(1), true);
     client.task(header(1));
     (client, pool, talk)
 }
 
 #[test]
 fn shares_are_counted_by_their_answers() {
-    let (client, _pool, mut talk) = first_dialect();
+    let (client, _pool, mut talk) = ethereum_stratum1();
     let nonce = 0xaf4c_0000_0000_0001;
     let answers = [
         json!({"result": true, "error": null}),
         json!({"result": false, "error": [21, "Job not found", null]}),
         json!({"result": false, "error": [23, "Low difficulty", null]}),
     ];
-    for (place, answer) in answers.into_iter().enumerate() {
-        client.find(place, header(1), nonce + place as u64);
+    for (i, answer) in answers.into_iter().enumerate() {
+        client.find(i, header(1), nonce + i as u64);
         let submit = talk.expect("mining.submit");
         assert_eq!(
             submit["params"],
-            json!(["0xwallet.rig", "1", format!("00000000000{}", place + 1)])
+            json!(["0xwallet.rig", "1", format!("00000000000{}", i + 1)])
         );
         let mut answer = answer;
         answer["id"] = submit["id"].clone();
-        talk.say(&answer);
+        talk.send(&answer);
     }
     client.wait_until("three answers", |status| {
         let total = status.total();
@@ -62,57 +62,57 @@ fn shares_are_counted_by_their_answers() {
 }
 
 #[test]
-fn a_share_on_its_way_at_the_end_is_answered_first() {
-    let (client, _pool, mut talk) = first_dialect();
+fn the_client_waits_for_answers_before_it_ends() {
+    let (client, _pool, mut talk) = ethereum_stratum1();
     client.find(0, header(1), 0xaf4c_0000_0000_0001);
     client.tell_to_stop();
     let submit = talk.expect("mining.submit");
-    talk.yes(&submit);
-    let ledger = std::sync::Arc::clone(&client.ledger);
-    assert_eq!(client.ending(), Ending::Stopped);
-    assert_eq!(ledger.status().total().accepted, 1, "{:?}", ledger.status());
+    talk.accept_request(&submit);
+    let stats = std::sync::Arc::clone(&client.stats);
+    assert_eq!(client.end(), ClientEnd::Stopped);
+    assert_eq!(stats.status().total().accepted, 1, "{:?}", stats.status());
 }
 
 #[test]
-fn a_pool_is_told_no_rate_before_there_is_one() {
-    let pool = Pool::listen();
-    let asked = AtomicU64::new(0);
-    // Nothing is hashed yet when it is first looked.
-    let rate = move || asked.fetch_add(1, Ordering::Relaxed) * 1000;
+fn a_hashrate_of_zero_is_not_reported() {
+    let pool = ScriptedPool::listen();
+    let calls = AtomicU64::new(0);
+    // The first call returns 0.
+    let rate = move || calls.fetch_add(1, Ordering::Relaxed) * 1000;
     let client = Client::start_at(config(&[pool.url("stratum2+tcp")]), rate);
     let mut talk = pool.accept();
-    talk.log_in_first("af4c");
-    talk.difficulty_first(EASY);
-    talk.job_first("1", header(1), true);
+    talk.ethereum_stratum1_login("af4c");
+    talk.ethereum_stratum1_difficulty(EASY);
+    talk.ethereum_stratum1_job("1", header(1), true);
     client.task(header(1));
     let report = talk.expect("eth_submitHashrate");
-    let told = report["params"][0].as_str().unwrap_or_default();
+    let reported = report["params"][0].as_str().unwrap_or_default();
     assert_eq!(
-        u64::from_str_radix(told.trim_start_matches("0x"), 16),
+        u64::from_str_radix(reported.trim_start_matches("0x"), 16),
         Ok(1000),
         "{report}"
     );
 }
 
 #[test]
-fn difficulty_and_extranonce_hold_from_the_next_job_on() {
-    let (client, _pool, mut talk) = first_dialect();
-    talk.difficulty_first(2.0);
-    talk.say(&json!({"id": null, "method": "mining.set_extranonce", "params": ["beef01"]}));
-    talk.job_first("2", header(1), false);
+fn difficulty_and_extranonce_apply_from_the_next_job_on() {
+    let (client, _pool, mut talk) = ethereum_stratum1();
+    talk.ethereum_stratum1_difficulty(2.0);
+    talk.send(&json!({"id": null, "method": "mining.set_extranonce", "params": ["beef01"]}));
+    talk.ethereum_stratum1_job("2", header(1), false);
     let task =
         client.task_where(|task| task.work.boundary == boundary_of_difficulty(2.0).expect("above zero"));
     assert_eq!(task.work.header_hash, header(1), "the same header, made harder");
     assert!(task.repeat && task.nonces.holds(0xbeef_0100_0000_0000) && !task.nonces.holds(0xaf4c << 48));
-    // A share of the old extranonce is still one of the old job.
+    // A share with the old extranonce belongs to the old job.
     client.find(0, header(1), 0xaf4c_0000_0000_0009);
     let submit = talk.expect("mining.submit");
     assert_eq!(
         (&submit["params"][1], &submit["params"][2]),
         (&json!("1"), &json!("000000000009"))
     );
-    talk.yes(&submit);
-    // One that misses the new boundary is not even sent.
+    talk.accept_request(&submit);
+    // A share above the new boundary is not sent.
     client.find(0, header(1), 0xbeef_0100_0000_0009);
     client.wait_until("the miss", |status| status.total().stale == 1);
     client.wait_until("the hit", |status| status.total().accepted == 1);
@@ -120,14 +120,14 @@ fn difficulty_and_extranonce_hold_from_the_next_job_on() {
 
 #[test]
 fn clean_jobs_end_the_jobs_before() {
-    let (client, _pool, mut talk) = first_dialect();
-    talk.job_first("2", header(2), false);
+    let (client, _pool, mut talk) = ethereum_stratum1();
+    talk.ethereum_stratum1_job("2", header(2), false);
     client.task(header(2));
     client.find(0, header(1), 0xaf4c_0000_0000_0001);
     let submit = talk.expect("mining.submit");
-    assert_eq!(submit["params"][1], "1", "the old job's shares still count");
-    talk.yes(&submit);
-    talk.job_first("3", header(3), true);
+    assert_eq!(submit["params"][1], "1", "shares of the old job still count");
+    talk.accept_request(&submit);
+    talk.ethereum_stratum1_job("3", header(3), true);
     client.task(header(3));
     client.find(0, header(1), 0xaf4c_0000_0000_0002);
     client.wait_until("the old share", |status| status.total().stale == 1);
@@ -136,20 +136,20 @@ fn clean_jobs_end_the_jobs_before() {
 }
 
 #[test]
-fn the_second_dialect_works_over_a_socket() {
-    let pool = Pool::listen();
+fn ethereum_stratum2_works_over_a_socket() {
+    let pool = ScriptedPool::listen();
     let client = Client::start(config(&[pool.url("stratum3+tcp")]));
     let mut talk = pool.accept();
     let hello = talk.expect("mining.hello");
     assert_eq!(hello["params"]["host"], "127.0.0.1");
-    talk.say(&json!({"id": hello["id"], "result": {"proto": "EthereumStratum/2.0.0", "encoding": "plain", "resume": "0", "timeout": "2", "maxerrors": "5", "node": "x"}}));
+    talk.send(&json!({"id": hello["id"], "result": {"proto": "EthereumStratum/2.0.0", "encoding": "plain", "resume": "0", "timeout": "2", "maxerrors": "5", "node": "x"}}));
     let subscribe = talk.expect("mining.subscribe");
-    talk.say(&json!({"id": subscribe["id"], "result": "s-1"}));
+    talk.send(&json!({"id": subscribe["id"], "result": "s-1"}));
     let authorize = talk.expect("mining.authorize");
-    talk.say(&json!({"id": authorize["id"], "result": "w-9"}));
+    talk.send(&json!({"id": authorize["id"], "result": "w-9"}));
     let target = "ff".repeat(32);
-    talk.say(&json!({"method": "mining.set", "params": {"epoch": "2", "target": target, "algo": "ethash", "extranonce": "af4c"}}));
-    talk.say(&json!({"method": "mining.notify", "params": ["a1", "ea61", format!("{:x}", header(1)), "1"]}));
+    talk.send(&json!({"method": "mining.set", "params": {"epoch": "2", "target": target, "algo": "ethash", "extranonce": "af4c"}}));
+    talk.send(&json!({"method": "mining.notify", "params": ["a1", "ea61", format!("{:x}", header(1)), "1"]}));
     let task = client.task(header(1));
     assert_eq!(
         (task.work.epoch, task.work.number),
@@ -158,24 +158,24 @@ fn the_second_dialect_works_over_a_socket() {
     client.find(0, header(1), 0xaf4c_0000_0000_00ff);
     let submit = talk.expect("mining.submit");
     assert_eq!(submit["params"], json!(["a1", "0000000000ff", "w-9"]));
-    talk.say(&json!({"id": submit["id"], "error": {"code": 202, "message": "Stale"}}));
+    talk.send(&json!({"id": submit["id"], "error": {"code": 202, "message": "Stale"}}));
     client.wait_until("a stale share", |status| status.total().stale == 1);
-    // The pool bears two seconds of silence; in half of that something is said.
+    // The pool allows two seconds of silence. The client sends something after half of that.
     loop {
-        let said = talk.hear().expect("the miner stays");
-        if said["method"] == "mining.noop" {
+        let message = talk.receive().expect("the miner stays");
+        if message["method"] == "mining.noop" {
             break;
         }
     }
     drop(client);
-    while let Some(said) = talk.hear() {
-        assert_ne!(said["method"], "mining.submit");
+    while let Some(message) = talk.receive() {
+        assert_ne!(message["method"], "mining.submit");
     }
 }
 
 #[test]
-fn the_proxy_dialect_works_over_a_socket() {
-    let pool = Pool::listen();
+fn eth_proxy_works_over_a_socket() {
+    let pool = ScriptedPool::listen();
     let client = Client::start(config(&[pool.url("stratum1+tcp")]));
     let mut talk = pool.accept();
     let login = talk.expect("eth_submitLogin");
@@ -183,40 +183,40 @@ fn the_proxy_dialect_works_over_a_socket() {
         (&login["params"], &login["worker"]),
         (&json!(["0xwallet", "secret"]), &json!("rig"))
     );
-    talk.yes(&login);
+    talk.accept_request(&login);
     let get_work = talk.expect("eth_getWork");
     let work = |mark| {
         let boundary = B256::repeat_byte(0xff);
         json!([header(mark), Epoch::ethash(0).seed_hash(), boundary].map(|hash: B256| hash.to_string()))
     };
-    talk.say(&json!({"id": get_work["id"], "jsonrpc": "2.0", "result": work(1)}));
+    talk.send(&json!({"id": get_work["id"], "jsonrpc": "2.0", "result": work(1)}));
     client.task(header(1));
-    talk.say(&json!({"id": 0, "jsonrpc": "2.0", "result": work(2)}));
+    talk.send(&json!({"id": 0, "jsonrpc": "2.0", "result": work(2)}));
     client.task(header(2));
     client.find(0, header(2), 77);
     let submit = talk.expect("eth_submitWork");
     assert_eq!(submit["params"][0], "0x000000000000004d");
     assert_eq!(submit["params"][1], header(2).to_string());
-    talk.say(&json!({"id": submit["id"], "jsonrpc": "2.0", "result": true}));
+    talk.send(&json!({"id": submit["id"], "jsonrpc": "2.0", "result": true}));
     client.wait_until("the share", |status| status.total().accepted == 1);
 }
 
 #[test]
-fn the_dialect_is_found_out_and_remembered() {
-    let pool = Pool::listen();
+fn the_dialect_is_found_and_remembered() {
+    let pool = ScriptedPool::listen();
     let client = Client::start(config(&[pool.url("stratum+tcp")]));
-    // Refused, hung up on, then understood.
+    // The pool refuses the first dialect, hangs up on the second, and speaks the third.
     let mut talk = pool.accept();
     let hello = talk.expect("mining.hello");
-    talk.say(&json!({"id": hello["id"], "error": {"code": -3, "message": "Method not found"}}));
+    talk.send(&json!({"id": hello["id"], "error": {"code": -3, "message": "Method not found"}}));
     drop(pool.accept());
     let log_in = |talk: &mut crate::pool::Talk<_>| {
         let login = talk.expect("eth_submitLogin");
-        talk.yes(&login);
+        talk.accept_request(&login);
         let get_work = talk.expect("eth_getWork");
         let work =
             [header(1), Epoch::ethash(0).seed_hash(), B256::repeat_byte(0xff)].map(|hash| hash.to_string());
-        talk.say(&json!({"id": get_work["id"], "result": work}));
+        talk.send(&json!({"id": get_work["id"], "result": work}));
     };
     let mut talk = pool.accept();
     log_in(&mut talk);
@@ -228,37 +228,42 @@ fn the_dialect_is_found_out_and_remembered() {
 
 #[test]
 fn a_miner_reconnects_where_it_is_asked_to() {
-    let (client, pool, mut talk) = first_dialect();
-    let other = Pool::listen();
+    let (client, pool, mut talk) = ethereum_stratum1();
+    let other = ScriptedPool::listen();
     let away =
         |host: &str, port: u16| json!({"id": null, "method": "client.reconnect", "params": [host, port, 0]});
-    talk.say(&away("127.0.0.1", other.address.port()));
-    let mut there = other.accept();
-    there.log_in_first("00");
-    there.difficulty_first(EASY);
-    there.job_first("1", header(2), true);
+    talk.send(&away("127.0.0.1", other.address.port()));
+    let mut other_talk = other.accept();
+    other_talk.ethereum_stratum1_login("00");
+    other_talk.ethereum_stratum1_difficulty(EASY);
+    other_talk.ethereum_stratum1_job("1", header(2), true);
     client.task(header(2));
-    assert_eq!(client.status().endpoints[0].failures, 0, "that was no failure");
-    // Anybody on the way could say this: nobody is sent to another site.
-    there.say(&away("pool.evil.example", 1));
-    let mut back = pool.accept();
-    back.log_in_first("00");
-    back.job_first("1", header(3), true);
+    assert_eq!(
+        client.status().endpoints[0].failures,
+        0,
+        "a reconnection is not a failure"
+    );
+    // The client does not follow to another site: anybody could have changed the message on its
+    // way.
+    other_talk.send(&away("pool.evil.example", 1));
+    let mut first_talk = pool.accept();
+    first_talk.ethereum_stratum1_login("00");
+    first_talk.ethereum_stratum1_job("1", header(3), true);
     client.task(header(3));
     assert_eq!(client.status().endpoints[0].failures, 1);
 }
 
 #[test]
-fn a_lost_pool_is_taken_up_again() {
-    let (client, pool, mut talk) = first_dialect();
+fn a_pool_whose_connection_broke_is_used_again() {
+    let (client, pool, mut talk) = ethereum_stratum1();
     client.find(0, header(1), 0xaf4c_0000_0000_0001);
     talk.expect("mining.submit");
     drop(talk);
     client.pause();
     client.wait_until("the share is lost", |status| status.total().lost == 1);
     let mut talk = pool.accept();
-    talk.log_in_first("af4c");
-    talk.job_first("2", header(2), true);
+    talk.ethereum_stratum1_login("af4c");
+    talk.ethereum_stratum1_job("2", header(2), true);
     client.task(header(2));
 }
 
@@ -271,11 +276,11 @@ fn garbage_ends_the_connection_and_nothing_else() {
         vec![b'x'; 100_000],
         b"[]\n".to_vec(),
     ] {
-        let (client, pool, mut talk) = first_dialect();
-        talk.say_bytes(&garbage);
+        let (client, pool, mut talk) = ethereum_stratum1();
+        talk.send_bytes(&garbage);
         let mut talk = pool.accept();
-        talk.log_in_first("af4c");
-        talk.job_first("2", header(2), true);
+        talk.ethereum_stratum1_login("af4c");
+        talk.ethereum_stratum1_job("2", header(2), true);
         client.task(header(2));
         assert_eq!(client.status().endpoints[0].failures, 1);
     }
@@ -283,8 +288,8 @@ fn garbage_ends_the_connection_and_nothing_else() {
 
 #[test]
 fn half_open_connections_are_noticed() {
-    // A pool that takes connections and says nothing.
-    let pool = Pool::listen();
+    // A pool that accepts connections and sends nothing.
+    let pool = ScriptedPool::listen();
     let quick = |url: String, patience: u64| ClientConfig {
         response_timeout: Duration::from_millis(patience),
         ..config(&[url])
@@ -293,36 +298,36 @@ fn half_open_connections_are_noticed() {
         max_wait: Some(Duration::from_millis(300)),
         ..quick(pool.url("stratum2+tcp"), 100)
     });
-    match client.ending() {
-        Ending::NoConnection { last, .. } => assert!(last.contains("a login not within"), "{last}"),
+    match client.end() {
+        ClientEnd::NoConnection { last, .. } => assert!(last.contains("waiting for a login"), "{last}"),
         other => panic!("got {other:?}"),
     }
-    // One that answers no share any more.
-    let pool = Pool::listen();
+    // A pool that no longer answers shares.
+    let pool = ScriptedPool::listen();
     let client = Client::start(quick(pool.url("stratum2+tcp"), 1000));
     let mut talk = pool.accept();
-    talk.log_in_first("af4c");
-    talk.difficulty_first(EASY);
-    talk.job_first("1", header(1), true);
+    talk.ethereum_stratum1_login("af4c");
+    talk.ethereum_stratum1_difficulty(EASY);
+    talk.ethereum_stratum1_job("1", header(1), true);
     client.task(header(1));
     client.find(0, header(1), 0xaf4c_0000_0000_0001);
     let mut again = pool.accept();
-    again.log_in_first("af4c");
+    again.ethereum_stratum1_login("af4c");
     assert_eq!(client.status().total().lost, 1);
 }
 
 #[test]
-fn a_refused_login_is_tried_elsewhere() {
-    let (closed, open) = (Pool::listen(), Pool::listen());
+fn after_a_refused_login_the_next_pool_is_used() {
+    let (closed, open) = (ScriptedPool::listen(), ScriptedPool::listen());
     let client = Client::start(config(&[closed.url("stratum2+tcp"), open.url("stratum2+tcp")]));
     let mut talk = closed.accept();
     let subscribe = talk.expect("mining.subscribe");
-    talk.say(&json!({"id": subscribe["id"], "result": [["mining.notify", "1"], "00"], "error": null}));
+    talk.send(&json!({"id": subscribe["id"], "result": [["mining.notify", "1"], "00"], "error": null}));
     let authorize = talk.expect("mining.authorize");
-    talk.say(&json!({"id": authorize["id"], "result": null, "error": [24, "Unauthorized", null]}));
+    talk.send(&json!({"id": authorize["id"], "result": null, "error": [24, "Unauthorized", null]}));
     let mut talk = open.accept();
-    talk.log_in_first("00");
-    talk.job_first("1", header(1), true);
+    talk.ethereum_stratum1_login("00");
+    talk.ethereum_stratum1_job("1", header(1), true);
     client.task(header(1));
     let status = client.status();
     let reason = status.endpoints[0].last_error.clone().unwrap_or_default();

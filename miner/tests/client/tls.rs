@@ -1,4 +1,5 @@
-//! Connections by TLS: trusted by file, trusted blindly, and not trusted.
+//! TLS connections to pools whose certificate is trusted by file, trusted unchecked, or not
+//! trusted.
 
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -6,15 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ethash::B256;
-use miner::client::{ClientConfig, Ending, TlsOptions};
+use miner::client::{ClientConfig, ClientEnd, TlsOptions};
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::harness::{Client, config};
-use crate::pool::{Pool, Talk};
+use crate::pool::{ScriptedPool, Talk};
 
-/// A pool's certificate for `localhost`, in a file and at work.
+/// A certificate for `localhost`, as a file and as the configuration of a server.
 struct Certificate {
     _folder: tempfile::TempDir,
     path: PathBuf,
@@ -47,8 +48,8 @@ impl Certificate {
     }
 }
 
-/// A client of `pool`, by the name that is in the certificate.
-fn client_config(pool: &Pool, tls: TlsOptions) -> ClientConfig {
+/// Settings for a client that connects to `pool` by the name in the certificate.
+fn client_config(pool: &ScriptedPool, tls: TlsOptions) -> ClientConfig {
     let url = pool.url("stratum2+ssl").replace("127.0.0.1", "localhost");
     ClientConfig {
         tls,
@@ -57,15 +58,15 @@ fn client_config(pool: &Pool, tls: TlsOptions) -> ClientConfig {
     }
 }
 
-fn serve(pool: &Pool, certificate: &Certificate, client: &Client) {
+fn serve(pool: &ScriptedPool, certificate: &Certificate, client: &Client) {
     let mut talk = certificate.encrypt(pool.accept().into_inner());
-    talk.log_in_first("af4c");
-    talk.job_first("1", B256::repeat_byte(1), true);
+    talk.ethereum_stratum1_login("af4c");
+    talk.ethereum_stratum1_job("1", B256::repeat_byte(1), true);
     client.task(B256::repeat_byte(1));
 }
 
 #[test]
-fn a_pool_is_trusted_by_file_or_blindly() {
+fn a_pool_is_trusted_by_file_or_unchecked() {
     let certificate = Certificate::new();
     for tls in [
         TlsOptions {
@@ -77,14 +78,14 @@ fn a_pool_is_trusted_by_file_or_blindly() {
             trust_anybody: true,
         },
     ] {
-        let pool = Pool::listen();
+        let pool = ScriptedPool::listen();
         let client = Client::start(client_config(&pool, tls));
         serve(&pool, &certificate, &client);
     }
 }
 
 #[test]
-fn a_pool_that_nobody_vouches_for_gets_no_login() {
+fn a_pool_that_is_not_trusted_gets_no_login() {
     let (certificate, other) = (Certificate::new(), Certificate::new());
     for tls in [
         TlsOptions::default(),
@@ -93,7 +94,7 @@ fn a_pool_that_nobody_vouches_for_gets_no_login() {
             trust_anybody: false,
         },
     ] {
-        let pool = Pool::listen();
+        let pool = ScriptedPool::listen();
         let client = Client::start(ClientConfig {
             max_wait: Some(Duration::from_millis(50)),
             ..client_config(&pool, tls)
@@ -101,18 +102,18 @@ fn a_pool_that_nobody_vouches_for_gets_no_login() {
         let mut stream = pool.accept().into_inner();
         let mut connection = ServerConnection::new(Arc::clone(&certificate.server)).expect("a connection");
         let refused: Result<_, std::io::Error> = connection.complete_io(&mut stream);
-        // TLS 1.3 lets the server finish first; then the client's alarm comes.
+        // In TLS 1.3 the server finishes its handshake before the alert of the client arrives.
         let refused = refused
             .and_then(|_| connection.complete_io(&mut stream))
             .map(drop);
         assert!(
             refused.is_err() || connection.process_new_packets().is_err(),
-            "the client went on"
+            "the client accepted the certificate"
         );
-        // Another try may be under way; the listener's end ends it.
+        // The client may be trying again; closing the listener ends that.
         drop((stream, pool));
-        match client.ending() {
-            Ending::NoConnection { last, .. } => {
+        match client.end() {
+            ClientEnd::NoConnection { last, .. } => {
                 assert!(last.contains("handshake") || last.contains("connect"), "{last}");
             }
             other => panic!("got {other:?}"),

@@ -14,8 +14,10 @@ use std::time::{Duration, Instant};
 
 use ethash::{B256, U256};
 use serde_json::Value;
-use stratum::server::{Asked, Claim, Job as ToldJob, JobName, Refusal, Session, Settings};
-use stratum::{Dialect, LineBuffer, LineError, boundary_of_difficulty, difficulty_of_boundary};
+use stratum::server::{
+    AnnouncedJob, JobId, MinerRequest, RejectReason, ServerSession, ServerSettings, ShareClaim,
+};
+use stratum::{Dialect, LineBuffer, LineTooLong, boundary_of_difficulty, difficulty_of_boundary};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -60,7 +62,7 @@ enum DisconnectReason {
     Left,
     Stopping,
     Failed(io::Error),
-    LineTooLong(LineError),
+    LineTooLong(LineTooLong),
     Idle(Duration),
     NotReading,
     Flood,
@@ -97,7 +99,7 @@ struct WorkerConnection {
     stream: TcpStream,
     peer: SocketAddr,
     lease: ExtranonceLease,
-    session: Session,
+    session: ServerSession,
     lines: LineBuffer,
     judging: JoinSet<JudgedShare>,
     /// Further lines wait until shares have been judged.
@@ -140,7 +142,7 @@ pub(super) async fn serve(
     }
     let now = Instant::now();
     let number = state.sessions.fetch_add(1, Ordering::Relaxed);
-    let session = Session::new(Settings {
+    let session = ServerSession::new(ServerSettings {
         agent: state.config.agent.clone(),
         silence_secs_max: IDLE_TIMEOUT.as_secs(),
         errors_max: ERRORS_MAX,
@@ -270,17 +272,17 @@ impl WorkerConnection {
     }
 
     /// Handles one request of the miner.
-    fn handle(&mut self, asked: Asked) -> Result<(), DisconnectReason> {
+    fn handle(&mut self, asked: MinerRequest) -> Result<(), DisconnectReason> {
         match asked {
-            Asked::Login {
+            MinerRequest::Login {
                 id,
                 user,
                 worker,
                 password,
             } => self.log_in(&id, &user, worker.as_deref(), &password)?,
-            Asked::Work { id } => self.give_work(&id),
-            Asked::Share(claim) => self.judge_share(claim),
-            Asked::Hashrate { worker, rate } => {
+            MinerRequest::Work { id } => self.give_work(&id),
+            MinerRequest::Share(claim) => self.judge_share(claim),
+            MinerRequest::Hashrate { worker, rate } => {
                 if let Some(name) = self.workers.get(worker) {
                     self.state.workers.set_reported_rate(name, rate);
                     self.rates.insert(worker, rate);
@@ -290,7 +292,7 @@ impl WorkerConnection {
                     self.announce_newest(true);
                 }
             }
-            Asked::Bye => return Err(DisconnectReason::Left),
+            MinerRequest::Bye => return Err(DisconnectReason::Left),
         }
         Ok(())
     }
@@ -305,7 +307,7 @@ impl WorkerConnection {
         let expected = self.state.config.password.as_deref();
         if expected.is_some_and(|expected| expected != password) {
             self.state.counters.bad_logins.fetch_add(1, Ordering::Relaxed);
-            self.session.refuse(id, Refusal::BadLogin);
+            self.session.refuse(id, RejectReason::BadLogin);
             self.errors += 1;
             return if self.errors >= ERRORS_MAX {
                 Err(DisconnectReason::BadLogin)
@@ -341,7 +343,7 @@ impl WorkerConnection {
     fn give_work(&mut self, id: &Value) {
         self.wants_jobs = true;
         let Some(job) = self.state.jobs.newest() else {
-            self.session.refuse(id, Refusal::NoWork);
+            self.session.refuse(id, RejectReason::NoWork);
             return;
         };
         let share_boundary = self.record_sent_job(&job);
@@ -387,8 +389,8 @@ impl WorkerConnection {
     }
 
     /// Starts to judge a share; [`Self::answer_share`] answers it later.
-    fn judge_share(&mut self, claim: Claim) {
-        let Claim {
+    fn judge_share(&mut self, claim: ShareClaim) {
+        let ShareClaim {
             id,
             job,
             pow_nonce,
@@ -397,8 +399,8 @@ impl WorkerConnection {
         } = claim;
         let jobs = &self.state.jobs;
         let job = match job {
-            JobName::Number(number) => number.and_then(|number| jobs.by_number(number)),
-            JobName::Header(header_hash) => jobs.by_header(&header_hash),
+            JobId::Number(number) => number.and_then(|number| jobs.by_number(number)),
+            JobId::Header(header_hash) => jobs.by_header(&header_hash),
         };
         // The easiest boundary that was sent for the job: shares found before a change of the
         // difficulty count, too.
@@ -407,7 +409,7 @@ impl WorkerConnection {
             sent.map(|sent| sent.boundary).max()
         });
         let (Some(job), Some(boundary)) = (job, boundary) else {
-            self.refuse_share(&id, worker, Refusal::UnknownJob);
+            self.refuse_share(&id, worker, RejectReason::UnknownJob);
             return;
         };
         let share = ShareToJudge {
@@ -429,7 +431,7 @@ impl WorkerConnection {
                 id,
                 worker,
                 difficulty: hashes_of(&boundary),
-                verdict: verdict.unwrap_or(ShareVerdict::Refused(Refusal::Internal)),
+                verdict: verdict.unwrap_or(ShareVerdict::Refused(RejectReason::Internal)),
             }
         });
     }
@@ -450,10 +452,10 @@ impl WorkerConnection {
         }
     }
 
-    fn refuse_share(&mut self, id: &Value, worker: usize, refusal: Refusal) {
+    fn refuse_share(&mut self, id: &Value, worker: usize, refusal: RejectReason) {
         self.session.refuse(id, refusal);
         let result = match refusal {
-            Refusal::Stale | Refusal::UnknownJob => WorkerShareResult::Stale,
+            RejectReason::Stale | RejectReason::UnknownJob => WorkerShareResult::Stale,
             _ => WorkerShareResult::Rejected,
         };
         self.count_share(worker, result, 0.0);

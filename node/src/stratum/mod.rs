@@ -39,7 +39,7 @@ use std::thread::JoinHandle;
 
 use chain::Chain;
 use ethash::LightCaches;
-use miner::status::Served;
+use miner::status::StatusServer;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -49,7 +49,7 @@ use state::StratumState;
 /// A running server. Dropping it stops the server without waiting.
 pub struct StratumServer {
     address: SocketAddr,
-    status: Option<Served>,
+    status: Option<StatusServer>,
     stop: watch::Sender<bool>,
     stopping: Arc<AtomicBool>,
     tasks: JoinSet<()>,
@@ -65,7 +65,7 @@ impl StratumServer {
 
     /// Address where the status is served, if any.
     pub fn status(&self) -> Option<SocketAddr> {
-        self.status.as_ref().map(Served::address)
+        self.status.as_ref().map(StatusServer::address)
     }
 
     /// Closes all connections and waits until they have ended.

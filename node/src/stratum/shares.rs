@@ -5,7 +5,7 @@
 
 use chain::chain::WriteError;
 use ethash::{B256, LightCaches, Solution, final_hash, meets_boundary};
-use stratum::server::Refusal;
+use stratum::server::RejectReason;
 
 use super::jobs::{DeskJob, JobAge, NonceStatus};
 use super::state::StratumState;
@@ -28,7 +28,7 @@ pub(super) enum ShareVerdict {
     Block,
     /// The share sealed a block, but there was already work on another head.
     StaleBlock,
-    Refused(Refusal),
+    Refused(RejectReason),
 }
 
 impl StratumState {
@@ -41,10 +41,10 @@ impl StratumState {
         };
         match job.record_nonce(share.pow_nonce) {
             NonceStatus::New => {}
-            NonceStatus::Duplicate => return ShareVerdict::Refused(Refusal::Duplicate),
+            NonceStatus::Duplicate => return ShareVerdict::Refused(RejectReason::Duplicate),
             // The chain itself recognizes a block that it has.
             NonceStatus::Unknown if solution.is_some() => {}
-            NonceStatus::Unknown => return ShareVerdict::Refused(Refusal::TooMany),
+            NonceStatus::Unknown => return ShareVerdict::Refused(RejectReason::TooMany),
         }
         let Some(solution) = solution else {
             return verdict_without_block(age);
@@ -56,7 +56,7 @@ impl StratumState {
                 JobAge::HeadChanged => ShareVerdict::Accepted,
                 JobAge::Stale => ShareVerdict::StaleBlock,
             },
-            Err(WriteError::Stopping) => ShareVerdict::Refused(Refusal::Internal),
+            Err(WriteError::Stopping) => ShareVerdict::Refused(RejectReason::Internal),
             Err(error) => {
                 // Another miner was faster, or the chain refused the block and logged the reason.
                 // The miner has done the work in both cases.
@@ -71,7 +71,7 @@ impl StratumState {
 fn verdict_without_block(age: JobAge) -> ShareVerdict {
     match age {
         JobAge::Current | JobAge::HeadChanged => ShareVerdict::Accepted,
-        JobAge::Stale => ShareVerdict::Refused(Refusal::Stale),
+        JobAge::Stale => ShareVerdict::Refused(RejectReason::Stale),
     }
 }
 
@@ -80,26 +80,26 @@ fn check_share(
     caches: &LightCaches,
     job: &DeskJob,
     share: &ShareToJudge,
-) -> Result<Option<Solution>, Refusal> {
+) -> Result<Option<Solution>, RejectReason> {
     let package = &job.package;
     let header_hash = &package.header_hash;
     if let Some(mix_hash) = &share.mix_hash {
         // The final hash of the claimed mix costs two permutations and finds most wrong shares.
         let claimed = final_hash(header_hash, share.pow_nonce, mix_hash);
         if !meets_boundary(&claimed, &share.boundary) {
-            return Err(Refusal::LowDifficulty);
+            return Err(RejectReason::LowDifficulty);
         }
     }
     let cache = caches.get(package.epoch).map_err(|error| {
         tracing::error!(%error, "cannot judge shares");
-        Refusal::Internal
+        RejectReason::Internal
     })?;
     let hash = cache.hash(header_hash, share.pow_nonce);
     if share.mix_hash.is_some_and(|claimed| claimed != hash.mix_hash) {
-        return Err(Refusal::BadNonce);
+        return Err(RejectReason::BadNonce);
     }
     if !meets_boundary(&hash.final_hash, &share.boundary) {
-        return Err(Refusal::LowDifficulty);
+        return Err(RejectReason::LowDifficulty);
     }
     let seals = meets_boundary(&hash.final_hash, &package.boundary);
     Ok(seals.then_some(Solution {

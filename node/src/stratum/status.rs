@@ -3,29 +3,29 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use miner::status::{Family, Page, Status, label};
+use miner::status::{MetricFamily, MetricsPage, StatusSource, label};
 use serde_json::{Value, json};
 
 use super::state::StratumState;
 
-const WORKERS: Family = ("stratum_workers", "gauge", "Workers with a connection.");
-const CONNECTIONS: Family = ("stratum_connections", "gauge", "Connections.");
-const TURNED_AWAY: Family = (
+const WORKERS: MetricFamily = ("stratum_workers", "gauge", "Workers with a connection.");
+const CONNECTIONS: MetricFamily = ("stratum_connections", "gauge", "Connections.");
+const TURNED_AWAY: MetricFamily = (
     "stratum_turned_away_total",
     "counter",
     "Connections that were closed because there were too many.",
 );
-const BAD_MESSAGES: Family = (
+const BAD_MESSAGES: MetricFamily = (
     "stratum_bad_messages_total",
     "counter",
     "Messages that could not be read.",
 );
-const BAD_LOGINS: Family = (
+const BAD_LOGINS: MetricFamily = (
     "stratum_bad_logins_total",
     "counter",
     "Logins with a wrong password.",
 );
-const PUSH: Family = (
+const PUSH: MetricFamily = (
     "stratum_last_push_seconds",
     "gauge",
     "Time from the arrival of the latest job until the last worker had it.",

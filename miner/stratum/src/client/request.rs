@@ -1,29 +1,17 @@
-//! What a miner asks of a pool, in each dialect's words.
+//! The requests of a miner, in each dialect.
 
 use ethash::Solution;
 use serde_json::{Value, json};
 
-use super::{Job, PENDING_MAX, Session, SessionError};
+use super::event::{ClientSessionError, PoolJob};
+use super::session::{ClientSession, PENDING_MAX, PendingRequest};
 use crate::Dialect;
 
-/// A request without its answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pending {
-    Hello,
-    Subscribe,
-    ExtranonceSubscribe,
-    Authorize,
-    GetWork,
-    Submit,
-    Hashrate,
-    Noop,
-}
-
-/// Ids of EthereumStratum/2.0.0 end here; after the last comes the first again.
+/// The highest id in EthereumStratum/2.0.0. After it the ids start again with 1.
 const ID_MAX: u64 = 65_535;
 
-impl Session {
-    /// The first request of the dialect.
+impl ClientSession {
+    /// Sends the first request of the dialect.
     pub(super) fn greet(&mut self) {
         match self.dialect {
             Dialect::EthereumStratum2 => {
@@ -33,12 +21,12 @@ impl Session {
                     "port": format!("{:x}", self.login.port),
                     "proto": Dialect::EthereumStratum2.name(),
                 });
-                self.ask(Pending::Hello, "mining.hello", params);
+                self.request(PendingRequest::Hello, "mining.hello", params);
             }
             Dialect::EthereumStratum1 => self.subscribe(),
             Dialect::EthProxy => {
                 let params = json!([self.login.user, self.login.password]);
-                self.ask(Pending::Authorize, "eth_submitLogin", params);
+                self.request(PendingRequest::Authorize, "eth_submitLogin", params);
             }
         }
     }
@@ -48,33 +36,34 @@ impl Session {
             Dialect::EthereumStratum1 => json!([self.login.agent, Dialect::EthereumStratum1.name()]),
             Dialect::EthereumStratum2 | Dialect::EthProxy => Value::Null,
         };
-        self.ask(Pending::Subscribe, "mining.subscribe", params);
+        self.request(PendingRequest::Subscribe, "mining.subscribe", params);
     }
 
     pub(super) fn authorize(&mut self) {
         if self.dialect == Dialect::EthereumStratum1 {
-            self.ask(
-                Pending::ExtranonceSubscribe,
+            self.request(
+                PendingRequest::ExtranonceSubscribe,
                 "mining.extranonce.subscribe",
                 json!([]),
             );
         }
         let params = json!([self.login.account(), self.login.password]);
-        self.ask(Pending::Authorize, "mining.authorize", params);
+        self.request(PendingRequest::Authorize, "mining.authorize", params);
     }
 
     pub(super) fn get_work(&mut self) {
-        self.ask(Pending::GetWork, "eth_getWork", json!([]));
+        self.request(PendingRequest::GetWork, "eth_getWork", json!([]));
     }
 
-    /// Hands in a solution of `job`; gives the id that its answer will carry.
+    /// Submits a solution of `job` as a share. Returns the id of the request, which its answer will
+    /// have.
     ///
     /// # Errors
-    /// When too many requests wait for answers: the pool is deaf.
-    pub fn submit(&mut self, job: &Job, solution: &Solution) -> Result<u64, SessionError> {
+    /// [`ClientSessionError::Unanswered`] if too many requests have no answer.
+    pub fn submit(&mut self, job: &PoolJob, solution: &Solution) -> Result<u64, ClientSessionError> {
         let got = self.pending.len();
         if got >= PENDING_MAX {
-            return Err(SessionError::Unanswered {
+            return Err(ClientSessionError::Unanswered {
                 got,
                 max: PENDING_MAX,
             });
@@ -92,10 +81,12 @@ impl Session {
             Dialect::EthereumStratum1 => ("mining.submit", json!([self.login.account(), job.id, tail])),
             Dialect::EthereumStratum2 => ("mining.submit", json!([job.id, tail, self.worker_token])),
         };
-        Ok(self.ask(Pending::Submit, method, params))
+        Ok(self.request(PendingRequest::Submit, method, params))
     }
 
-    /// Reports `rate`, in hashes per second, under `id`, which names this rig where the dialect has no token.
+    /// Reports the hashrate `rate` in hashes per second.
+    ///
+    /// `id` identifies the rig in the dialects that have no worker token.
     pub fn report_hashrate(&mut self, rate: u64, id: &ethash::B256) {
         if self.pending.len() >= PENDING_MAX {
             return;
@@ -107,28 +98,30 @@ impl Session {
                 json!([format!("0x{rate:064x}"), id.to_string()]),
             ),
         };
-        self.ask(Pending::Hashrate, method, params);
+        self.request(PendingRequest::Hashrate, method, params);
     }
 
-    /// Says something that means nothing, so that the pool does not take silence for the end. Only
-    /// EthereumStratum/2.0.0 has a word for it; in the others nothing is said.
+    /// Sends a request without effect, so that the pool does not end the session because of
+    /// silence. Does nothing in the dialects before EthereumStratum/2.0.0, which have no such
+    /// request.
     pub fn keep_alive(&mut self) {
         if self.dialect == Dialect::EthereumStratum2 && self.pending.len() < PENDING_MAX {
-            self.ask(Pending::Noop, "mining.noop", Value::Null);
+            self.request(PendingRequest::Noop, "mining.noop", Value::Null);
         }
     }
 
-    /// Says that the session ends, where the dialect has a word for it.
+    /// Tells the pool that the session ends. Does nothing in the dialects before
+    /// EthereumStratum/2.0.0, which have no such message.
     pub fn say_bye(&mut self) {
         if self.dialect == Dialect::EthereumStratum2 {
             self.send(&json!({"method": "mining.bye"}));
         }
     }
 
-    /// Sends a request and remembers what it was.
-    fn ask(&mut self, pending: Pending, method: &str, params: Value) -> u64 {
-        let id = self.free_id();
-        self.pending.insert(id, pending);
+    /// Sends a request and remembers its kind. Returns its id.
+    fn request(&mut self, kind: PendingRequest, method: &str, params: Value) -> u64 {
+        let id = self.next_id();
+        self.pending.insert(id, kind);
         let mut message = json!({"id": id, "method": method});
         if !params.is_null() {
             message["params"] = params;
@@ -143,18 +136,13 @@ impl Session {
         id
     }
 
-    /// The next id that no waiting request has. Far fewer wait than there are ids.
-    fn free_id(&mut self) -> u64 {
+    /// The next id that no pending request has. There are far more ids than pending requests.
+    fn next_id(&mut self) -> u64 {
         loop {
             self.last_id = self.last_id % ID_MAX + 1;
             if !self.pending.contains_key(&self.last_id) {
                 return self.last_id;
             }
         }
-    }
-
-    pub(super) fn send(&mut self, message: &Value) {
-        self.output.extend_from_slice(message.to_string().as_bytes());
-        self.output.push(b'\n');
     }
 }

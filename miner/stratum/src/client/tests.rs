@@ -1,8 +1,16 @@
-//! Conversations with pools, line by line, after the specifications' own samples.
+//! Sessions with scripted pools, line by line. The lines are based on the samples in the
+//! specifications.
 
-use serde_json::json;
+use ethash::{B256, Epoch, Schedule, Solution};
+use serde_json::{Value, json};
 
+use std::time::Duration;
+
+use super::answer::share_outcome;
+use super::session::PENDING_MAX;
 use super::*;
+use crate::message::StratumMessage;
+use crate::{Dialect, Extranonce};
 
 fn login() -> Login {
     Login {
@@ -15,12 +23,12 @@ fn login() -> Login {
     }
 }
 
-/// A session and the lines it has sent.
-struct Talk(Session);
+/// A session and the pool that the test plays.
+struct Talk(ClientSession);
 
 impl Talk {
     fn new(dialect: Dialect) -> Self {
-        Self(Session::new(dialect, login(), Schedule::Ethash))
+        Self(ClientSession::new(dialect, login(), Schedule::Ethash))
     }
 
     fn sent(&mut self) -> Vec<Value> {
@@ -30,22 +38,22 @@ impl Talk {
             .collect()
     }
 
-    fn hears(&mut self, message: Value) -> Vec<Event> {
+    fn receive(&mut self, message: Value) -> Vec<PoolEvent> {
         let line = message.to_string();
         self.0
             .receive(line.as_bytes())
             .unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
-    fn fails(&mut self, message: Value) -> SessionError {
+    fn receive_error(&mut self, message: Value) -> ClientSessionError {
         self.0
             .receive(message.to_string().as_bytes())
             .expect_err("the session must end")
     }
 
-    fn job(&mut self, message: Value) -> Job {
-        match self.hears(message).pop() {
-            Some(Event::Job(job)) => job,
+    fn job(&mut self, message: Value) -> PoolJob {
+        match self.receive(message).pop() {
+            Some(PoolEvent::Job(job)) => job,
             other => panic!("got {other:?}, expected a job"),
         }
     }
@@ -65,10 +73,8 @@ fn solution(header: &str, pow_nonce: u64) -> Solution {
     }
 }
 
-use ethash::Solution;
-
 #[test]
-fn the_first_dialect_from_login_to_share() {
+fn ethereum_stratum1_from_login_to_share() {
     let mut talk = Talk::new(Dialect::EthereumStratum1);
     assert_eq!(
         talk.sent(),
@@ -76,7 +82,7 @@ fn the_first_dialect_from_login_to_share() {
     );
     let subscribed = json!([["mining.notify", "ae68", "EthereumStratum/1.0.0"], "a2eea0"]);
     assert_eq!(
-        talk.hears(json!({"id": 1, "result": subscribed, "error": null})),
+        talk.receive(json!({"id": 1, "result": subscribed, "error": null})),
         []
     );
     assert_eq!(
@@ -88,14 +94,14 @@ fn the_first_dialect_from_login_to_share() {
     );
     // Not every pool knows extranonce subscriptions.
     assert_eq!(
-        talk.hears(json!({"id": 2, "result": null, "error": [20, "Not supported", null]})),
+        talk.receive(json!({"id": 2, "result": null, "error": [20, "Not supported", null]})),
         []
     );
     assert_eq!(
-        talk.hears(json!({"id": 3, "result": true, "error": null})),
-        [Event::LoggedIn]
+        talk.receive(json!({"id": 3, "result": true, "error": null})),
+        [PoolEvent::LoggedIn]
     );
-    talk.hears(json!({"id": null, "method": "mining.set_difficulty", "params": [2]}));
+    talk.receive(json!({"id": null, "method": "mining.set_difficulty", "params": [2]}));
     let notify = |id: &str, header: &str| json!({"id": null, "method": "mining.notify", "params": [id, seed(3), header, true]});
     let job = talk.job(notify("bf0488aa", HEADER));
     assert_eq!(job.package.epoch, Epoch::ethash(3));
@@ -114,19 +120,19 @@ fn the_first_dialect_from_login_to_share() {
         [json!({"id": id, "method": "mining.submit", "params": ["0xwallet.rig", "bf0488aa", "cfae7df760"]})]
     );
     assert_eq!(talk.0.shares_waiting(), 1);
-    let answer = talk.hears(json!({"id": id, "result": true, "error": null}));
+    let answer = talk.receive(json!({"id": id, "result": true, "error": null}));
     assert_eq!(
         answer,
-        [Event::Answer {
+        [PoolEvent::Answer {
             id,
-            outcome: Outcome::Accepted
+            outcome: ShareOutcome::Accepted
         }]
     );
     assert_eq!(talk.0.shares_waiting(), 0);
 
-    // Both hold from the next job on.
-    talk.hears(json!({"id": null, "method": "mining.set_extranonce", "params": ["af4c"]}));
-    talk.hears(json!({"id": null, "method": "mining.set_difficulty", "params": [0.5]}));
+    // Both apply from the next job on.
+    talk.receive(json!({"id": null, "method": "mining.set_extranonce", "params": ["af4c"]}));
+    talk.receive(json!({"id": null, "method": "mining.set_difficulty", "params": [0.5]}));
     let next = talk.job(notify("bf0488ab", HEADER));
     assert_eq!(next.extranonce.to_string(), "af4c");
     assert_eq!(
@@ -136,7 +142,7 @@ fn the_first_dialect_from_login_to_share() {
 }
 
 #[test]
-fn the_second_dialect_from_login_to_share() {
+fn ethereum_stratum2_from_login_to_share() {
     let mut talk = Talk::new(Dialect::EthereumStratum2);
     let hello =
         json!({"agent": "miner/1", "host": "pool.example", "port": "4d2", "proto": "EthereumStratum/2.0.0"});
@@ -144,23 +150,26 @@ fn the_second_dialect_from_login_to_share() {
         talk.sent(),
         [json!({"id": 1, "method": "mining.hello", "params": hello})]
     );
-    talk.hears(json!({"id": 1, "result": {"proto": "EthereumStratum/2.0.0", "encoding": "plain", "resume": "0", "timeout": "b4", "maxerrors": "5", "node": "x"}}));
+    talk.receive(json!({"id": 1, "result": {"proto": "EthereumStratum/2.0.0", "encoding": "plain", "resume": "0", "timeout": "b4", "maxerrors": "5", "node": "x"}}));
     assert_eq!(talk.0.silence_max(), Some(Duration::from_secs(180)));
     assert_eq!(talk.sent(), [json!({"id": 2, "method": "mining.subscribe"})]);
-    talk.hears(json!({"id": 2, "result": "s-12345"}));
+    talk.receive(json!({"id": 2, "result": "s-12345"}));
     assert_eq!(
         talk.sent(),
         [json!({"id": 3, "method": "mining.authorize", "params": ["0xwallet.rig", "x"]})]
     );
-    assert_eq!(talk.hears(json!({"id": 3, "result": "w-123"})), [Event::LoggedIn]);
+    assert_eq!(
+        talk.receive(json!({"id": 3, "result": "w-123"})),
+        [PoolEvent::LoggedIn]
+    );
 
     let notify = json!({"method": "mining.notify", "params": ["bf0488aa", "6526d5", HEADER, "0"]});
     assert!(
-        matches!(talk.hears(notify.clone())[..], [Event::Note(_)]),
-        "nothing is set yet"
+        matches!(talk.receive(notify.clone())[..], [PoolEvent::Note(_)]),
+        "there was no mining.set yet"
     );
     let target = "0112e0be826d694b2e62d01511f12a6061fbaec8bc02357593e70e52ba";
-    talk.hears(json!({"method": "mining.set", "params": {"epoch": "dc", "target": target, "algo": "ethash", "extranonce": "af4c"}}));
+    talk.receive(json!({"method": "mining.set", "params": {"epoch": "dc", "target": target, "algo": "ethash", "extranonce": "af4c"}}));
     let job = talk.job(notify);
     assert_eq!(job.package.epoch, Epoch::ethash(220));
     assert_eq!(job.package.boundary.to_string(), format!("0x{target:0>64}"));
@@ -175,21 +184,21 @@ fn the_second_dialect_from_login_to_share() {
         [json!({"id": id, "method": "mining.submit", "params": ["bf0488aa", "68765fccd712", "w-123"]})]
     );
     assert_eq!(
-        talk.hears(json!({"id": id})),
-        [Event::Answer {
+        talk.receive(json!({"id": id})),
+        [PoolEvent::Answer {
             id,
-            outcome: Outcome::Accepted
+            outcome: ShareOutcome::Accepted
         }]
     );
 
-    // An empty text takes the extranonce away, and what is not named stays.
-    talk.hears(json!({"method": "mining.set", "params": {"extranonce": ""}}));
+    // An empty text removes the extranonce. Members that are missing keep their values.
+    talk.receive(json!({"method": "mining.set", "params": {"extranonce": ""}}));
     let job = talk.job(json!({"method": "mining.notify", "params": ["2", "1", HEADER, "1"]}));
     assert_eq!(
         (job.extranonce, job.package.epoch),
         (Extranonce::default(), Epoch::ethash(220))
     );
-    assert_eq!(job.package.number, None, "block 1 is of another epoch");
+    assert_eq!(job.package.number, None, "block 1 belongs to another epoch");
 
     talk.0.report_hashrate(0x50_0000, &B256::ZERO);
     talk.0.keep_alive();
@@ -205,7 +214,7 @@ fn the_second_dialect_from_login_to_share() {
 }
 
 #[test]
-fn the_proxy_dialect_from_login_to_share() {
+fn eth_proxy_from_login_to_share() {
     let mut talk = Talk::new(Dialect::EthProxy);
     assert_eq!(
         talk.sent(),
@@ -214,8 +223,8 @@ fn the_proxy_dialect_from_login_to_share() {
         ]
     );
     assert_eq!(
-        talk.hears(json!({"id": 1, "jsonrpc": "2.0", "result": true})),
-        [Event::LoggedIn]
+        talk.receive(json!({"id": 1, "jsonrpc": "2.0", "result": true})),
+        [PoolEvent::LoggedIn]
     );
     assert_eq!(talk.sent()[0]["method"], "eth_getWork");
     let header = format!("0x{HEADER}");
@@ -225,7 +234,7 @@ fn the_proxy_dialect_from_login_to_share() {
         (Epoch::ethash(1), Some(30_001))
     );
     assert_eq!(job.package.boundary, boundary_of("ffff"));
-    // The next ones come unasked.
+    // The next jobs come without a request.
     let next = talk.job(json!({"id": 0, "jsonrpc": "2.0", "result": [seed(9), seed(0), "0x00ff"]}));
     assert_eq!(
         (next.package.epoch, next.package.boundary),
@@ -238,12 +247,12 @@ fn the_proxy_dialect_from_login_to_share() {
         (&sent[0]["params"][1], &sent[0]["worker"]),
         (&json!(header), &json!("rig"))
     );
-    let answer = talk.hears(json!({"id": id, "jsonrpc": "2.0", "result": false}));
+    let answer = talk.receive(json!({"id": id, "jsonrpc": "2.0", "result": false}));
     assert!(
         matches!(
             answer[..],
-            [Event::Answer {
-                outcome: Outcome::Rejected(_),
+            [PoolEvent::Answer {
+                outcome: ShareOutcome::Rejected(_),
                 ..
             }]
         ),
@@ -256,10 +265,10 @@ fn boundary_of(digits: &str) -> B256 {
 }
 
 #[test]
-fn answers_to_shares_are_told_apart() {
+fn answers_to_shares_are_classified() {
     let check = |dialect, answer: Value, expected: &str| {
-        let error = Envelope::parse(answer.to_string().as_bytes()).expect("an object");
-        let got = format!("{:?}", outcome(dialect, error.error, &error.result));
+        let error = StratumMessage::parse(answer.to_string().as_bytes()).expect("an object");
+        let got = format!("{:?}", share_outcome(dialect, error.error, &error.result));
         assert!(
             got.starts_with(expected),
             "{answer}: got {got}, expected {expected}"
@@ -297,7 +306,7 @@ fn answers_to_shares_are_told_apart() {
 }
 
 #[test]
-fn refusals_say_who_refuses_what() {
+fn refusals_are_of_the_dialect_or_of_the_login() {
     for (dialect, answer) in [
         (
             Dialect::EthereumStratum2,
@@ -314,62 +323,65 @@ fn refusals_say_who_refuses_what() {
             json!({"id": 1, "error": {"code": -3, "message": "Method not found"}}),
         ),
     ] {
-        let error = Talk::new(dialect).fails(answer.clone());
+        let error = Talk::new(dialect).receive_error(answer.clone());
         assert!(
-            matches!(error, SessionError::OtherDialect { .. }),
+            matches!(error, ClientSessionError::OtherDialect { .. }),
             "{dialect} {answer}: {error}"
         );
     }
     let refused = Talk::new(Dialect::EthProxy)
-        .fails(json!({"id": 1, "error": {"code": -1, "message": "Invalid login"}}));
+        .receive_error(json!({"id": 1, "error": {"code": -1, "message": "Invalid login"}}));
     assert_eq!(
         refused.to_string(),
         "login of 0xwallet.rig refused: Invalid login (-1)"
     );
     let mut talk = Talk::new(Dialect::EthereumStratum1);
-    talk.hears(json!({"id": 1, "result": [["mining.notify", "1"]], "error": null}));
-    let refused = talk.fails(json!({"id": 3, "result": false, "error": [24, "Unauthorized", null]}));
-    assert!(matches!(refused, SessionError::LoginRefused { .. }), "{refused}");
+    talk.receive(json!({"id": 1, "result": [["mining.notify", "1"]], "error": null}));
+    let refused = talk.receive_error(json!({"id": 3, "result": false, "error": [24, "Unauthorized", null]}));
+    assert!(
+        matches!(refused, ClientSessionError::LoginRefused { .. }),
+        "{refused}"
+    );
 }
 
 #[test]
-fn pools_ask_and_send_away() {
+fn pools_ask_questions_and_ask_to_reconnect() {
     let mut talk = Talk::new(Dialect::EthereumStratum1);
     talk.sent();
-    let away = |host: Option<&str>, port, wait| Event::Reconnect {
+    let reconnect = |host: Option<&str>, port, wait| PoolEvent::Reconnect {
         host: host.map(Into::into),
         port,
         wait: Duration::from_secs(wait),
     };
-    let hears = |talk: &mut Talk, method: &str, params: Value| {
-        talk.hears(json!({"id": null, "method": method, "params": params}))
+    let receive = |talk: &mut Talk, method: &str, params: Value| {
+        talk.receive(json!({"id": null, "method": method, "params": params}))
     };
     assert_eq!(
-        hears(&mut talk, "client.reconnect", json!(["a.example", 3333, 7])),
-        [away(Some("a.example"), Some(3333), 7)]
+        receive(&mut talk, "client.reconnect", json!(["a.example", 3333, 7])),
+        [reconnect(Some("a.example"), Some(3333), 7)]
     );
     assert_eq!(
-        hears(&mut talk, "client.reconnect", json!(["", "99999"])),
-        [away(None, None, 0)]
+        receive(&mut talk, "client.reconnect", json!(["", "99999"])),
+        [reconnect(None, None, 0)]
     );
     let second = json!({"host": "b.example", "port": "d80", "resume": "1"});
     assert_eq!(
-        hears(&mut talk, "mining.reconnect", second),
-        [away(Some("b.example"), Some(0xd80), 0)]
+        receive(&mut talk, "mining.reconnect", second),
+        [reconnect(Some("b.example"), Some(0xd80), 0)]
     );
     assert_eq!(
-        hears(&mut talk, "client.reconnect", Value::Null),
-        [away(None, None, 0)]
+        receive(&mut talk, "client.reconnect", Value::Null),
+        [reconnect(None, None, 0)]
     );
-    talk.hears(json!({"id": 77, "method": "client.get_version", "params": []}));
-    talk.hears(json!({"id": "x", "method": "client.dance", "params": []}));
+    talk.receive(json!({"id": 77, "method": "client.get_version", "params": []}));
+    talk.receive(json!({"id": "x", "method": "client.dance", "params": []}));
     let sent = talk.sent();
     assert_eq!(sent[0], json!({"id": 77, "result": "miner/1", "error": null}));
     assert_eq!(sent[1]["error"][1], "Method not found");
 }
 
 #[test]
-fn what_cannot_be_meant_ends_the_session() {
+fn bad_messages_end_the_session() {
     let mut talk = Talk::new(Dialect::EthereumStratum1);
     for bad in [
         json!({"method": "mining.set_difficulty", "params": [0]}),
@@ -379,8 +391,8 @@ fn what_cannot_be_meant_ends_the_session() {
         json!({"method": "mining.notify", "params": ["1", seed(0), "00", true]}),
         json!({"method": "mining.notify"}),
     ] {
-        let error = talk.fails(bad.clone());
-        assert!(matches!(error, SessionError::Message(_)), "{bad}: {error}");
+        let error = talk.receive_error(bad.clone());
+        assert!(matches!(error, ClientSessionError::Message(_)), "{bad}: {error}");
     }
     let mut talk = Talk::new(Dialect::EthereumStratum2);
     for bad in [
@@ -388,14 +400,14 @@ fn what_cannot_be_meant_ends_the_session() {
         json!({"epoch": "ffffffff"}),
         json!([]),
     ] {
-        talk.fails(json!({"method": "mining.set", "params": bad}));
+        talk.receive_error(json!({"method": "mining.set", "params": bad}));
     }
 }
 
 #[test]
-fn a_deaf_pool_is_noticed() {
+fn a_pool_that_does_not_answer_is_an_error() {
     let mut talk = Talk::new(Dialect::EthProxy);
-    talk.hears(json!({"id": 1, "result": true}));
+    talk.receive(json!({"id": 1, "result": true}));
     let job = talk.job(json!({"id": 2, "result": [seed(9), seed(0), "0xff"]}));
     let mut ids = std::collections::HashSet::new();
     let error = loop {
@@ -406,7 +418,7 @@ fn a_deaf_pool_is_noticed() {
     };
     assert_eq!(
         error,
-        SessionError::Unanswered {
+        ClientSessionError::Unanswered {
             got: PENDING_MAX,
             max: PENDING_MAX
         }

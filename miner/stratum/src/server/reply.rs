@@ -1,64 +1,21 @@
-//! Writes answers and jobs, in each dialect's words. The numbers of refusals are chosen here.
+//! Writes answers and jobs, in each dialect.
 
 use serde_json::{Value, json};
 
-use super::{Job, Refusal, Session};
+use super::session::ServerSession;
+use super::types::{AnnouncedJob, RejectReason};
 use crate::{Dialect, difficulty_of_boundary};
 
-impl Refusal {
-    /// The words for it.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Stale => "Stale share",
-            Self::UnknownJob => "Job not found",
-            Self::Duplicate => "Duplicate share",
-            Self::LowDifficulty => "Low difficulty share",
-            Self::BadNonce => "Bad nonce",
-            Self::Unauthorized => "Unauthorized worker",
-            Self::BadLogin => "Invalid login",
-            Self::Malformed => "Malformed request",
-            Self::UnknownMethod => "Method not found",
-            Self::TooMany => "Too many requests",
-            Self::NoWork => "No work now",
-            Self::Internal => "Internal error",
-        }
-    }
-
-    /// The number for it: EthereumStratum/2.0.0's classes, or those that older pools share.
-    const fn code(self, dialect: Option<Dialect>) -> i64 {
-        if matches!(dialect, Some(Dialect::EthereumStratum2)) {
-            return match self {
-                Self::Unauthorized => 301,
-                Self::BadLogin => 302,
-                Self::Malformed => 400,
-                Self::UnknownJob | Self::Stale => 404,
-                Self::UnknownMethod => 405,
-                Self::BadNonce => 406,
-                Self::Duplicate => 409,
-                Self::LowDifficulty => 410,
-                Self::TooMany => 429,
-                Self::Internal => 500,
-                Self::NoWork => 503,
-            };
-        }
-        match self {
-            Self::Stale | Self::UnknownJob => 21,
-            Self::Duplicate => 22,
-            Self::LowDifficulty => 23,
-            Self::Unauthorized | Self::BadLogin => 24,
-            Self::UnknownMethod => -3,
-            Self::BadNonce | Self::Malformed | Self::TooMany | Self::NoWork | Self::Internal => 20,
-        }
-    }
-}
-
-impl Session {
-    /// Answers that `id` is well.
+impl ServerSession {
+    /// Answers request `id` with success.
     pub fn accept(&mut self, id: &Value) {
         self.answer(id, json!(true));
     }
 
-    /// Answers that share `id` counts, though its job was over. Only EthereumStratum/2.0.0 can say so.
+    /// Answers that share `id` counts, although its job was over.
+    ///
+    /// Only EthereumStratum/2.0.0 can say that. In the other dialects the answer is that of an
+    /// accepted share.
     pub fn accept_stale(&mut self, id: &Value) {
         if self.dialect == Some(Dialect::EthereumStratum2) {
             self.send(&json!({"id": id, "error": {"code": 202, "message": "Stale"}}));
@@ -67,41 +24,41 @@ impl Session {
         }
     }
 
-    /// Answers that `id` is refused. A notification, which has no id, gets no answer.
-    pub fn refuse(&mut self, id: &Value, refusal: Refusal) {
+    /// Answers that request `id` is rejected. A notification has no id and gets no answer.
+    pub fn refuse(&mut self, id: &Value, reason: RejectReason) {
         if id.is_null() {
             return;
         }
-        let (code, words) = (refusal.code(self.dialect), refusal.words());
+        let (code, message) = (reason.code(self.dialect), reason.message());
         self.send(&match self.dialect {
-            Some(Dialect::EthereumStratum2) => json!({"id": id, "error": {"code": code, "message": words}}),
-            Some(Dialect::EthereumStratum1) => json!({"id": id, "result": false, "error": [code, words, null]}),
+            Some(Dialect::EthereumStratum2) => json!({"id": id, "error": {"code": code, "message": message}}),
+            Some(Dialect::EthereumStratum1) => json!({"id": id, "result": false, "error": [code, message, null]}),
             Some(Dialect::EthProxy) | None => {
-                json!({"id": id, "jsonrpc": "2.0", "result": false, "error": {"code": code, "message": words}})
+                json!({"id": id, "jsonrpc": "2.0", "result": false, "error": {"code": code, "message": message}})
             }
         });
     }
 
-    /// Answers eth-proxy's question for work.
-    pub fn give_work(&mut self, id: &Value, job: &Job<'_>) {
-        self.answer(id, proxy_work(job));
+    /// Answers the request for work, `id`, of eth-proxy.
+    pub fn give_work(&mut self, id: &Value, job: &AnnouncedJob<'_>) {
+        self.answer(id, eth_proxy_work(job));
     }
 
-    /// Tells of new work, and before it of whatever has changed that it depends on.
-    pub fn announce(&mut self, job: &Job<'_>) {
+    /// Sends new work. Before it sends the difficulty, epoch and extranonce if they have changed.
+    pub fn announce(&mut self, job: &AnnouncedJob<'_>) {
         match self.dialect {
             None => {}
             Some(Dialect::EthProxy) => {
-                self.send(&json!({"id": 0, "jsonrpc": "2.0", "result": proxy_work(job)}));
+                self.send(&json!({"id": 0, "jsonrpc": "2.0", "result": eth_proxy_work(job)}));
             }
-            Some(Dialect::EthereumStratum1) => self.announce_first(job),
-            Some(Dialect::EthereumStratum2) => self.announce_second(job),
+            Some(Dialect::EthereumStratum1) => self.announce_ethereum_stratum1(job),
+            Some(Dialect::EthereumStratum2) => self.announce_ethereum_stratum2(job),
         }
     }
 
-    fn announce_first(&mut self, job: &Job<'_>) {
-        if self.told_boundary != Some(*job.share_boundary) {
-            self.told_boundary = Some(*job.share_boundary);
+    fn announce_ethereum_stratum1(&mut self, job: &AnnouncedJob<'_>) {
+        if self.announced_boundary != Some(*job.share_boundary) {
+            self.announced_boundary = Some(*job.share_boundary);
             let difficulty = difficulty_of_boundary(job.share_boundary);
             self.send(&json!({"id": null, "method": "mining.set_difficulty", "params": [difficulty]}));
         }
@@ -114,14 +71,15 @@ impl Session {
         self.send(&json!({"id": null, "method": "mining.notify", "params": params}));
     }
 
-    fn announce_second(&mut self, job: &Job<'_>) {
+    fn announce_ethereum_stratum2(&mut self, job: &AnnouncedJob<'_>) {
         let epoch = job.package.epoch;
         let mut changed = json!({});
-        if self.told_epoch.is_none() {
+        if self.announced_epoch.is_none() {
             changed["extranonce"] = json!(self.settings.extranonce.to_string());
         }
-        if self.told_epoch != Some(epoch) {
-            // A seed of as many steps as the epoch has a number is Ethash's.
+        if self.announced_epoch != Some(epoch) {
+            // In Ethash the number of seed steps equals the epoch number. In Etchash it is greater,
+            // except in epoch 0, which is the same in both.
             let algo = if epoch.seed_steps == epoch.index {
                 "ethash"
             } else {
@@ -130,11 +88,11 @@ impl Session {
             changed["epoch"] = json!(format!("{:x}", epoch.index));
             changed["algo"] = json!(algo);
         }
-        if self.told_boundary != Some(*job.share_boundary) {
+        if self.announced_boundary != Some(*job.share_boundary) {
             changed["target"] = json!(bare(job.share_boundary));
         }
-        self.told_epoch = Some(epoch);
-        self.told_boundary = Some(*job.share_boundary);
+        self.announced_epoch = Some(epoch);
+        self.announced_boundary = Some(*job.share_boundary);
         if changed.as_object().is_some_and(|changed| !changed.is_empty()) {
             self.send(&json!({"method": "mining.set", "params": changed}));
         }
@@ -175,10 +133,9 @@ impl Session {
         self.answer(id, result);
     }
 
-    pub(super) fn answer_login(&mut self, id: &Value, place: usize) {
-        let second = self.dialect == Some(Dialect::EthereumStratum2);
-        let result = if second {
-            json!(format!("w{place}"))
+    pub(super) fn answer_login(&mut self, id: &Value, worker: usize) {
+        let result = if self.dialect == Some(Dialect::EthereumStratum2) {
+            json!(format!("w{worker}"))
         } else {
             json!(true)
         };
@@ -190,22 +147,17 @@ impl Session {
             return;
         }
         self.send(&match self.dialect {
-            // There a yes is told by the absence of everything else.
+            // In this dialect success without a result is an answer with only the id.
             Some(Dialect::EthereumStratum2) if result == json!(true) => json!({"id": id}),
             Some(Dialect::EthereumStratum2) => json!({"id": id, "result": result}),
             Some(Dialect::EthereumStratum1) => json!({"id": id, "result": result, "error": null}),
             Some(Dialect::EthProxy) | None => json!({"id": id, "jsonrpc": "2.0", "result": result}),
         });
     }
-
-    fn send(&mut self, message: &Value) {
-        self.output.extend_from_slice(message.to_string().as_bytes());
-        self.output.push(b'\n');
-    }
 }
 
-/// Header, seed, boundary, block number.
-fn proxy_work(job: &Job<'_>) -> Value {
+/// Work of eth-proxy: header hash, seed hash, boundary and, if known, block number.
+fn eth_proxy_work(job: &AnnouncedJob<'_>) -> Value {
     let mut work = vec![
         json!(job.package.header_hash.to_string()),
         json!(job.package.seed_hash.to_string()),
@@ -215,7 +167,7 @@ fn proxy_work(job: &Job<'_>) -> Value {
     Value::from(work)
 }
 
-/// A hash without `0x`.
+/// The hexadecimal digits of a hash, without `0x`.
 fn bare(hash: &ethash::B256) -> String {
     format!("{hash:x}").trim_start_matches("0x").to_owned()
 }

@@ -1,18 +1,19 @@
-//! Reads what a miner asks, in each dialect's words.
+//! Reads the requests of a miner, in each dialect.
 
 use ethash::{B256, U256};
 use serde_json::Value;
 
-use super::{Asked, Claim, JobName, Refusal, Session};
-use crate::Dialect;
-use crate::message::{Envelope, MessageError};
+use super::session::ServerSession;
+use super::types::{JobId, MinerRequest, RejectReason, ShareClaim};
+use crate::message::StratumMessage;
 use crate::values::{boundary, entry, hash, text, unexpected};
+use crate::{Dialect, MessageError};
 
-/// Longest account, rig name or password.
+/// Length in bytes of the longest accepted account, rig name or password.
 const NAME_LEN_MAX: usize = 128;
 
-impl Session {
-    pub(super) fn hello(&mut self, message: &Envelope) -> Result<(), MessageError> {
+impl ServerSession {
+    pub(super) fn hello(&mut self, message: &StratumMessage) -> Result<(), MessageError> {
         let proto = message.params.get("proto").unwrap_or(&Value::Null);
         if text("proto", proto)? == Dialect::EthereumStratum2.name() {
             self.answer_hello(&message.id);
@@ -26,22 +27,29 @@ impl Session {
         self.answer_subscription(id);
     }
 
-    /// Account and password. The rig's name stands after the account's last dot, or beside the parameters.
-    pub(super) fn login(&self, message: &Envelope) -> Result<Asked, MessageError> {
+    /// Reads a login: account and password. The name of the rig is the part of the account after
+    /// its last dot, or the member `worker` beside the parameters.
+    pub(super) fn login(&self, message: &StratumMessage) -> Result<MinerRequest, MessageError> {
         let account = entry(&message.params, 0);
-        let bad = || unexpected("login", account, "1 to 128 printable characters without blanks");
-        let name = text("login", account)?;
+        let bad = || {
+            unexpected(
+                "login",
+                account,
+                "1 to 128 printable ASCII characters without spaces",
+            )
+        };
+        let account_text = text("login", account)?;
         let password = entry(&message.params, 1).as_str().unwrap_or_default();
-        let beside = message.worker.as_deref().filter(|worker| !worker.is_empty());
-        let (user, worker) = match (beside, name.rsplit_once('.')) {
-            (Some(worker), _) => (name, Some(worker)),
+        let worker_member = message.worker.as_deref().filter(|worker| !worker.is_empty());
+        let (user, worker) = match (worker_member, account_text.rsplit_once('.')) {
+            (Some(worker), _) => (account_text, Some(worker)),
             (None, Some((user, worker))) if !worker.is_empty() => (user, Some(worker)),
-            (None, _) => (name, None),
+            (None, _) => (account_text, None),
         };
         if !is_name(user) || !worker.is_none_or(is_name) || password.len() > NAME_LEN_MAX {
             return Err(bad());
         }
-        Ok(Asked::Login {
+        Ok(MinerRequest::Login {
             id: message.id.clone(),
             user: user.to_owned(),
             worker: worker.map(str::to_owned),
@@ -49,12 +57,12 @@ impl Session {
         })
     }
 
-    /// A share; `None` where it was refused here.
+    /// Reads a share. Returns `None` if the share is rejected here.
     pub(super) fn share(
         &mut self,
         dialect: Dialect,
-        message: &Envelope,
-    ) -> Result<Option<Claim>, MessageError> {
+        message: &StratumMessage,
+    ) -> Result<Option<ShareClaim>, MessageError> {
         let params = &message.params;
         let worker = match dialect {
             Dialect::EthProxy => Some(0),
@@ -62,12 +70,12 @@ impl Session {
             Dialect::EthereumStratum2 => self.worker_by_token(text("worker", entry(params, 2))?),
         };
         let Some(worker) = worker else {
-            self.refuse(&message.id, Refusal::Unauthorized);
+            self.refuse(&message.id, RejectReason::Unauthorized);
             return Ok(None);
         };
         let (job, nonce, mix_hash) = match dialect {
             Dialect::EthProxy => (
-                JobName::Header(hash("header hash", entry(params, 1))?),
+                JobId::Header(hash("header hash", entry(params, 1))?),
                 entry(params, 0),
                 Some(hash("mix hash", entry(params, 2))?),
             ),
@@ -81,14 +89,14 @@ impl Session {
             self.settings.extranonce.nonce(digits)
         };
         let Some(pow_nonce) = pow_nonce else {
-            self.refuse(&message.id, Refusal::BadNonce);
+            self.refuse(&message.id, RejectReason::BadNonce);
             return Err(unexpected(
                 "nonce",
                 nonce,
-                "hexadecimal digits that fill the extranonce up",
+                "the hexadecimal digits after the extranonce",
             ));
         };
-        Ok(Some(Claim {
+        Ok(Some(ShareClaim {
             id: message.id.clone(),
             job,
             pow_nonce,
@@ -97,11 +105,12 @@ impl Session {
         }))
     }
 
+    /// Reads and answers a report of the hashrate.
     pub(super) fn hashrate(
         &mut self,
         dialect: Dialect,
-        message: &Envelope,
-    ) -> Result<Option<Asked>, MessageError> {
+        message: &StratumMessage,
+    ) -> Result<Option<MinerRequest>, MessageError> {
         let rate = boundary("hashrate", entry(&message.params, 0))?;
         let worker = if dialect == Dialect::EthereumStratum2 {
             self.worker_by_token(text("worker", entry(&message.params, 1))?)
@@ -109,15 +118,16 @@ impl Session {
             (!self.workers.is_empty()).then_some(0)
         };
         let Some(worker) = worker else {
-            self.refuse(&message.id, Refusal::Unauthorized);
+            self.refuse(&message.id, RejectReason::Unauthorized);
             return Ok(None);
         };
         self.accept(&message.id);
         let rate = saturated(&rate);
-        Ok(Some(Asked::Hashrate { worker, rate }))
+        Ok(Some(MinerRequest::Hashrate { worker, rate }))
     }
 
-    /// The worker with this account; a name without a rig means the first, as some miners send it so.
+    /// The worker with this account. Some miners send the account without the name of the rig; that
+    /// means the first worker, if it has the same user.
     fn worker_by_name(&self, name: &str) -> Option<usize> {
         let named = self.workers.iter().position(|account| account == name);
         let first = || {
@@ -130,9 +140,10 @@ impl Session {
         named.or_else(first)
     }
 
+    /// The worker with this token, which the answer to its login contained.
     fn worker_by_token(&self, token: &str) -> Option<usize> {
-        let place: usize = token.strip_prefix('w')?.parse().ok()?;
-        (place < self.workers.len()).then_some(place)
+        let index: usize = token.strip_prefix('w')?.parse().ok()?;
+        (index < self.workers.len()).then_some(index)
     }
 }
 
@@ -140,18 +151,20 @@ fn is_name(name: &str) -> bool {
     (1..=NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Our jobs are hexadecimal numbers; anything else is a job that never was.
-fn job_number(value: &Value) -> Result<JobName, MessageError> {
+/// Reads a job id. The ids of this server are hexadecimal numbers; others are of no job.
+fn job_number(value: &Value) -> Result<JobId, MessageError> {
     let digits = text("job", value)?;
-    Ok(JobName::Number(u64::from_str_radix(digits, 16).ok()))
+    Ok(JobId::Number(u64::from_str_radix(digits, 16).ok()))
 }
 
+/// Reads a whole nonce: 1 to 16 hexadecimal digits, with or without `0x`.
 fn whole_nonce(digits: &str) -> Option<u64> {
     let digits = digits.strip_prefix("0x").unwrap_or(digits);
-    let plain = (1..=16).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    plain.then(|| u64::from_str_radix(digits, 16).ok()).flatten()
+    let is_hex = (1..=16).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hex.then(|| u64::from_str_radix(digits, 16).ok()).flatten()
 }
 
+/// A 256-bit number as 64 bits, at most `u64::MAX`.
 fn saturated(rate: &B256) -> u64 {
     U256::from_be_bytes(rate.0).saturating_to()
 }

@@ -1,13 +1,15 @@
-//! Our pool's words, heard by our miner's session and by hand.
+//! The pool's session, against the miner's session of this package and against single messages.
 
-use ethash::{Schedule, Solution};
-use serde_json::json;
+use ethash::{B256, Epoch, Schedule, Solution, WorkPackage};
+use serde_json::{Value, json};
 
+use super::session::WORKERS_MAX;
 use super::*;
-use crate::client::{self, Event, Login, Outcome};
+use crate::client::{ClientSession, Login, PoolEvent, PoolJob, ShareOutcome};
+use crate::{Dialect, Extranonce, MessageError};
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> ServerSettings {
+    ServerSettings {
         agent: "vnode/1".into(),
         silence_secs_max: 180,
         errors_max: 5,
@@ -26,10 +28,10 @@ fn package(header: u8, epoch: Epoch) -> WorkPackage {
     }
 }
 
-/// A miner and a pool that hear each other.
+/// A miner and a pool that exchange messages.
 struct Pair {
-    miner: client::Session,
-    pool: Session,
+    miner: ClientSession,
+    pool: ServerSession,
 }
 
 impl Pair {
@@ -43,40 +45,40 @@ impl Pair {
             port: 8008,
         };
         Self {
-            miner: client::Session::new(dialect, login, Schedule::Ethash),
-            pool: Session::new(settings()),
+            miner: ClientSession::new(dialect, login, Schedule::Ethash),
+            pool: ServerSession::new(settings()),
         }
     }
 
-    /// Lets both speak until both are silent; gives what each has brought about.
-    fn talk(&mut self) -> (Vec<Event>, Vec<Asked>) {
-        let (mut events, mut asked) = (Vec::new(), Vec::new());
+    /// Passes messages until both sides have nothing to send. Returns the events and the requests.
+    fn talk(&mut self) -> (Vec<PoolEvent>, Vec<MinerRequest>) {
+        let (mut events, mut requests) = (Vec::new(), Vec::new());
         loop {
             let (up, down) = (self.miner.take_output(), self.pool.take_output());
             if up.is_empty() && down.is_empty() {
-                return (events, asked);
+                return (events, requests);
             }
             for line in up.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-                asked.extend(self.pool.receive(line).expect("our miner speaks well"));
+                requests.extend(self.pool.receive(line).expect("the miner sends good messages"));
             }
             for line in down.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-                events.extend(self.miner.receive(line).expect("our pool speaks well"));
+                events.extend(self.miner.receive(line).expect("the pool sends good messages"));
             }
         }
     }
 
     fn log_in(&mut self) {
-        let (_, asked) = self.talk();
+        let (_, requests) = self.talk();
         let [
-            Asked::Login {
+            MinerRequest::Login {
                 id,
                 user,
                 worker,
                 password,
             },
-        ] = &asked[..]
+        ] = &requests[..]
         else {
-            panic!("got {asked:?}, expected a login");
+            panic!("got {requests:?}, expected a login");
         };
         assert_eq!(
             (user.as_str(), worker.as_deref(), password.as_str()),
@@ -84,11 +86,11 @@ impl Pair {
         );
         assert_eq!(self.pool.admit(id, user, worker.as_deref()), Some(0));
         let (events, _) = self.talk();
-        assert!(events.contains(&Event::LoggedIn), "{events:?}");
+        assert!(events.contains(&PoolEvent::LoggedIn), "{events:?}");
     }
 
-    fn job(&mut self, number: u64, package: &WorkPackage, share_boundary: &B256) -> client::Job {
-        self.pool.announce(&Job {
+    fn job(&mut self, number: u64, package: &WorkPackage, share_boundary: &B256) -> PoolJob {
+        self.pool.announce(&AnnouncedJob {
             number,
             package,
             share_boundary,
@@ -96,14 +98,14 @@ impl Pair {
         });
         let (mut events, _) = self.talk();
         match events.pop() {
-            Some(Event::Job(job)) if events.is_empty() => job,
+            Some(PoolEvent::Job(job)) if events.is_empty() => job,
             other => panic!("got {other:?} after {events:?}, expected one job"),
         }
     }
 }
 
 #[test]
-fn both_sides_of_every_dialect_understand_each_other() {
+fn both_sides_understand_each_other_in_every_dialect() {
     for dialect in Dialect::ALL {
         let mut pair = Pair::new(dialect);
         pair.log_in();
@@ -120,9 +122,9 @@ fn both_sides_of_every_dialect_understand_each_other() {
             let job = pair.job(number, &package, &boundary);
             assert_eq!(job.package.header_hash, package.header_hash, "{dialect}");
             assert_eq!((job.package.epoch, job.clean), (package.epoch, true), "{dialect}");
-            let near = |boundary: &B256| f64::from(ethash::U256::from_be_bytes(boundary.0));
+            let as_number = |boundary: &B256| f64::from(ethash::U256::from_be_bytes(boundary.0));
             assert!(
-                (near(&job.package.boundary) / near(&boundary) - 1.0).abs() < 1e-15,
+                (as_number(&job.package.boundary) / as_number(&boundary) - 1.0).abs() < 1e-15,
                 "{dialect}"
             );
             let pow_nonce = job.extranonce.prefix() | 0x1234_5678;
@@ -132,36 +134,38 @@ fn both_sides_of_every_dialect_understand_each_other() {
                 mix_hash: B256::repeat_byte(4),
             };
             let id = pair.miner.submit(&job, &solution).expect("few wait");
-            let (_, asked) = pair.talk();
-            let Some(Asked::Share(claim)) = asked.iter().find(|asked| matches!(asked, Asked::Share(_)))
+            let (_, requests) = pair.talk();
+            let Some(MinerRequest::Share(claim)) = requests
+                .iter()
+                .find(|request| matches!(request, MinerRequest::Share(_)))
             else {
-                panic!("{dialect}: got {asked:?}, expected a share");
+                panic!("{dialect}: got {requests:?}, expected a share");
             };
             assert_eq!((claim.pow_nonce, claim.worker), (pow_nonce, 0), "{dialect}");
             match &claim.job {
-                JobName::Number(got) => assert_eq!(*got, Some(number), "{dialect}"),
-                JobName::Header(got) => assert_eq!(*got, package.header_hash, "{dialect}"),
+                JobId::Number(got) => assert_eq!(*got, Some(number), "{dialect}"),
+                JobId::Header(got) => assert_eq!(*got, package.header_hash, "{dialect}"),
             }
             assert_eq!(claim.mix_hash.is_some(), dialect == Dialect::EthProxy);
             pair.pool.accept(&claim.id);
             let (events, _) = pair.talk();
-            let outcome = Outcome::Accepted;
-            assert_eq!(events, [Event::Answer { id, outcome }], "{dialect}");
+            let outcome = ShareOutcome::Accepted;
+            assert_eq!(events, [PoolEvent::Answer { id, outcome }], "{dialect}");
         }
     }
 }
 
 #[test]
-fn refusals_reach_the_miner_as_what_they_are() {
+fn the_miner_can_tell_stale_shares_from_rejected_ones() {
     for dialect in Dialect::ALL {
-        for (refusal, stale) in [
-            (Refusal::Stale, true),
-            (Refusal::UnknownJob, true),
-            (Refusal::Duplicate, false),
-            (Refusal::LowDifficulty, false),
-            (Refusal::BadNonce, false),
-            (Refusal::TooMany, false),
-            (Refusal::Internal, false),
+        for (reason, stale) in [
+            (RejectReason::Stale, true),
+            (RejectReason::UnknownJob, true),
+            (RejectReason::Duplicate, false),
+            (RejectReason::LowDifficulty, false),
+            (RejectReason::BadNonce, false),
+            (RejectReason::TooMany, false),
+            (RejectReason::Internal, false),
         ] {
             let mut pair = Pair::new(dialect);
             pair.log_in();
@@ -174,15 +178,15 @@ fn refusals_reach_the_miner_as_what_they_are() {
             };
             let id = pair.miner.submit(&job, &solution).expect("few wait");
             pair.talk();
-            pair.pool.refuse(&json!(id), refusal);
+            pair.pool.refuse(&json!(id), reason);
             let (events, _) = pair.talk();
-            let [Event::Answer { outcome, .. }] = &events[..] else {
-                panic!("{dialect} {refusal:?}: got {events:?}");
+            let [PoolEvent::Answer { outcome, .. }] = &events[..] else {
+                panic!("{dialect} {reason:?}: got {events:?}");
             };
             match outcome {
-                Outcome::Stale(reason) if stale => assert_eq!(reason.message, refusal.words()),
-                Outcome::Rejected(reason) if !stale => assert_eq!(reason.message, refusal.words()),
-                other => panic!("{dialect} {refusal:?}: got {other:?}"),
+                ShareOutcome::Stale(error) if stale => assert_eq!(error.message, reason.message()),
+                ShareOutcome::Rejected(error) if !stale => assert_eq!(error.message, reason.message()),
+                other => panic!("{dialect} {reason:?}: got {other:?}"),
             }
         }
         let mut pair = Pair::new(dialect);
@@ -192,41 +196,44 @@ fn refusals_reach_the_miner_as_what_they_are() {
     }
 }
 
-fn pool_hears(pool: &mut Session, message: Value) -> Result<Option<Asked>, MessageError> {
+fn receive(pool: &mut ServerSession, message: Value) -> Result<Option<MinerRequest>, MessageError> {
     pool.receive(message.to_string().as_bytes())
 }
 
-/// The one answer of the pool.
-fn answer(pool: &mut Session) -> Value {
+/// The only answer of the pool.
+fn answer(pool: &mut ServerSession) -> Value {
     serde_json::from_slice(&pool.take_output()).expect("one line")
 }
 
 #[test]
-fn nobody_works_before_the_login() {
-    let mut pool = Session::new(settings());
-    pool_hears(
+fn requests_before_the_login_are_rejected() {
+    let mut pool = ServerSession::new(settings());
+    receive(
         &mut pool,
         json!({"id": 1, "method": "mining.subscribe", "params": ["m", "EthereumStratum/1.0.0"]}),
     )
     .expect("read");
     assert_eq!(answer(&mut pool)["result"][1], "af4c");
     let submit = json!({"id": 2, "method": "mining.submit", "params": ["a.b", "1", "000000000001"]});
-    assert_eq!(pool_hears(&mut pool, submit.clone()), Ok(None));
+    assert_eq!(receive(&mut pool, submit.clone()), Ok(None));
     assert_eq!(answer(&mut pool)["error"][0], 24);
     assert_eq!(pool.admit(&json!(3), "a", Some("b")), Some(0));
     answer(&mut pool);
-    assert!(matches!(pool_hears(&mut pool, submit), Ok(Some(Asked::Share(_)))));
-    let stranger = json!({"id": 4, "method": "mining.submit", "params": ["x.y", "1", "000000000001"]});
-    assert_eq!(pool_hears(&mut pool, stranger), Ok(None));
+    assert!(matches!(
+        receive(&mut pool, submit),
+        Ok(Some(MinerRequest::Share(_)))
+    ));
+    let unknown_worker = json!({"id": 4, "method": "mining.submit", "params": ["x.y", "1", "000000000001"]});
+    assert_eq!(receive(&mut pool, unknown_worker), Ok(None));
     assert_eq!(answer(&mut pool)["error"][0], 24);
-    // A share outside the session's own nonces.
-    let foreign = json!({"id": 5, "method": "mining.submit", "params": ["a.b", "1", "0000000000000001"]});
-    assert!(pool_hears(&mut pool, foreign).is_err());
-    assert_eq!(answer(&mut pool)["error"][1], "Bad nonce", "and nothing else");
+    // The nonce does not begin with the session's extranonce.
+    let wrong_nonce = json!({"id": 5, "method": "mining.submit", "params": ["a.b", "1", "0000000000000001"]});
+    assert!(receive(&mut pool, wrong_nonce).is_err());
+    assert_eq!(answer(&mut pool)["error"][1], "Bad nonce", "the only answer");
 }
 
 #[test]
-fn bad_logins_and_first_words_are_errors() {
+fn bad_logins_and_first_requests_are_errors() {
     for first in [
         json!({"id": 1, "method": "mining.subscribe", "params": ["m"]}),
         json!({"id": 1, "method": "mining.authorize", "params": ["a", "b"]}),
@@ -234,8 +241,8 @@ fn bad_logins_and_first_words_are_errors() {
         json!({"id": 1, "method": "mining.hello", "params": {"proto": "EthereumStratum/9"}}),
         json!({"id": 1, "method": "GET / HTTP/1.1"}),
     ] {
-        let mut pool = Session::new(settings());
-        assert!(pool_hears(&mut pool, first.clone()).is_err(), "{first}");
+        let mut pool = ServerSession::new(settings());
+        assert!(receive(&mut pool, first.clone()).is_err(), "{first}");
         assert!(!answer(&mut pool)["error"].is_null(), "{first}");
     }
     for bad in [
@@ -246,17 +253,17 @@ fn bad_logins_and_first_words_are_errors() {
         json!("a\u{7}"),
         Value::Null,
     ] {
-        let mut pool = Session::new(settings());
+        let mut pool = ServerSession::new(settings());
         let login = json!({"id": 1, "method": "eth_submitLogin", "params": [bad, "x"]});
-        assert!(pool_hears(&mut pool, login.clone()).is_err(), "{login}");
+        assert!(receive(&mut pool, login.clone()).is_err(), "{login}");
         assert!(!pool.is_logged_in());
     }
 }
 
 #[test]
-fn a_session_of_many_workers_is_bounded() {
-    let mut pool = Session::new(settings());
-    pool_hears(
+fn the_number_of_workers_of_a_session_is_limited() {
+    let mut pool = ServerSession::new(settings());
+    receive(
         &mut pool,
         json!({"id": 0, "method": "mining.hello", "params": {"proto": "EthereumStratum/2.0.0"}}),
     )
@@ -265,20 +272,24 @@ fn a_session_of_many_workers_is_bounded() {
         let name = worker.to_string();
         assert_eq!(pool.admit(&json!(1), "a", Some(&name)), Some(worker));
     }
-    assert_eq!(pool.admit(&json!(1), "a", Some("0")), Some(0), "known already");
+    assert_eq!(
+        pool.admit(&json!(1), "a", Some("0")),
+        Some(0),
+        "already logged in"
+    );
     assert_eq!(pool.admit(&json!(1), "a", Some("more")), None);
     let rate = json!({"id": 2, "method": "mining.hashrate", "params": ["500000", "w63"]});
     assert_eq!(
-        pool_hears(&mut pool, rate),
-        Ok(Some(Asked::Hashrate {
+        receive(&mut pool, rate),
+        Ok(Some(MinerRequest::Hashrate {
             worker: 63,
             rate: 0x50_0000
         }))
     );
     let unknown = json!({"id": 2, "method": "mining.hashrate", "params": ["500000", "w64"]});
-    assert_eq!(pool_hears(&mut pool, unknown), Ok(None));
+    assert_eq!(receive(&mut pool, unknown), Ok(None));
     assert_eq!(
-        pool_hears(&mut pool, json!({"method": "mining.bye"})),
-        Ok(Some(Asked::Bye))
+        receive(&mut pool, json!({"method": "mining.bye"})),
+        Ok(Some(MinerRequest::Bye))
     );
 }

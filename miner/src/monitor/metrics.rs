@@ -1,63 +1,59 @@
-//! A report in figures for Prometheus.
+//! A report as a page of metrics for Prometheus.
 
-use super::Report;
-use crate::status::{Family, Page, label};
+use super::report::RigReport;
+use crate::status::{MetricFamily, MetricsPage, label};
 
-const HASHRATE: Family = (
+const HASHRATE: MetricFamily = (
     "miner_hashes_per_second",
     "gauge",
     "Hashes per second over the last ten seconds.",
 );
-const HASHES: Family = ("miner_hashes_total", "counter", "Hashes since the start.");
-const FOUND: Family = (
+const HASHES: MetricFamily = ("miner_hashes_total", "counter", "Hashes since the start.");
+const FOUND: MetricFamily = (
     "miner_solutions_found_total",
     "counter",
     "Solutions found, checked on the CPU.",
 );
-const ANSWERS: Family = (
-    "miner_solutions_total",
-    "counter",
-    "Solutions by what became of them.",
-);
-const INVALID: Family = (
+const ANSWERS: MetricFamily = ("miner_solutions_total", "counter", "Solutions by their answers.");
+const INVALID: MetricFamily = (
     "miner_invalid_total",
     "counter",
-    "Hits that the check on the CPU refused.",
+    "Hits that the check on the CPU has refused.",
 );
-const SEARCHING: Family = ("miner_searching", "gauge", "1 while the device searches.");
-const TEMPERATURE: Family = ("miner_temperature_celsius", "gauge", "Temperature of the device.");
-const POWER: Family = ("miner_power_watts", "gauge", "Power that the device takes.");
-const FAN: Family = (
+const SEARCHING: MetricFamily = ("miner_searching", "gauge", "1 while the device searches.");
+const TEMPERATURE: MetricFamily = ("miner_temperature_celsius", "gauge", "Temperature of the device.");
+const POWER: MetricFamily = ("miner_power_watts", "gauge", "Power consumption of the device.");
+const FAN: MetricFamily = (
     "miner_fan_ratio",
     "gauge",
     "Speed of the device's first fan, from 0 to 1.",
 );
-const DATASET: Family = (
+const DATASET: MetricFamily = (
     "miner_dataset_ratio",
     "gauge",
-    "How far the dataset is that is being made, from 0 to 1.",
+    "Completed fraction of the dataset that is being generated, from 0 to 1.",
 );
-const CONNECTED: Family = (
+const CONNECTED: MetricFamily = (
     "miner_endpoint_active",
     "gauge",
-    "1 for the endpoint that gives the work.",
+    "1 for the endpoint that gives the current work.",
 );
-const FAILURES: Family = (
+const FAILURES: MetricFamily = (
     "miner_endpoint_failures_total",
     "counter",
-    "Times that an endpoint failed.",
+    "Number of failures of the endpoint.",
 );
-const JOBS: Family = ("miner_jobs_total", "counter", "Jobs since the start.");
-const UPTIME: Family = ("miner_uptime_seconds", "counter", "Seconds since the start.");
+const JOBS: MetricFamily = ("miner_jobs_total", "counter", "Jobs since the start.");
+const UPTIME: MetricFamily = ("miner_uptime_seconds", "counter", "Seconds since the start.");
 
-/// The whole page.
-pub(super) fn page(report: &Report) -> String {
-    let mut page = Page::default();
+/// The whole page of metrics.
+pub(super) fn page(report: &RigReport) -> String {
+    let mut page = MetricsPage::default();
     page.figure(UPTIME, report.uptime.as_secs_f64());
-    page.figure(JOBS, report.ledger.jobs as f64);
+    page.figure(JOBS, report.client.jobs as f64);
     let endpoints = || {
         report
-            .ledger
+            .client
             .endpoints
             .iter()
             .map(|endpoint| (label("endpoint", &endpoint.url), endpoint))
@@ -145,11 +141,11 @@ pub(super) fn page(report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rig::monitor::tests::sample;
+    use crate::monitor::fixture::sample_report;
 
     #[test]
-    fn figures_have_a_head_and_absent_ones_do_not_appear() {
-        let text = page(&sample());
+    fn metrics_have_a_head_and_unknown_ones_do_not_appear() {
+        let text = page(&sample_report());
         for line in [
             "# TYPE miner_hashes_per_second gauge",
             "miner_hashes_per_second{device=\"gpu:0\"} 25000000",

@@ -1,79 +1,82 @@
-//! What became of solutions, by device; which endpoint is used; what is searched. For whoever shows it.
+//! Counts of answered solutions by device, the state of the endpoints, and the current job. The
+//! status page, the log and the table read them.
 
 use std::time::Duration;
 
 use ethash::{B256, U256};
 use parking_lot::Mutex;
 
-use super::Endpoint;
+use super::endpoint::MiningEndpoint;
 use crate::task::Task;
 
-/// Answers to solutions.
+/// Counts of solutions by their answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShareCounts {
-    /// Taken.
+    /// Accepted.
     pub accepted: u64,
-    /// Too late: taken as such, refused as such, or not even sent.
+    /// Too late: accepted as stale, rejected as stale, or not sent because the job was over.
     pub stale: u64,
-    /// Refused for another reason.
+    /// Rejected for another reason.
     pub rejected: u64,
-    /// Without an answer, for the connection broke.
+    /// Without an answer, because the connection broke.
     pub lost: u64,
 }
 
 impl ShareCounts {
-    /// The share of answered solutions that came too late, from 0 to 1; `None` before there was any.
+    /// The fraction of answered solutions that were too late, from 0 to 1. `None` if there are no
+    /// answers.
     pub fn stale_share(&self) -> Option<f64> {
         let answered = self.accepted + self.stale + self.rejected;
         (answered > 0).then(|| self.stale as f64 / answered as f64)
     }
 }
 
-/// An endpoint, as it has been.
+/// The state and history of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointStatus {
-    /// Its address, without the login.
+    /// The address, without user and password.
     pub url: String,
-    /// Whether it gives the work now.
+    /// Whether the current work comes from this endpoint.
     pub active: bool,
-    /// Times it was connected to.
+    /// Number of successful connections.
     pub connections: u64,
-    /// Times a connection failed or broke.
+    /// Number of connections that failed or broke.
     pub failures: u64,
-    /// Why the last time.
+    /// The error of the last failure.
     pub last_error: Option<String>,
 }
 
-/// What is searched.
+/// The job that is being searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobStatus {
-    /// The header's hash.
+    /// The header hash.
     pub header_hash: B256,
-    /// The epoch's number.
+    /// The epoch number.
     pub epoch: u32,
-    /// The block's number, where it is known.
+    /// The block number, if it is known.
     pub number: Option<u64>,
-    /// Hashes that a solution takes on average.
+    /// The average number of hashes until a solution is found.
     pub difficulty: U256,
 }
 
-/// All of it, at one moment.
+/// The state of a client at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LedgerStatus {
-    /// By device, in the engine's order. Shorter than the engine's list while devices have had no answer.
+pub struct ClientStatus {
+    /// Counts by device, in the engine's order. The list ends at the last device that has had an
+    /// answer.
     pub devices: Vec<ShareCounts>,
-    /// Endpoints, the preferred one first.
+    /// Endpoints in order of preference.
     pub endpoints: Vec<EndpointStatus>,
-    /// What is searched; `None` in a pause.
+    /// The current job; `None` while the engine is paused.
     pub job: Option<JobStatus>,
-    /// Jobs since the start.
+    /// Number of jobs since the start.
     pub jobs: u64,
-    /// From a solution's way out to its answer, the last time.
+    /// Time from sending the last answered solution to its answer.
     pub last_answer: Option<Duration>,
 }
 
-impl LedgerStatus {
-    /// The answers for all devices.
+impl ClientStatus {
+    /// The sum of the counts of all devices.
     pub fn total(&self) -> ShareCounts {
         self.devices
             .iter()
@@ -85,22 +88,22 @@ impl LedgerStatus {
             })
     }
 
-    /// The endpoint that gives the work.
+    /// The endpoint that gives the current work.
     pub fn active(&self) -> Option<&EndpointStatus> {
         self.endpoints.iter().find(|endpoint| endpoint.active)
     }
 }
 
-/// See the module. Shared by reference.
+/// Collects the [`ClientStatus`]. The connections write it, the displays read it.
 #[derive(Debug, Default)]
-pub struct Ledger {
-    status: Mutex<LedgerStatus>,
+pub struct ClientStats {
+    status: Mutex<ClientStatus>,
 }
 
-impl Ledger {
-    /// A ledger for these endpoints.
-    pub fn new(endpoints: &[Endpoint]) -> Self {
-        let endpoint = |endpoint: &Endpoint| EndpointStatus {
+impl ClientStats {
+    /// Empty statistics for these endpoints.
+    pub fn new(endpoints: &[MiningEndpoint]) -> Self {
+        let endpoint = |endpoint: &MiningEndpoint| EndpointStatus {
             url: endpoint.to_string(),
             active: false,
             connections: 0,
@@ -108,15 +111,15 @@ impl Ledger {
             last_error: None,
         };
         Self {
-            status: Mutex::new(LedgerStatus {
+            status: Mutex::new(ClientStatus {
                 endpoints: endpoints.iter().map(endpoint).collect(),
-                ..LedgerStatus::default()
+                ..ClientStatus::default()
             }),
         }
     }
 
-    /// All of it, as it is now.
-    pub fn status(&self) -> LedgerStatus {
+    /// The current state.
+    pub fn status(&self) -> ClientStatus {
         self.status.lock().clone()
     }
 
@@ -128,18 +131,19 @@ impl Ledger {
         change(&mut status.devices[device]);
     }
 
-    /// A solution of `device` was answered, after `took`.
-    pub(super) fn answered(&self, device: usize, took: Duration, change: impl FnOnce(&mut ShareCounts)) {
+    /// Counts an answer to a solution of `device`, which came after the time `took`.
+    pub(super) fn count_answer(&self, device: usize, took: Duration, change: impl FnOnce(&mut ShareCounts)) {
         self.count(device, change);
         self.status.lock().last_answer = Some(took);
     }
 
-    /// A solution of `device` found no way out, or came too late to be sent.
-    pub(super) fn unsent(&self, device: usize, change: impl FnOnce(&mut ShareCounts)) {
+    /// Counts a solution of `device` that was not sent or got no answer.
+    pub(super) fn count_unanswered(&self, device: usize, change: impl FnOnce(&mut ShareCounts)) {
         self.count(device, change);
     }
 
-    pub(super) fn searching(&self, task: Option<&Task>) {
+    /// Sets the current job; `None` while the engine is paused.
+    pub(super) fn set_job(&self, task: Option<&Task>) {
         let mut status = self.status.lock();
         let job = task.map(|task| JobStatus {
             header_hash: task.work.header_hash,
@@ -153,24 +157,27 @@ impl Ledger {
         status.job = job;
     }
 
-    pub(super) fn connected(&self, index: usize) {
+    /// Notes that endpoint `index` is connected and gives the work.
+    pub(super) fn set_connected(&self, index: usize) {
         let mut status = self.status.lock();
-        for (place, endpoint) in status.endpoints.iter_mut().enumerate() {
-            endpoint.active = place == index;
+        for (i, endpoint) in status.endpoints.iter_mut().enumerate() {
+            endpoint.active = i == index;
         }
         if let Some(endpoint) = status.endpoints.get_mut(index) {
             endpoint.connections += 1;
         }
     }
 
-    pub(super) fn disconnected(&self) {
+    /// Notes that no endpoint gives work.
+    pub(super) fn set_disconnected(&self) {
         let mut status = self.status.lock();
         for endpoint in &mut status.endpoints {
             endpoint.active = false;
         }
     }
 
-    pub(super) fn failed(&self, index: usize, reason: String) {
+    /// Counts a failure of endpoint `index`.
+    pub(super) fn count_failure(&self, index: usize, reason: String) {
         if let Some(endpoint) = self.status.lock().endpoints.get_mut(index) {
             endpoint.failures += 1;
             endpoint.last_error = Some(reason);
@@ -178,7 +185,7 @@ impl Ledger {
     }
 }
 
-/// 2^256 / boundary, at most 2^256 - 1.
+/// The difficulty of a boundary: 2^256 / boundary, at most 2^256 - 1.
 fn difficulty(boundary: &B256) -> U256 {
     U256::from_be_bytes(ethash::boundary(&U256::from_be_bytes(boundary.0)).0)
 }
@@ -189,16 +196,16 @@ mod tests {
 
     #[test]
     fn counts_are_kept_by_device_and_summed() {
-        let ledger = Ledger::new(&[
+        let stats = ClientStats::new(&[
             "http://a".parse().expect("good"),
             "http://b".parse().expect("good"),
         ]);
-        ledger.answered(2, Duration::ZERO, |counts| counts.accepted += 1);
-        ledger.answered(0, Duration::ZERO, |counts| counts.accepted += 1);
-        ledger.unsent(2, |counts| counts.lost += 1);
-        ledger.connected(1);
-        ledger.failed(0, "down".into());
-        let status = ledger.status();
+        stats.count_answer(2, Duration::ZERO, |counts| counts.accepted += 1);
+        stats.count_answer(0, Duration::ZERO, |counts| counts.accepted += 1);
+        stats.count_unanswered(2, |counts| counts.lost += 1);
+        stats.set_connected(1);
+        stats.count_failure(0, "down".into());
+        let status = stats.status();
         assert_eq!((status.total().accepted, status.total().lost), (2, 1));
         assert_eq!(
             (status.devices[1], status.devices[2].lost),
@@ -209,12 +216,12 @@ mod tests {
             Some("http://b:8545")
         );
         assert_eq!(status.endpoints[0].last_error.as_deref(), Some("down"));
-        ledger.disconnected();
-        assert_eq!(ledger.status().active(), None);
+        stats.set_disconnected();
+        assert_eq!(stats.status().active(), None);
     }
 
     #[test]
-    fn difficulty_comes_back_from_a_boundary() {
+    fn difficulty_follows_from_the_boundary() {
         for number in [1_u64, 512, 131_072, 1 << 40] {
             assert_eq!(
                 difficulty(&ethash::boundary(&U256::from(number))),

@@ -1,24 +1,26 @@
-//! Linux's `hwmon`: a folder of small files for each chip with sensors. Elsewhere the folders are absent.
+//! Sensors that Linux shows in `hwmon`: a folder of small files per sensor chip
+//! (<https://docs.kernel.org/hwmon/sysfs-interface.html>). Other systems do not have these folders.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Reading;
+use super::reading::SensorReading;
 
-/// Chips that measure a processor.
+/// Names of the chips that measure a processor.
 const PROCESSORS: [&str; 5] = ["coretemp", "k10temp", "zenpower", "cpu_thermal", "macsmc_hwmon"];
-/// The highest value of a fan's control.
+/// The highest value of a fan control (`pwm1`).
 const FAN_MAX: f64 = 255.0;
 
-/// The sensors of the card at `bus`.
-pub(super) fn card(sysfs: &Path, bus: &str) -> Reading {
-    // An address comes from a driver; nothing but an address may become a path.
+/// The sensors of the card at the PCI address `bus`.
+pub(super) fn card(sysfs: &Path, bus: &str) -> SensorReading {
+    // The address comes from a driver. It becomes part of a path, so it must be nothing but an
+    // address.
     if !bus
         .bytes()
         .all(|byte| byte.is_ascii_hexdigit() || byte == b':' || byte == b'.')
         || bus.contains("..")
     {
-        return Reading::default();
+        return SensorReading::default();
     }
     let device = sysfs.join("bus/pci/devices").join(bus).join("hwmon");
     folders(&device)
@@ -27,23 +29,23 @@ pub(super) fn card(sysfs: &Path, bus: &str) -> Reading {
         .unwrap_or_default()
 }
 
-/// The processor's temperature: that of its hottest chip.
-pub(super) fn processor(sysfs: &Path) -> Reading {
+/// The temperature of the processor: that of its hottest chip.
+pub(super) fn processor(sysfs: &Path) -> SensorReading {
     let chips = folders(&sysfs.join("class/hwmon"));
-    let own = chips.iter().filter(|chip| {
+    let processor_chips = chips.iter().filter(|chip| {
         let name = fs::read_to_string(chip.join("name")).unwrap_or_default();
         PROCESSORS.contains(&name.trim())
     });
-    let temperatures = own.filter_map(|chip| read_chip(chip).temperature_c);
-    Reading {
+    let temperatures = processor_chips.filter_map(|chip| read_chip(chip).temperature_c);
+    SensorReading {
         temperature_c: temperatures.max_by(f64::total_cmp),
-        ..Reading::default()
+        ..SensorReading::default()
     }
 }
 
-/// Temperatures are in thousandths of a degree, power in millionths of a watt.
-fn read_chip(chip: &Path) -> Reading {
-    Reading {
+/// Reads the files of a chip. They contain thousandths of a degree and millionths of a watt.
+fn read_chip(chip: &Path) -> SensorReading {
+    SensorReading {
         temperature_c: number(&chip.join("temp1_input")).map(|value| value / 1e3),
         power_w: number(&chip.join("power1_average"))
             .or_else(|| number(&chip.join("power1_input")))
@@ -52,11 +54,12 @@ fn read_chip(chip: &Path) -> Reading {
     }
 }
 
+/// The number in a file; `None` if there is none.
 fn number(path: &Path) -> Option<f64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// What lies in `folder`, in the order of its names.
+/// The entries of `folder`, sorted by name.
 fn folders(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Vec::new();
@@ -95,11 +98,11 @@ mod tests {
             (reading.temperature_c, reading.power_w, reading.fan_percent),
             (Some(61.0), Some(130.5), Some(20.0))
         );
-        assert_eq!(card(sysfs.path(), "0000:04:00.0"), Reading::default());
-        assert_eq!(card(sysfs.path(), "../../x"), Reading::default());
+        assert_eq!(card(sysfs.path(), "0000:04:00.0"), SensorReading::default());
+        assert_eq!(card(sysfs.path(), "../../x"), SensorReading::default());
 
         let class = sysfs.path().join("class/hwmon");
-        assert_eq!(processor(sysfs.path()), Reading::default());
+        assert_eq!(processor(sysfs.path()), SensorReading::default());
         chip(
             &class.join("hwmon0"),
             &[("name", "nvme\n"), ("temp1_input", "90000\n")],

@@ -1,87 +1,91 @@
-//! Keccak-256 of many inputs at once, as many side by side as the processor has room for.
+//! Keccak-256 of many inputs at once, in the vector registers of the processor.
 //!
-//! For trees of hashes, whose nodes of one height do not wait for each other. Inputs are put
-//! together by how many blocks of the sponge they fill, so that no state idles.
+//! For hash trees: the nodes of one height do not depend on each other. Inputs with the same number
+//! of sponge blocks are hashed together, so that all states of a batch finish at the same time.
 
-use crate::isa::{Isa, Kernel, dispatch};
-use crate::keccak::{Lane, PAD_END, RATE_256, SIDE_BY_SIDE, States, bytes_of, keccak256};
+use crate::keccak::{BATCH_STATES, Lane, PAD_END, RATE_256, StateBatch, bytes_of, keccak256};
+use crate::simd::{SimdKernel, SimdOps, dispatch};
 
-/// Bytes absorbed before each permutation.
+/// Bytes in one block of the sponge.
 const RATE_BYTES: usize = RATE_256 * 8;
 
-/// Keccak-256 of each input, in their order. The same as [`keccak256`] of each, and faster
-/// where the processor has wide registers.
+/// Keccak-256 of each input, in the order of the inputs.
+///
+/// The result is the same as that of [`keccak256`] for each input. It is faster on processors with
+/// vector registers of 256 bits or more.
 pub fn keccak256_many(inputs: &[&[u8]]) -> Vec<[u8; 32]> {
     let mut hashes = vec![[0; 32]; inputs.len()];
-    dispatch(Many {
+    dispatch(HashMany {
         inputs,
         hashes: &mut hashes,
     });
     hashes
 }
 
-struct Many<'a> {
+/// Hashes every input into the entry of `hashes` with the same index.
+struct HashMany<'a> {
     inputs: &'a [&'a [u8]],
     hashes: &'a mut [[u8; 32]],
 }
 
-impl Kernel for Many<'_> {
+impl SimdKernel for HashMany<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<I: Isa>(self) {
+    fn run<S: SimdOps>(self) {
         let Self { inputs, hashes } = self;
-        if I::Many::WIDTH == 1 {
+        if S::ThroughputLane::WIDTH == 1 {
             for (hash, input) in hashes.iter_mut().zip(inputs) {
                 *hash = keccak256(input);
             }
             return;
         }
-        for group in by_blocks(inputs).chunks(SIDE_BY_SIDE) {
-            if let [one] = group {
-                hashes[*one] = keccak256(inputs[*one]);
+        for group in indices_by_block_count(inputs).chunks(BATCH_STATES) {
+            if let [index] = group {
+                hashes[*index] = keccak256(inputs[*index]);
                 continue;
             }
-            let mut eight = [&[][..]; SIDE_BY_SIDE];
-            for (input, index) in eight.iter_mut().zip(group) {
+            let mut batch = [&[][..]; BATCH_STATES];
+            for (input, index) in batch.iter_mut().zip(group) {
                 *input = inputs[*index];
             }
-            for (index, hash) in group.iter().zip(hash_eight::<I>(&eight)) {
+            for (index, hash) in group.iter().zip(hash_batch::<S>(&batch)) {
                 hashes[*index] = hash;
             }
         }
     }
 }
 
-/// The inputs' indices, those that fill as many blocks beside each other.
-fn by_blocks(inputs: &[&[u8]]) -> Vec<usize> {
+/// The indices of `inputs`, sorted by the number of sponge blocks of the input.
+fn indices_by_block_count(inputs: &[&[u8]]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..inputs.len()).collect();
-    order.sort_by_key(|index| blocks(inputs[*index]));
+    order.sort_by_key(|index| block_count(inputs[*index]));
     order
 }
 
-/// How many blocks of the sponge an input fills, its padding included.
+/// The number of sponge blocks of `input` with its padding.
 #[inline(always)]
-fn blocks(input: &[u8]) -> usize {
+fn block_count(input: &[u8]) -> usize {
     input.len() / RATE_BYTES + 1
 }
 
-/// Hashes eight inputs. Shorter ones are done before the longest is, and their hashes kept.
+/// Hashes eight inputs. They may have different lengths; the hash of a shorter input is read from
+/// its state right after its last block.
 #[inline(always)]
-fn hash_eight<I: Isa>(inputs: &[&[u8]; SIDE_BY_SIDE]) -> [[u8; 32]; SIDE_BY_SIDE] {
-    let mut states = [[0; SIDE_BY_SIDE]; 25];
-    let mut hashes = [[0; 32]; SIDE_BY_SIDE];
+fn hash_batch<S: SimdOps>(inputs: &[&[u8]; BATCH_STATES]) -> [[u8; 32]; BATCH_STATES] {
+    let mut states = [[0; BATCH_STATES]; 25];
+    let mut hashes = [[0; 32]; BATCH_STATES];
     let mut longest = 0;
     for input in inputs {
-        longest = longest.max(blocks(input));
+        longest = longest.max(block_count(input));
     }
     for block in 0..longest {
         for (j, input) in inputs.iter().enumerate() {
             absorb(&mut states, j, input, block);
         }
-        I::permute(&mut states, SIDE_BY_SIDE);
+        S::permute(&mut states, BATCH_STATES);
         for (j, input) in inputs.iter().enumerate() {
-            if blocks(input) == block + 1 {
+            if block_count(input) == block + 1 {
                 hashes[j] = bytes_of([states[0][j], states[1][j], states[2][j], states[3][j]]);
             }
         }
@@ -89,11 +93,11 @@ fn hash_eight<I: Isa>(inputs: &[&[u8]; SIDE_BY_SIDE]) -> [[u8; 32]; SIDE_BY_SIDE
     hashes
 }
 
-/// Absorbs block `block` of `input`, padded where it is the last, into state `j`; nothing
-/// where the input has ended.
+/// Absorbs block number `block` of `input` into state `j`. Pads the last block; after the last
+/// block it does nothing.
 #[inline(always)]
-fn absorb(states: &mut States, j: usize, input: &[u8], block: usize) {
-    if block >= blocks(input) {
+fn absorb(states: &mut StateBatch, j: usize, input: &[u8], block: usize) {
+    if block >= block_count(input) {
         return;
     }
     let rest = &input[block * RATE_BYTES..];
@@ -117,20 +121,20 @@ fn absorb(states: &mut States, j: usize, input: &[u8], block: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isa::{Scalar, on_every_set};
+    use crate::simd::{Scalar, for_each_instruction_set};
 
-    struct Collect<'a>(&'a [&'a [u8]]);
+    struct HashInputs<'a>(&'a [&'a [u8]]);
 
-    impl Kernel for Collect<'_> {
+    impl SimdKernel for HashInputs<'_> {
         type Output = Vec<[u8; 32]>;
         #[inline(always)]
-        fn run<I: Isa>(self) -> Self::Output {
+        fn run<S: SimdOps>(self) -> Self::Output {
             let mut hashes = vec![[0; 32]; self.0.len()];
-            Many {
+            HashMany {
                 inputs: self.0,
                 hashes: &mut hashes,
             }
-            .run::<I>();
+            .run::<S>();
             hashes
         }
     }
@@ -139,12 +143,12 @@ mod tests {
     fn many_hash_like_one() {
         let data: Vec<u8> = (0..1000u32).map(|i| (i * 37 + i / 256) as u8).collect();
         for count in [0, 1, 2, 7, 8, 9, 40] {
-            // Lengths on both sides of every border of a block, in no order.
+            // Lengths below and above each block boundary, in no order.
             let inputs: Vec<_> = (0..count).map(|i| &data[i..i + (i * 135) % 680]).collect();
             let expected: Vec<_> = inputs.iter().map(|input| keccak256(input)).collect();
             assert_eq!(keccak256_many(&inputs), expected, "{count} inputs");
-            let kernel = || Collect(&inputs);
-            on_every_set(kernel, |hashes, set| {
+            let kernel = || HashInputs(&inputs);
+            for_each_instruction_set(kernel, |hashes, set| {
                 assert_eq!(hashes, expected, "{count} inputs, {set}");
             });
         }
@@ -152,7 +156,7 @@ mod tests {
             let eight = [0, 1, 2, 3, 4, 5, 6, 7].map(|i| &data[i..i + length]);
             let expected = eight.map(keccak256);
             assert_eq!(keccak256_many(&eight), expected, "{length} bytes");
-            assert_eq!(hash_eight::<Scalar>(&eight), expected, "{length} bytes");
+            assert_eq!(hash_batch::<Scalar>(&eight), expected, "{length} bytes");
         }
     }
 }

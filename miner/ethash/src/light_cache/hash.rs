@@ -1,0 +1,106 @@
+//! Hashes of nonces, with dataset items computed from the light cache.
+
+use core::marker::PhantomData;
+
+use super::cache::LightCache;
+use super::items::compute_items;
+use crate::B256;
+use crate::hashimoto::{DatasetItem, ItemLookup, PowHash, hash_nonces};
+use crate::simd::{SimdKernel, SimdOps, dispatch};
+
+impl LightCache {
+    /// Hashes one nonce. Computes the items that the hash reads.
+    pub fn hash(&self, header_hash: &B256, pow_nonce: u64) -> PowHash {
+        let [hash] = self.hash_many(header_hash, [pow_nonce]);
+        hash
+    }
+
+    /// Hashes `N` nonces at once.
+    ///
+    /// The time per nonce falls with `N` up to about 64, where the latency of the memory is hidden.
+    pub fn hash_many<const N: usize>(&self, header_hash: &B256, pow_nonces: [u64; N]) -> [PowHash; N] {
+        dispatch(LightHash {
+            cache: self,
+            header_hash,
+            pow_nonces,
+        })
+    }
+}
+
+/// Hashes `N` nonces at once.
+struct LightHash<'a, const N: usize> {
+    cache: &'a LightCache,
+    header_hash: &'a B256,
+    pow_nonces: [u64; N],
+}
+
+impl<const N: usize> SimdKernel for LightHash<'_, N> {
+    type Output = [PowHash; N];
+
+    #[inline(always)]
+    fn run<S: SimdOps>(self) -> [PowHash; N] {
+        hash_nonces::<S, N>(
+            self.cache.item_count,
+            self.header_hash,
+            &self.pow_nonces,
+            ItemsFromCache::<S>(self.cache, PhantomData),
+        )
+    }
+}
+
+/// An [`ItemLookup`] that computes each item.
+struct ItemsFromCache<'a, S>(&'a LightCache, PhantomData<S>);
+
+impl<S: SimdOps, const N: usize> ItemLookup<N> for ItemsFromCache<'_, S> {
+    #[inline(always)]
+    fn items(&mut self, indices: [u32; N]) -> [DatasetItem; N] {
+        compute_items::<S, N>(self.0, &indices)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::light_cache::reference;
+    use crate::simd::for_each_instruction_set;
+
+    #[test]
+    fn nonces_hashed_together_hash_like_single_ones() {
+        let cache = LightCache::with_sizes(B256::ZERO, 1024, 32_768).expect("sizes of the test dataset");
+        let header_hash = B256::repeat_byte(0x5a);
+        let nonces = [
+            0,
+            1,
+            u64::from(u32::MAX),
+            1 << 32,
+            u64::MAX,
+            42,
+            43,
+            44,
+            45,
+            46,
+            47,
+        ];
+        let hashes = cache.hash_many(&header_hash, nonces);
+        for (hash, nonce) in hashes.into_iter().zip(nonces) {
+            assert_eq!(hash, cache.hash(&header_hash, nonce), "nonce {nonce:#x}");
+        }
+    }
+
+    #[test]
+    fn light_hashes_agree_on_every_instruction_set() {
+        let cache = reference::small_cache();
+        let header_hash = B256::repeat_byte(0x77);
+        let pow_nonces = core::array::from_fn::<_, 10, _>(|i| (i as u64).wrapping_sub(4));
+        let expected = pow_nonces.map(|nonce| {
+            let lookup = |index| reference::dataset_item(&cache, index);
+            crate::hashimoto(97, lookup, &header_hash, nonce).expect("97 items")
+        });
+        let kernel = || LightHash {
+            cache: &cache,
+            header_hash: &header_hash,
+            pow_nonces,
+        };
+        for_each_instruction_set(kernel, |hashes, set| assert_eq!(hashes, expected, "{set}"));
+    }
+}

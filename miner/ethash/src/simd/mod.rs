@@ -1,0 +1,217 @@
+//! Chooses at run time for which instruction set the hot loops run.
+//!
+//! A hot loop implements [`SimdKernel`]. Its `run` is inlined into one function per instruction
+//! set, so the loop is written once and compiled several times. Beside the wider vectors that the
+//! compiler uses, each set has its own [`SimdOps`]: the mixing step and the registers for Keccak
+//! states.
+//!
+//! This module does not know what the loops compute. The code for x86-64 is in `simd/x86.rs`.
+
+mod kernel;
+mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use core::fmt;
+use core::str::FromStr;
+use core::sync::atomic::{AtomicU8, Ordering};
+
+pub(crate) use kernel::{SimdKernel, SimdOps};
+pub(crate) use scalar::Scalar;
+
+/// An instruction set that the hot loops can use. A greater set includes the lesser ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum InstructionSet {
+    /// The instructions that every processor of the target has.
+    Baseline = 1,
+    /// AVX2, BMI1 and BMI2: 256-bit vectors and bit operations.
+    Avx2 = 2,
+    /// AVX-512 F, BW, DQ and VL: 512-bit vectors, vector rotations and three-operand logic.
+    Avx512 = 3,
+}
+
+/// The set in use, as its number in [`InstructionSet`]. 0 before the first call of `in_use` or
+/// `limit`.
+static IN_USE: AtomicU8 = AtomicU8::new(0);
+
+impl InstructionSet {
+    /// All sets, from the least to the greatest.
+    pub const ALL: [Self; 3] = [Self::Baseline, Self::Avx2, Self::Avx512];
+
+    /// The greatest set that this processor supports.
+    pub fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if x86::has_avx512() {
+                return Self::Avx512;
+            }
+            if x86::has_avx2() {
+                return Self::Avx2;
+            }
+        }
+        Self::Baseline
+    }
+
+    /// The set in use: the greatest one, unless [`limit`](Self::limit) has set a lesser one.
+    #[inline]
+    pub fn in_use() -> Self {
+        match IN_USE.load(Ordering::Relaxed) {
+            1 => Self::Baseline,
+            2 => Self::Avx2,
+            3 => Self::Avx512,
+            _ => Self::Avx512.limit(),
+        }
+    }
+
+    /// Makes the whole process use at most this set from now on, and returns the set in use.
+    ///
+    /// That is this set, or the greatest one of the processor if it does not support this set. For
+    /// comparisons, and for processors that run slower when they use wide vectors.
+    pub fn limit(self) -> Self {
+        let set = self.min(Self::detect());
+        IN_USE.store(set as u8, Ordering::Relaxed);
+        set
+    }
+}
+
+impl fmt::Display for InstructionSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Baseline => "baseline",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+        })
+    }
+}
+
+/// A text that is not the name of an instruction set.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("instruction set: got {got:?}, expected baseline, avx2 or avx512")]
+pub struct InstructionSetError {
+    /// The text.
+    pub got: String,
+}
+
+impl FromStr for InstructionSet {
+    type Err = InstructionSetError;
+
+    fn from_str(text: &str) -> Result<Self, InstructionSetError> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|set| set.to_string() == text)
+            .ok_or_else(|| InstructionSetError { got: text.to_owned() })
+    }
+}
+
+/// Runs `kernel` on the instruction set in use.
+#[inline]
+pub(crate) fn dispatch<K: SimdKernel>(kernel: K) -> K::Output {
+    #[cfg(target_arch = "x86_64")]
+    match InstructionSet::in_use() {
+        // SAFETY: `in_use` is at most `detect()`, which has found that the processor supports all
+        // features of `run_avx512`.
+        InstructionSet::Avx512 => return unsafe { x86::run_avx512(kernel) },
+        // SAFETY: as above, for the features of `run_avx2`.
+        InstructionSet::Avx2 => return unsafe { x86::run_avx2(kernel) },
+        InstructionSet::Baseline => (),
+    }
+    kernel.run::<Scalar>()
+}
+
+/// Runs the kernel on each instruction set of this processor, and `check` on the result and the
+/// name of the set.
+#[cfg(test)]
+pub(crate) fn for_each_instruction_set<K: SimdKernel>(
+    kernel: impl Fn() -> K,
+    check: impl Fn(K::Output, &str),
+) {
+    check(kernel().run::<Scalar>(), "baseline");
+    #[cfg(target_arch = "x86_64")]
+    {
+        if x86::has_avx2() {
+            // SAFETY: `has_avx2` has just found all features of `run_avx2`.
+            check(unsafe { x86::run_avx2(kernel()) }, "avx2");
+        }
+        if x86::has_avx512() {
+            // SAFETY: `has_avx512` has just found all features of `run_avx512`.
+            check(unsafe { x86::run_avx512(kernel()) }, "avx512");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arith::fnv;
+    use crate::cache_row::CacheRow;
+    use crate::keccak::{bytes_of, keccak512};
+
+    struct HashRows<const N: usize>([CacheRow; N]);
+
+    impl<const N: usize> SimdKernel for HashRows<N> {
+        type Output = [CacheRow; N];
+        #[inline(always)]
+        fn run<S: SimdOps>(mut self) -> [CacheRow; N] {
+            S::keccak512_rows(&mut self.0);
+            self.0
+        }
+    }
+
+    fn row(seed: u32) -> CacheRow {
+        CacheRow(core::array::from_fn(|i| {
+            (i as u32 + seed * 7919 + 1).wrapping_mul(0x9e37_79b9)
+        }))
+    }
+
+    #[test]
+    fn many_rows_hash_like_one() {
+        fn check<const N: usize>() {
+            let rows: [CacheRow; N] = core::array::from_fn(|j| row(j as u32));
+            let expected = rows.map(|row| keccak512(&bytes_of::<8, 64>(row.lanes())));
+            for_each_instruction_set(
+                || HashRows(rows),
+                |got, set| {
+                    assert_eq!(got.map(|row| bytes_of::<8, 64>(row.lanes())), expected, "{set}");
+                },
+            );
+        }
+        check::<1>();
+        check::<2>();
+        check::<3>();
+        check::<7>();
+        check::<8>();
+        check::<19>();
+    }
+
+    struct MixRow(CacheRow, CacheRow);
+
+    impl SimdKernel for MixRow {
+        type Output = CacheRow;
+        #[inline(always)]
+        fn run<S: SimdOps>(mut self) -> CacheRow {
+            S::mix_row(&mut self.0, &self.1.0);
+            self.0
+        }
+    }
+
+    #[test]
+    fn rows_mix_word_by_word() {
+        let expected = CacheRow(core::array::from_fn(|i| fnv(row(1).0[i], row(77).0[i])));
+        for_each_instruction_set(
+            || MixRow(row(1), row(77)),
+            |got, set| assert_eq!(got, expected, "{set}"),
+        );
+    }
+
+    #[test]
+    fn a_set_in_use_is_one_the_processor_has() {
+        let best = InstructionSet::detect();
+        for set in InstructionSet::ALL {
+            assert_eq!(set.to_string().parse(), Ok(set));
+            assert_eq!(set.limit(), set.min(best));
+            assert!(InstructionSet::in_use() <= best);
+        }
+        assert_eq!(InstructionSet::Avx512.limit(), best);
+        let error = "sse9".parse::<InstructionSet>().expect_err("no such set");
+        assert!(error.to_string().contains("sse9"), "{error}");
+    }
+}

@@ -1,0 +1,31 @@
+//! The channels between a client and an engine.
+
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+use tokio::sync::mpsc::Receiver;
+
+use crate::task::{Found, Task};
+
+/// The channels between a client and an engine.
+pub struct EngineLink {
+    /// Tasks to the engine; `None` pauses it.
+    pub work: Sender<Option<Task>>,
+    /// Solutions from the engine.
+    pub found: Receiver<Found>,
+    /// The engine's hashrate in hashes per second.
+    pub hashrate: Arc<dyn Fn() -> f64 + Send + Sync>,
+}
+
+impl EngineLink {
+    /// Gives the engine a task, or pauses it.
+    pub(super) fn send_task(&self, task: Option<Task>) {
+        // Fails if the engine has ended. Then the whole rig ends.
+        let _ = self.work.send(task);
+    }
+
+    /// The engine's hashrate in whole hashes per second. A NaN becomes 0.
+    pub(super) fn hashrate(&self) -> u64 {
+        (self.hashrate)() as u64
+    }
+}

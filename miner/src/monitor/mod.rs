@@ -1,0 +1,126 @@
+//! Observes a rig: collects the state of engine, client and sensors in one report, and serves it.
+
+#[cfg(test)]
+pub(crate) mod fixture;
+mod metrics;
+mod report;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::client::ClientStats;
+use crate::engine::Engine;
+use crate::gauge::{DeviceState, DeviceStatus, EngineStatus};
+use crate::sensors::Sensors;
+use crate::status::StatusSource;
+
+pub use report::{DeviceReport, RigReport};
+
+/// Observes a rig.
+#[derive(Debug)]
+pub struct RigMonitor {
+    started: Instant,
+    engine: Mutex<Option<Engine>>,
+    client: Arc<ClientStats>,
+    sensors: Sensors,
+}
+
+impl RigMonitor {
+    /// A monitor of `engine` and of the client that writes `client`.
+    pub fn new(engine: Engine, client: Arc<ClientStats>) -> Self {
+        Self {
+            started: Instant::now(),
+            engine: Mutex::new(Some(engine)),
+            client,
+            sensors: Sensors::start(),
+        }
+    }
+
+    /// The hashrate of all devices in hashes per second.
+    pub fn hashrate(&self) -> f64 {
+        self.engine.lock().as_ref().map_or(0.0, Engine::hashrate)
+    }
+
+    /// The state of the engine only, which is cheap to collect.
+    pub(crate) fn engine_status(&self) -> EngineStatus {
+        self.engine
+            .lock()
+            .as_ref()
+            .map(Engine::status)
+            .unwrap_or_default()
+    }
+
+    /// Collects the whole report.
+    pub fn report(&self) -> RigReport {
+        let engine = self.engine_status();
+        let client = self.client.status();
+        let device = |(index, status): (usize, &DeviceStatus)| DeviceReport {
+            status: status.clone(),
+            shares: client.devices.get(index).copied().unwrap_or_default(),
+            reading: self.sensors.read(&status.name, status.pci_bus.as_deref()),
+        };
+        RigReport {
+            uptime: self.started.elapsed(),
+            devices: engine.devices.iter().enumerate().map(device).collect(),
+            engine,
+            client,
+        }
+    }
+
+    /// Stops the engine.
+    pub(crate) fn stop_engine(&self) {
+        let engine = self.engine.lock().take();
+        if let Some(engine) = engine {
+            engine.stop();
+        }
+    }
+}
+
+impl StatusSource for RigMonitor {
+    fn json(&self) -> Value {
+        self.report().to_json()
+    }
+
+    fn metrics(&self) -> String {
+        metrics::page(&self.report())
+    }
+
+    fn health(&self) -> (bool, &'static str) {
+        health(&self.engine_status(), self.client.status().active().is_some())
+    }
+}
+
+/// Whether the rig is healthy, with the reason. It is healthy while a device searches, and while a
+/// connected client waits for the work after a solution.
+fn health(engine: &EngineStatus, connected: bool) -> (bool, &'static str) {
+    let searching = |device: &DeviceStatus| matches!(device.state, DeviceState::Searching { .. });
+    let waiting =
+        |device: &DeviceStatus| matches!(device.state, DeviceState::Waiting) && device.hashrate > 0.0;
+    if engine.devices.iter().any(searching) {
+        (true, "searching")
+    } else if connected && engine.devices.iter().any(waiting) {
+        (true, "between two jobs")
+    } else {
+        (false, "not searching")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fixture::sample_report;
+    use super::*;
+
+    #[test]
+    fn a_rig_is_healthy_while_it_searches_and_between_two_jobs() {
+        let mut engine = sample_report().engine;
+        assert_eq!(health(&engine, true), (true, "searching"));
+        engine.devices[0].state = DeviceState::Waiting;
+        assert_eq!(health(&engine, true), (true, "between two jobs"));
+        assert!(!health(&engine, false).0, "not connected");
+        engine.devices[0].hashrate = 0.0;
+        assert!(!health(&engine, true).0, "no hashes for ten seconds");
+    }
+}
