@@ -90,7 +90,10 @@ pub enum AccountsError {
 
 /// Opens the accounts in the key files, all of them locked. Returns warnings about files that were
 /// skipped, too.
-pub(crate) fn open(options: &VnodeOptions, data: &Path) -> Result<(AccountManager, Vec<String>), AccountsError> {
+pub(crate) fn open(
+    options: &VnodeOptions,
+    data: &Path,
+) -> Result<(AccountManager, Vec<String>), AccountsError> {
     let folder = options.keystore.clone();
     let folder = folder.unwrap_or_else(|| data.join(KEY_DIRECTORY_NAME));
     // `account list` prints absolute paths. If this fails, reading the folder fails, too.

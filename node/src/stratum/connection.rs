@@ -555,8 +555,8 @@ impl WorkerConnection {
 }
 
 /// The job in the form that the session sends.
-fn session_job<'a>(job: &'a DeskJob, share_boundary: &'a B256, clean: bool) -> ToldJob<'a> {
-    ToldJob {
+fn session_job<'a>(job: &'a DeskJob, share_boundary: &'a B256, clean: bool) -> AnnouncedJob<'a> {
+    AnnouncedJob {
         number: job.number,
         package: &job.package,
         share_boundary,

@@ -114,7 +114,7 @@ pub async fn start(
     let status = match state.config.status {
         None => None,
         Some(address) => {
-            let watched: Arc<dyn miner::status::Status> = Arc::clone(&state) as _;
+            let watched: Arc<dyn miner::status::StatusSource> = Arc::clone(&state) as _;
             let served = miner::status::serve(address, watched).await;
             Some(served.map_err(|reason| StratumError::Bind {
                 address: address.to_string(),

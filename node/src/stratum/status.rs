@@ -30,9 +30,9 @@ const PUSH: MetricFamily = (
     "gauge",
     "Time from the arrival of the latest job until the last worker had it.",
 );
-const SHARES: Family = ("stratum_shares_total", "counter", "Shares by worker and result.");
-const BLOCKS: Family = ("stratum_blocks_total", "counter", "Blocks by worker.");
-const HASHRATE: Family = (
+const SHARES: MetricFamily = ("stratum_shares_total", "counter", "Shares by worker and result.");
+const BLOCKS: MetricFamily = ("stratum_blocks_total", "counter", "Blocks by worker.");
+const HASHRATE: MetricFamily = (
     "stratum_hashes_per_second",
     "gauge",
     "Hashes per second by worker, from its shares of the last ten minutes.",
@@ -42,7 +42,7 @@ fn read(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-impl Status for StratumState {
+impl StatusSource for StratumState {
     fn json(&self) -> Value {
         let job = self.jobs.newest().map(|job| {
             json!({
@@ -86,7 +86,7 @@ impl Status for StratumState {
         let workers = self.workers.list(Instant::now());
         let connected = workers.iter().filter(|worker| worker.connections > 0).count();
         let counters = &self.counters;
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         page.figure(WORKERS, connected as f64);
         page.figure(CONNECTIONS, self.extranonces.in_use() as f64);
         page.figure(TURNED_AWAY, read(&counters.turned_away) as f64);

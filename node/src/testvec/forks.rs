@@ -1,7 +1,7 @@
 //! The rules that a test vector names by its fork.
 
 use chain::ChainSpec;
-use chain::spec::{DifficultyRule, EthereumFork, EthereumForks, ChainFamily, MoacForks};
+use chain::spec::{ChainFamily, DifficultyRule, EthereumFork, EthereumForks, MoacForks};
 
 /// The rules of the fork `name`, active from block 0 on.
 ///
