@@ -300,23 +300,25 @@ impl Tables<'_> {
         self.put(TableId::BlockToBody, &block_key(number, hash), &encode_body(body))
     }
 
-    /// Writes the receipts of an executed block and marks its header so.
+    /// Writes the header row of a block, over the one that is there.
     ///
     /// # Errors
     /// [`StoreError`] when the medium fails.
-    pub fn put_executed(
-        &mut self,
-        hash: &B256,
-        record: &HeaderRecord,
-        receipts: &[Receipt],
-    ) -> Result<(), StoreError> {
+    pub fn put_header(&mut self, hash: &B256, record: &HeaderRecord) -> Result<(), StoreError> {
         let key = block_key(record.header.number, hash);
-        let record = HeaderRecord {
-            executed: true,
-            ..record.clone()
-        };
-        self.put(TableId::BlockToHeader, &key, &record.encode())?;
-        self.put(TableId::BlockToReceipts, &key, &encode_receipts(receipts))
+        self.put(TableId::BlockToHeader, &key, &record.encode())
+    }
+
+    /// Writes the receipts of an executed block.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the medium fails.
+    pub fn put_receipts(&mut self, number: u64, hash: &B256, receipts: &[Receipt]) -> Result<(), StoreError> {
+        self.put(
+            TableId::BlockToReceipts,
+            &block_key(number, hash),
+            &encode_receipts(receipts),
+        )
     }
 
     /// Makes an executed block canonical and head: number, position of each transaction, index
@@ -490,7 +492,12 @@ mod tests {
         batch
             .write(|tables| {
                 tables.put_block(&hash, &record, &body)?;
-                tables.put_executed(&hash, &record, &receipts)?;
+                let executed = HeaderRecord {
+                    executed: true,
+                    ..record.clone()
+                };
+                tables.put_header(&hash, &executed)?;
+                tables.put_receipts(3, &hash, &receipts)?;
                 tables.put_canonical(3, &hash, &body.transactions, &receipts)
             })
             .unwrap();

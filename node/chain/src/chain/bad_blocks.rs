@@ -1,6 +1,6 @@
 //! The blocks that were refused lately for what they are: for whoever looks for their maker.
 //!
-//! What the importer knows of bad blocks is elsewhere, in [`crate::import::bad`]: more of them, and less
+//! What the importer knows of bad blocks is elsewhere, in [`crate::import::invalid_blocks`]: more of them, and less
 //! of each.
 
 use std::collections::VecDeque;
@@ -65,7 +65,7 @@ mod tests {
         for mark in 0..=BAD_BLOCKS_MAX {
             bad.remember(&Block::default(), hash(mark), &error);
         }
-        let again = ImportError::Bad {
+        let again = ImportError::KnownInvalid {
             reason: "as told".into(),
         };
         bad.remember(&Block::default(), hash(1), &again);

@@ -79,7 +79,7 @@ impl Inner {
             Err(refused) => match refused.store_error() {
                 None => {
                     tracing::warn!(number, %hash, error = %refused, "block refused");
-                    if refused.is_of_the_block() {
+                    if refused.is_invalid_block() {
                         self.bad_blocks.remember(block, hash, refused);
                     }
                 }

@@ -15,7 +15,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use primitives::{B256, Block, DecodeError};
 use store::{BlockReads, StoreError};
 
-use crate::import::{ImportError, Imported, Importer, Prepared};
+use crate::import::{ImportError, Imported, Importer, PreparedBlock};
 use crate::stream::{BlockStream, RawBlock, StreamError};
 
 /// Bytes that are read at once.
@@ -156,7 +156,7 @@ pub fn import_stream(
 
 /// Blocks in the stream's order, and what comes after them.
 struct Chunk {
-    blocks: Vec<Prepared>,
+    blocks: Vec<PreparedBlock>,
     /// Blocks that were passed over.
     known: u64,
     /// Where the stream goes on.
@@ -174,7 +174,7 @@ enum Then {
 struct Queue {
     chunks: Receiver<Chunk>,
     /// Blocks of the last chunk.
-    blocks: VecDeque<Arc<Prepared>>,
+    blocks: VecDeque<Arc<PreparedBlock>>,
     /// Blocks that were passed over since this was last asked.
     known: u64,
     /// Where the last chunk ends.
@@ -186,7 +186,7 @@ struct Queue {
 impl Queue {
     /// The next block; `None` where there is none for now, for what reason ever. Waits for one
     /// while `patient` says so.
-    fn next(&mut self, patient: impl Fn() -> bool) -> Option<Arc<Prepared>> {
+    fn next(&mut self, patient: impl Fn() -> bool) -> Option<Arc<PreparedBlock>> {
         while self.blocks.is_empty() && matches!(self.then, Then::More) && patient() {
             match self.chunks.recv_timeout(STOP_INTERVAL) {
                 Ok(chunk) => {
@@ -255,7 +255,7 @@ impl<F: FnMut(&BulkProgress)> Bulk<'_, F> {
         Ok(())
     }
 
-    fn take_alone(&mut self, prepared: &Prepared) -> Result<(), BulkError> {
+    fn take_alone(&mut self, prepared: &PreparedBlock) -> Result<(), BulkError> {
         let header = &prepared.block.header;
         match self.importer.import(&prepared.block, Some(unix_now())) {
             Ok(Imported::Known) => self.progress.known += 1,
@@ -271,7 +271,7 @@ impl<F: FnMut(&BulkProgress)> Bulk<'_, F> {
         Ok(())
     }
 
-    fn count(&mut self, prepared: &Prepared) {
+    fn count(&mut self, prepared: &PreparedBlock) {
         let Block {
             header, transactions, ..
         } = &prepared.block;
@@ -367,7 +367,7 @@ impl Ahead {
 }
 
 /// Decodes and checks on all processors; ends before the first that is no block.
-fn prepare(importer: &Importer, raw: &[RawBlock]) -> (Vec<Prepared>, Option<BulkError>) {
+fn prepare(importer: &Importer, raw: &[RawBlock]) -> (Vec<PreparedBlock>, Option<BulkError>) {
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     let next = AtomicUsize::new(0);
     let work = || prepare_some(importer, raw, &next);
@@ -398,7 +398,7 @@ fn prepare_some(
     importer: &Importer,
     raw: &[RawBlock],
     next: &AtomicUsize,
-) -> Vec<(usize, Result<Prepared, BulkError>)> {
+) -> Vec<(usize, Result<PreparedBlock, BulkError>)> {
     let mut done = Vec::new();
     while let Some((index, raw)) = {
         let index = next.fetch_add(1, Ordering::Relaxed);
@@ -409,7 +409,7 @@ fn prepare_some(
     done
 }
 
-fn prepare_one(importer: &Importer, raw: &RawBlock) -> Result<Prepared, BulkError> {
+fn prepare_one(importer: &Importer, raw: &RawBlock) -> Result<PreparedBlock, BulkError> {
     let view = importer.store().snapshot()?;
     match raw.decode(importer.spec().tx_rules()) {
         Ok(block) => Ok(importer.prepare(&view, block)),

@@ -434,7 +434,7 @@ fn a_bad_side_block_is_refused_at_once_on_a_near_fork() {
     bad.header.state_root.0[5] ^= 1;
     let before = node.rows();
     assert_is!(node.import(&bad), Err(ImportError::StateRoot { .. }));
-    assert_is!(node.import(&bad), Err(ImportError::Bad { .. }));
+    assert_is!(node.import(&bad), Err(ImportError::KnownInvalid { .. }));
     assert!(before == node.rows());
 }
 
@@ -494,12 +494,12 @@ fn a_far_branch_is_executed_when_its_turn_comes() {
     };
     assert_is!(refused(&spoilt[deep]), ImportError::StateRoot { .. });
     // From then on it is not executed again, whatever comes on top of it.
-    assert_is!(refused(&spoilt[deep]), ImportError::Bad { .. });
+    assert_is!(refused(&spoilt[deep]), ImportError::KnownInvalid { .. });
     let mut other = spoilt[deep].clone();
     other.header.extra_data = vec![7].into();
     let error = refused(&other);
     assert!(
-        error.to_string().contains("refused before: state root"),
+        error.to_string().contains("refused before: state root mismatch"),
         "{error}"
     );
     // The old chain goes on, and the branch without its fault takes over.
