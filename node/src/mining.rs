@@ -83,7 +83,7 @@ impl Miner {
             ..Default::default()
         };
         let (sender, solutions) = bounded(SOLUTIONS_MAX);
-        let engine = Engine::start(config, self.chain.desk().subscribe(), sender)?;
+        let engine = Engine::start(config, self.chain.work().subscribe(), sender)?;
         let lines = engine.describe();
         let chain = self.chain.clone();
         let solutions = std::thread::Builder::new()
@@ -231,7 +231,7 @@ mod tests {
             ..Default::default()
         };
         let (sender, _found) = bounded(1);
-        let engine = Engine::start(config, miner.chain.desk().subscribe(), sender).unwrap();
+        let engine = Engine::start(config, miner.chain.work().subscribe(), sender).unwrap();
         // A solution that takes long to import: the end of the search waits for it.
         let (imported, importing) = bounded::<()>(0);
         let solutions = std::thread::spawn(move || _ = importing.recv());

@@ -9,7 +9,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chain::pool::{NextBlock, Origin, PoolConfig, Standing, TxPool};
+use chain::pool::{NextBlock, PoolConfig, SenderState, TxOrigin, TxPool};
 use chain::rules::body::{SealCheck, sender};
 use chain::spec::GenesisAccount;
 use chain::{Chain, ChainConfig, ChainSpec};
@@ -36,8 +36,8 @@ fn balance() -> U256 {
     U256::from(GSHA) * U256::from(GSHA) * U256::from(1000)
 }
 
-fn standing(tx_nonce: u64) -> Standing {
-    Standing {
+fn standing(tx_nonce: u64) -> SenderState {
+    SenderState {
         tx_nonce,
         balance: balance(),
     }
@@ -146,13 +146,14 @@ fn say_time(what: &str, took: Duration) {
     println!("{what:<58}{:>12.3} ms", took.as_secs_f64() * 1e3);
 }
 
-fn put(pool: &TxPool, sent: &Sent, origin: Origin) {
+fn put(pool: &TxPool, sent: &Sent, origin: TxOrigin) {
     let added = pool.add(sent.transaction.clone(), sent.sender, standing(0), origin);
     added.expect("there is room, and all is paid for");
 }
 
 fn put_all<'a>(pool: &TxPool, sent: impl IntoIterator<Item = &'a Sent>) {
-    sent.into_iter().for_each(|sent| put(pool, sent, Origin::Remote));
+    sent.into_iter()
+        .for_each(|sent| put(pool, sent, TxOrigin::Remote));
 }
 
 /// Recovery alone, and everything from the decoded transaction on.
@@ -169,7 +170,7 @@ fn whole_way(spec: &Arc<ChainSpec>, sent: &[Sent], threads: usize) {
         let chain = chain(spec);
         let submit = |portion: &[Sent]| {
             for one in portion {
-                let taken = chain.submit_transaction(one.transaction.clone(), Origin::Remote);
+                let taken = chain.submit_transaction(one.transaction.clone(), TxOrigin::Remote);
                 taken.expect("there is room, and all is paid for");
             }
         };
@@ -216,7 +217,7 @@ fn one_account(spec: &Arc<ChainSpec>, key: &SecretKey) {
             })
             .collect();
         let pool = pool(spec, raised());
-        let (took, ()) = timed(|| all.iter().for_each(|sent| put(&pool, sent, Origin::Local)));
+        let (took, ()) = timed(|| all.iter().for_each(|sent| put(&pool, sent, TxOrigin::Local)));
         assert_eq!(pool.counts(), (count, 0));
         say_rate(&format!("pool alone, one local account/{count}"), count, took);
     }
@@ -292,7 +293,7 @@ fn heads(spec: &Arc<ChainSpec>, sent: &[Sent]) {
         let (took, ()) = timed(|| {
             for _ in 0..MINED {
                 let best = ready.best().expect("thousands wait");
-                ready.taken(best.sender);
+                ready.mark_included(best.sender);
             }
         });
         say_time(&format!("choice of {MINED} for a block/{count} pooled"), took);

@@ -17,8 +17,8 @@ use crate::evm::deadline::Deadline;
 use crate::evm::handler::{Outcome, inspect};
 use crate::evm::quick::Watchdog;
 use crate::evm::{Ctx, block_env, chain_evm, intrinsic_gas};
-use crate::mining::build::Draft;
-use crate::pool::Standing;
+use crate::mining::build::UnsealedBlock;
+use crate::pool::SenderState;
 use crate::state::{BlockState, StateError};
 use crate::view::View;
 
@@ -107,7 +107,7 @@ pub enum CallPlace<'a> {
     /// On the state after a canonical block, as part of that block.
     After(u64),
     /// On the state after the pending block, as part of it.
-    Pending(&'a Draft),
+    Pending(&'a UnsealedBlock),
 }
 
 impl View {
@@ -115,18 +115,18 @@ impl View {
     ///
     /// # Errors
     /// [`CallError`] when there is no such state or the store fails.
-    pub fn standing_in(&self, place: CallPlace<'_>, address: &Address) -> Result<Standing, CallError> {
+    pub fn standing_in(&self, place: CallPlace<'_>, address: &Address) -> Result<SenderState, CallError> {
         let number = self.state_number(place)?;
         if let CallPlace::Pending(draft) = place
             && let Some(info) = draft.overlay.account(address)
         {
-            return Ok(info.map_or_else(Standing::default, |info| Standing {
+            return Ok(info.map_or_else(SenderState::default, |info| SenderState {
                 tx_nonce: info.nonce,
                 balance: info.balance,
             }));
         }
         let account = self.account(address, number)?.unwrap_or_default();
-        Ok(Standing {
+        Ok(SenderState {
             tx_nonce: account.tx_nonce,
             balance: account.balance,
         })

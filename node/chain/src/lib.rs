@@ -17,11 +17,14 @@
 pub mod call;
 pub mod chain;
 pub mod check;
+mod clock;
 pub mod evm;
 pub mod genesis;
 pub mod import;
 pub mod logs;
 pub mod mining;
+mod parallel;
+pub mod path;
 pub mod pool;
 pub mod rules;
 pub mod spec;
@@ -32,5 +35,6 @@ pub mod trie;
 pub mod view;
 
 pub use chain::{Chain, ChainConfig};
+pub use clock::unix_now;
 pub use spec::ChainSpec;
 pub use view::View;

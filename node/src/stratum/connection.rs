@@ -421,7 +421,7 @@ impl Connection {
             id[24..].copy_from_slice(&(*worker as u64).to_be_bytes());
             self.shared
                 .chain
-                .desk()
+                .work()
                 .report_hashrate(U256::from(*rate), B256::from(id));
         }
     }

@@ -230,14 +230,14 @@ pub async fn start(
 impl Shared {
     /// Takes the desk's work and lays it on the board until the end.
     fn take_work(&self, stopping: &AtomicBool) {
-        let work = self.chain.desk().subscribe();
+        let work = self.chain.work().subscribe();
         let mut demanded = None::<Instant>;
         while !stopping.load(Ordering::Acquire) {
             let wanted = self.logged_in.load(Ordering::Relaxed) > 0;
             if wanted && demanded.is_none_or(|at| at.elapsed() >= DEMAND_EVERY) {
                 demanded = Some(Instant::now());
                 // The question is what counts: work comes by the channel.
-                let _ = self.chain.desk().work();
+                let _ = self.chain.work().current();
             }
             match work.recv_timeout(LOOK_EVERY) {
                 Ok(package) => self.board.put(package),

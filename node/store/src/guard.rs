@@ -5,8 +5,9 @@
 //! and learns from [`note_damage`] of the other. Knows neither tables nor files.
 
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
+
+use primitives::catch_panic;
 
 thread_local! {
     /// Within [`guarded`].
@@ -37,21 +38,12 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, Fall> {
     DAMAGE.set(None);
     let outside = INSIDE.replace(true);
     // Whatever a panic leaves half done lies in a transaction that is not committed then.
-    let result = catch_unwind(AssertUnwindSafe(work));
+    let result = catch_panic(work);
     INSIDE.set(outside);
     if let Some(page) = DAMAGE.take() {
         return Err(Fall::Damaged { page });
     }
-    result.map_err(|panic| Fall::Panicked(words(&*panic)))
-}
-
-/// What a panic says.
-fn words(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("no reason given").replace('\n', " ")
+    result.map_err(Fall::Panicked)
 }
 
 /// Keeps panics that become errors here from being printed as if the program were ending.

@@ -8,7 +8,7 @@
 use chain::View;
 use chain::chain::HeadEvent;
 use chain::import::BlockId;
-use primitives::{B256, Header};
+use primitives::Header;
 
 use super::journal::{HeadJournal, blocks};
 use crate::error::RpcResult;
@@ -116,35 +116,19 @@ impl Cursor {
 
     /// The way by the chain itself: down to the last block in common with it, and up to its head.
     pub(super) fn walk(&self, next: u64, view: &View) -> RpcResult<Way> {
-        let mut at = self.head;
-        let mut steps = Vec::new();
-        while view.canonical_hash(at.number).map_err(failure)? != Some(at.hash) {
-            if steps.len() == STEPS_MAX {
-                return Ok(Way::unfinished(steps, at));
-            }
-            steps.push(Step::Removed(at));
-            at = parent(view, &at)?;
-        }
-        while at.number < view.head_number() {
-            if steps.len() == STEPS_MAX {
-                return Ok(Way::unfinished(steps, at));
-            }
-            let number = at.number + 1;
-            let hash = canonical(view, number)?;
-            at = BlockId { number, hash };
-            steps.push(Step::Applied(at));
-        }
-        let end = Self { seq: next, head: at };
-        Ok(Way { steps, end })
+        let path = view.path_to_head(self.head, None, STEPS_MAX).map_err(failure)?;
+        let removed = path.reverted.into_iter().map(Step::Removed);
+        let steps = removed.chain(path.applied.into_iter().map(Step::Applied));
+        let seq = if path.end == view.head_id() { next } else { NOWHERE };
+        let end = Self { seq, head: path.end };
+        Ok(Way {
+            steps: steps.collect(),
+            end,
+        })
     }
 }
 
 impl Way {
-    fn unfinished(steps: Vec<Step>, head: BlockId) -> Self {
-        let end = Cursor { seq: NOWHERE, head };
-        Self { steps, end }
-    }
-
     /// Where a follower stands who has taken only the first `taken` steps.
     pub(crate) fn stopped(&self, taken: usize, view: &View) -> RpcResult<Cursor> {
         if taken >= self.steps.len() {
@@ -172,20 +156,7 @@ fn after(view: &View, step: &Step) -> RpcResult<BlockId> {
 /// The block before `id`. Where `id` was deleted, as the head was set back, it is the highest
 /// canonical one below it.
 fn parent(view: &View, id: &BlockId) -> RpcResult<BlockId> {
-    let number = id.number.saturating_sub(1);
-    if let Some(header) = header(view, id)? {
-        let hash = header.parent_hash;
-        return Ok(BlockId { number, hash });
-    }
-    let number = number.min(view.head_number());
-    let hash = canonical(view, number)?;
-    Ok(BlockId { number, hash })
-}
-
-/// The hash of the canonical block `number`, which is not above the head.
-fn canonical(view: &View, number: u64) -> RpcResult<B256> {
-    let hash = view.canonical_hash(number).map_err(failure)?;
-    hash.ok_or_else(|| failure(format_args!("no canonical block {number} below the head")))
+    Ok(view.block_below(id).map_err(failure)?.id())
 }
 
 /// The header of a block that was canonical once; `None` where it was deleted, as the head was set

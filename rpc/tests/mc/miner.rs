@@ -77,7 +77,7 @@ fn what_blocks_say_and_cost() {
     let transaction = unsigned.sign(&key(7), chain_id, primitives::TxForm::Native);
     let refused = net
         .chain
-        .submit_transaction(transaction, chain::pool::Origin::Remote);
+        .submit_transaction(transaction, chain::pool::TxOrigin::Remote);
     let text = refused.expect_err("too cheap").to_string();
     assert_eq!(text, "transaction underpriced: got 99, want at least 100");
 }

@@ -13,17 +13,14 @@ mod state;
 
 pub use fault::Fault;
 
-use std::collections::BTreeMap;
-use std::num::NonZero;
 use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crossbeam_channel::bounded;
+use primitives::catch_panic;
 use store::{BlockReads, Snapshot, Source, Store, StoreError, TableId, meta_key};
 
 use crate::genesis::{genesis_header, read_record};
+use crate::parallel::for_each_in_order;
 use crate::spec::ChainSpec;
 use blocks::{BlockFigures, Task};
 
@@ -240,53 +237,26 @@ impl Check<'_> {
             .map(|first| Task::Canonical(first..=head.min(first + (TASK_BLOCKS - 1))));
         let sides = sides.chunks(TASK_BLOCKS as usize);
         let tasks = spans.chain(sides.map(|blocks| Task::Side(blocks.to_vec())));
-        let tasks = Mutex::new(tasks.enumerate());
-        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let (sender, results) = bounded(threads * 2);
         let (spec, stop) = (self.spec, self.stop);
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                let (tasks, sender) = (&tasks, sender.clone());
-                let work = move || {
-                    while !stop.load(Ordering::Acquire) {
-                        let next = tasks
-                            .lock()
-                            .unwrap_or_else(|poisoned| poisoned.into_inner())
-                            .next();
-                        let Some((index, task)) = next else { return };
-                        let result = store
-                            .snapshot()
-                            .map(|view| blocks::check(&view, spec, head, &task));
-                        if sender.send((index, result)).is_err() {
-                            return;
-                        }
-                    }
-                };
-                // Fewer threads are slower, not wrong; none is an error below.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
-            }
-            drop(sender);
-            let mut figures = BlockFigures::default();
-            let (mut waiting, mut next) = (BTreeMap::new(), 0);
-            // Dropped with the loop's end, also by an error: then the threads end.
-            for (index, result) in results {
-                waiting.insert(index, result);
-                while let Some(result) = waiting.remove(&next) {
-                    next += 1;
-                    let (found, faults) = result?;
-                    self.faults(faults);
-                    figures.add(&found);
-                    self.progress("blocks", figures.blocks.min(head + 1), head + 1)?;
-                }
-            }
-            if stop.load(Ordering::Acquire) {
-                return Err(CheckError::Interrupted);
-            }
-            self.checked.blocks = figures.blocks;
-            self.checked.side_blocks = figures.side_blocks;
-            self.checked.transactions = figures.transactions;
-            Ok(figures)
-        })
+        let tasks = tasks.take_while(|_| !stop.load(Ordering::Acquire));
+        let work = |task: Task| {
+            let view = store.snapshot()?;
+            Ok::<_, StoreError>(blocks::check(&view, spec, head, &task))
+        };
+        let mut figures = BlockFigures::default();
+        for_each_in_order(tasks, work, |result| {
+            let (found, faults) = result?;
+            self.faults(faults);
+            figures.add(&found);
+            self.progress("blocks", figures.blocks.min(head + 1), head + 1)
+        })?;
+        if stop.load(Ordering::Acquire) {
+            return Err(CheckError::Interrupted);
+        }
+        self.checked.blocks = figures.blocks;
+        self.checked.side_blocks = figures.side_blocks;
+        self.checked.transactions = figures.transactions;
+        Ok(figures)
     }
 
     /// Blocks beside the chain, by number.
@@ -350,15 +320,8 @@ impl Check<'_> {
 
 /// Runs `work`, in which the database may end by a panic where its own pages are damaged.
 fn guarded<T>(place: &str, work: impl FnOnce() -> T) -> Result<T, Fault> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
-        let words = panic
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| panic.downcast_ref::<&str>().copied());
-        Fault::Unreadable {
-            place: place.to_owned(),
-            reason: format!("the database gives up: {}", words.unwrap_or("no reason given"))
-                .replace('\n', " "),
-        }
+    catch_panic(work).map_err(|message| Fault::Unreadable {
+        place: place.to_owned(),
+        reason: format!("the database gives up: {message}"),
     })
 }

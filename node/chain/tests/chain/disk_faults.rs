@@ -154,7 +154,7 @@ fn a_running_chain_outlives_a_full_disk() {
     chain.import(blocks[0].clone()).expect("valid");
     let wait = |what: &str, there: bool| {
         let started = Instant::now();
-        while chain.desk().work().is_some() != there {
+        while chain.work().current().is_some() != there {
             assert!(started.elapsed() < Duration::from_secs(30), "waited for {what}");
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use chain::chain::{SubmitError, WriteError};
 use chain::import::{ImportError, Imported};
-use chain::mining::desk::SolutionError;
-use chain::pool::{Origin, PoolConfig};
+use chain::mining::work::SolutionError;
+use chain::pool::{PoolConfig, TxOrigin};
 use chain::rules::HeaderError;
 use chain::rules::body::SealCheck;
 use chain::{Chain, ChainConfig};
@@ -88,7 +88,7 @@ fn sealed_line(maker: &mut Maker, parent: B256, count: usize, mark: u8) -> Vec<B
 fn work(chain: &Chain, fits: impl Fn(&WorkPackage) -> bool) -> WorkPackage {
     let started = Instant::now();
     loop {
-        if let Some(package) = chain.desk().work().filter(&fits) {
+        if let Some(package) = chain.work().current().filter(&fits) {
             return package;
         }
         assert!(started.elapsed() < Duration::from_secs(10), "no such work");
@@ -116,7 +116,7 @@ fn work_is_solved_once() {
     let maker = Maker::new(easy_spec());
     let chain = fresh(&maker);
     let heads = chain.subscribe();
-    let changes = chain.desk().subscribe();
+    let changes = chain.work().subscribe();
     assert_eq!(
         changes.recv_timeout(Duration::from_secs(1)).expect("at once"),
         None
@@ -263,10 +263,10 @@ fn the_pool_follows_heads_and_gets_reverted_transactions_back() {
     let third = sign(1, &unsigned(0, Some(account(2)), 3, &[]));
     for transaction in [&first, &second] {
         chain
-            .submit_transaction(transaction.clone(), Origin::Remote)
+            .submit_transaction(transaction.clone(), TxOrigin::Remote)
             .expect("taken");
     }
-    let known = chain.submit_transaction(first.clone(), Origin::Remote);
+    let known = chain.submit_transaction(first.clone(), TxOrigin::Remote);
     assert!(matches!(known, Err(SubmitError::Pool(_))), "{known:?}");
     assert_eq!(chain.pool().counts(), (2, 0));
     // Block 1 has the first, and one that the pool never saw.
@@ -278,7 +278,7 @@ fn the_pool_follows_heads_and_gets_reverted_transactions_back() {
     chain.import(a.clone()).expect("valid");
     assert_eq!(chain.pool().counts(), (1, 0));
     assert!(chain.pool().get(&first.hash()).is_none());
-    let late = chain.submit_transaction(first.clone(), Origin::Local);
+    let late = chain.submit_transaction(first.clone(), TxOrigin::Local);
     assert!(
         late.expect_err("mined already")
             .to_string()
@@ -317,7 +317,7 @@ fn a_better_transaction_gives_new_work_and_the_old_stays_good() {
     let started = Instant::now();
     let transaction = sign(0, &unsigned(0, Some(account(1)), 1, &[]));
     let hash = chain
-        .submit_transaction(transaction, Origin::Remote)
+        .submit_transaction(transaction, TxOrigin::Remote)
         .expect("taken");
     let new = work(&chain, |package| package.header_hash != old.header_hash);
     assert!(started.elapsed() < Duration::from_secs(4));
@@ -458,7 +458,7 @@ fn standings_are_never_older_than_the_head() {
         let mut last = unsigned(40, Some(account(1)), 1, &[]);
         price += price / 9;
         last.gas_price = U256::from(price);
-        let _ = chain.submit_transaction(sign(0, &last), Origin::Remote);
+        let _ = chain.submit_transaction(sign(0, &last), TxOrigin::Remote);
         std::thread::sleep(Duration::from_millis(1));
     }
     importing.join().expect("imported");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use chain::pool::{Origin, PoolConfig};
+use chain::pool::{PoolConfig, TxOrigin};
 use chain::rules::body::SealCheck;
 use chain::{Chain, ChainConfig};
 use primitives::{Transaction, TxForm, U256};
@@ -65,12 +65,12 @@ fn local_transactions_wait_again_and_stay_local() {
     let sent = [transfer(0, 0), transfer(0, 5), transfer(2, 0)];
     for transaction in &sent {
         chain
-            .submit_transaction(transaction.clone(), Origin::Local)
+            .submit_transaction(transaction.clone(), TxOrigin::Local)
             .expect("taken");
     }
     let others = sign(3, &unsigned(0, Some(account(1)), 1, &[]));
     chain
-        .submit_transaction(others.clone(), Origin::Remote)
+        .submit_transaction(others.clone(), TxOrigin::Remote)
         .expect("taken");
     assert_eq!(chain.pool().counts(), (3, 1));
     // Without a stop: what is needed is in the file already.
@@ -87,7 +87,7 @@ fn local_transactions_wait_again_and_stay_local() {
     drop(chain);
     let more = transfer(2, 1);
     again
-        .submit_transaction(more.clone(), Origin::Local)
+        .submit_transaction(more.clone(), TxOrigin::Local)
         .expect("taken");
     assert_eq!(size(&home.journal()), before + more.encode().len() as u64);
     drop(again);
@@ -115,7 +115,7 @@ fn damage_costs_what_is_damaged_and_strangers_stay_out() {
     let good: usize = records[..3].iter().map(Vec::len).sum();
     assert_eq!(size(&home.journal()), good as u64);
     chain
-        .submit_transaction(transfer(0, 3), Origin::Local)
+        .submit_transaction(transfer(0, 3), TxOrigin::Local)
         .expect("taken");
     drop(chain);
     assert_eq!(home.open().pool().counts(), (4, 0));
@@ -129,8 +129,8 @@ fn without_local_privileges_there_is_no_journal() {
         ..PoolConfig::default()
     });
     let dear = sign(0, &unsigned(0, Some(account(1)), 1, &[]));
-    assert!(chain.submit_transaction(transfer(0, 0), Origin::Local).is_err());
-    chain.submit_transaction(dear, Origin::Local).expect("taken");
+    assert!(chain.submit_transaction(transfer(0, 0), TxOrigin::Local).is_err());
+    chain.submit_transaction(dear, TxOrigin::Local).expect("taken");
     assert!(!home.journal().exists());
 }
 
@@ -141,7 +141,7 @@ fn many_come_back_in_any_order() {
     for from in 0..4 {
         for tx_nonce in (0..600).rev() {
             chain
-                .submit_transaction(transfer(from, tx_nonce), Origin::Local)
+                .submit_transaction(transfer(from, tx_nonce), TxOrigin::Local)
                 .expect("taken");
         }
     }

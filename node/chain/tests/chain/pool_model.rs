@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chain::ChainSpec;
-use chain::pool::{NextBlock, Origin, PoolConfig, PoolContent, PoolError, Reverted, Standing, TxPool};
+use chain::pool::{
+    NextBlock, PoolConfig, PoolContent, PoolError, RevertedTransaction, SenderState, TxOrigin, TxPool,
+};
 use primitives::{Address, B256, Bytes, Transaction, TxForm, U256};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError};
@@ -39,7 +41,7 @@ struct Sent {
 }
 
 impl Sent {
-    fn transaction(self, standing: Standing) -> Transaction {
+    fn transaction(self, standing: SenderState) -> Transaction {
         Transaction {
             form: TxForm::Native,
             syscnt: 0,
@@ -52,10 +54,10 @@ impl Sent {
         }
     }
 
-    fn origin(self) -> Origin {
+    fn origin(self) -> TxOrigin {
         match self.local || self.account == 0 {
-            true => Origin::Local,
-            false => Origin::Remote,
+            true => TxOrigin::Local,
+            false => TxOrigin::Remote,
         }
     }
 }
@@ -110,7 +112,7 @@ fn act() -> impl Strategy<Value = Act> {
 /// The chain as far as the pool sees it.
 #[derive(Clone, Debug)]
 struct Head {
-    standings: Vec<Standing>,
+    standings: Vec<SenderState>,
     mined: Vec<(u8, Transaction)>,
     gas_limit: u64,
 }
@@ -128,7 +130,7 @@ fn cost(transaction: &Transaction) -> U256 {
 
 impl Model {
     /// The nonces that can be mined in turn and be paid together.
-    fn pending(&self, account: u8, standing: Standing) -> Vec<u64> {
+    fn pending(&self, account: u8, standing: SenderState) -> Vec<u64> {
         let mut left = standing.balance;
         let mut pending = Vec::new();
         for tx_nonce in standing.tx_nonce.. {
@@ -144,9 +146,9 @@ impl Model {
         pending
     }
 
-    fn takes(&self, account: u8, transaction: &Transaction, origin: Origin, head: &Head) -> bool {
+    fn takes(&self, account: u8, transaction: &Transaction, origin: TxOrigin, head: &Head) -> bool {
         let standing = head.standings[usize::from(account)];
-        let local = origin == Origin::Local || self.locals.contains(&account);
+        let local = origin == TxOrigin::Local || self.locals.contains(&account);
         let price = transaction.gas_price;
         if transaction.gas > head.gas_limit
             || (!local && price < U256::from(FLOOR))
@@ -166,8 +168,8 @@ impl Model {
         old.is_none_or(enough) && all <= standing.balance
     }
 
-    fn put(&mut self, account: u8, transaction: Transaction, origin: Origin) {
-        if origin == Origin::Local {
+    fn put(&mut self, account: u8, transaction: Transaction, origin: TxOrigin) {
+        if origin == TxOrigin::Local {
             self.locals.insert(account);
         }
         self.waiting.insert((account, transaction.tx_nonce), transaction);
@@ -183,7 +185,7 @@ impl Model {
     }
 
     /// Only what waits for `account`, by nonce: pending, queued.
-    fn of(&self, account: u8, standing: Standing) -> (BTreeMap<u64, B256>, BTreeMap<u64, B256>) {
+    fn of(&self, account: u8, standing: SenderState) -> (BTreeMap<u64, B256>, BTreeMap<u64, B256>) {
         let pending = self.pending(account, standing);
         let all = self.waiting.range((account, 0)..=(account, u64::MAX));
         all.map(|((_, tx_nonce), transaction)| (*tx_nonce, transaction.hash()))
@@ -221,7 +223,7 @@ fn all_hashes(content: &PoolContent) -> Vec<(bool, u8, u64, B256)> {
 
 impl World {
     fn new(config: PoolConfig, limited: bool) -> Self {
-        let standing = Standing {
+        let standing = SenderState {
             tx_nonce: 0,
             balance: U256::from(200_000),
         };
@@ -364,7 +366,7 @@ impl World {
     }
 
     /// Pool and model follow the last head, where accounts stood as in `before`.
-    fn follow(&mut self, before: &[Standing], reverted: Vec<(u8, Transaction)>) {
+    fn follow(&mut self, before: &[SenderState], reverted: Vec<(u8, Transaction)>) {
         let head = self.head().clone();
         let changed = (0..ACCOUNTS).filter(|account| {
             let index = usize::from(*account);
@@ -375,10 +377,10 @@ impl World {
             .collect();
         let back: Vec<_> = reverted
             .iter()
-            .map(|(account, transaction)| Reverted {
+            .map(|(account, transaction)| RevertedTransaction {
                 transaction: transaction.clone(),
                 sender: who(*account),
-                standing: head.standings[usize::from(*account)],
+                sender_state: head.standings[usize::from(*account)],
             })
             .collect();
         let next = NextBlock {
@@ -388,8 +390,8 @@ impl World {
         self.pool.follow_head(next, standings, back);
         self.model.follow(&head);
         for (account, transaction) in reverted {
-            if self.model.takes(account, &transaction, Origin::Remote, &head) {
-                self.model.put(account, transaction, Origin::Remote);
+            if self.model.takes(account, &transaction, TxOrigin::Remote, &head) {
+                self.model.put(account, transaction, TxOrigin::Remote);
             }
         }
     }
@@ -466,7 +468,7 @@ impl World {
             prop_assert_eq!(Some(best.transaction.gas_price), dearest);
             let own = left.get_mut(&best.sender).and_then(BTreeMap::pop_first);
             prop_assert_eq!(own.map(|(_, first)| first.hash()), Some(best.hash));
-            ready.taken(best.sender);
+            ready.mark_included(best.sender);
         }
         prop_assert!(ready.best().is_none());
         Ok(())

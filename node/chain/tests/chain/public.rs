@@ -11,7 +11,7 @@ use chain::check::{CheckEvent, check_store};
 use chain::evm::execute::TransactionError;
 use chain::import::bulk::import_stream;
 use chain::import::{ImportError, Imported};
-use chain::pool::{Origin, PoolConfig};
+use chain::pool::{PoolConfig, TxOrigin};
 use chain::rules::HeaderError;
 use chain::rules::body::{BodyError, SealCheck, SenderError, transactions_root};
 use chain::spec::DEV_ACCOUNTS;
@@ -279,7 +279,7 @@ fn the_chains_builder_makes_such_blocks() {
     let chain = Chain::open(node.store.clone(), config).expect("the chain opens");
     for number in 1..=2 {
         chain
-            .submit_transaction(transfer(0, number - 1, TxForm::Native), Origin::Local)
+            .submit_transaction(transfer(0, number - 1, TxForm::Native), TxOrigin::Local)
             .expect("pooled");
         let draft = chain.pending(&chain.view().expect("view")).expect("a draft");
         let block = draft.block.clone();

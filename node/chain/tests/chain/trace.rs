@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chain::evm::precompiles::NOTIFY_SCS;
 use chain::mining::build::build;
-use chain::pool::{Origin, PoolConfig};
+use chain::pool::{PoolConfig, TxOrigin};
 use chain::rules::body::SealCheck;
 use chain::spec::GenesisAccount;
 use chain::trace::{
@@ -53,7 +53,7 @@ fn block(chain: &Chain, transactions: Vec<Transaction>) -> (View, StoredBlock) {
     let count = transactions.len() + 1;
     for transaction in transactions {
         chain
-            .submit_transaction(transaction, Origin::Local)
+            .submit_transaction(transaction, TxOrigin::Local)
             .expect("a good transaction");
     }
     let (view, settings) = (chain.view().expect("a view"), chain.settings());
