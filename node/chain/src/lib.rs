@@ -1,18 +1,22 @@
-//! The base chain: rules, state, import, pool, work desk.
+//! The base chain: rules, state, import, transaction pool, mining work.
 //!
 //! | question | module |
 //! |---|---|
-//! | what are this network's rules? | [`spec`] |
-//! | is this header allowed? | [`rules`] |
-//! | is this body what the header says? | [`rules::body`] |
-//! | what does a transaction do? | [`evm`] over [`state`] |
-//! | how does a block get in? | [`import`], driven by the writer of [`chain`] |
-//! | what waits to be mined? | [`pool`], [`mining`] |
-//! | what does the chain say at a height? | [`view`], [`call`] |
-//! | which logs are there? | [`logs`] |
-//! | what did a transaction do, step by step? | [`trace`] |
+//! | What are the rules of this network? | [`spec`] |
+//! | What is its block 0? | [`genesis`] |
+//! | Is this header valid? | [`rules`] |
+//! | Does this body match its header? | [`rules::body`] |
+//! | What does a transaction do? | [`evm`] on [`state`] |
+//! | How is a block imported? | [`import`], called by the writer thread of [`chain`] |
+//! | Which transactions wait to be mined? | [`pool`] |
+//! | What do miners work on? | [`mining`] |
+//! | What did the chain look like at a height? | [`view`], [`call`] |
+//! | How does a reader follow the head? | [`path`] |
+//! | Which logs match a query? | [`logs`] |
+//! | What did a transaction do, step by step? | [`trace`] |
+//! | Is the stored chain undamaged? | [`check`] |
 //!
-//! Knows no JSON, no sockets, no GPUs.
+//! This package knows no sockets and no GPUs.
 
 pub mod call;
 pub mod chain;

@@ -160,12 +160,12 @@ mod tests {
 
     #[test]
     fn a_panic_of_the_work_is_passed_on() {
-        let work = |number: u32| if number == 50 { panic!("as asked") } else { number };
+        let work = |number: u32| if number == 50 { panic!("of the test") } else { number };
         for threads in [1, 4] {
             let panicked = primitives::catch_panic(|| {
                 for_each_in_order_with(threads, 0..100, work, &mut |_| Ok::<_, Infallible>(()))
             });
-            assert_eq!(panicked.unwrap_err(), "as asked");
+            assert_eq!(panicked.unwrap_err(), "of the test");
         }
     }
 }

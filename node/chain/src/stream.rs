@@ -1,8 +1,8 @@
-//! Block streams: RLP blocks one after the other, as files and pipes carry them.
+//! Block streams: RLP blocks one after the other, in a file or from a pipe.
 //!
-//! Reads a block at a time and never holds more than one; what a length claims is taken only
-//! as far as bytes come. Knows where a block begins and its header; whether the block is
-//! good is decided in [`crate::import`].
+//! One block at a time is read and in memory. Memory is taken for bytes that were read, not for
+//! the length that a block claims to have. This module finds the blocks and decodes their headers;
+//! whether a block is valid is decided in [`crate::import`].
 
 use std::io::Read;
 
@@ -12,51 +12,51 @@ use primitives::{B256, Block, DecodeError, Header, TxRules, keccak256};
 /// The largest block that is read, in bytes.
 pub const BLOCK_BYTES_MAX: usize = INPUT_BYTES_MAX;
 
-/// Why a stream cannot be read on. `offset` is where the block at fault begins.
+/// Why a stream cannot be read any further. `offset` is where the block with the error begins.
 #[derive(Debug, thiserror::Error)]
 #[expect(
     missing_docs,
     reason = "fields are the place, the value got and the value expected, as the texts say"
 )]
-pub enum StreamError {
-    /// The system refuses.
+pub enum BlockStreamError {
+    /// The system reports an error.
     #[error("cannot read at byte {offset}: {source}")]
     Read { offset: u64, source: std::io::Error },
-    /// Something that is no list.
-    #[error("byte {offset}: got {got:#04x}, want the beginning of a block (an RLP list)")]
+    /// There is a byte that begins no list.
+    #[error("byte {offset}: got {got:#04x}, expected the beginning of a block (an RLP list)")]
     NoList { offset: u64, got: u8 },
-    /// A length that is not in its shortest form.
+    /// The length of the list is not in its shortest form.
     #[error("byte {offset}: the length of the block is not in its shortest form")]
     Length { offset: u64 },
-    /// A block larger than any that is read.
-    #[error("byte {offset}: the block claims {got} bytes, at most {max} are taken")]
+    /// The block is longer than is allowed.
+    #[error("byte {offset}: block too long: got {got} bytes, expected at most {max}")]
     TooLong { offset: u64, got: u64, max: usize },
-    /// The end comes within a block.
-    #[error("byte {offset}: the stream ends within a block, after {got} of {expected} bytes")]
+    /// The stream ends within a block.
+    #[error("byte {offset}: the stream ends within a block: got {got} bytes, expected {expected}")]
     Truncated { offset: u64, got: u64, expected: u64 },
-    /// The list is no block.
+    /// The list does not begin with a header.
     #[error("byte {offset}: {error}")]
     NoBlock { offset: u64, error: DecodeError },
 }
 
-/// A block as it lies in the stream, its header read.
+/// A block in its encoded form, with its decoded header.
 #[derive(Clone, Debug)]
 pub struct RawBlock {
-    /// Where it begins.
+    /// Where the block begins in the stream.
     pub offset: u64,
     /// The block's hash.
     pub hash: B256,
-    /// Its header.
+    /// The block's header.
     pub header: Header,
-    /// Its RLP, whole.
+    /// The RLP of the whole block.
     pub rlp: Vec<u8>,
 }
 
 impl RawBlock {
-    /// The block; its transactions by `rules`.
+    /// Decodes the block. `rules` say which transaction forms it may contain.
     ///
     /// # Errors
-    /// [`DecodeError`] when the body is none.
+    /// [`DecodeError`] if the body is invalid.
     pub fn decode(&self, rules: TxRules) -> Result<Block, DecodeError> {
         Block::decode(&self.rlp, rules)
     }
@@ -65,32 +65,33 @@ impl RawBlock {
 /// Reads the blocks of a stream.
 #[derive(Debug)]
 pub struct BlockStream<R> {
-    lists: ListStream<R>,
+    lists: RlpListStream<R>,
 }
 
 impl<R: Read> BlockStream<R> {
-    /// The stream that `input` is. It is read in small pieces: give a buffered one.
+    /// Makes a stream of the bytes of `input`. It is read in small pieces, so it should be buffered.
     pub fn new(input: R) -> Self {
         Self {
-            lists: ListStream::new(input),
+            lists: RlpListStream::new(input),
         }
     }
 
-    /// Where the blocks are read from.
+    /// The input that the blocks are read from.
     pub fn input(&self) -> &R {
         &self.lists.input
     }
 
-    /// How many bytes were read.
+    /// How many bytes were read so far.
     pub fn offset(&self) -> u64 {
         self.lists.offset
     }
 
-    /// The next block; `None` at the end. After an error there is nothing to go on with.
+    /// Reads the next block. Returns `None` at the end of the stream. After an error the stream cannot
+    /// be read any further.
     ///
     /// # Errors
-    /// [`StreamError`] when there is something that is no block.
-    pub fn next_block(&mut self) -> Result<Option<RawBlock>, StreamError> {
+    /// [`BlockStreamError`] if there is no block at this place.
+    pub fn next_block(&mut self) -> Result<Option<RawBlock>, BlockStreamError> {
         let offset = self.lists.offset;
         let Some(rlp) = self.lists.next_list(BLOCK_BYTES_MAX)? else {
             return Ok(None);
@@ -99,7 +100,7 @@ impl<R: Read> BlockStream<R> {
             let rlp = parts.raw("block.header")?;
             Ok((keccak256(rlp), Header::decode(rlp)?))
         });
-        let (hash, header) = header.map_err(|error| StreamError::NoBlock { offset, error })?;
+        let (hash, header) = header.map_err(|error| BlockStreamError::NoBlock { offset, error })?;
         Ok(Some(RawBlock {
             offset,
             hash,
@@ -109,22 +110,22 @@ impl<R: Read> BlockStream<R> {
     }
 }
 
-/// Reads RLP lists one after the other, whatever is in them.
+/// Reads RLP lists one after the other, whatever they contain.
 #[derive(Debug)]
-pub(crate) struct ListStream<R> {
+pub(crate) struct RlpListStream<R> {
     input: R,
     offset: u64,
 }
 
-impl<R: Read> ListStream<R> {
-    /// The stream that `input` is. It is read in small pieces: give a buffered one.
+impl<R: Read> RlpListStream<R> {
+    /// Makes a stream of the bytes of `input`. It is read in small pieces, so it should be buffered.
     pub(crate) fn new(input: R) -> Self {
         Self { input, offset: 0 }
     }
 
-    /// The next list with its prefix, of at most `max` bytes; `None` at the end. After an error
-    /// there is nothing to go on with.
-    pub(crate) fn next_list(&mut self, max: usize) -> Result<Option<Vec<u8>>, StreamError> {
+    /// Reads the next list, with its prefix, of at most `max` bytes. Returns `None` at the end of the
+    /// stream. After an error the stream cannot be read any further.
+    pub(crate) fn next_list(&mut self, max: usize) -> Result<Option<Vec<u8>>, BlockStreamError> {
         let offset = self.offset;
         let mut rlp = Vec::new();
         self.take(&mut rlp, 1)?;
@@ -134,43 +135,43 @@ impl<R: Read> ListStream<R> {
         let payload = match prefix {
             0xc0..=0xf7 => u64::from(prefix - 0xc0),
             0xf8.. => self.long_length(&mut rlp, usize::from(prefix - 0xf7), offset)?,
-            got => return Err(StreamError::NoList { offset, got }),
+            got => return Err(BlockStreamError::NoList { offset, got }),
         };
         let expected = (rlp.len() as u64).saturating_add(payload);
         if expected > max as u64 {
-            return Err(StreamError::TooLong {
+            return Err(BlockStreamError::TooLong {
                 offset,
                 got: expected,
                 max,
             });
         }
         self.take(&mut rlp, payload)?;
-        ends_at(&rlp, offset, expected)?;
+        expect_length(&rlp, offset, expected)?;
         Ok(Some(rlp))
     }
 
-    /// The length that follows the prefix in `bytes` bytes.
-    fn long_length(&mut self, rlp: &mut Vec<u8>, bytes: usize, offset: u64) -> Result<u64, StreamError> {
-        /// Lengths up to this one have a form of one byte.
+    /// Reads the length that follows the prefix in `bytes` bytes.
+    fn long_length(&mut self, rlp: &mut Vec<u8>, bytes: usize, offset: u64) -> Result<u64, BlockStreamError> {
+        /// Lengths up to this one are part of the prefix byte.
         const SHORT_MAX: u64 = 55;
         self.take(rlp, bytes as u64)?;
-        ends_at(rlp, offset, 1 + bytes as u64)?;
+        expect_length(rlp, offset, 1 + bytes as u64)?;
         let digits = &rlp[1..];
         let length = digits
             .iter()
             .fold(0u64, |length, byte| length << 8 | u64::from(*byte));
         if digits[0] == 0 || length <= SHORT_MAX {
-            return Err(StreamError::Length { offset });
+            return Err(BlockStreamError::Length { offset });
         }
         Ok(length)
     }
 
-    /// Appends the next `count` bytes, or as many as there are.
-    fn take(&mut self, rlp: &mut Vec<u8>, count: u64) -> Result<(), StreamError> {
+    /// Appends the next `count` bytes, or all that are left if these are fewer.
+    fn take(&mut self, rlp: &mut Vec<u8>, count: u64) -> Result<(), BlockStreamError> {
         let before = rlp.len();
         let read = self.input.by_ref().take(count).read_to_end(rlp);
         self.offset += (rlp.len() - before) as u64;
-        read.map_err(|source| StreamError::Read {
+        read.map_err(|source| BlockStreamError::Read {
             offset: self.offset,
             source,
         })?;
@@ -178,12 +179,13 @@ impl<R: Read> ListStream<R> {
     }
 }
 
-fn ends_at(rlp: &[u8], offset: u64, expected: u64) -> Result<(), StreamError> {
+/// Checks that all bytes of a list were read.
+fn expect_length(rlp: &[u8], offset: u64, expected: u64) -> Result<(), BlockStreamError> {
     let got = rlp.len() as u64;
     if got == expected {
         return Ok(());
     }
-    Err(StreamError::Truncated {
+    Err(BlockStreamError::Truncated {
         offset,
         got,
         expected,
@@ -217,7 +219,7 @@ mod tests {
         blocks().iter().flat_map(Block::encode).collect()
     }
 
-    fn read(bytes: &[u8]) -> (Vec<RawBlock>, Option<StreamError>) {
+    fn read(bytes: &[u8]) -> (Vec<RawBlock>, Option<BlockStreamError>) {
         let mut stream = BlockStream::new(bytes);
         let mut all = Vec::new();
         loop {
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn encoded_blocks_are_read_again() {
         let (raw, error) = read(&bytes());
         assert!(error.is_none(), "{error:?}");
         let decoded: Vec<_> = raw.iter().map(|raw| raw.decode(TxRules::Moac).unwrap()).collect();
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_keeps_what_is_whole_and_says_where_it_ends() {
+    fn a_truncated_stream_gives_its_complete_blocks_and_the_place_of_the_error() {
         let bytes = bytes();
         let mut ends = vec![0];
         ends.extend(blocks().iter().scan(0, |end, block| {
@@ -258,7 +260,7 @@ mod tests {
             assert_eq!(whole.len(), expected, "cut at {cut}");
             match error {
                 None => assert!(ends.contains(&cut), "cut at {cut}"),
-                Some(StreamError::Truncated { offset, got, .. }) => {
+                Some(BlockStreamError::Truncated { offset, got, .. }) => {
                     assert_eq!(offset as usize, ends[expected]);
                     assert_eq!(got as usize, cut - ends[expected]);
                 }
@@ -268,30 +270,32 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_bounded_before_they_are_believed() {
-        let check = |bytes: &[u8], fits: fn(&StreamError) -> bool| {
+    fn claimed_lengths_are_checked_before_memory_is_taken() {
+        let check = |bytes: &[u8], fits: fn(&BlockStreamError) -> bool| {
             let (blocks, error) = read(bytes);
             let error = error.expect("an error");
             assert!(blocks.is_empty() && fits(&error), "{error}");
         };
         check(&[0xff; 9], |e| {
-            matches!(e, StreamError::TooLong { got: u64::MAX, .. })
+            matches!(e, BlockStreamError::TooLong { got: u64::MAX, .. })
         });
         check(&[0xfb, 0xff, 0xff, 0xff, 0xff], |e| {
-            matches!(e, StreamError::TooLong { .. })
+            matches!(e, BlockStreamError::TooLong { .. })
         });
-        // The largest length taken, with nothing behind it, costs no memory to speak of.
+        // The largest allowed length, without any bytes after it, takes hardly any memory.
         check(&[0xfb, 0x03, 0, 0, 0], |e| {
-            matches!(e, StreamError::Truncated { got: 5, .. })
+            matches!(e, BlockStreamError::Truncated { got: 5, .. })
         });
         check(&[0xf9, 0, 0xff], |e| {
-            matches!(e, StreamError::Length { offset: 0 })
+            matches!(e, BlockStreamError::Length { offset: 0 })
         });
-        check(&[0xf8, 55], |e| matches!(e, StreamError::Length { .. }));
-        check(&[0x80], |e| matches!(e, StreamError::NoList { got: 0x80, .. }));
-        check(b"no", |e| matches!(e, StreamError::NoList { .. }));
-        check(&[0xc0], |e| matches!(e, StreamError::NoBlock { .. }));
-        check(&[0xc1, 0xc0], |e| matches!(e, StreamError::NoBlock { .. }));
+        check(&[0xf8, 55], |e| matches!(e, BlockStreamError::Length { .. }));
+        check(&[0x80], |e| {
+            matches!(e, BlockStreamError::NoList { got: 0x80, .. })
+        });
+        check(b"no", |e| matches!(e, BlockStreamError::NoList { .. }));
+        check(&[0xc0], |e| matches!(e, BlockStreamError::NoBlock { .. }));
+        check(&[0xc1, 0xc0], |e| matches!(e, BlockStreamError::NoBlock { .. }));
     }
 
     proptest! {

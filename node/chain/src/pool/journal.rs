@@ -19,7 +19,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use primitives::{Transaction, TxRules};
 
-use crate::stream::ListStream;
+use crate::stream::RlpListStream;
 
 /// The largest transaction that is read, in bytes. The pool never has larger ones.
 const RECORD_BYTES_MAX: usize = 1 << 20;
@@ -163,7 +163,7 @@ fn create_private(path: &Path) -> Result<File> {
 /// Reads the transactions of a journal.
 #[derive(Debug)]
 pub struct TxJournalReader {
-    lists: ListStream<BufReader<File>>,
+    lists: RlpListStream<BufReader<File>>,
     rules: TxRules,
     /// Length of the file.
     bytes: u64,
@@ -185,7 +185,7 @@ impl TxJournalReader {
         };
         Ok(Some(Self {
             bytes: file.metadata()?.len(),
-            lists: ListStream::new(BufReader::new(file)),
+            lists: RlpListStream::new(BufReader::new(file)),
             rules,
             complete_bytes: 0,
             unreadable: 0,

@@ -156,13 +156,13 @@ fn damage_and_cuts_are_placed() {
         &maker,
         &blocks,
         bytes[..before.len() + 100].to_vec(),
-        |e| matches!(e, BulkError::Stream(chain::stream::StreamError::Truncated { offset: at, got: 100, .. }) if *at == offset),
+        |e| matches!(e, BulkError::Stream(chain::stream::BlockStreamError::Truncated { offset: at, got: 100, .. }) if *at == offset),
     );
     check_broken(
         &maker,
         &blocks,
         [&before, &b"garbage"[..]].concat(),
-        |e| matches!(e, BulkError::Stream(chain::stream::StreamError::NoList { offset: at, .. }) if *at == offset),
+        |e| matches!(e, BulkError::Stream(chain::stream::BlockStreamError::NoList { offset: at, .. }) if *at == offset),
     );
     // The last byte of the block's body is within its last transaction's list of uncles.
     let end = before.len() + blocks[5].size();
