@@ -160,7 +160,13 @@ mod tests {
 
     #[test]
     fn a_panic_of_the_work_is_passed_on() {
-        let work = |number: u32| if number == 50 { panic!("of the test") } else { number };
+        let work = |number: u32| {
+            if number == 50 {
+                panic!("of the test")
+            } else {
+                number
+            }
+        };
         for threads in [1, 4] {
             let panicked = primitives::catch_panic(|| {
                 for_each_in_order_with(threads, 0..100, work, &mut |_| Ok::<_, Infallible>(()))

@@ -69,7 +69,8 @@ pub struct BlockStream<R> {
 }
 
 impl<R: Read> BlockStream<R> {
-    /// Makes a stream of the bytes of `input`. It is read in small pieces, so it should be buffered.
+    /// Makes a stream of the bytes of `input`. It is read in small pieces, so it should be
+    /// buffered.
     pub fn new(input: R) -> Self {
         Self {
             lists: RlpListStream::new(input),
@@ -86,8 +87,8 @@ impl<R: Read> BlockStream<R> {
         self.lists.offset
     }
 
-    /// Reads the next block. Returns `None` at the end of the stream. After an error the stream cannot
-    /// be read any further.
+    /// Reads the next block. Returns `None` at the end of the stream. After an error the stream
+    /// cannot be read any further.
     ///
     /// # Errors
     /// [`BlockStreamError`] if there is no block at this place.
@@ -118,13 +119,14 @@ pub(crate) struct RlpListStream<R> {
 }
 
 impl<R: Read> RlpListStream<R> {
-    /// Makes a stream of the bytes of `input`. It is read in small pieces, so it should be buffered.
+    /// Makes a stream of the bytes of `input`. It is read in small pieces, so it should be
+    /// buffered.
     pub(crate) fn new(input: R) -> Self {
         Self { input, offset: 0 }
     }
 
-    /// Reads the next list, with its prefix, of at most `max` bytes. Returns `None` at the end of the
-    /// stream. After an error the stream cannot be read any further.
+    /// Reads the next list, with its prefix, of at most `max` bytes. Returns `None` at the end of
+    /// the stream. After an error the stream cannot be read any further.
     pub(crate) fn next_list(&mut self, max: usize) -> Result<Option<Vec<u8>>, BlockStreamError> {
         let offset = self.offset;
         let mut rlp = Vec::new();

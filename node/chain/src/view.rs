@@ -1,4 +1,5 @@
-//! Reading the chain: one snapshot with its head, so that all reads of a request see the same chain.
+//! Reading the chain: one snapshot with its head, so that all reads of a request see the same
+//! chain.
 //!
 //! This module knows blocks, transactions and state at any height. It knows no JSON.
 
@@ -153,8 +154,8 @@ impl View {
         self.snapshot.notices(id.number, &id.hash).map(Some)
     }
 
-    /// The hash of the canonical block with the transaction `hash`, and the transaction's index in it.
-    /// `hash` is the transaction's own hash or its Ethereum hash.
+    /// The hash of the canonical block with the transaction `hash`, and the transaction's index in
+    /// it. `hash` is the transaction's own hash or its Ethereum hash.
     ///
     /// # Errors
     /// [`StoreError`] if the store fails.
@@ -172,8 +173,8 @@ impl View {
         }
     }
 
-    /// The canonical block with the transaction `hash`, and the transaction's index in it. `hash` is
-    /// the transaction's own hash or its Ethereum hash.
+    /// The canonical block with the transaction `hash`, and the transaction's index in it. `hash`
+    /// is the transaction's own hash or its Ethereum hash.
     ///
     /// # Errors
     /// [`StoreError`] if the store fails.

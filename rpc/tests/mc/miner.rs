@@ -79,5 +79,5 @@ fn what_blocks_say_and_cost() {
         .chain
         .submit_transaction(transaction, chain::pool::TxOrigin::Remote);
     let text = refused.expect_err("too cheap").to_string();
-    assert_eq!(text, "transaction underpriced: got 99, want at least 100");
+    assert_eq!(text, "transaction underpriced: got 99, expected at least 100");
 }

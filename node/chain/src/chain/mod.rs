@@ -2,7 +2,8 @@
 //!
 //! | thread | does | module |
 //! |---|---|---|
-//! | writer | imports blocks, sets the head back, lets pool and subscribers follow | `writer`, `follow`, `set_head` |
+//! | writer | imports blocks, sets the head back | `writer`, `set_head` |
+//! | writer, afterwards | lets pool and subscribers follow the head | `follow` |
 //! | work maker | builds unsealed blocks for the work manager | `work_maker` |
 //! | pool maintenance | expires queued transactions, rewrites the journal | `pool_maintenance` |
 //!

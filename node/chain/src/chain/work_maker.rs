@@ -92,7 +92,8 @@ impl ChainInner {
                 return Ok(RENEW_INTERVAL);
             }
         }
-        // No block may be ahead of the clock, so the next block can begin one second after the head.
+        // No block may be ahead of the clock, so the next block can begin one second after the
+        // head.
         let earliest = Duration::from_secs(view.head().header.timestamp + 1);
         let now = unix_now();
         if now < earliest {

@@ -73,8 +73,8 @@ pub struct Initialised {
     pub fresh: bool,
 }
 
-/// Writes block 0 of `spec` if the store is empty; otherwise checks that the store has this block 0.
-/// Returns its hash.
+/// Writes block 0 of `spec` if the store is empty; otherwise checks that the store has this block
+/// 0. Returns its hash.
 ///
 /// # Errors
 /// [`GenesisError`] if the store holds another chain or fails.
@@ -352,7 +352,8 @@ mod tests {
         let (main, test) = (ChainSpec::main(), ChainSpec::test());
         check("mainnet", &main.genesis, main.genesis_hash);
         check("testnet", &test.genesis, test.genesis_hash);
-        // The development network of the public network's node has the test network's header fields.
+        // The development network of the public network's node has the test network's header
+        // fields.
         check("dev", &test.genesis, None);
     }
 

@@ -59,8 +59,8 @@ impl SpecRecord {
     /// The stored form of the record.
     ///
     /// # Errors
-    /// [`RecordError::Decode`] if the record cannot be written as JSON. This does not happen for any
-    /// text of a genesis file.
+    /// [`RecordError::Decode`] if the record cannot be written as JSON. This does not happen for
+    /// any text of a genesis file.
     pub fn encode(&self) -> Result<Vec<u8>, RecordError> {
         Ok(serde_json::to_vec(self)?)
     }
@@ -103,8 +103,9 @@ impl ChainSpec {
             .find(|spec| spec.name == name)
     }
 
-    /// The first block for which this spec and another one have different rules; `None` if all rules
-    /// are the same. Block 0 itself, names, network ids and the pool's price floor are not rules.
+    /// The first block for which this spec and another one have different rules; `None` if all
+    /// rules are the same. Block 0 itself, names, network ids and the pool's price floor are not
+    /// rules.
     pub fn differs_from(&self, other: &Self) -> Option<u64> {
         let constant = |spec: &Self| {
             (

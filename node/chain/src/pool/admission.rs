@@ -59,7 +59,8 @@ pub(super) fn check_size(entry: &PoolEntry, max: usize) -> Result<(), PoolError>
 }
 
 impl PoolIndex {
-    /// Takes a transaction in and evicts others for it if the pool is full. `state` is the sender's.
+    /// Takes a transaction in and evicts others for it if the pool is full. `state` is the
+    /// sender's.
     pub(super) fn admit(
         &mut self,
         entry: PoolEntry,
@@ -102,8 +103,8 @@ impl PoolIndex {
         Ok(())
     }
 
-    /// Checks a transaction against its sender's account and the transactions in the pool. Makes the
-    /// account follow `state` if the pool has an older one.
+    /// Checks a transaction against its sender's account and the transactions in the pool. Makes
+    /// the account follow `state` if the pool has an older one.
     fn check(
         &mut self,
         entry: &PoolEntry,

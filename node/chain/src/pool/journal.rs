@@ -93,8 +93,8 @@ impl TxJournal {
         }
     }
 
-    /// Whether the journal should be rewritten before its regular time, because it has grown too long
-    /// or a write has failed.
+    /// Whether the journal should be rewritten before its regular time, because it has grown too
+    /// long or a write has failed.
     pub fn wants_rotation(&self) -> bool {
         let state = self.state.lock();
         state.failed || state.bytes > 2 * state.rotated_bytes + GROWTH_BYTES_MAX
@@ -150,8 +150,8 @@ impl TxJournal {
     }
 }
 
-/// Creates a file that no other user of the system can read: transactions are private until they are
-/// sent to the network.
+/// Creates a file that no other user of the system can read: transactions are private until they
+/// are sent to the network.
 fn create_private(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -325,7 +325,8 @@ mod tests {
             std::fs::write(&path, &damaged).unwrap();
             let (nonces, unreadable, lost) = read(&path);
             assert_eq!(nonces[0], 0, "byte {at}");
-            // Either the length of the record is right and the third is found, or the loss is reported.
+            // Either the length of the record is right and the third is found, or the loss is
+            // reported.
             assert!(
                 nonces.last() == Some(&2) || lost > 0 || unreadable > 0,
                 "byte {at}: {nonces:?}"

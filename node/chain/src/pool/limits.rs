@@ -3,8 +3,8 @@
 //! | limit | what is evicted |
 //! |---|---|
 //! | queued transactions of an account | the account's highest nonces |
-//! | queued transactions of all accounts | from the account whose queue had no heartbeat for longest |
-//! | pending transactions of all accounts | from the largest account, never below its guaranteed number |
+//! | queued transactions of all accounts | those of the queue without heartbeat for longest |
+//! | pending transactions of all accounts | those of the largest account above its guaranteed ones |
 //! | slots of all transactions | the lowest gas prices |
 //!
 //! Transactions of local accounts are never evicted. Each eviction costs the logarithm of the
@@ -46,8 +46,8 @@ impl PoolIndex {
         self.find_cheapest(entry, account, local, excess, config)
     }
 
-    /// Checks the limits on pending and queued transactions for a remote transaction that replaces no
-    /// other.
+    /// Checks the limits on pending and queued transactions for a remote transaction that replaces
+    /// no other.
     fn check_count_limits(
         &self,
         entry: &PoolEntry,
@@ -70,7 +70,8 @@ impl PoolIndex {
         }
         let is_last = account.last_queued() < Some(entry.tx_nonce());
         if account.queued() >= config.account_queue {
-            // A transaction with a lower nonce than the last is worth more; the last is evicted for it.
+            // A transaction with a lower nonce than the last is worth more; the last is evicted for
+            // it.
             return match is_last {
                 true => Err(PoolError::AccountQueue {
                     got: account.queued(),
@@ -94,8 +95,8 @@ impl PoolIndex {
         Ok(())
     }
 
-    /// Checks that local transactions alone do not fill more slots than the pool has. They can evict
-    /// all others, but memory is limited.
+    /// Checks that local transactions alone do not fill more slots than the pool has. They can
+    /// evict all others, but memory is limited.
     fn check_local_slots(
         &self,
         needed: usize,
@@ -167,8 +168,8 @@ impl PoolIndex {
         }
     }
 
-    /// Evicts transactions until all limits are kept. `touched` are the accounts whose queues may have
-    /// become too long.
+    /// Evicts transactions until all limits are kept. `touched` are the accounts whose queues may
+    /// have become too long.
     pub(super) fn enforce(&mut self, config: &PoolConfig, touched: impl IntoIterator<Item = Address>) {
         for address in touched {
             self.trim(&address, config);
@@ -223,8 +224,8 @@ impl PoolIndex {
     }
 }
 
-/// Whether the transaction would be pending: no nonce before it is missing. That the account can pay
-/// for it was checked before.
+/// Whether the transaction would be pending: no nonce before it is missing. That the account can
+/// pay for it was checked before.
 fn would_be_pending(entry: &PoolEntry, account: &PoolAccount) -> bool {
     entry.tx_nonce() <= account.pending_end()
 }

@@ -12,7 +12,7 @@
 //! |---|---|
 //! | Which transactions are accepted? | `admission` |
 //! | Which transactions are evicted when there are too many? | `limits` |
-//! | Which of an account's transactions are pending, which queued? | `account`; all accounts: `index` |
+//! | Which transactions are pending, which queued? | `account`, for all accounts `index` |
 //! | What does a block builder get? | `ready` |
 //! | Which transactions became pending since a moment? | `feed` |
 //! | What survives the end of the process? | [`journal`] |
@@ -376,8 +376,8 @@ impl TxPool {
         self.inner.lock().index.feed.cursor()
     }
 
-    /// Hashes of the transactions that became pending since `cursor`, at most `max`. Each transaction
-    /// comes once.
+    /// Hashes of the transactions that became pending since `cursor`, at most `max`. Each
+    /// transaction comes once.
     pub fn pending_since(&self, cursor: u64, max: usize) -> PendingHashes {
         self.inner.lock().index.feed.since(cursor, max)
     }

@@ -109,7 +109,8 @@ fn a_replacement_costs_ten_percent_more() {
     let second = add(&pool, 1, 0, 110).unwrap();
     assert!(!pool.contains(&first) && pool.contains(&second));
     assert_eq!(pool.counts(), (1, 0));
-    // The same holds for queued and for local transactions. Ten percent more than zero is not enough.
+    // The same holds for queued and for local transactions. Ten percent more than zero is not
+    // enough.
     add(&pool, 1, 7, 100).unwrap();
     assert!(add(&pool, 1, 7, 109).is_err());
     add_local(&pool, 2, 0, 0).unwrap();
