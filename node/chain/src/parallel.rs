@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// Squares of 0 to 99 by so many threads, the earlier ones later.
+    /// Computes the squares of 0 to 99 on `threads` threads. The first ones take longest.
     fn squares(threads: usize) -> Vec<u64> {
         let mut squares = Vec::new();
         let square = |number: u64| {

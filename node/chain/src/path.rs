@@ -3,7 +3,7 @@
 //!
 //! Normally the path goes down to the last canonical block and up again. A follower may also know
 //! a block that was deleted since, because the head was set back. Then its parent is not known
-//! any more, and the path goes on at the highest canonical block below it.
+//! any more, and the path continues at the highest canonical block below it.
 
 use primitives::B256;
 use store::{StoreError, TableId};

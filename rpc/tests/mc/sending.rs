@@ -139,7 +139,7 @@ fn refused_transactions() {
     let limit = u64::from_str_radix(&limit.as_str().expect("a QUANTITY")[2..], 16).expect("a number");
     check(
         json!({"gas": "0xffffffffff"}),
-        &format!("exceeds block gasRemaining limit: got 1099511627775, want at most {limit}"),
+        &format!("exceeds block gasRemaining limit: got 1099511627775, expected at most {limit}"),
     );
     net.send(json!({"to": account(5), "gasPrice": "0x64"}));
     check(

@@ -13,7 +13,7 @@ use crate::spec::ChainSpec;
 use crate::state::{BlockState, HeadState, StateUpdate};
 use crate::trie::ordered_root;
 
-/// What is known of a block once it was applied.
+/// What applying a block has given.
 pub(super) struct AppliedBlock {
     pub(super) receipts: Vec<Receipt>,
     pub(super) times: ExecutionTimes,
@@ -28,7 +28,7 @@ pub(super) struct ExecutionTimes {
     pub(super) roots: Duration,
 }
 
-/// What the execution of a block gave.
+/// The result of executing a block.
 struct ExecutedBlock {
     outcome: Executed,
     /// The block's changes of the state, with the state root.
@@ -43,8 +43,8 @@ impl Importer {
     /// `parent` is the block's parent and must be the head of `tables`.
     ///
     /// # Errors
-    /// [`ImportError`] if the block is invalid or the store fails. Then `session` is poisoned:
-    /// see [`StateSession`] for what that asks of the caller.
+    /// [`ImportError`] if the block is invalid or the store fails. Then `session` is poisoned.
+    /// [`StateSession`] says what the caller must do then.
     pub(super) fn apply_block(
         &self,
         tables: &mut Tables<'_>,
@@ -106,7 +106,7 @@ fn execute_block(
     })
 }
 
-/// Compares everything that the header says about the execution with what execution gave.
+/// Compares the result of the execution with everything that the header says about it.
 fn compare_with_header(
     spec: &ChainSpec,
     header: &Header,

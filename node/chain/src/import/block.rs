@@ -95,12 +95,12 @@ impl CheckedBlock {
 }
 
 /// The head block, as the open tables have it.
-pub(super) struct HeadBlock {
+pub(super) struct CurrentHead {
     pub(super) hash: B256,
     pub(super) record: HeaderRecord,
 }
 
-impl HeadBlock {
+impl CurrentHead {
     pub(super) fn read(tables: &Tables<'_>) -> Result<Self, StoreError> {
         let (number, hash) = required_row(tables.head()?, TableId::Meta, meta_key::HEAD)?;
         let record = read_header(tables, number, &hash)?;

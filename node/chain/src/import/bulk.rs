@@ -233,9 +233,9 @@ impl<F: FnMut(&BulkProgress)> StreamImport<'_, F> {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Imports as many blocks with one commit as is good. Blocks that were taken up and are not
-    /// part of the run are imported one by one, which also handles side blocks and says what is
-    /// wrong with a block.
+    /// Imports a run of blocks with one commit. Blocks that were given to the run but are not part
+    /// of it are then imported one by one. This also handles side blocks and reports what is wrong
+    /// with a block.
     fn import_run(&mut self) -> Result<(), BulkError> {
         let stop = self.stop;
         let is_stopped = || stop.load(Ordering::Acquire);

@@ -11,7 +11,7 @@ use primitives::{B256, Receipt};
 use store::{BlockReads, StoreError, TableId, Tables};
 
 use super::apply::write_executed_block;
-use super::block::{CheckedBlock, HeadBlock, read_header, required_row};
+use super::block::{CheckedBlock, CurrentHead, read_header, required_row};
 use super::state_session::{CachedHeadState, StateSession};
 use super::{BlockId, ImportError, Imported, Importer};
 
@@ -86,7 +86,7 @@ impl Importer {
         tables: &mut Tables<'_>,
         block: &mut CheckedBlock,
     ) -> Result<Placement, ImportError> {
-        let head = HeadBlock::read(tables)?;
+        let head = CurrentHead::read(tables)?;
         let head_number = head.record.header.number;
         let parent_hash = block.record.header.parent_hash;
         let is_heavier = block.record.total_difficulty > head.record.total_difficulty;

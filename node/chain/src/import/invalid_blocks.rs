@@ -16,11 +16,11 @@ const INVALID_BLOCKS_MAX: usize = 1024;
 /// The list of invalid blocks for users is another one: see [`crate::chain::BadBlock`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InvalidBlockCache {
-    entries: Arc<Mutex<Entries>>,
+    entries: Arc<Mutex<InvalidBlocks>>,
 }
 
 #[derive(Debug, Default)]
-struct Entries {
+struct InvalidBlocks {
     reasons: HashMap<B256, Arc<str>>,
     /// Oldest first.
     order: VecDeque<B256>,

@@ -5,7 +5,7 @@
 //! | step | function | module |
 //! |---|---|---|
 //! | 1. the header follows the rules, given its parent | `check_header` | `validate` |
-//! | 2. the proof-of-work seal is right | `check_seal` | `validate` |
+//! | 2. the proof-of-work seal is right ([`ethash::verify_seal`]) | `check_seal` | `validate` |
 //! | 3. the body has the header's roots; its senders are known | `check_body` | `validate` |
 //! | 4. the transactions run on the parent's state | `execute_block` | `apply` |
 //! | 5. gas, receipts, logs and state are those of the header | `compare_with_header` | `apply` |
@@ -22,7 +22,9 @@
 //! A `StateSession` holds the state between the blocks of a transaction. It is where the two
 //! callers differ: where state is read, and when trie nodes are written.
 //!
-//! All roots are computed again and compared, whoever made the block.
+//! All roots are computed again and compared, no matter who made the block. All rows of a block are
+//! written in one write transaction. If a step fails, the transaction is dropped, so nothing of the
+//! block is stored.
 
 mod apply;
 mod block;

@@ -3,7 +3,7 @@
 use primitives::Header;
 use store::{BlockReads, Tables};
 
-use super::block::{CheckedBlock, HeadBlock, read_body, read_header};
+use super::block::{CheckedBlock, CurrentHead, read_body, read_header};
 use super::fork_choice::SideBranch;
 use super::state_session::StateSession;
 use super::{BlockId, ImportError, Importer};
@@ -79,7 +79,7 @@ impl Importer {
         self.head_state.take();
         let batch = self.store.batch()?;
         let reverted = batch.write(|tables| {
-            let head = HeadBlock::read(tables)?.record.header;
+            let head = CurrentHead::read(tables)?.record.header;
             let reorg = self.revert_to(tables, head, number)?;
             tables.delete_blocks_above(number)?;
             Ok::<_, ImportError>(reorg.reverted)

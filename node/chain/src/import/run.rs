@@ -3,14 +3,14 @@
 //! Each block of a run is a child of the one before, the first a child of the head. So the state
 //! that one block leaves in memory is the next block's, trie nodes are written once for all
 //! blocks, and rows go to their tables in the order of their keys. A block that is not a valid
-//! child of the head ends the run; [`Importer::import`] takes it or says what is wrong with it.
+//! child of the head ends the run; [`Importer::import`] imports it or says what is wrong with it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use store::{StoreError, Tables};
 
-use super::block::{CandidateBlock, HeadBlock};
+use super::block::{CandidateBlock, CurrentHead};
 use super::state_session::StateSession;
 use super::{ImportError, Importer, PreparedBlock};
 use crate::trie::TrieWork;
@@ -34,7 +34,7 @@ pub struct RunCost {
 }
 
 /// The blocks that a run takes, in order.
-type NextBlock<'a> = dyn FnMut() -> Option<Arc<PreparedBlock>> + 'a;
+type NextPrepared<'a> = dyn FnMut() -> Option<Arc<PreparedBlock>> + 'a;
 
 /// How one attempt at a run ended.
 enum RunAttempt {
@@ -45,7 +45,7 @@ enum RunAttempt {
     Poisoned { valid: Vec<Arc<PreparedBlock>> },
 }
 
-/// What became of a block that a run has taken up.
+/// What became of a block that was given to a run.
 enum RunStep {
     /// It is the head of the transaction.
     Extended,
@@ -57,10 +57,9 @@ impl Importer {
     /// Imports a run of blocks in one write transaction: the blocks that `next` gives, for as long
     /// as each is a valid child of the one before and the first a valid child of the head.
     ///
-    /// Returns how many blocks were imported, and what they cost; they are committed. `next` may
-    /// have been asked for one block more. Why that block was not imported is not said; import it
-    /// with [`Importer::import`].
-    /// `now` is the clock in unix seconds; with `None` the clock is not checked.
+    /// Returns how many blocks were imported, and what they cost. They are committed. The run may
+    /// have taken one more block from `next`; [`Importer::import`] imports it or says what is wrong
+    /// with it. `now` is the clock in unix seconds; with `None` the clock is not checked.
     ///
     /// # Errors
     /// [`StoreError`] if the store fails. Then no block was imported.
@@ -82,7 +81,7 @@ impl Importer {
         }
     }
 
-    fn attempt_run(&self, now: Option<u64>, next: &mut NextBlock<'_>) -> Result<RunAttempt, StoreError> {
+    fn attempt_run(&self, now: Option<u64>, next: &mut NextPrepared<'_>) -> Result<RunAttempt, StoreError> {
         let mut cost = RunCost::default();
         let mut valid = Vec::new();
         let batch = self.store.batch()?;
@@ -134,7 +133,7 @@ impl Importer {
         now: Option<u64>,
         cost: &mut RunCost,
     ) -> Result<RunStep, StoreError> {
-        let head = HeadBlock::read(tables)?;
+        let head = CurrentHead::read(tables)?;
         let header = &candidate.block.header;
         // A block without difficulty would make no heavier chain.
         if header.parent_hash != head.hash || header.difficulty.is_zero() {

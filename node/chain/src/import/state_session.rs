@@ -22,8 +22,9 @@ pub(super) struct CachedHeadState {
 
 /// The state after the head that the importer made last. Clones share it.
 ///
-/// It is a cache of committed rows: whoever takes it and does not put it back only makes later
-/// reads slower. A state is used for children of its block alone, so an outdated one does no harm.
+/// It is a cache of committed rows. If the state is taken out and not put back, later reads are
+/// slower, and nothing else changes. A state is used only for children of its block, so an
+/// outdated state does no harm.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HeadStateCache(Arc<Mutex<Option<CachedHeadState>>>);
 
