@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, select};
-use ethash::{LightCaches, Schedule};
+use ethash::{LightCaches, NEXT_EPOCH_LEAD_BLOCKS, Schedule};
 use parking_lot::Mutex;
 
 use crate::cpu::CpuSearcher;
@@ -26,8 +26,6 @@ use crate::threads::{join_until, spawn};
 
 /// Between two samples of the hash counts.
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
-/// How many blocks before its first one the next epoch is prepared: its light cache, then its datasets.
-const PREPARE_BLOCKS_AHEAD: u64 = 1000;
 
 /// The searchers and what it takes to start more of them.
 #[derive(Debug)]
@@ -212,7 +210,7 @@ impl Crew {
         let epoch = job.work.epoch;
         self.lights.bring(&job, self.caches.get_ready(epoch));
         let Some(number) = job.work.number else { return };
-        let next = self.schedule.epoch(number.saturating_add(PREPARE_BLOCKS_AHEAD));
+        let next = self.schedule.epoch(number.saturating_add(NEXT_EPOCH_LEAD_BLOCKS));
         if next != epoch && self.schedule.epoch(number) == epoch {
             self.lights.announce(epoch, next);
         }

@@ -88,7 +88,7 @@ impl LocalMiner {
             ..Default::default()
         };
         let (sender, solutions) = bounded(SOLUTIONS_MAX);
-        let engine = Engine::start(config, self.chain.desk().subscribe(), sender)?;
+        let engine = Engine::start(config, self.chain.work().subscribe(), sender)?;
         let lines = engine.describe();
         let chain = self.chain.clone();
         let solutions = std::thread::Builder::new()
@@ -240,7 +240,7 @@ mod tests {
             ..Default::default()
         };
         let (sender, _found) = bounded(1);
-        let engine = Engine::start(config, miner.chain.desk().subscribe(), sender).unwrap();
+        let engine = Engine::start(config, miner.chain.work().subscribe(), sender).unwrap();
         // This thread stands for a solution that takes long to import. Stopping waits for it.
         let (imported, importing) = bounded::<()>(0);
         let solutions = std::thread::spawn(move || _ = importing.recv());

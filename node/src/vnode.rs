@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chain::chain::OpenError as ChainOpenError;
+use chain::chain::ChainOpenError;
 use chain::rules::body::SealCheck;
 use chain::spec::DEV_ACCOUNTS;
 use chain::{Chain, ChainConfig, ChainSpec};
@@ -177,7 +177,7 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     let chain = open_chain(options, &spec, &caches, store, &directory, beneficiary)?;
     let miner = LocalMiner::new(options, &caches, &chain);
     let mining = if options.mine {
-        chain.desk().set_mining(true);
+        chain.work().set_mining(true);
         miner.start(None)?
     } else {
         vec!["off (--mine starts it; other miners can get work)".to_owned()]

@@ -4,7 +4,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use chain::Chain;
 use chain::logs::LogLimits;
@@ -215,10 +214,11 @@ impl NodeFacts for Node {
 impl Healthy for Node {
     fn health(&self) -> RpcResult<Health> {
         let view = self.view()?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(Health {
             head: view.head_number(),
-            age: now.as_secs().saturating_sub(view.head().header.timestamp),
+            age: chain::unix_now()
+                .as_secs()
+                .saturating_sub(view.head().header.timestamp),
             peers: self.peer_count(),
             syncing: self.sync_status().is_some(),
         })

@@ -8,7 +8,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chain::pool::{NextBlock, Origin, PoolConfig, Standing, TxPool};
+use chain::pool::{NextBlock, PoolConfig, SenderState, TxOrigin, TxPool};
 use chain::rules::body::{SealCheck, sender};
 use chain::spec::GenesisAccount;
 use chain::{Chain, ChainConfig, ChainSpec};
@@ -39,8 +39,8 @@ fn balance() -> U256 {
     U256::from(GSHA) * U256::from(GSHA) * U256::from(1000)
 }
 
-fn standing(tx_nonce: u64) -> Standing {
-    Standing {
+fn standing(tx_nonce: u64) -> SenderState {
+    SenderState {
         tx_nonce,
         balance: balance(),
     }
@@ -151,13 +151,14 @@ fn print_time(what: &str, took: Duration) {
     println!("{what:<58}{:>12.3} ms", took.as_secs_f64() * 1e3);
 }
 
-fn add(pool: &TxPool, sent: &Sent, origin: Origin) {
+fn add(pool: &TxPool, sent: &Sent, origin: TxOrigin) {
     let added = pool.add(sent.transaction.clone(), sent.sender, standing(0), origin);
     added.expect("the pool has room and the sender has funds");
 }
 
 fn add_all<'a>(pool: &TxPool, sent: impl IntoIterator<Item = &'a Sent>) {
-    sent.into_iter().for_each(|sent| add(pool, sent, Origin::Remote));
+    sent.into_iter()
+        .for_each(|sent| add(pool, sent, TxOrigin::Remote));
 }
 
 /// Measures the recovery of senders alone, and submitting decoded transactions to a chain.
@@ -174,7 +175,7 @@ fn measure_submission(spec: &Arc<ChainSpec>, sent: &[Sent], threads: usize) {
         let chain = chain(spec);
         let submit = |chunk: &[Sent]| {
             for one in chunk {
-                let added = chain.submit_transaction(one.transaction.clone(), Origin::Remote);
+                let added = chain.submit_transaction(one.transaction.clone(), TxOrigin::Remote);
                 added.expect("the pool has room and the sender has funds");
             }
         };
@@ -221,7 +222,7 @@ fn measure_one_account(spec: &Arc<ChainSpec>, key: &SecretKey) {
             })
             .collect();
         let pool = pool(spec, raised_limits());
-        let (took, ()) = timed(|| all.iter().for_each(|sent| add(&pool, sent, Origin::Local)));
+        let (took, ()) = timed(|| all.iter().for_each(|sent| add(&pool, sent, TxOrigin::Local)));
         assert_eq!(pool.counts(), (count, 0));
         print_rate(&format!("pool alone, one local account/{count}"), count, took);
     }
@@ -297,7 +298,7 @@ fn measure_heads(spec: &Arc<ChainSpec>, sent: &[Sent]) {
         let (took, ()) = timed(|| {
             for _ in 0..MINED {
                 let best = ready.best().expect("the pool has thousands of transactions");
-                ready.taken(best.sender);
+                ready.mark_included(best.sender);
             }
         });
         print_time(&format!("choice of {MINED} for a block/{count} pooled"), took);

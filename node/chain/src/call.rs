@@ -17,8 +17,8 @@ use crate::evm::deadline::Deadline;
 use crate::evm::handler::{EvmOutcome, inspect};
 use crate::evm::quick_call::QuickCallGuard;
 use crate::evm::{EvmContext, block_env, chain_evm, intrinsic_gas};
-use crate::mining::build::Draft;
-use crate::pool::Standing;
+use crate::mining::build::UnsealedBlock;
+use crate::pool::SenderState;
 use crate::state::{BlockState, StateError};
 use crate::view::View;
 
@@ -107,7 +107,7 @@ pub enum StateAt<'a> {
     /// The state after the canonical block of this number. A call sees the values of that block.
     Block(u64),
     /// The state after the pending block. A call sees the values of the pending block.
-    Pending(&'a Draft),
+    Pending(&'a UnsealedBlock),
 }
 
 impl View {
@@ -115,18 +115,18 @@ impl View {
     ///
     /// # Errors
     /// [`EvmCallError`] when the block is above the head or the store fails.
-    pub fn standing_in(&self, at: StateAt<'_>, address: &Address) -> Result<Standing, EvmCallError> {
+    pub fn standing_in(&self, at: StateAt<'_>, address: &Address) -> Result<SenderState, EvmCallError> {
         let number = self.state_number(at)?;
         if let StateAt::Pending(draft) = at
             && let Some(info) = draft.overlay.account(address)
         {
-            return Ok(info.map_or_else(Standing::default, |info| Standing {
+            return Ok(info.map_or_else(SenderState::default, |info| SenderState {
                 tx_nonce: info.nonce,
                 balance: info.balance,
             }));
         }
         let account = self.account(address, number)?.unwrap_or_default();
-        Ok(Standing {
+        Ok(SenderState {
             tx_nonce: account.tx_nonce,
             balance: account.balance,
         })

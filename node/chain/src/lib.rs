@@ -14,6 +14,7 @@
 //! | what do miners work on? | [`mining`] |
 //! | what is stored of a height? | [`view`] |
 //! | what would a call return? | [`call`] |
+//! | how does a reader follow the head? | [`path`] |
 //! | which logs match? | [`logs`] |
 //! | what did a transaction do, step by step? | [`trace`] |
 //! | is the store sound? | [`check`] |
@@ -24,11 +25,14 @@
 pub mod call;
 pub mod chain;
 pub mod check;
+mod clock;
 pub mod evm;
 pub mod genesis;
 pub mod import;
 pub mod logs;
 pub mod mining;
+mod parallel;
+pub mod path;
 pub mod pool;
 pub mod rules;
 pub mod spec;
@@ -39,5 +43,6 @@ pub mod trie;
 pub mod view;
 
 pub use chain::{Chain, ChainConfig};
+pub use clock::unix_now;
 pub use spec::ChainSpec;
 pub use view::View;

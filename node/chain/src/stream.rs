@@ -1,7 +1,8 @@
-//! Block streams: RLP blocks one after the other, from files and pipes.
+//! Block streams: RLP blocks one after the other, in a file or from a pipe.
 //!
-//! One block is read at a time. Memory is allocated for bytes that were read, and not for the
-//! length that a block claims. This module decodes headers; [`crate::import`] checks the blocks.
+//! One block at a time is read and held in memory. Memory is taken for bytes that were read, not for
+//! the length that a block claims to have. This module finds the blocks and decodes their headers;
+//! whether a block is valid is decided in [`crate::import`].
 
 use std::io::Read;
 
@@ -11,37 +12,37 @@ use primitives::{B256, Block, DecodeError, Header, TxRules, keccak256};
 /// The largest block that is read, in bytes.
 pub const BLOCK_BYTES_MAX: usize = INPUT_BYTES_MAX;
 
-/// Why a stream cannot be read further. `offset` is the first byte of the faulty block.
+/// Why a stream cannot be read any further. `offset` is where the block with the error begins.
 #[derive(Debug, thiserror::Error)]
 #[expect(
     missing_docs,
-    reason = "the fields are the offset and the got and expected values that the error texts name"
+    reason = "fields are the place, the value got and the value expected, as the texts say"
 )]
 pub enum BlockStreamError {
-    /// Reading from the file or pipe failed.
+    /// The system reports an error.
     #[error("cannot read at byte {offset}: {source}")]
     Read { offset: u64, source: std::io::Error },
-    /// The bytes are not an RLP list.
+    /// There is a byte that begins no list.
     #[error("byte {offset}: got {got:#04x}, expected the beginning of a block (an RLP list)")]
     NoList { offset: u64, got: u8 },
-    /// The length of the block is not in its shortest form.
+    /// The length of the list is not in its shortest form.
     #[error("byte {offset}: the length of the block is not in its shortest form")]
     Length { offset: u64 },
-    /// The block is too long.
-    #[error("length of the block at byte {offset}: got {got} bytes, expected at most {max}")]
+    /// The block is longer than is allowed.
+    #[error("byte {offset}: block too long: got {got} bytes, expected at most {max}")]
     TooLong { offset: u64, got: u64, max: usize },
-    /// The stream ends before the end of the block.
+    /// The stream ends within a block.
     #[error("byte {offset}: the stream ends within a block: got {got} bytes, expected {expected}")]
     Truncated { offset: u64, got: u64, expected: u64 },
-    /// The RLP list is not a block.
+    /// The list does not begin with a header.
     #[error("byte {offset}: {error}")]
     NoBlock { offset: u64, error: DecodeError },
 }
 
-/// A block from a stream. Only its header is decoded.
+/// A block in its encoded form, with its decoded header.
 #[derive(Clone, Debug)]
 pub struct RawBlock {
-    /// The offset of the block's first byte in the stream.
+    /// Where the block begins in the stream.
     pub offset: u64,
     /// The block's hash.
     pub hash: B256,
@@ -52,10 +53,10 @@ pub struct RawBlock {
 }
 
 impl RawBlock {
-    /// Decodes the block. `rules` says which forms of transactions it contains.
+    /// Decodes the block. `rules` say which transaction forms it may contain.
     ///
     /// # Errors
-    /// [`DecodeError`] when the body is not valid.
+    /// [`DecodeError`] if the body is invalid.
     pub fn decode(&self, rules: TxRules) -> Result<Block, DecodeError> {
         Block::decode(&self.rlp, rules)
     }
@@ -64,31 +65,33 @@ impl RawBlock {
 /// Reads the blocks of a stream.
 #[derive(Debug)]
 pub struct BlockStream<R> {
-    lists: ListStream<R>,
+    lists: RlpListStream<R>,
 }
 
 impl<R: Read> BlockStream<R> {
-    /// A stream over `input`, which should be buffered: it is read in small pieces.
+    /// Makes a stream of the bytes of `input`. It is read in small pieces, so it should be
+    /// buffered.
     pub fn new(input: R) -> Self {
         Self {
-            lists: ListStream::new(input),
+            lists: RlpListStream::new(input),
         }
     }
 
-    /// The input of the stream.
+    /// The input that the blocks are read from.
     pub fn input(&self) -> &R {
         &self.lists.input
     }
 
-    /// The number of bytes that were read so far.
+    /// How many bytes were read so far.
     pub fn offset(&self) -> u64 {
         self.lists.offset
     }
 
-    /// The next block; `None` at the end. After an error the stream must not be used any more.
+    /// Reads the next block. Returns `None` at the end of the stream. After an error the stream
+    /// cannot be read any further.
     ///
     /// # Errors
-    /// [`BlockStreamError`] when reading fails or the next bytes are not a block.
+    /// [`BlockStreamError`] if there is no block at this place.
     pub fn next_block(&mut self) -> Result<Option<RawBlock>, BlockStreamError> {
         let offset = self.lists.offset;
         let Some(rlp) = self.lists.next_list(BLOCK_BYTES_MAX)? else {
@@ -108,24 +111,22 @@ impl<R: Read> BlockStream<R> {
     }
 }
 
-/// Reads RLP lists one after the other, without decoding their content.
+/// Reads RLP lists one after the other, whatever they contain.
 #[derive(Debug)]
-pub(crate) struct ListStream<R> {
+pub(crate) struct RlpListStream<R> {
     input: R,
     offset: u64,
 }
 
-impl<R: Read> ListStream<R> {
-    /// A stream over `input`, which should be buffered: it is read in small pieces.
+impl<R: Read> RlpListStream<R> {
+    /// Makes a stream of the bytes of `input`. It is read in small pieces, so it should be
+    /// buffered.
     pub(crate) fn new(input: R) -> Self {
         Self { input, offset: 0 }
     }
 
-    /// The next list with its RLP header, of at most `max` bytes; `None` at the end. After an error
-    /// the stream must not be used any more.
-    ///
-    /// # Errors
-    /// [`BlockStreamError`] when reading fails or the next bytes are not such a list.
+    /// Reads the next list, with its prefix, of at most `max` bytes. Returns `None` at the end of
+    /// the stream. After an error the stream cannot be read any further.
     pub(crate) fn next_list(&mut self, max: usize) -> Result<Option<Vec<u8>>, BlockStreamError> {
         let offset = self.offset;
         let mut rlp = Vec::new();
@@ -147,16 +148,16 @@ impl<R: Read> ListStream<R> {
             });
         }
         self.take(&mut rlp, payload)?;
-        check_length(&rlp, offset, expected)?;
+        expect_length(&rlp, offset, expected)?;
         Ok(Some(rlp))
     }
 
     /// Reads the length that follows the prefix in `bytes` bytes.
     fn long_length(&mut self, rlp: &mut Vec<u8>, bytes: usize, offset: u64) -> Result<u64, BlockStreamError> {
-        /// A length up to this one must be in the prefix itself.
+        /// Lengths up to this one are part of the prefix byte.
         const SHORT_MAX: u64 = 55;
         self.take(rlp, bytes as u64)?;
-        check_length(rlp, offset, 1 + bytes as u64)?;
+        expect_length(rlp, offset, 1 + bytes as u64)?;
         let digits = &rlp[1..];
         let length = digits
             .iter()
@@ -167,7 +168,7 @@ impl<R: Read> ListStream<R> {
         Ok(length)
     }
 
-    /// Appends the next `count` bytes to `rlp`, or fewer at the end of the stream.
+    /// Appends the next `count` bytes, or all that are left if these are fewer.
     fn take(&mut self, rlp: &mut Vec<u8>, count: u64) -> Result<(), BlockStreamError> {
         let before = rlp.len();
         let read = self.input.by_ref().take(count).read_to_end(rlp);
@@ -180,7 +181,8 @@ impl<R: Read> ListStream<R> {
     }
 }
 
-fn check_length(rlp: &[u8], offset: u64, expected: u64) -> Result<(), BlockStreamError> {
+/// Checks that all bytes of a list were read.
+fn expect_length(rlp: &[u8], offset: u64, expected: u64) -> Result<(), BlockStreamError> {
     let got = rlp.len() as u64;
     if got == expected {
         return Ok(());
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn written_blocks_are_read_back() {
+    fn encoded_blocks_are_read_again() {
         let (raw, error) = read(&bytes());
         assert!(error.is_none(), "{error:?}");
         let decoded: Vec<_> = raw.iter().map(|raw| raw.decode(TxRules::Moac).unwrap()).collect();
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_stream_yields_its_whole_blocks_and_the_offset_of_the_cut_one() {
+    fn a_truncated_stream_gives_its_complete_blocks_and_the_place_of_the_error() {
         let bytes = bytes();
         let mut ends = vec![0];
         ends.extend(blocks().iter().scan(0, |end, block| {
@@ -270,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn faulty_lengths_are_errors() {
+    fn claimed_lengths_are_checked_before_memory_is_taken() {
         let check = |bytes: &[u8], fits: fn(&BlockStreamError) -> bool| {
             let (blocks, error) = read(bytes);
             let error = error.expect("an error");
@@ -282,7 +284,7 @@ mod tests {
         check(&[0xfb, 0xff, 0xff, 0xff, 0xff], |e| {
             matches!(e, BlockStreamError::TooLong { .. })
         });
-        // The largest allowed length without content: no memory is allocated for it.
+        // The largest allowed length, without any bytes after it, takes hardly any memory.
         check(&[0xfb, 0x03, 0, 0, 0], |e| {
             matches!(e, BlockStreamError::Truncated { got: 5, .. })
         });

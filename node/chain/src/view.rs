@@ -1,6 +1,7 @@
-//! Reads the chain: blocks, receipts, transactions, and the state at any height.
+//! Reading the chain: one snapshot with its head, so that all reads of a request see the same
+//! chain.
 //!
-//! A [`View`] is one snapshot of the store, so all reads of a request see the same chain.
+//! This module knows blocks, transactions and state at any height. It knows no JSON.
 
 use std::sync::Arc;
 
@@ -20,11 +21,11 @@ pub struct StoredBlock {
     pub hash: B256,
     /// Header, total difficulty, and whether the block was executed.
     pub record: HeaderRecord,
-    /// Transactions, senders, uncles.
+    /// Transactions with their senders, and uncles.
     pub body: BlockBody,
 }
 
-/// A consistent view of the chain. Later changes of the chain do not change it.
+/// The chain at one moment. Later changes do not affect it.
 #[derive(Debug)]
 pub struct View {
     snapshot: Arc<Snapshot>,
@@ -36,7 +37,7 @@ impl View {
     /// A view of the chain as it is now.
     ///
     /// # Errors
-    /// [`StoreError`] when the store fails or has no head.
+    /// [`StoreError`] if the store fails or has no head.
     pub fn new(store: &Store, spec: Arc<ChainSpec>) -> Result<Self, StoreError> {
         let snapshot = store.snapshot()?;
         let missing = || StoreError::corrupt(TableId::Meta, store::meta_key::HEAD, "no head block");
@@ -49,7 +50,7 @@ impl View {
         &self.spec
     }
 
-    /// The snapshot, for reads that this type has no method for.
+    /// The snapshot that is read.
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
@@ -80,7 +81,7 @@ impl View {
     /// The hash of the canonical block `number`; `None` above the head.
     ///
     /// # Errors
-    /// [`StoreError`] when the store fails.
+    /// [`StoreError`] if the store fails.
     pub fn canonical_hash(&self, number: u64) -> Result<Option<B256>, StoreError> {
         self.snapshot.canonical_hash(number)
     }
@@ -88,7 +89,7 @@ impl View {
     /// The hash and header of the canonical block `number`; `None` above the head.
     ///
     /// # Errors
-    /// [`StoreError`] when the store fails.
+    /// [`StoreError`] if the store fails.
     pub fn header(&self, number: u64) -> Result<Option<(B256, HeaderRecord)>, StoreError> {
         match self.canonical_hash(number)? {
             Some(hash) => Ok(self.snapshot.header(number, &hash)?.map(|record| (hash, record))),
@@ -99,7 +100,7 @@ impl View {
     /// The header of the block `hash`, canonical or not.
     ///
     /// # Errors
-    /// [`StoreError`] when the store fails.
+    /// [`StoreError`] if the store fails.
     pub fn header_by_hash(&self, hash: &B256) -> Result<Option<HeaderRecord>, StoreError> {
         self.snapshot.header_by_hash(hash)
     }
@@ -107,7 +108,7 @@ impl View {
     /// The canonical block `number`; `None` above the head.
     ///
     /// # Errors
-    /// [`StoreError`] when the store fails.
+    /// [`StoreError`] if the store fails.
     pub fn block(&self, number: u64) -> Result<Option<StoredBlock>, StoreError> {
         match self.header(number)? {
             Some((hash, record)) => self.with_body(hash, record),
@@ -118,7 +119,7 @@ impl View {
     /// The block `hash`, canonical or not.
     ///
     /// # Errors
-    /// [`StoreError`] when the store fails.
+    /// [`StoreError`] if the store fails.
     pub fn block_by_hash(&self, hash: &B256) -> Result<Option<StoredBlock>, StoreError> {
         match self.header_by_hash(hash)? {
             Some(record) => self.with_body(*hash, record),
@@ -133,19 +134,19 @@ impl View {
         Ok(body.map(|body| StoredBlock { hash, record, body }))
     }
 
-    /// The receipts of a block; `None` if the block was not executed.
+    /// The receipts of a block; `None` if it was not executed.
     ///
     /// # Errors
-    /// [`StoreError`] when the store fails.
+    /// [`StoreError`] if the store fails.
     pub fn receipts(&self, id: &BlockId) -> Result<Option<Vec<Receipt>>, StoreError> {
         self.snapshot.receipts(id.number, &id.hash)
     }
 
-    /// The notices that a canonical block's transactions sent to application chains, in order;
+    /// The notices that the transactions of a canonical block sent to application chains, in order;
     /// `None` if the block is not canonical.
     ///
     /// # Errors
-    /// [`StoreError`] when the store fails.
+    /// [`StoreError`] if the store fails.
     pub fn notices(&self, id: &BlockId) -> Result<Option<Vec<ScsNotice>>, StoreError> {
         if self.canonical_hash(id.number)? != Some(id.hash) {
             return Ok(None);
@@ -153,11 +154,11 @@ impl View {
         self.snapshot.notices(id.number, &id.hash).map(Some)
     }
 
-    /// The hash of the canonical block with the transaction `hash`, and the transaction's index
-    /// there. `hash` is the transaction's own hash or its Ethereum hash.
+    /// The hash of the canonical block with the transaction `hash`, and the transaction's index in
+    /// it. `hash` is the transaction's own hash or its Ethereum hash.
     ///
     /// # Errors
-    /// [`StoreError`] when the store fails.
+    /// [`StoreError`] if the store fails.
     pub fn transaction_position(&self, hash: &B256) -> Result<Option<(B256, usize)>, StoreError> {
         let Some(position) = self.snapshot.transaction_position(hash)? else {
             return Ok(None);
@@ -167,16 +168,16 @@ impl View {
             None => Err(StoreError::corrupt(
                 TableId::TransactionToPosition,
                 hash.as_slice(),
-                format!("no canonical block {}", position.block_number),
+                format!("there is no canonical block {}", position.block_number),
             )),
         }
     }
 
-    /// The canonical block with the transaction `hash`, and the transaction's index there. `hash`
+    /// The canonical block with the transaction `hash`, and the transaction's index in it. `hash`
     /// is the transaction's own hash or its Ethereum hash.
     ///
     /// # Errors
-    /// [`StoreError`] when the store fails.
+    /// [`StoreError`] if the store fails.
     pub fn transaction(&self, hash: &B256) -> Result<Option<(StoredBlock, usize)>, StoreError> {
         let Some((block_hash, index)) = self.transaction_position(hash)? else {
             return Ok(None);
@@ -186,7 +187,7 @@ impl View {
             _ => Err(StoreError::corrupt(
                 TableId::TransactionToPosition,
                 hash.as_slice(),
-                format!("no transaction with index {index} in block {block_hash}"),
+                format!("there is no transaction {index} in block {block_hash}"),
             )),
         }
     }
@@ -194,7 +195,7 @@ impl View {
     /// The account after block `number`; `None` if it does not exist.
     ///
     /// # Errors
-    /// [`StoreError`] when the store fails.
+    /// [`StoreError`] if the store fails.
     pub fn account(&self, address: &Address, number: u64) -> Result<Option<AccountRecord>, StoreError> {
         Ok(self.snapshot.account_at(address, number)?.account)
     }
@@ -202,7 +203,7 @@ impl View {
     /// The value of a storage slot after block `number`.
     ///
     /// # Errors
-    /// [`StoreError`] when the store fails.
+    /// [`StoreError`] if the store fails.
     pub fn slot(&self, address: &Address, slot: &U256, number: u64) -> Result<U256, StoreError> {
         let version = self.snapshot.account_at(address, number)?;
         if version.account.is_none() {
@@ -214,7 +215,7 @@ impl View {
     /// The code of an account after block `number`; empty if it has none.
     ///
     /// # Errors
-    /// [`StoreError`] when the store fails.
+    /// [`StoreError`] if the store fails.
     pub fn code(&self, address: &Address, number: u64) -> Result<Vec<u8>, StoreError> {
         match self.account(address, number)? {
             Some(account) => self.snapshot.code(&account.code_hash),

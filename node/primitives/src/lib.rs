@@ -10,6 +10,7 @@ mod enode;
 mod error;
 mod header;
 mod key;
+mod panic;
 mod receipt;
 pub mod rlp;
 mod transaction;
@@ -28,6 +29,7 @@ pub use key::{
     EcdsaSignature, KeyError, SECP256K1_HALF_ORDER, SECP256K1_ORDER, SecretKey, SignatureError, recover,
     recover_public_key, signed_message_digest,
 };
+pub use panic::{catch_panic, panic_message};
 pub use receipt::{LOG_TOPICS_MAX, Log, Receipt, ReceiptForm, ReceiptOutcome, logs_bloom};
 pub use transaction::{
     CLASSIC_V_BIT, NATIVE_CHAIN_ID_BOUND, SYSTEM_CALL_DATA, SYSTEM_GAS_PRICE, SYSTEM_SYSCNT, Transaction,

@@ -447,7 +447,7 @@ impl WorkerConnection {
             id[24..].copy_from_slice(&(*worker as u64).to_be_bytes());
             self.state
                 .chain
-                .desk()
+                .work()
                 .report_hashrate(U256::from(*rate), B256::from(id));
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use chain::mining::desk::WORK_VALID;
+use chain::mining::work::WORK_LIFETIME;
 use ethash::{B256, WorkPackage};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -121,7 +121,7 @@ impl JobHistory {
             nonces: Mutex::default(),
         };
         state.jobs.push_back(Arc::new(job));
-        let is_over = |job: &Arc<DeskJob>| job.received_at.elapsed() > WORK_VALID;
+        let is_over = |job: &Arc<DeskJob>| job.received_at.elapsed() > WORK_LIFETIME;
         while state.jobs.len() > JOBS_MAX || (state.jobs.len() > 1 && state.jobs.front().is_some_and(is_over))
         {
             state.jobs.pop_front();

@@ -69,7 +69,7 @@ impl StratumState {
 
     /// Receives the work of the desk and turns it into jobs, until `stopping` is true.
     pub(super) fn receive_work(&self, stopping: &AtomicBool) {
-        let work = self.chain.desk().subscribe();
+        let work = self.chain.work().subscribe();
         let mut last_demand = None::<Instant>;
         while !stopping.load(Ordering::Acquire) {
             let wanted = self.logged_in.load(Ordering::Relaxed) > 0;
@@ -77,7 +77,7 @@ impl StratumState {
                 last_demand = Some(Instant::now());
                 // This call only tells the desk that work is wanted. The work arrives by the
                 // channel.
-                let _ = self.chain.desk().work();
+                let _ = self.chain.work().current();
             }
             match work.recv_timeout(STOP_CHECK_INTERVAL) {
                 Ok(package) => self.jobs.update(package),

@@ -5,8 +5,9 @@
 //! [`note_damage`] tells it about damaged pages. Knows neither tables nor files.
 
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
+
+use primitives::catch_panic;
 
 thread_local! {
     /// Whether this thread is inside [`guarded`].
@@ -39,23 +40,13 @@ pub(crate) fn note_damage(page: u64) {
 pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, CallFailure> {
     DAMAGE.set(None);
     let outside = INSIDE.replace(true);
-    // `AssertUnwindSafe` holds: a panic can leave work half done only inside a write transaction,
-    // and that transaction is then never committed.
-    let result = catch_unwind(AssertUnwindSafe(work));
+    // Whatever a panic leaves half done lies in a transaction that is not committed then.
+    let result = catch_panic(work);
     INSIDE.set(outside);
     if let Some(page) = DAMAGE.take() {
         return Err(CallFailure::Damaged { page });
     }
-    result.map_err(|panic| CallFailure::Panicked(words(&*panic)))
-}
-
-/// What a panic says.
-fn words(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("no reason given").replace('\n', " ")
+    result.map_err(CallFailure::Panicked)
 }
 
 /// Installs a panic hook that does not print the panics which [`StoreError`](crate::StoreError)

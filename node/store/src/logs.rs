@@ -243,7 +243,7 @@ mod tests {
                 ..Default::default()
             },
             total_difficulty: U256::from(1),
-            executed: false,
+            executed: true,
         };
         let body = BlockBody {
             transactions: transactions(),
@@ -255,7 +255,7 @@ mod tests {
         batch
             .write(|tables| {
                 tables.put_block(&hash, &record, &body)?;
-                tables.put_executed(&hash, &record, &receipts())
+                tables.put_receipts(3, &hash, &receipts())
             })
             .unwrap();
         batch.commit().unwrap();

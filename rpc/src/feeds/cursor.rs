@@ -9,7 +9,7 @@
 use chain::View;
 use chain::chain::HeadEvent;
 use chain::import::BlockId;
-use primitives::{B256, Header};
+use primitives::Header;
 
 use super::journal::{HeadJournal, block_count};
 use crate::error::RpcResult;
@@ -138,39 +138,26 @@ impl HeadCursor {
 
     /// The next changes read from the chain: down to the last common block, then up to the head.
     pub(super) fn walk(&self, next: u64, view: &View) -> RpcResult<UnseenChanges> {
-        let mut at = self.head;
-        let mut changes = Vec::new();
-        while view.canonical_hash(at.number).map_err(failure)? != Some(at.hash) {
-            if changes.len() == CHANGES_MAX {
-                return Ok(UnseenChanges::unfinished(changes, at));
+        let path = view.path_to_head(self.head, None, CHANGES_MAX).map_err(failure)?;
+        let removed = path.reverted.into_iter().map(BlockChange::Removed);
+        let changes = removed.chain(path.applied.into_iter().map(BlockChange::Applied));
+        let end = if path.end == view.head_id() {
+            Self {
+                next_event: next,
+                head: path.end,
             }
-            changes.push(BlockChange::Removed(at));
-            at = parent(view, &at)?;
-        }
-        while at.number < view.head_number() {
-            if changes.len() == CHANGES_MAX {
-                return Ok(UnseenChanges::unfinished(changes, at));
-            }
-            let number = at.number + 1;
-            let hash = canonical(view, number)?;
-            at = BlockId { number, hash };
-            changes.push(BlockChange::Applied(at));
-        }
-        let end = Self {
-            next_event: next,
-            head: at,
+        } else {
+            // These changes lead to a block below the head; the next call reads on from there.
+            Self::outside_journal(path.end)
         };
-        Ok(UnseenChanges { changes, end })
+        Ok(UnseenChanges {
+            changes: changes.collect(),
+            end,
+        })
     }
 }
 
 impl UnseenChanges {
-    /// Changes that lead to `head`, which is not the chain's head yet.
-    fn unfinished(changes: Vec<BlockChange>, head: BlockId) -> Self {
-        let end = HeadCursor::outside_journal(head);
-        Self { changes, end }
-    }
-
     /// The position of a follower that has taken only the first `taken` changes.
     pub(crate) fn cursor_after(&self, taken: usize, view: &View) -> RpcResult<HeadCursor> {
         if taken >= self.changes.len() {
@@ -198,20 +185,7 @@ fn head_after(view: &View, change: &BlockChange) -> RpcResult<BlockId> {
 /// The parent of `id`. If `id` was deleted when the head was set back, this is the highest
 /// canonical block below it.
 fn parent(view: &View, id: &BlockId) -> RpcResult<BlockId> {
-    let number = id.number.saturating_sub(1);
-    if let Some(header) = header(view, id)? {
-        let hash = header.parent_hash;
-        return Ok(BlockId { number, hash });
-    }
-    let number = number.min(view.head_number());
-    let hash = canonical(view, number)?;
-    Ok(BlockId { number, hash })
-}
-
-/// The hash of the canonical block `number`, which must not be above the head.
-fn canonical(view: &View, number: u64) -> RpcResult<B256> {
-    let hash = view.canonical_hash(number).map_err(failure)?;
-    hash.ok_or_else(|| failure(format_args!("no canonical block {number} below the head")))
+    Ok(view.block_below(id).map_err(failure)?.id())
 }
 
 /// The header of a block that was canonical once. `None` if it was deleted when the head was set

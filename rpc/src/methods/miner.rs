@@ -76,13 +76,13 @@ fn start(node: &Node, (threads,): (Option<Count>,)) -> RpcResult<()> {
         .transpose()
         .map_err(|_| RpcError::invalid_argument(0, "want a number of threads"))?;
     node.miner.start(threads).map_err(RpcError::refused)?;
-    node.chain.desk().set_mining(true);
+    node.chain.work().set_mining(true);
     Ok(())
 }
 
 /// `miner_stop`: true, whether there was mining or not.
 fn stop(node: &Node) -> bool {
-    node.chain.desk().set_mining(false);
+    node.chain.work().set_mining(false);
     node.miner.stop();
     true
 }

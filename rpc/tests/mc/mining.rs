@@ -125,7 +125,7 @@ fn the_state_of_the_node() {
         "chain3_clientVersion",
         json!("Test/v1.2.3/linux-x86_64/rustc1.95"),
     );
-    net.chain.desk().set_mining(true);
+    net.chain.work().set_mining(true);
     assert_eq!(net.ok("mc_mining", json!([])), true);
 }
 

@@ -95,7 +95,7 @@ fn sent_again() {
         "mc_resend",
         json!([request, "0x191"]),
         -32000,
-        "replacement transaction underpriced: got 401, want at least 440",
+        "replacement transaction underpriced: got 401, expected at least 440",
     );
     let other = json!({"from": account(0), "to": account(6), "nonce": "0x0"});
     net.check_error(

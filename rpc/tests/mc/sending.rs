@@ -133,21 +133,24 @@ fn refused_transactions() {
     );
     check(
         json!({"gas": "0x1"}),
-        "intrinsic gasRemaining too low: got 1, want 1000",
+        "intrinsic gasRemaining too low: got 1, expected 1000",
     );
     let limit = net.ok("mc_getBlockByNumber", json!(["pending", false]))["gasLimit"].clone();
     let limit = u64::from_str_radix(&limit.as_str().expect("a QUANTITY")[2..], 16).expect("a number");
     check(
         json!({"gas": "0xffffffffff"}),
-        &format!("exceeds block gasRemaining limit: got 1099511627775, want at most {limit}"),
+        &format!("exceeds block gasRemaining limit: got 1099511627775, expected at most {limit}"),
     );
     net.send(json!({"to": account(5), "gasPrice": "0x64"}));
     check(
         json!({"nonce": "0x0", "gasPrice": "0x65"}),
-        "replacement transaction underpriced: got 101, want at least 110",
+        "replacement transaction underpriced: got 101, expected at least 110",
     );
     net.mine();
-    check(json!({"nonce": "0x0"}), "nonce too low: got 0, want at least 1");
+    check(
+        json!({"nonce": "0x0"}),
+        "nonce too low: got 0, expected at least 1",
+    );
     let (code, message) = net.error(
         "mc_sendTransaction",
         &json!([{"from": account(0), "to": account(5), "value": format!("{:#x}", U256::MAX)}]).to_string(),

@@ -69,7 +69,7 @@ fn a_native_transaction_from_pool_to_block() {
         "mc_sendRawTransaction",
         raw(&sent),
         -32000,
-        "nonce too low: got 0, want at least 1",
+        "nonce too low: got 0, expected at least 1",
     );
 }
 

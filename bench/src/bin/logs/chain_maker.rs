@@ -215,7 +215,7 @@ impl ChainMaker {
         };
         let to_index = if indexed { receipts.as_slice() } else { &[] };
         tables.put_block(&hash, &record, &body)?;
-        tables.put_executed(&hash, &record, &receipts)?;
+        tables.put_receipts(number, &hash, &receipts)?;
         tables.put_canonical(number, &hash, &body.transactions, to_index)?;
         (self.head, self.head_hash) = (record.header, hash);
         Ok(())

@@ -1,7 +1,8 @@
-//! The blocks that were refused lately for what they are: for whoever looks for their maker.
+//! The blocks that were refused lately because they are invalid, for users who look for the maker
+//! of such blocks.
 //!
-//! What the importer knows of bad blocks is elsewhere, in [`crate::import::bad`]: more of them, and less
-//! of each.
+//! The importer has a cache of its own in [`crate::import::invalid_blocks`]. That one remembers
+//! more blocks, but only their hashes.
 
 use std::collections::VecDeque;
 
@@ -11,10 +12,10 @@ use primitives::{B256, Block};
 use super::Chain;
 use crate::import::ImportError;
 
-/// Most refused blocks that are remembered; the oldest go first.
+/// The most bad blocks that are remembered. The oldest are forgotten first.
 const BAD_BLOCKS_MAX: usize = 10;
 
-/// A block that was refused for what it is.
+/// A block that was refused because it is invalid.
 #[derive(Clone, Debug)]
 pub struct BadBlock {
     /// The block.
@@ -25,20 +26,21 @@ pub struct BadBlock {
     pub reason: String,
 }
 
-/// The list, oldest first.
+/// The last bad blocks, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct BadBlocks(Mutex<VecDeque<BadBlock>>);
+pub(super) struct BadBlockList(Mutex<VecDeque<BadBlock>>);
 
-impl BadBlocks {
-    /// Notes a block; one that was refused before moves to the end, with its first reason.
+impl BadBlockList {
+    /// Remembers a block. A block that is in the list already moves to the end and keeps its first
+    /// reason.
     pub(super) fn remember(&self, block: &Block, hash: B256, error: &ImportError) {
-        let mut bad = self.0.lock();
-        let before = bad.iter().position(|other| other.hash == hash);
-        let refused = before.and_then(|index| bad.remove(index));
-        if bad.len() >= BAD_BLOCKS_MAX {
-            bad.pop_front();
+        let mut list = self.0.lock();
+        let index = list.iter().position(|bad| bad.hash == hash);
+        let known = index.and_then(|index| list.remove(index));
+        if list.len() >= BAD_BLOCKS_MAX {
+            list.pop_front();
         }
-        bad.push_back(refused.unwrap_or_else(|| BadBlock {
+        list.push_back(known.unwrap_or_else(|| BadBlock {
             block: block.clone(),
             hash,
             reason: error.to_string(),
@@ -47,7 +49,7 @@ impl BadBlocks {
 }
 
 impl Chain {
-    /// Blocks refused lately for what they are, oldest first.
+    /// The blocks that were refused lately because they are invalid, oldest first.
     pub fn bad_blocks(&self) -> Vec<BadBlock> {
         self.inner.bad_blocks.0.lock().iter().cloned().collect()
     }
@@ -59,20 +61,20 @@ mod tests {
 
     #[test]
     fn the_oldest_go_first_and_none_is_there_twice() {
-        let bad = BadBlocks::default();
+        let list = BadBlockList::default();
         let error = ImportError::UnknownParent(B256::ZERO);
         let hash = |mark: usize| B256::repeat_byte(mark as u8);
         for mark in 0..=BAD_BLOCKS_MAX {
-            bad.remember(&Block::default(), hash(mark), &error);
+            list.remember(&Block::default(), hash(mark), &error);
         }
-        let again = ImportError::Bad {
-            reason: "as told".into(),
+        let again = ImportError::KnownInvalid {
+            reason: "of the test".into(),
         };
-        bad.remember(&Block::default(), hash(1), &again);
-        let hashes: Vec<_> = bad.0.lock().iter().map(|bad| bad.hash).collect();
-        let want: Vec<_> = (2..=BAD_BLOCKS_MAX).chain([1]).map(hash).collect();
-        assert_eq!(hashes, want);
-        let last = bad.0.lock().pop_back().map(|bad| bad.reason);
+        list.remember(&Block::default(), hash(1), &again);
+        let hashes: Vec<_> = list.0.lock().iter().map(|bad| bad.hash).collect();
+        let expected: Vec<_> = (2..=BAD_BLOCKS_MAX).chain([1]).map(hash).collect();
+        assert_eq!(hashes, expected);
+        let last = list.0.lock().pop_back().map(|bad| bad.reason);
         assert_eq!(last, Some(error.to_string()));
     }
 }

@@ -1,34 +1,37 @@
-//! What follows a new head: pool, possible uncles, work, subscribers.
+//! Letting the pool, the uncle candidates, the work and the subscribers follow a new head.
 //!
-//! Runs in the writer's thread. What the head became is the importer's doing. Where that is not
-//! known, as a commit failed after its last write, or where the store could not be read, the way
-//! from the head that was followed last is read from the store later, before the next block.
+//! This runs in the writer's thread. The importer says how the head has moved. If that is not
+//! known, because a commit reported an error or the store could not be read, the state of things
+//! is *in doubt*: then the path from the head that was followed last is read from the store, before
+//! the next block is imported.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use primitives::{Block, Header};
-use store::{BlockReads, StateReads, StoreError, TableId};
+use store::{BlockReads, StateReads, StoreError};
 
-use super::{HeadEvent, Inner, next_block, standing};
+use super::{ChainInner, HeadEvent, next_block, sender_state};
 use crate::import::{BlockId, Imported};
-use crate::pool::Reverted;
+use crate::path::ChainPath;
+use crate::pool::RevertedTransaction;
 use crate::rules::UNCLE_GENERATIONS;
 use crate::view::View;
 
-/// Most side blocks remembered as possible uncles.
+/// The most side blocks that are remembered as uncle candidates.
 const UNCLE_CANDIDATES_MAX: usize = 16;
 
-/// Possible uncles.
+/// Side blocks that may become uncles of the next block.
 #[derive(Debug, Default)]
-pub(super) struct Uncles {
+pub(super) struct UncleCandidates {
+    /// Oldest first.
     pub(super) headers: Vec<Header>,
-    /// How many have come so far.
+    /// How many candidates have come so far, those included that were dropped.
     pub(super) come: u64,
 }
 
-impl Uncles {
-    /// Adds one, once: a block may be taken back more often than that.
+impl UncleCandidates {
+    /// Adds a candidate unless it is known. A block can be reverted more than once.
     fn remember(&mut self, header: Header) {
         if !self.headers.contains(&header) {
             self.headers.push(header);
@@ -39,78 +42,69 @@ impl Uncles {
     }
 }
 
-/// Whether a side block can be an uncle of the block after `head`.
+/// Whether the side block `number` can be an uncle of the block after `head`.
 fn may_be_uncle(number: u64, head: u64) -> bool {
     number.saturating_add(UNCLE_GENERATIONS) > head
 }
 
-/// Which heads have been followed.
+/// Which heads were followed.
 #[derive(Debug)]
-pub(super) struct Followed {
-    /// The one that the pool stands on.
-    pool: BlockId,
-    /// The one that subscribers have been told of.
-    told: BlockId,
-    /// One of them may not be the head.
+pub(super) struct FollowState {
+    /// The head that the pool has followed.
+    pool_head: BlockId,
+    /// The head that subscribers were told of.
+    notified_head: BlockId,
+    /// Whether one of the two may not be the head.
     in_doubt: bool,
-    /// The lowest block that the head may have been set back to, where that is in doubt.
-    set_back: Option<u64>,
+    /// While in doubt: the lowest block that the head may have been set back to.
+    set_back_to: Option<u64>,
 }
 
-impl Followed {
-    /// Both are the head.
+impl FollowState {
+    /// Pool and subscribers know `head`.
     pub(super) fn new(head: BlockId) -> Self {
         Self {
-            pool: head,
-            told: head,
+            pool_head: head,
+            notified_head: head,
             in_doubt: false,
-            set_back: None,
+            set_back_to: None,
         }
     }
 }
 
-/// The way from a block to the head.
-struct Way {
-    /// Blocks that are canonical no more, highest first.
-    reverted: Vec<BlockId>,
-    /// Blocks that became canonical, lowest first.
-    applied: Vec<BlockId>,
-    /// Some of the reverted are deleted; of those only the highest is told.
-    deleted: bool,
+/// The accounts whose state a new head may have changed.
+enum AffectedAccounts<'a> {
+    /// The accounts that these canonical blocks changed.
+    ChangedBy(&'a [BlockId]),
+    /// All. What a block has changed is known only while the block is canonical, so this is the
+    /// answer if a block was reverted.
+    All,
 }
 
-/// Whose standing a head may have changed.
-enum Moved<'a> {
-    /// The accounts that these blocks changed.
-    By(&'a [BlockId]),
-    /// Any. What a block changed is known only while it is canonical.
-    Any,
-}
-
-impl Inner {
-    /// Pool, possible uncles, work and subscribers follow an import.
-    pub(super) fn follow(&self, block: &Block, imported: &Imported) -> Result<(), StoreError> {
+impl ChainInner {
+    /// Lets everything follow an import.
+    pub(super) fn follow_import(&self, block: &Block, imported: &Imported) -> Result<(), StoreError> {
         match imported {
             Imported::Known => {}
             Imported::Side => {
                 let head = self.store.snapshot()?.head()?.map_or(0, |(number, _)| number);
                 if may_be_uncle(block.header.number, head) {
-                    self.uncles.lock().remember(block.header.clone());
-                    self.desk.wake();
+                    self.uncle_candidates.lock().remember(block.header.clone());
+                    self.work.wake();
                 }
             }
-            Imported::Head { .. } if self.followed.lock().in_doubt => return self.catch_up(),
+            Imported::Head { .. } if self.follow_state.lock().in_doubt => return self.catch_up(),
             Imported::Head { reverted, applied } => {
-                let moved = match reverted[..] {
-                    [] => Moved::By(applied),
-                    _ => Moved::Any,
+                let affected = match reverted[..] {
+                    [] => AffectedAccounts::ChangedBy(applied),
+                    _ => AffectedAccounts::All,
                 };
                 let followed = self
                     .view()
-                    .and_then(|view| self.pool_follows(&view, reverted, moved));
-                // Whatever failed above, the head has moved.
+                    .and_then(|view| self.pool_follows(&view, reverted, affected));
+                // Subscribers are told even if the pool could not follow: the head has moved.
                 if let Some(head) = applied.last() {
-                    self.tell(*head, reverted.clone(), applied.clone());
+                    self.notify_head(*head, reverted.clone(), applied.clone());
                 }
                 followed?;
             }
@@ -118,198 +112,163 @@ impl Inner {
         Ok(())
     }
 
-    /// Pool, work and subscribers follow the head that was set to block `number`.
-    pub(super) fn follow_back(&self, number: u64, reverted: Vec<BlockId>) -> Result<(), StoreError> {
-        if self.followed.lock().in_doubt {
-            self.doubt(Some(number));
+    /// Lets everything follow the head that was set back to block `number`.
+    pub(super) fn follow_set_head(&self, number: u64, reverted: Vec<BlockId>) -> Result<(), StoreError> {
+        if self.follow_state.lock().in_doubt {
+            self.put_in_doubt(Some(number));
             return self.catch_up();
         }
-        self.uncles.lock().headers.clear();
+        self.uncle_candidates.lock().headers.clear();
         let view = self.view()?;
-        // Of what was taken back nothing returns.
-        let followed = self.pool_follows(&view, &[], Moved::Any);
-        self.tell(view.head_id(), reverted, Vec::new());
+        // The transactions of the reverted blocks do not return to the pool.
+        let followed = self.pool_follows(&view, &[], AffectedAccounts::All);
+        self.notify_head(view.head_id(), reverted, Vec::new());
         followed
     }
 
-    /// Notes that the pool or subscribers may not have followed the head; it may have been set
-    /// back to the block `set_back`.
-    pub(super) fn doubt(&self, set_back: Option<u64>) {
-        let mut followed = self.followed.lock();
-        followed.in_doubt = true;
-        followed.set_back = [followed.set_back, set_back].into_iter().flatten().min();
+    /// Notes that the pool or subscribers may not have followed the head. The head may have been
+    /// set back to the block `set_back_to`.
+    pub(super) fn put_in_doubt(&self, set_back_to: Option<u64>) {
+        let mut state = self.follow_state.lock();
+        state.in_doubt = true;
+        state.set_back_to = [state.set_back_to, set_back_to].into_iter().flatten().min();
     }
 
-    /// Follows the head from wherever pool and subscribers are, where that is in doubt.
+    /// If in doubt, lets everything follow the head from wherever pool and subscribers are.
     pub(super) fn catch_up(&self) -> Result<(), StoreError> {
-        let Followed {
-            pool,
-            told,
+        let FollowState {
+            pool_head,
+            notified_head,
             in_doubt,
-            set_back,
-        } = *self.followed.lock();
+            set_back_to,
+        } = *self.follow_state.lock();
         if !in_doubt {
             return Ok(());
         }
-        // Whatever fails below, the head may have moved.
-        self.renew_work();
+        // Comes first because the head may have moved even if something fails below.
+        self.withdraw_work();
         let view = self.view()?;
         let head = view.head_id();
-        let way = |from| match Way::read(&view, from, set_back) {
+        let path_from = |from| match view.path_to_head(from, set_back_to, usize::MAX) {
             Err(error) if error.is_damage() => {
-                tracing::error!(%error, "what happened before the present head is not known");
-                Ok(Way::unknown(head))
+                tracing::error!(%error, "the blocks before the head are not known to followers of the chain");
+                Ok(ChainPath {
+                    reverted: Vec::new(),
+                    applied: vec![head],
+                    end: head,
+                    crosses_deleted: false,
+                })
             }
-            way => way,
+            path => path,
         };
-        let followed = if pool == head {
+        let followed = if pool_head == head {
             Ok(())
         } else {
-            let way = way(pool)?;
-            if way.deleted {
-                self.uncles.lock().headers.clear();
+            let path = path_from(pool_head)?;
+            if path.crosses_deleted {
+                self.uncle_candidates.lock().headers.clear();
             }
-            self.pool_follows(&view, &way.reverted, Moved::Any)
+            self.pool_follows(&view, &path.reverted, AffectedAccounts::All)
         };
-        if told != head {
-            let way = way(told)?;
-            self.tell(head, way.reverted, way.applied);
+        if notified_head != head {
+            let path = path_from(notified_head)?;
+            self.notify_head(head, path.reverted, path.applied);
         }
         followed?;
-        *self.followed.lock() = Followed::new(head);
+        *self.follow_state.lock() = FollowState::new(head);
         Ok(())
     }
 
-    pub(super) fn view(&self) -> Result<View, StoreError> {
-        View::new(&self.store, self.spec.clone())
+    /// Takes the current work away and makes the work maker look for new work.
+    fn withdraw_work(&self) {
+        self.work.publish(None);
+        self.work.wake();
     }
 
-    fn renew_work(&self) {
-        self.desk.publish(None);
-        self.desk.wake();
-    }
-
-    /// Miners and readers learn that the head has moved.
-    fn tell(&self, head: BlockId, reverted: Vec<BlockId>, applied: Vec<BlockId>) {
-        self.renew_work();
+    /// Tells miners and subscribers that the head has moved.
+    fn notify_head(&self, head: BlockId, reverted: Vec<BlockId>, applied: Vec<BlockId>) {
+        self.withdraw_work();
         let event = Arc::new(HeadEvent { reverted, applied });
         self.subscribers
             .lock()
             .retain(|subscriber| subscriber.send(event.clone()).is_ok());
-        self.followed.lock().told = head;
+        self.follow_state.lock().notified_head = head;
     }
 
-    /// The pool and the possible uncles follow the head of `view`. What is damaged is passed over
-    /// the next time, what could not be read is not.
-    fn pool_follows(&self, view: &View, reverted: &[BlockId], moved: Moved<'_>) -> Result<(), StoreError> {
-        self.desk.seals().prepare_ahead(&self.spec, view.head_number());
+    /// Lets the pool and the uncle candidates follow the head of `view`.
+    ///
+    /// If rows are damaged, the pool counts as having followed, so that the same rows are not read
+    /// again and again. If rows could not be read for another reason, they are read again later.
+    fn pool_follows(
+        &self,
+        view: &View,
+        reverted: &[BlockId],
+        affected: AffectedAccounts<'_>,
+    ) -> Result<(), StoreError> {
+        self.work.seals().prepare_ahead(&self.spec, view.head_number());
         let followed = self
-            .transactions_follow(view, reverted, moved)
-            .and_then(|()| self.uncles_follow(view, reverted));
+            .transactions_follow(view, reverted, affected)
+            .and_then(|()| self.uncle_candidates_follow(view, reverted));
         if followed.as_ref().map_or_else(StoreError::is_damage, |()| true) {
-            self.followed.lock().pool = view.head_id();
+            self.follow_state.lock().pool_head = view.head_id();
         }
         followed
     }
 
-    fn uncles_follow(&self, view: &View, reverted: &[BlockId]) -> Result<(), StoreError> {
+    /// Adds the reverted blocks to the uncle candidates and drops candidates that are too old.
+    fn uncle_candidates_follow(&self, view: &View, reverted: &[BlockId]) -> Result<(), StoreError> {
         let head = view.head_number();
-        let mut uncles = self.uncles.lock();
+        let mut candidates = self.uncle_candidates.lock();
         for id in reverted.iter().filter(|id| may_be_uncle(id.number, head)) {
             if let Some(record) = view.header_by_hash(&id.hash)? {
-                uncles.remember(record.header);
+                candidates.remember(record.header);
             }
         }
-        uncles.headers.retain(|uncle| may_be_uncle(uncle.number, head));
+        candidates
+            .headers
+            .retain(|uncle| may_be_uncle(uncle.number, head));
         Ok(())
     }
 
+    /// Gives the pool the new states of affected senders and the transactions of reverted blocks.
     fn transactions_follow(
         &self,
         view: &View,
         reverted: &[BlockId],
-        moved: Moved<'_>,
+        affected: AffectedAccounts<'_>,
     ) -> Result<(), StoreError> {
         let _admission = self.admission.write();
-        let moved = match moved {
-            Moved::Any => self.pool.senders(),
-            Moved::By(applied) => {
+        let affected = match affected {
+            AffectedAccounts::All => self.pool.senders(),
+            AffectedAccounts::ChangedBy(blocks) => {
                 let mut changed = HashSet::new();
-                for id in applied {
+                for id in blocks {
                     changed.extend(view.snapshot().changes(id.number)?.accounts);
                 }
-                self.pool.present(changed)
+                self.pool.senders_among(changed)
             }
         };
-        let mut back = Vec::new();
+        let mut returning = Vec::new();
         for id in reverted.iter().rev() {
             let Some(body) = view.snapshot().body(id.number, &id.hash, self.spec.tx_rules())? else {
                 continue;
             };
             let sent = body.transactions.into_iter().zip(body.senders);
             for (transaction, sender) in sent.filter(|(transaction, _)| !transaction.is_system()) {
-                let standing = standing(view, &sender)?;
-                back.push(Reverted {
+                returning.push(RevertedTransaction {
                     transaction,
                     sender,
-                    standing,
+                    sender_state: sender_state(view, &sender)?,
                 });
             }
         }
         let next = next_block(&self.spec, &view.head().header, &self.settings.lock());
-        let standings: Vec<_> = moved
+        let states: Vec<_> = affected
             .into_iter()
-            .map(|address| Ok((address, standing(view, &address)?)))
+            .map(|address| Ok((address, sender_state(view, &address)?)))
             .collect::<Result<_, StoreError>>()?;
-        self.pool.follow_head(next, standings, back);
+        self.pool.follow_head(next, states, returning);
         Ok(())
-    }
-}
-
-impl Way {
-    /// A way of which only the end is known.
-    fn unknown(head: BlockId) -> Self {
-        Self {
-            reverted: Vec::new(),
-            applied: vec![head],
-            deleted: false,
-        }
-    }
-
-    /// Reads the way from `from` to the head of `view`. Where what lies between is deleted, as
-    /// the head was set back, it goes by the block `set_back`.
-    fn read(view: &View, from: BlockId, set_back: Option<u64>) -> Result<Self, StoreError> {
-        let mut way = Self {
-            reverted: Vec::new(),
-            applied: Vec::new(),
-            deleted: false,
-        };
-        let mut old = from;
-        while view.canonical_hash(old.number)? != Some(old.hash) {
-            way.reverted.push(old);
-            let below = old.number.checked_sub(1).ok_or_else(|| {
-                let reason = format!("no block in common with the chain below block {}", from.number);
-                StoreError::corrupt(TableId::NumberToHash, &[], reason)
-            })?;
-            old = match view.header_by_hash(&old.hash)? {
-                Some(record) => BlockId {
-                    number: below,
-                    hash: record.header.parent_hash,
-                },
-                None => {
-                    way.deleted = true;
-                    let number = below.min(view.head_number()).min(set_back.unwrap_or(u64::MAX));
-                    let hash = view.canonical_hash(number)?.unwrap_or_default();
-                    BlockId { number, hash }
-                }
-            };
-        }
-        for number in old.number + 1..=view.head_number() {
-            if let Some(hash) = view.canonical_hash(number)? {
-                way.applied.push(BlockId { number, hash });
-            }
-        }
-        Ok(way)
     }
 }
 
@@ -322,18 +281,18 @@ mod tests {
     use store::Store;
 
     use super::*;
-    use crate::chain::writer::Jobs;
+    use crate::chain::writer::WriterJobs;
     use crate::chain::{Chain, ChainConfig};
     use crate::import::{ImportError, Importer};
-    use crate::pool::{Origin, PoolConfig};
+    use crate::pool::{PoolConfig, TxOrigin};
     use crate::rules::body::SealCheck;
     use crate::spec::{ChainSpec, DEV_ACCOUNTS};
 
-    type Follow = fn(&Inner, &Block, &Imported) -> Result<(), StoreError>;
+    type Follow = fn(&ChainInner, &Block, &Imported) -> Result<(), StoreError>;
 
     fn failure() -> StoreError {
         StoreError::Reopened {
-            path: "as asked".into(),
+            path: "of the test".into(),
         }
     }
 
@@ -344,7 +303,7 @@ mod tests {
     }
 
     impl Scene {
-        /// A chain whose orders to set the head back are followed and said to have failed.
+        /// A chain that sets its head back on request, but reports an error then.
         fn open(follow: Follow) -> Self {
             let spec = Arc::new(ChainSpec::dev());
             let config = ChainConfig {
@@ -356,9 +315,9 @@ mod tests {
             };
             let store = Store::in_memory().unwrap();
             let importer = Importer::new(store.clone(), spec, SealCheck::Off);
-            let (taker, setter) = (importer.clone(), importer.clone());
-            let jobs = Jobs {
-                take: Box::new(move |block, _| taker.import(block, None)),
+            let (block_importer, setter) = (importer.clone(), importer.clone());
+            let jobs = WriterJobs {
+                import: Box::new(move |block, _| block_importer.import(block, None)),
                 follow,
                 set_head: Box::new(move |number| {
                     setter.set_head(number)?;
@@ -374,31 +333,33 @@ mod tests {
             }
         }
 
-        /// The next block, paid to `mark`.
-        fn next(&self, mark: u8) -> Block {
+        /// Builds the next block; its beneficiary is made of `mark`.
+        fn build_next(&self, mark: u8) -> Block {
             self.chain
                 .change_settings(|settings| settings.beneficiary = Address::repeat_byte(mark));
             let view = self.chain.view().unwrap();
             self.chain.pending(&view).unwrap().block.clone()
         }
 
-        fn take_block(&self, mark: u8) -> Block {
-            let block = self.next(mark);
+        fn import_next_block(&self, mark: u8) -> Block {
+            let block = self.build_next(mark);
             self.chain.import(block.clone()).unwrap();
             block
         }
 
-        fn take(&self, mark: u8) -> BlockId {
-            id(&self.take_block(mark))
+        fn import_next(&self, mark: u8) -> BlockId {
+            id(&self.import_next_block(mark))
         }
 
         fn send(&self, tx_nonce: u64) {
             let transaction = transfer(tx_nonce);
-            self.chain.submit_transaction(transaction, Origin::Local).unwrap();
+            self.chain
+                .submit_transaction(transaction, TxOrigin::Local)
+                .unwrap();
         }
 
-        /// What subscribers were told since the last question.
-        fn told(&self) -> Vec<(Vec<BlockId>, Vec<BlockId>)> {
+        /// The head events since the last call: blocks reverted and blocks applied.
+        fn events(&self) -> Vec<(Vec<BlockId>, Vec<BlockId>)> {
             let both = |event: Arc<HeadEvent>| (event.reverted.clone(), event.applied.clone());
             self.heads.try_iter().map(both).collect()
         }
@@ -424,77 +385,80 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_was_not_followed_is_followed_before_the_next() {
+    fn a_head_that_was_not_followed_is_followed_before_the_next_block() {
         static BLOCKS: AtomicU32 = AtomicU32::new(0);
         let scene = Scene::open(|inner, block, imported| {
             if BLOCKS.fetch_add(1, Ordering::AcqRel) == 0 {
                 return Err(failure());
             }
-            inner.follow(block, imported)
+            inner.follow_import(block, imported)
         });
         scene.send(0);
-        let one = scene.take(1);
-        assert_eq!((scene.told(), scene.chain.pool().counts()), (vec![], (1, 0)));
-        let two = scene.take(2);
-        let want = vec![(vec![], vec![one]), (vec![], vec![two])];
-        assert_eq!((scene.told(), scene.chain.pool().counts()), (want, (0, 0)));
+        let one = scene.import_next(1);
+        assert_eq!((scene.events(), scene.chain.pool().counts()), (vec![], (1, 0)));
+        let two = scene.import_next(2);
+        let expected = vec![(vec![], vec![one]), (vec![], vec![two])];
+        assert_eq!((scene.events(), scene.chain.pool().counts()), (expected, (0, 0)));
         assert_eq!(scene.chain.failure(), None);
     }
 
     #[test]
-    fn what_a_reorganization_took_back_returns_later_where_it_could_not_be_read() {
+    fn transactions_of_reverted_blocks_return_later_if_the_pool_could_not_follow() {
         static BLOCKS: AtomicU32 = AtomicU32::new(0);
         let scene = Scene::open(|inner, block, imported| {
             if BLOCKS.fetch_add(1, Ordering::AcqRel) == 2
                 && let Imported::Head { reverted, applied } = imported
             {
-                // Subscribers are told whatever the pool meets.
-                inner.tell(id(block), reverted.clone(), applied.clone());
+                // Subscribers are told even if the pool fails.
+                inner.notify_head(id(block), reverted.clone(), applied.clone());
                 return Err(failure());
             }
-            inner.follow(block, imported)
+            inner.follow_import(block, imported)
         });
-        // The branch that takes over is made on a chain of its own.
-        let beside = Scene::open(Inner::follow);
-        let branch = [beside.take_block(2), beside.take_block(3)];
+        // The branch that becomes the heavier one is made on another chain.
+        let other_scene = Scene::open(ChainInner::follow_import);
+        let branch = [other_scene.import_next_block(2), other_scene.import_next_block(3)];
         scene.send(0);
-        let lost = scene.take(1);
+        let lost = scene.import_next(1);
         scene.chain.import(branch[0].clone()).unwrap();
         assert_eq!(scene.chain.pool().counts(), (0, 0));
-        scene.told();
+        scene.events();
         scene.chain.import(branch[1].clone()).unwrap();
-        let want = (vec![lost], branch.iter().map(id).collect());
-        assert_eq!((scene.told(), scene.chain.pool().counts()), (vec![want], (0, 0)));
-        let last = scene.take(6);
-        assert_eq!(scene.told(), vec![(vec![], vec![last])], "nothing is told twice");
+        let expected = (vec![lost], branch.iter().map(id).collect());
+        assert_eq!(
+            (scene.events(), scene.chain.pool().counts()),
+            (vec![expected], (0, 0))
+        );
+        let last = scene.import_next(6);
+        assert_eq!(scene.events(), vec![(vec![], vec![last])], "no event comes twice");
         assert_eq!(scene.chain.pool().counts(), (1, 0));
         assert_eq!(scene.chain.failure(), None);
     }
 
     #[test]
-    fn a_head_that_was_set_back_though_that_failed_is_followed() {
-        let scene = Scene::open(Inner::follow);
-        let mut line = Vec::new();
+    fn a_head_that_was_set_back_with_an_error_is_followed() {
+        let scene = Scene::open(ChainInner::follow_import);
+        let mut blocks = Vec::new();
         for tx_nonce in 0..3 {
             scene.send(tx_nonce);
-            line.push(scene.take(1));
+            blocks.push(scene.import_next(1));
         }
         scene.send(3);
-        scene.told();
+        scene.events();
         scene.chain.set_head(1).unwrap_err();
-        assert_eq!(scene.chain.view().unwrap().head_id(), line[0]);
-        assert_eq!((scene.told(), scene.chain.pool().counts()), (vec![], (1, 0)));
-        // Another block gets in before anyone comes to look.
-        let other = scene.next(2);
+        assert_eq!(scene.chain.view().unwrap().head_id(), blocks[0]);
+        assert_eq!((scene.events(), scene.chain.pool().counts()), (vec![], (1, 0)));
+        // Another block is imported before the chain has caught up.
+        let other = scene.build_next(2);
         scene.importer.import(&other, None).unwrap();
-        let next = scene.take(3);
-        let want = vec![(vec![line[2]], vec![id(&other)]), (vec![], vec![next])];
-        assert_eq!(scene.told(), want);
+        let next = scene.import_next(3);
+        let expected = vec![(vec![blocks[2]], vec![id(&other)]), (vec![], vec![next])];
+        assert_eq!(scene.events(), expected);
         assert_eq!(scene.chain.pool().counts(), (0, 1), "two nonces are missing");
-        // Set back alone, with nothing after it.
+        // Set back, with no block imported afterwards.
         scene.chain.set_head(2).unwrap_err();
         scene.chain.set_head(9).unwrap_err();
-        assert_eq!(scene.told(), vec![(vec![next], vec![])]);
+        assert_eq!(scene.events(), vec![(vec![next], vec![])]);
         assert_eq!(scene.chain.failure(), None);
     }
 }

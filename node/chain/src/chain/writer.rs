@@ -1,76 +1,94 @@
-//! The writer thread: takes blocks in one at a time, sets the head, and outlives what fails.
+//! The writer thread: imports blocks one at a time, sets the head back, and survives failures.
 //!
-//! A panic while a block is imported refuses that block: nothing of it was committed. A store
-//! that has no space, or damaged rows, refuses blocks until that is over, and says so each
-//! time. What makes later imports untrustworthy ends the chain instead, with a reason that
-//! [`super::Chain::failure`] tells: a medium that fails, or memory that may not have followed
-//! the store. Knows imports and their errors; what follows a new head is the parent module's.
+//! | failure | what happens |
+//! |---|---|
+//! | a panic during an import | the block is refused; nothing of it was committed |
+//! | no space on the medium, damaged rows | the block is refused; the next block is tried |
+//! | the medium fails for good | the chain ends |
+//! | a panic after a block was imported | the chain ends: memory may not match the store |
+//!
+//! When the chain ends, [`super::Chain::failure`] has the reason. Letting pool and subscribers
+//! follow a new head is the task of module `follow`.
 
 use std::fmt::Arguments;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Receiver;
-use primitives::Block;
+use crossbeam_channel::{Receiver, Sender};
+use primitives::{Block, catch_panic};
 use store::StoreError;
 
-use super::{BlockOrigin, Command, Inner, unix_now};
+use super::{BlockOrigin, ChainInner, WriteError};
+use crate::clock::unix_now;
 use crate::import::{BlockId, ImportError, Imported};
 
-/// After a failure of the store no work is made for this long: its block could not be kept.
-pub(super) const TROUBLE_PAUSE: Duration = Duration::from_secs(5);
+/// After a failure of the store no work is made for this long, because a sealed block could not be
+/// stored.
+pub(super) const STORE_FAILURE_PAUSE: Duration = Duration::from_secs(5);
 
-/// Imports a block at a time of the clock, in unix seconds.
-type TakeBlock = dyn Fn(&Block, u64) -> Result<Imported, ImportError> + Send;
-/// Makes the canonical block of a number the head; gives what was taken back.
+/// What the writer is to do, and where it sends the result.
+pub(super) enum WriterCommand {
+    Import {
+        block: Box<Block>,
+        origin: BlockOrigin,
+        reply: Sender<Result<Imported, WriteError>>,
+    },
+    SetHead {
+        number: u64,
+        reply: Sender<Result<Vec<BlockId>, WriteError>>,
+    },
+}
+
+/// Imports a block at the given time of the clock, in unix seconds.
+type ImportBlock = dyn Fn(&Block, u64) -> Result<Imported, ImportError> + Send;
+/// Makes the canonical block with the given number the head. Returns the blocks that are no longer
+/// canonical.
 type SetHead = dyn Fn(u64) -> Result<Vec<BlockId>, ImportError> + Send;
 
-/// What the writer does with a block.
-pub(super) struct Jobs {
-    /// Imports it.
-    pub(super) take: Box<TakeBlock>,
-    /// Makes memory follow what the import did to the store.
-    pub(super) follow: fn(&Inner, &Block, &Imported) -> Result<(), StoreError>,
-    /// Sets the head back.
+/// How the writer does its work. Tests replace parts of it.
+pub(super) struct WriterJobs {
+    pub(super) import: Box<ImportBlock>,
+    /// Makes memory follow what an import did to the store.
+    pub(super) follow: fn(&ChainInner, &Block, &Imported) -> Result<(), StoreError>,
     pub(super) set_head: Box<SetHead>,
 }
 
-impl Inner {
-    /// Does what comes by `commands` until nobody sends any more, or nothing can be written.
-    pub(super) fn write_loop(&self, jobs: &Jobs, commands: &Receiver<Command>) {
+impl ChainInner {
+    /// Executes commands until all senders are gone or the chain has failed.
+    pub(super) fn write_loop(&self, jobs: &WriterJobs, commands: &Receiver<WriterCommand>) {
         while let Ok(command) = commands.recv() {
-            // Whoever asked may have gone; what was done is done all the same.
+            // A reply that nobody waits for any more is dropped; the work was done all the same.
             match command {
-                Command::Import { block, origin, reply } => {
-                    let result = self.take(jobs, &block, origin);
+                WriterCommand::Import { block, origin, reply } => {
+                    let result = self.import(jobs, &block, origin);
                     let _ = reply.send(result.map_err(Into::into));
                 }
-                Command::SetHead { number, reply } => {
+                WriterCommand::SetHead { number, reply } => {
                     let _ = reply.send(self.set_head(jobs, number));
                 }
             }
             if self.failure.lock().is_some() {
-                // Commands that nobody takes any more go with the channel, and the channel with
-                // its last sender: whoever waits for an answer learns of the end.
+                // The channel ends with its last sender, and with it all commands that wait. So
+                // whoever waits for a reply learns of the end.
                 self.commands.lock().take();
                 return;
             }
         }
     }
 
-    fn take(&self, jobs: &Jobs, block: &Block, origin: BlockOrigin) -> Result<Imported, ImportError> {
-        self.catch_up_first();
+    fn import(&self, jobs: &WriterJobs, block: &Block, origin: BlockOrigin) -> Result<Imported, ImportError> {
+        self.catch_up_if_in_doubt();
         let started = Instant::now();
         let (number, hash) = (block.header.number, block.hash());
-        let result = contained(|| (jobs.take)(block, unix_now().as_secs()));
-        let result = result.unwrap_or_else(|words| Err(ImportError::Panicked(words)));
+        let result = catch_panic(|| (jobs.import)(block, unix_now().as_secs()));
+        let result = result.unwrap_or_else(|panic| Err(ImportError::Panicked(panic)));
         match &result {
             Ok(imported) => {
-                *self.trouble.lock() = None;
-                log_block(block, origin, imported, started.elapsed());
-                let followed = contained(|| (jobs.follow)(self, block, imported));
+                *self.store_failed_at.lock() = None;
+                log_import(block, origin, imported, started.elapsed());
+                let followed = catch_panic(|| (jobs.follow)(self, block, imported));
                 if !self.has_followed(format_args!("following block {number} ({hash})"), followed) {
-                    self.doubt(None);
+                    self.put_in_doubt(None);
                 }
             }
             Err(error @ ImportError::Panicked(_)) => {
@@ -79,27 +97,28 @@ impl Inner {
             Err(refused) => match refused.store_error() {
                 None => {
                     tracing::warn!(number, %hash, error = %refused, "block refused");
-                    if refused.is_of_the_block() {
+                    if refused.is_invalid_block() {
                         self.bad_blocks.remember(block, hash, refused);
                     }
                 }
                 Some(error) => {
-                    self.note_trouble(format_args!("storing block {number}"), error);
-                    self.doubt(None);
+                    self.note_store_failure(format_args!("storing block {number}"), error);
+                    self.put_in_doubt(None);
                 }
             },
         }
         result
     }
 
-    /// Follows what has happened to the head since it was last followed: a commit that failed
-    /// after its last write has moved it all the same, and what follows it may have failed.
-    pub(super) fn catch_up_first(&self) {
-        let followed = contained(|| self.catch_up());
+    /// Lets pool and subscribers follow the head if they may be behind it: a commit can move the
+    /// head and still report an error, and an earlier attempt to follow may have failed.
+    pub(super) fn catch_up_if_in_doubt(&self) {
+        let followed = catch_panic(|| self.catch_up());
         self.has_followed(format_args!("following the head"), followed);
     }
 
-    /// Whether what follows the head has; says what was the matter where not.
+    /// Whether `followed` is a success. If not, logs the error. A final error or a panic ends the
+    /// chain.
     pub(super) fn has_followed(
         &self,
         what: Arguments<'_>,
@@ -108,52 +127,39 @@ impl Inner {
         match followed {
             Ok(Ok(())) => return true,
             Ok(Err(error)) if error.is_final() => self.fail(format!("{what} failed: {error}")),
-            Ok(Err(error)) => tracing::error!(%error, "{what} failed; that is done before the next block"),
-            Err(words) => self.fail(format!("{what} panicked: {words}")),
+            Ok(Err(error)) => tracing::error!(%error, "{what} failed; tried again before the next block"),
+            Err(panic) => self.fail(format!("{what} panicked: {panic}")),
         }
         false
     }
 
-    /// Notes that the store has failed at `what`.
-    pub(super) fn note_trouble(&self, what: Arguments<'_>, error: &StoreError) {
+    /// Notes that the store has failed at `what`. A final error ends the chain.
+    pub(super) fn note_store_failure(&self, what: Arguments<'_>, error: &StoreError) {
         if error.is_final() {
             return self.fail(format!("{what} failed: {error}"));
         }
         tracing::error!(%error, "{what} failed; the next block will be tried");
-        *self.trouble.lock() = Some(Instant::now());
+        *self.store_failed_at.lock() = Some(Instant::now());
     }
 
-    /// How long no work should be made yet.
-    pub(super) fn trouble_left(&self) -> Option<Duration> {
-        let since = (*self.trouble.lock())?;
-        TROUBLE_PAUSE
-            .checked_sub(since.elapsed())
+    /// How much longer no work should be made; `None` if work can be made.
+    pub(super) fn store_failure_pause_left(&self) -> Option<Duration> {
+        let failed_at = (*self.store_failed_at.lock())?;
+        STORE_FAILURE_PAUSE
+            .checked_sub(failed_at.elapsed())
             .filter(|left| !left.is_zero())
     }
 
-    /// Ends importing and the making of work, for a reason.
+    /// Ends importing and the making of work. The first reason is kept.
     pub(super) fn fail(&self, reason: String) {
         tracing::error!(reason, "no more blocks can be taken");
         self.failure.lock().get_or_insert(reason);
-        self.stopping.store(true, std::sync::atomic::Ordering::Release);
-        self.desk.wake();
+        self.stopping.store(true, Ordering::Release);
+        self.work.wake();
     }
 }
 
-/// Runs a job; gives the words of a panic in it.
-pub(super) fn contained<T>(job: impl FnOnce() -> T) -> Result<T, String> {
-    // What a panic leaves half done lies in a transaction that is not committed, or its job
-    // ends the chain.
-    catch_unwind(AssertUnwindSafe(job)).map_err(|panic| {
-        let text = panic
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| panic.downcast_ref::<&str>().copied());
-        text.unwrap_or("no reason given").replace('\n', " ")
-    })
-}
-
-fn log_block(block: &Block, origin: BlockOrigin, imported: &Imported, took: Duration) {
+fn log_import(block: &Block, origin: BlockOrigin, imported: &Imported, took: Duration) {
     let header = &block.header;
     let (number, hash) = (header.number, block.hash());
     let (txs, gas, miner) = (block.transactions.len(), header.gas_used, header.beneficiary);
@@ -188,7 +194,7 @@ mod tests {
     use crate::rules::body::SealCheck;
     use crate::spec::ChainSpec;
 
-    fn open(jobs: Jobs) -> Chain {
+    fn open(jobs: WriterJobs) -> Chain {
         let config = ChainConfig {
             spec: Arc::new(ChainSpec::dev()),
             seals: SealCheck::Off,
@@ -213,42 +219,42 @@ mod tests {
 
     #[test]
     fn a_panic_while_something_is_written_refuses_that_alone() {
-        let taken = Arc::new(AtomicU64::new(0));
-        let count = taken.clone();
-        let take = move |block: &Block, _now| {
+        let imports = Arc::new(AtomicU64::new(0));
+        let count = imports.clone();
+        let import = move |block: &Block, _now| {
             if block.header.number == 2 {
-                panic!("as asked");
+                panic!("of the test");
             }
             count.fetch_add(1, Ordering::AcqRel);
             Ok(Imported::Known)
         };
-        let chain = open(Jobs {
-            take: Box::new(take),
+        let chain = open(WriterJobs {
+            import: Box::new(import),
             follow: |_, _, _| Ok(()),
-            set_head: Box::new(|_| panic!("as asked")),
+            set_head: Box::new(|_| panic!("of the test")),
         });
         chain.import(block(1)).unwrap();
         let refused = chain.import(block(2)).unwrap_err();
         assert!(
-            matches!(&refused, WriteError::Import(ImportError::Panicked(words)) if words == "as asked"),
+            matches!(&refused, WriteError::Import(ImportError::Panicked(message)) if message == "of the test"),
             "{refused}"
         );
         assert_eq!(chain.failure(), None);
         let refused = chain.set_head(0).unwrap_err();
         assert!(
-            matches!(&refused, WriteError::Import(ImportError::Panicked(words)) if words == "as asked"),
+            matches!(&refused, WriteError::Import(ImportError::Panicked(message)) if message == "of the test"),
             "{refused}"
         );
         assert_eq!(chain.failure(), None);
         chain.import(block(3)).unwrap();
-        assert_eq!(taken.load(Ordering::Acquire), 2);
+        assert_eq!(imports.load(Ordering::Acquire), 2);
     }
 
     #[test]
     fn a_panic_after_a_block_got_in_ends_the_chain_with_a_reason() {
-        let jobs = Jobs {
-            take: Box::new(|_, _| Ok(Imported::Side)),
-            follow: |_, _, _| panic!("as asked"),
+        let jobs = WriterJobs {
+            import: Box::new(|_, _| Ok(Imported::Side)),
+            follow: |_, _, _| panic!("of the test"),
             set_head: Box::new(|_| Ok(Vec::new())),
         };
         let chain = open(jobs);

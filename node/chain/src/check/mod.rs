@@ -14,17 +14,14 @@ mod state;
 
 pub use fault::CheckFault;
 
-use std::collections::BTreeMap;
-use std::num::NonZero;
 use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crossbeam_channel::bounded;
+use primitives::catch_panic;
 use store::{BlockReads, Snapshot, Source, Store, StoreError, TableId, meta_key};
 
 use crate::genesis::{genesis_header, read_record};
+use crate::parallel::for_each_in_order;
 use crate::spec::ChainSpec;
 use blocks::{BlockCounts, BlockTask};
 
@@ -246,53 +243,26 @@ impl StoreCheck<'_> {
             .map(|first| BlockTask::Canonical(first..=head.min(first + (TASK_BLOCKS - 1))));
         let sides = sides.chunks(TASK_BLOCKS as usize);
         let tasks = spans.chain(sides.map(|blocks| BlockTask::Side(blocks.to_vec())));
-        let tasks = Mutex::new(tasks.enumerate());
-        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let (sender, results) = bounded(threads * 2);
         let (spec, stop) = (self.spec, self.stop);
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                let (tasks, sender) = (&tasks, sender.clone());
-                let work = move || {
-                    while !stop.load(Ordering::Acquire) {
-                        let next = tasks
-                            .lock()
-                            .unwrap_or_else(|poisoned| poisoned.into_inner())
-                            .next();
-                        let Some((index, task)) = next else { return };
-                        let result = store
-                            .snapshot()
-                            .map(|view| blocks::check(&view, spec, head, &task));
-                        if sender.send((index, result)).is_err() {
-                            return;
-                        }
-                    }
-                };
-                // Fewer threads are slower, not wrong; none is an error below.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
-            }
-            drop(sender);
-            let mut counts = BlockCounts::default();
-            let (mut waiting, mut next) = (BTreeMap::new(), 0);
-            // Dropped with the loop's end, also by an error: then the threads end.
-            for (index, result) in results {
-                waiting.insert(index, result);
-                while let Some(result) = waiting.remove(&next) {
-                    next += 1;
-                    let (found, faults) = result?;
-                    self.faults(faults);
-                    counts.add(&found);
-                    self.progress("blocks", counts.blocks.min(head + 1), head + 1)?;
-                }
-            }
-            if stop.load(Ordering::Acquire) {
-                return Err(CheckError::Interrupted);
-            }
-            self.summary.blocks = counts.blocks;
-            self.summary.side_blocks = counts.side_blocks;
-            self.summary.transactions = counts.transactions;
-            Ok(counts)
-        })
+        let tasks = tasks.take_while(|_| !stop.load(Ordering::Acquire));
+        let work = |task: BlockTask| {
+            let view = store.snapshot()?;
+            Ok::<_, StoreError>(blocks::check(&view, spec, head, &task))
+        };
+        let mut figures = BlockCounts::default();
+        for_each_in_order(tasks, work, |result| {
+            let (found, faults) = result?;
+            self.faults(faults);
+            figures.add(&found);
+            self.progress("blocks", figures.blocks.min(head + 1), head + 1)
+        })?;
+        if stop.load(Ordering::Acquire) {
+            return Err(CheckError::Interrupted);
+        }
+        self.summary.blocks = figures.blocks;
+        self.summary.side_blocks = figures.side_blocks;
+        self.summary.transactions = figures.transactions;
+        Ok(figures)
     }
 
     /// The numbers and hashes of the blocks that are not canonical, sorted by number.
@@ -358,20 +328,13 @@ impl StoreCheck<'_> {
 /// Runs `work`, and turns an error of the store, or a panic, into a fault. The database can panic
 /// when its own pages are damaged.
 fn guarded<T>(place: &str, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, CheckFault> {
-    Ok(catch_panic(place, work)??)
+    Ok(panic_to_fault(place, work)??)
 }
 
 /// Runs `work`, and turns a panic into a fault.
-fn catch_panic<T>(place: &str, work: impl FnOnce() -> T) -> Result<T, CheckFault> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
-        let words = panic
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| panic.downcast_ref::<&str>().copied());
-        CheckFault::Unreadable {
-            place: place.to_owned(),
-            reason: format!("the database panicked: {}", words.unwrap_or("no reason given"))
-                .replace('\n', " "),
-        }
+fn panic_to_fault<T>(place: &str, work: impl FnOnce() -> T) -> Result<T, CheckFault> {
+    catch_panic(work).map_err(|message| CheckFault::Unreadable {
+        place: place.to_owned(),
+        reason: format!("the database panicked: {message}"),
     })
 }

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, U256, hex, keccak256};
 use store::{Snapshot, Source, StateReads, StoreError, TableId};
 
-use super::{CheckError, CheckFault, StoreCheck, catch_panic, guarded};
+use super::{CheckError, CheckFault, StoreCheck, guarded, panic_to_fault};
 use crate::state::flat::{self, FlatAccount};
 use crate::trie::{StorageOwner, accounts_prefix, encode_account, sorted_root, storage_prefix, verify_trie};
 
@@ -78,7 +78,7 @@ fn codes(check: &mut StoreCheck<'_>) -> Result<(), CheckError> {
 fn accounts(check: &mut StoreCheck<'_>, head: u64) -> Result<Option<Vec<(B256, Address)>>, CheckError> {
     let mut keys = Vec::new();
     let view = check.view;
-    let walked = catch_panic("account_at_block", || {
+    let walked = panic_to_fault("account_at_block", || {
         flat::accounts::<AccountWalkError>(view, head, |flat| {
             keys.push((keccak256(flat.address), flat.address));
             check.summary.accounts += 1;

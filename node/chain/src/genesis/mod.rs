@@ -1,4 +1,4 @@
-//! Block 0: made from a spec, written once, compared ever after.
+//! Block 0: it is made from a spec, written once, and compared at each later start.
 
 pub mod file;
 pub mod record;
@@ -10,52 +10,52 @@ use crate::genesis::record::{RecordError, SpecRecord};
 use crate::spec::{ChainSpec, Genesis};
 use crate::state::{BlockState, StateUpdate};
 
-/// Why a store cannot serve a chain.
+/// Why a store cannot be used for a chain.
 #[derive(Debug, thiserror::Error)]
 pub enum GenesisError {
     /// The store holds another chain.
     #[error(
-        "the data directory holds a chain with genesis {got}, the spec `{name}` has {expected}: choose another --datadir"
+        "genesis mismatch: the data directory has {got}, expected {expected} of the spec `{name}`: choose another --datadir"
     )]
     Mismatch {
-        /// Block 0 in the store.
+        /// Hash of block 0 in the store.
         got: B256,
-        /// Block 0 of the spec.
+        /// Hash of the spec's block 0.
         expected: B256,
         /// The spec's name.
         name: String,
     },
-    /// Block 0 of a network whose accounts are not built in.
+    /// The accounts of the network's block 0 are not built in, so a genesis file is needed.
     #[error(
         "the accounts of the network {name}'s block 0 are not built in: initialise the data directory with its genesis file (`vnode init FILE`), which must give block 0 the hash {expected}"
     )]
     NoAllocation {
-        /// The network.
+        /// The network's name.
         name: String,
-        /// The hash that its block 0 has.
+        /// Hash of the network's block 0.
         expected: B256,
     },
-    /// The content makes another block 0 than the network has.
-    #[error("this content makes a block 0 with hash {got}, that of the network {name} has {expected}")]
-    NotTheNetworks {
-        /// The network.
+    /// The genesis file gives another block 0 than the network has.
+    #[error("block 0 mismatch for the network {name}: got {got}, expected {expected}")]
+    WrongNetwork {
+        /// The network's name.
         name: String,
-        /// The hash it makes.
+        /// Hash of the given block 0.
         got: B256,
-        /// The hash that the network's block 0 has.
+        /// Hash of the network's block 0.
         expected: B256,
     },
-    /// Same block 0, but rules that the chain has passed would change.
+    /// Block 0 is the same, but rules of blocks that the chain has already would change.
     #[error(
-        "the data directory has this block 0 with rules that differ from block {first} on, and its head is block {head}: choose another --datadir"
+        "the data directory has this block 0 with other rules from block {first} on, and its head is block {head}: choose another --datadir"
     )]
-    RulesPassed {
+    RulesOfPastBlocksDiffer {
         /// The first block whose rules differ.
         first: u64,
-        /// The head.
+        /// The number of the head.
         head: u64,
     },
-    /// What the store says of its spec cannot be used, or not be written.
+    /// The record of the store's spec cannot be read or written.
     #[error(transparent)]
     Record(#[from] RecordError),
     /// The store failed.
@@ -63,25 +63,25 @@ pub enum GenesisError {
     Store(#[from] StoreError),
 }
 
-/// What [`initialise`] made or found.
+/// The block 0 that [`initialise`] has written or found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Initialised {
     /// Hash of block 0.
     pub hash: B256,
     /// State root of block 0.
     pub state_root: B256,
-    /// Whether block 0 was written just now.
+    /// Whether block 0 was written by this call.
     pub fresh: bool,
 }
 
-/// Writes block 0 of `spec` into an empty store, or checks that a store in use has it.
-/// Returns its hash.
+/// Writes block 0 of `spec` if the store is empty; otherwise checks that the store has this block
+/// 0. Returns its hash.
 ///
 /// # Errors
-/// [`GenesisError`] when the store holds another chain or fails.
+/// [`GenesisError`] if the store holds another chain or fails.
 pub fn ensure_genesis(store: &Store, spec: &ChainSpec) -> Result<B256, GenesisError> {
     let stored = store.snapshot()?.canonical_hash(0)?;
-    // Where the hash is known, block 0 need not be made again to be compared.
+    // If the spec gives the hash, block 0 need not be built for the comparison.
     if let (Some(got), Some(expected)) = (stored, spec.genesis_hash) {
         return compare(got, expected, spec);
     }
@@ -95,13 +95,14 @@ pub fn ensure_genesis(store: &Store, spec: &ChainSpec) -> Result<B256, GenesisEr
     Ok(expected)
 }
 
-/// Makes a store one of the network that `record` says, whose spec is `spec`: writes block 0
-/// and the record into an empty one, and compares one in use. There the rules may change from
-/// a block above the head on.
+/// Initialises a store for the network that `record` describes; `spec` is the record's spec.
+///
+/// An empty store gets block 0 and the record. A store in use must have the same block 0; its
+/// record is replaced, and so its rules may change, but only those of blocks above the head.
 ///
 /// # Errors
-/// [`GenesisError`] when the content is not the network's, when the store holds another chain,
-/// and when it fails; then nothing was changed.
+/// [`GenesisError`] if block 0 is not that of the network, or if the store holds another chain or
+/// fails. Then nothing was changed.
 pub fn initialise(store: &Store, spec: &ChainSpec, record: &SpecRecord) -> Result<Initialised, GenesisError> {
     let (header, update) = build(spec)?;
     let (hash, state_root) = (header.hash(), header.state_root);
@@ -115,7 +116,7 @@ pub fn initialise(store: &Store, spec: &ChainSpec, record: &SpecRecord) -> Resul
         if let Some(present) = read_record(&snapshot)? {
             let differs = present.spec()?.spec.differs_from(spec);
             if let Some(first) = differs.filter(|first| *first <= head && head > 0) {
-                return Err(GenesisError::RulesPassed { first, head });
+                return Err(GenesisError::RulesOfPastBlocksDiffer { first, head });
             }
         }
         let batch = store.batch()?;
@@ -131,20 +132,20 @@ pub fn initialise(store: &Store, spec: &ChainSpec, record: &SpecRecord) -> Resul
     })
 }
 
-/// The header of block 0 of `spec`, which must be the network's where that has one.
+/// The header of block 0 of `spec`, compared with the hash that the spec gives for it, if any.
 ///
 /// # Errors
-/// [`GenesisError`] when it is another, as where the accounts are missing.
+/// [`GenesisError`] if the hash differs, for example because the accounts are missing.
 pub fn checked_genesis_header(spec: &ChainSpec) -> Result<Header, GenesisError> {
     let header = genesis_header(spec)?;
     check_expected(spec, header.hash())?;
     Ok(header)
 }
 
-/// What the store says of its spec; `None` where it says nothing.
+/// The record of the store's spec; `None` if there is none.
 ///
 /// # Errors
-/// [`GenesisError`] when the store fails or what it says is no record.
+/// [`GenesisError`] if the store fails or the record cannot be decoded.
 pub fn read_record(source: &impl Source) -> Result<Option<SpecRecord>, GenesisError> {
     let row = source.get(TableId::Meta, meta_key::SPEC)?;
     Ok(row.as_deref().map(SpecRecord::decode).transpose()?)
@@ -161,7 +162,7 @@ fn compare(got: B256, expected: B256, spec: &ChainSpec) -> Result<B256, GenesisE
     })
 }
 
-/// Compares a block 0 that was made with the one that the network has.
+/// Compares the hash of a block 0 with the one that the spec gives, if it gives one.
 fn check_expected(spec: &ChainSpec, got: B256) -> Result<(), GenesisError> {
     let name = || spec.name.clone();
     match spec.genesis_hash {
@@ -171,7 +172,7 @@ fn check_expected(spec: &ChainSpec, got: B256) -> Result<(), GenesisError> {
                 expected,
             })
         }
-        Some(expected) if got != expected => Err(GenesisError::NotTheNetworks {
+        Some(expected) if got != expected => Err(GenesisError::WrongNetwork {
             name: name(),
             got,
             expected,
@@ -180,7 +181,7 @@ fn check_expected(spec: &ChainSpec, got: B256) -> Result<(), GenesisError> {
     }
 }
 
-/// Writes block 0, and the record of its spec where there is one, in one transaction.
+/// Writes block 0, and the record of its spec if there is one, in one transaction.
 fn write(
     store: &Store,
     header: Header,
@@ -198,7 +199,7 @@ fn write(
             executed: true,
         };
         tables.put_block(&hash, &block, &BlockBody::default())?;
-        tables.put_executed(&hash, &block, &[])?;
+        tables.put_receipts(0, &hash, &[])?;
         tables.put_canonical(0, &hash, &[], &[])?;
         if let Some(record) = record {
             tables.put(TableId::Meta, meta_key::SPEC, record)?;
@@ -211,11 +212,12 @@ fn write(
 /// The header of block 0 of `spec`.
 ///
 /// # Errors
-/// [`StoreError`] only if the store in memory, in which the state is made, fails.
+/// [`StoreError`] only if the store in memory fails, which is used to compute the state root.
 pub fn genesis_header(spec: &ChainSpec) -> Result<Header, StoreError> {
     Ok(build(spec)?.0)
 }
 
+/// Builds the header and the state of block 0.
 fn build(spec: &ChainSpec) -> Result<(Header, StateUpdate), StoreError> {
     let scratch = Store::in_memory()?;
     scratch.batch()?.write(|tables| {
@@ -253,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn written_once_and_compared_after() {
+    fn block_0_is_written_once_and_compared_later() {
         let store = Store::in_memory().unwrap();
         let spec = ChainSpec::dev();
         let hash = ensure_genesis(&store, &spec).unwrap();
@@ -300,12 +302,12 @@ mod tests {
             matches!(error, GenesisError::Mismatch { got, .. } if got == first.hash),
             "{error}"
         );
-        let kept = read_record(&store.snapshot().unwrap()).unwrap().unwrap();
-        assert_eq!(kept.spec().unwrap().spec, spec);
+        let stored = read_record(&store.snapshot().unwrap()).unwrap().unwrap();
+        assert_eq!(stored.spec().unwrap().spec, spec);
     }
 
     #[test]
-    fn rules_change_above_the_head_alone() {
+    fn rules_can_change_only_above_the_head() {
         let store = Store::in_memory().unwrap();
         init(&store, FILE).unwrap();
         let later = FILE.replace(
@@ -325,7 +327,7 @@ mod tests {
         batch.commit().unwrap();
         let error = init(&store, FILE).unwrap_err();
         assert!(
-            matches!(error, GenesisError::RulesPassed { first: 5, head: 5 }),
+            matches!(error, GenesisError::RulesOfPastBlocksDiffer { first: 5, head: 5 }),
             "{error}"
         );
         init(
@@ -351,12 +353,13 @@ mod tests {
         let (main, test) = (ChainSpec::main(), ChainSpec::test());
         check("mainnet", &main.genesis, main.genesis_hash);
         check("testnet", &test.genesis, test.genesis_hash);
-        // The public node's network for development has the test network's header fields.
+        // The development network of the public network's node has the test network's header
+        // fields.
         check("dev", &test.genesis, None);
     }
 
     #[test]
-    fn public_networks_want_their_accounts() {
+    fn public_networks_need_a_genesis_file() {
         let store = Store::in_memory().unwrap();
         let error = ensure_genesis(&store, &ChainSpec::main()).unwrap_err();
         assert!(
@@ -367,7 +370,7 @@ mod tests {
         wrong.genesis.alloc = ChainSpec::dev().genesis.alloc;
         let error = ensure_genesis(&store, &wrong).unwrap_err();
         assert!(
-            matches!(&error, GenesisError::NotTheNetworks { name, .. } if name == "test"),
+            matches!(&error, GenesisError::WrongNetwork { name, .. } if name == "test"),
             "{error}"
         );
         assert_eq!(store.snapshot().unwrap().head().unwrap(), None);

@@ -1,55 +1,55 @@
-//! Which network a data directory is of, as the directory itself says.
+//! The record of a data directory's network.
 //!
-//! Written with block 0, so that a restart runs the same rules without the genesis file.
-//! Knows specs and their text; knows neither files nor options.
+//! It is written with block 0. So a restart uses the same rules without the genesis file. This
+//! module knows specs and the text of genesis files; it knows neither files nor options.
 
 use serde::{Deserialize, Serialize};
 
 use crate::genesis::file::{GenesisFile, GenesisFileError};
 use crate::spec::{ChainFamily, ChainSpec, EthereumForks, ForkBlock, MoacForks};
 
-/// What a data directory was initialised with. Stored as JSON.
+/// What a data directory was initialised with. It is stored as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum SpecRecord {
     /// A network whose rules are built in.
     #[serde(rename_all = "camelCase")]
     Network {
-        /// Its name: `main`, `test`, `dev`.
+        /// The network's name: `main`, `test` or `dev`.
         name: String,
-        /// Text of the genesis file with the accounts of block 0, where those are not built in.
+        /// Text of the genesis file with the accounts of block 0, if they are not built in.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         genesis_file: Option<String>,
     },
-    /// A network that a genesis file describes whole.
+    /// A network that is described by a genesis file alone.
     #[serde(rename_all = "camelCase")]
     File {
-        /// Its name in logs.
+        /// The network's name in logs.
         name: String,
         /// Text of the genesis file.
         genesis_file: String,
     },
 }
 
-/// Why a record gives no spec.
+/// Why a record cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// No such record.
-    #[error("the stored spec is no record of this program: {0}")]
+    /// The stored bytes are not a record.
+    #[error("the stored spec is not a record of this program: {0}")]
     Decode(#[from] serde_json::Error),
-    /// No network of that name.
-    #[error("network `{got}`, want main, test or dev")]
+    /// There is no built-in network of this name.
+    #[error("unknown network: got `{got}`, expected main, test or dev")]
     UnknownNetwork {
-        /// The name.
+        /// The name in the record.
         got: String,
     },
-    /// The genesis file cannot be used.
+    /// The genesis file cannot be read.
     #[error("genesis file: {0}")]
     File(#[from] GenesisFileError),
 }
 
 impl SpecRecord {
-    /// The record of a network whose rules and accounts are built in.
+    /// The record of the development network, whose rules and accounts are built in.
     pub fn dev() -> Self {
         Self::Network {
             name: ChainSpec::dev().name,
@@ -57,10 +57,11 @@ impl SpecRecord {
         }
     }
 
-    /// The record as it is stored.
+    /// The stored form of the record.
     ///
     /// # Errors
-    /// [`RecordError::Decode`] should it not be expressible, which no text of a genesis file brings about.
+    /// [`RecordError::Decode`] if the record cannot be written as JSON. This does not happen for
+    /// any text of a genesis file.
     pub fn encode(&self) -> Result<Vec<u8>, RecordError> {
         Ok(serde_json::to_vec(self)?)
     }
@@ -68,15 +69,15 @@ impl SpecRecord {
     /// Reads a stored record.
     ///
     /// # Errors
-    /// [`RecordError::Decode`] when the bytes are no record.
+    /// [`RecordError::Decode`] if the bytes are not a record.
     pub fn decode(row: &[u8]) -> Result<Self, RecordError> {
         Ok(serde_json::from_slice(row)?)
     }
 
-    /// The spec, with the keys of the genesis file that were not understood.
+    /// The spec, and the keys of the genesis file that are unknown.
     ///
     /// # Errors
-    /// [`RecordError`] for an unknown name or an unusable file.
+    /// [`RecordError`] if the network's name is unknown or the genesis file cannot be read.
     pub fn spec(&self) -> Result<GenesisFile, RecordError> {
         match self {
             Self::Network { name, genesis_file } => {
@@ -103,8 +104,9 @@ impl ChainSpec {
             .find(|spec| spec.name == name)
     }
 
-    /// The first block for which this spec and another have different rules; `None` where they
-    /// never have. Block 0 itself, names, network ids and what the pool takes are no rules.
+    /// The first block for which this spec and another one have different rules; `None` if all
+    /// rules are the same. Block 0 itself, names, network ids and the pool's price floor are not
+    /// rules.
     pub fn differs_from(&self, other: &Self) -> Option<u64> {
         let constant = |spec: &Self| {
             (
@@ -135,7 +137,7 @@ impl ChainSpec {
     }
 }
 
-/// Forks that change something. Not to name Nuwa is to have it from block 0 on.
+/// The forks that change rules. If a file does not name Nuwa, it holds from block 0 on.
 fn moac(forks: &MoacForks) -> [ForkBlock; 6] {
     let MoacForks {
         pangu,
@@ -185,6 +187,7 @@ fn ethereum(forks: &EthereumForks) -> [ForkBlock; 11] {
     ]
 }
 
+/// The lowest block of the forks that differ.
 fn first_difference(ours: &[ForkBlock], theirs: &[ForkBlock]) -> Option<u64> {
     let pairs = ours.iter().zip(theirs).filter(|(ours, theirs)| ours != theirs);
     pairs.flat_map(|(ours, theirs)| [*ours, *theirs]).flatten().min()

@@ -1,108 +1,115 @@
-//! Importing whole streams: threads read ahead and check what needs no parent, another
-//! executes, and many blocks share a commit.
+//! Importing a whole stream of blocks.
 //!
-//! Knows streams and the importer; knows neither files nor terminals. What is imported stays,
-//! whatever comes after it: the same stream given again goes on where the last one ended.
+//! One thread reads the stream. It has the checks that need no parent done ahead, on all
+//! processors. The calling thread executes, and many blocks share a commit.
+//!
+//! This module knows streams and the importer; it knows neither files nor terminals. Blocks that
+//! were imported stay in the store, whatever comes after them. If the same stream is given again,
+//! the import continues where the last one ended.
 
 use std::collections::VecDeque;
 use std::io::{BufReader, Read};
-use std::num::NonZero;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use primitives::{B256, Block, DecodeError};
 use store::{BlockReads, StoreError};
 
-use crate::import::{ImportError, Imported, Importer, Prepared};
+use crate::clock::unix_now;
+use crate::import::{ImportError, Imported, Importer, PreparedBlock};
+use crate::parallel::for_each_in_order;
 use crate::stream::{BlockStream, BlockStreamError, RawBlock};
 
-/// Bytes that are read at once.
+/// Length of the read buffer.
 const BUFFER_BYTES: usize = 1 << 20;
-/// Most blocks of a chunk, which is checked on all processors and handed on as one.
+/// The most blocks of a chunk. A chunk is checked on all processors and then handed on.
 const CHUNK_BLOCKS_MAX: usize = 64;
-/// Most bytes of a chunk, but for the block that goes over it.
+/// A chunk ends with the first block that makes it longer than this.
 const CHUNK_BYTES_MAX: usize = 1 << 20;
-/// Most chunks that wait to be executed.
+/// The most chunks that wait to be executed.
 const CHUNKS_MAX: usize = 8;
-/// After this time a run is committed, so that a kill costs little.
+/// A run is committed after this time, so that little is lost if the process is killed.
 const RUN_TIME_MAX: Duration = Duration::from_secs(2);
-/// A run is committed when the stream has said nothing for so long.
+/// A run is committed if the stream has given no block for this long.
 const IDLE_MAX: Duration = Duration::from_millis(200);
-/// How often it is looked whether to stop, while the stream says nothing.
+/// How often the stop flag is looked at while the stream gives no block.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Why an import ended before its stream.
+/// Why an import ended before the end of its stream.
 #[derive(Debug, thiserror::Error)]
 pub enum BulkError {
-    /// The stream cannot be read on.
+    /// The stream cannot be read any further.
     #[error(transparent)]
     Stream(#[from] BlockStreamError),
-    /// Something in the stream has a block's header and no block's body.
+    /// A block of the stream has a header, but its body cannot be decoded.
     #[error("block {number} ({hash}) at byte {offset}: {error}")]
     Body {
-        /// Number in its header.
+        /// The number in the block's header.
         number: u64,
-        /// Its hash.
+        /// The block's hash.
         hash: B256,
-        /// Where it lies.
+        /// Where the block begins in the stream.
         offset: u64,
-        /// What is wrong.
+        /// What is wrong with the body.
         error: DecodeError,
     },
     /// The stream is of another chain.
-    #[error("the stream's block 0 is {got}, the data directory's is {expected}")]
+    #[error("block 0 mismatch: the stream has {got}, expected the data directory's {expected}")]
     OtherGenesis {
-        /// In the stream.
+        /// Hash of the stream's block 0.
         got: B256,
-        /// In the store.
+        /// Hash of the store's block 0.
         expected: B256,
     },
     /// A block is refused.
     #[error("block {number} ({hash}): {error}")]
     Refused {
-        /// Its number.
+        /// The block's number.
         number: u64,
-        /// Its hash.
+        /// The block's hash.
         hash: B256,
-        /// Why.
+        /// Why it is refused.
         error: Box<ImportError>,
     },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The stream holds nothing.
+    /// The stream has no blocks.
     #[error("there is no block in the stream")]
     Empty,
-    /// It was told to stop.
-    #[error("interrupted; the same stream given again goes on from here")]
+    /// The caller has set the stop flag.
+    #[error("interrupted; to continue, give the same stream again")]
     Interrupted,
-    /// The thread that reads ended otherwise than by the end of the stream.
+    /// The reading thread has ended before the stream.
     #[error("the reading thread ended early")]
     Reader,
 }
 
-/// What has been done so far.
+/// How far an import is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BulkProgress {
-    /// Bytes of the stream that are dealt with.
+    /// Bytes of the stream whose blocks are in the store.
     pub bytes: u64,
     /// Blocks that were imported.
     pub blocks: u64,
-    /// Blocks that were there already.
+    /// Blocks that the store had before.
     pub known: u64,
     /// Transactions of the imported blocks.
     pub transactions: u64,
-    /// Gas of the imported blocks.
+    /// Gas used by the imported blocks.
     pub gas: u64,
 }
 
-/// Imports a stream. `report` is told after every commit, and has all of it at the end,
-/// whatever the end is; `stop` ends the import between two blocks.
+/// Imports all blocks of a stream.
+///
+/// `report` is called after every commit, and with the final progress at the end, whether that is
+/// a success or an error. Setting `stop` ends the import between two blocks.
 ///
 /// # Errors
-/// [`BulkError`] when not all of the stream was imported; all before it is in the store.
+/// [`BulkError`] if not all of the stream was imported. The blocks before the error are in the
+/// store.
 pub fn import_stream(
     importer: &Importer,
     input: Box<dyn Read + Send>,
@@ -110,154 +117,161 @@ pub fn import_stream(
     report: impl FnMut(&BulkProgress),
 ) -> Result<(), BulkError> {
     let (sender, chunks) = bounded(CHUNKS_MAX);
-    let ahead = Ahead {
+    let reader = ChunkReader {
         importer: importer.clone(),
         stream: BlockStream::new(BufReader::with_capacity(BUFFER_BYTES, input)),
     };
-    // Not scoped: a pipe that says nothing must not hold up the end.
+    // The thread is not scoped: a pipe that gives nothing would delay the end of the import.
     std::thread::Builder::new()
         .name("block-reader".to_owned())
-        .spawn(move || ahead.run(&sender))
+        .spawn(move || reader.run(&sender))
         .map_err(|source| BlockStreamError::Read { offset: 0, source })?;
-    let mut bulk = Bulk {
+    let mut import = StreamImport {
         importer,
         stop,
         progress: BulkProgress::default(),
         report,
-        queue: Queue {
+        queue: BlockQueue {
             chunks,
             blocks: VecDeque::new(),
             known: 0,
             end: 0,
-            then: Then::More,
+            after: AfterChunk::NextChunk,
         },
     };
     loop {
-        bulk.run()?;
-        if !bulk.queue.blocks.is_empty() {
-            if bulk.stopped() {
+        import.import_run()?;
+        if !import.queue.blocks.is_empty() {
+            if import.is_stopped() {
                 return Err(BulkError::Interrupted);
             }
             continue;
         }
-        // Bytes are counted by chunks.
-        bulk.progress.known += std::mem::take(&mut bulk.queue.known);
-        bulk.progress.bytes = bulk.queue.end;
-        (bulk.report)(&bulk.progress);
-        match std::mem::replace(&mut bulk.queue.then, Then::More) {
-            Then::More if bulk.stopped() => return Err(BulkError::Interrupted),
-            Then::More => {}
-            Then::End if bulk.progress.blocks + bulk.progress.known == 0 => return Err(BulkError::Empty),
-            Then::End => return Ok(()),
-            Then::Fault(error) => return Err(*error),
+        // All blocks of the chunk are in the store, so its bytes count.
+        import.progress.known += std::mem::take(&mut import.queue.known);
+        import.progress.bytes = import.queue.end;
+        (import.report)(&import.progress);
+        let is_empty = import.progress.blocks + import.progress.known == 0;
+        match std::mem::replace(&mut import.queue.after, AfterChunk::NextChunk) {
+            AfterChunk::NextChunk if import.is_stopped() => return Err(BulkError::Interrupted),
+            AfterChunk::NextChunk => {}
+            AfterChunk::EndOfStream if is_empty => return Err(BulkError::Empty),
+            AfterChunk::EndOfStream => return Ok(()),
+            AfterChunk::Error(error) => return Err(*error),
         }
     }
 }
 
-/// Blocks in the stream's order, and what comes after them.
+/// Consecutive blocks of the stream.
 struct Chunk {
-    blocks: Vec<Prepared>,
-    /// Blocks that were passed over.
+    /// The blocks that the store does not have.
+    blocks: Vec<PreparedBlock>,
+    /// How many blocks were left out because the store has them.
     known: u64,
-    /// Where the stream goes on.
+    /// Where the chunk ends in the stream.
     end: u64,
-    then: Then,
+    after: AfterChunk,
 }
 
-enum Then {
-    More,
-    End,
-    Fault(Box<BulkError>),
+/// What comes after a chunk.
+enum AfterChunk {
+    NextChunk,
+    EndOfStream,
+    Error(Box<BulkError>),
 }
 
-/// What was read and is to be executed.
-struct Queue {
+/// The blocks that were read and are to be executed.
+struct BlockQueue {
     chunks: Receiver<Chunk>,
-    /// Blocks of the last chunk.
-    blocks: VecDeque<Arc<Prepared>>,
-    /// Blocks that were passed over since this was last asked.
+    /// The blocks that are left of the last chunk.
+    blocks: VecDeque<Arc<PreparedBlock>>,
+    /// How many blocks the store had, in the chunks since this was last reset.
     known: u64,
-    /// Where the last chunk ends.
+    /// Where the last chunk ends in the stream.
     end: u64,
-    /// What comes after it.
-    then: Then,
+    /// What comes after the last chunk.
+    after: AfterChunk,
 }
 
-impl Queue {
-    /// The next block; `None` where there is none for now, for what reason ever. Waits for one
-    /// while `patient` says so.
-    fn next(&mut self, patient: impl Fn() -> bool) -> Option<Arc<Prepared>> {
-        while self.blocks.is_empty() && matches!(self.then, Then::More) && patient() {
+impl BlockQueue {
+    /// The next block. If there is none yet, waits for as long as `may_wait` is true. Returns
+    /// `None` if there is none now, or none any more, or if a chunk has only known blocks.
+    fn next(&mut self, may_wait: impl Fn() -> bool) -> Option<Arc<PreparedBlock>> {
+        while self.blocks.is_empty() && matches!(self.after, AfterChunk::NextChunk) && may_wait() {
             match self.chunks.recv_timeout(STOP_INTERVAL) {
                 Ok(chunk) => {
                     self.blocks = chunk.blocks.into_iter().map(Arc::new).collect();
                     self.known += chunk.known;
                     self.end = chunk.end;
-                    self.then = chunk.then;
+                    self.after = chunk.after;
                     if self.blocks.is_empty() {
-                        // Known blocks are progress too.
+                        // Known blocks are progress that is reported.
                         break;
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => self.then = Then::Fault(Box::new(BulkError::Reader)),
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.after = AfterChunk::Error(Box::new(BulkError::Reader));
+                }
             }
         }
         self.blocks.pop_front()
     }
 }
 
-/// The executing side.
-struct Bulk<'a, F> {
+/// The executing side of an import.
+struct StreamImport<'a, F> {
     importer: &'a Importer,
     stop: &'a AtomicBool,
     progress: BulkProgress,
     report: F,
-    queue: Queue,
+    queue: BlockQueue,
 }
 
-impl<F: FnMut(&BulkProgress)> Bulk<'_, F> {
-    fn stopped(&self) -> bool {
+impl<F: FnMut(&BulkProgress)> StreamImport<'_, F> {
+    fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Imports as much as one commit should have; what no run takes goes the ordinary way,
-    /// which knows side blocks and says what is wrong.
-    fn run(&mut self) -> Result<(), BulkError> {
+    /// Imports a run of blocks with one commit. Blocks that were given to the run but are not part
+    /// of it are then imported one by one. This also handles side blocks and reports what is wrong
+    /// with a block.
+    fn import_run(&mut self) -> Result<(), BulkError> {
         let stop = self.stop;
-        let stopped = || stop.load(Ordering::Acquire);
-        // Nothing is begun before there is something to do.
-        let Some(first) = self.queue.next(|| !stopped()) else {
+        let is_stopped = || stop.load(Ordering::Acquire);
+        // The run begins when there is a block for it.
+        let Some(first) = self.queue.next(|| !is_stopped()) else {
             return Ok(());
         };
         self.queue.blocks.push_front(first);
         let mut run = Vec::new();
         let started = Instant::now();
-        let imported = self.importer.import_run(Some(unix_now()), &mut || {
-            let asked = Instant::now();
-            if stopped() || started.elapsed() > RUN_TIME_MAX {
+        let imported = self.importer.import_run(Some(unix_now().as_secs()), &mut || {
+            let waiting_since = Instant::now();
+            if is_stopped() || started.elapsed() > RUN_TIME_MAX {
                 return None;
             }
-            let next = self.queue.next(|| !stopped() && asked.elapsed() < IDLE_MAX)?;
+            let may_wait = || !is_stopped() && waiting_since.elapsed() < IDLE_MAX;
+            let next = self.queue.next(may_wait)?;
             run.push(next.clone());
             Some(next)
         });
-        // A store that fails says so again below, for the block where it does.
-        let taken = imported.map_or(0, |(taken, _)| taken);
-        run[..taken].iter().for_each(|prepared| self.count(prepared));
+        // If the store has failed, the import of the single block below reports it.
+        let in_run = imported.map_or(0, |(blocks, _)| blocks);
+        run[..in_run].iter().for_each(|block| self.count(block));
         (self.report)(&self.progress);
-        for prepared in &run[taken..] {
-            if self.stopped() {
+        for block in &run[in_run..] {
+            if self.is_stopped() {
                 return Err(BulkError::Interrupted);
             }
-            self.take_alone(prepared)?;
+            self.import_one(block)?;
         }
         Ok(())
     }
 
-    fn take_alone(&mut self, prepared: &Prepared) -> Result<(), BulkError> {
+    fn import_one(&mut self, prepared: &PreparedBlock) -> Result<(), BulkError> {
         let header = &prepared.block.header;
-        match self.importer.import(&prepared.block, Some(unix_now())) {
+        match self.importer.import(&prepared.block, Some(unix_now().as_secs())) {
             Ok(Imported::Known) => self.progress.known += 1,
             Ok(Imported::Side | Imported::Head { .. }) => self.count(prepared),
             Err(error) => {
@@ -271,7 +285,8 @@ impl<F: FnMut(&BulkProgress)> Bulk<'_, F> {
         Ok(())
     }
 
-    fn count(&mut self, prepared: &Prepared) {
+    /// Counts an imported block.
+    fn count(&mut self, prepared: &PreparedBlock) {
         let Block {
             header, transactions, ..
         } = &prepared.block;
@@ -281,135 +296,119 @@ impl<F: FnMut(&BulkProgress)> Bulk<'_, F> {
     }
 }
 
-/// The clock, in unix seconds.
-fn unix_now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.unwrap_or_default().as_secs()
-}
-
-/// The side that reads and checks ahead.
-struct Ahead {
+/// The reading side of an import: reads chunks and checks their blocks ahead.
+struct ChunkReader {
     importer: Importer,
     stream: BlockStream<BufReader<Box<dyn Read + Send>>>,
 }
 
-impl Ahead {
-    /// Works until the stream ends, or nobody wants more.
+impl ChunkReader {
+    /// Sends chunks until the stream ends, an error occurs, or the receiver is gone.
     fn run(mut self, chunks: &Sender<Chunk>) {
         loop {
-            let chunk = self.chunk();
-            let last = !matches!(chunk.then, Then::More);
-            if chunks.send(chunk).is_err() || last {
+            let chunk = self.read_chunk();
+            let is_last = !matches!(chunk.after, AfterChunk::NextChunk);
+            if chunks.send(chunk).is_err() || is_last {
                 return;
             }
         }
     }
 
-    fn chunk(&mut self) -> Chunk {
-        let mut raw = Vec::new();
-        let (known, mut then) = match self.read(&mut raw) {
-            (known, Ok(then)) => (known, then),
-            (known, Err(error)) => (known, Then::Fault(Box::new(error))),
-        };
-        let (blocks, fault) = prepare(&self.importer, &raw);
-        if let Some(fault) = fault {
-            then = Then::Fault(Box::new(fault));
+    fn read_chunk(&mut self) -> Chunk {
+        let RawChunk {
+            blocks,
+            known,
+            mut after,
+        } = self.read_blocks();
+        let (blocks, error) = prepare_blocks(&self.importer, &blocks);
+        if let Some(error) = error {
+            after = AfterChunk::Error(Box::new(error));
         }
         Chunk {
             blocks,
             known,
             end: self.stream.offset(),
-            then,
+            after,
         }
     }
 
-    /// Reads blocks that the store does not have; says how many it has.
-    fn read(&mut self, raw: &mut Vec<RawBlock>) -> (u64, Result<Then, BulkError>) {
-        let mut known = 0;
-        let mut read = || {
-            let view = self.importer.store().snapshot()?;
-            let genesis = view.canonical_hash(0)?;
-            let mut bytes = 0;
-            let start = self.stream.offset();
-            while raw.len() < CHUNK_BLOCKS_MAX && bytes < CHUNK_BYTES_MAX {
-                let Some(block) = self.stream.next_block()? else {
-                    return Ok(Then::End);
-                };
-                match genesis {
-                    Some(expected) if block.header.number == 0 && block.hash != expected => {
-                        return Err(BulkError::OtherGenesis {
-                            got: block.hash,
-                            expected,
-                        });
-                    }
-                    _ => {}
+    fn read_blocks(&mut self) -> RawChunk {
+        let mut chunk = RawChunk {
+            blocks: Vec::new(),
+            known: 0,
+            after: AfterChunk::NextChunk,
+        };
+        match self.read_blocks_into(&mut chunk) {
+            Ok(after) => chunk.after = after,
+            Err(error) => chunk.after = AfterChunk::Error(Box::new(error)),
+        }
+        chunk
+    }
+
+    /// Reads the blocks of a chunk. After an error, `chunk` has the blocks before it.
+    fn read_blocks_into(&mut self, chunk: &mut RawChunk) -> Result<AfterChunk, BulkError> {
+        let view = self.importer.store().snapshot()?;
+        let genesis = view.canonical_hash(0)?;
+        let mut bytes = 0;
+        let start = self.stream.offset();
+        while chunk.blocks.len() < CHUNK_BLOCKS_MAX && bytes < CHUNK_BYTES_MAX {
+            let Some(block) = self.stream.next_block()? else {
+                return Ok(AfterChunk::EndOfStream);
+            };
+            match genesis {
+                Some(expected) if block.header.number == 0 && block.hash != expected => {
+                    return Err(BulkError::OtherGenesis {
+                        got: block.hash,
+                        expected,
+                    });
                 }
-                if view.block_number(&block.hash)?.is_some() {
-                    known += 1;
-                    // Many known blocks are progress too, and time to look whether to stop.
-                    if self.stream.offset() - start > CHUNK_BYTES_MAX as u64 {
-                        break;
-                    }
-                    continue;
-                }
-                bytes += block.rlp.len();
-                raw.push(block);
-                if self.stream.input().buffer().is_empty() {
-                    // The next block may be long in coming, and this one need not wait for it.
+                _ => {}
+            }
+            if view.block_number(&block.hash)?.is_some() {
+                chunk.known += 1;
+                // A chunk of known blocks ends too, so that progress is reported and the stop flag
+                // is looked at.
+                if self.stream.offset() - start > CHUNK_BYTES_MAX as u64 {
                     break;
                 }
+                continue;
             }
-            Ok(Then::More)
-        };
-        let then = read();
-        (known, then)
+            bytes += block.rlp.len();
+            chunk.blocks.push(block);
+            if self.stream.input().buffer().is_empty() {
+                // The next block may take long to come. Those that are here need not wait for it.
+                break;
+            }
+        }
+        Ok(AfterChunk::NextChunk)
     }
 }
 
-/// Decodes and checks on all processors; ends before the first that is no block.
-fn prepare(importer: &Importer, raw: &[RawBlock]) -> (Vec<Prepared>, Option<BulkError>) {
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let next = AtomicUsize::new(0);
-    let work = || prepare_some(importer, raw, &next);
-    let mut done = std::thread::scope(|scope| {
-        // Where the system gives no more threads it takes longer.
-        let others: Vec<_> = (1..threads.min(raw.len()))
-            .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
-            .collect();
-        let mut done = work();
-        for other in others {
-            done.extend(other.join().expect("checking a block does not panic"));
-        }
-        done
-    });
-    done.sort_unstable_by_key(|(index, _)| *index);
+/// The blocks of a chunk before they are decoded and checked.
+struct RawChunk {
+    /// The blocks that the store does not have.
+    blocks: Vec<RawBlock>,
+    /// How many blocks were left out because the store has them.
+    known: u64,
+    after: AfterChunk,
+}
+
+/// Decodes and checks blocks on all processors. Returns the blocks before the first error, and
+/// that error.
+fn prepare_blocks(importer: &Importer, raw: &[RawBlock]) -> (Vec<PreparedBlock>, Option<BulkError>) {
     let mut blocks = Vec::with_capacity(raw.len());
-    for (_, result) in done {
-        match result {
-            Ok(prepared) => blocks.push(prepared),
-            Err(fault) => return (blocks, Some(fault)),
-        }
-    }
-    (blocks, None)
+    let result = for_each_in_order(
+        raw,
+        |raw| prepare_block(importer, raw),
+        |prepared| {
+            blocks.push(prepared?);
+            Ok(())
+        },
+    );
+    (blocks, result.err())
 }
 
-/// Decodes and checks those that no other thread has begun with.
-fn prepare_some(
-    importer: &Importer,
-    raw: &[RawBlock],
-    next: &AtomicUsize,
-) -> Vec<(usize, Result<Prepared, BulkError>)> {
-    let mut done = Vec::new();
-    while let Some((index, raw)) = {
-        let index = next.fetch_add(1, Ordering::Relaxed);
-        raw.get(index).map(|raw| (index, raw))
-    } {
-        done.push((index, prepare_one(importer, raw)));
-    }
-    done
-}
-
-fn prepare_one(importer: &Importer, raw: &RawBlock) -> Result<Prepared, BulkError> {
+fn prepare_block(importer: &Importer, raw: &RawBlock) -> Result<PreparedBlock, BulkError> {
     let view = importer.store().snapshot()?;
     match raw.decode(importer.spec().tx_rules()) {
         Ok(block) => Ok(importer.prepare(&view, block)),

@@ -1,10 +1,11 @@
-//! Why a block is refused, and whether that is for good.
+//! Why a block is refused, and whether that holds for good.
 
 use std::sync::Arc;
 
 use primitives::B256;
 use store::StoreError;
 
+use super::BlockId;
 use crate::evm::execute::TransactionError;
 use crate::rules::HeaderError;
 use crate::rules::body::{BodyError, SealCheckError};
@@ -17,7 +18,7 @@ use crate::state::StateError;
     reason = "fields are the value got and the value expected, as the texts say"
 )]
 pub enum ImportError {
-    /// The parent is not known.
+    /// The store does not have the block's parent.
     #[error("unknown parent {0}")]
     UnknownParent(B256),
     /// The header breaks a rule.
@@ -26,45 +27,46 @@ pub enum ImportError {
     /// The seal is wrong.
     #[error(transparent)]
     Seal(#[from] SealCheckError),
-    /// The body is not what the header says, or breaks a rule.
+    /// The body does not match the header, or breaks a rule.
     #[error(transparent)]
     Body(#[from] BodyError),
-    /// A transaction cannot stand where it stands.
+    /// A transaction is not valid at its place in the block.
     #[error("transaction {index} ({hash}): {error}")]
     Transaction {
         index: usize,
         hash: B256,
         error: TransactionError,
     },
-    /// Executing gives another state.
-    #[error("state root {got}, the header has {expected}")]
+    /// Execution gives another state than the header says.
+    #[error("state root mismatch: got {got}, expected {expected}")]
     StateRoot { got: B256, expected: B256 },
-    /// Executing gives other receipts.
-    #[error("receipts root {got}, the header has {expected}")]
+    /// Execution gives other receipts than the header says.
+    #[error("receipts root mismatch: got {got}, expected {expected}")]
     ReceiptsRoot { got: B256, expected: B256 },
-    /// Executing gives other logs.
-    #[error("logs bloom differs: executing gives {got_bits} bits, the header has {expected_bits}")]
+    /// Execution gives other logs than the header says.
+    #[error("logs bloom mismatch: got {got_bits} bits set, expected the header's bloom with {expected_bits}")]
     Bloom { got_bits: u32, expected_bits: u32 },
-    /// Executing uses another amount of gas.
-    #[error("gas used {got}, the header has {expected}")]
+    /// Execution uses another amount of gas than the header says.
+    #[error("gas used mismatch: got {got}, expected {expected}")]
     GasUsed { got: u64, expected: u64 },
-    /// An earlier block of the branch turns out bad when its turn to be executed comes.
-    #[error("block {number} ({hash}) of its branch: {error}")]
+    /// An earlier block of the same branch is invalid. It was stored as a side block without being
+    /// executed.
+    #[error("block {number} ({hash}) of the block's branch: {error}")]
     Branch {
         number: u64,
         hash: B256,
         error: Box<Self>,
     },
-    /// The block follows rules that are not built here.
-    #[error("the rules of `{rules}` hold from here on, which this program does not have")]
-    Beyond {
-        /// What the genesis file calls them.
+    /// The block follows rules that this program does not have.
+    #[error("the rules of `{rules}` begin at this block, and this program does not have them")]
+    UnsupportedRules {
+        /// The name of the rules in the genesis file.
         rules: String,
     },
-    /// It was executed before, and is bad.
-    #[error("it was refused before: {reason}")]
-    Bad { reason: Arc<str> },
-    /// There was a panic; nothing of it was kept.
+    /// The block was executed before and found invalid.
+    #[error("the block was refused before: {reason}")]
+    KnownInvalid { reason: Arc<str> },
+    /// The import panicked. Nothing of the block was stored.
     #[error("a panic, which is a fault of this program: {0}")]
     Panicked(String),
     /// The store failed.
@@ -76,7 +78,7 @@ pub enum ImportError {
 }
 
 impl ImportError {
-    /// The failure of the store behind it, where that is what it is: the block may be good.
+    /// The store's error, if the import failed because of the store. Then the block may be valid.
     pub fn store_error(&self) -> Option<&StoreError> {
         match self {
             Self::Store(error)
@@ -91,8 +93,35 @@ impl ImportError {
         }
     }
 
-    /// Whether the block itself is at fault, so that it is bad wherever and whenever it comes.
-    pub fn is_of_the_block(&self) -> bool {
+    /// Like [`Self::store_error`], by value.
+    pub(super) fn into_store_error(self) -> Option<StoreError> {
+        match self {
+            Self::Store(error)
+            | Self::State(StateError(error))
+            | Self::Body(BodyError::Store(error))
+            | Self::Transaction {
+                error: TransactionError::State(StateError(error)),
+                ..
+            } => Some(error),
+            Self::Branch { error, .. } => error.into_store_error(),
+            _ => None,
+        }
+    }
+
+    /// This error as that of the earlier block `id` of a branch.
+    pub(super) fn in_branch(self, id: &BlockId) -> Self {
+        Self::Branch {
+            number: id.number,
+            hash: id.hash,
+            error: Box::new(self),
+        }
+    }
+
+    /// Whether the block itself is invalid, so that it will be refused whenever it comes.
+    ///
+    /// This is not so for a failure of the store or of a light cache, for a block from the future,
+    /// and for an earlier block of the branch.
+    pub fn is_invalid_block(&self) -> bool {
         match self {
             Self::Header(error) => !matches!(error, HeaderError::Future { .. }),
             Self::Seal(error) => !matches!(error, SealCheckError::Cache(_)),
@@ -104,13 +133,14 @@ impl ImportError {
                         ..
                     }
             ),
-            Self::Bad { .. } => true,
-            other => other.is_verdict(),
+            Self::KnownInvalid { .. } => true,
+            other => other.is_execution_failure(),
         }
     }
 
-    /// Whether executing the block has shown that it is bad, and always will.
-    pub(super) fn is_verdict(&self) -> bool {
+    /// Whether executing the block has shown that it is invalid. Every execution would show the
+    /// same.
+    pub(super) fn is_execution_failure(&self) -> bool {
         self.store_error().is_none()
             && matches!(
                 self,

@@ -1,143 +1,156 @@
-//! Many blocks with one commit.
+//! Importing many blocks with one commit.
 //!
-//! Blocks of a run build on each other and on the head, so the state that one leaves in memory
-//! is the next one's, trie nodes are written once for all of them, and rows go to their tables
-//! in the order of keys. What is no such block is left to [`Importer::import`].
+//! Each block of a run is a child of the one before, the first a child of the head. So the state
+//! that one block leaves in memory is the next block's, trie nodes are written once for all
+//! blocks, and rows go to their tables in the order of their keys. A block that is not a valid
+//! child of the head ends the run; [`Importer::import`] imports it or says what is wrong with it.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use store::{Snapshot, Source, StoreError, TableId, Tables};
+use store::{StoreError, Tables};
 
-use super::{Importer, Prepared};
+use super::block::{CandidateBlock, CurrentHead};
+use super::state_session::StateSession;
+use super::{ImportError, Importer, PreparedBlock};
 use crate::trie::TrieStats;
 
-/// A run of blocks is committed when so much memory is taken by rows that wait for it.
+/// A run ends when the rows that wait to be written take this much memory.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
 /// What a run of blocks cost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunCost {
-    /// Executing transactions.
+    /// Time for executing transactions.
     pub execute: Duration,
-    /// State roots: tries changed and hashed.
+    /// Time for state roots: changing and hashing tries.
     pub roots: Duration,
-    /// Everything else before the commit: rules, receipts roots, rows.
+    /// Time for everything else before the commit: rules, receipts roots, rows.
     pub rows: Duration,
-    /// Trie nodes and waiting rows written, and the commit.
+    /// Time for writing trie nodes and waiting rows, and for the commit.
     pub commit: Duration,
     /// What the tries did.
     pub trie: TrieStats,
 }
 
+/// The blocks that a run takes, in order.
+type NextPrepared<'a> = dyn FnMut() -> Option<Arc<PreparedBlock>> + 'a;
+
+/// How one attempt at a run ended.
+enum RunAttempt {
+    /// This many blocks are committed.
+    Committed { blocks: usize, cost: RunCost },
+    /// A block failed after its execution had begun, so nothing was committed. The run must be
+    /// done again with these blocks, which are the valid ones before it.
+    Poisoned { valid: Vec<Arc<PreparedBlock>> },
+}
+
+/// What became of a block that was given to a run.
+enum RunStep {
+    /// It is the head of the transaction.
+    Extended,
+    /// The run ends before it.
+    Ended,
+}
+
 impl Importer {
-    /// Takes a run of blocks in with one write transaction: those that `next` gives, as long as
-    /// each is good and builds on the head. Returns how many were taken, and what they cost; they
-    /// are committed. Why the next one was not, if it was not, only [`Importer::import`] can say.
+    /// Imports a run of blocks in one write transaction: the blocks that `next` gives, for as long
+    /// as each is a valid child of the one before and the first a valid child of the head.
+    ///
+    /// Returns how many blocks were imported, and what they cost. They are committed. The run may
+    /// have taken one more block from `next`; [`Importer::import`] imports it or says what is wrong
+    /// with it. `now` is the clock in unix seconds; with `None` the clock is not checked.
     ///
     /// # Errors
-    /// [`StoreError`] when the store fails; then none was taken.
+    /// [`StoreError`] if the store fails. Then no block was imported.
     pub fn import_run(
         &self,
         now: Option<u64>,
-        next: &mut dyn FnMut() -> Option<Arc<Prepared>>,
+        next: &mut dyn FnMut() -> Option<Arc<PreparedBlock>>,
     ) -> Result<(usize, RunCost), StoreError> {
+        let mut attempt = self.attempt_run(now, next)?;
+        // Each attempt has at least one block less than the one before, so this ends.
+        loop {
+            match attempt {
+                RunAttempt::Committed { blocks, cost } => return Ok((blocks, cost)),
+                RunAttempt::Poisoned { valid } => {
+                    let mut valid = valid.into_iter();
+                    attempt = self.attempt_run(now, &mut || valid.next())?;
+                }
+            }
+        }
+    }
+
+    fn attempt_run(&self, now: Option<u64>, next: &mut NextPrepared<'_>) -> Result<RunAttempt, StoreError> {
         let mut cost = RunCost::default();
-        let mut taken = Vec::new();
+        let mut valid = Vec::new();
         let batch = self.store.batch()?;
-        let mut held = self.head.lock().take();
-        // What the run changes lies in memory; all else is as the last commit left it.
         let committed = self.store.snapshot()?;
-        let ended = batch.write_in_order(|tables| {
+        let mut session = StateSession::saving_at_the_end(&committed, self.head_state.take());
+        let blocks_done = batch.write_in_order(|tables| {
             while tables.waiting_bytes() < WAITING_BYTES_MAX
                 && let Some(prepared) = next()
             {
                 let started = Instant::now();
-                if !self.extend((tables, &committed), &mut held, &prepared, now, &mut cost)? {
-                    break;
+                let candidate = CandidateBlock::from(&*prepared);
+                match self.extend_head(tables, &mut session, &candidate, now, &mut cost)? {
+                    RunStep::Extended => {}
+                    RunStep::Ended => break,
                 }
                 cost.rows += started.elapsed();
-                taken.push(prepared);
+                valid.push(prepared);
             }
-            let ended = Instant::now();
-            if let Some((_, state)) = &mut held {
-                cost.trie = state.save(tables)?;
-            }
-            Ok::<_, StoreError>(ended)
+            let blocks_done = Instant::now();
+            cost.trie = session.save(tables)?;
+            Ok::<_, StoreError>(blocks_done)
         })?;
-        drop(committed);
-        if held.is_none() && !taken.is_empty() {
-            // The block that was refused has left its changes among theirs: once more without it.
+        if session.is_poisoned() && !valid.is_empty() {
             batch.abort()?;
-            let mut good = taken.into_iter();
-            return self.import_run(now, &mut || good.next());
+            return Ok(RunAttempt::Poisoned { valid });
         }
-        if taken.is_empty() {
+        let cached = session.into_cached();
+        drop(committed);
+        if valid.is_empty() {
             batch.abort()?;
         } else {
             batch.commit()?;
         }
-        *self.head.lock() = held;
+        self.head_state.put(cached);
         cost.rows = cost.rows.saturating_sub(cost.execute + cost.roots);
-        cost.commit = ended.elapsed();
-        Ok((taken.len(), cost))
+        cost.commit = blocks_done.elapsed();
+        Ok(RunAttempt::Committed {
+            blocks: valid.len(),
+            cost,
+        })
     }
-}
 
-/// Where the blocks of a run read what is not in memory.
-///
-/// State comes from the last commit, past all the rows that wait and the pages that change; a
-/// [`HeadState`](crate::state::HeadState) has what is newer. Blocks come from the open tables.
-pub(super) struct RunSource<'a, 't> {
-    pub(super) committed: &'a Snapshot,
-    pub(super) tables: &'a Tables<'t>,
-}
-
-impl RunSource<'_, '_> {
-    fn is_state(table: TableId) -> bool {
-        table.is_state()
-    }
-}
-
-impl Source for RunSource<'_, '_> {
-    fn with<R>(
+    /// Makes a block the head if it is a valid child of the head.
+    fn extend_head(
         &self,
-        table: TableId,
-        key: &[u8],
-        read: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>, StoreError> {
-        if Self::is_state(table) {
-            self.committed.with(table, key, read)
-        } else {
-            self.tables.with(table, key, read)
+        tables: &mut Tables<'_>,
+        session: &mut StateSession<'_>,
+        candidate: &CandidateBlock<'_>,
+        now: Option<u64>,
+        cost: &mut RunCost,
+    ) -> Result<RunStep, StoreError> {
+        let head = CurrentHead::read(tables)?;
+        let header = &candidate.block.header;
+        // A block without difficulty would make no heavier chain.
+        if header.parent_hash != head.hash || header.difficulty.is_zero() {
+            return Ok(RunStep::Ended);
         }
-    }
-
-    fn with_last<R>(
-        &self,
-        table: TableId,
-        low: &[u8],
-        high: &[u8],
-        read: impl FnOnce(&[u8], &[u8]) -> R,
-    ) -> Result<Option<R>, StoreError> {
-        if Self::is_state(table) {
-            self.committed.with_last(table, low, high, read)
-        } else {
-            self.tables.with_last(table, low, high, read)
-        }
-    }
-
-    fn scan(
-        &self,
-        table: TableId,
-        low: &[u8],
-        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
-        if Self::is_state(table) {
-            self.committed.scan(table, low, visit)
-        } else {
-            self.tables.scan(table, low, visit)
+        let applied = self.refuse_known_invalid(&candidate.hash).and_then(|()| {
+            let mut block = self.check_block(&*tables, &head.record, candidate, now)?;
+            self.apply_block(tables, session, &head.record.header, &mut block)
+        });
+        match applied.map_err(ImportError::into_store_error) {
+            Ok(applied) => {
+                cost.execute += applied.times.execute;
+                cost.roots += applied.times.roots;
+                Ok(RunStep::Extended)
+            }
+            Err(Some(error)) => Err(error),
+            Err(None) => Ok(RunStep::Ended),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Builds the next block from the pool: the work miners get, and the pending block.
+//! Builds the next block from the pool. It serves as mining work and as the pending block.
 //!
-//! Transactions are taken by price, an account's in order of nonces; what does not fit or
-//! fails its checks is passed over. Knows the pool and the head; seals nothing.
+//! Transactions are tried by gas price, those of each account by nonce. A transaction that does not
+//! fit or is invalid is left out. This module knows the pool and the head; it seals nothing.
 
 use primitives::{Address, B256, Block, Bytes, Header, SYSTEM_SENDER, Transaction, U256, uncles_hash};
 use store::{BlockReads, HeaderRecord, StateReads, StoreError};
@@ -16,36 +16,36 @@ use crate::spec::ChainSpec;
 use crate::state::{BlockState, Overlay, StateError};
 use crate::trie::NodeSource;
 
-/// What a miner chooses about its blocks.
+/// What a miner chooses for its blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildSettings {
     /// Who gets rewards and fees.
     pub beneficiary: Address,
     /// The header's extra data, at most 32 bytes.
     pub extra_data: Bytes,
-    /// The gas limit to steer to.
+    /// The gas limit that the block's gas limit moves towards.
     pub gas_target: u64,
 }
 
 /// A block without its seal.
 #[derive(Clone, Debug)]
-pub struct Draft {
-    /// The block; mix hash and nonce are zero.
+pub struct UnsealedBlock {
+    /// The block. Its mix hash and its nonce are zero.
     pub block: Block,
-    /// Who sent each transaction.
+    /// The sender of each transaction.
     pub senders: Vec<Address>,
-    /// What executing it gave.
+    /// What the execution of the block gave.
     pub executed: Executed,
-    /// Total difficulty with this block.
+    /// Total difficulty of the chain with this block.
     pub total_difficulty: U256,
-    /// The state it leaves, over its parent's.
+    /// The changes of the state, to be laid over the parent's state.
     pub overlay: Overlay,
 }
 
-/// Builds the block after `parent`. `candidates` are side blocks that might be uncles.
+/// Builds the block after `parent`. `candidates` are side blocks that may become uncles.
 ///
 /// # Errors
-/// [`StateError`] when the store fails. Transactions never make it fail.
+/// [`StateError`] if the store fails. Invalid transactions are left out and cause no error.
 pub fn build<S: StateReads + BlockReads + NodeSource>(
     spec: &ChainSpec,
     view: &S,
@@ -54,7 +54,7 @@ pub fn build<S: StateReads + BlockReads + NodeSource>(
     settings: &BuildSettings,
     ready: ReadyTransactions,
     candidates: &[Header],
-) -> Result<Draft, StateError> {
+) -> Result<UnsealedBlock, StateError> {
     let above = &parent.header;
     let parent_hash = above.hash();
     let uncles = pick_uncles(spec, view, &parent_hash, above.number + 1, candidates)?;
@@ -79,7 +79,7 @@ pub fn build<S: StateReads + BlockReads + NodeSource>(
     header.receipts_root = receipts_root(spec, &executed);
     header.logs_bloom = executed.logs_bloom;
     header.gas_used = executed.gas_used;
-    Ok(Draft {
+    Ok(UnsealedBlock {
         total_difficulty: parent.total_difficulty + header.difficulty,
         block: Block {
             header,
@@ -92,6 +92,8 @@ pub fn build<S: StateReads + BlockReads + NodeSource>(
     })
 }
 
+/// Executes the system transaction, then transactions of the pool until the block's gas is used up.
+/// Returns the transactions and their senders.
 fn fill<S: StateReads + BlockReads + NodeSource>(
     executor: &mut Executor<'_, '_, S>,
     mut ready: ReadyTransactions,
@@ -117,19 +119,19 @@ fn fill<S: StateReads + BlockReads + NodeSource>(
             Ok(_outcome) => {
                 transactions.push((*transaction).clone());
                 senders.push(sender);
-                ready.taken(sender);
+                ready.mark_included(sender);
             }
             Err(TransactionError::State(error)) => return Err(error),
             Err(refused) => {
                 tracing::debug!(hash = %transaction.hash(), %refused, "transaction left out of the block");
-                ready.refused(sender);
+                ready.skip_sender(sender);
             }
         }
     }
     Ok((transactions, senders))
 }
 
-/// The first candidates that may be uncles of block `number`.
+/// The first candidates that can be uncles of block `number`, at most [`UNCLES_MAX`].
 fn pick_uncles(
     spec: &ChainSpec,
     view: &impl BlockReads,

@@ -1,4 +1,5 @@
-//! Blocks made here: [`build`] drafts them, [`desk`] hands out their work and takes solutions.
+//! Blocks made here: [`build`] builds them without a seal, [`work`] hands them out as work and
+//! takes solutions.
 
 pub mod build;
-pub mod desk;
+pub mod work;

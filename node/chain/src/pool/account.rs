@@ -1,9 +1,13 @@
-//! One account's transactions: which are pending, which are queued.
+//! The transactions of one account: which are pending, which are queued.
 //!
-//! Pending are the longest run of nonces from the account's own on that the account can pay
-//! for together; everything else is queued. Each call costs what it changes (and the logarithm
-//! of what waits), but for a look through all when balance or gas limit fall below what was
-//! ever asked. Knows nothing of other accounts, prices and limits.
+//! Pending are the transactions from the account's own nonce on, without a missing nonce, for as
+//! long as the account can pay for all of them together. The others are queued.
+//!
+//! The cost of a call grows with what it changes, and with the logarithm of the number of
+//! transactions. Only if the balance or the gas limit falls below the highest one that was ever
+//! needed are all transactions of the account looked at.
+//!
+//! This module knows nothing about other accounts, prices and limits.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,83 +15,85 @@ use std::time::Instant;
 
 use primitives::U256;
 
-use super::entry::Entry;
+use super::entry::PoolEntry;
 
-/// When an account's queue was last of use: at its beginning, or when one of its transactions
-/// became pending. The number makes it unique.
-pub(super) type Beat = (Instant, u64);
+/// The last heartbeat of an account's queue: when the queue began, or when a transaction of the
+/// account became pending. The number makes the heartbeat unique.
+pub(super) type Heartbeat = (Instant, u64);
 
-/// An account's standing at the head block.
+/// The state of a sender's account at the head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct SenderState {
     /// The account's nonce.
     pub tx_nonce: u64,
     /// The account's balance.
     pub balance: U256,
 }
 
-/// What the pool's indices say of an account.
+/// What the pool's indices have recorded about an account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Shown {
+pub(super) struct IndexedAccount {
     pub(super) pending: usize,
     pub(super) queued: usize,
-    /// Its pending transactions, where it has more than every account may.
+    /// The number of its pending transactions, if it is remote and has more than each account is
+    /// guaranteed.
     pub(super) large: Option<usize>,
-    /// Its queue's heartbeat, where others may make it go.
-    pub(super) beat: Option<Beat>,
+    /// The last heartbeat of its queue, if it is remote and has one.
+    pub(super) heartbeat: Option<Heartbeat>,
 }
 
 #[derive(Debug)]
-pub(super) struct Account {
-    standing: Standing,
-    /// None has a nonce below the account's.
-    transactions: BTreeMap<u64, Arc<Entry>>,
-    /// How many of the first transactions are pending.
+pub(super) struct PoolAccount {
+    state: SenderState,
+    /// The transactions by nonce. No nonce is below the account's own.
+    transactions: BTreeMap<u64, Arc<PoolEntry>>,
+    /// How many transactions are pending: the first ones.
     pending: usize,
-    /// What those cost together, never more than the balance.
+    /// The cost of all pending transactions together, never more than the balance.
     pending_cost: U256,
-    /// None costs more, or asks for more gas. Taken anew only by a look through all.
+    /// No transaction costs more than `cost_max` or has a higher gas limit than `gas_max`. Only
+    /// [`Self::retain`] lowers them.
     cost_max: U256,
     gas_max: u64,
     pub(super) local: bool,
-    pub(super) beat: Beat,
-    pub(super) shown: Shown,
+    pub(super) heartbeat: Heartbeat,
+    pub(super) indexed: IndexedAccount,
 }
 
-/// What following a head did.
+/// What a new state has changed about an account's transactions.
 #[derive(Debug, Default)]
-pub(super) struct Followed {
-    /// No longer in the pool.
-    pub(super) gone: Vec<Arc<Entry>>,
-    /// Became pending.
-    pub(super) promoted: Vec<Arc<Entry>>,
+pub(super) struct AccountUpdate {
+    /// Transactions that were removed.
+    pub(super) dropped: Vec<Arc<PoolEntry>>,
+    /// Transactions that became pending.
+    pub(super) promoted: Vec<Arc<PoolEntry>>,
 }
 
-impl Account {
-    pub(super) fn new(standing: Standing, local: bool, beat: Beat) -> Self {
+impl PoolAccount {
+    pub(super) fn new(state: SenderState, local: bool, heartbeat: Heartbeat) -> Self {
         Self {
-            standing,
+            state,
             transactions: BTreeMap::new(),
             pending: 0,
             pending_cost: U256::ZERO,
             cost_max: U256::ZERO,
             gas_max: 0,
             local,
-            beat,
-            shown: Shown::default(),
+            heartbeat,
+            indexed: IndexedAccount::default(),
         }
     }
 
-    pub(super) fn standing(&self) -> Standing {
-        self.standing
+    pub(super) fn state(&self) -> SenderState {
+        self.state
     }
 
-    pub(super) fn get(&self, tx_nonce: u64) -> Option<&Arc<Entry>> {
+    pub(super) fn get(&self, tx_nonce: u64) -> Option<&Arc<PoolEntry>> {
         self.transactions.get(&tx_nonce)
     }
 
-    /// All transactions, by nonce: first the pending, then the queued.
-    pub(super) fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
+    /// All transactions by nonce: first the pending ones, then the queued ones.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Arc<PoolEntry>> {
         self.transactions.values()
     }
 
@@ -107,22 +113,22 @@ impl Account {
         self.transactions.is_empty()
     }
 
-    /// The slots that all transactions fill.
+    /// The slots that all transactions fill together.
     pub(super) fn slots(&self) -> usize {
         self.entries().map(|entry| entry.slots()).sum()
     }
 
-    /// The nonce after the pending transactions.
+    /// The nonce after those of the pending transactions.
     pub(super) fn pending_end(&self) -> u64 {
-        // No transaction in the pool has the highest nonce of all, so there is always one more.
-        self.standing.tx_nonce.saturating_add(self.pending as u64)
+        // This does not saturate: no transaction in the pool has the highest nonce there is.
+        self.state.tx_nonce.saturating_add(self.pending as u64)
     }
 
     pub(super) fn is_pending(&self, tx_nonce: u64) -> bool {
         tx_nonce < self.pending_end() && self.transactions.contains_key(&tx_nonce)
     }
 
-    /// The first nonce that no transaction waits with.
+    /// The lowest nonce, from the account's own on, that no transaction has.
     pub(super) fn next_nonce(&self) -> u64 {
         let end = self.pending_end();
         let queued = self.transactions.range(end..).map(|(tx_nonce, _)| *tx_nonce);
@@ -138,9 +144,11 @@ impl Account {
         (self.queued() > 0).then_some(*last)
     }
 
-    /// Puts a transaction in; gives the one that was there. What is pending may cost too much
-    /// then: whoever puts a transaction in has compared the cost, and calls [`Self::promote`].
-    pub(super) fn insert(&mut self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
+    /// Inserts a transaction. Returns the transaction with the same nonce that it replaces.
+    ///
+    /// The caller must have checked that the account can pay for it, and calls [`Self::promote`]
+    /// afterwards.
+    pub(super) fn insert(&mut self, entry: Arc<PoolEntry>) -> Option<Arc<PoolEntry>> {
         let (tx_nonce, cost) = (entry.tx_nonce(), entry.cost);
         self.cost_max = self.cost_max.max(cost);
         self.gas_max = self.gas_max.max(entry.transaction().gas);
@@ -152,8 +160,8 @@ impl Account {
         old
     }
 
-    /// Takes a transaction out; pending ones after it are queued then.
-    pub(super) fn remove(&mut self, tx_nonce: u64) -> Option<Arc<Entry>> {
+    /// Removes a transaction. Pending transactions after it become queued.
+    pub(super) fn remove(&mut self, tx_nonce: u64) -> Option<Arc<PoolEntry>> {
         if !self.transactions.contains_key(&tx_nonce) {
             return None;
         }
@@ -163,12 +171,13 @@ impl Account {
         self.transactions.remove(&tx_nonce)
     }
 
-    /// Makes queued transactions pending as far as nonces and balance reach.
-    pub(super) fn promote(&mut self) -> Vec<Arc<Entry>> {
+    /// Makes queued transactions pending, as far as nonces are there and the balance suffices.
+    /// Returns those that became pending.
+    pub(super) fn promote(&mut self) -> Vec<Arc<PoolEntry>> {
         let mut promoted = Vec::new();
         while let Some(next) = self.transactions.get(&self.pending_end()) {
             let cost = self.pending_cost.checked_add(next.cost);
-            let Some(cost) = cost.filter(|cost| *cost <= self.standing.balance) else {
+            let Some(cost) = cost.filter(|cost| *cost <= self.state.balance) else {
                 break;
             };
             self.pending_cost = cost;
@@ -178,6 +187,7 @@ impl Account {
         promoted
     }
 
+    /// Makes the last pending transaction queued.
     fn demote_last(&mut self) {
         self.pending -= 1;
         if let Some(last) = self.transactions.get(&self.pending_end()) {
@@ -185,15 +195,15 @@ impl Account {
         }
     }
 
-    /// Follows the account to another standing, and to another gas limit of blocks.
-    pub(super) fn follow(&mut self, standing: Standing, gas_limit: u64) -> Followed {
-        let mut gone = Vec::new();
-        if standing.tx_nonce < self.standing.tx_nonce {
-            // A reorganization: what comes before has to come back first.
+    /// Makes the transactions follow a new state of the account and a new gas limit of blocks.
+    pub(super) fn follow(&mut self, state: SenderState, gas_limit: u64) -> AccountUpdate {
+        let mut dropped = Vec::new();
+        if state.tx_nonce < self.state.tx_nonce {
+            // After a reorganization, transactions with lower nonces must return first.
             (self.pending, self.pending_cost) = (0, U256::ZERO);
         }
         while let Some(first) = self.transactions.first_entry() {
-            if *first.key() >= standing.tx_nonce {
+            if *first.key() >= state.tx_nonce {
                 break;
             }
             let entry = first.remove();
@@ -201,42 +211,41 @@ impl Account {
                 self.pending -= 1;
                 self.pending_cost -= entry.cost;
             }
-            gone.push(entry);
+            dropped.push(entry);
         }
-        self.standing = standing;
-        if self.cost_max > standing.balance || self.gas_max > gas_limit {
-            gone.extend(
-                self.drop_unless(|entry| {
-                    entry.cost <= standing.balance && entry.transaction().gas <= gas_limit
-                }),
+        self.state = state;
+        if self.cost_max > state.balance || self.gas_max > gas_limit {
+            dropped.extend(
+                self.retain(|entry| entry.cost <= state.balance && entry.transaction().gas <= gas_limit),
             );
         }
-        while self.pending_cost > standing.balance {
+        while self.pending_cost > state.balance {
             self.demote_last();
         }
         let promoted = self.promote();
-        Followed { gone, promoted }
+        AccountUpdate { dropped, promoted }
     }
 
-    /// Takes out what does not fit, and takes anew what is asked at most.
-    pub(super) fn drop_unless(&mut self, fits: impl Fn(&Entry) -> bool) -> Vec<Arc<Entry>> {
+    /// Removes the transactions for which `keep` is false, and computes the highest cost and gas of
+    /// the others. Returns the removed ones.
+    pub(super) fn retain(&mut self, keep: impl Fn(&PoolEntry) -> bool) -> Vec<Arc<PoolEntry>> {
         (self.cost_max, self.gas_max) = (U256::ZERO, 0);
-        let mut unfit = Vec::new();
+        let mut removed = Vec::new();
         for (tx_nonce, entry) in &self.transactions {
-            if fits(entry) {
+            if keep(entry) {
                 self.cost_max = self.cost_max.max(entry.cost);
                 self.gas_max = self.gas_max.max(entry.transaction().gas);
             } else {
-                unfit.push(*tx_nonce);
+                removed.push(*tx_nonce);
             }
         }
-        unfit
+        removed
             .into_iter()
             .filter_map(|tx_nonce| self.remove(tx_nonce))
             .collect()
     }
 
-    /// The most gas that one of the transactions asks for, or more.
+    /// An upper bound of the gas limits of all transactions.
     pub(super) fn gas_max(&self) -> u64 {
         self.gas_max
     }
@@ -248,21 +257,21 @@ mod tests {
 
     use super::*;
 
-    fn entry(tx_nonce: u64, cost: u64) -> Arc<Entry> {
+    fn entry(tx_nonce: u64, cost: u64) -> Arc<PoolEntry> {
         let mut transaction = Transaction::system(tx_nonce);
         (transaction.gas, transaction.value) = (0, U256::from(cost));
-        Arc::new(Entry::new(transaction, Address::ZERO))
+        Arc::new(PoolEntry::new(transaction, Address::ZERO))
     }
 
-    fn standing(tx_nonce: u64, balance: u64) -> Standing {
-        Standing {
+    fn state(tx_nonce: u64, balance: u64) -> SenderState {
+        SenderState {
             tx_nonce,
             balance: U256::from(balance),
         }
     }
 
-    fn account(standing: Standing, entries: &[(u64, u64)]) -> Account {
-        let mut account = Account::new(standing, false, (Instant::now(), 0));
+    fn account(state: SenderState, entries: &[(u64, u64)]) -> PoolAccount {
+        let mut account = PoolAccount::new(state, false, (Instant::now(), 0));
         for (tx_nonce, cost) in entries {
             account.insert(entry(*tx_nonce, *cost));
             account.promote();
@@ -271,7 +280,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(account: &Account, pending: usize, queued: usize, next_nonce: u64) {
+    fn check(account: &PoolAccount, pending: usize, queued: usize, next_nonce: u64) {
         let got = (account.pending(), account.queued(), account.next_nonce());
         assert_eq!(got, (pending, queued, next_nonce));
         let cost = account.entries().take(pending).map(|entry| entry.cost);
@@ -280,20 +289,15 @@ mod tests {
 
     #[test]
     fn pending_is_what_nonces_and_balance_reach() {
-        check(&account(standing(5, 10), &[(5, 4), (6, 4), (8, 1)]), 2, 1, 7);
-        // The third is there, but cannot be paid with the two before it.
-        check(
-            &account(standing(5, 10), &[(5, 4), (6, 4), (7, 4), (8, 1)]),
-            2,
-            2,
-            9,
-        );
-        check(&account(standing(5, 10), &[(6, 4)]), 0, 1, 5);
+        check(&account(state(5, 10), &[(5, 4), (6, 4), (8, 1)]), 2, 1, 7);
+        // The balance does not suffice for the third together with the two before it.
+        check(&account(state(5, 10), &[(5, 4), (6, 4), (7, 4), (8, 1)]), 2, 2, 9);
+        check(&account(state(5, 10), &[(6, 4)]), 0, 1, 5);
     }
 
     #[test]
-    fn what_is_taken_out_leaves_the_rest_waiting() {
-        let mut account = account(standing(0, 10), &[(0, 1), (1, 1), (2, 1), (4, 1)]);
+    fn transactions_after_a_removed_one_become_queued() {
+        let mut account = account(state(0, 10), &[(0, 1), (1, 1), (2, 1), (4, 1)]);
         assert!(account.remove(3).is_none());
         assert_eq!(account.remove(1).unwrap().tx_nonce(), 1);
         check(&account, 1, 2, 1);
@@ -308,31 +312,31 @@ mod tests {
     }
 
     #[test]
-    fn a_head_takes_the_mined_the_dear_and_the_large() {
+    fn a_new_state_drops_mined_and_unaffordable_transactions() {
         let all = [(0, 1), (1, 1), (2, 5), (3, 1), (5, 1)];
-        let mut at = account(standing(0, 10), &all);
+        let mut at = account(state(0, 10), &all);
         check(&at, 4, 1, 4);
-        let followed = at.follow(standing(2, 10), 0);
-        assert_eq!((followed.gone.len(), followed.promoted.len()), (2, 0));
+        let update = at.follow(state(2, 10), 0);
+        assert_eq!((update.dropped.len(), update.promoted.len()), (2, 0));
         check(&at, 2, 1, 4);
-        // Five is too much now, so three has nothing before it.
-        assert_eq!(at.follow(standing(2, 4), 0).gone.len(), 1);
+        // The transaction that costs five is dropped, so the one after it has a missing nonce.
+        assert_eq!(at.follow(state(2, 4), 0).dropped.len(), 1);
         check(&at, 0, 2, 2);
-        // A jump over a gap.
-        let followed = at.follow(standing(5, 4), 0);
-        assert_eq!((followed.gone.len(), followed.promoted.len()), (1, 1));
+        // The nonce jumps over a gap.
+        let update = at.follow(state(5, 4), 0);
+        assert_eq!((update.dropped.len(), update.promoted.len()), (1, 1));
         check(&at, 1, 0, 6);
-        // Together too dear, each alone not.
-        let mut at = account(standing(0, 10), &[(0, 3), (1, 3), (2, 3)]);
-        assert!(at.follow(standing(0, 7), 0).gone.is_empty());
+        // Each can be paid alone, but not all together.
+        let mut at = account(state(0, 10), &[(0, 3), (1, 3), (2, 3)]);
+        assert!(at.follow(state(0, 7), 0).dropped.is_empty());
         check(&at, 2, 1, 3);
-        assert_eq!(at.follow(standing(0, 9), 0).promoted.len(), 1);
+        assert_eq!(at.follow(state(0, 9), 0).promoted.len(), 1);
         check(&at, 3, 0, 3);
-        // A reorganization below them, and back.
-        let mut at = account(standing(5, 10), &[(5, 1), (6, 1)]);
-        at.follow(standing(4, 10), 0);
+        // A reorganization lowers the nonce, and another one raises it again.
+        let mut at = account(state(5, 10), &[(5, 1), (6, 1)]);
+        at.follow(state(4, 10), 0);
         check(&at, 0, 2, 4);
-        assert_eq!(at.follow(standing(5, 10), 0).promoted.len(), 2);
+        assert_eq!(at.follow(state(5, 10), 0).promoted.len(), 2);
         check(&at, 2, 0, 7);
     }
 }

@@ -1,18 +1,19 @@
-//! What a transaction must be to come in.
+//! The rules for accepting a transaction.
 //!
-//! First by itself, without a lock; then against its sender's account and what is there
-//! already. Whether there is room is asked last, in [`super::limits`].
+//! The first checks look at the transaction alone and need no lock. Then it is compared with its
+//! sender's account and with the transactions in the pool. The limits in [`super::limits`] come
+//! last.
 
 use primitives::{Transaction, TxForm, U256};
 
-use super::account::{Account, Standing};
-use super::entry::Entry;
-use super::index::Index;
+use super::account::{PoolAccount, SenderState};
+use super::entry::PoolEntry;
+use super::index::PoolIndex;
 use super::{NextBlock, PoolConfig, PoolError};
 use crate::evm::intrinsic_gas;
 use crate::spec::{BlockRules, ChainSpec};
 
-/// Whether blocks from `number` on may have it, whoever sent it.
+/// Checks that block `number` may contain the transaction, whoever sent it.
 pub(super) fn check_form(spec: &ChainSpec, number: u64, transaction: &Transaction) -> Result<(), PoolError> {
     let rules = spec.rules_at(number);
     match (transaction.form, rules) {
@@ -48,8 +49,8 @@ pub(super) fn check_form(spec: &ChainSpec, number: u64, transaction: &Transactio
     Ok(())
 }
 
-/// Whether it is small enough to be kept.
-pub(super) fn check_size(entry: &Entry, max: usize) -> Result<(), PoolError> {
+/// Checks that the stored form of a transaction has at most `max` bytes.
+pub(super) fn check_size(entry: &PoolEntry, max: usize) -> Result<(), PoolError> {
     let got = entry.bytes;
     if got > max {
         return Err(PoolError::Oversized { got, max });
@@ -57,22 +58,23 @@ pub(super) fn check_size(entry: &Entry, max: usize) -> Result<(), PoolError> {
     Ok(())
 }
 
-impl Index {
-    /// Takes a transaction in, for which others may have to leave; `standing` is its sender's.
+impl PoolIndex {
+    /// Takes a transaction in and evicts others for it if the pool is full. `state` is the
+    /// sender's.
     pub(super) fn admit(
         &mut self,
-        entry: Entry,
-        standing: Standing,
+        entry: PoolEntry,
+        state: SenderState,
         local: bool,
         next: NextBlock,
         config: &PoolConfig,
     ) -> Result<(), PoolError> {
         let sender = entry.pooled.sender;
-        self.check(&entry, standing, local, next, config)?;
-        let new = self.account_or_new(&sender, standing);
+        self.check(&entry, state, local, next, config)?;
+        let new = self.new_account(&sender, state);
         let account = new.as_ref().or_else(|| self.accounts.get(&sender));
         let victims = match account {
-            Some(account) => self.victims(&entry, account, local, config)?,
+            Some(account) => self.find_victims(&entry, account, local, config)?,
             None => Vec::new(),
         };
         for (victim, tx_nonce) in victims {
@@ -81,30 +83,32 @@ impl Index {
         if local {
             self.make_local(sender);
         }
-        self.insert(entry, standing);
+        self.insert(entry, state);
         self.enforce(config, [sender]);
         Ok(())
     }
 
-    /// What comes back from blocks that are taken back. Limits are for the caller to enforce,
-    /// when everything is back.
+    /// Takes a transaction of a reverted block in. The caller must enforce the limits once all such
+    /// transactions are in.
     pub(super) fn readmit(
         &mut self,
-        entry: Entry,
-        standing: Standing,
+        entry: PoolEntry,
+        state: SenderState,
         next: NextBlock,
         config: &PoolConfig,
     ) -> Result<(), PoolError> {
         let local = self.locals.contains(&entry.pooled.sender);
-        self.check(&entry, standing, local, next, config)?;
-        self.insert(entry, standing);
+        self.check(&entry, state, local, next, config)?;
+        self.insert(entry, state);
         Ok(())
     }
 
+    /// Checks a transaction against its sender's account and the transactions in the pool. Makes
+    /// the account follow `state` if the pool has an older one.
     fn check(
         &mut self,
-        entry: &Entry,
-        standing: Standing,
+        entry: &PoolEntry,
+        state: SenderState,
         local: bool,
         next: NextBlock,
         config: &PoolConfig,
@@ -121,34 +125,35 @@ impl Index {
         if !local && got < expected {
             return Err(PoolError::Underpriced { got, expected });
         }
-        let (got, expected) = (entry.tx_nonce(), standing.tx_nonce);
+        let (got, expected) = (entry.tx_nonce(), state.tx_nonce);
         if got < expected {
             return Err(PoolError::NonceTooLow { got, expected });
         }
         if got == u64::MAX {
             return Err(PoolError::NonceMax(got));
         }
-        let (cost, balance) = (entry.cost, standing.balance);
+        let (cost, balance) = (entry.cost, state.balance);
         if balance < cost {
             return Err(PoolError::Funds { balance, cost });
         }
         if self
             .accounts
             .get(&sender)
-            .is_some_and(|account| account.standing() != standing)
+            .is_some_and(|account| account.state() != state)
         {
-            self.follow(sender, standing, next.gas_limit);
+            self.follow(sender, state, next.gas_limit);
         }
         let Some(account) = self.accounts.get(&sender) else {
             return Ok(());
         };
         check_replacement(entry, account, config)?;
-        check_all_paid(entry, account)
+        check_total_cost(entry, account)
     }
 }
 
-/// Whether it is enough dearer than the one with its nonce.
-fn check_replacement(entry: &Entry, account: &Account, config: &PoolConfig) -> Result<(), PoolError> {
+/// Checks that the gas price is enough higher than that of the sender's transaction with the same
+/// nonce.
+fn check_replacement(entry: &PoolEntry, account: &PoolAccount, config: &PoolConfig) -> Result<(), PoolError> {
     let Some(old) = account.get(entry.tx_nonce()) else {
         return Ok(());
     };
@@ -164,9 +169,9 @@ fn check_replacement(entry: &Entry, account: &Account, config: &PoolConfig) -> R
     Ok(())
 }
 
-/// Whether the account can pay for it and for all that are pending.
-fn check_all_paid(entry: &Entry, account: &Account) -> Result<(), PoolError> {
-    let (cost, balance) = (entry.cost, account.standing().balance);
+/// Checks that the account can pay for the transaction together with all pending ones.
+fn check_total_cost(entry: &PoolEntry, account: &PoolAccount) -> Result<(), PoolError> {
+    let (cost, balance) = (entry.cost, account.state().balance);
     let replaced = match account.get(entry.tx_nonce()) {
         Some(old) if account.is_pending(entry.tx_nonce()) => old.cost,
         _ => U256::ZERO,

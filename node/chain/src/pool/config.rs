@@ -1,6 +1,4 @@
-//! What can be chosen about the pool, with its defaults.
-//!
-//! Knows names and numbers; what they do is in [`limits`](super::limits) and
+//! The settings of the pool and their defaults. What they do is in [`limits`](super::limits) and
 //! [`journal`](super::journal).
 
 use std::path::PathBuf;
@@ -8,23 +6,23 @@ use std::time::Duration;
 
 use primitives::U256;
 
-/// Cheapest gas price taken from others, in sha.
+/// Lowest gas price that is accepted from remote accounts, in sha.
 pub const PRICE_FLOOR_DEFAULT: u64 = 1_000_000_000;
-/// Cheapest gas price taken from others by a node that mines, in sha.
+/// Lowest gas price that a mining node accepts from remote accounts, in sha.
 pub const PRICE_FLOOR_MINING: u64 = 18_000_000_000;
-/// By how many percent a replacement must be dearer.
+/// By how many percent the gas price of a replacement must be higher.
 pub const PRICE_BUMP_PERCENT_DEFAULT: u64 = 10;
-/// Pending transactions that every account may have, however full the pool is.
+/// Pending transactions that each account is guaranteed, however full the pool is.
 pub const ACCOUNT_SLOTS_DEFAULT: usize = 16;
-/// Pending transactions from which on the largest accounts are cut.
+/// Pending transactions of all accounts. With more, those of the largest accounts are dropped.
 pub const GLOBAL_SLOTS_DEFAULT: usize = 40_960;
-/// Queued transactions of one account.
+/// Most queued transactions of one account.
 pub const ACCOUNT_QUEUE_DEFAULT: usize = 64;
-/// Queued transactions of all accounts.
+/// Most queued transactions of all accounts.
 pub const GLOBAL_QUEUE_DEFAULT: usize = 1024;
-/// How long an account's queued transactions wait without one of them becoming pending.
+/// How long an account's queued transactions wait if none of its transactions becomes pending.
 pub const LIFETIME_DEFAULT: Duration = Duration::from_secs(3 * 3600);
-/// How often the journal is written anew.
+/// How often the journal is rewritten.
 pub const REJOURNAL_DEFAULT: Duration = Duration::from_secs(3600);
 /// Name of the journal in the data directory.
 pub const JOURNAL_NAME: &str = "transactions.rlp";
@@ -32,28 +30,28 @@ pub const JOURNAL_NAME: &str = "transactions.rlp";
 /// Largest transaction, in bytes of its stored form.
 const TRANSACTION_BYTES_MAX: usize = 128 << 10;
 
-/// Limits, prices and habits of the pool.
+/// Limits, prices and intervals of the pool.
 #[derive(Clone, Debug)]
 pub struct PoolConfig {
-    /// Cheapest gas price taken from others, in sha.
+    /// Lowest gas price that is accepted from remote accounts, in sha.
     pub price_floor: U256,
-    /// By how many percent a replacement must be dearer.
+    /// By how many percent the gas price of a replacement must be higher.
     pub price_bump_percent: u64,
-    /// Pending transactions that every account may have, however full the pool is.
+    /// Pending transactions that each account is guaranteed, however full the pool is.
     pub account_slots: usize,
-    /// Pending transactions from which on the largest accounts are cut.
+    /// Pending transactions of all accounts. With more, those of the largest accounts are dropped.
     pub global_slots: usize,
-    /// Queued transactions of one account.
+    /// Most queued transactions of one account.
     pub account_queue: usize,
-    /// Queued transactions of all accounts.
+    /// Most queued transactions of all accounts.
     pub global_queue: usize,
-    /// How long an account's queued transactions wait without one of them becoming pending.
+    /// How long an account's queued transactions wait if none of its transactions becomes pending.
     pub lifetime: Duration,
-    /// Whether local transactions have privileges: no limits, no price floor, the journal.
+    /// Whether there are local accounts, which have no limits, no price floor and a journal.
     pub locals: bool,
-    /// Where local transactions are written down; `None`: they end with the process.
+    /// Path of the journal. With `None`, local transactions are lost when the process ends.
     pub journal: Option<PathBuf>,
-    /// How often the journal is written anew.
+    /// How often the journal is rewritten.
     pub rejournal: Duration,
     /// Largest transaction, in bytes of its stored form.
     pub transaction_bytes_max: usize,
@@ -78,7 +76,7 @@ impl Default for PoolConfig {
 }
 
 impl PoolConfig {
-    /// Slots of [`SLOT_BYTES`](super::SLOT_BYTES) that all transactions together may fill.
+    /// The most slots of [`SLOT_BYTES`](super::SLOT_BYTES) that all transactions together fill.
     pub fn slots_max(&self) -> usize {
         self.global_slots.saturating_add(self.global_queue)
     }

@@ -1,4 +1,4 @@
-//! A transaction as the pool keeps it: with all that is known of it before any account is.
+//! A transaction in the pool, with everything that can be computed from the transaction alone.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use primitives::{Address, B256, Transaction, U256};
 
-/// A transaction fills one slot for each of these many bytes begun.
+/// A transaction fills one slot for every started 32 KiB of its stored form.
 pub const SLOT_BYTES: usize = 32 << 10;
 
-/// Place in the order of eviction: cheapest first, among equals the latest arrival.
+/// The order of eviction: lowest gas price first, at equal prices the latest arrival first.
 pub(super) type EvictionKey = (U256, Reverse<u64>, B256);
 
 /// A transaction in the pool.
@@ -21,26 +21,27 @@ pub struct PooledTransaction {
     pub hash: B256,
     /// Who sent it.
     pub sender: Address,
-    /// Counts arrivals; among equal prices the earlier goes first.
+    /// The number of its arrival. At equal gas prices the earlier one is mined first.
     pub order: u64,
 }
 
-/// What the pool keeps of a transaction.
+/// A transaction in the pool, with derived values.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct PoolEntry {
     pub(super) pooled: PooledTransaction,
-    /// The hash that Ethereum's libraries predict.
+    /// The hash that Ethereum libraries compute for it, if it has one.
     pub(super) ethereum_hash: Option<B256>,
-    /// Gas and value together, at most.
+    /// The most that the sender pays for gas and value together, in sha.
     pub(super) cost: U256,
-    /// Bytes of the stored form.
+    /// Length of the stored form in bytes.
     pub(super) bytes: usize,
-    /// Its hash was in the feed.
+    /// Whether its hash was put into the feed.
     announced: AtomicBool,
 }
 
-impl Entry {
-    /// Hashes and sizes are computed here, before any lock is held; the order comes later.
+impl PoolEntry {
+    /// Computes hashes and sizes, so that this is done before any lock is held. The order is set
+    /// when the entry is inserted.
     pub(super) fn new(transaction: Transaction, sender: Address) -> Self {
         let encoded = transaction.encode();
         let hash = alloy_primitives::keccak256(&encoded);
@@ -83,8 +84,8 @@ impl Entry {
         (self.price(), Reverse(self.pooled.order), self.pooled.hash)
     }
 
-    /// Whether nobody asked this before.
-    pub(super) fn announce(&self) -> bool {
+    /// Marks the transaction as announced. Returns `false` if it was marked before.
+    pub(super) fn mark_announced(&self) -> bool {
         !self.announced.swap(true, Ordering::Relaxed)
     }
 }

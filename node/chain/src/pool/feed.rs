@@ -1,34 +1,34 @@
 //! The hashes of transactions as they became pending, for filters and subscriptions.
 //!
-//! Readers keep a cursor, not a queue: any number of them costs nothing here. What is older
-//! than the last [`PENDING_FEED_MAX`] hashes is gone, and a reader is told how many it missed.
+//! A reader keeps a cursor and has no queue of its own, so readers cost no memory here. Only the
+//! last [`PENDING_FEED_MAX`] hashes are kept. A reader learns how many older hashes it has missed.
 
 use std::collections::VecDeque;
 
 use primitives::B256;
 
-/// How many hashes are kept.
+/// The most hashes that are kept.
 pub const PENDING_FEED_MAX: usize = 1 << 16;
 
-/// What became pending since a cursor.
+/// The transactions that became pending since a cursor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PendingHashes {
-    /// The hashes, oldest first.
+    /// Their hashes, oldest first.
     pub hashes: Vec<B256>,
-    /// The cursor to go on from.
+    /// The cursor for the next read.
     pub cursor: u64,
-    /// How many came between the old cursor and the first hash, and are kept no more.
+    /// How many hashes between the old cursor and the first hash are not kept any more.
     pub missed: u64,
 }
 
-/// The last hashes. The cursor of a hash is the number of hashes before it.
+/// The last hashes. The cursor of a hash is the number of hashes that came before it.
 #[derive(Debug, Default)]
-pub(super) struct Feed {
+pub(super) struct PendingFeed {
     hashes: VecDeque<B256>,
     cursor: u64,
 }
 
-impl Feed {
+impl PendingFeed {
     pub(super) fn push(&mut self, hash: B256) {
         if self.hashes.len() == PENDING_FEED_MAX {
             self.hashes.pop_front();
@@ -37,7 +37,7 @@ impl Feed {
         self.cursor += 1;
     }
 
-    /// The cursor of what comes next.
+    /// The cursor of the next hash.
     pub(super) fn cursor(&self) -> u64 {
         self.cursor
     }
@@ -45,14 +45,14 @@ impl Feed {
     pub(super) fn since(&self, cursor: u64, max: usize) -> PendingHashes {
         let kept = self.hashes.len() as u64;
         let wanted = self.cursor.saturating_sub(cursor);
-        let given = wanted.min(kept);
-        // At most the length of a queue, so it fits.
-        let from = (kept - given) as usize;
+        let available = wanted.min(kept);
+        // It is at most the length of a queue, so it fits into usize.
+        let from = (kept - available) as usize;
         let hashes: Vec<_> = self.hashes.range(from..).take(max).copied().collect();
         PendingHashes {
-            cursor: self.cursor - given + hashes.len() as u64,
+            cursor: self.cursor - available + hashes.len() as u64,
             hashes,
-            missed: wanted - given,
+            missed: wanted - available,
         }
     }
 }
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_cursor_gets_each_hash_once_and_learns_what_it_missed() {
-        let mut feed = Feed::default();
+        let mut feed = PendingFeed::default();
         assert_eq!(feed.since(0, usize::MAX), PendingHashes::default());
         (0..3).for_each(|index| feed.push(hash(index)));
         let all = feed.since(0, usize::MAX);

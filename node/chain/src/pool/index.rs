@@ -1,8 +1,8 @@
-//! All accounts of the pool, and the orders in which their transactions are looked for.
+//! All accounts of the pool, and indices over them: by hash, by price, by size, by age.
 //!
-//! Every change of an account goes through [`Index::alter`], which brings the indices after
-//! it. Knows no rules: what may come in is in [`super::admission`], what has to leave in
-//! [`super::limits`].
+//! Every change of an account goes through [`PoolIndex::alter`], which updates the indices. This
+//! module knows no rules: which transactions are accepted is decided in [`super::admission`],
+//! which are evicted in [`super::limits`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -10,94 +10,101 @@ use std::time::Instant;
 
 use primitives::{Address, B256};
 
-use super::account::{Account, Beat, Shown, Standing};
-use super::entry::{Entry, EvictionKey};
-use super::feed::Feed;
+use super::account::{Heartbeat, IndexedAccount, PoolAccount, SenderState};
+use super::entry::{EvictionKey, PoolEntry};
+use super::feed::PendingFeed;
 
-/// How many accounts may be local; those that come later are treated as others are. Whoever
-/// may call this node makes accounts local, and they stay so.
+/// The most accounts that can be local; further accounts are remote. There must be a limit because
+/// every user of the RPC makes accounts local, and they stay local.
 pub const LOCALS_MAX: usize = 1 << 18;
 
-/// The contents of the pool. `pending`, `queued`, `slots` and `local_slots` are sums.
+/// The content of the pool. `pending`, `queued`, `slots` and `local_slots` are totals over all
+/// accounts.
 #[derive(Debug)]
-pub(super) struct Index {
-    pub(super) accounts: HashMap<Address, Account>,
-    /// Each transaction under its hash and, where it has one, its Ethereum hash.
+pub(super) struct PoolIndex {
+    pub(super) accounts: HashMap<Address, PoolAccount>,
+    /// Sender and nonce of each transaction, by its hash and by its Ethereum hash if it has one.
     pub(super) by_hash: HashMap<B256, (Address, u64)>,
-    /// Transactions of others, in the order in which they leave a full pool.
+    /// Transactions of remote accounts, in the order in which they are evicted from a full pool.
     pub(super) evictable: BTreeSet<EvictionKey>,
-    /// Accounts of others with more pending transactions than every account may have.
+    /// Remote accounts that have more pending transactions than each account is guaranteed, by the
+    /// number of pending transactions.
     pub(super) large: BTreeSet<(usize, Address)>,
-    /// Accounts of others with queued transactions, by when those were last of use.
-    pub(super) beats: BTreeMap<Beat, Address>,
-    /// Accounts that this node sent for, for as long as the process runs.
+    /// Remote accounts that have queued transactions, by the last heartbeat of their queue.
+    pub(super) heartbeats: BTreeMap<Heartbeat, Address>,
+    /// The local accounts. An account stays local until the process ends.
     pub(super) locals: HashSet<Address>,
     pub(super) pending: usize,
     pub(super) queued: usize,
     pub(super) slots: usize,
     pub(super) local_slots: usize,
-    pub(super) feed: Feed,
-    /// No transaction asks for more gas.
+    pub(super) feed: PendingFeed,
+    /// No transaction has a higher gas limit.
     pub(super) gas_max: u64,
     account_slots: usize,
-    /// Counts arrivals and heartbeats.
+    /// Numbers arrivals and heartbeats.
     counter: u64,
 }
 
-impl Index {
+impl PoolIndex {
     pub(super) fn new(account_slots: usize) -> Self {
         Self {
             accounts: HashMap::new(),
             by_hash: HashMap::new(),
             evictable: BTreeSet::new(),
             large: BTreeSet::new(),
-            beats: BTreeMap::new(),
+            heartbeats: BTreeMap::new(),
             locals: HashSet::new(),
             pending: 0,
             queued: 0,
             slots: 0,
             local_slots: 0,
-            feed: Feed::default(),
+            feed: PendingFeed::default(),
             gas_max: 0,
             account_slots,
             counter: 0,
         }
     }
 
-    fn count(&mut self) -> u64 {
+    fn next_count(&mut self) -> u64 {
         self.counter += 1;
         self.counter
     }
 
-    /// Whether what `sender` sends now is local.
-    pub(super) fn is_local(&self, sender: &Address, brought_by_us: bool) -> bool {
-        self.locals.contains(sender) || (brought_by_us && self.locals.len() < LOCALS_MAX)
+    /// Whether a transaction of `sender` is local. `from_us` says whether this node submits it.
+    pub(super) fn is_local(&self, sender: &Address, from_us: bool) -> bool {
+        self.locals.contains(sender) || (from_us && self.locals.len() < LOCALS_MAX)
     }
 
-    /// The account, or what it is before its first transaction comes.
-    pub(super) fn account_or_new(&self, address: &Address, standing: Standing) -> Option<Account> {
-        let new = || Account::new(standing, self.locals.contains(address), (Instant::now(), 0));
+    /// An empty account if the pool has none for `address`; `None` if it has one.
+    pub(super) fn new_account(&self, address: &Address, state: SenderState) -> Option<PoolAccount> {
+        let new = || PoolAccount::new(state, self.locals.contains(address), (Instant::now(), 0));
         (!self.accounts.contains_key(address)).then(new)
     }
 
-    /// Changes an account, brings the indices after it, and forgets it when it is empty.
-    pub(super) fn alter<T>(&mut self, address: Address, change: impl FnOnce(&mut Account) -> T) -> Option<T> {
-        let beat = (Instant::now(), self.count());
+    /// Changes an account and updates the indices. Removes the account if it is empty afterwards.
+    /// Returns `None` if there is no such account.
+    pub(super) fn alter<T>(
+        &mut self,
+        address: Address,
+        change: impl FnOnce(&mut PoolAccount) -> T,
+    ) -> Option<T> {
+        let heartbeat = (Instant::now(), self.next_count());
         let account = self.accounts.get_mut(&address)?;
         let changed = change(account);
-        let before = account.shown;
+        let before = account.indexed;
         if account.pending() > before.pending || before.queued == 0 {
-            account.beat = beat;
+            account.heartbeat = heartbeat;
         }
-        let others = !account.local;
+        let is_remote = !account.local;
         let (pending, queued) = (account.pending(), account.queued());
-        let now = Shown {
+        let now = IndexedAccount {
             pending,
             queued,
-            large: Some(pending).filter(|pending| others && *pending > self.account_slots),
-            beat: Some(account.beat).filter(|_| others && queued > 0),
+            large: Some(pending).filter(|pending| is_remote && *pending > self.account_slots),
+            heartbeat: Some(account.heartbeat).filter(|_| is_remote && queued > 0),
         };
-        account.shown = now;
+        account.indexed = now;
         if account.is_empty() {
             self.accounts.remove(&address);
         }
@@ -107,19 +114,22 @@ impl Index {
             before.large.map(|length| self.large.remove(&(length, address)));
             now.large.map(|length| self.large.insert((length, address)));
         }
-        if before.beat != now.beat {
-            before.beat.map(|beat| self.beats.remove(&beat));
-            now.beat.map(|beat| self.beats.insert(beat, address));
+        if before.heartbeat != now.heartbeat {
+            before
+                .heartbeat
+                .map(|heartbeat| self.heartbeats.remove(&heartbeat));
+            now.heartbeat
+                .map(|heartbeat| self.heartbeats.insert(heartbeat, address));
         }
         Some(changed)
     }
 
-    /// Puts a transaction in, in the place of the one with its nonce.
-    pub(super) fn insert(&mut self, mut entry: Entry, standing: Standing) {
-        entry.pooled.order = self.count();
+    /// Inserts a transaction. It replaces the sender's transaction with the same nonce.
+    pub(super) fn insert(&mut self, mut entry: PoolEntry, state: SenderState) {
+        entry.pooled.order = self.next_count();
         let sender = entry.pooled.sender;
         let entry = Arc::new(entry);
-        let new = self.account_or_new(&sender, standing);
+        let new = self.new_account(&sender, state);
         if let Some(new) = new {
             self.accounts.insert(sender, new);
         }
@@ -150,14 +160,15 @@ impl Index {
         promoted.iter().for_each(|promoted| self.announce(promoted));
     }
 
-    fn announce(&mut self, entry: &Entry) {
-        if entry.announce() {
+    /// Puts a transaction that became pending into the feed, unless it was there before.
+    fn announce(&mut self, entry: &PoolEntry) {
+        if entry.mark_announced() {
             self.feed.push(entry.pooled.hash);
         }
     }
 
-    /// Takes a transaction out.
-    pub(super) fn remove(&mut self, sender: Address, tx_nonce: u64) -> Option<Arc<Entry>> {
+    /// Removes a transaction.
+    pub(super) fn remove(&mut self, sender: Address, tx_nonce: u64) -> Option<Arc<PoolEntry>> {
         let altered = self.alter(sender, |account| (account.remove(tx_nonce), account.local));
         let (removed, local) = altered?;
         let removed = removed?;
@@ -165,34 +176,34 @@ impl Index {
         Some(removed)
     }
 
-    /// Follows an account to another standing.
-    pub(super) fn follow(&mut self, address: Address, standing: Standing, gas_limit: u64) {
+    /// Makes an account follow its state at a new head.
+    pub(super) fn follow(&mut self, address: Address, state: SenderState, gas_limit: u64) {
         let altered = self.alter(address, |account| {
-            (account.follow(standing, gas_limit), account.local)
+            (account.follow(state, gas_limit), account.local)
         });
-        if let Some((followed, local)) = altered {
-            followed.gone.iter().for_each(|gone| self.forget(gone, local));
-            followed.promoted.iter().for_each(|entry| self.announce(entry));
+        if let Some((update, local)) = altered {
+            update.dropped.iter().for_each(|entry| self.forget(entry, local));
+            update.promoted.iter().for_each(|entry| self.announce(entry));
         }
     }
 
-    /// Takes out everything that does not fit, of all accounts.
-    pub(super) fn drop_unless(&mut self, fits: impl Fn(&Entry) -> bool) {
+    /// Removes the transactions of all accounts for which `keep` is false.
+    pub(super) fn retain(&mut self, keep: impl Fn(&PoolEntry) -> bool) {
         let mut gas_max = 0;
         for address in self.accounts.keys().copied().collect::<Vec<_>>() {
             let altered = self.alter(address, |account| {
-                let gone = account.drop_unless(&fits);
+                let dropped = account.retain(&keep);
                 gas_max = gas_max.max(account.gas_max());
-                (gone, account.local)
+                (dropped, account.local)
             });
-            if let Some((gone, local)) = altered {
-                gone.iter().for_each(|gone| self.forget(gone, local));
+            if let Some((dropped, local)) = altered {
+                dropped.iter().for_each(|entry| self.forget(entry, local));
             }
         }
         self.gas_max = gas_max;
     }
 
-    /// From now on, and with all that it has here, the account is this node's own.
+    /// Makes an account local, with all transactions that it has in the pool.
     pub(super) fn make_local(&mut self, address: Address) {
         if !self.locals.insert(address) {
             return;
@@ -207,7 +218,8 @@ impl Index {
         }
     }
 
-    fn forget(&mut self, entry: &Entry, local: bool) {
+    /// Removes a transaction that left its account from the indices.
+    fn forget(&mut self, entry: &PoolEntry, local: bool) {
         for hash in entry.hashes() {
             self.by_hash.remove(&hash);
         }

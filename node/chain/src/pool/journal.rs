@@ -1,12 +1,15 @@
-//! The journal: local transactions in a file, so that they wait again after a restart.
+//! The journal: a file with the local transactions, so that they are in the pool again after a
+//! restart.
 //!
-//! The file is their stored forms, one after the other. One is appended before its hash is
-//! given to whoever sent it, by one write and without a sync: it survives the end of the
-//! process however that comes, and what the system had not yet written when the machine lost
-//! its power does not. Now and then the whole file is written anew with what still waits,
-//! under another name until it is on the disk: it is there whole, the old or the new one.
+//! The file contains the stored forms of the transactions, one after the other. A transaction is
+//! appended by one write before its hash is returned to the sender. There is no sync, so it
+//! survives any end of the process, but perhaps not a loss of power.
 //!
-//! Knows the file. What of it may come into the pool is for the pool to say.
+//! From time to time the file is rewritten with the transactions that still wait. This is done in
+//! a second file which replaces the first one when it is complete on the disk. So there is always
+//! a complete journal, the old or the new one.
+//!
+//! This module knows the file only. The pool decides which transactions it accepts.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter, Result, Seek, SeekFrom, Write};
@@ -16,34 +19,37 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use primitives::{Transaction, TxRules};
 
-use crate::stream::ListStream;
+use crate::stream::RlpListStream;
 
-/// The largest transaction that is read back, in bytes; larger ones never were in a pool.
+/// The largest transaction that is read, in bytes. The pool never has larger ones.
 const RECORD_BYTES_MAX: usize = 1 << 20;
-/// How far a journal may grow beyond twice its size when it was last written anew.
+/// The journal is rewritten when it is longer than twice its length after the last rewriting, plus
+/// this many bytes.
 const GROWTH_BYTES_MAX: u64 = 64 << 20;
 
-/// Writes a journal.
+/// Writes the journal.
 #[derive(Debug)]
-pub struct Journal {
+pub struct TxJournal {
     path: PathBuf,
-    /// Brings a file's name to the disk.
+    /// Syncs the name of a file to the disk.
     sync_name: fn(&Path) -> Result<()>,
-    state: Mutex<State>,
+    state: Mutex<JournalState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// Open since the first rotation, until a write fails.
+struct JournalState {
+    /// The open file, from the first rotation on until a write fails.
     file: Option<File>,
+    /// Length of the file.
     bytes: u64,
+    /// Length of the file after the last rotation.
     rotated_bytes: u64,
-    /// A failure was told; the next one is told after a success.
-    told: bool,
+    /// Whether a failure was logged since the last success. Further failures are not logged.
+    failed: bool,
 }
 
-impl Journal {
-    /// A journal at `path`. Nothing is written before the first [`Self::rotate`].
+impl TxJournal {
+    /// Makes a journal at `path`. Nothing is written before the first [`Self::rotate`].
     pub fn new(path: PathBuf) -> Self {
         Self {
             path,
@@ -52,7 +58,7 @@ impl Journal {
         }
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -61,7 +67,7 @@ impl Journal {
     pub(super) fn append(&self, transaction: &Transaction) {
         let record = transaction.encode();
         let mut state = self.state.lock();
-        let State {
+        let JournalState {
             file: Some(file),
             bytes,
             ..
@@ -73,51 +79,54 @@ impl Journal {
             *bytes += record.len() as u64;
             return;
         };
-        // Half a record would hide all that follow: it must go, or nothing may follow.
-        let mended = file
+        // Records after a partial one could not be read, so the partial one is removed. If that
+        // fails, nothing more is appended.
+        let repaired = file
             .set_len(*bytes)
             .and_then(|()| file.seek(SeekFrom::Start(*bytes)));
-        if mended.is_err() {
+        if repaired.is_err() {
             state.file = None;
         }
-        if !std::mem::replace(&mut state.told, true) {
+        if !std::mem::replace(&mut state.failed, true) {
             let path = self.path.display();
-            tracing::warn!(%path, %error, "local transactions are not written down: they may not survive a restart");
+            tracing::warn!(%path, %error, "local transactions cannot be written to the journal: they may not survive a restart");
         }
     }
 
-    /// Whether it should be written anew before its time: it grew too long, or failed.
+    /// Whether the journal should be rewritten before its regular time, because it has grown too
+    /// long or a write has failed.
     pub fn wants_rotation(&self) -> bool {
         let state = self.state.lock();
-        state.told || state.bytes > 2 * state.rotated_bytes + GROWTH_BYTES_MAX
+        state.failed || state.bytes > 2 * state.rotated_bytes + GROWTH_BYTES_MAX
     }
 
-    /// Writes the journal anew with what `locals` gives, and goes on after that. A transaction
-    /// that is appended meanwhile waits: `locals` is called when nothing can be appended, so
-    /// what it does not have comes after it. Gives how many were written.
+    /// Rewrites the journal with the transactions that `locals` returns. Returns their number.
+    ///
+    /// `locals` is called while nothing can be appended. So a transaction that it does not return
+    /// yet is appended afterwards and is not lost.
     ///
     /// # Errors
-    /// The system's words; then the old file stays as it was, and is gone on with.
+    /// The system's error. Then the old file stays as it was and remains in use.
     pub fn rotate(&self, locals: impl FnOnce() -> Vec<Arc<Transaction>>) -> Result<usize> {
         let mut state = self.state.lock();
-        let written = self.write_anew(&locals());
-        // Until the next success, rotation is tried whenever somebody looks.
-        state.told = written.is_err();
+        let written = self.rewrite(&locals());
+        // After a failure `wants_rotation` is true until a rotation succeeds.
+        state.failed = written.is_err();
         let (file, bytes, count) = written?;
-        *state = State {
+        *state = JournalState {
             file: Some(file),
             bytes,
             rotated_bytes: bytes,
-            told: false,
+            failed: false,
         };
         Ok(count)
     }
 
-    fn write_anew(&self, transactions: &[Arc<Transaction>]) -> Result<(File, u64, usize)> {
+    fn rewrite(&self, transactions: &[Arc<Transaction>]) -> Result<(File, u64, usize)> {
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
         name.push(".new");
         let new = self.path.with_file_name(name);
-        // A file of that name is what a crash left.
+        // A crash may have left a file with this name.
         match std::fs::remove_file(&new) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -132,16 +141,17 @@ impl Journal {
         let file = file.into_inner().map_err(std::io::IntoInnerError::into_error)?;
         file.sync_all()?;
         std::fs::rename(&new, &self.path)?;
-        // From here on the new file is the journal, whatever becomes of its name.
+        // From here on the new file is the journal, even if its name cannot be synced.
         if let Err(error) = (self.sync_name)(&self.path) {
             let path = self.path.display();
-            tracing::warn!(%path, %error, "the new journal of local transactions may be lost with the power");
+            tracing::warn!(%path, %error, "the new journal of local transactions may be lost if the machine loses power");
         }
         Ok((file, bytes, transactions.len()))
     }
 }
 
-/// A new file that no other user may read: who sends what is nobody's business before it is.
+/// Creates a file that no other user of the system can read: transactions are private until they
+/// are sent to the network.
 fn create_private(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -150,22 +160,24 @@ fn create_private(path: &Path) -> Result<File> {
     options.open(path)
 }
 
-/// Reads a journal.
+/// Reads the transactions of a journal.
 #[derive(Debug)]
-pub struct JournalReader {
-    lists: ListStream<BufReader<File>>,
+pub struct TxJournalReader {
+    lists: RlpListStream<BufReader<File>>,
     rules: TxRules,
+    /// Length of the file.
     bytes: u64,
-    good: u64,
+    /// Length of the complete records so far.
+    complete_bytes: u64,
     unreadable: usize,
     done: bool,
 }
 
-impl JournalReader {
-    /// Opens the journal at `path`; `None` where there is none.
+impl TxJournalReader {
+    /// Opens the journal at `path`. Returns `None` if there is no such file.
     ///
     /// # Errors
-    /// The system's words.
+    /// The system's error.
     pub fn open(path: &Path, rules: TxRules) -> Result<Option<Self>> {
         let file = match File::open(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -173,36 +185,37 @@ impl JournalReader {
         };
         Ok(Some(Self {
             bytes: file.metadata()?.len(),
-            lists: ListStream::new(BufReader::new(file)),
+            lists: RlpListStream::new(BufReader::new(file)),
             rules,
-            good: 0,
+            complete_bytes: 0,
             unreadable: 0,
             done: false,
         }))
     }
 
-    /// How many records so far are no transactions of this chain's form.
+    /// How many records so far are not transactions of this chain.
     pub fn unreadable(&self) -> usize {
         self.unreadable
     }
 
-    /// Once everything was read: how many bytes at the end are no whole record.
+    /// How many bytes at the end of the file are not a complete record. To be called after the last
+    /// transaction was read.
     pub fn lost_bytes(&self) -> u64 {
-        self.bytes.saturating_sub(self.good)
+        self.bytes.saturating_sub(self.complete_bytes)
     }
 }
 
-impl Iterator for JournalReader {
+impl Iterator for TxJournalReader {
     type Item = Transaction;
 
     fn next(&mut self) -> Option<Transaction> {
         while !self.done {
-            // After something that is no record nobody knows where the next one begins.
+            // After bytes that are not a record it is not known where the next record begins.
             let Ok(Some(record)) = self.lists.next_list(RECORD_BYTES_MAX) else {
                 self.done = true;
                 break;
             };
-            self.good += record.len() as u64;
+            self.complete_bytes += record.len() as u64;
             match Transaction::decode_stored(&record, self.rules) {
                 Ok(transaction) => return Some(transaction),
                 Err(_) => self.unreadable += 1,
@@ -231,21 +244,21 @@ mod tests {
         Arc::new(unsigned.sign(&key, 100, TxForm::Native))
     }
 
-    /// Nonces read, records that are no transactions, bytes lost.
+    /// The nonces of the transactions read, the number of unreadable records, the bytes lost.
     fn read(path: &Path) -> (Vec<u64>, usize, u64) {
-        let mut reader = JournalReader::open(path, TxRules::Moac).unwrap().unwrap();
+        let mut reader = TxJournalReader::open(path, TxRules::Moac).unwrap().unwrap();
         let nonces = reader.by_ref().map(|transaction| transaction.tx_nonce).collect();
         (nonces, reader.unreadable(), reader.lost_bytes())
     }
 
     #[test]
-    fn what_is_written_is_read_and_private() {
+    fn written_transactions_are_read_again_and_the_file_is_private() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("j");
-        assert!(JournalReader::open(&path, TxRules::Moac).unwrap().is_none());
-        // What a crash left behind is nobody's.
+        assert!(TxJournalReader::open(&path, TxRules::Moac).unwrap().is_none());
+        // A file that a crash left behind is ignored.
         std::fs::write(folder.path().join("j.new"), b"left").unwrap();
-        let journal = Journal::new(path.clone());
+        let journal = TxJournal::new(path.clone());
         journal.append(&transaction(9));
         assert!(!path.exists(), "nothing is written before the first rotation");
         assert_eq!(journal.rotate(|| vec![transaction(0)]).unwrap(), 1);
@@ -265,12 +278,12 @@ mod tests {
     }
 
     #[test]
-    fn a_new_journal_is_gone_on_with_where_its_name_cannot_be_synced() {
+    fn a_new_journal_is_used_even_if_its_name_cannot_be_synced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("j");
-        let journal = Journal {
-            sync_name: |_| Err(std::io::Error::other("as asked")),
-            ..Journal::new(path.clone())
+        let journal = TxJournal {
+            sync_name: |_| Err(std::io::Error::other("of the test")),
+            ..TxJournal::new(path.clone())
         };
         for nonce in [0, 10] {
             assert_eq!(journal.rotate(|| vec![transaction(nonce)]).unwrap(), 1);
@@ -281,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_keeps_what_is_whole() {
+    fn a_truncated_journal_gives_its_complete_records() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("j");
         let records: Vec<_> = (0..3).map(|nonce| transaction(nonce).encode()).collect();
@@ -312,7 +325,8 @@ mod tests {
             std::fs::write(&path, &damaged).unwrap();
             let (nonces, unreadable, lost) = read(&path);
             assert_eq!(nonces[0], 0, "byte {at}");
-            // Either the frame is whole, and the third is found; or what is lost is told.
+            // Either the length of the record is right and the third is found, or the loss is
+            // reported.
             assert!(
                 nonces.last() == Some(&2) || lost > 0 || unreadable > 0,
                 "byte {at}: {nonces:?}"
@@ -323,10 +337,10 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_that_cannot_be_written_says_so_and_comes_back() {
+    fn a_journal_that_could_not_be_written_is_written_later() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("no").join("j");
-        let journal = Journal::new(path.clone());
+        let journal = TxJournal::new(path.clone());
         assert!(journal.rotate(Vec::new).is_err());
         journal.append(&transaction(0));
         assert!(journal.wants_rotation());

@@ -1,50 +1,65 @@
-//! Who may come into a full pool, and who leaves for it.
+//! The limits of the pool: which transactions a full pool evicts, and which it refuses.
 //!
-//! Local accounts are never made to leave. Of others: an account queues so many; a full queue
-//! loses what has been of no use for the longest time; too many pending transactions are cut
-//! from the largest accounts, none below its guaranteed slots; a full pool loses the cheapest.
-//! Each step costs the logarithm of what waits. A transaction that would itself be the one to
-//! leave is refused before anything is changed.
+//! | limit | what is evicted |
+//! |---|---|
+//! | queued transactions of an account | the account's highest nonces |
+//! | queued transactions of all accounts | those of the queue without heartbeat for longest |
+//! | pending transactions of all accounts | those of the largest account above its guaranteed ones |
+//! | slots of all transactions | the lowest gas prices |
+//!
+//! Transactions of local accounts are never evicted. Each eviction costs the logarithm of the
+//! number of transactions. A transaction that would be evicted itself is refused before anything
+//! is changed.
 
 use primitives::{Address, U256};
 
-use super::account::Account;
-use super::entry::Entry;
-use super::index::Index;
+use super::account::PoolAccount;
+use super::entry::PoolEntry;
+use super::index::PoolIndex;
 use super::{PoolConfig, PoolError};
 
-impl Index {
-    /// Who has to leave so that the newcomer fits. `account` is its sender's, not changed yet.
-    pub(super) fn victims(
+impl PoolIndex {
+    /// The transactions that must be evicted so that `entry` fits into the pool. `account` is the
+    /// sender's, not changed yet.
+    ///
+    /// # Errors
+    /// [`PoolError`] if `entry` itself would be evicted.
+    pub(super) fn find_victims(
         &self,
-        entry: &Entry,
-        account: &Account,
+        entry: &PoolEntry,
+        account: &PoolAccount,
         local: bool,
         config: &PoolConfig,
     ) -> Result<Vec<(Address, u64)>, PoolError> {
         let old = account.get(entry.tx_nonce());
         if !local && old.is_none() {
-            self.may_come(entry, account, config)?;
+            self.check_count_limits(entry, account, config)?;
         }
         let needed = entry.slots().saturating_sub(old.map_or(0, |old| old.slots()));
         if needed == 0 {
             return Ok(Vec::new());
         }
         if local {
-            self.locals_fit(needed, account, config)?;
+            self.check_local_slots(needed, account, config)?;
         }
         let excess = (self.slots + needed).saturating_sub(config.slots_max());
-        self.cheapest(entry, account, local, excess, config)
+        self.find_cheapest(entry, account, local, excess, config)
     }
 
-    /// The limits on pending and queued transactions, for one of others that replaces none.
-    fn may_come(&self, entry: &Entry, account: &Account, config: &PoolConfig) -> Result<(), PoolError> {
+    /// Checks the limits on pending and queued transactions for a remote transaction that replaces
+    /// no other.
+    fn check_count_limits(
+        &self,
+        entry: &PoolEntry,
+        account: &PoolAccount,
+        config: &PoolConfig,
+    ) -> Result<(), PoolError> {
         let sender = entry.pooled.sender;
-        if comes_next(entry, account) {
-            let others = self.large.iter().rev().find(|(_, other)| *other != sender);
-            let is_largest = account.pending() + 1 >= others.map_or(0, |(length, _)| *length);
-            let more_than_its_own = account.pending() >= config.account_slots;
-            if self.pending >= config.global_slots && more_than_its_own && is_largest {
+        if would_be_pending(entry, account) {
+            let largest_other = self.large.iter().rev().find(|(_, other)| *other != sender);
+            let is_largest = account.pending() + 1 >= largest_other.map_or(0, |(length, _)| *length);
+            let has_guaranteed = account.pending() >= config.account_slots;
+            if self.pending >= config.global_slots && has_guaranteed && is_largest {
                 return Err(PoolError::Full {
                     what: "pending transactions",
                     got: self.pending,
@@ -55,7 +70,8 @@ impl Index {
         }
         let is_last = account.last_queued() < Some(entry.tx_nonce());
         if account.queued() >= config.account_queue {
-            // One before the last is better than the last, which leaves for it.
+            // A transaction with a lower nonce than the last is worth more; the last is evicted for
+            // it.
             return match is_last {
                 true => Err(PoolError::AccountQueue {
                     got: account.queued(),
@@ -65,11 +81,11 @@ impl Index {
                 false => Ok(()),
             };
         }
-        let leaves = match self.beats.first_key_value() {
+        let would_be_evicted = match self.heartbeats.first_key_value() {
             Some((_, oldest)) => *oldest == sender && is_last,
             None => true,
         };
-        if self.queued >= config.global_queue && leaves {
+        if self.queued >= config.global_queue && would_be_evicted {
             return Err(PoolError::Full {
                 what: "queued transactions",
                 got: self.queued,
@@ -79,10 +95,16 @@ impl Index {
         Ok(())
     }
 
-    /// Local transactions may take everybody's place, but no more: memory has an end.
-    fn locals_fit(&self, needed: usize, account: &Account, config: &PoolConfig) -> Result<(), PoolError> {
-        let become_local = if account.local { 0 } else { account.slots() };
-        let (got, max) = (self.local_slots + become_local, config.slots_max());
+    /// Checks that local transactions alone do not fill more slots than the pool has. They can
+    /// evict all others, but memory is limited.
+    fn check_local_slots(
+        &self,
+        needed: usize,
+        account: &PoolAccount,
+        config: &PoolConfig,
+    ) -> Result<(), PoolError> {
+        let newly_local = if account.local { 0 } else { account.slots() };
+        let (got, max) = (self.local_slots + newly_local, config.slots_max());
         if got + needed > max {
             return Err(PoolError::Full {
                 what: "slots of local transactions",
@@ -93,18 +115,18 @@ impl Index {
         Ok(())
     }
 
-    /// The cheapest transactions of others that give up `excess` slots.
-    fn cheapest(
+    /// Finds the cheapest remote transactions that fill `excess` slots together.
+    fn find_cheapest(
         &self,
-        entry: &Entry,
-        account: &Account,
+        entry: &PoolEntry,
+        account: &PoolAccount,
         local: bool,
         excess: usize,
         config: &PoolConfig,
     ) -> Result<Vec<(Address, u64)>, PoolError> {
         let sender = entry.pooled.sender;
-        let mut waits_for = (!comes_next(entry, account)).then(|| account.next_nonce());
-        let (mut freed, mut victims, mut pending_victim) = (0, Vec::new(), false);
+        let mut missing_nonce = (!would_be_pending(entry, account)).then(|| account.next_nonce());
+        let (mut freed, mut victims, mut evicts_pending) = (0, Vec::new(), false);
         for (price, _, hash) in &self.evictable {
             if freed >= excess {
                 break;
@@ -113,7 +135,7 @@ impl Index {
                 continue;
             };
             let own = victim == sender;
-            // What it replaces leaves anyway; what becomes local with it may stay.
+            // The replaced transaction leaves anyway. Those that become local with this one stay.
             if own && (local || tx_nonce == entry.tx_nonce()) {
                 continue;
             }
@@ -123,13 +145,13 @@ impl Index {
                     expected: *price + U256::from(1),
                 });
             }
-            let Some(found) = self.accounts.get(&victim) else {
+            let Some(victim_account) = self.accounts.get(&victim) else {
                 continue;
             };
-            freed += found.get(tx_nonce).map_or(0, |leaving| leaving.slots());
-            pending_victim |= found.is_pending(tx_nonce);
+            freed += victim_account.get(tx_nonce).map_or(0, |entry| entry.slots());
+            evicts_pending |= victim_account.is_pending(tx_nonce);
             if own && tx_nonce < entry.tx_nonce() {
-                waits_for = waits_for.or(Some(tx_nonce));
+                missing_nonce = missing_nonce.or(Some(tx_nonce));
             }
             victims.push((victim, tx_nonce));
         }
@@ -140,13 +162,14 @@ impl Index {
                 max: config.slots_max(),
             });
         }
-        match waits_for {
-            Some(missing) if pending_victim && !local => Err(PoolError::FutureReplacesPending { missing }),
+        match missing_nonce {
+            Some(missing) if evicts_pending && !local => Err(PoolError::FutureReplacesPending { missing }),
             _ => Ok(victims),
         }
     }
 
-    /// Takes out what is too much. `touched` are the accounts that may have become too long.
+    /// Evicts transactions until all limits are kept. `touched` are the accounts whose queues may
+    /// have become too long.
     pub(super) fn enforce(&mut self, config: &PoolConfig, touched: impl IntoIterator<Item = Address>) {
         for address in touched {
             self.trim(&address, config);
@@ -159,12 +182,12 @@ impl Index {
         }
         while self.pending > config.global_slots
             && let Some((_, sender)) = self.large.last().copied()
-            && let Some(last) = self.accounts.get(&sender).and_then(Account::last_pending)
+            && let Some(last) = self.accounts.get(&sender).and_then(PoolAccount::last_pending)
         {
             self.drop_one(sender, last, "too many pending transactions");
         }
         while self.queued > config.global_queue
-            && let Some((_, sender)) = self.beats.first_key_value()
+            && let Some((_, sender)) = self.heartbeats.first_key_value()
             && let (sender, Some(account)) = (*sender, self.accounts.get(sender))
             && let Some(last) = account.last_queued()
         {
@@ -172,13 +195,18 @@ impl Index {
         }
     }
 
-    /// Takes one out; pending ones after it are queued then, as many as may be.
+    /// Evicts a transaction for its gas price. The sender's pending transactions after it become
+    /// queued, as many as an account may queue.
     pub(super) fn evict(&mut self, sender: Address, tx_nonce: u64, config: &PoolConfig) {
-        self.drop_one(sender, tx_nonce, "dearer ones came into a full pool");
+        self.drop_one(
+            sender,
+            tx_nonce,
+            "the pool is full of transactions with higher gas prices",
+        );
         self.trim(&sender, config);
     }
 
-    /// Shortens an account's queue.
+    /// Shortens the queue of an account to its limit.
     fn trim(&mut self, address: &Address, config: &PoolConfig) {
         while let Some(account) = self.accounts.get(address)
             && !account.local
@@ -190,13 +218,14 @@ impl Index {
     }
 
     fn drop_one(&mut self, sender: Address, tx_nonce: u64, why: &str) {
-        if let Some(gone) = self.remove(sender, tx_nonce) {
-            tracing::debug!(hash = %gone.pooled.hash, %sender, tx_nonce, why, "transaction dropped");
+        if let Some(dropped) = self.remove(sender, tx_nonce) {
+            tracing::debug!(hash = %dropped.pooled.hash, %sender, tx_nonce, why, "transaction dropped");
         }
     }
 }
 
-/// Whether it would be pending: nothing is missing before it, and what all cost was compared.
-fn comes_next(entry: &Entry, account: &Account) -> bool {
+/// Whether the transaction would be pending: no nonce before it is missing. That the account can
+/// pay for it was checked before.
+fn would_be_pending(entry: &PoolEntry, account: &PoolAccount) -> bool {
     entry.tx_nonce() <= account.pending_end()
 }

@@ -1,20 +1,23 @@
-//! The transaction pool: what waits to be mined.
+//! The transaction pool: transactions that wait to be mined.
 //!
-//! A transaction is *pending* when it can be mined after those before it: every nonce from the
-//! account's own on is there, and the account can pay for all of them. Otherwise it is
-//! *queued*. Accounts that this node sends for are *local*, with everything they have here:
-//! free of limits and of the price floor, never made to leave, and written into a journal.
+//! A transaction is *pending* if it can be mined after the transactions before it: no nonce is
+//! missing from the account's own nonce up to that of the transaction, and the account can pay
+//! for all of these transactions together. Otherwise it is *queued*.
+//!
+//! An account is *local* if this node sends transactions for it. All of its transactions have no
+//! limits and no price floor, are never evicted, and are written into a journal. All other
+//! accounts are *remote*.
 //!
 //! | question | module |
 //! |---|---|
-//! | what may come in? | `admission` |
-//! | who leaves when there is too much? | `limits` |
-//! | what is pending, what is queued? | `account`, all of them in `index` |
-//! | what does a block builder get? | `ready` |
-//! | what became pending since? | `feed` |
-//! | what survives the process? | [`journal`] |
+//! | Which transactions are accepted? | `admission` |
+//! | Which transactions are evicted when there are too many? | `limits` |
+//! | Which transactions are pending, which queued? | `account`, for all accounts `index` |
+//! | What does a block builder get? | `ready` |
+//! | Which transactions became pending since a moment? | `feed` |
+//! | What survives the end of the process? | [`journal`] |
 //!
-//! Knows accounts' nonces and balances as they were handed to it with the last head; reads no
+//! The pool knows nonces and balances as they were given to it with the last head. It reads no
 //! store and recovers no signatures.
 
 mod account;
@@ -28,7 +31,7 @@ pub mod journal;
 mod limits;
 mod ready;
 
-pub use account::Standing;
+pub use account::SenderState;
 pub use config::{
     ACCOUNT_QUEUE_DEFAULT, ACCOUNT_SLOTS_DEFAULT, GLOBAL_QUEUE_DEFAULT, GLOBAL_SLOTS_DEFAULT, JOURNAL_NAME,
     LIFETIME_DEFAULT, PRICE_BUMP_PERCENT_DEFAULT, PRICE_FLOOR_DEFAULT, PRICE_FLOOR_MINING, PoolConfig,
@@ -49,71 +52,71 @@ use parking_lot::Mutex;
 use primitives::{Address, B256, Transaction, U256};
 
 use crate::spec::ChainSpec;
-use account::Account;
-use entry::Entry;
-use index::Index;
-use journal::Journal;
+use account::PoolAccount;
+use entry::PoolEntry;
+use index::PoolIndex;
+use journal::TxJournal;
 
-/// Who brought a transaction.
+/// Who submitted a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// This node's own accounts and its RPC. The sender is local from then on, until the
-    /// process ends.
+pub enum TxOrigin {
+    /// This node: its own accounts, or a user of its RPC. The sender is local from then on, until
+    /// the process ends.
     Local,
     /// Anyone else.
     Remote,
 }
 
-/// What holds for transactions of the next block.
+/// What the rules for transactions in the next block depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct NextBlock {
-    /// Its number.
+    /// The number of the next block.
     pub number: u64,
-    /// Its gas limit.
+    /// The gas limit of the next block.
     pub gas_limit: u64,
 }
 
-/// A transaction of a block that is taken back.
+/// A transaction of a block that was reverted.
 #[derive(Clone, Debug)]
-pub struct Reverted {
+pub struct RevertedTransaction {
     /// The transaction.
     pub transaction: Transaction,
     /// Who sent it.
     pub sender: Address,
-    /// The sender's standing at the new head.
-    pub standing: Standing,
+    /// The sender's state at the new head.
+    pub sender_state: SenderState,
 }
 
 /// Pending and queued transactions by account and nonce.
 #[derive(Clone, Debug, Default)]
 pub struct PoolContent {
-    /// Can be mined now.
+    /// Transactions that can be mined now.
     pub pending: BTreeMap<Address, BTreeMap<u64, Arc<Transaction>>>,
-    /// Wait for a missing nonce, or for money.
+    /// Transactions that wait for a missing nonce, or for the sender's balance to rise.
     pub queued: BTreeMap<Address, BTreeMap<u64, Arc<Transaction>>>,
 }
 
-/// The pool. Shared by reference; every call is short.
+/// The pool. It is shared by reference. Every call holds its lock for a short time only.
 #[derive(Debug)]
 pub struct TxPool {
     spec: Arc<ChainSpec>,
-    inner: Mutex<Inner>,
+    inner: Mutex<PoolInner>,
     transaction_bytes_max: usize,
-    /// Number of the next block, for checks that need no lock.
+    /// Number of the next block, for checks without the lock.
     next_number: AtomicU64,
     generation: AtomicU64,
-    journal: Option<Journal>,
+    journal: Option<TxJournal>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    index: Index,
+struct PoolInner {
+    index: PoolIndex,
     config: PoolConfig,
     next: NextBlock,
 }
 
 impl TxPool {
-    /// An empty pool. Its journal is written from the first [`Self::rotate_journal`] on.
+    /// Makes an empty pool. Its journal is written from the first [`Self::rotate_journal`] on.
     pub fn new(spec: Arc<ChainSpec>, config: PoolConfig, next: NextBlock) -> Self {
         let journal = config.journal.clone().filter(|_| config.locals);
         Self {
@@ -121,16 +124,16 @@ impl TxPool {
             transaction_bytes_max: config.transaction_bytes_max,
             next_number: AtomicU64::new(next.number),
             generation: AtomicU64::new(0),
-            journal: journal.map(Journal::new),
-            inner: Mutex::new(Inner {
-                index: Index::new(config.account_slots),
+            journal: journal.map(TxJournal::new),
+            inner: Mutex::new(PoolInner {
+                index: PoolIndex::new(config.account_slots),
                 config,
                 next,
             }),
         }
     }
 
-    /// Counts changes: equal numbers mean an equal pool.
+    /// The number of changes so far. If it is the same twice, the pool has not changed.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -139,30 +142,32 @@ impl TxPool {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Number of the block that what waits is judged for.
+    /// Number of the block that transactions are checked for.
     pub fn next_number(&self) -> u64 {
         self.next_number.load(Ordering::Acquire)
     }
 
-    /// Takes a transaction in. `standing` is the sender's at the head block. A local one is in
-    /// the journal when this returns: it survives the end of the process, though not of the
-    /// machine, and a journal that cannot be written is logged and keeps nothing out.
+    /// Takes a transaction in. Returns its hash. `state` is the sender's state at the head.
+    ///
+    /// A local transaction is in the journal when this returns. So it survives the end of the
+    /// process, but not a crash of the machine. If the journal cannot be written, this is logged
+    /// and the transaction is accepted all the same.
     ///
     /// # Errors
-    /// [`PoolError`] saying why not; then nothing that waited has left.
+    /// [`PoolError`] if the transaction is refused. Then no other transaction was evicted for it.
     pub fn add(
         &self,
         transaction: Transaction,
         sender: Address,
-        standing: Standing,
-        origin: Origin,
+        state: SenderState,
+        origin: TxOrigin,
     ) -> Result<B256, PoolError> {
         let entry = self.checked(transaction, sender)?;
         let (hash, transaction) = (entry.pooled.hash, entry.pooled.transaction.clone());
         let mut inner = self.inner.lock();
-        let Inner { index, config, next } = &mut *inner;
-        let local = config.locals && index.is_local(&sender, origin == Origin::Local);
-        let admitted = index.admit(entry, standing, local, *next, config);
+        let PoolInner { index, config, next } = &mut *inner;
+        let local = config.locals && index.is_local(&sender, origin == TxOrigin::Local);
+        let admitted = index.admit(entry, state, local, *next, config);
         drop(inner);
         admitted?;
         self.changed();
@@ -172,115 +177,117 @@ impl TxPool {
         Ok(hash)
     }
 
-    /// What can be done without the lock.
-    fn checked(&self, transaction: Transaction, sender: Address) -> Result<Entry, PoolError> {
-        let entry = Entry::new(transaction, sender);
+    /// Does the checks that need no lock.
+    fn checked(&self, transaction: Transaction, sender: Address) -> Result<PoolEntry, PoolError> {
+        let entry = PoolEntry::new(transaction, sender);
         admission::check_size(&entry, self.transaction_bytes_max)?;
         admission::check_form(&self.spec, self.next_number(), entry.transaction())?;
         Ok(entry)
     }
 
-    /// Of these accounts, those with transactions in the pool.
-    pub fn present(&self, addresses: impl IntoIterator<Item = Address>) -> Vec<Address> {
+    /// Those of `addresses` that have transactions in the pool.
+    pub fn senders_among(&self, addresses: impl IntoIterator<Item = Address>) -> Vec<Address> {
         let inner = self.inner.lock();
-        let present = |address: &Address| inner.index.accounts.contains_key(address);
-        addresses.into_iter().filter(present).collect()
+        let is_sender = |address: &Address| inner.index.accounts.contains_key(address);
+        addresses.into_iter().filter(is_sender).collect()
     }
 
-    /// The accounts with transactions in the pool.
+    /// The accounts that have transactions in the pool.
     pub fn senders(&self) -> Vec<Address> {
         self.inner.lock().index.accounts.keys().copied().collect()
     }
 
-    /// Follows a new head: the standings of the accounts that it changed, the transactions that
-    /// come back with the blocks it reverted (lowest first), and the rules for the block after
-    /// it. What no longer can be mined leaves.
+    /// Makes the pool follow a new head. Transactions that can never be mined any more are dropped.
+    ///
+    /// `next` is the block after the head, `states` are the accounts that the head has changed,
+    /// and `reverted` are the transactions of reverted blocks, lowest block first.
     pub fn follow_head(
         &self,
         next: NextBlock,
-        standings: impl IntoIterator<Item = (Address, Standing)>,
-        reverted: impl IntoIterator<Item = Reverted>,
+        states: impl IntoIterator<Item = (Address, SenderState)>,
+        reverted: impl IntoIterator<Item = RevertedTransaction>,
     ) {
         let old_rules = self.spec.rules_at(self.next_number());
         self.next_number.store(next.number, Ordering::Release);
-        let mut back = Vec::new();
-        for Reverted {
+        let mut returning = Vec::new();
+        for RevertedTransaction {
             transaction,
             sender,
-            standing,
+            sender_state,
         } in reverted
         {
             let hash = transaction.hash();
             match self.checked(transaction, sender) {
-                Ok(entry) => back.push((entry, standing)),
+                Ok(entry) => returning.push((entry, sender_state)),
                 Err(error) => {
-                    tracing::debug!(%hash, %error, "transaction of a reverted block not taken back")
+                    tracing::debug!(%hash, %error, "a transaction of a reverted block does not return to the pool")
                 }
             }
         }
         let mut inner = self.inner.lock();
-        let Inner {
+        let PoolInner {
             index,
             config,
-            next: noted,
+            next: stored_next,
         } = &mut *inner;
-        *noted = next;
+        *stored_next = next;
         let mut touched = Vec::new();
-        for (address, standing) in standings {
-            index.follow(address, standing, next.gas_limit);
+        for (address, state) in states {
+            index.follow(address, state, next.gas_limit);
             touched.push(address);
         }
-        let new_rules = old_rules != self.spec.rules_at(next.number);
-        if new_rules || index.gas_max > next.gas_limit {
-            index.drop_unless(|entry| {
+        let rules_changed = old_rules != self.spec.rules_at(next.number);
+        if rules_changed || index.gas_max > next.gas_limit {
+            index.retain(|entry| {
                 let form = admission::check_form(&self.spec, next.number, entry.transaction());
                 form.is_ok() && entry.transaction().gas <= next.gas_limit
             });
             touched = index.accounts.keys().copied().collect();
         }
-        for (entry, standing) in back {
+        for (entry, state) in returning {
             let (hash, sender) = (entry.pooled.hash, entry.pooled.sender);
             touched.push(sender);
-            if let Err(error) = index.readmit(entry, standing, next, config) {
-                tracing::debug!(%hash, %error, "transaction of a reverted block not taken back");
+            if let Err(error) = index.readmit(entry, state, next, config) {
+                tracing::debug!(%hash, %error, "a transaction of a reverted block does not return to the pool");
             }
         }
-        // Only now, so that nothing goes for the want of what was about to come back.
+        // Limits come last: until all transactions have returned, too many may be queued.
         index.enforce(config, touched);
         drop(inner);
         self.changed();
     }
 
-    /// Lets the queues of others go that were of no use for the whole lifetime before `now`.
-    /// Gives how many transactions left.
+    /// Drops the queued transactions of remote accounts whose queue had no heartbeat during the
+    /// whole lifetime before `now`. Returns how many were dropped.
     pub fn expire(&self, now: Instant) -> usize {
         let mut inner = self.inner.lock();
-        let Inner { index, config, .. } = &mut *inner;
+        let PoolInner { index, config, .. } = &mut *inner;
         let before = index.queued;
-        while let Some(((beat, _), sender)) = index.beats.first_key_value()
-            && now.saturating_duration_since(*beat) > config.lifetime
+        while let Some(((heartbeat, _), sender)) = index.heartbeats.first_key_value()
+            && now.saturating_duration_since(*heartbeat) > config.lifetime
             && let sender = *sender
-            && let Some(last) = index.accounts.get(&sender).and_then(Account::last_queued)
+            && let Some(last) = index.accounts.get(&sender).and_then(PoolAccount::last_queued)
         {
             index.remove(sender, last);
         }
-        let gone = before - index.queued;
+        let dropped = before - index.queued;
         drop(inner);
-        if gone > 0 {
+        if dropped > 0 {
             self.changed();
         }
-        gone
+        dropped
     }
 
-    /// The cheapest gas price taken from others, in sha.
+    /// The lowest gas price that is accepted from remote accounts, in sha.
     pub fn price_floor(&self) -> U256 {
         self.inner.lock().config.price_floor
     }
 
-    /// Changes the cheapest gas price taken from others; theirs below it leave.
+    /// Changes the lowest gas price that is accepted from remote accounts, in sha. Their cheaper
+    /// transactions are evicted.
     pub fn set_price_floor(&self, floor: U256) {
         let mut inner = self.inner.lock();
-        let Inner { index, config, .. } = &mut *inner;
+        let PoolInner { index, config, .. } = &mut *inner;
         config.price_floor = floor;
         while let Some((price, _, hash)) = index.evictable.first()
             && *price < floor
@@ -292,12 +299,12 @@ impl TxPool {
         self.changed();
     }
 
-    /// Whether transactions of this account are this node's own.
+    /// Whether the account is local.
     pub fn is_local(&self, address: &Address) -> bool {
         self.inner.lock().index.locals.contains(address)
     }
 
-    /// A waiting transaction by its hash, or by its Ethereum hash.
+    /// The transaction with this hash or Ethereum hash.
     pub fn get(&self, hash: &B256) -> Option<PooledTransaction> {
         let inner = self.inner.lock();
         let (sender, tx_nonce) = inner.index.by_hash.get(hash)?;
@@ -305,28 +312,29 @@ impl TxPool {
         Some(entry.pooled.clone())
     }
 
-    /// Whether a transaction with this hash, or Ethereum hash, waits.
+    /// Whether the pool has the transaction with this hash or Ethereum hash.
     pub fn contains(&self, hash: &B256) -> bool {
         self.inner.lock().index.by_hash.contains_key(hash)
     }
 
-    /// The first nonce of the account that no transaction waits with; `None` where none waits.
+    /// The lowest nonce of the account that no transaction in the pool has; `None` if the account
+    /// has no transactions in the pool.
     pub fn next_nonce(&self, address: &Address) -> Option<u64> {
         let inner = self.inner.lock();
-        inner.index.accounts.get(address).map(Account::next_nonce)
+        inner.index.accounts.get(address).map(PoolAccount::next_nonce)
     }
 
-    /// How many transactions are pending, and how many queued.
+    /// The number of pending transactions and the number of queued ones.
     pub fn counts(&self) -> (usize, usize) {
         let inner = self.inner.lock();
         (inner.index.pending, inner.index.queued)
     }
 
-    /// Everything in the pool. Only pointers are copied under the lock.
+    /// All transactions. Only pointers are copied while the lock is held.
     pub fn content(&self) -> PoolContent {
         let inner = self.inner.lock();
         let accounts = inner.index.accounts.iter();
-        let copied: Vec<(Address, usize, Vec<Arc<Entry>>)> = accounts
+        let copied: Vec<(Address, usize, Vec<Arc<PoolEntry>>)> = accounts
             .map(|(address, account)| (*address, account.pending(), account.entries().cloned().collect()))
             .collect();
         drop(inner);
@@ -347,11 +355,12 @@ impl TxPool {
         content
     }
 
-    /// The pending transactions, for a block builder. Only pointers are copied under the lock.
+    /// The pending transactions, for a block builder. Only pointers are copied while the lock is
+    /// held.
     pub fn ready(&self) -> ReadyTransactions {
         let inner = self.inner.lock();
         let accounts = inner.index.accounts.iter();
-        let pending: Vec<(Address, Vec<Arc<Entry>>)> = accounts
+        let pending: Vec<(Address, Vec<Arc<PoolEntry>>)> = accounts
             .filter(|(_, account)| account.pending() > 0)
             .map(|(address, account)| {
                 let entries = account.entries().take(account.pending());
@@ -362,21 +371,22 @@ impl TxPool {
         ReadyTransactions::new(pending)
     }
 
-    /// Where the feed of hashes that become pending is now.
+    /// The cursor of the next transaction that becomes pending.
     pub fn pending_cursor(&self) -> u64 {
         self.inner.lock().index.feed.cursor()
     }
 
-    /// At most `max` of the hashes that became pending since `cursor`, each transaction's once.
+    /// Hashes of the transactions that became pending since `cursor`, at most `max`. Each
+    /// transaction comes once.
     pub fn pending_since(&self, cursor: u64, max: usize) -> PendingHashes {
         self.inner.lock().index.feed.since(cursor, max)
     }
 
-    /// Writes the journal anew, with what is local and waits now. Gives how many those are, or
-    /// `None` where there is no journal.
+    /// Rewrites the journal with the local transactions that are in the pool now. Returns how many
+    /// these are; `None` if there is no journal.
     ///
     /// # Errors
-    /// The system's words, when it cannot be written; then the old one stays as it was.
+    /// The system's error if the journal cannot be written. Then the old journal stays as it was.
     pub fn rotate_journal(&self) -> std::io::Result<Option<usize>> {
         let Some(journal) = &self.journal else {
             return Ok(None);
@@ -384,18 +394,18 @@ impl TxPool {
         journal.rotate(|| self.local_transactions()).map(Some)
     }
 
-    /// The journal, and how often it is to be written anew.
-    pub(crate) fn journal(&self) -> Option<(&Journal, Duration)> {
+    /// The journal, and how often it should be rewritten.
+    pub(crate) fn journal(&self) -> Option<(&TxJournal, Duration)> {
         let rejournal = self.inner.lock().config.rejournal;
         self.journal.as_ref().map(|journal| (journal, rejournal))
     }
 
-    /// What is local, each account's by nonce.
+    /// The local transactions, those of each account by nonce.
     fn local_transactions(&self) -> Vec<Arc<Transaction>> {
         let inner = self.inner.lock();
         let accounts = inner.index.accounts.values().filter(|account| account.local);
         accounts
-            .flat_map(Account::entries)
+            .flat_map(PoolAccount::entries)
             .map(|entry| entry.pooled.transaction.clone())
             .collect()
     }

@@ -1,4 +1,5 @@
-//! Pending transactions in the order a block takes them: dearest first, each account's by nonce.
+//! Pending transactions in the order in which a block builder tries them: highest gas price first,
+//! those of each account by nonce.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -7,52 +8,56 @@ use std::sync::Arc;
 use primitives::{Address, U256};
 
 use super::PooledTransaction;
-use super::entry::Entry;
+use super::entry::PoolEntry;
 
-/// A builder's copy of the pending transactions.
+/// A copy of the pending transactions, for one block builder.
 #[derive(Debug, Default)]
 pub struct ReadyTransactions {
-    accounts: HashMap<Address, VecDeque<Arc<Entry>>>,
-    /// Each account's next transaction: price, earlier arrival, sender.
-    heads: BinaryHeap<Head>,
+    accounts: HashMap<Address, VecDeque<Arc<PoolEntry>>>,
+    /// The next transaction of each account.
+    next: BinaryHeap<NextTransaction>,
 }
 
-type Head = (U256, Reverse<u64>, Address);
+/// Gas price, arrival (earlier is greater) and sender of an account's next transaction.
+type NextTransaction = (U256, Reverse<u64>, Address);
 
-fn head(entry: &Entry) -> Head {
+fn next_transaction(entry: &PoolEntry) -> NextTransaction {
     (entry.price(), Reverse(entry.pooled.order), entry.pooled.sender)
 }
 
 impl ReadyTransactions {
-    pub(super) fn new(pending: Vec<(Address, Vec<Arc<Entry>>)>) -> Self {
+    pub(super) fn new(pending: Vec<(Address, Vec<Arc<PoolEntry>>)>) -> Self {
         let firsts = pending.iter().filter_map(|(_, entries)| entries.first());
-        let heads = firsts.map(|first| head(first)).collect();
+        let next = firsts.map(|first| next_transaction(first)).collect();
         let accounts = pending
             .into_iter()
             .map(|(address, entries)| (address, entries.into()))
             .collect();
-        Self { accounts, heads }
+        Self { accounts, next }
     }
 
-    /// The transaction to try next.
+    /// The transaction to try next; `None` if there are no more.
     pub fn best(&mut self) -> Option<PooledTransaction> {
-        let (_, _, sender) = self.heads.peek()?;
+        let (_, _, sender) = self.next.peek()?;
         let first = self.accounts.get(sender)?.front()?;
         Some(first.pooled.clone())
     }
 
-    /// `sender`'s transaction is in the block; its next one may follow.
-    pub fn taken(&mut self, sender: Address) {
-        self.heads.pop();
+    /// Notes that the best transaction, which `sender` sent, is in the block. The sender's next
+    /// transaction may follow.
+    pub fn mark_included(&mut self, sender: Address) {
+        self.next.pop();
         if let Some(entries) = self.accounts.get_mut(&sender) {
             entries.pop_front();
-            self.heads.extend(entries.front().map(|next| head(next)));
+            self.next
+                .extend(entries.front().map(|next| next_transaction(next)));
         }
     }
 
-    /// `sender`'s transaction cannot be in this block, so none of its later ones can.
-    pub fn refused(&mut self, sender: Address) {
-        self.heads.pop();
+    /// Notes that the best transaction, which `sender` sent, cannot be in the block. Then none of
+    /// the sender's later transactions can be, so they are left out too.
+    pub fn skip_sender(&mut self, sender: Address) {
+        self.next.pop();
         self.accounts.remove(&sender);
     }
 }

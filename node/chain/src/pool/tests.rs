@@ -1,4 +1,4 @@
-//! Tests of the pool, a rule each: refusals, order, replacement, limits, local accounts,
+//! Tests of the pool, one for each rule: refusals, order, replacement, limits, local accounts,
 //! lifetimes, following the head, the feed.
 
 use primitives::{Bytes, TxForm};
@@ -20,16 +20,16 @@ fn gsha(price: u64) -> U256 {
     U256::from(price) * U256::from(1_000_000_000u64)
 }
 
-fn rich(tx_nonce: u64) -> Standing {
-    Standing {
+fn rich(tx_nonce: u64) -> SenderState {
+    SenderState {
         tx_nonce,
         balance: U256::from(10u64).pow(U256::from(21u64)),
     }
 }
 
 /// Enough for `count` transactions at `price`.
-fn poor(tx_nonce: u64, count: u64, price: u64) -> Standing {
-    Standing {
+fn poor(tx_nonce: u64, count: u64, price: u64) -> SenderState {
+    SenderState {
         tx_nonce,
         balance: gsha(count * price * GAS),
     }
@@ -51,8 +51,14 @@ fn transfer(tx_nonce: u64, gas_price: u64) -> Transaction {
     }
 }
 
-fn add_as(pool: &TxPool, origin: Origin, key: u8, tx_nonce: u64, gas_price: u64) -> Result<B256, PoolError> {
-    // Not signed, so the sender is told apart by what it sends.
+fn add_as(
+    pool: &TxPool,
+    origin: TxOrigin,
+    key: u8,
+    tx_nonce: u64,
+    gas_price: u64,
+) -> Result<B256, PoolError> {
+    // The transaction is not signed. Its value makes it differ from those of other senders.
     let transaction = Transaction {
         value: U256::from(key),
         ..transfer(tx_nonce, gas_price)
@@ -61,14 +67,14 @@ fn add_as(pool: &TxPool, origin: Origin, key: u8, tx_nonce: u64, gas_price: u64)
 }
 
 fn add(pool: &TxPool, key: u8, tx_nonce: u64, gas_price: u64) -> Result<B256, PoolError> {
-    add_as(pool, Origin::Remote, key, tx_nonce, gas_price)
+    add_as(pool, TxOrigin::Remote, key, tx_nonce, gas_price)
 }
 
 fn add_local(pool: &TxPool, key: u8, tx_nonce: u64, gas_price: u64) -> Result<B256, PoolError> {
-    add_as(pool, Origin::Local, key, tx_nonce, gas_price)
+    add_as(pool, TxOrigin::Local, key, tx_nonce, gas_price)
 }
 
-/// Nonces of an account: pending, queued.
+/// The nonces of an account's transactions: pending, queued.
 fn nonces(pool: &TxPool, key: u8) -> (Vec<u64>, Vec<u64>) {
     let content = pool.content();
     let of = |part: &BTreeMap<Address, BTreeMap<u64, Arc<Transaction>>>| {
@@ -103,7 +109,8 @@ fn a_replacement_costs_ten_percent_more() {
     let second = add(&pool, 1, 0, 110).unwrap();
     assert!(!pool.contains(&first) && pool.contains(&second));
     assert_eq!(pool.counts(), (1, 0));
-    // Queued ones too, and local ones; ten percent of nothing is not enough.
+    // The same holds for queued and for local transactions. Ten percent more than zero is not
+    // enough.
     add(&pool, 1, 7, 100).unwrap();
     assert!(add(&pool, 1, 7, 109).is_err());
     add_local(&pool, 2, 0, 0).unwrap();
@@ -112,7 +119,7 @@ fn a_replacement_costs_ten_percent_more() {
         gas: 2 * GAS,
         ..transfer(0, 0)
     };
-    let error = pool.add(other, who(2), rich(0), Origin::Local).unwrap_err();
+    let error = pool.add(other, who(2), rich(0), TxOrigin::Local).unwrap_err();
     assert_eq!(
         error,
         PoolError::ReplacementUnderpriced {
@@ -125,24 +132,29 @@ fn a_replacement_costs_ten_percent_more() {
 #[test]
 fn each_refusal_says_why() {
     let pool = pool(PoolConfig::default());
-    let check = |expected: &str, change: &dyn Fn(&mut Transaction, &mut Standing)| {
-        let (mut transaction, mut standing) = (transfer(6, 5), rich(5));
-        change(&mut transaction, &mut standing);
-        let added = pool.add(transaction, who(1), standing, Origin::Remote);
+    let check = |expected: &str, change: &dyn Fn(&mut Transaction, &mut SenderState)| {
+        let (mut transaction, mut state) = (transfer(6, 5), rich(5));
+        change(&mut transaction, &mut state);
+        let added = pool.add(transaction, who(1), state, TxOrigin::Remote);
         let error = added.map_or_else(|error| error.to_string(), |hash| hash.to_string());
-        assert!(error.starts_with(expected), "got {error}, want {expected}");
+        assert!(error.starts_with(expected), "got {error}, expected {expected}");
     };
-    let hash = pool.add(transfer(5, 5), who(1), rich(5), Origin::Remote).unwrap();
+    let hash = pool
+        .add(transfer(5, 5), who(1), rich(5), TxOrigin::Remote)
+        .unwrap();
     check(&format!("known transaction: {hash:x}"), &|t, _| t.tx_nonce = 5);
-    check("nonce too low: got 4, want at least 5", &|t, _| t.tx_nonce = 4);
-    check("nonce has max value", &|t, _| t.tx_nonce = u64::MAX);
-    check("intrinsic gasRemaining too low: got 999, want 1000", &|t, _| {
-        t.gas = 999
+    check("nonce too low: got 4, expected at least 5", &|t, _| {
+        t.tx_nonce = 4
     });
+    check("nonce has max value", &|t, _| t.tx_nonce = u64::MAX);
+    check(
+        "intrinsic gasRemaining too low: got 999, expected 1000",
+        &|t, _| t.gas = 999,
+    );
     check("exceeds block gasRemaining limit: got 9000001", &|t, _| {
         t.gas = 9_000_001
     });
-    check("transaction underpriced: got 1, want", &|t, _| {
+    check("transaction underpriced: got 1, expected", &|t, _| {
         t.gas_price = U256::from(1)
     });
     check("oversized data: ", &|t, _| t.input = vec![0; 200_000].into());
@@ -155,10 +167,11 @@ fn each_refusal_says_why() {
     let funds = "insufficient funds for gasRemaining * price + value: balance ";
     check(funds, &|t, s| t.value = s.balance);
     check(funds, &|t, _| t.gas_price = U256::MAX);
-    // Each could be paid, all together not.
+    // Each can be paid alone, but not all together.
     check(funds, &|_, s| *s = poor(5, 1, 5));
     assert_eq!(pool.counts(), (1, 0));
-    pool.add(transfer(0, 0), who(2), rich(0), Origin::Local).unwrap();
+    pool.add(transfer(0, 0), who(2), rich(0), TxOrigin::Local)
+        .unwrap();
 }
 
 #[test]
@@ -175,10 +188,10 @@ fn an_account_queues_only_so_many() {
         missing: 0,
     };
     assert_eq!(add(&pool, 1, 5, 5), Err(error));
-    // One that is wanted sooner takes the place of the last.
+    // A transaction with a lower nonce evicts the last one.
     add(&pool, 1, 2, 5).unwrap();
     assert_eq!(nonces(&pool, 1), (vec![], vec![2, 3]));
-    // Replacing, and what can be mined, are free.
+    // Replacements and pending transactions do not count.
     add(&pool, 1, 3, 6).unwrap();
     add(&pool, 1, 0, 5).unwrap();
     assert_eq!(nonces(&pool, 1), (vec![0], vec![2, 3]));
@@ -189,7 +202,7 @@ fn an_account_queues_only_so_many() {
 }
 
 #[test]
-fn a_full_queue_loses_what_was_longest_of_no_use() {
+fn a_full_queue_evicts_from_the_account_without_heartbeat_for_longest() {
     let pool = pool(PoolConfig {
         global_queue: 3,
         ..Default::default()
@@ -203,14 +216,14 @@ fn a_full_queue_loses_what_was_longest_of_no_use() {
         max: 3,
     };
     assert_eq!(add(&pool, 1, 7, 5), Err(full.clone()));
-    // Another's goes from the tail of the oldest queue.
+    // A transaction of another account evicts the last one of the oldest queue.
     add(&pool, 3, 5, 5).unwrap();
     assert_eq!(nonces(&pool, 1).1, [5]);
-    // Whose transaction became pending is of use again.
+    // A transaction that becomes pending is a heartbeat of its account's queue.
     add(&pool, 1, 0, 5).unwrap();
     add(&pool, 4, 5, 5).unwrap();
     assert_eq!((nonces(&pool, 1).1, nonces(&pool, 2).1), (vec![5], vec![]));
-    // Local ones are counted but stay, and leave others no room.
+    // Local transactions count, but are not evicted. They leave no room for remote ones.
     for key in [5, 6, 7] {
         add_local(&pool, key, 5, 5).unwrap();
     }
@@ -222,7 +235,7 @@ fn a_full_queue_loses_what_was_longest_of_no_use() {
 }
 
 #[test]
-fn too_many_pending_are_cut_from_the_largest_accounts() {
+fn too_many_pending_transactions_are_evicted_from_the_largest_accounts() {
     let pool = pool(PoolConfig {
         account_slots: 2,
         global_slots: 8,
@@ -238,14 +251,14 @@ fn too_many_pending_are_cut_from_the_largest_accounts() {
         got: 8,
         max: 8,
     };
-    // The largest is the one that would be cut.
+    // The transaction is from the largest account, so it would be evicted itself.
     assert_eq!(add(&pool, 1, 5, 5), Err(full.clone()));
     for (key, tx_nonce) in [(3, 0), (3, 1)] {
         add(&pool, key, tx_nonce, 5).unwrap();
     }
     assert_eq!(nonces(&pool, 1).0, [0, 1, 2]);
     assert_eq!(add(&pool, 3, 2, 5), Err(full));
-    // All have their guaranteed ones in the end, however many that are.
+    // In the end each account has its guaranteed transactions, however many these are.
     for key in 4..9 {
         for tx_nonce in 0..2 {
             add(&pool, key, tx_nonce, 5).unwrap();
@@ -253,7 +266,7 @@ fn too_many_pending_are_cut_from_the_largest_accounts() {
     }
     assert_eq!(pool.counts(), (16, 0));
     assert!((1..9).all(|key| nonces(&pool, key).0 == [0, 1]));
-    // A gap that closes brings no more than fit.
+    // If a missing nonce comes, no more transactions become pending than are allowed.
     add_local(&pool, 9, 0, 5).unwrap();
     add(&pool, 1, 4, 5).unwrap();
     assert!(matches!(
@@ -264,11 +277,11 @@ fn too_many_pending_are_cut_from_the_largest_accounts() {
     for nonce in 1..20 {
         add_local(&pool, 9, nonce, 5).unwrap();
     }
-    assert_eq!(nonces(&pool, 9).0.len(), 20, "local ones are not cut");
+    assert_eq!(nonces(&pool, 9).0.len(), 20, "local transactions are not evicted");
 }
 
 #[test]
-fn a_full_pool_loses_the_cheapest_of_others() {
+fn a_full_pool_evicts_the_cheapest_remote_transactions() {
     let pool = pool(PoolConfig {
         global_slots: 2,
         global_queue: 1,
@@ -279,15 +292,15 @@ fn a_full_pool_loses_the_cheapest_of_others() {
     add(&pool, 5, 0, 7).unwrap();
     let (got, expected) = (gsha(5), gsha(5) + U256::from(1));
     assert_eq!(add(&pool, 3, 0, 5), Err(PoolError::Underpriced { got, expected }));
-    // What has to wait pushes out nothing that could be mined.
+    // A transaction that would be queued evicts no pending one.
     let future = PoolError::FutureReplacesPending { missing: 0 };
     assert_eq!(add(&pool, 3, 1, 6), Err(future));
     let dear = add(&pool, 3, 0, 6).unwrap();
     assert!(!pool.contains(&cheap) && pool.contains(&dear));
-    // Nor does an account's own next one push out the one before it.
+    // Nor does an account's next transaction evict the one before it.
     let future = PoolError::FutureReplacesPending { missing: 0 };
     assert_eq!(add(&pool, 3, 1, 100), Err(future));
-    // Local ones take any place, at any price, up to all places.
+    // Local transactions evict all others at any gas price, until they fill the pool.
     for key in [6, 7, 8] {
         add_local(&pool, key, 0, 0).unwrap();
     }
@@ -298,12 +311,15 @@ fn a_full_pool_loses_the_cheapest_of_others() {
         add_local(&pool, 9, 0, 5),
         Err(full("slots of local transactions"))
     );
-    assert!(!pool.is_local(&who(9)), "a refused one makes nobody local");
+    assert!(
+        !pool.is_local(&who(9)),
+        "a refused transaction makes no account local"
+    );
     assert_eq!(nonces(&pool, 6).0, [0]);
 }
 
 #[test]
-fn a_large_transaction_takes_as_many_places_as_it_fills() {
+fn a_large_transaction_evicts_as_many_slots_as_it_fills() {
     let pool = pool(PoolConfig {
         global_slots: 3,
         global_queue: 1,
@@ -317,20 +333,20 @@ fn a_large_transaction_takes_as_many_places_as_it_fills() {
         gas: 1_000_000,
         ..transfer(0, price)
     };
-    // Three slots; the dearest of the three cheapest costs three.
+    // The transaction fills three slots. The highest gas price among the three cheapest is three.
     let (got, expected) = (gsha(3), gsha(3) + U256::from(1));
     assert_eq!(
-        pool.add(large(3), who(9), rich(0), Origin::Remote),
+        pool.add(large(3), who(9), rich(0), TxOrigin::Remote),
         Err(PoolError::Underpriced { got, expected })
     );
     assert_eq!(pool.counts(), (4, 0));
-    pool.add(large(4), who(9), rich(0), Origin::Remote).unwrap();
+    pool.add(large(4), who(9), rich(0), TxOrigin::Remote).unwrap();
     assert_eq!(pool.counts(), (2, 0));
     assert_eq!((nonces(&pool, 4).0, nonces(&pool, 9).0), (vec![0], vec![0]));
 }
 
 #[test]
-fn evicted_from_the_middle_the_rest_waits() {
+fn transactions_after_an_evicted_one_become_queued() {
     let pool = pool(PoolConfig {
         global_slots: 4,
         global_queue: 1,
@@ -341,13 +357,13 @@ fn evicted_from_the_middle_the_rest_waits() {
         add(&pool, 1, tx_nonce, price).unwrap();
     }
     add(&pool, 2, 0, 5).unwrap();
-    // Its last two had to leave too: an account may queue but one.
+    // The last two were evicted too: an account may queue only one.
     assert_eq!(nonces(&pool, 1), (vec![0], vec![2]));
     assert_eq!(pool.counts(), (2, 1));
 }
 
 #[test]
-fn who_was_local_once_stays_local() {
+fn a_local_account_stays_local() {
     let pool = pool(PoolConfig {
         global_slots: 2,
         global_queue: 1,
@@ -356,15 +372,15 @@ fn who_was_local_once_stays_local() {
     let remote = add(&pool, 1, 0, 5).unwrap();
     add_local(&pool, 1, 1, 0).unwrap();
     assert!(pool.is_local(&who(1)) && !pool.is_local(&who(2)));
-    // What came from elsewhere is exempt now, and what comes.
+    // The account's remote transactions are exempt too, earlier and later ones.
     add(&pool, 1, 2, 0).unwrap();
     assert!(matches!(add(&pool, 2, 0, 90), Err(PoolError::Full { .. })));
     assert!(pool.contains(&remote));
     pool.follow_head(next(9_000_000), [(who(1), rich(3))], []);
     assert_eq!(pool.counts(), (0, 0));
     let later = transfer(3, 0);
-    pool.add(later, who(1), rich(3), Origin::Remote).unwrap();
-    // Without privileges nobody is.
+    pool.add(later, who(1), rich(3), TxOrigin::Remote).unwrap();
+    // If there are no local accounts, no account becomes local.
     let pool = super::tests::pool(PoolConfig {
         locals: false,
         ..Default::default()
@@ -378,7 +394,7 @@ fn who_was_local_once_stays_local() {
 }
 
 #[test]
-fn a_replacement_takes_no_room_and_makes_no_queue_longer() {
+fn a_replacement_needs_no_room_and_makes_no_queue_longer() {
     let pool = pool(PoolConfig {
         global_slots: 1,
         global_queue: 2,
@@ -388,14 +404,14 @@ fn a_replacement_takes_no_room_and_makes_no_queue_longer() {
     let other = add(&pool, 2, 0, 5).unwrap();
     add(&pool, 1, 5, 10).unwrap();
     add(&pool, 1, 6, 10).unwrap();
-    // Full, and the account's queue too: neither forbids, nobody leaves.
+    // The pool and the account's queue are full. A replacement is accepted and evicts nothing.
     add(&pool, 1, 6, 11).unwrap();
     assert!(pool.contains(&other));
     assert_eq!(pool.counts(), (1, 2));
 }
 
 #[test]
-fn queues_of_others_end_with_their_lifetime() {
+fn queued_remote_transactions_expire() {
     let pool = pool(PoolConfig {
         lifetime: Duration::from_secs(100),
         ..Default::default()
@@ -417,16 +433,16 @@ fn queues_of_others_end_with_their_lifetime() {
 }
 
 #[test]
-fn a_new_head_takes_what_was_mined_or_cannot_be_paid() {
+fn a_new_head_drops_mined_and_unaffordable_transactions() {
     let pool = pool(PoolConfig::default());
     for nonce in 0..4 {
         add(&pool, 1, nonce, 5).unwrap();
     }
-    let head = |standing| pool.follow_head(next(9_000_000), [(who(1), standing)], []);
+    let head = |state| pool.follow_head(next(9_000_000), [(who(1), state)], []);
     head(rich(2));
     assert_eq!(nonces(&pool, 1), (vec![2, 3], vec![]));
-    // Each can be paid, but not both.
-    let one = Standing {
+    // Each can be paid alone, but not both.
+    let one = SenderState {
         balance: poor(2, 1, 5).balance + U256::from(5),
         ..rich(2)
     };
@@ -440,7 +456,7 @@ fn a_new_head_takes_what_was_mined_or_cannot_be_paid() {
 }
 
 #[test]
-fn a_lower_gas_limit_concerns_everyone() {
+fn a_lower_gas_limit_applies_to_all_accounts() {
     let pool = pool(PoolConfig::default());
     for (key, gas) in [(1, 5000), (2, 4000)] {
         for tx_nonce in 0..2 {
@@ -453,7 +469,7 @@ fn a_lower_gas_limit_concerns_everyone() {
                 value: U256::from(key),
                 ..transaction
             };
-            pool.add(transaction, who(key), rich(0), Origin::Local).unwrap();
+            pool.add(transaction, who(key), rich(0), TxOrigin::Local).unwrap();
         }
     }
     pool.follow_head(next(5000), [], []);
@@ -472,7 +488,7 @@ fn a_lower_gas_limit_concerns_everyone() {
         },
         who(4),
         rich(0),
-        Origin::Local,
+        TxOrigin::Local,
     );
     assert_eq!(
         error,
@@ -484,20 +500,20 @@ fn a_lower_gas_limit_concerns_everyone() {
 }
 
 #[test]
-fn a_reorganization_brings_back_what_it_took_and_cuts_nothing() {
+fn transactions_of_reverted_blocks_return_before_limits_are_enforced() {
     let config = PoolConfig {
         account_queue: 1,
         global_queue: 1,
         ..Default::default()
     };
     let pool = pool(config);
-    let back = |key, tx_nonce, price| Reverted {
+    let returning = |key, tx_nonce, price| RevertedTransaction {
         transaction: Transaction {
             value: U256::from(key),
             ..transfer(tx_nonce, price)
         },
         sender: who(key),
-        standing: rich(0),
+        sender_state: rich(0),
     };
     for nonce in 0..5 {
         add(&pool, 1, nonce, 5).unwrap();
@@ -506,14 +522,19 @@ fn a_reorganization_brings_back_what_it_took_and_cuts_nothing() {
     let cursor = pool.pending_cursor();
     pool.follow_head(next(9_000_000), [(who(1), rich(2)), (who(2), rich(1))], []);
     assert_eq!(pool.counts(), (3, 0));
-    // Three more are queued until the two before them are back, which is all one step.
-    let reverted = [back(1, 0, 5), back(1, 1, 5), back(2, 0, 0), back(3, 0, 0)];
+    // Three transactions are queued until the two before them have returned, all in one step.
+    let reverted = [
+        returning(1, 0, 5),
+        returning(1, 1, 5),
+        returning(2, 0, 0),
+        returning(3, 0, 0),
+    ];
     pool.follow_head(next(9_000_000), [(who(1), rich(0)), (who(2), rich(0))], reverted);
     assert_eq!(nonces(&pool, 1).0, [0, 1, 2, 3, 4]);
-    // Local ones stay local; what is nobody's own obeys the floor.
+    // Local transactions stay local. The price floor holds for the remote one.
     assert_eq!((nonces(&pool, 2).0, nonces(&pool, 3).0), (vec![0], vec![]));
     assert!(pool.is_local(&who(2)) && !pool.is_local(&who(1)));
-    // Those that came back are news; those that had been pending are not.
+    // The returned transactions are announced. Those that were pending before are not.
     assert_eq!(pool.pending_since(cursor, usize::MAX).hashes.len(), 3);
 }
 
@@ -536,7 +557,7 @@ fn each_transaction_is_announced_once_when_it_becomes_pending() {
 }
 
 #[test]
-fn a_higher_floor_sends_the_cheap_ones_away() {
+fn a_higher_price_floor_evicts_cheaper_transactions() {
     let pool = pool(PoolConfig::default());
     for (key, price) in [(1, 5), (2, 6), (3, 7)] {
         add(&pool, key, 0, price).unwrap();
@@ -550,7 +571,7 @@ fn a_higher_floor_sends_the_cheap_ones_away() {
 }
 
 #[test]
-fn blocks_take_the_dearest_first_and_nonces_in_order() {
+fn block_builders_get_the_highest_gas_price_first_and_nonces_in_order() {
     let pool = pool(PoolConfig::default());
     for (key, tx_nonce, price) in [(1, 0, 5), (1, 1, 50), (2, 0, 10), (3, 0, 10), (4, 0, 99)] {
         add(&pool, key, tx_nonce, price).unwrap();
@@ -561,9 +582,9 @@ fn blocks_take_the_dearest_first_and_nonces_in_order() {
         let price = best.transaction.gas_price / gsha(1);
         order.push((best.sender, price.to::<u64>()));
         if price == U256::from(99) {
-            ready.refused(best.sender)
+            ready.skip_sender(best.sender)
         } else {
-            ready.taken(best.sender)
+            ready.mark_included(best.sender)
         }
     }
     let expected = [(4, 99), (2, 10), (3, 10), (1, 5), (1, 50)];

@@ -2,14 +2,13 @@
 //!
 //! This module knows headers, transactions and ancestors, but no state.
 
-use std::num::NonZero;
-
-use ethash::{CacheError, LightCaches, SealError};
+use ethash::{CacheError, LightCaches, NEXT_EPOCH_LEAD_BLOCKS, SealError};
 use primitives::{
     Address, B256, Block, Header, SYSTEM_SENDER, SignatureError, Transaction, TxForm, uncles_hash,
 };
 use store::{BlockReads, StoreError};
 
+use crate::parallel::for_each_in_order;
 use crate::rules::{HeaderError, UNCLE_GENERATIONS, UNCLES_MAX, check_header};
 use crate::spec::ChainSpec;
 use crate::trie::ordered_root;
@@ -104,12 +103,10 @@ impl SealCheck {
     /// Starts to build the next epoch's light cache in the background, if block `number` is near
     /// the end of its epoch.
     pub fn prepare_ahead(&self, spec: &ChainSpec, number: u64) {
-        /// The cache of an epoch is built when its first block is this many blocks ahead.
-        const BLOCKS_AHEAD: u64 = 1000;
         let Self::Ethash(caches) = self else { return };
-        let next = spec.schedule.epoch(number.saturating_add(BLOCKS_AHEAD));
-        if next != spec.schedule.epoch(number) {
-            caches.prepare(next);
+        let soon = spec.schedule.epoch(number.saturating_add(NEXT_EPOCH_LEAD_BLOCKS));
+        if soon != spec.schedule.epoch(number) {
+            caches.prepare(soon);
         }
     }
 
@@ -160,41 +157,24 @@ pub fn senders(
     number: u64,
     transactions: &[Transaction],
 ) -> Result<Vec<Address>, BodyError> {
-    /// Fewer than this many are not worth a thread.
-    const PORTION_MIN: usize = 16;
+    /// Transactions that a thread takes at a time; fewer are not worth a thread.
+    const CHUNK: usize = 16;
     let one = |(index, transaction): (usize, &Transaction)| {
         if index == 0 && spec.system_contract && transaction.form == TxForm::System {
             return Ok(SYSTEM_SENDER);
         }
         sender(spec, number, transaction).map_err(|error| BodyError::Sender { index, error })
     };
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let portion = transactions.len().div_ceil(threads).max(PORTION_MIN);
-    if transactions.len() <= portion {
-        return transactions.iter().enumerate().map(one).collect();
-    }
-    let numbered: Vec<_> = transactions.iter().enumerate().collect();
-    std::thread::scope(|scope| {
-        let recover = |portion: &[(usize, &Transaction)]| -> Result<Vec<_>, BodyError> {
-            portion.iter().copied().map(one).collect()
-        };
-        let running: Vec<_> = numbered
-            .chunks(portion)
-            .map(|portion| {
-                let thread = std::thread::Builder::new().spawn_scoped(scope, move || recover(portion));
-                (portion, thread)
-            })
-            .collect();
-        let mut all = Vec::with_capacity(transactions.len());
-        for (portion, thread) in running {
-            all.extend(match thread {
-                Ok(thread) => thread.join().expect("recovering a sender does not panic")?,
-                // The system gives no more threads: slower, not wrong.
-                Err(_) => recover(portion)?,
-            });
-        }
-        Ok(all)
-    })
+    let recover = |(first, chunk): (usize, &[Transaction])| -> Result<Vec<_>, BodyError> {
+        (first..).zip(chunk).map(one).collect()
+    };
+    let chunks = (0..).step_by(CHUNK).zip(transactions.chunks(CHUNK));
+    let mut senders = Vec::with_capacity(transactions.len());
+    for_each_in_order(chunks, recover, |chunk| {
+        senders.extend(chunk?);
+        Ok::<_, BodyError>(())
+    })?;
+    Ok(senders)
 }
 
 /// The transactions root of a list of transactions.

@@ -1,5 +1,5 @@
-//! Streams of blocks: what import by runs leaves is what import one by one leaves, whatever
-//! the stream holds and wherever it ends.
+//! Streams of blocks: an import by runs writes the same rows as an import block by block, whatever
+//! the stream contains and wherever it ends.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn import(node: &Node, bytes: Vec<u8>) -> (BulkProgress, Result<(), BulkError>) 
     (last, result)
 }
 
-/// A chain of `count` blocks with transfers, and block 0 before it.
+/// Block 0 and `count` blocks with transfers after it.
 fn chain(count: u64) -> (Maker, Vec<Block>) {
     let mut maker = Maker::new(ChainSpec::dev());
     let mut blocks = vec![genesis_block(&maker.spec)];
@@ -43,7 +43,7 @@ fn genesis_block(spec: &ChainSpec) -> Block {
     }
 }
 
-/// A store that took the same blocks one by one.
+/// A node that has imported the blocks one by one.
 fn one_by_one(spec: &Arc<ChainSpec>, blocks: &[Block]) -> Node {
     let node = Node::new(spec);
     node.take(blocks);
@@ -51,7 +51,7 @@ fn one_by_one(spec: &Arc<ChainSpec>, blocks: &[Block]) -> Node {
 }
 
 #[test]
-fn runs_leave_what_single_imports_leave() {
+fn a_run_writes_the_same_rows_as_single_imports() {
     let (maker, blocks) = chain(600);
     let node = Node::new(&maker.spec);
     let (done, result) = import(&node, encode(&blocks));
@@ -72,7 +72,7 @@ fn runs_leave_what_single_imports_leave() {
 }
 
 #[test]
-fn side_blocks_and_uncles_take_the_ordinary_way() {
+fn side_blocks_and_uncles_are_imported_one_by_one() {
     let (mut maker, mut blocks) = chain(5);
     let side = maker.block(blocks[4].hash(), Plan::marked(9));
     let mut with_uncle = Plan::with(vec![sign(0, &unsigned(5, Some(account(1)), 1, &[]))]);
@@ -92,19 +92,19 @@ fn side_blocks_and_uncles_take_the_ordinary_way() {
     assert_eq!(node.rows(), expected.rows());
 }
 
-/// Imports a stream that breaks at block 5 and compares with the four before it.
+/// Imports a stream with an error at block 5. The four blocks before it must be stored.
 #[track_caller]
 fn check_broken(maker: &Maker, blocks: &[Block], bytes: Vec<u8>, fits: impl Fn(&BulkError) -> bool) {
     let node = Node::new(&maker.spec);
     let (done, result) = import(&node, bytes);
-    let error = result.expect_err("broken");
+    let error = result.expect_err("a stream with an error");
     assert!(fits(&error), "{error}");
     assert_eq!(done.blocks, 4, "{error}");
     assert_eq!(node.rows(), one_by_one(&maker.spec, &blocks[1..5]).rows());
 }
 
 #[test]
-fn a_bad_block_is_named_and_all_before_it_stays() {
+fn an_invalid_block_is_named_and_the_blocks_before_it_stay() {
     let (maker, blocks) = chain(9);
     let altered = |change: fn(&mut Block)| {
         let mut all = blocks.clone();
@@ -147,7 +147,7 @@ fn a_bad_block_is_named_and_all_before_it_stays() {
 }
 
 #[test]
-fn damage_and_cuts_are_placed() {
+fn damage_is_reported_with_its_place() {
     let (maker, blocks) = chain(9);
     let before = encode(&blocks[..5]);
     let bytes = encode(&blocks);
@@ -164,7 +164,7 @@ fn damage_and_cuts_are_placed() {
         [&before, &b"garbage"[..]].concat(),
         |e| matches!(e, BulkError::Stream(chain::stream::BlockStreamError::NoList { offset: at, .. }) if *at == offset),
     );
-    // The last byte of the block's body is within its last transaction's list of uncles.
+    // The last byte of the block is its empty list of uncles.
     let end = before.len() + blocks[5].size();
     let mut no_body = bytes;
     no_body[end - 1] = 0x80;
@@ -179,7 +179,7 @@ fn damage_and_cuts_are_placed() {
 }
 
 #[test]
-fn every_cut_of_a_stream_goes_on_from_where_it_ended() {
+fn a_truncated_stream_can_be_given_again() {
     let (maker, blocks) = chain(6);
     let bytes = encode(&blocks);
     let expected = one_by_one(&maker.spec, &blocks[1..]).rows();
@@ -209,7 +209,7 @@ fn a_stream_of_another_chain_is_refused() {
 }
 
 #[test]
-fn import_ends_where_rules_begin_that_are_not_built() {
+fn the_import_ends_where_unsupported_rules_begin() {
     let text = r#"{"config": {"chainId": 100, "homesteadBlock": 0, "berlinBlock": 3}, "difficulty": 131072, "gasLimit": 9000000}"#;
     let mut spec = ChainSpec::from_genesis_file("x", text).expect("a file").spec;
     spec.difficulty = chain::spec::DifficultyRule::Constant(2);
@@ -221,23 +221,23 @@ fn import_ends_where_rules_begin_that_are_not_built() {
     let blocks = maker.line(maker.genesis, 4, 1);
     let node = Node::new(&Arc::new(spec));
     let (done, result) = import(&node, encode(&blocks));
-    let error = result.expect_err("beyond");
+    let error = result.expect_err("unsupported rules");
     assert!(error.to_string().contains("berlinBlock"), "{error}");
     assert!(matches!(error, BulkError::Refused { number: 3, .. }), "{error}");
     assert_eq!(done.blocks, 2);
 }
 
-/// Says nothing more once its bytes are read, and has a flag raised then.
-struct Silent {
+/// Gives its bytes, then sets a flag and blocks for ever.
+struct BlockingReader {
     bytes: std::io::Cursor<Vec<u8>>,
-    raised: Arc<AtomicBool>,
+    flag: Arc<AtomicBool>,
 }
 
-impl Read for Silent {
+impl Read for BlockingReader {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         match self.bytes.read(buffer)? {
             0 => {
-                self.raised.store(true, Ordering::Release);
+                self.flag.store(true, Ordering::Release);
                 loop {
                     std::thread::park();
                 }
@@ -252,17 +252,17 @@ fn a_stop_does_not_wait_for_the_stream() {
     let (maker, blocks) = chain(300);
     let node = Node::new(&maker.spec);
     let stop = Arc::new(AtomicBool::new(false));
-    let input = Silent {
+    let input = BlockingReader {
         bytes: std::io::Cursor::new(encode(&blocks)),
-        raised: stop.clone(),
+        flag: stop.clone(),
     };
     let mut last = BulkProgress::default();
     let result = import_stream(&node.importer, Box::new(input), &stop, |now| last = *now);
     assert!(matches!(result, Err(BulkError::Interrupted)), "{result:?}");
-    let taken = usize::try_from(last.blocks).expect("few");
-    assert_eq!(node.rows(), one_by_one(&maker.spec, &blocks[1..=taken]).rows());
+    let imported = usize::try_from(last.blocks).expect("few");
+    assert_eq!(node.rows(), one_by_one(&maker.spec, &blocks[1..=imported]).rows());
     let (rest, result) = import(&node, encode(&blocks));
-    result.expect("goes on");
+    result.expect("imported");
     assert_eq!(last.blocks + rest.blocks, 300);
     let transactions: usize = blocks[1..].iter().map(|block| block.transactions.len()).sum();
     assert_eq!(last.transactions + rest.transactions, transactions as u64);

@@ -1,7 +1,7 @@
-//! Makes valid blocks on any parent, and compares stores row by row.
+//! Making valid blocks on any parent, and comparing stores row by row.
 //!
-//! Blocks are executed by the chain's executor on a store of their own; headers, roots and
-//! bodies are put together here, without the chain's block builder.
+//! Blocks are executed by the chain's executor, on a store of their own. Headers, roots and bodies
+//! are put together here, not by the chain's block builder.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
@@ -26,7 +26,7 @@ pub(crate) fn coins(count: u64) -> U256 {
     U256::from(count) * U256::from(10u64).pow(U256::from(18u64))
 }
 
-/// The dev network without its difficulty: the tests search for seals.
+/// The dev network with a difficulty of 2, for tests that search for seals.
 pub(crate) fn easy_spec() -> ChainSpec {
     ChainSpec {
         difficulty: DifficultyRule::Constant(2),
@@ -44,7 +44,7 @@ pub(crate) fn account(index: usize) -> Address {
     DEV_ACCOUNTS[index].0
 }
 
-/// A transaction of the dev account `from`, cheap enough for everyone, with gas for most things.
+/// An unsigned transaction of low cost, with enough gas for most tests.
 pub(crate) fn unsigned(tx_nonce: u64, to: Option<Address>, value: u64, input: &[u8]) -> UnsignedTransaction {
     UnsignedTransaction {
         tx_nonce,
@@ -62,7 +62,7 @@ pub(crate) fn sign(from: usize, unsigned: &UnsignedTransaction) -> Transaction {
     unsigned.sign(&key(from), 100, TxForm::Native)
 }
 
-/// What a block is to hold; the rest follows from its parent.
+/// The content of a block to be made. The other parts of the block are computed from its parent.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) beneficiary: Address,
@@ -86,7 +86,7 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// A block like its siblings but for this mark.
+    /// A block that differs from its siblings by this mark.
     pub(crate) fn marked(mark: u8) -> Self {
         Self {
             extra: vec![mark].into(),
@@ -102,7 +102,7 @@ impl Plan {
     }
 }
 
-/// All blocks made so far, and a store that follows whichever branch is built on.
+/// Makes blocks. It has all blocks made so far, and a store with the branch that is built on.
 pub(crate) struct Maker {
     pub(crate) spec: Arc<ChainSpec>,
     pub(crate) genesis: B256,
@@ -137,12 +137,12 @@ impl Maker {
         path
     }
 
-    /// The store that has seen the branch of the newest block, and nothing else.
+    /// The store. It has imported the branch of the newest block, and nothing else.
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }
 
-    /// A fresh store with the branch that ends in `tip`, and nothing else.
+    /// A new store that has imported the branch that ends in `tip`, and nothing else.
     pub(crate) fn fresh(&self, tip: B256) -> Store {
         let store = Store::in_memory().expect("a store in memory");
         ensure_genesis(&store, &self.spec).expect("genesis");
@@ -154,19 +154,19 @@ impl Maker {
         store
     }
 
-    /// Makes a valid block; its transactions must be valid there.
+    /// Makes a valid block on `parent`. The transactions of the plan must be valid there.
     pub(crate) fn block(&mut self, parent: B256, plan: Plan) -> Block {
         if self.tip != parent {
             self.store = self.fresh(parent);
             self.tip = parent;
         }
         let view = self.store.snapshot().expect("snapshot");
-        let above = view
+        let parent_header = view
             .header_by_hash(&parent)
             .expect("read")
             .expect("parent")
             .header;
-        let block = assemble(&self.spec, &view, &above, plan);
+        let block = assemble(&self.spec, &view, &parent_header, plan);
         drop(view);
         let importer = Importer::new(self.store.clone(), self.spec.clone(), SealCheck::Off);
         importer.import(&block, None).expect("a block made here is valid");
@@ -175,7 +175,8 @@ impl Maker {
         block
     }
 
-    /// A line of `count` blocks on `parent`, told from others by `mark`.
+    /// Makes `count` blocks, the first on `parent` and each other one on the one before. Another
+    /// `mark` gives other blocks.
     pub(crate) fn line(&mut self, parent: B256, count: usize, mark: u8) -> Vec<Block> {
         let mut tip = parent;
         (0..count)
@@ -188,28 +189,28 @@ impl Maker {
     }
 }
 
-/// Puts the block together that `plan` says, on a store whose head is `above`.
-fn assemble(spec: &ChainSpec, view: &store::Snapshot, above: &Header, mut plan: Plan) -> Block {
+/// Makes the block of `plan` on `parent`, which is the head of `view`.
+fn assemble(spec: &ChainSpec, view: &store::Snapshot, parent: &Header, mut plan: Plan) -> Block {
     let difficulty = match spec.difficulty {
         DifficultyRule::Constant(difficulty) => U256::from(difficulty),
-        _ => chain::rules::difficulty::next_difficulty(spec, above, above.timestamp + plan.seconds),
+        _ => chain::rules::difficulty::next_difficulty(spec, parent, parent.timestamp + plan.seconds),
     };
     if spec.system_contract {
-        // Its sender, who does nothing else, has sent one in each block before.
-        plan.transactions.insert(0, Transaction::system(above.number));
+        // Its nonce is the number of blocks before: each has one system transaction.
+        plan.transactions.insert(0, Transaction::system(parent.number));
     }
     let mut header = Header {
-        parent_hash: above.hash(),
+        parent_hash: parent.hash(),
         uncles_hash: uncles_hash(&plan.uncles),
         beneficiary: plan.beneficiary,
         difficulty,
-        number: above.number + 1,
-        gas_limit: above.gas_limit,
-        timestamp: above.timestamp + plan.seconds,
+        number: parent.number + 1,
+        gas_limit: parent.gas_limit,
+        timestamp: parent.timestamp + plan.seconds,
         extra_data: plan.extra,
         ..Default::default()
     };
-    let mut state = BlockState::new(view, above.number, above.state_root);
+    let mut state = BlockState::new(view, parent.number, parent.state_root);
     let mut executor = Executor::new(spec, &header, &mut state);
     for transaction in &plan.transactions {
         let low_s = spec.rules_at(header.number).low_s();
@@ -231,7 +232,7 @@ fn assemble(spec: &ChainSpec, view: &store::Snapshot, above: &Header, mut plan: 
     }
 }
 
-/// A store under test with its importer.
+/// The store under test, with its importer.
 pub(crate) struct Node {
     pub(crate) store: Store,
     pub(crate) importer: Importer,
@@ -253,7 +254,7 @@ impl Node {
         self.importer.import(block, None)
     }
 
-    /// Imports blocks that are all valid.
+    /// Imports blocks, all of which must be valid.
     pub(crate) fn take(&self, blocks: &[Block]) {
         for block in blocks {
             self.import(block).expect("valid block");
@@ -288,7 +289,7 @@ pub(crate) fn rows(store: &Store) -> Rows {
     TableId::ALL.into_iter().map(table).collect()
 }
 
-/// Init code that leaves `code` (at most 255 bytes) as a contract.
+/// Init code that creates a contract with `code`, which has at most 255 bytes.
 pub(crate) fn deploys(code: &[u8]) -> Vec<u8> {
     let length = u8::try_from(code.len()).expect("short code");
     // PUSH1 length, DUP1, PUSH1 11, PUSH1 0, CODECOPY, PUSH1 0, RETURN
@@ -297,7 +298,7 @@ pub(crate) fn deploys(code: &[u8]) -> Vec<u8> {
     init
 }
 
-/// Bytes from hex, spaces allowed.
+/// Decodes hex, which may contain spaces.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text
         .bytes()
@@ -315,6 +316,6 @@ pub(crate) fn hex(text: &str) -> Vec<u8> {
 pub(crate) fn forks(spec: &mut ChainSpec) -> &mut chain::spec::MoacForks {
     match &mut spec.family {
         chain::spec::ChainFamily::Moac(forks) => forks,
-        chain::spec::ChainFamily::Ethereum(_) => panic!("want the public network's family"),
+        chain::spec::ChainFamily::Ethereum(_) => panic!("expected the public network's family"),
     }
 }

@@ -1,8 +1,8 @@
-//! kill -9 in the middle of importing: what was committed is there, whole, and nothing else.
+//! kill -9 in the middle of an import: the store has exactly the blocks that were committed.
 //!
-//! The tests run themselves as a second process that imports blocks into a file, one by one or
-//! as a stream whose runs share commits, and says after each commit what the head is. An
-//! endless line of equal blocks makes both sides agree.
+//! Each test runs this program as a second process that imports blocks into a file, one by one or
+//! as a stream whose runs share commits. After each commit it prints the number of the head. Both
+//! processes make the same blocks.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -20,10 +20,11 @@ use store::{BlockReads, Store, StoreOptions};
 
 use crate::common::{Maker, Plan, account, rows, sign, unsigned};
 
-/// Directory of the child; where it is absent the child's test does nothing.
+/// Environment variable with the data directory of the second process. Without it, the tests for
+/// that process do nothing.
 const DIRECTORY: &str = "CHAIN_TEST_CRASH_DIRECTORY";
 
-/// Blocks of the line that both sides know.
+/// How many blocks the first process makes.
 const BLOCKS: u64 = 400;
 
 fn open(directory: &Path) -> Store {
@@ -31,7 +32,7 @@ fn open(directory: &Path) -> Store {
     Store::open(directory, &options).expect("the store opens")
 }
 
-/// Block `number` of the line: a transfer and a contract with a slot.
+/// Block `number`, with a transfer and a contract that writes a slot.
 fn next(maker: &mut Maker, parent: B256, number: u64) -> Block {
     let nonce = 2 * (number - 1);
     let transfer = unsigned(nonce, Some(account(1)), number, &[]);
@@ -75,7 +76,7 @@ fn child() {
     }
 }
 
-/// Blocks that come in portions, with silence between them in which a run is committed.
+/// Gives blocks in portions. Between two portions there is a pause in which a run is committed.
 struct Portions {
     portions: std::vec::IntoIter<Vec<u8>>,
     rest: std::io::Cursor<Vec<u8>>,
@@ -124,18 +125,20 @@ fn stream_child() {
 
 #[test]
 fn a_killed_process_loses_no_committed_block() {
-    // What is committed is said after the commit: at most one more.
+    // A commit is printed after it was made, so at most one more block is there.
     check("crash::child", |said, round| said == 7 + 5 * round, 1);
 }
 
 #[test]
 fn a_killed_import_of_a_stream_leaves_whole_blocks() {
-    // Every commit is reported, some twice; the kill comes at once or while the next is made.
+    // Every commit is printed, some twice. The process is killed after a line or during the next
+    // commit.
     check("crash::stream_child", |said, round| said == 2 + 3 * round, BLOCKS);
 }
 
-/// Kills the child `name` some times, when `kill` says so of the number of commits it has
-/// reported in this round. Of each commit it may have made `unsaid` blocks without having said so.
+/// Runs and kills the test `name` in four rounds. `kill` gets the number of lines printed in this
+/// round, and the round; it says when to kill. Up to `unsaid` blocks can be committed and not yet
+/// printed.
 #[track_caller]
 fn check(name: &str, kill: impl Fn(u64, u64) -> bool, unsaid: u64) {
     let directory = tempfile::tempdir().expect("a directory");
@@ -157,13 +160,13 @@ fn check(name: &str, kill: impl Fn(u64, u64) -> bool, unsaid: u64) {
             if let Some(number) = text.strip_prefix("committed ") {
                 said.push(number.parse::<u64>().expect("a number"));
             }
-            // Killed once; what it had said until then is read to its end.
+            // The lines that were printed before the kill are read to their end.
             if kill(said.len() as u64, round) {
                 child.kill().expect("SIGKILL");
             }
         }
-        assert!(!child.wait().expect("ended").success(), "it ended by the signal");
-        let confirmed = *said.last().expect("it got to import");
+        assert!(!child.wait().expect("ended").success(), "the signal has ended it");
+        let confirmed = *said.last().expect("it has imported a block");
         assert!(confirmed >= last);
 
         let started = Instant::now();
@@ -187,7 +190,7 @@ fn check(name: &str, kill: impl Fn(u64, u64) -> bool, unsaid: u64) {
         assert_eq!(hash, expected);
         assert!(
             rows(&store) == rows(&maker.fresh(hash)),
-            "every table is that of block {head}"
+            "the rows are those of block {head}"
         );
         last = head;
     }

@@ -1,5 +1,5 @@
-//! Rows that no code of ours wrote: cut, altered, emptied, deleted. Reading and importing
-//! give errors, or do not see it; they never panic, and a refused import changes nothing.
+//! Damaged rows: truncated, altered, emptied, deleted. Reads and imports give errors or do not
+//! notice the damage. They never panic, and a refused import changes nothing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use store::{BlockReads, Source, StateReads, Store, TableId};
 
 use crate::common::{Maker, Node, Plan, Rows, account, deploys, hex, rows, sign, unsigned};
 
-/// A chain with everything in it, and blocks that would come next.
+/// A chain with rows in every table, and blocks that can be imported next.
 struct Scene {
     spec: Arc<ChainSpec>,
     rows: Rows,
     transactions: Vec<B256>,
     contract: Address,
     next: Block,
-    /// Blocks of a branch that takes over with the last of them.
+    /// Blocks of a side branch. The last one makes it the heavier one.
     branch: Vec<Block>,
 }
 
@@ -96,7 +96,7 @@ impl Scene {
         store
     }
 
-    /// Reads everything there is, by every way; says how many reads failed.
+    /// Reads everything in every way. Returns the number of reads that failed.
     fn read(&self, store: &Store) -> usize {
         let mut errors = 0;
         let mut note = |failed: bool| errors += usize::from(failed);
@@ -115,8 +115,8 @@ impl Scene {
                 Ok(Some(block)) => {
                     note(view.receipts(&block.id()).is_err());
                     let notices = view.notices(&block.id());
-                    note(notices.map_or(true, |told| {
-                        told.is_some_and(|told| told.is_empty() == (number == 2))
+                    note(notices.map_or(true, |notices| {
+                        notices.is_some_and(|notices| notices.is_empty() == (number == 2))
                     }));
                 }
                 other => note(other.is_err()),
@@ -163,7 +163,7 @@ impl Scene {
         errors
     }
 
-    /// Imports the next block, then the branch; says how many failed.
+    /// Imports the next block, then the branch. Returns the number of imports that failed.
     fn import(&self, store: &Store) -> usize {
         let importer = Importer::new(store.clone(), self.spec.clone(), SealCheck::Off);
         let mut errors = 0;
@@ -171,23 +171,25 @@ impl Scene {
             let before = rows(store);
             if importer.import(block, None).is_err() {
                 errors += 1;
-                assert!(before == rows(store), "a refused block left something");
+                assert!(before == rows(store), "a refused block has changed rows");
             }
         }
         errors
     }
 }
 
-/// A row with one fault.
+/// A name, and a function that damages a row; `None` deletes it.
 type Fault = (&'static str, fn(&[u8]) -> Option<Vec<u8>>);
 
 const FAULTS: [Fault; 9] = [
     ("deleted", |_| None),
     ("emptied", |_| Some(Vec::new())),
-    ("cut at its end", |row| {
+    ("without its last byte", |row| {
         Some(row[..row.len().saturating_sub(1)].to_vec())
     }),
-    ("cut in its middle", |row| Some(row[..row.len() / 2].to_vec())),
+    ("without its second half", |row| {
+        Some(row[..row.len() / 2].to_vec())
+    }),
     ("longer", |row| Some([row, &[1]].concat())),
     ("altered at its start", |row| Some(flipped(row, 0))),
     ("altered in its middle", |row| Some(flipped(row, row.len() / 2))),
@@ -240,12 +242,13 @@ fn damage_gives_errors_and_never_a_panic() {
         seen.push((table.name(), faults, noticed));
     }
     println!("table, faults made, faults noticed: {seen:?}");
-    // Rows whose bytes carry a hash or a checked form: hardly a fault goes unnoticed.
+    // In tables whose rows are covered by a hash, every fault is noticed.
     for (name, faults, noticed) in seen {
         assert!(faults > 0, "{name} has rows");
         let strict = ["hash_to_code", "number_to_hash"].contains(&name);
         assert!(!strict || faults == noticed, "{name}: {noticed} of {faults}");
-        // Of the single values only the head is read here; of trie nodes, those on the way.
+        // Of `meta` only the head is read here; of the trie nodes only those on the paths that
+        // change.
         let some = ["meta", "path_to_trie_node"].contains(&name);
         assert!(some || noticed * 2 > faults, "{name}: {noticed} of {faults}");
     }

@@ -1,8 +1,9 @@
-//! A reorganization of ten thousand blocks: it leaves what a fresh import of the winning branch
-//! leaves, in time and memory that follow its length, and all of it or nothing.
+//! A reorganization of ten thousand blocks. Afterwards the rows are those of a fresh import of the
+//! winning branch. Time and memory are proportional to its length. If the process is killed, either
+//! all of it was done or nothing.
 //!
-//! Both branches move money, make contracts, write their storage, destroy them and make them
-//! again at the same addresses, each in its own rhythm.
+//! The blocks of both branches transfer money, make contracts, write their storage, destroy them
+//! and make them again at the same addresses.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -22,16 +23,18 @@ use crate::random_forks::{Act, assert_as_fresh, spec, transactions};
 
 /// Blocks of each branch above their common ancestor.
 const DEEP: u64 = 10_000;
-/// Blocks below that.
+/// Blocks from block 0 to the common ancestor.
 const TRUNK: u64 = 20;
-/// Memory for cached pages: less than the branches take, so that a transaction must let go of its own.
+/// Memory for cached pages. It is less than the branches take, so a transaction must write out some
+/// of its own pages.
 const CACHE_BYTES: usize = 16 << 20;
-/// Directory of the second process; where it is absent its test does nothing.
+/// Environment variable with the data directory of the second process. Without it, the test for
+/// that process does nothing.
 const DIRECTORY: &str = "CHAIN_TEST_REORG_DIRECTORY";
-/// The block that makes the other branch the heavier one, beside the store.
+/// Name of the file with the block that makes the other branch the heavier one.
 const LAST: &str = "last.rlp";
 
-/// What block `number` of branch `mark` does.
+/// The transactions of block `number` of branch `mark`.
 fn acts(number: u64, mark: u8) -> Vec<(usize, Act)> {
     let step = number.wrapping_mul(2_654_435_761 + 2 * u64::from(mark)) >> 7;
     let small = |bound: u64, shift: u32| ((step >> shift) % bound) as u8;
@@ -56,7 +59,7 @@ fn acts(number: u64, mark: u8) -> Vec<(usize, Act)> {
     acts
 }
 
-/// Extends `parent` by `count` blocks of branch `mark`. `nonces` are those that hold there.
+/// Makes `count` blocks of branch `mark` on `parent`. `nonces` are the accounts' nonces there.
 fn branch(
     maker: &mut Maker,
     parent: B256,
@@ -79,7 +82,7 @@ fn branch(
         .collect()
 }
 
-/// A branch of `count` blocks on a trunk that is the same for every branch.
+/// A branch of `count` blocks. All branches begin with the same blocks up to the common ancestor.
 fn grow(count: u64, mark: u8) -> (Maker, Vec<Block>) {
     let mut maker = Maker::new(spec());
     let mut nonces = HashMap::new();
@@ -90,7 +93,7 @@ fn grow(count: u64, mark: u8) -> (Maker, Vec<Block>) {
     (maker, blocks)
 }
 
-/// Two branches, of which the second is a block longer.
+/// Two branches. The second one is longer by one block.
 fn grow_both(depth: u64) -> [(Maker, Vec<Block>); 2] {
     std::thread::scope(|scope| {
         let loser = scope.spawn(|| grow(depth, 1));
@@ -113,9 +116,9 @@ fn head(store: &Store) -> B256 {
 }
 
 #[test]
-fn ten_thousand_blocks_give_way_to_a_heavier_branch() {
+fn ten_thousand_blocks_are_replaced_by_a_heavier_branch() {
     let [(loser_maker, loser), (winner_maker, winner)] = grow_both(DEEP);
-    // The maker of the losing branch has it as its chain, the other one is the fresh import.
+    // The store of the first maker has the losing branch; that of the second is the fresh import.
     let (store, fresh) = (loser_maker.store(), winner_maker.store());
     let importer = Importer::new(store.clone(), loser_maker.spec.clone(), SealCheck::Off);
     let (last, rest) = winner.split_last().expect("blocks");
@@ -131,7 +134,7 @@ fn ten_thousand_blocks_give_way_to_a_heavier_branch() {
     println!("{DEEP} blocks: as side blocks {as_sides:.2?}, reorganization {took:.2?}");
     assert_eq!(head(fresh), last.hash());
     assert_as_fresh(&rows(store), &rows(fresh));
-    // What lost is there by hash, with all that was known of it.
+    // The blocks of the losing branch are still stored, with bodies and receipts.
     let view = store.snapshot().expect("snapshot");
     for block in &loser {
         let (number, hash) = (block.header.number, block.hash());
@@ -146,14 +149,15 @@ fn ten_thousand_blocks_give_way_to_a_heavier_branch() {
     }
 }
 
-/// A data directory before the last block of the winning branch, and that block beside it.
-struct Prepared {
+/// A data directory before the last block of the winning branch is imported, with that block in a
+/// file.
+struct PreparedDirectory {
     directory: tempfile::TempDir,
     loser: Maker,
     winner: Maker,
 }
 
-fn prepare(depth: u64) -> Prepared {
+fn prepare(depth: u64) -> PreparedDirectory {
     let [(loser, _), (winner, blocks)] = grow_both(depth);
     let directory = tempfile::tempdir().expect("a directory");
     let store = open(directory.path());
@@ -165,7 +169,7 @@ fn prepare(depth: u64) -> Prepared {
     let (last, rest) = blocks.split_last().expect("blocks");
     take(&importer, rest);
     std::fs::write(directory.path().join(LAST), last.encode()).expect("written");
-    Prepared {
+    PreparedDirectory {
         directory,
         loser,
         winner,
@@ -179,7 +183,7 @@ fn open(directory: &Path) -> Store {
     Store::open(directory, &options).expect("the store opens")
 }
 
-/// A process that imports the last block into `directory`.
+/// Starts a process that imports the last block into `directory`.
 fn reorganize(directory: &Path) -> (Child, BufReader<ChildStdout>) {
     let mut child = Command::new(std::env::current_exe().expect("this program"))
         .args(["deep_reorg::child", "--exact", "--ignored", "--nocapture"])
@@ -192,7 +196,7 @@ fn reorganize(directory: &Path) -> (Child, BufReader<ChildStdout>) {
     (child, output)
 }
 
-/// The rest of the next line that begins with `word`; `None` where the process ended before.
+/// The rest of the next line that begins with `word`; `None` if the process ends before.
 fn said(output: &mut BufReader<ChildStdout>, word: &str) -> Option<String> {
     let mut lines = output.lines().map_while(Result::ok);
     lines.find_map(|line| line.strip_prefix(word).map(str::to_owned))
@@ -215,7 +219,7 @@ fn child() {
     println!("done {:?} {}", started.elapsed(), peak_mib());
 }
 
-/// The largest memory of this process so far, in MiB; 0 where the system does not say.
+/// The peak memory of this process, in MiB; 0 if the system does not say.
 fn peak_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -225,10 +229,10 @@ fn peak_mib() -> u64 {
 
 #[test]
 fn a_kill_in_the_middle_leaves_one_branch_or_the_other() {
-    /// Deep enough that the reorganization takes longer than a process needs to be killed.
+    /// At this depth the reorganization takes longer than killing a process.
     const DEPTH: u64 = 600;
     const ROUNDS: u32 = 6;
-    let Prepared {
+    let PreparedDirectory {
         directory,
         loser,
         winner,
@@ -239,16 +243,16 @@ fn a_kill_in_the_middle_leaves_one_branch_or_the_other() {
             std::fs::copy(directory.path().join(name), to.join(name)).expect("copied");
         }
     };
-    // How long it takes when nobody kills it.
-    let whole = tempfile::tempdir().expect("a directory");
-    copy(whole.path());
-    let (mut process, mut output) = reorganize(whole.path());
+    // How long it takes if it is not killed.
+    let complete = tempfile::tempdir().expect("a directory");
+    copy(complete.path());
+    let (mut process, mut output) = reorganize(complete.path());
     said(&mut output, "begins ").expect("it begins");
     let started = Instant::now();
-    said(&mut output, "done ").expect("it comes to its end");
+    said(&mut output, "done ").expect("it ends");
     let took = started.elapsed();
     assert!(process.wait().expect("ended").success());
-    let after = rows(&open(whole.path()));
+    let after = rows(&open(complete.path()));
     assert_as_fresh(&before, &rows(loser.store()));
     assert_as_fresh(&after, &rows(winner.store()));
     let mut killed = 0;
@@ -264,17 +268,19 @@ fn a_kill_in_the_middle_leaves_one_branch_or_the_other() {
         let left = rows(&open(round_directory.path()));
         assert!(
             left == before || left == after,
-            "round {round}: neither branch whole"
+            "round {round}: neither branch is complete"
         );
         assert!(!done || left == after, "round {round}: it was committed");
         killed += u32::from(left == before);
     }
-    println!("{killed} of {ROUNDS} reorganizations of {DEPTH} blocks ({took:.2?}) did not come to their end");
+    println!(
+        "{killed} of {ROUNDS} reorganizations of {DEPTH} blocks ({took:.2?}) were killed before the end"
+    );
 }
 
-/// By itself: `cargo test --release -p chain figures_of -- --ignored --nocapture`.
+/// To be run alone: `cargo test --release -p chain figures_of -- --ignored --nocapture`.
 #[test]
-#[ignore = "a measurement that wants the machine for itself"]
+#[ignore = "a measurement that must run alone on the machine"]
 fn figures_of_a_deep_reorganization_on_disk() {
     for depth in [DEEP / 4, DEEP / 2, DEEP] {
         let prepared = prepare(depth);
@@ -282,7 +288,7 @@ fn figures_of_a_deep_reorganization_on_disk() {
         let (mut process, mut output) = reorganize(prepared.directory.path());
         let before = said(&mut output, "begins ").expect("it begins");
         let file = size(prepared.directory.path());
-        let after = said(&mut output, "done ").expect("it comes to its end");
+        let after = said(&mut output, "done ").expect("it ends");
         assert!(process.wait().expect("ended").success());
         println!(
             "{depth} blocks: time and peak memory {after} MiB, {before} MiB before; file {file} to {} MiB",

@@ -1,5 +1,6 @@
-//! Chains on disks that fill up, break or flip bytes: nothing committed is lost, nothing else is
-//! served, answers are right or errors, and the chain goes on or says why not.
+//! Chains on disks that fill up, break or flip bytes. Nothing that was committed is lost, and
+//! nothing else is served. Answers are right, or errors. The chain continues, or gives a reason why
+//! it does not.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::common::{Maker, Plan, account, deploys, hex, rows, sign, unsigned};
 use crate::disk::{Disk, DiskFault};
 
 fn open(disk: &Arc<Disk>) -> Result<Store, store::StoreError> {
-    // Small, so that pages are read again and again.
+    // The cache is small so that pages are read from the disk again and again.
     let options = StoreOptions {
         cache_bytes: 64 << 10,
     };
@@ -30,7 +31,7 @@ fn open(disk: &Arc<Disk>) -> Result<Store, store::StoreError> {
 struct Scene {
     maker: Maker,
     contract: Address,
-    /// In the order of their coming; valid in it.
+    /// In the order of their import. In this order they are valid.
     blocks: Vec<Block>,
 }
 
@@ -76,7 +77,7 @@ impl Scene {
         (disk, store, importer)
     }
 
-    /// Every row after each number of blocks.
+    /// All rows after the import of no block, one block, two blocks and so on.
     fn models(&self) -> Vec<crate::common::Rows> {
         let (_, store, importer) = self.begin();
         let mut models = vec![rows(&store)];
@@ -115,12 +116,12 @@ fn an_import_that_meets_a_full_disk_changes_nothing_and_can_be_done_again() {
             let cause = error.store_error().expect("the disk is at fault, not the block");
             assert!(cause.wants_space(), "{error}");
             disk.repair();
-            // A commit may fail after its last write; then it is one all the same.
+            // A commit can report an error after its last write. Then the block is stored.
             let now = rows(&store);
             landed += u64::from(now == models[index + 1]);
             assert!(
                 now == models[index] || now == models[index + 1],
-                "operation {at}: block {index} left a part"
+                "operation {at}: only a part of block {index} was written"
             );
             importer.import(block, None).expect("there is space again");
         }
@@ -128,7 +129,7 @@ fn an_import_that_meets_a_full_disk_changes_nothing_and_can_be_done_again() {
         assert!(rows(&store) == models[scene.blocks.len()], "operation {at}");
     }
     println!(
-        "{met} imports of {} met a full disk; {landed} were done all the same",
+        "{met} imports of {} met a full disk; {landed} were stored all the same",
         (last - first).div_ceil(3)
     );
     assert!(met > (last - first) / 8);
@@ -146,15 +147,15 @@ fn run(scene: &Scene, disk: &Arc<Disk>) -> Chain {
 }
 
 #[test]
-fn a_running_chain_outlives_a_full_disk() {
+fn a_running_chain_survives_a_full_disk() {
     let scene = scene();
     let disk = Arc::new(Disk::default());
     let chain = run(&scene, &disk);
     let blocks = &scene.blocks;
     chain.import(blocks[0].clone()).expect("valid");
-    let wait = |what: &str, there: bool| {
+    let wait = |what: &str, expected: bool| {
         let started = Instant::now();
-        while chain.desk().work().is_some() != there {
+        while chain.work().current().is_some() != expected {
             assert!(started.elapsed() < Duration::from_secs(30), "waited for {what}");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -174,12 +175,12 @@ fn a_running_chain_outlives_a_full_disk() {
         assert!(text.contains(word), "{word} in {text}");
     }
     assert_eq!(chain.failure(), None);
-    let view = chain.view().expect("reads go on");
+    let view = chain.view().expect("reads still work");
     let stored = view.header_by_hash(&block.hash()).expect("read");
     assert!(stored.is_none(), "what was not committed is not served");
     assert!(view.block(1).expect("read").is_some());
     drop(view);
-    // No work whose block could not be kept.
+    // No work is made for blocks that could not be stored.
     wait("no work", false);
     disk.repair();
     for block in &blocks[1..] {
@@ -192,10 +193,10 @@ fn a_running_chain_outlives_a_full_disk() {
 }
 
 #[test]
-fn whoever_follows_heads_misses_none_over_a_full_disk() {
+fn subscribers_get_every_head_although_the_disk_is_full() {
     let scene = scene();
     let (mut tried, mut landed) = (0, 0);
-    // With block 1, whose commit also makes the file shorter after its last write, and block 2.
+    // Block 1, whose commit also makes the file shorter after its last write, then block 2.
     for met in [0, 1] {
         let (before, rest) = scene.blocks[..3].split_at(met);
         let (disk, _, importer) = scene.begin();
@@ -222,9 +223,9 @@ fn whoever_follows_heads_misses_none_over_a_full_disk() {
             }
             drop(chain);
             let applied = heads.iter().flat_map(|event| event.applied.clone());
-            let told: Vec<u64> = applied.map(|id| id.number).collect();
+            let events: Vec<u64> = applied.map(|id| id.number).collect();
             let expected: Vec<u64> = rest.iter().map(|block| block.header.number).collect();
-            assert_eq!(told, expected, "operation {at}");
+            assert_eq!(events, expected, "operation {at}");
         }
     }
     println!("{landed} of {tried} blocks were there after they had been refused");
@@ -251,7 +252,7 @@ fn a_chain_on_a_broken_disk_ends_with_a_reason() {
         "{reason}"
     );
     disk.repair();
-    assert_eq!(chain.view().expect("reads go on").head_number(), 1);
+    assert_eq!(chain.view().expect("reads still work").head_number(), 1);
     chain.stop();
     drop(chain);
     let again = run(&scene, &disk);
@@ -261,47 +262,43 @@ fn a_chain_on_a_broken_disk_ends_with_a_reason() {
         .expect("the disk is good again");
 }
 
-/// An answer in words; `None` where there is an error instead.
-fn words<T: Debug, E: Debug>(answer: Result<T, E>) -> Option<String> {
+/// An answer as text; `None` if it is an error.
+fn text<T: Debug, E: Debug>(answer: Result<T, E>) -> Option<String> {
     answer.ok().map(|answer| format!("{answer:?}"))
 }
 
-/// Everything a view can be asked, with the answers.
+/// The answers of all methods of a view.
 fn answers(scene: &Scene, store: &Store) -> Option<Vec<Option<String>>> {
     let view = View::new(store, scene.maker.spec.clone()).ok()?;
-    let mut all = vec![words(Ok::<_, ()>((view.head_number(), view.head_hash())))];
+    let mut all = vec![text(Ok::<_, ()>((view.head_number(), view.head_hash())))];
     let request = CallRequest {
         to: Some(scene.contract),
         input: [B256::with_last_byte(2), B256::with_last_byte(3)].concat().into(),
         ..Default::default()
     };
     for number in 0..=6 {
-        all.push(words(view.header(number)));
+        all.push(text(view.header(number)));
         let block = view.block(number);
         if let Ok(Some(block)) = &block {
-            all.push(words(view.receipts(&block.id())));
+            all.push(text(view.receipts(&block.id())));
         } else {
-            // Keeps the answers in step with those of a good store.
+            // This keeps the number of answers the same as on a good store.
             all.push(None);
         }
-        all.push(words(block));
+        all.push(text(block));
         for address in [scene.contract, account(0), account(5), Address::repeat_byte(0xbe)] {
-            all.push(words(view.account(&address, number)));
-            all.push(words(view.code(&address, number)));
+            all.push(text(view.account(&address, number)));
+            all.push(text(view.code(&address, number)));
             for slot in 0..4 {
-                all.push(words(view.slot(&address, &U256::from(slot), number)));
+                all.push(text(view.slot(&address, &U256::from(slot), number)));
             }
         }
-        all.push(words(view.call(
-            StateAt::Block(number),
-            &request,
-            TIMEOUT_DEFAULT,
-        )));
+        all.push(text(view.call(StateAt::Block(number), &request, TIMEOUT_DEFAULT)));
     }
     for block in &scene.blocks {
-        all.push(words(view.block_by_hash(&block.hash())));
+        all.push(text(view.block_by_hash(&block.hash())));
         for transaction in &block.transactions {
-            all.push(words(view.transaction(&transaction.hash())));
+            all.push(text(view.transaction(&transaction.hash())));
         }
     }
     Some(all)
@@ -318,8 +315,8 @@ fn a_flipped_byte_in_the_file_never_gives_a_wrong_answer() {
     }
     let expected = answers(&scene, &store).expect("a good disk");
     let full = expected.iter().filter(|answer| answer.is_none()).count();
-    // Above the head there is no block whose receipts could be asked for, nor a state to call on.
-    assert!(full < 6, "{full} of {} questions have no answer", expected.len());
+    // Above the head there are no receipts and no state.
+    assert!(full < 6, "{full} of {} answers are errors", expected.len());
     drop((store, importer));
     let whole = disk.bytes();
     let used: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] != 0).collect();
@@ -340,11 +337,11 @@ fn a_flipped_byte_in_the_file_never_gives_a_wrong_answer() {
         for (index, (got, expected)) in got.iter().zip(&expected).enumerate() {
             assert!(
                 got.is_none() || got == expected,
-                "byte {at}: answer {index} is {got:?}, want {expected:?}"
+                "byte {at}: answer {index} is {got:?}, expected {expected:?}"
             );
         }
         errors += usize::from(got != expected);
-        // Nor does an import build on what it cannot read.
+        // An import does not build on rows that it cannot read.
         let importer = Importer::new(store.clone(), scene.maker.spec.clone(), SealCheck::Off);
         let known = scene.blocks.last().expect("blocks");
         if let Ok(imported) = importer.import(known, None) {

@@ -1,13 +1,13 @@
-//! The running chain: work and solutions, stale work and uncles, the pool across heads,
-//! stopping. Seals are real, on a small cache and with a difficulty of 2.
+//! The running chain: work and solutions, stale work and uncles, the pool when heads change,
+//! stopping. Seals are real, with a small cache and a difficulty of 2.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use chain::chain::{SubmitError, WriteError};
 use chain::import::{ImportError, Imported};
-use chain::mining::desk::SolutionError;
-use chain::pool::{Origin, PoolConfig};
+use chain::mining::work::SolutionError;
+use chain::pool::{PoolConfig, TxOrigin};
 use chain::rules::HeaderError;
 use chain::rules::body::SealCheck;
 use chain::{Chain, ChainConfig};
@@ -42,7 +42,7 @@ fn fresh(maker: &Maker) -> Chain {
     open(maker, Store::in_memory().expect("store"))
 }
 
-/// A nonce whose result is good enough, or one whose result is not.
+/// A nonce whose hash is below the boundary if `good`, otherwise one whose hash is above it.
 fn search(package: &WorkPackage, good: bool) -> Solution {
     let cache = cache();
     let tried = (0..).map(|nonce| (nonce, cache.hash(&package.header_hash, nonce)));
@@ -57,7 +57,7 @@ fn search(package: &WorkPackage, good: bool) -> Solution {
     }
 }
 
-/// Makes a block with the maker and seals it; the next may be made on it.
+/// Makes a block and seals it. Other blocks can be made on it.
 fn sealed(maker: &mut Maker, parent: B256, plan: Plan) -> Block {
     let mut block = maker.block(parent, plan);
     let package = WorkPackage {
@@ -84,11 +84,11 @@ fn sealed_line(maker: &mut Maker, parent: B256, count: usize, mark: u8) -> Vec<B
         .collect()
 }
 
-/// Waits for work that `fits`.
+/// Waits for work for which `fits` is true.
 fn work(chain: &Chain, fits: impl Fn(&WorkPackage) -> bool) -> WorkPackage {
     let started = Instant::now();
     loop {
-        if let Some(package) = chain.desk().work().filter(&fits) {
+        if let Some(package) = chain.work().current().filter(&fits) {
             return package;
         }
         assert!(started.elapsed() < Duration::from_secs(10), "no such work");
@@ -116,7 +116,7 @@ fn work_is_solved_once() {
     let maker = Maker::new(easy_spec());
     let chain = fresh(&maker);
     let heads = chain.subscribe();
-    let changes = chain.desk().subscribe();
+    let changes = chain.work().subscribe();
     assert_eq!(
         changes.recv_timeout(Duration::from_secs(1)).expect("at once"),
         None
@@ -152,7 +152,7 @@ fn work_is_solved_once() {
 
     assert!(is_head(chain.submit_solution(&solution).expect("accepted")));
     assert!(matches!(refused(&solution), SolutionError::Solved(_)));
-    // Whoever searches is told to stop before there is other work.
+    // Miners are told to stop before there is other work.
     assert_eq!(changes.recv_timeout(Duration::from_secs(1)).expect("told"), None);
     let event = heads.recv_timeout(Duration::from_secs(1)).expect("a head event");
     let view = chain.view().expect("view");
@@ -177,7 +177,7 @@ fn stale_work_makes_a_side_block_and_then_an_uncle() {
     let genesis = maker.genesis;
     let chain = fresh(&maker);
     let stale = work_for(&chain, 1);
-    // Later blocks pay somebody else, so that the uncle's pay stands alone.
+    // Later blocks pay another account, so that the miner gets only the uncle's reward.
     chain.change_settings(|settings| settings.beneficiary = Address::repeat_byte(0xb2));
     let other = sealed(&mut maker, genesis, Plan::default());
     assert!(is_head(chain.import(other.clone()).expect("valid")));
@@ -203,7 +203,7 @@ fn stale_work_makes_a_side_block_and_then_an_uncle() {
             return;
         }
     }
-    panic!("the side block became nobody's uncle");
+    panic!("no block has the side block as an uncle");
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn a_side_block_alone_gives_new_work_that_includes_it() {
 }
 
 #[test]
-fn an_uncle_is_offered_once_however_often_it_was_taken_back() {
+fn a_block_reverted_twice_is_an_uncle_candidate_once() {
     let mut maker = Maker::new(easy_spec());
     let genesis = maker.genesis;
     let a = sealed_line(&mut maker, genesis, 3, 1);
@@ -244,8 +244,13 @@ fn an_uncle_is_offered_once_however_often_it_was_taken_back() {
     }
     let view = chain.view().expect("view");
     assert_eq!(view.head_hash(), a[2].hash());
-    let draft = chain.pending(&view).expect("draft");
-    let uncles: Vec<_> = draft.block.uncles.iter().map(primitives::Header::hash).collect();
+    let pending = chain.pending(&view).expect("a pending block");
+    let uncles: Vec<_> = pending
+        .block
+        .uncles
+        .iter()
+        .map(primitives::Header::hash)
+        .collect();
     assert_eq!(uncles, [b[0].hash()]);
     let package = work_for(&chain, 4);
     assert!(is_head(
@@ -263,13 +268,13 @@ fn the_pool_follows_heads_and_gets_reverted_transactions_back() {
     let third = sign(1, &unsigned(0, Some(account(2)), 3, &[]));
     for transaction in [&first, &second] {
         chain
-            .submit_transaction(transaction.clone(), Origin::Remote)
+            .submit_transaction(transaction.clone(), TxOrigin::Remote)
             .expect("taken");
     }
-    let known = chain.submit_transaction(first.clone(), Origin::Remote);
+    let known = chain.submit_transaction(first.clone(), TxOrigin::Remote);
     assert!(matches!(known, Err(SubmitError::Pool(_))), "{known:?}");
     assert_eq!(chain.pool().counts(), (2, 0));
-    // Block 1 has the first, and one that the pool never saw.
+    // Block 1 has the first transaction and one that the pool never had.
     let a = sealed(
         &mut maker,
         genesis,
@@ -278,13 +283,13 @@ fn the_pool_follows_heads_and_gets_reverted_transactions_back() {
     chain.import(a.clone()).expect("valid");
     assert_eq!(chain.pool().counts(), (1, 0));
     assert!(chain.pool().get(&first.hash()).is_none());
-    let late = chain.submit_transaction(first.clone(), Origin::Local);
+    let late = chain.submit_transaction(first.clone(), TxOrigin::Local);
     assert!(
         late.expect_err("mined already")
             .to_string()
             .contains("nonce too low")
     );
-    // A heavier branch without them: all three wait again, in the order of nonces.
+    // A heavier branch does not have them: all three are in the pool again.
     let b = sealed_line(&mut maker, genesis, 2, 2);
     assert_eq!(chain.import(b[0].clone()).expect("valid"), Imported::Side);
     assert_eq!(chain.pool().counts(), (1, 0));
@@ -292,10 +297,10 @@ fn the_pool_follows_heads_and_gets_reverted_transactions_back() {
     assert_eq!(chain.pool().counts(), (3, 0));
     let view = chain.view().expect("view");
     assert_eq!(view.transaction(&first.hash()).expect("read").map(|_| ()), None);
-    let draft = chain.pending(&view).expect("draft");
-    assert_eq!(draft.block.transactions.len(), 3);
-    assert_eq!(draft.total_difficulty, U256::from(512 + 2 * 3));
-    // Mined, they are gone for good.
+    let pending = chain.pending(&view).expect("a pending block");
+    assert_eq!(pending.block.transactions.len(), 3);
+    assert_eq!(pending.total_difficulty, U256::from(512 + 2 * 3));
+    // After they were mined, the pool is empty.
     let package = work(&chain, |package| package.number == Some(3));
     chain.submit_solution(&search(&package, true)).expect("accepted");
     let view = chain.view().expect("view");
@@ -310,14 +315,14 @@ fn the_pool_follows_heads_and_gets_reverted_transactions_back() {
 }
 
 #[test]
-fn a_better_transaction_gives_new_work_and_the_old_stays_good() {
+fn a_better_transaction_gives_new_work_and_the_old_stays_valid() {
     let maker = Maker::new(easy_spec());
     let chain = fresh(&maker);
     let old = work_for(&chain, 1);
     let started = Instant::now();
     let transaction = sign(0, &unsigned(0, Some(account(1)), 1, &[]));
     let hash = chain
-        .submit_transaction(transaction, Origin::Remote)
+        .submit_transaction(transaction, TxOrigin::Remote)
         .expect("taken");
     let new = work(&chain, |package| package.header_hash != old.header_hash);
     assert!(started.elapsed() < Duration::from_secs(4));
@@ -367,7 +372,7 @@ fn no_block_is_ahead_of_the_clock() {
 fn there_is_other_work_after_a_refused_block() {
     let maker = Maker::new(easy_spec());
     let chain = fresh(&maker);
-    // Thirty-three bytes are one too many; the desk cannot know.
+    // Extra data may have 32 bytes. The work manager does not check this.
     chain.change_settings(|settings| settings.extra_data = vec![0; 33].into());
     let package = work_for(&chain, 1);
     let error = chain
@@ -384,7 +389,7 @@ fn there_is_other_work_after_a_refused_block() {
 }
 
 #[test]
-fn stopping_ends_after_the_block_in_hand() {
+fn stopping_finishes_the_current_block() {
     let mut maker = Maker::new(easy_spec());
     let genesis = maker.genesis;
     let blocks = sealed_line(&mut maker, genesis, 120, 1);
@@ -393,25 +398,25 @@ fn stopping_ends_after_the_block_in_hand() {
     let importing = {
         let (chain, blocks) = (chain.clone(), blocks.clone());
         std::thread::spawn(move || {
-            let mut taken = 0;
+            let mut imported = 0;
             for block in blocks {
                 match chain.import(block) {
-                    Ok(_) => taken += 1,
-                    Err(WriteError::Stopping) => return (taken, true),
+                    Ok(_) => imported += 1,
+                    Err(WriteError::Stopping) => return (imported, true),
                     Err(other) => panic!("{other}"),
                 }
             }
-            (taken, false)
+            (imported, false)
         })
     };
     while chain.view().expect("view").head_number() < 5 {
         std::thread::yield_now();
     }
     chain.stop();
-    let (taken, stopped) = importing.join().expect("no panic");
-    let view = chain.view().expect("reads go on");
-    assert_eq!(view.head_number(), taken);
-    assert!(stopped || taken == 120);
+    let (imported, stopped) = importing.join().expect("no panic");
+    let view = chain.view().expect("reads still work");
+    assert_eq!(view.head_number(), imported);
+    assert!(stopped || imported == 120);
     assert!(matches!(
         chain.import(blocks[119].clone()),
         Err(WriteError::Stopping)
@@ -419,21 +424,21 @@ fn stopping_ends_after_the_block_in_hand() {
     chain.stop();
     drop(view);
     drop(chain);
-    let tip = blocks[taken as usize - 1].hash();
+    let tip = blocks[imported as usize - 1].hash();
     assert!(
         rows(&store) == rows(&maker.fresh(tip)),
-        "what is stored is that of block {taken}"
+        "the rows are those of block {imported}"
     );
-    // And it goes on from there.
+    // After a restart the next blocks can be imported.
     let chain = open(&maker, store);
-    for block in &blocks[taken as usize..] {
+    for block in &blocks[imported as usize..] {
         assert!(is_head(chain.import(block.clone()).expect("valid")));
     }
     assert_eq!(chain.view().expect("view").head_hash(), blocks[119].hash());
 }
 
 #[test]
-fn standings_are_never_older_than_the_head() {
+fn sender_states_are_never_older_than_the_head() {
     let mut maker = Maker::new(easy_spec());
     let mut tip = maker.genesis;
     let mut blocks = Vec::new();
@@ -444,7 +449,7 @@ fn standings_are_never_older_than_the_head() {
         blocks.push(block);
     }
     let chain = fresh(&maker);
-    // The transaction after the last block's comes again and again while heads change.
+    // While heads change, the transaction with the next nonce is submitted again and again.
     let importing = {
         let chain = chain.clone();
         std::thread::spawn(move || {
@@ -458,7 +463,7 @@ fn standings_are_never_older_than_the_head() {
         let mut last = unsigned(40, Some(account(1)), 1, &[]);
         price += price / 9;
         last.gas_price = U256::from(price);
-        let _ = chain.submit_transaction(sign(0, &last), Origin::Remote);
+        let _ = chain.submit_transaction(sign(0, &last), TxOrigin::Remote);
         std::thread::sleep(Duration::from_millis(1));
     }
     importing.join().expect("imported");

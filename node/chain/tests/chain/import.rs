@@ -1,5 +1,5 @@
-//! What import refuses, keeps beside the chain, and makes the head; and that a refusal
-//! leaves every table as it was, to the byte.
+//! Which blocks the import refuses, stores as side blocks, and makes the head. A refusal leaves
+//! every row of every table as it was.
 
 use chain::ChainSpec;
 use chain::evm::execute::TransactionError;
@@ -25,40 +25,40 @@ fn head(reverted: &[Block], applied: &[Block]) -> Imported {
     }
 }
 
-/// A node with a few blocks, a side block, and one more valid block to be spoilt.
+/// A node with nine blocks and a side block, and a valid tenth block which the tests alter.
 struct Scene {
     maker: Maker,
     node: Node,
-    line: Vec<Block>,
-    good: Block,
+    blocks: Vec<Block>,
+    valid: Block,
 }
 
 impl Scene {
     fn new() -> Self {
         let mut maker = Maker::new(ChainSpec::dev());
-        let line = maker.line(maker.genesis, 9, 1);
-        let side = maker.block(line[7].header.parent_hash, Plan::marked(2));
+        let blocks = maker.line(maker.genesis, 9, 1);
+        let side = maker.block(blocks[7].header.parent_hash, Plan::marked(2));
         let transfer = sign(0, &unsigned(0, Some(account(1)), 5, &[]));
-        // LOG0 of one byte, so that bloom and receipts are not empty.
+        // The init code runs LOG0 with one byte, so that the block has a log.
         let logger = sign(0, &unsigned(1, None, 0, &[0x60, 1, 0x60, 0, 0xa0]));
-        let good = maker.block(line[8].hash(), Plan::with(vec![transfer, logger]));
+        let valid = maker.block(blocks[8].hash(), Plan::with(vec![transfer, logger]));
         let node = Node::new(&maker.spec);
-        node.take(&line);
+        node.take(&blocks);
         assert_eq!(node.import(&side).expect("valid"), Imported::Side);
         Self {
             maker,
             node,
-            line,
-            good,
+            blocks,
+            valid,
         }
     }
 
-    /// The good block, spoilt, is refused; tables and head stay.
-    fn refused(&self, spoil: impl FnOnce(&mut Block)) -> ImportError {
-        let mut block = self.good.clone();
-        spoil(&mut block);
+    /// Alters the valid block. The node must refuse it and change no row. Returns the error.
+    fn refused(&self, alter: impl FnOnce(&mut Block)) -> ImportError {
+        let mut block = self.valid.clone();
+        alter(&mut block);
         let (before, at) = (self.node.rows(), self.node.head());
-        let error = self.node.import(&block).expect_err("a spoilt block");
+        let error = self.node.import(&block).expect_err("an altered block");
         assert!(before == self.node.rows(), "{error} left something behind");
         assert_eq!(self.node.head(), at);
         assert!(!error.to_string().is_empty());
@@ -91,7 +91,7 @@ macro_rules! assert_is {
 fn headers_that_are_refused() {
     use ImportError::Header as H;
     let scene = Scene::new();
-    let header = |spoil: &dyn Fn(&mut Header)| scene.refused(|block| spoil(&mut block.header));
+    let header = |alter: &dyn Fn(&mut Header)| scene.refused(|block| alter(&mut block.header));
     assert_is!(
         header(&|h| h.parent_hash = B256::repeat_byte(1)),
         ImportError::UnknownParent(_)
@@ -119,17 +119,20 @@ fn headers_that_are_refused() {
         header(&|h| h.extra_data = vec![0; 33].into()),
         H(HeaderError::ExtraData { .. })
     );
-    let good = &scene.good;
-    let early = scene.node.importer.import(good, Some(good.header.timestamp - 1));
+    let valid = &scene.valid;
+    let early = scene
+        .node
+        .importer
+        .import(valid, Some(valid.header.timestamp - 1));
     assert_is!(early, Err(H(HeaderError::Future { .. })));
-    let in_time = scene.node.importer.import(good, Some(good.header.timestamp));
-    assert_eq!(in_time.expect("valid"), head(&[], std::slice::from_ref(good)));
+    let in_time = scene.node.importer.import(valid, Some(valid.header.timestamp));
+    assert_eq!(in_time.expect("valid"), head(&[], std::slice::from_ref(valid)));
 }
 
 #[test]
 fn roots_bloom_and_gas_are_recomputed() {
     let scene = Scene::new();
-    let header = |spoil: &dyn Fn(&mut Header)| scene.refused(|block| spoil(&mut block.header));
+    let header = |alter: &dyn Fn(&mut Header)| scene.refused(|block| alter(&mut block.header));
     assert_is!(header(&|h| h.state_root.0[0] ^= 1), ImportError::StateRoot { .. });
     assert_is!(
         header(&|h| h.receipts_root.0[0] ^= 1),
@@ -147,7 +150,7 @@ fn roots_bloom_and_gas_are_recomputed() {
     assert_is!(uncles, ImportError::Body(BodyError::UnclesHash { .. }));
     let fewer = scene.refused(|block| drop(block.transactions.pop()));
     assert_is!(fewer, ImportError::Body(BodyError::TransactionsRoot { .. }));
-    scene.node.import(&scene.good).expect("unspoilt it is valid");
+    scene.node.import(&scene.valid).expect("valid");
 }
 
 #[test]
@@ -180,7 +183,7 @@ fn transactions_that_are_refused() {
     );
     let mut high_s = sign(0, &plain);
     high_s.s = primitives::SECP256K1_ORDER - high_s.s;
-    // The other recovery id: 35 and 36, and twice the chain id.
+    // v has the other recovery id: the two values of v are 35 and 36 plus twice the chain id.
     high_s.v = U256::from(71 + 400) - high_s.v;
     let second = scene.with_transactions(vec![sign(0, &plain), high_s]);
     assert_is!(
@@ -281,11 +284,15 @@ fn transactions_that_are_refused() {
 fn uncles_that_are_refused() {
     use ImportError::Body as B;
     let mut scene = Scene::new();
-    // A side block, still unknown to the node, on each of the last eight ancestors.
-    let parents: Vec<B256> = scene.line.iter().map(|block| block.header.parent_hash).collect();
+    // A side block on each of the last nine ancestors. The node does not know these blocks.
+    let parents: Vec<B256> = scene
+        .blocks
+        .iter()
+        .map(|block| block.header.parent_hash)
+        .collect();
     let mut uncle_on = |index: usize| scene.maker.block(parents[index], Plan::marked(3)).header;
     let uncles: Vec<Header> = (0..9).map(&mut uncle_on).collect();
-    let sibling = scene.maker.block(scene.line[8].hash(), Plan::marked(4)).header;
+    let sibling = scene.maker.block(scene.blocks[8].hash(), Plan::marked(4)).header;
     // The block is number 10; its uncles have numbers 4 to 9.
     let three = [&uncles[6], &uncles[7], &uncles[8]];
     assert_is!(
@@ -297,7 +304,7 @@ fn uncles_that_are_refused() {
         B(BodyError::UncleTwice(_))
     );
     assert_is!(
-        scene.with_uncles(&[&scene.line[7].header]),
+        scene.with_uncles(&[&scene.blocks[7].header]),
         B(BodyError::UncleIsAncestor(_))
     );
     assert_is!(scene.with_uncles(&[&sibling]), B(BodyError::UncleParent(_)));
@@ -319,10 +326,10 @@ fn uncles_that_are_refused() {
         let mut plan = Plan::marked(6);
         plan.uncles = vec![uncle.clone()];
         assert_eq!(uncle.number, number);
-        let block = scene.maker.block(scene.line[8].hash(), plan);
+        let block = scene.maker.block(scene.blocks[8].hash(), plan);
         assert!(scene.node.import(&block).is_ok(), "uncle {number} is near enough");
     }
-    // Included once is enough, on the same branch; on another branch it may come again.
+    // An uncle can be included only once on a branch.
     let included = scene.node.head();
     let mut again = scene.maker.block(included, Plan::marked(7));
     again.uncles = vec![uncles[8].clone()];
@@ -372,7 +379,7 @@ fn seals_are_checked_on_blocks_and_uncles() {
         seal(&mut uncle, good);
         let mut plan = Plan::marked(2);
         plan.uncles = vec![uncle.clone()];
-        // Made without seals, so the uncle's is judged by the node alone.
+        // The maker does not check seals, so only the node checks the uncle's seal.
         let mut block = maker.block(first.hash(), plan);
         seal(&mut block.header, true);
         let got = node.import(&block);
@@ -397,7 +404,7 @@ fn known_side_and_heavier() {
     }
     assert!(before == node.rows());
     assert_is!(node.import(&b[1]), Err(ImportError::UnknownParent(_)));
-    // Lighter, then as heavy: the first seen stays.
+    // The branch is lighter, then equally heavy: the block that was seen first stays the head.
     for block in &b[..3] {
         assert_eq!(node.import(block).expect("valid"), Imported::Side);
         assert_eq!(node.import(block).expect("known"), Imported::Known);
@@ -415,10 +422,10 @@ fn known_side_and_heavier() {
     ] {
         assert!(
             fresh[table] == node.rows()[table],
-            "{table} is as if the branch had come alone"
+            "{table} is as if there were no other branch"
         );
     }
-    // And back.
+    // The first branch becomes the heavier one again.
     let more = maker.line(a[2].hash(), 2, 3);
     assert_eq!(node.import(&more[0]).expect("as heavy"), Imported::Side);
     let all: Vec<Block> = a.iter().chain(&more).cloned().collect();
@@ -426,7 +433,7 @@ fn known_side_and_heavier() {
 }
 
 #[test]
-fn a_bad_side_block_is_refused_at_once_on_a_near_fork() {
+fn an_invalid_side_block_is_refused_at_once_on_a_shallow_fork() {
     let mut maker = Maker::new(ChainSpec::dev());
     let node = Node::new(&maker.spec);
     node.take(&maker.line(maker.genesis, 3, 1));
@@ -434,14 +441,14 @@ fn a_bad_side_block_is_refused_at_once_on_a_near_fork() {
     bad.header.state_root.0[5] ^= 1;
     let before = node.rows();
     assert_is!(node.import(&bad), Err(ImportError::StateRoot { .. }));
-    assert_is!(node.import(&bad), Err(ImportError::Bad { .. }));
+    assert_is!(node.import(&bad), Err(ImportError::KnownInvalid { .. }));
     assert!(before == node.rows());
 }
 
 #[test]
-fn a_fork_is_near_as_long_as_neither_side_is_long() {
+fn a_fork_is_shallow_if_neither_side_is_long() {
     let deep = usize::try_from(SIDE_EXECUTION_DEPTH).expect("small");
-    let check = |main: usize, branch: usize, is_near: bool| {
+    let check = |main: usize, branch: usize, is_shallow: bool| {
         let mut maker = Maker::new(ChainSpec::dev());
         let node = Node::new(&maker.spec);
         node.take(&maker.line(maker.genesis, main, 1));
@@ -450,37 +457,38 @@ fn a_fork_is_near_as_long_as_neither_side_is_long() {
         node.take(&branch);
         bad.header.state_root.0[5] ^= 1;
         match node.import(&bad) {
-            Err(ImportError::StateRoot { .. }) => assert!(is_near, "{main}"),
-            Ok(Imported::Side) => assert!(!is_near, "{main}"),
+            Err(ImportError::StateRoot { .. }) => assert!(is_shallow, "{main}"),
+            Ok(Imported::Side) => assert!(!is_shallow, "{main}"),
             other => panic!("{other:?}"),
         }
     };
     check(deep, 1, true);
-    // No heavier than the chain, and as long.
+    // The branch is as long as the chain and not heavier.
     check(deep, deep, true);
     check(deep + 1, 1, false);
 }
 
 #[test]
-fn a_far_branch_is_executed_when_its_turn_comes() {
+fn a_deep_branch_is_executed_when_it_becomes_the_heavier_one() {
     let deep = usize::try_from(SIDE_EXECUTION_DEPTH).expect("small") + 1;
     let mut maker = Maker::new(ChainSpec::dev());
     let main = maker.line(maker.genesis, deep, 1);
     let branch = maker.line(maker.genesis, deep + 1, 2);
     let node = Node::new(&maker.spec);
     node.take(&main);
-    // The same branch with a wrong state root in its middle, and all after it hung on that.
-    let mut spoilt = branch.clone();
-    spoilt[9].header.state_root.0[0] ^= 1;
-    for index in 10..spoilt.len() {
-        spoilt[index].header.parent_hash = spoilt[index - 1].hash();
+    // The same branch with a wrong state root in its middle. Later blocks have the new parent
+    // hashes.
+    let mut altered = branch.clone();
+    altered[9].header.state_root.0[0] ^= 1;
+    for index in 10..altered.len() {
+        altered[index].header.parent_hash = altered[index - 1].hash();
     }
-    for block in &spoilt[..deep] {
+    for block in &altered[..deep] {
         assert_eq!(node.import(block).expect("not executed yet"), Imported::Side);
     }
     let before = node.rows();
     let refused = |block: &Block| {
-        let error = node.import(block).expect_err("a branch with a bad block");
+        let error = node.import(block).expect_err("a branch with an invalid block");
         assert!(before == node.rows());
         assert_eq!(node.head(), main[deep - 1].hash());
         match error {
@@ -488,21 +496,21 @@ fn a_far_branch_is_executed_when_its_turn_comes() {
                 number: 10,
                 hash,
                 error,
-            } if hash == spoilt[9].hash() => *error,
+            } if hash == altered[9].hash() => *error,
             other => panic!("{other} is not about block 10"),
         }
     };
-    assert_is!(refused(&spoilt[deep]), ImportError::StateRoot { .. });
-    // From then on it is not executed again, whatever comes on top of it.
-    assert_is!(refused(&spoilt[deep]), ImportError::Bad { .. });
-    let mut other = spoilt[deep].clone();
+    assert_is!(refused(&altered[deep]), ImportError::StateRoot { .. });
+    // From then on the invalid block is not executed again for any block of its branch.
+    assert_is!(refused(&altered[deep]), ImportError::KnownInvalid { .. });
+    let mut other = altered[deep].clone();
     other.header.extra_data = vec![7].into();
     let error = refused(&other);
     assert!(
-        error.to_string().contains("refused before: state root"),
+        error.to_string().contains("refused before: state root mismatch"),
         "{error}"
     );
-    // The old chain goes on, and the branch without its fault takes over.
+    // The valid branch becomes the canonical chain.
     for block in &branch[..deep] {
         node.import(block).expect("valid");
     }

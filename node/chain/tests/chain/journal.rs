@@ -1,9 +1,9 @@
-//! Local transactions over restarts of the chain: what waits again, and what does not.
+//! Local transactions and restarts of the chain: which transactions are in the pool again.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use chain::pool::{Origin, PoolConfig};
+use chain::pool::{PoolConfig, TxOrigin};
 use chain::rules::body::SealCheck;
 use chain::{Chain, ChainConfig};
 use primitives::{Transaction, TxForm, U256};
@@ -11,12 +11,13 @@ use store::Store;
 
 use crate::common::{account, easy_spec, key, sign, unsigned};
 
-struct Home {
+/// A data directory.
+struct DataDirectory {
     folder: tempfile::TempDir,
     store: Store,
 }
 
-impl Home {
+impl DataDirectory {
     fn new() -> Self {
         Self {
             folder: tempfile::tempdir().expect("a temporary directory"),
@@ -49,7 +50,7 @@ impl Home {
 
 fn transfer(from: usize, tx_nonce: u64) -> Transaction {
     let mut cheap = unsigned(tx_nonce, Some(account(1)), 1, &[]);
-    // Below the floor: only as a local one does it come in again.
+    // The gas price is below the price floor, so only a local transaction is accepted.
     cheap.gas_price = U256::from(1);
     sign(from, &cheap)
 }
@@ -59,22 +60,22 @@ fn size(path: &Path) -> u64 {
 }
 
 #[test]
-fn local_transactions_wait_again_and_stay_local() {
-    let home = Home::new();
-    let chain = home.open();
+fn local_transactions_are_restored_and_stay_local() {
+    let directory = DataDirectory::new();
+    let chain = directory.open();
     let sent = [transfer(0, 0), transfer(0, 5), transfer(2, 0)];
     for transaction in &sent {
         chain
-            .submit_transaction(transaction.clone(), Origin::Local)
+            .submit_transaction(transaction.clone(), TxOrigin::Local)
             .expect("taken");
     }
     let others = sign(3, &unsigned(0, Some(account(1)), 1, &[]));
     chain
-        .submit_transaction(others.clone(), Origin::Remote)
+        .submit_transaction(others.clone(), TxOrigin::Remote)
         .expect("taken");
     assert_eq!(chain.pool().counts(), (3, 1));
-    // Without a stop: what is needed is in the file already.
-    let again = home.open();
+    // The first chain was not stopped: the file is complete before that.
+    let again = directory.open();
     assert_eq!(again.pool().counts(), (2, 1));
     assert!(
         sent.iter()
@@ -82,74 +83,76 @@ fn local_transactions_wait_again_and_stay_local() {
     );
     assert!(!again.pool().contains(&others.hash()));
     assert!(again.pool().is_local(&account(0)) && !again.pool().is_local(&account(3)));
-    // Read again, nothing is doubled; and what comes after a restart is written too.
-    let before = size(&home.journal());
+    // Restored transactions are not written twice. Transactions after a restart are written.
+    let before = size(&directory.journal());
     drop(chain);
     let more = transfer(2, 1);
     again
-        .submit_transaction(more.clone(), Origin::Local)
+        .submit_transaction(more.clone(), TxOrigin::Local)
         .expect("taken");
-    assert_eq!(size(&home.journal()), before + more.encode().len() as u64);
+    assert_eq!(size(&directory.journal()), before + more.encode().len() as u64);
     drop(again);
-    assert_eq!(home.open().pool().counts(), (3, 1));
+    assert_eq!(directory.open().pool().counts(), (3, 1));
 }
 
 #[test]
-fn damage_costs_what_is_damaged_and_strangers_stay_out() {
-    let home = Home::new();
+fn undamaged_valid_records_are_restored() {
+    let directory = DataDirectory::new();
     let records: Vec<_> = (0..4).map(|nonce| transfer(0, nonce).encode()).collect();
     let foreign = unsigned(4, Some(account(1)), 1, &[]).sign(&key(0), 99, TxForm::Native);
     let unpaid = unsigned(0, Some(account(1)), 1, &[]);
-    let pauper = primitives::SecretKey::from_bytes(&[9; 32]).expect("a key");
-    let unpaid = unpaid.sign(&pauper, 100, TxForm::Native);
+    let poor_key = primitives::SecretKey::from_bytes(&[9; 32]).expect("a key");
+    let unpaid = unpaid.sign(&poor_key, 100, TxForm::Native);
     let mut bytes = [&records[0][..], &foreign.encode(), &unpaid.encode(), &records[1]].concat();
-    // A whole record with nonsense in it, one twice, and a torn end.
+    // A complete record that is not a transaction, a record that comes twice, and a partial record.
     bytes.extend([0xc2, 0x01, 0x02]);
     bytes.extend(records[2].iter().chain(&records[2]));
     bytes.extend(&records[3][..records[3].len() - 1]);
-    std::fs::write(home.journal(), &bytes).expect("written");
-    let chain = home.open();
+    std::fs::write(directory.journal(), &bytes).expect("written");
+    let chain = directory.open();
     assert_eq!(chain.pool().counts(), (3, 0));
     assert_eq!(chain.pool().next_nonce(&account(0)), Some(3));
-    // The journal was written anew with what is good, and can be gone on with.
-    let good: usize = records[..3].iter().map(Vec::len).sum();
-    assert_eq!(size(&home.journal()), good as u64);
+    // The journal was rewritten with the valid records, and can be appended to.
+    let valid_bytes: usize = records[..3].iter().map(Vec::len).sum();
+    assert_eq!(size(&directory.journal()), valid_bytes as u64);
     chain
-        .submit_transaction(transfer(0, 3), Origin::Local)
+        .submit_transaction(transfer(0, 3), TxOrigin::Local)
         .expect("taken");
     drop(chain);
-    assert_eq!(home.open().pool().counts(), (4, 0));
+    assert_eq!(directory.open().pool().counts(), (4, 0));
 }
 
 #[test]
-fn without_local_privileges_there_is_no_journal() {
-    let home = Home::new();
-    let chain = home.open_with(PoolConfig {
+fn without_local_accounts_there_is_no_journal() {
+    let directory = DataDirectory::new();
+    let chain = directory.open_with(PoolConfig {
         locals: false,
         ..PoolConfig::default()
     });
-    let dear = sign(0, &unsigned(0, Some(account(1)), 1, &[]));
-    assert!(chain.submit_transaction(transfer(0, 0), Origin::Local).is_err());
-    chain.submit_transaction(dear, Origin::Local).expect("taken");
-    assert!(!home.journal().exists());
+    let expensive = sign(0, &unsigned(0, Some(account(1)), 1, &[]));
+    assert!(chain.submit_transaction(transfer(0, 0), TxOrigin::Local).is_err());
+    chain
+        .submit_transaction(expensive, TxOrigin::Local)
+        .expect("taken");
+    assert!(!directory.journal().exists());
 }
 
 #[test]
-fn many_come_back_in_any_order() {
-    let home = Home::new();
-    let chain = home.open();
+fn many_transactions_are_restored_in_any_order() {
+    let directory = DataDirectory::new();
+    let chain = directory.open();
     for from in 0..4 {
         for tx_nonce in (0..600).rev() {
             chain
-                .submit_transaction(transfer(from, tx_nonce), Origin::Local)
+                .submit_transaction(transfer(from, tx_nonce), TxOrigin::Local)
                 .expect("taken");
         }
     }
     assert_eq!(chain.pool().counts(), (2400, 0));
     drop(chain);
-    let chain = home.open();
+    let chain = directory.open();
     assert_eq!(chain.pool().counts(), (2400, 0));
     drop(chain);
-    std::fs::remove_file(home.journal()).expect("removed");
-    assert_eq!(home.open().pool().counts(), (0, 0));
+    std::fs::remove_file(directory.journal()).expect("removed");
+    assert_eq!(directory.open().pool().counts(), (0, 0));
 }

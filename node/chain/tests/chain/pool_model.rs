@@ -1,36 +1,39 @@
-//! The pool against a slow model of itself: random transactions, heads and reorganizations.
+//! The pool compared with a slow model of it: random transactions, heads and reorganizations.
 //!
-//! Without limits the pool must hold exactly what the model holds. With small limits it must
-//! keep them, lose nothing of the node's own, and stay as it was where it refuses.
+//! Without limits the pool must have exactly the transactions that the model has. With small limits
+//! it must keep them, evict no local transaction, and stay unchanged when it refuses a transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chain::ChainSpec;
-use chain::pool::{NextBlock, Origin, PoolConfig, PoolContent, PoolError, Reverted, Standing, TxPool};
+use chain::pool::{
+    NextBlock, PoolConfig, PoolContent, PoolError, RevertedTransaction, SenderState, TxOrigin, TxPool,
+};
 use primitives::{Address, B256, Bytes, Transaction, TxForm, U256};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError};
 
-/// Accounts 0 to 5; what 0 sends is always the node's own.
+/// The number of accounts. Account 0 is always local.
 const ACCOUNTS: u8 = 6;
-/// Cheapest price taken from others.
+/// The price floor.
 const FLOOR: u64 = 3;
-/// Gas of a small transaction; a large one asks for twice as much.
+/// Gas limit of a small transaction. A large one has twice as much.
 const GAS: u64 = 1000;
-/// Gas limits of blocks: with room for large transactions, and without.
+/// Gas limits of blocks: with room for large transactions, and without it.
 const GAS_LIMITS: [u64; 2] = [9_000_000, 1500];
 
 fn who(account: u8) -> Address {
     Address::repeat_byte(account + 1)
 }
 
-/// A transaction without its sender, who is in its recipient so that hashes differ.
+/// A transaction to be submitted. It has no signature; its recipient is the sender, so that the
+/// hashes of different senders differ.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     account: u8,
-    /// Nonces above the account's own.
+    /// How far its nonce is above the account's own.
     ahead: u64,
     price: u64,
     value: u64,
@@ -39,7 +42,7 @@ struct Sent {
 }
 
 impl Sent {
-    fn transaction(self, standing: Standing) -> Transaction {
+    fn transaction(self, state: SenderState) -> Transaction {
         Transaction {
             form: TxForm::Native,
             syscnt: 0,
@@ -48,14 +51,14 @@ impl Sent {
             to: Some(who(self.account)),
             value: U256::from(self.value),
             input: Bytes::new(),
-            ..Transaction::system(standing.tx_nonce + self.ahead)
+            ..Transaction::system(state.tx_nonce + self.ahead)
         }
     }
 
-    fn origin(self) -> Origin {
+    fn origin(self) -> TxOrigin {
         match self.local || self.account == 0 {
-            true => Origin::Local,
-            false => Origin::Remote,
+            true => TxOrigin::Local,
+            false => TxOrigin::Remote,
         }
     }
 }
@@ -63,15 +66,15 @@ impl Sent {
 #[derive(Clone, Debug)]
 enum Act {
     Add(Sent),
-    /// A block with the first pending transactions of accounts, one that the pool never saw,
-    /// and new balances.
+    /// A block with the first pending transactions of some accounts, perhaps one that the pool
+    /// never had, and new balances.
     Head {
         mined: Vec<(u8, usize)>,
         strange: Option<u8>,
         balances: Vec<(u8, u64)>,
         roomy: bool,
     },
-    /// The last blocks are taken back.
+    /// The last blocks are reverted.
     Reorg {
         depth: usize,
     },
@@ -107,15 +110,16 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// The chain as far as the pool sees it.
+/// The parts of the chain's head that the pool knows.
 #[derive(Clone, Debug)]
 struct Head {
-    standings: Vec<Standing>,
+    states: Vec<SenderState>,
     mined: Vec<(u8, Transaction)>,
     gas_limit: u64,
 }
 
-/// What should wait: one list, looked through from end to end each time.
+/// The transactions that should be in the pool: one list, which is searched from end to end each
+/// time.
 #[derive(Clone, Debug, Default)]
 struct Model {
     waiting: BTreeMap<(u8, u64), Transaction>,
@@ -127,11 +131,11 @@ fn cost(transaction: &Transaction) -> U256 {
 }
 
 impl Model {
-    /// The nonces that can be mined in turn and be paid together.
-    fn pending(&self, account: u8, standing: Standing) -> Vec<u64> {
-        let mut left = standing.balance;
+    /// The nonces of pending transactions.
+    fn pending(&self, account: u8, state: SenderState) -> Vec<u64> {
+        let mut left = state.balance;
         let mut pending = Vec::new();
-        for tx_nonce in standing.tx_nonce.. {
+        for tx_nonce in state.tx_nonce.. {
             let Some(next) = self.waiting.get(&(account, tx_nonce)) else {
                 break;
             };
@@ -144,13 +148,14 @@ impl Model {
         pending
     }
 
-    fn takes(&self, account: u8, transaction: &Transaction, origin: Origin, head: &Head) -> bool {
-        let standing = head.standings[usize::from(account)];
-        let local = origin == Origin::Local || self.locals.contains(&account);
+    /// Whether a pool without limits accepts the transaction.
+    fn accepts(&self, account: u8, transaction: &Transaction, origin: TxOrigin, head: &Head) -> bool {
+        let state = head.states[usize::from(account)];
+        let local = origin == TxOrigin::Local || self.locals.contains(&account);
         let price = transaction.gas_price;
         if transaction.gas > head.gas_limit
             || (!local && price < U256::from(FLOOR))
-            || transaction.tx_nonce < standing.tx_nonce
+            || transaction.tx_nonce < state.tx_nonce
         {
             return false;
         }
@@ -158,16 +163,16 @@ impl Model {
         let enough = |old: &Transaction| {
             price > old.gas_price && price * U256::from(100) >= old.gas_price * U256::from(110)
         };
-        let pending = self.pending(account, standing).into_iter();
-        let others = pending.filter(|tx_nonce| *tx_nonce != transaction.tx_nonce);
-        let all = others.fold(cost(transaction), |sum, tx_nonce| {
+        let pending = self.pending(account, state).into_iter();
+        let other_nonces = pending.filter(|tx_nonce| *tx_nonce != transaction.tx_nonce);
+        let all = other_nonces.fold(cost(transaction), |sum, tx_nonce| {
             sum + cost(&self.waiting[&(account, tx_nonce)])
         });
-        old.is_none_or(enough) && all <= standing.balance
+        old.is_none_or(enough) && all <= state.balance
     }
 
-    fn put(&mut self, account: u8, transaction: Transaction, origin: Origin) {
-        if origin == Origin::Local {
+    fn insert(&mut self, account: u8, transaction: Transaction, origin: TxOrigin) {
+        if origin == TxOrigin::Local {
             self.locals.insert(account);
         }
         self.waiting.insert((account, transaction.tx_nonce), transaction);
@@ -175,16 +180,16 @@ impl Model {
 
     fn follow(&mut self, head: &Head) {
         self.waiting.retain(|(account, tx_nonce), transaction| {
-            let standing = head.standings[usize::from(*account)];
-            *tx_nonce >= standing.tx_nonce
-                && cost(transaction) <= standing.balance
+            let state = head.states[usize::from(*account)];
+            *tx_nonce >= state.tx_nonce
+                && cost(transaction) <= state.balance
                 && transaction.gas <= head.gas_limit
         });
     }
 
-    /// Only what waits for `account`, by nonce: pending, queued.
-    fn of(&self, account: u8, standing: Standing) -> (BTreeMap<u64, B256>, BTreeMap<u64, B256>) {
-        let pending = self.pending(account, standing);
+    /// The transactions of `account` by nonce: pending, queued.
+    fn of(&self, account: u8, state: SenderState) -> (BTreeMap<u64, B256>, BTreeMap<u64, B256>) {
+        let pending = self.pending(account, state);
         let all = self.waiting.range((account, 0)..=(account, u64::MAX));
         all.map(|((_, tx_nonce), transaction)| (*tx_nonce, transaction.hash()))
             .partition(|(tx_nonce, _)| pending.contains(tx_nonce))
@@ -221,12 +226,12 @@ fn all_hashes(content: &PoolContent) -> Vec<(bool, u8, u64, B256)> {
 
 impl World {
     fn new(config: PoolConfig, limited: bool) -> Self {
-        let standing = Standing {
+        let state = SenderState {
             tx_nonce: 0,
             balance: U256::from(200_000),
         };
         let head = Head {
-            standings: vec![standing; usize::from(ACCOUNTS)],
+            states: vec![state; usize::from(ACCOUNTS)],
             mined: Vec::new(),
             gas_limit: GAS_LIMITS[0],
         };
@@ -244,7 +249,7 @@ impl World {
     }
 
     fn head(&self) -> &Head {
-        self.heads.last().expect("block 0 stays")
+        self.heads.last().expect("block 0 is never reverted")
     }
 
     fn run(&mut self, act: Act) -> Result<(), TestCaseError> {
@@ -258,53 +263,56 @@ impl World {
             } => self.mine(mined, strange, balances, roomy),
             Act::Reorg { depth } => self.reorganize(depth),
             Act::Expire => {
-                let gone = self.pool.expire(Instant::now() + Duration::from_secs(1_000_000));
+                let expired = self.pool.expire(Instant::now() + Duration::from_secs(1_000_000));
                 let locals = &self.model.locals;
-                let others: Vec<_> = (0..ACCOUNTS)
+                let remotes: Vec<_> = (0..ACCOUNTS)
                     .filter(|account| !locals.contains(account))
                     .collect();
                 let mut expected = 0;
-                for account in others {
-                    let (_, queued) = self
-                        .model
-                        .of(account, self.head().standings[usize::from(account)]);
+                for account in remotes {
+                    let (_, queued) = self.model.of(account, self.head().states[usize::from(account)]);
                     expected += queued.len();
                     let model = &mut self.model.waiting;
                     queued
                         .keys()
                         .for_each(|tx_nonce| drop(model.remove(&(account, *tx_nonce))));
                 }
-                prop_assert!(self.limited || gone == expected);
+                prop_assert!(self.limited || expired == expected);
             }
         }
         self.check()
     }
 
     fn add(&mut self, sent: Sent) -> Result<(), TestCaseError> {
-        let standing = self.head().standings[usize::from(sent.account)];
-        let (transaction, origin) = (sent.transaction(standing), sent.origin());
+        let state = self.head().states[usize::from(sent.account)];
+        let (transaction, origin) = (sent.transaction(state), sent.origin());
         let hash = transaction.hash();
         let before = all_hashes(&self.pool.content());
-        let fits = self.model.takes(sent.account, &transaction, origin, self.head());
+        let accepts = self
+            .model
+            .accepts(sent.account, &transaction, origin, self.head());
         let result = self
             .pool
-            .add(transaction.clone(), who(sent.account), standing, origin);
+            .add(transaction.clone(), who(sent.account), state, origin);
         match &result {
             Ok(got) => {
-                prop_assert!(fits, "{transaction:?}");
+                prop_assert!(accepts, "{transaction:?}");
                 prop_assert_eq!(*got, hash);
-                prop_assert!(self.pool.contains(&hash), "taken, and gone at once");
-                self.model.put(sent.account, transaction, origin);
+                prop_assert!(
+                    self.pool.contains(&hash),
+                    "an accepted transaction is in the pool"
+                );
+                self.model.insert(sent.account, transaction, origin);
             }
             Err(error) => {
-                let of_limits = matches!(
+                let is_limit = matches!(
                     error,
                     PoolError::Full { .. }
                         | PoolError::AccountQueue { .. }
                         | PoolError::FutureReplacesPending { .. }
                         | PoolError::Underpriced { .. }
                 );
-                prop_assert!(!fits || (self.limited && of_limits), "{error}: {transaction:?}");
+                prop_assert!(!accepts || (self.limited && is_limit), "{error}: {transaction:?}");
                 prop_assert_eq!(
                     all_hashes(&self.pool.content()),
                     before,
@@ -324,17 +332,17 @@ impl World {
             ..self.head().clone()
         };
         for (account, count) in mined {
-            let standing = &mut head.standings[usize::from(account)];
-            let first = standing.tx_nonce;
+            let state = &mut head.states[usize::from(account)];
+            let first = state.tx_nonce;
             let pending = content.pending.get(&who(account)).into_iter().flatten();
             for (_, transaction) in pending.skip_while(|(nonce, _)| **nonce < first).take(count) {
-                standing.tx_nonce += 1;
-                standing.balance -= cost(transaction);
+                state.tx_nonce += 1;
+                state.balance -= cost(transaction);
                 head.mined.push((account, (**transaction).clone()));
             }
         }
         if let Some(account) = strange {
-            let standing = &mut head.standings[usize::from(account)];
+            let state = &mut head.states[usize::from(account)];
             let sent = Sent {
                 account,
                 ahead: 0,
@@ -343,19 +351,19 @@ impl World {
                 large: true,
                 local: false,
             };
-            head.mined.push((account, sent.transaction(*standing)));
-            standing.tx_nonce += 1;
+            head.mined.push((account, sent.transaction(*state)));
+            state.tx_nonce += 1;
         }
         for (account, balance) in balances {
-            head.standings[usize::from(account)].balance = U256::from(balance);
+            head.states[usize::from(account)].balance = U256::from(balance);
         }
         self.heads.push(head);
-        self.follow(&self.heads[self.heads.len() - 2].standings.clone(), Vec::new());
+        self.follow(&self.heads[self.heads.len() - 2].states.clone(), Vec::new());
     }
 
     fn reorganize(&mut self, depth: usize) {
         let depth = depth.min(self.heads.len() - 1);
-        let before = self.head().standings.clone();
+        let before = self.head().states.clone();
         let reverted = self.heads.split_off(self.heads.len() - depth);
         self.follow(
             &before,
@@ -363,33 +371,34 @@ impl World {
         );
     }
 
-    /// Pool and model follow the last head, where accounts stood as in `before`.
-    fn follow(&mut self, before: &[Standing], reverted: Vec<(u8, Transaction)>) {
+    /// Lets pool and model follow the last head. `before` are the accounts' states at the previous
+    /// head.
+    fn follow(&mut self, before: &[SenderState], reverted: Vec<(u8, Transaction)>) {
         let head = self.head().clone();
         let changed = (0..ACCOUNTS).filter(|account| {
             let index = usize::from(*account);
-            before[index] != head.standings[index]
+            before[index] != head.states[index]
         });
-        let standings: Vec<_> = changed
-            .map(|account| (who(account), head.standings[usize::from(account)]))
+        let states: Vec<_> = changed
+            .map(|account| (who(account), head.states[usize::from(account)]))
             .collect();
-        let back: Vec<_> = reverted
+        let returning: Vec<_> = reverted
             .iter()
-            .map(|(account, transaction)| Reverted {
+            .map(|(account, transaction)| RevertedTransaction {
                 transaction: transaction.clone(),
                 sender: who(*account),
-                standing: head.standings[usize::from(*account)],
+                sender_state: head.states[usize::from(*account)],
             })
             .collect();
         let next = NextBlock {
             number: self.heads.len() as u64,
             gas_limit: head.gas_limit,
         };
-        self.pool.follow_head(next, standings, back);
+        self.pool.follow_head(next, states, returning);
         self.model.follow(&head);
         for (account, transaction) in reverted {
-            if self.model.takes(account, &transaction, Origin::Remote, &head) {
-                self.model.put(account, transaction, Origin::Remote);
+            if self.model.accepts(account, &transaction, TxOrigin::Remote, &head) {
+                self.model.insert(account, transaction, TxOrigin::Remote);
             }
         }
     }
@@ -403,9 +412,9 @@ impl World {
             .hashes
             .into_iter()
             .collect();
-        let (mut pending_all, mut queued_all, mut others_longest, mut others_queued) = (0, 0, 0, 0);
+        let (mut pending_all, mut queued_all, mut remote_longest, mut remote_queued) = (0, 0, 0, 0);
         for account in 0..ACCOUNTS {
-            let standing = head.standings[usize::from(account)];
+            let state = head.states[usize::from(account)];
             let local = self.model.locals.contains(&account);
             prop_assert_eq!(self.pool.is_local(&who(account)), local);
             let (pending, queued) = (
@@ -413,13 +422,13 @@ impl World {
                 hashes(&content.queued, account),
             );
             if self.limited && !local {
-                // What the limits took is not for the model to know.
+                // The model does not know which transactions the limits have evicted.
                 let kept = |(of, tx_nonce): &(u8, u64)| {
                     *of != account || pending.contains_key(tx_nonce) || queued.contains_key(tx_nonce)
                 };
                 self.model.waiting.retain(|key, _| kept(key));
             }
-            let expected = self.model.of(account, standing);
+            let expected = self.model.of(account, state);
             prop_assert_eq!(
                 (&pending, &queued),
                 (&expected.0, &expected.1),
@@ -428,45 +437,47 @@ impl World {
             );
             prop_assert!(pending.values().all(|hash| announced.contains(hash)));
             for (tx_nonce, hash) in pending.iter().chain(&queued) {
-                let found = self.pool.get(hash).expect("what waits is found");
+                let found = self.pool.get(hash).expect("the pool has it");
                 prop_assert_eq!(
                     (found.sender, found.transaction.tx_nonce),
                     (who(account), *tx_nonce)
                 );
             }
-            let next = (standing.tx_nonce..)
-                .find(|nonce| !pending.contains_key(nonce) && !queued.contains_key(nonce));
+            let next =
+                (state.tx_nonce..).find(|nonce| !pending.contains_key(nonce) && !queued.contains_key(nonce));
             let waits = !pending.is_empty() || !queued.is_empty();
             prop_assert_eq!(self.pool.next_nonce(&who(account)), next.filter(|_| waits));
             pending_all += pending.len();
             queued_all += queued.len();
             if !local {
                 prop_assert!(queued.len() <= self.config.account_queue);
-                others_longest = others_longest.max(pending.len());
-                others_queued += queued.len();
+                remote_longest = remote_longest.max(pending.len());
+                remote_queued += queued.len();
             }
         }
         prop_assert_eq!(self.pool.counts(), (pending_all, queued_all));
-        // Nobody of others is above its guaranteed slots, or waits, where there is too much.
-        prop_assert!(pending_all <= self.config.global_slots || others_longest <= self.config.account_slots);
-        prop_assert!(queued_all <= self.config.global_queue || others_queued == 0);
-        let others = others_longest + others_queued > 0;
-        prop_assert!(pending_all + queued_all <= self.config.slots_max() || !others);
+        // If there are too many transactions, no remote account has more than its guaranteed ones,
+        // and none has queued ones.
+        prop_assert!(pending_all <= self.config.global_slots || remote_longest <= self.config.account_slots);
+        prop_assert!(queued_all <= self.config.global_queue || remote_queued == 0);
+        let has_remote = remote_longest + remote_queued > 0;
+        prop_assert!(pending_all + queued_all <= self.config.slots_max() || !has_remote);
         self.check_ready(&content, pending_all)
     }
 
-    /// The builder gets all that is pending, the dearest of all accounts' first ones each time.
+    /// A block builder gets all pending transactions, each time the one with the highest gas price
+    /// among the accounts' first ones.
     fn check_ready(&self, content: &PoolContent, count: usize) -> Result<(), TestCaseError> {
         let mut left = content.pending.clone();
         let mut ready = self.pool.ready();
         for _ in 0..count {
-            let best = ready.best().expect("all that is pending");
+            let best = ready.best().expect("a pending transaction");
             let firsts = left.values().filter_map(|all| all.first_key_value());
-            let dearest = firsts.map(|(_, first)| first.gas_price).max();
-            prop_assert_eq!(Some(best.transaction.gas_price), dearest);
+            let highest = firsts.map(|(_, first)| first.gas_price).max();
+            prop_assert_eq!(Some(best.transaction.gas_price), highest);
             let own = left.get_mut(&best.sender).and_then(BTreeMap::pop_first);
             prop_assert_eq!(own.map(|(_, first)| first.hash()), Some(best.hash));
-            ready.taken(best.sender);
+            ready.mark_included(best.sender);
         }
         prop_assert!(ready.best().is_none());
         Ok(())
@@ -491,7 +502,7 @@ proptest! {
     }
 
     #[test]
-    fn limits_hold_and_take_nothing_of_the_nodes_own(
+    fn limits_are_kept_and_no_local_transaction_is_evicted(
         acts in prop::collection::vec(act(), 1..160),
         account_slots in 1..4usize,
         global_slots in 4..12usize,

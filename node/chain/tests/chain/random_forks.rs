@@ -1,8 +1,8 @@
-//! Random trees of blocks: whatever the order of branches, the stored state is that of the
-//! canonical chain alone, and its roots follow from the accounts and slots themselves.
+//! Random trees of blocks. In whatever order branches come, the stored state is that of the
+//! canonical chain, and its roots are those of the stored accounts and slots.
 //!
-//! Blocks hold transfers, creations, storage writes, destructions, and creations again at
-//! the same address. What is compared against is a store that saw the canonical branch only.
+//! Blocks have transfers, creations, storage writes, destructions, and creations at the same
+//! address again. The store is compared with one that has imported the canonical branch only.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,14 +17,15 @@ use store::{BlockReads, StateReads, Store};
 
 use crate::common::{Maker, Node, Plan, Rows, account, deploys, hex, rows, sign, unsigned};
 
-/// Makes worms: calling it with a salt makes one at the address of that salt.
+/// A contract that creates a "worm": a call with a salt as data creates one by CREATE2.
 const FACTORY: Address = Address::repeat_byte(0xfa);
 
-/// A worm writes what it is told (slot, value), and destroys itself on a call without data.
+/// The init code of a worm. A worm writes a slot if it is called with a slot and a value, and
+/// destroys itself if it is called without data.
 fn worm_init() -> Vec<u8> {
-    // CALLDATASIZE, jump to 6 if any; else CALLER, SELFDESTRUCT. At 6: SSTORE(word 0, word 1).
+    // If there is no data: CALLER, SELFDESTRUCT. Otherwise jump to 6: SSTORE(word 0, word 1).
     let runtime = hex("36 6006 57 33 ff 5b 6020 35 6000 35 55 00");
-    // The number of its birth in slot 7, then the runtime.
+    // Slot 7 gets the block's number. Then the runtime code is returned.
     let mut init = hex("43 6007 55");
     let length = runtime.len() as u8;
     init.extend([0x60, length, 0x80, 0x60, 15, 0x60, 0, 0x39, 0x60, 0, 0xf3]);
@@ -35,7 +36,7 @@ fn worm_init() -> Vec<u8> {
 fn factory() -> Vec<u8> {
     let init = worm_init();
     let length = init.len() as u8;
-    // CODECOPY of the init code, CREATE2 with the salt from the data.
+    // CODECOPY of the init code; CREATE2 with the salt from the data.
     let mut code = vec![0x60, length, 0x60, 19, 0x60, 0, 0x39, 0x60, 0, 0x35, 0x60, length];
     code.extend(hex("6000 6000 f5 50 00"));
     code.extend(init);
@@ -79,7 +80,7 @@ fn act() -> impl Strategy<Value = Act> {
 
 #[derive(Clone, Debug)]
 struct RandomBlock {
-    /// Counted back from the newest block made.
+    /// The parent, counted back from the newest block.
     parent: usize,
     mark: u8,
     acts: Vec<(usize, Act)>,
@@ -87,12 +88,13 @@ struct RandomBlock {
 
 fn random_block() -> impl Strategy<Value = RandomBlock> {
     let acts = proptest::collection::vec((0..3usize, act()), 0..6);
-    // Mostly on the newest block, so that branches become long enough to win.
+    // The parent is mostly the newest block, so that branches become long enough to be the heavier
+    // one.
     let parent = prop_oneof![6 => Just(0usize), 4 => 0..8usize];
     (parent, any::<u8>(), acts).prop_map(|(parent, mark, acts)| RandomBlock { parent, mark, acts })
 }
 
-/// Signs the acts with the nonces that hold on `parent`.
+/// Makes signed transactions of the acts. `nonces` are the accounts' next nonces.
 pub(crate) fn transactions(acts: &[(usize, Act)], nonces: &mut HashMap<usize, u64>) -> Vec<Transaction> {
     let one = |(from, act): &(usize, Act)| {
         let nonce = nonces.entry(*from).or_default();
@@ -129,7 +131,7 @@ pub(crate) fn transactions(acts: &[(usize, Act)], nonces: &mut HashMap<usize, u6
     acts.iter().map(one).collect()
 }
 
-/// The state root at `number`, from accounts and slots alone, by another implementation.
+/// The state root at `number`, computed from accounts and slots by another implementation.
 fn rebuilt_root(store: &Store, rows: &Rows, number: u64) -> B256 {
     let view = store.snapshot().expect("snapshot");
     let addresses: BTreeSet<&[u8]> = rows["account_at_block"].keys().map(|key| &key[..20]).collect();
@@ -188,7 +190,7 @@ fn hex_of(bytes: &[u8]) -> String {
     Address::from_slice(bytes).to_string()
 }
 
-/// The tables that hold nothing but the canonical chain.
+/// The tables that have rows of canonical blocks only.
 const CANONICAL: [&str; 8] = [
     "meta",
     "number_to_hash",
@@ -200,7 +202,8 @@ const CANONICAL: [&str; 8] = [
     "log_key_to_blocks",
 ];
 
-/// Every row of a store that saw the canonical branch only is here too; the canonical tables are equal.
+/// Checks that `node` has every row of `fresh`, a store that has imported the canonical branch
+/// only, and that the canonical tables are equal.
 pub(crate) fn assert_as_fresh(node: &Rows, fresh: &Rows) {
     for table in CANONICAL {
         assert!(
@@ -209,10 +212,10 @@ pub(crate) fn assert_as_fresh(node: &Rows, fresh: &Rows) {
         );
     }
     for (table, rows) in fresh {
-        let here = rows
+        let has_all = rows
             .iter()
             .all(|(key, value)| node[table].get(key) == Some(value));
-        assert!(here, "{table} lacks a row of the branch");
+        assert!(has_all, "{table} lacks a row of the branch");
     }
 }
 
@@ -268,7 +271,7 @@ proptest! {
 }
 
 #[test]
-fn a_worm_dies_and_comes_back_on_both_sides_of_a_fork() {
+fn a_contract_is_destroyed_and_created_again_on_both_branches() {
     let on = |parent, acts: &[Act]| RandomBlock {
         parent,
         mark: 1,
@@ -282,7 +285,7 @@ fn a_worm_dies_and_comes_back_on_both_sides_of_a_fork() {
         on(0, &[destroy(), hatch(), write(2, 2)]),
         on(0, &[write(1, 0), destroy()]),
         on(0, &[hatch(), destroy(), hatch(), destroy()]),
-        // The other side leaves after the first block: four back.
+        // The other branch begins after the first block, four blocks back.
         on(3, &[write(1, 2), destroy()]),
         on(0, &[Act::Transfer { to: 3, value: 0 }]),
         on(0, &[hatch(), write(4, 1)]),
@@ -292,7 +295,7 @@ fn a_worm_dies_and_comes_back_on_both_sides_of_a_fork() {
 }
 
 #[test]
-fn the_worm_is_what_the_tests_take_it_for() {
+fn the_worm_contract_works_as_described() {
     let mut maker = Maker::new(spec());
     let node = Node::new(&maker.spec);
     let mut nonces = HashMap::new();

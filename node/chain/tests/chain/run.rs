@@ -1,7 +1,7 @@
-//! One transaction on a state of a few accounts: a program, another that it may call.
+//! Executing one transaction on a few accounts: a program, and another program that it may call.
 //!
-//! Executed on block 0 of the dev network with those accounts, as block `number`; nothing is
-//! written.
+//! The transaction is executed after block 0 of the dev network with those accounts, as part of
+//! block `number`. Nothing is written.
 
 use chain::ChainSpec;
 use chain::evm::execute::Executor;
@@ -14,16 +14,16 @@ use store::{ScsNotice, Store};
 
 use crate::common::{account, hex, key, unsigned};
 
-/// Where the program under test lies.
+/// Address of the program under test.
 pub(crate) const PROGRAM: Address = Address::repeat_byte(0xc0);
-/// A second program, called by the first.
+/// Address of a second program that the first one may call.
 pub(crate) const CALLEE: Address = Address::repeat_byte(0xca);
-/// Exists, has no code.
+/// Address of an account without code.
 pub(crate) const EXISTING: Address = Address::repeat_byte(0xee);
-/// Does not exist.
+/// Address without an account.
 pub(crate) const MISSING: Address = Address::repeat_byte(0xdd);
 
-/// One transaction to a program, or one that makes a contract.
+/// One transaction: a call of a program, or a contract creation.
 pub(crate) struct Run {
     pub(crate) spec: ChainSpec,
     pub(crate) number: u64,
@@ -31,10 +31,11 @@ pub(crate) struct Run {
     pub(crate) to: Address,
     pub(crate) input: Vec<u8>,
     pub(crate) gas: u64,
-    /// Whose balances to tell.
+    /// The accounts whose balances are returned.
     pub(crate) watched: Vec<Address>,
 }
 
+/// What the transaction did.
 pub(crate) struct Ran {
     pub(crate) gas_used: u64,
     pub(crate) success: bool,
@@ -43,11 +44,11 @@ pub(crate) struct Ran {
     pub(crate) logs: Vec<Log>,
     pub(crate) notices: Vec<ScsNotice>,
     pub(crate) created_code_bytes: Option<usize>,
-    /// Of the watched accounts.
+    /// The balances of the watched accounts.
     pub(crate) balances: Vec<U256>,
 }
 
-/// A contract with this code in hex.
+/// A contract with this code, which is given in hex.
 pub(crate) fn contract(code: &str) -> GenesisAccount {
     GenesisAccount {
         code: hex(code).into(),
@@ -57,7 +58,7 @@ pub(crate) fn contract(code: &str) -> GenesisAccount {
 }
 
 impl Run {
-    /// `program` has balance 5 and slot 1 set to 1; `callee` has nothing.
+    /// `program` has the balance 5, and its slot 1 has the value 1. `callee` has neither.
     pub(crate) fn new(program: &str, callee: &str) -> Self {
         let mut spec = ChainSpec::dev();
         let mut first = contract(program);

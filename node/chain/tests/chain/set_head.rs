@@ -1,12 +1,12 @@
-//! Setting the head back: the store is then one that never saw a block above it, and the chain's
-//! memory follows.
+//! Setting the head back: afterwards the store is as if it never had a block above the new head,
+//! and the chain's memory follows.
 
 use std::sync::atomic::AtomicBool;
 
 use chain::chain::WriteError;
 use chain::check::{CheckEvent, check_store};
 use chain::import::Imported;
-use chain::pool::{Origin, PoolConfig};
+use chain::pool::{PoolConfig, TxOrigin};
 use chain::rules::body::SealCheck;
 use chain::{Chain, ChainConfig, ChainSpec};
 use primitives::{Block, Transaction};
@@ -14,8 +14,8 @@ use store::{Store, TableId};
 
 use crate::common::{Maker, Node, Plan, Rows, account, deploys, hex, sign, unsigned};
 
-/// Block 1 makes a contract that logs, tells the application chains and writes a slot; each of
-/// the other three calls it. Then a side block beside each of those.
+/// Block 1 makes a contract that logs, sends a notice to application chains and writes a slot.
+/// Blocks 2 to 4 call it. The second list has a side block for each of blocks 1 to 3.
 fn scene(maker: &mut Maker) -> (Vec<Block>, Vec<Block>) {
     let code = hex("6000 6000 a0 6000 6000 6000 6000 6000 600d 61ffff f1 50 43 43 55");
     let to = Transaction::created_address(&account(0), 0);
@@ -26,8 +26,8 @@ fn scene(maker: &mut Maker) -> (Vec<Block>, Vec<Block>) {
         let parent = main.last().expect("a block").hash();
         main.push(maker.block(parent, Plan::with(vec![call])));
     }
-    let beside = |parent: &Block| (parent.hash(), Plan::marked(7));
-    let plans: Vec<_> = main[..3].iter().map(beside).collect();
+    let side = |parent: &Block| (parent.hash(), Plan::marked(7));
+    let plans: Vec<_> = main[..3].iter().map(side).collect();
     let sides = plans
         .into_iter()
         .map(|(parent, plan)| maker.block(parent, plan))
@@ -35,7 +35,7 @@ fn scene(maker: &mut Maker) -> (Vec<Block>, Vec<Block>) {
     (main, sides)
 }
 
-/// All but the code of contracts, which lies under its hash and may stay.
+/// All rows except the code of contracts. Code is stored by its hash and may stay.
 fn without_code(mut rows: Rows) -> Rows {
     rows.remove(TableId::HashToCode.name());
     rows
@@ -53,35 +53,35 @@ fn faults(maker: &Maker, store: &Store) -> Vec<String> {
 }
 
 #[test]
-fn the_store_never_saw_what_was_above() {
+fn the_store_has_no_trace_of_blocks_above_the_new_head() {
     let mut maker = Maker::new(ChainSpec::dev());
     let (main, sides) = scene(&mut maker);
     for number in (0..=4).rev() {
         let node = Node::new(&maker.spec);
         node.take(&main);
         node.take(&sides);
-        let whole = node.rows();
+        let all_rows = node.rows();
         let reverted = node.importer.set_head(number).expect("set");
-        let want: Vec<_> = main[number as usize..].iter().rev().map(Block::hash).collect();
-        assert_eq!(reverted.iter().map(|id| id.hash).collect::<Vec<_>>(), want);
+        let expected: Vec<_> = main[number as usize..].iter().rev().map(Block::hash).collect();
+        assert_eq!(reverted.iter().map(|id| id.hash).collect::<Vec<_>>(), expected);
 
-        let young = Node::new(&maker.spec);
-        young.take(&main[..number as usize]);
-        young.take(&sides[..(number as usize).saturating_sub(1)]);
+        let fresh = Node::new(&maker.spec);
+        fresh.take(&main[..number as usize]);
+        fresh.take(&sides[..(number as usize).saturating_sub(1)]);
         assert!(
-            without_code(node.rows()) == without_code(young.rows()),
+            without_code(node.rows()) == without_code(fresh.rows()),
             "block {number}"
         );
         assert_eq!(faults(&maker, &node.store), [""; 0], "block {number}");
-        // The same blocks can come again, with what is in memory of another head.
+        // The same blocks can be imported again, although the state of another head is in memory.
         node.take(&main);
         node.take(&sides);
-        assert!(node.rows() == whole, "block {number} and on");
+        assert!(node.rows() == all_rows, "block {number} and on");
     }
 }
 
 #[test]
-fn pool_and_readers_follow() {
+fn pool_and_subscribers_follow() {
     let mut maker = Maker::new(ChainSpec::dev());
     let (main, sides) = scene(&mut maker);
     let config = ChainConfig {
@@ -96,7 +96,7 @@ fn pool_and_readers_follow() {
         chain.import(block.clone()).expect("a good block");
     }
     let waiting = sign(0, &unsigned(4, Some(account(1)), 1, &[]));
-    chain.submit_transaction(waiting, Origin::Local).expect("good");
+    chain.submit_transaction(waiting, TxOrigin::Local).expect("good");
     assert_eq!(chain.pool().counts(), (1, 0));
     let events = chain.subscribe();
 
@@ -106,13 +106,13 @@ fn pool_and_readers_follow() {
         "{above}"
     );
     let reverted = chain.set_head(2).expect("set");
-    let event = events.try_recv().expect("readers are told");
+    let event = events.try_recv().expect("subscribers get an event");
     assert_eq!((&event.reverted, event.applied.len()), (&reverted, 0));
     assert_eq!(chain.view().expect("a view").head_hash(), main[1].hash());
     assert_eq!(
         chain.pool().counts(),
         (0, 1),
-        "two nonces are missing, and do not come back"
+        "two nonces are missing because their transactions do not return"
     );
 
     let again = chain.import(main[2].clone()).expect("a good block");

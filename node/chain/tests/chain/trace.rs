@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chain::evm::precompiles::NOTIFY_SCS;
 use chain::mining::build::build;
-use chain::pool::{Origin, PoolConfig};
+use chain::pool::{PoolConfig, TxOrigin};
 use chain::rules::body::SealCheck;
 use chain::spec::GenesisAccount;
 use chain::trace::{
@@ -49,7 +49,7 @@ fn next_block(chain: &Chain, transactions: Vec<Transaction>) -> (View, StoredBlo
     let count = transactions.len() + 1;
     for transaction in transactions {
         chain
-            .submit_transaction(transaction, Origin::Local)
+            .submit_transaction(transaction, TxOrigin::Local)
             .expect("a good transaction");
     }
     let (view, settings) = (chain.view().expect("a view"), chain.settings());

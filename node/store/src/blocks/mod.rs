@@ -185,22 +185,21 @@ impl Tables<'_> {
         self.put(TableId::BlockToBody, &block_key(number, hash), &encode_body(body))
     }
 
-    /// Writes the receipts of a block and marks the block as executed.
+    /// Writes the header row of a block, and replaces the one that is there.
     ///
     /// # Errors
     /// [`StoreError`] when the write fails.
-    pub fn put_executed(
-        &mut self,
-        hash: &B256,
-        record: &HeaderRecord,
-        receipts: &[Receipt],
-    ) -> Result<(), StoreError> {
+    pub fn put_header(&mut self, hash: &B256, record: &HeaderRecord) -> Result<(), StoreError> {
         let key = block_key(record.header.number, hash);
-        let record = HeaderRecord {
-            executed: true,
-            ..record.clone()
-        };
-        self.put(TableId::BlockToHeader, &key, &record.encode())?;
+        self.put(TableId::BlockToHeader, &key, &record.encode())
+    }
+
+    /// Writes the receipts of an executed block.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the write fails.
+    pub fn put_receipts(&mut self, number: u64, hash: &B256, receipts: &[Receipt]) -> Result<(), StoreError> {
+        let key = block_key(number, hash);
         self.put(TableId::BlockToReceipts, &key, &encode_receipts(receipts))
     }
 

@@ -69,7 +69,12 @@ fn blocks_receipts_and_positions_round_trip() {
     batch
         .write(|tables| {
             tables.put_block(&hash, &record, &body)?;
-            tables.put_executed(&hash, &record, &receipts)?;
+            let executed = HeaderRecord {
+                executed: true,
+                ..record.clone()
+            };
+            tables.put_header(&hash, &executed)?;
+            tables.put_receipts(3, &hash, &receipts)?;
             tables.put_canonical(3, &hash, &body.transactions, &receipts)
         })
         .unwrap();

@@ -54,7 +54,7 @@ tables! {
     BlockToHeader = "block_to_header" {
         key: "block number (8), block hash (32)",
         value: "total difficulty (32), executed: 0 or 1 (1), RLP of the header",
-        put_by: "put_block, put_executed",
+        put_by: "put_block, put_header",
         removed_by: "delete_blocks_above",
         is_state: false,
         may_wait: false,
@@ -74,7 +74,7 @@ tables! {
     BlockToReceipts = "block_to_receipts" {
         key: "block number (8), block hash (32)",
         value: "RLP of a list of [outcome, cumulative gas used, logs]",
-        put_by: "put_executed",
+        put_by: "put_receipts",
         removed_by: "delete_blocks_above",
         is_state: false,
         may_wait: false,

@@ -1,7 +1,7 @@
 //! Accounts of the node, signing, sending (interface 4.4, 4.5).
 
 use chain::chain::SubmitError;
-use chain::pool::{Origin, PoolError};
+use chain::pool::{PoolError, TxOrigin};
 use keystore::AccountError;
 use primitives::{
     Address, B256, SecretKey, Transaction, TxForm, TxRules, U256, UnsignedTransaction, signed_message_digest,
@@ -206,7 +206,7 @@ fn submit(node: &Node, transaction: Transaction, dialect: Dialect) -> RpcResult<
         Dialect::Ethereum => transaction.ethereum_hash(),
     };
     let shown = |stored| theirs.unwrap_or(stored);
-    match node.chain.submit_transaction(transaction, Origin::Local) {
+    match node.chain.submit_transaction(transaction, TxOrigin::Local) {
         Ok(stored) => Ok(Data(shown(stored))),
         Err(SubmitError::Store(error)) => Err(failure(error)),
         Err(SubmitError::Pool(PoolError::Known(stored))) => {

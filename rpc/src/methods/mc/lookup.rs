@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use chain::View;
 use chain::call::{EvmCallError, StateAt};
-use chain::mining::build::Draft;
+use chain::mining::build::UnsealedBlock;
 use primitives::{Address, B256, Block};
 
 use crate::blocks::{KnownBlock, Reach};
@@ -21,7 +21,7 @@ use crate::types::BlockRef;
 pub(in crate::methods) enum Found {
     Stored(Arc<KnownBlock>),
     Pending {
-        draft: Arc<Draft>,
+        draft: Arc<UnsealedBlock>,
         /// It tells its number.
         numbered: bool,
     },
@@ -134,7 +134,7 @@ impl Found {
 }
 
 /// The pending block over the head of `view`.
-pub(in crate::methods) fn pending(node: &Node, view: &View) -> RpcResult<Arc<Draft>> {
+pub(in crate::methods) fn pending(node: &Node, view: &View) -> RpcResult<Arc<UnsealedBlock>> {
     node.chain.pending(view).map_err(failure)
 }
 

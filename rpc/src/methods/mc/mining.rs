@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chain::chain::WriteError;
-use chain::mining::desk::SolutionError;
+use chain::mining::work::SolutionError;
 use chain::rules::body::SealCheckError;
 use ethash::{Solution, WorkPackage};
 use primitives::{Address, B64, B256, U256};
@@ -33,7 +33,7 @@ pub(super) fn methods() -> Vec<Method<Node>> {
         })
         .says("-> DATA20", "Who is paid for blocks made here."),
         Method::inline("mc_mining", |node: &Node, params| {
-            reply(params.parse().map(|()| node.chain.desk().mining()))
+            reply(params.parse().map(|()| node.chain.work().mining()))
         })
         .says("-> Boolean", "Whether this node mines."),
         Method::inline("mc_hashrate", |node, params| {
@@ -79,14 +79,14 @@ pub(in crate::methods) fn total_hashrate(node: &Node) -> U256 {
     // The cast makes nothing of what is no number, and the most of what is too large.
     let own = node.miner.hashrate() as u64;
     node.chain
-        .desk()
+        .work()
         .reported_hashrate()
         .saturating_add(U256::from(own))
 }
 
 /// `mc_submitHashrate`: a miner's own word on its speed, under an id of its choice.
 fn submit_hashrate(node: &Node, (Word(rate), id): (Word, B256)) -> bool {
-    node.chain.desk().report_hashrate(rate, id);
+    node.chain.work().report_hashrate(rate, id);
     true
 }
 
@@ -98,7 +98,7 @@ fn get_work(node: Arc<Node>, params: Params<'_>) -> Waiting {
         node.beneficiary()?;
         let deadline = Instant::now() + WORK_PATIENCE;
         loop {
-            if let Some(work) = node.chain.desk().work() {
+            if let Some(work) = node.chain.work().current() {
                 return reply(Ok(work_triple(&work)));
             }
             if Instant::now() >= deadline {

@@ -1,0 +1,62 @@
+//! Why a chain cannot be opened, a transaction is not taken, a block does not get in.
+
+use store::StoreError;
+
+use crate::genesis::GenesisError;
+use crate::import::ImportError;
+use crate::mining::work::SolutionError;
+use crate::pool::PoolError;
+use crate::rules::body::SenderError;
+
+/// Why the chain cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum ChainOpenError {
+    /// The store holds another chain, or block 0 cannot be written.
+    #[error(transparent)]
+    Genesis(#[from] GenesisError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A thread could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// Why a transaction is not taken into the pool.
+#[derive(Debug, thiserror::Error)]
+pub enum SubmitError {
+    /// The transaction has no sender on this chain.
+    #[error(transparent)]
+    Sender(#[from] SenderError),
+    /// The pool refuses the transaction.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why the chain was not changed: by a block, by a solution, or by setting the head back.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The solution is not accepted.
+    #[error(transparent)]
+    Solution(#[from] SolutionError),
+    /// The block is refused.
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    /// The head cannot be set to a block above it.
+    #[error("block {got} is above the head block {head}")]
+    AboveHead {
+        /// The requested block number.
+        got: u64,
+        /// The number of the head.
+        head: u64,
+    },
+    /// The node is stopping.
+    #[error("the node is stopping")]
+    Stopping,
+    /// The chain has ended for the given reason and takes no more blocks.
+    #[error("no more blocks can be taken: {0}")]
+    Failed(String),
+}

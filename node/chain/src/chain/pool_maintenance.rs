@@ -1,0 +1,119 @@
+//! Maintenance of the pool while the chain runs: restoring the journal at the start, dropping
+//! queued transactions whose lifetime is over, and rewriting the journal from time to time.
+//!
+//! This module knows when to do it. How it is done is in [`crate::pool`].
+
+use std::convert::Infallible;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use primitives::{B256, Transaction, TxRules};
+
+use crate::chain::SubmitError;
+use crate::parallel::for_each_in_order;
+use crate::pool::TxPool;
+use crate::pool::journal::TxJournalReader;
+
+/// How often queues and journal are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(60);
+/// The shortest time between two rewritings of the journal.
+const REJOURNAL_MIN: Duration = Duration::from_secs(1);
+
+/// What became of the transactions of a journal.
+#[derive(Debug, Default)]
+struct SubmitCounts {
+    accepted: usize,
+    refused: usize,
+}
+
+/// Submits the transactions of the journal to the pool again, on all processors.
+///
+/// A damaged journal, or refused transactions, do not keep the node from starting: they are
+/// counted in the log.
+pub(super) fn restore_journal(
+    pool: &TxPool,
+    rules: TxRules,
+    submit: impl Fn(Transaction) -> Result<B256, SubmitError> + Sync,
+) {
+    let Some((journal, _)) = pool.journal() else {
+        return;
+    };
+    let path = journal.path().display().to_string();
+    match TxJournalReader::open(journal.path(), rules) {
+        Ok(None) => {}
+        Ok(Some(mut reader)) => {
+            let SubmitCounts { accepted, refused } = submit_all(&mut reader, &submit);
+            let (unreadable, lost_bytes) = (reader.unreadable(), reader.lost_bytes());
+            if unreadable > 0 || lost_bytes > 0 {
+                tracing::warn!(%path, unreadable, lost_bytes, "the journal of local transactions is damaged");
+            }
+            tracing::info!(%path, accepted, refused, "local transactions restored");
+        }
+        Err(error) => {
+            tracing::warn!(%path, %error, "the journal of local transactions cannot be read");
+        }
+    }
+    rotate_journal(pool);
+}
+
+/// Submits every transaction of the journal, on all processors.
+fn submit_all(
+    reader: &mut TxJournalReader,
+    submit: &(impl Fn(Transaction) -> Result<B256, SubmitError> + Sync),
+) -> SubmitCounts {
+    let submit_one = |transaction: Transaction| {
+        let hash = transaction.hash();
+        submit(transaction)
+            .inspect_err(|error| tracing::debug!(%hash, %error, "a transaction of the journal is refused"))
+            .is_ok()
+    };
+    let mut counts = SubmitCounts::default();
+    let Ok(()) = for_each_in_order(reader, submit_one, |accepted| {
+        match accepted {
+            true => counts.accepted += 1,
+            false => counts.refused += 1,
+        }
+        Ok::<_, Infallible>(())
+    });
+    counts
+}
+
+fn rotate_journal(pool: &TxPool) {
+    if let Err(error) = pool.rotate_journal() {
+        let path = pool
+            .journal()
+            .map(|(journal, _)| journal.path().display().to_string());
+        tracing::warn!(path, %error, "the journal of local transactions cannot be written");
+    }
+}
+
+/// Maintains the pool until the other end of `stop` is dropped.
+pub(super) fn maintain(pool: &TxPool, stop: &Receiver<Infallible>) {
+    let mut rotated_at = Instant::now();
+    let until_rotation = |rotated_at: Instant| {
+        let (_, rejournal) = pool.journal()?;
+        Some(rejournal.max(REJOURNAL_MIN).saturating_sub(rotated_at.elapsed()))
+    };
+    loop {
+        let pause = until_rotation(rotated_at)
+            .unwrap_or(LOOK_INTERVAL)
+            .min(LOOK_INTERVAL);
+        if stop.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+        let expired = pool.expire(Instant::now());
+        if expired > 0 {
+            tracing::debug!(
+                expired,
+                "queued transactions dropped at the end of their lifetime"
+            );
+        }
+        let wants_rotation = pool
+            .journal()
+            .is_some_and(|(journal, _)| journal.wants_rotation());
+        if wants_rotation || until_rotation(rotated_at).is_some_and(|left| left.is_zero()) {
+            rotate_journal(pool);
+            rotated_at = Instant::now();
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Making a checked block the head: execution, comparison with the header, the block's rows.
+
+use std::time::{Duration, Instant};
+
+use primitives::{B256, Bloom, Header, Receipt};
+use store::{Source, StoreError, Tables};
+
+use super::block::CheckedBlock;
+use super::state_session::StateSession;
+use super::{ImportError, Importer};
+use crate::evm::execute::{Executed, Executor};
+use crate::spec::ChainSpec;
+use crate::state::{BlockState, HeadState, StateUpdate};
+use crate::trie::ordered_root;
+
+/// What applying a block has given.
+pub(super) struct AppliedBlock {
+    pub(super) receipts: Vec<Receipt>,
+    pub(super) times: ExecutionTimes,
+}
+
+/// How long the execution of a block took.
+#[derive(Clone, Copy)]
+pub(super) struct ExecutionTimes {
+    /// Transactions and rewards.
+    pub(super) execute: Duration,
+    /// The state root.
+    pub(super) roots: Duration,
+}
+
+/// The result of executing a block.
+struct ExecutedBlock {
+    outcome: Executed,
+    /// The block's changes of the state, with the state root.
+    update: StateUpdate,
+    times: ExecutionTimes,
+}
+
+impl Importer {
+    /// Executes a block, compares the outcome with the block's header and makes the block the
+    /// head.
+    ///
+    /// `parent` is the block's parent and must be the head of `tables`.
+    ///
+    /// # Errors
+    /// [`ImportError`] if the block is invalid or the store fails. Then `session` is poisoned.
+    /// [`StateSession`] says what the caller must do then.
+    pub(super) fn apply_block(
+        &self,
+        tables: &mut Tables<'_>,
+        session: &mut StateSession<'_>,
+        parent: &Header,
+        block: &mut CheckedBlock,
+    ) -> Result<AppliedBlock, ImportError> {
+        let state = session.begin_block(parent, &block.record.header.parent_hash);
+        let source = session.source(tables);
+        let ExecutedBlock {
+            outcome,
+            update,
+            times,
+        } = execute_block(&self.spec, &source, state, parent, block)?;
+        compare_with_header(&self.spec, &block.record.header, &outcome, update.root)?;
+        block.record.executed = true;
+        write_head_block(tables, session, block, &outcome, update)?;
+        Ok(AppliedBlock {
+            receipts: outcome.receipts,
+            times,
+        })
+    }
+}
+
+/// Executes a block on `state`, which is the state after `parent`. `source` has the state that
+/// is not in memory.
+fn execute_block(
+    spec: &ChainSpec,
+    source: &impl Source,
+    state: HeadState,
+    parent: &Header,
+    block: &CheckedBlock,
+) -> Result<ExecutedBlock, ImportError> {
+    let started = Instant::now();
+    let mut state = BlockState::over(source, parent.number, state);
+    let mut executor = Executor::new(spec, &block.record.header, &mut state);
+    executor.begin()?;
+    let transactions = block.body.transactions.iter().zip(&block.body.senders);
+    for (index, (transaction, sender)) in transactions.enumerate() {
+        executor
+            .transaction(transaction, *sender)
+            .map_err(|error| ImportError::Transaction {
+                index,
+                hash: transaction.hash(),
+                error,
+            })?;
+    }
+    let outcome = executor.finish(&block.body.uncles)?;
+    let execute = started.elapsed();
+    let update = state.update()?;
+    let times = ExecutionTimes {
+        execute,
+        roots: started.elapsed() - execute,
+    };
+    Ok(ExecutedBlock {
+        outcome,
+        update,
+        times,
+    })
+}
+
+/// Compares the result of the execution with everything that the header says about it.
+fn compare_with_header(
+    spec: &ChainSpec,
+    header: &Header,
+    outcome: &Executed,
+    state_root: B256,
+) -> Result<(), ImportError> {
+    if outcome.gas_used != header.gas_used {
+        return Err(ImportError::GasUsed {
+            got: outcome.gas_used,
+            expected: header.gas_used,
+        });
+    }
+    let got = receipts_root(spec, outcome);
+    if got != header.receipts_root {
+        return Err(ImportError::ReceiptsRoot {
+            got,
+            expected: header.receipts_root,
+        });
+    }
+    if outcome.logs_bloom != header.logs_bloom {
+        let bits = |bloom: &Bloom| bloom.iter().map(|byte| byte.count_ones()).sum();
+        return Err(ImportError::Bloom {
+            got_bits: bits(&outcome.logs_bloom),
+            expected_bits: bits(&header.logs_bloom),
+        });
+    }
+    if state_root != header.state_root {
+        return Err(ImportError::StateRoot {
+            got: state_root,
+            expected: header.state_root,
+        });
+    }
+    Ok(())
+}
+
+/// Writes all rows of an executed block and makes it the head. The block's header row is written
+/// here and nowhere else.
+fn write_head_block(
+    tables: &mut Tables<'_>,
+    session: &mut StateSession<'_>,
+    block: &CheckedBlock,
+    outcome: &Executed,
+    update: StateUpdate,
+) -> Result<(), StoreError> {
+    let (number, hash) = (block.record.header.number, &block.hash);
+    write_executed_block(tables, block, &outcome.receipts)?;
+    session.end_block(tables, block.id(), update)?;
+    tables.put_notices(number, hash, &outcome.notices)?;
+    tables.put_canonical(number, hash, &block.body.transactions, &outcome.receipts)
+}
+
+/// Writes the rows that an executed block has whether it is canonical or not: header, body and
+/// receipts.
+pub(super) fn write_executed_block(
+    tables: &mut Tables<'_>,
+    block: &CheckedBlock,
+    receipts: &[Receipt],
+) -> Result<(), StoreError> {
+    if block.is_stored {
+        tables.put_header(&block.hash, &block.record)?;
+    } else {
+        tables.put_block(&block.hash, &block.record, &block.body)?;
+    }
+    tables.put_receipts(block.record.header.number, &block.hash, receipts)
+}
+
+/// The receipts root of an executed block.
+pub(crate) fn receipts_root(spec: &ChainSpec, executed: &Executed) -> B256 {
+    ordered_root(
+        executed
+            .receipts
+            .iter()
+            .map(|receipt| receipt.encode(spec.receipt_form())),
+    )
+}

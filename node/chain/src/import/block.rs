@@ -1,0 +1,143 @@
+//! A block on its way into the store: the types for its parts, and reading it back from its rows.
+//!
+//! ```text
+//! PreparedBlock ──► CandidateBlock ──check_block──► CheckedBlock ──apply_block──► rows
+//! ```
+//!
+//! Knows blocks and rows; checks nothing but that rows belong to the hash they lie under.
+
+use primitives::{Address, B256, Block};
+use store::{BlockBody, BlockReads, HeaderRecord, StoreError, TableId, Tables, meta_key};
+
+use super::BlockId;
+use crate::spec::ChainSpec;
+
+/// A block, and which of its parts were checked before its turn to be imported came.
+///
+/// Made by [`Importer::prepare`](super::Importer::prepare).
+#[derive(Clone, Debug)]
+pub struct PreparedBlock {
+    /// The block.
+    pub block: Block,
+    /// Its hash.
+    pub hash: B256,
+    /// Whether the seal was checked and is right.
+    pub(super) seal_checked: bool,
+    /// The sender of each transaction, if the body was checked and is right.
+    pub(super) senders: Option<Vec<Address>>,
+}
+
+/// A block to be checked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CandidateBlock<'a> {
+    pub(super) block: &'a Block,
+    pub(super) hash: B256,
+    /// Whether the seal was checked already and is right.
+    pub(super) seal_checked: bool,
+    /// The sender of each transaction, if the body was checked already and is right.
+    pub(super) senders: Option<&'a [Address]>,
+}
+
+impl<'a> CandidateBlock<'a> {
+    /// A block of which nothing was checked.
+    pub(super) fn unchecked(block: &'a Block) -> Self {
+        Self {
+            block,
+            hash: block.hash(),
+            seal_checked: false,
+            senders: None,
+        }
+    }
+}
+
+impl<'a> From<&'a PreparedBlock> for CandidateBlock<'a> {
+    fn from(prepared: &'a PreparedBlock) -> Self {
+        Self {
+            block: &prepared.block,
+            hash: prepared.hash,
+            seal_checked: prepared.seal_checked,
+            senders: prepared.senders.as_deref(),
+        }
+    }
+}
+
+/// A block whose header, seal and body follow the rules, in the parts that execution and the
+/// store need.
+#[derive(Debug)]
+pub(super) struct CheckedBlock {
+    pub(super) hash: B256,
+    /// The header, its total difficulty, and whether the block was executed.
+    pub(super) record: HeaderRecord,
+    /// Transactions, their senders, and uncles.
+    pub(super) body: BlockBody,
+    /// Whether the store has the block's header and body already.
+    pub(super) is_stored: bool,
+}
+
+impl CheckedBlock {
+    /// Reads a side block that was checked when it was stored.
+    pub(super) fn read(tables: &Tables<'_>, spec: &ChainSpec, id: &BlockId) -> Result<Self, StoreError> {
+        Ok(Self {
+            hash: id.hash,
+            record: read_header(tables, id.number, &id.hash)?,
+            body: read_body(tables, spec, id)?,
+            is_stored: true,
+        })
+    }
+
+    /// Number and hash.
+    pub(super) fn id(&self) -> BlockId {
+        BlockId {
+            number: self.record.header.number,
+            hash: self.hash,
+        }
+    }
+}
+
+/// The head block, as the open tables have it.
+pub(super) struct CurrentHead {
+    pub(super) hash: B256,
+    pub(super) record: HeaderRecord,
+}
+
+impl CurrentHead {
+    pub(super) fn read(tables: &Tables<'_>) -> Result<Self, StoreError> {
+        let (number, hash) = required_row(tables.head()?, TableId::Meta, meta_key::HEAD)?;
+        let record = read_header(tables, number, &hash)?;
+        Ok(Self { hash, record })
+    }
+}
+
+/// The row, or an error if the store lacks it although another row refers to it.
+pub(super) fn required_row<T>(row: Option<T>, table: TableId, key: &[u8]) -> Result<T, StoreError> {
+    row.ok_or_else(|| StoreError::corrupt(table, key, "no such row"))
+}
+
+/// Reads a header that must be there and compares it with the hash it is stored under.
+pub(super) fn read_header(
+    source: &impl BlockReads,
+    number: u64,
+    hash: &B256,
+) -> Result<HeaderRecord, StoreError> {
+    let (table, key) = (TableId::BlockToHeader, hash.as_slice());
+    let record = required_row(source.header(number, hash)?, table, key)?;
+    let got = record.header.hash();
+    if got != *hash || record.header.number != number {
+        let reason = format!(
+            "header mismatch: got block {} ({got}), expected block {number} ({hash})",
+            record.header.number
+        );
+        return Err(StoreError::corrupt(table, key, reason));
+    }
+    Ok(record)
+}
+
+/// Reads a body that must be there.
+pub(super) fn read_body(
+    source: &impl BlockReads,
+    spec: &ChainSpec,
+    id: &BlockId,
+) -> Result<BlockBody, StoreError> {
+    let body = source.body(id.number, &id.hash, spec.tx_rules())?;
+    required_row(body, TableId::BlockToBody, id.hash.as_slice())
+}

@@ -1,0 +1,69 @@
+//! Blocks that were executed and found invalid. They are remembered so that such a block is not
+//! executed again for each new block of its branch.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use primitives::B256;
+
+/// The most invalid blocks that are remembered. The oldest are forgotten first.
+const INVALID_BLOCKS_MAX: usize = 1024;
+
+/// Hashes of invalid blocks, each with the reason. It lives as long as the process. Clones share
+/// it.
+///
+/// The list of invalid blocks for users is another one: see [`crate::chain::BadBlock`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InvalidBlockCache {
+    entries: Arc<Mutex<InvalidBlocks>>,
+}
+
+#[derive(Debug, Default)]
+struct InvalidBlocks {
+    reasons: HashMap<B256, Arc<str>>,
+    /// Oldest first.
+    order: VecDeque<B256>,
+}
+
+impl InvalidBlockCache {
+    /// Remembers a block.
+    ///
+    /// Its hash alone decides about its validity: the hash commits to the body and to the parent,
+    /// and these decide the outcome of the execution.
+    pub(crate) fn insert(&self, hash: B256, reason: &str) {
+        let mut entries = self.entries.lock();
+        if entries.reasons.insert(hash, reason.into()).is_some() {
+            return;
+        }
+        entries.order.push_back(hash);
+        if entries.order.len() > INVALID_BLOCKS_MAX
+            && let Some(oldest) = entries.order.pop_front()
+        {
+            entries.reasons.remove(&oldest);
+        }
+    }
+
+    /// Why a block is invalid; `None` if it is not known to be invalid.
+    pub(crate) fn reason(&self, hash: &B256) -> Option<Arc<str>> {
+        self.entries.lock().reasons.get(hash).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_are_remembered() {
+        let cache = InvalidBlockCache::default();
+        let hash = |index: usize| B256::from(primitives::U256::from(index));
+        for index in 0..=INVALID_BLOCKS_MAX {
+            cache.insert(hash(index), "wrong");
+            cache.insert(hash(index), "wrong still");
+        }
+        assert_eq!(cache.reason(&hash(0)), None);
+        assert_eq!(cache.reason(&hash(1)).as_deref(), Some("wrong still"));
+        assert!(cache.clone().reason(&hash(INVALID_BLOCKS_MAX)).is_some());
+    }
+}

@@ -1,0 +1,387 @@
+//! The work manager: the one place that hands out mining work and takes solutions.
+//!
+//! All miners use it: those in this process, getWork clients and Stratum clients. Work changes with
+//! the head and, every few seconds at most, because of better transactions.
+//!
+//! Work that was handed out stays valid for [`WORK_LIFETIME`] after it was replaced. This holds on
+//! a stale parent too, where its solution gives a side block. Each work is solved at most once.
+//!
+//! This module knows unsealed blocks and seals. What becomes of a sealed block is decided by the
+//! import.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ethash::{Solution, WorkPackage};
+use parking_lot::{Condvar, Mutex};
+use primitives::{B256, Block, U256};
+
+use crate::mining::build::UnsealedBlock;
+use crate::rules::body::{SealCheck, SealCheckError};
+use crate::spec::ChainSpec;
+
+/// How long work stays valid after it was replaced.
+pub const WORK_LIFETIME: Duration = Duration::from_secs(84);
+/// For how long work is made after a request for work, if no mining was started here.
+pub const DEMAND_LIFETIME: Duration = Duration::from_secs(60);
+/// For how long a reported hashrate counts.
+pub const HASHRATE_REPORT_LIFETIME: Duration = Duration::from_secs(10);
+/// The most miners whose reported hashrate is remembered.
+pub const HASHRATE_REPORTERS_MAX: usize = 10_000;
+/// The most pieces of work that are remembered. The oldest are forgotten first.
+pub const ISSUED_WORK_MAX: usize = 1024;
+
+/// A piece of work: a block without its seal, and what a miner needs to know of it.
+#[derive(Clone, Debug)]
+pub struct SealingWork {
+    /// The block to be sealed.
+    pub block: Arc<UnsealedBlock>,
+    /// What the miner gets.
+    pub package: WorkPackage,
+}
+
+impl SealingWork {
+    /// The work of sealing `block`.
+    pub fn new(spec: &ChainSpec, block: Arc<UnsealedBlock>) -> Self {
+        let header = &block.block.header;
+        let package = WorkPackage {
+            header_hash: header.header_hash(),
+            seed_hash: spec.schedule.seed_hash(header.number),
+            boundary: ethash::boundary(&header.difficulty),
+            number: Some(header.number),
+            epoch: spec.schedule.epoch(header.number),
+        };
+        Self { block, package }
+    }
+
+    /// The block with the seal of `solution`, which was not checked.
+    fn seal(&self, solution: &Solution) -> Block {
+        let mut block = self.block.block.clone();
+        block.header.pow_nonce = solution.pow_nonce;
+        block.header.mix_hash = solution.mix_hash;
+        block
+    }
+}
+
+/// Why a solution is not accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum SolutionError {
+    /// The work was never handed out, or its lifetime is over.
+    #[error("no such work: {0}")]
+    UnknownWork(B256),
+    /// The work was solved before.
+    #[error("work {0} is solved already")]
+    Solved(B256),
+    /// The seal is wrong, or could not be checked.
+    #[error(transparent)]
+    Seal(#[from] SealCheckError),
+}
+
+/// Work that was handed out.
+#[derive(Debug)]
+struct IssuedWork {
+    work: Arc<SealingWork>,
+    /// When it was the current work last.
+    current_at: Instant,
+    solved: bool,
+}
+
+/// What changes while miners come and go.
+#[derive(Debug, Default)]
+struct WorkState {
+    current: Option<Arc<SealingWork>>,
+    /// Work that was handed out, by header hash.
+    issued: HashMap<B256, IssuedWork>,
+    subscribers: Vec<crossbeam_channel::Sender<Option<WorkPackage>>>,
+    /// Whether mining was started here.
+    mining: bool,
+    /// When work was requested last.
+    requested_at: Option<Instant>,
+    /// Counts the events that the maker of work must look at. It waits for the count to change, so
+    /// it misses no event that happens while it is busy.
+    signals: u64,
+    /// Reported hashrates in hashes per second, by the miner's id.
+    reports: HashMap<B256, (U256, Instant)>,
+}
+
+/// Hands out work and takes solutions. It is shared by reference.
+#[derive(Debug)]
+pub struct WorkManager {
+    spec: Arc<ChainSpec>,
+    seals: SealCheck,
+    state: Mutex<WorkState>,
+    demand: Condvar,
+}
+
+impl WorkManager {
+    /// Makes a manager without work. Solutions are checked by `seals`.
+    pub fn new(spec: Arc<ChainSpec>, seals: SealCheck) -> Self {
+        Self {
+            spec,
+            seals,
+            state: Mutex::default(),
+            demand: Condvar::new(),
+        }
+    }
+
+    /// How seals are checked here.
+    pub(crate) fn seals(&self) -> &SealCheck {
+        &self.seals
+    }
+
+    /// Whether somebody wants work: mining was started here, or work was requested lately.
+    pub fn active(&self) -> bool {
+        self.state.lock().is_active()
+    }
+
+    /// Starts or stops mining. While it is started, work is made without requests.
+    pub fn set_mining(&self, mining: bool) {
+        self.state.lock().mining = mining;
+        self.wake();
+    }
+
+    /// Whether mining was started.
+    pub fn mining(&self) -> bool {
+        self.state.lock().mining
+    }
+
+    /// Waits until there is a signal after the first `seen` ones, but no longer than `timeout`.
+    /// Then `seen` is the number of signals so far.
+    pub(crate) fn wait_demand(&self, seen: &mut u64, timeout: Duration) {
+        let mut state = self.state.lock();
+        self.demand
+            .wait_while_for(&mut state, |state| state.signals == *seen, timeout);
+        *seen = state.signals;
+    }
+
+    /// Gives a signal: ends the current [`Self::wait_demand`], or the next one if nobody waits.
+    pub(crate) fn wake(&self) {
+        self.state.lock().signals += 1;
+        self.demand.notify_all();
+    }
+
+    /// The current work; `None` if there is none. The request keeps the manager active for
+    /// [`DEMAND_LIFETIME`].
+    pub fn current(&self) -> Option<WorkPackage> {
+        let mut state = self.state.lock();
+        let was_active = state.is_active();
+        state.requested_at = Some(Instant::now());
+        if !was_active {
+            state.signals += 1;
+            self.demand.notify_all();
+        }
+        state.current_package()
+    }
+
+    /// A channel that carries the current work and then every change of it. `None` means that
+    /// miners should stop until there is other work.
+    pub fn subscribe(&self) -> crossbeam_channel::Receiver<Option<WorkPackage>> {
+        let (sender, receiver) = crossbeam_channel::unbounded();
+        let mut state = self.state.lock();
+        let _ = sender.send(state.current_package());
+        state.subscribers.push(sender);
+        receiver
+    }
+
+    /// Makes `work` the current work; with `None` there is none. Returns `false` if this work was
+    /// solved already. Then nothing changes.
+    pub(crate) fn publish(&self, work: Option<SealingWork>) -> bool {
+        let mut state = self.state.lock();
+        let work = work.map(Arc::new);
+        let now = Instant::now();
+        state.refresh_current(now);
+        if let Some(work) = &work
+            && !state.issue(work, now)
+        {
+            return false;
+        }
+        let same = match (&state.current, &work) {
+            (None, None) => true,
+            (Some(old), Some(new)) => old.package.header_hash == new.package.header_hash,
+            _ => false,
+        };
+        state.current = work;
+        if !same {
+            state.notify();
+        }
+        true
+    }
+
+    /// Takes a solution: checks the seal and returns the sealed block.
+    ///
+    /// If the solved work is the current one, all other miners are told at once to stop.
+    ///
+    /// # Errors
+    /// [`SolutionError`] if the work is unknown or solved, or the seal is wrong. Then nothing
+    /// changes.
+    pub(crate) fn accept(&self, solution: &Solution) -> Result<Block, SolutionError> {
+        let hash = solution.header_hash;
+        let work = self.unsolved(&hash)?;
+        let sealed = work.seal(solution);
+        self.seals.check(&self.spec, &sealed.header)?;
+        let mut state = self.state.lock();
+        match state.issued.get_mut(&hash) {
+            Some(issued) if !issued.solved => issued.solved = true,
+            Some(_) => return Err(SolutionError::Solved(hash)),
+            None => return Err(SolutionError::UnknownWork(hash)),
+        }
+        if state
+            .current
+            .as_ref()
+            .is_some_and(|work| work.package.header_hash == hash)
+        {
+            state.current = None;
+            state.notify();
+        }
+        Ok(sealed)
+    }
+
+    /// The valid work with this header hash.
+    fn unsolved(&self, header_hash: &B256) -> Result<Arc<SealingWork>, SolutionError> {
+        let mut state = self.state.lock();
+        state.refresh_current(Instant::now());
+        match state.issued.get(header_hash) {
+            Some(old) if old.current_at.elapsed() >= WORK_LIFETIME => {
+                Err(SolutionError::UnknownWork(*header_hash))
+            }
+            Some(old) if old.solved => Err(SolutionError::Solved(*header_hash)),
+            Some(old) => Ok(old.work.clone()),
+            None => Err(SolutionError::UnknownWork(*header_hash)),
+        }
+    }
+
+    /// Remembers the hashrate that the miner `id` has reported, in hashes per second.
+    pub fn report_hashrate(&self, rate: U256, id: B256) {
+        let mut state = self.state.lock();
+        state.drop_old_reports();
+        if state.reports.len() < HASHRATE_REPORTERS_MAX || state.reports.contains_key(&id) {
+            state.reports.insert(id, (rate, Instant::now()));
+        }
+    }
+
+    /// The sum of the reported hashrates, in hashes per second.
+    pub fn reported_hashrate(&self) -> U256 {
+        let mut state = self.state.lock();
+        state.drop_old_reports();
+        state
+            .reports
+            .values()
+            .fold(U256::ZERO, |sum, (rate, _)| sum.saturating_add(*rate))
+    }
+}
+
+impl WorkState {
+    fn is_active(&self) -> bool {
+        self.mining || self.requested_at.is_some_and(|at| at.elapsed() < DEMAND_LIFETIME)
+    }
+
+    fn current_package(&self) -> Option<WorkPackage> {
+        self.current.as_ref().map(|work| work.package.clone())
+    }
+
+    /// Starts the lifetime of the current work anew: it counts from the moment when the work is
+    /// replaced.
+    fn refresh_current(&mut self, now: Instant) {
+        if let Some(current) = &self.current
+            && let Some(issued) = self.issued.get_mut(&current.package.header_hash)
+        {
+            issued.current_at = now;
+        }
+    }
+
+    /// Remembers work that is handed out, and forgets work that is too old. Returns `false` if the
+    /// work was solved already.
+    fn issue(&mut self, work: &Arc<SealingWork>, now: Instant) -> bool {
+        let header_hash = work.package.header_hash;
+        if self.issued.get(&header_hash).is_some_and(|issued| issued.solved) {
+            return false;
+        }
+        self.issued
+            .retain(|_, old| now.duration_since(old.current_at) < WORK_LIFETIME);
+        while self.issued.len() >= ISSUED_WORK_MAX {
+            let oldest = self.issued.iter().min_by_key(|(_, old)| old.current_at);
+            let oldest = oldest.map(|(hash, _)| *hash);
+            oldest.map(|hash| self.issued.remove(&hash));
+        }
+        self.issued.entry(header_hash).or_insert_with(|| IssuedWork {
+            work: work.clone(),
+            current_at: now,
+            solved: false,
+        });
+        true
+    }
+
+    /// Sends the current work to all subscribers.
+    fn notify(&mut self) {
+        let package = self.current_package();
+        self.subscribers
+            .retain(|subscriber| subscriber.send(package.clone()).is_ok());
+    }
+
+    fn drop_old_reports(&mut self) {
+        self.reports
+            .retain(|_, (_, at)| at.elapsed() < HASHRATE_REPORT_LIFETIME);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evm::execute::Executed;
+
+    fn work(spec: &ChainSpec, mark: u8) -> SealingWork {
+        let mut block = Block::default();
+        block.header.extra_data = vec![mark].into();
+        block.header.difficulty = U256::from(2);
+        let block = UnsealedBlock {
+            block,
+            senders: Vec::new(),
+            executed: Executed {
+                gas_used: 0,
+                logs_bloom: Default::default(),
+                receipts: Vec::new(),
+                notices: Vec::new(),
+            },
+            total_difficulty: U256::ZERO,
+            overlay: Default::default(),
+        };
+        SealingWork::new(spec, Arc::new(block))
+    }
+
+    #[test]
+    fn work_is_valid_while_current_and_for_84_seconds_longer() {
+        let spec = Arc::new(ChainSpec::dev());
+        let manager = WorkManager::new(spec.clone(), SealCheck::Off);
+        let [first, second] = [1, 2].map(|mark| work(&spec, mark));
+        let solution = |work: &SealingWork| Solution {
+            header_hash: work.package.header_hash,
+            pow_nonce: 0,
+            mix_hash: B256::ZERO,
+        };
+        let age = |seconds| {
+            for old in manager.state.lock().issued.values_mut() {
+                old.current_at -= Duration::from_secs(seconds);
+            }
+        };
+        manager.publish(Some(first.clone()));
+        age(1000);
+        assert!(
+            manager.unsolved(&first.package.header_hash).is_ok(),
+            "it is the current work"
+        );
+        age(1000);
+        manager.publish(Some(second.clone()));
+        age(83);
+        assert!(manager.unsolved(&first.package.header_hash).is_ok());
+        age(2);
+        let late = manager.accept(&solution(&first));
+        assert!(matches!(late, Err(SolutionError::UnknownWork(_))), "{late:?}");
+        manager.accept(&solution(&second)).unwrap();
+        // Solved work never becomes the current work again.
+        assert!(!manager.publish(Some(second.clone())));
+        assert_eq!(manager.current(), None);
+        let again = manager.accept(&solution(&second));
+        assert!(matches!(again, Err(SolutionError::Solved(_))), "{again:?}");
+    }
+}
