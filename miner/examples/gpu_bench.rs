@@ -13,7 +13,7 @@ use ethash::{B256, Epoch, LightCache, U256, boundary, meets_boundary};
 use miner::gpu::{GpuOptions, GpuSearcher, GpuWork, KernelForm, list_adapters};
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Kernel {
+enum KernelArg {
     Lane,
     Shuffle,
     Shuffle8,
@@ -37,7 +37,7 @@ struct Args {
     seconds: u64,
     /// Form of the kernel.
     #[arg(long, value_enum, default_value = "lane")]
-    kernel: Kernel,
+    kernel: KernelArg,
     /// Difficulty of the work; its solutions are checked.
     #[arg(long, default_value_t = 100_000)]
     difficulty: u64,
@@ -72,10 +72,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let options = GpuOptions {
         kernel: match args.kernel {
-            Kernel::Lane => KernelForm::Lane,
-            Kernel::Shuffle => KernelForm::Shuffle,
-            Kernel::Shuffle8 => KernelForm::Shuffle8,
-            Kernel::Group => KernelForm::Group,
+            KernelArg::Lane => KernelForm::Lane,
+            KernelArg::Shuffle => KernelForm::Shuffle,
+            KernelArg::Shuffle8 => KernelForm::Shuffle8,
+            KernelArg::Group => KernelForm::Group,
         },
         workgroup_size: args.workgroup,
         target_batch: Duration::from_millis(args.target_ms),

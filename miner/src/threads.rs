@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::engine::MinerError;
+use crate::error::MinerError;
 
 /// Between two looks at a thread that is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -60,6 +60,43 @@ pub fn end_if_hung(code: u8) {
     };
     #[cfg(not(unix))]
     std::process::exit(code.into());
+}
+
+/// Sets the niceness of the calling thread, from 0 (normal priority) to 19 (lowest priority).
+///
+/// This works on Linux only, where each thread has a niceness of its own. On other systems it does nothing.
+pub(crate) fn set_thread_niceness(niceness: u8) {
+    #[cfg(target_os = "linux")]
+    if niceness > 0 {
+        // SAFETY: `setpriority` takes only numbers. On Linux process 0 is the calling thread. A failure
+        // changes nothing.
+        let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, niceness.into()) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = niceness;
+}
+
+/// Runs `work` on `threads` threads, of which the calling thread is one, and returns all results.
+///
+/// `work` gets the number of its thread, from 0. If the system starts fewer threads, fewer run. A panic in
+/// one of them is passed on.
+pub(crate) fn run_parallel<R: Send>(name: &str, threads: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let helpers: Vec<_> = (1..threads)
+            .filter_map(|thread| {
+                let builder = std::thread::Builder::new().name(name.to_owned());
+                builder.spawn_scoped(scope, move || work(thread)).ok()
+            })
+            .collect();
+        let mut results = vec![work(0)];
+        results.extend(helpers.into_iter().map(|helper| {
+            helper
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        }));
+        results
+    })
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use ethash::{B256, Epoch, LightCache, LightCaches, Solution, U256, WorkPackage};
 use miner::{
-    DatasetPolicy, DeviceChoice, Engine, EngineConfig, Found, Intensity, MinerError, NonceSpace, Task,
+    DatasetPolicy, DeviceChoice, Engine, EngineConfig, FoundSolution, Intensity, MinerError, NonceSpace,
+    SearchTask,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -24,8 +25,8 @@ fn config(threads: usize) -> EngineConfig {
 /// An engine with the other ends of its channels.
 struct Rig {
     engine: Engine,
-    work: Sender<Option<Task>>,
-    solutions: Receiver<Found>,
+    work: Sender<Option<SearchTask>>,
+    solutions: Receiver<FoundSolution>,
 }
 
 impl Rig {
@@ -403,7 +404,7 @@ fn work_of_an_impossible_epoch_is_not_searched() {
 
 #[test]
 fn an_absent_adapter_is_an_error() {
-    let (_work, work_in) = unbounded::<Option<Task>>();
+    let (_work, work_in) = unbounded::<Option<SearchTask>>();
     let (solutions_out, _solutions) = unbounded();
     let config = EngineConfig {
         device: DeviceChoice::List {
@@ -431,7 +432,7 @@ fn shares_of_one_task_keep_coming_from_its_own_nonces() {
     let rig = Rig::start(config(2));
     let package = work(1, 50, Epoch::ethash(0));
     let nonces = NonceSpace::new(0xaf4c << 48, 16);
-    let task = Task {
+    let task = SearchTask {
         work: package.clone(),
         nonces,
         repeat: true,
@@ -441,7 +442,7 @@ fn shares_of_one_task_keep_coming_from_its_own_nonces() {
     for _ in 0..100 {
         let solution = rig.solution();
         check(&package, &solution);
-        assert!(nonces.holds(solution.pow_nonce), "{:x}", solution.pow_nonce);
+        assert!(nonces.contains(solution.pow_nonce), "{:x}", solution.pow_nonce);
         assert!(seen.insert(solution.pow_nonce), "{:x} twice", solution.pow_nonce);
     }
     let status = rig.engine.status();
@@ -453,7 +454,7 @@ fn a_space_that_is_used_up_is_not_searched_again() {
     let rig = Rig::start(config(2));
     let package = work(1, 16, Epoch::ethash(0));
     let nonces = NonceSpace::new(7 << 16, 48);
-    let task = |header| Task {
+    let task = |header| SearchTask {
         work: work(header, 16, Epoch::ethash(0)),
         nonces,
         repeat: true,

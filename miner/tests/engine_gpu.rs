@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crossbeam_channel::unbounded;
 use ethash::{B256, Epoch, LightCache, LightCaches, U256, WorkPackage};
-use miner::gpu::{GpuOptions, KernelMemory, list_adapters};
+use miner::gpu::{GpuOptions, TuningCache, list_adapters};
 use miner::{
-    DatasetPolicy, DeviceChoice, DeviceState, Engine, EngineConfig, Found, Intensity, KernelPolicy,
-    NonceSpace, Task,
+    DatasetPolicy, DeviceChoice, DeviceState, Engine, EngineConfig, FoundSolution, Intensity, KernelPolicy,
+    NonceSpace, SearchTask,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -76,7 +76,7 @@ fn packages_are_solved_on_the_adapter() {
     if !adapter_present() {
         return;
     }
-    let lines = solve(GpuOptions::default(), KernelPolicy::Given);
+    let lines = solve(GpuOptions::default(), KernelPolicy::Fixed);
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].starts_with("searching on gpu:"), "{lines:?}");
 }
@@ -91,7 +91,7 @@ fn an_adapter_that_is_too_small_leaves_the_search_to_the_cpu() {
         max_page_items: Some(1),
         ..GpuOptions::default()
     };
-    let lines = solve(options, KernelPolicy::Given);
+    let lines = solve(options, KernelPolicy::Fixed);
     let line = lines.last().expect("what has happened is described");
     assert!(
         line.contains("the CPU searches") && line.contains("adapter too small"),
@@ -106,7 +106,7 @@ fn the_kernel_is_measured_once_and_remembered() {
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let policy = KernelPolicy::measured(&DatasetPolicy::Disk(folder.path().to_owned()));
-    let memory = KernelMemory::in_folder(folder.path());
+    let memory = TuningCache::in_folder(folder.path());
     assert_eq!(policy, KernelPolicy::Measured(Some(memory)));
     solve(GpuOptions::default(), policy.clone());
     let file = folder.path().join("gpu-kernels.json");
@@ -128,9 +128,13 @@ fn the_kernel_is_measured_once_and_remembered() {
 
 /// The CPU and the first adapter on shares of one task until both have found some; gives what they found, the
 /// devices' states and the engine's description.
-fn both(gpu: GpuOptions, intensity: Intensity, wanted: usize) -> (Vec<Found>, Vec<DeviceState>, Vec<String>) {
+fn both(
+    gpu: GpuOptions,
+    intensity: Intensity,
+    wanted: usize,
+) -> (Vec<FoundSolution>, Vec<DeviceState>, Vec<String>) {
     let (work_out, work_in) = unbounded();
-    let (solutions_out, solutions) = unbounded::<Found>();
+    let (solutions_out, solutions) = unbounded::<FoundSolution>();
     let config = EngineConfig {
         device: DeviceChoice::List {
             cpu: true,
@@ -144,7 +148,7 @@ fn both(gpu: GpuOptions, intensity: Intensity, wanted: usize) -> (Vec<Found>, Ve
     };
     let engine = Engine::start(config, work_in, solutions_out).expect("the engine starts");
     let epoch = Epoch::ethash(0);
-    let task = Task {
+    let task = SearchTask {
         work: WorkPackage {
             header_hash: B256::repeat_byte(6),
             seed_hash: epoch.seed_hash(),
@@ -157,7 +161,7 @@ fn both(gpu: GpuOptions, intensity: Intensity, wanted: usize) -> (Vec<Found>, Ve
     };
     work_out.send(Some(task)).expect("the engine takes work");
     let mut found = Vec::new();
-    let has_all = |found: &[Found]| {
+    let has_all = |found: &[FoundSolution]| {
         found.len() >= 50 && (0..wanted).all(|device| found.iter().any(|found| found.device == device))
     };
     while !has_all(&found) {

@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 
 use ethash::LightCache;
 
-use super::{BenchConfig, Figures, Kind};
+use super::{BenchConfig, BenchFigures, DeviceKind};
 use crate::gpu::{AdapterInfo, GpuError, GpuOptions, GpuSearcher, choose_kernel};
-use crate::progress::Progress;
+use crate::telemetry::ProgressReporter;
 
 /// A device searches this long before its rate is measured: batches are still growing.
 const WARM_UP: Duration = Duration::from_secs(1);
 
 /// Measures `adapter`, as far as it goes.
-pub(super) fn measure(config: &BenchConfig, cache: &Arc<LightCache>, adapter: &AdapterInfo) -> Figures {
-    let mut figures = Figures {
+pub(super) fn measure(config: &BenchConfig, cache: &Arc<LightCache>, adapter: &AdapterInfo) -> BenchFigures {
+    let mut figures = BenchFigures {
         device: format!("gpu:{}", adapter.index),
         name: adapter.name.clone(),
-        kind: Kind::Gpu,
+        kind: DeviceKind::Gpu,
         light_cache_seconds: Some(cache.build_time().as_secs_f64()),
-        ..Figures::default()
+        ..BenchFigures::default()
     };
     if config.light_only {
         figures.error =
@@ -35,7 +35,7 @@ pub(super) fn measure(config: &BenchConfig, cache: &Arc<LightCache>, adapter: &A
 }
 
 fn fill(
-    figures: &mut Figures,
+    figures: &mut BenchFigures,
     config: &BenchConfig,
     cache: &Arc<LightCache>,
     adapter: &AdapterInfo,
@@ -45,7 +45,7 @@ fn fill(
         ..GpuOptions::default()
     };
     let mut searcher = GpuSearcher::new(adapter.index, options)?;
-    let mut progress = Progress::new(format!(
+    let mut progress = ProgressReporter::new(format!(
         "generating the dataset of epoch {} on {}",
         config.epoch, adapter.name
     ));

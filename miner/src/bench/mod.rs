@@ -18,11 +18,13 @@ use ethash::{B256, Epoch, FullDataset, ITEM_WORDS, LightCache, ROW_WORDS, SEARCH
 
 use crate::cpu::LIGHT_WIDTH;
 use crate::dataset::Dataset;
+use crate::engine::{DeviceChoice, DeviceParseError};
+use crate::error::MinerError;
 use crate::gpu::{KernelForm, list_adapters};
-use crate::progress::Progress;
-use crate::{DeviceChoice, DeviceParseError, MinerError};
+use crate::telemetry::ProgressReporter;
+use crate::threads::run_parallel;
 
-pub use report::{Figures, Kind, Report};
+pub use report::{BenchFigures, BenchReport, DeviceKind};
 
 /// The longest time for each figure of the memory: it is steady.
 const CEILING_TIME_MAX: Duration = Duration::from_secs(2);
@@ -33,7 +35,7 @@ pub enum BenchDevices {
     /// The CPU and every adapter, software ones too.
     All,
     /// What an engine would take.
-    Chosen(DeviceChoice),
+    ChosenKernel(DeviceChoice),
 }
 
 impl FromStr for BenchDevices {
@@ -43,7 +45,7 @@ impl FromStr for BenchDevices {
         if text == "all" {
             Ok(Self::All)
         } else {
-            text.parse().map(Self::Chosen)
+            text.parse().map(Self::ChosenKernel)
         }
     }
 }
@@ -87,12 +89,12 @@ pub enum BenchError {
 ///
 /// # Errors
 /// When the epoch has no light cache or a device does not exist.
-pub fn run(config: &BenchConfig) -> Result<Report, BenchError> {
+pub fn run(config: &BenchConfig) -> Result<BenchReport, BenchError> {
     let (cpu, adapters) = match &config.devices {
         BenchDevices::All => (true, list_adapters()),
-        BenchDevices::Chosen(choice) => {
-            let plan = choice.plan_here()?;
-            (plan.cpu, plan.adapters)
+        BenchDevices::ChosenKernel(choice) => {
+            let selection = choice.select_here()?;
+            (selection.cpu, selection.adapters)
         }
     };
     let cache = Arc::new(LightCache::build(Epoch::ethash(config.epoch))?);
@@ -105,7 +107,7 @@ pub fn run(config: &BenchConfig) -> Result<Report, BenchError> {
             .iter()
             .map(|adapter| gpu::measure(config, &cache, adapter)),
     );
-    Ok(Report {
+    Ok(BenchReport {
         epoch: config.epoch,
         cache_bytes: cache.as_bytes().len() as u64,
         dataset_bytes: cache.dataset_bytes(),
@@ -113,14 +115,14 @@ pub fn run(config: &BenchConfig) -> Result<Report, BenchError> {
     })
 }
 
-fn measure_cpu(config: &BenchConfig, cache: &LightCache) -> Figures {
+fn measure_cpu(config: &BenchConfig, cache: &LightCache) -> BenchFigures {
     let threads = config.threads.max(1);
-    let mut figures = Figures {
+    let mut figures = BenchFigures {
         device: "cpu".into(),
         name: cpu_name(),
         threads: Some(threads),
         light_cache_seconds: Some(cache.build_time().as_secs_f64()),
-        ..Figures::default()
+        ..BenchFigures::default()
     };
     figures.light_hashrate = Some(rate(threads, config.time, |first, end| {
         search_light(cache, first, end)
@@ -128,7 +130,7 @@ fn measure_cpu(config: &BenchConfig, cache: &LightCache) -> Figures {
     if config.light_only {
         return figures;
     }
-    let mut progress = Progress::new(format!("generating the dataset of epoch {}", config.epoch));
+    let mut progress = ProgressReporter::new(format!("generating the dataset of epoch {}", config.epoch));
     let dataset = Dataset::generate(cache, threads, &mut |done, total| {
         progress.report(done, total);
         ControlFlow::Continue(())
@@ -150,7 +152,7 @@ fn measure_cpu(config: &BenchConfig, cache: &LightCache) -> Figures {
 }
 
 /// What the memory gives, over the tables that were hashed from.
-fn measure_memory(figures: &mut Figures, config: &BenchConfig, cache: &LightCache, dataset: &[u32]) {
+fn measure_memory(figures: &mut BenchFigures, config: &BenchConfig, cache: &LightCache, dataset: &[u32]) {
     let (threads, time) = (config.threads.max(1), config.ceiling_time());
     figures.random_read_bytes_per_second = memory::random_read_rate::<ITEM_WORDS>(dataset, threads, time);
     // Rows are words in place; were they ever not aligned as such, the figure would be missing.
@@ -193,18 +195,10 @@ fn search_full(dataset: &FullDataset<'_>, first: u64, end: Instant) -> u64 {
 /// it hashed.
 fn rate(threads: usize, time: Duration, search: impl Fn(u64, Instant) -> u64 + Sync) -> f64 {
     let start = Instant::now();
-    let work = |thread: usize| search((thread as u64) << 48, start + time);
-    let hashes: u64 = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads)
-            .map(|thread| scope.spawn(move || work(thread)))
-            .collect();
-        // A thread that panicked has counted nothing.
-        work(0)
-            + others
-                .into_iter()
-                .map(|other| other.join().unwrap_or(0))
-                .sum::<u64>()
+    let counts = run_parallel("bench", threads, |thread| {
+        search((thread as u64) << 48, start + time)
     });
+    let hashes: u64 = counts.into_iter().sum();
     hashes as f64 / start.elapsed().as_secs_f64()
 }
 
@@ -235,7 +229,7 @@ mod tests {
     #[test]
     fn what_is_not_measured_is_null() {
         let config = BenchConfig {
-            devices: BenchDevices::Chosen(DeviceChoice::Cpu),
+            devices: BenchDevices::ChosenKernel(DeviceChoice::Cpu),
             epoch: 0,
             time: Duration::from_millis(50),
             threads: 2,

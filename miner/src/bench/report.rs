@@ -12,7 +12,7 @@ const BYTES_PER_HASH: f64 = (ACCESSES as usize * ITEM_BYTES) as f64;
 
 /// What searches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum DeviceKind {
     /// The processor.
     #[default]
     Cpu,
@@ -20,7 +20,7 @@ pub enum Kind {
     Gpu,
 }
 
-impl Kind {
+impl DeviceKind {
     fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -31,13 +31,13 @@ impl Kind {
 
 /// What was measured on one device. `None`: it was not.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Figures {
+pub struct BenchFigures {
     /// `cpu` or `gpu:N`.
     pub device: String,
     /// The product's name.
     pub name: String,
     /// What it is.
-    pub kind: Kind,
+    pub kind: DeviceKind,
     /// Threads, on the CPU.
     pub threads: Option<usize>,
     /// Form of the search kernel, on an adapter.
@@ -64,7 +64,7 @@ pub struct Figures {
     pub error: Option<String>,
 }
 
-impl Figures {
+impl BenchFigures {
     /// Bytes of the dataset that the search reads per second.
     pub fn search_bytes_per_second(&self) -> Option<f64> {
         self.hashrate.map(|rate| rate * BYTES_PER_HASH)
@@ -82,7 +82,7 @@ impl Figures {
         Some(bytes as f64 * f64::from(DATASET_PARENTS) / rate)
     }
 
-    fn to_json(&self, report: &Report) -> Value {
+    fn to_json(&self, report: &BenchReport) -> Value {
         let bytes = report.dataset_bytes;
         json!({
             "device": self.device,
@@ -139,7 +139,7 @@ impl Figures {
 
 /// What was measured.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Report {
+pub struct BenchReport {
     /// The epoch.
     pub epoch: u32,
     /// Bytes of its light cache.
@@ -147,10 +147,10 @@ pub struct Report {
     /// Bytes of its full dataset.
     pub dataset_bytes: u64,
     /// Device by device.
-    pub devices: Vec<Figures>,
+    pub devices: Vec<BenchFigures>,
 }
 
-impl Report {
+impl BenchReport {
     /// The report for programs, an object for each device: every figure has its key, and null where it was
     /// not measured.
     pub fn to_json(&self) -> Value {
@@ -206,7 +206,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for BenchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             epoch,
@@ -240,11 +240,11 @@ impl fmt::Display for Report {
 mod tests {
     use super::*;
 
-    fn report() -> Report {
-        let measured = Figures {
+    fn report() -> BenchReport {
+        let measured = BenchFigures {
             device: "gpu:0".into(),
             name: "Card".into(),
-            kind: Kind::Gpu,
+            kind: DeviceKind::Gpu,
             kernel: Some("shuffle".into()),
             workgroup_size: Some(64),
             light_cache_seconds: Some(0.25),
@@ -253,14 +253,14 @@ mod tests {
             copy_bytes_per_second: Some(1.024e12),
             random_read_bytes_per_second: Some(1e12),
             cache_read_bytes_per_second: Some(2.56e12),
-            ..Figures::default()
+            ..BenchFigures::default()
         };
-        let failed = Figures {
+        let failed = BenchFigures {
             device: "gpu:1".into(),
             error: Some("device lost".into()),
-            ..Figures::default()
+            ..BenchFigures::default()
         };
-        Report {
+        BenchReport {
             epoch: 7,
             cache_bytes: 1 << 24,
             dataset_bytes: 1 << 30,
@@ -312,8 +312,8 @@ mod tests {
             (bars[2].value, bars[2].text.as_str()),
             (8.192e11, "81.9 % of random reads")
         );
-        let nothing = Report {
-            devices: vec![Figures::default()],
+        let nothing = BenchReport {
+            devices: vec![BenchFigures::default()],
             ..report()
         };
         assert!(nothing.to_chart().groups.is_empty());

@@ -16,7 +16,7 @@ use super::error::printable;
 use super::http::HttpClient;
 use super::{ClientError, Endpoint, Wires};
 use crate::client::failover::Context;
-use crate::task::{Found, Task};
+use crate::search::{FoundSolution, SearchTask};
 
 /// How long a node may say that it has no work.
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(10);
@@ -54,7 +54,7 @@ pub(super) struct GetWork {
 
 /// What is sent to a node beside the questions for work.
 enum Outgoing {
-    Solution { found: Found, stale: bool },
+    Solution { found: FoundSolution, stale: bool },
     Rate(u64),
 }
 
@@ -201,13 +201,13 @@ impl GetWork {
     }
 
     fn give(&self, wires: &Wires, work: WorkPackage) {
-        let task = Task::from(work);
+        let task = SearchTask::from(work);
         self.context.ledger.searching(Some(&task));
         wires.give(Some(task));
     }
 
     /// Puts a solution on its way, which outlives this session.
-    pub(super) fn hand_in(&self, found: Found) {
+    pub(super) fn hand_in(&self, found: FoundSolution) {
         let stale = found.solution.header_hash != self.current.header_hash;
         if self
             .outgoing
@@ -341,7 +341,7 @@ impl Submitter {
         }
     }
 
-    async fn hand_in(&mut self, found: &Found, stale: bool) {
+    async fn hand_in(&mut self, found: &FoundSolution, stale: bool) {
         let (sent, solution) = (Instant::now(), &found.solution);
         let params = json!([
             format!("{:#018x}", solution.pow_nonce),

@@ -6,7 +6,7 @@ use ethash::{B256, U256};
 use parking_lot::Mutex;
 
 use super::Endpoint;
-use crate::task::Task;
+use crate::search::SearchTask;
 
 /// Answers to solutions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,7 +139,7 @@ impl Ledger {
         self.count(device, change);
     }
 
-    pub(super) fn searching(&self, task: Option<&Task>) {
+    pub(super) fn searching(&self, task: Option<&SearchTask>) {
         let mut status = self.status.lock();
         let job = task.map(|task| JobStatus {
             header_hash: task.work.header_hash,

@@ -29,7 +29,7 @@ use crossbeam_channel::Sender;
 use ethash::{B256, Schedule};
 use tokio::sync::mpsc::Receiver;
 
-use crate::task::{Found, Task};
+use crate::search::{FoundSolution, SearchTask};
 
 pub use endpoint::{Endpoint, EndpointError, Protocol};
 pub use error::ClientError;
@@ -97,16 +97,16 @@ fn random_word() -> B256 {
 /// What ties a client to an engine.
 pub struct Wires {
     /// Tasks to the engine; `None` for a pause.
-    pub work: Sender<Option<Task>>,
+    pub work: Sender<Option<SearchTask>>,
     /// Solutions from the engine.
-    pub found: Receiver<Found>,
+    pub found: Receiver<FoundSolution>,
     /// The engine's hashrate, in hashes per second.
     pub hashrate: Arc<dyn Fn() -> f64 + Send + Sync>,
 }
 
 impl Wires {
     /// Gives the engine work. An engine that has ended takes none, and the client ends with it.
-    fn give(&self, task: Option<Task>) {
+    fn give(&self, task: Option<SearchTask>) {
         let _ = self.work.send(task);
     }
 

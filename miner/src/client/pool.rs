@@ -14,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::net::{self, Connection};
 use super::{AGENT, ClientError, Endpoint, Wires};
 use crate::client::failover::Context;
-use crate::task::{Found, NonceSpace, Task};
+use crate::search::{FoundSolution, NonceSpace, SearchTask};
 
 /// Jobs whose shares may still be handed in.
 const JOBS_MAX: usize = 16;
@@ -192,7 +192,7 @@ impl Pool {
     /// Gives the engine the newest job.
     fn give(&self, wires: &Wires) {
         let Some(job) = self.jobs.back() else { return };
-        let task = Task {
+        let task = SearchTask {
             work: job.package.clone(),
             nonces: NonceSpace::new(job.extranonce.prefix(), job.extranonce.bits()),
             repeat: true,
@@ -246,7 +246,7 @@ impl Pool {
         Ok(())
     }
 
-    fn hand_in(&mut self, found: &Found) -> Result<(), ClientError> {
+    fn hand_in(&mut self, found: &FoundSolution) -> Result<(), ClientError> {
         let solution = &found.solution;
         let reached = final_hash(&solution.header_hash, solution.pow_nonce, &solution.mix_hash);
         let fits = |job: &&Job| {
@@ -290,7 +290,7 @@ impl Pool {
     }
 
     /// Takes a share while the connection is being left: it goes out with the goodbye.
-    pub(super) fn hand_in_last(&mut self, found: &Found) {
+    pub(super) fn hand_in_last(&mut self, found: &FoundSolution) {
         if self.hand_in(found).is_err() {
             self.context
                 .ledger

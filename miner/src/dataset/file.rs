@@ -7,7 +7,7 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
-use super::DatasetError;
+use super::error::DatasetError;
 
 /// Why the unfinished file at `path` was not locked.
 pub(super) fn no_lock(error: TryLockError, path: &Path) -> DatasetError {
@@ -37,7 +37,7 @@ pub(super) fn fetch(map: &Mmap) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the system drop its copy of a file just written. Pages of a file that is written are small, those of one
+/// Has the system drop its copy of a file just written. PagedBuffer of a file that is written are small, those of one
 /// that is read can be huge: whoever maps the file next has a faster search for one more reading of the disk.
 pub(super) fn forget(file: &File) {
     #[cfg(target_os = "linux")]

@@ -2,7 +2,7 @@
 
 use super::units::{rate_text, share_text, time_text};
 use crate::rig::{DeviceReport, Report};
-use crate::{DeviceState, DeviceStatus};
+use crate::telemetry::{DeviceState, DeviceStatus};
 
 /// Below this width product names are left out.
 const WIDE: usize = 118;

@@ -2,7 +2,7 @@
 //!
 //! Knows nothing of kernels. A machine without a driver has an empty list, which is no error.
 
-use super::GpuError;
+use super::error::GpuError;
 
 /// How much of the memory that the driver grants this process may be taken, in percent.
 const MEMORY_PERCENT_MAX: u8 = 97;

@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use ethash::B256;
 
-use super::GpuError;
-use super::device::{Gpu, Mapping};
-use super::kernel::Kernel;
-use super::layout::{Hit, Job, ResultHead};
+use super::device::{BufferReadback, GpuDevice};
+use super::error::GpuError;
+use super::params::{SearchHit, SearchParams, SearchResultsHeader};
+use super::pipeline::KernelPipeline;
 
 /// What to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct GpuHit {
 }
 
 /// Buffers of one batch.
-pub(crate) struct Slot {
+pub(crate) struct BatchBuffers {
     parameters: wgpu::Buffer,
     results: wgpu::Buffer,
     readback: wgpu::Buffer,
@@ -47,30 +47,31 @@ pub(crate) struct Slot {
 }
 
 /// A batch under way.
-pub(crate) struct Launched {
+pub(crate) struct BatchInFlight {
     pub(crate) work: GpuWork,
     pub(crate) first_nonce: u64,
     pub(crate) count: u32,
     pub(crate) start: Instant,
     pub(crate) submission: wgpu::SubmissionIndex,
-    pub(crate) slot: Slot,
-    mapping: Mapping,
+    pub(crate) slot: BatchBuffers,
+    mapping: BufferReadback,
 }
 
 /// What a batch has found.
-pub(crate) struct Found {
+pub(crate) struct BatchResults {
     /// All hits.
     pub(crate) found: u32,
     /// Those for which there was a slot, by nonce from `first_nonce` on.
     pub(crate) hits: Vec<GpuHit>,
 }
 
-impl Slot {
+impl BatchBuffers {
     /// Allocates the buffers of one batch with room for `result_slots` hits.
-    pub(crate) fn new(gpu: &Gpu, kernel: &Kernel, result_slots: u32) -> Result<Self, GpuError> {
+    pub(crate) fn new(gpu: &GpuDevice, kernel: &KernelPipeline, result_slots: u32) -> Result<Self, GpuError> {
         use wgpu::BufferUsages as Usage;
-        let bytes = size_of::<ResultHead>() as u64 + u64::from(result_slots) * size_of::<Hit>() as u64;
-        let empty = Job::new(&B256::ZERO, &B256::ZERO, 0, 0);
+        let bytes =
+            size_of::<SearchResultsHeader>() as u64 + u64::from(result_slots) * size_of::<SearchHit>() as u64;
+        let empty = SearchParams::new(&B256::ZERO, &B256::ZERO, 0, 0);
         let parameters = gpu.uniform("job", bytemuck::bytes_of(&empty))?;
         let results = gpu.buffer(
             "results",
@@ -90,22 +91,22 @@ impl Slot {
     /// Starts a batch of `count` nonces from `first_nonce` on.
     pub(crate) fn launch(
         self,
-        gpu: &Gpu,
-        kernel: &Kernel,
+        gpu: &GpuDevice,
+        kernel: &KernelPipeline,
         work: GpuWork,
         first_nonce: u64,
         count: u32,
-    ) -> Result<Launched, GpuError> {
-        let job = Job::new(&work.header_hash, &work.boundary, first_nonce, count);
+    ) -> Result<BatchInFlight, GpuError> {
+        let job = SearchParams::new(&work.header_hash, &work.boundary, first_nonce, count);
         gpu.queue()
             .write_buffer(&self.parameters, 0, bytemuck::bytes_of(&job));
         let submission = gpu.submit("search batch", |encoder| {
-            encoder.clear_buffer(&self.results, 0, Some(size_of::<ResultHead>() as u64));
+            encoder.clear_buffer(&self.results, 0, Some(size_of::<SearchResultsHeader>() as u64));
             kernel.dispatch(gpu, encoder, &self.output, count);
             encoder.copy_buffer_to_buffer(&self.results, 0, &self.readback, 0, self.readback.size());
         })?;
-        let mapping = Mapping::start(&self.readback);
-        Ok(Launched {
+        let mapping = BufferReadback::start(&self.readback);
+        Ok(BatchInFlight {
             work,
             first_nonce,
             count,
@@ -117,9 +118,9 @@ impl Slot {
     }
 }
 
-impl Launched {
+impl BatchInFlight {
     /// Waits for the batch and reads its results. The slot is free again.
-    pub(crate) fn finish(self, gpu: &Gpu) -> Result<(Found, Slot), GpuError> {
+    pub(crate) fn finish(self, gpu: &GpuDevice) -> Result<(BatchResults, BatchBuffers), GpuError> {
         gpu.wait("search batch", &self.submission)?;
         let mut found = self.mapping.take(gpu, &self.slot.readback, parse)?;
         // Slots are taken in any order.
@@ -131,20 +132,20 @@ impl Launched {
     }
 }
 
-/// Reads a result buffer. Its length gives the number of slots, whatever the device counted.
-fn parse(bytes: &[u8]) -> Found {
-    let (head, slots) = bytes.split_at(size_of::<ResultHead>());
-    let found = bytemuck::pod_read_unaligned::<ResultHead>(head).found;
+/// ReadParams a result buffer. Its length gives the number of slots, whatever the device counted.
+fn parse(bytes: &[u8]) -> BatchResults {
+    let (head, slots) = bytes.split_at(size_of::<SearchResultsHeader>());
+    let found = bytemuck::pod_read_unaligned::<SearchResultsHeader>(head).found;
     let hits = slots
-        .chunks_exact(size_of::<Hit>())
+        .chunks_exact(size_of::<SearchHit>())
         .take(found as usize)
-        .map(bytemuck::pod_read_unaligned::<Hit>)
+        .map(bytemuck::pod_read_unaligned::<SearchHit>)
         .map(|hit| GpuHit {
             pow_nonce: hit.nonce(),
             mix_hash: B256::from(hit.mix_hash),
         })
         .collect();
-    Found { found, hits }
+    BatchResults { found, hits }
 }
 
 #[cfg(test)]

@@ -11,13 +11,14 @@ use std::slice;
 use std::time::{Duration, Instant};
 
 use super::dataset::upload_cache;
-use super::device::Gpu;
-use super::kernel::{Kernel, KernelSource};
-use super::layout::Reads;
-use super::pace::Pace;
-use super::pages::Pages;
+use super::device::GpuDevice;
+use super::dispatch_size::DispatchSizer;
+use super::error::GpuError;
+use super::pages::PagedBuffer;
+use super::params::ReadParams;
+use super::pipeline::{KernelPipeline, KernelSource};
+use super::searcher::GpuSearcher;
 use super::shaders::{PART_BYTES, RANDOM_READS, READS_EACH, reads_module};
-use super::{GpuError, GpuSearcher};
 
 /// Time of a dispatch.
 const DISPATCH_TIME: Duration = Duration::from_millis(50);
@@ -78,11 +79,16 @@ fn unless_refused<T>(result: Result<T, GpuError>) -> Result<Option<T>, GpuError>
 }
 
 /// Bytes per second in the best way of reading. All ways together take `time`.
-fn best_read_rate(gpu: &Gpu, table: &Pages, checks: bool, time: Duration) -> Result<f64, GpuError> {
+fn best_read_rate(
+    gpu: &GpuDevice,
+    table: &PagedBuffer,
+    checks: bool,
+    time: Duration,
+) -> Result<f64, GpuError> {
     let sum = sum_buffer(gpu)?;
     let full_pages = table.full_pages();
     let mut ways = vec![slice::from_ref(table)];
-    if table.plan.pages > 1 {
+    if table.layout.pages > 1 {
         // There is a full page where there are two.
         ways.push(&full_pages);
     }
@@ -91,22 +97,22 @@ fn best_read_rate(gpu: &Gpu, table: &Pages, checks: bool, time: Duration) -> Res
     let mut best = 0.0_f64;
     for tables in ways {
         for together in lanes {
-            let reader = Reader::new(gpu, tables, &sum, checks, together)?;
+            let reader = RandomReader::new(gpu, tables, &sum, checks, together)?;
             best = best.max(reader.rate(gpu, each)?);
         }
     }
     Ok(best)
 }
 
-fn sum_buffer(gpu: &Gpu) -> Result<wgpu::Buffer, GpuError> {
+fn sum_buffer(gpu: &GpuDevice) -> Result<wgpu::Buffer, GpuError> {
     use wgpu::BufferUsages as Usage;
     gpu.buffer("sum", 16, Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST)
 }
 
 /// The kernel that reads random rows, of one table or of several in turn.
-struct Reader {
+struct RandomReader {
     /// One for each table.
-    kernels: Vec<Kernel>,
+    kernels: Vec<KernelPipeline>,
     parameters: wgpu::Buffer,
     output: wgpu::BindGroup,
     row_bytes: u64,
@@ -114,12 +120,12 @@ struct Reader {
     lanes: u32,
 }
 
-impl Reader {
-    /// Reads `tables` of the same size in turn, at least one; `sum` is where a sum is written that equals
-    /// [`Reads::never`].
+impl RandomReader {
+    /// ReadParams `tables` of the same size in turn, at least one; `sum` is where a sum is written that equals
+    /// [`ReadParams::never`].
     fn new(
-        gpu: &Gpu,
-        tables: &[Pages],
+        gpu: &GpuDevice,
+        tables: &[PagedBuffer],
         sum: &wgpu::Buffer,
         runtime_checks: bool,
         together: bool,
@@ -127,24 +133,24 @@ impl Reader {
         let Some((first, others)) = tables.split_first() else {
             return Err(GpuError::NoDataset);
         };
-        let plan = &first.plan;
+        let layout = &first.layout;
         let source = KernelSource {
             entry: RANDOM_READS,
-            wgsl: reads_module(plan.row_bytes, plan.pages, together),
+            wgsl: reads_module(layout.row_bytes, layout.pages, together),
             constants: &[
-                ("TABLE_ROWS", plan.rows.into()),
-                ("TABLE_PAGE_SHIFT", plan.shift.into()),
+                ("TABLE_ROWS", layout.rows.into()),
+                ("TABLE_PAGE_SHIFT", layout.shift.into()),
             ],
             workgroup_size: WORKGROUP_SIZE,
             runtime_checks,
         };
-        let mut kernels = vec![Kernel::new(gpu, &source, first)?];
+        let mut kernels = vec![KernelPipeline::new(gpu, &source, first)?];
         for table in others {
             kernels.push(kernels[0].over(gpu, table)?);
         }
-        let parameters = gpu.uniform("reads", bytemuck::bytes_of(&Reads::default()))?;
+        let parameters = gpu.uniform("reads", bytemuck::bytes_of(&ReadParams::default()))?;
         let lanes = if together {
-            (plan.row_bytes / PART_BYTES as u64) as u32
+            (layout.row_bytes / PART_BYTES as u64) as u32
         } else {
             1
         };
@@ -152,16 +158,16 @@ impl Reader {
             output: kernels[0].bind(gpu, &parameters, sum)?,
             kernels,
             parameters,
-            row_bytes: plan.row_bytes,
+            row_bytes: layout.row_bytes,
             lanes,
         })
     }
 
     fn launch(
         &self,
-        gpu: &Gpu,
-        kernel: &Kernel,
-        reads: Reads,
+        gpu: &GpuDevice,
+        kernel: &KernelPipeline,
+        reads: ReadParams,
         invocations: u32,
     ) -> Result<wgpu::SubmissionIndex, GpuError> {
         gpu.queue()
@@ -172,12 +178,12 @@ impl Reader {
     }
 
     /// Bytes per second.
-    fn rate(&self, gpu: &Gpu, time: Duration) -> Result<f64, GpuError> {
-        let pace = Pace::new(DISPATCH_TIME, WORKGROUP_SIZE, FIRST_INVOCATIONS, 1 << 28);
+    fn rate(&self, gpu: &GpuDevice, time: Duration) -> Result<f64, GpuError> {
+        let pace = DispatchSizer::new(DISPATCH_TIME, WORKGROUP_SIZE, FIRST_INVOCATIONS, 1 << 28);
         let mut dispatches = 0_u32;
         let per_second = steady_rate(gpu, "random reads", pace, time, |invocations| {
             dispatches = dispatches.wrapping_add(1);
-            let reads = Reads {
+            let reads = ReadParams {
                 first_reader: 0,
                 seed: dispatches.wrapping_mul(SEED_STEP),
                 // A sum is the number of its dispatch, twice, once in 2^64 times. Nobody reads it.
@@ -192,11 +198,11 @@ impl Reader {
 }
 
 /// Bytes read and written per second by copies between two buffers; `None` where there is no memory for them.
-fn copy_rate(gpu: &Gpu, time: Duration) -> Result<Option<f64>, GpuError> {
+fn copy_rate(gpu: &GpuDevice, time: Duration) -> Result<Option<f64>, GpuError> {
     let Some([from, to]) = copy_buffers(gpu)? else {
         return Ok(None);
     };
-    let pace = Pace::new(DISPATCH_TIME, 1, 1, COPIES_MAX);
+    let pace = DispatchSizer::new(DISPATCH_TIME, 1, 1, COPIES_MAX);
     let per_second = steady_rate(gpu, "copies", pace, time, |copies| {
         gpu.submit("copies", |encoder| {
             for _ in 0..copies {
@@ -208,7 +214,7 @@ fn copy_rate(gpu: &Gpu, time: Duration) -> Result<Option<f64>, GpuError> {
 }
 
 /// Two buffers, as large as memory and limits allow.
-fn copy_buffers(gpu: &Gpu) -> Result<Option<[wgpu::Buffer; 2]>, GpuError> {
+fn copy_buffers(gpu: &GpuDevice) -> Result<Option<[wgpu::Buffer; 2]>, GpuError> {
     use wgpu::BufferUsages as Usage;
     let mut bytes = COPY_BYTES;
     while bytes >= COPY_BYTES_MIN {
@@ -227,9 +233,9 @@ fn copy_buffers(gpu: &Gpu) -> Result<Option<[wgpu::Buffer; 2]>, GpuError> {
 
 /// Units per second over at least `time`, after a quarter of it in which their number per launch settles.
 fn steady_rate(
-    gpu: &Gpu,
+    gpu: &GpuDevice,
     what: &'static str,
-    mut pace: Pace,
+    mut pace: DispatchSizer,
     time: Duration,
     mut launch: impl FnMut(u32) -> Result<wgpu::SubmissionIndex, GpuError>,
 ) -> Result<f64, GpuError> {
@@ -273,7 +279,7 @@ fn steady_rate(
 mod tests {
     use super::super::adapter::adapter;
     use super::super::fixture::first_adapter;
-    use super::super::pages::PagePlan;
+    use super::super::pages::PageLayout;
     use super::*;
 
     /// The row that read number `n` must read.
@@ -285,7 +291,7 @@ mod tests {
     }
 
     /// What invocation `place` must have summed up.
-    fn twin(table: &[u32], row_words: usize, lanes: u32, reads: &Reads, place: u32) -> [u32; 4] {
+    fn twin(table: &[u32], row_words: usize, lanes: u32, reads: &ReadParams, place: u32) -> [u32; 4] {
         let rows = (table.len() / row_words) as u32;
         let first = (reads.first_reader + place / lanes).wrapping_mul(READS_EACH);
         let mut sum = [0; 4];
@@ -305,15 +311,15 @@ mod tests {
 
     /// Compares some invocations of `kernel` over `table` with the twin.
     fn check(
-        gpu: &Gpu,
-        reader: &Reader,
-        kernel: &Kernel,
+        gpu: &GpuDevice,
+        reader: &RandomReader,
+        kernel: &KernelPipeline,
         sum_buffer: &wgpu::Buffer,
         table: &[u32],
         row_words: usize,
     ) {
         for place in [0, 13, 127] {
-            let mut reads = Reads {
+            let mut reads = ReadParams {
                 first_reader: 77,
                 seed: 0xdead_beef,
                 never: [0; 2],
@@ -340,24 +346,25 @@ mod tests {
     fn every_row_is_read_that_should_be() {
         let Some(first) = first_adapter() else { return };
         let opened = adapter(first.index).unwrap();
-        let gpu = Gpu::open(opened, wgpu::Features::empty(), Duration::from_secs(30)).unwrap();
+        let gpu = GpuDevice::open(opened, wgpu::Features::empty(), Duration::from_secs(30)).unwrap();
         for (row_words, rows, max_page_rows) in [(32, 149, Some(64)), (16, 100, None)] {
             let table: Vec<u32> = (0..rows * row_words as u32)
                 .map(|i| i.wrapping_mul(SEED_STEP))
                 .collect();
-            let plan = PagePlan::new(rows, 4 * row_words as u64, &gpu.limits, max_page_rows).unwrap();
-            let pages = Pages::allocate(&gpu, "table", plan).unwrap();
+            let layout = PageLayout::new(rows, 4 * row_words as u64, &gpu.limits, max_page_rows).unwrap();
+            let pages = PagedBuffer::allocate(&gpu, "table", layout).unwrap();
             pages.upload(&gpu, "table", bytemuck::cast_slice(&table)).unwrap();
             let sum_buffer = super::sum_buffer(&gpu).unwrap();
             for together in [false, true] {
-                let whole = Reader::new(&gpu, slice::from_ref(&pages), &sum_buffer, false, together).unwrap();
+                let whole =
+                    RandomReader::new(&gpu, slice::from_ref(&pages), &sum_buffer, false, together).unwrap();
                 check(&gpu, &whole, &whole.kernels[0], &sum_buffer, &table, row_words);
                 let full = pages.full_pages();
                 assert_eq!(full.len(), if max_page_rows.is_some() { 2 } else { 0 });
                 if full.is_empty() {
                     continue;
                 }
-                let by_page = Reader::new(&gpu, &full, &sum_buffer, false, together).unwrap();
+                let by_page = RandomReader::new(&gpu, &full, &sum_buffer, false, together).unwrap();
                 for (kernel, page) in by_page.kernels.iter().zip(table.chunks(64 * row_words)) {
                     check(&gpu, &by_page, kernel, &sum_buffer, page, row_words);
                 }

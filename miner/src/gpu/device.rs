@@ -10,29 +10,29 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::GpuError;
 use super::adapter::AdapterInfo;
+use super::error::GpuError;
 
 /// What the callbacks of the device have reported.
 #[derive(Default)]
-struct Reports {
+struct DeviceReports {
     lost: Mutex<Option<String>>,
     uncaptured: Mutex<Option<String>>,
     hung: AtomicBool,
 }
 
 /// A device with its queue.
-pub(crate) struct Gpu {
+pub(crate) struct GpuDevice {
     pub(crate) device: wgpu::Device,
     /// `None` only while dropping.
     queue: Option<wgpu::Queue>,
     pub(crate) limits: wgpu::Limits,
     pub(crate) info: AdapterInfo,
-    reports: Arc<Reports>,
+    reports: Arc<DeviceReports>,
     timeout: Duration,
 }
 
-impl Gpu {
+impl GpuDevice {
     /// Opens an adapter with all its limits and only the features named.
     pub(crate) fn open(
         (adapter, info): (wgpu::Adapter, AdapterInfo),
@@ -50,7 +50,7 @@ impl Gpu {
             adapter: info.name.clone(),
             reason: error.to_string(),
         })?;
-        let reports = Arc::new(Reports::default());
+        let reports = Arc::new(DeviceReports::default());
         let on_lost = Arc::clone(&reports);
         device.set_device_lost_callback(move |reason, message| {
             let text = if message.is_empty() {
@@ -224,7 +224,7 @@ impl Gpu {
         let submission = self.submit("read-back", |encoder| {
             encoder.copy_buffer_to_buffer(source, offset, &staging, 0, bytes);
         })?;
-        let mapping = Mapping::start(&staging);
+        let mapping = BufferReadback::start(&staging);
         self.wait("read-back", &submission)?;
         mapping.take(self, &staging, <[u8]>::to_vec)
     }
@@ -235,7 +235,7 @@ impl Gpu {
     }
 }
 
-impl Drop for Gpu {
+impl Drop for GpuDevice {
     fn drop(&mut self) {
         let queue = self.queue.take();
         if self.reports.hung.load(Ordering::Relaxed) {
@@ -252,11 +252,11 @@ impl Drop for Gpu {
 }
 
 /// A buffer on its way to the host.
-pub(crate) struct Mapping {
+pub(crate) struct BufferReadback {
     done: Arc<Mutex<Option<Result<(), wgpu::BufferAsyncError>>>>,
 }
 
-impl Mapping {
+impl BufferReadback {
     /// Asks for the whole of `buffer` once what was submitted before is finished.
     pub(crate) fn start(buffer: &wgpu::Buffer) -> Self {
         let done = Arc::new(Mutex::new(None));
@@ -268,7 +268,7 @@ impl Mapping {
     /// Reads the buffer, after the submission has been waited for, and unmaps it.
     pub(crate) fn take<T>(
         self,
-        gpu: &Gpu,
+        gpu: &GpuDevice,
         buffer: &wgpu::Buffer,
         read: impl FnOnce(&[u8]) -> T,
     ) -> Result<T, GpuError> {

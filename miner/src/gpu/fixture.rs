@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use ethash::LightCache;
 
-use super::{AdapterInfo, GpuOptions, GpuSearcher, list_adapters};
+use super::adapter::{AdapterInfo, list_adapters};
+use super::options::GpuOptions;
+use super::searcher::GpuSearcher;
 
 /// The first adapter. `None`, with a word why, where there is none and none is required.
 pub(crate) fn first_adapter() -> Option<AdapterInfo> {

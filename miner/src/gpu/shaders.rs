@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use ethash::{ACCESSES, DATASET_PARENTS, FNV_PRIME, ITEM_BYTES, ROW_BYTES};
 
-use super::KernelForm;
+use super::kernel_form::KernelForm;
 
 const KECCAK: &str = include_str!("../../../shaders/keccak.wgsl");
 const FNV: &str = include_str!("../../../shaders/fnv.wgsl");
@@ -68,7 +68,7 @@ pub(crate) fn search_entry(form: KernelForm) -> &'static str {
 
 /// The module that generates dataset pages from a light cache of `cache_pages` pages.
 pub(crate) fn dataset_module(cache_pages: u32) -> String {
-    let row = Reader {
+    let row = RowReader {
         name: "cache_row",
         result: "Words16",
         parts: (ROW_BYTES / PART_BYTES) as u32,
@@ -84,7 +84,7 @@ pub(crate) fn search_module(form: KernelForm, dataset_pages: u32) -> String {
     let kernel = match form {
         KernelForm::Lane => {
             pages += &line_struct(parts);
-            pages += &Reader {
+            pages += &RowReader {
                 name: "dataset_line",
                 result: "Line",
                 parts,
@@ -196,13 +196,13 @@ fn pages(array: &str, count: u32, parts: u32) -> String {
 }
 
 /// A function that reads a whole row with one choice of the page.
-struct Reader {
+struct RowReader {
     name: &'static str,
     result: &'static str,
     parts: u32,
 }
 
-impl Reader {
+impl RowReader {
     fn wgsl(&self, array: &str, count: u32) -> String {
         let read = |page: u32| {
             let parts = (0..self.parts).map(|part| format!("{array}_{page}[at + {part}u]"));

@@ -17,10 +17,11 @@ use tokio::time::timeout;
 
 use crate::client::{self, ClientConfig, Ending, Ledger, TlsError, Wires};
 use crate::display::{self, Screen};
-use crate::engine::{Engine, EngineConfig, MinerError};
+use crate::engine::{Engine, EngineConfig};
+use crate::error::MinerError;
+use crate::search::FoundSolution;
 use crate::status::{self, Status};
 use crate::stop::StopSignal;
-use crate::task::Found;
 
 pub use monitor::{DeviceReport, Monitor, Report};
 
@@ -117,7 +118,7 @@ pub fn run(config: RigConfig, screen: &Screen) -> Result<RigEnd, RigError> {
 async fn serve(config: RigConfig, screen: &Screen) -> Result<RigEnd, RigError> {
     let mut signal = StopSignal::listen().map_err(system("cannot listen for signals"))?;
     let (work, work_in) = unbounded();
-    let (solutions_out, solutions) = bounded::<Found>(SOLUTIONS_MAX);
+    let (solutions_out, solutions) = bounded::<FoundSolution>(SOLUTIONS_MAX);
     let ledger = Arc::new(Ledger::new(&config.client.endpoints));
     let engine = Engine::start(config.engine, work_in, solutions_out)?;
     for line in engine.describe() {

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::client::{Ledger, LedgerStatus, ShareCounts};
 use crate::engine::Engine;
-use crate::gauge::{DeviceState, DeviceStatus, EngineStatus};
 use crate::rig::metrics;
 use crate::sensors::{Reading, Sensors};
 use crate::status::Status;
+use crate::telemetry::{DeviceState, DeviceStatus, EngineStatus};
 
 /// A rig as it is at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -239,7 +239,7 @@ fn share(part: u64, whole: u64) -> Option<f64> {
 pub(crate) mod tests {
     use super::*;
     use crate::client::EndpointStatus;
-    use crate::gauge::DatasetProgress;
+    use crate::telemetry::DatasetProgress;
 
     #[test]
     fn a_rig_is_well_while_it_searches_and_between_two_jobs() {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use super::Monitor;
-use crate::gauge::{DeviceState, EngineStatus};
+use crate::telemetry::{DeviceState, EngineStatus};
 
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

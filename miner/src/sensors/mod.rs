@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use parking_lot::Mutex;
 
-use crate::gauge::DeviceStatus;
+use crate::telemetry::DeviceStatus;
 use crate::threads::spawn;
 
 /// Between two readings of a device.

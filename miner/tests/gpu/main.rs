@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ethash::{B256, Epoch, ITEM_WORDS, LightCache, keccak256, seed_hash};
-use miner::gpu::{GpuError, GpuHit, GpuOptions, GpuSearcher, GpuWork, Progress, list_adapters};
+use miner::gpu::{GenerationProgress, GpuError, GpuHit, GpuOptions, GpuSearcher, GpuWork, list_adapters};
 use serde_json::Value;
 
 /// The adapter to test: a real one if there is any.
@@ -48,7 +48,7 @@ fn small_cache(seed_epoch: u32, items: u64) -> Arc<LightCache> {
     Arc::new(LightCache::with_sizes(seed_hash(seed_epoch), 1024, items * 128).unwrap())
 }
 
-fn go_on(_: Progress) -> ControlFlow<()> {
+fn go_on(_: GenerationProgress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
