@@ -43,7 +43,7 @@ pub use caches::{CACHES_KEPT, LightCaches};
 pub use epoch::{ETCHASH_FORK_BLOCK, Epoch, Schedule, find_seed_steps, seed_hash};
 pub use hashimoto::{FullDataset, PowHash, hash_full, hashimoto, seed512};
 pub use isa::{InstructionSet, InstructionSetError};
-pub use keccak::{keccak256, keccak512};
+pub use keccak::{ROUND_CONSTANTS as KECCAK_ROUND_CONSTANTS, keccak256, keccak512};
 pub use light::{CacheError, LightCache};
 pub use many::keccak256_many;
 pub use memory::advise_huge_pages;

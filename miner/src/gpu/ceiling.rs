@@ -18,7 +18,7 @@ use super::pages::PagedBuffer;
 use super::params::ReadParams;
 use super::pipeline::{KernelPipeline, KernelSource};
 use super::searcher::GpuSearcher;
-use super::shaders::{PART_BYTES, RANDOM_READS, READS_EACH, reads_module};
+use super::shaders::{PART_BYTES, RANDOM_READS_ENTRY, READS_PER_READER, random_reads_module};
 
 /// Time of a dispatch.
 const DISPATCH_TIME: Duration = Duration::from_millis(50);
@@ -135,8 +135,8 @@ impl RandomReader {
         };
         let layout = &first.layout;
         let source = KernelSource {
-            entry: RANDOM_READS,
-            wgsl: reads_module(layout.row_bytes, layout.pages, together),
+            entry: RANDOM_READS_ENTRY,
+            wgsl: random_reads_module(layout.row_bytes, layout.pages, together),
             constants: &[
                 ("TABLE_ROWS", layout.rows.into()),
                 ("TABLE_PAGE_SHIFT", layout.shift.into()),
@@ -192,7 +192,7 @@ impl RandomReader {
             let kernel = &self.kernels[dispatches as usize % self.kernels.len()];
             self.launch(gpu, kernel, reads, invocations)
         })?;
-        let bytes_each = self.row_bytes * u64::from(READS_EACH) / u64::from(self.lanes);
+        let bytes_each = self.row_bytes * u64::from(READS_PER_READER) / u64::from(self.lanes);
         Ok(per_second * bytes_each as f64)
     }
 }
@@ -291,11 +291,11 @@ mod tests {
     }
 
     /// What invocation `place` must have summed up.
-    fn twin(table: &[u32], row_words: usize, lanes: u32, reads: &ReadParams, place: u32) -> [u32; 4] {
+    fn expected_sum(table: &[u32], row_words: usize, lanes: u32, reads: &ReadParams, place: u32) -> [u32; 4] {
         let rows = (table.len() / row_words) as u32;
-        let first = (reads.first_reader + place / lanes).wrapping_mul(READS_EACH);
+        let first = (reads.first_reader + place / lanes).wrapping_mul(READS_PER_READER);
         let mut sum = [0; 4];
-        for n in 0..READS_EACH {
+        for n in 0..READS_PER_READER {
             let row = row_of(first.wrapping_add(n), reads.seed, rows) as usize * row_words;
             let parts = table[row..row + row_words].as_chunks::<4>().0;
             let own = match lanes {
@@ -324,7 +324,7 @@ mod tests {
                 seed: 0xdead_beef,
                 never: [0; 2],
             };
-            let sum = twin(table, row_words, reader.lanes, &reads, place);
+            let sum = expected_sum(table, row_words, reader.lanes, &reads, place);
             reads.never = [sum[0] ^ sum[2], sum[1] ^ sum[3]];
             let zero = gpu
                 .submit("zero", |encoder| encoder.clear_buffer(sum_buffer, 0, None))

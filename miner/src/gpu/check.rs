@@ -186,8 +186,8 @@ mod tests {
             assert_eq!(searcher.check_hashes(&sample), Ok(()));
             // From this place on, invocations take the values of earlier places.
             for wrong_from in [8, 16, 32, workgroup_size / 2] {
-                let earlier_value = format!("even_values[owner & {}u]", wrong_from - 1);
-                searcher.spoil_kernel("even_values[owner]", &earlier_value);
+                let earlier_value = format!("even_values[source & {}u]", wrong_from - 1);
+                searcher.spoil_kernel("even_values[source]", &earlier_value);
                 let error = searcher
                     .check_hashes(&sample)
                     .expect_err("half of the hashes are wrong");

@@ -17,7 +17,7 @@ use crate::gpu::options::GpuOptions;
 use crate::gpu::pages::{PageLayout, PagedBuffer};
 use crate::gpu::params::GenerateParams;
 use crate::gpu::pipeline::{KernelPipeline, KernelSource};
-use crate::gpu::shaders::{GENERATE, dataset_module};
+use crate::gpu::shaders::{DATASET_ENTRY, dataset_module};
 
 /// Nodes (half items) in an item.
 const NODES_PER_ITEM: u32 = (ITEM_BYTES / ROW_BYTES) as u32;
@@ -99,7 +99,7 @@ impl DatasetGeneration {
     ) -> Result<Self, GpuError> {
         let rows = upload_cache(gpu, options, cache)?;
         let source = KernelSource {
-            entry: GENERATE,
+            entry: DATASET_ENTRY,
             wgsl: dataset_module(rows.layout.pages),
             constants: &[
                 ("CACHE_ROWS", rows.layout.rows.into()),
