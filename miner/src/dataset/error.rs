@@ -5,38 +5,40 @@ use std::path::{Path, PathBuf};
 
 use super::file_format::MAGIC;
 
-/// Why there is no dataset, or no file of it.
+/// Why there is no dataset, or no dataset file.
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
-    /// The system gave no memory.
+    /// The system refused the memory.
     #[error("no memory for a dataset of {bytes} bytes: {source}")]
     OutOfMemory {
-        /// How much was needed.
+        /// Size of the dataset.
         bytes: u64,
-        /// The system's words.
+        /// The message of the system.
         source: io::Error,
     },
-    /// There is memory, but other programs would have to go for it.
-    #[error("a dataset of {bytes} bytes takes {needed} bytes of free memory, and there are {available}")]
-    NoRoom {
-        /// The dataset's own size.
+    /// There is not enough free memory. The system might end another program to provide it.
+    #[error(
+        "too little free memory for a dataset of {bytes} bytes: got {available} bytes, expected {needed}"
+    )]
+    TooLittleMemory {
+        /// Size of the dataset.
         bytes: u64,
-        /// That, and what is left to other programs.
+        /// Size of the dataset and of the reserve for other programs.
         needed: u64,
-        /// What could be taken.
+        /// Memory that programs could take.
         available: u64,
     },
-    /// Whoever asked no longer wants it.
+    /// The caller no longer needs the dataset.
     #[error("dataset cancelled")]
     Cancelled,
     /// A file could not be read or written.
     #[error("cannot {what} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The message of the system.
         source: io::Error,
     },
     /// Another process is writing the same file.
@@ -45,40 +47,40 @@ pub enum DatasetError {
         /// The unfinished file.
         path: PathBuf,
     },
-    /// The file has the wrong length.
-    #[error("{path} has {got} bytes, expected {expected}")]
+    /// The file has a wrong length.
+    #[error("length of {path}: got {got} bytes, expected {expected}")]
     WrongSize {
         /// The file.
         path: PathBuf,
-        /// Its length.
+        /// The length of the file.
         got: u64,
-        /// The length of this epoch's file.
+        /// The length of a file of this epoch.
         expected: u64,
     },
-    /// The file does not begin as a dataset file does.
-    #[error("{path} begins with {got:02x?}, expected {MAGIC:02x?}")]
+    /// The file does not begin like a dataset file.
+    #[error("first bytes of {path}: got {got:02x?}, expected {MAGIC:02x?}")]
     WrongMagic {
         /// The file.
         path: PathBuf,
-        /// Its first bytes.
+        /// The first bytes of the file.
         got: [u8; 8],
     },
-    /// An item differs from what the light cache gives.
-    #[error("item {item} of {path} begins with {got:#010x}, expected {expected:#010x}")]
+    /// An item of the file is wrong.
+    #[error("item {item} of {path}: got word {got:#010x}, expected {expected:#010x}")]
     WrongItem {
         /// The file.
         path: PathBuf,
-        /// The item's index.
+        /// The index of the item.
         item: u32,
-        /// Its first differing word.
+        /// The first wrong word of the item.
         got: u32,
-        /// What that word should be.
+        /// The right word, from the light cache.
         expected: u32,
     },
 }
 
 impl DatasetError {
-    /// Whether there simply is no file.
+    /// Whether the reason is that the file does not exist.
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }

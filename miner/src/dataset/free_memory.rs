@@ -1,30 +1,30 @@
-//! How much memory of this machine could be taken without driving other programs out.
+//! How much memory this machine has for a dataset, without pushing other programs out.
 //!
-//! Systems promise more memory than there is, so asking for it shows nothing.
+//! An attempt to allocate would not tell: systems grant more memory than they have.
 
 use std::time::{Duration, Instant};
 
-/// What is left to everyone else, in bytes.
-const LEFT_FREE: u64 = 256 << 20;
-/// How long memory that is about to be given back is waited for in silence: a dataset goes when the last searcher
-/// has seen that it is of yesterday.
+/// Memory that is left to other programs, in bytes.
+const RESERVE_BYTES: u64 = 256 << 20;
+/// How long a wait for memory is silent. The dataset of the last epoch is freed only after every searcher
+/// has noticed the new epoch, so a short wait is normal.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Between two looks while waiting.
+/// Time between two checks while waiting.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Memory that is missing.
+/// There is less free memory than needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryShortage {
-    /// Bytes that there should be, those included that are left to others.
+    /// Bytes needed, including the reserve for other programs.
     pub(crate) needed: u64,
-    /// Bytes that there are.
+    /// Bytes available.
     pub(crate) available: u64,
 }
 
-/// The memory of this machine.
+/// The free memory of this machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FreeMemory {
-    /// Bytes that could be taken now, where the system tells.
+    /// Returns the bytes that programs could take now, or `None` if the system does not tell.
     pub(crate) available: fn() -> Option<u64>,
     pub(crate) patience: Duration,
 }
@@ -32,41 +32,43 @@ pub(crate) struct FreeMemory {
 impl Default for FreeMemory {
     fn default() -> Self {
         Self {
-            available,
+            available: available_bytes,
             patience: PATIENCE,
         }
     }
 }
 
 impl FreeMemory {
-    /// What is missing for `bytes`. Where the system does not tell, nothing is.
-    pub(crate) fn lack(&self, bytes: u64) -> Option<MemoryShortage> {
-        (self.available)().and_then(|available| lack(bytes, available))
+    /// Returns the shortage if there is too little memory for `bytes`. If the system does not tell, there is
+    /// no shortage.
+    pub(crate) fn shortage(&self, bytes: u64) -> Option<MemoryShortage> {
+        (self.available)().and_then(|available| shortage(bytes, available))
     }
 
-    /// Whether `bytes` can be taken. Where the system does not tell, they cannot.
+    /// Whether there is certainly enough memory for `bytes`. If the system does not tell, the answer is no.
     pub(crate) fn has(&self, bytes: u64) -> bool {
-        (self.available)().is_some_and(|available| lack(bytes, available).is_none())
+        (self.available)().is_some_and(|available| shortage(bytes, available).is_none())
     }
 
-    /// Waits for room for `bytes`, and calls `tell` once when it takes longer than it should. False once they are
-    /// no longer `wanted`.
+    /// Waits until there is enough memory for `bytes`. Returns false when `is_needed` returns false.
+    ///
+    /// If the wait takes longer than usual, `report` is called once.
     pub(crate) fn wait(
         &self,
         bytes: u64,
-        wanted: impl Fn() -> bool,
-        tell: impl FnOnce(MemoryShortage),
+        is_needed: impl Fn() -> bool,
+        report: impl FnOnce(MemoryShortage),
     ) -> bool {
         let start = Instant::now();
-        let mut tell = Some(tell);
-        while let Some(lack) = self.lack(bytes) {
-            if !wanted() {
+        let mut report = Some(report);
+        while let Some(shortage) = self.shortage(bytes) {
+            if !is_needed() {
                 return false;
             }
             if start.elapsed() >= self.patience
-                && let Some(tell) = tell.take()
+                && let Some(report) = report.take()
             {
-                tell(lack);
+                report(shortage);
             }
             std::thread::sleep(LOOK_EVERY);
         }
@@ -74,14 +76,13 @@ impl FreeMemory {
     }
 }
 
-/// What is missing for `bytes`.
-fn lack(bytes: u64, available: u64) -> Option<MemoryShortage> {
-    let needed = bytes.saturating_add(LEFT_FREE);
+fn shortage(bytes: u64, available: u64) -> Option<MemoryShortage> {
+    let needed = bytes.saturating_add(RESERVE_BYTES);
     (available < needed).then_some(MemoryShortage { needed, available })
 }
 
-/// Bytes that programs could take now; known on Linux alone.
-fn available() -> Option<u64> {
+/// Returns the bytes that programs could take now. Only Linux tells.
+fn available_bytes() -> Option<u64> {
     parse(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }
 
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_figure_of_the_system_is_read() {
+    fn the_figure_of_the_system_is_parsed() {
         let text = "MemTotal:       24737024 kB\nMemAvailable:   23068672 kB\nBuffers: 1 kB\n";
         assert_eq!(parse(text), Some(23_068_672 * 1024));
         for bad in [
@@ -114,36 +115,39 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_and_what_comes_back_is_waited_for() {
+    fn a_shortage_is_reported_and_free_memory_is_waited_for() {
         use std::sync::atomic::{AtomicU64, Ordering};
         static LOOKS: AtomicU64 = AtomicU64::new(0);
 
-        let room = |available, patience| FreeMemory { available, patience };
-        let never = room(|| Some(1000), Duration::ZERO);
-        let lack = MemoryShortage {
-            needed: 744 + LEFT_FREE,
+        let memory = |available, patience| FreeMemory { available, patience };
+        let never = memory(|| Some(1000), Duration::ZERO);
+        let shortage = MemoryShortage {
+            needed: 744 + RESERVE_BYTES,
             available: 1000,
         };
-        assert_eq!(never.lack(744), Some(lack));
+        assert_eq!(never.shortage(744), Some(shortage));
         assert!(!never.has(744));
-        let mut told = None;
-        assert!(!never.wait(744, || false, |_| panic!("nobody waits for it")));
+        let mut reported = None;
+        assert!(!never.wait(744, || false, |_| panic!("nobody waits for this memory")));
         let mut looks = 0..2;
-        let wanted = std::cell::RefCell::new(&mut looks);
+        let is_needed = std::cell::RefCell::new(&mut looks);
         assert!(!never.wait(
             744,
-            || wanted.borrow_mut().next().is_some(),
-            |lack| told = Some(lack)
+            || is_needed.borrow_mut().next().is_some(),
+            |shortage| reported = Some(shortage)
         ));
-        assert_eq!(told, Some(lack));
-        let unknown = room(|| None, Duration::ZERO);
-        assert!(unknown.wait(u64::MAX, || true, |_| {}), "nobody can tell");
+        assert_eq!(reported, Some(shortage));
+        let unknown = memory(|| None, Duration::ZERO);
+        assert!(
+            unknown.wait(u64::MAX, || true, |_| {}),
+            "the system does not tell"
+        );
         assert!(!unknown.has(1));
-        // At the third look it is there.
-        let later = room(
-            || Some(LEFT_FREE + LOOKS.fetch_add(1, Ordering::Relaxed)),
+        // The third look finds enough memory.
+        let later = memory(
+            || Some(RESERVE_BYTES + LOOKS.fetch_add(1, Ordering::Relaxed)),
             Duration::from_secs(20),
         );
-        assert!(later.wait(2, || true, |_| panic!("it came in time")));
+        assert!(later.wait(2, || true, |_| panic!("the memory came in time")));
     }
 }

@@ -1,13 +1,19 @@
-//! The full dataset: generated in memory by several threads, kept on disk for the next start.
+//! The full dataset of the CPU. Several threads generate it in memory, and a file keeps it for the next
+//! start.
 //!
-//! The file is what other clients of this family write: `full-R23-<first 16 hex digits of the seed hash>`,
-//! eight bytes of magic, then the items. It appears under its name only when it is whole. Reading maps it
-//! into memory, so that all processes that find it share one copy; whoever truncates a mapped file ends the
-//! process that maps it, on every system, so the folder should be the miner's own. A disk that cannot be read is
-//! noticed when the file is mapped, where the system reads it in then: Linux from 5.14 on. Who has generated a dataset
-//! goes on with its own copy, whose items lie on cache lines as those behind a file's magic do not.
+//! Other clients of this family write the same file: its name is
+//! `full-R23-<first 16 hex digits of the seed hash>`, and it has eight bytes of magic and then the items. The
+//! file gets this name only when it is complete.
 //!
-//! When a dataset is wanted is decided by the module `keeper`.
+//! A file is read through a memory map, so all processes that use it share one copy. On every system, a
+//! process ends if another one truncates the file that it has mapped. So the folder should belong to the
+//! miner alone. Since version 5.14, Linux can read the whole file when it is mapped, so a faulty disk is
+//! detected then.
+//!
+//! A process that has generated a dataset keeps using its own copy and not the file: in memory each item
+//! begins on a cache line, but in the file the magic shifts the items by eight bytes.
+//!
+//! The module `manager` decides when a dataset is generated.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -24,12 +30,15 @@ use super::file_format::{MAGIC, file_name};
 use super::free_memory::{FreeMemory, MemoryShortage};
 use crate::threads::run_parallel;
 
-/// Items generated between two looks at progress and cancellation: some ten milliseconds.
+/// Items generated between two reports of progress. This takes some ten milliseconds.
 const ITEMS_PER_CHUNK: usize = 1024;
-/// Items of a file that are recomputed before it is believed.
+/// Items of a file that are compared with the light cache before the file is used.
 const ITEMS_CHECKED: u32 = 256;
-/// Bytes written between two looks at cancellation.
+/// Bytes written between two checks for cancellation.
 const BYTES_PER_WRITE: usize = 16 << 20;
+
+/// Gets the number of finished items and the number of all items. A break cancels the generation.
+type OnProgress<'a> = dyn FnMut(u32, u32) -> ControlFlow<()> + Send + 'a;
 
 /// The full dataset of an epoch.
 #[derive(Debug)]
@@ -39,19 +48,50 @@ pub struct Dataset {
 
 #[derive(Debug)]
 enum DatasetStorage {
-    Own(MmapMut),
+    Generated(MmapMut),
     /// Magic first, then the items.
     Mapped(Mmap),
 }
 
+/// What the threads of a generation share.
+struct SharedGeneration<'a, 'b> {
+    /// The parts of the dataset that no thread has taken, with their indices.
+    chunks: std::iter::Enumerate<std::slice::ChunksMut<'a, u32>>,
+    items_done: u32,
+    items_total: u32,
+    on_progress: &'a mut OnProgress<'b>,
+    is_cancelled: bool,
+}
+
+impl<'a> SharedGeneration<'a, '_> {
+    /// Records finished items and returns the next chunk. Returns `None` at the end or after a cancellation.
+    fn next_chunk(&mut self, items_finished: u32) -> Option<(usize, &'a mut [u32])> {
+        self.items_done += items_finished;
+        self.is_cancelled =
+            self.is_cancelled || (self.on_progress)(self.items_done, self.items_total).is_break();
+        if self.is_cancelled {
+            return None;
+        }
+        self.chunks.next()
+    }
+}
+
+/// An item of a file differs from the light cache.
+struct WrongFileItem {
+    item: u32,
+    /// The first wrong word.
+    got: u32,
+    expected: u32,
+}
+
 impl Dataset {
-    /// Generates the dataset of `cache` in memory with `threads` threads, at least one.
+    /// Generates the dataset of `cache` in memory. At least one thread is used.
     ///
-    /// `progress` is told how many items of how many are done, by one thread at a time; a break from it
-    /// cancels.
+    /// `progress` gets the number of finished items and the number of all items. One thread at a time calls
+    /// it. A break cancels the generation.
     ///
     /// # Errors
-    /// [`DatasetError::OutOfMemory`] and [`DatasetError::Cancelled`].
+    /// [`DatasetError::OutOfMemory`], [`DatasetError::TooLittleMemory`] and [`DatasetError::Cancelled`].
     pub fn generate(
         cache: &LightCache,
         threads: usize,
@@ -59,9 +99,9 @@ impl Dataset {
     ) -> Result<Self, DatasetError> {
         let bytes = cache.dataset_bytes();
         let out_of_memory = |source| DatasetError::OutOfMemory { bytes, source };
-        // Promised memory that is not there would end this process or another one.
-        if let Some(MemoryShortage { needed, available }) = FreeMemory::default().lack(bytes) {
-            return Err(DatasetError::NoRoom {
+        // The system may grant memory that it does not have, and end a program later to provide it.
+        if let Some(MemoryShortage { needed, available }) = FreeMemory::default().shortage(bytes) {
+            return Err(DatasetError::TooLittleMemory {
                 bytes,
                 needed,
                 available,
@@ -72,43 +112,36 @@ impl Dataset {
         ethash::advise_huge_pages(&mut memory[..]);
         let words: &mut [u32] = bytemuck::cast_slice_mut(&mut memory[..]);
 
-        let chunks = words.chunks_mut(ITEMS_PER_CHUNK * ITEM_WORDS).enumerate();
-        let total = cache.dataset_items();
-        let desk = Mutex::new((chunks, 0_u32, progress, false));
-        let work = || {
-            let mut finished = 0;
+        let generation = Mutex::new(SharedGeneration {
+            chunks: words.chunks_mut(ITEMS_PER_CHUNK * ITEM_WORDS).enumerate(),
+            items_done: 0,
+            items_total: cache.dataset_items(),
+            on_progress: progress,
+            is_cancelled: false,
+        });
+        run_parallel("dataset", threads, |_| {
+            let mut items_finished = 0;
             loop {
-                let (index, chunk) = {
-                    let (chunks, done, progress, cancelled) = &mut *desk.lock();
-                    *done += finished;
-                    *cancelled = *cancelled || progress(*done, total).is_break();
-                    if *cancelled {
-                        return;
-                    }
-                    match chunks.next() {
-                        Some(next) => next,
-                        None => return,
-                    }
-                };
+                let next = generation.lock().next_chunk(items_finished);
+                let Some((index, chunk)) = next else { return };
                 cache.fill_items((index * ITEMS_PER_CHUNK) as u32, chunk);
-                finished = (chunk.len() / ITEM_WORDS) as u32;
+                items_finished = (chunk.len() / ITEM_WORDS) as u32;
             }
-        };
-        run_parallel("dataset", threads, |_| work());
-        let (_, done, ..) = desk.into_inner();
-        if done < total {
+        });
+        let generation = generation.into_inner();
+        if generation.items_done < generation.items_total {
             return Err(DatasetError::Cancelled);
         }
         Ok(Self {
-            memory: DatasetStorage::Own(memory),
+            memory: DatasetStorage::Generated(memory),
         })
     }
 
-    /// Maps the file of `cache`'s dataset in `folder`, after a check of its length, its magic and some of its
-    /// items.
+    /// Maps the dataset file of `cache` in `folder`. Its length, its magic and some of its items are checked.
     ///
     /// # Errors
-    /// An error for which [`DatasetError::is_absent`] holds when there is no file; others say what is wrong.
+    /// If there is no file, [`DatasetError::is_absent`] is true for the error. Other errors tell what is
+    /// wrong with the file.
     pub fn open(folder: &Path, cache: &LightCache) -> Result<Self, DatasetError> {
         let path = folder.join(file_name(&cache.seed_hash()));
         let file = File::open(&path).map_err(DatasetError::io("open", &path))?;
@@ -117,8 +150,8 @@ impl Dataset {
         if got != expected {
             return Err(DatasetError::WrongSize { path, got, expected });
         }
-        // SAFETY: the map is only read. The folder is the miner's own, and files in it are replaced by
-        // renaming, which leaves a mapped file as it is.
+        // SAFETY: the map is only read. The folder belongs to the miner. The miner replaces files in it by
+        // renaming, which does not change a mapped file.
         let map = unsafe { Mmap::map(&file) }.map_err(DatasetError::io("map", &path))?;
         fetch(&map).map_err(DatasetError::io("read", &path))?;
         let magic: [u8; 8] = core::array::from_fn(|i| map[i]);
@@ -128,44 +161,40 @@ impl Dataset {
         let dataset = Self {
             memory: DatasetStorage::Mapped(map),
         };
-        dataset
-            .check_samples(cache)
-            .map_err(|(item, got, expected)| DatasetError::WrongItem {
+        if let Some(WrongFileItem { item, got, expected }) = dataset.find_wrong_item(cache) {
+            return Err(DatasetError::WrongItem {
                 path,
                 item,
                 got,
                 expected,
-            })?;
+            });
+        }
         Ok(dataset)
     }
 
-    /// Compares the first, the last and evenly spread items with the light cache. The error is the item's
-    /// index, its first wrong word and the right one.
-    fn check_samples(&self, cache: &LightCache) -> Result<(), (u32, u32, u32)> {
+    /// Compares the first, the last and evenly spread items with the light cache, and returns the first
+    /// wrong one.
+    fn find_wrong_item(&self, cache: &LightCache) -> Option<WrongFileItem> {
         let items = cache.dataset_items();
         let samples = ITEMS_CHECKED.min(items);
-        for sample in 0..samples {
-            // With one sample only, it is the first item.
+        (0..samples).find_map(|sample| {
+            // If there is only one sample, it is the first item.
             let steps = u64::from(samples - 1).max(1);
             let item = (u64::from(sample) * u64::from(items - 1) / steps) as u32;
-            let got = &self.words()[item as usize * ITEM_WORDS..][..ITEM_WORDS];
-            let wrong = cache
-                .dataset_item(item)
-                .into_iter()
-                .zip(got)
-                .find(|(expected, got)| expected != *got);
-            if let Some((expected, got)) = wrong {
-                return Err((item, *got, expected));
-            }
-        }
-        Ok(())
+            let words = &self.words()[item as usize * ITEM_WORDS..][..ITEM_WORDS];
+            let expected = cache.dataset_item(item);
+            let mut pairs = words.iter().copied().zip(expected);
+            let (got, expected) = pairs.find(|(got, expected)| got != expected)?;
+            Some(WrongFileItem { item, got, expected })
+        })
     }
 
-    /// Writes the file of this dataset into `folder`, which is made if it is missing, and gives its path.
+    /// Writes this dataset to a file in `folder`, and returns the path of the file. Creates the folder if it
+    /// does not exist.
     ///
     /// # Errors
-    /// When the disk is full or refuses, another process writes the same file, or `cancelled` says so. Nothing
-    /// unfinished is left under the file's name.
+    /// When the file cannot be written, when another process is writing it, or when `cancelled` returns true.
+    /// No incomplete file is left under the name of the file.
     pub fn save(
         &self,
         folder: &Path,
@@ -174,17 +203,17 @@ impl Dataset {
     ) -> Result<PathBuf, DatasetError> {
         let path = folder.join(file_name(seed_hash));
         let unfinished = folder.join(format!("{}.unfinished", file_name(seed_hash)));
-        fs::create_dir_all(folder).map_err(DatasetError::io("make folder", folder))?;
-        // Truncated only under the lock: another process may be writing it.
+        fs::create_dir_all(folder).map_err(DatasetError::io("create folder", folder))?;
+        // The file is truncated only after it is locked, because another process may be writing it.
         let file = File::options()
             .write(true)
             .create(true)
             .truncate(false)
             .open(&unfinished);
-        let file = file.map_err(DatasetError::io("make", &unfinished))?;
-        // Between the opening and the lock, who had it may have finished it: then it goes by its name now, and
-        // others may have mapped it.
+        let file = file.map_err(DatasetError::io("create", &unfinished))?;
         file.try_lock().map_err(|error| no_lock(error, &unfinished))?;
+        // Another process may have completed and renamed the file after it was opened here. Then other
+        // processes may have mapped it, and it must not be changed.
         if !is_at(&file, &unfinished) {
             return Err(DatasetError::Busy { path: unfinished });
         }
@@ -192,7 +221,7 @@ impl Dataset {
             .write_to(&file, &unfinished, cancelled)
             .and_then(|()| fs::rename(&unfinished, &path).map_err(DatasetError::io("rename to", &path)));
         if let Err(error) = written {
-            // It would be overwritten next time, but a full disk has better uses for the room.
+            // The next attempt would overwrite the file, but the disk may be full.
             let _ = fs::remove_file(&unfinished);
             return Err(error);
         }
@@ -217,21 +246,21 @@ impl Dataset {
         file.sync_all().map_err(DatasetError::io("write", path))
     }
 
-    /// The dataset, to be hashed from.
+    /// The dataset in the form that hashes are computed from.
     pub fn view(&self) -> FullDataset<'_> {
-        FullDataset::new(self.words()).expect("a light cache stands for one item or more, and all are here")
+        FullDataset::new(self.words()).expect("every light cache has at least one item, and all are here")
     }
 
     /// The items one after another, 32 words each.
     pub fn words(&self) -> &[u32] {
         match &self.memory {
-            DatasetStorage::Own(map) => bytemuck::cast_slice(&map[..]),
-            // Maps begin on a page, so what follows eight bytes of magic is aligned for words.
+            DatasetStorage::Generated(map) => bytemuck::cast_slice(&map[..]),
+            // A map begins on a memory page, so the items after the eight bytes of magic are aligned as words.
             DatasetStorage::Mapped(map) => bytemuck::cast_slice(&map[MAGIC.len()..]),
         }
     }
 
-    /// Bytes of all items.
+    /// The size of all items in bytes.
     pub fn bytes(&self) -> u64 {
         self.view().items() as u64 * ITEM_BYTES as u64
     }
@@ -243,17 +272,17 @@ mod tests {
 
     use super::*;
 
-    const GO_ON: fn(u32, u32) -> ControlFlow<()> = |_, _| ControlFlow::Continue(());
+    const CONTINUE: fn(u32, u32) -> ControlFlow<()> = |_, _| ControlFlow::Continue(());
 
-    fn small() -> LightCache {
+    fn small_cache() -> LightCache {
         LightCache::with_sizes(B256::ZERO, 1024, 32_768).expect("sizes of the test dataset")
     }
 
-    /// A folder with the file of the small dataset in it.
-    fn saved() -> (tempfile::TempDir, PathBuf, LightCache) {
+    /// Saves the small dataset. Returns its folder, the path of its file, and its light cache.
+    fn saved_dataset() -> (tempfile::TempDir, PathBuf, LightCache) {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let cache = small();
-        let dataset = Dataset::generate(&cache, 2, &mut GO_ON.clone()).expect("32 KiB");
+        let cache = small_cache();
+        let dataset = Dataset::generate(&cache, 2, &mut CONTINUE.clone()).expect("32 KiB");
         let path = dataset
             .save(folder.path(), &cache.seed_hash(), &|| false)
             .expect("written");
@@ -274,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_of_threads_generates_the_same() {
+    fn the_dataset_does_not_depend_on_the_number_of_threads() {
         let cache = LightCache::with_sizes(B256::ZERO, 1024, 128 * 5003).expect("a prime number of items");
         let mut expected = vec![0; 5003 * ITEM_WORDS];
         cache.fill_items(0, &mut expected);
@@ -303,30 +332,30 @@ mod tests {
     }
 
     #[test]
-    fn a_file_comes_back_as_it_was() {
-        let (folder, path, cache) = saved();
+    fn a_saved_dataset_can_be_opened() {
+        let (folder, path, cache) = saved_dataset();
         assert_eq!(path, folder.path().join("full-R23-0000000000000000"));
         let names: Vec<_> = fs::read_dir(folder.path()).expect("the folder").collect();
-        assert_eq!(names.len(), 1, "nothing unfinished is left");
+        assert_eq!(names.len(), 1, "no unfinished file is left");
         let mut start = [0; 8];
         File::open(&path)
             .and_then(|mut file| file.read_exact(&mut start))
             .expect("eight bytes");
         assert_eq!(start, [0xfe, 0xca, 0xdd, 0xba, 0xad, 0xde, 0xe1, 0xfe]);
-        let dataset = Dataset::open(folder.path(), &cache).expect("what was just written");
+        let dataset = Dataset::open(folder.path(), &cache).expect("the dataset was just saved");
         assert_eq!(dataset.bytes(), 32_768);
         let header_hash = B256::repeat_byte(7);
         assert_eq!(dataset.view().hash(&header_hash, 5), cache.hash(&header_hash, 5));
     }
 
     #[test]
-    fn the_name_carries_the_seed() {
+    fn the_file_name_contains_the_seed_hash() {
         assert_eq!(file_name(&ethash::seed_hash(1)), "full-R23-290decd9548b62a8");
     }
 
     #[test]
     fn a_truncated_file_is_refused() {
-        let (folder, path, cache) = saved();
+        let (folder, path, cache) = saved_dataset();
         File::options()
             .write(true)
             .open(&path)
@@ -349,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_wrong_magic_is_refused() {
-        let (folder, path, cache) = saved();
+        let (folder, path, cache) = saved_dataset();
         overwrite(&path, 0, |_| 0);
         let error = Dataset::open(folder.path(), &cache).expect_err("the magic is wrong");
         assert!(
@@ -366,36 +395,36 @@ mod tests {
 
     #[test]
     fn a_flipped_bit_is_refused() {
-        let (folder, path, cache) = saved();
+        let (folder, path, cache) = saved_dataset();
         for item in [0, 100, 255] {
-            let place = 8 + item * 128 + 77;
-            overwrite(&path, place, |byte| byte ^ 0x10);
+            let offset = 8 + item * 128 + 77;
+            overwrite(&path, offset, |byte| byte ^ 0x10);
             let error = Dataset::open(folder.path(), &cache).expect_err("a bit is wrong");
             assert!(
                 matches!(error, DatasetError::WrongItem { item: found, .. } if u64::from(found) == item),
                 "{error}"
             );
-            overwrite(&path, place, |byte| byte ^ 0x10);
+            overwrite(&path, offset, |byte| byte ^ 0x10);
         }
-        Dataset::open(folder.path(), &cache).expect("all bits are back");
+        Dataset::open(folder.path(), &cache).expect("the file is right again");
     }
 
     #[test]
     fn a_file_of_another_epoch_is_absent() {
-        let (folder, ..) = saved();
+        let (folder, ..) = saved_dataset();
         let other =
             LightCache::with_sizes(ethash::seed_hash(1), 1024, 32_768).expect("sizes of the test dataset");
         assert!(Dataset::open(folder.path(), &other).is_err_and(|error| error.is_absent()));
     }
 
     #[test]
-    fn what_cannot_be_written_leaves_nothing() {
-        let (folder, path, cache) = saved();
-        let dataset = Dataset::open(folder.path(), &cache).expect("what was just written");
+    fn a_failed_save_leaves_no_file() {
+        let (folder, path, cache) = saved_dataset();
+        let dataset = Dataset::open(folder.path(), &cache).expect("the dataset was just saved");
         let seed = ethash::seed_hash(3);
         let error = dataset
             .save(&path, &seed, &|| false)
-            .expect_err("a file is no folder");
+            .expect_err("a file is not a folder");
         assert!(matches!(error, DatasetError::Io { .. }), "{error}");
         let error = dataset
             .save(folder.path(), &seed, &|| true)

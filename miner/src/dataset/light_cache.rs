@@ -1,26 +1,28 @@
-//! Brings the light caches that an engine needs: that of its work at once, that of the next epoch ahead.
+//! Builds the light caches that an engine needs: that of the current job, and in advance that of the next
+//! epoch.
 //!
-//! Work names its epoch, and whoever sends it may name another with every package. So there is one thread at
-//! most, it builds what is wanted now, and gives up what no longer is. Which epoch comes next is told.
+//! Every work package names its epoch, and its sender may change the epoch with each package. So at most one
+//! thread builds. It builds the cache that is needed now, and stops when that cache is no longer needed. The
+//! caller announces which epoch comes next.
 
 use core::fmt;
 use std::sync::Arc;
 
 use ethash::{CacheError, Epoch, LightCache, LightCaches};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::manager::DatasetManager;
 use crate::search::{SearchContext, SearchJob};
 use crate::threads::spawn;
 
-/// Gives the light cache of an epoch, as long as it is wanted.
-type Build = dyn Fn(Epoch, &dyn Fn() -> bool) -> Result<Arc<LightCache>, CacheError> + Send + Sync;
+/// Builds the light cache of an epoch. Stops with an error when the given function returns false.
+type BuildFunction = dyn Fn(Epoch, &dyn Fn() -> bool) -> Result<Arc<LightCache>, CacheError> + Send + Sync;
 
-/// See the module.
+/// Builds light caches in the background, and gives them to the current job and to the datasets.
 pub(crate) struct LightCacheBuilder {
     context: Arc<SearchContext>,
     datasets: Arc<DatasetManager>,
-    build: Box<Build>,
+    build: Box<BuildFunction>,
     state: Mutex<LightCacheBuilderState>,
 }
 
@@ -29,53 +31,57 @@ struct LightCacheBuilderState {
     /// The job that waits for its cache.
     job: Option<Arc<SearchJob>>,
     next: Option<NextLightCache>,
-    /// Whether the thread looks for more when it is done.
+    /// Whether a thread is running that will look for the next cache to build.
     is_running: bool,
     stopping: bool,
 }
 
-/// The epoch that comes after the one at work.
+/// The epoch after `current`.
 struct NextLightCache {
-    present: Epoch,
+    current: Epoch,
     epoch: Epoch,
     cache: NextCacheState,
 }
 
 enum NextCacheState {
-    Wanted,
+    Needed,
     Ready(Arc<LightCache>),
     Failed,
 }
 
 impl LightCacheBuilderState {
-    /// The epoch whose cache is to be built now: work goes before what is to come.
-    fn order(&self) -> Option<Epoch> {
+    /// Returns the epoch whose cache must be built now. The current job goes before the next epoch.
+    fn needed_epoch(&self) -> Option<Epoch> {
         if self.stopping {
             return None;
         }
-        let ahead = || match &self.next {
-            Some(next) if matches!(next.cache, NextCacheState::Wanted) => Some(next.epoch),
+        let next_epoch = || match &self.next {
+            Some(next) if matches!(next.cache, NextCacheState::Needed) => Some(next.epoch),
             _ => None,
         };
-        self.job.as_ref().map(|job| job.work.epoch).or_else(ahead)
+        self.job.as_ref().map(|job| job.work.epoch).or_else(next_epoch)
     }
 }
 
 impl LightCacheBuilder {
-    /// For the work of `context`'s current_job, from `caches`.
+    /// Makes a builder for the jobs of `context` and for `datasets`. The caches are built in `caches`.
     pub(crate) fn new(
         context: Arc<SearchContext>,
         datasets: Arc<DatasetManager>,
         caches: LightCaches,
     ) -> Self {
-        Self::with(
+        Self::with_build_function(
             context,
             datasets,
-            Box::new(move |epoch, wanted| caches.get_while(epoch, wanted)),
+            Box::new(move |epoch, is_needed| caches.get_while(epoch, is_needed)),
         )
     }
 
-    fn with(context: Arc<SearchContext>, datasets: Arc<DatasetManager>, build: Box<Build>) -> Self {
+    fn with_build_function(
+        context: Arc<SearchContext>,
+        datasets: Arc<DatasetManager>,
+        build: Box<BuildFunction>,
+    ) -> Self {
         Self {
             context,
             datasets,
@@ -84,54 +90,59 @@ impl LightCacheBuilder {
         }
     }
 
-    /// Brings the cache of `job`, which is the newest; one that is `ready` at once. What was wanted for the
-    /// job before, or for the epoch after another than this job's, is no longer.
+    /// Provides the light cache of `job`, which is the newest job. If the cache is `ready`, this happens at
+    /// once. Otherwise it is built.
+    ///
+    /// The cache of an older job is no longer needed, nor is the next epoch if it does not follow the epoch
+    /// of `job`.
     pub(crate) fn request(self: &Arc<Self>, job: &Arc<SearchJob>, ready: Option<Arc<LightCache>>) {
         let mut state = self.state.lock();
-        state.next.take_if(|next| next.present != job.work.epoch);
+        state.next.take_if(|next| next.current != job.work.epoch);
         state.job = ready.is_none().then(|| Arc::clone(job));
-        self.start(state);
+        self.start_if_needed(state);
         if let Some(cache) = ready {
             self.context.current_job.set_light_cache(job, cache);
         }
     }
 
-    /// After the epoch `present`, at work now, comes `epoch`: its cache is built, and then the keeper and the
-    /// adapters may make their datasets from it.
-    pub(crate) fn announce_next(self: &Arc<Self>, present: Epoch, epoch: Epoch) {
+    /// Announces that `epoch` comes after `current`, the epoch of the current job.
+    ///
+    /// The light cache of `epoch` is built. After that, the CPU and the adapters may make their datasets.
+    pub(crate) fn announce_next(self: &Arc<Self>, current: Epoch, epoch: Epoch) {
         let mut state = self.state.lock();
-        let known = |next: &NextLightCache| next.present == present && next.epoch == epoch;
-        if state.next.as_ref().is_some_and(known) {
+        let is_known = |next: &NextLightCache| next.current == current && next.epoch == epoch;
+        if state.next.as_ref().is_some_and(is_known) {
             return;
         }
         state.next = Some(NextLightCache {
-            present,
+            current,
             epoch,
-            cache: NextCacheState::Wanted,
+            cache: NextCacheState::Needed,
         });
-        self.start(state);
+        self.start_if_needed(state);
     }
 
-    /// The epoch that comes after `present` with its light cache, once both are known.
-    pub(crate) fn next_cache(&self, present: Epoch) -> Option<(Epoch, Arc<LightCache>)> {
+    /// Returns the epoch after `current` with its light cache. Returns `None` as long as the epoch is unknown
+    /// or its cache is not ready.
+    pub(crate) fn next_cache(&self, current: Epoch) -> Option<(Epoch, Arc<LightCache>)> {
         match &self.state.lock().next {
-            Some(next) if next.present == present => match &next.cache {
+            Some(next) if next.current == current => match &next.cache {
                 NextCacheState::Ready(cache) => Some((next.epoch, Arc::clone(cache))),
-                NextCacheState::Wanted | NextCacheState::Failed => None,
+                NextCacheState::Needed | NextCacheState::Failed => None,
             },
             _ => None,
         }
     }
 
-    /// Gives up what is being built. The thread sees it soon, and is not waited for: to get and to give back a
-    /// cache's memory takes its time.
+    /// Stops building. The thread ends soon, but this function does not wait for it, because allocating and
+    /// freeing the memory of a cache takes time.
     pub(crate) fn stop(&self) {
         self.state.lock().stopping = true;
     }
 
-    /// Sees to it that the thread runs if there is something to build.
-    fn start(self: &Arc<Self>, mut state: parking_lot::MutexGuard<'_, LightCacheBuilderState>) {
-        let Some(epoch) = state.order() else { return };
+    /// Starts the thread if a cache is needed and no thread is running.
+    fn start_if_needed(self: &Arc<Self>, mut state: MutexGuard<'_, LightCacheBuilderState>) {
+        let Some(epoch) = state.needed_epoch() else { return };
         if state.is_running {
             return;
         }
@@ -140,37 +151,40 @@ impl LightCacheBuilder {
             Ok(_) => state.is_running = true,
             Err(error) => {
                 drop(state);
-                self.refuse(epoch, &error);
+                self.fail(epoch, &error);
             }
         }
     }
 
+    /// Builds caches until no more are needed.
     fn run(&self) {
-        while let Some(epoch) = self.next_order() {
-            match (self.build)(epoch, &|| self.state.lock().order() == Some(epoch)) {
+        while let Some(epoch) = self.take_needed_epoch() {
+            match (self.build)(epoch, &|| self.state.lock().needed_epoch() == Some(epoch)) {
                 Ok(cache) => self.deliver(epoch, &cache),
-                // Then something else is wanted, or nothing.
+                // Another cache is needed now, or none.
                 Err(CacheError::Cancelled) => {}
-                Err(error) => self.refuse(epoch, &error),
+                Err(error) => self.fail(epoch, &error),
             }
         }
     }
 
-    fn next_order(&self) -> Option<Epoch> {
+    /// Returns the epoch whose cache is needed now. If there is none, the thread counts as ended.
+    fn take_needed_epoch(&self) -> Option<Epoch> {
         let mut state = self.state.lock();
-        let order = state.order();
-        // Under the same lock as the look, so that whoever has an order afterwards starts another thread.
-        state.is_running = order.is_some();
-        order
+        let epoch = state.needed_epoch();
+        // This is set under the same lock, so that a later request starts another thread.
+        state.is_running = epoch.is_some();
+        epoch
     }
 
+    /// Gives the cache of `epoch` to the job that waits for it, and to the datasets of the next epoch.
     fn deliver(&self, epoch: Epoch, cache: &Arc<LightCache>) {
         let mut state = self.state.lock();
         let job = state.job.take_if(|job| job.work.epoch == epoch);
-        let present = match &mut state.next {
+        let current = match &mut state.next {
             Some(next) if next.epoch == epoch => {
                 next.cache = NextCacheState::Ready(Arc::clone(cache));
-                Some(next.present)
+                Some(next.current)
             }
             _ => None,
         };
@@ -178,13 +192,13 @@ impl LightCacheBuilder {
         if let Some(job) = job {
             self.context.current_job.set_light_cache(&job, Arc::clone(cache));
         }
-        if let Some(present) = present {
-            self.datasets.prepare_next(present, epoch, cache);
+        if let Some(current) = current {
+            self.datasets.prepare_next(current, epoch, cache);
         }
     }
 
-    /// There is no cache of `epoch`: its work is not searched.
-    fn refuse(&self, epoch: Epoch, reason: &dyn fmt::Display) {
+    /// Records that the cache of `epoch` cannot be built. A job of this epoch is not searched.
+    fn fail(&self, epoch: Epoch, reason: &dyn fmt::Display) {
         let mut state = self.state.lock();
         let job = state.job.take_if(|job| job.work.epoch == epoch);
         if let Some(next) = state.next.as_mut().filter(|next| next.epoch == epoch) {
@@ -202,7 +216,7 @@ impl LightCacheBuilder {
 impl fmt::Debug for LightCacheBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LightCacheBuilder")
-            .field("order", &self.state.lock().order())
+            .field("needed_epoch", &self.state.lock().needed_epoch())
             .finish_non_exhaustive()
     }
 }
@@ -219,49 +233,49 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// A builder whose builds last until they are told to end or no longer wanted.
-    struct Fixture {
+    /// A builder whose builds last until the test ends them, or until they are no longer needed.
+    struct BuilderFixture {
         builder: Arc<LightCacheBuilder>,
         context: Arc<SearchContext>,
-        /// The epochs whose building began.
+        /// The epochs whose builds have begun.
         begun: Receiver<u32>,
         /// Ends a build.
-        go: Sender<()>,
-        /// The epochs whose building was given up.
-        given_up: Receiver<u32>,
+        finish: Sender<()>,
+        /// The epochs whose builds were cancelled.
+        cancelled: Receiver<u32>,
     }
 
-    impl Fixture {
+    impl BuilderFixture {
         fn new() -> Self {
             let (solutions, _) = unbounded();
             let context = Arc::new(SearchContext::new(solutions));
-            let (begins, begun) = unbounded();
-            let (go, gone) = unbounded::<()>();
-            let (gives_up, given_up) = unbounded();
-            let build = move |epoch: Epoch, wanted: &dyn Fn() -> bool| {
-                let _ = begins.send(epoch.index);
-                while gone.recv_timeout(Duration::from_millis(1)).is_err() {
-                    if !wanted() {
-                        let _ = gives_up.send(epoch.index);
+            let (begun_out, begun) = unbounded();
+            let (finish, finished) = unbounded::<()>();
+            let (cancelled_out, cancelled) = unbounded();
+            let build = move |epoch: Epoch, is_needed: &dyn Fn() -> bool| {
+                let _ = begun_out.send(epoch.index);
+                while finished.recv_timeout(Duration::from_millis(1)).is_err() {
+                    if !is_needed() {
+                        let _ = cancelled_out.send(epoch.index);
                         return Err(CacheError::Cancelled);
                     }
                 }
                 LightCache::with_sizes(epoch.seed_hash(), 1024, 32_768).map(Arc::new)
             };
             Self {
-                builder: Arc::new(LightCacheBuilder::with(
+                builder: Arc::new(LightCacheBuilder::with_build_function(
                     Arc::clone(&context),
                     Arc::new(DatasetManager::new(DatasetPolicy::Never, 1, 0)),
                     Box::new(build),
                 )),
                 context,
                 begun,
-                go,
-                given_up,
+                finish,
+                cancelled,
             }
         }
 
-        /// New work of an epoch, whose cache is not there.
+        /// Sets new work of an epoch whose cache must be built.
         fn work(&self, header: u8, epoch: u32) -> Arc<SearchJob> {
             let epoch = Epoch::ethash(epoch);
             let work = WorkPackage {
@@ -281,26 +295,26 @@ mod tests {
         }
 
         fn finish_build(&self) {
-            self.go.send(()).expect("a build waits");
+            self.finish.send(()).expect("a build waits");
         }
     }
 
     #[test]
-    fn one_thread_builds_what_is_wanted_last() {
-        let fixture = Fixture::new();
+    fn one_thread_builds_the_cache_of_the_latest_job() {
+        let fixture = BuilderFixture::new();
         fixture.work(0, 100);
         assert_eq!(fixture.begun(), 100);
-        // More work of the same epoch does not begin it anew.
+        // More work of the same epoch does not restart the build.
         fixture.work(1, 100);
         for header in 2..50 {
             fixture.work(header, 100 + u32::from(header));
         }
         let last = fixture.work(50, 7);
-        assert_eq!(fixture.given_up.recv_timeout(PATIENCE), Ok(100));
+        assert_eq!(fixture.cancelled.recv_timeout(PATIENCE), Ok(100));
         let mut begun = fixture.begun();
-        // Some of those in between may have been begun, each after the one before was given up.
+        // Some of the builds between may have begun, each after the one before was cancelled.
         while begun != 7 {
-            assert_eq!(fixture.given_up.recv_timeout(PATIENCE), Ok(begun));
+            assert_eq!(fixture.cancelled.recv_timeout(PATIENCE), Ok(begun));
             begun = fixture.begun();
         }
         fixture.finish_build();
@@ -310,13 +324,13 @@ mod tests {
             .wait_for_light_cache(&last)
             .expect("the work is searched");
         assert_eq!(cache.seed_hash(), Epoch::ethash(7).seed_hash());
-        assert!(fixture.begun.is_empty() && fixture.given_up.is_empty());
+        assert!(fixture.begun.is_empty() && fixture.cancelled.is_empty());
         fixture.builder.stop();
     }
 
     #[test]
-    fn work_goes_before_what_is_to_come() {
-        let fixture = Fixture::new();
+    fn the_current_job_goes_before_the_next_epoch() {
+        let fixture = BuilderFixture::new();
         let [now, next] = [3, 4].map(Epoch::ethash);
         let job = fixture.work(1, 3);
         assert_eq!(fixture.begun(), 3);
@@ -324,40 +338,46 @@ mod tests {
         fixture.finish_build();
         assert!(fixture.context.current_job.wait_for_light_cache(&job).is_some());
         assert_eq!(fixture.begun(), 4);
-        assert!(fixture.builder.next_cache(now).is_none(), "not there yet");
+        assert!(
+            fixture.builder.next_cache(now).is_none(),
+            "the cache is not ready"
+        );
         fixture.finish_build();
         let start = Instant::now();
         while fixture.builder.next_cache(now).is_none() {
-            assert!(start.elapsed() < PATIENCE, "nothing comes");
+            assert!(start.elapsed() < PATIENCE, "the next cache does not become ready");
             std::thread::sleep(Duration::from_millis(1));
         }
-        let (epoch, cache) = fixture.builder.next_cache(now).expect("it was there just now");
+        let (epoch, cache) = fixture
+            .builder
+            .next_cache(now)
+            .expect("the next cache was ready before");
         assert_eq!((epoch, cache.seed_hash()), (next, next.seed_hash()));
         assert!(
             fixture.builder.next_cache(next).is_none(),
-            "after another epoch another comes"
+            "no epoch was announced after this one"
         );
         fixture.builder.announce_next(now, next);
-        assert!(fixture.begun.is_empty(), "it is known");
-        // Elsewhere, or after a long pause, another epoch is at work.
+        assert!(fixture.begun.is_empty(), "the epoch was announced before");
+        // The work changes to another epoch, for example after a long pause.
         fixture.work(2, 9);
         assert!(fixture.builder.next_cache(now).is_none());
         fixture.builder.stop();
     }
 
     #[test]
-    fn what_was_to_come_is_given_up_for_work() {
-        let fixture = Fixture::new();
+    fn a_build_of_the_next_epoch_is_cancelled_for_a_job() {
+        let fixture = BuilderFixture::new();
         fixture.builder.announce_next(Epoch::ethash(3), Epoch::ethash(4));
         assert_eq!(fixture.begun(), 4);
         fixture.work(1, 3);
-        assert_eq!(fixture.given_up.recv_timeout(PATIENCE), Ok(4));
+        assert_eq!(fixture.cancelled.recv_timeout(PATIENCE), Ok(4));
         assert_eq!(fixture.begun(), 3);
         fixture.finish_build();
-        assert_eq!(fixture.begun(), 4, "taken up again");
+        assert_eq!(fixture.begun(), 4, "the build starts again");
         fixture.builder.stop();
-        assert_eq!(fixture.given_up.recv_timeout(PATIENCE), Ok(4));
+        assert_eq!(fixture.cancelled.recv_timeout(PATIENCE), Ok(4));
         fixture.work(2, 8);
-        assert!(fixture.begun.is_empty(), "nothing is begun after the stop");
+        assert!(fixture.begun.is_empty(), "no build begins after the stop");
     }
 }

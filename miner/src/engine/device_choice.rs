@@ -1,6 +1,6 @@
-//! Which device searches: what the user asked for, against the adapters there are.
+//! Selects the devices that search: matches the choice of the user with the adapters of this machine.
 //!
-//! Knows names and properties of adapters, opens none.
+//! Knows names and properties of adapters. Opens none.
 
 use core::fmt;
 use std::str::FromStr;
@@ -8,30 +8,34 @@ use std::str::FromStr;
 use crate::error::MinerError;
 use crate::gpu::{AdapterInfo, list_adapters};
 
-/// The devices a user asks for: `auto`, `all`, `cpu`, `gpu`, or a list such as `gpu:1`, `gpu:0,2`, `cpu,gpu:0`.
+/// The devices that a user asks for: `auto`, `all`, `cpu`, `gpu`, or a list such as `gpu:1`, `gpu:0,2` or
+/// `cpu,gpu:0`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// The first hardware graphics adapter; the CPU where there is none.
+    /// The first hardware graphics adapter, or the CPU if there is none.
     #[default]
     Auto,
-    /// The CPU, whatever adapters there are.
+    /// The CPU only.
     Cpu,
-    /// The first hardware graphics adapter, or else the first software one.
+    /// The first hardware graphics adapter, or the first software adapter if there is none.
     Gpu,
-    /// Every hardware graphics adapter; the CPU where there is none.
+    /// All hardware graphics adapters, or the CPU if there is none.
     All,
-    /// The adapters with these numbers, as `miner devices` lists them, and the CPU where it is named too.
+    /// The adapters with these numbers, and the CPU if it is named. `miner devices` lists the numbers.
     List {
-        /// Whether the CPU searches too.
+        /// Whether the CPU searches as well.
         cpu: bool,
-        /// Numbers of adapters, in order. At least one, as the CPU alone is [`DeviceChoice::Cpu`].
+        /// Numbers of adapters, in ascending order. There is at least one, because the CPU alone is
+        /// [`DeviceChoice::Cpu`].
         adapters: Vec<usize>,
     },
 }
 
-/// Why a text names no device.
+/// A text is not a choice of devices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no device {got:?}: expected auto, all, cpu, gpu or a list such as gpu:0 or gpu:0,2 or cpu,gpu:0")]
+#[error(
+    "invalid device: got {got:?}, expected auto, all, cpu, gpu or a list such as gpu:0 or gpu:0,2 or cpu,gpu:0"
+)]
 pub struct DeviceParseError {
     /// The text.
     pub got: String,
@@ -89,19 +93,19 @@ impl fmt::Display for DeviceChoice {
     }
 }
 
-/// What will search, and the sentence that says why.
+/// The selected devices, and the reason for the selection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceSelection {
     /// The adapters to open.
     pub(crate) adapters: Vec<AdapterInfo>,
-    /// Whether the CPU searches from the start.
+    /// Whether the CPU searches from the start on.
     pub(crate) cpu: bool,
-    /// For the start-up log.
+    /// A sentence for the log.
     pub(crate) reason: String,
 }
 
 impl DeviceChoice {
-    /// Matches this choice with the adapters of this machine, which are looked for only where they matter.
+    /// Selects among the adapters of this machine. The adapters are listed only if the choice needs them.
     pub(crate) fn select_here(&self) -> Result<DeviceSelection, MinerError> {
         self.select(&if *self == Self::Cpu {
             Vec::new()
@@ -110,7 +114,10 @@ impl DeviceChoice {
         })
     }
 
-    /// Matches this choice with the adapters there are.
+    /// Selects among `adapters`.
+    ///
+    /// # Errors
+    /// When an adapter that was asked for does not exist.
     pub(crate) fn select(&self, adapters: &[AdapterInfo]) -> Result<DeviceSelection, MinerError> {
         let hardware = adapters.iter().find(|adapter| !adapter.software);
         let selection = |adapter: Option<&AdapterInfo>, reason: String| DeviceSelection {
@@ -200,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_and_written() {
+    fn every_choice_is_parsed_and_displayed() {
         for text in ["auto", "all", "cpu", "gpu", "gpu:0", "gpu:0,2", "cpu,gpu:1"] {
             assert_eq!(
                 text.parse::<DeviceChoice>().map(|choice| choice.to_string()),
@@ -223,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn automatic_choice_takes_hardware_only() {
+    fn the_automatic_choice_is_a_hardware_adapter_or_the_cpu() {
         let indices = |choice: DeviceChoice, adapters: &[AdapterInfo]| {
             choice
                 .select(adapters)

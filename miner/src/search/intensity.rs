@@ -1,53 +1,53 @@
-//! How hard a device works, so that whoever sits before it can go on working too.
+//! How much of its time a device searches. The rest is left to the user of the machine.
 //!
-//! Less than full intensity means shorter batches with pauses between them. Knows only times.
+//! Below full intensity, batches are shorter and there are pauses between them. Knows only durations.
 
 use core::fmt;
 use core::str::FromStr;
 use std::time::Duration;
 
-/// Work of the CPU that is gathered before a pause; shorter ones would mostly be switches.
+/// CPU time between two pauses. With shorter times, most of the effort would be switches between threads.
 const CPU_SLICE: Duration = Duration::from_millis(10);
-/// The shortest batch of a graphics adapter that is aimed at.
+/// The shortest target time of a batch on a graphics adapter.
 const BATCH_MIN: Duration = Duration::from_millis(2);
 
 /// The share of its time that a device searches, in percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Intensity(u8);
 
-/// A number that is no intensity.
+/// A text is not an intensity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no intensity {got:?}: expected a whole number from 1 to 100")]
+#[error("invalid intensity: got {got:?}, expected a whole number from 1 to 100")]
 pub struct IntensityError {
     /// The text.
     pub got: String,
 }
 
 impl Intensity {
-    /// All the time.
+    /// The device searches all the time.
     pub const FULL: Self = Self(100);
 
-    /// `percent` of the time, from 1 to 100.
+    /// `percent` must be from 1 to 100. Otherwise the result is `None`.
     pub fn new(percent: u8) -> Option<Self> {
         (1..=100).contains(&percent).then_some(Self(percent))
     }
 
-    /// In percent.
+    /// The intensity in percent.
     pub fn percent(self) -> u8 {
         self.0
     }
 
-    /// Whether there are no pauses.
+    /// Whether the device searches without pauses.
     pub(crate) fn is_full(self) -> bool {
         self == Self::FULL
     }
 
-    /// The length of a batch, where `full` is that of one at full intensity.
+    /// Returns the target time of a batch. `full` is the target time at full intensity.
     pub(crate) fn batch(self, full: Duration) -> Duration {
         (full * u32::from(self.0) / 100).max(BATCH_MIN.min(full))
     }
 
-    /// The pause after `worked`.
+    /// Returns the pause after `worked` of work.
     pub(crate) fn pause(self, worked: Duration) -> Duration {
         worked * u32::from(100 - self.0) / u32::from(self.0)
     }
@@ -74,7 +74,7 @@ impl fmt::Display for Intensity {
     }
 }
 
-/// Says when a thread of the CPU is to pause.
+/// Decides when a CPU thread pauses.
 #[derive(Debug)]
 pub(crate) struct CpuThrottle {
     intensity: Intensity,
@@ -89,12 +89,12 @@ impl CpuThrottle {
         }
     }
 
-    /// Whether there are pauses at all, and time has to be taken.
+    /// Whether there are pauses at all. If not, the caller need not measure time.
     pub(crate) fn is_on(&self) -> bool {
         !self.intensity.is_full()
     }
 
-    /// The thread has worked so long; the pause that is due now, if any.
+    /// Adds `worked` to the time since the last pause, and returns the pause that is due now, if any.
     pub(crate) fn pause(&mut self, worked: Duration) -> Option<Duration> {
         self.worked += worked;
         if !self.is_on() || self.worked < CPU_SLICE {
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_make_the_share() {
+    fn pauses_leave_the_configured_share() {
         let ms = Duration::from_millis;
         let at = |percent| Intensity::new(percent).expect("1 to 100");
         assert_eq!(at(50).pause(ms(30)), ms(30));
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(Intensity::FULL.pause(ms(30)), ms(0));
         assert_eq!(at(20).batch(ms(100)), ms(20));
         assert_eq!(at(1).batch(ms(100)), ms(2));
-        assert_eq!(at(1).batch(ms(1)), ms(1), "a shorter wish stays");
+        assert_eq!(at(1).batch(ms(1)), ms(1), "a shorter target stays");
         let mut throttle = CpuThrottle::new(at(50));
         assert_eq!(throttle.pause(ms(6)), None);
         assert_eq!(throttle.pause(ms(6)), Some(ms(12)));

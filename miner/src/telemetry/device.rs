@@ -1,6 +1,6 @@
-//! What is known of a device while it searches: rate, counts, state, how far its dataset is.
+//! The figures of one device: hash rate, counts, state, and the progress of its dataset.
 //!
-//! Searchers write, whoever wants to know reads; neither waits for the other.
+//! Searchers write the figures, and any thread may read them. Neither waits for the other.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,33 +10,34 @@ use parking_lot::Mutex;
 
 use super::hash_rate::HashRateMeter;
 
-/// What an engine is doing.
+/// The figures of an engine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EngineStatus {
-    /// Hashes per second over the last ten seconds, all devices.
+    /// Hashes per second of all devices, over the last ten seconds.
     pub hashrate: f64,
     /// Hashes since the start.
     pub hashes: u64,
     /// Solutions found.
     pub solutions: u64,
-    /// Hits that the check on the CPU refused: faulty memory, device or dataset.
+    /// Hits that the check on the CPU refused. The reason is faulty memory, a faulty device or a wrong
+    /// dataset.
     pub hardware_errors: u64,
-    /// Device by device. A device keeps its place; one may be added at the end.
+    /// The devices. A device keeps its index. A new device is added at the end.
     pub devices: Vec<DeviceStatus>,
 }
 
-/// What a device is doing.
+/// The figures of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceStatus {
     /// `cpu` or `gpu:N`.
     pub name: String,
-    /// The product's name, or the number of threads.
+    /// The name of the product, or the number of threads.
     pub label: String,
-    /// Its address on the PCI bus, where the driver tells it.
+    /// The address on the PCI bus, if the driver tells it.
     pub pci_bus: Option<String>,
     /// Hashes per second over the last ten seconds.
     pub hashrate: f64,
-    /// Hashes per second since its first hash.
+    /// Hashes per second since the first hash.
     pub average: f64,
     /// Hashes since the start.
     pub hashes: u64,
@@ -44,55 +45,55 @@ pub struct DeviceStatus {
     pub solutions: u64,
     /// Hits that the check on the CPU refused.
     pub hardware_errors: u64,
-    /// What it is at.
+    /// What the device is doing.
     pub state: DeviceState,
-    /// The dataset that is being generated for it.
+    /// The dataset that is being generated for the device.
     pub dataset: Option<DatasetProgress>,
 }
 
-/// What a device is at.
+/// What a device is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeviceState {
-    /// It has nothing to search.
+    /// The device has nothing to search.
     #[default]
     Waiting,
-    /// It prepares for the work of an epoch.
+    /// The device prepares for the work of an epoch.
     Preparing {
-        /// The epoch's number.
+        /// The number of the epoch.
         epoch: u32,
     },
-    /// It searches.
+    /// The device searches.
     Searching {
-        /// The epoch's number.
+        /// The number of the epoch.
         epoch: u32,
     },
-    /// It failed and is tried again: soon, or with another epoch where the dataset was too large for it.
+    /// The device failed and will be tried again: soon, or in another epoch if the dataset was too large.
     Recovering {
-        /// What happened.
+        /// The reason of the failure.
         reason: String,
     },
-    /// It is out of use.
+    /// The device is out of use.
     Failed {
-        /// What happened.
+        /// The reason of the failure.
         reason: String,
     },
 }
 
-/// How far a dataset is.
+/// The progress of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatasetProgress {
-    /// The epoch's number.
+    /// The number of the epoch.
     pub epoch: u32,
     /// Items that are finished.
     pub done: u32,
-    /// Items that there will be.
+    /// Items in the whole dataset.
     pub total: u32,
 }
 
-/// One device's dials.
+/// The counters and the state of one device.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceTelemetry {
-    /// Its place among all devices.
+    /// The index of the device in the status of the engine.
     pub(crate) index: usize,
     name: String,
     label: String,
@@ -102,7 +103,7 @@ pub(crate) struct DeviceTelemetry {
     solutions: AtomicU64,
     hardware_errors: AtomicU64,
     state: Mutex<DeviceState>,
-    /// Threads of the device that search, where it has several. Changed under the lock of the state.
+    /// Number of threads that search for this device. It changes only while `state` is locked.
     searching: AtomicUsize,
     dataset: Mutex<Option<DatasetProgress>>,
 }
@@ -120,7 +121,7 @@ impl DeviceTelemetry {
         telemetry
     }
 
-    /// Counts hashes.
+    /// Adds to the number of hashes.
     pub(crate) fn add_hashes(&self, hashes: u64) {
         self.began.get_or_init(Instant::now);
         self.meter.add(hashes);
@@ -142,14 +143,14 @@ impl DeviceTelemetry {
         *self.state.lock() = state;
     }
 
-    /// One of the device's threads begins to search.
+    /// Records that a thread of the device begins to search.
     pub(crate) fn begin_search(&self, epoch: u32) {
         let mut state = self.state.lock();
         self.searching.fetch_add(1, Ordering::Relaxed);
         *state = DeviceState::Searching { epoch };
     }
 
-    /// One of the device's threads has ended its search. The last one leaves the device waiting.
+    /// Records that a thread of the device has ended its search. After the last one, the device waits.
     pub(crate) fn end_search(&self) {
         let mut state = self.state.lock();
         if self.searching.fetch_sub(1, Ordering::Relaxed) == 1 {
@@ -191,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_waits_when_its_last_thread_does() {
+    fn a_device_waits_after_its_last_thread_has_ended() {
         let telemetry = DeviceTelemetry::default();
         let state = || telemetry.status(Instant::now()).state;
         telemetry.begin_search(7);
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn the_average_counts_from_the_first_hash() {
+    fn the_average_begins_with_the_first_hash() {
         let telemetry = DeviceTelemetry::new(0, "cpu".into(), "2 threads".into(), None);
         assert_eq!(telemetry.status(Instant::now()).average, 0.0);
         telemetry.add_hashes(1000);

@@ -1,7 +1,7 @@
-//! Counts hashes and gives their rate over the last seconds.
+//! Counts hashes and computes their rate over the last seconds.
 //!
-//! The count is one atomic that searchers add to; samples of it are taken by whoever calls [`HashRateMeter::sample`]
-//! regularly, so that a rate covers a window and not the whole past.
+//! Searchers add to one atomic counter. Another thread calls [`HashRateMeter::sample`] regularly, so that
+//! the rate covers a window of time and not the whole past.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// The span a rate covers.
+/// The time that a rate covers.
 pub(crate) const WINDOW: Duration = Duration::from_secs(10);
 
-/// Hashes of one device.
+/// The hash counter of one device.
 #[derive(Debug, Default)]
 pub(crate) struct HashRateMeter {
     hashes: AtomicU64,
@@ -20,21 +20,21 @@ pub(crate) struct HashRateMeter {
 }
 
 impl HashRateMeter {
-    /// Counts `hashes` more.
+    /// Adds `hashes` to the counter.
     pub(crate) fn add(&self, hashes: u64) {
         self.hashes.fetch_add(hashes, Ordering::Relaxed);
     }
 
-    /// Hashes since the start.
+    /// Returns the number of hashes since the start.
     pub(crate) fn total(&self) -> u64 {
         self.hashes.load(Ordering::Relaxed)
     }
 
-    /// Remembers the count of `now` and forgets what is older than the window.
+    /// Stores the count at `now`, and removes samples that are older than the window.
     pub(crate) fn sample(&self, now: Instant) {
         let mut samples = self.samples.lock();
         samples.push_back((now, self.total()));
-        // The newest sample outside the window stays: it is where the window begins.
+        // The newest sample outside the window is kept, because the window begins there.
         while samples
             .get(1)
             .is_some_and(|&(time, _)| now.saturating_duration_since(time) >= WINDOW)
@@ -43,7 +43,7 @@ impl HashRateMeter {
         }
     }
 
-    /// Hashes per second over the window that ends at `now`; 0 before there is anything to compare.
+    /// Returns hashes per second over the window that ends at `now`, or 0 before the first sample.
     pub(crate) fn rate(&self, now: Instant) -> f64 {
         let Some(&(time, count)) = self.samples.lock().front() else {
             return 0.0;

@@ -1,5 +1,5 @@
-//! Shows how far a dataset is: on the device's dials, and by a bar on a terminal or a line every few seconds
-//! elsewhere.
+//! Shows the progress of a dataset: in the status of its device, and as a bar on a terminal. If there is no
+//! terminal, the log gets a line every few seconds.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -9,28 +9,29 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::device::{DatasetProgress, DeviceTelemetry};
 
-/// Between two lines of the log.
+/// Time between two lines of the log.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// One piece of long work, as its user sees it.
+/// Reports the progress of one long task.
 pub(crate) struct ProgressReporter {
     what: String,
     bar: Option<ProgressBar>,
-    dials: Option<(Arc<DeviceTelemetry>, u32)>,
+    device: Option<(Arc<DeviceTelemetry>, u32)>,
     start: Instant,
     last_line: Instant,
 }
 
 impl ProgressReporter {
-    /// Work called `what`, starting now.
+    /// Begins a task called `what`. Its progress is shown as a bar or in the log.
     pub(crate) fn new(what: String) -> Self {
         Self::shown(what, true, None)
     }
 
-    /// The same, shown on the dials of the device it is for, and by a bar only if `bars` are wanted.
-    pub(crate) fn shown(what: String, bars: bool, dials: Option<(Arc<DeviceTelemetry>, u32)>) -> Self {
+    /// Begins a task called `what`. Its progress is also shown in the status of a device, if one is given
+    /// with the number of its epoch. There is a bar only if `bars` is set.
+    pub(crate) fn shown(what: String, bars: bool, device: Option<(Arc<DeviceTelemetry>, u32)>) -> Self {
         let bar = (bars && std::io::stderr().is_terminal()).then(|| {
-            // The template is fixed; were it ever wrong, the plain bar would do.
+            // The template is a constant. If it were wrong, the default bar would be used.
             let style = ProgressStyle::with_template("{msg} {wide_bar} {percent}% {eta}")
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
             ProgressBar::new(0).with_style(style).with_message(what.clone())
@@ -39,15 +40,15 @@ impl ProgressReporter {
         Self {
             what,
             bar,
-            dials,
+            device,
             start,
             last_line: start,
         }
     }
 
-    /// `done` of `total` items are finished.
+    /// Records that `done` of `total` items are finished.
     pub(crate) fn report(&mut self, done: u32, total: u32) {
-        if let Some((telemetry, epoch)) = &self.dials {
+        if let Some((telemetry, epoch)) = &self.device {
             telemetry.set_dataset(Some(DatasetProgress {
                 epoch: *epoch,
                 done,
@@ -69,9 +70,9 @@ impl ProgressReporter {
         }
     }
 
-    /// The work has ended; says how long it took.
+    /// Ends the report, and returns how long the task took.
     pub(crate) fn end(self) -> Duration {
-        if let Some((telemetry, _)) = &self.dials {
+        if let Some((telemetry, _)) = &self.device {
             telemetry.set_dataset(None);
         }
         if let Some(bar) = self.bar {
@@ -81,7 +82,7 @@ impl ProgressReporter {
     }
 }
 
-/// Seconds until the end at the pace so far.
+/// Estimates the seconds until the end from the speed so far.
 fn seconds_left(elapsed: Duration, done: u32, total: u32) -> u64 {
     let left = f64::from(total.saturating_sub(done)) / f64::from(done.max(1));
     (elapsed.as_secs_f64() * left).round() as u64
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_estimate_goes_by_the_pace_so_far() {
+    fn the_estimate_assumes_the_speed_so_far() {
         let check = |elapsed, done, total, left| {
             assert_eq!(
                 seconds_left(Duration::from_secs(elapsed), done, total),

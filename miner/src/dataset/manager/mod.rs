@@ -1,9 +1,11 @@
-//! Keeps the full dataset of the epoch at work: finds it on disk or generates it, in the background.
+//! Provides the full dataset of the current epoch: from disk, or generated in the background.
 //!
-//! Searchers ask for it and go on with the light cache until it is there, which takes until there is memory for
-//! it. The dataset of the epoch to come is made ahead where there is memory for two, and at the switch
-//! otherwise. Generating shares the processor evenly with the search: hashing from the light cache is a hundredth
-//! as fast as what the wait is for.
+//! The searchers ask for the dataset and continue with the light cache until it exists. If there is too
+//! little memory for it, the manager waits. The dataset of the next epoch is made in advance if there is
+//! memory for two, and otherwise when that epoch begins.
+//!
+//! The generation and the search get equal shares of the processor. This does not slow the miner down much:
+//! a hash from the light cache takes about a hundred times as long as one from the dataset.
 
 mod state;
 
@@ -16,131 +18,143 @@ use std::time::Instant;
 use ethash::{Epoch, LightCache};
 use parking_lot::Mutex;
 
-use self::state::{DatasetManagerState, NextEpoch};
+use self::state::{DatasetManagerState, EarlyDataset, NextEpoch};
 use crate::dataset::error::DatasetError;
 use crate::dataset::file_format::file_name;
 use crate::dataset::free_memory::{FreeMemory, MemoryShortage};
 use crate::dataset::full_dataset::Dataset;
 use crate::dataset::policy::DatasetPolicy;
 use crate::telemetry::{DeviceTelemetry, ProgressReporter};
-use crate::threads::{join_until, set_thread_niceness};
+use crate::threads::{join_until, set_thread_niceness, spawn};
 
+/// Provides the full dataset of the CPU.
 #[derive(Debug)]
 pub(crate) struct DatasetManager {
     policy: DatasetPolicy,
     threads: usize,
-    /// How far those threads let other programs go before them.
+    /// The niceness of the threads that generate a dataset.
     niceness: u8,
-    room: FreeMemory,
+    memory: FreeMemory,
     state: Mutex<DatasetManagerState>,
-    /// Where progress is shown, and whether by bars too.
-    shown_on: OnceLock<(Arc<DeviceTelemetry>, bool)>,
+    shown_on: OnceLock<ProgressTarget>,
+}
+
+/// Where the progress of a generation is shown.
+#[derive(Clone, Debug)]
+struct ProgressTarget {
+    telemetry: Arc<DeviceTelemetry>,
+    /// Whether there is also a bar on the terminal.
+    bars: bool,
 }
 
 impl DatasetManager {
-    /// Generates with `threads` threads of `niceness`.
+    /// Makes a manager that generates datasets with `threads` threads of this niceness.
     pub(crate) fn new(policy: DatasetPolicy, threads: usize, niceness: u8) -> Self {
         Self {
             policy,
             threads,
             niceness,
-            room: FreeMemory::default(),
+            memory: FreeMemory::default(),
             state: Mutex::default(),
             shown_on: OnceLock::new(),
         }
     }
 
-    /// Shows progress on the dials of `telemetry`, and by bars on a terminal if they are wanted.
+    /// Shows the progress in `telemetry`, and as a bar on the terminal if `bars` is set.
     pub(crate) fn show_progress_on(&self, telemetry: Arc<DeviceTelemetry>, bars: bool) {
-        // The first stays: there is one CPU.
-        let _ = self.shown_on.set((telemetry, bars));
+        // Only the first call has an effect. There is only one CPU.
+        let _ = self.shown_on.set(ProgressTarget { telemetry, bars });
     }
 
-    /// Sees to it that the dataset of `epoch` comes, once; a dataset of another epoch is dropped.
+    /// Begins to provide the dataset of `epoch`, unless this was begun before. Drops the dataset of any other
+    /// epoch.
     pub(crate) fn request(self: &Arc<Self>, epoch: Epoch, cache: &Arc<LightCache>) {
         if self.policy == DatasetPolicy::Never {
             return;
         }
         let mut state = self.state.lock();
-        if state.stopping || state.wanted == Some(epoch) && !state.is_due_anew {
+        if state.stopping || state.wanted == Some(epoch) && !state.needs_rebuild {
             return;
         }
         let is_another = state.wanted.replace(epoch) != Some(epoch);
-        state.is_due_anew = false;
+        state.needs_rebuild = false;
         if is_another {
             state.ready = None;
-            state.coming.take_if(|coming| coming.present != epoch);
-            match state.ahead.take() {
-                Some((ahead, Some(dataset))) if ahead.epoch == epoch => {
+            state.planned.take_if(|next| next.current != epoch);
+            match state.early.take_if(|early| early.target.epoch == epoch) {
+                Some(EarlyDataset {
+                    dataset: Some(dataset),
+                    ..
+                }) => {
                     tracing::info!(epoch = epoch.index, "the full dataset was made ahead");
                     state.ready = Some(dataset);
-                    if state.coming.is_some() {
+                    if state.planned.is_some() {
                         self.start_builder(&mut state, |_| {});
                     }
                     return;
                 }
-                // It is on its way, and comes to whoever wants it by now.
-                Some((ahead, None)) if ahead.epoch == epoch => return,
-                _ => {}
+                // The builder is making this dataset. It will publish it for the wanted epoch.
+                Some(EarlyDataset { dataset: None, .. }) => return,
+                None => state.early = None,
             }
         }
         let cache = Arc::clone(cache);
         self.start_builder(&mut state, move |manager| manager.build(epoch, &cache));
     }
 
-    /// After the epoch `present` comes `epoch`: its dataset is made ahead, once that of `present` is there.
-    pub(crate) fn prepare_next(self: &Arc<Self>, present: Epoch, epoch: Epoch, cache: &Arc<LightCache>) {
+    /// Announces that `epoch` comes after `current`. Its dataset is made in advance, after that of `current`.
+    pub(crate) fn prepare_next(self: &Arc<Self>, current: Epoch, epoch: Epoch, cache: &Arc<LightCache>) {
         if self.policy == DatasetPolicy::Never {
             return;
         }
         let mut state = self.state.lock();
-        if state.stopping || state.is_ahead(epoch) {
+        if state.stopping || state.has_begun_early(epoch) {
             return;
         }
-        state.coming = Some(NextEpoch {
-            present,
+        state.planned = Some(NextEpoch {
+            current,
             epoch,
             cache: Arc::clone(cache),
         });
-        // Whoever builds the present one, be it that nobody wants it yet, goes on with it.
-        if state.ready.is_some() && state.wanted == Some(present) {
+        // If the current dataset is not ready, its builder will continue with this one.
+        if state.ready.is_some() && state.wanted == Some(current) {
             self.start_builder(&mut state, |_| {});
         }
     }
 
-    /// Starts a thread that builds, and then what is to be made ahead.
+    /// Starts a thread that runs `build` and then makes the planned dataset.
     fn start_builder(
         self: &Arc<Self>,
         state: &mut DatasetManagerState,
         build: impl FnOnce(&Self) + Send + 'static,
     ) {
-        let before = state.builder.take();
+        let previous = state.builder.take();
         let manager = Arc::clone(self);
-        let builder = std::thread::Builder::new().name("dataset".into()).spawn(move || {
-            // Those that help it do as it does.
+        let builder = spawn("dataset", move || {
+            // The threads that this one starts inherit its niceness.
             set_thread_niceness(manager.niceness);
-            // It sees that its epoch is no longer wanted and ends soon.
-            if let Some(before) = before {
-                let _ = before.join();
+            // The previous builder notices that its epoch is no longer needed and ends soon.
+            if let Some(previous) = previous {
+                let _ = previous.join();
             }
             build(&manager);
-            while manager.build_ahead() {}
+            while manager.build_planned() {}
         });
         match builder {
             Ok(builder) => state.builder = Some(builder),
             Err(error) => {
-                tracing::warn!("no full dataset, the search stays with the light cache: no thread: {error}")
+                tracing::warn!("no full dataset, the search stays with the light cache: {error}");
             }
         }
     }
 
-    /// The dataset of `epoch` if it is there.
+    /// Returns the dataset of `epoch` if it is ready.
     pub(crate) fn ready(&self, epoch: Epoch) -> Option<Arc<Dataset>> {
         let state = self.state.lock();
         state.ready.clone().filter(|_| state.wanted == Some(epoch))
     }
 
-    /// `dataset` gave a wrong hash: it is dropped with its file, and built anew when wanted again.
+    /// Drops `dataset` and its file, because it gave a wrong hash. The next request makes a new one.
     pub(crate) fn reject(&self, epoch: Epoch, dataset: &Arc<Dataset>) {
         let mut state = self.state.lock();
         if state.wanted != Some(epoch)
@@ -153,19 +167,19 @@ impl DatasetManager {
         }
         state.ready = None;
         state.rejected = Arc::downgrade(dataset);
-        state.is_due_anew = true;
-        // What is only begun ahead comes after it.
-        if let Some((coming, _)) = state.ahead.take_if(|(_, dataset)| dataset.is_none()) {
-            state.coming = Some(coming);
+        state.needs_rebuild = true;
+        // The new dataset of this epoch goes before an unfinished dataset of the next epoch.
+        if let Some(early) = state.early.take_if(|early| early.dataset.is_none()) {
+            state.planned = Some(early.target);
         }
         drop(state);
-        tracing::warn!("the full dataset gave a wrong hash; it is generated anew");
+        tracing::warn!("the full dataset gave a wrong hash; it is generated again");
         if let DatasetPolicy::Disk(folder) = &self.policy {
             let _ = fs::remove_file(folder.join(file_name(&epoch.seed_hash())));
         }
     }
 
-    /// Ends what is under way and waits for it, until `deadline`.
+    /// Stops the builder and waits for it, until `deadline`.
     pub(crate) fn stop(&self, deadline: Instant) {
         let builder = {
             let mut state = self.state.lock();
@@ -177,50 +191,56 @@ impl DatasetManager {
         }
     }
 
-    /// Makes the dataset of the epoch to come, if it is known, not begun and there is room for it. False where
-    /// there was nothing to do.
-    fn build_ahead(&self) -> bool {
-        let NextEpoch { epoch, cache, .. } = {
-            let mut state = self.state.lock();
-            // Before the present one, none is made for later.
-            if state.stopping || state.ready.is_none() {
-                return false;
-            }
-            let wanted = state.wanted;
-            let Some(coming) = state.coming.take_if(|coming| wanted == Some(coming.present)) else {
-                return false;
-            };
-            let bytes = coming.cache.dataset_bytes();
-            if !self.room.has(bytes) {
-                tracing::info!(
-                    epoch = coming.epoch.index,
-                    bytes,
-                    "no room for the next full dataset, it is made at the switch"
-                );
-                return false;
-            }
-            state.ahead = Some((coming.clone(), None));
-            coming
+    /// Makes the planned dataset if there is memory for it. Returns false if there was nothing to do.
+    fn build_planned(&self) -> bool {
+        let Some(NextEpoch { epoch, cache, .. }) = self.begin_planned() else {
+            return false;
         };
         self.build(epoch, &cache);
-        // It failed, which is said; the switch tries again.
-        let unmade =
-            |(ahead, dataset): &mut (NextEpoch, Option<_>)| ahead.epoch == epoch && dataset.is_none();
-        let wanted_by_now = {
+        let is_wanted_now = {
             let mut state = self.state.lock();
-            state.ahead.take_if(unmade);
-            state.wanted == Some(epoch) && !state.is_due_anew
+            // The generation failed and has logged the reason. It is tried again when the epoch begins.
+            state
+                .early
+                .take_if(|early| early.target.epoch == epoch && early.dataset.is_none());
+            state.wanted == Some(epoch) && !state.needs_rebuild
         };
-        // It failed beside the one before, which has made room meanwhile.
-        if wanted_by_now {
+        // If the epoch began meanwhile, the dataset before it was dropped, so there is more memory now.
+        // Where the first attempt has succeeded, this does nothing.
+        if is_wanted_now {
             self.build(epoch, &cache);
         }
         true
     }
 
-    /// Finds or makes the dataset of `epoch`, as long as it is wanted and not there.
+    /// Marks the planned dataset as begun and returns its epoch. Returns `None` if nothing is planned for the
+    /// current epoch, if the current dataset is not ready, or if there is too little memory.
+    fn begin_planned(&self) -> Option<NextEpoch> {
+        let mut state = self.state.lock();
+        if state.stopping || state.ready.is_none() {
+            return None;
+        }
+        let wanted = state.wanted;
+        let next = state.planned.take_if(|next| wanted == Some(next.current))?;
+        let bytes = next.cache.dataset_bytes();
+        if !self.memory.has(bytes) {
+            tracing::info!(
+                epoch = next.epoch.index,
+                bytes,
+                "too little memory for the next full dataset; it will be made when its epoch begins"
+            );
+            return None;
+        }
+        state.early = Some(EarlyDataset {
+            target: next.clone(),
+            dataset: None,
+        });
+        Some(next)
+    }
+
+    /// Opens or generates the dataset of `epoch` and publishes it, if it is still needed.
     fn build(&self, epoch: Epoch, cache: &LightCache) {
-        if !self.state.lock().lacks(epoch) {
+        if !self.state.lock().needs(epoch) {
             return;
         }
         let folder = match &self.policy {
@@ -229,12 +249,12 @@ impl DatasetManager {
             DatasetPolicy::Disk(folder) => Some(folder),
         };
         if let Some(dataset) = folder.and_then(|folder| open(folder, cache)) {
-            self.put(epoch, dataset);
+            self.publish(epoch, dataset);
             return;
         }
         match self.generate(epoch, cache) {
             Ok(dataset) => {
-                let Some(dataset) = self.put(epoch, dataset) else {
+                let Some(dataset) = self.publish(epoch, dataset) else {
                     return;
                 };
                 if let Some(folder) = folder {
@@ -248,29 +268,29 @@ impl DatasetManager {
 
     fn generate(&self, epoch: Epoch, cache: &LightCache) -> Result<Dataset, DatasetError> {
         let bytes = cache.dataset_bytes();
-        let wanted = || self.state.lock().lacks(epoch);
-        // The system would give it and then have to end a program, or go through the swap.
-        let tell = |MemoryShortage { needed, available }| {
+        let is_needed = || self.state.lock().needs(epoch);
+        // The system might grant this memory, and then end a program or use the swap.
+        let report_shortage = |MemoryShortage { needed, available }| {
             tracing::warn!(
                 epoch = epoch.index,
                 bytes,
                 needed,
                 available,
-                "too little memory for the full dataset, the search stays with the light cache until there is"
+                "too little memory for the full dataset, the search stays with the light cache until there is enough"
             );
         };
-        if !self.room.wait(bytes, wanted, tell) {
+        if !self.memory.wait(bytes, is_needed, report_shortage) {
             return Err(DatasetError::Cancelled);
         }
-        let (telemetry, bars) = self.shown_on.get().cloned().unzip();
+        let target = self.shown_on.get();
         let mut progress = ProgressReporter::shown(
             format!("generating the dataset of epoch {}", epoch.index),
-            bars.unwrap_or(true),
-            telemetry.map(|telemetry| (telemetry, epoch.index)),
+            target.is_none_or(|target| target.bars),
+            target.map(|target| (Arc::clone(&target.telemetry), epoch.index)),
         );
         let dataset = Dataset::generate(cache, self.threads, &mut |done, total| {
             progress.report(done, total);
-            if wanted() {
+            if is_needed() {
                 ControlFlow::Continue(())
             } else {
                 ControlFlow::Break(())
@@ -283,8 +303,10 @@ impl DatasetManager {
         dataset
     }
 
-    /// Offers `dataset` to the searchers, or lays it by for them, if it is still wanted, and gives it back.
-    fn put(&self, epoch: Epoch, dataset: Dataset) -> Option<Arc<Dataset>> {
+    /// Makes `dataset` available to the searchers, now or when its epoch begins, and returns it.
+    ///
+    /// Returns `None` if the dataset is no longer needed.
+    fn publish(&self, epoch: Epoch, dataset: Dataset) -> Option<Arc<Dataset>> {
         let mut state = self.state.lock();
         let dataset = Arc::new(dataset);
         if state.stopping {
@@ -294,23 +316,23 @@ impl DatasetManager {
             state.ready = Some(Arc::clone(&dataset));
             return Some(dataset);
         }
-        match &mut state.ahead {
-            Some((ahead, place)) if ahead.epoch == epoch => {
-                *place = Some(Arc::clone(&dataset));
+        match &mut state.early {
+            Some(early) if early.target.epoch == epoch => {
+                early.dataset = Some(Arc::clone(&dataset));
                 Some(dataset)
             }
             _ => None,
         }
     }
 
-    /// Writes `dataset`, as long as it is the one that is used.
+    /// Writes `dataset` to `folder`. Stops if the dataset is no longer used.
     fn save(&self, folder: &Path, cache: &LightCache, dataset: &Arc<Dataset>) {
         let cancelled = || {
             let state = self.state.lock();
             state.stopping || !state.keeps(dataset)
         };
         match dataset.save(folder, &cache.seed_hash(), &cancelled) {
-            // Rejected at the last moment: then there was no file yet to be removed with it.
+            // It was rejected after the last check, before there was a file that `reject` could remove.
             Ok(path) if self.state.lock().rejected.as_ptr() == Arc::as_ptr(dataset) => {
                 let _ = fs::remove_file(path);
             }
@@ -321,7 +343,7 @@ impl DatasetManager {
     }
 }
 
-/// The dataset in `folder`, if there is a good one; what is wrong with a bad one is said.
+/// Returns the dataset in `folder`, if there is a good one. Logs what is wrong with a bad one.
 fn open(folder: &Path, cache: &LightCache) -> Option<Dataset> {
     match Dataset::open(folder, cache) {
         Ok(dataset) => {
@@ -330,7 +352,7 @@ fn open(folder: &Path, cache: &LightCache) -> Option<Dataset> {
         }
         Err(error) if error.is_absent() => None,
         Err(error) => {
-            tracing::warn!("dataset file not usable, it is made anew: {error}");
+            tracing::warn!("dataset file not usable, it is generated again: {error}");
             None
         }
     }
@@ -358,16 +380,20 @@ mod tests {
         }
     }
 
-    /// The dataset made ahead, once it is there.
-    fn wait_for_ahead(manager: &DatasetManager, epoch: Epoch) -> Arc<Dataset> {
+    /// Waits for the dataset that is made in advance for `epoch`.
+    fn wait_for_early(manager: &DatasetManager, epoch: Epoch) -> Arc<Dataset> {
         let start = Instant::now();
         loop {
-            if let Some((coming, Some(dataset))) = &manager.state.lock().ahead
-                && coming.epoch == epoch
+            if let Some(early) = &manager.state.lock().early
+                && early.target.epoch == epoch
+                && let Some(dataset) = &early.dataset
             {
                 return Arc::clone(dataset);
             }
-            assert!(start.elapsed() < Duration::from_secs(20), "nothing is made ahead");
+            assert!(
+                start.elapsed() < Duration::from_secs(20),
+                "no dataset is made in advance"
+            );
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -385,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_follow_each_other() {
+    fn each_epoch_gets_its_dataset() {
         let manager = Arc::new(DatasetManager::new(DatasetPolicy::Memory, 2, 0));
         for index in [0, 1, 0] {
             let epoch = Epoch::ethash(index);
@@ -401,28 +427,31 @@ mod tests {
         stop(&manager);
         let epoch = Epoch::ethash(5);
         manager.request(epoch, &cache(epoch));
-        assert!(manager.ready(epoch).is_none(), "nothing is begun after the stop");
+        assert!(
+            manager.ready(epoch).is_none(),
+            "no dataset is begun after the stop"
+        );
     }
 
     #[test]
-    fn the_next_dataset_is_made_ahead() {
+    fn the_next_dataset_is_made_in_advance() {
         let manager = Arc::new(DatasetManager::new(DatasetPolicy::Memory, 2, 0));
         let [now, next] = [Epoch::ethash(0), Epoch::ethash(1)];
-        // Known before anyone searches: then it waits for the present one.
+        // The next epoch is announced before anyone searches. Its dataset waits for the current one.
         manager.prepare_next(now, next, &cache(next));
-        assert!(manager.state.lock().builder.is_none(), "nobody searches yet");
+        assert!(manager.state.lock().builder.is_none(), "no dataset was requested");
         manager.request(now, &cache(now));
         wait_for(&manager, now);
-        wait_for_ahead(&manager, next);
+        wait_for_early(&manager, next);
         assert!(manager.ready(now).is_some() && manager.ready(next).is_none());
         manager.request(next, &cache(next));
-        let dataset = manager.ready(next).expect("it is there at the switch");
+        let dataset = manager.ready(next).expect("the dataset was made in advance");
         assert_eq!(
             dataset.view().hash(&ethash::B256::ZERO, 1),
             cache(next).hash(&ethash::B256::ZERO, 1)
         );
         assert!(manager.ready(now).is_none());
-        // Announced while there is one already.
+        // The next epoch is announced while the current dataset is ready.
         let last = Epoch::ethash(2);
         manager.prepare_next(next, last, &cache(last));
         manager.request(last, &cache(last));
@@ -431,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_corrupt_file_is_made_anew() {
+    fn a_corrupt_file_is_replaced() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let epoch = Epoch::ethash(0);
         let path = folder.path().join(file_name(&epoch.seed_hash()));
@@ -444,7 +473,8 @@ mod tests {
         manager.request(epoch, &cache(epoch));
         wait_for(&manager, epoch);
         stop(&manager);
-        // Stopped while writing, the bad file is still there; finished, the good one has replaced it.
+        // If the manager was stopped while it wrote, the bad file still exists. Otherwise the good file has
+        // replaced it.
         let manager = Arc::new(DatasetManager::new(
             DatasetPolicy::Disk(folder.path().to_owned()),
             1,
@@ -470,31 +500,31 @@ mod tests {
     }
 
     #[test]
-    fn only_what_follows_the_present_epoch_is_made_ahead() {
+    fn only_the_epoch_after_the_current_one_is_made_in_advance() {
         let manager = Arc::new(DatasetManager::new(DatasetPolicy::Memory, 1, 0));
         let [now, next, other] = [0, 1, 5].map(Epoch::ethash);
         manager.prepare_next(now, next, &cache(next));
-        // The rig comes back, or another pool has it, in another epoch.
+        // The work changes to an unexpected epoch, for example that of another pool.
         manager.request(other, &cache(other));
-        assert!(manager.state.lock().coming.is_none());
+        assert!(manager.state.lock().planned.is_none());
         wait_for(&manager, other);
         let builder = manager.state.lock().builder.take();
-        builder.expect("it was begun").join().expect("no panic");
+        builder.expect("a builder was started").join().expect("no panic");
         manager.prepare_next(now, next, &cache(next));
         let state = manager.state.lock();
         assert!(
-            state.builder.is_none() && state.ahead.is_none(),
-            "not yet, or no more"
+            state.builder.is_none() && state.early.is_none(),
+            "the announced epoch does not follow the current one"
         );
         drop(state);
-        // The searchers see the new work a moment after it was announced what follows.
+        // The searchers request the new epoch a moment after its successor was announced.
         manager.request(now, &cache(now));
-        wait_for_ahead(&manager, next);
+        wait_for_early(&manager, next);
         let last = Epoch::ethash(2);
         manager.prepare_next(next, last, &cache(last));
         manager.request(next, &cache(next));
-        assert!(manager.ready(next).is_some(), "made ahead");
-        wait_for_ahead(&manager, last);
+        assert!(manager.ready(next).is_some(), "it was made in advance");
+        wait_for_early(&manager, last);
         stop(&manager);
     }
 
@@ -504,69 +534,72 @@ mod tests {
         let manager = DatasetManager::new(DatasetPolicy::Disk(folder.path().to_owned()), 1, 0);
         let epoch = Epoch::ethash(0);
         let path = folder.path().join(file_name(&epoch.seed_hash()));
-        let mut go_on = |_, _| ControlFlow::Continue(());
-        let dataset = Dataset::generate(&cache(epoch), 1, &mut go_on).expect("130 KB");
+        let mut on_progress = |_, _| ControlFlow::Continue(());
+        let dataset = Dataset::generate(&cache(epoch), 1, &mut on_progress).expect("130 KB");
         manager.state.lock().wanted = Some(epoch);
-        let dataset = manager.put(epoch, dataset).expect("it is wanted");
+        let dataset = manager.publish(epoch, dataset).expect("the dataset is needed");
         manager.save(folder.path(), &cache(epoch), &dataset);
-        assert!(path.exists(), "a good one is written");
+        assert!(path.exists(), "a good dataset is written");
 
-        // While it is written again, it turns out bad, and a searcher wants another at once.
+        // While the dataset is written again, it is rejected, and a searcher requests a new one at once.
         manager.reject(epoch, &dataset);
         assert!(!path.exists());
-        manager.state.lock().is_due_anew = false;
+        manager.state.lock().needs_rebuild = false;
         manager.save(folder.path(), &cache(epoch), &dataset);
-        assert!(!path.exists(), "a bad one is not");
-        // The same when all of it was written before it was seen to be bad.
+        assert!(!path.exists(), "a rejected dataset is not written");
+        // The dataset is rejected after it was written completely.
         manager.state.lock().ready = Some(Arc::clone(&dataset));
         manager.save(folder.path(), &cache(epoch), &dataset);
-        assert!(!path.exists(), "a bad one goes by its name");
+        assert!(!path.exists(), "the file of a rejected dataset is removed");
     }
 
     #[test]
-    fn what_was_made_ahead_outlives_a_rejected_dataset() {
+    fn the_next_dataset_outlives_a_rejected_one() {
         let manager = Arc::new(DatasetManager::new(DatasetPolicy::Memory, 1, 0));
         let [now, next] = [0, 1].map(Epoch::ethash);
         manager.request(now, &cache(now));
         let first = wait_for(&manager, now);
         manager.prepare_next(now, next, &cache(next));
-        let ahead = wait_for_ahead(&manager, next);
+        let early = wait_for_early(&manager, next);
         manager.reject(now, &first);
         assert!(manager.ready(now).is_none());
         manager.request(now, &cache(now));
         let second = wait_for(&manager, now);
         assert!(!Arc::ptr_eq(&first, &second));
         manager.reject(now, &first);
-        assert!(manager.ready(now).is_some(), "what is gone cannot be rejected");
+        assert!(
+            manager.ready(now).is_some(),
+            "only the current dataset can be rejected"
+        );
 
-        // Only begun, it comes after the present one.
-        if let Some((_, dataset)) = &mut manager.state.lock().ahead {
-            *dataset = None;
+        // An unfinished next dataset waits until the current one was made again.
+        if let Some(early) = &mut manager.state.lock().early {
+            early.dataset = None;
         }
         manager.reject(now, &second);
-        assert!(manager.state.lock().ahead.is_none());
+        assert!(manager.state.lock().early.is_none());
         manager.request(now, &cache(now));
         wait_for(&manager, now);
-        let anew = wait_for_ahead(&manager, next);
-        assert!(!Arc::ptr_eq(&ahead, &anew));
+        let second_early = wait_for_early(&manager, next);
+        assert!(!Arc::ptr_eq(&early, &second_early));
         manager.reject(now, &wait_for(&manager, now));
         manager.request(next, &cache(next));
-        let at_once = manager.ready(next).expect("it is there at the switch");
-        assert!(Arc::ptr_eq(&anew, &at_once));
+        let dataset = manager.ready(next).expect("the dataset was made in advance");
+        assert!(Arc::ptr_eq(&second_early, &dataset));
         stop(&manager);
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn those_who_generate_let_others_go_first() {
+    fn the_builder_has_the_configured_niceness() {
         let manager = Arc::new(DatasetManager::new(DatasetPolicy::Memory, 1, 7));
         let (out, niceness) = crossbeam_channel::bounded(1);
-        // SAFETY: takes numbers alone; process 0 is the calling thread.
-        let own = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
-        let build = move |_: &DatasetManager| out.send(own()).expect("the test waits");
+        // SAFETY: `getpriority` takes only numbers. Process 0 is the calling thread.
+        let own_niceness = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+        let build = move |_: &DatasetManager| out.send(own_niceness()).expect("the test waits");
         manager.start_builder(&mut manager.state.lock(), build);
         let niceness = niceness.recv_timeout(Duration::from_secs(20)).expect("a thread");
-        assert_eq!(niceness, own().max(7));
+        assert_eq!(niceness, own_niceness().max(7));
         stop(&manager);
     }
 
@@ -575,7 +608,7 @@ mod tests {
         static FULL: AtomicBool = AtomicBool::new(true);
         let epoch = Epoch::ethash(1);
         let manager = Arc::new(DatasetManager {
-            room: FreeMemory {
+            memory: FreeMemory {
                 available: || Some(if FULL.load(Ordering::Acquire) { 5 } else { 1 << 40 }),
                 patience: Duration::ZERO,
             },
@@ -583,10 +616,10 @@ mod tests {
         });
         manager.request(epoch, &cache(epoch));
         std::thread::sleep(Duration::from_millis(50));
-        assert!(manager.ready(epoch).is_none(), "there is no room");
+        assert!(manager.ready(epoch).is_none(), "there is too little memory");
         FULL.store(false, Ordering::Release);
         wait_for(&manager, epoch);
-        // One that waits in vain holds up neither another epoch nor the end.
+        // A dataset that waits for memory delays neither another epoch nor the stop.
         FULL.store(true, Ordering::Release);
         manager.request(Epoch::ethash(2), &cache(Epoch::ethash(2)));
         manager.request(Epoch::ethash(3), &cache(Epoch::ethash(3)));

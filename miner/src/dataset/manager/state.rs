@@ -1,4 +1,4 @@
-//! Which datasets a keeper has, makes and is to make.
+//! Which datasets a [`DatasetManager`](super::DatasetManager) has, and which ones it makes.
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -9,50 +9,62 @@ use crate::dataset::full_dataset::Dataset;
 
 #[derive(Debug, Default)]
 pub(super) struct DatasetManagerState {
-    /// The epoch of the dataset that is there, on its way or given up.
+    /// The epoch that the searchers asked for last. Its dataset is ready, being made, or could not be made.
     pub(super) wanted: Option<Epoch>,
+    /// The dataset of the wanted epoch.
     pub(super) ready: Option<Arc<Dataset>>,
-    /// The latest that gave a wrong hash.
+    /// The latest dataset that gave a wrong hash.
     pub(super) rejected: Weak<Dataset>,
-    /// It was of the epoch that is wanted, and nothing takes its place yet.
-    pub(super) is_due_anew: bool,
-    /// What is to be made ahead and is not begun yet.
-    pub(super) coming: Option<NextEpoch>,
-    /// What is made ahead, and that dataset once it is there.
-    pub(super) ahead: Option<(NextEpoch, Option<Arc<Dataset>>)>,
+    /// Whether the dataset of the wanted epoch was rejected and the next request must begin another one.
+    pub(super) needs_rebuild: bool,
+    /// The next epoch, while its dataset is not begun.
+    pub(super) planned: Option<NextEpoch>,
+    /// The dataset of the next epoch, from the time it is begun.
+    pub(super) early: Option<EarlyDataset>,
     pub(super) builder: Option<JoinHandle<()>>,
     pub(super) stopping: bool,
 }
 
-/// The epoch that comes after `present`.
+/// The epoch after `current`, with its light cache.
 #[derive(Clone, Debug)]
 pub(super) struct NextEpoch {
-    pub(super) present: Epoch,
+    pub(super) current: Epoch,
     pub(super) epoch: Epoch,
     pub(super) cache: Arc<LightCache>,
 }
 
+/// A dataset that is made before its epoch begins.
+#[derive(Debug)]
+pub(super) struct EarlyDataset {
+    pub(super) target: NextEpoch,
+    /// `None` while the dataset is being made.
+    pub(super) dataset: Option<Arc<Dataset>>,
+}
+
 impl DatasetManagerState {
-    pub(super) fn is_ahead(&self, epoch: Epoch) -> bool {
-        self.ahead.as_ref().is_some_and(|(ahead, _)| ahead.epoch == epoch)
+    /// Whether the dataset of `epoch` is made in advance, or was made.
+    pub(super) fn has_begun_early(&self, epoch: Epoch) -> bool {
+        self.early
+            .as_ref()
+            .is_some_and(|early| early.target.epoch == epoch)
     }
 
-    /// Whether the dataset of `epoch` is wanted and not there.
-    pub(super) fn lacks(&self, epoch: Epoch) -> bool {
+    /// Whether the dataset of `epoch` is needed and does not exist.
+    pub(super) fn needs(&self, epoch: Epoch) -> bool {
         !self.stopping
-            && match &self.ahead {
+            && match &self.early {
                 _ if self.wanted == Some(epoch) => self.ready.is_none(),
-                Some((ahead, dataset)) if ahead.epoch == epoch => dataset.is_none(),
+                Some(early) if early.target.epoch == epoch => early.dataset.is_none(),
                 _ => false,
             }
     }
 
-    /// Whether `dataset` is the one that is there for an epoch.
+    /// Whether `dataset` is in use, or kept for the next epoch.
     pub(super) fn keeps(&self, dataset: &Arc<Dataset>) -> bool {
-        let ahead = self.ahead.as_ref().and_then(|(_, ahead)| ahead.as_ref());
+        let early = self.early.as_ref().and_then(|early| early.dataset.as_ref());
         self.ready
             .iter()
-            .chain(ahead)
+            .chain(early)
             .any(|kept| Arc::ptr_eq(kept, dataset))
     }
 }
