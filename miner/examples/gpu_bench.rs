@@ -1,5 +1,5 @@
-//! Measures an adapter on the dataset of a real epoch: generation, search rate, and every solution checked
-//! against the CPU.
+//! Measures an adapter on the dataset of a real epoch: generation, search rate, and every solution
+//! checked against the CPU.
 //!
 //! `cargo run --release -p miner --example gpu_bench -- --epoch 0 --seconds 20 --kernel shuffle`
 
@@ -29,7 +29,8 @@ struct Args {
     /// Epoch whose dataset is generated.
     #[arg(long, default_value_t = 0)]
     epoch: u32,
-    /// Take a dataset of this many items instead of the epoch's: one that fits a processor's cache, say.
+    /// Take a dataset of this many items instead of the epoch's: one that fits a processor's cache,
+    /// say.
     #[arg(long)]
     items: Option<u64>,
     /// Length of the search.
@@ -149,7 +150,7 @@ fn search(searcher: &mut GpuSearcher, cache: &LightCache, args: &Args) -> Result
         seconds * 1e3 / f64::from(batches),
         hashes as f64 / args.difficulty as f64,
     );
-    let ceilings = searcher.ceilings(Duration::from_secs(2))?;
+    let ceilings = searcher.measure_ceilings(Duration::from_secs(2))?;
     println!(
         "memory: {ceilings:?}; the search has {:.3} of the random reads",
         rate * 8192.0 / ceilings.random_read_bytes_per_second.unwrap_or(f64::NAN)

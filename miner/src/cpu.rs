@@ -14,8 +14,8 @@ use crate::dataset::{Dataset, DatasetManager};
 use crate::search::{CandidateSolution, ComparedBits, CpuThrottle, NonceCursor, SearchContext, SearchJob};
 use crate::telemetry::DeviceTelemetry;
 
-/// Nonces hashed side by side from the light cache. Each of them has two cache rows on their way from
-/// memory at any time.
+/// Nonces hashed side by side from the light cache. Each of them has two cache rows on their way
+/// from memory at any time.
 pub(crate) const LIGHT_WIDTH: usize = 64;
 /// Nonces hashed from the full dataset before the searcher considers a pause. It applies below full
 /// intensity only.
@@ -97,13 +97,14 @@ impl CpuSearcher {
                     })
                 },
                 |nonces, hashes| {
-                    // Groups finish in order, and only the last group of a range has nonces that are not
-                    // new.
+                    // Groups finish in order, and only the last group of a range has nonces that
+                    // are not new.
                     let new = in_flight.get().min(nonces.len());
                     in_flight.set(in_flight.get() - new);
                     self.telemetry.add_hashes(new as u64);
                     for (pow_nonce, hash) in nonces.iter().zip(hashes).take(new) {
-                        // After the end of the job, or with a wrong dataset, the remaining hashes are useless.
+                        // After the end of the job, or with a wrong dataset, the remaining hashes
+                        // are useless.
                         let is_useful = !is_wrong.get() && context.current_job.is_active(job);
                         if !is_useful || !ethash::meets_boundary(&hash.final_hash, &job.work.boundary) {
                             continue;
@@ -275,7 +276,8 @@ mod tests {
         for policy in [DatasetPolicy::Never, DatasetPolicy::Memory] {
             let has_dataset = policy == DatasetPolicy::Memory;
             let (mut searcher, solutions) = searcher(0, policy);
-            // A sixteenth of the smallest space: no whole number of batches, whichever way it is searched.
+            // A sixteenth of the smallest space: no whole number of batches, whichever way it is
+            // searched.
             searcher.cursor = NonceCursor::starting_at(3, 16, 1234);
             let nonces = NonceSpace::new(7 << 16, NonceSpace::BITS_MAX);
             let range = searcher.cursor.range(nonces);

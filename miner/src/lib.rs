@@ -1,9 +1,9 @@
 //! A miner: it searches nonces on CPUs and graphics adapters.
 //!
-//! The [`Engine`] takes work through one channel and sends solutions through another. Every solution was
-//! checked with the light cache. The engine knows proof of work and devices. It knows no chain, no network
-//! and no node. Two programs start an engine: a node, in its own process, and a [`rig`], whose [`client`]
-//! gets work from nodes and pools.
+//! The [`Engine`] takes work through one channel and sends solutions through another. Every
+//! solution was checked with the light cache. The engine knows proof of work and devices. It knows
+//! no chain, no network and no node. Two programs start an engine: a node, in its own process, and
+//! a [`rig`], whose [`client`] gets work from nodes and pools.
 //!
 //! | subject | module |
 //! |---|---|
@@ -18,7 +18,8 @@
 //! | the standalone miner | [`rig`], shown by [`display`] and [`status`] |
 //! | measurements, checks of single hashes | [`mod@bench`], [`verify`] |
 //!
-//! `error` and `threads` are below all of them; the engine is above `cpu`, `gpu`, `dataset` and `search`.
+//! `error` and `threads` are below all of them; the engine is above `cpu`, `gpu`, `dataset` and
+//! `search`.
 
 pub mod bench;
 pub mod client;

@@ -1,7 +1,7 @@
 //! Starts threads, and ends them even if one of them hangs.
 //!
-//! A driver that hangs blocks the thread that called it, and this process cannot free that thread. Such a
-//! thread is left behind, and the process must not wait for it when it ends.
+//! A driver that hangs blocks the thread that called it, and this process cannot free that thread.
+//! Such a thread is left behind, and the process must not wait for it when it ends.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,8 +48,8 @@ pub(crate) fn join_until(thread: JoinHandle<()>, deadline: Instant) -> bool {
 
 /// Ends the process with `code` at once if a thread was left behind. Otherwise returns.
 ///
-/// Call this at the end of the program. The usual end of a process runs the exit code of its libraries, and
-/// the library of a driver that hangs may wait forever there.
+/// Call this at the end of the program. The usual end of a process runs the exit code of its
+/// libraries, and the library of a driver that hangs may wait forever there.
 pub fn end_if_hung(code: u8) {
     if !LEFT_BEHIND.load(Ordering::Relaxed) {
         return;
@@ -66,22 +66,24 @@ pub fn end_if_hung(code: u8) {
 
 /// Sets the niceness of the calling thread, from 0 (normal priority) to 19 (lowest priority).
 ///
-/// This works on Linux only, where each thread has a niceness of its own. On other systems it does nothing.
+/// This works on Linux only, where each thread has a niceness of its own. On other systems it does
+/// nothing.
 pub(crate) fn set_thread_niceness(niceness: u8) {
     #[cfg(target_os = "linux")]
     if niceness > 0 {
-        // SAFETY: `setpriority` takes only numbers. On Linux process 0 is the calling thread. A failure
-        // changes nothing.
+        // SAFETY: `setpriority` takes only numbers. On Linux process 0 is the calling thread. A
+        // failure changes nothing.
         let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, niceness.into()) };
     }
     #[cfg(not(target_os = "linux"))]
     let _ = niceness;
 }
 
-/// Runs `work` on `threads` threads, and returns all results. The calling thread is one of the threads.
+/// Runs `work` on `threads` threads, and returns all results. The calling thread is one of the
+/// threads.
 ///
-/// `work` gets the number of its thread. The calling thread has number 0. If the system starts fewer
-/// threads, fewer run. If one of them panics, this function panics too.
+/// `work` gets the number of its thread. The calling thread has number 0. If the system starts
+/// fewer threads, fewer run. If one of them panics, this function panics too.
 pub(crate) fn run_parallel<R: Send>(name: &str, threads: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
     let work = &work;
     std::thread::scope(|scope| {

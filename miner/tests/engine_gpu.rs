@@ -126,8 +126,8 @@ fn the_kernel_is_measured_once_and_remembered() {
     assert!(anew.contains("\"form\""), "{anew}");
 }
 
-/// The CPU and the first adapter on shares of one task until both have found some; gives what they found, the
-/// devices' states and the engine's description.
+/// The CPU and the first adapter on shares of one task until both have found some; gives what they
+/// found, the devices' states and the engine's description.
 fn both(
     gpu: GpuOptions,
     intensity: Intensity,

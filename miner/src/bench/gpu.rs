@@ -1,5 +1,5 @@
-//! Measures a graphics adapter: dataset, search, and what its memory gives at best, in one run and on the same
-//! buffers.
+//! Measures a graphics adapter: dataset, search, and what its memory gives at best, in one run and
+//! on the same buffers.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -66,9 +66,9 @@ fn fill(
     let options = searcher.options();
     figures.kernel = Some(options.kernel.name().to_owned());
     figures.workgroup_size = Some(options.workgroup_size);
-    figures.hashrate = Some(searcher.hashrate(WARM_UP, config.time)?);
+    figures.hashrate = Some(searcher.measure_hashrate(WARM_UP, config.time)?);
 
-    let ceilings = searcher.ceilings(config.ceiling_time())?;
+    let ceilings = searcher.measure_ceilings(config.ceiling_time())?;
     figures.copy_bytes_per_second = ceilings.copy_bytes_per_second;
     figures.random_read_bytes_per_second = ceilings.random_read_bytes_per_second;
     figures.cache_read_bytes_per_second = ceilings.cache_read_bytes_per_second;

@@ -1,8 +1,9 @@
-//! What the memory of the CPU gives at best: random rows of a table, and a plain copy, with all threads.
+//! What the memory of the CPU gives at best: random rows of a table, and a plain copy, with all
+//! threads.
 //!
-//! The twin of what [`GpuSearcher::ceilings`](crate::gpu::GpuSearcher::ceilings) measures on a card: rows are
-//! read one after another at places known long before, each asked for by prefetch while others are on their
-//! way. Knows no hashing.
+//! The twin of what [`GpuSearcher::measure_ceilings`](crate::gpu::GpuSearcher::measure_ceilings)
+//! measures on a card: rows are read one after another at places known long before, each asked for
+//! by prefetch while others are on their way. Knows no hashing.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -19,8 +20,8 @@ const COPY_BYTES: usize = 256 << 20;
 /// Bytes that come from memory at once.
 const LINE_WORDS: usize = 16;
 
-/// Bytes per second that `threads` threads read of random rows of `ROW_WORDS` words. Measures for `time` in
-/// all. `None` where the table has no row.
+/// Bytes per second that `threads` threads read of random rows of `ROW_WORDS` words. Measures for
+/// `time` in all. `None` where the table has no row.
 ///
 /// How many rows should be on their way depends on the processor; the best of four numbers counts.
 pub(super) fn random_read_rate<const ROW_WORDS: usize>(
@@ -43,8 +44,8 @@ pub(super) fn random_read_rate<const ROW_WORDS: usize>(
     Some(best * (ROW_WORDS * 4) as f64)
 }
 
-/// Reads the rows with the numbers from `first` on until `end`, of which the next `AHEAD` are on their way, and
-/// says how many.
+/// Reads the rows with the numbers from `first` on until `end`, of which the next `AHEAD` are on
+/// their way, and says how many.
 fn read<const ROW_WORDS: usize, const AHEAD: usize>(
     rows: &[[u32; ROW_WORDS]],
     first: u64,
@@ -89,8 +90,8 @@ fn fetch<const ROW_WORDS: usize>(row: &[u32; ROW_WORDS]) {
     }
 }
 
-/// Bytes read and bytes written, together, per second, by `threads` threads that copy from one buffer to
-/// another for `time`. `None` where there is no memory for them.
+/// Bytes read and bytes written, together, per second, by `threads` threads that copy from one
+/// buffer to another for `time`. `None` where there is no memory for them.
 pub(super) fn copy_rate(threads: usize, time: Duration) -> Option<f64> {
     let mut from = MmapMut::map_anon(COPY_BYTES).ok()?;
     let mut to = MmapMut::map_anon(COPY_BYTES).ok()?;

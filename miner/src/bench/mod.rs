@@ -1,8 +1,8 @@
-//! Measures what a device does: light cache, dataset, hash rate, and what its memory gives at best. What was
-//! not measured is absent, never estimated.
+//! Measures what a device does: light cache, dataset, hash rate, and what its memory gives at best.
+//! What was not measured is absent, never estimated.
 //!
-//! Needs no work, no node and no file. Formats figures for people and for programs; where they go is the
-//! caller's business.
+//! Needs no work, no node and no file. Formats figures for people and for programs; where they go
+//! is the caller's business.
 
 mod gpu;
 mod memory;
@@ -191,8 +191,8 @@ fn search_full(dataset: &FullDataset<'_>, first: u64, end: Instant) -> u64 {
     hashes
 }
 
-/// Hashes per second of `threads` threads; `search` gets a thread's first nonce and the end, and says how many
-/// it hashed.
+/// Hashes per second of `threads` threads; `search` gets a thread's first nonce and the end, and
+/// says how many it hashed.
 fn rate(threads: usize, time: Duration, search: impl Fn(u64, Instant) -> u64 + Sync) -> f64 {
     let start = Instant::now();
     let counts = run_parallel("bench", threads, |thread| {

@@ -76,7 +76,8 @@ impl BenchFigures {
         Some(self.search_bytes_per_second()? / ceiling)
     }
 
-    /// The time in which the light cache's memory gives the rows that a dataset of `bytes` is made of.
+    /// The time in which the light cache's memory gives the rows that a dataset of `bytes` is made
+    /// of.
     pub fn dataset_floor_seconds(&self, bytes: u64) -> Option<f64> {
         let rate = self.cache_read_bytes_per_second.filter(|rate| *rate > 0.0)?;
         Some(bytes as f64 * f64::from(DATASET_PARENTS) / rate)
@@ -151,8 +152,8 @@ pub struct BenchReport {
 }
 
 impl BenchReport {
-    /// The report for programs, an object for each device: every figure has its key, and null where it was
-    /// not measured.
+    /// The report for programs, an object for each device: every figure has its key, and null where
+    /// it was not measured.
     pub fn to_json(&self) -> Value {
         self.devices.iter().map(|figures| figures.to_json(self)).collect()
     }

@@ -1,5 +1,5 @@
-//! System calls for dataset files: locks, and fast ways to read and write large files. Knows nothing about
-//! their content.
+//! System calls for dataset files: locks, and fast ways to read and write large files. Knows
+//! nothing about their content.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -24,7 +24,8 @@ pub(super) fn no_lock(error: TryLockError, path: &Path) -> DatasetError {
 /// On systems without such a call, each page is read when the search first touches it.
 ///
 /// # Errors
-/// When a page cannot be read. Without this call, the first access to that page would end the process.
+/// When a page cannot be read. Without this call, the first access to that page would end the
+/// process.
 pub(super) fn fetch(map: &Mmap) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
@@ -41,14 +42,15 @@ pub(super) fn fetch(map: &Mmap) -> io::Result<()> {
 
 /// Removes the system's copy of a file that was just written from memory.
 ///
-/// The system keeps a written file in small memory pages, but it can read a file into huge pages. After this
-/// call, the next process that maps the file reads it from the disk again, and its search is faster.
+/// The system keeps a written file in small memory pages, but it can read a file into huge pages.
+/// After this call, the next process that maps the file reads it from the disk again, and its
+/// search is faster.
 pub(super) fn forget(file: &File) {
     #[cfg(target_os = "linux")]
     {
         use std::os::fd::AsRawFd;
-        // SAFETY: the descriptor is open, and the call does not touch the memory of this process. A failure
-        // has no effect.
+        // SAFETY: the descriptor is open, and the call does not touch the memory of this process. A
+        // failure has no effect.
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
     }
     #[cfg(not(target_os = "linux"))]

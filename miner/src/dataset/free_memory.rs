@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 /// Memory that is left to other programs, in bytes.
 const RESERVE_BYTES: u64 = 256 << 20;
-/// How long a wait for memory is silent. The dataset of the last epoch is freed only after every searcher
-/// has noticed the new epoch, so a short wait is normal.
+/// How long a wait for memory is silent. The dataset of the last epoch is freed only after every
+/// searcher has noticed the new epoch, so a short wait is normal.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Time between two checks while waiting.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -39,18 +39,20 @@ impl Default for FreeMemory {
 }
 
 impl FreeMemory {
-    /// Returns the shortage if there is too little memory for `bytes`. If the system does not tell, there is
-    /// no shortage.
+    /// Returns the shortage if there is too little memory for `bytes`. If the system does not tell,
+    /// there is no shortage.
     pub(crate) fn shortage(&self, bytes: u64) -> Option<MemoryShortage> {
         (self.available)().and_then(|available| shortage(bytes, available))
     }
 
-    /// Whether there is certainly enough memory for `bytes`. If the system does not tell, the answer is no.
+    /// Whether there is certainly enough memory for `bytes`. If the system does not tell, the
+    /// answer is no.
     pub(crate) fn has(&self, bytes: u64) -> bool {
         (self.available)().is_some_and(|available| shortage(bytes, available).is_none())
     }
 
-    /// Waits until there is enough memory for `bytes`. Returns false when `is_needed` returns false.
+    /// Waits until there is enough memory for `bytes`. Returns false when `is_needed` returns
+    /// false.
     ///
     /// If the wait takes longer than usual, `report` is called once.
     pub(crate) fn wait(

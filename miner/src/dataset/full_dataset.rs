@@ -1,17 +1,17 @@
-//! The full dataset of the CPU. Several threads generate it in memory, and a file keeps it for the next
-//! start.
+//! The full dataset of the CPU. Several threads generate it in memory, and a file keeps it for the
+//! next start.
 //!
-//! Other clients of this family write the same file: its name is
-//! `full-R23-<first 16 hex digits of the seed hash>`, and it has eight bytes of magic and then the items. The
-//! file gets this name only when it is complete.
+//! Other clients of this family write the same file: its name is `full-R23-<first 16 hex digits of
+//! the seed hash>`, and it has eight bytes of magic and then the items. The file gets this name
+//! only when it is complete.
 //!
-//! A file is read through a memory map, so all processes that use it share one copy. On every system, a
-//! process ends if another one truncates the file that it has mapped. So the folder should belong to the
-//! miner alone. Since version 5.14, Linux can read the whole file when it is mapped, so a faulty disk is
-//! detected then.
+//! A file is read through a memory map, so all processes that use it share one copy. On every
+//! system, a process ends if another one truncates the file that it has mapped. So the folder
+//! should belong to the miner alone. Since version 5.14, Linux can read the whole file when it is
+//! mapped, so a faulty disk is detected then.
 //!
-//! A process that has generated a dataset keeps using its own copy and not the file: in memory each item
-//! begins on a cache line, but in the file the magic shifts the items by eight bytes.
+//! A process that has generated a dataset keeps using its own copy and not the file: in memory each
+//! item begins on a cache line, but in the file the magic shifts the items by eight bytes.
 //!
 //! The module `manager` decides when a dataset is generated.
 
@@ -64,7 +64,8 @@ struct SharedGeneration<'a, 'b> {
 }
 
 impl<'a> SharedGeneration<'a, '_> {
-    /// Records finished items and returns the next chunk. Returns `None` at the end or after a cancellation.
+    /// Records finished items and returns the next chunk. Returns `None` at the end or after a
+    /// cancellation.
     fn next_chunk(&mut self, items_finished: u32) -> Option<(usize, &'a mut [u32])> {
         self.items_done += items_finished;
         self.is_cancelled =
@@ -87,11 +88,12 @@ struct WrongFileItem {
 impl Dataset {
     /// Generates the dataset of `cache` in memory. At least one thread is used.
     ///
-    /// `progress` gets the number of finished items and the number of all items. One thread at a time calls
-    /// it. A break cancels the generation.
+    /// `progress` gets the number of finished items and the number of all items. One thread at a
+    /// time calls it. A break cancels the generation.
     ///
     /// # Errors
-    /// [`DatasetError::OutOfMemory`], [`DatasetError::TooLittleMemory`] and [`DatasetError::Cancelled`].
+    /// [`DatasetError::OutOfMemory`], [`DatasetError::TooLittleMemory`] and
+    /// [`DatasetError::Cancelled`].
     pub fn generate(
         cache: &LightCache,
         threads: usize,
@@ -137,11 +139,12 @@ impl Dataset {
         })
     }
 
-    /// Maps the dataset file of `cache` in `folder`. Its length, its magic and some of its items are checked.
+    /// Maps the dataset file of `cache` in `folder`. Its length, its magic and some of its items
+    /// are checked.
     ///
     /// # Errors
-    /// If there is no file, [`DatasetError::is_absent`] is true for the error. Other errors tell what is
-    /// wrong with the file.
+    /// If there is no file, [`DatasetError::is_absent`] is true for the error. Other errors tell
+    /// what is wrong with the file.
     pub fn open(folder: &Path, cache: &LightCache) -> Result<Self, DatasetError> {
         let path = folder.join(file_name(&cache.seed_hash()));
         let file = File::open(&path).map_err(DatasetError::io("open", &path))?;
@@ -150,8 +153,8 @@ impl Dataset {
         if got != expected {
             return Err(DatasetError::WrongSize { path, got, expected });
         }
-        // SAFETY: the map is only read. The folder belongs to the miner. The miner replaces files in it by
-        // renaming, which does not change a mapped file.
+        // SAFETY: the map is only read. The folder belongs to the miner. The miner replaces files
+        // in it by renaming, which does not change a mapped file.
         let map = unsafe { Mmap::map(&file) }.map_err(DatasetError::io("map", &path))?;
         fetch(&map).map_err(DatasetError::io("read", &path))?;
         let magic: [u8; 8] = core::array::from_fn(|i| map[i]);
@@ -172,8 +175,8 @@ impl Dataset {
         Ok(dataset)
     }
 
-    /// Compares the first, the last and evenly spread items with the light cache, and returns the first
-    /// wrong one.
+    /// Compares the first, the last and evenly spread items with the light cache, and returns the
+    /// first wrong one.
     fn find_wrong_item(&self, cache: &LightCache) -> Option<WrongFileItem> {
         let items = cache.dataset_items();
         let samples = ITEMS_CHECKED.min(items);
@@ -189,12 +192,12 @@ impl Dataset {
         })
     }
 
-    /// Writes this dataset to a file in `folder`, and returns the path of the file. Creates the folder if it
-    /// does not exist.
+    /// Writes this dataset to a file in `folder`, and returns the path of the file. Creates the
+    /// folder if it does not exist.
     ///
     /// # Errors
-    /// When the file cannot be written, when another process is writing it, or when `cancelled` returns true.
-    /// No incomplete file is left under the name of the file.
+    /// When the file cannot be written, when another process is writing it, or when `cancelled`
+    /// returns true. No incomplete file is left under the name of the file.
     pub fn save(
         &self,
         folder: &Path,
@@ -212,8 +215,8 @@ impl Dataset {
             .open(&unfinished);
         let file = file.map_err(DatasetError::io("create", &unfinished))?;
         file.try_lock().map_err(|error| no_lock(error, &unfinished))?;
-        // Another process may have completed and renamed the file after it was opened here. Then other
-        // processes may have mapped it, and it must not be changed.
+        // Another process may have completed and renamed the file after it was opened here. Then
+        // other processes may have mapped it, and it must not be changed.
         if !is_at(&file, &unfinished) {
             return Err(DatasetError::Busy { path: unfinished });
         }
@@ -255,7 +258,8 @@ impl Dataset {
     pub fn words(&self) -> &[u32] {
         match &self.memory {
             DatasetStorage::Generated(map) => bytemuck::cast_slice(&map[..]),
-            // A map begins on a memory page, so the items after the eight bytes of magic are aligned as words.
+            // A map begins on a memory page, so the items after the eight bytes of magic are
+            // aligned as words.
             DatasetStorage::Mapped(map) => bytemuck::cast_slice(&map[MAGIC.len()..]),
         }
     }

@@ -1,9 +1,9 @@
-//! Builds the light caches that an engine needs: that of the current job, and in advance that of the next
-//! epoch.
+//! Builds the light caches that an engine needs: that of the current job, and in advance that of
+//! the next epoch.
 //!
-//! Every work package names its epoch, and its sender may change the epoch with each package. So at most one
-//! thread builds. It builds the cache that is needed now, and stops when that cache is no longer needed. The
-//! caller announces which epoch comes next.
+//! Every work package names its epoch, and its sender may change the epoch with each package. So at
+//! most one thread builds. It builds the cache that is needed now, and stops when that cache is no
+//! longer needed. The caller announces which epoch comes next.
 
 use core::fmt;
 use std::sync::Arc;
@@ -64,7 +64,8 @@ impl LightCacheBuilderState {
 }
 
 impl LightCacheBuilder {
-    /// Makes a builder for the jobs of `context` and for `datasets`. The caches are built in `caches`.
+    /// Makes a builder for the jobs of `context` and for `datasets`. The caches are built in
+    /// `caches`.
     pub(crate) fn new(
         context: Arc<SearchContext>,
         datasets: Arc<DatasetManager>,
@@ -90,11 +91,11 @@ impl LightCacheBuilder {
         }
     }
 
-    /// Provides the light cache of `job`, which is the newest job. If the cache is `ready`, this happens at
-    /// once. Otherwise it is built.
+    /// Provides the light cache of `job`, which is the newest job. If the cache is `ready`, this
+    /// happens at once. Otherwise it is built.
     ///
-    /// The cache of an older job is no longer needed, nor is the next epoch if it does not follow the epoch
-    /// of `job`.
+    /// The cache of an older job is no longer needed, nor is the next epoch if it does not follow
+    /// the epoch of `job`.
     pub(crate) fn request(self: &Arc<Self>, job: &Arc<SearchJob>, ready: Option<Arc<LightCache>>) {
         let mut state = self.state.lock();
         state.next.take_if(|next| next.current != job.work.epoch);
@@ -107,7 +108,8 @@ impl LightCacheBuilder {
 
     /// Announces that `epoch` comes after `current`, the epoch of the current job.
     ///
-    /// The light cache of `epoch` is built. After that, the CPU and the adapters may make their datasets.
+    /// The light cache of `epoch` is built. After that, the CPU and the adapters may make their
+    /// datasets.
     pub(crate) fn announce_next(self: &Arc<Self>, current: Epoch, epoch: Epoch) {
         let mut state = self.state.lock();
         let is_known = |next: &NextLightCache| next.current == current && next.epoch == epoch;
@@ -122,8 +124,8 @@ impl LightCacheBuilder {
         self.start_if_needed(state);
     }
 
-    /// Returns the epoch after `current` with its light cache. Returns `None` as long as the epoch is unknown
-    /// or its cache is not ready.
+    /// Returns the epoch after `current` with its light cache. Returns `None` as long as the epoch
+    /// is unknown or its cache is not ready.
     pub(crate) fn next_cache(&self, current: Epoch) -> Option<(Epoch, Arc<LightCache>)> {
         match &self.state.lock().next {
             Some(next) if next.current == current => match &next.cache {
@@ -134,8 +136,8 @@ impl LightCacheBuilder {
         }
     }
 
-    /// Stops building. The thread ends soon, but this function does not wait for it, because allocating and
-    /// freeing the memory of a cache takes time.
+    /// Stops building. The thread ends soon, but this function does not wait for it, because
+    /// allocating and freeing the memory of a cache takes time.
     pub(crate) fn stop(&self) {
         self.state.lock().stopping = true;
     }
@@ -177,7 +179,8 @@ impl LightCacheBuilder {
         epoch
     }
 
-    /// Gives the cache of `epoch` to the job that waits for it, and to the datasets of the next epoch.
+    /// Gives the cache of `epoch` to the job that waits for it, and to the datasets of the next
+    /// epoch.
     fn deliver(&self, epoch: Epoch, cache: &Arc<LightCache>) {
         let mut state = self.state.lock();
         let job = state.job.take_if(|job| job.work.epoch == epoch);

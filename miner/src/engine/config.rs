@@ -12,8 +12,8 @@ use crate::search::Intensity;
 pub struct EngineConfig {
     /// The devices that search.
     pub device: DeviceChoice,
-    /// Number of CPU threads that search or generate a dataset. With 0 threads nothing is searched, not
-    /// even on a graphics adapter.
+    /// Number of CPU threads that search or generate a dataset. With 0 threads nothing is searched,
+    /// not even on a graphics adapter.
     pub threads: usize,
     /// Where the CPU threads get the full dataset from.
     pub dataset: DatasetPolicy,
@@ -27,11 +27,11 @@ pub struct EngineConfig {
     pub kernels: KernelPolicy,
     /// The share of its time that every device searches.
     pub intensity: Intensity,
-    /// The niceness of the CPU threads, from 0 (normal priority) to 19 (lowest priority). It has an effect
-    /// on Linux only.
+    /// The niceness of the CPU threads, from 0 (normal priority) to 19 (lowest priority). It has an
+    /// effect on Linux only.
     pub niceness: u8,
-    /// Whether progress bars are drawn on the terminal while a dataset is generated. Turn this off if the
-    /// program draws on the terminal itself.
+    /// Whether progress bars are drawn on the terminal while a dataset is generated. Turn this off
+    /// if the program draws on the terminal itself.
     pub bars: bool,
 }
 

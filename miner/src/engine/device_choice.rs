@@ -1,4 +1,5 @@
-//! Selects the devices that search: matches the choice of the user with the adapters of this machine.
+//! Selects the devices that search: matches the choice of the user with the adapters of this
+//! machine.
 //!
 //! Knows names and properties of adapters. Opens none.
 
@@ -8,8 +9,8 @@ use std::str::FromStr;
 use crate::error::MinerError;
 use crate::gpu::{AdapterInfo, list_adapters};
 
-/// The devices that a user asks for: `auto`, `all`, `cpu`, `gpu`, or a list such as `gpu:1`, `gpu:0,2` or
-/// `cpu,gpu:0`.
+/// The devices that a user asks for: `auto`, `all`, `cpu`, `gpu`, or a list such as `gpu:1`,
+/// `gpu:0,2` or `cpu,gpu:0`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
     /// The first hardware graphics adapter, or the CPU if there is none.
@@ -21,7 +22,8 @@ pub enum DeviceChoice {
     Gpu,
     /// All hardware graphics adapters, or the CPU if there is none.
     All,
-    /// The adapters with these numbers, and the CPU if it is named. `miner devices` lists the numbers.
+    /// The adapters with these numbers, and the CPU if it is named. `miner devices` lists the
+    /// numbers.
     List {
         /// Whether the CPU searches as well.
         cpu: bool,
@@ -105,7 +107,8 @@ pub(crate) struct DeviceSelection {
 }
 
 impl DeviceChoice {
-    /// Selects among the adapters of this machine. The adapters are listed only if the choice needs them.
+    /// Selects among the adapters of this machine. The adapters are listed only if the choice needs
+    /// them.
     pub(crate) fn select_here(&self) -> Result<DeviceSelection, MinerError> {
         self.select(&if *self == Self::Cpu {
             Vec::new()

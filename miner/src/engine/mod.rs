@@ -1,7 +1,8 @@
 //! The engine: starts the searchers, gives them work, reports their figures and ends them.
 //!
-//! The engine and its owner share two channels: one for work, one for solutions. The engine knows no chain.
-//! A work package names its epoch, and the schedule in the configuration tells which epoch comes next.
+//! The engine and its owner share two channels: one for work, one for solutions. The engine knows
+//! no chain. A work package names its epoch, and the schedule in the configuration tells which
+//! epoch comes next.
 
 mod config;
 mod device_choice;
@@ -25,8 +26,8 @@ pub use config::EngineConfig;
 pub(crate) use device_choice::DeviceSelection;
 pub use device_choice::{DeviceChoice, DeviceParseError};
 
-/// How long the end of an engine waits for its threads. Every thread ends within a second, unless it hangs
-/// in a driver or in a disk operation.
+/// How long the end of an engine waits for its threads. Every thread ends within a second, unless
+/// it hangs in a driver or in a disk operation.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A running engine. Dropping it stops its searchers.
@@ -42,8 +43,9 @@ pub struct Engine {
 impl Engine {
     /// Starts the searchers. They wait for work.
     ///
-    /// `work` brings tasks. Only the newest task is searched. `None` pauses the search, and so does the end
-    /// of that channel. `solutions` gets at most one solution for each task, unless the task asks for more.
+    /// `work` brings tasks. Only the newest task is searched. `None` pauses the search, and so does
+    /// the end of that channel. `solutions` gets at most one solution for each task, unless the
+    /// task asks for more.
     ///
     /// # Errors
     /// When the requested graphics adapter does not exist, or the system starts no thread.
@@ -126,16 +128,16 @@ impl Engine {
         }
     }
 
-    /// Describes for the log which devices search and why: first the choice at the start, then what has
-    /// changed since.
+    /// Describes for the log which devices search and why: first the choice at the start, then what
+    /// has changed since.
     pub fn describe(&self) -> Vec<String> {
         let mut lines = self.summary.clone();
         lines.extend(self.workers.context.messages.lock().iter().cloned());
         lines
     }
 
-    /// Ends all searchers and waits for them, for two seconds at most. Threads that hang in a driver are left
-    /// behind. No solution is sent afterwards. Dropping the engine does the same.
+    /// Ends all searchers and waits for them, for two seconds at most. Threads that hang in a
+    /// driver are left behind. No solution is sent afterwards. Dropping the engine does the same.
     pub fn stop(mut self) {
         self.shut_down();
     }

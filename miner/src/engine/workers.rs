@@ -1,7 +1,7 @@
 //! The searchers of an engine: starts them, gives them new work and reports their figures.
 //!
-//! If all graphics adapters have failed, the CPU searches instead. Which job is searched is decided by
-//! [`SearchContext`], and light caches are built by [`LightCacheBuilder`].
+//! If all graphics adapters have failed, the CPU searches instead. Which job is searched is decided
+//! by [`SearchContext`], and light caches are built by [`LightCacheBuilder`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,8 +25,8 @@ use crate::threads::{join_until, set_thread_niceness, spawn};
 
 /// Time between two samples of the hash counts.
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
-/// How many blocks before its first block the next epoch is prepared: first its light cache, then its
-/// datasets.
+/// How many blocks before its first block the next epoch is prepared: first its light cache, then
+/// its datasets.
 const PREPARE_BLOCKS_AHEAD: u64 = 1000;
 
 /// The searchers of an engine, and what is needed to start more of them.
@@ -78,8 +78,8 @@ impl EngineWorkers {
         }
     }
 
-    /// Returns the nonce cursor of searcher `index`. Adapters have the first indices, the CPU threads have
-    /// the next ones, even if they do not search yet.
+    /// Returns the nonce cursor of searcher `index`. Adapters have the first indices, the CPU
+    /// threads have the next ones, even if they do not search yet.
     fn nonce_cursor(&self, index: usize) -> NonceCursor {
         NonceCursor::new(index, self.gpu_count + self.cpu_threads)
     }
@@ -191,8 +191,8 @@ impl EngineWorkers {
         }
     }
 
-    /// Makes `task` the current job and requests its light cache. Announces the next epoch shortly before
-    /// it begins.
+    /// Makes `task` the current job and requests its light cache. Announces the next epoch shortly
+    /// before it begins.
     fn set_work(&self, task: Option<SearchTask>) {
         let Some(job) = self.context.current_job.set(task) else {
             return;

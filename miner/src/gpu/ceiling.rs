@@ -1,10 +1,11 @@
-//! Measures what a device's memory gives at best: random rows of the dataset and of the light cache, and a
-//! plain copy.
+//! Measures what the memory of a device can deliver at best: random rows of the dataset, random
+//! rows of the light cache, and a plain copy.
 //!
-//! A hash is 64 random rows of the dataset and little else, so its rate is judged by these figures. They come
-//! from the very buffers that are searched. Several ways of reading are measured, of which the best counts: by
-//! one invocation a row and by several together; over all pages, and, since choosing among pages is work that
-//! memory has no part in, page after page. Knows no hashing.
+//! A hash is little more than 64 reads of random dataset rows, so the hash rate is compared with
+//! these figures. They are measured on the buffers that are searched. Several ways of reading are
+//! measured, and the best one counts: each row is read by one invocation or by several together,
+//! and the reads are spread over all pages or done page by page. Page by page avoids the choice of
+//! the page, which costs time but no memory bandwidth. Knows no hashing.
 
 use std::collections::VecDeque;
 use std::slice;
@@ -20,40 +21,43 @@ use super::pipeline::{KernelPipeline, KernelSource};
 use super::searcher::GpuSearcher;
 use super::shaders::{PART_BYTES, RANDOM_READS_ENTRY, READS_PER_READER, random_reads_module};
 
-/// Time of a dispatch.
+/// Target time of a dispatch.
 const DISPATCH_TIME: Duration = Duration::from_millis(50);
-/// Dispatches given to the device at once: one runs, one waits.
+/// Number of dispatches in flight: one runs, one waits.
 const IN_FLIGHT: usize = 2;
 /// Invocations in a workgroup.
 const WORKGROUP_SIZE: u32 = 64;
-/// Invocations of the first dispatch, before anything is known of the device.
+/// Invocations in the first dispatch, when the speed of the device is unknown.
 const FIRST_INVOCATIONS: u32 = 1 << 14;
-/// The size of the buffers that are copied, where there is memory for two.
+/// Size of each of the two buffers of the copy, if there is enough memory.
 const COPY_BYTES: u64 = 256 << 20;
-/// Smaller ones would be copied within caches.
+/// Smallest size of these buffers. Smaller ones would fit in caches.
 const COPY_BYTES_MIN: u64 = 64 << 20;
-/// Most copies in one submission.
+/// Largest number of copies in one submission.
 const COPIES_MAX: u32 = 1024;
-/// Spreads the numbers of dispatches over all seeds: 2^32 over the golden ratio, odd.
+/// Turns the number of a dispatch into a seed. It is 2^32 divided by the golden ratio, made odd.
 const SEED_STEP: u32 = 0x9e37_79b9;
 
-/// What the memory of a device gives at best. `None`: it could not be measured.
+/// What the memory of a device can deliver at best. `None` means that the figure could not be
+/// measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ceilings {
-    /// Bytes read and bytes written by copies from buffer to buffer, together, per second.
+    /// Bytes read plus bytes written per second, by copies from buffer to buffer.
     pub copy_bytes_per_second: Option<f64>,
-    /// Bytes of random 128-byte items of the dataset per second.
+    /// Bytes per second, reading random 128-byte items of the dataset.
     pub random_read_bytes_per_second: Option<f64>,
-    /// Bytes of random 64-byte rows of the light cache per second.
+    /// Bytes per second, reading random 64-byte rows of the light cache.
     pub cache_read_bytes_per_second: Option<f64>,
 }
 
 impl GpuSearcher {
-    /// Measures for `time` each, of which every way of reading has its part. Ends the search under way.
+    /// Measures each figure for `time`, which is divided among the ways of reading. Ends the search
+    /// under way.
     ///
     /// # Errors
-    /// [`GpuError::NoDataset`], and what the device does. Want of memory is no error: then figures are missing.
-    pub fn ceilings(&mut self, time: Duration) -> Result<Ceilings, GpuError> {
+    /// [`GpuError::NoDataset`], and errors of the device. If there is too little memory, figures
+    /// are missing.
+    pub fn measure_ceilings(&mut self, time: Duration) -> Result<Ceilings, GpuError> {
         self.stop()?;
         let loaded = self.loaded.as_ref().ok_or(GpuError::NoDataset)?;
         let (gpu, checks) = (&self.gpu, self.options.runtime_checks);
@@ -69,7 +73,7 @@ impl GpuSearcher {
     }
 }
 
-/// `None` in place of want of memory.
+/// Turns a refused allocation into `None`.
 fn unless_refused<T>(result: Result<T, GpuError>) -> Result<Option<T>, GpuError> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -78,7 +82,7 @@ fn unless_refused<T>(result: Result<T, GpuError>) -> Result<Option<T>, GpuError>
     }
 }
 
-/// Bytes per second in the best way of reading. All ways together take `time`.
+/// Returns the bytes per second of the best way of reading. All measurements together take `time`.
 fn best_read_rate(
     gpu: &GpuDevice,
     table: &PagedBuffer,
@@ -87,15 +91,15 @@ fn best_read_rate(
 ) -> Result<f64, GpuError> {
     let sum = sum_buffer(gpu)?;
     let full_pages = table.full_pages();
-    let mut ways = vec![slice::from_ref(table)];
+    let mut table_sets = vec![slice::from_ref(table)];
     if table.layout.pages > 1 {
-        // There is a full page where there are two.
-        ways.push(&full_pages);
+        // A table of several pages has at least one full page.
+        table_sets.push(&full_pages);
     }
     let lanes = [false, true];
-    let each = time / (ways.len() * lanes.len()) as u32;
+    let each = time / (table_sets.len() * lanes.len()) as u32;
     let mut best = 0.0_f64;
-    for tables in ways {
+    for tables in table_sets {
         for together in lanes {
             let reader = RandomReader::new(gpu, tables, &sum, checks, together)?;
             best = best.max(reader.rate(gpu, each)?);
@@ -109,9 +113,9 @@ fn sum_buffer(gpu: &GpuDevice) -> Result<wgpu::Buffer, GpuError> {
     gpu.buffer("sum", 16, Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST)
 }
 
-/// The kernel that reads random rows, of one table or of several in turn.
+/// The kernel that reads random rows, of one table or of several tables in turn.
 struct RandomReader {
-    /// One for each table.
+    /// One kernel for each table.
     kernels: Vec<KernelPipeline>,
     parameters: wgpu::Buffer,
     output: wgpu::BindGroup,
@@ -121,8 +125,9 @@ struct RandomReader {
 }
 
 impl RandomReader {
-    /// ReadParams `tables` of the same size in turn, at least one; `sum` is where a sum is written that equals
-    /// [`ReadParams::never`].
+    /// Makes a reader of `tables`, which must be at least one and have the same size.
+    ///
+    /// The kernel writes a sum to `sum` only if that sum equals [`ReadParams::never`].
     fn new(
         gpu: &GpuDevice,
         tables: &[PagedBuffer],
@@ -146,7 +151,7 @@ impl RandomReader {
         };
         let mut kernels = vec![KernelPipeline::new(gpu, &source, first)?];
         for table in others {
-            kernels.push(kernels[0].over(gpu, table)?);
+            kernels.push(kernels[0].with_pages(gpu, table)?);
         }
         let parameters = gpu.uniform("reads", bytemuck::bytes_of(&ReadParams::default()))?;
         let lanes = if together {
@@ -177,16 +182,16 @@ impl RandomReader {
         })
     }
 
-    /// Bytes per second.
+    /// Returns the bytes read per second.
     fn rate(&self, gpu: &GpuDevice, time: Duration) -> Result<f64, GpuError> {
-        let pace = DispatchSizer::new(DISPATCH_TIME, WORKGROUP_SIZE, FIRST_INVOCATIONS, 1 << 28);
+        let sizer = DispatchSizer::new(DISPATCH_TIME, WORKGROUP_SIZE, FIRST_INVOCATIONS, 1 << 28);
         let mut dispatches = 0_u32;
-        let per_second = steady_rate(gpu, "random reads", pace, time, |invocations| {
+        let per_second = steady_rate(gpu, "random reads", sizer, time, |invocations| {
             dispatches = dispatches.wrapping_add(1);
             let reads = ReadParams {
                 first_reader: 0,
                 seed: dispatches.wrapping_mul(SEED_STEP),
-                // A sum is the number of its dispatch, twice, once in 2^64 times. Nobody reads it.
+                // The chance that a sum equals this is 1 in 2^64, and nobody reads the sum.
                 never: [dispatches; 2],
             };
             let kernel = &self.kernels[dispatches as usize % self.kernels.len()];
@@ -197,13 +202,14 @@ impl RandomReader {
     }
 }
 
-/// Bytes read and written per second by copies between two buffers; `None` where there is no memory for them.
+/// Returns the bytes read plus the bytes written per second, by copies between two buffers. Returns
+/// `None` if there is too little memory for the buffers.
 fn copy_rate(gpu: &GpuDevice, time: Duration) -> Result<Option<f64>, GpuError> {
     let Some([from, to]) = copy_buffers(gpu)? else {
         return Ok(None);
     };
-    let pace = DispatchSizer::new(DISPATCH_TIME, 1, 1, COPIES_MAX);
-    let per_second = steady_rate(gpu, "copies", pace, time, |copies| {
+    let sizer = DispatchSizer::new(DISPATCH_TIME, 1, 1, COPIES_MAX);
+    let per_second = steady_rate(gpu, "copies", sizer, time, |copies| {
         gpu.submit("copies", |encoder| {
             for _ in 0..copies {
                 encoder.copy_buffer_to_buffer(&from, 0, &to, 0, from.size());
@@ -213,7 +219,7 @@ fn copy_rate(gpu: &GpuDevice, time: Duration) -> Result<Option<f64>, GpuError> {
     Ok(Some(per_second * 2.0 * from.size() as f64))
 }
 
-/// Two buffers, as large as memory and limits allow.
+/// Allocates two buffers, as large as the memory and the limits allow.
 fn copy_buffers(gpu: &GpuDevice) -> Result<Option<[wgpu::Buffer; 2]>, GpuError> {
     use wgpu::BufferUsages as Usage;
     let mut bytes = COPY_BYTES;
@@ -231,11 +237,12 @@ fn copy_buffers(gpu: &GpuDevice) -> Result<Option<[wgpu::Buffer; 2]>, GpuError> 
     Ok(None)
 }
 
-/// Units per second over at least `time`, after a quarter of it in which their number per launch settles.
+/// Returns the units of work per second, measured for at least `time`. Before that, the size of the
+/// launches settles for a quarter of `time`.
 fn steady_rate(
     gpu: &GpuDevice,
     what: &'static str,
-    mut pace: DispatchSizer,
+    mut sizer: DispatchSizer,
     time: Duration,
     mut launch: impl FnMut(u32) -> Result<wgpu::SubmissionIndex, GpuError>,
 ) -> Result<f64, GpuError> {
@@ -245,7 +252,7 @@ fn steady_rate(
     let mut counted: Option<(Instant, u64)> = None;
     loop {
         while in_flight.len() < IN_FLIGHT {
-            let units = pace.size();
+            let units = sizer.size();
             in_flight.push_back((launch(units)?, units, Instant::now()));
         }
         let Some((submission, units, start)) = in_flight.pop_front() else {
@@ -254,7 +261,7 @@ fn steady_rate(
         let exact = !gpu.is_finished(&submission)?;
         gpu.wait(what, &submission)?;
         let end = Instant::now();
-        pace.record(units, end - start.max(last_end), exact);
+        sizer.record(units, end - start.max(last_end), exact);
         last_end = end;
         match &mut counted {
             None if end - begin >= time / 4 => counted = Some((end, 0)),
@@ -264,7 +271,7 @@ fn steady_rate(
                 let elapsed = end - *from;
                 if elapsed >= time {
                     let rate = *total as f64 / elapsed.as_secs_f64().max(1e-9);
-                    // What still runs would be counted with whatever is measured next.
+                    // The next measurement must not count what is still running.
                     for (submission, ..) in in_flight {
                         gpu.wait(what, &submission)?;
                     }
@@ -282,7 +289,7 @@ mod tests {
     use super::super::pages::PageLayout;
     use super::*;
 
-    /// The row that read number `n` must read.
+    /// Returns the row of read number `n`.
     fn row_of(n: u32, seed: u32, rows: u32) -> u32 {
         let mut x = n ^ seed;
         x = (x ^ (x >> 16)).wrapping_mul(0x7feb_352d);
@@ -290,17 +297,23 @@ mod tests {
         (x ^ (x >> 16)) % rows
     }
 
-    /// What invocation `place` must have summed up.
-    fn expected_sum(table: &[u32], row_words: usize, lanes: u32, reads: &ReadParams, place: u32) -> [u32; 4] {
+    /// Computes on the CPU the sum of this invocation.
+    fn expected_sum(
+        table: &[u32],
+        row_words: usize,
+        lanes: u32,
+        reads: &ReadParams,
+        invocation: u32,
+    ) -> [u32; 4] {
         let rows = (table.len() / row_words) as u32;
-        let first = (reads.first_reader + place / lanes).wrapping_mul(READS_PER_READER);
+        let first = (reads.first_reader + invocation / lanes).wrapping_mul(READS_PER_READER);
         let mut sum = [0; 4];
         for n in 0..READS_PER_READER {
             let row = row_of(first.wrapping_add(n), reads.seed, rows) as usize * row_words;
             let parts = table[row..row + row_words].as_chunks::<4>().0;
             let own = match lanes {
                 1 => parts,
-                _ => &parts[(place % lanes) as usize..][..1],
+                _ => &parts[(invocation % lanes) as usize..][..1],
             };
             for part in own {
                 sum = core::array::from_fn(|i| sum[i] ^ part[i]);
@@ -309,7 +322,7 @@ mod tests {
         sum
     }
 
-    /// Compares some invocations of `kernel` over `table` with the twin.
+    /// Compares the sums of some invocations of `kernel` over `table` with those of the CPU.
     fn check(
         gpu: &GpuDevice,
         reader: &RandomReader,
@@ -318,13 +331,13 @@ mod tests {
         table: &[u32],
         row_words: usize,
     ) {
-        for place in [0, 13, 127] {
+        for invocation in [0, 13, 127] {
             let mut reads = ReadParams {
                 first_reader: 77,
                 seed: 0xdead_beef,
                 never: [0; 2],
             };
-            let sum = expected_sum(table, row_words, reader.lanes, &reads, place);
+            let sum = expected_sum(table, row_words, reader.lanes, &reads, invocation);
             reads.never = [sum[0] ^ sum[2], sum[1] ^ sum[3]];
             let zero = gpu
                 .submit("zero", |encoder| encoder.clear_buffer(sum_buffer, 0, None))
@@ -336,14 +349,14 @@ mod tests {
             let got: [u32; 4] = bytemuck::pod_read_unaligned(&got);
             assert_eq!(
                 got, sum,
-                "{row_words} words, {} lanes, place {place}",
+                "{row_words} words, {} lanes, invocation {invocation}",
                 reader.lanes
             );
         }
     }
 
     #[test]
-    fn every_row_is_read_that_should_be() {
+    fn the_kernel_reads_the_rows_that_it_should() {
         let Some(first) = first_adapter() else { return };
         let opened = adapter(first.index).unwrap();
         let gpu = GpuDevice::open(opened, wgpu::Features::empty(), Duration::from_secs(30)).unwrap();

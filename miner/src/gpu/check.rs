@@ -1,7 +1,7 @@
 //! Compares a new dataset and its kernel with the CPU, before anyone mines with them.
 //!
-//! A few random items and the hashes of a whole workgroup are compared. This finds bad drivers, faulty memory
-//! and kernels that were miscompiled for this card. It takes some ten milliseconds.
+//! A few random items and the hashes of a whole workgroup are compared. This finds bad drivers,
+//! faulty memory and kernels that were miscompiled for this card. It takes some ten milliseconds.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -20,8 +20,8 @@ const WIDTH: usize = 64;
 
 /// Consecutive nonces of a random header, with the hashes that the CPU computes for them.
 ///
-/// There is at least one nonce for each invocation of a workgroup, so that every place within a workgroup
-/// is compared, whichever invocations exchange values.
+/// There is at least one nonce for each invocation of a workgroup, so that every place within a
+/// workgroup is compared, whichever invocations exchange values.
 pub(crate) struct CheckSample {
     header_hash: B256,
     start_nonce: u64,
@@ -67,8 +67,8 @@ pub(crate) fn items_and_hashes(
     hashes(gpu, loaded, &CheckSample::new(&loaded.cache, workgroup_size))
 }
 
-/// Searches the sample three times, each time with another boundary: one that every hash meets, the middle
-/// hash of the sample, and the next lower boundary that the device can distinguish from it.
+/// Searches the sample three times, each time with another boundary: one that every hash meets, the
+/// middle hash of the sample, and the next lower boundary that the device can distinguish from it.
 ///
 /// Each time the device must find the same nonces as the CPU, with the same mix hashes.
 ///

@@ -1,31 +1,33 @@
-//! The forms of the search kernel, and a choice among them.
+//! The forms of the search kernel, and the result of a choice among them.
 
 use std::time::Duration;
 
 use super::adapter::AdapterInfo;
 
-/// How a hash is spread over invocations.
+/// How the work of a hash is divided among invocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KernelForm {
-    /// A hash per invocation. Runs everywhere.
+    /// One invocation for each hash. Runs on every adapter.
     #[default]
     Lane,
-    /// Eight invocations per hash, which read a dataset item together and exchange values within their
-    /// subgroup. A group of eight has four hashes under way.
+    /// Eight invocations for each hash. They read a dataset item together and exchange values
+    /// within their subgroup. Each group of eight mixes four hashes at a time.
     Shuffle,
-    /// The same with eight hashes under way: more reads at once, for more registers.
+    /// Like [`KernelForm::Shuffle`], but each group mixes eight hashes at a time. There are more
+    /// reads in flight, and more registers are used.
     Shuffle8,
-    /// As [`KernelForm::Shuffle`] with the exchange through the memory of the workgroup. Runs everywhere.
+    /// Like [`KernelForm::Shuffle`], but values are exchanged through the memory of the workgroup.
+    /// Runs on every adapter.
     Group,
 }
 
 impl KernelForm {
     /// All forms.
     pub const ALL: [Self; 4] = [Self::Lane, Self::Shuffle, Self::Shuffle8, Self::Group];
-    /// Invocations that share a hash in all forms but [`KernelForm::Lane`].
+    /// Invocations that share a hash, in all forms except [`KernelForm::Lane`].
     pub(crate) const LANES_PER_HASH: u32 = 8;
 
-    /// Its name in options and files.
+    /// The name of the form in options and files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Lane => "lane",
@@ -35,27 +37,27 @@ impl KernelForm {
         }
     }
 
-    /// The form of that name.
+    /// Returns the form with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|form| form.name() == name)
     }
 
-    /// Whether it runs on `adapter`.
+    /// Whether the form runs on `adapter`.
     pub fn runs_on(self, adapter: &AdapterInfo) -> bool {
         let with_subgroups = matches!(self, Self::Shuffle | Self::Shuffle8);
         !with_subgroups || adapter.subgroup_size >= Self::LANES_PER_HASH
     }
 }
 
-/// A kernel and how to drive it.
+/// A kernel, and the settings to run it with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChosenKernel {
-    /// The kernel's form.
+    /// The form of the kernel.
     pub form: KernelForm,
     /// Invocations in a workgroup.
     pub workgroup_size: u32,
-    /// For how long batches occupy the device; `None` where that was not measured.
+    /// How long the batches in flight keep the device busy. `None` if this was not measured.
     pub target_batch: Option<Duration>,
-    /// Hashes per second when it was chosen; `None` where it was remembered.
+    /// Hashes per second at the time of the choice. `None` if the choice was read from a file.
     pub hashrate: Option<f64>,
 }

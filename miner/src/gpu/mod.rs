@@ -1,8 +1,9 @@
 //! Nonce search on graphics adapters, through Vulkan, Metal or DX12.
 //!
-//! The kernels are in `shaders/`. This module assembles them, keeps the dataset of one epoch on the device,
-//! and keeps batches of nonces in flight. It takes headers and boundaries and returns nonces. The caller
-//! checks them on the CPU, because the device compares only the top 64 bits of a hash.
+//! The kernels are in `shaders/`. This module assembles them, keeps the dataset of one epoch on the
+//! device, and keeps batches of nonces in flight. It takes headers and boundaries and returns
+//! nonces. The caller checks them on the CPU, because the device compares only the top 64 bits of a
+//! hash.
 //!
 //! | subject | module |
 //! |---|---|
@@ -10,7 +11,7 @@
 //! | dataset and search | [`GpuSearcher`] |
 //! | form of the kernel | [`KernelForm`] |
 //! | choice of the kernel by measurement | [`choose_kernel`], `tuning` |
-//! | what the memory can deliver at best | [`GpuSearcher::ceilings`] |
+//! | what the memory can deliver at best | [`GpuSearcher::measure_ceilings`] |
 //! | allocation, waiting, lost devices | `device` |
 //! | a table spread over several buffers | `pages` |
 //! | text of the kernels | `shaders` |

@@ -7,24 +7,27 @@ use super::kernel_form::KernelForm;
 /// How a searcher uses its adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuOptions {
-    /// Time for which the batches under way occupy the device: new work waits no longer.
+    /// How long all batches in flight keep the device busy together. New work waits at most this
+    /// time.
     pub target_batch: Duration,
-    /// Batches under way at once. Two keep the device busy; more only make each smaller.
+    /// Number of batches in flight. Two keep the device busy. More than two only make each batch
+    /// smaller.
     pub in_flight: usize,
-    /// Hits that a batch can bring back. More are counted, and lost.
+    /// Number of hits that a batch can return. Further hits are counted but lost.
     pub result_slots: u32,
-    /// Invocations in a workgroup of the search kernel: a multiple of eight above 0; others are refused.
+    /// Invocations in a workgroup of the search kernel. It must be a multiple of eight above 0.
     pub workgroup_size: u32,
     /// The form of the search kernel.
     pub kernel: KernelForm,
-    /// After this time a dispatch is given up and the device taken for hung.
+    /// If a dispatch takes longer than this, the device counts as hung.
     pub timeout: Duration,
-    /// Dataset items in a page, at most; rounded down to a power of two. `None`: the adapter's limits
-    /// alone decide.
+    /// Largest number of dataset items in a page. It is rounded down to a power of two. With `None`
+    /// only the limits of the adapter count.
     pub max_page_items: Option<u32>,
-    /// The same for the rows of the light cache.
+    /// Largest number of light cache rows in a page, with the same rules.
     pub max_page_rows: Option<u32>,
-    /// Let the library check every index in the kernels. Slower, and never needed: for finding faults.
+    /// Whether wgpu adds its own checks of indices and loops to the kernels. They make the kernels
+    /// slower. Use them to find bugs only.
     pub runtime_checks: bool,
 }
 

@@ -1,33 +1,39 @@
-//! Splits the light cache and the dataset over as many buffers as the adapter's limits need.
+//! Spreads a table of rows, the light cache or the dataset, over as many buffers as the adapter
+//! needs.
 //!
-//! A page holds a power of two of rows and at most [`PAGE_BYTES_MAX`] bytes. Knows rows and buffers; what
-//! is in them and who writes it is elsewhere.
+//! Each buffer is a page. A page holds a power of two of rows and at most [`PAGE_BYTES_MAX`] bytes.
+//! Knows rows and buffers, and nothing of their content.
 
 use super::device::GpuDevice;
 use super::error::GpuError;
 
-/// Largest page. Two GiB would be one byte more than a binding can have on most drivers.
+/// Size of the largest page. On most drivers a binding cannot have two GiB, but one byte less.
 const PAGE_BYTES_MAX: u64 = 1 << 30;
-/// Bytes handed to the driver at once: it keeps a copy until the device has taken them.
+/// Bytes uploaded at once. The driver keeps a copy until the device has taken them.
 const UPLOAD_BYTES: usize = 8 << 20;
-/// Storage buffers of a kernel that are no pages: its results, or the page it writes.
+/// Number of storage buffers of a kernel that are not input pages: its results, or the page that it
+/// writes.
 const OTHER_STORAGE_BUFFERS: u32 = 1;
 
-/// How rows are spread over pages.
+/// How the rows of a table are spread over pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageLayout {
-    /// Rows in all.
+    /// Number of rows in the table.
     pub(crate) rows: u32,
     /// Bytes of a row.
     pub(crate) row_bytes: u64,
-    /// The page of a row is its number shifted right by this.
+    /// The number of a row, shifted right by this, is the number of its page.
     pub(crate) shift: u32,
-    /// PagedBuffer in all.
+    /// Number of pages.
     pub(crate) pages: u32,
 }
 
 impl PageLayout {
-    /// The largest pages that `limits` and `max_page_rows` allow.
+    /// Computes the layout with the largest pages that `limits` and `max_page_rows` allow.
+    ///
+    /// # Errors
+    /// [`GpuError::AdapterTooSmall`] if a row fits in no page, or if the adapter cannot bind so
+    /// many pages.
     pub(crate) fn new(
         rows: u32,
         row_bytes: u64,
@@ -70,23 +76,23 @@ impl PageLayout {
         })
     }
 
-    /// First row of a page.
+    /// Returns the first row of a page.
     pub(crate) fn first_row(&self, page: u32) -> u32 {
         page << self.shift
     }
 
-    /// Rows in a page; the last has what is left.
+    /// Returns the number of rows in a page. The last page may have fewer rows than the others.
     pub(crate) fn rows_in(&self, page: u32) -> u32 {
         (self.rows - self.first_row(page)).min(1 << self.shift)
     }
 
-    /// The page of a row and the row's number within it.
-    pub(crate) fn place(&self, row: u32) -> (u32, u32) {
+    /// Returns the page of a row, and the number of the row within the page.
+    pub(crate) fn locate(&self, row: u32) -> (u32, u32) {
         (row >> self.shift, row & ((1 << self.shift) - 1))
     }
 }
 
-/// Rows on the device.
+/// A table on the device.
 pub(crate) struct PagedBuffer {
     pub(crate) layout: PageLayout,
     pub(crate) buffers: Vec<wgpu::Buffer>,
@@ -105,7 +111,7 @@ impl PagedBuffer {
         Ok(Self { layout, buffers })
     }
 
-    /// Writes all rows, given one after another.
+    /// Writes the whole table. `bytes` holds the rows one after another.
     pub(crate) fn upload(&self, gpu: &GpuDevice, what: &'static str, bytes: &[u8]) -> Result<(), GpuError> {
         let page_bytes = (self.layout.row_bytes as usize) << self.layout.shift;
         for (buffer, page) in self.buffers.iter().zip(bytes.chunks(page_bytes)) {
@@ -121,7 +127,7 @@ impl PagedBuffer {
         Ok(())
     }
 
-    /// Each page that is full as a table of its own, over the same buffer.
+    /// Returns each full page as a table of its own. They use the same buffers.
     pub(crate) fn full_pages(&self) -> Vec<Self> {
         let rows = 1 << self.layout.shift;
         let full = (0..self.layout.pages).filter(|page| self.layout.rows_in(*page) == rows);
@@ -137,7 +143,7 @@ impl PagedBuffer {
         .collect()
     }
 
-    /// Layout of group 1 of the kernels that read these pages.
+    /// Returns the layout of bind group 1, through which kernels read these pages.
     pub(crate) fn layout(&self, gpu: &GpuDevice) -> Result<wgpu::BindGroupLayout, GpuError> {
         let entries: Vec<_> = (0..self.layout.pages)
             .map(|binding| storage_entry(binding, wgpu::BufferBindingType::Storage { read_only: true }))
@@ -151,7 +157,7 @@ impl PagedBuffer {
         })
     }
 
-    /// Group 1 of the kernels that read these pages.
+    /// Returns bind group 1, through which kernels read these pages.
     pub(crate) fn bind(
         &self,
         gpu: &GpuDevice,
@@ -166,11 +172,11 @@ impl PagedBuffer {
         let rows_at_once = (UPLOAD_BYTES as u64 / self.layout.row_bytes) as u32;
         let (mut row, end) = (first, first + count);
         while row < end {
-            let (page, place) = self.layout.place(row);
+            let (page, row_in_page) = self.layout.locate(row);
             let rows = (end - row)
-                .min(self.layout.rows_in(page) - place)
+                .min(self.layout.rows_in(page) - row_in_page)
                 .min(rows_at_once);
-            let offset = u64::from(place) * self.layout.row_bytes;
+            let offset = u64::from(row_in_page) * self.layout.row_bytes;
             let length = u64::from(rows) * self.layout.row_bytes;
             bytes.extend(gpu.read(&self.buffers[page as usize], offset, length)?);
             row += rows;
@@ -179,7 +185,7 @@ impl PagedBuffer {
     }
 }
 
-/// A buffer of a compute kernel's layout.
+/// Returns the layout entry of a buffer in a compute kernel.
 pub(crate) fn storage_entry(binding: u32, ty: wgpu::BufferBindingType) -> wgpu::BindGroupLayoutEntry {
     wgpu::BindGroupLayoutEntry {
         binding,
@@ -193,7 +199,7 @@ pub(crate) fn storage_entry(binding: u32, ty: wgpu::BufferBindingType) -> wgpu::
     }
 }
 
-/// Binds buffers to bindings 0, 1, 2, ….
+/// Makes a bind group of buffers with the bindings 0, 1, 2 and so on.
 pub(crate) fn bind(
     gpu: &GpuDevice,
     layout: &wgpu::BindGroupLayout,
@@ -230,7 +236,7 @@ mod tests {
 
     #[test]
     fn pages_are_as_large_as_the_limits_allow() {
-        // Epoch 385, the first dataset above 4 GiB.
+        // Epoch 385 has the first dataset above 4 GiB.
         let items = 33_619_919;
         let layout = PageLayout::new(items, 128, &limits((1 << 31) - 1, 1 << 40, 32), None);
         assert_eq!(
@@ -265,18 +271,18 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_where_the_plan_says() {
+    fn each_row_is_in_the_page_of_the_layout() {
         let layout = PageLayout::new(1000, 128, &limits(1 << 27, 1 << 27, 32), Some(256)).unwrap();
         assert_eq!(
             (layout.pages, layout.rows_in(0), layout.rows_in(3)),
             (4, 256, 232)
         );
-        assert_eq!(layout.place(999), (3, 231));
+        assert_eq!(layout.locate(999), (3, 231));
         assert_eq!(layout.first_row(3), 768);
     }
 
     #[test]
-    fn a_limit_that_is_too_small_is_named() {
+    fn the_error_names_a_limit_that_is_too_low() {
         let layout = PageLayout::new(33_619_919, 128, &limits(1 << 27, 1 << 30, 32), None);
         let what = "max_storage_buffers_per_shader_stage";
         assert_eq!(

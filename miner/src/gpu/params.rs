@@ -1,16 +1,16 @@
-//! The structures that host and kernels share, byte for byte.
+//! The structures that the host and the kernels share, byte for byte.
 //!
-//! Twins of the WGSL structures of the same names; sizes are asserted at compile time.
+//! Each structure has a WGSL structure of the same name. Their sizes are checked at compile time.
 
 use bytemuck::{Pod, Zeroable};
 use ethash::B256;
 
-/// One batch of nonces (`SearchParams` of search.wgsl).
+/// One batch of nonces (`SearchParams` in shaders/search.wgsl).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct SearchParams {
     header: [u8; 32],
-    /// Low word first, as everything of 64 bits here.
+    /// Low word first, like all 64-bit numbers here.
     start_nonce: [u32; 2],
     boundary_top: [u32; 2],
     nonce_count: u32,
@@ -30,7 +30,7 @@ impl SearchParams {
     }
 }
 
-/// The top 64 bits of a boundary: all that the kernels test.
+/// Returns the top 64 bits of a boundary. The kernels compare only these.
 pub(crate) fn boundary_top(boundary: &B256) -> u64 {
     let mut top = [0; 8];
     top.copy_from_slice(&boundary[..8]);
@@ -41,17 +41,17 @@ fn split(value: u64) -> [u32; 2] {
     [value as u32, (value >> 32) as u32]
 }
 
-/// Head of the result buffer (`Results` of search.wgsl).
+/// The first bytes of the result buffer (`SearchResults` in shaders/search.wgsl).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct SearchResultsHeader {
-    /// All hits, also those beyond the slots.
+    /// The number of hits, including hits without a free slot.
     pub(crate) found: u32,
     unused: [u32; 3],
 }
 const _: () = assert!(size_of::<SearchResultsHeader>() == 16);
 
-/// One hit (`SearchHit` of search.wgsl).
+/// One hit (`SearchHit` in shaders/search.wgsl).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct SearchHit {
@@ -67,7 +67,7 @@ impl SearchHit {
     }
 }
 
-/// Nodes to generate (`GenerateParams` of dataset.wgsl).
+/// Nodes to generate (`GenerateParams` in shaders/dataset.wgsl).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub(crate) struct GenerateParams {
@@ -78,7 +78,7 @@ pub(crate) struct GenerateParams {
 }
 const _: () = assert!(size_of::<GenerateParams>() == 16);
 
-/// Random reads of one dispatch (`ReadParams` of reads.wgsl).
+/// Random reads of one dispatch (`ReadParams` in shaders/random_reads.wgsl).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub(crate) struct ReadParams {
@@ -96,11 +96,11 @@ mod tests {
     fn numbers_are_split_low_word_first() {
         let mut boundary = B256::ZERO;
         boundary.0[..8].copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
-        let job = SearchParams::new(&B256::ZERO, &boundary, 0x1122_3344_5566_7788, 5);
-        assert_eq!(job.boundary_top, [0x0506_0708, 0x0102_0304]);
-        assert_eq!(job.start_nonce, [0x5566_7788, 0x1122_3344]);
+        let params = SearchParams::new(&B256::ZERO, &boundary, 0x1122_3344_5566_7788, 5);
+        assert_eq!(params.boundary_top, [0x0506_0708, 0x0102_0304]);
+        assert_eq!(params.start_nonce, [0x5566_7788, 0x1122_3344]);
         let hit = SearchHit {
-            nonce: job.start_nonce,
+            nonce: params.start_nonce,
             ..Zeroable::zeroed()
         };
         assert_eq!(hit.nonce(), 0x1122_3344_5566_7788);

@@ -1,7 +1,8 @@
-//! Compiles a kernel into a pipeline with the layout all kernels here share: group 0 holds parameters,
-//! round constants and the output, group 1 the pages read.
+//! Compiles a kernel into a compute pipeline. All kernels have the same layout: bind group 0 holds
+//! the parameters, the round constants and the output, and bind group 1 holds the pages that the
+//! kernel reads.
 //!
-//! Knows layouts and pipelines, neither datasets nor nonces.
+//! Knows layouts and pipelines, and neither datasets nor nonces.
 
 use super::device::GpuDevice;
 use super::error::GpuError;
@@ -9,7 +10,7 @@ use super::kernel_form::KernelForm;
 use super::pages::{PagedBuffer, bind, storage_entry};
 use super::shaders::ROUND_CONSTANTS;
 
-/// A compiled kernel with the pages it reads.
+/// A compiled kernel and the pages that it reads.
 pub(crate) struct KernelPipeline {
     pipeline: wgpu::ComputePipeline,
     output_layout: wgpu::BindGroupLayout,
@@ -19,17 +20,17 @@ pub(crate) struct KernelPipeline {
     workgroup_size: u32,
 }
 
-/// What a kernel is made of.
+/// The source of a kernel.
 pub(crate) struct KernelSource<'a> {
-    /// Its entry point, which also names it in messages.
+    /// The entry point. It also names the kernel in messages.
     pub(crate) entry: &'static str,
-    /// The module.
+    /// The text of the module.
     pub(crate) wgsl: String,
-    /// Values of its `override` constants, the workgroup size aside.
+    /// The values of the `override` constants, except the workgroup size.
     pub(crate) constants: &'a [(&'a str, f64)],
     /// Invocations in a workgroup.
     pub(crate) workgroup_size: u32,
-    /// Whether the library adds its own checks of every index and loop.
+    /// Whether wgpu adds its own checks of indices and loops.
     pub(crate) runtime_checks: bool,
 }
 
@@ -63,11 +64,14 @@ impl KernelPipeline {
             if source.runtime_checks {
                 return gpu.device.create_shader_module(descriptor);
             }
-            // SAFETY: every page index is a remainder by the number of rows (see `PageLayout`); every
-            // output index is below the buffer's length, which the kernel looks up, or below a count
-            // that the host derives from it; places in a workgroup's memory are within the eight of
-            // their group, and a workgroup is whole groups (see `check_workgroup`); divisors are the
-            // non-zero sizes of an epoch; all loops run to a constant.
+            // SAFETY: without runtime checks, every index must be valid and every loop must end.
+            // - A page index is a remainder modulo the number of rows (see `PageLayout`).
+            // - An output index is below the length of the buffer, which the kernel looks up, or
+            //   below a count that the host derives from that length.
+            // - An index into workgroup memory is within the eight invocations of a group, and a
+            //   workgroup consists of whole groups (see `check_workgroup`).
+            // - All divisors are sizes of an epoch, which are not 0.
+            // - All loops run up to a constant.
             unsafe {
                 gpu.device
                     .create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
@@ -106,8 +110,9 @@ impl KernelPipeline {
         })
     }
 
-    /// The same kernel over other pages, of the same number and not shorter.
-    pub(crate) fn over(&self, gpu: &GpuDevice, pages: &PagedBuffer) -> Result<Self, GpuError> {
+    /// Returns the same kernel for other pages. They must be as many as before, and none may be
+    /// shorter.
+    pub(crate) fn with_pages(&self, gpu: &GpuDevice, pages: &PagedBuffer) -> Result<Self, GpuError> {
         Ok(Self {
             pipeline: self.pipeline.clone(),
             output_layout: self.output_layout.clone(),
@@ -118,7 +123,7 @@ impl KernelPipeline {
         })
     }
 
-    /// Group 0: where the kernel finds its parameters and leaves its output.
+    /// Makes bind group 0 from the parameters and the output of the kernel.
     pub(crate) fn bind(
         &self,
         gpu: &GpuDevice,
@@ -152,7 +157,8 @@ impl KernelPipeline {
     }
 }
 
-/// Fails unless a workgroup of `size` is whole groups of those that share a hash, and one that `limits` allow.
+/// Fails unless a workgroup of `size` invocations consists of whole groups of eight and `limits`
+/// allow it.
 pub(crate) fn check_workgroup(size: u32, limits: &wgpu::Limits) -> Result<(), GpuError> {
     if size == 0 || !size.is_multiple_of(KernelForm::LANES_PER_HASH) {
         return Err(GpuError::WorkgroupSize {
@@ -171,7 +177,8 @@ pub(crate) fn check_workgroup(size: u32, limits: &wgpu::Limits) -> Result<(), Gp
     Ok(())
 }
 
-/// At least `groups` workgroups as x times y, each at most `side` and few of them idle.
+/// Arranges at least `groups` workgroups as x times y, both at most `side`. Few workgroups are
+/// idle.
 fn grid(groups: u32, side: u32) -> (u32, u32) {
     let y = groups.div_ceil(side).max(1);
     (groups.div_ceil(y), y)
@@ -193,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workgroup_is_whole_groups_of_eight() {
+    fn a_workgroup_must_consist_of_whole_groups_of_eight() {
         let limits = wgpu::Limits {
             max_compute_invocations_per_workgroup: 256,
             ..wgpu::Limits::default()

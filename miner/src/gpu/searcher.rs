@@ -1,7 +1,7 @@
-//! The searcher: one adapter, one dataset, batches of nonces in flight.
+//! Searches nonces on one adapter: keeps a dataset on the device and batches of nonces in flight.
 //!
-//! Takes work and returns hits; that a hit solves anything is for the caller to check on the CPU. Knows
-//! neither chain nor network nor the other searchers.
+//! Takes work and returns hits. The caller must check each hit on the CPU. Knows no chain, no
+//! network and no other searcher.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -25,36 +25,36 @@ use super::options::GpuOptions;
 use super::params::boundary_top;
 use super::pipeline::check_workgroup;
 
-/// Nonces in the first batch, before anything is known of the device.
+/// Nonces in the first batch, when the speed of the device is unknown.
 const FIRST_BATCH: u32 = 1024;
-/// Most nonces in a batch.
+/// Largest number of nonces in a batch.
 const BATCH_MAX: u32 = 1 << 30;
-/// A batch holds at most this many times the hashes that one solution takes on average: further hits
-/// of the same work are of no use.
+/// Largest size of a batch, in units of the hashes that one solution takes on average. Further hits
+/// of the same work would be useless.
 const SOLUTIONS_PER_BATCH: u64 = 4;
-/// Nonces in a batch, however easy the work.
+/// Size of a batch for easy work, if the limit above would make it smaller.
 const EASY_BATCH_MIN: u64 = 4096;
 
-/// A finished batch.
+/// The report of a finished batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchReport {
-    /// The work it was launched for, which need not be the newest.
+    /// The work of the batch. It may be older than the current work.
     pub work: GpuWork,
-    /// Its first nonce.
+    /// The first nonce.
     pub first_nonce: u64,
-    /// Its nonces; all of them were hashed.
+    /// The number of nonces. All of them were hashed.
     pub count: u32,
-    /// Hits in it, also those beyond the result slots.
+    /// The number of hits, including hits without a free slot.
     pub found: u32,
-    /// Hits for which there was a slot, in the order of their nonces.
+    /// The hits that had a free slot, in the order of their nonces.
     pub hits: Vec<GpuHit>,
-    /// From the end of the batch before, or its own launch, to its end.
+    /// The time from the end of the previous batch, or from the launch of this one, to its end.
     pub elapsed: Duration,
 }
 
 /// A nonce searcher on one adapter.
 pub struct GpuSearcher {
-    /// Before `loaded` and `gpu`, so that nothing is dropped while a batch uses it.
+    /// Declared before `loaded` and `gpu`, so that batches are dropped before the buffers they use.
     in_flight: VecDeque<BatchInFlight>,
     pub(crate) loaded: Option<LoadedEpoch>,
     next: Option<NextDataset>,
@@ -62,10 +62,10 @@ pub struct GpuSearcher {
     pub(crate) options: GpuOptions,
     work: Option<GpuWork>,
     next_nonce: u64,
-    /// Nonces of the work for which no batch was launched yet.
+    /// Number of nonces of the work that no batch has taken.
     nonces_left: u64,
     sizer: DispatchSizer,
-    /// Nodes in a slice of a dataset, once known.
+    /// Number of nodes in a slice of a dataset generation, once known.
     slice_nodes: Option<u32>,
     last_end: Instant,
 }
@@ -74,16 +74,17 @@ impl GpuSearcher {
     /// Opens adapter `index` of [`list_adapters`](super::list_adapters).
     ///
     /// # Errors
-    /// When there is no such adapter, the kernel asked for does not run on it, or its driver refuses.
+    /// When there is no such adapter, it cannot run the requested kernel, or its driver refuses it.
     pub fn new(index: usize, options: GpuOptions) -> Result<Self, GpuError> {
         Self::on(adapter::adapter(index)?, options)
     }
 
-    /// Opens an adapter that was listed before, wherever it stands in the list by now: a card that is gone
-    /// moves up those after it.
+    /// Opens an adapter that was listed before. Its index may have changed, because a card before
+    /// it in the list may be gone.
     ///
     /// # Errors
-    /// [`GpuError::AdapterAbsent`] when it is not there, else as for [`new`](Self::new).
+    /// [`GpuError::AdapterAbsent`] if the adapter is no longer there, and the errors of
+    /// [`new`](Self::new).
     pub fn find(adapter: &AdapterInfo, options: GpuOptions) -> Result<Self, GpuError> {
         Self::on(adapter::find(adapter)?, options)
     }
@@ -105,7 +106,7 @@ impl GpuSearcher {
         })
     }
 
-    /// The adapter.
+    /// The properties of the adapter.
     pub fn adapter(&self) -> &AdapterInfo {
         &self.gpu.info
     }
@@ -115,31 +116,34 @@ impl GpuSearcher {
         self.loaded.as_ref().map(|loaded| &loaded.cache)
     }
 
-    /// Buffers that the dataset on the device is spread over, 0 without a dataset.
+    /// The number of buffers of the dataset on the device, or 0 without a dataset.
     pub fn dataset_pages(&self) -> u32 {
         self.loaded
             .as_ref()
             .map_or(0, |loaded| loaded.dataset.layout.pages)
     }
 
-    /// How the adapter is used now.
+    /// The current settings.
     pub fn options(&self) -> &GpuOptions {
         &self.options
     }
 
-    /// Hashes per second, as last measured.
-    pub fn hash_rate(&self) -> Option<f64> {
+    /// Hashes per second, as last measured between batches.
+    pub fn last_hashrate(&self) -> Option<f64> {
         self.sizer.rate()
     }
 
-    /// Brings the dataset of `cache` to the device, generated there, and checks samples of it against the CPU.
+    /// Loads the dataset of `cache`: generates it on the device, and compares samples of it with
+    /// the CPU.
     ///
-    /// What [`prepare`](Self::prepare) has made of it is used. The dataset before is freed first, for two
-    /// rarely fit. Results of batches under way and the work are dropped. `progress` is told after each slice
-    /// of 50 ms or so; a break from it cancels.
+    /// What [`prepare_next`](Self::prepare_next) has already generated of it is used. The previous
+    /// dataset is freed first, because there is rarely memory for two. The work and the results of
+    /// batches in flight are dropped. `progress` is called after each slice of about 50 ms. A break
+    /// from it cancels the generation.
     ///
     /// # Errors
-    /// After any error there is no dataset on the device.
+    /// [`GpuError::Cancelled`], and errors of the device. After any error there is no dataset on
+    /// the device.
     pub fn set_epoch(
         &mut self,
         cache: &Arc<LightCache>,
@@ -152,9 +156,9 @@ impl GpuSearcher {
             Some(next) if next.is_of(cache) => next.into_prepared(),
             _ => PreparedDataset::Nothing,
         };
-        // Freed memory returns only when the device is polled.
-        let freed = self.gpu.submit("end of the dataset before", |_| {})?;
-        self.gpu.wait("end of the dataset before", &freed)?;
+        // The device returns freed memory only when it is polled.
+        let freed = self.gpu.submit("release of the previous dataset", |_| {})?;
+        self.gpu.wait("release of the previous dataset", &freed)?;
 
         let (gpu, options) = (&self.gpu, &self.options);
         let loaded = match prepared {
@@ -178,16 +182,18 @@ impl GpuSearcher {
         Ok(())
     }
 
-    /// Begins the dataset of the epoch to come, which [`next_batch`](Self::next_batch) goes on with between
-    /// batches. Does nothing where it has begun, or was refused, before.
+    /// Begins the dataset of the next epoch. [`next_batch`](Self::next_batch) continues it between
+    /// batches.
+    ///
+    /// Does nothing if this dataset was already begun or refused.
     ///
     /// # Errors
-    /// When there is no room for it; it is not tried again then.
-    pub fn prepare(&mut self, cache: &Arc<LightCache>) -> Result<(), GpuError> {
+    /// When there is too little memory. Then this dataset is not tried again.
+    pub fn prepare_next(&mut self, cache: &Arc<LightCache>) -> Result<(), GpuError> {
         if self.next.as_ref().is_some_and(|next| next.is_of(cache)) {
             return Ok(());
         }
-        // The one before goes first: there is no room for three.
+        // An older one is freed first, because there is no memory for three datasets.
         self.next = None;
         match NextDataset::begin(&self.gpu, &self.options, cache, self.slice_nodes) {
             Ok(next) => {
@@ -201,15 +207,16 @@ impl GpuSearcher {
         }
     }
 
-    /// How far the dataset of the epoch to come is; `None` where there is none.
-    pub fn prepared(&self) -> Option<GenerationProgress> {
+    /// Returns the progress of the dataset of the next epoch. Returns `None` if there is no such
+    /// dataset.
+    pub fn next_progress(&self) -> Option<GenerationProgress> {
         self.next.as_ref().and_then(NextDataset::progress)
     }
 
-    /// Compiles another form of the search kernel for the dataset on the device. Ends the search under way.
+    /// Changes the search kernel for the dataset on the device. Ends the search under way.
     ///
     /// # Errors
-    /// When the adapter cannot run it; the kernel before is kept then.
+    /// When the adapter cannot run the kernel. Then the old kernel is kept.
     pub fn set_kernel(&mut self, kernel: KernelForm, workgroup_size: u32) -> Result<(), GpuError> {
         self.stop()?;
         let options = GpuOptions {
@@ -222,30 +229,30 @@ impl GpuSearcher {
         if let Some(loaded) = &mut self.loaded {
             loaded.set_kernel(&self.gpu, &options)?;
         }
-        // A dataset that waits has the kernel of before.
+        // A finished dataset of the next epoch was compiled with the old kernel.
         self.next = None;
         self.sizer = batch_sizer(&options);
         self.options = options;
         Ok(())
     }
 
-    /// Sets for how long batches occupy the device from now on.
+    /// Sets how long the batches in flight keep the device busy.
     pub fn set_target_batch(&mut self, target_batch: Duration) {
         self.options.target_batch = target_batch;
         self.sizer = batch_sizer(&self.options);
     }
 
-    /// Sets what the batches launched from now on search.
+    /// Sets the work of all batches launched from now on.
     ///
-    /// Batches under way are for the work before; together they last the target time, and their reports
-    /// name their own work.
+    /// Batches in flight still belong to the old work. All of them together last about the target
+    /// time, and each report names its own work.
     pub fn set_work(&mut self, work: GpuWork) {
         self.work = Some(work);
         self.next_nonce = work.start_nonce;
         self.nonces_left = work.nonces;
     }
 
-    /// Ends the search: no further batch is batch, and those under way are not reported.
+    /// Ends the search. Waits for the batches in flight and drops their results.
     ///
     /// # Errors
     /// When the device is lost or hangs.
@@ -257,13 +264,13 @@ impl GpuSearcher {
         Ok(())
     }
 
-    /// Hashes per second of a search without hits, measured for `time` and over one batch at least, once
-    /// `warm_up` is over. The search goes on.
+    /// Measures the hash rate of a search without hits, for `time` and at least one batch, after
+    /// `warm_up`. The search continues afterwards.
     ///
     /// # Errors
-    /// As for [`next_batch`](Self::next_batch).
-    pub fn hashrate(&mut self, warm_up: Duration, time: Duration) -> Result<f64, GpuError> {
-        // No hash is at or below zero, so every batch is searched to its end.
+    /// The errors of [`next_batch`](Self::next_batch).
+    pub fn measure_hashrate(&mut self, warm_up: Duration, time: Duration) -> Result<f64, GpuError> {
+        // No hash is at or below zero, so no batch has a hit.
         self.set_work(GpuWork {
             id: 0,
             header_hash: B256::ZERO,
@@ -282,19 +289,20 @@ impl GpuSearcher {
         Ok(hashes as f64 / start.elapsed().as_secs_f64())
     }
 
-    /// Waits for the oldest batch under way and keeps the device busy with further ones.
+    /// Waits for the oldest batch in flight and returns its report. Launches further batches, so
+    /// that the device stays busy.
     ///
     /// # Errors
-    /// [`GpuError::NoWork`] before [`set_work`](Self::set_work) and after the last of the work's nonces,
-    /// [`GpuError::NoDataset`] before
-    /// [`set_epoch`](Self::set_epoch), and what the device does.
+    /// [`GpuError::NoWork`] before [`set_work`](Self::set_work) and after the last nonce of the
+    /// work, [`GpuError::NoDataset`] before [`set_epoch`](Self::set_epoch), and errors of the
+    /// device.
     pub fn next_batch(&mut self) -> Result<BatchReport, GpuError> {
         self.fill()?;
         let batch = self.in_flight.pop_front().ok_or(GpuError::NoWork)?;
         let exact = !self.gpu.is_finished(&batch.submission)?;
         let report = self.finish(batch)?;
         self.sizer.record(report.count, report.elapsed, exact);
-        // The device is busy again before the caller looks at the hits.
+        // The device gets new batches before the caller looks at the hits.
         self.fill()?;
         if let Some(next) = &mut self.next {
             next.advance(&self.gpu, &self.options)?;
@@ -302,13 +310,14 @@ impl GpuSearcher {
         Ok(report)
     }
 
-    /// Searches exactly `count` nonces from `work.start_nonce` on and returns all hits.
+    /// Searches exactly `count` nonces from `work.start_nonce` on and returns all hits. Ends the
+    /// search under way.
     ///
-    /// For tests, benchmarks and checks: unlike [`next_batch`](Self::next_batch) it leaves the device idle
-    /// between batches, and repeats those that had more hits than slots. Ends the search under way.
+    /// This is for tests, benchmarks and checks. Unlike [`next_batch`](Self::next_batch), it leaves
+    /// the device idle between batches, and it repeats a batch that had more hits than slots.
     ///
     /// # Errors
-    /// As [`next_batch`](Self::next_batch).
+    /// The errors of [`next_batch`](Self::next_batch).
     pub fn search(&mut self, work: GpuWork, count: u64) -> Result<Vec<GpuHit>, GpuError> {
         self.stop()?;
         let mut hits = Vec::new();
@@ -327,7 +336,7 @@ impl GpuSearcher {
         Ok(hits)
     }
 
-    /// One batch of at most `count` nonces, shortened until its hits fit the slots.
+    /// Runs one batch of at most `count` nonces. Makes it smaller until all its hits have a slot.
     fn whole_batch(&mut self, work: GpuWork, first: u64, mut count: u32) -> Result<BatchReport, GpuError> {
         loop {
             let batch = self.launch(work, first, count)?;
@@ -335,12 +344,13 @@ impl GpuSearcher {
             if report.found as usize <= report.hits.len() {
                 return Ok(report);
             }
-            // No more hits than nonces, so this ends at the latest when there is a slot for each.
+            // A batch has no more hits than nonces, so this ends when the batch has one nonce or
+            // earlier.
             count = (count / 2).max(1);
         }
     }
 
-    /// Compares the hashes of `sample` with what the device finds. Ends the search under way.
+    /// Compares the hashes that the device finds with `sample`. Ends the search under way.
     ///
     /// # Errors
     /// When a hash is wrong, and errors of the device.
@@ -353,18 +363,19 @@ impl GpuSearcher {
     /// Copies dataset items to the host, as the 32 words of each.
     ///
     /// # Errors
-    /// When there is no dataset, or it has no such items.
+    /// When there is no dataset, when it has no such items, and errors of the device.
     pub fn read_items(&self, first: u32, count: u32) -> Result<Vec<[u32; ITEM_WORDS]>, GpuError> {
         let loaded = self.loaded.as_ref().ok_or(GpuError::NoDataset)?;
         loaded.read_items(&self.gpu, first, count)
     }
 
-    /// Generates part of the dataset of `cache` beside the one on the device, and returns it.
+    /// Generates items of the dataset of `cache` in a separate buffer and returns them. The dataset
+    /// on the device is not changed.
     ///
-    /// The kernel is the one of [`set_epoch`](Self::set_epoch); only the window is smaller.
+    /// The kernel is the same as in [`set_epoch`](Self::set_epoch).
     ///
     /// # Errors
-    /// When the dataset has no such items, and what the device does.
+    /// When the dataset has no such items, and errors of the device.
     pub fn generate_items(
         &self,
         cache: &LightCache,
@@ -383,12 +394,12 @@ impl GpuSearcher {
         Ok(items(&window.read(&self.gpu, 0, count)?))
     }
 
-    /// Makes the device unusable, as a reset of its driver would. For drills.
+    /// Makes the device unusable, like a reset of its driver. For tests of the recovery.
     pub fn destroy_device(&self) {
         self.gpu.destroy();
     }
 
-    /// Launches batches until as many are under way as the options ask for.
+    /// Launches batches until the configured number is in flight.
     fn fill(&mut self) -> Result<(), GpuError> {
         let Some(work) = self.work else { return Ok(()) };
         while self.in_flight.len() < self.options.in_flight.max(1) && self.nonces_left > 0 {
@@ -427,7 +438,7 @@ impl GpuSearcher {
     }
 }
 
-/// Opens the adapter with what any form of the kernel needs of it.
+/// Opens the adapter with the features that any form of the kernel needs.
 fn open(adapter: (wgpu::Adapter, AdapterInfo), options: &GpuOptions) -> Result<GpuDevice, GpuError> {
     let (_, info) = &adapter;
     runs_on(info, options.kernel)?;
@@ -452,14 +463,15 @@ fn runs_on(info: &AdapterInfo, form: KernelForm) -> Result<(), GpuError> {
     })
 }
 
-/// The batches in flight together last the target time, so that new work waits no longer than that.
+/// Returns a sizer that makes all batches in flight together last the target time.
 fn batch_sizer(options: &GpuOptions) -> DispatchSizer {
     let in_flight = u32::try_from(options.in_flight).unwrap_or(u32::MAX).max(1);
     let each = options.target_batch / in_flight;
     DispatchSizer::new(each, options.workgroup_size, FIRST_BATCH, BATCH_MAX)
 }
 
-/// The steered size, less where the boundary makes a few hits likely long before.
+/// Returns the number of nonces in the next batch: `steered`, or less if the work is so easy that a
+/// few hits come long before.
 fn batch_size(steered: u32, boundary: &B256) -> u32 {
     let hashes_per_solution = u64::MAX / boundary_top(boundary).saturating_add(1);
     let useful = hashes_per_solution
@@ -476,7 +488,7 @@ impl GpuSearcher {
         loaded.spoil_kernel(&self.gpu, &self.options, from, to);
     }
 
-    /// Makes the dataset of the epoch to come a refused one, as an error on the way would.
+    /// Makes the dataset of the next epoch a refused one, like an error during its generation.
     pub(crate) fn refuse_next(&mut self) {
         let next = self.next.take().expect("the next dataset has begun");
         self.next = Some(NextDataset::refused(&next.cache));

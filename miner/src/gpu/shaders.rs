@@ -1,8 +1,9 @@
-//! The WGSL text of the kernels: constants rendered from Rust, files of `shaders/`, and functions that read
-//! rows from pages.
+//! The WGSL text of the kernels: constants rendered from Rust, files of `shaders/`, and functions
+//! that read rows from pages.
 //!
-//! Knows text only. Tunable values and the sizes of an epoch are pipeline constants, so a module depends
-//! only on its form and on its number of pages. The module [`pages`](super::pages) computes that number.
+//! Knows text only. Tunable values and the sizes of an epoch are pipeline constants, so a module
+//! depends only on its form and on its number of pages. The module [`pages`](super::pages) computes
+//! that number.
 
 use std::fmt::Write;
 
@@ -26,8 +27,8 @@ const RANDOM_READS: &str = include_str!("../../../shaders/random_reads.wgsl");
 pub(crate) const DATASET_ENTRY: &str = "generate_dataset";
 /// Entry point of [`random_reads_module`].
 pub(crate) const RANDOM_READS_ENTRY: &str = "random_reads";
-/// Number of rows that one reader of [`random_reads_module`] reads. A reader is one invocation, or several
-/// that share rows. A multiple of four.
+/// Number of rows that one reader of [`random_reads_module`] reads. A reader is one invocation, or
+/// several that share rows. A multiple of four.
 pub(crate) const READS_PER_READER: u32 = 64;
 /// Bytes of a part of a row. A part is a `vec4<u32>`, the element type of pages.
 pub(crate) const PART_BYTES: usize = 16;
@@ -35,8 +36,8 @@ pub(crate) const PART_BYTES: usize = 16;
 /// Rounds of Keccak-f[1600].
 const ROUNDS: usize = KECCAK_ROUND_CONSTANTS.len();
 
-/// The round constants as keccak.wgsl reads them from a uniform buffer: low word, high word, and two unused
-/// words for each round.
+/// The round constants as keccak.wgsl reads them from a uniform buffer: low word, high word, and
+/// two unused words for each round.
 pub(crate) const ROUND_CONSTANTS: [[u32; 4]; ROUNDS] = round_constants();
 
 const fn round_constants() -> [[u32; 4]; ROUNDS] {
@@ -85,10 +86,11 @@ pub(crate) fn search_module(form: KernelForm, dataset_pages: u32) -> String {
     [&constants(), KECCAK, FNV, &pages, SEARCH, &kernel.join("\n")].join("\n")
 }
 
-/// Returns the module that reads random rows of `row_bytes` bytes from a table of `table_pages` pages.
+/// Returns the module that reads random rows of `row_bytes` bytes from a table of `table_pages`
+/// pages.
 ///
-/// If `together` is set, as many invocations share a row as it has parts. Otherwise each invocation reads
-/// whole rows.
+/// If `together` is set, as many invocations share a row as it has parts. Otherwise each invocation
+/// reads whole rows.
 pub(crate) fn random_reads_module(row_bytes: u64, table_pages: u32, together: bool) -> String {
     let table = PagedTable::new("table", table_pages, row_bytes as usize);
     let (lanes, parts_per_lane) = if together {
@@ -106,7 +108,8 @@ pub(crate) fn random_reads_module(row_bytes: u64, table_pages: u32, together: bo
         let read = |part: u32| format!("table_{page}[start + {part}u]");
         (0..parts_per_lane).map(read).collect::<Vec<_>>().join(" ^ ")
     });
-    // So each invocation has several reads in flight: the parts of one row, or one part of four rows.
+    // So each invocation has several reads in flight: the parts of one row, or one part of four
+    // rows.
     let at_once = if together { 4 } else { 1 };
     let several: Vec<_> = (0..at_once)
         .map(|read| format!("table_share(row_of(n + {read}u), lane)"))
@@ -150,9 +153,10 @@ fn constants() -> String {
 
 /// A table of rows that is spread over several buffers, as WGSL sees it.
 ///
-/// Its pages are the variables `{name}_0`, `{name}_1`, and so on. A page holds a power of two of rows, so a
-/// shift of the row number gives the page, and a mask gives the place within the page. Row numbers fit in 32
-/// bits at every epoch. Byte offsets into the whole table do not, and the kernels never compute them.
+/// Its pages are the variables `{name}_0`, `{name}_1`, and so on. A page holds a power of two of
+/// rows, so a shift of the row number gives the page, and a mask gives the place within the page.
+/// Row numbers fit in 32 bits at every epoch. Byte offsets into the whole table do not, and the
+/// kernels never compute them.
 struct PagedTable {
     name: &'static str,
     pages: u32,
@@ -174,8 +178,8 @@ impl PagedTable {
         format!("{}_PAGE_SHIFT", self.name.to_uppercase())
     }
 
-    /// Declares the pages, and the function `{name}_start`, which returns the index of a row's first part
-    /// within its page.
+    /// Declares the pages, and the function `{name}_start`, which returns the index of a row's
+    /// first part within its page.
     fn declarations(&self) -> String {
         let (name, shift) = (self.name, self.shift());
         let mut text = format!("override {shift}: u32;\n");
@@ -198,7 +202,8 @@ impl PagedTable {
         text
     }
 
-    /// Declares a function that reads a whole row as the structure `result`. It chooses the page once.
+    /// Declares a function that reads a whole row as the structure `result`. It chooses the page
+    /// once.
     fn row_function(&self, function: &str, result: &str) -> String {
         let name = self.name;
         let head = format!("fn {function}(row: u32) -> {result} {{");
@@ -219,8 +224,8 @@ impl PagedTable {
 
     /// Declares a function that chooses the page of `row` and reads from it.
     ///
-    /// `head` is the first line of the function, `start` the statement that follows, and `read` gives the
-    /// expression that reads from a page.
+    /// `head` is the first line of the function, `start` the statement that follows, and `read`
+    /// gives the expression that reads from a page.
     fn read_function(&self, head: &str, start: &str, result: &str, read: impl Fn(u32) -> String) -> String {
         if self.pages == 1 {
             return format!("{head}\n    {start}\n    return {};\n}}\n", read(0));

@@ -1,7 +1,7 @@
 //! What all searchers of an engine share: the current job, and the channel of solutions.
 //!
-//! Every solution leaves the engine through this module, after the check that its finder needs. Knows no
-//! device.
+//! Every solution leaves the engine through this module, after the check that its finder needs.
+//! Knows no device.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use super::current_job::{CurrentJob, SearchJob};
 use super::task::FoundSolution;
 use crate::telemetry::DeviceTelemetry;
 
-/// How long one attempt to send to a full channel of solutions lasts. Between two attempts the sender checks
-/// whether the engine is stopping.
+/// How long one attempt to send to a full channel of solutions lasts. Between two attempts the
+/// sender checks whether the engine is stopping.
 const SEND_PATIENCE: Duration = Duration::from_millis(20);
 
 /// What all searchers of an engine share.
@@ -79,10 +79,11 @@ impl SearchContext {
         self.solutions.lock().take();
     }
 
-    /// Checks `candidate` with the light cache, and submits it if it is right. Returns whether it is right.
+    /// Checks `candidate` with the light cache, and submits it if it is right. Returns whether it
+    /// is right.
     ///
-    /// It is wrong if the light cache gives another mix hash, or a final hash above the boundary in the bits
-    /// that the finder has compared. In both cases the finder is faulty.
+    /// It is wrong if the light cache gives another mix hash, or a final hash above the boundary in
+    /// the bits that the finder has compared. In both cases the finder is faulty.
     pub(crate) fn verify_and_submit(
         &self,
         job: &SearchJob,
@@ -122,7 +123,7 @@ pub(crate) struct CandidateSolution {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ComparedBits {
     All,
-    /// The first eight bytes. If they equal those of the boundary, the rest may be above it without any
-    /// fault of the device.
+    /// The first eight bytes. If they equal those of the boundary, the rest may be above it without
+    /// any fault of the device.
     Top64,
 }

@@ -1,7 +1,7 @@
 //! The job that all searchers of an engine search now.
 //!
-//! New work replaces the old job at once, and the first solution ends it. A searcher notices both by one
-//! atomic read for each batch. Knows nothing of hashing.
+//! New work replaces the old job at once, and the first solution ends it. A searcher notices both
+//! by one atomic read for each batch. Knows nothing of hashing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -28,7 +28,8 @@ pub(crate) struct SearchJob {
     cache: OnceLock<Arc<LightCache>>,
 }
 
-/// The current job of an engine. Searchers wait here for work, for its light cache, and for its end.
+/// The current job of an engine. Searchers wait here for work, for its light cache, and for its
+/// end.
 #[derive(Debug, Default)]
 pub(crate) struct CurrentJob {
     state: Mutex<CurrentJobState>,
@@ -51,9 +52,9 @@ struct CurrentJobState {
 impl CurrentJob {
     /// Makes `task` the current job and returns that job. `None` pauses the search.
     ///
-    /// Returns `None` if there is no new job: after a pause, after [`stop`](Self::stop), or if header hash,
-    /// boundary, epoch and nonces equal those of the current job. Polled sources send the same work again
-    /// and again, and a job that has its solution must not be searched again.
+    /// Returns `None` if there is no new job: after a pause, after [`stop`](Self::stop), or if
+    /// header hash, boundary, epoch and nonces equal those of the current job. Polled sources send
+    /// the same work again and again, and a job that has its solution must not be searched again.
     pub(crate) fn set(&self, task: Option<SearchTask>) -> Option<Arc<SearchJob>> {
         let mut state = self.state.lock();
         let Some(SearchTask { work, nonces, repeat }) = task else {
@@ -110,7 +111,8 @@ impl CurrentJob {
         self.active.load(Ordering::Relaxed) == job.id
     }
 
-    /// Records that `job` has a solution. Unless the job allows several solutions, this ends its search.
+    /// Records that `job` has a solution. Unless the job allows several solutions, this ends its
+    /// search.
     ///
     /// Returns false if the solution comes too late.
     pub(crate) fn accept_solution(&self, job: &SearchJob) -> bool {
@@ -187,7 +189,8 @@ impl CurrentJob {
         while !state.stopping && !self.changed.wait_until(&mut state, end).timed_out() {}
     }
 
-    /// Stops the engine's search for good: every waiting thread wakes up, and no later work is taken.
+    /// Stops the engine's search for good: every waiting thread wakes up, and no later work is
+    /// taken.
     pub(crate) fn stop(&self) {
         let mut state = self.state.lock();
         state.stopping = true;

@@ -1,12 +1,14 @@
 //! How much of its time a device searches. The rest is left to the user of the machine.
 //!
-//! Below full intensity, batches are shorter and there are pauses between them. Knows only durations.
+//! Below full intensity, batches are shorter and there are pauses between them. Knows only
+//! durations.
 
 use core::fmt;
 use core::str::FromStr;
 use std::time::Duration;
 
-/// CPU time between two pauses. With shorter times, most of the effort would be switches between threads.
+/// CPU time between two pauses. With shorter times, most of the effort would be switches between
+/// threads.
 const CPU_SLICE: Duration = Duration::from_millis(10);
 /// The shortest target time of a batch on a graphics adapter.
 const BATCH_MIN: Duration = Duration::from_millis(2);
@@ -94,7 +96,8 @@ impl CpuThrottle {
         !self.intensity.is_full()
     }
 
-    /// Adds `worked` to the time since the last pause, and returns the pause that is due now, if any.
+    /// Adds `worked` to the time since the last pause, and returns the pause that is due now, if
+    /// any.
     pub(crate) fn pause(&mut self, worked: Duration) -> Option<Duration> {
         self.worked += worked;
         if !self.is_on() || self.worked < CPU_SLICE {

@@ -1,5 +1,5 @@
-//! What all searchers of an engine have in common: the current work, its nonces, and the way out for
-//! solutions.
+//! What all searchers of an engine have in common: the current work, its nonces, and the way out
+//! for solutions.
 //!
 //! | subject | module |
 //! |---|---|

@@ -1,6 +1,7 @@
 //! Deals out nonces so that no two searchers try the same one.
 //!
-//! Each searcher has a range of its own within the nonces of a task. Knows no device and hashes nothing.
+//! Each searcher has a range of its own within the nonces of a task. Knows no device and hashes
+//! nothing.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -12,7 +13,8 @@ pub struct NonceSpace {
 }
 
 impl NonceSpace {
-    /// The largest number of bits in a prefix. The remaining bits must last for some time of searching.
+    /// The largest number of bits in a prefix. The remaining bits must last for some time of
+    /// searching.
     pub const BITS_MAX: u32 = 48;
 
     /// Returns all nonces whose highest `bits` bits equal those of `prefix`. At most 48 bits count.
@@ -48,8 +50,8 @@ impl NonceRange {
 
 /// The position of one searcher within its range of nonces.
 ///
-/// The position moves forward only, from one task to the next as well. So no nonce is tried twice, unless
-/// the range of a small space was used up.
+/// The position moves forward only, from one task to the next as well. So no nonce is tried twice,
+/// unless the range of a small space was used up.
 #[derive(Clone, Debug)]
 pub(crate) struct NonceCursor {
     /// The number of this searcher, below `searchers`.
@@ -62,7 +64,8 @@ pub(crate) struct NonceCursor {
 }
 
 impl NonceCursor {
-    /// Returns the cursor of searcher number `searcher` of `searchers`, at a random position of its range.
+    /// Returns the cursor of searcher number `searcher` of `searchers`, at a random position of its
+    /// range.
     pub(crate) fn new(searcher: usize, searchers: usize) -> Self {
         // The keys of a new hasher come from the random numbers of the system.
         Self::starting_at(searcher, searchers, RandomState::new().build_hasher().finish())
@@ -99,8 +102,8 @@ impl NonceCursor {
         self.used >= self.range(space).len
     }
 
-    /// Returns how many consecutive nonces, from [`peek`](Self::peek) on, belong to this searcher and were
-    /// not used for the current job.
+    /// Returns how many consecutive nonces, from [`peek`](Self::peek) on, belong to this searcher
+    /// and were not used for the current job.
     pub(crate) fn contiguous(&self, space: NonceSpace) -> u64 {
         let len = self.range(space).len;
         (len - self.position % len).min(len.saturating_sub(self.used))
@@ -108,8 +111,8 @@ impl NonceCursor {
 
     /// Takes the next `N` nonces of `space`, and returns them with the number of new ones.
     ///
-    /// The new nonces come first. If fewer than `N` are left for the current job, the others repeat earlier
-    /// nonces, because `N` hashes are computed side by side. Their hashes do not count.
+    /// The new nonces come first. If fewer than `N` are left for the current job, the others repeat
+    /// earlier nonces, because `N` hashes are computed side by side. Their hashes do not count.
     pub(crate) fn next<const N: usize>(&mut self, space: NonceSpace) -> ([u64; N], usize) {
         let NonceRange { first, len } = self.range(space);
         let offset = self.position % len;

@@ -31,6 +31,7 @@ impl From<WorkPackage> for SearchTask {
 pub struct FoundSolution {
     /// The solution.
     pub solution: Solution,
-    /// The device that found it: an index into [`EngineStatus::devices`](crate::EngineStatus::devices).
+    /// The device that found it: an index into
+    /// [`EngineStatus::devices`](crate::EngineStatus::devices).
     pub device: usize,
 }

@@ -19,8 +19,8 @@ pub struct EngineStatus {
     pub hashes: u64,
     /// Solutions found.
     pub solutions: u64,
-    /// Hits that the check on the CPU refused. The reason is faulty memory, a faulty device or a wrong
-    /// dataset.
+    /// Hits that the check on the CPU refused. The reason is faulty memory, a faulty device or a
+    /// wrong dataset.
     pub hardware_errors: u64,
     /// The devices. A device keeps its index. A new device is added at the end.
     pub devices: Vec<DeviceStatus>,
@@ -67,7 +67,8 @@ pub enum DeviceState {
         /// The number of the epoch.
         epoch: u32,
     },
-    /// The device failed and will be tried again: soon, or in another epoch if the dataset was too large.
+    /// The device failed and will be tried again: soon, or in another epoch if the dataset was too
+    /// large.
     Recovering {
         /// The reason of the failure.
         reason: String,
@@ -150,7 +151,8 @@ impl DeviceTelemetry {
         *state = DeviceState::Searching { epoch };
     }
 
-    /// Records that a thread of the device has ended its search. After the last one, the device waits.
+    /// Records that a thread of the device has ended its search. After the last one, the device
+    /// waits.
     pub(crate) fn end_search(&self) {
         let mut state = self.state.lock();
         if self.searching.fetch_sub(1, Ordering::Relaxed) == 1 {

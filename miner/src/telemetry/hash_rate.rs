@@ -1,7 +1,7 @@
 //! Counts hashes and computes their rate over the last seconds.
 //!
-//! Searchers add to one atomic counter. Another thread calls [`HashRateMeter::sample`] regularly, so that
-//! the rate covers a window of time and not the whole past.
+//! Searchers add to one atomic counter. Another thread calls [`HashRateMeter::sample`] regularly,
+//! so that the rate covers a window of time and not the whole past.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

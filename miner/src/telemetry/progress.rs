@@ -1,5 +1,5 @@
-//! Shows the progress of a dataset: in the status of its device, and as a bar on a terminal. If there is no
-//! terminal, the log gets a line every few seconds.
+//! Shows the progress of a dataset: in the status of its device, and as a bar on a terminal. If
+//! there is no terminal, the log gets a line every few seconds.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ impl ProgressReporter {
         Self::shown(what, true, None)
     }
 
-    /// Begins a task called `what`. Its progress is also shown in the status of a device, if one is given
-    /// with the number of its epoch. There is a bar only if `bars` is set.
+    /// Begins a task called `what`. Its progress is also shown in the status of a device, if one is
+    /// given with the number of its epoch. There is a bar only if `bars` is set.
     pub(crate) fn shown(what: String, bars: bool, device: Option<(Arc<DeviceTelemetry>, u32)>) -> Self {
         let bar = (bars && std::io::stderr().is_terminal()).then(|| {
             // The template is a constant. If it were wrong, the default bar would be used.

@@ -1,8 +1,8 @@
 //! The kernels against the CPU and the published vectors, on whatever adapter there is.
 //!
-//! A software adapter will do; the kernels are the ones that mine. Without an adapter the tests say so and
-//! pass, unless the environment variable `REQUIRE_GPU` is set. Whole datasets of real epochs take memory
-//! and minutes there: that test runs with `--ignored` only.
+//! A software adapter will do; the kernels are the ones that mine. Without an adapter the tests say
+//! so and pass, unless the environment variable `REQUIRE_GPU` is set. Whole datasets of real epochs
+//! take memory and minutes there: that test runs with `--ignored` only.
 
 mod search;
 
@@ -192,15 +192,15 @@ fn the_next_dataset_is_made_between_batches() {
     let mut searcher = searcher(adapter, &now, paged(64));
     let work = easy_work(1, 6, 0);
     searcher.set_work(work);
-    assert_eq!(searcher.prepared(), None);
-    searcher.prepare(&next).unwrap();
-    searcher.prepare(&next).unwrap();
+    assert_eq!(searcher.next_progress(), None);
+    searcher.prepare_next(&next).unwrap();
+    searcher.prepare_next(&next).unwrap();
     let mut batches = 0;
-    while searcher.prepared().unwrap().items_done < 301 {
+    while searcher.next_progress().unwrap().items_done < 301 {
         let report = searcher.next_batch().unwrap();
         assert_eq!(report.work, work, "the search goes on");
         batches += 1;
-        assert!(batches < 1000, "{:?}", searcher.prepared());
+        assert!(batches < 1000, "{:?}", searcher.next_progress());
     }
     assert!(batches > 1, "several pages, a slice at a time");
     assert!(Arc::ptr_eq(searcher.cache().unwrap(), &now));
@@ -212,23 +212,23 @@ fn the_next_dataset_is_made_between_batches() {
             ControlFlow::Continue(())
         })
         .unwrap();
-    assert_eq!((told, searcher.prepared()), (0, None));
+    assert_eq!((told, searcher.next_progress()), (0, None));
     let expected: Vec<_> = (0..301).map(|item| next.dataset_item(item)).collect();
     assert_eq!(searcher.read_items(0, 301).unwrap(), expected);
     assert_eq!(searcher.search(work, 500).unwrap(), cpu_hits(&next, &work, 500));
 
     // Begun, and finished at the switch.
     searcher.set_work(work);
-    searcher.prepare(&other).unwrap();
+    searcher.prepare_next(&other).unwrap();
     searcher.next_batch().unwrap();
     searcher.set_epoch(&other, &mut go_on).unwrap();
     assert_eq!(searcher.search(work, 500).unwrap(), cpu_hits(&other, &work, 500));
 
     // Not the one that comes.
-    searcher.prepare(&now).unwrap();
+    searcher.prepare_next(&now).unwrap();
     searcher.set_epoch(&next, &mut go_on).unwrap();
     assert_eq!(searcher.read_items(300, 1).unwrap(), [next.dataset_item(300)]);
-    assert_eq!(searcher.prepared(), None);
+    assert_eq!(searcher.next_progress(), None);
 }
 
 #[test]
@@ -238,11 +238,11 @@ fn a_next_dataset_that_does_not_fit_leaves_the_search_alone() {
     // An item a page: more pages than any adapter binds.
     let mut searcher = searcher(adapter, &small_cache(2, 8), paged(1));
     assert!(matches!(
-        searcher.prepare(&too_large),
+        searcher.prepare_next(&too_large),
         Err(GpuError::AdapterTooSmall { .. })
     ));
-    assert_eq!(searcher.prepared(), None);
-    assert_eq!(searcher.prepare(&too_large), Ok(()), "it is not tried again");
+    assert_eq!(searcher.next_progress(), None);
+    assert_eq!(searcher.prepare_next(&too_large), Ok(()), "it is not tried again");
     searcher.set_work(easy_work(1, 6, 0));
     searcher.next_batch().unwrap();
 }

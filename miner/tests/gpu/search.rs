@@ -194,7 +194,7 @@ fn batches_follow_each_other_without_gap_and_keep_their_work() {
     assert_eq!(reports[3].found as usize, expected.len());
     searcher.stop().unwrap();
     assert_eq!(searcher.next_batch(), Err(GpuError::NoWork));
-    assert!(searcher.hash_rate().is_some());
+    assert!(searcher.last_hashrate().is_some());
 }
 
 #[test]

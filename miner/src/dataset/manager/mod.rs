@@ -1,11 +1,12 @@
 //! Provides the full dataset of the current epoch: from disk, or generated in the background.
 //!
-//! The searchers ask for the dataset and continue with the light cache until it exists. If there is too
-//! little memory for it, the manager waits. The dataset of the next epoch is made in advance if there is
-//! memory for two, and otherwise when that epoch begins.
+//! The searchers ask for the dataset and continue with the light cache until it exists. If there is
+//! too little memory for it, the manager waits. The dataset of the next epoch is made in advance if
+//! there is memory for two, and otherwise when that epoch begins.
 //!
-//! The generation and the search get equal shares of the processor. This does not slow the miner down much:
-//! a hash from the light cache takes about a hundred times as long as one from the dataset.
+//! The generation and the search get equal shares of the processor. This does not slow the miner
+//! down much: a hash from the light cache takes about a hundred times as long as one from the
+//! dataset.
 
 mod state;
 
@@ -66,8 +67,8 @@ impl DatasetManager {
         let _ = self.shown_on.set(ProgressTarget { telemetry, bars });
     }
 
-    /// Begins to provide the dataset of `epoch`, unless this was begun before. Drops the dataset of any other
-    /// epoch.
+    /// Begins to provide the dataset of `epoch`, unless this was begun before. Drops the dataset of
+    /// any other epoch.
     pub(crate) fn request(self: &Arc<Self>, epoch: Epoch, cache: &Arc<LightCache>) {
         if self.policy == DatasetPolicy::Never {
             return;
@@ -102,7 +103,8 @@ impl DatasetManager {
         self.start_builder(&mut state, move |manager| manager.build(epoch, &cache));
     }
 
-    /// Announces that `epoch` comes after `current`. Its dataset is made in advance, after that of `current`.
+    /// Announces that `epoch` comes after `current`. Its dataset is made in advance, after that of
+    /// `current`.
     pub(crate) fn prepare_next(self: &Arc<Self>, current: Epoch, epoch: Epoch, cache: &Arc<LightCache>) {
         if self.policy == DatasetPolicy::Never {
             return;
@@ -154,7 +156,8 @@ impl DatasetManager {
         state.ready.clone().filter(|_| state.wanted == Some(epoch))
     }
 
-    /// Drops `dataset` and its file, because it gave a wrong hash. The next request makes a new one.
+    /// Drops `dataset` and its file, because it gave a wrong hash. The next request makes a new
+    /// one.
     pub(crate) fn reject(&self, epoch: Epoch, dataset: &Arc<Dataset>) {
         let mut state = self.state.lock();
         if state.wanted != Some(epoch)
@@ -191,7 +194,8 @@ impl DatasetManager {
         }
     }
 
-    /// Makes the planned dataset if there is memory for it. Returns false if there was nothing to do.
+    /// Makes the planned dataset if there is memory for it. Returns false if there was nothing to
+    /// do.
     fn build_planned(&self) -> bool {
         let Some(NextEpoch { epoch, cache, .. }) = self.begin_planned() else {
             return false;
@@ -199,22 +203,24 @@ impl DatasetManager {
         self.build(epoch, &cache);
         let is_wanted_now = {
             let mut state = self.state.lock();
-            // The generation failed and has logged the reason. It is tried again when the epoch begins.
+            // The generation failed and has logged the reason. It is tried again when the epoch
+            // begins.
             state
                 .early
                 .take_if(|early| early.target.epoch == epoch && early.dataset.is_none());
             state.wanted == Some(epoch) && !state.needs_rebuild
         };
-        // If the epoch began meanwhile, the dataset before it was dropped, so there is more memory now.
-        // Where the first attempt has succeeded, this does nothing.
+        // If the epoch began meanwhile, the dataset before it was dropped, so there is more memory
+        // now. Where the first attempt has succeeded, this does nothing.
         if is_wanted_now {
             self.build(epoch, &cache);
         }
         true
     }
 
-    /// Marks the planned dataset as begun and returns its epoch. Returns `None` if nothing is planned for the
-    /// current epoch, if the current dataset is not ready, or if there is too little memory.
+    /// Marks the planned dataset as begun and returns its epoch. Returns `None` if nothing is
+    /// planned for the current epoch, if the current dataset is not ready, or if there is too
+    /// little memory.
     fn begin_planned(&self) -> Option<NextEpoch> {
         let mut state = self.state.lock();
         if state.stopping || state.ready.is_none() {
@@ -332,7 +338,8 @@ impl DatasetManager {
             state.stopping || !state.keeps(dataset)
         };
         match dataset.save(folder, &cache.seed_hash(), &cancelled) {
-            // It was rejected after the last check, before there was a file that `reject` could remove.
+            // It was rejected after the last check, before there was a file that `reject` could
+            // remove.
             Ok(path) if self.state.lock().rejected.as_ptr() == Arc::as_ptr(dataset) => {
                 let _ = fs::remove_file(path);
             }
@@ -437,7 +444,8 @@ mod tests {
     fn the_next_dataset_is_made_in_advance() {
         let manager = Arc::new(DatasetManager::new(DatasetPolicy::Memory, 2, 0));
         let [now, next] = [Epoch::ethash(0), Epoch::ethash(1)];
-        // The next epoch is announced before anyone searches. Its dataset waits for the current one.
+        // The next epoch is announced before anyone searches. Its dataset waits for the current
+        // one.
         manager.prepare_next(now, next, &cache(next));
         assert!(manager.state.lock().builder.is_none(), "no dataset was requested");
         manager.request(now, &cache(now));
@@ -473,8 +481,8 @@ mod tests {
         manager.request(epoch, &cache(epoch));
         wait_for(&manager, epoch);
         stop(&manager);
-        // If the manager was stopped while it wrote, the bad file still exists. Otherwise the good file has
-        // replaced it.
+        // If the manager was stopped while it wrote, the bad file still exists. Otherwise the good
+        // file has replaced it.
         let manager = Arc::new(DatasetManager::new(
             DatasetPolicy::Disk(folder.path().to_owned()),
             1,
@@ -541,7 +549,8 @@ mod tests {
         manager.save(folder.path(), &cache(epoch), &dataset);
         assert!(path.exists(), "a good dataset is written");
 
-        // While the dataset is written again, it is rejected, and a searcher requests a new one at once.
+        // While the dataset is written again, it is rejected, and a searcher requests a new one at
+        // once.
         manager.reject(epoch, &dataset);
         assert!(!path.exists());
         manager.state.lock().needs_rebuild = false;

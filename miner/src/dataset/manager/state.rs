@@ -9,13 +9,15 @@ use crate::dataset::full_dataset::Dataset;
 
 #[derive(Debug, Default)]
 pub(super) struct DatasetManagerState {
-    /// The epoch that the searchers asked for last. Its dataset is ready, being made, or could not be made.
+    /// The epoch that the searchers asked for last. Its dataset is ready, being made, or could not
+    /// be made.
     pub(super) wanted: Option<Epoch>,
     /// The dataset of the wanted epoch.
     pub(super) ready: Option<Arc<Dataset>>,
     /// The latest dataset that gave a wrong hash.
     pub(super) rejected: Weak<Dataset>,
-    /// Whether the dataset of the wanted epoch was rejected and the next request must begin another one.
+    /// Whether the dataset of the wanted epoch was rejected and the next request must begin another
+    /// one.
     pub(super) needs_rebuild: bool,
     /// The next epoch, while its dataset is not begun.
     pub(super) planned: Option<NextEpoch>,

@@ -39,7 +39,8 @@ impl LoadedEpoch {
         })
     }
 
-    /// Replaces the search kernel by the one that `options` name. After an error the old kernel is kept.
+    /// Replaces the search kernel by the one that `options` name. After an error the old kernel is
+    /// kept.
     pub(crate) fn set_kernel(&mut self, gpu: &GpuDevice, options: &GpuOptions) -> Result<(), GpuError> {
         let wgsl = search_module(options.kernel, self.dataset.layout.pages);
         self.set_module(gpu, options, wgsl)

@@ -1,7 +1,7 @@
 //! Generates dataset items on the device from the light cache.
 //!
-//! The work is cut into slices of a steered time, so that a display stays alive and a cancelled
-//! generation ends soon, and so that a dataset can be made between batches of a search. Knows nothing of
+//! The work is divided into slices of a short target time. So displays are not blocked, a cancelled
+//! generation ends soon, and a dataset can be generated between the batches of a search. Knows no
 //! nonces.
 
 use std::collections::VecDeque;
@@ -19,29 +19,29 @@ use crate::gpu::params::GenerateParams;
 use crate::gpu::pipeline::{KernelPipeline, KernelSource};
 use crate::gpu::shaders::{DATASET_ENTRY, dataset_module};
 
-/// Nodes (half items) in an item.
+/// Nodes in an item. A node is half an item.
 const NODES_PER_ITEM: u32 = (ITEM_BYTES / ROW_BYTES) as u32;
-/// Time of one slice. Display drivers give up on a dispatch after two seconds or so.
+/// Target time of a slice. Drivers of displays abort a dispatch after about two seconds.
 const SLICE_TIME: Duration = Duration::from_millis(50);
-/// Nodes in the first slice, before anything is known of the device.
+/// Nodes in the first slice, when the speed of the device is unknown.
 const FIRST_SLICE_NODES: u32 = 1024;
-/// Slices given to the device at once: one runs, one waits.
+/// Number of slices in flight: one runs, one waits.
 const SLICES_IN_FLIGHT: usize = 2;
-/// Slices of a dataset that is made beside a search are by this shorter, so that the search feels them less.
+/// During a search, slices are smaller by this factor, so that the search is delayed less.
 const SLICE_BESIDE_SEARCH: u32 = 2;
 /// Invocations in a workgroup.
 const WORKGROUP_SIZE: u32 = 64;
 
-/// How far a generation is.
+/// The progress of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GenerationProgress {
     /// Items finished.
     pub items_done: u32,
-    /// Items asked for.
+    /// Items requested.
     pub items_total: u32,
 }
 
-/// Brings the light cache to the device.
+/// Copies the light cache to the device.
 pub(crate) fn upload_cache(
     gpu: &GpuDevice,
     options: &GpuOptions,
@@ -53,7 +53,7 @@ pub(crate) fn upload_cache(
     Ok(pages)
 }
 
-/// The pages for `items` items, empty.
+/// Allocates the pages of a table of `items` items.
 pub(crate) fn allocate(
     gpu: &GpuDevice,
     options: &GpuOptions,
@@ -64,15 +64,15 @@ pub(crate) fn allocate(
     PagedBuffer::allocate(gpu, what, layout)
 }
 
-/// A dataset, or a part of one, that is being made.
+/// A dataset, or a part of one, that is being generated.
 pub(crate) struct DatasetGeneration {
     kernel: KernelPipeline,
     parameters: wgpu::Buffer,
-    pace: DispatchSizer,
+    sizer: DispatchSizer,
     pages: PagedBuffer,
-    /// The item that the first row of `pages` is.
+    /// The item in the first row of `pages`.
     first_item: u32,
-    /// The page whose nodes are being launched, and where the kernel finds it.
+    /// The page of the slices that are being launched, and the bind group with that page.
     output: Option<(u32, wgpu::BindGroup)>,
     launched: u32,
     done: u32,
@@ -87,8 +87,8 @@ struct SliceInFlight {
 }
 
 impl DatasetGeneration {
-    /// Begins to fill `pages` with the items from `first_item` on. `slice_nodes` is the size of a slice where
-    /// one is known from before.
+    /// Begins to generate the items from `first_item` on into `pages`. `slice_nodes` is the size of
+    /// a slice, if it is known from an earlier generation.
     pub(crate) fn begin(
         gpu: &GpuDevice,
         options: &GpuOptions,
@@ -112,8 +112,8 @@ impl DatasetGeneration {
         Ok(Self {
             kernel: KernelPipeline::new(gpu, &source, &rows)?,
             parameters: gpu.uniform("slice", bytemuck::bytes_of(&GenerateParams::default()))?,
-            // Even, so that a slice never ends within an item.
-            pace: DispatchSizer::new(SLICE_TIME, 2 * WORKGROUP_SIZE, first_slice, 1 << 30),
+            // The granule is even, so that no slice ends within an item.
+            sizer: DispatchSizer::new(SLICE_TIME, 2 * WORKGROUP_SIZE, first_slice, 1 << 30),
             pages,
             first_item,
             output: None,
@@ -124,7 +124,7 @@ impl DatasetGeneration {
         })
     }
 
-    /// How far it is.
+    /// Returns the progress.
     pub(crate) fn progress(&self) -> GenerationProgress {
         GenerationProgress {
             items_done: self.done / NODES_PER_ITEM,
@@ -132,14 +132,14 @@ impl DatasetGeneration {
         }
     }
 
-    /// Nodes of a slice that takes the time aimed at, as far as is known.
+    /// Returns the number of nodes in a slice of the target time, as far as it is known.
     pub(crate) fn slice_nodes(&self) -> u32 {
-        self.pace.size()
+        self.sizer.size()
     }
 
-    /// Makes what is left, and gives the pages.
+    /// Generates all remaining items.
     ///
-    /// `progress` is told after each slice; a break from it ends the generation.
+    /// `progress` is called after each slice. A break from it cancels the generation.
     pub(crate) fn finish(
         &mut self,
         gpu: &GpuDevice,
@@ -147,7 +147,7 @@ impl DatasetGeneration {
     ) -> Result<(), GpuError> {
         while self.done < self.nodes() {
             while self.launched < self.nodes() && self.in_flight.len() < SLICES_IN_FLIGHT {
-                self.launch(gpu, self.pace.size())?;
+                self.launch(gpu, self.sizer.size())?;
             }
             let Some(slice) = self.in_flight.pop_front() else {
                 break;
@@ -155,7 +155,7 @@ impl DatasetGeneration {
             let exact = !gpu.is_finished(&slice.submission)?;
             gpu.wait("dataset slice", &slice.submission)?;
             let end = Instant::now();
-            self.pace
+            self.sizer
                 .record(slice.nodes, end - slice.start.max(self.last_end), exact);
             self.last_end = end;
             self.done += slice.nodes;
@@ -170,9 +170,11 @@ impl DatasetGeneration {
         Ok(())
     }
 
-    /// Launches the next slice unless one is still under way; never waits. True when all is made.
+    /// Launches the next slice unless one is still in flight. Never waits. Returns true when all
+    /// items are generated.
     ///
-    /// Times of slices among other work say nothing of the device, so the size stays as it is.
+    /// The device runs other work at the same time, so the time of a slice does not change the size
+    /// of the next one.
     pub(crate) fn advance_beside_search(&mut self, gpu: &GpuDevice) -> Result<bool, GpuError> {
         if let Some(slice) = self.in_flight.front() {
             if !gpu.is_finished(&slice.submission)? {
@@ -182,12 +184,12 @@ impl DatasetGeneration {
             self.in_flight.pop_front();
         }
         if self.launched < self.nodes() {
-            self.launch(gpu, (self.pace.size() / SLICE_BESIDE_SEARCH).max(1))?;
+            self.launch(gpu, (self.sizer.size() / SLICE_BESIDE_SEARCH).max(1))?;
         }
         Ok(self.done == self.nodes())
     }
 
-    /// The pages. Those of the nodes that were not made are empty.
+    /// Returns the pages. The rows of items that were not generated are zero.
     pub(crate) fn into_pages(self) -> PagedBuffer {
         self.pages
     }
@@ -199,14 +201,14 @@ impl DatasetGeneration {
     /// Launches a slice of about `size` nodes, within one page.
     fn launch(&mut self, gpu: &GpuDevice, size: u32) -> Result<(), GpuError> {
         let layout = &self.pages.layout;
-        let (page, _) = layout.place(self.launched / NODES_PER_ITEM);
+        let (page, _) = layout.locate(self.launched / NODES_PER_ITEM);
         let page_first = layout.first_row(page) * NODES_PER_ITEM;
         let page_end = page_first + layout.rows_in(page) * NODES_PER_ITEM;
         if self.output.as_ref().is_none_or(|(bound, _)| *bound != page) {
             let buffer = &self.pages.buffers[page as usize];
             self.output = Some((page, self.kernel.bind(gpu, &self.parameters, buffer)?));
         }
-        // Whole items: a slice of an odd number of nodes would end within one.
+        // A slice of an odd number of nodes would end within an item.
         let nodes = size
             .next_multiple_of(NODES_PER_ITEM)
             .min(page_end - self.launched);
@@ -217,7 +219,7 @@ impl DatasetGeneration {
             page_first_node: base + page_first,
             unused: 0,
         };
-        // One buffer serves all slices: writes and dispatches run in the order given.
+        // One buffer serves all slices, because the queue runs writes and dispatches in order.
         gpu.queue()
             .write_buffer(&self.parameters, 0, bytemuck::bytes_of(&slice));
         let submission = gpu.submit("dataset slice", |encoder| {

@@ -1,7 +1,7 @@
 //! The dataset of the next epoch. It is generated between the batches of the search.
 //!
-//! It needs memory for a second dataset. If the device refuses that memory, the dataset is generated when
-//! the epoch changes. Knows no schedule: the caller says which epoch comes next.
+//! It needs memory for a second dataset. If the device refuses that memory, the dataset is
+//! generated when the epoch changes. Knows no schedule: the caller says which epoch comes next.
 
 use std::sync::Arc;
 
@@ -35,7 +35,8 @@ pub(crate) enum PreparedDataset {
 }
 
 impl NextDataset {
-    /// Begins to generate the dataset of `cache`. `slice_nodes` is the size of a slice, if it is known.
+    /// Begins to generate the dataset of `cache`. `slice_nodes` is the size of a slice, if it is
+    /// known.
     pub(crate) fn begin(
         gpu: &GpuDevice,
         options: &GpuOptions,

@@ -1,7 +1,9 @@
-//! Remembers which kernel was chosen for which adapter, in a file, so that a start need not measure again.
+//! Stores in a file which kernel was chosen for which adapter, so that it need not be measured
+//! again.
 //!
-//! An entry holds for one adapter with one driver and one number of pages, and for the kernels of this build.
-//! The file is a convenience: what cannot be read is measured anew, what cannot be written is not remembered.
+//! An entry is valid for one adapter, one driver, one number of pages, and the kernels of this
+//! build. If the file cannot be read, kernels are measured again. If it cannot be written, the
+//! choice is not stored.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -16,49 +18,50 @@ use crate::gpu::adapter::AdapterInfo;
 use crate::gpu::kernel_form::{ChosenKernel, KernelForm};
 use crate::gpu::shaders::search_fingerprint;
 
-/// The file's name.
+/// The name of the file.
 const FILE_NAME: &str = "gpu-kernels.json";
-/// The folder of this program in the user's cache.
+/// The folder of this program in the cache folder of the user.
 const CACHE_FOLDER: &str = "vnode";
-/// The form of the file.
+/// The version of the file format.
 const VERSION: u64 = 1;
-/// A longer file is not ours.
+/// Largest size of the file. Nothing beyond it is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Largest workgroup in a good entry.
+/// Largest workgroup size in a valid entry.
 const WORKGROUP_MAX: u64 = 1024;
-/// Longest batch in a good entry, in microseconds.
+/// Longest batch in a valid entry, in microseconds.
 const BATCH_US_MAX: u64 = 10_000_000;
 
-/// Where chosen kernels are remembered.
+/// The file in which chosen kernels are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TuningCache {
     path: PathBuf,
 }
 
-/// Adapters of one process write one after another.
+/// Lets the adapters of one process write one after another.
 static WRITING: Mutex<()> = Mutex::new(());
 
 impl TuningCache {
-    /// In a file of this folder, which need not exist.
+    /// Uses a file in `folder`. The folder need not exist.
     pub fn in_folder(folder: &Path) -> Self {
         Self {
             path: folder.join(FILE_NAME),
         }
     }
 
-    /// In the user's cache; `None` where the environment does not tell where that is.
+    /// Uses a file in the cache folder of the user. Returns `None` if the environment does not name
+    /// that folder.
     pub fn in_user_cache() -> Option<Self> {
         let folder = user_cache(&|name| std::env::var_os(name).map(PathBuf::from))?;
         Some(Self::in_folder(&folder.join(CACHE_FOLDER)))
     }
 
-    /// The kernel remembered for `adapter` and so many pages of the dataset.
-    pub(crate) fn recall(&self, adapter: &AdapterInfo, pages: u32) -> Option<ChosenKernel> {
+    /// Returns the kernel that was stored for `adapter` and this number of dataset pages.
+    pub(crate) fn load(&self, adapter: &AdapterInfo, pages: u32) -> Option<ChosenKernel> {
         let adapters = match self.read() {
             Ok(adapters) => adapters,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
-                tracing::warn!(path = %self.path.display(), "kernels are measured anew: {error}");
+                tracing::warn!(path = %self.path.display(), "kernels are measured again: {error}");
                 return None;
             }
         };
@@ -68,16 +71,16 @@ impl TuningCache {
         }
         let chosen = parse(entry).filter(|chosen| chosen.form.runs_on(adapter));
         if chosen.is_none() {
-            tracing::warn!(path = %self.path.display(), "kernels are measured anew: no kernel is {entry}");
+            tracing::warn!(path = %self.path.display(), "kernels are measured again: invalid entry {entry}");
         }
         chosen
     }
 
-    /// Remembers `chosen`. Entries of other builds' kernels are forgotten.
-    pub(crate) fn remember(&self, adapter: &AdapterInfo, pages: u32, chosen: &ChosenKernel) {
+    /// Stores `chosen`. Removes entries of other builds' kernels.
+    pub(crate) fn store(&self, adapter: &AdapterInfo, pages: u32, chosen: &ChosenKernel) {
         let _writing = WRITING.lock();
         let kernels = search_fingerprint();
-        // What could not be read was said when it was looked for.
+        // A file that cannot be read was reported when the kernel was looked up.
         let mut adapters = self.read().unwrap_or_default();
         adapters.retain(|_, entry| entry["kernels"] == kernels);
         let entry = json!({
@@ -89,7 +92,7 @@ impl TuningCache {
         adapters.insert(key(adapter, pages), entry);
         let file = json!({"version": VERSION, "adapters": adapters});
         if let Err(error) = self.write(&format!("{file:#}\n")) {
-            tracing::warn!(path = %self.path.display(), "the kernel is not remembered: {error}");
+            tracing::warn!(path = %self.path.display(), "the chosen kernel is not stored: {error}");
         }
     }
 
@@ -101,15 +104,18 @@ impl TuningCache {
             .read_to_string(&mut text)?;
         let mut file: Value = serde_json::from_str(&text).map_err(|error| bad(error.to_string()))?;
         if file["version"] != VERSION {
-            return Err(bad(format!("version {}, expected {VERSION}", file["version"])));
+            return Err(bad(format!(
+                "version: got {}, expected {VERSION}",
+                file["version"]
+            )));
         }
         match file["adapters"].take() {
             Value::Object(adapters) => Ok(adapters),
-            other => Err(bad(format!("adapters are {other}, expected an object"))),
+            other => Err(bad(format!("adapters: got {other}, expected an object"))),
         }
     }
 
-    /// Writes the file whole or not at all.
+    /// Writes the file completely or not at all.
     fn write(&self, text: &str) -> io::Result<()> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let folder = self.path.parent().unwrap_or(Path::new("."));
@@ -124,7 +130,7 @@ impl TuningCache {
     }
 }
 
-/// What an entry is found by.
+/// Returns the key of an entry.
 fn key(adapter: &AdapterInfo, pages: u32) -> String {
     let AdapterInfo {
         name,
@@ -152,7 +158,7 @@ fn parse(entry: &Value) -> Option<ChosenKernel> {
     })
 }
 
-/// The user's cache folder, from the variables that the system's conventions name.
+/// Returns the cache folder of the user. The variables are those of the conventions of each system.
 fn user_cache(variable: &dyn Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     let absolute = |name| variable(name).filter(|path| path.is_absolute());
     if cfg!(windows) {
@@ -192,49 +198,46 @@ mod tests {
     }
 
     #[test]
-    fn each_adapter_driver_and_page_count_has_its_own() {
+    fn each_adapter_driver_and_page_count_has_an_entry() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let memory = TuningCache::in_folder(&folder.path().join("made on the way"));
-        assert_eq!(memory.recall(&adapter("1"), 4), None);
-        memory.remember(&adapter("1"), 4, &chosen(KernelForm::Shuffle, Some(25)));
-        memory.remember(&adapter("2"), 4, &chosen(KernelForm::Lane, None));
+        let cache = TuningCache::in_folder(&folder.path().join("does not exist yet"));
+        assert_eq!(cache.load(&adapter("1"), 4), None);
+        cache.store(&adapter("1"), 4, &chosen(KernelForm::Shuffle, Some(25)));
+        cache.store(&adapter("2"), 4, &chosen(KernelForm::Lane, None));
         assert_eq!(
-            memory.recall(&adapter("1"), 4),
+            cache.load(&adapter("1"), 4),
             Some(chosen(KernelForm::Shuffle, Some(25)))
         );
-        assert_eq!(
-            memory.recall(&adapter("2"), 4),
-            Some(chosen(KernelForm::Lane, None))
-        );
-        assert_eq!(memory.recall(&adapter("1"), 5), None);
+        assert_eq!(cache.load(&adapter("2"), 4), Some(chosen(KernelForm::Lane, None)));
+        assert_eq!(cache.load(&adapter("1"), 5), None);
         let without_subgroups = AdapterInfo {
             subgroup_size: 0,
             ..adapter("1")
         };
-        assert_eq!(memory.recall(&without_subgroups, 4), None);
-        let files = fs::read_dir(memory.path.parent().expect("a folder")).expect("readable");
-        assert_eq!(files.count(), 1, "nothing unfinished is left");
+        assert_eq!(cache.load(&without_subgroups, 4), None);
+        let files = fs::read_dir(cache.path.parent().expect("a folder")).expect("readable");
+        assert_eq!(files.count(), 1, "no unfinished file is left");
     }
 
     #[test]
-    fn the_shortest_batches_are_remembered_too() {
+    fn the_shortest_batches_are_stored_too() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let memory = TuningCache::in_folder(folder.path());
-        // A quarter of a millisecond, and what is no whole number of microseconds.
+        let cache = TuningCache::in_folder(folder.path());
+        // A quarter of a millisecond, a time below a microsecond, and a time above the limit.
         for (batch, recalled) in [(250_000, 250_000), (1, 1000), (20_000_000_000, 10_000_000_000)] {
             let [chosen, expected] = [batch, recalled].map(|nanos| ChosenKernel {
                 target_batch: Some(Duration::from_nanos(nanos)),
                 ..chosen(KernelForm::Lane, None)
             });
-            memory.remember(&adapter("1"), 4, &chosen);
-            assert_eq!(memory.recall(&adapter("1"), 4), Some(expected), "{batch} ns");
+            cache.store(&adapter("1"), 4, &chosen);
+            assert_eq!(cache.load(&adapter("1"), 4), Some(expected), "{batch} ns");
         }
     }
 
     #[test]
     fn a_bad_file_is_replaced() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let memory = TuningCache::in_folder(folder.path());
+        let cache = TuningCache::in_folder(folder.path());
         let entry = |entry: &str| {
             let kernels = search_fingerprint();
             let entry = entry.replace("KERNELS", &format!("\"kernels\":\"{kernels}\""));
@@ -242,8 +245,8 @@ mod tests {
             format!("{{\"version\":1,\"adapters\":{{{key}:{entry}}}}}")
         };
         let good = entry("{KERNELS,\"form\":\"group\",\"workgroup_size\":32,\"batch_us\":null}");
-        fs::write(&memory.path, good).expect("written");
-        assert!(memory.recall(&adapter("1"), 4).is_some());
+        fs::write(&cache.path, good).expect("written");
+        assert!(cache.load(&adapter("1"), 4).is_some());
         for bad in [
             String::new(),
             "\u{0}\u{1}".into(),
@@ -256,23 +259,23 @@ mod tests {
             entry("{\"kernels\":\"0\",\"form\":\"lane\",\"workgroup_size\":32,\"batch_us\":null}"),
             entry("7"),
         ] {
-            fs::write(&memory.path, &bad).expect("written");
-            assert_eq!(memory.recall(&adapter("1"), 4), None, "{bad}");
-            memory.remember(&adapter("1"), 4, &chosen(KernelForm::Lane, Some(50)));
-            assert!(memory.recall(&adapter("1"), 4).is_some(), "after {bad}");
+            fs::write(&cache.path, &bad).expect("written");
+            assert_eq!(cache.load(&adapter("1"), 4), None, "{bad}");
+            cache.store(&adapter("1"), 4, &chosen(KernelForm::Lane, Some(50)));
+            assert!(cache.load(&adapter("1"), 4).is_some(), "after {bad}");
         }
-        fs::write(&memory.path, [0xff, 0xfe]).expect("written");
-        assert_eq!(memory.recall(&adapter("1"), 4), None, "no text at all");
+        fs::write(&cache.path, [0xff, 0xfe]).expect("written");
+        assert_eq!(cache.load(&adapter("1"), 4), None, "the file is not text");
     }
 
     #[test]
-    fn a_folder_that_cannot_be_made_is_no_failure() {
+    fn a_folder_that_cannot_be_created_is_not_an_error() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let file = folder.path().join("file");
         fs::write(&file, "").expect("written");
-        let memory = TuningCache::in_folder(&file.join("below a file"));
-        memory.remember(&adapter("1"), 1, &chosen(KernelForm::Lane, None));
-        assert_eq!(memory.recall(&adapter("1"), 1), None);
+        let cache = TuningCache::in_folder(&file.join("below a file"));
+        cache.store(&adapter("1"), 1, &chosen(KernelForm::Lane, None));
+        assert_eq!(cache.load(&adapter("1"), 1), None);
     }
 
     #[cfg(all(unix, not(target_os = "macos")))]

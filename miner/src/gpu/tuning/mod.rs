@@ -1,8 +1,9 @@
-//! Chooses the search kernel for an adapter: its form, its workgroup size, and how long its batches are.
+//! Chooses the search kernel for an adapter: its form, its workgroup size, and the length of its
+//! batches.
 //!
-//! Which one is fastest depends on card, driver and number of pages, so it is measured, for some seconds and on
-//! the dataset that will be searched, and remembered. A form that hashes differently from the CPU is never
-//! chosen. Knows no file; see [`TuningCache`].
+//! The fastest kernel depends on the card, the driver and the number of pages. So it is measured
+//! for a few seconds on the dataset that will be searched, and stored in a [`TuningCache`]. A
+//! kernel that hashes differently from the CPU is never chosen.
 
 mod cache;
 mod policy;
@@ -20,54 +21,56 @@ use crate::gpu::searcher::GpuSearcher;
 pub use cache::TuningCache;
 pub use policy::KernelPolicy;
 
-/// All measuring together takes less than this, unless one driver needs it to compile a kernel.
+/// All measurements together take less than this, unless the driver needs the time to compile one
+/// kernel.
 pub const CHOICE_TIME_MAX: Duration = Duration::from_millis(2500);
-/// How long the rate of a kernel is measured.
+/// How long the hash rate of a kernel is measured.
 const TRIAL: Duration = Duration::from_millis(200);
-/// How long it runs before, while its batches grow.
+/// How long a kernel runs before the measurement, while its batches grow.
 const WARM_UP: Duration = Duration::from_millis(100);
-/// The workgroup that forms are compared with.
+/// The workgroup size with which the forms are compared.
 const FIRST_WORKGROUP: u32 = 64;
-/// Others that the fastest form is tried with.
+/// Other workgroup sizes, which are tried with the fastest form.
 const OTHER_WORKGROUPS: [u32; 3] = [128, 256, 32];
-/// Parts of the longest batch that are tried. Shorter ones take new work sooner.
+/// Divisors of the longest batch that are tried. With shorter batches new work begins sooner.
 const SHORTER_BATCHES: [u32; 2] = [4, 2];
-/// A shorter batch is chosen where it keeps this part of the rate.
+/// A shorter batch is chosen if it keeps this part of the hash rate.
 const RATE_KEPT: f64 = 0.99;
 
-/// Makes `searcher` use the kernel that suits its adapter: the one remembered in `memory`, or the fastest, which
-/// is remembered then. The dataset must be on the device. Ends the search under way.
+/// Makes `searcher` use the best kernel for its adapter: the one in `stored`, or else the fastest
+/// one, which is then stored. The dataset must be on the device. Ends the search under way.
 ///
-/// Once `wanted` says no, the best so far is taken, and not remembered.
+/// When `is_needed` returns false, the best kernel so far is used and not stored.
 ///
 /// # Errors
-/// When no form works, or the device is gone.
+/// When no form works, and when the device is lost.
 pub fn choose_kernel(
     searcher: &mut GpuSearcher,
-    memory: Option<&TuningCache>,
-    wanted: &dyn Fn() -> bool,
+    stored: Option<&TuningCache>,
+    is_needed: &dyn Fn() -> bool,
 ) -> Result<ChosenKernel, GpuError> {
     let cache = Arc::clone(searcher.cache().ok_or(GpuError::NoDataset)?);
     let pages = searcher.dataset_pages();
-    let remembered = memory.and_then(|memory| memory.recall(searcher.adapter(), pages));
+    let remembered = stored.and_then(|stored| stored.load(searcher.adapter(), pages));
     if let Some(chosen) = remembered {
         match apply(searcher, &cache, &chosen) {
             Ok(()) => return Ok(chosen),
             Err(error) if error.needs_rebuild() => return Err(error),
             Err(error) => tracing::warn!(
                 adapter = %searcher.adapter().name,
-                "the kernel remembered does not work, others are measured: {error}"
+                "the stored kernel does not work, others are measured: {error}"
             ),
         }
     }
-    let chosen = measure(searcher, &cache, wanted)?;
-    if let Some(memory) = memory.filter(|_| wanted()) {
-        memory.remember(searcher.adapter(), pages, &chosen);
+    let chosen = measure(searcher, &cache, is_needed)?;
+    if let Some(stored) = stored.filter(|_| is_needed()) {
+        stored.store(searcher.adapter(), pages, &chosen);
     }
     Ok(chosen)
 }
 
-/// Uses `chosen`, once it has hashed as the CPU does. A longer batch than the one asked for is not made.
+/// Uses `chosen` after a check of its hashes. Batches do not become longer than the current options
+/// say.
 fn apply(searcher: &mut GpuSearcher, cache: &LightCache, chosen: &ChosenKernel) -> Result<(), GpuError> {
     searcher.set_kernel(chosen.form, chosen.workgroup_size)?;
     if let Some(batch) = chosen.target_batch {
@@ -76,14 +79,15 @@ fn apply(searcher: &mut GpuSearcher, cache: &LightCache, chosen: &ChosenKernel) 
     searcher.check_hashes(&CheckSample::new(cache, chosen.workgroup_size))
 }
 
-/// One attempt after the other, within the time.
+/// A series of measurements within a time limit.
 struct KernelTrials<'a> {
     searcher: &'a mut GpuSearcher,
-    /// What every form must hash right first: enough for a whole workgroup of any.
+    /// The hashes that every kernel must compute. There are enough for a whole workgroup of any
+    /// size.
     sample: CheckSample,
-    wanted: &'a dyn Fn() -> bool,
+    is_needed: &'a dyn Fn() -> bool,
     deadline: Instant,
-    /// What the longest trial so far took.
+    /// The time of the longest trial so far.
     longest: Duration,
     best: Option<ChosenKernel>,
     last_error: Option<GpuError>,
@@ -92,31 +96,32 @@ struct KernelTrials<'a> {
 fn measure(
     searcher: &mut GpuSearcher,
     cache: &LightCache,
-    wanted: &dyn Fn() -> bool,
+    is_needed: &dyn Fn() -> bool,
 ) -> Result<ChosenKernel, GpuError> {
-    let asked = searcher.options().target_batch;
-    let batches_count = searcher.options().in_flight > 1;
+    let longest_batch = searcher.options().target_batch;
+    let has_several_batches = searcher.options().in_flight > 1;
     let with_subgroups = KernelForm::Shuffle.runs_on(searcher.adapter());
     let deadline = Instant::now() + CHOICE_TIME_MAX;
     let largest = OTHER_WORKGROUPS.into_iter().fold(FIRST_WORKGROUP, u32::max);
     let mut trials = KernelTrials {
         searcher,
         sample: CheckSample::new(cache, largest),
-        wanted,
+        is_needed,
         deadline,
         longest: Duration::ZERO,
         best: None,
         last_error: None,
     };
     trials.kernel(KernelForm::Lane, FIRST_WORKGROUP)?;
-    // Through memory only where registers cannot be reached: it is the same with more steps.
+    // The exchange through workgroup memory takes more steps, so it is tried only without
+    // subgroups.
     let together = if with_subgroups {
         KernelForm::Shuffle
     } else {
         KernelForm::Group
     };
     trials.kernel(together, FIRST_WORKGROUP)?;
-    // More reads at once can only help where reading together does.
+    // More reads in flight can help only if reading together does.
     if trials.best.is_some_and(|best| best.form == KernelForm::Shuffle) {
         trials.kernel(KernelForm::Shuffle8, FIRST_WORKGROUP)?;
     }
@@ -129,8 +134,8 @@ fn measure(
         return Err(trials.last_error.unwrap_or(GpuError::NoDataset));
     };
     trials.searcher.set_kernel(best.form, best.workgroup_size)?;
-    if batches_count {
-        best.target_batch = Some(trials.batch(asked, best.hashrate.unwrap_or(0.0))?);
+    if has_several_batches {
+        best.target_batch = Some(trials.shortest_batch(longest_batch, best.hashrate.unwrap_or(0.0))?);
     }
     if let Some(batch) = best.target_batch {
         trials.searcher.set_target_batch(batch);
@@ -139,15 +144,19 @@ fn measure(
 }
 
 impl KernelTrials<'_> {
-    /// Whether there is time for a trial that takes `expected`. The first one always has it: something must be
-    /// chosen.
+    /// Whether there is time for a trial that takes `expected`. The first trial is always made,
+    /// because one kernel must be chosen.
     fn has_time(&self, expected: Duration) -> bool {
-        self.best.is_none() || ((self.wanted)() && Instant::now() + expected < self.deadline)
+        self.best.is_none() || ((self.is_needed)() && Instant::now() + expected < self.deadline)
     }
 
-    /// Checks and measures a kernel. One that does not work is left out; a device that is gone is an error.
+    /// Checks and measures a kernel. A kernel that does not work is skipped.
+    ///
+    /// # Errors
+    /// When the device is lost.
     fn kernel(&mut self, form: KernelForm, workgroup_size: u32) -> Result<(), GpuError> {
-        // How long a driver compiles another form is not known, and which form it is matters most.
+        // The time that the driver needs to compile another form is unknown. The choice of the form
+        // has the greatest effect, so it gets the benefit of the doubt.
         let expected = match self.best {
             Some(best) if best.form == form => self.longest,
             _ => WARM_UP + TRIAL,
@@ -177,12 +186,12 @@ impl KernelTrials<'_> {
             }
             Err(error) if error.needs_rebuild() => Err(error),
             Err(error) => {
-                // A workgroup beyond the adapter's limit is no fault of anybody.
+                // A workgroup above the limit of the adapter is normal.
                 if matches!(error, GpuError::AdapterTooSmall { .. }) {
-                    tracing::debug!(form = form.name(), workgroup_size, "kernel left out: {error}");
+                    tracing::debug!(form = form.name(), workgroup_size, "kernel skipped: {error}");
                 } else {
                     let adapter = &self.searcher.adapter().name;
-                    tracing::warn!(%adapter, form = form.name(), workgroup_size, "kernel left out: {error}");
+                    tracing::warn!(%adapter, form = form.name(), workgroup_size, "kernel skipped: {error}");
                 }
                 self.last_error = Some(error);
                 Ok(())
@@ -190,26 +199,26 @@ impl KernelTrials<'_> {
         }
     }
 
-    /// The shortest batch that keeps `best_rate`, at most `asked`.
-    fn batch(&mut self, asked: Duration, best_rate: f64) -> Result<Duration, GpuError> {
-        for part in SHORTER_BATCHES {
+    /// Returns the shortest batch time that keeps `best_rate`. It is at most `longest_batch`.
+    fn shortest_batch(&mut self, longest_batch: Duration, best_rate: f64) -> Result<Duration, GpuError> {
+        for divisor in SHORTER_BATCHES {
             if !self.has_time(WARM_UP + TRIAL) {
                 break;
             }
-            self.searcher.set_target_batch(asked / part);
+            self.searcher.set_target_batch(longest_batch / divisor);
             let rate = rate(self.searcher)?;
-            tracing::debug!(batch = ?asked / part, rate, "batch measured");
+            tracing::debug!(batch = ?longest_batch / divisor, rate, "batch measured");
             if rate >= best_rate * RATE_KEPT {
-                return Ok(asked / part);
+                return Ok(longest_batch / divisor);
             }
         }
-        Ok(asked)
+        Ok(longest_batch)
     }
 }
 
-/// Hashes per second of the kernel that `searcher` has.
+/// Measures the hash rate of the current kernel of `searcher`.
 fn rate(searcher: &mut GpuSearcher) -> Result<f64, GpuError> {
-    let rate = searcher.hashrate(WARM_UP, TRIAL)?;
+    let rate = searcher.measure_hashrate(WARM_UP, TRIAL)?;
     searcher.stop()?;
     Ok(rate)
 }
@@ -221,13 +230,13 @@ mod tests {
     use crate::gpu::fixture::searcher;
 
     #[test]
-    fn the_choice_works_and_is_remembered() {
+    fn the_choice_works_and_is_stored() {
         let Some((mut searcher, _)) = searcher(&GpuOptions::default()) else {
             return;
         };
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let memory = TuningCache::in_folder(folder.path());
-        let chosen = choose_kernel(&mut searcher, Some(&memory), &|| true).expect("some form works");
+        let stored = TuningCache::in_folder(folder.path());
+        let chosen = choose_kernel(&mut searcher, Some(&stored), &|| true).expect("some form works");
         assert!(chosen.hashrate.is_some_and(|rate| rate > 0.0), "{chosen:?}");
         assert!(
             chosen.target_batch <= Some(GpuOptions::default().target_batch),
@@ -235,7 +244,7 @@ mod tests {
         );
         assert_eq!(searcher.options().kernel, chosen.form);
         assert_eq!(searcher.options().workgroup_size, chosen.workgroup_size);
-        let again = choose_kernel(&mut searcher, Some(&memory), &|| true).expect("it works again");
+        let again = choose_kernel(&mut searcher, Some(&stored), &|| true).expect("it works again");
         let remembered = ChosenKernel {
             hashrate: None,
             ..chosen
@@ -248,7 +257,7 @@ mod tests {
         let Some((mut searcher, _)) = searcher(&GpuOptions::default()) else {
             return;
         };
-        // The light cache of another seed: whatever the device hashes is wrong for it.
+        // This is the light cache of another seed, so every hash of the device is wrong for it.
         let other = LightCache::with_sizes(ethash::seed_hash(1), 1024, 32_768).expect("the test sizes");
         for form in KernelForm::ALL {
             if !form.runs_on(searcher.adapter()) {

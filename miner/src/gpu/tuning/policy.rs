@@ -3,18 +3,20 @@
 use super::cache::TuningCache;
 use crate::dataset::DatasetPolicy;
 
-/// How graphics adapters come to their search kernel.
+/// How a graphics adapter gets its search kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum KernelPolicy {
-    /// It is the one that the options name.
+    /// It uses the kernel in its options.
     #[default]
     Fixed,
-    /// It is the fastest, measured for some seconds on the first dataset, unless it is remembered there.
+    /// It uses the fastest kernel. This is read from the cache, if there is one, or else measured
+    /// for a few seconds on the first dataset.
     Measured(Option<TuningCache>),
 }
 
 impl KernelPolicy {
-    /// The fastest, remembered beside the dataset files, or in the user's cache where there are none.
+    /// Returns a policy that measures. The choice is stored beside the dataset files, or in the
+    /// cache folder of the user if there are no dataset files.
     pub fn measured(dataset: &DatasetPolicy) -> Self {
         Self::Measured(match dataset {
             DatasetPolicy::Disk(folder) => Some(TuningCache::in_folder(folder)),

@@ -1,8 +1,9 @@
-//! The datasets of a device: the one in use, and the one of the next epoch, which is generated in advance.
+//! The datasets of a device: the one in use, and the one of the next epoch, which is generated in
+//! advance.
 //!
 //! This module starts their generation and shows the progress. The generation itself is in
-//! [`gpu::dataset`](crate::gpu::dataset), and [`LightCacheBuilder`](crate::dataset::LightCacheBuilder) tells
-//! which epoch comes next.
+//! [`gpu::dataset`](crate::gpu::dataset), and
+//! [`LightCacheBuilder`](crate::dataset::LightCacheBuilder) tells which epoch comes next.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -43,7 +44,8 @@ impl OpenDevice {
 }
 
 impl GpuWorker {
-    /// Loads the dataset of `epoch` to the device. Cancels this if the work changes to another epoch.
+    /// Loads the dataset of `epoch` to the device. Cancels this if the work changes to another
+    /// epoch.
     pub(super) fn load_dataset(
         &self,
         device: &mut OpenDevice,
@@ -55,7 +57,7 @@ impl GpuWorker {
             epoch.index, self.adapter.index
         );
         let next = device.next.take().filter(|next| next.epoch == epoch);
-        let prepared = device.searcher.prepared().filter(|_| next.is_some());
+        let prepared = device.searcher.next_progress().filter(|_| next.is_some());
         let shown_on = Some((Arc::clone(&self.telemetry), epoch.index));
         let mut progress = ProgressReporter::shown(what, self.bars, shown_on);
         let result = device.searcher.set_epoch(cache, &mut |generation| {
@@ -101,7 +103,7 @@ impl GpuWorker {
             let refused = if self.adapter.software && !FreeMemory::default().has(cache.dataset_bytes()) {
                 Some("there is too little memory".to_owned())
             } else {
-                match device.searcher.prepare(&cache) {
+                match device.searcher.prepare_next(&cache) {
                     Ok(()) => None,
                     Err(error) if error.needs_rebuild() => return Err(error),
                     Err(error) => Some(error.to_string()),
@@ -120,7 +122,7 @@ impl GpuWorker {
             return Ok(());
         };
         // There is no progress if the dataset was refused, now or while it was generated.
-        let prepared = device.searcher.prepared();
+        let prepared = device.searcher.next_progress();
         let unfinished = prepared.filter(|generation| generation.items_done < generation.items_total);
         next.is_settled = unfinished.is_none();
         self.telemetry

@@ -1,4 +1,5 @@
-//! What the tests of the worker need: an engine without threads, a worker, and work with easy solutions.
+//! What the tests of the worker need: an engine without threads, a worker, and work with easy
+//! solutions.
 //!
 //! Only these tests look up to the engine.
 
@@ -12,8 +13,8 @@ use crate::engine::{DeviceSelection, Engine, EngineConfig};
 use crate::gpu::{AdapterInfo, GpuOptions, KernelPolicy};
 use crate::search::{FoundSolution, Intensity, NonceCursor};
 
-/// Returns an engine without threads for `adapter`, its configuration with small test sizes, and the receiver
-/// of its solutions.
+/// Returns an engine without threads for `adapter`, its configuration with small test sizes, and
+/// the receiver of its solutions.
 pub(super) fn idle_engine(
     adapter: &AdapterInfo,
 ) -> (Engine, EngineConfig, crossbeam_channel::Receiver<FoundSolution>) {

@@ -1,8 +1,8 @@
 //! Searches nonces on one graphics adapter, for an engine.
 //!
-//! The worker takes the current job, keeps the dataset of its epoch on the device, and checks every hit with
-//! the light cache. The module `recovery` decides what happens when the device fails. A device that is out of
-//! use is reported to the engine, which decides what searches instead.
+//! The worker takes the current job, keeps the dataset of its epoch on the device, and checks every
+//! hit with the light cache. The module `recovery` decides what happens when the device fails. A
+//! device that is out of use is reported to the engine, which decides what searches instead.
 
 mod datasets;
 #[cfg(test)]
@@ -48,8 +48,8 @@ pub(crate) struct GpuWorker {
     pub(crate) bars: bool,
     pub(crate) adapter: AdapterInfo,
     pub(crate) options: GpuOptions,
-    /// How the search kernel is chosen. After the choice, the kernel is part of `options` and this is
-    /// `Fixed`.
+    /// How the search kernel is chosen. After the choice, the kernel is part of `options` and this
+    /// is `Fixed`.
     pub(crate) kernels: KernelPolicy,
     /// The nonces of this device.
     pub(crate) cursor: NonceCursor,
@@ -85,8 +85,8 @@ impl GpuWorker {
         }
     }
 
-    /// Carries out `action` after `error`, which came while work of `epoch` was searched. Breaks if the device
-    /// is given up.
+    /// Carries out `action` after `error`, which came while work of `epoch` was searched. Breaks if
+    /// the device is given up.
     fn recover(
         &self,
         action: RecoveryAction,
@@ -136,7 +136,8 @@ impl GpuWorker {
         }
     }
 
-    /// Searches for `job` and the jobs after it, until there is nothing to search or the device fails.
+    /// Searches for `job` and the jobs after it, until there is nothing to search or the device
+    /// fails.
     ///
     /// Opens the device and loads the dataset first, if necessary.
     fn use_device(
@@ -170,8 +171,8 @@ impl GpuWorker {
         self.search(device, job, &cache, record)
     }
 
-    /// Returns the options for the configured intensity. Pauses have an effect only if one batch is in flight
-    /// at a time.
+    /// Returns the options for the configured intensity. Pauses have an effect only if one batch is
+    /// in flight at a time.
     fn throttled_options(&self) -> GpuOptions {
         let options = self.options.clone();
         if self.intensity.is_full() {
@@ -208,7 +209,8 @@ impl GpuWorker {
         Ok(())
     }
 
-    /// Runs batches for `job` and all later jobs of its epoch. The device is kept busy between jobs.
+    /// Runs batches for `job` and all later jobs of its epoch. The device is kept busy between
+    /// jobs.
     fn search(
         &mut self,
         device: &mut OpenDevice,
@@ -264,11 +266,12 @@ impl GpuWorker {
 
     /// Counts the hashes of a batch and submits its hits.
     ///
-    /// Returns true if the batch reached the end of this device's nonces. Then the next batch must begin at
-    /// another nonce.
+    /// Returns true if the batch reached the end of this device's nonces. Then the next batch must
+    /// begin at another nonce.
     fn take_report(&mut self, report: &BatchReport, job: &SearchJob, cache: &LightCache) -> bool {
         self.telemetry.add_hashes(report.count.into());
-        // After a change of the job, a few batches of the old job are still in flight. Their hits are useless.
+        // After a change of the job, a few batches of the old job are still in flight. Their hits
+        // are useless.
         if report.work.id != job.id {
             return false;
         }
@@ -435,7 +438,8 @@ mod tests {
         let Some(adapter) = first_adapter() else { return };
         let (engine, config, _solutions) = idle_engine(&adapter);
         let [small, large] = [0, 1].map(Epoch::ethash);
-        // 16 items a page: the small dataset has 16 of them, the large one more than any adapter binds.
+        // 16 items a page: the small dataset has 16 of them, the large one more than any adapter
+        // binds.
         let options = GpuOptions {
             max_page_items: Some(16),
             ..config.gpu.clone()

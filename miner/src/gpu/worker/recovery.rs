@@ -1,64 +1,68 @@
-//! What is to be done about a device that fails: open it anew, wait for work that it can do, or give it up.
+//! Decides what happens after a failure of a device: open it again, wait for work that it can do,
+//! or give it up.
 //!
-//! Judges errors and counts them; who follows its advice is the worker above. Knows no device.
+//! Classifies and counts errors. The worker carries out the decision. Knows no device.
 
 use std::time::Duration;
 
 use crate::gpu::GpuError;
 
-/// The wait before a lost device is opened anew, doubled with each failure.
+/// The wait before a lost device is opened again for the first time. It doubles with each failure.
 const FIRST_BACK_OFF: Duration = Duration::from_millis(250);
 /// The longest such wait.
 const LAST_BACK_OFF: Duration = Duration::from_secs(30);
-/// Failures in a row after which a device is given up, and one that is not there is counted as out of use.
+/// A device is given up after more than this number of failures in a row. A device that is absent
+/// counts as out of use after more than this number of attempts to open it.
 const FAILURES_MAX: u32 = 6;
-/// A dataset that was refused is tried again after this time although the epoch is the same: memory may have
-/// become free.
+/// After this time a refused dataset is tried again in the same epoch, because memory may be free
+/// now.
 pub(super) const REFUSED_AGAIN: Duration = Duration::from_secs(300);
 
-/// What is to be done.
+/// What the worker does after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecoveryAction {
-    /// OpenAdapter the device anew after this time.
+    /// Open the device again after this time.
     Reopen(Duration),
-    /// The device is well, but the dataset of this epoch is too large for it: wait for work of another.
+    /// Wait for work of another epoch. The device works, but the dataset of this epoch is too large
+    /// for it.
     WaitForOtherEpoch,
-    /// Nothing can be done.
+    /// Give the device up.
     GiveUp,
 }
 
-/// How a device has done so far.
+/// The failures of a device so far.
 #[derive(Debug, Default)]
 pub(super) struct FailureRecord {
-    /// Failures since the last batch.
+    /// Number of failures since the last batch.
     failures: u32,
-    /// Attempts since the last batch that did not even open the device.
+    /// Number of attempts since the last batch in which the device could not be opened.
     absences: u32,
-    /// Whether it could be opened once.
+    /// Whether the device was ever opened.
     opened: bool,
-    /// Whether the crew counts it as out of use.
+    /// Whether the engine was told that the device is out of use.
     pub(super) is_out_of_use: bool,
 }
 
 impl FailureRecord {
-    /// The device was opened.
+    /// Records that the device was opened.
     pub(super) fn record_opening(&mut self) {
         self.opened = true;
     }
 
-    /// The device has done a batch. True where it was out of use until now.
+    /// Records that the device has finished a batch. Returns true if it was out of use until now.
     pub(super) fn record_batch(&mut self) -> bool {
         self.failures = 0;
         self.absences = 0;
         std::mem::take(&mut self.is_out_of_use)
     }
 
-    /// Whether the device was not there so often that nobody should count on it.
+    /// Whether the device was absent so often that it counts as out of use.
     pub(super) fn is_long_absent(&self) -> bool {
         self.absences > FAILURES_MAX
     }
 
-    /// Takes note of `error` and advises. `loading`: it came while a dataset was brought to an open device.
+    /// Records `error` and decides what to do. `loading` tells that the error came while a dataset
+    /// was loaded to an open device.
     pub(super) fn action_after(&mut self, error: &GpuError, loading: bool) -> RecoveryAction {
         let too_large = matches!(
             error,
@@ -67,8 +71,8 @@ impl FailureRecord {
         if loading && too_large {
             return RecoveryAction::WaitForOtherEpoch;
         }
-        // A driver that resets its device tells for a while that there is none. Before the first opening the
-        // same words mean that there never was one.
+        // While a driver resets its device, it reports for some time that there is none. Before the
+        // device was opened for the first time, the same error means that it never existed.
         let absent = matches!(
             error,
             GpuError::AdapterAbsent { .. } | GpuError::DeviceRefused { .. }
@@ -89,7 +93,7 @@ impl FailureRecord {
     }
 }
 
-/// The wait after so many failures in a row.
+/// Returns the wait after this number of failures in a row.
 fn back_off(failures: u32) -> Duration {
     let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
     FIRST_BACK_OFF.saturating_mul(doubled).min(LAST_BACK_OFF)
@@ -145,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_fails_time_and_again_is_given_up() {
+    fn a_device_that_fails_again_and_again_is_given_up() {
         let mut record = FailureRecord::default();
         record.record_opening();
         for round in 0..2 {
@@ -174,13 +178,13 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_was_there_is_waited_for() {
+    fn an_absent_device_that_was_open_before_is_waited_for() {
         for error in [absent(), opening_refused()] {
             let mut record = FailureRecord::default();
             assert_eq!(
                 record.action_after(&error, false),
                 RecoveryAction::GiveUp,
-                "it never was there"
+                "the device never existed"
             );
             let mut record = FailureRecord::default();
             record.record_opening();
@@ -194,7 +198,7 @@ mod tests {
             assert_eq!(
                 record.action_after(&lost(), true),
                 RecoveryAction::Reopen(FIRST_BACK_OFF),
-                "absences are no failures"
+                "absences do not count as failures"
             );
             record.is_out_of_use = true;
             assert!(record.record_batch());
@@ -203,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_dataset_that_is_too_large_is_outwaited() {
+    fn only_a_dataset_that_is_too_large_waits_for_another_epoch() {
         let mut record = FailureRecord::default();
         for _ in 0..=FAILURES_MAX {
             for error in [too_small(), out_of_memory()] {
