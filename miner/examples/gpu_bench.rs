@@ -1,5 +1,5 @@
-//! Measures an adapter on the dataset of a real epoch: generation, search rate, and every solution
-//! checked against the CPU.
+//! Measures an adapter on the dataset of a real epoch: generation and hash rate. Every solution is
+//! checked on the CPU.
 //!
 //! `cargo run --release -p miner --example gpu_bench -- --epoch 0 --seconds 20 --kernel shuffle`
 
@@ -23,23 +23,23 @@ enum KernelArg {
 /// Measures an adapter.
 #[derive(Parser)]
 struct Args {
-    /// Index in the list of adapters, which is printed.
+    /// Index of the adapter. The list of adapters is printed.
     #[arg(long, default_value_t = 0)]
     adapter: usize,
     /// Epoch whose dataset is generated.
     #[arg(long, default_value_t = 0)]
     epoch: u32,
-    /// Take a dataset of this many items instead of the epoch's: one that fits a processor's cache,
-    /// say.
+    /// Number of items of an artificial dataset, instead of that of the epoch. A small one fits in
+    /// the caches of a processor.
     #[arg(long)]
     items: Option<u64>,
-    /// Length of the search.
+    /// Length of the search in seconds.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
-    /// Form of the kernel.
+    /// Form of the search kernel.
     #[arg(long, value_enum, default_value = "lane")]
     kernel: KernelArg,
-    /// Difficulty of the work; its solutions are checked.
+    /// Difficulty of the work. Its solutions are checked.
     #[arg(long, default_value_t = 100_000)]
     difficulty: u64,
     /// Invocations in a workgroup.
@@ -48,10 +48,10 @@ struct Args {
     /// Target time of the batches in flight, in milliseconds.
     #[arg(long, default_value_t = 100)]
     target_ms: u64,
-    /// Most items in a page.
+    /// Largest number of items in a page.
     #[arg(long)]
     page_items: Option<u32>,
-    /// Keep the library's own checks in the kernels.
+    /// Keep wgpu's own checks in the kernels.
     #[arg(long)]
     runtime_checks: bool,
 }
@@ -120,7 +120,7 @@ fn search(searcher: &mut GpuSearcher, cache: &LightCache, args: &Args) -> Result
         nonces: u64::MAX,
     };
     searcher.set_work(work);
-    // The pace settles first.
+    // The size of the batches settles first.
     let warm = Instant::now();
     while warm.elapsed() < Duration::from_secs(2) {
         searcher.next_batch()?;

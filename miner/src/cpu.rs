@@ -164,7 +164,7 @@ mod tests {
         )
     }
 
-    /// All solutions of `case`, each found as the first one after the one before.
+    /// Finds all solutions of `case`. Each search begins after the previous solution.
     fn solutions_of(case: &Value, cache: &Arc<LightCache>) -> Vec<String> {
         let text = |name: &str| case[name].as_str().expect("hex digits");
         let hash = |name: &str| text(name).parse::<B256>().expect("32 bytes");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_searcher_without_nonces_waits_and_does_not_stall() {
+    fn a_searcher_without_nonces_has_the_state_waiting() {
         let epoch = Epoch::ethash(0);
         let cache = LightCaches::with_sizes(1024, 32_768)
             .get(epoch)
@@ -264,7 +264,7 @@ mod tests {
         });
         assert!(
             cases.iter().any(|case| case["epoch"].as_u64() >= Some(385)),
-            "one above 4 GiB"
+            "one dataset is larger than 4 GiB"
         );
     }
 
@@ -276,8 +276,8 @@ mod tests {
         for policy in [DatasetPolicy::Never, DatasetPolicy::Memory] {
             let has_dataset = policy == DatasetPolicy::Memory;
             let (mut searcher, solutions) = searcher(0, policy);
-            // A sixteenth of the smallest space: no whole number of batches, whichever way it is
-            // searched.
+            // The range is a sixteenth of the smallest space. It is not a whole number of batches,
+            // neither from the light cache nor from the dataset.
             searcher.cursor = NonceCursor::starting_at(3, 16, 1234);
             let nonces = NonceSpace::new(7 << 16, NonceSpace::BITS_MAX);
             let range = searcher.cursor.range(nonces);
@@ -292,7 +292,7 @@ mod tests {
                     std::thread::sleep(Duration::from_millis(1));
                 }
             }
-            // Every hash is a share.
+            // Every hash meets this boundary.
             let task = SearchTask {
                 work: WorkPackage {
                     header_hash: B256::repeat_byte(5),
@@ -313,7 +313,7 @@ mod tests {
                 {
                     found.push(next.solution.pow_nonce);
                 }
-                // Time for more than there should be.
+                // In this time, solutions that should not exist would arrive.
                 std::thread::sleep(Duration::from_millis(50));
                 context.current_job.stop();
             });
@@ -325,7 +325,7 @@ mod tests {
             assert_eq!(
                 found.len() as u64,
                 range.len,
-                "dataset: {has_dataset}, some twice"
+                "dataset: {has_dataset}; some nonces were searched twice"
             );
             assert_eq!(telemetry.status(Instant::now()).hashes, range.len);
         }

@@ -1,5 +1,5 @@
-//! Measures a graphics adapter: dataset, search, and what its memory gives at best, in one run and
-//! on the same buffers.
+//! Measures a graphics adapter: dataset, search, and what its memory can deliver at best. All
+//! figures come from one run on the same buffers.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use super::{BenchConfig, BenchFigures, DeviceKind};
 use crate::gpu::{AdapterInfo, GpuError, GpuOptions, GpuSearcher, choose_kernel};
 use crate::telemetry::ProgressReporter;
 
-/// A device searches this long before its rate is measured: batches are still growing.
+/// How long a device searches before its hash rate is measured. Its batches grow during that time.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// Measures `adapter`, as far as it goes.
+/// Measures `adapter`. After a failure, the remaining figures are absent.
 pub(super) fn measure(config: &BenchConfig, cache: &Arc<LightCache>, adapter: &AdapterInfo) -> BenchFigures {
     let mut figures = BenchFigures {
         device: format!("gpu:{}", adapter.index),
@@ -24,8 +24,7 @@ pub(super) fn measure(config: &BenchConfig, cache: &Arc<LightCache>, adapter: &A
         ..BenchFigures::default()
     };
     if config.light_only {
-        figures.error =
-            Some("not measured: cards search from the full dataset, which was to be left out".into());
+        figures.error = Some("not measured: adapters search from the full dataset, which is left out".into());
         return figures;
     }
     if let Err(error) = fill(&mut figures, config, cache, adapter) {

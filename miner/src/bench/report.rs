@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::display::{Bar, Chart, Group, byte_rate_text, rate_text};
 
-/// Bytes of the dataset that a hash reads.
+/// Bytes of the dataset that one hash reads.
 const BYTES_PER_HASH: f64 = (ACCESSES as usize * ITEM_BYTES) as f64;
 
-/// What searches.
+/// The kind of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceKind {
     /// The processor.
@@ -29,24 +29,24 @@ impl DeviceKind {
     }
 }
 
-/// What was measured on one device. `None`: it was not.
+/// The figures of one device. `None` means that a figure was not measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BenchFigures {
     /// `cpu` or `gpu:N`.
     pub device: String,
-    /// The product's name.
+    /// The name of the product.
     pub name: String,
-    /// What it is.
+    /// The kind of the device.
     pub kind: DeviceKind,
-    /// Threads, on the CPU.
+    /// Number of threads, on the CPU.
     pub threads: Option<usize>,
-    /// Form of the search kernel, on an adapter.
+    /// The form of the search kernel, on an adapter.
     pub kernel: Option<String>,
-    /// Its workgroup.
+    /// The workgroup size of the search kernel.
     pub workgroup_size: Option<u32>,
-    /// Building the light cache, always by one thread of the CPU.
+    /// The time to build the light cache. One CPU thread always builds it.
     pub light_cache_seconds: Option<f64>,
-    /// Generating the full dataset.
+    /// The time to generate the full dataset.
     pub dataset_seconds: Option<f64>,
     /// Hashes per second from the light cache.
     pub light_hashrate: Option<f64>,
@@ -54,30 +54,31 @@ pub struct BenchFigures {
     pub hashrate: Option<f64>,
     /// Bytes read plus bytes written by a plain copy.
     pub copy_bytes_per_second: Option<f64>,
-    /// Random 128-byte items of the dataset.
+    /// Bytes per second, reading random 128-byte items of the dataset.
     pub random_read_bytes_per_second: Option<f64>,
-    /// Random 64-byte rows of the light cache.
+    /// Bytes per second, reading random 64-byte rows of the light cache.
     pub cache_read_bytes_per_second: Option<f64>,
-    /// Wrapping sum of the dataset's little-endian 64-bit words: shows that it is the right one.
+    /// The wrapping sum of the little-endian 64-bit words of the dataset. It shows that the dataset
+    /// is right.
     pub dataset_sum_u64: Option<u64>,
-    /// Why figures are missing.
+    /// Why figures are absent.
     pub error: Option<String>,
 }
 
 impl BenchFigures {
-    /// Bytes of the dataset that the search reads per second.
+    /// Returns the bytes of the dataset that the search reads per second.
     pub fn search_bytes_per_second(&self) -> Option<f64> {
         self.hashrate.map(|rate| rate * BYTES_PER_HASH)
     }
 
-    /// What the search reads, as a part of what random reads alone get.
+    /// Returns the bytes that the search reads, divided by those that random reads alone can get.
     pub fn share_of_ceiling(&self) -> Option<f64> {
         let ceiling = self.random_read_bytes_per_second.filter(|rate| *rate > 0.0)?;
         Some(self.search_bytes_per_second()? / ceiling)
     }
 
-    /// The time in which the light cache's memory gives the rows that a dataset of `bytes` is made
-    /// of.
+    /// Returns the seconds that the memory needs to deliver the cache rows of a dataset of `bytes`.
+    /// No generation can be faster.
     pub fn dataset_floor_seconds(&self, bytes: u64) -> Option<f64> {
         let rate = self.cache_read_bytes_per_second.filter(|rate| *rate > 0.0)?;
         Some(bytes as f64 * f64::from(DATASET_PARENTS) / rate)
@@ -138,27 +139,27 @@ impl BenchFigures {
     }
 }
 
-/// What was measured.
+/// The result of a benchmark.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchReport {
     /// The epoch.
     pub epoch: u32,
-    /// Bytes of its light cache.
+    /// Bytes of the light cache.
     pub cache_bytes: u64,
-    /// Bytes of its full dataset.
+    /// Bytes of the full dataset.
     pub dataset_bytes: u64,
-    /// Device by device.
+    /// The figures of each device.
     pub devices: Vec<BenchFigures>,
 }
 
 impl BenchReport {
-    /// The report for programs, an object for each device: every figure has its key, and null where
-    /// it was not measured.
+    /// Returns the report for programs, with an object for each device. Every figure has its key.
+    /// Its value is null if it was not measured.
     pub fn to_json(&self) -> Value {
         self.devices.iter().map(|figures| figures.to_json(self)).collect()
     }
 
-    /// The figures side by side: hash rates, and for each device what its memory gives.
+    /// Returns charts of the hash rates, and of the memory figures of each device.
     pub fn to_chart(&self) -> Chart {
         let mut rates = Vec::new();
         let mut memories = Vec::new();

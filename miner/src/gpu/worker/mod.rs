@@ -314,7 +314,7 @@ mod tests {
     use crate::search::{NonceSpace, SearchTask};
 
     #[test]
-    fn a_lost_device_is_opened_anew_and_the_work_goes_on() {
+    fn a_lost_device_is_opened_again_and_the_search_continues() {
         let Some(adapter) = first_adapter() else { return };
         let (engine, config, solutions) = idle_engine(&adapter);
         let epoch = Epoch::ethash(0);
@@ -342,7 +342,7 @@ mod tests {
             scope.spawn(|| worker.run_with(Some(device), &mut GpuSearcher::find));
             let solution = solutions.recv_timeout(Duration::from_secs(60));
             engine.workers.context.current_job.stop();
-            let found = solution.expect("the work goes on").solution;
+            let found = solution.expect("the search continues").solution;
             let seal = ethash::verify_seal(
                 &cache,
                 &work.header_hash,
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_away_for_a_while_is_waited_for() {
+    fn a_device_that_is_absent_for_a_while_is_waited_for() {
         let Some(adapter) = first_adapter() else { return };
         let (engine, config, solutions) = idle_engine(&adapter);
         let epoch = Epoch::ethash(0);
@@ -392,17 +392,17 @@ mod tests {
             scope.spawn(|| worker.run_with(None, &mut open));
             let solution = solutions.recv_timeout(Duration::from_secs(60));
             current_job.stop();
-            solution.expect("the work goes on");
+            solution.expect("the search continues");
         });
         assert_eq!(attempts, 4);
         assert!(
             engine.workers.context.messages.lock().is_empty(),
-            "it was never out of use"
+            "the device was never out of use"
         );
     }
 
     #[test]
-    fn a_device_that_never_was_there_is_given_up() {
+    fn a_device_that_never_existed_is_given_up() {
         let Some(adapter) = first_adapter() else { return };
         let gone = AdapterInfo {
             name: "Card of no maker".into(),
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn an_epoch_that_is_too_large_is_outwaited() {
+    fn a_device_waits_while_an_epoch_is_too_large_for_it() {
         let Some(adapter) = first_adapter() else { return };
         let (engine, config, _solutions) = idle_engine(&adapter);
         let [small, large] = [0, 1].map(Epoch::ethash);
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_without_nonces_waits_and_does_not_stall() {
+    fn a_device_without_nonces_has_the_state_waiting() {
         let Some(adapter) = first_adapter() else { return };
         let (engine, config, _solutions) = idle_engine(&adapter);
         let epoch = Epoch::ethash(0);
