@@ -316,4 +316,50 @@ mod tests {
         assert_eq!(lane(2), 0x8000_0000_0000_808a);
         assert_eq!(lane(23), 0x8000_0000_8000_8008);
     }
+
+    /// The head of a shader names its Rust twins, as `ethash::name` or as `name` with the path of a
+    /// file.
+    #[test]
+    fn every_rust_twin_that_a_shader_names_exists() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let read = |path: &std::path::Path| std::fs::read_to_string(path).expect("a readable file");
+        let mut ethash = String::new();
+        let mut folders = vec![root.join("miner/ethash/src")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).expect("a source folder") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    ethash += &read(&path);
+                }
+            }
+        }
+        for entry in std::fs::read_dir(root.join("shaders")).expect("the shaders") {
+            let path = entry.expect("an entry").path();
+            let text = read(&path);
+            let head: Vec<_> = text.lines().map_while(|line| line.strip_prefix("//")).collect();
+            let head = head.concat();
+            assert!(head.contains("Must precede this file:"), "{path:?}");
+            let (_, twins) = head.split_once("Rust twin:").expect("a twin");
+            let files: String = twins
+                .split_whitespace()
+                .map(|word| word.trim_end_matches(['.', ',']))
+                .filter(|word| word.ends_with(".rs"))
+                .map(|file| read(&root.join(file)))
+                .collect();
+            for name in twins.split('`').skip(1).step_by(2) {
+                let sources = if name.starts_with("ethash::") {
+                    &ethash
+                } else {
+                    &files
+                };
+                let last = name.rsplit("::").next().expect("a name");
+                let is_defined = ["fn", "struct", "as"]
+                    .iter()
+                    .any(|keyword| sources.contains(&format!("{keyword} {last}")));
+                assert!(is_defined, "{path:?} names {name}");
+            }
+        }
+    }
 }

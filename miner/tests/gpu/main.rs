@@ -199,7 +199,7 @@ fn the_next_dataset_is_generated_between_batches() {
     let mut batches = 0;
     while searcher.next_progress().unwrap().items_done < 301 {
         let report = searcher.next_batch().unwrap();
-        assert_eq!(report.work, work, "the search goes on");
+        assert_eq!(report.work, work, "the search continues");
         batches += 1;
         assert!(batches < 1000, "{:?}", searcher.next_progress());
     }

@@ -87,7 +87,7 @@ impl DatasetManager {
                     dataset: Some(dataset),
                     ..
                 }) => {
-                    tracing::info!(epoch = epoch.index, "the full dataset was made ahead");
+                    tracing::info!(epoch = epoch.index, "the full dataset was made in advance");
                     state.ready = Some(dataset);
                     if state.planned.is_some() {
                         self.start_builder(&mut state, |_| {});

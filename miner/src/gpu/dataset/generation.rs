@@ -28,7 +28,7 @@ const FIRST_SLICE_NODES: u32 = 1024;
 /// Number of slices in flight: one runs, one waits.
 const SLICES_IN_FLIGHT: usize = 2;
 /// During a search, slices are smaller by this factor, so that the search is delayed less.
-const SLICE_BESIDE_SEARCH: u32 = 2;
+const SLICE_DIVISOR_DURING_SEARCH: u32 = 2;
 /// Invocations in a workgroup.
 const WORKGROUP_SIZE: u32 = 64;
 
@@ -175,7 +175,7 @@ impl DatasetGeneration {
     ///
     /// The device runs other work at the same time, so the time of a slice does not change the size
     /// of the next one.
-    pub(crate) fn advance_beside_search(&mut self, gpu: &GpuDevice) -> Result<bool, GpuError> {
+    pub(crate) fn advance_during_search(&mut self, gpu: &GpuDevice) -> Result<bool, GpuError> {
         if let Some(slice) = self.in_flight.front() {
             if !gpu.is_finished(&slice.submission)? {
                 return Ok(false);
@@ -184,7 +184,7 @@ impl DatasetGeneration {
             self.in_flight.pop_front();
         }
         if self.launched < self.nodes() {
-            self.launch(gpu, (self.sizer.size() / SLICE_BESIDE_SEARCH).max(1))?;
+            self.launch(gpu, (self.sizer.size() / SLICE_DIVISOR_DURING_SEARCH).max(1))?;
         }
         Ok(self.done == self.nodes())
     }

@@ -23,7 +23,7 @@ enum NextDatasetState {
     Generating(Box<DatasetGeneration>),
     /// Complete, with its kernel.
     Ready(Box<LoadedEpoch>),
-    /// The dataset could not be made. This state is kept so that nobody tries again and again.
+    /// The dataset could not be made. This state is kept so that it is not tried again.
     Refused,
 }
 
@@ -86,7 +86,7 @@ impl NextDataset {
         let NextDatasetState::Generating(generation) = &mut self.state else {
             return Ok(());
         };
-        let loaded = match generation.advance_beside_search(gpu) {
+        let loaded = match generation.advance_during_search(gpu) {
             Ok(false) => return Ok(()),
             Ok(true) => {
                 let state = std::mem::replace(&mut self.state, NextDatasetState::Refused);

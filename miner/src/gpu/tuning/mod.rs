@@ -277,7 +277,7 @@ mod tests {
                 "{form:?}: {wrong:?}"
             );
         }
-        let none = measure(&mut searcher, &other, &|| true);
-        assert!(matches!(none, Err(GpuError::WrongMix { .. })), "{none:?}");
+        let failed = measure(&mut searcher, &other, &|| true);
+        assert!(matches!(failed, Err(GpuError::WrongMix { .. })), "{failed:?}");
     }
 }

@@ -78,7 +78,7 @@ impl GpuWorker {
                 %adapter,
                 seconds,
                 percent_ahead,
-                "epoch switched, dataset made ahead"
+                "epoch switched, dataset made in advance"
             );
         } else {
             tracing::info!(epoch, %adapter, seconds, "dataset generated on the device");
@@ -180,7 +180,7 @@ mod tests {
                 start.elapsed() < Duration::from_secs(60),
                 "the next dataset is not finished"
             );
-            device.searcher.next_batch().expect("the search goes on");
+            device.searcher.next_batch().expect("the search continues");
             worker.prepare_next(&mut device, now).expect("the device works");
         }
         assert_eq!(
@@ -195,7 +195,7 @@ mod tests {
             .expect("the dataset is complete");
         assert!(device.next.is_none());
         device.searcher.set_work(endless);
-        device.searcher.next_batch().expect("the search goes on");
+        device.searcher.next_batch().expect("the search continues");
         let other = Epoch::ethash(2);
         let cache = config.caches.get(other).expect("the test sizes");
         let cancelled = worker.load_dataset(&mut device, other, &cache);

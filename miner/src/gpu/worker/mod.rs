@@ -451,7 +451,7 @@ mod tests {
         let telemetry = Arc::clone(&worker.telemetry);
         let status = || telemetry.status(Instant::now());
         let current_job = &engine.workers.context.current_job;
-        let put = |epoch, header, cache: &Arc<LightCache>| {
+        let set_work = |epoch, header, cache: &Arc<LightCache>| {
             let task = SearchTask {
                 repeat: true,
                 work: WorkPackage {
@@ -467,14 +467,14 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| worker.run());
             for round in 1..=2 {
-                put(large, round, &large_cache);
+                set_work(large, round, &large_cache);
                 wait_for(
                     &engine,
                     "the refusal",
                     || matches!(status().state, DeviceState::Recovering { reason } if reason.contains("too small")),
                 );
                 let before = status().hashes;
-                put(small, round, &small_cache);
+                set_work(small, round, &small_cache);
                 wait_for(&engine, "a batch", || {
                     status().state == DeviceState::Searching { epoch: 0 } && status().hashes > before
                 });
