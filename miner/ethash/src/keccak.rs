@@ -4,7 +4,7 @@
 //! each of the few input lengths, so no byte buffer is copied and no length is looked at in the hot paths.
 //! General inputs go through [`keccak256`] and [`keccak512`].
 
-/// The constants of step iota, one for each round of Keccak-f[1600].
+/// The constants of step iota, one for each round of the Keccak permutation.
 pub const ROUND_CONSTANTS: [u64; 24] = [
     0x0000_0000_0000_0001,
     0x0000_0000_0000_8082,
