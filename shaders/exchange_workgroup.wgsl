@@ -1,32 +1,34 @@
-// The exchange of search_eight.wgsl through the memory of the workgroup, for adapters
+// Exchanges values between invocations through the memory of the workgroup, for adapters
 // without subgroups.
 //
 // Entry point: search_group. Bindings: those of search.wgsl, and 32 bytes of workgroup
-// memory per invocation. Needs a workgroup size that is a multiple of eight.
-// Must precede it: search_eight.wgsl and all that must precede that.
+// memory for each invocation. Needs a workgroup size that is a multiple of eight.
+// Must precede this file: search_cooperative.wgsl and all files that must precede it.
 // Rust twin: `ethash::LightCache::hash`.
 
-/// Two shelves, so that one barrier per offer is enough: a shelf is filled again only
-/// after the barrier of the offer between, which nobody passes before having taken.
-var<workgroup> even_shelf: array<vec4<u32>, WORKGROUP_SIZE>;
-var<workgroup> odd_shelf: array<vec4<u32>, WORKGROUP_SIZE>;
+/// Two arrays, so that one barrier for each `publish` is enough. An array is written again
+/// only after the barrier of the `publish` to the other array. No invocation passes that
+/// barrier before it has read its values from the first array.
+var<workgroup> even_values: array<vec4<u32>, WORKGROUP_SIZE>;
+var<workgroup> odd_values: array<vec4<u32>, WORKGROUP_SIZE>;
 
-/// Lays `value` on the shelf of this turn, and waits until everyone has.
-fn offer(value: vec4<u32>, place: u32, turn: u32) {
-    if turn == 0u {
-        even_shelf[place] = value;
+/// Writes `value` to the array of this parity, and waits until every invocation has done so.
+fn publish(value: vec4<u32>, invocation: u32, parity: u32) {
+    if parity == 0u {
+        even_values[invocation] = value;
     } else {
-        odd_shelf[place] = value;
+        odd_values[invocation] = value;
     }
     workgroupBarrier();
 }
 
-/// What invocation `owner` of the workgroup has offered this turn.
-fn taken(value: vec4<u32>, owner: u32, turn: u32) -> vec4<u32> {
-    if turn == 0u {
-        return even_shelf[owner];
+/// Returns the value that invocation `source` of the workgroup published last with this
+/// parity.
+fn value_of(value: vec4<u32>, source: u32, parity: u32) -> vec4<u32> {
+    if parity == 0u {
+        return even_values[source];
     }
-    return odd_shelf[owner];
+    return odd_values[source];
 }
 
 @compute @workgroup_size(WORKGROUP_SIZE)
@@ -35,5 +37,5 @@ fn search_group(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
-    search_eight(batch_offset(group, groups, local), local);
+    search_cooperatively(batch_offset(group, groups, local), local);
 }

@@ -1,18 +1,18 @@
-// Keccak-f[1600], the permutation under both hashes of Ethash.
+// Keccak-f[1600], the permutation of Keccak-256 and Keccak-512. Ethash uses both hashes.
 //
-// A 64-bit lane is a vec2<u32>, low word in x: 64-bit integers are an optional
-// feature of adapters. Lanes are indexed x + 5y, and by constants only, so that
-// compilers keep them in registers.
+// A 64-bit lane is a vec2<u32> with the low word in x, because 64-bit integers are an
+// optional feature of adapters. Lane (x, y) has index x + 5y. All indices are constants,
+// so that compilers keep the lanes in registers.
 //
 // Entry point: none. Bindings:
-//   group 0, binding 1: uniform round_constants, 24 x 16 bytes (the lane in x, y).
-// Must precede it: the rendered constants (ROUNDS).
-// Rust twin: `ethash::keccak512` and `ethash::keccak256`; the round constants are
-// `gpu::shaders::ROUND_CONSTANTS`.
+//   group 0, binding 1: uniform round_constants, 24 x 16 bytes (the lane in x and y).
+// Must precede this file: the rendered constants (ROUNDS).
+// Rust twin: `ethash::keccak512` and `ethash::keccak256`. The round constants come from
+// `ethash::KECCAK_ROUND_CONSTANTS`.
 
 alias Lanes = array<vec2<u32>, 25>;
 
-/// The first eight lanes, which are all that a 512-bit hash keeps, as 16 words.
+/// The first eight lanes as 16 words. They are the whole output of a 512-bit hash.
 struct Words16 {
     w0: vec4<u32>,
     w1: vec4<u32>,
@@ -32,7 +32,7 @@ fn rotl_swapped(v: vec2<u32>, n: u32) -> vec2<u32> {
     return rotl(v.yx, n);
 }
 
-/// What theta adds to each of the five columns.
+/// The value that step theta adds to each of the five columns.
 struct Theta {
     d0: vec2<u32>,
     d1: vec2<u32>,
@@ -56,7 +56,7 @@ fn keccak_theta(a: ptr<function, Lanes>) -> Theta {
     );
 }
 
-/// One whole round.
+/// One complete round.
 fn keccak_round(a: ptr<function, Lanes>, round: u32) {
     let t = keccak_theta(a);
     let b0 = (*a)[0] ^ t.d0;
@@ -111,15 +111,15 @@ fn keccak_round(a: ptr<function, Lanes>, round: u32) {
     (*a)[24] = b24 ^ (~b20 & b21);
 }
 
-/// All rounds but the last, which the callers finish by what they need of it.
-/// A loop, because unrolled rounds overflow instruction caches.
+/// All rounds except the last. The callers compute only the lanes of the last round that
+/// they need. The rounds are a loop, because unrolled rounds overflow instruction caches.
 fn keccak_but_last(a: ptr<function, Lanes>) {
     for (var round = 0u; round < ROUNDS - 1u; round++) {
         keccak_round(a, round);
     }
 }
 
-/// The permutation, of which only the first eight lanes are computed to the end.
+/// The permutation. Only its first eight lanes are computed.
 fn keccak_words16(a: ptr<function, Lanes>) -> Words16 {
     keccak_but_last(a);
     let t = keccak_theta(a);
@@ -141,7 +141,7 @@ fn keccak_words16(a: ptr<function, Lanes>) -> Words16 {
     );
 }
 
-/// The permutation, of which only the first lane is computed to the end.
+/// The permutation. Only its first lane is computed.
 fn keccak_lane0(a: ptr<function, Lanes>) -> vec2<u32> {
     keccak_but_last(a);
     let t = keccak_theta(a);

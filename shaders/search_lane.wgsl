@@ -1,14 +1,15 @@
-// The nonce search with a hash per invocation: the form that every adapter can run.
+// The nonce search with one invocation for each hash. Every adapter can run this form.
 //
 // Entry point: search_lane. Bindings: those of search.wgsl.
-// Must precede it: search.wgsl and all that must precede that.
+// Must precede this file: search.wgsl and all files that must precede it.
 // Rust twin: `ethash::LightCache::hash`.
 
 /// The mix, as the eight parts of an item.
 alias Mix = array<vec4<u32>, 8>;
 
-/// Word `word` of the mix, 0 to 31. Selected rather than indexed: an index that is not
-/// a constant would push the mix out of the registers. `word` is the same for all.
+/// Returns word `word` of the mix, 0 to 31. All invocations pass the same `word`. The word is
+/// selected and not indexed, because an index that is not a constant would move the mix out
+/// of the registers.
 fn mix_word(mix: ptr<function, Mix>, word: u32) -> u32 {
     let odd = (word & 4u) != 0u;
     let p01 = select((*mix)[0], (*mix)[1], odd);
@@ -21,17 +22,17 @@ fn mix_word(mix: ptr<function, Mix>, word: u32) -> u32 {
     return select(half.x, half.y, (word & 1u) != 0u);
 }
 
-/// Reads the item that `word` selects and folds it into the mix.
+/// Folds one dataset item into the mix. `selector` and `word`, a word of the mix, select it.
 fn absorb_item(mix: ptr<function, Mix>, selector: u32, word: u32) {
-    let line = dataset_line(fnv(selector, word) % DATASET_ITEMS);
-    (*mix)[0] = fnv4((*mix)[0], line.p0);
-    (*mix)[1] = fnv4((*mix)[1], line.p1);
-    (*mix)[2] = fnv4((*mix)[2], line.p2);
-    (*mix)[3] = fnv4((*mix)[3], line.p3);
-    (*mix)[4] = fnv4((*mix)[4], line.p4);
-    (*mix)[5] = fnv4((*mix)[5], line.p5);
-    (*mix)[6] = fnv4((*mix)[6], line.p6);
-    (*mix)[7] = fnv4((*mix)[7], line.p7);
+    let item = dataset_item(fnv(selector, word) % DATASET_ITEMS);
+    (*mix)[0] = fnv4((*mix)[0], item.p0);
+    (*mix)[1] = fnv4((*mix)[1], item.p1);
+    (*mix)[2] = fnv4((*mix)[2], item.p2);
+    (*mix)[3] = fnv4((*mix)[3], item.p3);
+    (*mix)[4] = fnv4((*mix)[4], item.p4);
+    (*mix)[5] = fnv4((*mix)[5], item.p5);
+    (*mix)[6] = fnv4((*mix)[6], item.p6);
+    (*mix)[7] = fnv4((*mix)[7], item.p7);
 }
 
 @compute @workgroup_size(WORKGROUP_SIZE)
@@ -41,7 +42,7 @@ fn search_lane(
     @builtin(local_invocation_index) local: u32,
 ) {
     let offset = batch_offset(group, groups, local);
-    if offset >= job.nonce_count {
+    if offset >= params.nonce_count {
         return;
     }
     let nonce = nonce_at(offset);
@@ -51,8 +52,8 @@ fn search_lane(
         seed.w0, seed.w1, seed.w2, seed.w3,
     );
     let seed_word = seed.w0.x;
-    // One access per turn: unrolled, the page choices would make a kernel that takes
-    // seconds to compile.
+    // The loop is not unrolled: with many page choices the kernel would take seconds to
+    // compile.
     for (var i = 0u; i < ACCESSES; i++) {
         absorb_item(&mix, i ^ seed_word, mix_word(&mix, i & 31u));
     }

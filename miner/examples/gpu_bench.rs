@@ -1,5 +1,5 @@
-//! Measures an adapter on the dataset of a real epoch: generation, search rate, and every solution checked
-//! against the CPU.
+//! Measures an adapter on the dataset of a real epoch: generation and hash rate. Every solution is
+//! checked on the CPU.
 //!
 //! `cargo run --release -p miner --example gpu_bench -- --epoch 0 --seconds 20 --kernel shuffle`
 
@@ -13,7 +13,7 @@ use ethash::{B256, Epoch, LightCache, U256, boundary, meets_boundary};
 use miner::gpu::{GpuOptions, GpuSearcher, GpuWork, KernelForm, list_adapters};
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Kernel {
+enum KernelArg {
     Lane,
     Shuffle,
     Shuffle8,
@@ -23,22 +23,23 @@ enum Kernel {
 /// Measures an adapter.
 #[derive(Parser)]
 struct Args {
-    /// Index in the list of adapters, which is printed.
+    /// Index of the adapter. The list of adapters is printed.
     #[arg(long, default_value_t = 0)]
     adapter: usize,
     /// Epoch whose dataset is generated.
     #[arg(long, default_value_t = 0)]
     epoch: u32,
-    /// Take a dataset of this many items instead of the epoch's: one that fits a processor's cache, say.
+    /// Number of items of an artificial dataset, instead of that of the epoch. A small one fits in
+    /// the caches of a processor.
     #[arg(long)]
     items: Option<u64>,
-    /// Length of the search.
+    /// Length of the search in seconds.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
-    /// Form of the kernel.
+    /// Form of the search kernel.
     #[arg(long, value_enum, default_value = "lane")]
-    kernel: Kernel,
-    /// Difficulty of the work; its solutions are checked.
+    kernel: KernelArg,
+    /// Difficulty of the work. Its solutions are checked.
     #[arg(long, default_value_t = 100_000)]
     difficulty: u64,
     /// Invocations in a workgroup.
@@ -47,10 +48,10 @@ struct Args {
     /// Target time of the batches in flight, in milliseconds.
     #[arg(long, default_value_t = 100)]
     target_ms: u64,
-    /// Most items in a page.
+    /// Largest number of items in a page.
     #[arg(long)]
     page_items: Option<u32>,
-    /// Keep the library's own checks in the kernels.
+    /// Keep wgpu's own checks in the kernels.
     #[arg(long)]
     runtime_checks: bool,
 }
@@ -72,10 +73,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let options = GpuOptions {
         kernel: match args.kernel {
-            Kernel::Lane => KernelForm::Lane,
-            Kernel::Shuffle => KernelForm::Shuffle,
-            Kernel::Shuffle8 => KernelForm::Shuffle8,
-            Kernel::Group => KernelForm::Group,
+            KernelArg::Lane => KernelForm::Lane,
+            KernelArg::Shuffle => KernelForm::Shuffle,
+            KernelArg::Shuffle8 => KernelForm::Shuffle8,
+            KernelArg::Group => KernelForm::Group,
         },
         workgroup_size: args.workgroup,
         target_batch: Duration::from_millis(args.target_ms),
@@ -119,7 +120,7 @@ fn search(searcher: &mut GpuSearcher, cache: &LightCache, args: &Args) -> Result
         nonces: u64::MAX,
     };
     searcher.set_work(work);
-    // The pace settles first.
+    // The size of the batches settles first.
     let warm = Instant::now();
     while warm.elapsed() < Duration::from_secs(2) {
         searcher.next_batch()?;
@@ -149,7 +150,7 @@ fn search(searcher: &mut GpuSearcher, cache: &LightCache, args: &Args) -> Result
         seconds * 1e3 / f64::from(batches),
         hashes as f64 / args.difficulty as f64,
     );
-    let ceilings = searcher.ceilings(Duration::from_secs(2))?;
+    let ceilings = searcher.measure_ceilings(Duration::from_secs(2))?;
     println!(
         "memory: {ceilings:?}; the search has {:.3} of the random reads",
         rate * 8192.0 / ceilings.random_read_bytes_per_second.unwrap_or(f64::NAN)

@@ -1,7 +1,8 @@
-//! Searches nonces on the CPU, one thread each.
+//! Searches nonces on the CPU, with one searcher for each thread.
 //!
-//! Starts at once from the light cache and goes over to the full dataset when the [`Keeper`](crate::keeper::Keeper)
-//! has one. Which nonces, which work and what becomes of a hit is decided elsewhere.
+//! A searcher starts at once with the light cache. It changes to the full dataset as soon as the
+//! [`DatasetManager`] has one. The nonces, the work and the delivery of solutions are in
+//! [`search`](crate::search).
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -9,122 +10,126 @@ use std::time::Instant;
 
 use ethash::{Epoch, FullDataset, LightCache, SEARCH_GROUP};
 
-use crate::dataset::Dataset;
-use crate::desk::Job;
-use crate::gauge::Gauge;
-use crate::intensity::Throttle;
-use crate::shared::{Compared, Hit, Shared};
-use crate::task::Cursor;
+use crate::dataset::{Dataset, DatasetManager};
+use crate::search::{CandidateSolution, ComparedBits, CpuThrottle, NonceCursor, SearchContext, SearchJob};
+use crate::telemetry::DeviceTelemetry;
 
-/// Nonces hashed side by side from the light cache: 128 rows on their way at any time.
+/// Nonces hashed side by side from the light cache. Each of them has two cache rows on their way
+/// from memory at any time.
 pub(crate) const LIGHT_WIDTH: usize = 64;
-/// Nonces hashed from the full dataset before a pause is thought of, where pauses are wanted.
-const NONCES_A_SLICE: u64 = 1024;
+/// Nonces hashed from the full dataset before the searcher considers a pause. It applies below full
+/// intensity only.
+const NONCES_PER_SLICE: u64 = 1024;
 
 /// One searching thread.
 pub(crate) struct CpuSearcher {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) gauge: Arc<Gauge>,
-    /// This thread's own nonces.
-    pub(crate) cursor: Cursor,
-    pub(crate) throttle: Throttle,
+    pub(crate) context: Arc<SearchContext>,
+    pub(crate) datasets: Arc<DatasetManager>,
+    /// The telemetry of the CPU, which all its threads share.
+    pub(crate) telemetry: Arc<DeviceTelemetry>,
+    /// The nonces of this thread.
+    pub(crate) cursor: NonceCursor,
+    pub(crate) throttle: CpuThrottle,
 }
 
 impl CpuSearcher {
     /// Searches until the engine stops.
     pub(crate) fn run(mut self) {
-        while let Some(job) = self.shared.desk.take() {
-            let Some(cache) = self.shared.desk.cache_of(&job) else {
+        while let Some(job) = self.context.current_job.wait_for_job() {
+            let Some(cache) = self.context.current_job.wait_for_light_cache(&job) else {
                 continue;
             };
             self.search(&job, &cache);
         }
     }
 
-    fn search(&mut self, job: &Job, cache: &Arc<LightCache>) {
+    /// Searches until `job` ends.
+    fn search(&mut self, job: &SearchJob, cache: &Arc<LightCache>) {
         let epoch = job.work.epoch;
-        self.gauge.begin_search(epoch.index);
-        self.cursor.begin();
-        while self.shared.desk.is_active(job) && !self.cursor.is_used_up(job.nonces) {
-            self.shared.keeper.want(epoch, cache);
-            match self.shared.keeper.ready(epoch) {
+        self.telemetry.begin_search(epoch.index);
+        self.cursor.begin_job();
+        while self.context.current_job.is_active(job) && !self.cursor.is_exhausted(job.nonces) {
+            self.datasets.request(epoch, cache);
+            match self.datasets.ready(epoch) {
                 Some(dataset) => self.search_full(job, cache, epoch, &dataset),
                 None => self.search_light(job, cache),
             }
         }
-        // Whoever has no nonces left is not stalled.
-        self.gauge.end_search();
-        self.shared.desk.outwait(job);
+        // A searcher without nonces must not look like a stalled one.
+        self.telemetry.end_search();
+        self.context.current_job.wait_for_end(job);
     }
 
-    /// One batch from the light cache.
-    fn search_light(&mut self, job: &Job, cache: &LightCache) {
-        let began = self.throttle.is_on().then(Instant::now);
+    /// Searches one batch from the light cache.
+    fn search_light(&mut self, job: &SearchJob, cache: &LightCache) {
+        let start = self.throttle.is_on().then(Instant::now);
         let (nonces, new) = self.cursor.next::<LIGHT_WIDTH>(job.nonces);
         let hashes = cache.hash_many(&job.work.header_hash, nonces);
-        self.gauge.add(new as u64);
+        self.telemetry.add_hashes(new as u64);
         for (nonce, hash) in nonces.into_iter().zip(hashes).take(new) {
-            self.shared.solve(job, &self.gauge, nonce, &hash);
+            self.context.submit(job, &self.telemetry, nonce, &hash);
         }
-        self.rest(began);
+        self.pause_if_due(start);
     }
 
-    /// Searches the full dataset until the job ends or the dataset turns out wrong.
-    fn search_full(&mut self, job: &Job, cache: &LightCache, epoch: Epoch, dataset: &Arc<Dataset>) {
+    /// Searches with the full dataset until the job ends or the dataset gives a wrong hash.
+    fn search_full(&mut self, job: &SearchJob, cache: &LightCache, epoch: Epoch, dataset: &Arc<Dataset>) {
         let full: FullDataset<'_> = dataset.view();
-        let shared = Arc::clone(&self.shared);
-        let wrong = Cell::new(false);
-        while shared.desk.is_active(job) && !self.cursor.is_used_up(job.nonces) {
-            let began = self.throttle.is_on().then(Instant::now);
-            // Nonces that are new for this job, begun and not yet done.
-            let flying = Cell::new(0);
-            let mut begun = 0;
+        let context = Arc::clone(&self.context);
+        let is_wrong = Cell::new(false);
+        while context.current_job.is_active(job) && !self.cursor.is_exhausted(job.nonces) {
+            let start = self.throttle.is_on().then(Instant::now);
+            // Nonces that were handed out, are new for this job, and have no hash yet.
+            let in_flight = Cell::new(0);
+            let mut handed_out = 0;
             full.search(
                 &job.work.header_hash,
                 || {
-                    let ends = wrong.get()
-                        || !shared.desk.is_active(job)
-                        || self.cursor.is_used_up(job.nonces)
-                        || began.is_some() && begun >= NONCES_A_SLICE;
-                    begun += SEARCH_GROUP as u64;
+                    let ends = is_wrong.get()
+                        || !context.current_job.is_active(job)
+                        || self.cursor.is_exhausted(job.nonces)
+                        || start.is_some() && handed_out >= NONCES_PER_SLICE;
+                    handed_out += SEARCH_GROUP as u64;
                     (!ends).then(|| {
                         let (nonces, new) = self.cursor.next(job.nonces);
-                        flying.set(flying.get() + new);
+                        in_flight.set(in_flight.get() + new);
                         nonces
                     })
                 },
                 |nonces, hashes| {
-                    // Groups are done in their order, and only the last of a range is not all new.
-                    let new = flying.get().min(nonces.len());
-                    flying.set(flying.get() - new);
-                    self.gauge.add(new as u64);
+                    // Groups finish in order, and only the last group of a range has nonces that
+                    // are not new.
+                    let new = in_flight.get().min(nonces.len());
+                    in_flight.set(in_flight.get() - new);
+                    self.telemetry.add_hashes(new as u64);
                     for (pow_nonce, hash) in nonces.iter().zip(hashes).take(new) {
-                        // Where the job has ended or the dataset is wrong, hits in flight are of no use.
-                        let useful = !wrong.get() && shared.desk.is_active(job);
-                        if !useful || !ethash::meets_boundary(&hash.final_hash, &job.work.boundary) {
+                        // After the end of the job, or with a wrong dataset, the remaining hashes
+                        // are useless.
+                        let is_useful = !is_wrong.get() && context.current_job.is_active(job);
+                        if !is_useful || !ethash::meets_boundary(&hash.final_hash, &job.work.boundary) {
                             continue;
                         }
-                        let hit = Hit {
+                        let candidate = CandidateSolution {
                             pow_nonce: *pow_nonce,
                             mix_hash: hash.mix_hash,
-                            compared: Compared::All,
+                            compared: ComparedBits::All,
                         };
-                        wrong.set(!shared.check_and_solve(job, &self.gauge, cache, &hit));
+                        is_wrong.set(!context.verify_and_submit(job, &self.telemetry, cache, &candidate));
                     }
                 },
             );
-            if wrong.get() {
-                shared.keeper.reject(epoch, dataset);
+            if is_wrong.get() {
+                self.datasets.reject(epoch, dataset);
                 return;
             }
-            self.rest(began);
+            self.pause_if_due(start);
         }
     }
 
-    /// Pauses where the intensity asks for it.
-    fn rest(&mut self, began: Option<Instant>) {
-        if let Some(pause) = began.and_then(|began| self.throttle.pause(began.elapsed())) {
-            self.shared.desk.sleep(pause);
+    /// Pauses if the intensity asks for it. `start` is the start of the work since the last call.
+    fn pause_if_due(&mut self, start: Option<Instant>) {
+        if let Some(pause) = start.and_then(|start| self.throttle.pause(start.elapsed())) {
+            self.context.current_job.sleep(pause);
         }
     }
 }
@@ -137,27 +142,29 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::engine::DatasetPolicy;
-    use crate::gauge::DeviceState;
-    use crate::intensity::Intensity;
-    use crate::keeper::Keeper;
-    use crate::task::{Found, NonceSpace, Task};
+    use crate::dataset::DatasetPolicy;
+    use crate::search::Intensity;
+    use crate::search::{FoundSolution, NonceSpace, SearchTask};
+    use crate::telemetry::DeviceState;
 
-    fn searcher(next_nonce: u64, policy: DatasetPolicy) -> (CpuSearcher, crossbeam_channel::Receiver<Found>) {
+    fn searcher(
+        next_nonce: u64,
+        policy: DatasetPolicy,
+    ) -> (CpuSearcher, crossbeam_channel::Receiver<FoundSolution>) {
         let (solutions_out, solutions) = crossbeam_channel::unbounded();
-        let shared = Arc::new(Shared::new(Keeper::new(policy, 1, 0), solutions_out));
         (
             CpuSearcher {
-                shared,
-                gauge: Arc::default(),
-                cursor: Cursor::starting_at(0, 1, next_nonce),
-                throttle: Throttle::new(Intensity::FULL),
+                context: Arc::new(SearchContext::new(solutions_out)),
+                datasets: Arc::new(DatasetManager::new(policy, 1, 0)),
+                telemetry: Arc::default(),
+                cursor: NonceCursor::starting_at(0, 1, next_nonce),
+                throttle: CpuThrottle::new(Intensity::FULL),
             },
             solutions,
         )
     }
 
-    /// All solutions of `case`, each found as the first one after the one before.
+    /// Finds all solutions of `case`. Each search begins after the previous solution.
     fn solutions_of(case: &Value, cache: &Arc<LightCache>) -> Vec<String> {
         let text = |name: &str| case[name].as_str().expect("hex digits");
         let hash = |name: &str| text(name).parse::<B256>().expect("32 bytes");
@@ -174,11 +181,11 @@ mod tests {
                 number: None,
                 epoch,
             };
-            searcher.shared.desk.put(None);
+            searcher.context.current_job.set(None);
             let job = searcher
-                .shared
-                .desk
-                .put(Some(work.into()))
+                .context
+                .current_job
+                .set(Some(work.into()))
                 .expect("new work after a pause");
             searcher.search(&job, cache);
             let solution = solutions
@@ -193,19 +200,19 @@ mod tests {
                 solution.mix_hash
             );
             found.push(format!("{:016x}", solution.pow_nonce));
-            searcher.cursor = Cursor::starting_at(0, 1, solution.pow_nonce.wrapping_add(1));
+            searcher.cursor = NonceCursor::starting_at(0, 1, solution.pow_nonce.wrapping_add(1));
         }
     }
 
     #[test]
-    fn a_searcher_without_nonces_waits_and_does_not_stall() {
+    fn a_searcher_without_nonces_has_the_state_waiting() {
         let epoch = Epoch::ethash(0);
         let cache = LightCaches::with_sizes(1024, 32_768)
             .get(epoch)
             .expect("the test sizes");
         let (mut searcher, _solutions) = searcher(0, DatasetPolicy::Never);
-        let (shared, gauge) = (Arc::clone(&searcher.shared), Arc::clone(&searcher.gauge));
-        let task = Task {
+        let (context, telemetry) = (Arc::clone(&searcher.context), Arc::clone(&searcher.telemetry));
+        let task = SearchTask {
             work: WorkPackage {
                 header_hash: B256::ZERO,
                 seed_hash: epoch.seed_hash(),
@@ -216,20 +223,20 @@ mod tests {
             nonces: NonceSpace::new(0, NonceSpace::BITS_MAX),
             repeat: true,
         };
-        let job = shared.desk.put(Some(task)).expect("new work");
+        let job = context.current_job.set(Some(task)).expect("new work");
         std::thread::scope(|scope| {
             scope.spawn(|| searcher.search(&job, &cache));
-            let status = || gauge.status(Instant::now());
+            let status = || telemetry.status(Instant::now());
             let start = Instant::now();
             while status().hashes < u64::from(u16::MAX) || status().state != DeviceState::Waiting {
                 if start.elapsed() > Duration::from_secs(60) {
-                    shared.desk.stop();
+                    context.current_job.stop();
                     panic!("{:?}", status());
                 }
                 std::thread::yield_now();
             }
-            assert!(shared.desk.is_active(&job), "the job has not ended");
-            shared.desk.stop();
+            assert!(context.current_job.is_active(&job), "the job has not ended");
+            context.current_job.stop();
         });
     }
 
@@ -257,7 +264,7 @@ mod tests {
         });
         assert!(
             cases.iter().any(|case| case["epoch"].as_u64() >= Some(385)),
-            "one above 4 GiB"
+            "one dataset is larger than 4 GiB"
         );
     }
 
@@ -269,23 +276,24 @@ mod tests {
         for policy in [DatasetPolicy::Never, DatasetPolicy::Memory] {
             let has_dataset = policy == DatasetPolicy::Memory;
             let (mut searcher, solutions) = searcher(0, policy);
-            // A sixteenth of the smallest space: no whole number of batches, whichever way it is searched.
-            searcher.cursor = Cursor::starting_at(3, 16, 1234);
+            // The range is a sixteenth of the smallest space. It is not a whole number of batches,
+            // neither from the light cache nor from the dataset.
+            searcher.cursor = NonceCursor::starting_at(3, 16, 1234);
             let nonces = NonceSpace::new(7 << 16, NonceSpace::BITS_MAX);
             let range = searcher.cursor.range(nonces);
             assert!(range.len % LIGHT_WIDTH as u64 != 0 && range.len % SEARCH_GROUP as u64 != 0);
-            let shared = Arc::clone(&searcher.shared);
-            let gauge = Arc::clone(&searcher.gauge);
+            let context = Arc::clone(&searcher.context);
+            let telemetry = Arc::clone(&searcher.telemetry);
             if has_dataset {
-                shared.keeper.want(epoch, &cache);
+                searcher.datasets.request(epoch, &cache);
                 let start = Instant::now();
-                while shared.keeper.ready(epoch).is_none() {
+                while searcher.datasets.ready(epoch).is_none() {
                     assert!(start.elapsed() < Duration::from_secs(20), "no dataset");
                     std::thread::sleep(Duration::from_millis(1));
                 }
             }
-            // Every hash is a share.
-            let task = Task {
+            // Every hash meets this boundary.
+            let task = SearchTask {
                 work: WorkPackage {
                     header_hash: B256::repeat_byte(5),
                     seed_hash: epoch.seed_hash(),
@@ -296,7 +304,7 @@ mod tests {
                 nonces,
                 repeat: true,
             };
-            let job = shared.desk.put(Some(task)).expect("new work");
+            let job = context.current_job.set(Some(task)).expect("new work");
             let mut found = Vec::new();
             std::thread::scope(|scope| {
                 scope.spawn(|| searcher.search(&job, &cache));
@@ -305,9 +313,9 @@ mod tests {
                 {
                     found.push(next.solution.pow_nonce);
                 }
-                // Time for more than there should be.
+                // In this time, solutions that should not exist would arrive.
                 std::thread::sleep(Duration::from_millis(50));
-                shared.desk.stop();
+                context.current_job.stop();
             });
             found.extend(solutions.try_iter().map(|found| found.solution.pow_nonce));
             assert!(found.iter().all(|nonce| range.offset(*nonce).is_some()));
@@ -317,9 +325,9 @@ mod tests {
             assert_eq!(
                 found.len() as u64,
                 range.len,
-                "dataset: {has_dataset}, some twice"
+                "dataset: {has_dataset}; some nonces were searched twice"
             );
-            assert_eq!(gauge.status(Instant::now()).hashes, range.len);
+            assert_eq!(telemetry.status(Instant::now()).hashes, range.len);
         }
     }
 }

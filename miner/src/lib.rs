@@ -1,52 +1,50 @@
-//! Nonce search, and everything around it that makes a miner.
+//! A miner: it searches nonces on CPUs and graphics adapters.
 //!
-//! The [`Engine`] takes work through a channel and gives solutions through another, every one of them checked
-//! with the light cache. It knows proof of work and devices; it knows no chain, no network and no node. Whoever
-//! has work starts one: a node in its own process, or a [`rig`], whose [`client`] brings work from elsewhere.
+//! The [`Engine`] takes work through one channel and sends solutions through another. Every
+//! solution was checked with the light cache. The engine knows proof of work and devices. It knows
+//! no chain, no network and no node. Two programs start an engine: a node, in its own process, and
+//! a [`rig`], whose [`client`] gets work from nodes and pools.
 //!
 //! | subject | module |
 //! |---|---|
 //! | threads, work, solutions | [`Engine`] |
 //! | which devices search | [`DeviceChoice`] |
-//! | full dataset in memory and on disk | [`dataset`] |
-//! | graphics adapters | [`gpu`] |
+//! | current job, nonces, check of solutions | `search` |
+//! | search on the CPU | `cpu` |
+//! | search on graphics adapters | [`gpu`] |
+//! | full dataset in memory and on disk, light caches | [`dataset`] |
+//! | hash rates, counts, states | [`EngineStatus`], `telemetry` |
 //! | nodes and pools | [`client`] |
-//! | the standalone miner | [`rig`], observed by [`monitor`], shown by [`display`] and [`status`] |
-//! | measuring, checking | [`mod@bench`], [`verify`] |
+//! | the standalone miner | [`rig`], shown by [`display`] and [`status`] |
+//! | measurements, checks of single hashes | [`mod@bench`], [`verify`] |
+//!
+//! `error` and `threads` are below all of them; the engine is above `cpu`, `gpu`, `dataset` and
+//! `search`.
 
 pub mod bench;
 pub mod client;
 mod cpu;
-mod crew;
 pub mod dataset;
-mod desk;
-mod device;
 pub mod display;
 mod engine;
-mod gauge;
+mod error;
 pub mod gpu;
-mod gpu_worker;
-mod intensity;
-mod keeper;
-mod light;
 pub mod monitor;
-mod progress;
-mod rate;
 pub mod rig;
-mod room;
+mod search;
 mod sensors;
-mod shared;
 pub mod status;
 mod stop;
-mod task;
+mod telemetry;
 mod threads;
 pub mod verify;
 
-pub use device::{DeviceChoice, DeviceParseError};
-pub use engine::{DatasetPolicy, Engine, EngineConfig, KernelPolicy, MinerError};
-pub use gauge::{DatasetProgress, DeviceState, DeviceStatus, EngineStatus};
-pub use intensity::{Intensity, IntensityError};
+pub use dataset::DatasetPolicy;
+pub use engine::{DeviceChoice, DeviceParseError, Engine, EngineConfig};
+pub use error::MinerError;
+pub use gpu::KernelPolicy;
+pub use search::{FoundSolution, Intensity, IntensityError, NonceSpace, SearchTask};
 pub use sensors::SensorReading;
 pub use stop::StopSignal;
-pub use task::{Found, NonceSpace, Task};
+pub use telemetry::{DatasetProgress, DeviceState, DeviceStatus, EngineStatus};
 pub use threads::end_if_hung;

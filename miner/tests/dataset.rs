@@ -1,6 +1,7 @@
-//! Dataset files between processes: written whole or not at all, checked, and shared as one copy.
+//! Tests dataset files between processes: a file is complete or absent, it is checked, and all
+//! processes share one copy.
 //!
-//! The other process is this very test program, told by its environment what to do.
+//! The other process runs the same test program. Environment variables tell it what to do.
 
 use std::io::{BufRead, BufReader, Write};
 use std::ops::ControlFlow;
@@ -13,10 +14,10 @@ use miner::dataset::{Dataset, DatasetError, file_name};
 
 const ROLE: &str = "DATASET_TEST_ROLE";
 const FOLDER: &str = "DATASET_TEST_FOLDER";
-/// No test here waits longer for the other process.
+/// The longest wait for the other process.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A cache whose dataset takes a moment to write: 8 MiB, about.
+/// Returns a cache whose dataset takes a moment to write. It has about 8 MiB.
 fn cache() -> LightCache {
     LightCache::with_sizes(seed_hash(2), 1024, 128 * 65_537).expect("small sizes")
 }
@@ -29,7 +30,7 @@ fn save(dataset: &Dataset, folder: &Path, cache: &LightCache) -> Result<PathBuf,
     dataset.save(folder, &cache.seed_hash(), &|| false)
 }
 
-/// Another process; it ends with this value.
+/// Another process. It is killed when this value is dropped.
 struct Other(Child);
 
 impl Other {
@@ -45,13 +46,13 @@ impl Other {
         Self(child.expect("this program once more"))
     }
 
-    /// What follows `word` in the first line that has it.
-    fn told(&mut self, word: &str) -> String {
+    /// Reads the output up to the first line that contains `word`, and returns the text after it.
+    fn text_after(&mut self, word: &str) -> String {
         let out = self.0.stdout.take().expect("a pipe");
         for line in BufReader::new(out).lines() {
             let line = line.expect("text");
-            if let Some((_, told)) = line.split_once(word) {
-                return told.trim().to_owned();
+            if let Some((_, text)) = line.split_once(word) {
+                return text.trim().to_owned();
             }
         }
         panic!("the other process ended without {word:?}");
@@ -80,7 +81,7 @@ fn the_other_process() {
                 .fold(0_u32, |sum, word| sum.wrapping_add(*word));
             println!("sum {sum}");
             std::io::stdout().flush().expect("a pipe");
-            // Until the test has looked at what is shared.
+            // Waits until the test has looked at the shared memory.
             let _ = std::io::stdin().read_line(&mut String::new());
         }
         "write" => {
@@ -97,7 +98,7 @@ fn the_other_process() {
     }
 }
 
-/// The value in kB of the line `name` for the mapping of `path` in this process.
+/// Returns the value in kB of the line `name` for the mapping of `path` in this process.
 #[cfg(target_os = "linux")]
 fn mapped_kb(path: &Path, name: &str) -> u64 {
     let maps = std::fs::read_to_string("/proc/self/smaps").expect("the system's files");
@@ -123,10 +124,14 @@ fn two_processes_share_one_copy() {
         .iter()
         .fold(0_u32, |sum, word| sum.wrapping_add(*word));
     #[cfg(target_os = "linux")]
-    assert_eq!(mapped_kb(&path, "Shared_Clean:"), 0, "alone so far");
+    assert_eq!(
+        mapped_kb(&path, "Shared_Clean:"),
+        0,
+        "no other process maps the file yet"
+    );
 
     let mut other = Other::start("read", folder.path());
-    assert_eq!(other.told("sum "), sum.to_string());
+    assert_eq!(other.text_after("sum "), sum.to_string());
     #[cfg(target_os = "linux")]
     {
         let shared = mapped_kb(&path, "Shared_Clean:");
@@ -134,14 +139,14 @@ fn two_processes_share_one_copy() {
         assert!(shared >= whole, "{shared} kB of {whole} shared");
         assert_eq!(mapped_kb(&path, "Private_Dirty:"), 0);
     }
-    // A file that replaces it leaves the mapped one as it is.
+    // Replacing the file does not change the mapped one.
     save(&generated, folder.path(), &cache).expect("written again");
     let header_hash = B256::repeat_byte(3);
     assert_eq!(dataset.view().hash(&header_hash, 8), cache.hash(&header_hash, 8));
 }
 
 #[test]
-fn readers_beside_writers_see_whole_files() {
+fn readers_see_only_complete_files_while_others_write() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let cache = cache();
     let _writers = [
@@ -149,7 +154,7 @@ fn readers_beside_writers_see_whole_files() {
         Other::start("write", folder.path()),
     ];
     let (start, mut good) = (Instant::now(), 0);
-    // Long enough for a good many files to take each other's place.
+    // In this time the writers replace the file many times.
     while good < 100 {
         assert!(start.elapsed() < PATIENCE, "only {good} files");
         match Dataset::open(folder.path(), &cache) {
@@ -163,7 +168,7 @@ fn readers_beside_writers_see_whole_files() {
 }
 
 #[test]
-fn a_killed_writer_leaves_nothing_in_the_way() {
+fn a_killed_writer_does_not_block_the_next_one() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let cache = cache();
     let unfinished = folder
@@ -179,7 +184,7 @@ fn a_killed_writer_leaves_nothing_in_the_way() {
     if let Err(error) = Dataset::open(folder.path(), &cache) {
         assert!(error.is_absent(), "{error}");
     }
-    save(&generate(&cache), folder.path(), &cache).expect("the lock went with the process");
+    save(&generate(&cache), folder.path(), &cache).expect("the lock ended with the process");
     Dataset::open(folder.path(), &cache).expect("a good file");
     assert!(!unfinished.exists());
 }

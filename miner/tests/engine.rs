@@ -1,13 +1,14 @@
-//! The engine from outside: work in, checked solutions out.
+//! Tests the engine through its public interface: work in, checked solutions out.
 //!
-//! Light caches are of the small test size, so that every test takes milliseconds.
+//! The light caches have the small test size, so that every test takes milliseconds.
 
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use ethash::{B256, Epoch, LightCache, LightCaches, Solution, U256, WorkPackage};
 use miner::{
-    DatasetPolicy, DeviceChoice, Engine, EngineConfig, Found, Intensity, MinerError, NonceSpace, Task,
+    DatasetPolicy, DeviceChoice, Engine, EngineConfig, FoundSolution, Intensity, MinerError, NonceSpace,
+    SearchTask,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -21,11 +22,11 @@ fn config(threads: usize) -> EngineConfig {
     }
 }
 
-/// An engine with the other ends of its channels.
+/// An engine and the other ends of its channels.
 struct Rig {
     engine: Engine,
-    work: Sender<Option<Task>>,
-    solutions: Receiver<Found>,
+    work: Sender<Option<SearchTask>>,
+    solutions: Receiver<FoundSolution>,
 }
 
 impl Rig {
@@ -62,7 +63,7 @@ impl Rig {
     }
 }
 
-/// Waits until nothing is hashed any more. Batches under way may take a while on a busy machine.
+/// Waits until no more nonces are hashed. On a busy machine the batches in flight may take a while.
 fn wait_for_rest(engine: &Engine) {
     let start = Instant::now();
     let mut before = engine.status().hashes;
@@ -72,7 +73,7 @@ fn wait_for_rest(engine: &Engine) {
         if now == before {
             return;
         }
-        assert!(start.elapsed() < PATIENCE, "hashing goes on");
+        assert!(start.elapsed() < PATIENCE, "hashing does not stop");
         before = now;
     }
 }
@@ -87,7 +88,7 @@ fn work(header: u64, difficulty: u64, epoch: Epoch) -> WorkPackage {
     }
 }
 
-/// Work nobody solves.
+/// Returns work that has no solution.
 fn hopeless(header: u64) -> WorkPackage {
     WorkPackage {
         boundary: B256::ZERO,
@@ -130,7 +131,7 @@ fn threads_find_valid_solutions_one_per_package() {
 }
 
 #[test]
-fn a_solved_package_rests_until_new_work_comes() {
+fn a_solved_package_is_not_searched_again() {
     let rig = Rig::start(config(2));
     let solved = work(1, 10, Epoch::ethash(0));
     rig.send(&solved);
@@ -144,7 +145,7 @@ fn a_solved_package_rests_until_new_work_comes() {
 }
 
 #[test]
-fn new_work_replaces_old_at_once() {
+fn new_work_replaces_the_old_work_at_once() {
     let rig = Rig::start(config(2));
     rig.send(&hopeless(1));
     rig.wait_until("hashing begins", |engine| engine.status().hashes > 0);
@@ -153,7 +154,7 @@ fn new_work_replaces_old_at_once() {
     rig.send(&easy);
     check(&easy, &rig.solution());
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
-    // Of many packages that wait together only the newest is searched.
+    // Of several packages that wait in the channel, only the newest is searched.
     rig.send(&hopeless(3));
     rig.wait_until("hashing begins", |engine| engine.hashrate() > 0.0);
     for header in 10..50 {
@@ -165,7 +166,7 @@ fn new_work_replaces_old_at_once() {
 }
 
 #[test]
-fn none_is_a_pause_and_so_is_the_end_of_the_channel() {
+fn no_work_and_a_closed_channel_pause_the_search() {
     let Rig {
         engine,
         work: sender,
@@ -196,7 +197,7 @@ fn none_is_a_pause_and_so_is_the_end_of_the_channel() {
 
 #[test]
 fn stopping_takes_well_under_a_second() {
-    // A real light cache of a late epoch is being built, which nothing can hurry.
+    // The light cache of a late epoch takes long to build, and the stop must not wait for it.
     let caches = LightCaches::new();
     let rig = Rig::start(EngineConfig { caches, ..config(2) });
     rig.send(&work(1, u64::MAX, Epoch::ethash(600)));
@@ -222,7 +223,10 @@ fn stopping_takes_well_under_a_second() {
         "{:?}",
         start.elapsed()
     );
-    assert!(rig.work.send(None).is_err(), "nobody takes work any more");
+    assert!(
+        rig.work.send(None).is_err(),
+        "the engine has closed the channel of work"
+    );
 }
 
 #[test]
@@ -247,7 +251,7 @@ fn a_full_channel_of_solutions_does_not_block_the_stop() {
 }
 
 #[test]
-fn no_thread_searches_nothing() {
+fn an_engine_without_threads_searches_nothing() {
     for device in [DeviceChoice::Cpu, DeviceChoice::Auto, DeviceChoice::Gpu] {
         let rig = Rig::start(EngineConfig { device, ..config(0) });
         rig.send(&work(1, 1, Epoch::ethash(0)));
@@ -262,7 +266,7 @@ fn no_thread_searches_nothing() {
 }
 
 #[test]
-fn epochs_may_change_with_every_package() {
+fn each_package_may_have_another_epoch() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for dataset in [
         DatasetPolicy::Never,
@@ -280,7 +284,7 @@ fn epochs_may_change_with_every_package() {
 }
 
 #[test]
-fn the_next_epoch_is_prepared_ahead() {
+fn the_next_epoch_is_prepared_in_advance() {
     let config = config(1);
     let caches = config.caches.clone();
     let rig = Rig::start(config);
@@ -295,7 +299,7 @@ fn the_next_epoch_is_prepared_ahead() {
 }
 
 #[test]
-fn the_full_dataset_is_taken_up_from_memory_and_disk() {
+fn the_full_dataset_is_used_from_memory_and_disk() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let disk = DatasetPolicy::Disk(folder.path().to_owned());
     let epoch = Epoch::ethash(0);
@@ -314,7 +318,7 @@ fn the_full_dataset_is_taken_up_from_memory_and_disk() {
             assert!(start.elapsed() < PATIENCE, "no file");
             std::thread::sleep(Duration::from_millis(2));
         }
-        // Enough hashes that batches from the full dataset are among them.
+        // After so many hashes, some of them come from the full dataset.
         let before = rig.engine.status().hashes;
         rig.wait_until("many hashes", |engine| engine.status().hashes > before + 20_000);
         let work = work(1000 + header as u64, 20_000, epoch);
@@ -325,21 +329,22 @@ fn the_full_dataset_is_taken_up_from_memory_and_disk() {
 }
 
 #[test]
-fn a_dataset_gone_bad_is_noticed_and_made_anew() {
-    // Items that the check on opening does not sample are wrong: only a hit shows it.
+fn a_wrong_dataset_is_detected_and_generated_again() {
+    // The check when the file is opened does not sample the wrong items. Only a hit shows the
+    // error.
     let epoch = Epoch::ethash(0);
     let items = 4001;
     let caches = LightCaches::with_sizes(1024, 128 * items);
     let cache = caches.get(epoch).expect("the test sizes");
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut go_on = |_, _| std::ops::ControlFlow::Continue(());
-    let good = miner::dataset::Dataset::generate(&cache, 1, &mut go_on).expect("500 KB");
-    let path = good
+    let mut on_progress = |_, _| std::ops::ControlFlow::Continue(());
+    let right = miner::dataset::Dataset::generate(&cache, 1, &mut on_progress).expect("500 KB");
+    let path = right
         .save(folder.path(), &epoch.seed_hash(), &|| false)
         .expect("written");
     let mut bytes = std::fs::read(&path).expect("the file");
     for item in 0..items as usize {
-        // Sampled items are every 15th or 16th.
+        // The check samples every 15th or 16th item.
         let sampled = (0..256).any(|sample| sample * (items as usize - 1) / 255 == item);
         if !sampled {
             bytes[8 + item * 128] ^= 1;
@@ -372,7 +377,7 @@ fn a_dataset_gone_bad_is_noticed_and_made_anew() {
 }
 
 #[test]
-fn the_rate_is_that_of_the_hashes() {
+fn the_hash_rate_matches_the_number_of_hashes() {
     let rig = Rig::start(config(1));
     assert_eq!(rig.engine.hashrate(), 0.0);
     rig.send(&hopeless(1));
@@ -403,7 +408,7 @@ fn work_of_an_impossible_epoch_is_not_searched() {
 
 #[test]
 fn an_absent_adapter_is_an_error() {
-    let (_work, work_in) = unbounded::<Option<Task>>();
+    let (_work, work_in) = unbounded::<Option<SearchTask>>();
     let (solutions_out, _solutions) = unbounded();
     let config = EngineConfig {
         device: DeviceChoice::List {
@@ -427,11 +432,11 @@ fn an_absent_adapter_is_an_error() {
 }
 
 #[test]
-fn shares_of_one_task_keep_coming_from_its_own_nonces() {
+fn shares_of_a_task_use_only_its_nonces() {
     let rig = Rig::start(config(2));
     let package = work(1, 50, Epoch::ethash(0));
     let nonces = NonceSpace::new(0xaf4c << 48, 16);
-    let task = Task {
+    let task = SearchTask {
         work: package.clone(),
         nonces,
         repeat: true,
@@ -441,7 +446,7 @@ fn shares_of_one_task_keep_coming_from_its_own_nonces() {
     for _ in 0..100 {
         let solution = rig.solution();
         check(&package, &solution);
-        assert!(nonces.holds(solution.pow_nonce), "{:x}", solution.pow_nonce);
+        assert!(nonces.contains(solution.pow_nonce), "{:x}", solution.pow_nonce);
         assert!(seen.insert(solution.pow_nonce), "{:x} twice", solution.pow_nonce);
     }
     let status = rig.engine.status();
@@ -449,11 +454,11 @@ fn shares_of_one_task_keep_coming_from_its_own_nonces() {
 }
 
 #[test]
-fn a_space_that_is_used_up_is_not_searched_again() {
+fn a_used_up_nonce_space_is_not_searched_again() {
     let rig = Rig::start(config(2));
     let package = work(1, 16, Epoch::ethash(0));
     let nonces = NonceSpace::new(7 << 16, 48);
-    let task = |header| Task {
+    let task = |header| SearchTask {
         work: work(header, 16, Epoch::ethash(0)),
         nonces,
         repeat: true,
@@ -468,14 +473,14 @@ fn a_space_that_is_used_up_is_not_searched_again() {
             found.solution.pow_nonce
         );
     }
-    // A sixteenth of 65,536 nonces, six standard deviations to either side.
+    // About 1 of 16 among 65,536 nonces is a share. The bounds are six standard deviations away.
     assert!((3720..=4470).contains(&seen.len()), "{}", seen.len());
     rig.work.send(Some(task(2))).expect("the engine takes work");
     check(&work(2, 16, Epoch::ethash(0)), &rig.solution());
 }
 
 #[test]
-fn a_throttled_engine_solves_too() {
+fn a_throttled_engine_finds_solutions() {
     let rig = Rig::start(EngineConfig {
         intensity: Intensity::new(50).expect("1 to 100"),
         niceness: 1,

@@ -1,15 +1,17 @@
-//! The engine on a graphics adapter, with the small test dataset: software adapters do for that.
+//! Tests the engine on a graphics adapter, with the small test dataset. A software adapter is
+//! enough.
 //!
-//! Skipped with a word where there is no adapter, unless `REQUIRE_GPU` is set.
+//! If there is no adapter, the tests are skipped with a message. If `REQUIRE_GPU` is set, they
+//! fail.
 
 use std::time::Duration;
 
 use crossbeam_channel::unbounded;
 use ethash::{B256, Epoch, LightCache, LightCaches, U256, WorkPackage};
-use miner::gpu::{GpuOptions, KernelMemory, list_adapters};
+use miner::gpu::{GpuOptions, TuningCache, list_adapters};
 use miner::{
-    DatasetPolicy, DeviceChoice, DeviceState, Engine, EngineConfig, Found, Intensity, KernelPolicy,
-    NonceSpace, Task,
+    DatasetPolicy, DeviceChoice, DeviceState, Engine, EngineConfig, FoundSolution, Intensity, KernelPolicy,
+    NonceSpace, SearchTask,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -26,7 +28,7 @@ fn adapter_present() -> bool {
     present
 }
 
-/// Lets an engine solve a few packages over two epochs and gives its description.
+/// Lets an engine solve a few packages of two epochs, and returns its description.
 fn solve(gpu: GpuOptions, kernels: KernelPolicy) -> Vec<String> {
     let (work_out, work_in) = unbounded();
     let (solutions_out, solutions) = unbounded();
@@ -76,7 +78,7 @@ fn packages_are_solved_on_the_adapter() {
     if !adapter_present() {
         return;
     }
-    let lines = solve(GpuOptions::default(), KernelPolicy::Given);
+    let lines = solve(GpuOptions::default(), KernelPolicy::Fixed);
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].starts_with("searching on gpu:"), "{lines:?}");
 }
@@ -86,13 +88,13 @@ fn an_adapter_that_is_too_small_leaves_the_search_to_the_cpu() {
     if !adapter_present() {
         return;
     }
-    // An item a page: more pages than any adapter binds.
+    // With one item in each page, the dataset has more pages than any adapter can bind.
     let options = GpuOptions {
         max_page_items: Some(1),
         ..GpuOptions::default()
     };
-    let lines = solve(options, KernelPolicy::Given);
-    let line = lines.last().expect("what has happened is described");
+    let lines = solve(options, KernelPolicy::Fixed);
+    let line = lines.last().expect("the description has a line");
     assert!(
         line.contains("the CPU searches") && line.contains("adapter too small"),
         "{lines:?}"
@@ -100,21 +102,21 @@ fn an_adapter_that_is_too_small_leaves_the_search_to_the_cpu() {
 }
 
 #[test]
-fn the_kernel_is_measured_once_and_remembered() {
+fn the_kernel_is_measured_once_and_stored() {
     if !adapter_present() {
         return;
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let policy = KernelPolicy::measured(&DatasetPolicy::Disk(folder.path().to_owned()));
-    let memory = KernelMemory::in_folder(folder.path());
-    assert_eq!(policy, KernelPolicy::Measured(Some(memory)));
+    let cache = TuningCache::in_folder(folder.path());
+    assert_eq!(policy, KernelPolicy::Measured(Some(cache)));
     solve(GpuOptions::default(), policy.clone());
     let file = folder.path().join("gpu-kernels.json");
-    let remembered = std::fs::read_to_string(&file).expect("the choice is remembered");
+    let stored = std::fs::read_to_string(&file).expect("the choice is stored");
     let written = std::fs::metadata(&file)
         .and_then(|file| file.modified())
         .expect("a time");
-    assert!(remembered.contains("\"form\""), "{remembered}");
+    assert!(stored.contains("\"form\""), "{stored}");
     solve(GpuOptions::default(), policy.clone());
     let again = std::fs::metadata(&file)
         .and_then(|file| file.modified())
@@ -122,15 +124,20 @@ fn the_kernel_is_measured_once_and_remembered() {
     assert_eq!(written, again, "nothing was measured");
     std::fs::write(&file, "{").expect("damaged");
     solve(GpuOptions::default(), policy);
-    let anew = std::fs::read_to_string(&file).expect("it is there again");
-    assert!(anew.contains("\"form\""), "{anew}");
+    let stored_again = std::fs::read_to_string(&file).expect("the choice is stored again");
+    assert!(stored_again.contains("\"form\""), "{stored_again}");
 }
 
-/// The CPU and the first adapter on shares of one task until both have found some; gives what they found, the
-/// devices' states and the engine's description.
-fn both(gpu: GpuOptions, intensity: Intensity, wanted: usize) -> (Vec<Found>, Vec<DeviceState>, Vec<String>) {
+/// Lets the CPU and the first adapter search for shares of one task until the first `wanted`
+/// devices have found some. Returns the shares, the states of the devices, and the description of
+/// the engine.
+fn share_task(
+    gpu: GpuOptions,
+    intensity: Intensity,
+    wanted: usize,
+) -> (Vec<FoundSolution>, Vec<DeviceState>, Vec<String>) {
     let (work_out, work_in) = unbounded();
-    let (solutions_out, solutions) = unbounded::<Found>();
+    let (solutions_out, solutions) = unbounded::<FoundSolution>();
     let config = EngineConfig {
         device: DeviceChoice::List {
             cpu: true,
@@ -144,7 +151,7 @@ fn both(gpu: GpuOptions, intensity: Intensity, wanted: usize) -> (Vec<Found>, Ve
     };
     let engine = Engine::start(config, work_in, solutions_out).expect("the engine starts");
     let epoch = Epoch::ethash(0);
-    let task = Task {
+    let task = SearchTask {
         work: WorkPackage {
             header_hash: B256::repeat_byte(6),
             seed_hash: epoch.seed_hash(),
@@ -157,13 +164,13 @@ fn both(gpu: GpuOptions, intensity: Intensity, wanted: usize) -> (Vec<Found>, Ve
     };
     work_out.send(Some(task)).expect("the engine takes work");
     let mut found = Vec::new();
-    let has_all = |found: &[Found]| {
+    let has_all = |found: &[FoundSolution]| {
         found.len() >= 50 && (0..wanted).all(|device| found.iter().any(|found| found.device == device))
     };
     while !has_all(&found) {
         found.push(solutions.recv_timeout(PATIENCE).expect("a solution"));
     }
-    // Opening an adapter takes longer than the CPU's first shares.
+    // The adapter takes longer to open than the CPU takes for its first shares.
     let is_opening =
         |state: &DeviceState| matches!(state, DeviceState::Waiting | DeviceState::Preparing { .. });
     let start = std::time::Instant::now();
@@ -191,7 +198,7 @@ fn adapter_and_cpu_share_the_nonces_of_a_task() {
     }
     for percent in [100, 50] {
         let intensity = Intensity::new(percent).expect("1 to 100");
-        let (found, states, _) = both(GpuOptions::default(), intensity, 2);
+        let (found, states, _) = share_task(GpuOptions::default(), intensity, 2);
         let nonces: std::collections::HashSet<_> =
             found.iter().map(|found| found.solution.pow_nonce).collect();
         assert_eq!(nonces.len(), found.len(), "no nonce is tried twice");
@@ -211,12 +218,12 @@ fn a_device_that_fails_does_not_stop_the_others() {
     if !adapter_present() {
         return;
     }
-    // An item a page: more pages than any adapter binds.
+    // With one item in each page, the dataset has more pages than any adapter can bind.
     let options = GpuOptions {
         max_page_items: Some(1),
         ..GpuOptions::default()
     };
-    let (found, states, lines) = both(options, Intensity::FULL, 0);
+    let (found, states, lines) = share_task(options, Intensity::FULL, 0);
     assert!(found.iter().all(|found| found.device == 1));
     assert!(
         matches!(&states[0], DeviceState::Recovering { reason } if reason.contains("too small")),

@@ -9,7 +9,7 @@ use chain::Chain;
 use chain::chain::WriteError;
 use crossbeam_channel::{Receiver, bounded};
 use ethash::LightCaches;
-use miner::{Engine, EngineConfig, Found, KernelPolicy, MinerError};
+use miner::{Engine, EngineConfig, FoundSolution, KernelPolicy, MinerError};
 use parking_lot::Mutex;
 
 use crate::options::VnodeOptions;
@@ -177,7 +177,7 @@ impl rpc::MinerControl for LocalMiner {
 }
 
 /// Submits the solutions of the engine to the chain, until the engine or the chain stops.
-fn submit_solutions(chain: &Chain, solutions: &Receiver<Found>) {
+fn submit_solutions(chain: &Chain, solutions: &Receiver<FoundSolution>) {
     for found in solutions {
         match chain.submit_solution(&found.solution) {
             Ok(_) => {}

@@ -8,7 +8,7 @@
 //! Source: the Keccak reference (<https://keccak.team/keccak_specs_summary.html>).
 
 /// Round constants of the step iota.
-const ROUND_CONSTANTS: [u64; 24] = [
+pub const ROUND_CONSTANTS: [u64; 24] = [
     0x0000_0000_0000_0001,
     0x0000_0000_0000_8082,
     0x8000_0000_0000_808a,

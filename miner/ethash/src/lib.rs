@@ -58,7 +58,7 @@ pub use epoch::{ETCHASH_FORK_BLOCK, Epoch, Schedule, find_seed_steps, seed_hash}
 pub use full_dataset::{FullDataset, hash_full};
 pub use hashimoto::{PowHash, hashimoto, seed512};
 pub use huge_pages::advise_huge_pages;
-pub use keccak::{keccak256, keccak512};
+pub use keccak::{ROUND_CONSTANTS as KECCAK_ROUND_CONSTANTS, keccak256, keccak512};
 pub use keccak_many::keccak256_many;
 pub use light_cache::{CacheError, LightCache};
 pub use seal::{GotExpected, SealError, boundary, final_hash, meets_boundary, verify_seal};

@@ -1,5 +1,5 @@
-//! Measures a graphics adapter: dataset, search, and what its memory gives at best, in one run and on the same
-//! buffers.
+//! Measures a graphics adapter: dataset, search, and what its memory can deliver at best. All
+//! figures come from one run on the same buffers.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -7,25 +7,24 @@ use std::time::{Duration, Instant};
 
 use ethash::LightCache;
 
-use super::{BenchConfig, Figures, Kind};
+use super::{BenchConfig, BenchFigures, DeviceKind};
 use crate::gpu::{AdapterInfo, GpuError, GpuOptions, GpuSearcher, choose_kernel};
-use crate::progress::Progress;
+use crate::telemetry::ProgressReporter;
 
-/// A device searches this long before its rate is measured: batches are still growing.
+/// How long a device searches before its hash rate is measured. Its batches grow during that time.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// Measures `adapter`, as far as it goes.
-pub(super) fn measure(config: &BenchConfig, cache: &Arc<LightCache>, adapter: &AdapterInfo) -> Figures {
-    let mut figures = Figures {
+/// Measures `adapter`. After a failure, the remaining figures are absent.
+pub(super) fn measure(config: &BenchConfig, cache: &Arc<LightCache>, adapter: &AdapterInfo) -> BenchFigures {
+    let mut figures = BenchFigures {
         device: format!("gpu:{}", adapter.index),
         name: adapter.name.clone(),
-        kind: Kind::Gpu,
+        kind: DeviceKind::Gpu,
         light_cache_seconds: Some(cache.build_time().as_secs_f64()),
-        ..Figures::default()
+        ..BenchFigures::default()
     };
     if config.light_only {
-        figures.error =
-            Some("not measured: cards search from the full dataset, which was to be left out".into());
+        figures.error = Some("not measured: adapters search from the full dataset, which is left out".into());
         return figures;
     }
     if let Err(error) = fill(&mut figures, config, cache, adapter) {
@@ -35,7 +34,7 @@ pub(super) fn measure(config: &BenchConfig, cache: &Arc<LightCache>, adapter: &A
 }
 
 fn fill(
-    figures: &mut Figures,
+    figures: &mut BenchFigures,
     config: &BenchConfig,
     cache: &Arc<LightCache>,
     adapter: &AdapterInfo,
@@ -45,7 +44,7 @@ fn fill(
         ..GpuOptions::default()
     };
     let mut searcher = GpuSearcher::new(adapter.index, options)?;
-    let mut progress = Progress::new(format!(
+    let mut progress = ProgressReporter::new(format!(
         "generating the dataset of epoch {} on {}",
         config.epoch, adapter.name
     ));
@@ -66,9 +65,9 @@ fn fill(
     let options = searcher.options();
     figures.kernel = Some(options.kernel.name().to_owned());
     figures.workgroup_size = Some(options.workgroup_size);
-    figures.hashrate = Some(searcher.hashrate(WARM_UP, config.time)?);
+    figures.hashrate = Some(searcher.measure_hashrate(WARM_UP, config.time)?);
 
-    let ceilings = searcher.ceilings(config.ceiling_time())?;
+    let ceilings = searcher.measure_ceilings(config.ceiling_time())?;
     figures.copy_bytes_per_second = ceilings.copy_bytes_per_second;
     figures.random_read_bytes_per_second = ceilings.random_read_bytes_per_second;
     figures.cache_read_bytes_per_second = ceilings.cache_read_bytes_per_second;

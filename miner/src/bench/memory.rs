@@ -1,8 +1,9 @@
-//! What the memory of the CPU gives at best: random rows of a table, and a plain copy, with all threads.
+//! Measures what the memory of the CPU can deliver at best: random rows of a table, and a plain
+//! copy. All threads take part.
 //!
-//! The twin of what [`GpuSearcher::ceilings`](crate::gpu::GpuSearcher::ceilings) measures on a card: rows are
-//! read one after another at places known long before, each asked for by prefetch while others are on their
-//! way. Knows no hashing.
+//! [`GpuSearcher::measure_ceilings`](crate::gpu::GpuSearcher::measure_ceilings) measures the same
+//! on a graphics adapter. The numbers of the rows are known in advance, and each row is requested
+//! by prefetch while other rows are being loaded. Knows no hashing.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -12,17 +13,18 @@ use memmap2::MmapMut;
 
 use super::rate;
 
-/// How often all rows on their way are read between two looks at the clock.
+/// How often all rows in flight are read between two looks at the clock.
 const ROUNDS_PER_LOOK: usize = 64;
-/// Bytes of each of the two buffers that are copied; no cache of a processor holds them.
+/// Bytes of each of the two buffers of the copy. They are larger than the caches of any processor.
 const COPY_BYTES: usize = 256 << 20;
-/// Bytes that come from memory at once.
+/// Words of a cache line.
 const LINE_WORDS: usize = 16;
 
-/// Bytes per second that `threads` threads read of random rows of `ROW_WORDS` words. Measures for `time` in
-/// all. `None` where the table has no row.
+/// Returns the bytes per second that `threads` threads read from random rows of `ROW_WORDS` words.
+/// All measurements together take `time`. Returns `None` if the table has no row.
 ///
-/// How many rows should be on their way depends on the processor; the best of four numbers counts.
+/// The best number of rows in flight depends on the processor. Four numbers are tried, and the best
+/// one counts.
 pub(super) fn random_read_rate<const ROW_WORDS: usize>(
     table: &[u32],
     threads: usize,
@@ -43,25 +45,25 @@ pub(super) fn random_read_rate<const ROW_WORDS: usize>(
     Some(best * (ROW_WORDS * 4) as f64)
 }
 
-/// Reads the rows with the numbers from `first` on until `end`, of which the next `AHEAD` are on their way, and
-/// says how many.
+/// Reads random rows until `end`, with `AHEAD` rows in flight, and returns how many it has read.
+/// `first` is the number of the first read.
 fn read<const ROW_WORDS: usize, const AHEAD: usize>(
     rows: &[[u32; ROW_WORDS]],
     first: u64,
     end: Instant,
 ) -> u64 {
     let number = |n: u64| row_of(first.wrapping_add(n), rows.len());
-    let mut coming: [usize; AHEAD] = core::array::from_fn(|n| number(n as u64));
-    for &row in &coming {
+    let mut in_flight: [usize; AHEAD] = core::array::from_fn(|n| number(n as u64));
+    for &row in &in_flight {
         fetch(&rows[row]);
     }
     let (mut sum, mut done) = ([0; ROW_WORDS], 0);
     while Instant::now() < end {
         for _ in 0..ROUNDS_PER_LOOK {
-            for place in &mut coming {
-                let row = &rows[*place];
-                *place = number(done + AHEAD as u64);
-                fetch(&rows[*place]);
+            for next in &mut in_flight {
+                let row = &rows[*next];
+                *next = number(done + AHEAD as u64);
+                fetch(&rows[*next]);
                 done += 1;
                 for (sum, word) in sum.iter_mut().zip(row) {
                     *sum ^= word;
@@ -73,7 +75,7 @@ fn read<const ROW_WORDS: usize, const AHEAD: usize>(
     done
 }
 
-/// The row of read number `n` of `rows`: the number with its bits well mixed, scaled.
+/// Returns the row of read number `n`: mixes the bits of the number and scales it to `rows`.
 fn row_of(n: u64, rows: usize) -> usize {
     let mut x = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -81,7 +83,7 @@ fn row_of(n: u64, rows: usize) -> usize {
     ((u128::from(x) * rows as u128) >> 64) as usize
 }
 
-/// Asks the processor for a whole row.
+/// Prefetches a whole row.
 #[inline(always)]
 fn fetch<const ROW_WORDS: usize>(row: &[u32; ROW_WORDS]) {
     for line in row.chunks(LINE_WORDS) {
@@ -89,8 +91,8 @@ fn fetch<const ROW_WORDS: usize>(row: &[u32; ROW_WORDS]) {
     }
 }
 
-/// Bytes read and bytes written, together, per second, by `threads` threads that copy from one buffer to
-/// another for `time`. `None` where there is no memory for them.
+/// Returns the bytes read plus the bytes written per second, by `threads` threads that copy from
+/// one buffer to another for `time`. Returns `None` if there is no memory for the buffers.
 pub(super) fn copy_rate(threads: usize, time: Duration) -> Option<f64> {
     let mut from = MmapMut::map_anon(COPY_BYTES).ok()?;
     let mut to = MmapMut::map_anon(COPY_BYTES).ok()?;
@@ -99,7 +101,7 @@ pub(super) fn copy_rate(threads: usize, time: Duration) -> Option<f64> {
     let part = COPY_BYTES.div_ceil(threads.max(1));
     let start_line = Barrier::new(COPY_BYTES.div_ceil(part));
     let copy = |from: &mut [u8], to: &mut [u8]| {
-        // Memory is there only once it has been written.
+        // The system provides memory pages only when they are written.
         from.fill(1);
         to.fill(2);
         start_line.wait();
@@ -117,7 +119,7 @@ pub(super) fn copy_rate(threads: usize, time: Duration) -> Option<f64> {
             .zip(to.chunks_mut(part))
             .map(|(from, to)| scope.spawn(move || copy(from, to)))
             .collect();
-        // A thread that panicked has copied nothing.
+        // A thread that has panicked counts as 0.
         threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or(0.0))
@@ -137,13 +139,13 @@ mod tests {
         for n in 0..100 * ROWS as u64 {
             counts[row_of(n, ROWS)] += 1;
         }
-        // A hundred expected, with a standard deviation of ten.
+        // 100 are expected, with a standard deviation of ten.
         assert!(counts.iter().all(|count| (40..180).contains(count)), "{counts:?}");
         assert_eq!(row_of(u64::MAX, 1), 0);
     }
 
     #[test]
-    fn rates_are_measured_or_absent() {
+    fn a_rate_is_measured_or_absent() {
         let time = Duration::from_millis(6);
         let table: Vec<u32> = (0..4096).collect();
         assert!(random_read_rate::<32>(&table, 2, time).is_some_and(|rate| rate > 0.0));

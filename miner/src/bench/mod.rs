@@ -1,8 +1,8 @@
-//! Measures what a device does: light cache, dataset, hash rate, and what its memory gives at best. What was
-//! not measured is absent, never estimated.
+//! Measures what a device does: light cache, dataset, hash rate, and what its memory can deliver at
+//! best. A figure that was not measured is absent. No figure is estimated.
 //!
-//! Needs no work, no node and no file. Formats figures for people and for programs; where they go is the
-//! caller's business.
+//! Needs no work, no node and no file. Formats the figures for people and for programs. The caller
+//! decides where they go.
 
 mod gpu;
 mod memory;
@@ -18,22 +18,24 @@ use ethash::{B256, Epoch, FullDataset, ITEM_WORDS, LightCache, ROW_WORDS, SEARCH
 
 use crate::cpu::LIGHT_WIDTH;
 use crate::dataset::Dataset;
+use crate::engine::{DeviceChoice, DeviceParseError};
+use crate::error::MinerError;
 use crate::gpu::{KernelForm, list_adapters};
-use crate::progress::Progress;
-use crate::{DeviceChoice, DeviceParseError, MinerError};
+use crate::telemetry::ProgressReporter;
+use crate::threads::run_parallel;
 
-pub use report::{Figures, Kind, Report};
+pub use report::{BenchFigures, BenchReport, DeviceKind};
 
-/// The longest time for each figure of the memory: it is steady.
+/// Longest measurement of a memory figure. These figures are steady, so a short time is enough.
 const CEILING_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// Which devices to measure.
+/// The devices to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BenchDevices {
-    /// The CPU and every adapter, software ones too.
+    /// The CPU and every adapter, including software adapters.
     All,
-    /// What an engine would take.
-    Chosen(DeviceChoice),
+    /// The devices that an engine would select.
+    ChosenKernel(DeviceChoice),
 }
 
 impl FromStr for BenchDevices {
@@ -43,30 +45,30 @@ impl FromStr for BenchDevices {
         if text == "all" {
             Ok(Self::All)
         } else {
-            text.parse().map(Self::Chosen)
+            text.parse().map(Self::ChosenKernel)
         }
     }
 }
 
-/// What to measure.
+/// The settings of a benchmark.
 #[derive(Clone, Debug)]
 pub struct BenchConfig {
-    /// On which devices.
+    /// The devices to measure.
     pub devices: BenchDevices,
-    /// For which epoch of Ethash.
+    /// The epoch of Ethash.
     pub epoch: u32,
-    /// How long each hash rate is measured.
+    /// The time for which each hash rate is measured.
     pub time: Duration,
-    /// Threads of the CPU, at least one.
+    /// Number of CPU threads. 0 counts as 1.
     pub threads: usize,
-    /// Leave out the full dataset, and with it the graphics adapters.
+    /// Whether the full dataset is left out, and with it the graphics adapters.
     pub light_only: bool,
-    /// Form of the search kernel; `None`: the fastest, as measured first.
+    /// The form of the search kernel. With `None` the fastest one is chosen by measurement.
     pub kernel: Option<KernelForm>,
 }
 
 impl BenchConfig {
-    /// How long each figure of the memory is measured.
+    /// The time for which each memory figure is measured.
     fn ceiling_time(&self) -> Duration {
         (self.time / 2).min(CEILING_TIME_MAX)
     }
@@ -75,24 +77,24 @@ impl BenchConfig {
 /// Why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// There is no light cache.
+    /// The epoch has no light cache.
     #[error(transparent)]
     Cache(#[from] ethash::CacheError),
-    /// There is no such device.
+    /// A device does not exist.
     #[error(transparent)]
     Device(#[from] MinerError),
 }
 
-/// Measures what `config` asks for. A device that fails has its reason in its figures.
+/// Measures what `config` asks for. If a device fails, its figures contain the reason.
 ///
 /// # Errors
-/// When the epoch has no light cache or a device does not exist.
-pub fn run(config: &BenchConfig) -> Result<Report, BenchError> {
+/// When the epoch has no light cache, or a requested device does not exist.
+pub fn run(config: &BenchConfig) -> Result<BenchReport, BenchError> {
     let (cpu, adapters) = match &config.devices {
         BenchDevices::All => (true, list_adapters()),
-        BenchDevices::Chosen(choice) => {
-            let plan = choice.plan_here()?;
-            (plan.cpu, plan.adapters)
+        BenchDevices::ChosenKernel(choice) => {
+            let selection = choice.select_here()?;
+            (selection.cpu, selection.adapters)
         }
     };
     let cache = Arc::new(LightCache::build(Epoch::ethash(config.epoch))?);
@@ -105,7 +107,7 @@ pub fn run(config: &BenchConfig) -> Result<Report, BenchError> {
             .iter()
             .map(|adapter| gpu::measure(config, &cache, adapter)),
     );
-    Ok(Report {
+    Ok(BenchReport {
         epoch: config.epoch,
         cache_bytes: cache.as_bytes().len() as u64,
         dataset_bytes: cache.dataset_bytes(),
@@ -113,14 +115,14 @@ pub fn run(config: &BenchConfig) -> Result<Report, BenchError> {
     })
 }
 
-fn measure_cpu(config: &BenchConfig, cache: &LightCache) -> Figures {
+fn measure_cpu(config: &BenchConfig, cache: &LightCache) -> BenchFigures {
     let threads = config.threads.max(1);
-    let mut figures = Figures {
+    let mut figures = BenchFigures {
         device: "cpu".into(),
         name: cpu_name(),
         threads: Some(threads),
         light_cache_seconds: Some(cache.build_time().as_secs_f64()),
-        ..Figures::default()
+        ..BenchFigures::default()
     };
     figures.light_hashrate = Some(rate(threads, config.time, |first, end| {
         search_light(cache, first, end)
@@ -128,7 +130,7 @@ fn measure_cpu(config: &BenchConfig, cache: &LightCache) -> Figures {
     if config.light_only {
         return figures;
     }
-    let mut progress = Progress::new(format!("generating the dataset of epoch {}", config.epoch));
+    let mut progress = ProgressReporter::new(format!("generating the dataset of epoch {}", config.epoch));
     let dataset = Dataset::generate(cache, threads, &mut |done, total| {
         progress.report(done, total);
         ControlFlow::Continue(())
@@ -149,18 +151,19 @@ fn measure_cpu(config: &BenchConfig, cache: &LightCache) -> Figures {
     figures
 }
 
-/// What the memory gives, over the tables that were hashed from.
-fn measure_memory(figures: &mut Figures, config: &BenchConfig, cache: &LightCache, dataset: &[u32]) {
+/// Measures what the memory can deliver at best, on the tables that were hashed from.
+fn measure_memory(figures: &mut BenchFigures, config: &BenchConfig, cache: &LightCache, dataset: &[u32]) {
     let (threads, time) = (config.threads.max(1), config.ceiling_time());
     figures.random_read_bytes_per_second = memory::random_read_rate::<ITEM_WORDS>(dataset, threads, time);
-    // Rows are words in place; were they ever not aligned as such, the figure would be missing.
+    // The rows are aligned as words. If they were not, the figure would be absent.
     figures.cache_read_bytes_per_second = bytemuck::try_cast_slice(cache.as_bytes())
         .ok()
         .and_then(|rows| memory::random_read_rate::<ROW_WORDS>(rows, threads, time));
     figures.copy_bytes_per_second = memory::copy_rate(threads, time);
 }
 
-/// Nonces hashed from the light cache one group after the other, from `first` on until `end`.
+/// Hashes nonces from the light cache, group by group, from `first` on until `end`. Returns their
+/// number.
 fn search_light(cache: &LightCache, first: u64, end: Instant) -> u64 {
     let mut hashes = 0;
     while Instant::now() < end {
@@ -171,7 +174,8 @@ fn search_light(cache: &LightCache, first: u64, end: Instant) -> u64 {
     hashes
 }
 
-/// Nonces hashed from the full dataset in one stream, from `first` on until `end`.
+/// Hashes nonces from the full dataset in one stream, from `first` on until `end`. Returns their
+/// number.
 fn search_full(dataset: &FullDataset<'_>, first: u64, end: Instant) -> u64 {
     let (mut begun, mut hashes) = (0, 0);
     dataset.search(
@@ -189,26 +193,18 @@ fn search_full(dataset: &FullDataset<'_>, first: u64, end: Instant) -> u64 {
     hashes
 }
 
-/// Hashes per second of `threads` threads; `search` gets a thread's first nonce and the end, and says how many
-/// it hashed.
+/// Returns the hashes per second of `threads` threads. `search` gets the first nonce of a thread
+/// and the end of the measurement, and returns how many nonces it has hashed.
 fn rate(threads: usize, time: Duration, search: impl Fn(u64, Instant) -> u64 + Sync) -> f64 {
     let start = Instant::now();
-    let work = |thread: usize| search((thread as u64) << 48, start + time);
-    let hashes: u64 = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads)
-            .map(|thread| scope.spawn(move || work(thread)))
-            .collect();
-        // A thread that panicked has counted nothing.
-        work(0)
-            + others
-                .into_iter()
-                .map(|other| other.join().unwrap_or(0))
-                .sum::<u64>()
+    let counts = run_parallel("bench", threads, |thread| {
+        search((thread as u64) << 48, start + time)
     });
+    let hashes: u64 = counts.into_iter().sum();
     hashes as f64 / start.elapsed().as_secs_f64()
 }
 
-/// The wrapping sum of pairs of words as 64-bit numbers.
+/// Returns the wrapping sum of the words, taken in pairs as little-endian 64-bit numbers.
 fn sum_u64(words: &[u32]) -> u64 {
     let pairs = words.as_chunks::<2>().0.iter();
     pairs.fold(0, |sum, [low, high]| {
@@ -216,7 +212,7 @@ fn sum_u64(words: &[u32]) -> u64 {
     })
 }
 
-/// The processor's name where the system tells it, else its architecture.
+/// Returns the name of the processor, or its architecture if the system does not tell the name.
 fn cpu_name() -> String {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = cpuinfo.lines().find(|line| line.starts_with("model name"));
@@ -233,9 +229,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_measured_is_null() {
+    fn figures_that_are_not_measured_are_null() {
         let config = BenchConfig {
-            devices: BenchDevices::Chosen(DeviceChoice::Cpu),
+            devices: BenchDevices::ChosenKernel(DeviceChoice::Cpu),
             epoch: 0,
             time: Duration::from_millis(50),
             threads: 2,

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use crate::display::{Bar, Chart, ChartGroup, byte_rate_text, rate_text};
 
-/// Bytes of the dataset that a hash reads.
+/// Bytes of the dataset that one hash reads.
 const BYTES_PER_HASH: f64 = (ACCESSES as usize * ITEM_BYTES) as f64;
 
-/// What searches.
+/// The kind of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum DeviceKind {
     /// The processor.
     #[default]
     Cpu,
@@ -20,7 +20,7 @@ pub enum Kind {
     Gpu,
 }
 
-impl Kind {
+impl DeviceKind {
     fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -29,24 +29,24 @@ impl Kind {
     }
 }
 
-/// What was measured on one device. `None`: it was not.
+/// The figures of one device. `None` means that a figure was not measured.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Figures {
+pub struct BenchFigures {
     /// `cpu` or `gpu:N`.
     pub device: String,
-    /// The product's name.
+    /// The name of the product.
     pub name: String,
-    /// What it is.
-    pub kind: Kind,
-    /// Threads, on the CPU.
+    /// The kind of the device.
+    pub kind: DeviceKind,
+    /// Number of threads, on the CPU.
     pub threads: Option<usize>,
-    /// Form of the search kernel, on an adapter.
+    /// The form of the search kernel, on an adapter.
     pub kernel: Option<String>,
-    /// Its workgroup.
+    /// The workgroup size of the search kernel.
     pub workgroup_size: Option<u32>,
-    /// Building the light cache, always by one thread of the CPU.
+    /// The time to build the light cache. One CPU thread always builds it.
     pub light_cache_seconds: Option<f64>,
-    /// Generating the full dataset.
+    /// The time to generate the full dataset.
     pub dataset_seconds: Option<f64>,
     /// Hashes per second from the light cache.
     pub light_hashrate: Option<f64>,
@@ -54,35 +54,37 @@ pub struct Figures {
     pub hashrate: Option<f64>,
     /// Bytes read plus bytes written by a plain copy.
     pub copy_bytes_per_second: Option<f64>,
-    /// Random 128-byte items of the dataset.
+    /// Bytes per second, reading random 128-byte items of the dataset.
     pub random_read_bytes_per_second: Option<f64>,
-    /// Random 64-byte rows of the light cache.
+    /// Bytes per second, reading random 64-byte rows of the light cache.
     pub cache_read_bytes_per_second: Option<f64>,
-    /// Wrapping sum of the dataset's little-endian 64-bit words: shows that it is the right one.
+    /// The wrapping sum of the little-endian 64-bit words of the dataset. It shows that the dataset
+    /// is right.
     pub dataset_sum_u64: Option<u64>,
-    /// Why figures are missing.
+    /// Why figures are absent.
     pub error: Option<String>,
 }
 
-impl Figures {
-    /// Bytes of the dataset that the search reads per second.
+impl BenchFigures {
+    /// Returns the bytes of the dataset that the search reads per second.
     pub fn search_bytes_per_second(&self) -> Option<f64> {
         self.hashrate.map(|rate| rate * BYTES_PER_HASH)
     }
 
-    /// What the search reads, as a part of what random reads alone get.
+    /// Returns the bytes that the search reads, divided by those that random reads alone can get.
     pub fn share_of_ceiling(&self) -> Option<f64> {
         let ceiling = self.random_read_bytes_per_second.filter(|rate| *rate > 0.0)?;
         Some(self.search_bytes_per_second()? / ceiling)
     }
 
-    /// The time in which the light cache's memory gives the rows that a dataset of `bytes` is made of.
+    /// Returns the seconds that the memory needs to deliver the cache rows of a dataset of `bytes`.
+    /// No generation can be faster.
     pub fn dataset_floor_seconds(&self, bytes: u64) -> Option<f64> {
         let rate = self.cache_read_bytes_per_second.filter(|rate| *rate > 0.0)?;
         Some(bytes as f64 * f64::from(DATASET_PARENTS) / rate)
     }
 
-    fn to_json(&self, report: &Report) -> Value {
+    fn to_json(&self, report: &BenchReport) -> Value {
         let bytes = report.dataset_bytes;
         json!({
             "device": self.device,
@@ -137,27 +139,27 @@ impl Figures {
     }
 }
 
-/// What was measured.
+/// The result of a benchmark.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Report {
+pub struct BenchReport {
     /// The epoch.
     pub epoch: u32,
-    /// Bytes of its light cache.
+    /// Bytes of the light cache.
     pub cache_bytes: u64,
-    /// Bytes of its full dataset.
+    /// Bytes of the full dataset.
     pub dataset_bytes: u64,
-    /// Device by device.
-    pub devices: Vec<Figures>,
+    /// The figures of each device.
+    pub devices: Vec<BenchFigures>,
 }
 
-impl Report {
-    /// The report for programs, an object for each device: every figure has its key, and null where it was
-    /// not measured.
+impl BenchReport {
+    /// Returns the report for programs, with an object for each device. Every figure has its key.
+    /// Its value is null if it was not measured.
     pub fn to_json(&self) -> Value {
         self.devices.iter().map(|figures| figures.to_json(self)).collect()
     }
 
-    /// The figures side by side: hash rates, and for each device what its memory gives.
+    /// Returns charts of the hash rates, and of the memory figures of each device.
     pub fn to_chart(&self) -> Chart {
         let mut rates = Vec::new();
         let mut memories = Vec::new();
@@ -206,7 +208,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for BenchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             epoch,
@@ -240,11 +242,11 @@ impl fmt::Display for Report {
 mod tests {
     use super::*;
 
-    fn report() -> Report {
-        let measured = Figures {
+    fn report() -> BenchReport {
+        let measured = BenchFigures {
             device: "gpu:0".into(),
             name: "Card".into(),
-            kind: Kind::Gpu,
+            kind: DeviceKind::Gpu,
             kernel: Some("shuffle".into()),
             workgroup_size: Some(64),
             light_cache_seconds: Some(0.25),
@@ -253,14 +255,14 @@ mod tests {
             copy_bytes_per_second: Some(1.024e12),
             random_read_bytes_per_second: Some(1e12),
             cache_read_bytes_per_second: Some(2.56e12),
-            ..Figures::default()
+            ..BenchFigures::default()
         };
-        let failed = Figures {
+        let failed = BenchFigures {
             device: "gpu:1".into(),
             error: Some("device lost".into()),
-            ..Figures::default()
+            ..BenchFigures::default()
         };
-        Report {
+        BenchReport {
             epoch: 7,
             cache_bytes: 1 << 24,
             dataset_bytes: 1 << 30,
@@ -312,8 +314,8 @@ mod tests {
             (bars[2].value, bars[2].text.as_str()),
             (8.192e11, "81.9 % of random reads")
         );
-        let nothing = Report {
-            devices: vec![Figures::default()],
+        let nothing = BenchReport {
+            devices: vec![BenchFigures::default()],
             ..report()
         };
         assert!(nothing.to_chart().groups.is_empty());

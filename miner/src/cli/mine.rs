@@ -135,7 +135,7 @@ fn engine_config(options: &MiningOptions) -> Result<EngineConfig, String> {
         threads: options.threads.unwrap_or(default.threads),
         kernels: match options.kernel.0 {
             None => KernelPolicy::measured(&dataset),
-            Some(_) => KernelPolicy::Given,
+            Some(_) => KernelPolicy::Fixed,
         },
         dataset,
         schedule: options.schedule.schedule(),

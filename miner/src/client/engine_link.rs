@@ -5,21 +5,21 @@ use std::sync::Arc;
 use crossbeam_channel::Sender;
 use tokio::sync::mpsc::Receiver;
 
-use crate::task::{Found, Task};
+use crate::search::{FoundSolution, SearchTask};
 
 /// The channels between a client and an engine.
 pub struct EngineLink {
     /// Tasks to the engine; `None` pauses it.
-    pub work: Sender<Option<Task>>,
+    pub work: Sender<Option<SearchTask>>,
     /// Solutions from the engine.
-    pub found: Receiver<Found>,
+    pub found: Receiver<FoundSolution>,
     /// The engine's hashrate in hashes per second.
     pub hashrate: Arc<dyn Fn() -> f64 + Send + Sync>,
 }
 
 impl EngineLink {
     /// Gives the engine a task, or pauses it.
-    pub(super) fn send_task(&self, task: Option<Task>) {
+    pub(super) fn send_task(&self, task: Option<SearchTask>) {
         // Fails if the engine has ended. Then the whole rig ends.
         let _ = self.work.send(task);
     }

@@ -18,7 +18,7 @@ use super::endpoint::MiningEndpoint;
 use super::engine_link::EngineLink;
 use super::error::ClientError;
 use super::net::{self, EndpointStream};
-use crate::task::{Found, NonceSpace, Task};
+use crate::search::{FoundSolution, NonceSpace, SearchTask};
 
 /// The most jobs that are kept. Shares of older jobs are not sent.
 const JOBS_MAX: usize = 16;
@@ -218,7 +218,7 @@ impl PoolClient {
     /// Gives the newest job to the engine.
     fn send_job(&self, link: &EngineLink) {
         let Some(job) = self.state.jobs.back() else { return };
-        let task = Task {
+        let task = SearchTask {
             work: job.package.clone(),
             nonces: NonceSpace::new(job.extranonce.prefix(), job.extranonce.bits()),
             repeat: true,
@@ -267,7 +267,7 @@ impl PoolClient {
     }
 
     /// Submits a solution as a share of its job. Counts it as stale if its job is over.
-    fn submit(&mut self, found: &Found) -> Result<(), ClientError> {
+    fn submit(&mut self, found: &FoundSolution) -> Result<(), ClientError> {
         let solution = &found.solution;
         let final_hash = final_hash(&solution.header_hash, solution.pow_nonce, &solution.mix_hash);
         let is_job_of_solution = |job: &&PoolJob| {
@@ -326,7 +326,7 @@ impl PoolClient {
 
     /// Submits a solution just before the connection is closed. The share is sent by
     /// [`close`](Self::close) or [`finish`](Self::finish).
-    pub(super) fn submit_before_close(&mut self, found: &Found) {
+    pub(super) fn submit_before_close(&mut self, found: &FoundSolution) {
         if self.submit(found).is_err() {
             self.state
                 .context

@@ -7,7 +7,7 @@ use ethash::{B256, U256};
 use parking_lot::Mutex;
 
 use super::endpoint::MiningEndpoint;
-use crate::task::Task;
+use crate::search::SearchTask;
 
 /// Counts of solutions by their answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,7 +143,7 @@ impl ClientStats {
     }
 
     /// Sets the current job; `None` while the engine is paused.
-    pub(super) fn set_job(&self, task: Option<&Task>) {
+    pub(super) fn set_job(&self, task: Option<&SearchTask>) {
         let mut status = self.status.lock();
         let job = task.map(|task| JobStatus {
             header_hash: task.work.header_hash,

@@ -1,5 +1,5 @@
-//! What dataset files need of the system: locks, and how a big file is best read and written. Knows nothing of
-//! what is in them.
+//! System calls for dataset files: locks, and fast ways to read and write large files. Knows
+//! nothing about their content.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -7,9 +7,9 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
-use super::DatasetError;
+use super::error::DatasetError;
 
-/// Why the unfinished file at `path` was not locked.
+/// Returns the error for an unfinished file at `path` that could not be locked.
 pub(super) fn no_lock(error: TryLockError, path: &Path) -> DatasetError {
     match error {
         TryLockError::WouldBlock => DatasetError::Busy {
@@ -19,10 +19,13 @@ pub(super) fn no_lock(error: TryLockError, path: &Path) -> DatasetError {
     }
 }
 
-/// Reads a mapped file in, in huge pages where the system has them for files.
+/// Reads a mapped file into memory, in huge pages if the file system supports them.
 ///
-/// Where the system does not know how, pages come one by one as they are first read, at random places. The error
-/// is that of a page that cannot be read: to touch it would end the process.
+/// On systems without such a call, each page is read when the search first touches it.
+///
+/// # Errors
+/// When a page cannot be read. Without this call, the first access to that page would end the
+/// process.
 pub(super) fn fetch(map: &Mmap) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
@@ -37,30 +40,33 @@ pub(super) fn fetch(map: &Mmap) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the system drop its copy of a file just written. Pages of a file that is written are small, those of one
-/// that is read can be huge: whoever maps the file next has a faster search for one more reading of the disk.
+/// Removes the system's copy of a file that was just written from memory.
+///
+/// The system keeps a written file in small memory pages, but it can read a file into huge pages.
+/// After this call, the next process that maps the file reads it from the disk again, and its
+/// search is faster.
 pub(super) fn forget(file: &File) {
     #[cfg(target_os = "linux")]
     {
         use std::os::fd::AsRawFd;
-        // SAFETY: the descriptor is open, and the advice touches no memory of this process. A refusal is of no
-        // consequence.
+        // SAFETY: the descriptor is open, and the call does not touch the memory of this process. A
+        // failure has no effect.
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
     }
     #[cfg(not(target_os = "linux"))]
     let _ = file;
 }
 
-/// Whether the open `file` is what `path` names.
+/// Whether `path` is the path of the open `file`.
 pub(super) fn is_at(file: &File, path: &Path) -> bool {
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt;
-        let place = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-        let (here, there) = (file.metadata().map(place), fs::metadata(path).map(place));
-        matches!((here, there), (Ok(here), Ok(there)) if here == there)
+        let inode = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        let (of_file, at_path) = (file.metadata().map(inode), fs::metadata(path).map(inode));
+        matches!((of_file, at_path), (Ok(of_file), Ok(at_path)) if of_file == at_path)
     }
-    // Elsewhere the system refuses to shorten a mapped file, so nothing is lost by not looking.
+    // Other systems refuse to shorten a mapped file, so this check is not necessary there.
     #[cfg(not(unix))]
     {
         let _ = (file, path);
@@ -74,7 +80,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_file_that_got_its_name_is_no_longer_written() {
+    fn a_renamed_file_is_no_longer_at_its_old_path() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("full");
         File::create(&path).expect("a file");
@@ -84,13 +90,13 @@ mod tests {
         assert!(!is_at(&file, &path), "another file");
         fs::rename(&unfinished, &path).expect("renamed");
         assert!(is_at(&file, &path));
-        assert!(!is_at(&file, &unfinished), "no file at all");
+        assert!(!is_at(&file, &unfinished), "there is no file");
         File::create(&unfinished).expect("a new one");
-        assert!(!is_at(&file, &unfinished), "another of the same name");
+        assert!(!is_at(&file, &unfinished), "another file of the same name");
     }
 
     #[test]
-    fn a_lock_that_fails_is_not_one_that_is_held() {
+    fn a_lock_that_fails_is_not_a_busy_file() {
         let path = Path::new("full");
         let error = no_lock(TryLockError::WouldBlock, path);
         assert!(matches!(error, DatasetError::Busy { .. }), "{error}");
@@ -107,19 +113,19 @@ mod tests {
     fn pages_that_cannot_be_read_are_an_error() {
         let file = tempfile::tempfile().expect("a temporary file");
         file.set_len(1 << 16).expect("lengthened");
-        // SAFETY: nothing is read through it.
+        // SAFETY: nothing is read through this map.
         let map = unsafe { Mmap::map(&file) }.expect("a map");
         match map.advise(memmap2::Advice::PopulateRead) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                eprintln!("skipped: this system does not read mapped files in");
+                eprintln!("skipped: this system cannot read mapped files in advance");
                 return;
             }
             result => result.expect("a good file"),
         }
         assert!(fetch(&map).is_ok());
-        // As with a bad sector, touching the pages would raise a signal now.
+        // Touching the pages would raise a signal now, as with a bad sector.
         file.set_len(0).expect("shortened");
-        let error = fetch(&map).expect_err("there is nothing behind the map");
+        let error = fetch(&map).expect_err("the map has no file content behind it");
         assert_eq!(error.raw_os_error(), Some(libc::EFAULT), "{error}");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::units::{rate_text, share_text, time_text};
 use crate::monitor::{DeviceReport, RigReport};
-use crate::{DeviceState, DeviceStatus};
+use crate::telemetry::{DeviceState, DeviceStatus};
 
 /// In a terminal with fewer columns than this, product names are not shown.
 const WIDE_COLUMNS: usize = 118;

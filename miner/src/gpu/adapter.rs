@@ -1,32 +1,35 @@
-//! The adapters of this machine, and their choice by index or, where one was known before, by what it is.
+//! The adapters of this machine. Opens one by its index, or finds one that was listed before.
 //!
-//! Knows nothing of kernels. A machine without a driver has an empty list, which is no error.
+//! Knows nothing of kernels. On a machine without a driver the list is empty, which is not an
+//! error.
 
-use super::GpuError;
+use super::error::GpuError;
 
-/// How much of the memory that the driver grants this process may be taken, in percent.
+/// The largest part of the device memory that this process may use, in percent of what the driver
+/// grants.
 const MEMORY_PERCENT_MAX: u8 = 97;
 
-/// An adapter as users see it.
+/// The properties of an adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdapterInfo {
-    /// Its place in the list; what [`GpuSearcher::new`](super::GpuSearcher::new) takes.
+    /// The index in the list of adapters. [`GpuSearcher::new`](super::GpuSearcher::new) takes it.
     pub index: usize,
-    /// The card's name.
+    /// The name of the card.
     pub name: String,
     /// Vulkan, Metal or Dx12.
     pub backend: String,
-    /// The driver's name and version.
+    /// The name and the version of the driver.
     pub driver: String,
-    /// Whether it is the CPU in disguise. Native code is far faster there.
+    /// Whether the adapter is a program on the CPU. The CPU searcher is far faster than that.
     pub software: bool,
-    /// Largest buffer that a kernel can see at once, in bytes.
+    /// The largest buffer that a kernel can bind, in bytes.
     pub max_binding: u64,
-    /// Largest buffer, in bytes.
+    /// The largest buffer, in bytes.
     pub max_buffer: u64,
-    /// Smallest number of invocations that run in step, 0 where they cannot exchange values.
+    /// The smallest number of invocations in a subgroup. 0 if the adapter has no subgroup
+    /// operations.
     pub subgroup_size: u32,
-    /// Its address on the PCI bus, as in `0000:01:00.0`; `None` where the driver does not tell.
+    /// The address on the PCI bus, like `0000:01:00.0`. `None` if the driver does not tell it.
     pub pci_bus: Option<String>,
 }
 
@@ -48,8 +51,8 @@ impl AdapterInfo {
         }
     }
 
-    /// Whether `other` is this card through the same library: by its address where that is known, else by
-    /// name and driver.
+    /// Whether `other` is this card through the same library. Cards are compared by their bus
+    /// address if it is known, and otherwise by name and driver.
     fn is_same_card(&self, other: &Self) -> bool {
         self.backend == other.backend
             && match &self.pci_bus {
@@ -59,21 +62,23 @@ impl AdapterInfo {
     }
 }
 
-/// Keeps a Vulkan layer of Mesa from writing to standard error, where a log may have to be JSON.
+/// Keeps a Vulkan layer of Mesa from writing to standard error, because a log there may have to be
+/// JSON.
 ///
-/// The layer only sorts adapters, which are told apart by number here.
+/// That layer only sorts the adapters. This program selects them by number, so it does not need the
+/// layer.
 ///
 /// # Safety
-/// Sets an environment variable, so there must be no second thread yet: first thing in `main`.
+/// This sets an environment variable. No other thread may exist, so call it first in `main`.
 pub unsafe fn quiet_drivers() {
-    // SAFETY: by this function's own condition nobody reads the environment meanwhile.
+    // SAFETY: the caller guarantees that no other thread reads the environment now.
     #[cfg(target_os = "linux")]
     unsafe {
         std::env::set_var("NODEVICE_SELECT", "1");
     }
 }
 
-/// All adapters, in the driver's order. Empty where there is no driver.
+/// Lists all adapters in the order of the driver. The list is empty if there is no driver.
 pub fn list_adapters() -> Vec<AdapterInfo> {
     adapters()
         .iter()
@@ -82,7 +87,7 @@ pub fn list_adapters() -> Vec<AdapterInfo> {
         .collect()
 }
 
-/// The adapter at `index` of the list.
+/// Returns the adapter at `index` of the list.
 pub(crate) fn adapter(index: usize) -> Result<(wgpu::Adapter, AdapterInfo), GpuError> {
     let mut all = adapters();
     if index >= all.len() {
@@ -96,14 +101,14 @@ pub(crate) fn adapter(index: usize) -> Result<(wgpu::Adapter, AdapterInfo), GpuE
     Ok((adapter, info))
 }
 
-/// The adapter that is `wanted`, wherever it stands in the list by now.
+/// Finds the adapter `wanted`, whose index may have changed since it was listed.
 pub(crate) fn find(wanted: &AdapterInfo) -> Result<(wgpu::Adapter, AdapterInfo), GpuError> {
     let mut all = adapters();
     let mut infos: Vec<_> = (0..)
         .zip(&all)
         .map(|(index, adapter)| AdapterInfo::new(index, adapter))
         .collect();
-    let Some(index) = place_of(wanted, &infos) else {
+    let Some(index) = index_of(wanted, &infos) else {
         let bus = wanted.pci_bus.as_ref().map(|bus| format!(" ({bus})"));
         return Err(GpuError::AdapterAbsent {
             adapter: format!("{}{}", wanted.name, bus.unwrap_or_default()),
@@ -113,9 +118,11 @@ pub(crate) fn find(wanted: &AdapterInfo) -> Result<(wgpu::Adapter, AdapterInfo),
     Ok((all.swap_remove(index), infos.swap_remove(index)))
 }
 
-/// Where `wanted` stands in a list made later. Several entries may be the same card, or equal ones whose
-/// driver tells no address: then the one with the same driver at the same place, as far as there is one.
-fn place_of(wanted: &AdapterInfo, list: &[AdapterInfo]) -> Option<usize> {
+/// Returns the index of `wanted` in a newer list.
+///
+/// Several entries may match: the same card twice, or equal cards without a known bus address. Then
+/// an entry with the same driver goes first, and among these the one with the same index.
+fn index_of(wanted: &AdapterInfo, list: &[AdapterInfo]) -> Option<usize> {
     list.iter()
         .enumerate()
         .filter(|(_, info)| wanted.is_same_card(info))
@@ -124,12 +131,13 @@ fn place_of(wanted: &AdapterInfo, list: &[AdapterInfo]) -> Option<usize> {
 }
 
 fn adapters() -> Vec<wgpu::Adapter> {
-    // `Instance::new` panics only in a build for a platform none of whose backends is compiled in.
+    // `Instance::new` panics only if no backend was compiled in for this platform.
     if wgpu::Instance::enabled_backend_features().is_empty() {
         return Vec::new();
     }
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
-        // Drivers that move what does not fit to the host's memory would make a search crawl.
+        // Some drivers move buffers that do not fit to the memory of the host. The search would be
+        // very slow.
         memory_budget_thresholds: wgpu::MemoryBudgetThresholds {
             for_resource_creation: Some(MEMORY_PERCENT_MAX),
             for_device_loss: None,
@@ -144,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_absent_adapter_is_an_error_with_both_numbers() {
+    fn an_absent_adapter_is_an_error_with_index_and_count() {
         let found = list_adapters().len();
         assert_eq!(
             adapter(usize::MAX).err(),
@@ -170,50 +178,50 @@ mod tests {
     }
 
     #[test]
-    fn a_card_is_found_by_its_address_when_others_are_gone() {
+    fn a_card_is_found_by_its_bus_address_after_another_was_removed() {
         let cards = [
             card(0, "X", Some("0000:01:00.0")),
             card(1, "X", Some("0000:02:00.0")),
             card(2, "soft", None),
         ];
         for wanted in &cards {
-            assert_eq!(place_of(wanted, &cards), Some(wanted.index));
+            assert_eq!(index_of(wanted, &cards), Some(wanted.index));
         }
         let without_first = [card(0, "X", Some("0000:02:00.0")), card(1, "soft", None)];
         assert_eq!(
-            place_of(&cards[0], &without_first),
+            index_of(&cards[0], &without_first),
             None,
-            "the other one is not it"
+            "the other card is not the wanted one"
         );
-        assert_eq!(place_of(&cards[1], &without_first), Some(0));
-        assert_eq!(place_of(&cards[2], &without_first), Some(1));
+        assert_eq!(index_of(&cards[1], &without_first), Some(0));
+        assert_eq!(index_of(&cards[2], &without_first), Some(1));
         let through_another_library = AdapterInfo {
             backend: "Dx12".into(),
             ..cards[0].clone()
         };
-        assert_eq!(place_of(&cards[0], &[through_another_library]), None);
+        assert_eq!(index_of(&cards[0], &[through_another_library]), None);
     }
 
     #[test]
-    fn among_equals_the_one_with_the_same_driver_at_the_same_place_is_taken() {
+    fn among_equal_cards_the_one_with_the_same_driver_and_index_is_found() {
         let equals = [card(0, "X", None), card(1, "X", None)];
-        assert_eq!(place_of(&equals[1], &equals), Some(1));
+        assert_eq!(index_of(&equals[1], &equals), Some(1));
         let other_driver = AdapterInfo {
             driver: "driver 2".into(),
             ..card(0, "X", Some("0000:01:00.0"))
         };
         let list = [other_driver.clone(), card(1, "X", Some("0000:01:00.0"))];
-        assert_eq!(place_of(&card(0, "X", Some("0000:01:00.0")), &list), Some(1));
+        assert_eq!(index_of(&card(0, "X", Some("0000:01:00.0")), &list), Some(1));
         let newer = [other_driver];
         assert_eq!(
-            place_of(&card(0, "X", Some("0000:01:00.0")), &newer),
+            index_of(&card(0, "X", Some("0000:01:00.0")), &newer),
             Some(0),
             "a new driver for the same card"
         );
     }
 
     #[test]
-    fn an_adapter_that_is_gone_is_named() {
+    fn the_error_names_an_adapter_that_is_gone() {
         let gone = find(&card(0, "Card of no maker", Some("ffff:ff:1f.7"))).err();
         let error = gone.expect("there is no such card");
         assert!(

@@ -1,77 +1,78 @@
 //! One batch of nonces on the device: its buffers, its launch and its results.
 //!
-//! Each batch has buffers of its own and keeps the work it was launched for, so that several can be under
-//! way and no result is ever paired with newer work.
+//! Each batch has its own buffers and remembers the work it was launched for. So several batches
+//! can be in flight, and a result is never attributed to newer work.
 
 use std::time::Instant;
 
 use ethash::B256;
 
-use super::GpuError;
-use super::device::{Gpu, Mapping};
-use super::kernel::Kernel;
-use super::layout::{Hit, Job, ResultHead};
+use super::device::{BufferReadback, GpuDevice};
+use super::error::GpuError;
+use super::params::{SearchHit, SearchParams, SearchResultsHeader};
+use super::pipeline::KernelPipeline;
 
-/// What to search.
+/// Work for the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuWork {
-    /// The caller's own number of this work, which comes back with its results.
+    /// A number that the caller chooses. It is returned with the results.
     pub id: u64,
-    /// Hash of the header without its seal.
+    /// The hash of the header without its seal.
     pub header_hash: B256,
-    /// 2^256 / difficulty. The device tests the top 64 bits only.
+    /// 2^256 / difficulty. The device compares only the top 64 bits.
     pub boundary: B256,
-    /// First nonce; the search goes upwards from there and wraps.
+    /// The first nonce. The nonce after the highest number is 0.
     pub start_nonce: u64,
-    /// How many nonces from there on are this work's; no other is hashed for it.
+    /// How many nonces, from the first on, may be hashed for this work.
     pub nonces: u64,
 }
 
-/// A nonce whose final hash is at or below the boundary in its top 64 bits.
+/// A nonce whose final hash is not above the boundary in its top 64 bits.
 ///
-/// The caller compares all 256 bits on the CPU before it believes the device.
+/// The caller must compute the hash on the CPU and compare all 256 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuHit {
     /// The nonce.
     pub pow_nonce: u64,
-    /// The mix the device found.
+    /// The mix hash that the device computed.
     pub mix_hash: B256,
 }
 
-/// Buffers of one batch.
-pub(crate) struct Slot {
+/// The buffers of one batch.
+pub(crate) struct BatchBuffers {
     parameters: wgpu::Buffer,
     results: wgpu::Buffer,
     readback: wgpu::Buffer,
     output: wgpu::BindGroup,
 }
 
-/// A batch under way.
-pub(crate) struct Launched {
+/// A batch in flight.
+pub(crate) struct BatchInFlight {
     pub(crate) work: GpuWork,
     pub(crate) first_nonce: u64,
     pub(crate) count: u32,
     pub(crate) start: Instant,
     pub(crate) submission: wgpu::SubmissionIndex,
-    pub(crate) slot: Slot,
-    mapping: Mapping,
+    pub(crate) buffers: BatchBuffers,
+    readback: BufferReadback,
 }
 
-/// What a batch has found.
-pub(crate) struct Found {
-    /// All hits.
+/// The results of a batch.
+pub(crate) struct BatchResults {
+    /// The number of hits.
     pub(crate) found: u32,
-    /// Those for which there was a slot, by nonce from `first_nonce` on.
+    /// The hits that had a free slot, in the order of their nonces from `first_nonce` on.
     pub(crate) hits: Vec<GpuHit>,
 }
 
-impl Slot {
-    /// Allocates the buffers of one batch with room for `result_slots` hits.
-    pub(crate) fn new(gpu: &Gpu, kernel: &Kernel, result_slots: u32) -> Result<Self, GpuError> {
+impl BatchBuffers {
+    /// Allocates the buffers of one batch, with slots for `result_slots` hits.
+    pub(crate) fn new(gpu: &GpuDevice, kernel: &KernelPipeline, result_slots: u32) -> Result<Self, GpuError> {
         use wgpu::BufferUsages as Usage;
-        let bytes = size_of::<ResultHead>() as u64 + u64::from(result_slots) * size_of::<Hit>() as u64;
-        let empty = Job::new(&B256::ZERO, &B256::ZERO, 0, 0);
-        let parameters = gpu.uniform("job", bytemuck::bytes_of(&empty))?;
+        let bytes =
+            size_of::<SearchResultsHeader>() as u64 + u64::from(result_slots) * size_of::<SearchHit>() as u64;
+        let no_nonces = SearchParams::new(&B256::ZERO, &B256::ZERO, 0, 0);
+        let parameters = gpu.uniform("search parameters", bytemuck::bytes_of(&no_nonces))?;
         let results = gpu.buffer(
             "results",
             bytes,
@@ -87,71 +88,73 @@ impl Slot {
         })
     }
 
-    /// Starts a batch of `count` nonces from `first_nonce` on.
+    /// Launches a batch of `count` nonces from `first_nonce` on.
     pub(crate) fn launch(
         self,
-        gpu: &Gpu,
-        kernel: &Kernel,
+        gpu: &GpuDevice,
+        kernel: &KernelPipeline,
         work: GpuWork,
         first_nonce: u64,
         count: u32,
-    ) -> Result<Launched, GpuError> {
-        let job = Job::new(&work.header_hash, &work.boundary, first_nonce, count);
+    ) -> Result<BatchInFlight, GpuError> {
+        let params = SearchParams::new(&work.header_hash, &work.boundary, first_nonce, count);
         gpu.queue()
-            .write_buffer(&self.parameters, 0, bytemuck::bytes_of(&job));
+            .write_buffer(&self.parameters, 0, bytemuck::bytes_of(&params));
         let submission = gpu.submit("search batch", |encoder| {
-            encoder.clear_buffer(&self.results, 0, Some(size_of::<ResultHead>() as u64));
+            encoder.clear_buffer(&self.results, 0, Some(size_of::<SearchResultsHeader>() as u64));
             kernel.dispatch(gpu, encoder, &self.output, count);
             encoder.copy_buffer_to_buffer(&self.results, 0, &self.readback, 0, self.readback.size());
         })?;
-        let mapping = Mapping::start(&self.readback);
-        Ok(Launched {
+        let readback = BufferReadback::start(&self.readback);
+        Ok(BatchInFlight {
             work,
             first_nonce,
             count,
             start: Instant::now(),
             submission,
-            slot: self,
-            mapping,
+            buffers: self,
+            readback,
         })
     }
 }
 
-impl Launched {
-    /// Waits for the batch and reads its results. The slot is free again.
-    pub(crate) fn finish(self, gpu: &Gpu) -> Result<(Found, Slot), GpuError> {
+impl BatchInFlight {
+    /// Waits for the batch. Returns its results, and its buffers for another batch.
+    pub(crate) fn finish(self, gpu: &GpuDevice) -> Result<(BatchResults, BatchBuffers), GpuError> {
         gpu.wait("search batch", &self.submission)?;
-        let mut found = self.mapping.take(gpu, &self.slot.readback, parse)?;
-        // Slots are taken in any order.
+        let mut results = self.readback.take(gpu, &self.buffers.readback, parse)?;
+        // Invocations take slots in any order.
         let first_nonce = self.first_nonce;
-        found
+        results
             .hits
             .sort_unstable_by_key(|hit| hit.pow_nonce.wrapping_sub(first_nonce));
-        Ok((found, self.slot))
+        Ok((results, self.buffers))
     }
 }
 
-/// Reads a result buffer. Its length gives the number of slots, whatever the device counted.
-fn parse(bytes: &[u8]) -> Found {
-    let (head, slots) = bytes.split_at(size_of::<ResultHead>());
-    let found = bytemuck::pod_read_unaligned::<ResultHead>(head).found;
+/// Parses a result buffer. The length of the buffer limits the number of hits, whatever the device
+/// counted.
+fn parse(bytes: &[u8]) -> BatchResults {
+    let (head, slots) = bytes.split_at(size_of::<SearchResultsHeader>());
+    let found = bytemuck::pod_read_unaligned::<SearchResultsHeader>(head).found;
     let hits = slots
-        .chunks_exact(size_of::<Hit>())
+        .chunks_exact(size_of::<SearchHit>())
         .take(found as usize)
-        .map(bytemuck::pod_read_unaligned::<Hit>)
+        .map(bytemuck::pod_read_unaligned::<SearchHit>)
         .map(|hit| GpuHit {
             pow_nonce: hit.nonce(),
             mix_hash: B256::from(hit.mix_hash),
         })
         .collect();
-    Found { found, hits }
+    BatchResults { found, hits }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A result buffer of two slots whose mixes are 1 and 2, and whose count is `found`.
+    /// Returns a result buffer that counts `found` hits. It has two slots with the mix hashes 1 and
+    /// 2.
     fn buffer(found: u32) -> Vec<u8> {
         let mut bytes = vec![0; 16 + 2 * 48];
         bytes[..4].copy_from_slice(&found.to_le_bytes());
@@ -161,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_hits_are_read_as_were_stored() {
+    fn only_stored_hits_are_parsed() {
         for (found, stored) in [(0, 0), (1, 1), (2, 2), (3, 2), (u32::MAX, 2)] {
             let results = parse(&buffer(found));
             assert_eq!(results.found, found);

@@ -1,31 +1,35 @@
-//! Compares a new dataset and the kernel over it with the CPU before anyone mines on them.
+//! Compares a new dataset and its kernel with the CPU, before anyone mines with them.
 //!
-//! A few random items and the hashes of a whole workgroup find a bad driver, memory that lies, or a kernel
-//! miscompiled for this card, at the cost of some ten milliseconds.
+//! A few random items and the hashes of a whole workgroup are compared. This finds bad drivers,
+//! faulty memory and kernels that were miscompiled for this card. It takes some ten milliseconds.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use ethash::{B256, LightCache, PowHash};
 
 use super::batch::GpuWork;
-use super::layout::boundary_top;
-use super::{GpuError, GpuSearcher};
+use super::dataset::LoadedEpoch;
+use super::device::GpuDevice;
+use super::error::GpuError;
+use super::params::boundary_top;
 
-/// Items compared, the first and the last aside.
+/// Number of random items compared. The first and the last item are compared too.
 const RANDOM_ITEMS: usize = 6;
 /// Nonces that the CPU hashes side by side.
 const WIDTH: usize = 64;
 
-/// Nonces in a row of a random header, with their hashes by the CPU: at least so many that a workgroup has one for
-/// each of its invocations. All places within it are compared then, whoever exchanges values with whom.
-pub(crate) struct Sample {
+/// Consecutive nonces of a random header, with the hashes that the CPU computes for them.
+///
+/// There is at least one nonce for each invocation of a workgroup, so that every place within a
+/// workgroup is compared, whichever invocations exchange values.
+pub(crate) struct CheckSample {
     header_hash: B256,
     start_nonce: u64,
     hashes: Vec<PowHash>,
 }
 
-impl Sample {
-    /// For workgroups of up to `workgroup_size`.
+impl CheckSample {
+    /// Makes a sample for workgroups of up to `workgroup_size` invocations.
     pub(crate) fn new(cache: &LightCache, workgroup_size: u32) -> Self {
         let mut header_hash = B256::ZERO;
         for bytes in header_hash.0.chunks_exact_mut(8) {
@@ -46,32 +50,47 @@ impl Sample {
     }
 }
 
-/// Compares random items, and the hashes of a workgroup.
-pub(crate) fn samples(searcher: &mut GpuSearcher, cache: &LightCache) -> Result<(), GpuError> {
-    let last = cache.dataset_items() - 1;
-    let random = (0..RANDOM_ITEMS).map(|_| (random_u64() % u64::from(cache.dataset_items())) as u32);
-    for index in [0, last].into_iter().chain(random) {
-        item(searcher, cache, index)?;
+/// Compares random items of the dataset, and the hashes of a whole workgroup.
+///
+/// # Errors
+/// When an item or a hash is wrong, and errors of the device.
+pub(crate) fn items_and_hashes(
+    gpu: &GpuDevice,
+    loaded: &LoadedEpoch,
+    workgroup_size: u32,
+) -> Result<(), GpuError> {
+    let items = loaded.cache.dataset_items();
+    let random = (0..RANDOM_ITEMS).map(|_| (random_u64() % u64::from(items)) as u32);
+    for index in [0, items - 1].into_iter().chain(random) {
+        check_item(gpu, loaded, index)?;
     }
-    let sample = Sample::new(cache, searcher.options().workgroup_size);
-    hashes(searcher, &sample)
+    hashes(gpu, loaded, &CheckSample::new(&loaded.cache, workgroup_size))
 }
 
-/// Searches the sample three times: with a boundary that every hash meets, with one that is the middle hash
-/// itself, and with the next lower one that the device can tell from that. Each time it must find just what the
-/// CPU finds, with the same mixes.
-pub(crate) fn hashes(searcher: &mut GpuSearcher, sample: &Sample) -> Result<(), GpuError> {
+/// Searches the sample three times, each time with another boundary: one that every hash meets, the
+/// middle hash of the sample, and the next lower boundary that the device can distinguish from it.
+///
+/// Each time the device must find the same nonces as the CPU, with the same mix hashes.
+///
+/// # Errors
+/// When a hash is wrong, and errors of the device.
+pub(crate) fn hashes(gpu: &GpuDevice, loaded: &LoadedEpoch, sample: &CheckSample) -> Result<(), GpuError> {
     let mut sorted: Vec<_> = sample.hashes.iter().map(|hash| hash.final_hash).collect();
     sorted.sort_unstable();
     let middle = sorted[sorted.len() / 2];
     let boundaries = [Some(B256::repeat_byte(0xff)), Some(middle), lowered(&middle)];
     for boundary in boundaries.into_iter().flatten() {
-        search(searcher, sample, boundary)?;
+        check_search(gpu, loaded, sample, boundary)?;
     }
     Ok(())
 }
 
-fn search(searcher: &mut GpuSearcher, sample: &Sample, boundary: B256) -> Result<(), GpuError> {
+fn check_search(
+    gpu: &GpuDevice,
+    loaded: &LoadedEpoch,
+    sample: &CheckSample,
+    boundary: B256,
+) -> Result<(), GpuError> {
     let count = sample.hashes.len() as u32;
     let work = GpuWork {
         id: 0,
@@ -80,8 +99,8 @@ fn search(searcher: &mut GpuSearcher, sample: &Sample, boundary: B256) -> Result
         start_nonce: sample.start_nonce,
         nonces: count.into(),
     };
-    // One batch, for one of fewer nonces would leave the later places of a workgroup out.
-    let mut hits = searcher.batch_of(work, count)?.into_iter().peekable();
+    // It must be one batch: shorter batches would never use the later places of a workgroup.
+    let mut hits = loaded.search_batch(gpu, work, count)?.into_iter().peekable();
     for (offset, expected) in (0..).zip(&sample.hashes) {
         let nonce = sample.start_nonce.wrapping_add(offset);
         let final_hash = expected.final_hash;
@@ -109,9 +128,9 @@ fn search(searcher: &mut GpuSearcher, sample: &Sample, boundary: B256) -> Result
     Ok(())
 }
 
-fn item(searcher: &GpuSearcher, cache: &LightCache, item: u32) -> Result<(), GpuError> {
-    let expected = cache.dataset_item(item);
-    let got = searcher.read_items(item, 1)?;
+fn check_item(gpu: &GpuDevice, loaded: &LoadedEpoch, item: u32) -> Result<(), GpuError> {
+    let expected = loaded.cache.dataset_item(item);
+    let got = loaded.read_items(gpu, item, 1)?;
     let differing = got
         .iter()
         .flatten()
@@ -123,7 +142,7 @@ fn item(searcher: &GpuSearcher, cache: &LightCache, item: u32) -> Result<(), Gpu
     }
 }
 
-/// The highest boundary whose top 64 bits are below those of `hash`, if there is any.
+/// Returns the highest boundary whose top 64 bits are below those of `hash`, if there is one.
 fn lowered(hash: &B256) -> Option<B256> {
     let top = boundary_top(hash).checked_sub(1)?;
     let mut lower = B256::repeat_byte(0xff);
@@ -131,7 +150,7 @@ fn lowered(hash: &B256) -> Option<B256> {
     Some(lower)
 }
 
-/// A number that differs from run to run, which is all that is asked of it.
+/// Returns a number that differs from run to run. It need not be hard to predict.
 fn random_u64() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -139,8 +158,8 @@ fn random_u64() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::super::fixture::searcher;
-    use super::super::{GpuOptions, KernelForm};
     use super::*;
+    use crate::gpu::{GpuOptions, KernelForm};
 
     #[test]
     fn a_lowered_boundary_differs_in_the_bits_the_device_tests() {
@@ -153,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_is_wrong_in_later_places_of_a_workgroup_is_noticed() {
+    fn a_kernel_that_is_wrong_in_later_places_of_a_workgroup_is_detected() {
         for workgroup_size in [64, 128] {
             let options = GpuOptions {
                 kernel: KernelForm::Group,
@@ -163,13 +182,15 @@ mod tests {
             let Some((mut searcher, cache)) = searcher(&options) else {
                 return;
             };
-            let sample = Sample::new(&cache, workgroup_size);
-            assert_eq!(hashes(&mut searcher, &sample), Ok(()));
-            // From this place on invocations take what those before have offered.
+            let sample = CheckSample::new(&cache, workgroup_size);
+            assert_eq!(searcher.check_hashes(&sample), Ok(()));
+            // From this place on, invocations take the values of earlier places.
             for wrong_from in [8, 16, 32, workgroup_size / 2] {
-                let first_half = format!("even_shelf[owner & {}u]", wrong_from - 1);
-                searcher.spoil_kernel("even_shelf[owner]", &first_half);
-                let error = hashes(&mut searcher, &sample).expect_err("half of the hashes are wrong");
+                let earlier_value = format!("even_values[source & {}u]", wrong_from - 1);
+                searcher.spoil_kernel("even_values[source]", &earlier_value);
+                let error = searcher
+                    .check_hashes(&sample)
+                    .expect_err("half of the hashes are wrong");
                 let first_wrong = sample.start_nonce.wrapping_add(wrong_from.into());
                 assert!(
                     matches!(error, GpuError::WrongMix { nonce, .. } if nonce == first_wrong),
@@ -180,15 +201,15 @@ mod tests {
     }
 
     #[test]
-    fn hits_that_are_missed_or_made_up_are_told_apart() {
+    fn missed_hits_and_false_hits_are_different_errors() {
         let Some((mut searcher, cache)) = searcher(&GpuOptions::default()) else {
             return;
         };
-        let sample = Sample::new(&cache, 64);
+        let sample = CheckSample::new(&cache, 64);
         let of_sample = |hash: &B256| sample.hashes.iter().any(|known| known.final_hash == *hash);
 
-        searcher.spoil_kernel("low <= job.boundary_top.x", "low < job.boundary_top.x");
-        let missed = hashes(&mut searcher, &sample);
+        searcher.spoil_kernel("low <= params.boundary_top.x", "low < params.boundary_top.x");
+        let missed = searcher.check_hashes(&sample);
         let Err(GpuError::MissedHit {
             boundary, final_hash, ..
         }) = missed
@@ -198,13 +219,16 @@ mod tests {
         assert_eq!(boundary, final_hash, "the CPU's hash is the boundary");
         assert!(of_sample(&final_hash));
 
-        searcher.spoil_kernel("low <= job.boundary_top.x", "low <= job.boundary_top.x + 1u");
-        let made_up = hashes(&mut searcher, &sample);
+        searcher.spoil_kernel(
+            "low <= params.boundary_top.x",
+            "low <= params.boundary_top.x + 1u",
+        );
+        let false_hit = searcher.check_hashes(&sample);
         let Err(GpuError::FalseHit {
             boundary, final_hash, ..
-        }) = made_up
+        }) = false_hit
         else {
-            panic!("{made_up:?}");
+            panic!("{false_hit:?}");
         };
         assert!(boundary < final_hash && of_sample(&final_hash));
     }

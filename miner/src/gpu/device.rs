@@ -1,7 +1,8 @@
-//! An open device: allocation, submission and waiting, with every failure turned into a [`GpuError`].
+//! An open device: allocation, submission and waiting. Every failure becomes a [`GpuError`].
 //!
-//! Knows buffers and pipelines, nothing of Ethash. The library underneath panics by default on errors
-//! nobody asked about and in `Device::poll` when a driver loses its device; both are caught here.
+//! Knows buffers and pipelines, and nothing of Ethash. The library wgpu panics in two cases, which
+//! this module handles: on errors that no scope catches, and in `Device::poll` when a driver loses
+//! its device.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,30 +11,30 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::GpuError;
 use super::adapter::AdapterInfo;
+use super::error::GpuError;
 
-/// What the callbacks of the device have reported.
+/// Errors that the callbacks of the device have reported.
 #[derive(Default)]
-struct Reports {
+struct DeviceReports {
     lost: Mutex<Option<String>>,
     uncaptured: Mutex<Option<String>>,
     hung: AtomicBool,
 }
 
-/// A device with its queue.
-pub(crate) struct Gpu {
+/// An open device and its queue.
+pub(crate) struct GpuDevice {
     pub(crate) device: wgpu::Device,
-    /// `None` only while dropping.
+    /// `None` only while the device is dropped.
     queue: Option<wgpu::Queue>,
     pub(crate) limits: wgpu::Limits,
     pub(crate) info: AdapterInfo,
-    reports: Arc<Reports>,
+    reports: Arc<DeviceReports>,
     timeout: Duration,
 }
 
-impl Gpu {
-    /// Opens an adapter with all its limits and only the features named.
+impl GpuDevice {
+    /// Opens an adapter with all its limits, and only with the given features.
     pub(crate) fn open(
         (adapter, info): (wgpu::Adapter, AdapterInfo),
         features: wgpu::Features,
@@ -50,7 +51,7 @@ impl Gpu {
             adapter: info.name.clone(),
             reason: error.to_string(),
         })?;
-        let reports = Arc::new(Reports::default());
+        let reports = Arc::new(DeviceReports::default());
         let on_lost = Arc::clone(&reports);
         device.set_device_lost_callback(move |reason, message| {
             let text = if message.is_empty() {
@@ -77,12 +78,12 @@ impl Gpu {
         })
     }
 
-    /// The queue, which lives as long as this does.
+    /// The queue of the device.
     pub(crate) fn queue(&self) -> &wgpu::Queue {
         self.queue.as_ref().expect("the queue is taken only by drop")
     }
 
-    /// Fails if the device was lost or has reported an error that no scope caught.
+    /// Fails if the device was lost, or has reported an error that no scope caught.
     pub(crate) fn check(&self) -> Result<(), GpuError> {
         if let Some(reason) = self.reports.lost.lock().clone() {
             return Err(GpuError::DeviceLost { reason });
@@ -101,9 +102,9 @@ impl Gpu {
         }
     }
 
-    /// Runs `make` and returns what it made, or the first error it caused.
+    /// Runs `make` and returns its result, or the first error that it caused.
     ///
-    /// `what` and `bytes` name the thing made, for the message.
+    /// The error message names `what`, and `bytes` if an allocation is refused.
     pub(crate) fn scoped<T>(&self, what: &str, bytes: u64, make: impl FnOnce() -> T) -> Result<T, GpuError> {
         let memory = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
         let internal = self.device.push_error_scope(wgpu::ErrorFilter::Internal);
@@ -114,7 +115,7 @@ impl Gpu {
             pollster::block_on(internal.pop()),
         ];
         let refused = pollster::block_on(memory.pop());
-        // On a lost device everything fails, in various words: the loss is the cause to report.
+        // On a lost device everything fails with various messages. The loss is the error to report.
         self.check()?;
         if let Some(error) = refused {
             let reason = error.to_string();
@@ -151,7 +152,7 @@ impl Gpu {
         })
     }
 
-    /// Allocates a uniform buffer that holds `bytes`.
+    /// Allocates a uniform buffer and writes `bytes` to it.
     pub(crate) fn uniform(&self, what: &str, bytes: &[u8]) -> Result<wgpu::Buffer, GpuError> {
         let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
         let buffer = self.buffer(what, bytes.len() as u64, usage)?;
@@ -172,12 +173,12 @@ impl Gpu {
         })
     }
 
-    /// Whether a submission has already finished. Does not block.
+    /// Whether `submission` has finished. Does not block.
     pub(crate) fn is_finished(&self, submission: &wgpu::SubmissionIndex) -> Result<bool, GpuError> {
         self.poll(submission, Duration::ZERO)
     }
 
-    /// Waits for a submission and for the callbacks that depend on it.
+    /// Waits for `submission` and for the callbacks that depend on it.
     pub(crate) fn wait(
         &self,
         what: &'static str,
@@ -199,8 +200,8 @@ impl Gpu {
             submission_index: Some(submission.clone()),
             timeout: Some(timeout),
         };
-        // A driver that loses its device makes `poll` panic, after the callback above has been
-        // told. Nothing of ours is touched in there, so nothing is left half done.
+        // When a driver loses its device, the callback above is called and then `poll` panics.
+        // `poll` does not touch state of this program, so nothing is left inconsistent.
         let polled = catch_unwind(AssertUnwindSafe(|| self.device.poll(poll)));
         self.check()?;
         match polled {
@@ -217,30 +218,30 @@ impl Gpu {
         }
     }
 
-    /// Copies part of a buffer to the host. Meant for small or rare reads.
+    /// Copies part of a buffer to the host. For small or rare reads.
     pub(crate) fn read(&self, source: &wgpu::Buffer, offset: u64, bytes: u64) -> Result<Vec<u8>, GpuError> {
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
         let staging = self.buffer("read-back", bytes, usage)?;
         let submission = self.submit("read-back", |encoder| {
             encoder.copy_buffer_to_buffer(source, offset, &staging, 0, bytes);
         })?;
-        let mapping = Mapping::start(&staging);
+        let readback = BufferReadback::start(&staging);
         self.wait("read-back", &submission)?;
-        mapping.take(self, &staging, <[u8]>::to_vec)
+        readback.take(self, &staging, <[u8]>::to_vec)
     }
 
-    /// Makes the device unusable, as a reset of the driver would.
+    /// Makes the device unusable, like a reset of the driver.
     pub(crate) fn destroy(&self) {
         self.device.destroy();
     }
 }
 
-impl Drop for Gpu {
+impl Drop for GpuDevice {
     fn drop(&mut self) {
         let queue = self.queue.take();
         if self.reports.hung.load(Ordering::Relaxed) {
-            // Dropping the queue waits for a device that does not answer. Its memory is lost to
-            // this process until the driver resets the device.
+            // Dropping the queue would wait for a device that does not answer. So its memory stays
+            // allocated until the driver resets the device.
             std::mem::forget(queue);
             return;
         }
@@ -251,24 +252,26 @@ impl Drop for Gpu {
     }
 }
 
-/// A buffer on its way to the host.
-pub(crate) struct Mapping {
+/// A buffer that is being mapped so that the host can read it.
+pub(crate) struct BufferReadback {
     done: Arc<Mutex<Option<Result<(), wgpu::BufferAsyncError>>>>,
 }
 
-impl Mapping {
-    /// Asks for the whole of `buffer` once what was submitted before is finished.
+impl BufferReadback {
+    /// Requests the mapping of the whole `buffer`, after all earlier submissions have finished.
     pub(crate) fn start(buffer: &wgpu::Buffer) -> Self {
         let done = Arc::new(Mutex::new(None));
-        let told = Arc::clone(&done);
-        buffer.map_async(wgpu::MapMode::Read, .., move |result| *told.lock() = Some(result));
+        let result_slot = Arc::clone(&done);
+        buffer.map_async(wgpu::MapMode::Read, .., move |result| {
+            *result_slot.lock() = Some(result)
+        });
         Self { done }
     }
 
-    /// Reads the buffer, after the submission has been waited for, and unmaps it.
+    /// Reads the buffer with `read` and unmaps it. The submission must have finished.
     pub(crate) fn take<T>(
         self,
-        gpu: &Gpu,
+        gpu: &GpuDevice,
         buffer: &wgpu::Buffer,
         read: impl FnOnce(&[u8]) -> T,
     ) -> Result<T, GpuError> {

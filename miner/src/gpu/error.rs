@@ -1,164 +1,167 @@
-//! What can go wrong on a graphics adapter, one variant per cause.
+//! The failures of a graphics adapter, with one variant for each cause.
 //!
-//! None of these ends the process. After [`GpuError::DeviceLost`] and [`GpuError::Timeout`] the searcher is
-//! of no more use and its adapter must be opened anew; after the others it can be used again.
+//! None of them ends the process. After [`GpuError::DeviceLost`] and [`GpuError::Timeout`] the
+//! searcher is unusable and its adapter must be opened again. After any other error the searcher
+//! can still be used.
 
 use ethash::B256;
 
-/// Why the adapter did not do what was asked.
+/// A failure of a graphics adapter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GpuError {
-    /// The adapter asked for does not exist.
+    /// The requested adapter does not exist.
     #[error("no adapter {wanted}: {found} found (is a Vulkan, Metal or DX12 driver installed?)")]
     NoAdapter {
-        /// The index asked for.
+        /// The requested index.
         wanted: usize,
-        /// How many adapters there are.
+        /// The number of adapters.
         found: usize,
     },
-    /// An adapter that was there is no longer in the list: its driver resets it, or it fell off the bus.
-    #[error("{adapter} is not there: {found} adapters found")]
+    /// An adapter that was listed before is no longer there. Its driver resets it, or the bus has
+    /// lost it.
+    #[error("adapter {adapter} not found among {found} adapters")]
     AdapterAbsent {
-        /// Its name and, where it is known, its address.
+        /// The name of the adapter, and its bus address if it is known.
         adapter: String,
-        /// How many adapters there are.
+        /// The number of adapters.
         found: usize,
     },
-    /// A limit of the adapter is below what this epoch or kernel needs.
-    #[error("adapter too small: {what} is {got}, needed {needed}")]
+    /// A limit of the adapter is too low for this epoch or kernel.
+    #[error("adapter too small: {what}: got {got}, expected at least {needed}")]
     AdapterTooSmall {
-        /// The limit, by its name in WebGPU.
+        /// The name of the limit in WebGPU.
         what: &'static str,
-        /// The adapter's value.
+        /// The limit of the adapter.
         got: u64,
-        /// The value needed.
+        /// The lowest sufficient limit.
         needed: u64,
     },
-    /// No kernel runs in such a workgroup.
-    #[error("workgroup of {got} invocations refused: needed a multiple of {multiple_of} above 0")]
+    /// No kernel runs in workgroups of this size.
+    #[error("invalid workgroup size: got {got}, expected a multiple of {multiple_of} above 0")]
     WorkgroupSize {
-        /// The size asked for.
+        /// The requested size.
         got: u32,
-        /// What it must be a multiple of.
+        /// The size must be a multiple of this.
         multiple_of: u32,
     },
-    /// The driver did not open the device.
+    /// The driver refused to open the device.
     #[error("device of {adapter} refused: {reason}")]
     DeviceRefused {
-        /// The adapter's name.
+        /// The name of the adapter.
         adapter: String,
-        /// The driver's words.
+        /// The message of the driver.
         reason: String,
     },
     /// There is not enough memory.
     #[error("allocation of {bytes} bytes for {what} refused: {reason}")]
     AllocationRefused {
-        /// What the memory was for.
+        /// The purpose of the memory.
         what: String,
-        /// How much was asked for.
+        /// The size of the allocation.
         bytes: u64,
-        /// The driver's words.
+        /// The message of the driver.
         reason: String,
     },
-    /// The device is gone: reset, unplugged, destroyed. It must be opened anew.
+    /// The device was reset, unplugged or destroyed. It must be opened again.
     #[error("device lost: {reason}")]
     DeviceLost {
-        /// The driver's words.
+        /// The message of the driver.
         reason: String,
     },
-    /// A shader or command was found invalid, which is a fault of this program or of the driver.
+    /// A shader or a command is invalid. This is a bug of this program or of the driver.
     #[error("{what} rejected: {reason}")]
     Rejected {
-        /// What was attempted.
+        /// The rejected object.
         what: String,
-        /// What the validation said.
+        /// The message of the validation.
         reason: String,
     },
-    /// The device did not finish in time and is taken for hung. It must be opened anew.
+    /// The device did not finish in time, so it probably hangs. It must be opened again.
     #[error("{what} not finished after {waited_ms} ms")]
     Timeout {
-        /// What was waited for.
+        /// The operation that did not finish.
         what: &'static str,
-        /// How long.
+        /// The time waited, in milliseconds.
         waited_ms: u64,
     },
-    /// The progress callback asked to stop.
+    /// The progress callback cancelled the generation.
     #[error("dataset generation cancelled after {done} of {total} items")]
     Cancelled {
-        /// Items that were finished.
+        /// Items finished.
         done: u32,
-        /// Items asked for.
+        /// Items requested.
         total: u32,
     },
-    /// There is no dataset: none was generated, or its generation failed.
+    /// There is no dataset on the device. None was generated, or its generation failed.
     #[error("no dataset on the device")]
     NoDataset,
-    /// There is no work to search.
+    /// There is no work, or no nonce of the work is left.
     #[error("no work set")]
     NoWork,
-    /// Items outside the dataset were asked for.
+    /// The dataset does not have the requested items.
     #[error("items {first}..{first}+{count} outside the dataset of {items} items")]
     OutOfRange {
-        /// First item asked for.
+        /// The first requested item.
         first: u32,
-        /// Items asked for.
+        /// The number of requested items.
         count: u32,
-        /// Items there are.
+        /// The number of items in the dataset.
         items: u32,
     },
-    /// An item on the device differs from the CPU's: faulty memory, driver or kernel.
-    #[error("dataset item {item} is wrong: first word got {got:#010x}, expected {expected:#010x}")]
+    /// An item on the device differs from the CPU's. The memory, the driver or the kernel is
+    /// faulty.
+    #[error("dataset item {item} is wrong: got word {got:#010x}, expected {expected:#010x}")]
     WrongItem {
-        /// The item's index.
+        /// The index of the item.
         item: u32,
-        /// First differing word on the device.
+        /// The first wrong word.
         got: u32,
-        /// The same word of the CPU.
+        /// The right word, from the CPU.
         expected: u32,
     },
-    /// A mix of the device differs from the CPU's.
-    #[error("hash of nonce {nonce:#018x} is wrong: mix got {got}, expected {expected}")]
+    /// A mix hash of the device differs from the CPU's.
+    #[error("mix hash of nonce {nonce:#018x} is wrong: got {got}, expected {expected}")]
     WrongMix {
-        /// The nonce hashed.
+        /// The nonce.
         nonce: u64,
-        /// The device's mix.
+        /// The mix hash of the device.
         got: B256,
-        /// The CPU's mix.
+        /// The mix hash of the CPU.
         expected: B256,
     },
-    /// The device did not find a nonce whose hash is not above the boundary.
+    /// The device missed a nonce whose hash meets the boundary.
     #[error(
         "nonce {nonce:#018x} not found: its final hash {final_hash} is not above the boundary {boundary}"
     )]
     MissedHit {
         /// The nonce.
         nonce: u64,
-        /// The boundary searched with.
+        /// The boundary of the search.
         boundary: B256,
-        /// The CPU's final hash.
+        /// The final hash, from the CPU.
         final_hash: B256,
     },
-    /// The device found a nonce whose hash is above the boundary.
+    /// The device reported a nonce whose hash is above the boundary.
     #[error(
         "nonce {nonce:#018x} wrongly found: its final hash {final_hash} is above the boundary {boundary}"
     )]
     FalseHit {
         /// The nonce.
         nonce: u64,
-        /// The boundary searched with.
+        /// The boundary of the search.
         boundary: B256,
-        /// The CPU's final hash.
+        /// The final hash, from the CPU.
         final_hash: B256,
     },
 }
 
 impl GpuError {
-    /// Whether the searcher is of no more use: only opening the adapter anew can help.
+    /// Whether the searcher is unusable. Only opening the adapter again can help.
     pub fn needs_rebuild(&self) -> bool {
         matches!(self, Self::DeviceLost { .. } | Self::Timeout { .. })
     }
 
-    /// Whether the device computes otherwise than the CPU.
+    /// Whether the device has computed a wrong result.
     pub fn is_wrong_data(&self) -> bool {
         matches!(
             self,

@@ -1,13 +1,18 @@
-//! What tests on a device begin with: an adapter, and a searcher with a small dataset.
+//! What tests on a device need: an adapter, and a searcher with a small dataset.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ethash::LightCache;
 
-use super::{AdapterInfo, GpuOptions, GpuSearcher, list_adapters};
+use super::adapter::{AdapterInfo, list_adapters};
+use super::options::GpuOptions;
+use super::searcher::GpuSearcher;
 
-/// The first adapter. `None`, with a word why, where there is none and none is required.
+/// Returns the first adapter. If there is none, prints that the test is skipped.
+///
+/// # Panics
+/// When there is no adapter and the environment variable `REQUIRE_GPU` is set.
 pub(crate) fn first_adapter() -> Option<AdapterInfo> {
     let adapter = list_adapters().into_iter().next();
     if adapter.is_none() {
@@ -20,7 +25,7 @@ pub(crate) fn first_adapter() -> Option<AdapterInfo> {
     adapter
 }
 
-/// A searcher on `adapter` with the dataset of `cache`.
+/// Returns a searcher on `adapter` with the dataset of `cache`.
 pub(crate) fn loaded(adapter: &AdapterInfo, options: &GpuOptions, cache: &Arc<LightCache>) -> GpuSearcher {
     let mut searcher = GpuSearcher::find(adapter, options.clone()).expect("the adapter opens");
     searcher
@@ -29,7 +34,8 @@ pub(crate) fn loaded(adapter: &AdapterInfo, options: &GpuOptions, cache: &Arc<Li
     searcher
 }
 
-/// A searcher with a dataset of 256 items, if there is an adapter, and its light cache.
+/// Returns a searcher with a dataset of 256 items, and its light cache. Returns `None` if there is
+/// no adapter.
 pub(super) fn searcher(options: &GpuOptions) -> Option<(GpuSearcher, Arc<LightCache>)> {
     let adapter = first_adapter()?;
     let cache = LightCache::with_sizes(ethash::seed_hash(0), 1024, 32_768).expect("the test sizes");

@@ -1,33 +1,39 @@
-//! Splits the light cache and the dataset over as many buffers as the adapter's limits need.
+//! Spreads a table of rows, the light cache or the dataset, over as many buffers as the adapter
+//! needs.
 //!
-//! A page holds a power of two of rows and at most [`PAGE_BYTES_MAX`] bytes. Knows rows and buffers; what
-//! is in them and who writes it is elsewhere.
+//! Each buffer is a page. A page holds a power of two of rows and at most [`PAGE_BYTES_MAX`] bytes.
+//! Knows rows and buffers, and nothing of their content.
 
-use super::GpuError;
-use super::device::Gpu;
+use super::device::GpuDevice;
+use super::error::GpuError;
 
-/// Largest page. Two GiB would be one byte more than a binding can have on most drivers.
+/// Size of the largest page. On most drivers a binding cannot have two GiB, but one byte less.
 const PAGE_BYTES_MAX: u64 = 1 << 30;
-/// Bytes handed to the driver at once: it keeps a copy until the device has taken them.
+/// Bytes uploaded at once. The driver keeps a copy until the device has taken them.
 const UPLOAD_BYTES: usize = 8 << 20;
-/// Storage buffers of a kernel that are no pages: its results, or the page it writes.
+/// Number of storage buffers of a kernel that are not input pages: its results, or the page that it
+/// writes.
 const OTHER_STORAGE_BUFFERS: u32 = 1;
 
-/// How rows are spread over pages.
+/// How the rows of a table are spread over pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PagePlan {
-    /// Rows in all.
+pub(crate) struct PageLayout {
+    /// Number of rows in the table.
     pub(crate) rows: u32,
     /// Bytes of a row.
     pub(crate) row_bytes: u64,
-    /// The page of a row is its number shifted right by this.
+    /// The number of a row, shifted right by this, is the number of its page.
     pub(crate) shift: u32,
-    /// Pages in all.
+    /// Number of pages.
     pub(crate) pages: u32,
 }
 
-impl PagePlan {
-    /// The largest pages that `limits` and `max_page_rows` allow.
+impl PageLayout {
+    /// Computes the layout with the largest pages that `limits` and `max_page_rows` allow.
+    ///
+    /// # Errors
+    /// [`GpuError::AdapterTooSmall`] if a row fits in no page, or if the adapter cannot bind so
+    /// many pages.
     pub(crate) fn new(
         rows: u32,
         row_bytes: u64,
@@ -70,44 +76,44 @@ impl PagePlan {
         })
     }
 
-    /// First row of a page.
+    /// Returns the first row of a page.
     pub(crate) fn first_row(&self, page: u32) -> u32 {
         page << self.shift
     }
 
-    /// Rows in a page; the last has what is left.
+    /// Returns the number of rows in a page. The last page may have fewer rows than the others.
     pub(crate) fn rows_in(&self, page: u32) -> u32 {
         (self.rows - self.first_row(page)).min(1 << self.shift)
     }
 
-    /// The page of a row and the row's number within it.
-    pub(crate) fn place(&self, row: u32) -> (u32, u32) {
+    /// Returns the page of a row, and the number of the row within the page.
+    pub(crate) fn locate(&self, row: u32) -> (u32, u32) {
         (row >> self.shift, row & ((1 << self.shift) - 1))
     }
 }
 
-/// Rows on the device.
-pub(crate) struct Pages {
-    pub(crate) plan: PagePlan,
+/// A table on the device.
+pub(crate) struct PagedBuffer {
+    pub(crate) layout: PageLayout,
     pub(crate) buffers: Vec<wgpu::Buffer>,
 }
 
-impl Pages {
+impl PagedBuffer {
     /// Allocates all pages. Their content is zero.
-    pub(crate) fn allocate(gpu: &Gpu, what: &str, plan: PagePlan) -> Result<Self, GpuError> {
+    pub(crate) fn allocate(gpu: &GpuDevice, what: &str, layout: PageLayout) -> Result<Self, GpuError> {
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
-        let buffers = (0..plan.pages)
+        let buffers = (0..layout.pages)
             .map(|page| {
-                let name = format!("{what} page {} of {}", page + 1, plan.pages);
-                gpu.buffer(&name, u64::from(plan.rows_in(page)) * plan.row_bytes, usage)
+                let name = format!("{what} page {} of {}", page + 1, layout.pages);
+                gpu.buffer(&name, u64::from(layout.rows_in(page)) * layout.row_bytes, usage)
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { plan, buffers })
+        Ok(Self { layout, buffers })
     }
 
-    /// Writes all rows, given one after another.
-    pub(crate) fn upload(&self, gpu: &Gpu, what: &'static str, bytes: &[u8]) -> Result<(), GpuError> {
-        let page_bytes = (self.plan.row_bytes as usize) << self.plan.shift;
+    /// Writes the whole table. `bytes` holds the rows one after another.
+    pub(crate) fn upload(&self, gpu: &GpuDevice, what: &'static str, bytes: &[u8]) -> Result<(), GpuError> {
+        let page_bytes = (self.layout.row_bytes as usize) << self.layout.shift;
         for (buffer, page) in self.buffers.iter().zip(bytes.chunks(page_bytes)) {
             for (number, chunk) in page.chunks(UPLOAD_BYTES).enumerate() {
                 let offset = (number * UPLOAD_BYTES) as u64;
@@ -121,25 +127,25 @@ impl Pages {
         Ok(())
     }
 
-    /// Each page that is full as a table of its own, over the same buffer.
+    /// Returns each full page as a table of its own. They use the same buffers.
     pub(crate) fn full_pages(&self) -> Vec<Self> {
-        let rows = 1 << self.plan.shift;
-        let full = (0..self.plan.pages).filter(|page| self.plan.rows_in(*page) == rows);
-        let plan = PagePlan {
+        let rows = 1 << self.layout.shift;
+        let full = (0..self.layout.pages).filter(|page| self.layout.rows_in(*page) == rows);
+        let layout = PageLayout {
             rows,
             pages: 1,
-            ..self.plan
+            ..self.layout
         };
         full.map(|page| Self {
-            plan,
+            layout,
             buffers: vec![self.buffers[page as usize].clone()],
         })
         .collect()
     }
 
-    /// Layout of group 1 of the kernels that read these pages.
-    pub(crate) fn layout(&self, gpu: &Gpu) -> Result<wgpu::BindGroupLayout, GpuError> {
-        let entries: Vec<_> = (0..self.plan.pages)
+    /// Returns the layout of bind group 1, through which kernels read these pages.
+    pub(crate) fn layout(&self, gpu: &GpuDevice) -> Result<wgpu::BindGroupLayout, GpuError> {
+        let entries: Vec<_> = (0..self.layout.pages)
             .map(|binding| storage_entry(binding, wgpu::BufferBindingType::Storage { read_only: true }))
             .collect();
         gpu.scoped("layout of the pages", 0, || {
@@ -151,25 +157,27 @@ impl Pages {
         })
     }
 
-    /// Group 1 of the kernels that read these pages.
+    /// Returns bind group 1, through which kernels read these pages.
     pub(crate) fn bind(
         &self,
-        gpu: &Gpu,
+        gpu: &GpuDevice,
         layout: &wgpu::BindGroupLayout,
     ) -> Result<wgpu::BindGroup, GpuError> {
         bind(gpu, layout, &self.buffers.iter().collect::<Vec<_>>())
     }
 
     /// Copies rows to the host, one after another. The rows must exist.
-    pub(crate) fn read(&self, gpu: &Gpu, first: u32, count: u32) -> Result<Vec<u8>, GpuError> {
-        let mut bytes = Vec::with_capacity(count as usize * self.plan.row_bytes as usize);
-        let rows_at_once = (UPLOAD_BYTES as u64 / self.plan.row_bytes) as u32;
+    pub(crate) fn read(&self, gpu: &GpuDevice, first: u32, count: u32) -> Result<Vec<u8>, GpuError> {
+        let mut bytes = Vec::with_capacity(count as usize * self.layout.row_bytes as usize);
+        let rows_at_once = (UPLOAD_BYTES as u64 / self.layout.row_bytes) as u32;
         let (mut row, end) = (first, first + count);
         while row < end {
-            let (page, place) = self.plan.place(row);
-            let rows = (end - row).min(self.plan.rows_in(page) - place).min(rows_at_once);
-            let offset = u64::from(place) * self.plan.row_bytes;
-            let length = u64::from(rows) * self.plan.row_bytes;
+            let (page, row_in_page) = self.layout.locate(row);
+            let rows = (end - row)
+                .min(self.layout.rows_in(page) - row_in_page)
+                .min(rows_at_once);
+            let offset = u64::from(row_in_page) * self.layout.row_bytes;
+            let length = u64::from(rows) * self.layout.row_bytes;
             bytes.extend(gpu.read(&self.buffers[page as usize], offset, length)?);
             row += rows;
         }
@@ -177,7 +185,7 @@ impl Pages {
     }
 }
 
-/// A buffer of a compute kernel's layout.
+/// Returns the layout entry of a buffer in a compute kernel.
 pub(crate) fn storage_entry(binding: u32, ty: wgpu::BufferBindingType) -> wgpu::BindGroupLayoutEntry {
     wgpu::BindGroupLayoutEntry {
         binding,
@@ -191,9 +199,9 @@ pub(crate) fn storage_entry(binding: u32, ty: wgpu::BufferBindingType) -> wgpu::
     }
 }
 
-/// Binds buffers to bindings 0, 1, 2, ….
+/// Makes a bind group of buffers with the bindings 0, 1, 2 and so on.
 pub(crate) fn bind(
-    gpu: &Gpu,
+    gpu: &GpuDevice,
     layout: &wgpu::BindGroupLayout,
     buffers: &[&wgpu::Buffer],
 ) -> Result<wgpu::BindGroup, GpuError> {
@@ -228,32 +236,32 @@ mod tests {
 
     #[test]
     fn pages_are_as_large_as_the_limits_allow() {
-        // Epoch 385, the first dataset above 4 GiB.
+        // Epoch 385 has the first dataset above 4 GiB.
         let items = 33_619_919;
-        let plan = PagePlan::new(items, 128, &limits((1 << 31) - 1, 1 << 40, 32), None);
+        let layout = PageLayout::new(items, 128, &limits((1 << 31) - 1, 1 << 40, 32), None);
         assert_eq!(
-            plan,
-            Ok(PagePlan {
+            layout,
+            Ok(PageLayout {
                 rows: items,
                 row_bytes: 128,
                 shift: 23,
                 pages: 5
             })
         );
-        let plan = PagePlan::new(items, 128, &limits(1 << 27, (1 << 31) - 1, 34), None);
+        let layout = PageLayout::new(items, 128, &limits(1 << 27, (1 << 31) - 1, 34), None);
         assert_eq!(
-            plan,
-            Ok(PagePlan {
+            layout,
+            Ok(PageLayout {
                 rows: items,
                 row_bytes: 128,
                 shift: 20,
                 pages: 33
             })
         );
-        let plan = PagePlan::new(256, 128, &limits(1 << 27, 1 << 30, 32), Some(100));
+        let layout = PageLayout::new(256, 128, &limits(1 << 27, 1 << 30, 32), Some(100));
         assert_eq!(
-            plan,
-            Ok(PagePlan {
+            layout,
+            Ok(PageLayout {
                 rows: 256,
                 row_bytes: 128,
                 shift: 6,
@@ -263,29 +271,32 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_where_the_plan_says() {
-        let plan = PagePlan::new(1000, 128, &limits(1 << 27, 1 << 27, 32), Some(256)).unwrap();
-        assert_eq!((plan.pages, plan.rows_in(0), plan.rows_in(3)), (4, 256, 232));
-        assert_eq!(plan.place(999), (3, 231));
-        assert_eq!(plan.first_row(3), 768);
+    fn each_row_is_in_the_page_of_the_layout() {
+        let layout = PageLayout::new(1000, 128, &limits(1 << 27, 1 << 27, 32), Some(256)).unwrap();
+        assert_eq!(
+            (layout.pages, layout.rows_in(0), layout.rows_in(3)),
+            (4, 256, 232)
+        );
+        assert_eq!(layout.locate(999), (3, 231));
+        assert_eq!(layout.first_row(3), 768);
     }
 
     #[test]
-    fn a_limit_that_is_too_small_is_named() {
-        let plan = PagePlan::new(33_619_919, 128, &limits(1 << 27, 1 << 30, 32), None);
+    fn the_error_names_a_limit_that_is_too_low() {
+        let layout = PageLayout::new(33_619_919, 128, &limits(1 << 27, 1 << 30, 32), None);
         let what = "max_storage_buffers_per_shader_stage";
         assert_eq!(
-            plan,
+            layout,
             Err(GpuError::AdapterTooSmall {
                 what,
                 got: 32,
                 needed: 34
             })
         );
-        let plan = PagePlan::new(256, 128, &limits(64, 1 << 30, 32), None);
+        let layout = PageLayout::new(256, 128, &limits(64, 1 << 30, 32), None);
         let what = "max_storage_buffer_binding_size";
         assert_eq!(
-            plan,
+            layout,
             Err(GpuError::AdapterTooSmall {
                 what,
                 got: 64,

@@ -1,120 +1,71 @@
-//! The searcher: one adapter, one dataset, batches of nonces in flight.
+//! Searches nonces on one adapter: keeps a dataset on the device and batches of nonces in flight.
 //!
-//! Takes work and returns hits; that a hit solves anything is for the caller to check on the CPU. Knows
-//! neither chain nor network nor the other searchers.
+//! Takes work and returns hits. The caller must check each hit on the CPU. Knows no chain, no
+//! network and no other searcher.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ethash::{B256, ITEM_BYTES, ITEM_WORDS, LightCache};
+use ethash::{B256, ITEM_WORDS, LightCache};
 
 use super::adapter::{self, AdapterInfo};
-use super::ahead::{Ahead, Begun};
-use super::batch::{GpuHit, GpuWork, Launched, Slot};
-use super::dataset::{Making, Progress, allocate};
-use super::device::Gpu;
-use super::kernel::{Kernel, KernelSource, check_workgroup};
-use super::layout::boundary_top;
-use super::pace::Pace;
-use super::pages::Pages;
-use super::shaders::{search_entry, search_module};
-use super::{GpuError, GpuOptions, KernelForm, check};
+use super::batch::{BatchInFlight, GpuHit, GpuWork};
+use super::check::{self, CheckSample};
+use super::dataset::{
+    DatasetGeneration, GenerationProgress, LoadedEpoch, NextDataset, PreparedDataset, allocate, check_range,
+    items,
+};
+use super::device::GpuDevice;
+use super::dispatch_size::DispatchSizer;
+use super::error::GpuError;
+use super::kernel_form::KernelForm;
+use super::options::GpuOptions;
+use super::params::boundary_top;
+use super::pipeline::check_workgroup;
 
-/// Nonces in the first batch, before anything is known of the device.
+/// Nonces in the first batch, when the speed of the device is unknown.
 const FIRST_BATCH: u32 = 1024;
-/// Most nonces in a batch.
+/// Largest number of nonces in a batch.
 const BATCH_MAX: u32 = 1 << 30;
-/// A batch holds at most this many times the hashes that one solution takes on average: further hits
-/// of the same work are of no use.
+/// Largest size of a batch, in units of the hashes that one solution takes on average. Further hits
+/// of the same work would be useless.
 const SOLUTIONS_PER_BATCH: u64 = 4;
-/// Nonces in a batch, however easy the work.
+/// Size of a batch for easy work, if the limit above would make it smaller.
 const EASY_BATCH_MIN: u64 = 4096;
 
-/// A finished batch.
+/// The report of a finished batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchReport {
-    /// The work it was launched for, which need not be the newest.
+    /// The work of the batch. It may be older than the current work.
     pub work: GpuWork,
-    /// Its first nonce.
+    /// The first nonce.
     pub first_nonce: u64,
-    /// Its nonces; all of them were hashed.
+    /// The number of nonces. All of them were hashed.
     pub count: u32,
-    /// Hits in it, also those beyond the result slots.
+    /// The number of hits, including hits without a free slot.
     pub found: u32,
-    /// Hits for which there was a slot, in the order of their nonces.
+    /// The hits that had a free slot, in the order of their nonces.
     pub hits: Vec<GpuHit>,
-    /// From the end of the batch before, or its own launch, to its end.
+    /// The time from the end of the previous batch, or from the launch of this one, to its end.
     pub elapsed: Duration,
-}
-
-/// What belongs to one epoch.
-pub(crate) struct Loaded {
-    pub(crate) cache: Arc<LightCache>,
-    pub(crate) dataset: Pages,
-    kernel: Kernel,
-    free: Vec<Slot>,
-}
-
-impl Loaded {
-    /// Brings a dataset together with the kernel that reads it.
-    pub(crate) fn new(
-        gpu: &Gpu,
-        options: &GpuOptions,
-        cache: &Arc<LightCache>,
-        dataset: Pages,
-    ) -> Result<Self, GpuError> {
-        let kernel = search_kernel(gpu, options, &dataset)?;
-        Ok(Self {
-            free: slots(gpu, options, &kernel)?,
-            cache: Arc::clone(cache),
-            dataset,
-            kernel,
-        })
-    }
-}
-
-fn search_kernel(gpu: &Gpu, options: &GpuOptions, dataset: &Pages) -> Result<Kernel, GpuError> {
-    let wgsl = search_module(options.kernel, dataset.plan.pages);
-    compile(gpu, options, dataset, wgsl)
-}
-
-fn compile(gpu: &Gpu, options: &GpuOptions, dataset: &Pages, wgsl: String) -> Result<Kernel, GpuError> {
-    let plan = &dataset.plan;
-    let source = KernelSource {
-        entry: search_entry(options.kernel),
-        wgsl,
-        constants: &[
-            ("DATASET_ITEMS", plan.rows.into()),
-            ("DATASET_PAGE_SHIFT", plan.shift.into()),
-        ],
-        workgroup_size: options.workgroup_size,
-        runtime_checks: options.runtime_checks,
-    };
-    Kernel::new(gpu, &source, dataset)
-}
-
-fn slots(gpu: &Gpu, options: &GpuOptions, kernel: &Kernel) -> Result<Vec<Slot>, GpuError> {
-    (0..options.in_flight.max(1))
-        .map(|_| Slot::new(gpu, kernel, options.result_slots.max(1)))
-        .collect()
 }
 
 /// A nonce searcher on one adapter.
 pub struct GpuSearcher {
-    /// Before `loaded` and `gpu`, so that nothing is dropped while a batch uses it.
-    in_flight: VecDeque<Launched>,
-    pub(crate) loaded: Option<Loaded>,
-    ahead: Option<Ahead>,
-    pub(crate) gpu: Gpu,
+    /// Declared before `loaded` and `gpu`, so that batches are dropped before the buffers they use.
+    in_flight: VecDeque<BatchInFlight>,
+    pub(crate) loaded: Option<LoadedEpoch>,
+    next: Option<NextDataset>,
+    pub(crate) gpu: GpuDevice,
     pub(crate) options: GpuOptions,
     work: Option<GpuWork>,
     next_nonce: u64,
-    /// Nonces of the work for which no batch was launched yet.
+    /// Number of nonces of the work that no batch has taken.
     nonces_left: u64,
-    pace: Pace,
-    /// Nodes in a slice of a dataset, once known.
+    sizer: DispatchSizer,
+    /// Number of nodes in a slice of a dataset generation, once known.
     slice_nodes: Option<u32>,
     last_end: Instant,
 }
@@ -123,16 +74,17 @@ impl GpuSearcher {
     /// Opens adapter `index` of [`list_adapters`](super::list_adapters).
     ///
     /// # Errors
-    /// When there is no such adapter, the kernel asked for does not run on it, or its driver refuses.
+    /// When there is no such adapter, it cannot run the requested kernel, or its driver refuses it.
     pub fn new(index: usize, options: GpuOptions) -> Result<Self, GpuError> {
         Self::on(adapter::adapter(index)?, options)
     }
 
-    /// Opens an adapter that was listed before, wherever it stands in the list by now: a card that is gone
-    /// moves up those after it.
+    /// Opens an adapter that was listed before. Its index may have changed, because a card before
+    /// it in the list may be gone.
     ///
     /// # Errors
-    /// [`GpuError::AdapterAbsent`] when it is not there, else as for [`new`](Self::new).
+    /// [`GpuError::AdapterAbsent`] if the adapter is no longer there, and the errors of
+    /// [`new`](Self::new).
     pub fn find(adapter: &AdapterInfo, options: GpuOptions) -> Result<Self, GpuError> {
         Self::on(adapter::find(adapter)?, options)
     }
@@ -142,8 +94,8 @@ impl GpuSearcher {
         Ok(Self {
             in_flight: VecDeque::new(),
             loaded: None,
-            ahead: None,
-            pace: batch_pace(&options),
+            next: None,
+            sizer: batch_sizer(&options),
             gpu,
             options,
             work: None,
@@ -154,7 +106,7 @@ impl GpuSearcher {
         })
     }
 
-    /// The adapter.
+    /// The properties of the adapter.
     pub fn adapter(&self) -> &AdapterInfo {
         &self.gpu.info
     }
@@ -164,102 +116,107 @@ impl GpuSearcher {
         self.loaded.as_ref().map(|loaded| &loaded.cache)
     }
 
-    /// Buffers that the dataset on the device is spread over, 0 without a dataset.
+    /// The number of buffers of the dataset on the device, or 0 without a dataset.
     pub fn dataset_pages(&self) -> u32 {
-        self.loaded.as_ref().map_or(0, |loaded| loaded.dataset.plan.pages)
+        self.loaded
+            .as_ref()
+            .map_or(0, |loaded| loaded.dataset.layout.pages)
     }
 
-    /// How the adapter is used now.
+    /// The current settings.
     pub fn options(&self) -> &GpuOptions {
         &self.options
     }
 
-    /// Hashes per second, as last measured.
-    pub fn hash_rate(&self) -> Option<f64> {
-        self.pace.rate()
+    /// Hashes per second, as last measured between batches.
+    pub fn last_hashrate(&self) -> Option<f64> {
+        self.sizer.rate()
     }
 
-    /// Brings the dataset of `cache` to the device, generated there, and checks samples of it against the CPU.
+    /// Loads the dataset of `cache`: generates it on the device, and compares samples of it with
+    /// the CPU.
     ///
-    /// What [`prepare`](Self::prepare) has made of it is used. The dataset before is freed first, for two
-    /// rarely fit. Results of batches under way and the work are dropped. `progress` is told after each slice
-    /// of 50 ms or so; a break from it cancels.
+    /// What [`prepare_next`](Self::prepare_next) has already generated of it is used. The previous
+    /// dataset is freed first, because there is rarely memory for two. The work and the results of
+    /// batches in flight are dropped. `progress` is called after each slice of about 50 ms. A break
+    /// from it cancels the generation.
     ///
     /// # Errors
-    /// After any error there is no dataset on the device.
+    /// [`GpuError::Cancelled`], and errors of the device. After any error there is no dataset on
+    /// the device.
     pub fn set_epoch(
         &mut self,
         cache: &Arc<LightCache>,
-        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+        progress: &mut dyn FnMut(GenerationProgress) -> ControlFlow<()>,
     ) -> Result<(), GpuError> {
         self.work = None;
         self.in_flight.clear();
         self.loaded = None;
-        let begun = match self.ahead.take() {
-            Some(ahead) if ahead.is_of(cache) => ahead.take(),
-            _ => Begun::Nothing,
+        let prepared = match self.next.take() {
+            Some(next) if next.is_of(cache) => next.into_prepared(),
+            _ => PreparedDataset::Nothing,
         };
-        // Freed memory returns only when the device is polled.
-        let freed = self.gpu.submit("end of the dataset before", |_| {})?;
-        self.gpu.wait("end of the dataset before", &freed)?;
+        // The device returns freed memory only when it is polled.
+        let freed = self.gpu.submit("release of the previous dataset", |_| {})?;
+        self.gpu.wait("release of the previous dataset", &freed)?;
 
         let (gpu, options) = (&self.gpu, &self.options);
-        let loaded = match begun {
-            Begun::Whole(loaded) => *loaded,
-            begun => {
-                let mut making = match begun {
-                    Begun::Part(making) => *making,
+        let loaded = match prepared {
+            PreparedDataset::Complete(loaded) => *loaded,
+            prepared => {
+                let mut generation = match prepared {
+                    PreparedDataset::Part(generation) => *generation,
                     _ => {
                         let pages = allocate(gpu, options, "dataset", cache.dataset_items())?;
-                        Making::begin(gpu, options, cache, pages, 0, self.slice_nodes)?
+                        DatasetGeneration::begin(gpu, options, cache, pages, 0, self.slice_nodes)?
                     }
                 };
-                making.finish(gpu, progress)?;
-                self.slice_nodes = Some(making.slice_nodes());
-                Loaded::new(gpu, options, cache, making.into_pages())?
+                generation.finish(gpu, progress)?;
+                self.slice_nodes = Some(generation.slice_nodes());
+                LoadedEpoch::new(gpu, options, cache, generation.into_pages())?
             }
         };
+        self.sizer = batch_sizer(&self.options);
+        check::items_and_hashes(&self.gpu, &loaded, self.options.workgroup_size)?;
         self.loaded = Some(loaded);
-        self.pace = batch_pace(&self.options);
-        if let Err(error) = check::samples(self, cache) {
-            self.loaded = None;
-            return Err(error);
-        }
         Ok(())
     }
 
-    /// Begins the dataset of the epoch to come, which [`next_batch`](Self::next_batch) goes on with between
-    /// batches. Does nothing where it has begun, or was refused, before.
+    /// Begins the dataset of the next epoch. [`next_batch`](Self::next_batch) continues it between
+    /// batches.
+    ///
+    /// Does nothing if this dataset was already begun or refused.
     ///
     /// # Errors
-    /// When there is no room for it; it is not tried again then.
-    pub fn prepare(&mut self, cache: &Arc<LightCache>) -> Result<(), GpuError> {
-        if self.ahead.as_ref().is_some_and(|ahead| ahead.is_of(cache)) {
+    /// When there is too little memory. Then this dataset is not tried again.
+    pub fn prepare_next(&mut self, cache: &Arc<LightCache>) -> Result<(), GpuError> {
+        if self.next.as_ref().is_some_and(|next| next.is_of(cache)) {
             return Ok(());
         }
-        // The one before goes first: there is no room for three.
-        self.ahead = None;
-        match Ahead::begin(&self.gpu, &self.options, cache, self.slice_nodes) {
-            Ok(ahead) => {
-                self.ahead = Some(ahead);
+        // An older one is freed first, because there is no memory for three datasets.
+        self.next = None;
+        match NextDataset::begin(&self.gpu, &self.options, cache, self.slice_nodes) {
+            Ok(next) => {
+                self.next = Some(next);
                 Ok(())
             }
             Err(error) => {
-                self.ahead = Some(Ahead::refused(cache));
+                self.next = Some(NextDataset::refused(cache));
                 Err(error)
             }
         }
     }
 
-    /// How far the dataset of the epoch to come is; `None` where there is none.
-    pub fn prepared(&self) -> Option<Progress> {
-        self.ahead.as_ref().and_then(Ahead::progress)
+    /// Returns the progress of the dataset of the next epoch. Returns `None` if there is no such
+    /// dataset.
+    pub fn next_progress(&self) -> Option<GenerationProgress> {
+        self.next.as_ref().and_then(NextDataset::progress)
     }
 
-    /// Compiles another form of the search kernel for the dataset on the device. Ends the search under way.
+    /// Changes the search kernel for the dataset on the device. Ends the search under way.
     ///
     /// # Errors
-    /// When the adapter cannot run it; the kernel before is kept then.
+    /// When the adapter cannot run the kernel. Then the old kernel is kept.
     pub fn set_kernel(&mut self, kernel: KernelForm, workgroup_size: u32) -> Result<(), GpuError> {
         self.stop()?;
         let options = GpuOptions {
@@ -270,52 +227,50 @@ impl GpuSearcher {
         runs_on(&self.gpu.info, kernel)?;
         check_workgroup(workgroup_size, &self.gpu.limits)?;
         if let Some(loaded) = &mut self.loaded {
-            let kernel = search_kernel(&self.gpu, &options, &loaded.dataset)?;
-            loaded.free = slots(&self.gpu, &options, &kernel)?;
-            loaded.kernel = kernel;
+            loaded.set_kernel(&self.gpu, &options)?;
         }
-        // A dataset that waits has the kernel of before.
-        self.ahead = None;
-        self.pace = batch_pace(&options);
+        // A finished dataset of the next epoch was compiled with the old kernel.
+        self.next = None;
+        self.sizer = batch_sizer(&options);
         self.options = options;
         Ok(())
     }
 
-    /// Sets for how long batches occupy the device from now on.
+    /// Sets how long the batches in flight keep the device busy.
     pub fn set_target_batch(&mut self, target_batch: Duration) {
         self.options.target_batch = target_batch;
-        self.pace = batch_pace(&self.options);
+        self.sizer = batch_sizer(&self.options);
     }
 
-    /// Sets what the batches launched from now on search.
+    /// Sets the work of all batches launched from now on.
     ///
-    /// Batches under way are for the work before; together they last the target time, and their reports
-    /// name their own work.
+    /// Batches in flight still belong to the old work. All of them together last about the target
+    /// time, and each report names its own work.
     pub fn set_work(&mut self, work: GpuWork) {
         self.work = Some(work);
         self.next_nonce = work.start_nonce;
         self.nonces_left = work.nonces;
     }
 
-    /// Ends the search: no further batch is launched, and those under way are not reported.
+    /// Ends the search. Waits for the batches in flight and drops their results.
     ///
     /// # Errors
     /// When the device is lost or hangs.
     pub fn stop(&mut self) -> Result<(), GpuError> {
         self.work = None;
-        while let Some(launched) = self.in_flight.pop_front() {
-            self.finish(launched)?;
+        while let Some(batch) = self.in_flight.pop_front() {
+            self.finish(batch)?;
         }
         Ok(())
     }
 
-    /// Hashes per second of a search without hits, measured for `time` and over one batch at least, once
-    /// `warm_up` is over. The search goes on.
+    /// Measures the hash rate of a search without hits, for `time` and at least one batch, after
+    /// `warm_up`. The search continues afterwards.
     ///
     /// # Errors
-    /// As for [`next_batch`](Self::next_batch).
-    pub fn hashrate(&mut self, warm_up: Duration, time: Duration) -> Result<f64, GpuError> {
-        // No hash is at or below zero, so every batch is searched to its end.
+    /// The errors of [`next_batch`](Self::next_batch).
+    pub fn measure_hashrate(&mut self, warm_up: Duration, time: Duration) -> Result<f64, GpuError> {
+        // No hash is at or below zero, so no batch has a hit.
         self.set_work(GpuWork {
             id: 0,
             header_hash: B256::ZERO,
@@ -334,33 +289,35 @@ impl GpuSearcher {
         Ok(hashes as f64 / start.elapsed().as_secs_f64())
     }
 
-    /// Waits for the oldest batch under way and keeps the device busy with further ones.
+    /// Waits for the oldest batch in flight and returns its report. Launches further batches, so
+    /// that the device stays busy.
     ///
     /// # Errors
-    /// [`GpuError::NoWork`] before [`set_work`](Self::set_work) and after the last of the work's nonces,
-    /// [`GpuError::NoDataset`] before
-    /// [`set_epoch`](Self::set_epoch), and what the device does.
+    /// [`GpuError::NoWork`] before [`set_work`](Self::set_work) and after the last nonce of the
+    /// work, [`GpuError::NoDataset`] before [`set_epoch`](Self::set_epoch), and errors of the
+    /// device.
     pub fn next_batch(&mut self) -> Result<BatchReport, GpuError> {
         self.fill()?;
-        let launched = self.in_flight.pop_front().ok_or(GpuError::NoWork)?;
-        let exact = !self.gpu.is_finished(&launched.submission)?;
-        let report = self.finish(launched)?;
-        self.pace.record(report.count, report.elapsed, exact);
-        // The device is busy again before the caller looks at the hits.
+        let batch = self.in_flight.pop_front().ok_or(GpuError::NoWork)?;
+        let exact = !self.gpu.is_finished(&batch.submission)?;
+        let report = self.finish(batch)?;
+        self.sizer.record(report.count, report.elapsed, exact);
+        // The device gets new batches before the caller looks at the hits.
         self.fill()?;
-        if let Some(ahead) = &mut self.ahead {
-            ahead.go_on(&self.gpu, &self.options)?;
+        if let Some(next) = &mut self.next {
+            next.advance(&self.gpu, &self.options)?;
         }
         Ok(report)
     }
 
-    /// Searches exactly `count` nonces from `work.start_nonce` on and returns all hits.
+    /// Searches exactly `count` nonces from `work.start_nonce` on and returns all hits. Ends the
+    /// search under way.
     ///
-    /// For tests, benchmarks and checks: unlike [`next_batch`](Self::next_batch) it leaves the device idle
-    /// between batches, and repeats those that had more hits than slots. Ends the search under way.
+    /// This is for tests, benchmarks and checks. Unlike [`next_batch`](Self::next_batch), it leaves
+    /// the device idle between batches, and it repeats a batch that had more hits than slots.
     ///
     /// # Errors
-    /// As [`next_batch`](Self::next_batch).
+    /// The errors of [`next_batch`](Self::next_batch).
     pub fn search(&mut self, work: GpuWork, count: u64) -> Result<Vec<GpuHit>, GpuError> {
         self.stop()?;
         let mut hits = Vec::new();
@@ -370,121 +327,119 @@ impl GpuSearcher {
             let report = self.whole_batch(
                 work,
                 work.start_nonce.wrapping_add(done),
-                left.min(self.pace.size()),
+                left.min(self.sizer.size()),
             )?;
-            self.pace.record(report.count, report.elapsed, true);
+            self.sizer.record(report.count, report.elapsed, true);
             done += u64::from(report.count);
             hits.extend(report.hits);
         }
         Ok(hits)
     }
 
-    /// One batch of at most `count` nonces, shortened until its hits fit the slots.
+    /// Runs one batch of at most `count` nonces. Makes it smaller until all its hits have a slot.
     fn whole_batch(&mut self, work: GpuWork, first: u64, mut count: u32) -> Result<BatchReport, GpuError> {
         loop {
-            let launched = self.launch(work, first, count)?;
-            let report = self.finish(launched)?;
+            let batch = self.launch(work, first, count)?;
+            let report = self.finish(batch)?;
             if report.found as usize <= report.hits.len() {
                 return Ok(report);
             }
-            // No more hits than nonces, so this ends at the latest when there is a slot for each.
+            // A batch has no more hits than nonces, so this ends when the batch has one nonce or
+            // earlier.
             count = (count / 2).max(1);
         }
     }
 
-    /// All hits of one batch of `count` nonces, by nonce, with a result slot for each. Ends the search under way.
-    pub(crate) fn batch_of(&mut self, work: GpuWork, count: u32) -> Result<Vec<GpuHit>, GpuError> {
+    /// Compares the hashes that the device finds with `sample`. Ends the search under way.
+    ///
+    /// # Errors
+    /// When a hash is wrong, and errors of the device.
+    pub(crate) fn check_hashes(&mut self, sample: &CheckSample) -> Result<(), GpuError> {
         self.stop()?;
         let loaded = self.loaded.as_ref().ok_or(GpuError::NoDataset)?;
-        let slot = Slot::new(&self.gpu, &loaded.kernel, count)?;
-        let launched = slot.launch(&self.gpu, &loaded.kernel, work, work.start_nonce, count)?;
-        let (found, _) = launched.finish(&self.gpu)?;
-        Ok(found.hits)
+        check::hashes(&self.gpu, loaded, sample)
     }
 
     /// Copies dataset items to the host, as the 32 words of each.
     ///
     /// # Errors
-    /// When there is no dataset, or it has no such items.
+    /// When there is no dataset, when it has no such items, and errors of the device.
     pub fn read_items(&self, first: u32, count: u32) -> Result<Vec<[u32; ITEM_WORDS]>, GpuError> {
         let loaded = self.loaded.as_ref().ok_or(GpuError::NoDataset)?;
-        in_range(first, count, loaded.dataset.plan.rows)?;
-        Ok(items(&loaded.dataset.read(&self.gpu, first, count)?))
+        loaded.read_items(&self.gpu, first, count)
     }
 
-    /// Generates part of the dataset of `cache` beside the one on the device, and returns it.
+    /// Generates items of the dataset of `cache` in a separate buffer and returns them. The dataset
+    /// on the device is not changed.
     ///
-    /// The kernel is the one of [`set_epoch`](Self::set_epoch); only the window is smaller.
+    /// The kernel is the same as in [`set_epoch`](Self::set_epoch).
     ///
     /// # Errors
-    /// When the dataset has no such items, and what the device does.
+    /// When the dataset has no such items, and errors of the device.
     pub fn generate_items(
         &self,
         cache: &LightCache,
         first: u32,
         count: u32,
     ) -> Result<Vec<[u32; ITEM_WORDS]>, GpuError> {
-        in_range(first, count, cache.dataset_items())?;
+        check_range(first, count, cache.dataset_items())?;
         if count == 0 {
             return Ok(Vec::new());
         }
         let window = allocate(&self.gpu, &self.options, "window of the dataset", count)?;
-        let mut making = Making::begin(&self.gpu, &self.options, cache, window, first, self.slice_nodes)?;
-        making.finish(&self.gpu, &mut |_| ControlFlow::Continue(()))?;
-        let window = making.into_pages();
+        let mut generation =
+            DatasetGeneration::begin(&self.gpu, &self.options, cache, window, first, self.slice_nodes)?;
+        generation.finish(&self.gpu, &mut |_| ControlFlow::Continue(()))?;
+        let window = generation.into_pages();
         Ok(items(&window.read(&self.gpu, 0, count)?))
     }
 
-    /// Makes the device unusable, as a reset of its driver would. For drills.
+    /// Makes the device unusable, like a reset of its driver. For tests of the recovery.
     pub fn destroy_device(&self) {
         self.gpu.destroy();
     }
 
-    /// Launches batches until as many are under way as the options ask for.
+    /// Launches batches until the configured number is in flight.
     fn fill(&mut self) -> Result<(), GpuError> {
         let Some(work) = self.work else { return Ok(()) };
         while self.in_flight.len() < self.options.in_flight.max(1) && self.nonces_left > 0 {
             let left = u32::try_from(self.nonces_left).unwrap_or(u32::MAX);
-            let count = batch_size(self.pace.size(), &work.boundary).min(left);
-            let launched = self.launch(work, self.next_nonce, count)?;
-            self.in_flight.push_back(launched);
+            let count = batch_size(self.sizer.size(), &work.boundary).min(left);
+            let batch = self.launch(work, self.next_nonce, count)?;
+            self.in_flight.push_back(batch);
             self.next_nonce = self.next_nonce.wrapping_add(count.into());
             self.nonces_left -= u64::from(count);
         }
         Ok(())
     }
 
-    fn launch(&mut self, work: GpuWork, first: u64, count: u32) -> Result<Launched, GpuError> {
+    fn launch(&mut self, work: GpuWork, first: u64, count: u32) -> Result<BatchInFlight, GpuError> {
         let loaded = self.loaded.as_mut().ok_or(GpuError::NoDataset)?;
-        // A slot is lost only with its batch, when the device fails.
-        let slot = match loaded.free.pop() {
-            Some(slot) => slot,
-            None => Slot::new(&self.gpu, &loaded.kernel, self.options.result_slots.max(1))?,
-        };
-        slot.launch(&self.gpu, &loaded.kernel, work, first, count)
+        let buffers = loaded.take_buffers(&self.gpu, &self.options)?;
+        buffers.launch(&self.gpu, loaded.kernel(), work, first, count)
     }
 
-    fn finish(&mut self, launched: Launched) -> Result<BatchReport, GpuError> {
-        let (work, first_nonce, count) = (launched.work, launched.first_nonce, launched.count);
-        let start = launched.start.max(self.last_end);
-        let (found, slot) = launched.finish(&self.gpu)?;
+    fn finish(&mut self, batch: BatchInFlight) -> Result<BatchReport, GpuError> {
+        let (work, first_nonce, count) = (batch.work, batch.first_nonce, batch.count);
+        let start = batch.start.max(self.last_end);
+        let (results, buffers) = batch.finish(&self.gpu)?;
         if let Some(loaded) = self.loaded.as_mut() {
-            loaded.free.push(slot);
+            loaded.return_buffers(buffers);
         }
         self.last_end = Instant::now();
         Ok(BatchReport {
             work,
             first_nonce,
             count,
-            found: found.found,
-            hits: found.hits,
+            found: results.found,
+            hits: results.hits,
             elapsed: self.last_end - start,
         })
     }
 }
 
-/// Opens the adapter with what any form of the kernel needs of it.
-fn open(adapter: (wgpu::Adapter, AdapterInfo), options: &GpuOptions) -> Result<Gpu, GpuError> {
+/// Opens the adapter with the features that any form of the kernel needs.
+fn open(adapter: (wgpu::Adapter, AdapterInfo), options: &GpuOptions) -> Result<GpuDevice, GpuError> {
     let (_, info) = &adapter;
     runs_on(info, options.kernel)?;
     let features = if KernelForm::Shuffle.runs_on(info) {
@@ -492,7 +447,7 @@ fn open(adapter: (wgpu::Adapter, AdapterInfo), options: &GpuOptions) -> Result<G
     } else {
         wgpu::Features::empty()
     };
-    let gpu = Gpu::open(adapter, features, options.timeout)?;
+    let gpu = GpuDevice::open(adapter, features, options.timeout)?;
     check_workgroup(options.workgroup_size, &gpu.limits)?;
     Ok(gpu)
 }
@@ -508,14 +463,15 @@ fn runs_on(info: &AdapterInfo, form: KernelForm) -> Result<(), GpuError> {
     })
 }
 
-/// The batches in flight together last the target time, so that new work waits no longer than that.
-fn batch_pace(options: &GpuOptions) -> Pace {
+/// Returns a sizer that makes all batches in flight together last the target time.
+fn batch_sizer(options: &GpuOptions) -> DispatchSizer {
     let in_flight = u32::try_from(options.in_flight).unwrap_or(u32::MAX).max(1);
     let each = options.target_batch / in_flight;
-    Pace::new(each, options.workgroup_size, FIRST_BATCH, BATCH_MAX)
+    DispatchSizer::new(each, options.workgroup_size, FIRST_BATCH, BATCH_MAX)
 }
 
-/// The steered size, less where the boundary makes a few hits likely long before.
+/// Returns the number of nonces in the next batch: `steered`, or less if the work is so easy that a
+/// few hits come long before.
 fn batch_size(steered: u32, boundary: &B256) -> u32 {
     let hashes_per_solution = u64::MAX / boundary_top(boundary).saturating_add(1);
     let useful = hashes_per_solution
@@ -524,36 +480,18 @@ fn batch_size(steered: u32, boundary: &B256) -> u32 {
     u32::try_from(useful).unwrap_or(u32::MAX).min(steered)
 }
 
-fn in_range(first: u32, count: u32, items: u32) -> Result<(), GpuError> {
-    match first.checked_add(count) {
-        Some(end) if end <= items => Ok(()),
-        _ => Err(GpuError::OutOfRange { first, count, items }),
-    }
-}
-
-fn items(bytes: &[u8]) -> Vec<[u32; ITEM_WORDS]> {
-    bytes
-        .chunks_exact(ITEM_BYTES)
-        .map(bytemuck::pod_read_unaligned)
-        .collect()
-}
-
 #[cfg(test)]
 impl GpuSearcher {
-    /// Uses the kernel with `from` replaced by `to` in its text, as a bad compiler might.
+    /// Uses the kernel with `from` replaced by `to` in its text, like the output of a bad compiler.
     pub(crate) fn spoil_kernel(&mut self, from: &str, to: &str) {
-        let loaded = self.loaded.as_mut().expect("there is a dataset");
-        let right = search_module(self.options.kernel, loaded.dataset.plan.pages);
-        let wrong = right.replace(from, to);
-        assert_ne!(wrong, right, "the kernel has {from}");
-        loaded.kernel = compile(&self.gpu, &self.options, &loaded.dataset, wrong).expect("it is valid still");
-        loaded.free = slots(&self.gpu, &self.options, &loaded.kernel).expect("there is memory");
+        let loaded = self.loaded.as_mut().expect("a dataset is loaded");
+        loaded.spoil_kernel(&self.gpu, &self.options, from, to);
     }
 
-    /// Makes the dataset of the epoch to come a refused one, as an error on the way would.
-    pub(crate) fn spoil_ahead(&mut self) {
-        let ahead = self.ahead.take().expect("it has begun");
-        self.ahead = Some(Ahead::refused(&ahead.cache));
+    /// Makes the dataset of the next epoch a refused one, like an error during its generation.
+    pub(crate) fn refuse_next(&mut self) {
+        let next = self.next.take().expect("the next dataset has begun");
+        self.next = Some(NextDataset::refused(&next.cache));
     }
 }
 
@@ -569,18 +507,5 @@ mod tests {
         assert_eq!(batch_size(50_000_000, &boundary(1 << 40)), 50_000_000);
         assert_eq!(batch_size(1024, &boundary(1)), 1024);
         assert_eq!(batch_size(1024, &B256::ZERO), 1024);
-    }
-
-    #[test]
-    fn ranges_end_within_the_dataset() {
-        assert_eq!(in_range(250, 6, 256), Ok(()));
-        for (first, count) in [(250, 7), (257, 0), (u32::MAX, 2)] {
-            let error = GpuError::OutOfRange {
-                first,
-                count,
-                items: 256,
-            };
-            assert_eq!(in_range(first, count, 256), Err(error));
-        }
     }
 }

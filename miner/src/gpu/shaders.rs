@@ -1,63 +1,57 @@
-//! Puts the kernels together: protocol constants from Rust, the files of `shaders/`, and page reads
-//! written for the number of pages.
+//! The WGSL text of the kernels: constants rendered from Rust, files of `shaders/`, and functions
+//! that read rows from pages.
 //!
-//! Knows text only. Tunables and sizes of an epoch are pipeline constants, so a module depends on nothing
-//! but its page count; see [`super::pages`] for who counts.
+//! Knows text only. Tunable values and the sizes of an epoch are pipeline constants, so a module
+//! depends only on its form and on its number of pages. The module [`pages`](super::pages) computes
+//! that number.
 
 use std::fmt::Write;
 
-use ethash::{ACCESSES, DATASET_PARENTS, FNV_PRIME, ITEM_BYTES, ROW_BYTES};
+use ethash::{ACCESSES, DATASET_PARENTS, FNV_PRIME, ITEM_BYTES, KECCAK_ROUND_CONSTANTS, ROW_BYTES};
 
-use super::KernelForm;
+use super::kernel_form::KernelForm;
 
 const KECCAK: &str = include_str!("../../../shaders/keccak.wgsl");
 const FNV: &str = include_str!("../../../shaders/fnv.wgsl");
 const DATASET: &str = include_str!("../../../shaders/dataset.wgsl");
 const SEARCH: &str = include_str!("../../../shaders/search.wgsl");
 const SEARCH_LANE: &str = include_str!("../../../shaders/search_lane.wgsl");
-const SEARCH_EIGHT: &str = include_str!("../../../shaders/search_eight.wgsl");
-const SWEEP_FOUR: &str = include_str!("../../../shaders/sweep_four.wgsl");
-const SWEEP_EIGHT: &str = include_str!("../../../shaders/sweep_eight.wgsl");
+const SEARCH_COOPERATIVE: &str = include_str!("../../../shaders/search_cooperative.wgsl");
+const MIX_FOUR: &str = include_str!("../../../shaders/mix_four.wgsl");
+const MIX_EIGHT: &str = include_str!("../../../shaders/mix_eight.wgsl");
 const EXCHANGE_SUBGROUP: &str = include_str!("../../../shaders/exchange_subgroup.wgsl");
 const EXCHANGE_WORKGROUP: &str = include_str!("../../../shaders/exchange_workgroup.wgsl");
-const READS: &str = include_str!("../../../shaders/reads.wgsl");
+const RANDOM_READS: &str = include_str!("../../../shaders/random_reads.wgsl");
 
 /// Entry point of [`dataset_module`].
-pub(crate) const GENERATE: &str = "generate_dataset";
-/// Entry point of [`reads_module`].
-pub(crate) const RANDOM_READS: &str = "random_reads";
-/// Rows that an invocation, or a group of them together, reads in [`reads_module`]. A multiple of four.
-pub(crate) const READS_EACH: u32 = 64;
+pub(crate) const DATASET_ENTRY: &str = "generate_dataset";
+/// Entry point of [`random_reads_module`].
+pub(crate) const RANDOM_READS_ENTRY: &str = "random_reads";
+/// Number of rows that one reader of [`random_reads_module`] reads. A reader is one invocation, or
+/// several that share rows. A multiple of four.
+pub(crate) const READS_PER_READER: u32 = 64;
+/// Bytes of a part of a row. A part is a `vec4<u32>`, the element type of pages.
+pub(crate) const PART_BYTES: usize = 16;
 
 /// Rounds of Keccak-f[1600].
-const ROUNDS: usize = 24;
+const ROUNDS: usize = KECCAK_ROUND_CONSTANTS.len();
 
-/// The constants of step iota, as the uniform buffer that keccak.wgsl reads: low word, high word, and
-/// two unused words each.
+/// The round constants as keccak.wgsl reads them from a uniform buffer: low word, high word, and
+/// two unused words for each round.
 pub(crate) const ROUND_CONSTANTS: [[u32; 4]; ROUNDS] = round_constants();
 
-/// From the definition: bit 2^j - 1 of round i is the output 7i + j of a linear feedback register.
 const fn round_constants() -> [[u32; 4]; ROUNDS] {
-    let mut table = [[0; 4]; ROUNDS];
-    let mut register = 1u8;
+    let mut words = [[0; 4]; ROUNDS];
     let mut round = 0;
     while round < ROUNDS {
-        let mut lane = 0u64;
-        let mut j = 0;
-        while j < 7 {
-            if register & 1 == 1 {
-                lane ^= 1 << ((1 << j) - 1);
-            }
-            register = (register << 1) ^ ((register >> 7) * 0x71);
-            j += 1;
-        }
-        table[round] = [lane as u32, (lane >> 32) as u32, 0, 0];
+        let lane = KECCAK_ROUND_CONSTANTS[round];
+        words[round] = [lane as u32, (lane >> 32) as u32, 0, 0];
         round += 1;
     }
-    table
+    words
 }
 
-/// Entry point of [`search_module`].
+/// Returns the entry point of [`search_module`].
 pub(crate) fn search_entry(form: KernelForm) -> &'static str {
     match form {
         KernelForm::Lane => "search_lane",
@@ -66,59 +60,56 @@ pub(crate) fn search_entry(form: KernelForm) -> &'static str {
     }
 }
 
-/// The module that generates dataset pages from a light cache of `cache_pages` pages.
+/// Returns the module that generates dataset pages from a light cache of `cache_pages` pages.
 pub(crate) fn dataset_module(cache_pages: u32) -> String {
-    let row = Reader {
-        name: "cache_row",
-        result: "Words16",
-        parts: (ROW_BYTES / PART_BYTES) as u32,
-    };
-    let pages = pages("cache", cache_pages, row.parts) + &row.wgsl("cache", cache_pages);
+    let cache = PagedTable::new("cache", cache_pages, ROW_BYTES);
+    let pages = cache.declarations() + &cache.row_function("cache_row", "Words16");
     [&constants(), KECCAK, FNV, &pages, DATASET].join("\n")
 }
 
-/// The module that searches nonces over a dataset of `dataset_pages` pages.
+/// Returns the module that searches nonces in a dataset of `dataset_pages` pages.
 pub(crate) fn search_module(form: KernelForm, dataset_pages: u32) -> String {
-    let parts = (ITEM_BYTES / PART_BYTES) as u32;
-    let mut pages = pages("dataset", dataset_pages, parts);
-    let kernel = match form {
-        KernelForm::Lane => {
-            pages += &line_struct(parts);
-            pages += &Reader {
-                name: "dataset_line",
-                result: "Line",
-                parts,
-            }
-            .wgsl("dataset", dataset_pages);
-            vec![SEARCH_LANE]
+    let dataset = PagedTable::new("dataset", dataset_pages, ITEM_BYTES);
+    let read_function = match form {
+        KernelForm::Lane => item_struct(dataset.parts) + &dataset.row_function("dataset_item", "Item"),
+        KernelForm::Shuffle | KernelForm::Shuffle8 | KernelForm::Group => {
+            dataset.part_function("dataset_part")
         }
-        KernelForm::Shuffle => vec![SEARCH_EIGHT, SWEEP_FOUR, EXCHANGE_SUBGROUP],
-        KernelForm::Shuffle8 => vec![SEARCH_EIGHT, SWEEP_EIGHT, EXCHANGE_SUBGROUP],
-        KernelForm::Group => vec![SEARCH_EIGHT, SWEEP_FOUR, EXCHANGE_WORKGROUP],
     };
-    if form != KernelForm::Lane {
-        pages += &part_reader("dataset", dataset_pages);
-    }
+    let kernel = match form {
+        KernelForm::Lane => vec![SEARCH_LANE],
+        KernelForm::Shuffle => vec![SEARCH_COOPERATIVE, MIX_FOUR, EXCHANGE_SUBGROUP],
+        KernelForm::Shuffle8 => vec![SEARCH_COOPERATIVE, MIX_EIGHT, EXCHANGE_SUBGROUP],
+        KernelForm::Group => vec![SEARCH_COOPERATIVE, MIX_FOUR, EXCHANGE_WORKGROUP],
+    };
+    let pages = dataset.declarations() + &read_function;
     [&constants(), KECCAK, FNV, &pages, SEARCH, &kernel.join("\n")].join("\n")
 }
 
-/// The module that reads random rows of `row_bytes` from a table of `table_pages` pages: an invocation a
-/// row, or where `together` is set as many as the row has parts.
-pub(crate) fn reads_module(row_bytes: u64, table_pages: u32, together: bool) -> String {
-    let parts = (row_bytes / PART_BYTES as u64) as u32;
-    let lanes = if together { parts } else { 1 };
-    let head = "fn table_share(row: u32, lane: u32) -> vec4<u32> {";
-    let place = if together {
-        "let at = table_place(row) + lane;"
+/// Returns the module that reads random rows of `row_bytes` bytes from a table of `table_pages`
+/// pages.
+///
+/// If `together` is set, as many invocations share a row as it has parts. Otherwise each invocation
+/// reads whole rows.
+pub(crate) fn random_reads_module(row_bytes: u64, table_pages: u32, together: bool) -> String {
+    let table = PagedTable::new("table", table_pages, row_bytes as usize);
+    let (lanes, parts_per_lane) = if together {
+        (table.parts, 1)
     } else {
-        "let at = table_place(row);"
+        (1, table.parts)
     };
-    let share = function(head, place, "table", table_pages, "vec4<u32>", |page| {
-        let read = |part: u32| format!("table_{page}[at + {part}u]");
-        let read_here = if together { 1 } else { parts };
-        (0..read_here).map(read).collect::<Vec<_>>().join(" ^ ")
+    let head = "fn table_share(row: u32, lane: u32) -> vec4<u32> {";
+    let start = if together {
+        "let start = table_start(row) + lane;"
+    } else {
+        "let start = table_start(row);"
+    };
+    let share = table.read_function(head, start, "vec4<u32>", |page| {
+        let read = |part: u32| format!("table_{page}[start + {part}u]");
+        (0..parts_per_lane).map(read).collect::<Vec<_>>().join(" ^ ")
     });
-    // An invocation that reads a whole row has as many reads under way as one of several with four rows.
+    // So each invocation has several reads in flight: the parts of one row, or one part of four
+    // rows.
     let at_once = if together { 4 } else { 1 };
     let several: Vec<_> = (0..at_once)
         .map(|read| format!("table_share(row_of(n + {read}u), lane)"))
@@ -128,19 +119,12 @@ pub(crate) fn reads_module(row_bytes: u64, table_pages: u32, together: bool) -> 
         several.join(" ^ ")
     );
     let constants = format!(
-        "const LANES: u32 = {lanes}u;\nconst READS: u32 = {READS_EACH}u;\nconst READS_AT_ONCE: u32 = {at_once}u;\n"
+        "const LANES: u32 = {lanes}u;\nconst READS: u32 = {READS_PER_READER}u;\nconst READS_AT_ONCE: u32 = {at_once}u;\n"
     );
-    [
-        &constants,
-        &pages("table", table_pages, parts),
-        &share,
-        &several,
-        READS,
-    ]
-    .join("\n")
+    [&constants, &table.declarations(), &share, &several, RANDOM_READS].join("\n")
 }
 
-/// Differs between versions of the search kernels.
+/// Returns a text that differs between versions of the search kernels.
 pub(crate) fn search_fingerprint() -> String {
     let text = [
         &constants(),
@@ -148,9 +132,9 @@ pub(crate) fn search_fingerprint() -> String {
         FNV,
         SEARCH,
         SEARCH_LANE,
-        SEARCH_EIGHT,
-        SWEEP_FOUR,
-        SWEEP_EIGHT,
+        SEARCH_COOPERATIVE,
+        MIX_FOUR,
+        MIX_EIGHT,
         EXCHANGE_SUBGROUP,
         EXCHANGE_WORKGROUP,
     ]
@@ -159,10 +143,7 @@ pub(crate) fn search_fingerprint() -> String {
     hash[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Bytes of a `vec4<u32>`, in which pages are counted.
-pub(crate) const PART_BYTES: usize = 16;
-
-/// The protocol constants as WGSL, from the values that Rust uses.
+/// Returns the protocol constants as WGSL. Their values are those that Rust uses.
 fn constants() -> String {
     format!(
         "const ROUNDS: u32 = {ROUNDS}u;\nconst FNV_PRIME: u32 = {FNV_PRIME}u;\n\
@@ -170,96 +151,106 @@ fn constants() -> String {
     )
 }
 
-/// Declares the pages `{array}_0`, `{array}_1`, … and how a row's number gives its page and place.
+/// A table of rows that is spread over several buffers, as WGSL sees it.
 ///
-/// A page holds a power of two of rows, so both are a shift and a mask. Row numbers fit 32 bits at every
-/// epoch; byte offsets into the whole do not, and never occur.
-fn pages(array: &str, count: u32, parts: u32) -> String {
-    let upper = array.to_uppercase();
-    let mut text = format!("override {upper}_PAGE_SHIFT: u32;\n");
-    for page in 0..count {
-        let _ = writeln!(
-            text,
-            "@group(1) @binding({page}) var<storage, read> {array}_{page}: array<vec4<u32>>;"
-        );
-    }
-    let place = if count == 1 {
-        "row"
-    } else {
-        &format!("(row & ((1u << {upper}_PAGE_SHIFT) - 1u))")
-    };
-    let _ = writeln!(
-        text,
-        "fn {array}_place(row: u32) -> u32 {{\n    return {place} * {parts}u;\n}}"
-    );
-    text
-}
-
-/// A function that reads a whole row with one choice of the page.
-struct Reader {
+/// Its pages are the variables `{name}_0`, `{name}_1`, and so on. A page holds a power of two of
+/// rows, so a shift of the row number gives the page, and a mask gives the place within the page.
+/// Row numbers fit in 32 bits at every epoch. Byte offsets into the whole table do not, and the
+/// kernels never compute them.
+struct PagedTable {
     name: &'static str,
-    result: &'static str,
+    pages: u32,
+    /// Parts of a row.
     parts: u32,
 }
 
-impl Reader {
-    fn wgsl(&self, array: &str, count: u32) -> String {
-        let read = |page: u32| {
-            let parts = (0..self.parts).map(|part| format!("{array}_{page}[at + {part}u]"));
-            format!("{}({})", self.result, parts.collect::<Vec<_>>().join(", "))
+impl PagedTable {
+    fn new(name: &'static str, pages: u32, row_bytes: usize) -> Self {
+        Self {
+            name,
+            pages,
+            parts: (row_bytes / PART_BYTES) as u32,
+        }
+    }
+
+    /// The pipeline constant by which a row number is shifted.
+    fn shift(&self) -> String {
+        format!("{}_PAGE_SHIFT", self.name.to_uppercase())
+    }
+
+    /// Declares the pages, and the function `{name}_start`, which returns the index of a row's
+    /// first part within its page.
+    fn declarations(&self) -> String {
+        let (name, shift) = (self.name, self.shift());
+        let mut text = format!("override {shift}: u32;\n");
+        for page in 0..self.pages {
+            let _ = writeln!(
+                text,
+                "@group(1) @binding({page}) var<storage, read> {name}_{page}: array<vec4<u32>>;"
+            );
+        }
+        let row_in_page = if self.pages == 1 {
+            "row"
+        } else {
+            &format!("(row & ((1u << {shift}) - 1u))")
         };
-        let head = format!("fn {}(row: u32) -> {} {{", self.name, self.result);
-        function(
-            &head,
-            &format!("let at = {array}_place(row);"),
-            array,
-            count,
-            self.result,
-            read,
-        )
+        let _ = writeln!(
+            text,
+            "fn {name}_start(row: u32) -> u32 {{\n    return {row_in_page} * {}u;\n}}",
+            self.parts
+        );
+        text
+    }
+
+    /// Declares a function that reads a whole row as the structure `result`. It chooses the page
+    /// once.
+    fn row_function(&self, function: &str, result: &str) -> String {
+        let name = self.name;
+        let head = format!("fn {function}(row: u32) -> {result} {{");
+        let start = format!("let start = {name}_start(row);");
+        self.read_function(&head, &start, result, |page| {
+            let parts = (0..self.parts).map(|part| format!("{name}_{page}[start + {part}u]"));
+            format!("{result}({})", parts.collect::<Vec<_>>().join(", "))
+        })
+    }
+
+    /// Declares a function that reads one part of a row.
+    fn part_function(&self, function: &str) -> String {
+        let name = self.name;
+        let head = format!("fn {function}(row: u32, part: u32) -> vec4<u32> {{");
+        let start = format!("let start = {name}_start(row) + part;");
+        self.read_function(&head, &start, "vec4<u32>", |page| format!("{name}_{page}[start]"))
+    }
+
+    /// Declares a function that chooses the page of `row` and reads from it.
+    ///
+    /// `head` is the first line of the function, `start` the statement that follows, and `read`
+    /// gives the expression that reads from a page.
+    fn read_function(&self, head: &str, start: &str, result: &str, read: impl Fn(u32) -> String) -> String {
+        if self.pages == 1 {
+            return format!("{head}\n    {start}\n    return {};\n}}\n", read(0));
+        }
+        let shift = self.shift();
+        let mut text =
+            format!("{head}\n    {start}\n    var value: {result};\n    switch row >> {shift} {{\n");
+        for page in 1..self.pages {
+            let _ = writeln!(text, "        case {page}u: {{ value = {}; }}", read(page));
+        }
+        let _ = writeln!(
+            text,
+            "        default: {{ value = {}; }}\n    }}\n    return value;\n}}",
+            read(0)
+        );
+        text
     }
 }
 
-/// A function that reads one part of a row.
-fn part_reader(array: &str, count: u32) -> String {
-    let head = format!("fn {array}_part(row: u32, part: u32) -> vec4<u32> {{");
-    let place = format!("let at = {array}_place(row) + part;");
-    function(&head, &place, array, count, "vec4<u32>", |page| {
-        format!("{array}_{page}[at]")
-    })
-}
-
-/// A function whose body chooses the page of `row` and reads from it.
-fn function(
-    head: &str,
-    place: &str,
-    array: &str,
-    count: u32,
-    result: &str,
-    read: impl Fn(u32) -> String,
-) -> String {
-    if count == 1 {
-        return format!("{head}\n    {place}\n    return {};\n}}\n", read(0));
-    }
-    let shift = format!("{}_PAGE_SHIFT", array.to_uppercase());
-    let mut text = format!("{head}\n    {place}\n    var found: {result};\n    switch row >> {shift} {{\n");
-    for page in 1..count {
-        let _ = writeln!(text, "        case {page}u: {{ found = {}; }}", read(page));
-    }
-    let _ = writeln!(
-        text,
-        "        default: {{ found = {}; }}\n    }}\n    return found;\n}}",
-        read(0)
-    );
-    text
-}
-
-/// The parts of a whole item.
-fn line_struct(parts: u32) -> String {
+/// Declares the structure of a whole dataset item.
+fn item_struct(parts: u32) -> String {
     let fields: String = (0..parts)
         .map(|part| format!("    p{part}: vec4<u32>,\n"))
         .collect();
-    format!("struct Line {{\n{fields}}}\n")
+    format!("struct Item {{\n{fields}}}\n")
 }
 
 #[cfg(test)]
@@ -284,7 +275,7 @@ mod tests {
     #[test]
     fn every_module_is_valid_for_any_page_count() {
         for pages in [1, 3, 16] {
-            check(&dataset_module(pages), GENERATE, Capabilities::empty());
+            check(&dataset_module(pages), DATASET_ENTRY, Capabilities::empty());
             for form in KernelForm::ALL {
                 let needed = match form {
                     KernelForm::Shuffle | KernelForm::Shuffle8 => Capabilities::SUBGROUP,
@@ -293,8 +284,8 @@ mod tests {
                 check(&search_module(form, pages), search_entry(form), needed);
             }
             for (row_bytes, together) in [(64, false), (64, true), (128, false), (128, true)] {
-                let reads = reads_module(row_bytes, pages, together);
-                check(&reads, RANDOM_READS, Capabilities::empty());
+                let reads = random_reads_module(row_bytes, pages, together);
+                check(&reads, RANDOM_READS_ENTRY, Capabilities::empty());
             }
         }
     }
@@ -324,5 +315,51 @@ mod tests {
         assert_eq!(lane(1), 0x0000_0000_0000_8082);
         assert_eq!(lane(2), 0x8000_0000_0000_808a);
         assert_eq!(lane(23), 0x8000_0000_8000_8008);
+    }
+
+    /// The head of a shader names its Rust twins, as `ethash::name` or as `name` with the path of a
+    /// file.
+    #[test]
+    fn every_rust_twin_that_a_shader_names_exists() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let read = |path: &std::path::Path| std::fs::read_to_string(path).expect("a readable file");
+        let mut ethash = String::new();
+        let mut folders = vec![root.join("miner/ethash/src")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).expect("a source folder") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    ethash += &read(&path);
+                }
+            }
+        }
+        for entry in std::fs::read_dir(root.join("shaders")).expect("the shaders") {
+            let path = entry.expect("an entry").path();
+            let text = read(&path);
+            let head: Vec<_> = text.lines().map_while(|line| line.strip_prefix("//")).collect();
+            let head = head.concat();
+            assert!(head.contains("Must precede this file:"), "{path:?}");
+            let (_, twins) = head.split_once("Rust twin:").expect("a twin");
+            let files: String = twins
+                .split_whitespace()
+                .map(|word| word.trim_end_matches(['.', ',']))
+                .filter(|word| word.ends_with(".rs"))
+                .map(|file| read(&root.join(file)))
+                .collect();
+            for name in twins.split('`').skip(1).step_by(2) {
+                let sources = if name.starts_with("ethash::") {
+                    &ethash
+                } else {
+                    &files
+                };
+                let last = name.rsplit("::").next().expect("a name");
+                let is_defined = ["fn", "struct", "as"]
+                    .iter()
+                    .any(|keyword| sources.contains(&format!("{keyword} {last}")));
+                assert!(is_defined, "{path:?} names {name}");
+            }
+        }
     }
 }

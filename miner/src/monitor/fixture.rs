@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::report::{DeviceReport, RigReport};
 use crate::client::{ClientStatus, EndpointStatus, ShareCounts};
-use crate::gauge::{DatasetProgress, DeviceState, DeviceStatus, EngineStatus};
 use crate::sensors::SensorReading;
+use crate::telemetry::{DatasetProgress, DeviceState, DeviceStatus, EngineStatus};
 
 /// A rig with one card that searches and one that has failed.
 pub(crate) fn sample_report() -> RigReport {

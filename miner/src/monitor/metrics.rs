@@ -109,7 +109,10 @@ pub(super) fn page(report: &RigReport) -> String {
     page.family(
         SEARCHING,
         devices().map(|(labels, device)| {
-            let searching = matches!(device.status.state, crate::DeviceState::Searching { .. });
+            let searching = matches!(
+                device.status.state,
+                crate::telemetry::DeviceState::Searching { .. }
+            );
             (labels, Some(f64::from(u8::from(searching))))
         }),
     );

@@ -13,9 +13,9 @@ use serde_json::Value;
 
 use crate::client::ClientStats;
 use crate::engine::Engine;
-use crate::gauge::{DeviceState, DeviceStatus, EngineStatus};
 use crate::sensors::Sensors;
 use crate::status::StatusSource;
+use crate::telemetry::{DeviceState, DeviceStatus, EngineStatus};
 
 pub use report::{DeviceReport, RigReport};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::client::{ClientStatus, ShareCounts};
-use crate::gauge::{DeviceState, DeviceStatus, EngineStatus};
 use crate::sensors::SensorReading;
+use crate::telemetry::{DeviceState, DeviceStatus, EngineStatus};
 
 /// The state of a rig at one moment.
 #[derive(Clone, Debug, PartialEq)]

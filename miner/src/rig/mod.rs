@@ -17,11 +17,12 @@ use tokio::time::timeout;
 
 use crate::client::{self, ClientConfig, ClientEnd, ClientStats, EngineLink, TlsError};
 use crate::display::{self, Screen};
-use crate::engine::{Engine, EngineConfig, MinerError};
+use crate::engine::{Engine, EngineConfig};
+use crate::error::MinerError;
 use crate::monitor::RigMonitor;
+use crate::search::FoundSolution;
 use crate::status::{self, StatusSource};
 use crate::stop::StopSignal;
-use crate::task::Found;
 
 /// The most solutions that may wait for the client.
 const SOLUTIONS_MAX: usize = 256;
@@ -113,7 +114,7 @@ pub fn run(config: RigConfig, screen: &Screen) -> Result<RigEnd, RigError> {
 async fn serve(config: RigConfig, screen: &Screen) -> Result<RigEnd, RigError> {
     let mut signal = StopSignal::listen().map_err(system("cannot listen for signals"))?;
     let (work, work_in) = unbounded();
-    let (solutions_out, solutions) = bounded::<Found>(SOLUTIONS_MAX);
+    let (solutions_out, solutions) = bounded::<FoundSolution>(SOLUTIONS_MAX);
     let stats = Arc::new(ClientStats::new(&config.client.endpoints));
     let engine = Engine::start(config.engine, work_in, solutions_out)?;
     for line in engine.describe() {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use crate::gauge::{DeviceState, EngineStatus};
 use crate::monitor::RigMonitor;
+use crate::telemetry::{DeviceState, EngineStatus};
 
 /// Time between two checks.
 const CHECK_EVERY: Duration = Duration::from_secs(1);

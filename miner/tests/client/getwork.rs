@@ -30,7 +30,7 @@ fn work_comes_in_and_solutions_go_out() {
     node.set("mc_submitHashrate", Answer::Result(json!(true)));
     let client = Client::start(config(&[node.url()]));
     let task = client.task(header(1));
-    assert!(!task.repeat && task.nonces.holds(0) && task.nonces.holds(u64::MAX));
+    assert!(!task.repeat && task.nonces.contains(0) && task.nonces.contains(u64::MAX));
     client.find(0, header(1), 0x1234);
     client.wait_until("an answer", |status| status.total().accepted == 1);
     let mix = B256::repeat_byte(0x11).to_string();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, unbounded};
 use ethash::{B256, Solution};
 use miner::client::{self, ClientConfig, ClientEnd, ClientStats, ClientStatus, EngineLink, MiningEndpoint};
-use miner::{Found, Task};
+use miner::{FoundSolution, SearchTask};
 use tokio::sync::{mpsc, watch};
 
 /// Tests wait this long for an expected event.
@@ -18,8 +18,8 @@ pub(crate) const RATE: u64 = 5_242_880;
 
 /// A running client.
 pub(crate) struct Client {
-    pub(crate) tasks: Receiver<Option<Task>>,
-    found: mpsc::Sender<Found>,
+    pub(crate) tasks: Receiver<Option<SearchTask>>,
+    found: mpsc::Sender<FoundSolution>,
     pub(crate) stats: Arc<ClientStats>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<ClientEnd>>,
@@ -78,7 +78,7 @@ impl Client {
 
     /// The next task for which `is_wanted` is true. Skips pauses and other tasks.
     #[track_caller]
-    pub(crate) fn task_where(&self, is_wanted: impl Fn(&Task) -> bool) -> Task {
+    pub(crate) fn task_where(&self, is_wanted: impl Fn(&SearchTask) -> bool) -> SearchTask {
         let started = Instant::now();
         loop {
             let left = WAIT_MAX.saturating_sub(started.elapsed());
@@ -92,7 +92,7 @@ impl Client {
 
     /// The next task with this header hash.
     #[track_caller]
-    pub(crate) fn task(&self, header: B256) -> Task {
+    pub(crate) fn task(&self, header: B256) -> SearchTask {
         self.task_where(|task| task.work.header_hash == header)
     }
 
@@ -118,7 +118,7 @@ impl Client {
             mix_hash: B256::repeat_byte(0x11),
         };
         self.found
-            .blocking_send(Found { solution, device })
+            .blocking_send(FoundSolution { solution, device })
             .expect("the client runs");
     }
 

@@ -103,7 +103,9 @@ fn difficulty_and_extranonce_apply_from_the_next_job_on() {
     let task =
         client.task_where(|task| task.work.boundary == boundary_of_difficulty(2.0).expect("above zero"));
     assert_eq!(task.work.header_hash, header(1), "the same header, made harder");
-    assert!(task.repeat && task.nonces.holds(0xbeef_0100_0000_0000) && !task.nonces.holds(0xaf4c << 48));
+    assert!(
+        task.repeat && task.nonces.contains(0xbeef_0100_0000_0000) && !task.nonces.contains(0xaf4c << 48)
+    );
     // A share with the old extranonce belongs to the old job.
     client.find(0, header(1), 0xaf4c_0000_0000_0009);
     let submit = talk.expect("mining.submit");

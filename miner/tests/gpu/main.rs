@@ -1,8 +1,9 @@
-//! The kernels against the CPU and the published vectors, on whatever adapter there is.
+//! Compares the kernels with the CPU and with the published vectors, on any adapter.
 //!
-//! A software adapter will do; the kernels are the ones that mine. Without an adapter the tests say so and
-//! pass, unless the environment variable `REQUIRE_GPU` is set. Whole datasets of real epochs take memory
-//! and minutes there: that test runs with `--ignored` only.
+//! A software adapter is enough, because the tested kernels are those that mine. If there is no
+//! adapter, the tests are skipped with a message; if the environment variable `REQUIRE_GPU` is set,
+//! they fail. A software adapter needs minutes and much memory for a whole dataset of a real epoch,
+//! so that test runs only with `--ignored`.
 
 mod search;
 
@@ -10,10 +11,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ethash::{B256, Epoch, ITEM_WORDS, LightCache, keccak256, seed_hash};
-use miner::gpu::{GpuError, GpuHit, GpuOptions, GpuSearcher, GpuWork, Progress, list_adapters};
+use miner::gpu::{GenerationProgress, GpuError, GpuHit, GpuOptions, GpuSearcher, GpuWork, list_adapters};
 use serde_json::Value;
 
-/// The adapter to test: a real one if there is any.
+/// Returns the adapter to test: a hardware adapter if there is one.
 fn adapter() -> Option<usize> {
     let adapters = list_adapters();
     let chosen = adapters
@@ -43,18 +44,18 @@ fn number(value: &Value) -> u64 {
     u64::from_str_radix(value.as_str().unwrap(), 16).unwrap()
 }
 
-/// The cache of a dataset of `items` items, small enough to compute in no time.
+/// Returns the cache of a small dataset of `items` items.
 fn small_cache(seed_epoch: u32, items: u64) -> Arc<LightCache> {
     Arc::new(LightCache::with_sizes(seed_hash(seed_epoch), 1024, items * 128).unwrap())
 }
 
-fn go_on(_: Progress) -> ControlFlow<()> {
+fn continue_always(_: GenerationProgress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
 fn searcher(adapter: usize, cache: &Arc<LightCache>, options: GpuOptions) -> GpuSearcher {
     let mut searcher = GpuSearcher::new(adapter, options).unwrap();
-    searcher.set_epoch(cache, &mut go_on).unwrap();
+    searcher.set_epoch(cache, &mut continue_always).unwrap();
     searcher
 }
 
@@ -74,7 +75,7 @@ fn keccak_of(items: &[[u32; ITEM_WORDS]]) -> B256 {
     B256::from(keccak256(&bytes))
 }
 
-/// The hits that the device must report, computed on the CPU: it compares the top 64 bits.
+/// Computes on the CPU the hits that the device must report. The device compares the top 64 bits.
 fn cpu_hits(cache: &LightCache, work: &GpuWork, count: u64) -> Vec<GpuHit> {
     let top = |hash: &B256| u64::from_be_bytes(hash[..8].try_into().unwrap());
     (0..count)
@@ -88,7 +89,7 @@ fn cpu_hits(cache: &LightCache, work: &GpuWork, count: u64) -> Vec<GpuHit> {
         .collect()
 }
 
-/// Work whose solutions are about one nonce in `2^bits`.
+/// Returns work for which about one nonce in `2^bits` is a solution.
 fn easy_work(id: u64, bits: u32, start_nonce: u64) -> GpuWork {
     let mut boundary = B256::ZERO;
     boundary.0[..8].copy_from_slice(&(u64::MAX >> bits).to_be_bytes());
@@ -126,10 +127,10 @@ fn small_datasets_equal_the_published_ones() {
 }
 
 #[test]
-fn slices_of_real_epochs_equal_the_published_ones() {
+fn parts_of_real_epochs_equal_the_published_ones() {
     let Some(adapter) = adapter() else { return };
     let vectors = vectors();
-    // Epoch 385 is the first above 4 GiB: byte offsets no longer fit 32 bits there.
+    // Epoch 385 has the first dataset above 4 GiB, where byte offsets no longer fit in 32 bits.
     for (index, max_page_rows) in [(0, None), (0, Some(1 << 16)), (385, None)] {
         let epochs = vectors["epochs"].as_array().unwrap();
         let expected = epochs.iter().find(|epoch| epoch["epoch"] == index).unwrap();
@@ -186,69 +187,76 @@ fn check_solutions(searcher: &mut GpuSearcher, search: &Value, cache: &LightCach
 }
 
 #[test]
-fn the_next_dataset_is_made_between_batches() {
+fn the_next_dataset_is_generated_between_batches() {
     let Some(adapter) = adapter() else { return };
     let (now, next, other) = (small_cache(0, 256), small_cache(1, 301), small_cache(2, 256));
     let mut searcher = searcher(adapter, &now, paged(64));
     let work = easy_work(1, 6, 0);
     searcher.set_work(work);
-    assert_eq!(searcher.prepared(), None);
-    searcher.prepare(&next).unwrap();
-    searcher.prepare(&next).unwrap();
+    assert_eq!(searcher.next_progress(), None);
+    searcher.prepare_next(&next).unwrap();
+    searcher.prepare_next(&next).unwrap();
     let mut batches = 0;
-    while searcher.prepared().unwrap().items_done < 301 {
+    while searcher.next_progress().unwrap().items_done < 301 {
         let report = searcher.next_batch().unwrap();
-        assert_eq!(report.work, work, "the search goes on");
+        assert_eq!(report.work, work, "the search continues");
         batches += 1;
-        assert!(batches < 1000, "{:?}", searcher.prepared());
+        assert!(batches < 1000, "{:?}", searcher.next_progress());
     }
-    assert!(batches > 1, "several pages, a slice at a time");
+    assert!(
+        batches > 1,
+        "the dataset has several pages, and each takes at least one slice"
+    );
     assert!(Arc::ptr_eq(searcher.cache().unwrap(), &now));
-    // Whole, so that nothing is generated at the switch.
-    let mut told = 0;
+    // The dataset is complete, so set_epoch generates nothing.
+    let mut calls = 0;
     searcher
         .set_epoch(&next, &mut |_| {
-            told += 1;
+            calls += 1;
             ControlFlow::Continue(())
         })
         .unwrap();
-    assert_eq!((told, searcher.prepared()), (0, None));
+    assert_eq!((calls, searcher.next_progress()), (0, None));
     let expected: Vec<_> = (0..301).map(|item| next.dataset_item(item)).collect();
     assert_eq!(searcher.read_items(0, 301).unwrap(), expected);
     assert_eq!(searcher.search(work, 500).unwrap(), cpu_hits(&next, &work, 500));
 
-    // Begun, and finished at the switch.
+    // The dataset is begun, and set_epoch completes it.
     searcher.set_work(work);
-    searcher.prepare(&other).unwrap();
+    searcher.prepare_next(&other).unwrap();
     searcher.next_batch().unwrap();
-    searcher.set_epoch(&other, &mut go_on).unwrap();
+    searcher.set_epoch(&other, &mut continue_always).unwrap();
     assert_eq!(searcher.search(work, 500).unwrap(), cpu_hits(&other, &work, 500));
 
-    // Not the one that comes.
-    searcher.prepare(&now).unwrap();
-    searcher.set_epoch(&next, &mut go_on).unwrap();
+    // The dataset that was prepared is not the one that is needed.
+    searcher.prepare_next(&now).unwrap();
+    searcher.set_epoch(&next, &mut continue_always).unwrap();
     assert_eq!(searcher.read_items(300, 1).unwrap(), [next.dataset_item(300)]);
-    assert_eq!(searcher.prepared(), None);
+    assert_eq!(searcher.next_progress(), None);
 }
 
 #[test]
-fn a_next_dataset_that_does_not_fit_leaves_the_search_alone() {
+fn a_next_dataset_that_does_not_fit_does_not_disturb_the_search() {
     let Some(adapter) = adapter() else { return };
     let too_large = small_cache(1, 1_000_003);
-    // An item a page: more pages than any adapter binds.
+    // With one item in each page, the dataset has more pages than any adapter can bind.
     let mut searcher = searcher(adapter, &small_cache(2, 8), paged(1));
     assert!(matches!(
-        searcher.prepare(&too_large),
+        searcher.prepare_next(&too_large),
         Err(GpuError::AdapterTooSmall { .. })
     ));
-    assert_eq!(searcher.prepared(), None);
-    assert_eq!(searcher.prepare(&too_large), Ok(()), "it is not tried again");
+    assert_eq!(searcher.next_progress(), None);
+    assert_eq!(
+        searcher.prepare_next(&too_large),
+        Ok(()),
+        "the dataset is not tried again"
+    );
     searcher.set_work(easy_work(1, 6, 0));
     searcher.next_batch().unwrap();
 }
 
 #[test]
-fn three_pages_of_which_the_last_is_short() {
+fn the_last_of_three_pages_may_be_short() {
     let Some(adapter) = adapter() else { return };
     let cache = small_cache(1, 149);
     let mut searcher = searcher(adapter, &cache, paged(64));
@@ -287,12 +295,12 @@ fn a_cancelled_generation_leaves_no_dataset() {
     assert_eq!(searcher.read_items(0, 1), Err(GpuError::NoDataset));
     searcher.set_work(easy_work(1, 4, 0));
     assert_eq!(searcher.next_batch(), Err(GpuError::NoDataset));
-    searcher.set_epoch(&cache, &mut go_on).unwrap();
+    searcher.set_epoch(&cache, &mut continue_always).unwrap();
     assert_eq!(searcher.read_items(255, 1).unwrap(), [cache.dataset_item(255)]);
 }
 
 #[test]
-fn a_lost_device_is_reported_and_found_again() {
+fn a_lost_device_is_reported_and_can_be_opened_again() {
     let Some(adapter) = adapter() else { return };
     let cache = small_cache(0, 256);
     let mut searcher = searcher(adapter, &cache, GpuOptions::default());
@@ -301,16 +309,16 @@ fn a_lost_device_is_reported_and_found_again() {
     searcher.destroy_device();
     let lost = (0..5)
         .find_map(|_| searcher.next_batch().err())
-        .expect("a destroyed device works on");
+        .expect("a destroyed device fails");
     assert!(matches!(lost, GpuError::DeviceLost { .. }), "{lost:?}");
     assert!(lost.needs_rebuild());
     assert!(matches!(searcher.next_batch(), Err(GpuError::DeviceLost { .. })));
     assert!(matches!(
-        searcher.set_epoch(&cache, &mut go_on),
+        searcher.set_epoch(&cache, &mut continue_always),
         Err(GpuError::DeviceLost { .. })
     ));
     let mut searcher = GpuSearcher::find(searcher.adapter(), GpuOptions::default()).unwrap();
-    searcher.set_epoch(&cache, &mut go_on).unwrap();
+    searcher.set_epoch(&cache, &mut continue_always).unwrap();
     check_solutions(
         &mut searcher,
         &vectors()["test_dag"]["cases"][0]["search"][0],
@@ -319,11 +327,11 @@ fn a_lost_device_is_reported_and_found_again() {
 }
 
 #[test]
-fn a_page_count_beyond_the_adapter_is_refused_before_anything_is_allocated() {
+fn too_many_pages_for_the_adapter_are_refused_before_any_allocation() {
     let Some(adapter) = adapter() else { return };
     let cache = small_cache(0, 1_000_003);
     let mut searcher = GpuSearcher::new(adapter, paged(1)).unwrap();
-    let refused = searcher.set_epoch(&cache, &mut go_on);
+    let refused = searcher.set_epoch(&cache, &mut continue_always);
     assert!(
         matches!(refused, Err(GpuError::AdapterTooSmall { got, needed: 1_000_004, .. }) if got < 1_000_004),
         "{refused:?}"
@@ -331,14 +339,14 @@ fn a_page_count_beyond_the_adapter_is_refused_before_anything_is_allocated() {
     assert_eq!(searcher.dataset_pages(), 0);
 }
 
-/// Set for the process in which memory is scarce.
+/// This variable is set in the process that has little memory.
 #[cfg(target_os = "linux")]
 const LITTLE_MEMORY: &str = "GPU_TEST_LITTLE_MEMORY";
 
-/// Runs itself again in a process that may use 2 GiB of addresses, and asks for a dataset of three.
+/// Runs itself again in a process with 2 GiB of address space, which requests a dataset of 3 GiB.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_refused_allocation_is_an_error_and_not_the_end() {
+fn a_refused_allocation_is_an_error() {
     let Some(index) = adapter() else { return };
     if !list_adapters()[index].software {
         eprintln!("skipped: a limit on this process does not limit the memory of a graphics card");
@@ -347,7 +355,7 @@ fn a_refused_allocation_is_an_error_and_not_the_end() {
     if std::env::var_os(LITTLE_MEMORY).is_some() {
         return check_refused_allocation(index);
     }
-    let name = "a_refused_allocation_is_an_error_and_not_the_end";
+    let name = "a_refused_allocation_is_an_error";
     let inner = std::process::Command::new("sh")
         .args(["-c", "ulimit -v 2097152 && exec \"$0\" --exact \"$1\""])
         .args([std::env::current_exe().unwrap().as_os_str(), name.as_ref()])
@@ -362,7 +370,7 @@ fn a_refused_allocation_is_an_error_and_not_the_end() {
 fn check_refused_allocation(adapter: usize) {
     let large = small_cache(0, 25_165_813);
     let mut searcher = GpuSearcher::new(adapter, GpuOptions::default()).unwrap();
-    let refused = searcher.set_epoch(&large, &mut go_on);
+    let refused = searcher.set_epoch(&large, &mut continue_always);
     assert!(
         matches!(
             refused,
@@ -375,7 +383,7 @@ fn check_refused_allocation(adapter: usize) {
     );
     assert_eq!(searcher.dataset_pages(), 0);
     let small = small_cache(0, 256);
-    searcher.set_epoch(&small, &mut go_on).unwrap();
+    searcher.set_epoch(&small, &mut continue_always).unwrap();
     check_solutions(
         &mut searcher,
         &vectors()["test_dag"]["cases"][0]["search"][0],

@@ -1,13 +1,16 @@
-//! Nonces: every form of the kernel finds what the CPU finds, batches follow each other.
+//! Tests the search: every form of the kernel finds what the CPU finds, and batches follow each
+//! other.
 
 use std::sync::Arc;
 
 use ethash::{B256, Epoch, LightCache};
 use miner::gpu::{GpuError, GpuOptions, GpuSearcher, GpuWork, KernelForm, list_adapters};
 
-use crate::{adapter, check_solutions, cpu_hits, easy_work, go_on, paged, searcher, small_cache, vectors};
+use crate::{
+    adapter, check_solutions, continue_always, cpu_hits, easy_work, paged, searcher, small_cache, vectors,
+};
 
-/// Searches the published range of the test dataset.
+/// Searches the published range of nonces in the test dataset.
 fn check_published_search(options: &GpuOptions) {
     let Some(adapter) = adapter() else { return };
     let cache = small_cache(0, 256);
@@ -39,7 +42,7 @@ fn the_published_solutions_are_found_with_runtime_checks() {
 }
 
 #[test]
-fn the_published_solutions_are_found_by_eight_lanes_per_hash() {
+fn the_published_solutions_are_found_by_eight_invocations_per_hash() {
     let Some(index) = adapter() else { return };
     let info = &list_adapters()[index];
     for kernel in [KernelForm::Group, KernelForm::Shuffle, KernelForm::Shuffle8] {
@@ -67,7 +70,7 @@ fn the_published_solutions_are_found_by_eight_lanes_per_hash() {
 }
 
 #[test]
-fn the_kernel_can_be_changed_over_the_same_dataset() {
+fn the_kernel_can_be_changed_without_another_dataset() {
     let Some(index) = adapter() else { return };
     let cache = small_cache(0, 149);
     let mut searcher = searcher(index, &cache, paged(64));
@@ -98,12 +101,12 @@ fn the_kernel_can_be_changed_over_the_same_dataset() {
     assert_eq!(
         searcher.search(work, 999).unwrap(),
         expected,
-        "the one before is kept"
+        "the old kernel is kept"
     );
 }
 
 #[test]
-fn a_workgroup_that_is_no_whole_groups_is_refused_before_it_is_used() {
+fn a_workgroup_size_that_is_not_a_multiple_of_eight_is_refused() {
     let Some(index) = adapter() else { return };
     for kernel in [KernelForm::Lane, KernelForm::Group] {
         for got in [0, 4, 12, 63] {
@@ -119,7 +122,7 @@ fn a_workgroup_that_is_no_whole_groups_is_refused_before_it_is_used() {
 }
 
 #[test]
-fn no_nonce_beyond_the_works_own_is_hashed() {
+fn only_the_nonces_of_the_work_are_hashed() {
     let Some(adapter) = adapter() else { return };
     let cache = small_cache(0, 256);
     let mut searcher = searcher(adapter, &cache, GpuOptions::default());
@@ -143,7 +146,7 @@ fn no_nonce_beyond_the_works_own_is_hashed() {
 }
 
 #[test]
-fn nonces_carry_into_the_high_word_and_wrap() {
+fn nonces_carry_into_the_high_word_and_wrap_around() {
     let Some(adapter) = adapter() else { return };
     let cache = small_cache(0, 256);
     let mut searcher = searcher(adapter, &cache, GpuOptions::default());
@@ -156,7 +159,7 @@ fn nonces_carry_into_the_high_word_and_wrap() {
 }
 
 #[test]
-fn batches_follow_each_other_without_gap_and_keep_their_work() {
+fn batches_follow_without_gaps_and_keep_their_work() {
     let Some(adapter) = adapter() else { return };
     let cache = small_cache(0, 256);
     let options = GpuOptions {
@@ -186,7 +189,8 @@ fn batches_follow_each_other_without_gap_and_keep_their_work() {
     for _ in 0..5 {
         reports.push(searcher.next_batch().unwrap());
     }
-    // What was under way is still reported, as old work; the first new batch starts at its nonce.
+    // Batches in flight are still reported with their old work. The first new batch begins at its
+    // start nonce.
     let ids: Vec<u64> = reports.iter().map(|report| report.work.id).collect();
     assert_eq!(ids, [1, 1, 1, 2, 2]);
     assert_eq!(reports[3].first_nonce, 50);
@@ -194,11 +198,11 @@ fn batches_follow_each_other_without_gap_and_keep_their_work() {
     assert_eq!(reports[3].found as usize, expected.len());
     searcher.stop().unwrap();
     assert_eq!(searcher.next_batch(), Err(GpuError::NoWork));
-    assert!(searcher.hash_rate().is_some());
+    assert!(searcher.last_hashrate().is_some());
 }
 
 #[test]
-fn more_hits_than_slots_are_counted() {
+fn hits_without_a_free_slot_are_counted() {
     let Some(adapter) = adapter() else { return };
     let cache = small_cache(0, 256);
     let options = GpuOptions {
@@ -242,7 +246,7 @@ fn the_published_solutions_of_real_epochs_are_found() {
         .unwrap();
         for epoch in [0, 129, 385] {
             let cache = Arc::new(LightCache::build(Epoch::ethash(epoch)).unwrap());
-            match searcher.set_epoch(&cache, &mut go_on) {
+            match searcher.set_epoch(&cache, &mut continue_always) {
                 Ok(()) => {}
                 Err(error @ (GpuError::AdapterTooSmall { .. } | GpuError::AllocationRefused { .. })) => {
                     eprintln!("skipped from epoch {epoch} on: {error}");

@@ -23,7 +23,7 @@ use super::endpoint::MiningEndpoint;
 use super::engine_link::EngineLink;
 use super::error::ClientError;
 use super::http::NodeHttpClient;
-use crate::task::{Found, Task};
+use crate::search::{FoundSolution, SearchTask};
 use no_work::NoWorkPeriod;
 use poll::Poller;
 use submit::{Submission, Submitter};
@@ -202,13 +202,13 @@ impl GetWorkClient {
 
     /// Gives the current work to the engine.
     fn send_work(&self, link: &EngineLink) {
-        let task = Task::from(self.current.clone());
+        let task = SearchTask::from(self.current.clone());
         self.context.stats.set_job(Some(&task));
         link.send_task(Some(task));
     }
 
     /// Queues a solution for submission. It is submitted even if this session ends.
-    pub(in crate::client) fn submit(&self, found: Found) {
+    pub(in crate::client) fn submit(&self, found: FoundSolution) {
         let stale = found.solution.header_hash != self.current.header_hash;
         if self
             .submissions

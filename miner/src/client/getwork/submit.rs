@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use crate::client::context::ClientContext;
 use crate::client::error::{ClientError, printable};
 use crate::client::http::NodeHttpClient;
-use crate::task::Found;
+use crate::search::FoundSolution;
 
 /// A solution is not submitted again after this time. Nodes forget work a little later.
 const SOLUTION_LIFETIME: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ const NEW_WORK_TIMEOUT: Duration = Duration::from_millis(1500);
 /// What is sent to a node beside the polls.
 pub(super) enum Submission {
     Solution {
-        found: Found,
+        found: FoundSolution,
         /// Whether the solution's work was over when it was found.
         stale: bool,
     },
@@ -81,7 +81,7 @@ impl Submitter {
     }
 
     /// Submits a solution until the node answers, and counts and logs the answer.
-    async fn submit(&mut self, found: &Found, stale: bool) {
+    async fn submit(&mut self, found: &FoundSolution, stale: bool) {
         let (sent, solution) = (Instant::now(), &found.solution);
         let params = json!([
             format!("{:#018x}", solution.pow_nonce),

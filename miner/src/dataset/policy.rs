@@ -1,0 +1,15 @@
+//! Where the full dataset of the CPU comes from.
+
+use std::path::PathBuf;
+
+/// Where the CPU threads get the full dataset from. A graphics adapter always generates its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum DatasetPolicy {
+    /// There is no full dataset. The CPU hashes from the light cache.
+    #[default]
+    Never,
+    /// The dataset is generated in memory, in the background.
+    Memory,
+    /// The dataset is read from this folder. If it is not there, it is generated and written there.
+    Disk(PathBuf),
+}
