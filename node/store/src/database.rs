@@ -13,9 +13,8 @@ use redb::{Database, ReadableDatabase};
 use crate::StoreError;
 use crate::guard::guarded;
 use crate::monitor::CallMonitor;
-use crate::open::DatabaseLocation;
+use crate::open::{DatabaseLocation, StoreOptions};
 use crate::snapshot::Snapshot;
-use crate::store::StoreOptions;
 
 /// What all clones of a [`Store`](crate::Store) share.
 pub(crate) struct SharedDatabase {

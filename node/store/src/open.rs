@@ -14,7 +14,24 @@ use crate::StoreError;
 use crate::guard::guarded;
 use crate::medium::{FileMedium, Medium, sync_name};
 use crate::pages::{ChecksummedPages, PageFileError};
-use crate::store::StoreOptions;
+
+/// Memory for cached pages unless the options say otherwise: 256 MiB.
+pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
+
+/// How to open a store.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// Memory for cached pages, in bytes.
+    pub cache_bytes: usize,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            cache_bytes: CACHE_BYTES_DEFAULT,
+        }
+    }
+}
 
 /// Name of the database file inside a data directory.
 pub const FILE_NAME: &str = "chain.redb";

@@ -13,28 +13,10 @@ use crate::StoreError;
 use crate::batch::WriteBatch;
 use crate::database::SharedDatabase;
 use crate::medium::Medium;
-use crate::open::{DatabaseLocation, FILE_NAME, make_once};
+use crate::open::{DatabaseLocation, FILE_NAME, StoreOptions, make_once};
 use crate::snapshot::Snapshot;
 use crate::source::rows;
 use crate::tables::{SCHEMA_VERSION, TableId, meta_key};
-
-/// Memory for cached pages unless the options say otherwise: 256 MiB.
-pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
-
-/// How to open a store.
-#[derive(Clone, Debug)]
-pub struct StoreOptions {
-    /// Memory for cached pages, in bytes.
-    pub cache_bytes: usize,
-}
-
-impl Default for StoreOptions {
-    fn default() -> Self {
-        Self {
-            cache_bytes: CACHE_BYTES_DEFAULT,
-        }
-    }
-}
 
 /// The open database file. Clones share it.
 ///

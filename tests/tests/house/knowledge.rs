@@ -122,6 +122,20 @@ fn packages_do_not_know_what_the_map_says() {
 }
 
 #[test]
+fn chain_knows_json_for_its_genesis_alone() {
+    let faults: Vec<_> = rust_files("node/chain/src")
+        .iter()
+        .filter(|file| !file.path.starts_with("node/chain/src/genesis/"))
+        .filter(|file| code_only(&file.text).contains("serde_json"))
+        .map(|file| format!("{} names serde_json", file.path))
+        .collect();
+    expect_none(
+        &faults,
+        "in the package chain only `genesis` reads and writes JSON",
+    );
+}
+
+#[test]
 fn only_the_servers_of_rpc_know_sockets() {
     let mut faults = Vec::new();
     for file in rust_files("rpc/src") {

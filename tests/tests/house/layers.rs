@@ -30,7 +30,8 @@ fn graph(folder: &str) -> Graph {
     let mut graph = Graph::new();
     for file in &files {
         let from = module(&file.path);
-        if ["lib", "main", "bin"].contains(&from.as_str()) || file.path.ends_with("/tests.rs") {
+        let is_test = file.path.ends_with("/tests.rs") || file.path.ends_with("/fixture.rs");
+        if is_test || ["lib", "main", "bin"].contains(&from.as_str()) {
             continue;
         }
         let code = code_only(&file.text);

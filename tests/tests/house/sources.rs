@@ -96,8 +96,9 @@ pub(crate) fn code_only(text: &str) -> String {
             0
         };
         if skipped == 0 {
-            code.push(bytes[at]);
-            at += 1;
+            let character = rest.chars().next().map_or(1, char::len_utf8);
+            code.extend(&bytes[at..at + character]);
+            at += character;
         } else {
             let blank = |byte: &u8| if *byte == b'\n' { b'\n' } else { b' ' };
             code.extend(bytes[at..at + skipped].iter().map(blank));

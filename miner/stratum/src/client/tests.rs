@@ -1,10 +1,10 @@
 //! Sessions with scripted pools, line by line. The lines are based on the samples in the
 //! specifications.
 
+use std::time::Duration;
+
 use ethash::{B256, Epoch, Schedule, Solution};
 use serde_json::{Value, json};
-
-use std::time::Duration;
 
 use super::answer::share_outcome;
 use super::session::PENDING_MAX;
