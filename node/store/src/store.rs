@@ -13,7 +13,7 @@ use crate::StoreError;
 use crate::batch::WriteBatch;
 use crate::database::SharedDatabase;
 use crate::medium::Medium;
-use crate::open::{DatabaseLocation, FILE_NAME, StoreOptions, make_once};
+use crate::open::{CACHE_BYTES_DEFAULT, DatabaseLocation, FILE_NAME, StoreOptions, make_once};
 use crate::snapshot::Snapshot;
 use crate::source::rows;
 use crate::tables::{SCHEMA_VERSION, TableId, meta_key};
