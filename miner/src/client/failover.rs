@@ -337,7 +337,7 @@ impl Failover {
             state.failures = state.failures.saturating_add(1);
         }
         state.next_try = Instant::now() + wait;
-        tracing::warn!(endpoint = %own, "no work: {error}; next try in {wait:?}");
+        tracing::warn!(endpoint = %own, "no work: {error}; tried again in {wait:?}");
         self.context.stats.count_failure(index, error.to_string());
     }
 }
