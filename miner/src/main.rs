@@ -1,6 +1,7 @@
 //! The command `miner`: mines for nodes and pools, lists and measures devices, judges solutions.
 //!
-//! What was asked for goes to standard output, all else to standard error. Exit codes are in `cli/exit.rs`.
+//! What was asked for goes to standard output, all else to standard error. Exit codes are in
+//! `cli/exit.rs`.
 
 mod cli;
 

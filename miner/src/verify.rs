@@ -1,4 +1,5 @@
-//! Says of a solution whether it is valid, and if not, why: for whoever has one that somebody refused.
+//! Says of a solution whether it is valid, and if not, why: for whoever has one that somebody
+//! refused.
 
 use ethash::{B256, Epoch, GotExpected, LightCache, PowHash, SealError, U256, meets_boundary};
 use serde_json::{Value, json};

@@ -1,5 +1,6 @@
-//! The two small operations that every inner loop here is made of: the FNV mixing step and the remainder
-//! by a number known only at run time. Also the prefetch hint, the only unsafe line of these loops.
+//! The two small operations that every inner loop here is made of: the FNV mixing step and the
+//! remainder by a number known only at run time. Also the prefetch hint, the only unsafe line of
+//! these loops.
 
 use crate::FNV_PRIME;
 

@@ -1,7 +1,7 @@
 //! Light caches shared by every thread that needs one: each is built once, whoever asks first.
 //!
-//! Keeps the few epochs in use and forgets the one asked for longest ago. Does not know which epoch comes
-//! next: whoever sees blocks go by calls [`LightCaches::prepare`].
+//! Keeps the few epochs in use and forgets the one asked for longest ago. Does not know which epoch
+//! comes next: whoever sees blocks go by calls [`LightCaches::prepare`].
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -105,7 +105,8 @@ impl LightCaches {
 
     /// Builds the cache of `epoch` in the background unless it is there or on its way.
     ///
-    /// Where no thread can be started nothing happens: [`get`](Self::get) then builds it when it is needed.
+    /// Where no thread can be started nothing happens: [`get`](Self::get) then builds it when it is
+    /// needed.
     pub fn prepare(&self, epoch: Epoch) {
         let is_underway = |slot: &Slot| slot.try_lock().is_none_or(|cache| cache.is_some());
         let known = |(known, slot): &(Epoch, Slot)| *known == epoch && is_underway(slot);

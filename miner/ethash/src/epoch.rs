@@ -1,8 +1,9 @@
 //! Which block belongs to which epoch, and the seed hash that names an epoch on the wire.
 //!
-//! Ethash counts 30,000 blocks to an epoch. Etchash (ECIP-1099) doubles that from its fork block on: sizes
-//! then follow the new, smaller epoch number, while the seed still takes one Keccak-256 step per 30,000
-//! blocks, two per epoch. So an epoch is a pair: the number its sizes come from and the steps of its seed.
+//! Ethash counts 30,000 blocks to an epoch. Etchash (ECIP-1099) doubles that from its fork block
+//! on: sizes then follow the new, smaller epoch number, while the seed still takes one Keccak-256
+//! step per 30,000 blocks, two per epoch. So an epoch is a pair: the number its sizes come from and
+//! the steps of its seed.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -64,8 +65,8 @@ pub enum Schedule {
 impl Schedule {
     /// The epoch of block `number`.
     ///
-    /// A number so high that no sizes exist for it gives an epoch above [`MAX_EPOCH`], which building a
-    /// cache refuses.
+    /// A number so high that no sizes exist for it gives an epoch above [`MAX_EPOCH`], which
+    /// building a cache refuses.
     pub fn epoch(self, number: u64) -> Epoch {
         let index = |length: u64| u32::try_from(number / length).unwrap_or(u32::MAX);
         match self {
@@ -83,8 +84,8 @@ impl Schedule {
 
     /// The epoch named by `seed_hash`, or `None` when no epoch of this schedule has that seed.
     ///
-    /// All 32 bytes are compared. Where a fork block that is no epoch's first leaves a seed to both sides of
-    /// the fork, the epoch after it is given.
+    /// All 32 bytes are compared. Where a fork block that is no epoch's first leaves a seed to both
+    /// sides of the fork, the epoch after it is given.
     pub fn find_epoch(self, seed_hash: &B256) -> Option<Epoch> {
         let seed_steps = find_seed_steps(seed_hash)?;
         let before = Epoch::ethash(seed_steps);
@@ -117,7 +118,8 @@ pub fn seed_hash(steps: u32) -> B256 {
     B256::from(seed)
 }
 
-/// How many Keccak-256 steps lead from 32 zero bytes to `seed_hash`; `None` when more than [`MAX_EPOCH`].
+/// How many Keccak-256 steps lead from 32 zero bytes to `seed_hash`; `None` when more than
+/// [`MAX_EPOCH`].
 ///
 /// The first call makes a table of all seeds, some ten milliseconds; every other is a look-up.
 pub fn find_seed_steps(seed_hash: &B256) -> Option<u32> {

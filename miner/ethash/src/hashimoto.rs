@@ -1,8 +1,8 @@
 //! The hash itself: 64 dependent reads of dataset items, folded into a mix.
 //!
-//! Written for `N` nonces in lockstep and for any way to look up items: computed from the light cache, or
-//! whatever a caller of [`hashimoto`] brings. The search over a dataset in memory, where each hash goes at its
-//! own pace, is in `search`.
+//! Written for `N` nonces in lockstep and for any way to look up items: computed from the light
+//! cache, or whatever a caller of [`hashimoto`] brings. The search over a dataset in memory, where
+//! each hash goes at its own pace, is in `search`.
 
 use crate::arith::{Modulus, fnv};
 use crate::isa::{Isa, Scalar};
@@ -29,7 +29,8 @@ impl PowHash {
     };
 }
 
-/// Keccak-512 of header hash and little-endian nonce: where a hash starts, as eight little-endian lanes.
+/// Keccak-512 of header hash and little-endian nonce: where a hash starts, as eight little-endian
+/// lanes.
 #[inline(always)]
 pub fn seed512(header_hash: &B256, pow_nonce: u64) -> [u64; 8] {
     let [a, b, c, d] = lanes::<4>(&header_hash.0);
@@ -75,7 +76,8 @@ pub struct FullDataset<'a> {
 }
 
 impl<'a> FullDataset<'a> {
-    /// Views `words`, 32 to an item; `None` when there is no item, a broken one or more than 2^32 - 1.
+    /// Views `words`, 32 to an item; `None` when there is no item, a broken one or more than 2^32 -
+    /// 1.
     pub fn new(words: &'a [u32]) -> Option<Self> {
         let (items, rest) = words.as_chunks::<ITEM_WORDS>();
         let count = u32::try_from(items.len()).ok()?;
@@ -100,8 +102,8 @@ impl<'a> FullDataset<'a> {
 
 /// Where `N` nonces in lockstep get their items from.
 ///
-/// A trait and not a closure, because a closure is compiled for the baseline instruction set unless it
-/// happens to be inlined.
+/// A trait and not a closure, because a closure is compiled for the baseline instruction set unless
+/// it happens to be inlined.
 pub(crate) trait Lookup<const N: usize> {
     /// Must be `#[inline(always)]`.
     fn items(&mut self, index: [u32; N]) -> [Item; N];

@@ -1,8 +1,8 @@
 //! Keccak-f[1600] and the fixed-length hashes Ethash is made of.
 //!
-//! Original Keccak padding (first byte 0x01), not that of SHA-3. The sponge is absorbed lane by lane for
-//! each of the few input lengths, so no byte buffer is copied and no length is looked at in the hot paths.
-//! General inputs go through [`keccak256`] and [`keccak512`].
+//! Original Keccak padding (first byte 0x01), not that of SHA-3. The sponge is absorbed lane by
+//! lane for each of the few input lengths, so no byte buffer is copied and no length is looked at
+//! in the hot paths. General inputs go through [`keccak256`] and [`keccak512`].
 
 /// The constants of step iota, one for each round of the Keccak permutation.
 pub const ROUND_CONSTANTS: [u64; 24] = [
@@ -122,8 +122,8 @@ pub(crate) fn permute_states<L: Lane>(states: &mut States, count: usize) {
     }
 }
 
-/// One round. Every index is a constant, so the lanes live in registers and on the stack, never in an
-/// array that is searched.
+/// One round. Every index is a constant, so the lanes live in registers and on the stack, never in
+/// an array that is searched.
 #[inline(always)]
 fn round<L: Lane>(a: &[L; 25], constant: L) -> [L; 25] {
     let c = [

@@ -1,7 +1,7 @@
 //! The loops of the light cache: filling its rows, and computing items from them.
 //!
-//! Each is a [`Kernel`], compiled for several instruction sets. Which epoch, how large and for whom is
-//! `light`'s business.
+//! Each is a [`Kernel`], compiled for several instruction sets. Which epoch, how large and for whom
+//! is `light`'s business.
 
 use core::marker::PhantomData;
 
@@ -15,8 +15,8 @@ use crate::{B256, DATASET_PARENTS, ITEM_WORDS, ROW_WORDS};
 /// How far ahead of its use a row is asked for while building.
 const PREFETCH_ROWS: usize = 4;
 
-/// Items computed side by side where many are wanted. Once the light cache is larger than the processor's
-/// third-level cache, what counts is how many rows are on their way from memory.
+/// Items computed side by side where many are wanted. Once the light cache is larger than the
+/// processor's third-level cache, what counts is how many rows are on their way from memory.
 pub(crate) const MOST_ITEMS: usize = MOST_NODES / 2;
 /// The same in nodes, the halves of items.
 const MOST_NODES: usize = 128;
@@ -68,7 +68,8 @@ fn first<L: Lane>(wide: &[L; 8]) -> [u64; 8] {
     lanes
 }
 
-/// Fills the rows `from..to`, of which none is the first, each with the Keccak-512 of the one before.
+/// Fills the rows `from..to`, of which none is the first, each with the Keccak-512 of the one
+/// before.
 pub(crate) struct Chain<'a> {
     pub(crate) rows: &'a mut [Row],
     pub(crate) from: usize,
@@ -110,7 +111,8 @@ impl Kernel for Shuffle<'_> {
         let last = rows.len() - 1;
         let mut lanes = splat::<I::Few>(&rows[if from == 0 { last } else { from - 1 }].lanes());
         for i in from..to {
-            // A row's partner follows from its own old value, so it is known well before it is needed.
+            // A row's partner follows from its own old value, so it is known well before it is
+            // needed.
             let ahead = &rows[(i + PREFETCH_ROWS).min(last)];
             prefetch(&rows[row_count.of(ahead.0[0]) as usize]);
             let partner = &rows[row_count.of(rows[i].0[0]) as usize];
@@ -142,7 +144,8 @@ fn nodes<I: Isa, const N: usize>(cache: &LightCache, index: &[u32; N]) -> [Row; 
     mix
 }
 
-/// Mixes all parents into nodes of which many are on their way, so that only the work for each counts.
+/// Mixes all parents into nodes of which many are on their way, so that only the work for each
+/// counts.
 #[inline(always)]
 fn mix_parents<I: Isa, const N: usize>(cache: &LightCache, index: &[u32; N], mix: &mut [Row; N]) {
     let (rows, row_count) = (cache.as_rows(), cache.row_count);
@@ -163,8 +166,8 @@ fn mix_parents<I: Isa, const N: usize>(cache: &LightCache, index: &[u32; N], mix
 
 /// Mixes all parents into few nodes: what counts is the time from one row to the next.
 ///
-/// The word that leads to the next row is mixed apart from the others, so that nothing but the last exclusive or
-/// and the remainder lie between the arrival of a row and the request for the next.
+/// The word that leads to the next row is mixed apart from the others, so that nothing but the last
+/// exclusive or and the remainder lie between the arrival of a row and the request for the next.
 #[inline(always)]
 fn mix_parents_soon<I: Isa, const N: usize>(cache: &LightCache, index: &[u32; N], mix: &mut [Row; N]) {
     let (rows, row_count) = (cache.as_rows(), cache.row_count);
@@ -183,7 +186,8 @@ fn mix_parents_soon<I: Isa, const N: usize>(cache: &LightCache, index: &[u32; N]
     }
 }
 
-/// Computes the items `index[..]` side by side: [`MOST_ITEMS`] at once, then eight, four, two and one.
+/// Computes the items `index[..]` side by side: [`MOST_ITEMS`] at once, then eight, four, two and
+/// one.
 #[inline(always)]
 fn items<I: Isa, const N: usize>(cache: &LightCache, index: &[u32; N]) -> [Item; N] {
     let mut out = [[0; ITEM_WORDS]; N];

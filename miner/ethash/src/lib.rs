@@ -1,8 +1,8 @@
 //! Ethash (revision 23) and Etchash: epochs, sizes, the light cache, dataset items, the hash itself
 //! and the check of a seal.
 //!
-//! This package does no I/O, writes no log and knows neither chain nor node: it turns bytes into bytes.
-//! It is what `miner` and `chain` share, so the work types between them live here too.
+//! This package does no I/O, writes no log and knows neither chain nor node: it turns bytes into
+//! bytes. It is what `miner` and `chain` share, so the work types between them live here too.
 //!
 //! | subject | module |
 //! |---|---|
@@ -14,8 +14,9 @@
 //! | seal check | [`verify_seal`] |
 //! | many hashes side by side | [`keccak256_many`] |
 //!
-//! Words are little-endian 32-bit numbers; an *item* is 128 bytes of the dataset, a *row* is 64 bytes of
-//! the light cache. `pow_nonce` is the number whose big-endian bytes are the seal of a header.
+//! Words are little-endian 32-bit numbers; an *item* is 128 bytes of the dataset, a *row* is 64
+//! bytes of the light cache. `pow_nonce` is the number whose big-endian bytes are the seal of a
+//! header.
 
 #[cfg(target_endian = "big")]
 compile_error!(

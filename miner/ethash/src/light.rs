@@ -1,8 +1,8 @@
 //! The light cache of an epoch, and dataset items computed from it.
 //!
-//! Building is serial by nature: every row depends on the one before it. Items are independent of each
-//! other, so several are computed side by side to hide the latency of the rows they read. Files, threads
-//! and which epoch is wanted are other modules' business.
+//! Building is serial by nature: every row depends on the one before it. Items are independent of
+//! each other, so several are computed side by side to hide the latency of the rows they read.
+//! Files, threads and which epoch is wanted are other modules' business.
 
 use core::ops::ControlFlow;
 use std::time::Duration;
@@ -74,8 +74,8 @@ impl LightCache {
         Self::build_with(epoch, &mut |_, _| ControlFlow::Continue(()))
     }
 
-    /// Builds the light cache of `epoch` and tells `progress` now and then how many row computations of how
-    /// many are done; a break from it ends the work.
+    /// Builds the light cache of `epoch` and tells `progress` now and then how many row
+    /// computations of how many are done; a break from it ends the work.
     ///
     /// # Errors
     /// As [`build`](Self::build), and [`CacheError::Cancelled`] when `progress` breaks.
@@ -91,8 +91,8 @@ impl LightCache {
         )
     }
 
-    /// Builds a light cache of any size, for the small datasets clients use in tests: 1024 bytes of cache for
-    /// a dataset of 32768.
+    /// Builds a light cache of any size, for the small datasets clients use in tests: 1024 bytes of
+    /// cache for a dataset of 32768.
     ///
     /// # Errors
     /// When a size is zero, no whole number of rows or items, or has more than 2^31 of them.
@@ -211,7 +211,8 @@ impl LightCache {
         item
     }
 
-    /// Computes consecutive dataset items from `first` on into `out`, which holds 32 words for each.
+    /// Computes consecutive dataset items from `first` on into `out`, which holds 32 words for
+    /// each.
     ///
     /// Words beyond the last whole item are left as they are.
     pub fn fill_items(&self, first: u32, out: &mut [u32]) {
@@ -242,7 +243,8 @@ impl LightCache {
         hash
     }
 
-    /// Hashes `N` nonces side by side. The time for each falls until some 64 of them hide the memory's latency.
+    /// Hashes `N` nonces side by side. The time for each falls until some 64 of them hide the
+    /// memory's latency.
     pub fn hash_many<const N: usize>(&self, header_hash: &B256, pow_nonces: [u64; N]) -> [PowHash; N] {
         dispatch(LightHash {
             cache: self,

@@ -1,7 +1,7 @@
 //! Asks the system for large pages under large tables.
 //!
-//! Cache and dataset are read at random, so with small pages most reads also miss the table of addresses.
-//! Only a hint: where the system has no such pages nothing changes but the speed.
+//! Cache and dataset are read at random, so with small pages most reads also miss the table of
+//! addresses. Only a hint: where the system has no such pages nothing changes but the speed.
 
 use core::ops::{Deref, DerefMut};
 
@@ -22,8 +22,8 @@ unsafe impl Pod for Block {}
 
 /// A table of fixed length that fills huge pages from their beginning.
 ///
-/// An ordinary allocation begins anywhere, and what it has of its first and last huge page lies in small ones: a
-/// quarter of 16 MiB.
+/// An ordinary allocation begins anywhere, and what it has of its first and last huge page lies in
+/// small ones: a quarter of 16 MiB.
 pub(crate) struct HugeTable<T> {
     blocks: Vec<Block>,
     length: usize,
@@ -75,8 +75,8 @@ pub fn advise_huge_pages<T>(region: &mut [T]) {
         let end = start + size_of_val(region);
         let (first, last) = (start.next_multiple_of(HUGE_PAGE), end / HUGE_PAGE * HUGE_PAGE);
         if first < last {
-            // SAFETY: the range lies within `region`, whose contents this advice does not change. A refusal
-            // is of no consequence, so the result is not looked at.
+            // SAFETY: the range lies within `region`, whose contents this advice does not change. A
+            // refusal is of no consequence, so the result is not looked at.
             unsafe { libc::madvise(first as *mut libc::c_void, last - first, libc::MADV_HUGEPAGE) };
         }
     }

@@ -58,8 +58,8 @@ pub fn meets_boundary(final_hash: &B256, boundary: &B256) -> bool {
 
 /// The final hash that follows from a claimed mix, without reading any item.
 ///
-/// It proves nothing by itself, but a claim whose final hash is above the boundary can be refused for the
-/// price of two permutations.
+/// It proves nothing by itself, but a claim whose final hash is above the boundary can be refused
+/// for the price of two permutations.
 pub fn final_hash(header_hash: &B256, pow_nonce: u64, mix_hash: &B256) -> B256 {
     B256::from(finish_lanes(
         &seed512(header_hash, pow_nonce),
@@ -67,7 +67,8 @@ pub fn final_hash(header_hash: &B256, pow_nonce: u64, mix_hash: &B256) -> B256 {
     ))
 }
 
-/// Checks that `pow_nonce` and `mix_hash` seal `header_hash` at `boundary`, with the cache of its epoch.
+/// Checks that `pow_nonce` and `mix_hash` seal `header_hash` at `boundary`, with the cache of its
+/// epoch.
 ///
 /// # Errors
 /// [`SealError::AboveBoundary`] is found first, as it needs no item; then [`SealError::MixHash`].

@@ -1,9 +1,10 @@
 //! The search over a full dataset in memory: many hashes in flight, each at its own access.
 //!
-//! A hash reads 64 items one after another, so what bounds the rate is how many items are on their way at
-//! a time. [`FLIGHT`] groups of hashes are gone round; a visit mixes in the items that were asked for at the
-//! visit before, and asks for the next. Groups begin at different turns, so that while one is in Keccak the
-//! items of all others arrive. Which nonces, and what becomes of a hash, is the caller's business.
+//! A hash reads 64 items one after another, so what bounds the rate is how many items are on their
+//! way at a time. [`FLIGHT`] groups of hashes are gone round; a visit mixes in the items that were
+//! asked for at the visit before, and asks for the next. Groups begin at different turns, so that
+//! while one is in Keccak the items of all others arrive. Which nonces, and what becomes of a hash,
+//! is the caller's business.
 
 use crate::arith::{Modulus, fnv, prefetch};
 use crate::hashimoto::{FullDataset, Item, PowHash, fold};
@@ -14,7 +15,8 @@ use crate::{ACCESSES, B256, ITEM_WORDS, ROW_WORDS};
 
 /// Nonces that are begun and finished together: as many as states of Keccak go side by side.
 pub const GROUP: usize = SIDE_BY_SIDE;
-/// Groups in flight. A core waits for some hundred items at once; more would only fill its first-level cache.
+/// Groups in flight. A core waits for some hundred items at once; more would only fill its
+/// first-level cache.
 const FLIGHT: usize = 12;
 /// Hashes in flight.
 pub const IN_FLIGHT: usize = FLIGHT * GROUP;
@@ -22,8 +24,9 @@ pub const IN_FLIGHT: usize = FLIGHT * GROUP;
 const TURNS_APART: usize = ACCESSES as usize / FLIGHT;
 
 impl FullDataset<'_> {
-    /// Hashes the nonces that `next` gives, [`GROUP`] at a time, until it gives none and all that were begun
-    /// are done. `done` gets each group with its hashes, in the order in which they were begun.
+    /// Hashes the nonces that `next` gives, [`GROUP`] at a time, until it gives none and all that
+    /// were begun are done. `done` gets each group with its hashes, in the order in which they were
+    /// begun.
     ///
     /// [`IN_FLIGHT`] hashes are in flight where `next` gives as many.
     pub fn search(
@@ -179,8 +182,8 @@ impl Group {
     }
 }
 
-/// Asks for both cache lines of an item, or all three where a file's head has moved the items off their
-/// boundaries.
+/// Asks for both cache lines of an item, or all three where a file's head has moved the items off
+/// their boundaries.
 #[inline(always)]
 fn prefetch_item(item: &Item) {
     prefetch(&item[0]);

@@ -1,7 +1,7 @@
 //! Sizes of light cache and dataset: a linear rule, then down to a prime number of rows or items.
 //!
-//! The prime is searched for with a deterministic Miller-Rabin test, so no table is needed and every epoch
-//! up to [`MAX_EPOCH`](crate::MAX_EPOCH) has its size.
+//! The prime is searched for with a deterministic Miller-Rabin test, so no table is needed and
+//! every epoch up to [`MAX_EPOCH`](crate::MAX_EPOCH) has its size.
 
 use crate::{
     CACHE_BYTES_GROWTH, CACHE_BYTES_INIT, DATASET_BYTES_GROWTH, DATASET_BYTES_INIT, ITEM_BYTES, MAX_EPOCH,

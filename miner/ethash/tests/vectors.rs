@@ -1,7 +1,8 @@
 //! Every value of `tests/vectors/ethash.json` against this package.
 //!
-//! One test walks all epochs of the file on two threads, so that each light cache is built once; the digest
-//! over a whole real dataset is left to the miner's bench, which has a dataset to digest.
+//! One test walks all epochs of the file on two threads, so that each light cache is built once;
+//! the digest over a whole real dataset is left to the miner's bench, which has a dataset to
+//! digest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;

@@ -1,4 +1,5 @@
-//! The commands of the binary: options in, text and exit codes out. What they mean is the library's business.
+//! The commands of the binary: options in, text and exit codes out. What they mean is the library's
+//! business.
 
 mod bench;
 mod devices;

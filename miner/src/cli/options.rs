@@ -39,7 +39,8 @@ pub(crate) enum Command {
 /// Options of `getwork`.
 #[derive(Debug, Args)]
 pub(crate) struct GetworkOptions {
-    /// Nodes, such as http://localhost:8545. The first is preferred; the others take over while it fails.
+    /// Nodes, such as http://localhost:8545. The first is preferred; the others take over while it
+    /// fails.
     #[arg(required = true, value_name = "URL")]
     pub(crate) urls: Vec<String>,
     /// Milliseconds between two questions for work.
@@ -52,8 +53,8 @@ pub(crate) struct GetworkOptions {
 /// Options of `stratum`.
 #[derive(Debug, Args)]
 pub(crate) struct StratumOptions {
-    /// Pools, as stratum+tcp://WALLET.WORKER:PASSWORD@HOST:PORT. The first is preferred; the others take over
-    /// while it fails. stratum1 is eth-proxy, stratum2 EthereumStratum/1.0.0, stratum3
+    /// Pools, as stratum+tcp://WALLET.WORKER:PASSWORD@HOST:PORT. The first is preferred; the others
+    /// take over while it fails. stratum1 is eth-proxy, stratum2 EthereumStratum/1.0.0, stratum3
     /// EthereumStratum/2.0.0; stratum finds out. +ssl in place of +tcp encrypts.
     #[arg(required = true, value_name = "URL")]
     pub(crate) urls: Vec<String>,
@@ -126,14 +127,16 @@ pub(crate) struct MiningOptions {
     /// How much of its time each device searches, in percent: less leaves a desktop usable.
     #[arg(long, visible_alias = "miner.intensity", value_name = "PERCENT", default_value_t = Intensity::FULL)]
     pub(crate) intensity: Intensity,
-    /// How far the threads of the CPU let other programs go before them: 0 not at all, 19 all of them.
+    /// How far the threads of the CPU let other programs go before them: 0 not at all, 19 all of
+    /// them.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u8).range(0..=19))]
     pub(crate) nice: u8,
     /// Milliseconds that batches occupy a card before it takes new work.
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = RangedU64ValueParser::<u64>::new().range(1..=10_000))]
     pub(crate) batch: u64,
-    /// Form of the search kernel of graphics adapters: lane, shuffle, shuffle8, group; auto measures at the first start
-    /// which is fastest, and remembers it in gpu-kernels.json beside the dataset files or in the user's cache.
+    /// Form of the search kernel of graphics adapters: lane, shuffle, shuffle8, group; auto
+    /// measures at the first start which is fastest, and remembers it in gpu-kernels.json beside
+    /// the dataset files or in the user's cache.
     #[arg(long, value_name = "FORM", default_value = "auto", value_parser = kernel)]
     pub(crate) kernel: Kernel,
     /// Full dataset for CPU threads [default: memory; disk where --dagdir is given].
@@ -163,7 +166,8 @@ pub(crate) struct MiningOptions {
     /// End with exit code 3 after so many seconds without a connection; 0: never.
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds)]
     pub(crate) max_wait: Duration,
-    /// End with exit code 4 when no device has hashed for so many seconds although there is work; 0: never.
+    /// End with exit code 4 when no device has hashed for so many seconds although there is work;
+    /// 0: never.
     #[arg(long, value_name = "SECONDS", default_value = "120", value_parser = seconds)]
     pub(crate) stall_timeout: Duration,
     /// File of certificates (PEM) to trust beside the usual authorities.
@@ -196,14 +200,15 @@ pub(crate) struct BenchOptions {
     /// The epoch whose cache and dataset are used.
     #[arg(long, default_value_t = 0)]
     pub(crate) epoch: u32,
-    /// Seconds for each hash rate; half as many, and 2 at most, for each figure of the memory, all ways of reading
-    /// together.
+    /// Seconds for each hash rate; half as many, and 2 at most, for each figure of the memory, all
+    /// ways of reading together.
     #[arg(long, default_value_t = BENCH_SECONDS, value_parser = bench_seconds)]
     pub(crate) seconds: f64,
     /// Threads of the CPU; all it has unless given.
     #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(1..=4096))]
     pub(crate) threads: Option<usize>,
-    /// Form of the search kernel of graphics adapters: lane, shuffle, shuffle8, group, or auto for the fastest.
+    /// Form of the search kernel of graphics adapters: lane, shuffle, shuffle8, group, or auto for
+    /// the fastest.
     #[arg(long, value_name = "FORM", default_value = "auto", value_parser = kernel)]
     pub(crate) kernel: Kernel,
     /// Leave out the full dataset.

@@ -113,7 +113,8 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// Sets user and worker from `user.worker`. A node's user has no worker: its name may have dots.
+    /// Sets user and worker from `user.worker`. A node's user has no worker: its name may have
+    /// dots.
     pub fn set_account(&mut self, account: &str) {
         let (user, worker) = match account.rsplit_once('.') {
             Some((user, worker))

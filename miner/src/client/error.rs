@@ -1,4 +1,5 @@
-//! Why an endpoint gives no work. None of these ends the process: another endpoint is tried, or the same again.
+//! Why an endpoint gives no work. None of these ends the process: another endpoint is tried, or the
+//! same again.
 
 use std::io;
 use std::time::Duration;
@@ -104,7 +105,8 @@ impl ClientError {
     }
 }
 
-/// Another's words, fit for a log and a terminal: without control characters, and of `length` characters at most.
+/// Another's words, fit for a log and a terminal: without control characters, and of `length`
+/// characters at most.
 pub(super) fn printable(words: &str, length: usize) -> String {
     let printed = words.chars().filter(|character| !character.is_control());
     printed.take(length).collect()

@@ -1,8 +1,8 @@
 //! Which endpoint gives the work: the first in order that can be reached.
 //!
-//! One that fails is left alone for a while that doubles with each failure. While another one gives the work,
-//! the preferred ones are tried again in the background, and taken back once they have logged this miner in
-//! and given work: the change costs no pause.
+//! One that fails is left alone for a while that doubles with each failure. While another one gives
+//! the work, the preferred ones are tried again in the background, and taken back once they have
+//! logged this miner in and given work: the change costs no pause.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -68,8 +68,8 @@ impl Session {
         }
     }
 
-    /// Takes what was found for its work and is still on the way here. `works` says whether the connection does:
-    /// a node is asked over others, a share for a broken one is lost.
+    /// Takes what was found for its work and is still on the way here. `works` says whether the
+    /// connection does: a node is asked over others, a share for a broken one is lost.
     fn take_rest(&mut self, wires: &mut Wires, works: bool, ledger: &Ledger) {
         while let Ok(found) = wires.found.try_recv() {
             match self {
@@ -123,8 +123,8 @@ struct Failover {
     last_error: String,
 }
 
-/// Brings work to the engine behind `wires` and solutions back, until `stop` turns true or there has been no
-/// connection for too long.
+/// Brings work to the engine behind `wires` and solutions back, until `stop` turns true or there
+/// has been no connection for too long.
 ///
 /// # Errors
 /// When the settings for TLS cannot be used.
@@ -219,9 +219,9 @@ impl Failover {
         }
     }
 
-    /// The first session that can be had. While one is tried the engine goes on with the last work, as a
-    /// connection is often back at once; when it is not, the engine pauses. What it finds meanwhile goes to
-    /// `before`, whose work it was.
+    /// The first session that can be had. While one is tried the engine goes on with the last work,
+    /// as a connection is often back at once; when it is not, the engine pauses. What it finds
+    /// meanwhile goes to `before`, whose work it was.
     async fn connect_any(
         &mut self,
         wires: &mut Wires,
@@ -264,8 +264,8 @@ impl Failover {
         }
     }
 
-    /// Waits until an endpoint before `index` gives work again: other work, where it was left for giving the same
-    /// for too long.
+    /// Waits until an endpoint before `index` gives work again: other work, where it was left for
+    /// giving the same for too long.
     async fn find_better(&mut self, index: usize) -> (usize, Session) {
         loop {
             let Some(next) = self.standings[..index]
@@ -331,8 +331,8 @@ impl Failover {
         tracing::info!(endpoint = %standing.endpoint, dialect, "connected");
     }
 
-    /// Takes note of why `index` gives no work, which it did for the time `worked`, and decides when and where it is
-    /// tried again.
+    /// Takes note of why `index` gives no work, which it did for the time `worked`, and decides
+    /// when and where it is tried again.
     fn note_end(&mut self, index: usize, error: &ClientError, worked: Duration) {
         let config = &self.context.config;
         let own = &config.endpoints[index];
@@ -357,7 +357,8 @@ impl Failover {
         } else if worked > WELL_AFTER {
             standing.failures = 0;
         }
-        // A connection that broke after having worked is often back at once; who was silent is not asked again so soon.
+        // A connection that broke after having worked is often back at once; who was silent is not
+        // asked again so soon.
         let is_worth_a_try = worked > WELL_AFTER
             && matches!(
                 error,
@@ -377,8 +378,8 @@ impl Failover {
     }
 }
 
-/// Whether a pool may send its miners from `own` to `host`: to itself, or to another name of its site. Anybody
-/// on the way of a plain connection could send a miner anywhere.
+/// Whether a pool may send its miners from `own` to `host`: to itself, or to another name of its
+/// site. Anybody on the way of a plain connection could send a miner anywhere.
 fn is_same_site(host: &str, own: &str) -> bool {
     let site = |name: &str| {
         let mut labels = name.rsplitn(3, '.');

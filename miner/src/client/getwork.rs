@@ -1,7 +1,8 @@
 //! A node over getWork: polled for work, handed solutions and hashrates.
 //!
-//! Polling and handing in go over connections of their own, so that neither waits for the other. A solution
-//! outlives its session: it is tried again until the node has answered or would not take it any more.
+//! Polling and handing in go over connections of their own, so that neither waits for the other. A
+//! solution outlives its session: it is tried again until the node has answered or would not take
+//! it any more.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +23,8 @@ use crate::search::{FoundSolution, SearchTask};
 const REFUSAL_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a solution is tried to be handed in: nodes forget work a little later.
 const SOLUTION_LIFE: Duration = Duration::from_secs(60);
-/// How long a refusal waits for its cause: that work is over is often learnt by the solution's refusal first.
+/// How long a refusal waits for its cause: that work is over is often learnt by the solution's
+/// refusal first.
 const CAUSE_PATIENCE: Duration = Duration::from_millis(1500);
 /// A node without work for so long is worth a line of the log.
 const TELL_AFTER: Duration = Duration::from_secs(1);
@@ -238,7 +240,8 @@ impl Refusals {
         }
     }
 
-    /// Whether it is time to leave. The log hears of it once, and not of the moment between two blocks.
+    /// Whether it is time to leave. The log hears of it once, and not of the moment between two
+    /// blocks.
     fn are_too_long(&mut self, error: &ClientError) -> bool {
         let time = self.since.elapsed();
         if time >= TELL_AFTER && !self.told {
@@ -390,8 +393,8 @@ impl Submitter {
                 };
                 let (ledger, device) = (Arc::clone(ledger), found.device);
                 let mut newest = self.newest.clone();
-                // Nodes do not say why. A solution whose work turns out to be over was late, as when another
-                // rig of the same node was faster.
+                // Nodes do not say why. A solution whose work turns out to be over was late, as
+                // when another rig of the same node was faster.
                 tokio::spawn(async move {
                     let over = timeout(CAUSE_PATIENCE, newest.wait_for(|newest| *newest != header_hash));
                     if stale || matches!(over.await, Ok(Ok(_))) {
@@ -415,7 +418,8 @@ impl Submitter {
     }
 }
 
-/// Work as getWork gives it: header hash, seed hash, boundary and, from some nodes, the block's number.
+/// Work as getWork gives it: header hash, seed hash, boundary and, from some nodes, the block's
+/// number.
 fn read_work(work: &Value, schedule: Schedule) -> Result<WorkPackage, ClientError> {
     let hash = |index: usize, what: &'static str| {
         let value = &work[index];

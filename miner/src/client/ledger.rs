@@ -1,4 +1,5 @@
-//! What became of solutions, by device; which endpoint is used; what is searched. For whoever shows it.
+//! What became of solutions, by device; which endpoint is used; what is searched. For whoever shows
+//! it.
 
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ pub struct ShareCounts {
 }
 
 impl ShareCounts {
-    /// The share of answered solutions that came too late, from 0 to 1; `None` before there was any.
+    /// The share of answered solutions that came too late, from 0 to 1; `None` before there was
+    /// any.
     pub fn stale_share(&self) -> Option<f64> {
         let answered = self.accepted + self.stale + self.rejected;
         (answered > 0).then(|| self.stale as f64 / answered as f64)
@@ -60,7 +62,8 @@ pub struct JobStatus {
 /// All of it, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerStatus {
-    /// By device, in the engine's order. Shorter than the engine's list while devices have had no answer.
+    /// By device, in the engine's order. Shorter than the engine's list while devices have had no
+    /// answer.
     pub devices: Vec<ShareCounts>,
     /// Endpoints, the preferred one first.
     pub endpoints: Vec<EndpointStatus>,

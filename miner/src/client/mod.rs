@@ -1,7 +1,8 @@
-//! Where work comes from: nodes over getWork, pools over Stratum, several of them in an order of preference.
+//! Where work comes from: nodes over getWork, pools over Stratum, several of them in an order of
+//! preference.
 //!
-//! Brings tasks to an engine and its solutions back to whoever gave the work. Knows neither devices nor
-//! chains: what it moves are the engine's tasks and solutions.
+//! Brings tasks to an engine and its solutions back to whoever gave the work. Knows neither devices
+//! nor chains: what it moves are the engine's tasks and solutions.
 //!
 //! | subject | module |
 //! |---|---|

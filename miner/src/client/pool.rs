@@ -47,7 +47,8 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// Connects, logs in and waits for the first job. Where the dialect is not known, all are tried.
+    /// Connects, logs in and waits for the first job. Where the dialect is not known, all are
+    /// tried.
     pub(super) async fn connect(
         endpoint: &Endpoint,
         dialect: Option<Dialect>,

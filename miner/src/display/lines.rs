@@ -1,4 +1,5 @@
-//! Plain lines for logs and watchdogs: one for each device and one for all, with the same fields each time.
+//! Plain lines for logs and watchdogs: one for each device and one for all, with the same fields
+//! each time.
 
 use crate::display::units::{rate_text, share_text, time_text};
 use crate::rig::Report;

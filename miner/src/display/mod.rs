@@ -23,7 +23,8 @@ pub use units::{byte_rate_text, rate_text};
 /// Between two pictures of the table.
 const REDRAW_EVERY: Duration = Duration::from_secs(1);
 
-/// Shows what `monitor` sees, by a table where `screen` has one, else by a line each `log_every`. Never ends.
+/// Shows what `monitor` sees, by a table where `screen` has one, else by a line each `log_every`.
+/// Never ends.
 pub(crate) async fn show(screen: &Screen, monitor: &Monitor, log_every: Duration) -> Infallible {
     let every = if screen.is_live() { REDRAW_EVERY } else { log_every };
     let mut ticks = interval(every.max(Duration::from_millis(100)));

@@ -24,8 +24,8 @@ struct Live {
 }
 
 impl Screen {
-    /// The terminal at standard error with a table, if it is one and none of `plain` and `NO_COLOR` speak
-    /// against it.
+    /// The terminal at standard error with a table, if it is one and none of `plain` and `NO_COLOR`
+    /// speak against it.
     pub fn choose(plain: bool) -> Self {
         let terminal = io::stderr().is_terminal();
         let dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");

@@ -99,7 +99,7 @@ pub enum GpuError {
     #[error("no work set")]
     NoWork,
     /// The dataset does not have the requested items.
-    #[error("items {first}..{first}+{count} outside the dataset of {items} items")]
+    #[error("items out of range: got {count} from {first} on, expected a part of {items} items")]
     OutOfRange {
         /// The first requested item.
         first: u32,

@@ -1,6 +1,8 @@
-//! A rig: an engine, a client that brings it work, and everything by which people and programs watch them.
+//! A rig: an engine, a client that brings it work, and everything by which people and programs
+//! watch them.
 //!
-//! Runs until it is told to stop, or until it cannot do its work any more and says why by its [`RigEnd`].
+//! Runs until it is told to stop, or until it cannot do its work any more and says why by its
+//! [`RigEnd`].
 
 mod metrics;
 mod monitor;

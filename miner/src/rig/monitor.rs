@@ -1,4 +1,5 @@
-//! One look at everything: engine, answers, sensors. What is shown, served and logged is made from it.
+//! One look at everything: engine, answers, sensors. What is shown, served and logged is made from
+//! it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -126,12 +127,14 @@ fn health(engine: &EngineStatus, connected: bool) -> (bool, &'static str) {
 }
 
 impl Report {
-    /// The share of answered solutions that came too late, from 0 to 1; `None` before there was any.
+    /// The share of answered solutions that came too late, from 0 to 1; `None` before there was
+    /// any.
     pub fn stale_share(&self) -> Option<f64> {
         self.ledger.total().stale_share()
     }
 
-    /// The share of hits that the check on the CPU refused, from 0 to 1; `None` before there was any.
+    /// The share of hits that the check on the CPU refused, from 0 to 1; `None` before there was
+    /// any.
     pub fn invalid_share(&self) -> Option<f64> {
         share(
             self.engine.hardware_errors,

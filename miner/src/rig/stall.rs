@@ -1,5 +1,5 @@
-//! Notices a rig that has work and does none of it: a hung driver, most likely, which only a restart of the
-//! program or the machine helps.
+//! Notices a rig that has work and does none of it: a hung driver, most likely, which only a
+//! restart of the program or the machine helps.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! Linux's `hwmon`: a folder of small files for each chip with sensors. Elsewhere the folders are absent.
+//! Linux's `hwmon`: a folder of small files for each chip with sensors. Elsewhere the folders are
+//! absent.
 
 use std::fs;
 use std::path::{Path, PathBuf};

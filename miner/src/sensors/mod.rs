@@ -1,8 +1,9 @@
 //! Temperature, power and fans, where the system shows them.
 //!
-//! NVIDIA's cards are asked through the driver's own library, all others and the CPU through the kernel's
-//! files. What is not shown is absent, never estimated. Drivers may take their time to answer, or hang: a thread of
-//! its own asks them, and whoever wants to know gets what they said last.
+//! NVIDIA's cards are asked through the driver's own library, all others and the CPU through the
+//! kernel's files. What is not shown is absent, never estimated. Drivers may take their time to
+//! answer, or hang: a thread of its own asks them, and whoever wants to know gets what they said
+//! last.
 
 mod kernel;
 mod nvidia;
@@ -77,8 +78,8 @@ impl Sensors {
         Self { readings, devices }
     }
 
-    /// What the sensors of `device` have said last; nothing before its first reading, which this asks for. Never
-    /// waits for a driver.
+    /// What the sensors of `device` have said last; nothing before its first reading, which this
+    /// asks for. Never waits for a driver.
     pub(crate) fn read(&self, device: &DeviceStatus) -> Reading {
         let mut readings = self.readings.lock();
         if let Some(reading) = readings.get(&device.name) {

@@ -1,5 +1,5 @@
-//! Status and metrics over HTTP, for dashboards and watchdogs. Read only; what they say is the caller's
-//! business.
+//! Status and metrics over HTTP, for dashboards and watchdogs. Read only; what they say is the
+//! caller's business.
 //!
 //! | path | what |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! EthereumStratum/1.0.0's difficulty, a floating-point number, to and from boundaries.
 //!
-//! Difficulty 1 is Bitcoin's: `00000000ffff0000…`, some 2^32 hashes. The arithmetic is exact: a number's
-//! mantissa and exponent are used as they are, so that both sides get the same 256 bits.
+//! Difficulty 1 is Bitcoin's: `00000000ffff0000…`, some 2^32 hashes. The arithmetic is exact: a
+//! number's mantissa and exponent are used as they are, so that both sides get the same 256 bits.
 
 use ethash::{B256, U256};
 
@@ -21,7 +21,8 @@ fn unit() -> U256 {
 /// Bits of a double's fraction.
 const FRACTION_BITS: i32 = 52;
 
-/// The boundary of `difficulty`: that of difficulty 1 divided by it, rounded down, at most 2^256 - 1.
+/// The boundary of `difficulty`: that of difficulty 1 divided by it, rounded down, at most 2^256 -
+/// 1.
 ///
 /// # Errors
 /// When the number is not above zero, or is none.

@@ -1,4 +1,5 @@
-//! The part of the nonce that a pool keeps for itself, so that no two of its miners search the same.
+//! The part of the nonce that a pool keeps for itself, so that no two of its miners search the
+//! same.
 //!
 //! Hexadecimal digits, not bytes, count: EthereumStratum/2.0.0 allows an odd number of them.
 
@@ -65,8 +66,8 @@ impl Extranonce {
 
     /// The whole nonce whose digits after the extranonce are `tail`.
     ///
-    /// All sixteen digits are taken too where they begin with the extranonce, for there are miners that send
-    /// them. `None` when `tail` is neither.
+    /// All sixteen digits are taken too where they begin with the extranonce, for there are miners
+    /// that send them. `None` when `tail` is neither.
     pub fn nonce(self, tail: &str) -> Option<u64> {
         let tail = tail.strip_prefix("0x").unwrap_or(tail);
         let length = tail.len() as u32;

@@ -1,7 +1,8 @@
 //! The Stratum dialects of Ethash mining: what goes over the wire, and what a session remembers.
 //!
-//! Both sides are here, so that they cannot drift: [`client::Session`] is a miner's, [`server::Session`] a
-//! pool's. Each takes lines and gives lines; this package opens no socket, keeps no clock and hashes nothing.
+//! Both sides are here, so that they cannot drift: [`client::Session`] is a miner's,
+//! [`server::Session`] a pool's. Each takes lines and gives lines; this package opens no socket,
+//! keeps no clock and hashes nothing.
 //!
 //! | dialect | also known as | says |
 //! |---|---|---|
@@ -29,7 +30,8 @@ use core::fmt;
 /// How a miner and a pool speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dialect {
-    /// eth-proxy: `eth_submitLogin`, `eth_getWork`, `eth_submitWork`, jobs pushed as answers nobody asked for.
+    /// eth-proxy: `eth_submitLogin`, `eth_getWork`, `eth_submitWork`, jobs pushed as answers nobody
+    /// asked for.
     EthProxy,
     /// EthereumStratum/1.0.0.
     EthereumStratum1,
@@ -38,7 +40,8 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// All of them, in the order in which a miner that does not know tries them: the most telling first.
+    /// All of them, in the order in which a miner that does not know tries them: the most telling
+    /// first.
     pub const ALL: [Self; 3] = [Self::EthereumStratum2, Self::EthereumStratum1, Self::EthProxy];
 
     /// Its name, as on the wire where it has one there.

@@ -2,8 +2,8 @@
 //!
 //! Knows no JSON and no socket.
 
-/// Longest line, without its line feed. The longest of the dialects is some hundred bytes; pools' messages to
-/// people may be longer.
+/// Longest line, without its line feed. The longest of the dialects is some hundred bytes; pools'
+/// messages to people may be longer.
 pub const LINE_LEN_MAX: usize = 16 * 1024;
 
 /// A line that nobody means to read.
@@ -32,7 +32,8 @@ impl LineBuffer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole line without its end; empty lines are passed over. `None`: more bytes are needed.
+    /// The next whole line without its end; empty lines are passed over. `None`: more bytes are
+    /// needed.
     ///
     /// # Errors
     /// [`LineError`] when a line is too long; nothing after it can be read.

@@ -1,7 +1,7 @@
 //! The envelope that all dialects share: id, method and parameters, or id and answer.
 //!
-//! Reads what pools and miners really send: ids of any kind, errors as objects, lists or text. What method
-//! and parameters mean is decided by the sessions.
+//! Reads what pools and miners really send: ids of any kind, errors as objects, lists or text. What
+//! method and parameters mean is decided by the sessions.
 
 use core::fmt;
 

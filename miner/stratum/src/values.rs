@@ -1,7 +1,7 @@
 //! Values inside messages: hashes and numbers in the ways that pools write them.
 //!
-//! Pools differ in `0x`, leading zeros and whether a number is a string; all of that is read. Errors name the
-//! value that was got.
+//! Pools differ in `0x`, leading zeros and whether a number is a string; all of that is read.
+//! Errors name the value that was got.
 
 use ethash::B256;
 use serde_json::Value;

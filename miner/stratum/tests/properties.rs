@@ -1,4 +1,5 @@
-//! Whatever comes off a socket, in whatever pieces: both sides answer with values, never with a panic.
+//! Whatever comes off a socket, in whatever pieces: both sides answer with values, never with a
+//! panic.
 
 use ethash::{Schedule, Solution};
 use proptest::prelude::*;

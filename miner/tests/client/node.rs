@@ -1,4 +1,5 @@
-//! A scripted node: JSON-RPC over HTTP/1.1 with connections that are kept open, stopped and started at will.
+//! A scripted node: JSON-RPC over HTTP/1.1 with connections that are kept open, stopped and started
+//! at will.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};

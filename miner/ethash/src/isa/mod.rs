@@ -1,8 +1,9 @@
 //! Chooses, at run time, for which instruction set a hot loop is compiled.
 //!
-//! A loop is a [`Kernel`] whose `run` is inlined into one function per instruction set, so it is written
-//! once. Besides wider vectors for the mixing step, an [`Isa`] brings the registers that states of Keccak
-//! lie in. Knows nothing of what the loops compute. The sets of x86 are in `isa/x86.rs`.
+//! A loop is a [`Kernel`] whose `run` is inlined into one function per instruction set, so it is
+//! written once. Besides wider vectors for the mixing step, an [`Isa`] brings the registers that
+//! states of Keccak lie in. Knows nothing of what the loops compute. The sets of x86 are in
+//! `isa/x86.rs`.
 
 use core::fmt;
 use core::str::FromStr;
@@ -59,8 +60,8 @@ impl InstructionSet {
         }
     }
 
-    /// From now on uses this set, or the processor's best where that is less, in the whole process, and says
-    /// which. For comparisons, and for processors that slow down under wide vectors.
+    /// From now on uses this set, or the processor's best where that is less, in the whole process,
+    /// and says which. For comparisons, and for processors that slow down under wide vectors.
     pub fn limit(self) -> Self {
         let set = self.min(Self::detect());
         IN_USE.store(set as u8, Ordering::Relaxed);
@@ -99,8 +100,9 @@ impl FromStr for InstructionSet {
 /// A loop to be compiled once per instruction set.
 pub(crate) trait Kernel {
     type Output;
-    /// Must be `#[inline(always)]`, and so must all it calls that is hot, or that is compiled for the baseline
-    /// only. Closures cannot be marked so: such loops have none, nor `map` or `from_fn` of arrays.
+    /// Must be `#[inline(always)]`, and so must all it calls that is hot, or that is compiled for
+    /// the baseline only. Closures cannot be marked so: such loops have none, nor `map` or
+    /// `from_fn` of arrays.
     fn run<I: Isa>(self) -> Self::Output;
 }
 
@@ -112,8 +114,8 @@ pub(crate) trait Isa {
     type Many: Lane;
     /// Mixes the words of `row` into `mix`, one by one.
     ///
-    /// The compiler would vectorize the loop too, but it has been seen to load what it has just stored
-    /// across the ends of two stores, which costs more than the rest of the step.
+    /// The compiler would vectorize the loop too, but it has been seen to load what it has just
+    /// stored across the ends of two stores, which costs more than the rest of the step.
     fn mix_row(mix: &mut Row, row: &[u32; ROW_WORDS]);
 
     /// Permutes the first `count` states, and perhaps some that follow.
@@ -136,7 +138,8 @@ pub(crate) trait Isa {
                     lanes[j] = lane;
                 }
             }
-            // The message ends one lane before the rate does, so both ends of the padding share that lane.
+            // The message ends one lane before the rate does, so both ends of the padding share
+            // that lane.
             states[RATE_512 - 1] = [1 | PAD_END; SIDE_BY_SIDE];
             Self::permute(&mut states, rows.len());
             for (j, row) in rows.iter_mut().enumerate() {

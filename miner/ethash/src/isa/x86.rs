@@ -1,7 +1,8 @@
-//! AVX2 and AVX-512: the mixing step in their registers, and Keccak on two, four or eight states at once.
+//! AVX2 and AVX-512: the mixing step in their registers, and Keccak on two, four or eight states at
+//! once.
 //!
-//! Everything here is reached only through [`run_avx2`] and [`run_avx512`], into which it is inlined; who
-//! calls those has asked the processor.
+//! Everything here is reached only through [`run_avx2`] and [`run_avx512`], into which it is
+//! inlined; who calls those has asked the processor.
 
 use core::arch::x86_64::*;
 
@@ -43,8 +44,8 @@ impl Isa for Avx2 {
     fn mix_row(mix: &mut Row, row: &[u32; ROW_WORDS]) {
         let mix: *mut __m256i = mix.0.as_mut_ptr().cast();
         let row: *const __m256i = row.as_ptr().cast();
-        // SAFETY: `mix` is two aligned halves of 32 bytes, `row` is as long, and this is code reached through
-        // `run_avx2`.
+        // SAFETY: `mix` is two aligned halves of 32 bytes, `row` is as long, and this is code
+        // reached through `run_avx2`.
         unsafe {
             let prime = _mm256_set1_epi32(FNV_PRIME as i32);
             for half in 0..2 {
@@ -60,15 +61,16 @@ impl Isa for Avx2 {
 struct Avx512;
 
 impl Isa for Avx512 {
-    // A state alone is permuted sooner in a vector register too: rotations and three-way logic take one
-    // instruction, and all 25 lanes find room in 32 registers.
+    // A state alone is permuted sooner in a vector register too: rotations and three-way logic take
+    // one instruction, and all 25 lanes find room in 32 registers.
     type Few = Pair;
     type Many = Octet;
 
     #[inline(always)]
     fn mix_row(mix: &mut Row, row: &[u32; ROW_WORDS]) {
         let mix: *mut __m512i = mix.0.as_mut_ptr().cast();
-        // SAFETY: `mix` is 64 aligned bytes, `row` is as long, and this is code reached through `run_avx512`.
+        // SAFETY: `mix` is 64 aligned bytes, `row` is as long, and this is code reached through
+        // `run_avx512`.
         unsafe {
             let product = _mm512_mullo_epi32(_mm512_load_si512(mix), _mm512_set1_epi32(FNV_PRIME as i32));
             let mixed = _mm512_xor_si512(product, _mm512_loadu_si512(row.as_ptr().cast()));
@@ -149,7 +151,8 @@ macro_rules! lane_of_avx512 {
         #[derive(Clone, Copy)]
         struct $name($register);
 
-        // SAFETY of every block below: such a lane exists only in code reached through `run_avx512`.
+        // SAFETY of every block below: such a lane exists only in code reached through
+        // `run_avx512`.
         impl Lane for $name {
             const WIDTH: usize = $width;
             #[inline(always)]

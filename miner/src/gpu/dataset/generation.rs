@@ -159,11 +159,11 @@ impl DatasetGeneration {
                 .record(slice.nodes, end - slice.start.max(self.last_end), exact);
             self.last_end = end;
             self.done += slice.nodes;
-            let at = self.progress();
-            if progress(at).is_break() {
+            let state = self.progress();
+            if progress(state).is_break() {
                 return Err(GpuError::Cancelled {
-                    done: at.items_done,
-                    total: at.items_total,
+                    done: state.items_done,
+                    total: state.items_total,
                 });
             }
         }

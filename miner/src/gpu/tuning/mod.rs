@@ -93,6 +93,8 @@ struct KernelTrials<'a> {
     last_error: Option<GpuError>,
 }
 
+/// Finds the fastest kernel: first the form, then the workgroup size, then the length of the
+/// batches.
 fn measure(
     searcher: &mut GpuSearcher,
     cache: &LightCache,
@@ -112,7 +114,7 @@ fn measure(
         best: None,
         last_error: None,
     };
-    trials.kernel(KernelForm::Lane, FIRST_WORKGROUP)?;
+    trials.try_kernel(KernelForm::Lane, FIRST_WORKGROUP)?;
     // The exchange through workgroup memory takes more steps, so it is tried only without
     // subgroups.
     let together = if with_subgroups {
@@ -120,14 +122,14 @@ fn measure(
     } else {
         KernelForm::Group
     };
-    trials.kernel(together, FIRST_WORKGROUP)?;
+    trials.try_kernel(together, FIRST_WORKGROUP)?;
     // More reads in flight can help only if reading together does.
     if trials.best.is_some_and(|best| best.form == KernelForm::Shuffle) {
-        trials.kernel(KernelForm::Shuffle8, FIRST_WORKGROUP)?;
+        trials.try_kernel(KernelForm::Shuffle8, FIRST_WORKGROUP)?;
     }
     if let Some(best) = trials.best {
         for workgroup_size in OTHER_WORKGROUPS {
-            trials.kernel(best.form, workgroup_size)?;
+            trials.try_kernel(best.form, workgroup_size)?;
         }
     }
     let Some(mut best) = trials.best else {
@@ -154,7 +156,7 @@ impl KernelTrials<'_> {
     ///
     /// # Errors
     /// When the device is lost.
-    fn kernel(&mut self, form: KernelForm, workgroup_size: u32) -> Result<(), GpuError> {
+    fn try_kernel(&mut self, form: KernelForm, workgroup_size: u32) -> Result<(), GpuError> {
         // The time that the driver needs to compile another form is unknown. The choice of the form
         // has the greatest effect, so it gets the benefit of the doubt.
         let expected = match self.best {

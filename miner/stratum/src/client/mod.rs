@@ -1,7 +1,8 @@
-//! A miner's session with a pool: logs in, follows difficulty and extranonce, turns notices into jobs.
+//! A miner's session with a pool: logs in, follows difficulty and extranonce, turns notices into
+//! jobs.
 //!
-//! Takes lines and gives events and lines; when to connect, to give up or to speak is the caller's business,
-//! who also keeps the clock.
+//! Takes lines and gives events and lines; when to connect, to give up or to speak is the caller's
+//! business, who also keeps the clock.
 
 mod notice;
 mod request;

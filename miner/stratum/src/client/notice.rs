@@ -122,8 +122,8 @@ impl Session {
         })
     }
 
-    /// EthereumStratum/2.0.0: name, block number, header, whether to forget the jobs before. The rest was set
-    /// before; `None` when it was not.
+    /// EthereumStratum/2.0.0: name, block number, header, whether to forget the jobs before. The
+    /// rest was set before; `None` when it was not.
     fn second_job(&self, params: &Value) -> Result<Option<Job>, MessageError> {
         let Some(epoch) = self.epoch else {
             return Ok(None);
@@ -227,7 +227,8 @@ fn job_id(value: &Value) -> Result<String, MessageError> {
     }
 }
 
-/// Where the pool wants this miner: a list of host, port and seconds, or an object with a hexadecimal port.
+/// Where the pool wants this miner: a list of host, port and seconds, or an object with a
+/// hexadecimal port.
 fn reconnect(params: &Value) -> Event {
     let (host, port, wait) = match params {
         Value::Object(_) => (

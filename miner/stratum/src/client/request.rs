@@ -95,7 +95,8 @@ impl Session {
         Ok(self.ask(Pending::Submit, method, params))
     }
 
-    /// Reports `rate`, in hashes per second, under `id`, which names this rig where the dialect has no token.
+    /// Reports `rate`, in hashes per second, under `id`, which names this rig where the dialect has
+    /// no token.
     pub fn report_hashrate(&mut self, rate: u64, id: &ethash::B256) {
         if self.pending.len() >= PENDING_MAX {
             return;

@@ -1,7 +1,7 @@
 //! A pool's session with a miner: finds out the dialect, reads requests, writes answers and jobs.
 //!
-//! Which logins are good, what a share is worth and when there is work is the caller's business; here are
-//! the words. Greetings are answered here, as nothing depends on them.
+//! Which logins are good, what a share is worth and when there is work is the caller's business;
+//! here are the words. Greetings are answered here, as nothing depends on them.
 
 mod reply;
 mod request;
@@ -242,8 +242,8 @@ impl Session {
         Ok(None)
     }
 
-    /// Lets in `user` with `worker` and answers the login. The number of the worker within the session;
-    /// `None`, with a refusal as the answer, when there are too many.
+    /// Lets in `user` with `worker` and answers the login. The number of the worker within the
+    /// session; `None`, with a refusal as the answer, when there are too many.
     pub fn admit(&mut self, id: &Value, user: &str, worker: Option<&str>) -> Option<usize> {
         let account = match worker {
             Some(worker) => format!("{user}.{worker}"),

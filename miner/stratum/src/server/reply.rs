@@ -58,7 +58,8 @@ impl Session {
         self.answer(id, json!(true));
     }
 
-    /// Answers that share `id` counts, though its job was over. Only EthereumStratum/2.0.0 can say so.
+    /// Answers that share `id` counts, though its job was over. Only EthereumStratum/2.0.0 can say
+    /// so.
     pub fn accept_stale(&mut self, id: &Value) {
         if self.dialect == Some(Dialect::EthereumStratum2) {
             self.send(&json!({"id": id, "error": {"code": 202, "message": "Stale"}}));

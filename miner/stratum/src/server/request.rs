@@ -26,7 +26,8 @@ impl Session {
         self.answer_subscription(id);
     }
 
-    /// Account and password. The rig's name stands after the account's last dot, or beside the parameters.
+    /// Account and password. The rig's name stands after the account's last dot, or beside the
+    /// parameters.
     pub(super) fn login(&self, message: &Envelope) -> Result<Asked, MessageError> {
         let account = entry(&message.params, 0);
         let bad = || unexpected("login", account, "1 to 128 printable characters without blanks");
@@ -117,7 +118,8 @@ impl Session {
         Ok(Some(Asked::Hashrate { worker, rate }))
     }
 
-    /// The worker with this account; a name without a rig means the first, as some miners send it so.
+    /// The worker with this account; a name without a rig means the first, as some miners send it
+    /// so.
     fn worker_by_name(&self, name: &str) -> Option<usize> {
         let named = self.workers.iter().position(|account| account == name);
         let first = || {
