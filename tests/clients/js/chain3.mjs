@@ -6,13 +6,13 @@
 // | what                              | why it cannot work                          | instead            |
 // |-----------------------------------|---------------------------------------------|--------------------|
 // | mc.sendIBANTransaction            | sends the receiver under a name that nodes  | is refused; to the |
-// |                                   | do not read, so it is a creation without code | address itself   |
+// |                                   | do not read, so it creates empty code       | address itself     |
 // | iban.fromAddress(checksummed)     | fails for mixed upper and lower case        | in lower case      |
 // | properties over the local socket  | the provider refuses synchronous requests   | get… with callback |
 // | stopWatching() without a callback | the same                                    | with a callback    |
 // | contract functions, with callback | the answer is not decoded                   | a batch decodes it |
 // | signTransaction                   | needs gasLimit in place of gas, returns     | both are handled   |
-// |                                   | errors instead of throwing, prints to stdout|                    |
+// |                                   | errors instead of throwing, and prints      |                    |
 
 import Chain3 from 'chain3';
 import net from 'node:net';
