@@ -39,7 +39,7 @@ const VERBOSITY_MAX: u8 = 5;
 
 /// A base-chain node: chain, transaction pool, mining, JSON-RPC.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "vnode", version, about, max_term_width = 100)]
+#[command(name = "vnode", version, max_term_width = 100)]
 pub struct VnodeOptions {
     /// What to do instead of running the node
     #[command(subcommand)]

@@ -1,10 +1,10 @@
-// Contracts with the network's own library: created, called, their events found and watched, and
-// several requests in a batch.
+// Contracts with chain3: created and called, their events found and watched, and several requests
+// in a batch.
 
 import { promisify } from 'node:util';
 import { assert, say, waitFor } from './common.mjs';
 
-/** What a batch gives, in its order; an Error where a member failed. */
+/** Runs a batch. Returns its results in their order; a request that failed has an Error. */
 function batch(chain3, requests) {
     const bundle = chain3.createBatch();
     const answers = requests.map(
@@ -21,7 +21,7 @@ export async function contracts(walk, { account, counter, to }) {
     const { chain3, recorder } = walk;
     recorder.used.add('mc.contract');
     const factory = chain3.mc.contract(counter.abi);
-    // Called twice: with the transaction's hash, and when the code is there.
+    // The callback is called twice: with the hash of the transaction, and when the contract exists.
     const contract = await new Promise((resolve, reject) => {
         factory.new({ from: account, data: counter.bytecode, gas: 500000 }, (error, one) => {
             if (error) reject(error);
@@ -40,7 +40,7 @@ export async function contracts(walk, { account, counter, to }) {
     const watched = [];
     const watch = contract.Changed({ by: account }, { fromBlock: 0, toBlock: 'latest' });
     watch.watch((error, event) => watched.push(error ?? event));
-    // The filters are there once one of them, the last to be asked for, is.
+    // The last of the filters is created last, so when it exists all of them exist.
     await waitFor('the filters', () => (heads.filterId && waiting.filterId && watch.filterId ? true : null));
 
     const gas = await promisify(contract.set.estimateGas)(7, { from: account });

@@ -1,19 +1,19 @@
-// What the network's own library offers, read off its object, and what of it was used.
+// The members of chain3, read from its object, and which of them were used.
 
 import Chain3 from 'chain3';
 
-/** Modules of the library that have counterparts in the interface. */
+/** The modules of the library that the interface has, too. */
 const MODULES = ['mc', 'net', 'admin', 'txpool', 'personal', 'vnode', 'version'];
 
 const UNKNOWN_METHOD = -32601;
 
-/** A provider that answers nothing: an object to look at. */
+/** A provider without answers, to create an object whose members can be read. */
 const INERT = { send: () => null, sendAsync: () => {} };
 
-/** What a method's name may depend on: a hash, a number, the names of filters, their options. */
+/** Arguments that the name of a method may depend on: a hash, a number, names and options of filters. */
 const FIRST_PARAMS = [`0x${'00'.repeat(32)}`, 1, 'latest', 'pending', {}];
 
-/** The object's own and inherited properties, without what is private. */
+/** The own and inherited properties of an object, without private ones. */
 function described(object) {
     const found = new Map();
     for (let at = object; at && at !== Object.prototype; at = Object.getPrototypeOf(at)) {
@@ -36,7 +36,7 @@ function methodsBehind(member) {
 
 const asyncGetter = (name) => `get${name[0].toUpperCase()}${name.slice(1)}`;
 
-/** Every member by its name: whether it is read or called, and the RPC methods behind it. */
+/** Every member by name: whether it is a property or a function, and the RPC methods that it calls. */
 export function members() {
     const chain3 = new Chain3(INERT);
     const found = new Map();
@@ -58,7 +58,7 @@ export function members() {
     return found;
 }
 
-/** A provider that notes which methods were answered. */
+/** A provider that records which methods were answered. */
 export class Recorder {
     constructor(provider) {
         this.provider = provider;
@@ -102,8 +102,8 @@ export class Recorder {
     }
 
     /**
-     * Members that were not called, or not answered by every served method behind them, and those
-     * with no served method at all.
+     * The members that were not called, or for which a served method gave no answer; and the members
+     * without any served method.
      */
     coverage(served) {
         const missing = [];
@@ -114,7 +114,7 @@ export class Recorder {
                 absent.push(member);
                 continue;
             }
-            // What a filter does by itself, on its timer, has only its methods to be seen by.
+            // A filter calls its methods by a timer, so only the methods show that it was used.
             const isUsed = kind === 'filter' || this.used.has(member);
             const unanswered = wanted.filter((method) => !this.answered.has(method));
             if (!isUsed || unanswered.length > 0) missing.push([member, ...unanswered].join(' '));

@@ -1,5 +1,5 @@
-// Signing outside the node with the network's own library: 12-field transactions with a key that
-// the node has not, and messages, signed on one side and recovered on the other.
+// Signing with chain3: 12-field transactions with a key that the node does not have, and messages that
+// are signed on one side and recovered on the other.
 
 import { assert, say } from './common.mjs';
 

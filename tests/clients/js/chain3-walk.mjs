@@ -1,5 +1,5 @@
-// Every property and method that the network's own library has for the interface, module by
-// module: what each gives, as JSON.
+// Calls every property and method of chain3 that belongs to the interface, module by module, and
+// collects the results as JSON.
 
 import { promisify } from 'node:util';
 import { assert, say, waitFor } from './common.mjs';
@@ -8,11 +8,11 @@ import { members } from './chain3-members.mjs';
 const PASSWORD = 'a password';
 const MESSAGE = '0x61206d657373616765';
 const NO_WORK = ['0x0000000000000001', `0x${'11'.repeat(32)}`, `0x${'22'.repeat(32)}`];
-/** A storage slot of the contract: its first. */
+/** The first storage slot of the contract. */
 const SLOT = 0;
 const GAS_PRICE = 20_000_000_000;
 
-/** The library's big numbers as QUANTITY, which JSON would round. */
+/** Big numbers of the library as QUANTITY, because JSON would round them. */
 function plain(value) {
     if (value === undefined || value === null || typeof value !== 'object') return value ?? null;
     if (value._isBigNumber) return `0x${value.toString(16)}`;
@@ -29,7 +29,7 @@ export class Walk {
         this.served = [];
     }
 
-    /** Calls a member with a callback; notes that it was used and what it gave. */
+    /** Calls a member with a callback. Records that it was used, and its result. */
     async use(member, ...params) {
         const [module, name] = member.split('.');
         const object = this.chain3[module];
@@ -39,7 +39,7 @@ export class Walk {
         return result;
     }
 
-    /** Calls a method by its name, through the library's request manager. */
+    /** Calls a method by name, through the request manager of the library. */
     ask(method, ...params) {
         const manager = this.chain3._requestManager;
         return promisify(manager.sendAsync.bind(manager))({ method, params });
@@ -49,7 +49,7 @@ export class Walk {
         return waitFor(`receipt of ${hash}`, () => this.use('mc.getTransactionReceipt', hash));
     }
 
-    /** Each as it is documented, `chain3.mc.coinbase`, and through the function beside it. */
+    /** Reads each property as documented, `chain3.mc.coinbase`, and by its getter function. */
     async properties() {
         let count = 0;
         for (const [member, { kind, getter }] of members()) {
@@ -71,7 +71,7 @@ export class Walk {
         const { chain3, contract } = this;
         const { account } = this.argument;
         const balance = await this.use('mc.getBalance', account);
-        // In both cases of letters the library takes an address for no number.
+        // The library fails for an address with mixed letters.
         const iban = chain3.mc.iban.fromAddress(account.toLowerCase());
         this.recorder.used.add('mc.iban');
         assert.equal(`0x${iban.address()}`, account.toLowerCase(), 'an address survives its other form');
@@ -108,7 +108,7 @@ export class Walk {
         say(`had the node sign another for ${from} and sent it raw: ${hash}`);
     }
 
-    /** A block by hash and by number, and what is in it; both names of each method. */
+    /** A block by hash and by number, and its transactions; both names of each method. */
     async blocks() {
         const { blockHash, blockNumber, transactionIndex } = this.receipt;
         for (const block of [blockHash, blockNumber]) {
@@ -153,7 +153,7 @@ export class Walk {
         say(`made ${made}, sent from it locked, unlocked and locked again; imported ${imported}`);
     }
 
-    /** With a transaction in the pool that waits for those before it. */
+    /** The pool, with a transaction whose earlier nonces are missing. */
     async pool() {
         const content = await this.use('txpool.getContent');
         const inspect = await this.use('txpool.getInspect');
@@ -164,7 +164,7 @@ export class Walk {
         say(`the pool: ${Number(status.pending)} pending, ${Number(status.queued)} queued of ${waiting}`);
     }
 
-    /** What is more than one call: registrars at their fixed addresses, the watch on syncing. */
+    /** Members that make several calls: registrars at fixed addresses, watching for syncing. */
     async composites() {
         const { chain3, recorder } = this;
         for (const name of ['namereg', 'icapNamereg']) {
@@ -185,7 +185,7 @@ export class Walk {
         say('asked both registrars, had a transaction without receiver refused, watched for syncing');
     }
 
-    /** What the interface has and the library has no member for. */
+    /** Methods of the interface for which the library has no member. */
     async beyond() {
         const { chain3, found, contract } = this;
         const { Method } = chain3._extend;
@@ -214,13 +214,13 @@ export class Walk {
         say(`asked for ${found.logs.length} logs, joined and left ${subnet}; the node has ${methods.length} methods`);
     }
 
-    /** Last, since the listener that this may go through ends with it. */
+    /** These come last, because they close the listener that the script may use. */
     async administration() {
         const { over, peer, host, port, apis } = this.argument;
         assert.ok(this.chain3.isConnected(), 'connected');
         assert.equal(await this.use('admin.addPeer', peer), true);
         await assert.rejects(this.use('admin.startRPC', host, port, '', apis), /HTTP RPC listener already running/);
-        // Not of the interface: called where the node has them.
+        // Not in the interface; called if the node has them.
         const more = { 'net.getVnodes': [], 'admin.startWS': [host, 0, '', apis], 'admin.stopWS': [] };
         const known = members();
         for (const [member, params] of Object.entries(more)) {

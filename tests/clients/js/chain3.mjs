@@ -1,18 +1,18 @@
-// The network's own library against a node, over HTTP or over the local socket: all that it has for
-// the interface, then contracts, events, batches and signing as programs use them.
+// chain3, the network's own library, with a node, over HTTP or over the local socket: all members of the
+// interface, then contracts, events, batches and signing as programs use them.
 //
-// Faults of the library itself, which no node can mend, and what is done here instead:
+// Faults of the library itself that no node can correct, and what this script does instead:
 //
 // | what                              | why it cannot work                          | instead            |
 // |-----------------------------------|---------------------------------------------|--------------------|
-// | mc.sendIBANTransaction            | puts the receiver under a name that no node | is refused; to the |
-// |                                   | reads, so a creation without code is sent   | address itself     |
-// | iban.fromAddress(checksummed)     | mixed letters are no number to it           | in lower case      |
+// | mc.sendIBANTransaction            | sends the receiver under a name that nodes  | is refused; to the |
+// |                                   | do not read, so it creates empty code       | address itself     |
+// | iban.fromAddress(checksummed)     | fails for mixed upper and lower case        | in lower case      |
 // | properties over the local socket  | the provider refuses synchronous requests   | get… with callback |
 // | stopWatching() without a callback | the same                                    | with a callback    |
-// | contract functions, with callback | the answer is handed on undecoded           | a batch decodes it |
-// | signTransaction                   | wants gasLimit for gas, gives errors back   | both minded        |
-// |                                   | in place of throwing, and prints to stdout  |                    |
+// | contract functions, with callback | the answer is not decoded                   | a batch decodes it |
+// | signTransaction                   | needs gasLimit in place of gas, returns     | both are handled   |
+// |                                   | errors instead of throwing, and prints      |                    |
 
 import Chain3 from 'chain3';
 import net from 'node:net';
@@ -24,7 +24,7 @@ import { Walk } from './chain3-walk.mjs';
 
 const { over, url, socket, interface: methods } = argument;
 
-// Parts of the library print what they do; standard output is the test's.
+// Parts of the library print to standard output, which belongs to the test.
 console.log = () => {};
 
 run(async () => {

@@ -1,5 +1,5 @@
-// What the scripts share: their argument, waiting, saying what was done, and their result as the
-// last line.
+// Functions that the scripts share: reading their argument, waiting, printing what was done, and printing
+// the result as the last line.
 
 import assert from 'node:assert/strict';
 
@@ -9,12 +9,12 @@ export const argument = JSON.parse(process.argv[2]);
 const PATIENCE_MS = 60_000;
 const PAUSE_MS = 100;
 
-/** Says what was done: a line that the test prints. */
+/** Prints a line on what was done, which the test prints, too. */
 export function say(line) {
     process.stdout.write(`${line}\n`);
 }
 
-/** Looks until `look` gives something other than null or undefined. */
+/** Calls `look` until it returns something other than null or undefined. */
 export async function waitFor(what, look) {
     const end = Date.now() + PATIENCE_MS;
     for (;;) {
@@ -25,7 +25,7 @@ export async function waitFor(what, look) {
     }
 }
 
-/** Runs the script; libraries may hold sockets and timers open, so the end is said. */
+/** Runs the script, then ends the process, because libraries may keep sockets and timers open. */
 export function run(main) {
     main().then(
         (result) => {

@@ -1,5 +1,5 @@
-// ethers through the eth_ aliases: reads, a legacy transfer signed here, a contract with its event,
-// found by a query and heard of by polling.
+// ethers with the eth_ aliases: reads, a legacy transfer signed by the script, and a contract whose event
+// is found by a query and by polling.
 
 import { Contract, ContractFactory, JsonRpcProvider, Wallet } from 'ethers';
 import { argument, assert, run, say, waitFor } from './common.mjs';
@@ -7,7 +7,7 @@ import { argument, assert, run, say, waitFor } from './common.mjs';
 const { url, key, to, value, counter } = argument;
 
 run(async () => {
-    // Without its cache: within a quarter of a second it would give a balance of before.
+    // Without the cache of the library, which would return an old balance for a quarter of a second.
     const options = { cacheTimeout: -1, pollingInterval: 200 };
     const provider = new JsonRpcProvider(url, undefined, options);
     const wallet = new Wallet(key, provider);
@@ -29,7 +29,7 @@ run(async () => {
     assert.equal(found.signature.serialized, sent.signature.serialized, 'the signature that was sent');
     assert.equal(receipt.hash, sent.hash, 'the hash that the library computed');
     assert.equal(before - (await provider.getBalance(wallet.address)), BigInt(value) + receipt.fee);
-    // Without a base fee in the blocks, the library signs the 9-field form by itself.
+    // The blocks have no base fee, so the library chooses the 9-field form.
     const unsaid = await wallet.populateTransaction({ to, value: 1n });
     assert.deepEqual([unsaid.type, unsaid.maxFeePerGas], [0, undefined]);
     say(`sent ${value} to ${to}: ${sent.hash} in block ${receipt.blockNumber}, gas ${receipt.gasUsed}`);
@@ -42,7 +42,7 @@ run(async () => {
     const first = await contract.get();
     say(`created ${address}: get() is ${first}`);
 
-    // Without web sockets the library polls: logs by a filter of the node, or by the blocks' logs.
+    // Over HTTP the library polls: by a filter of the node, or by the logs of the blocks.
     const polling = new JsonRpcProvider(url, undefined, { ...options, polling: true });
     const heard = { filter: [], polling: [] };
     await contract.on('Changed', (by, changed) => heard.filter.push(changed));

@@ -1,4 +1,4 @@
-// ethers over a WebSocket: new blocks and a contract's events as the node tells of them.
+// ethers over a WebSocket: notifications of new blocks and of events of a contract.
 
 import { Contract, ContractFactory, WebSocketProvider } from 'ethers';
 import { argument, assert, run, say, waitFor } from './common.mjs';
@@ -10,7 +10,7 @@ run(async () => {
     const blocks = [];
     await provider.on('block', (number) => blocks.push(number));
 
-    // The node signs: its hash is its own, so the library's way of sending is not used.
+    // The node signs the transaction, so its hash is not the one that the library would compute.
     const [from] = await provider.send('eth_accounts', []);
     const factory = new ContractFactory(counter.abi, counter.bytecode);
     const { data } = await factory.getDeployTransaction();

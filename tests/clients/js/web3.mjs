@@ -1,4 +1,4 @@
-// web3 through the eth_ aliases: reads, a transfer signed here, a contract with its event.
+// web3 with the eth_ aliases: reads, a transfer signed by the script, a contract with its event.
 
 import { Web3 } from 'web3';
 import { argument, assert, run, say } from './common.mjs';

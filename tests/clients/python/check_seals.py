@@ -1,7 +1,7 @@
-"""Checks the seals of blocks with an Ethash of other people's making (PyPI `ethash`).
+"""Checks the seals of blocks with an independent implementation of Ethash (PyPI `ethash`).
 
-Knows the interface's getBlockByNumber and how headers are hashed, and nothing else of the node.
-Usage: check_seals.py '{"url": ..., "first": n, "last": m}'; prints the nonces of the blocks as JSON.
+It uses only getBlockByNumber of the interface, and hashes the headers itself.
+Usage: check_seals.py '{"url": ..., "first": n, "last": m}'. It prints the nonces of the blocks as JSON.
 """
 
 import json
@@ -11,7 +11,7 @@ import urllib.request
 import ethash
 
 EPOCH_BLOCKS = 30_000
-# The fields that miners seal, in their order.
+# The header fields that are hashed for the seal, in their order.
 DATA = ["parentHash", "sha3Uncles", "miner", "stateRoot", "transactionsRoot", "receiptsRoot", "logsBloom"]
 NUMBERS = ["difficulty", "number", "gasLimit", "gasUsed", "timestamp"]
 

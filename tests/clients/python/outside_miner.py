@@ -1,7 +1,7 @@
-"""Mines over getWork with an Ethash of other people's making (PyPI `ethash`).
+"""Mines over getWork with an independent implementation of Ethash (PyPI `ethash`).
 
-Knows the interface's getWork, submitWork and getBlockByNumber, and nothing else of the node.
-Usage: outside_miner.py '{"url": ..., "blocks": n}'; prints the sealed blocks as JSON.
+It uses only getWork, submitWork and getBlockByNumber of the interface.
+Usage: outside_miner.py '{"url": ..., "blocks": n}'. It prints the sealed blocks as JSON.
 """
 
 import json
@@ -13,16 +13,15 @@ import urllib.request
 
 import ethash
 
-# One search thread per core of a small machine; the library lets go of the interpreter's
-# lock while it hashes.
+# Number of search threads. The library releases the interpreter lock while it hashes.
 THREADS = 2
-# Nonces between two looks at whether somebody else has found one.
+# Number of nonces between two checks whether another thread has found a solution.
 SLICE = 16
 PATIENCE_S = 100
 
 
 class Refused(Exception):
-    """The node answers with an error."""
+    """The node answered with an error."""
 
 
 def call(url, method, params):
@@ -36,7 +35,7 @@ def call(url, method, params):
 
 
 def work_after(url, old):
-    """Work with another pow-hash than `old`, which may take the node a moment."""
+    """Waits for work with another header hash than `old`."""
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         try:
@@ -50,7 +49,7 @@ def work_after(url, old):
 
 
 def epoch_of(seed):
-    """Steps of Keccak-256 from zero to `seed`."""
+    """The epoch of `seed`: how often zero is hashed with Keccak-256 to get it."""
     step = bytes(32)
     for epoch in range(2048):
         if step == seed:
@@ -60,7 +59,7 @@ def epoch_of(seed):
 
 
 def search(epoch, header_hash, boundary, first):
-    """A nonce and its mix."""
+    """Searches for a nonce. Returns the nonce and its mix hash."""
     found = []
     done = threading.Event()
 

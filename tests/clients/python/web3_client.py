@@ -1,8 +1,8 @@
-"""web3.py through the eth_ aliases: reads, legacy transactions signed here, a contract and its logs.
+"""web3.py with the eth_ aliases: reads, legacy transactions signed by the script, a contract and its logs.
 
-Over HTTP, and reads over the local socket too. Usage: web3_client.py '{"url": ..., "socket": ...,
-"key": ..., "to": ..., "value": ..., "counter": {...}}'; prints what it does, and as its last line
-what came of it as JSON.
+Everything is done over HTTP; reads are also done over the local socket. Usage: web3_client.py '{"url": ...,
+"socket": ..., "key": ..., "to": ..., "value": ..., "counter": {...}}'. It prints what it does; its last line
+is the result as JSON.
 """
 
 import json
@@ -20,21 +20,21 @@ def say(line):
 
 
 class Client:
-    """An account whose key the node has not, and a way to send for it."""
+    """An account whose key the node does not have. It signs and sends transactions."""
 
     def __init__(self, url, key):
         self.web3 = Web3(Web3.HTTPProvider(url))
         self.account = self.web3.eth.account.from_key(key)
 
     def fields(self, **more):
-        """What every legacy transaction has; the library takes it for one by its gas price."""
+        """The fields of every legacy transaction; the gas price makes the library choose that form."""
         eth = self.web3.eth
         nonce = eth.get_transaction_count(self.account.address, "pending")
         known = {"chainId": eth.chain_id, "nonce": nonce, "gasPrice": eth.gas_price, "from": self.account.address}
         return known | more
 
     def send(self, transaction):
-        """Signs, sends and waits; the receipt."""
+        """Signs and sends a transaction, and waits for its receipt."""
         signed = self.account.sign_transaction(transaction)
         assert signed.raw_transaction[0] >= 0xC0, "a list, not a typed envelope"
         sent = self.web3.eth.send_raw_transaction(signed.raw_transaction)
