@@ -65,7 +65,7 @@ pub struct VnodeSettings {
 /// The context of the methods. What it holds is shared: clones of the chain and of the book are
 /// the same chain and book.
 pub struct Node {
-    /// The chain, its pool and its work desk.
+    /// The chain, its pool and its work manager.
     pub chain: Chain,
     /// The accounts that this node can sign for.
     pub accounts: AccountManager,

@@ -25,7 +25,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 
 use super::extranonces::ExtranonceLease;
-use super::jobs::DeskJob;
+use super::jobs::StratumJob;
 use super::shares::{ShareToJudge, ShareVerdict};
 use super::state::StratumState;
 use super::vardiff::Vardiff;
@@ -216,7 +216,7 @@ impl WorkerConnection {
                     }
                 }
                 _ = adjustments.tick(), if self.wants_jobs => {
-                    self.report_rates_to_desk();
+                    self.report_rates_to_chain();
                     if self.vardiff.adjust(Instant::now()) {
                         self.announce_newest(true);
                     }
@@ -286,7 +286,7 @@ impl WorkerConnection {
                 if let Some(name) = self.workers.get(worker) {
                     self.state.workers.set_reported_rate(name, rate);
                     self.rates.insert(worker, rate);
-                    self.report_rates_to_desk();
+                    self.report_rates_to_chain();
                 }
                 if self.vardiff.use_reported_rate(rate, Instant::now()) && self.wants_jobs {
                     self.announce_newest(true);
@@ -373,7 +373,7 @@ impl WorkerConnection {
     }
 
     /// Records that `job` is sent to the miner. Returns the share boundary to send.
-    fn record_sent_job(&mut self, job: &DeskJob) -> B256 {
+    fn record_sent_job(&mut self, job: &StratumJob) -> B256 {
         let boundary = self.vardiff.boundary(&job.package.boundary);
         // EthereumStratum/1.0.0 sends a rounded difficulty, so the boundary of the miner may be
         // slightly easier.
@@ -436,10 +436,10 @@ impl WorkerConnection {
         });
     }
 
-    /// Reports the hashrates of the workers to the desk, so that they are part of the node's
-    /// hashrate. The desk soon forgets a hashrate, so it is reported more often than Stratum miners
+    /// Reports the hashrates of the workers to the work manager, so that they are part of the node's
+    /// hashrate. The work manager soon forgets a hashrate, so it is reported more often than Stratum miners
     /// send it.
-    fn report_rates_to_desk(&self) {
+    fn report_rates_to_chain(&self) {
         for (worker, rate) in &self.rates {
             let mut id = [0; 32];
             id[..7].copy_from_slice(b"stratum");
@@ -555,7 +555,7 @@ impl WorkerConnection {
 }
 
 /// The job in the form that the session sends.
-fn session_job<'a>(job: &'a DeskJob, share_boundary: &'a B256, clean: bool) -> AnnouncedJob<'a> {
+fn session_job<'a>(job: &'a StratumJob, share_boundary: &'a B256, clean: bool) -> AnnouncedJob<'a> {
     AnnouncedJob {
         number: job.number,
         package: &job.package,

@@ -22,14 +22,14 @@ const SHARES_MAX: usize = 200_000;
 
 /// A work package with a number.
 #[derive(Debug)]
-pub(super) struct DeskJob {
+pub(super) struct StratumJob {
     pub(super) number: u64,
     pub(super) package: WorkPackage,
     /// Number of heads so far that had work.
     pub(super) generation: u64,
     /// This is the first job of its generation.
     pub(super) clean: bool,
-    /// When the desk sent the work.
+    /// When the work manager sent the work.
     pub(super) received_at: Instant,
     /// To how many workers the job was sent.
     pub(super) sent: AtomicU64,
@@ -57,7 +57,7 @@ pub(super) enum JobAge {
     Stale,
 }
 
-impl DeskJob {
+impl StratumJob {
     /// Records the nonce of a share.
     pub(super) fn record_nonce(&self, pow_nonce: u64) -> NonceStatus {
         let mut nonces = self.nonces.lock();
@@ -82,7 +82,7 @@ pub(super) struct JobHistory {
 #[derive(Debug, Default)]
 struct JobHistoryState {
     /// The oldest job first.
-    jobs: VecDeque<Arc<DeskJob>>,
+    jobs: VecDeque<Arc<StratumJob>>,
     last_number: u64,
     generation: u64,
     /// The head has just changed, and there is no work yet.
@@ -99,7 +99,7 @@ impl Default for JobHistory {
 }
 
 impl JobHistory {
-    /// Adds the work that the desk sends. `None` means that the head has changed and the work so
+    /// Adds the work that the work manager sends. `None` means that the head has changed and the work so
     /// far is over.
     pub(super) fn update(&self, package: Option<WorkPackage>) {
         let mut state = self.state.lock();
@@ -111,7 +111,7 @@ impl JobHistory {
         state.generation += u64::from(state.head_changed);
         state.head_changed = false;
         state.last_number += 1;
-        let job = DeskJob {
+        let job = StratumJob {
             number: state.last_number,
             package,
             generation: state.generation,
@@ -121,7 +121,7 @@ impl JobHistory {
             nonces: Mutex::default(),
         };
         state.jobs.push_back(Arc::new(job));
-        let is_over = |job: &Arc<DeskJob>| job.received_at.elapsed() > WORK_LIFETIME;
+        let is_over = |job: &Arc<StratumJob>| job.received_at.elapsed() > WORK_LIFETIME;
         while state.jobs.len() > JOBS_MAX || (state.jobs.len() > 1 && state.jobs.front().is_some_and(is_over))
         {
             state.jobs.pop_front();
@@ -138,18 +138,18 @@ impl JobHistory {
 
     /// The newest job. Between a new head and its first work this is a job on the old head, whose
     /// blocks can still become uncles.
-    pub(super) fn newest(&self) -> Option<Arc<DeskJob>> {
+    pub(super) fn newest(&self) -> Option<Arc<StratumJob>> {
         self.state.lock().jobs.back().cloned()
     }
 
     /// The job with this number, if it is kept.
-    pub(super) fn by_number(&self, number: u64) -> Option<Arc<DeskJob>> {
+    pub(super) fn by_number(&self, number: u64) -> Option<Arc<StratumJob>> {
         let state = self.state.lock();
         state.jobs.iter().find(|job| job.number == number).cloned()
     }
 
     /// The newest job with this header hash, if it is kept.
-    pub(super) fn by_header(&self, header_hash: &B256) -> Option<Arc<DeskJob>> {
+    pub(super) fn by_header(&self, header_hash: &B256) -> Option<Arc<StratumJob>> {
         let state = self.state.lock();
         let mut newest_first = state.jobs.iter().rev();
         newest_first
@@ -158,7 +158,7 @@ impl JobHistory {
     }
 
     /// Whether the work of `job` is still wanted.
-    pub(super) fn age(&self, job: &DeskJob) -> JobAge {
+    pub(super) fn age(&self, job: &StratumJob) -> JobAge {
         let state = self.state.lock();
         if job.generation != state.generation {
             JobAge::Stale

@@ -1,8 +1,8 @@
-//! The Stratum server of the node. It serves miners of every dialect; for the chain's work desk it
+//! The Stratum server of the node. It serves miners of every dialect; for the chain's work manager it
 //! is one more client.
 //!
 //! All workers mine for this node: a login names a worker and says nothing about payment. New work
-//! is sent as soon as the desk has it. Shares are checked with the light cache, on threads for
+//! is sent as soon as the work manager has it. Shares are checked with the light cache, on threads for
 //! blocking work. A share that meets the block difficulty becomes a block. The package `stratum`
 //! reads and writes the lines of the protocol.
 //!
@@ -88,7 +88,7 @@ impl Drop for StratumServer {
     }
 }
 
-/// Starts a server for the work of `chain`'s desk. Shares are checked with `caches`.
+/// Starts a server for the work of `chain`'s work manager. Shares are checked with `caches`.
 ///
 /// # Errors
 /// [`StratumError`] if the server cannot listen at an address, or a thread cannot start.

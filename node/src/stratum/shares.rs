@@ -7,7 +7,7 @@ use chain::chain::WriteError;
 use ethash::{B256, LightCaches, Solution, final_hash, meets_boundary};
 use stratum::server::RejectReason;
 
-use super::jobs::{DeskJob, JobAge, NonceStatus};
+use super::jobs::{JobAge, NonceStatus, StratumJob};
 use super::state::StratumState;
 
 /// A share that a miner submitted.
@@ -33,7 +33,7 @@ pub(super) enum ShareVerdict {
 
 impl StratumState {
     /// Judges a share of `job`, and submits its block if it seals one.
-    pub(super) fn judge_share(&self, job: &DeskJob, share: &ShareToJudge) -> ShareVerdict {
+    pub(super) fn judge_share(&self, job: &StratumJob, share: &ShareToJudge) -> ShareVerdict {
         let age = self.jobs.age(job);
         let solution = match check_share(&self.caches, job, share) {
             Ok(solution) => solution,
@@ -78,7 +78,7 @@ fn verdict_without_block(age: JobAge) -> ShareVerdict {
 /// Checks a share. Returns the solution if the share also meets the block difficulty.
 fn check_share(
     caches: &LightCaches,
-    job: &DeskJob,
+    job: &StratumJob,
     share: &ShareToJudge,
 ) -> Result<Option<Solution>, RejectReason> {
     let package = &job.package;

@@ -11,10 +11,10 @@ use tokio::sync::Semaphore;
 
 use super::config::StratumConfig;
 use super::extranonces::ExtranoncePool;
-use super::jobs::{DeskJob, JobHistory};
+use super::jobs::{JobHistory, StratumJob};
 use super::workers::WorkerRegistry;
 
-/// How often the desk is told that miners still want work. The desk forgets this after a minute.
+/// How often the work manager is told that miners still want work. The work manager forgets this after a minute.
 const DEMAND_INTERVAL: Duration = Duration::from_secs(15);
 /// How often the thread that receives work checks whether it should stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(250);
@@ -67,7 +67,7 @@ impl StratumState {
         }
     }
 
-    /// Receives the work of the desk and turns it into jobs, until `stopping` is true.
+    /// Receives the work of the work manager and turns it into jobs, until `stopping` is true.
     pub(super) fn receive_work(&self, stopping: &AtomicBool) {
         let work = self.chain.work().subscribe();
         let mut last_demand = None::<Instant>;
@@ -75,7 +75,7 @@ impl StratumState {
             let wanted = self.logged_in.load(Ordering::Relaxed) > 0;
             if wanted && last_demand.is_none_or(|at| at.elapsed() >= DEMAND_INTERVAL) {
                 last_demand = Some(Instant::now());
-                // This call only tells the desk that work is wanted. The work arrives by the
+                // This call only tells the work manager that work is wanted. The work arrives by the
                 // channel.
                 let _ = self.chain.work().current();
             }
@@ -88,7 +88,7 @@ impl StratumState {
     }
 
     /// Counts that a job was sent to a worker, and how long after its arrival.
-    pub(super) fn count_push(&self, job: &DeskJob) {
+    pub(super) fn count_push(&self, job: &StratumJob) {
         let microseconds = u64::try_from(job.received_at.elapsed().as_micros()).unwrap_or(u64::MAX);
         let workers = job.sent.fetch_add(1, Ordering::Relaxed) + 1;
         self.counters.last_push_us.store(microseconds, Ordering::Relaxed);

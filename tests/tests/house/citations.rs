@@ -108,3 +108,40 @@ fn no_citation_is_unclear() {
         "write `docs/FILE.md, N`, so that the source can be opened",
     );
 }
+
+/// The identifier that a piece of code in a document names, where it names one: the last part of
+/// its path, without what follows a parenthesis.
+fn named_item(code: &str) -> Option<&str> {
+    let path = code.split(['(', '<', ' ']).next()?;
+    let item = path.rsplit("::").next()?;
+    let is_name = |item: &str| {
+        item.len() > 3
+            && item
+                .chars()
+                .all(|character| character.is_alphanumeric() || character == '_')
+            && (item.contains('_') || item.contains(|character: char| character.is_ascii_uppercase()))
+    };
+    is_name(item).then_some(item)
+}
+
+#[test]
+fn names_in_the_map_exist() {
+    let sources = files("", &[".rs", ".toml", ".wgsl", ".json"]);
+    let mut faults = Vec::new();
+    let mut checked = 0;
+    for file in files("", &["ARCHITECTURE.md", "CONTRIBUTING.md"]) {
+        for code in file.text.split('`').skip(1).step_by(2) {
+            let Some(item) = named_item(code) else { continue };
+            // Placeholders, such as PACKAGE or UPDATE_EXAMPLES=1, are no names of the code.
+            if code.contains('=') || code.contains('…') || code.contains('-') {
+                continue;
+            }
+            checked += 1;
+            if !sources.iter().any(|source| source.text.contains(item)) {
+                faults.push(format!("{}: `{code}`", file.path));
+            }
+        }
+    }
+    expect_none(&faults, "the documents name what the source has");
+    assert!(checked > 40, "only {checked} names were found");
+}

@@ -1,6 +1,6 @@
 //! Work for miners, and what is known of their speed (interface 4.4, 4.6).
 //!
-//! Every miner is a client of the chain's work desk, which hands out work and takes solutions.
+//! Every miner is a client of the chain's work manager, which hands out work and takes solutions.
 
 use std::sync::Arc;
 use std::time::Duration;
