@@ -14,10 +14,9 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use primitives::{Address, B256, Block, Receipt, Transaction, U256};
 
-use crate::error::RpcResult;
-use crate::node::failure;
+use crate::error::{RpcResult, failure};
+use crate::modules::Dialect;
 use crate::objects::shown_hash;
-use crate::params::Dialect;
 
 /// Most bytes of blocks kept.
 const BLOCKS_LEN_MAX: usize = 64 << 20;
@@ -31,15 +30,6 @@ const HEADER_LEN: usize = 640;
 const RECEIPT_LEN: usize = 360;
 /// Bytes that a log takes up beside its data.
 const LOG_LEN: usize = 240;
-
-/// How far a question may go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// Memory, and a few rows of the store: it is asked on a network thread.
-    Memory,
-    /// Everything.
-    Store,
-}
 
 /// A stored block with what answers are made of.
 #[derive(Debug)]

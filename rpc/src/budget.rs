@@ -5,6 +5,7 @@
 use tokio::time::Instant;
 
 use crate::error::{RpcError, RpcResult};
+use crate::json::Json;
 use crate::limits::Limits;
 
 /// One message's share of time and space.
@@ -39,7 +40,7 @@ impl Budget {
     }
 
     /// Takes the room a result needs; one that does not fit ends the room for those after it.
-    pub(crate) fn charge(&mut self, result: RpcResult) -> RpcResult {
+    pub(crate) fn charge(&mut self, result: RpcResult<Json>) -> RpcResult<Json> {
         let json = result?;
         match self.room.checked_sub(json.as_bytes().len()) {
             Some(room) => {
@@ -54,19 +55,13 @@ impl Budget {
     }
 
     fn too_long(&self, prefix: &str) -> RpcError {
-        too_long(prefix, self.room_max)
+        RpcError::too_long(prefix, self.room_max)
     }
-}
-
-/// What is said of a result that is longer than a response may be.
-pub(crate) fn too_long(prefix: &str, len_max: usize) -> RpcError {
-    RpcError::refused(format!("{prefix}the response is longer than {len_max} bytes"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Json;
 
     #[test]
     fn room_and_time_end() {

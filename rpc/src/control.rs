@@ -8,8 +8,13 @@ use std::pin::Pin;
 
 use primitives::{Address, B512, Enode};
 
-use crate::server::Cors;
-use crate::table::Modules;
+use crate::access::Cors;
+use crate::modules::Modules;
+
+/// Default address of the HTTP listener.
+pub const HOST: &str = "localhost";
+/// Default port of the HTTP listener of the base-chain node.
+pub const PORT: u16 = 8545;
 
 /// The searchers within the node's own process.
 pub trait MinerControl: Send + Sync {

@@ -24,7 +24,7 @@ const REFUSED: i32 = -32000;
 const NAME_LEN_MAX: usize = 64;
 
 /// What a method gives: a value, or the error member of the response.
-pub type RpcResult<T = crate::table::Json> = Result<T, RpcError>;
+pub type RpcResult<T> = Result<T, RpcError>;
 
 /// The error member of a response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
@@ -88,6 +88,11 @@ impl RpcError {
         Self::new(INTERNAL, message)
     }
 
+    /// A result is longer than a response may be: −32000.
+    pub(crate) fn too_long(prefix: &str, len_max: usize) -> Self {
+        Self::refused(format!("{prefix}the response is longer than {len_max} bytes"))
+    }
+
     fn new(code: i32, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             code,
@@ -110,6 +115,12 @@ impl RpcError {
     pub fn data(&self) -> Option<&str> {
         self.data.as_deref()
     }
+}
+
+/// A fault of the node, not of the request: the log has the details, the caller the gist.
+pub(crate) fn failure(error: impl std::fmt::Display) -> RpcError {
+    tracing::error!(%error, "a request met a failure of the node");
+    RpcError::internal("the node could not read its chain data")
 }
 
 #[cfg(test)]

@@ -9,18 +9,24 @@
 //! and what it shows is shaped in [`objects`]. What the rest of the process does for a method is
 //! asked through [`control`]. [`openrpc`] describes all rows.
 
+pub mod access;
 mod blocks;
 mod budget;
 pub mod control;
 pub mod decode;
 pub mod dispatch;
 pub mod error;
+pub mod facts;
 mod feeds;
 pub mod filters;
+pub mod health;
+mod ids;
+pub mod json;
 pub mod limits;
 pub mod logs_filter;
 mod message;
 pub mod methods;
+pub mod modules;
 pub mod node;
 pub mod objects;
 pub mod openrpc;
@@ -31,17 +37,19 @@ pub mod table;
 mod traffic;
 pub mod types;
 
-pub use blocks::Reach;
 pub use control::{
     Later, ListenerControl, ListenerError, ListenerRequest, MinerControl, NetworkControl, Peer, Subnet,
 };
 pub use decode::{Fields, FromParam};
 pub use dispatch::{Dispatcher, Rpc};
 pub use error::{RpcError, RpcResult};
+pub use facts::NodeFacts;
 pub use filters::{FilterLimits, Filters};
+pub use json::Json;
 pub use limits::Limits;
+pub use modules::{Dialect, Modules};
 pub use node::{Node, NodeError, NodeSettings, VnodeSettings};
-pub use params::{Dialect, FromParams, Params};
+pub use params::{FromParams, Params};
 pub use subscriptions::Session;
-pub use table::{Json, Method, Modules, Stop, reply};
+pub use table::{Method, Reach, Stop, reply};
 pub use types::{BlockRef, Count, Data, DecodeError, Integer, Quantity};

@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::decode::{json_type, string};
 use crate::error::{RpcError, RpcResult};
+use crate::json::Json;
 use crate::limits::Limits;
 
 /// The id of a response whose request had no readable id.
@@ -264,7 +265,7 @@ fn is_deeper(body: &[u8], depth_max: usize) -> bool {
 }
 
 /// Appends one response to `out`.
-pub(crate) fn write_response(out: &mut Vec<u8>, id: &str, result: &RpcResult) {
+pub(crate) fn write_response(out: &mut Vec<u8>, id: &str, result: &RpcResult<Json>) {
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     out.extend_from_slice(id.as_bytes());
     match result {
@@ -281,7 +282,7 @@ pub(crate) fn write_response(out: &mut Vec<u8>, id: &str, result: &RpcResult) {
 }
 
 /// A response by itself.
-pub(crate) fn response(id: &str, result: &RpcResult) -> Vec<u8> {
+pub(crate) fn response(id: &str, result: &RpcResult<Json>) -> Vec<u8> {
     let len = result.as_ref().map_or(64, |json| json.as_bytes().len());
     let mut out = Vec::with_capacity(len + id.len() + 64);
     write_response(&mut out, id, result);

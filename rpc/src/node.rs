@@ -14,12 +14,12 @@ use primitives::{Address, B256, U256};
 
 use crate::blocks::KnownBlocks;
 use crate::control::{ListenerControl, MinerControl, NetworkControl};
-use crate::error::{RpcError, RpcResult};
+use crate::error::{RpcError, RpcResult, failure};
+use crate::facts::{NodeFacts, SyncStatus};
 use crate::feeds::Feeds;
 use crate::filters::{FilterLimits, Filters};
+use crate::health::{Health, Healthy};
 use crate::limits::RESPONSE_LEN_MAX;
-use crate::methods::{NodeFacts, SyncStatus};
-use crate::server::{Health, Healthy};
 
 /// What was settled when the node was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -223,10 +223,4 @@ impl Healthy for Node {
             syncing: self.sync_status().is_some(),
         })
     }
-}
-
-/// A fault of the node, not of the request: the log has the details, the caller the gist.
-pub(crate) fn failure(error: impl std::fmt::Display) -> RpcError {
-    tracing::error!(%error, "a request met a failure of the node");
-    RpcError::internal("the node could not read its chain data")
 }

@@ -12,20 +12,10 @@ use serde_json::value::RawValue;
 
 use crate::decode::{FromParam, json_type};
 use crate::error::{RpcError, RpcResult};
+use crate::modules::Dialect;
 
 /// Most parameters a method can have.
 const PARAMS_MAX: usize = 10;
-
-/// By which name a method was called.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Dialect {
-    /// By its own name.
-    #[default]
-    Native,
-    /// By its name in the compatible library: the caller expects that library's forms, where
-    /// they differ.
-    Ethereum,
-}
 
 /// The parameters of one call, not yet read, and the dialect it was made in.
 #[derive(Clone, Copy, Debug, Default)]

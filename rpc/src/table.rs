@@ -4,117 +4,45 @@
 //! where its function may run, because only the method knows whether it touches the disk. How rows
 //! are found and run is in [`crate::dispatch`].
 
-use std::collections::BTreeSet;
 use std::fmt;
-use std::io;
 use std::pin::Pin;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::blocks::Reach;
-use crate::budget::too_long;
 use crate::error::{RpcError, RpcResult};
+use crate::json::Json;
+use crate::modules::ALIASES;
 use crate::params::Params;
 use crate::subscriptions::Session;
-
-/// Every module that can be enabled. Some have no methods in a given node.
-pub const MODULES: [&str; 12] = [
-    "chain3", "mc", "net", "admin", "txpool", "personal", "vnode", "scs", "debug", "miner", "db", "shh",
-];
-/// The modules an HTTP listener has unless told otherwise.
-pub const MODULES_DEFAULT: [&str; 3] = ["chain3", "mc", "net"];
-/// The module that is always there.
-pub(crate) const MODULE_RPC: &str = "rpc";
-/// Module names of the compatible library, and ours.
-const ALIASES: [(&str, &str); 2] = [("eth", "mc"), ("web3", "chain3")];
-
-/// A result, already written as JSON.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Json(Vec<u8>);
-
-impl Json {
-    /// Writes `value`.
-    ///
-    /// # Errors
-    /// −32603 if `value` cannot be JSON, such as a map whose keys are no strings.
-    pub fn write<T: Serialize + ?Sized>(value: &T) -> RpcResult {
-        serde_json::to_vec(value)
-            .map(Self)
-            .map_err(|error| unwritable(&error))
-    }
-
-    /// Writes `value`, which may be long, and stops where it gets longer than `len_max` bytes.
-    ///
-    /// # Errors
-    /// −32000 for that, and as [`Json::write`].
-    pub(crate) fn write_within<T: Serialize + ?Sized>(value: &T, len_max: usize) -> RpcResult {
-        let mut out = Bounded {
-            text: Vec::new(),
-            len_max,
-        };
-        match serde_json::to_writer(&mut out, value) {
-            Ok(()) => Ok(Self(out.text)),
-            Err(error) if error.is_io() => Err(too_long("", len_max)),
-            Err(error) => Err(unwritable(&error)),
-        }
-    }
-
-    /// Takes text that the caller has written and vouches for: it is sent as it stands.
-    pub fn from_text(json: Vec<u8>) -> Self {
-        Self(json)
-    }
-
-    /// The JSON text.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-fn unwritable(error: &serde_json::Error) -> RpcError {
-    tracing::error!(%error, "a result cannot be written as JSON");
-    RpcError::internal("the result cannot be written")
-}
-
-/// Text that takes in no more than `len_max` bytes.
-struct Bounded {
-    text: Vec<u8>,
-    len_max: usize,
-}
-
-impl io::Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.len() > self.len_max - self.text.len() {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        self.text.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// Writes what a method gave: the last step of every row.
 ///
 /// # Errors
 /// The method's own error, or −32603 if the value cannot be JSON.
-pub fn reply<T: Serialize>(result: RpcResult<T>) -> RpcResult {
+pub fn reply<T: Serialize>(result: RpcResult<T>) -> RpcResult<Json> {
     Json::write(&result?)
 }
 
 /// A function that answers on the thread it is called on.
-pub type Handler<C> = fn(&C, Params<'_>) -> RpcResult;
+pub type Handler<C> = fn(&C, Params<'_>) -> RpcResult<Json>;
 /// A function that answers from memory where it can, and says so where it cannot.
 pub type CachedHandler<C> = fn(&C, Params<'_>, Reach) -> Result<Json, Stop>;
 /// A function whose answer comes later; it reads its parameters before it waits.
 pub type WaitingHandler<C> = fn(Arc<C>, Params<'_>) -> Waiting;
 /// A function that needs the connection it is called through.
-pub type SessionHandler<C> = fn(&C, &Session, Params<'_>) -> RpcResult;
+pub type SessionHandler<C> = fn(&C, &Session, Params<'_>) -> RpcResult<Json>;
 /// An answer that comes later.
-pub type Waiting = Pin<Box<dyn Future<Output = RpcResult> + Send>>;
+pub type Waiting = Pin<Box<dyn Future<Output = RpcResult<Json>> + Send>>;
+
+/// How far a question may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Memory, and a few rows of the store: it is asked on a network thread.
+    Memory,
+    /// Everything.
+    Store,
+}
 
 /// Why a method has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -315,69 +243,10 @@ impl<C> fmt::Debug for Method<C> {
     }
 }
 
-/// The modules a listener exposes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Modules(BTreeSet<&'static str>);
-
-/// A module name that does not exist.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown API module {got:?}, want a list of: {}", MODULES.join(", "))]
-pub struct UnknownModule {
-    /// The name given.
-    pub got: String,
-}
-
-impl Modules {
-    /// Every module: what the local channel exposes.
-    pub fn all() -> Self {
-        Self(MODULES.into())
-    }
-
-    /// Whether `module` is exposed; `rpc` always is.
-    pub fn contains(&self, module: &str) -> bool {
-        module == MODULE_RPC || self.0.contains(module)
-    }
-}
-
-/// `chain3`, `mc`, `net`.
-impl Default for Modules {
-    fn default() -> Self {
-        Self(MODULES_DEFAULT.into())
-    }
-}
-
-/// Reads a comma-separated list, as `--rpcapi` takes it; spaces around names do not matter.
-impl FromStr for Modules {
-    type Err = UnknownModule;
-
-    fn from_str(list: &str) -> Result<Self, Self::Err> {
-        let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
-        let known = |name: &str| {
-            MODULES
-                .into_iter()
-                .find(|module| *module == name)
-                .ok_or_else(|| UnknownModule { got: name.to_owned() })
-        };
-        names.map(known).collect::<Result<_, _>>().map(Self)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn module_lists() {
-        assert_eq!("mc,net,chain3".parse(), Ok(Modules::default()));
-        assert_eq!(" chain3 , mc,,net".parse(), Ok(Modules::default()));
-        assert_eq!(MODULES.join(",").parse(), Ok(Modules::all()));
-        assert_eq!(
-            "mc,eth2".parse::<Modules>(),
-            Err(UnknownModule { got: "eth2".into() })
-        );
-        let none: Modules = "".parse().unwrap();
-        assert!(!none.contains("mc") && none.contains("rpc"));
-    }
+    use crate::modules::MODULE_RPC;
 
     #[test]
     fn aliases() {
@@ -391,33 +260,5 @@ mod tests {
         let only = Method::<()>::inline("mc_call", |(), _| reply(Ok(()))).without_alias();
         assert_eq!(only.alias(), None);
         assert_eq!(Method::<()>::discover().module(), MODULE_RPC);
-    }
-
-    #[test]
-    fn values_that_are_no_json_are_errors() {
-        let map = std::collections::BTreeMap::from([((1, 2), 3)]);
-        assert_eq!(Json::write(&map).unwrap_err().code(), -32603);
-        assert_eq!(Json::write_within(&map, 100).unwrap_err().code(), -32603);
-    }
-
-    #[test]
-    fn long_values_are_written_up_to_a_bound() {
-        struct Endless<'a>(&'a std::cell::Cell<usize>);
-
-        impl Serialize for Endless<'_> {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_seq(std::iter::from_fn(|| {
-                    self.0.set(self.0.get() + 1);
-                    (self.0.get() < 1_000_000).then_some(7)
-                }))
-            }
-        }
-
-        let written = std::cell::Cell::new(0);
-        let error = Json::write_within(&Endless(&written), 100).unwrap_err();
-        assert_eq!(error.message(), "the response is longer than 100 bytes");
-        assert!(written.get() < 100, "{} elements", written.get());
-        assert_eq!(Json::write_within("12345678", 10), Json::write("12345678"));
-        assert!(Json::write_within("12345678", 9).is_err());
     }
 }

@@ -15,18 +15,17 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout_at};
 
-use crate::blocks::Reach;
 use crate::budget::Budget;
 use crate::error::{RpcError, RpcResult};
+use crate::json::Json;
 use crate::limits::Limits;
 use crate::message::{self, Member, Message};
+use crate::modules::{Dialect, MODULE_RPC, MODULES, Modules};
 use crate::openrpc;
-use crate::params::{Dialect, Params};
+use crate::params::Params;
 use crate::subscriptions::{Notice, Session, Subscriptions};
-use crate::table::{
-    CachedHandler, Call, Handler, Json, MODULE_RPC, MODULES, Method, Modules, SessionHandler, Stop, Waiting,
-    WaitingHandler,
-};
+use crate::table::Reach;
+use crate::table::{CachedHandler, Call, Handler, Method, SessionHandler, Stop, Waiting, WaitingHandler};
 use crate::traffic::Traffic;
 
 /// The version `rpc_modules` gives for each module.
@@ -106,7 +105,7 @@ impl<C: Send + Sync + 'static> Rpc<C> {
     }
 
     /// The description of all methods: made once, of all that there are, enabled or not.
-    fn description(&self) -> RpcResult {
+    fn description(&self) -> RpcResult<Json> {
         let text = || Json::write(&openrpc::document(&self.methods));
         match self.description.get() {
             Some(known) => Ok(known.clone()),
@@ -139,7 +138,7 @@ impl<C: Send + Sync + 'static> Rpc<C> {
 pub struct Dispatcher<C> {
     rpc: Arc<Rpc<C>>,
     rows: HashMap<String, (Method<C>, Dialect)>,
-    modules: RpcResult,
+    modules: RpcResult<Json>,
 }
 
 /// Where a call that may block waits for its turn.
@@ -184,7 +183,7 @@ impl<C> Clone for Gated<C> {
 impl<C> Copy for Gated<C> {}
 
 impl<C> Gated<C> {
-    fn run(self, context: &C, params: Params<'_>) -> RpcResult {
+    fn run(self, context: &C, params: Params<'_>) -> RpcResult<Json> {
         match self {
             Self::Plain(handler) => handler(context, params),
             Self::Cached(handler) => handler(context, params, Reach::Store).map_err(Into::into),
@@ -355,7 +354,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         plans: &[Plan<'_, C>],
         session: Option<&Session>,
         budget: &mut Budget,
-    ) -> Vec<RpcResult> {
+    ) -> Vec<RpcResult<Json>> {
         let Some(plan) = plans.first() else {
             return Vec::new();
         };
@@ -400,7 +399,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         body: &Bytes,
         plans: &[Plan<'_, C>],
         budget: &mut Budget,
-    ) -> Vec<RpcResult> {
+    ) -> Vec<RpcResult<Json>> {
         let gate = match gate {
             Gate::Blocking => &self.rpc.blocking,
             Gate::Heavy => &self.rpc.heavy,
@@ -478,7 +477,7 @@ fn guarded<T, E: From<RpcError>>(name: &str, run: impl FnOnce() -> Result<T, E>)
 }
 
 /// Waits for an answer until `deadline`; a panic in it is an internal error.
-async fn wait(name: &str, mut waiting: Waiting, deadline: Instant) -> RpcResult {
+async fn wait(name: &str, mut waiting: Waiting, deadline: Instant) -> RpcResult<Json> {
     let poll = std::future::poll_fn(|task| {
         catch_unwind(AssertUnwindSafe(|| waiting.as_mut().poll(task)))
             .unwrap_or_else(|_| Poll::Ready(Err(panicked(name))))

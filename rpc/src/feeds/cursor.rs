@@ -11,8 +11,7 @@ use chain::import::BlockId;
 use primitives::{B256, Header};
 
 use super::journal::{HeadJournal, blocks};
-use crate::error::RpcResult;
-use crate::node::failure;
+use crate::error::{RpcResult, failure};
 
 /// Most steps given at once; the rest comes with the next question. A change with more blocks is
 /// read from the chain, which can stop anywhere.

@@ -14,11 +14,10 @@ use parking_lot::Mutex;
 use primitives::{B256, Bloom, Log, Receipt};
 
 use super::cursor::header;
-use crate::error::RpcResult;
-use crate::filters::LogCriteria;
-use crate::node::failure;
+use crate::error::{RpcResult, failure};
+use crate::logs_filter::LogCriteria;
+use crate::modules::Dialect;
 use crate::objects::{LogObject, TransactionPlace};
-use crate::params::Dialect;
 
 /// Most bytes of logs kept.
 const CACHE_LEN_MAX: usize = 16 << 20;
@@ -178,32 +177,5 @@ impl LogCache {
             }
         }
         Ok(logs)
-    }
-}
-
-/// An array of JSON values, written one by one.
-#[derive(Debug)]
-pub(crate) struct JsonArray(Vec<u8>);
-
-impl JsonArray {
-    pub(crate) fn new() -> Self {
-        Self(vec![b'['])
-    }
-
-    /// Bytes so far.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(crate) fn push(&mut self, value: &impl serde::Serialize) -> RpcResult<()> {
-        if self.0.len() > 1 {
-            self.0.push(b',');
-        }
-        serde_json::to_writer(&mut self.0, value).map_err(failure)
-    }
-
-    pub(crate) fn finish(mut self) -> Vec<u8> {
-        self.0.push(b']');
-        self.0
     }
 }

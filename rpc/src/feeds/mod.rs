@@ -21,16 +21,15 @@ use primitives::{B256, Header};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 pub(crate) use cursor::{Cursor, Step, Way};
-pub(crate) use logs::{BlockLogs, JsonArray};
+pub(crate) use logs::BlockLogs;
 
 use self::journal::HeadJournal;
 use self::logs::LogCache;
 use crate::blocks::KnownBlocks;
-use crate::error::{RpcError, RpcResult};
-use crate::methods::{NodeFacts, SyncStatus};
-use crate::node::failure;
+use crate::error::{RpcError, RpcResult, failure};
+use crate::facts::{NodeFacts, SyncStatus};
+use crate::modules::Dialect;
 use crate::objects::shown_hash;
-use crate::params::Dialect;
 
 /// How often the pool and the state of the download are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);

@@ -17,9 +17,9 @@ use super::journal::HeadJournal;
 use super::logs::LogCache;
 use super::{Feeds, Step};
 use crate::decode::FromParam;
-use crate::filters::LogCriteria;
-use crate::methods::NodeFacts;
-use crate::params::Dialect;
+use crate::facts::NodeFacts;
+use crate::logs_filter::LogCriteria;
+use crate::modules::Dialect;
 
 struct Facts;
 

@@ -4,22 +4,18 @@
 //! not polled for a time is gone. How its answers are read from the chain is in `feeds`; the
 //! methods are in `methods/mc/filters.rs`.
 
-mod criteria;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-pub use criteria::LogCriteria;
-
 use crate::error::{RpcError, RpcResult};
-use crate::feeds::{CriteriaRoom, Cursor, Feeds, JsonArray, Step};
-use crate::logs_filter::LogFilter;
-use crate::node::failure;
-use crate::params::Dialect;
-use crate::table::Json;
+use crate::feeds::{CriteriaRoom, Cursor, Feeds, Step};
+use crate::ids::random_id;
+use crate::json::{Json, JsonArray};
+use crate::logs_filter::{LogCriteria, LogFilter};
+use crate::modules::Dialect;
 use crate::types::Data;
 
 /// Default of [`FilterLimits::filters_max`].
@@ -163,7 +159,7 @@ impl Filters {
     }
 
     /// What has happened since the last poll: logs, block hashes or transaction hashes.
-    pub(crate) fn changes(&self, id: u128, dialect: Dialect, now: Instant) -> RpcResult {
+    pub(crate) fn changes(&self, id: u128, dialect: Dialect, now: Instant) -> RpcResult<Json> {
         let filter = self.get(id, now)?;
         *filter.polled.lock() = now;
         match &mut *filter.state.lock() {
@@ -200,7 +196,7 @@ impl Filters {
         now.saturating_duration_since(*filter.polled.lock()) >= self.limits.idle_timeout
     }
 
-    fn pending(&self, cursor: &mut u64, dialect: Dialect) -> RpcResult {
+    fn pending(&self, cursor: &mut u64, dialect: Dialect) -> RpcResult<Json> {
         let news = self.feeds.pending_since(*cursor, HASHES_MAX);
         let shown = news
             .hashes
@@ -211,7 +207,7 @@ impl Filters {
         Ok(answer)
     }
 
-    fn blocks(&self, cursor: &mut Cursor) -> RpcResult {
+    fn blocks(&self, cursor: &mut Cursor) -> RpcResult<Json> {
         let (way, _) = self.feeds.way(cursor)?;
         let applied = way.steps.iter().filter_map(|step| match step {
             Step::Applied(id) => Some(Data(id.hash)),
@@ -222,7 +218,7 @@ impl Filters {
         Ok(answer)
     }
 
-    fn logs(&self, wanted: &LogCriteria, cursor: &mut Cursor, dialect: Dialect) -> RpcResult {
+    fn logs(&self, wanted: &LogCriteria, cursor: &mut Cursor, dialect: Dialect) -> RpcResult<Json> {
         let mut out = JsonArray::new();
         let (way, view) = self.feeds.way(cursor)?;
         let mut taken = 0;
@@ -243,13 +239,6 @@ impl Filters {
         *cursor = way.stopped(taken, &view)?;
         Ok(Json::from_text(out.finish()))
     }
-}
-
-/// Ids cannot be guessed, so that no client meets another's filter.
-pub(crate) fn random_id() -> RpcResult<u128> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(failure)?;
-    Ok(u128::from_be_bytes(bytes))
 }
 
 fn not_found() -> RpcError {

@@ -8,14 +8,15 @@ use primitives::{Address, B256, Enode, hex};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{NodeFacts, plain_number};
-use crate::control::{ListenerControl, ListenerRequest, Peer, Subnet};
+use super::plain_number;
+use crate::control::{HOST, ListenerControl, ListenerRequest, PORT, Peer, Subnet};
 use crate::decode::{FromParam, string};
-use crate::error::{RpcError, RpcResult};
-use crate::node::{Node, failure};
+use crate::error::{RpcError, RpcResult, failure};
+use crate::facts::NodeFacts;
+use crate::modules::Modules;
+use crate::node::Node;
 use crate::params::Params;
-use crate::server::http::{HOST, PORT};
-use crate::table::{Method, Modules, Waiting, reply};
+use crate::table::{Method, Waiting, reply};
 use crate::types::{Count, Data, DecodeError, Quantity};
 
 /// How many blocks ahead a subnet's first block must lie at least.

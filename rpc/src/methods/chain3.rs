@@ -2,8 +2,8 @@
 
 use alloy_primitives::{B256, keccak256};
 
-use super::NodeFacts;
 use crate::error::RpcResult;
+use crate::facts::NodeFacts;
 use crate::table::{Method, reply};
 use crate::types::Data;
 

@@ -1,6 +1,6 @@
 //! The `net` module (interface 4.3): network id, listening, peers.
 
-use super::NodeFacts;
+use crate::facts::NodeFacts;
 use crate::table::{Method, reply};
 use crate::types::Quantity;
 

@@ -10,10 +10,11 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
 use crate::error::RpcResult;
+use crate::json::Json;
+use crate::modules::Dialect;
 use crate::node::Node;
 use crate::objects::TransactionObject;
-use crate::params::Dialect;
-use crate::table::{Json, Method};
+use crate::table::Method;
 use crate::types::Quantity;
 
 /// The rows of this module.
@@ -74,7 +75,7 @@ struct Content<'a> {
     queued: Part<'a>,
 }
 
-fn show(node: &Node, form: Form) -> RpcResult {
+fn show(node: &Node, form: Form) -> RpcResult<Json> {
     let content = node.chain.pool().content();
     let shown = Content {
         pending: Part(&content.pending, form),

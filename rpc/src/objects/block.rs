@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 
 use super::transaction::shown_hash;
 use super::{TransactionObject, TransactionPlace};
-use crate::params::Dialect;
+use crate::modules::Dialect;
 use crate::types::{Data, Quantity};
 
 /// A block as JSON.

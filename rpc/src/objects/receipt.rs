@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 
 use super::transaction::{ETHEREUM_TYPE, shown_hash};
 use super::{LogObject, TransactionPlace};
-use crate::params::Dialect;
+use crate::modules::Dialect;
 use crate::types::{Data, Quantity};
 
 /// A receipt as JSON.

@@ -3,7 +3,7 @@
 use primitives::{Address, B256, Transaction, U256};
 use serde::Serialize;
 
-use crate::params::Dialect;
+use crate::modules::Dialect;
 use crate::types::{Data, Quantity};
 
 /// Where a transaction lies.

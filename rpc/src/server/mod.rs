@@ -3,11 +3,8 @@
 //! None of them knows what a method is.
 
 mod connection;
-mod cors;
 mod door;
 mod gzip;
-mod health;
-mod hosts;
 pub mod http;
 pub mod ipc;
 mod metered;
@@ -23,9 +20,8 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
-pub use cors::{BadOrigin, Cors};
-pub use health::{Health, Healthy};
-pub use hosts::{BadHost, Hosts};
+pub use crate::access::{BadHost, BadOrigin, Cors, Hosts};
+pub use crate::health::{Health, Healthy};
 
 /// Pause after an accept that failed, such as for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

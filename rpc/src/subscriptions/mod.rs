@@ -16,9 +16,9 @@ use tokio::sync::watch;
 pub(crate) use sources::{Heads, Logs, Pending, Syncing};
 
 use crate::error::{RpcError, RpcResult};
-use crate::filters::random_id;
-use crate::params::Dialect;
-use crate::table::Json;
+use crate::ids::random_id;
+use crate::json::Json;
+use crate::modules::Dialect;
 use crate::types::quantity;
 
 /// Bytes of notifications given to a connection at once, a source's share always together.

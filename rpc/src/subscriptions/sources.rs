@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use super::{Signal, Source};
 use crate::error::RpcResult;
+use crate::facts::SyncStatus;
 use crate::feeds::{CriteriaRoom, Cursor, Feeds, Step, Way};
-use crate::filters::LogCriteria;
-use crate::methods::SyncStatus;
+use crate::json::Json;
+use crate::logs_filter::LogCriteria;
+use crate::modules::Dialect;
 use crate::objects::{BlockObject, TransactionObject, shown_hash};
-use crate::params::Dialect;
-use crate::table::Json;
 use crate::types::{Data, Quantity};
 
 /// Most pending hashes looked at in one go.

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rpc::methods::{self, NodeFacts};
+use rpc::methods;
 use rpc::server::http::{self, HttpOptions, HttpServer};
 use rpc::server::{Health, Healthy};
-use rpc::{Dispatcher, Integer, Limits, Method, Modules, Rpc, RpcResult, reply};
+use rpc::{Dispatcher, Integer, Limits, Method, Modules, NodeFacts, Rpc, RpcResult, reply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

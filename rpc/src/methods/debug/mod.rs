@@ -10,12 +10,12 @@ use primitives::{B256, Block};
 use serde::Serialize;
 
 use super::mc::Found;
-use crate::blocks::Reach;
-use crate::error::{RpcError, RpcResult};
-use crate::node::{Node, failure};
+use crate::error::{RpcError, RpcResult, failure};
+use crate::json::Json;
+use crate::modules::Dialect;
+use crate::node::Node;
 use crate::objects::{BlockFacts, BlockObject};
-use crate::params::Dialect;
-use crate::table::{Json, Method, reply};
+use crate::table::{Method, Reach, reply};
 use crate::types::{BlockRef, Count, Data};
 
 /// The rows of this module.
@@ -70,7 +70,7 @@ fn block_rlp(node: &Node, (Count(number),): (Count,)) -> RpcResult<Data> {
 }
 
 /// `debug_printBlock`.
-fn print_block(node: &Node, (Count(number),): (Count,)) -> RpcResult {
+fn print_block(node: &Node, (Count(number),): (Count,)) -> RpcResult<Json> {
     let found = found(node, number)?;
     Json::write_within(
         &format_args!("{:#?}", found.block()),
@@ -113,7 +113,7 @@ struct BadBlockObject<'a> {
 }
 
 /// `debug_getBadBlocks`.
-fn bad_blocks(node: &Node) -> RpcResult {
+fn bad_blocks(node: &Node) -> RpcResult<Json> {
     let bad = node.chain.bad_blocks();
     let view = node.view()?;
     let mut objects = Vec::new();

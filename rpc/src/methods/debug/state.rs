@@ -8,11 +8,11 @@ use primitives::{Address, B256, U256};
 use serde::Serialize;
 
 use super::trace::refused;
-use crate::budget::too_long;
-use crate::error::{RpcError, RpcResult};
+use crate::error::{RpcError, RpcResult, failure};
+use crate::json::Json;
 use crate::methods::mc::Word;
-use crate::node::{Node, failure};
-use crate::table::{Json, Method, reply};
+use crate::node::Node;
+use crate::table::{Method, reply};
 use crate::types::{BlockRef, Count, Data};
 
 /// The most accounts and slots, counted together, of a state that is dumped.
@@ -58,7 +58,7 @@ struct DumpAccount {
 }
 
 /// `debug_dumpBlock`.
-fn dump(node: &Node, (at,): (BlockRef,)) -> RpcResult {
+fn dump(node: &Node, (at,): (BlockRef,)) -> RpcResult<Json> {
     let view = node.view()?;
     let number = match at {
         BlockRef::Number(number) => number,
@@ -86,7 +86,7 @@ fn dump(node: &Node, (at,): (BlockRef,)) -> RpcResult {
         // Rows are few, but each may have the longest code; two digits show a byte.
         code_len += 2 * code.len();
         if code_len > len_max {
-            return Err(too_long("", len_max));
+            return Err(RpcError::too_long("", len_max));
         }
         let shown = DumpAccount {
             balance: record.balance.to_string(),

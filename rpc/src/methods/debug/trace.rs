@@ -6,10 +6,11 @@ use chain::view::StoredBlock;
 use primitives::B256;
 
 use super::request::TraceOptions;
-use crate::error::{RpcError, RpcResult};
-use crate::node::{Node, failure};
+use crate::error::{RpcError, RpcResult, failure};
+use crate::json::Json;
+use crate::node::Node;
 use crate::objects::{TraceObject, TransactionTrace};
-use crate::table::{Json, Method};
+use crate::table::Method;
 use crate::types::{BlockRef, Data};
 
 /// The rows of this topic.
@@ -40,7 +41,7 @@ pub(super) fn methods() -> Vec<Method<Node>> {
 }
 
 /// `debug_traceTransaction`.
-fn transaction(node: &Node, (hash, options): (B256, TraceOptions)) -> RpcResult {
+fn transaction(node: &Node, (hash, options): (B256, TraceOptions)) -> RpcResult<Json> {
     let view = node.view()?;
     let Some((block, index)) = view.transaction(&hash).map_err(failure)? else {
         return Err(RpcError::refused(format!("transaction {hash:#x} not found")));
@@ -50,7 +51,7 @@ fn transaction(node: &Node, (hash, options): (B256, TraceOptions)) -> RpcResult 
 }
 
 /// `debug_traceBlockByNumber`.
-fn block_by_number(node: &Node, (at, options): (BlockRef, TraceOptions)) -> RpcResult {
+fn block_by_number(node: &Node, (at, options): (BlockRef, TraceOptions)) -> RpcResult<Json> {
     let view = node.view()?;
     let number = match at {
         BlockRef::Number(number) => number,
@@ -64,14 +65,14 @@ fn block_by_number(node: &Node, (at, options): (BlockRef, TraceOptions)) -> RpcR
 }
 
 /// `debug_traceBlockByHash`.
-fn block_by_hash(node: &Node, (hash, options): (B256, TraceOptions)) -> RpcResult {
+fn block_by_hash(node: &Node, (hash, options): (B256, TraceOptions)) -> RpcResult<Json> {
     let view = node.view()?;
     let block = view.block_by_hash(&hash).map_err(failure)?;
     let block = block.ok_or_else(|| RpcError::refused(format!("block {hash:#x} not found")))?;
     show(&view, &block, &options)
 }
 
-fn show(view: &View, block: &StoredBlock, options: &TraceOptions) -> RpcResult {
+fn show(view: &View, block: &StoredBlock, options: &TraceOptions) -> RpcResult<Json> {
     let traces: Vec<Trace> = view.trace_block(block, &options.0).map_err(refused)?;
     let transactions = block.body.transactions.iter();
     let objects: Vec<_> = transactions

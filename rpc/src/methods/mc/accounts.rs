@@ -10,9 +10,9 @@ use primitives::{
 use super::price::gas_price;
 use super::request::TransactionRequest;
 use super::state::next_nonce;
-use crate::error::{RpcError, RpcResult};
-use crate::node::{Node, failure};
-use crate::params::Dialect;
+use crate::error::{RpcError, RpcResult, failure};
+use crate::modules::Dialect;
+use crate::node::Node;
 use crate::table::{Method, reply};
 use crate::types::Data;
 

@@ -6,12 +6,12 @@ use chain::View;
 use primitives::{B256, Block, Header};
 
 use super::lookup::Found;
-use crate::blocks::Reach;
-use crate::error::RpcResult;
-use crate::node::{Node, failure};
+use crate::error::{RpcResult, failure};
+use crate::json::Json;
+use crate::modules::Dialect;
+use crate::node::Node;
 use crate::objects::{BlockFacts, BlockObject};
-use crate::params::Dialect;
-use crate::table::{Json, Method, Stop, reply};
+use crate::table::{Method, Reach, Stop, reply};
 use crate::types::{BlockRef, Quantity};
 
 /// Most transactions of a block whose objects are written on a network thread.

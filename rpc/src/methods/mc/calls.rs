@@ -9,10 +9,10 @@ use primitives::{Bytes, U256};
 use super::accounts::check_chain;
 use super::lookup::at_state;
 use super::request::Call;
-use crate::blocks::Reach;
 use crate::error::{RpcError, RpcResult};
+use crate::json::Json;
 use crate::node::Node;
-use crate::table::{Json, Method, Stop, reply};
+use crate::table::{Method, Reach, Stop, reply};
 use crate::types::{BlockRef, Data, Quantity};
 
 /// The most gas a call may ask for. More is cut to this.

@@ -9,11 +9,11 @@ use primitives::U256;
 
 use super::logs;
 use crate::error::{RpcError, RpcResult};
-use crate::filters::LogCriteria;
-use crate::logs_filter::{LogSpan, NumberRange};
+use crate::json::Json;
+use crate::logs_filter::{LogCriteria, LogSpan, NumberRange};
 use crate::node::Node;
 use crate::params::Params;
-use crate::table::{Json, Method, reply};
+use crate::table::{Method, reply};
 use crate::types::{Quantity, quantity};
 
 const _: () = assert!(
@@ -76,7 +76,7 @@ pub(super) fn methods() -> Vec<Method<Node>> {
     ]
 }
 
-fn id(id: RpcResult<u128>) -> RpcResult {
+fn id(id: RpcResult<u128>) -> RpcResult<Json> {
     Json::write(&quantity(id?))
 }
 

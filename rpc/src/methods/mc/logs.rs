@@ -11,13 +11,14 @@ use chain::logs::{FoundLog, LogError, LogQuery};
 use primitives::B256;
 
 use super::lookup::pending;
-use crate::blocks::{KnownBlock, Reach};
-use crate::error::{RpcError, RpcResult};
+use crate::blocks::KnownBlock;
+use crate::error::{RpcError, RpcResult, failure};
+use crate::json::Json;
 use crate::logs_filter::{LogFilter, LogSpan, NumberRange};
-use crate::node::{Node, failure};
+use crate::modules::Dialect;
+use crate::node::Node;
 use crate::objects::{LogObject, TransactionPlace, shown_hash};
-use crate::params::Dialect;
-use crate::table::{Json, Method, Stop};
+use crate::table::{Method, Reach, Stop};
 
 /// As many blocks are looked through one by one, without the index.
 const FEW_BLOCKS: u64 = 4;

@@ -9,12 +9,12 @@ use chain::call::{CallError, CallPlace};
 use chain::mining::build::Draft;
 use primitives::{Address, B256, Block};
 
-use crate::blocks::{KnownBlock, Reach};
-use crate::error::{RpcError, RpcResult};
-use crate::node::{Node, failure};
+use crate::blocks::KnownBlock;
+use crate::error::{RpcError, RpcResult, failure};
+use crate::modules::Dialect;
+use crate::node::Node;
 use crate::objects::{BlockFacts, BlockObject, TransactionObject, TransactionPlace};
-use crate::params::Dialect;
-use crate::table::Stop;
+use crate::table::{Reach, Stop};
 use crate::types::BlockRef;
 
 /// A block that was found: a stored one, or the pending one.

@@ -13,8 +13,8 @@ use primitives::{Address, B64, B256, U256};
 use tokio::time::{Instant, sleep};
 
 use super::request::Word;
-use crate::error::{RpcError, RpcResult};
-use crate::node::{Node, failure};
+use crate::error::{RpcError, RpcResult, failure};
+use crate::node::Node;
 use crate::params::Params;
 use crate::table::{Method, Waiting, reply};
 use crate::types::{Data, Quantity};

@@ -7,10 +7,11 @@ use serde::Serialize;
 use super::accounts::{fill, form, gas_price_of, locked, submit_own};
 use super::request::TransactionRequest;
 use crate::error::{RpcError, RpcResult};
+use crate::json::Json;
+use crate::modules::Dialect;
 use crate::node::Node;
 use crate::objects::TransactionObject;
-use crate::params::Dialect;
-use crate::table::{Json, Method, reply};
+use crate::table::{Method, reply};
 use crate::types::{Data, Quantity};
 
 /// The rows of this topic.
@@ -57,7 +58,7 @@ struct Prepared<'a> {
     tx: TransactionObject<'a>,
 }
 
-fn show(transaction: &Transaction, request: &TransactionRequest, dialect: Dialect) -> RpcResult {
+fn show(transaction: &Transaction, request: &TransactionRequest, dialect: Dialect) -> RpcResult<Json> {
     Json::write(&Prepared {
         raw: Data(transaction.encode_raw()),
         tx: TransactionObject::new(transaction, request.from, None, dialect),
@@ -65,7 +66,7 @@ fn show(transaction: &Transaction, request: &TransactionRequest, dialect: Dialec
 }
 
 /// `mc_signTransaction`: the nonce is not reserved.
-fn sign(node: &Node, request: TransactionRequest, dialect: Dialect) -> RpcResult {
+fn sign(node: &Node, request: TransactionRequest, dialect: Dialect) -> RpcResult<Json> {
     let key = node.accounts.with_key(&request.from, SecretKey::clone);
     let key = key.map_err(locked)?;
     let price = gas_price_of(node, &request)?;
@@ -75,7 +76,7 @@ fn sign(node: &Node, request: TransactionRequest, dialect: Dialect) -> RpcResult
 }
 
 /// `mc_fillTransaction`: needs no key.
-fn filled(node: &Node, request: TransactionRequest, dialect: Dialect) -> RpcResult {
+fn filled(node: &Node, request: TransactionRequest, dialect: Dialect) -> RpcResult<Json> {
     let price = gas_price_of(node, &request)?;
     let unsigned = fill(node, request.clone(), price)?;
     show(&unsigned.with_form(form(node)), &request, dialect)
@@ -119,7 +120,7 @@ fn resend(
 }
 
 /// `mc_pendingTransactions`: by account, then by nonce.
-fn pending(node: &Node, dialect: Dialect) -> RpcResult {
+fn pending(node: &Node, dialect: Dialect) -> RpcResult<Json> {
     let content = node.chain.pool().content();
     let own = node.accounts.addresses();
     let objects: Vec<_> = own

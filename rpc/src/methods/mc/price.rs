@@ -3,8 +3,8 @@
 
 use primitives::U256;
 
-use crate::error::RpcResult;
-use crate::node::{Node, failure};
+use crate::error::{RpcResult, failure};
+use crate::node::Node;
 
 /// How many blocks, from the head down, are looked at.
 const BLOCKS: u64 = 10;

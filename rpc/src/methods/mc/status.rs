@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::price::gas_price;
 use crate::error::RpcResult;
-use crate::methods::NodeFacts;
+use crate::facts::NodeFacts;
 use crate::node::Node;
 use crate::table::{Method, reply};
 use crate::types::Quantity;

@@ -6,11 +6,12 @@ use primitives::U256;
 
 use crate::decode::{FromParam, json_type};
 use crate::error::{RpcError, RpcResult};
-use crate::filters::LogCriteria;
+use crate::json::Json;
+use crate::logs_filter::LogCriteria;
 use crate::node::Node;
 use crate::params::Params;
 use crate::subscriptions::{Heads, Logs, Pending, Session, Source, Syncing};
-use crate::table::{Json, Method};
+use crate::table::Method;
 use crate::types::{DecodeError, Quantity};
 
 /// The rows of this topic.
@@ -46,7 +47,7 @@ impl FromParam for Details {
 }
 
 /// `mc_subscribe`: the id that notifications will name.
-fn subscribe(node: &Node, session: &Session, params: Params<'_>) -> RpcResult {
+fn subscribe(node: &Node, session: &Session, params: Params<'_>) -> RpcResult<Json> {
     let dialect = params.dialect();
     let (kind, details): (String, Option<Details>) = params.parse()?;
     let feeds = &node.feeds;

@@ -10,11 +10,13 @@ use chain::pool::PooledTransaction;
 use primitives::{B256, Transaction};
 
 use super::lookup::Found;
-use crate::blocks::{KnownBlock, Reach};
-use crate::node::{Node, failure};
+use crate::blocks::KnownBlock;
+use crate::error::failure;
+use crate::json::Json;
+use crate::modules::Dialect;
+use crate::node::Node;
 use crate::objects::{ReceiptObject, TransactionObject, TransactionPlace};
-use crate::params::Dialect;
-use crate::table::{Json, Method, Stop};
+use crate::table::{Method, Reach, Stop};
 use crate::types::{Data, Quantity};
 
 /// The rows of this topic.

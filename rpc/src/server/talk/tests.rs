@@ -9,9 +9,11 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
 use crate::dispatch::Rpc;
+use crate::json::Json;
 use crate::limits::Limits;
+use crate::modules::Modules;
 use crate::subscriptions::Source;
-use crate::table::{Json, Method, Modules, reply};
+use crate::table::{Method, reply};
 
 /// Longer than anything here may take.
 const PATIENCE: Duration = Duration::from_secs(20);

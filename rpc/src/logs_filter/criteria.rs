@@ -6,9 +6,9 @@
 use chain::logs::{BloomTest, LogQuery};
 use primitives::{Bloom, Log};
 
+use super::{LogFilter, LogSpan};
 use crate::decode::FromParam;
 use crate::error::{RpcError, RpcResult};
-use crate::logs_filter::{LogFilter, LogSpan};
 use crate::types::{BlockRef, DecodeError};
 
 /// Bytes that an address or topic takes up in the query and in the test of blooms.

@@ -3,8 +3,12 @@
 //! Reads what is asked for; which logs match is decided by the package `chain`. `blockHash`
 //! instead of a range is what Ethereum's libraries send.
 
+mod criteria;
+
 use chain::logs::LogQuery;
 use primitives::{Address, B256, LOG_TOPICS_MAX};
+
+pub use criteria::LogCriteria;
 
 use crate::decode::{Fields, FromParam};
 use crate::error::{RpcError, RpcResult};
