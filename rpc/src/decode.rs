@@ -13,6 +13,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::types::{BlockRef, Count, Data, DecodeError, Integer, Quantity};
+use crate::wire_type::WireType;
 
 /// Most members an object within parameters can have.
 const FIELDS_MAX: usize = 64;
@@ -21,6 +22,9 @@ const ELEMENTS_MAX: usize = 1024;
 
 /// One parameter, or one member of an object within a parameter.
 pub trait FromParam: Sized {
+    /// The type on the wire. For a type that may be absent, the type of a value that is there.
+    const TYPE: WireType;
+
     /// Reads the value from its JSON text, which is never `null`.
     ///
     /// # Errors
@@ -34,8 +38,10 @@ pub trait FromParam: Sized {
 }
 
 macro_rules! string_param {
-    ($type:ty, $want:literal, $decode:expr) => {
+    ($type:ty, $name:literal, $want:literal, $decode:expr) => {
         impl FromParam for $type {
+            const TYPE: WireType = WireType::Named($name);
+
             fn from_json(json: &str) -> Result<Self, DecodeError> {
                 string(json, $want).and_then(|text| $decode(&text))
             }
@@ -43,18 +49,25 @@ macro_rules! string_param {
     };
 }
 
-string_param!(Quantity<u64>, "a hex string", Self::decode);
-string_param!(Quantity<U256>, "a hex string", Self::decode);
-string_param!(Data, "a hex string", Self::decode);
-string_param!(Address, "a hex string", |text: &str| Data::decode_fixed(text)
-    .map(|data| data.0.into()));
-string_param!(B256, "a hex string", |text: &str| Data::decode_fixed(text)
-    .map(|data| data.0.into()));
-string_param!(B64, "a hex string", |text: &str| Data::decode_fixed(text)
-    .map(|data| data.0.into()));
-string_param!(String, "a string", |text: &str| Ok(text.to_owned()));
+string_param!(Quantity<u64>, "QUANTITY", "a hex string", Self::decode);
+string_param!(Quantity<U256>, "QUANTITY", "a hex string", Self::decode);
+string_param!(Data, "DATA", "a hex string", Self::decode);
+string_param!(Address, "DATA20", "a hex string", |text: &str| {
+    Data::decode_fixed(text).map(|data| data.0.into())
+});
+string_param!(B256, "DATA32", "a hex string", |text: &str| Data::decode_fixed(
+    text
+)
+.map(|data| data.0.into()));
+string_param!(B64, "DATA8", "a hex string", |text: &str| Data::decode_fixed(
+    text
+)
+.map(|data| data.0.into()));
+string_param!(String, "String", "a string", |text: &str| Ok(text.to_owned()));
 
 impl FromParam for BlockRef {
+    const TYPE: WireType = WireType::Named("BLOCKREF");
+
     fn from_json(json: &str) -> Result<Self, DecodeError> {
         Self::decode(&string(json, "a block number or tag")?)
     }
@@ -65,6 +78,8 @@ impl FromParam for BlockRef {
 }
 
 impl FromParam for bool {
+    const TYPE: WireType = WireType::Named("Boolean");
+
     fn from_json(json: &str) -> Result<Self, DecodeError> {
         match json {
             "true" => Ok(true),
@@ -78,6 +93,8 @@ impl FromParam for bool {
 }
 
 impl FromParam for Integer {
+    const TYPE: WireType = WireType::Named("Number");
+
     fn from_json(json: &str) -> Result<Self, DecodeError> {
         match json.as_bytes().first() {
             Some(b'-' | b'0'..=b'9') => json.parse().map(Self).map_err(|_| DecodeError::Integer),
@@ -90,6 +107,8 @@ impl FromParam for Integer {
 }
 
 impl FromParam for Count {
+    const TYPE: WireType = WireType::Named("COUNT");
+
     fn from_json(json: &str) -> Result<Self, DecodeError> {
         if json.starts_with('"') {
             Quantity::<u64>::from_json(json).map(|number| Self(number.0))
@@ -100,6 +119,8 @@ impl FromParam for Count {
 }
 
 impl<T: FromParam> FromParam for Option<T> {
+    const TYPE: WireType = T::TYPE;
+
     fn from_json(json: &str) -> Result<Self, DecodeError> {
         T::from_json(json).map(Some)
     }
@@ -111,6 +132,8 @@ impl<T: FromParam> FromParam for Option<T> {
 
 /// An array whose members may be null where `T` allows that.
 impl<T: FromParam> FromParam for Vec<T> {
+    const TYPE: WireType = WireType::Array(&T::TYPE);
+
     fn from_json(json: &str) -> Result<Self, DecodeError> {
         if !json.starts_with('[') {
             return Err(DecodeError::Type {

@@ -1,10 +1,13 @@
 //! Results of methods as JSON text.
 
+use std::fmt;
 use std::io;
+use std::marker::PhantomData;
 
 use serde::Serialize;
 
 use crate::error::{RpcError, RpcResult, failure};
+use crate::wire_type::{Described, WireType};
 
 /// A result, already written as JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,19 +17,19 @@ impl Json {
     /// Writes `value`.
     ///
     /// # Errors
-    /// −32603 if `value` cannot be JSON, such as a map whose keys are no strings.
+    /// −32603 if `value` cannot be JSON, such as a map whose keys are not strings.
     pub fn write<T: Serialize + ?Sized>(value: &T) -> RpcResult<Self> {
         serde_json::to_vec(value)
             .map(Self)
             .map_err(|error| unwritable(&error))
     }
 
-    /// Writes `value`, which may be long, and stops where it gets longer than `len_max` bytes.
+    /// Writes `value`, which may be long. Stops as soon as the text is longer than `len_max` bytes.
     ///
     /// # Errors
-    /// −32000 for that, and as [`Json::write`].
+    /// −32000 if the text is longer than `len_max` bytes, and as [`Json::write`].
     pub(crate) fn write_within<T: Serialize + ?Sized>(value: &T, len_max: usize) -> RpcResult<Self> {
-        let mut out = Bounded {
+        let mut out = BoundedWriter {
             text: Vec::new(),
             len_max,
         };
@@ -37,7 +40,7 @@ impl Json {
         }
     }
 
-    /// Takes text that the caller has written and vouches for: it is sent as it stands.
+    /// Takes JSON text that the caller has written. It is sent unchanged and not checked.
     pub fn from_text(json: Vec<u8>) -> Self {
         Self(json)
     }
@@ -53,13 +56,13 @@ fn unwritable(error: &serde_json::Error) -> RpcError {
     RpcError::internal("the result cannot be written")
 }
 
-/// Text that takes in no more than `len_max` bytes.
-struct Bounded {
+/// A writer that accepts at most `len_max` bytes.
+struct BoundedWriter {
     text: Vec<u8>,
     len_max: usize,
 }
 
-impl io::Write for Bounded {
+impl io::Write for BoundedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.len() > self.len_max - self.text.len() {
             return Err(io::ErrorKind::FileTooLarge.into());
@@ -73,7 +76,92 @@ impl io::Write for Bounded {
     }
 }
 
-/// An array of JSON values, written one by one.
+/// JSON text of the type on the wire that `T` has, for a method that writes its result itself.
+///
+/// A method does so when its result borrows from something that ends with the call, or when the
+/// result must not become too long.
+pub struct JsonOf<T: ?Sized> {
+    json: Json,
+    described: PhantomData<fn() -> Box<T>>,
+}
+
+impl<T: Described + ?Sized> JsonOf<T> {
+    /// Writes `value`. It does not compile if `V` has another type on the wire than `T`.
+    ///
+    /// # Errors
+    /// As [`Json::write`].
+    pub fn write<V: Described + Serialize + ?Sized>(value: &V) -> RpcResult<Self> {
+        const {
+            assert!(
+                T::TYPE.is_same(&V::TYPE),
+                "the value has another type on the wire"
+            )
+        };
+        Json::write(value).map(Self::trust)
+    }
+
+    /// Writes `value`, which may be long, up to `len_max` bytes. It does not compile if `V` has
+    /// another type on the wire than `T`.
+    ///
+    /// # Errors
+    /// −32000 if the text is longer than `len_max` bytes, and as [`Json::write`].
+    pub(crate) fn write_within<V: Described + Serialize + ?Sized>(
+        value: &V,
+        len_max: usize,
+    ) -> RpcResult<Self> {
+        const {
+            assert!(
+                T::TYPE.is_same(&V::TYPE),
+                "the value has another type on the wire"
+            )
+        };
+        Json::write_within(value, len_max).map(Self::trust)
+    }
+
+    /// Takes JSON text that the caller knows to be a `T`. This is not checked.
+    pub(crate) fn trust(json: Json) -> Self {
+        Self {
+            json,
+            described: PhantomData,
+        }
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for JsonOf<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.json.fmt(formatter)
+    }
+}
+
+/// What a method can return: a value that is written as JSON, or the text itself as [`JsonOf`].
+pub trait MethodResult {
+    /// The type of the result on the wire.
+    const TYPE: WireType;
+
+    /// The result as JSON text.
+    ///
+    /// # Errors
+    /// As [`Json::write`].
+    fn into_json(self) -> RpcResult<Json>;
+}
+
+impl<T: Described + Serialize> MethodResult for T {
+    const TYPE: WireType = <T as Described>::TYPE;
+
+    fn into_json(self) -> RpcResult<Json> {
+        Json::write(&self)
+    }
+}
+
+impl<T: Described + ?Sized> MethodResult for JsonOf<T> {
+    const TYPE: WireType = T::TYPE;
+
+    fn into_json(self) -> RpcResult<Json> {
+        Ok(self.json)
+    }
+}
+
+/// An array of JSON values that is written one value at a time.
 #[derive(Debug)]
 pub(crate) struct JsonArray(Vec<u8>);
 
@@ -82,12 +170,12 @@ impl JsonArray {
         Self(vec![b'['])
     }
 
-    /// Bytes so far.
+    /// Bytes written so far.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub(crate) fn push(&mut self, value: &impl serde::Serialize) -> RpcResult<()> {
+    pub(crate) fn push(&mut self, value: &impl Serialize) -> RpcResult<()> {
         if self.0.len() > 1 {
             self.0.push(b',');
         }

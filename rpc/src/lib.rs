@@ -10,7 +10,7 @@
 //! asked through [`control`]. [`openrpc`] describes all rows.
 
 pub mod access;
-mod blocks;
+mod block_cache;
 mod budget;
 pub mod control;
 pub mod decode;
@@ -36,6 +36,7 @@ pub mod subscriptions;
 pub mod table;
 mod traffic;
 pub mod types;
+pub mod wire_type;
 
 pub use control::{
     Later, ListenerControl, ListenerError, ListenerRequest, MinerControl, NetworkControl, Peer, Subnet,
@@ -45,11 +46,11 @@ pub use dispatch::{Dispatcher, Rpc};
 pub use error::{RpcError, RpcResult};
 pub use facts::NodeFacts;
 pub use filters::{FilterLimits, Filters};
-pub use json::Json;
+pub use json::{Json, JsonOf};
 pub use limits::Limits;
 pub use modules::{Dialect, Modules};
 pub use node::{Node, NodeError, NodeSettings, VnodeSettings};
 pub use params::{FromParams, Params};
 pub use subscriptions::Session;
-pub use table::{Method, Reach, Stop, reply};
+pub use table::{InlineError, Method, ReadScope};
 pub use types::{BlockRef, Count, Data, DecodeError, Integer, Quantity};

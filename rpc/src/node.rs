@@ -12,7 +12,7 @@ use keystore::AccountBook;
 use parking_lot::Mutex;
 use primitives::{Address, B256, U256};
 
-use crate::blocks::KnownBlocks;
+use crate::block_cache::BlockCache;
 use crate::control::{ListenerControl, MinerControl, NetworkControl};
 use crate::error::{RpcError, RpcResult, failure};
 use crate::facts::{NodeFacts, SyncStatus};
@@ -85,7 +85,7 @@ pub struct Node {
     /// What filters and subscriptions follow.
     pub(crate) feeds: Arc<Feeds>,
     /// What was asked for lately.
-    pub(crate) blocks: Arc<KnownBlocks>,
+    pub(crate) blocks: Arc<BlockCache>,
     /// The suggested price, with the head block it was computed for.
     pub(crate) gas_price: Mutex<Option<(B256, U256)>>,
     /// Held from the choice of a nonce until its transaction is in the pool, so that no two
@@ -113,7 +113,7 @@ impl Node {
         miner: Arc<dyn MinerControl>,
     ) -> Result<Self, NodeError> {
         let facts: Arc<dyn NodeFacts + Send + Sync> = facts.into();
-        let blocks = Arc::new(KnownBlocks::default());
+        let blocks = Arc::new(BlockCache::default());
         let feeds = Feeds::start(chain.clone(), Arc::clone(&facts), Arc::clone(&blocks))?;
         Ok(Self {
             chain,

@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use crate::decode::{FromParam, json_type};
 use crate::error::{RpcError, RpcResult};
 use crate::modules::Dialect;
+use crate::wire_type::WireType;
 
 /// Most parameters a method can have.
 const PARAMS_MAX: usize = 10;
@@ -120,10 +121,32 @@ impl<'de> Deserialize<'de> for Values<'de> {
     }
 }
 
+/// What a Rust type says about a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParamType {
+    /// The type on the wire.
+    pub(crate) wire_type: WireType,
+    /// Whether the parameter may be absent.
+    pub(crate) is_optional: bool,
+}
+
+impl ParamType {
+    /// What `T` says.
+    pub fn of<T: FromParam>() -> Self {
+        Self {
+            wire_type: T::TYPE,
+            is_optional: T::absent().is_some(),
+        }
+    }
+}
+
 /// A tuple of parameters.
 pub trait FromParams: Sized {
     /// How many parameters there are at most.
     const COUNT: usize;
+
+    /// The type of each parameter, in order.
+    fn types() -> Vec<ParamType>;
 
     /// Reads each parameter in its position.
     ///
@@ -135,6 +158,10 @@ pub trait FromParams: Sized {
 impl FromParams for () {
     const COUNT: usize = 0;
 
+    fn types() -> Vec<ParamType> {
+        Vec::new()
+    }
+
     fn from_values(_: &Values<'_>) -> RpcResult<Self> {
         Ok(())
     }
@@ -144,6 +171,10 @@ macro_rules! tuple_params {
     ($count:literal: $($name:ident $index:literal),+) => {
         impl<$($name: FromParam),+> FromParams for ($($name,)+) {
             const COUNT: usize = $count;
+
+            fn types() -> Vec<ParamType> {
+                vec![$(ParamType::of::<$name>()),+]
+            }
 
             fn from_values(values: &Values<'_>) -> RpcResult<Self> {
                 Ok(($(values.get::<$name>($index)?,)+))
@@ -271,6 +302,8 @@ mod tests {
     }
 
     impl FromParam for Transfer {
+        const TYPE: WireType = WireType::Named("Transfer");
+
         fn from_json(json: &str) -> Result<Self, DecodeError> {
             let fields = Fields::read(json)?;
             Ok(Self {

@@ -6,8 +6,11 @@
 
 use std::fmt::LowerHex;
 
-use alloy_primitives::U256;
+use alloy_primitives::{Address, B256, Bytes, U256};
 use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use crate::wire_type::{Described, WireType};
 
 /// DATA up to this length, which a logs bloom has, is written without asking for memory.
 const SHORT_DATA_LEN: usize = 256;
@@ -125,7 +128,7 @@ macro_rules! small_number {
     };
 }
 
-small_number!(u8, u64, usize);
+small_number!(u8, u64, u128, usize);
 
 /// A block has thousands of numbers: they are written by the vectorised encoder, in place.
 impl<T: Number> Serialize for Quantity<T> {
@@ -144,6 +147,10 @@ impl<T: Number> Serialize for Quantity<T> {
         let shortest = std::str::from_utf8(&text[zeros..]).map_err(serde::ser::Error::custom)?;
         serializer.serialize_str(shortest)
     }
+}
+
+impl<T: Number> Described for Quantity<T> {
+    const TYPE: WireType = WireType::Named("QUANTITY");
 }
 
 impl Quantity<u64> {
@@ -223,6 +230,16 @@ impl<T: AsRef<[u8]>> Serialize for Data<T> {
         serializer.serialize_str(encode(bytes, &mut text).map_err(serde::ser::Error::custom)?)
     }
 }
+
+macro_rules! described_data {
+    ($($bytes:ty => $name:literal),*) => {
+        $(impl Described for Data<$bytes> {
+            const TYPE: WireType = WireType::Named($name);
+        })*
+    };
+}
+
+described_data!(Address => "DATA20", B256 => "DATA32", [u8; 65] => "DATA65", Vec<u8> => "DATA", Bytes => "DATA");
 
 /// `bytes` as DATA text within `text`, which has to be long enough.
 fn encode<'t>(bytes: &[u8], text: &'t mut [u8]) -> Result<&'t str, alloy_primitives::hex::FromHexError> {
@@ -320,6 +337,25 @@ impl BlockRef {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Integer(pub u64);
+
+impl Described for Integer {
+    const TYPE: WireType = WireType::Named("Number");
+}
+
+/// A plain JSON number of up to 256 bits. Only for results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlainNumber(pub U256);
+
+impl Described for PlainNumber {
+    const TYPE: WireType = WireType::Named("Number");
+}
+
+impl Serialize for PlainNumber {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let digits = RawValue::from_string(self.0.to_string()).map_err(serde::ser::Error::custom)?;
+        digits.serialize(serializer)
+    }
+}
 
 /// A number as a plain one or as QUANTITY, for methods that the interface does not show: clients
 /// write either.

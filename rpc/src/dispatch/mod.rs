@@ -24,8 +24,10 @@ use crate::modules::{Dialect, MODULE_RPC, MODULES, Modules};
 use crate::openrpc;
 use crate::params::Params;
 use crate::subscriptions::{Notice, Session, Subscriptions};
-use crate::table::Reach;
-use crate::table::{CachedHandler, Call, Handler, Method, SessionHandler, Stop, Waiting, WaitingHandler};
+use crate::table::{
+    CachedHandler, Execution, InlineError, Method, PendingReply, ReadScope, SessionHandler, SyncHandler,
+    WaitingHandler,
+};
 use crate::traffic::Traffic;
 
 /// The version `rpc_modules` gives for each module.
@@ -106,7 +108,7 @@ impl<C: Send + Sync + 'static> Rpc<C> {
 
     /// The description of all methods: made once, of all that there are, enabled or not.
     fn description(&self) -> RpcResult<Json> {
-        let text = || Json::write(&openrpc::document(&self.methods));
+        let text = || Json::write(&openrpc::document(self.methods.iter().map(Method::info)));
         match self.description.get() {
             Some(known) => Ok(known.clone()),
             None => text().map(|made| self.description.get_or_init(|| made).clone()),
@@ -117,14 +119,18 @@ impl<C: Send + Sync + 'static> Rpc<C> {
     pub fn dispatcher(self: &Arc<Self>, modules: &Modules) -> Dispatcher<C> {
         let mut rows = HashMap::new();
         let mut versions = BTreeMap::new();
-        for method in self
-            .methods
-            .iter()
-            .filter(|method| modules.contains(method.module()))
-        {
+        for (index, method) in self.methods.iter().enumerate() {
+            if !modules.contains(method.module()) {
+                continue;
+            }
             versions.insert(method.module(), MODULE_VERSION);
-            rows.insert(method.name().to_owned(), (*method, Dialect::Native));
-            rows.extend(method.alias().map(|alias| (alias, (*method, Dialect::Ethereum))));
+            rows.insert(method.name().to_owned(), (index, Dialect::Native));
+            rows.extend(
+                method
+                    .info()
+                    .alias()
+                    .map(|alias| (alias, (index, Dialect::Ethereum))),
+            );
         }
         Dispatcher {
             rpc: Arc::clone(self),
@@ -137,7 +143,8 @@ impl<C: Send + Sync + 'static> Rpc<C> {
 /// Answers messages with the methods of the enabled modules.
 pub struct Dispatcher<C> {
     rpc: Arc<Rpc<C>>,
-    rows: HashMap<String, (Method<C>, Dialect)>,
+    /// By name: the position of the method in the table, and what the name says about the caller.
+    rows: HashMap<String, (usize, Dialect)>,
     modules: RpcResult<Json>,
 }
 
@@ -157,36 +164,38 @@ enum Plan<'a, C> {
     /// `rpc.discover`.
     Discover(Params<'a>),
     /// Run it here.
-    Inline(&'static str, Handler<C>, Params<'a>),
+    Inline(&'static str, &'a SyncHandler<C>, Params<'a>),
     /// Run it here, and where that is not enough on a blocking thread.
-    Cached(Gate, &'static str, CachedHandler<C>, Params<'a>),
+    Cached(Gate, &'static str, &'a CachedHandler<C>, Params<'a>),
     /// Run it on a blocking thread.
     Gated(Gate, &'static str, Gated<C>, Params<'a>),
     /// Start it here and wait.
-    Waiting(&'static str, WaitingHandler<C>, Params<'a>),
+    Waiting(&'static str, &'a WaitingHandler<C>, Params<'a>),
     /// Run it here, with the connection.
-    Session(&'static str, SessionHandler<C>, Params<'a>),
+    Session(&'static str, &'a SessionHandler<C>, Params<'a>),
 }
 
 /// What runs on a blocking thread.
 enum Gated<C> {
-    Plain(Handler<C>),
+    Plain(SyncHandler<C>),
     Cached(CachedHandler<C>),
 }
 
 // Written out because the derived forms would ask the same of `C`, of which there is no value here.
 impl<C> Clone for Gated<C> {
     fn clone(&self) -> Self {
-        *self
+        match self {
+            Self::Plain(handler) => Self::Plain(Arc::clone(handler)),
+            Self::Cached(handler) => Self::Cached(Arc::clone(handler)),
+        }
     }
 }
-impl<C> Copy for Gated<C> {}
 
 impl<C> Gated<C> {
-    fn run(self, context: &C, params: Params<'_>) -> RpcResult<Json> {
+    fn run(&self, context: &C, params: Params<'_>) -> RpcResult<Json> {
         match self {
             Self::Plain(handler) => handler(context, params),
-            Self::Cached(handler) => handler(context, params, Reach::Store).map_err(Into::into),
+            Self::Cached(handler) => handler(context, params, ReadScope::Store).map_err(Into::into),
         }
     }
 }
@@ -208,10 +217,10 @@ impl<C> Plan<'_, C> {
     fn gated(self) -> Self {
         match self {
             Plan::Inline(name, handler, params) => {
-                Plan::Gated(Gate::Blocking, name, Gated::Plain(handler), params)
+                Plan::Gated(Gate::Blocking, name, Gated::Plain(Arc::clone(handler)), params)
             }
             Plan::Cached(gate, name, handler, params) => {
-                Plan::Gated(gate, name, Gated::Cached(handler), params)
+                Plan::Gated(gate, name, Gated::Cached(Arc::clone(handler)), params)
             }
             other => other,
         }
@@ -273,35 +282,42 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         &self.rpc.limits
     }
 
-    fn plan<'a>(&self, member: &Member<'a>) -> Plan<'a, C> {
+    fn plan<'a>(&'a self, member: &Member<'a>) -> Plan<'a, C> {
         let request = match member {
             Ok(request) => request,
             Err(rejected) => return Plan::Refuse(rejected.error.clone()),
         };
-        let Some((method, dialect)) = self.rows.get(&*request.method) else {
+        let Some((index, dialect)) = self.rows.get(&*request.method) else {
             return Plan::Refuse(RpcError::method_not_found(&request.method));
         };
+        let method = &self.rpc.methods[*index];
         let (name, json) = (method.name(), request.params);
         let params = Params::new(json.map(str::as_bytes), *dialect);
         let is_short = json.is_none_or(|json| json.len() <= SHORT_PARAMS_LEN_MAX);
-        match method.call() {
-            Call::Modules => Plan::Modules(params),
-            Call::Discover => Plan::Discover(params),
-            Call::Inline(handler) => Plan::Inline(name, handler, params),
-            Call::Sized(handler) if is_short => Plan::Inline(name, handler, params),
-            Call::Reading(handler) if is_short && !may_name_pending(json) => {
+        match method.execution() {
+            Execution::Modules => Plan::Modules(params),
+            Execution::Discover => Plan::Discover(params),
+            Execution::Inline(handler) => Plan::Inline(name, handler, params),
+            Execution::Sized(handler) if is_short => Plan::Inline(name, handler, params),
+            Execution::Reading(handler) if is_short && !may_name_pending(json) => {
                 Plan::Inline(name, handler, params)
             }
-            Call::Cached(handler) if is_short => Plan::Cached(Gate::Blocking, name, handler, params),
-            Call::Cached(handler) => Plan::Gated(Gate::Blocking, name, Gated::Cached(handler), params),
-            Call::Brief(handler) if is_short => Plan::Cached(Gate::Heavy, name, handler, params),
-            Call::Brief(handler) => Plan::Gated(Gate::Heavy, name, Gated::Cached(handler), params),
-            Call::Sized(handler) | Call::Reading(handler) | Call::Blocking(handler) => {
-                Plan::Gated(Gate::Blocking, name, Gated::Plain(handler), params)
+            Execution::Cached(handler) if is_short => Plan::Cached(Gate::Blocking, name, handler, params),
+            Execution::Cached(handler) => {
+                Plan::Gated(Gate::Blocking, name, Gated::Cached(Arc::clone(handler)), params)
             }
-            Call::Heavy(handler) => Plan::Gated(Gate::Heavy, name, Gated::Plain(handler), params),
-            Call::Waiting(handler) => Plan::Waiting(name, handler, params),
-            Call::Session(handler) => Plan::Session(name, handler, params),
+            Execution::Brief(handler) if is_short => Plan::Cached(Gate::Heavy, name, handler, params),
+            Execution::Brief(handler) => {
+                Plan::Gated(Gate::Heavy, name, Gated::Cached(Arc::clone(handler)), params)
+            }
+            Execution::Sized(handler) | Execution::Reading(handler) | Execution::Blocking(handler) => {
+                Plan::Gated(Gate::Blocking, name, Gated::Plain(Arc::clone(handler)), params)
+            }
+            Execution::Heavy(handler) => {
+                Plan::Gated(Gate::Heavy, name, Gated::Plain(Arc::clone(handler)), params)
+            }
+            Execution::Waiting(handler) => Plan::Waiting(name, handler, params),
+            Execution::Session(handler) => Plan::Session(name, handler, params),
         }
     }
 
@@ -368,11 +384,11 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
             Plan::Discover(params) => params.parse().and_then(|()| self.rpc.description()),
             Plan::Inline(name, handler, params) => guarded(name, || handler(context, *params)),
             Plan::Cached(gate, name, handler, params) => {
-                match guarded(name, || handler(context, *params, Reach::Memory)) {
+                match guarded(name, || handler(context, *params, ReadScope::Memory)) {
                     Ok(json) => Ok(json),
-                    Err(Stop::Error(error)) => Err(error),
-                    Err(Stop::Deferred) => {
-                        let plan = Plan::Gated(*gate, name, Gated::Cached(*handler), *params);
+                    Err(InlineError::Failed(error)) => Err(error),
+                    Err(InlineError::Deferred) => {
+                        let plan = Plan::Gated(*gate, name, Gated::Cached(Arc::clone(handler)), *params);
                         return self.run_gated(*gate, body, &[plan], budget).await;
                     }
                 }
@@ -460,7 +476,7 @@ fn task<C>(body: &Bytes, plan: &Plan<'_, C>) -> Option<Task<C>> {
         return None;
     };
     let json = params.json().map(|json| body.slice_ref(json));
-    Some((name, *gated, json, params.dialect()))
+    Some((name, gated.clone(), json, params.dialect()))
 }
 
 /// The id to answer with; `None` for a notification.
@@ -477,7 +493,7 @@ fn guarded<T, E: From<RpcError>>(name: &str, run: impl FnOnce() -> Result<T, E>)
 }
 
 /// Waits for an answer until `deadline`; a panic in it is an internal error.
-async fn wait(name: &str, mut waiting: Waiting, deadline: Instant) -> RpcResult<Json> {
+async fn wait(name: &str, mut waiting: PendingReply, deadline: Instant) -> RpcResult<Json> {
     let poll = std::future::poll_fn(|task| {
         catch_unwind(AssertUnwindSafe(|| waiting.as_mut().poll(task)))
             .unwrap_or_else(|_| Poll::Ready(Err(panicked(name))))

@@ -25,7 +25,7 @@ pub(crate) use logs::BlockLogs;
 
 use self::journal::HeadJournal;
 use self::logs::LogCache;
-use crate::blocks::KnownBlocks;
+use crate::block_cache::BlockCache;
 use crate::error::{RpcError, RpcResult, failure};
 use crate::facts::{NodeFacts, SyncStatus};
 use crate::modules::Dialect;
@@ -40,7 +40,7 @@ const CRITERIA_LEN_MAX: usize = 64 << 20;
 pub(crate) struct Feeds {
     chain: Chain,
     facts: Arc<dyn NodeFacts + Send + Sync>,
-    blocks: Arc<KnownBlocks>,
+    blocks: Arc<BlockCache>,
     heads: HeadJournal,
     logs: LogCache,
     /// How many transactions have become pending.
@@ -69,7 +69,7 @@ impl Feeds {
     pub(crate) fn start(
         chain: Chain,
         facts: Arc<dyn NodeFacts + Send + Sync>,
-        blocks: Arc<KnownBlocks>,
+        blocks: Arc<BlockCache>,
     ) -> io::Result<Arc<Self>> {
         let events = chain.subscribe();
         let syncing = watch::Sender::new(facts.sync_status().is_some());

@@ -10,6 +10,7 @@ use super::{LogFilter, LogSpan};
 use crate::decode::FromParam;
 use crate::error::{RpcError, RpcResult};
 use crate::types::{BlockRef, DecodeError};
+use crate::wire_type::WireType;
 
 /// Bytes that an address or topic takes up in the query and in the test of blooms.
 const VALUE_LEN: usize = 96;
@@ -112,6 +113,8 @@ impl Default for LogCriteria {
 }
 
 impl FromParam for LogCriteria {
+    const TYPE: WireType = <LogFilter as FromParam>::TYPE;
+
     fn from_json(json: &str) -> Result<Self, DecodeError> {
         let LogFilter { span, query } = LogFilter::from_json(json)?;
         match span {

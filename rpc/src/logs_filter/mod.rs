@@ -13,6 +13,7 @@ pub use criteria::LogCriteria;
 use crate::decode::{Fields, FromParam};
 use crate::error::{RpcError, RpcResult};
 use crate::types::{BlockRef, DecodeError};
+use crate::wire_type::WireType;
 
 /// A log filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +80,8 @@ impl NumberRange {
 struct OneOrMany<T>(Vec<T>);
 
 impl<T: FromParam> FromParam for OneOrMany<T> {
+    const TYPE: WireType = WireType::OneOf(&[T::TYPE, WireType::Array(&T::TYPE)]);
+
     fn from_json(json: &str) -> Result<Self, DecodeError> {
         if json.starts_with('[') {
             Vec::from_json(json).map(Self)
@@ -98,6 +101,8 @@ impl<T: FromParam> FromParam for OneOrMany<T> {
 struct Topics(Vec<B256>);
 
 impl FromParam for Topics {
+    const TYPE: WireType = WireType::Named("TOPIC");
+
     fn from_json(json: &str) -> Result<Self, DecodeError> {
         let OneOrMany(alternatives) = OneOrMany::<Option<B256>>::from_json(json)?;
         let all: Option<Vec<_>> = alternatives.into_iter().collect();
@@ -110,6 +115,8 @@ impl FromParam for Topics {
 }
 
 impl FromParam for LogFilter {
+    const TYPE: WireType = WireType::Named("LogFilter");
+
     fn from_json(json: &str) -> Result<Self, DecodeError> {
         let fields = Fields::read(json)?;
         let from: Option<BlockRef> = fields.get("fromBlock")?;

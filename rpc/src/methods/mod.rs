@@ -1,4 +1,4 @@
-//! The methods, one file per module, each with its rows.
+//! The methods, one file or folder for each module, each with its rows.
 
 pub mod admin;
 pub mod chain3;
@@ -10,10 +10,6 @@ pub mod personal;
 pub mod txpool;
 pub mod vnode;
 
-use primitives::U256;
-use serde_json::value::RawValue;
-
-use crate::error::{RpcError, RpcResult};
 use crate::node::Node;
 use crate::table::Method;
 
@@ -31,7 +27,44 @@ pub fn all() -> Vec<Method<Node>> {
     rows
 }
 
-/// A plain JSON number, however large.
-fn plain_number(value: U256) -> RpcResult<Box<RawValue>> {
-    RawValue::from_string(value.to_string()).map_err(|_| RpcError::internal("decimal digits are no number"))
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::openrpc;
+
+    /// Collects the names of the schemas that `value` refers to.
+    fn references(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(members) => {
+                for (name, value) in members {
+                    match value {
+                        Value::String(path) if name == "$ref" => {
+                            found.push(path.trim_start_matches("#/components/schemas/").to_owned());
+                        }
+                        value => references(value, found),
+                    }
+                }
+            }
+            Value::Array(members) => members.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_named_type_is_there_and_every_type_is_named() {
+        let mut rows = all();
+        rows.extend([Method::modules(), Method::discover()]);
+        let document = openrpc::document(rows.iter().map(Method::info));
+        let mut named = Vec::new();
+        references(&document, &mut named);
+        let schemas = document["components"]["schemas"].as_object().expect("types");
+        for name in &named {
+            assert!(schemas.contains_key(name), "no type {name}");
+        }
+        for name in schemas.keys() {
+            assert!(named.contains(name), "no method uses the type {name}");
+        }
+    }
 }

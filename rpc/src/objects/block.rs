@@ -7,6 +7,7 @@ use super::transaction::shown_hash;
 use super::{TransactionObject, TransactionPlace};
 use crate::modules::Dialect;
 use crate::types::{Data, Quantity};
+use crate::wire_type::{Described, WireType};
 
 /// A block as JSON.
 #[derive(Clone, Debug, Serialize)]
@@ -51,6 +52,10 @@ pub struct BlockFacts {
     pub numbered: bool,
 }
 
+impl Described for BlockObject<'_> {
+    const TYPE: WireType = WireType::Named("Block");
+}
+
 impl<'a> BlockObject<'a> {
     /// Shows `block`, whose transactions were sent by `senders`: full transaction objects where
     /// `full`, hashes otherwise. An uncle is shown as a block without a body.
@@ -86,7 +91,7 @@ impl<'a> BlockObject<'a> {
     }
 
     /// Shows a header: a block object without size and body.
-    pub fn header(header: &'a Header, facts: BlockFacts) -> Self {
+    fn header(header: &'a Header, facts: BlockFacts) -> Self {
         let BlockFacts {
             hash,
             total_difficulty,
@@ -127,6 +132,22 @@ impl<'a> BlockObject<'a> {
             ..Self::header(header, facts)
         }
     }
+}
+
+/// A header as JSON: a block object without size, transactions and uncles.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub struct HeaderObject<'a>(BlockObject<'a>);
+
+impl<'a> HeaderObject<'a> {
+    /// Shows `header`.
+    pub fn new(header: &'a Header, facts: BlockFacts) -> Self {
+        Self(BlockObject::header(header, facts))
+    }
+}
+
+impl Described for HeaderObject<'_> {
+    const TYPE: WireType = WireType::Named("Header");
 }
 
 /// The transactions of a block, written one by one.

@@ -5,6 +5,7 @@ use serde::{Serialize, Serializer};
 
 use super::TransactionPlace;
 use crate::types::{Data, Quantity};
+use crate::wire_type::{Described, WireType};
 
 /// A log as JSON.
 #[derive(Clone, Debug, Serialize)]
@@ -19,6 +20,10 @@ pub struct LogObject<'a> {
     address: Data<&'a Address>,
     data: Data<&'a [u8]>,
     topics: Topics<'a>,
+}
+
+impl Described for LogObject<'_> {
+    const TYPE: WireType = WireType::Named("Log");
 }
 
 impl<'a> LogObject<'a> {

@@ -10,7 +10,7 @@ mod receipt;
 mod trace;
 mod transaction;
 
-pub use block::{BlockFacts, BlockObject};
+pub use block::{BlockFacts, BlockObject, HeaderObject};
 pub use log::LogObject;
 pub use receipt::ReceiptObject;
 pub use trace::TraceObject;

@@ -7,6 +7,7 @@ use super::transaction::{ETHEREUM_TYPE, shown_hash};
 use super::{LogObject, TransactionPlace};
 use crate::modules::Dialect;
 use crate::types::{Data, Quantity};
+use crate::wire_type::{Described, WireType};
 
 /// A receipt as JSON.
 #[derive(Clone, Debug, Serialize)]
@@ -31,6 +32,10 @@ pub struct ReceiptObject<'a> {
     ethereum_type: Option<Quantity<u8>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     effective_gas_price: Option<Quantity<U256>>,
+}
+
+impl Described for ReceiptObject<'_> {
+    const TYPE: WireType = WireType::Named("Receipt");
 }
 
 impl<'a> ReceiptObject<'a> {

@@ -7,6 +7,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::types::{Data, Quantity};
+use crate::wire_type::{Described, WireType};
 
 /// A trace as JSON.
 #[derive(Clone, Debug, Serialize)]
@@ -26,6 +27,10 @@ pub enum TraceObject<'a> {
     },
     /// Call by call.
     Calls(Call<'a>),
+}
+
+impl Described for TraceObject<'_> {
+    const TYPE: WireType = WireType::OneOf(&[WireType::Named("StepTrace"), WireType::Named("CallTrace")]);
 }
 
 impl<'a> From<&'a Trace> for TraceObject<'a> {
@@ -163,4 +168,8 @@ impl Serialize for Calls<'_> {
 pub(crate) struct TransactionTrace<'a> {
     pub(crate) tx_hash: Data<B256>,
     pub(crate) result: TraceObject<'a>,
+}
+
+impl Described for TransactionTrace<'_> {
+    const TYPE: WireType = WireType::Named("TransactionTrace");
 }

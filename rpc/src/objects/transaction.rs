@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::modules::Dialect;
 use crate::types::{Data, Quantity};
+use crate::wire_type::{Described, WireType};
 
 /// Where a transaction lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,10 @@ pub struct TransactionObject<'a> {
     sharding_flag: Quantity,
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     ethereum_type: Option<Quantity<u8>>,
+}
+
+impl Described for TransactionObject<'_> {
+    const TYPE: WireType = WireType::Named("Transaction");
 }
 
 /// The hash to show: under Ethereum's names the one its libraries compute, where there is one.

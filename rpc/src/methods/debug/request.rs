@@ -1,4 +1,4 @@
-//! What the tracing methods are given beside plain values.
+//! The options object of the tracing methods.
 
 use std::time::Duration;
 
@@ -6,15 +6,18 @@ use chain::trace::{StepOptions, TIMEOUT_DEFAULT, TraceRequest, Tracer};
 
 use crate::decode::{Fields, FromParam};
 use crate::types::{Count, DecodeError};
+use crate::wire_type::WireType;
 
 /// The name of the tracer of calls.
 const CALL_TRACER: &str = "callTracer";
 
-/// How to trace.
+/// The options of a trace. Absent means all defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TraceOptions(pub(super) TraceRequest);
 
 impl FromParam for TraceOptions {
+    const TYPE: WireType = WireType::Named("TraceOptions");
+
     fn from_json(json: &str) -> Result<Self, DecodeError> {
         let fields = Fields::read(json)?;
         let flag = |name| fields.get::<Option<bool>>(name).map(Option::unwrap_or_default);
@@ -40,7 +43,7 @@ impl FromParam for TraceOptions {
                 )));
             }
         };
-        let timeout: Option<Timeout> = fields.get("timeout")?;
+        let timeout: Option<TraceTimeout> = fields.get("timeout")?;
         let timeout = timeout.map_or(TIMEOUT_DEFAULT, |timeout| timeout.0);
         Ok(Self(TraceRequest { tracer, timeout }))
     }
@@ -55,6 +58,8 @@ struct TracerConfig {
 }
 
 impl FromParam for TracerConfig {
+    const TYPE: WireType = WireType::Named("TracerConfig");
+
     fn from_json(json: &str) -> Result<Self, DecodeError> {
         let flag: Option<bool> = Fields::read(json)?.get("onlyTopCall")?;
         Ok(Self {
@@ -64,9 +69,11 @@ impl FromParam for TracerConfig {
 }
 
 /// A time such as `500ms`, `5s` or `1m`.
-struct Timeout(Duration);
+struct TraceTimeout(Duration);
 
-impl FromParam for Timeout {
+impl FromParam for TraceTimeout {
+    const TYPE: WireType = <String as FromParam>::TYPE;
+
     fn from_json(json: &str) -> Result<Self, DecodeError> {
         let text = String::from_json(json)?;
         let read = |suffix: &str, unit_ms: u64| {

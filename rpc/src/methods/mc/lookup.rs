@@ -1,6 +1,7 @@
-//! From a block reference to a block, and to the place where a state is read.
+//! From a block reference to the block, or to the state after it.
 //!
-//! A request takes one view and asks everything of it, so that all of its answer is of one height.
+//! A request takes one view of the chain and reads everything from it, so that the whole answer is
+//! about the same head.
 
 use std::sync::Arc;
 
@@ -9,34 +10,34 @@ use chain::call::{CallError, CallPlace};
 use chain::mining::build::Draft;
 use primitives::{Address, B256, Block};
 
-use crate::blocks::KnownBlock;
+use crate::block_cache::CachedBlock;
 use crate::error::{RpcError, RpcResult, failure};
 use crate::modules::Dialect;
 use crate::node::Node;
-use crate::objects::{BlockFacts, BlockObject, TransactionObject, TransactionPlace};
-use crate::table::{Reach, Stop};
+use crate::objects::{BlockFacts, BlockObject, HeaderObject, TransactionObject, TransactionPlace};
+use crate::table::{InlineError, ReadScope};
 use crate::types::BlockRef;
 
-/// A block that was found: a stored one, or the pending one.
-pub(in crate::methods) enum Found {
-    Stored(Arc<KnownBlock>),
+/// A block that was found: a stored block, or the pending one.
+pub(in crate::methods) enum FoundBlock {
+    Stored(Arc<CachedBlock>),
     Pending {
         draft: Arc<Draft>,
-        /// It tells its number.
+        /// Whether its number is shown (`--rpc.pendingnumber`).
         numbered: bool,
     },
 }
 
-impl Found {
-    /// The block of this number or tag; `None` above the head.
+impl FoundBlock {
+    /// The block of this number or tag. Returns `None` for a number above the head.
     pub(in crate::methods) fn by_number(
         node: &Node,
         view: &View,
         at: BlockRef,
-        reach: Reach,
-    ) -> Result<Option<Self>, Stop> {
+        scope: ReadScope,
+    ) -> Result<Option<Self>, InlineError> {
         let number = match at {
-            BlockRef::Pending if reach == Reach::Memory => return Err(Stop::Deferred),
+            BlockRef::Pending if scope == ReadScope::Memory => return Err(InlineError::Deferred),
             BlockRef::Pending => {
                 return Ok(Some(Self::Pending {
                     draft: pending(node, view)?,
@@ -48,7 +49,7 @@ impl Found {
             BlockRef::Latest => view.head_number(),
         };
         match view.canonical_hash(number).map_err(failure)? {
-            Some(hash) => Self::by_hash(node, view, &hash, reach),
+            Some(hash) => Self::by_hash(node, view, &hash, scope),
             None => Ok(None),
         }
     }
@@ -58,13 +59,13 @@ impl Found {
         node: &Node,
         view: &View,
         hash: &B256,
-        reach: Reach,
-    ) -> Result<Option<Self>, Stop> {
-        let known = match reach {
-            Reach::Memory => Some(node.blocks.kept(hash).ok_or(Stop::Deferred)?),
-            Reach::Store => node.blocks.by_hash(&node.chain, view, hash)?,
+        scope: ReadScope,
+    ) -> Result<Option<Self>, InlineError> {
+        let block = match scope {
+            ReadScope::Memory => Some(node.blocks.cached(hash).ok_or(InlineError::Deferred)?),
+            ReadScope::Store => node.blocks.by_hash(&node.chain, view, hash)?,
         };
-        Ok(known.map(Self::Stored))
+        Ok(block.map(Self::Stored))
     }
 
     pub(in crate::methods) fn block(&self) -> &Block {
@@ -106,8 +107,8 @@ impl Found {
     }
 
     /// The header as JSON.
-    pub(in crate::methods) fn header(&self) -> BlockObject<'_> {
-        BlockObject::header(&self.block().header, self.facts())
+    pub(in crate::methods) fn header(&self) -> HeaderObject<'_> {
+        HeaderObject::new(&self.block().header, self.facts())
     }
 
     /// The transaction at `index` as JSON.
@@ -133,12 +134,12 @@ impl Found {
     }
 }
 
-/// The pending block over the head of `view`.
+/// The pending block on top of the head of `view`.
 pub(in crate::methods) fn pending(node: &Node, view: &View) -> RpcResult<Arc<Draft>> {
     node.chain.pending(view).map_err(failure)
 }
 
-/// Runs `read` at the state that `at` names.
+/// Calls `read` with the state that `at` names.
 pub(in crate::methods) fn at_state<T>(
     node: &Node,
     view: &View,

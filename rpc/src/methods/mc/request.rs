@@ -1,20 +1,24 @@
-//! What the methods are given beside plain values: transaction objects, call objects, words.
+//! Parameters that are more than plain values: transaction objects, call objects, words.
 
 use chain::call::CallRequest;
 use primitives::{Address, Bytes, U256};
 
 use crate::decode::{Fields, FromParam, string};
 use crate::types::{Count, Data, DecodeError, Quantity};
+use crate::wire_type::WireType;
 
-/// Fields that only Ethereum's typed transactions have, with the first type that has them. A
-/// transaction made without them would not be the one that was asked for. These say what it costs
-/// whom and change nothing in what a call answers; clients send them with calls as a matter of course.
+/// Fields about costs that only Ethereum's typed transactions have, with the first type that has them.
+///
+/// A transaction object with such a field is refused, because a transaction without the field would
+/// not be what the caller wants. A call object may have these fields: they do not change what a call
+/// returns, and clients send them routinely.
 const COST_FIELDS: [(&str, &str); 3] = [
     ("accessList", "1 (EIP-2930)"),
     ("maxFeePerGas", "2 (EIP-1559)"),
     ("maxPriorityFeePerGas", "2 (EIP-1559)"),
 ];
-/// The other such fields: without them a call too would be another.
+/// Fields about content that only Ethereum's typed transactions have. Call objects with such a field
+/// are refused too, because the field changes what the call returns.
 const CONTENT_FIELDS: [(&str, &str); 4] = [
     ("maxFeePerBlobGas", "3 (EIP-4844)"),
     ("blobVersionedHashes", "3 (EIP-4844)"),
@@ -22,11 +26,13 @@ const CONTENT_FIELDS: [(&str, &str); 4] = [
     ("authorizationList", "4 (EIP-7702)"),
 ];
 
-/// A number as QUANTITY, or as DATA of 32 bytes: a storage position, a miner's hashrate.
+/// A number as QUANTITY or as DATA of 32 bytes, such as a storage position or a miner's hash rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::methods) struct Word(pub(in crate::methods) U256);
 
 impl FromParam for Word {
+    const TYPE: WireType = WireType::Named("WORD");
+
     fn from_json(json: &str) -> Result<Self, DecodeError> {
         let text = string(json, "a hex string")?;
         match Data::<[u8; 32]>::decode_fixed(&text) {
@@ -36,7 +42,7 @@ impl FromParam for Word {
     }
 }
 
-/// The transaction object of `mc_sendTransaction` (interface 4.5).
+/// The transaction object of `mc_sendTransaction` (docs/interface.md, 4.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::methods) struct TransactionRequest {
     pub(super) from: Address,
@@ -52,6 +58,8 @@ pub(in crate::methods) struct TransactionRequest {
 }
 
 impl FromParam for TransactionRequest {
+    const TYPE: WireType = WireType::Named("TransactionRequest");
+
     fn from_json(json: &str) -> Result<Self, DecodeError> {
         let fields = Fields::read(json)?;
         refuse_typed(&fields, &COST_FIELDS)?;
@@ -82,14 +90,16 @@ impl FromParam for TransactionRequest {
     }
 }
 
-/// The call object of `mc_call` and `mc_estimateGas` (interface 4.5).
+/// The call object of `mc_call` and `mc_estimateGas` (docs/interface.md, 4.5).
 #[derive(Clone, Debug)]
-pub(super) struct Call {
+pub(super) struct CallObject {
     pub(super) request: CallRequest,
     pub(super) chain_id: Option<u64>,
 }
 
-impl FromParam for Call {
+impl FromParam for CallObject {
+    const TYPE: WireType = WireType::Named("CallRequest");
+
     fn from_json(json: &str) -> Result<Self, DecodeError> {
         let fields = Fields::read(json)?;
         refuse_typed(&fields, &CONTENT_FIELDS)?;
@@ -118,8 +128,8 @@ impl FromParam for Call {
 
 /// Refuses an object with one of these fields.
 fn refuse_typed(fields: &Fields<'_>, typed: &[(&str, &str)]) -> Result<(), DecodeError> {
-    let given = |(name, _): &&(&str, &str)| fields.json(name).is_some_and(|json| json != "null");
-    match typed.iter().find(given) {
+    let is_present = |(name, _): &&(&str, &str)| fields.json(name).is_some_and(|json| json != "null");
+    match typed.iter().find(is_present) {
         None => Ok(()),
         Some((name, kind)) => Err(DecodeError::Rule(format!(
             "field {name}: got one, want none: this chain has no transactions of type {kind}"
@@ -127,7 +137,7 @@ fn refuse_typed(fields: &Fields<'_>, typed: &[(&str, &str)]) -> Result<(), Decod
     }
 }
 
-/// The chain that is meant: QUANTITY, or a plain number, as which people write it.
+/// The chain id, as QUANTITY or as a plain number, because people write it both ways.
 fn chain_id(fields: &Fields<'_>) -> Result<Option<u64>, DecodeError> {
     let id: Option<Count> = fields.get("chainId")?;
     Ok(id.map(|id| id.0))
@@ -143,7 +153,7 @@ fn wide(fields: &Fields<'_>, name: &'static str) -> Result<Option<U256>, DecodeE
     Ok(number.map(|number| number.0))
 }
 
-/// The data, under either of its names; two different data are an error.
+/// The input, under either of its names, `data` and `input`. If both are there they must be equal.
 fn input(fields: &Fields<'_>) -> Result<Bytes, DecodeError> {
     let data: Option<Data> = fields.get("data")?;
     let input: Option<Data> = fields.get("input")?;
@@ -157,7 +167,7 @@ fn input(fields: &Fields<'_>) -> Result<Bytes, DecodeError> {
     Ok(data.or(input).unwrap_or_default().0.into())
 }
 
-/// The proxy's address; clients of the public network also write none as `0x`.
+/// The address of the proxy. Clients of the public network also write `0x` for none.
 fn via(fields: &Fields<'_>) -> Result<Option<Address>, DecodeError> {
     match fields.json("via") {
         Some("\"0x\"" | "\"\"") => Ok(None),
@@ -276,25 +286,25 @@ mod tests {
             check(members, expected);
         }
         check_error::<TransactionRequest>("{}", "missing field from");
-        check_error::<Call>("[]", "want an object, got an array");
-        check_error::<Call>(r#"{"to":"0x12"}"#, "field to: want 20 bytes, got 1");
+        check_error::<CallObject>("[]", "want an object, got an array");
+        check_error::<CallObject>(r#"{"to":"0x12"}"#, "field to: want 20 bytes, got 1");
     }
 
     #[test]
     fn calls_may_say_what_they_would_pay() {
         let idle = r#"{"type":"0x2","maxFeePerGas":"0x5","maxPriorityFeePerGas":"0x1","accessList":[],
             "chainId":100,"blobs":null}"#;
-        let call = Call::from_json(idle).expect("a call");
+        let call = CallObject::from_json(idle).expect("a call");
         assert_eq!((call.request.gas_price, call.chain_id), (U256::ZERO, Some(100)));
-        check_error::<Call>(
+        check_error::<CallObject>(
             r#"{"gasPrice":"0x1","maxPriorityFeePerGas":"0x1"}"#,
             "fields gasPrice and maxPriorityFeePerGas exclude each other, want one of them",
         );
-        check_error::<Call>(
+        check_error::<CallObject>(
             r#"{"maxFeePerGas":1}"#,
             "field maxFeePerGas: want a hex string, got a number",
         );
-        check_error::<Call>(
+        check_error::<CallObject>(
             r#"{"blobVersionedHashes":[]}"#,
             "field blobVersionedHashes: got one, want none: this chain has no transactions of type 3 (EIP-4844)",
         );
