@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
 
-use rpc::server::ServeError;
-use rpc::server::http::{HttpOptions, HttpServer};
+use rpc::server::http::HttpOptions;
+use rpc::server::{ServeError, TcpServer};
 use rpc::{Later, ListenerControl, ListenerError, ListenerRequest, Modules, Node, Rpc};
 use tokio::sync::Mutex;
 
@@ -21,7 +21,7 @@ pub(crate) struct HttpListener {
 }
 
 struct Running {
-    server: HttpServer,
+    server: TcpServer,
     /// Host as asked for, and real port.
     place: String,
 }

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ethash::LightCaches;
-use rpc::server::ServeError;
 use rpc::server::http::HttpOptions;
 use rpc::server::ipc::IpcServer;
-use rpc::server::ws::{WsOptions, WsServer};
+use rpc::server::ws::WsOptions;
+use rpc::server::{ServeError, TcpServer};
 use rpc::{Modules, Node, Rpc};
 
 use crate::listener::{HttpListener, OpenError};
@@ -46,7 +46,7 @@ pub(crate) struct Servers {
     listener: Arc<HttpListener>,
     /// Where HTTP was opened at the start.
     http: Vec<SocketAddr>,
-    ws: Option<WsServer>,
+    ws: Option<TcpServer>,
     ipc: Option<IpcServer>,
     stratum: Option<StratumServer>,
 }
@@ -117,7 +117,7 @@ impl Servers {
 
     /// Where clients find them, for people.
     pub(crate) fn endpoints(&self) -> Vec<String> {
-        let ws = self.ws.as_ref().map(WsServer::addresses).unwrap_or_default();
+        let ws = self.ws.as_ref().map(TcpServer::addresses).unwrap_or_default();
         let mut all: Vec<_> = self
             .http
             .iter()

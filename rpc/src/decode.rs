@@ -38,12 +38,12 @@ pub trait FromParam: Sized {
 }
 
 macro_rules! string_param {
-    ($type:ty, $name:literal, $want:literal, $decode:expr) => {
+    ($type:ty, $name:literal, $expected:literal, $decode:expr) => {
         impl FromParam for $type {
             const TYPE: WireType = WireType::Named($name);
 
             fn from_json(json: &str) -> Result<Self, DecodeError> {
-                string(json, $want).and_then(|text| $decode(&text))
+                string(json, $expected).and_then(|text| $decode(&text))
             }
         }
     };
@@ -85,7 +85,7 @@ impl FromParam for bool {
             "true" => Ok(true),
             "false" => Ok(false),
             _ => Err(DecodeError::Type {
-                want: "a Boolean",
+                expected: "a Boolean",
                 got: json_type(json),
             }),
         }
@@ -99,7 +99,7 @@ impl FromParam for Integer {
         match json.as_bytes().first() {
             Some(b'-' | b'0'..=b'9') => json.parse().map(Self).map_err(|_| DecodeError::Integer),
             _ => Err(DecodeError::Type {
-                want: "a number",
+                expected: "a number",
                 got: json_type(json),
             }),
         }
@@ -137,7 +137,7 @@ impl<T: FromParam> FromParam for Vec<T> {
     fn from_json(json: &str) -> Result<Self, DecodeError> {
         if !json.starts_with('[') {
             return Err(DecodeError::Type {
-                want: "an array",
+                expected: "an array",
                 got: json_type(json),
             });
         }
@@ -153,7 +153,7 @@ impl<T: FromParam> FromParam for Vec<T> {
             value_or_absent(
                 member.get(),
                 DecodeError::Type {
-                    want: "a value",
+                    expected: "a value",
                     got: "null",
                 },
             )
@@ -187,7 +187,7 @@ impl<'a> Fields<'a> {
     pub fn read(json: &'a str) -> Result<Self, DecodeError> {
         if !json.starts_with('{') {
             return Err(DecodeError::Type {
-                want: "an object",
+                expected: "an object",
                 got: json_type(json),
             });
         }
@@ -264,11 +264,12 @@ impl<'de> Deserialize<'de> for Fields<'de> {
 /// The text of a JSON string.
 ///
 /// # Errors
-/// If `json` is of another type (`want` says what it should be) or has an impossible escape.
-pub fn string<'a>(json: &'a str, want: &'static str) -> Result<Cow<'a, str>, DecodeError> {
+/// If `json` is of another type than a string, or has an invalid escape. `expected` says in the error
+/// what the text should be.
+pub fn string<'a>(json: &'a str, expected: &'static str) -> Result<Cow<'a, str>, DecodeError> {
     let Some(quoted) = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
         return Err(DecodeError::Type {
-            want,
+            expected,
             got: json_type(json),
         });
     };

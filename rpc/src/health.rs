@@ -1,10 +1,10 @@
-//! How a node is, for whoever watches it from outside: `GET /health`.
+//! The state of the node for monitoring tools: `GET /health`.
 
 use serde::Serialize;
 
 use crate::error::RpcResult;
 
-/// How a node is.
+/// The state of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Health {
     /// Number of the head block.
@@ -13,7 +13,7 @@ pub struct Health {
     pub age: u64,
     /// Connected peers.
     pub peers: u64,
-    /// Whether a download of the chain is under way.
+    /// Whether the node is downloading the chain.
     pub syncing: bool,
 }
 
@@ -23,11 +23,11 @@ impl Health {
     }
 }
 
-/// What can say how it is.
+/// A context that can report its state.
 pub trait Healthy {
-    /// How it is now.
+    /// The state now.
     ///
     /// # Errors
-    /// If it cannot even read its chain.
+    /// If the chain cannot be read.
     fn health(&self) -> RpcResult<Health>;
 }

@@ -87,7 +87,7 @@ pub(crate) fn parse<'a>(body: &'a [u8], limits: &Limits) -> Message<'a> {
         Some(_) => Message::Broken(
             check_syntax(body)
                 .err()
-                .unwrap_or_else(|| RpcError::invalid_request("want an object, or an array of objects")),
+                .unwrap_or_else(|| RpcError::invalid_request("expected an object, or an array of objects")),
         ),
     }
 }
@@ -114,7 +114,7 @@ fn parse_batch(body: &str, batch_len_max: usize) -> Message<'_> {
     match batch.count {
         0 => Message::Broken(RpcError::invalid_request("empty batch")),
         count if count > batch_len_max => Message::Broken(RpcError::invalid_request(format_args!(
-            "batch of {count} requests, want at most {batch_len_max}"
+            "batch: got {count} requests, expected at most {batch_len_max}"
         ))),
         _ => Message::Batch(
             batch
@@ -131,7 +131,7 @@ fn parse_member(json: &str) -> Member<'_> {
     if !json.starts_with('{') {
         return Err(reject(
             NULL_ID,
-            format_args!("want an object, got {}", json_type(json)),
+            format_args!("got {}, expected an object", json_type(json)),
         ));
     }
     serde_json::from_str::<Envelope<'_>>(json)
@@ -144,7 +144,7 @@ fn request(envelope: Envelope<'_>) -> Member<'_> {
     if let Some(text) = id
         && !matches!(text.as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9' | b'n'))
     {
-        let reason = format_args!("id: want a string, a number or null, got {}", json_type(text));
+        let reason = format_args!("id: got {}, expected a string, a number or null", json_type(text));
         return Err(reject(NULL_ID, reason));
     }
     if let Some(text) = id
@@ -152,7 +152,7 @@ fn request(envelope: Envelope<'_>) -> Member<'_> {
     {
         return Err(reject(
             NULL_ID,
-            "id: want a number or string that can be read back",
+            "id: expected a number or string that can be read back",
         ));
     }
     let answer_id = id.unwrap_or(NULL_ID);
@@ -160,7 +160,7 @@ fn request(envelope: Envelope<'_>) -> Member<'_> {
         .jsonrpc
         .ok_or_else(|| reject(answer_id, "missing jsonrpc"))?;
     if !string(version.get(), "a string").is_ok_and(|text| text == "2.0") {
-        return Err(reject(answer_id, "jsonrpc: want \"2.0\""));
+        return Err(reject(answer_id, "jsonrpc: expected \"2.0\""));
     }
     let method = envelope
         .method
@@ -371,14 +371,14 @@ mod tests {
         check_rejected(
             r#"{"jsonrpc":"1.0","id":"x","method":"m"}"#,
             "\"x\"",
-            "want \"2.0\"",
+            "expected \"2.0\"",
         );
-        check_rejected(r#"{"jsonrpc":2.0,"id":1,"method":"m"}"#, "1", "want \"2.0\"");
+        check_rejected(r#"{"jsonrpc":2.0,"id":1,"method":"m"}"#, "1", "expected \"2.0\"");
         check_rejected(r#"{"jsonrpc":"2.0","id":1}"#, "1", "missing method");
         check_rejected(
             r#"{"jsonrpc":"2.0","id":1,"method":5}"#,
             "1",
-            "want a string, got a number",
+            "got a number, expected a string",
         );
         check_rejected(
             r#"{"jsonrpc":"2.0","id":[1],"method":"m"}"#,
@@ -424,10 +424,14 @@ mod tests {
         check_broken(b"[1] [2]", -32700, "trailing");
         check_broken(b"{\"jsonrpc\":\"\xff\"}", -32700, "utf-8");
         check_broken(b"nonsense", -32700, "");
-        check_broken(b"1", -32600, "want an object");
-        check_broken(b"\"x\"", -32600, "want an object");
+        check_broken(b"1", -32600, "expected an object");
+        check_broken(b"\"x\"", -32600, "expected an object");
         check_broken(b"[]", -32600, "empty batch");
-        check_broken(b"[1,2,3,4,5]", -32600, "batch of 5 requests, want at most 3");
+        check_broken(
+            b"[1,2,3,4,5]",
+            -32600,
+            "batch: got 5 requests, expected at most 3",
+        );
         check_broken(b"[[[[[[[[[]]]]]]]]]", -32700, "deeper than 8");
         check_broken("[".repeat(1_000_000).as_bytes(), -32700, "deeper than 8");
     }
@@ -442,7 +446,7 @@ mod tests {
     fn batch_members_stand_alone() {
         let body = br#"[1, {"jsonrpc":"2.0","method":"m"}, ["2.0",1,"m",[]]]"#;
         let Message::Batch(members) = parse(body, &limits()) else {
-            panic!("want a batch")
+            panic!("expected a batch")
         };
         assert!(members[0].is_err());
         assert_eq!(
@@ -461,7 +465,7 @@ mod tests {
         let error = response("7", &Err(RpcError::refused("a \"quoted\" text")));
         let expected = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32000,"message":"a \"quoted\" text"}}"#;
         assert_eq!(String::from_utf8(error).unwrap(), expected);
-        let value = response("\"x\"", &crate::table::reply(Ok(true)));
+        let value = response("\"x\"", &Json::write(&true));
         assert_eq!(value, br#"{"jsonrpc":"2.0","id":"x","result":true}"#);
     }
 }

@@ -31,7 +31,7 @@ pub struct Modules(BTreeSet<&'static str>);
 
 /// A module name that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown API module {got:?}, want a list of: {}", MODULES.join(", "))]
+#[error("unknown API module: got {got:?}, expected a list of: {}", MODULES.join(", "))]
 pub struct UnknownModule {
     /// The name given.
     pub got: String,

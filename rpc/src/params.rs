@@ -75,7 +75,7 @@ impl<'a> Values<'a> {
             _ => {
                 let got = std::str::from_utf8(json).map_or("invalid text", json_type);
                 return Err(RpcError::invalid_params(format!(
-                    "params: want an array, got {got}"
+                    "params: got {got}, expected an array"
                 )));
             }
         }
@@ -218,9 +218,9 @@ mod tests {
         check("null", Ok(()));
         check("[]", Ok(()));
         check::<()>("[1]", Err("too many arguments, want at most 0"));
-        check::<()>("{}", Err("params: want an array, got an object"));
-        check::<()>("\"x\"", Err("params: want an array, got a string"));
-        check::<()>("7", Err("params: want an array, got a number"));
+        check::<()>("{}", Err("params: got an object, expected an array"));
+        check::<()>("\"x\"", Err("params: got a string, expected an array"));
+        check::<()>("7", Err("params: got a number, expected an array"));
     }
 
     #[test]
@@ -246,19 +246,25 @@ mod tests {
 
     #[test]
     fn reasons() {
-        check::<(Address,)>("[\"0x01\"]", Err("invalid argument 0: want 20 bytes, got 1"));
-        check::<(Address,)>("[5]", Err("invalid argument 0: want a hex string, got a number"));
+        check::<(Address,)>(
+            "[\"0x01\"]",
+            Err("invalid argument 0: got 1 byte, expected 20 bytes"),
+        );
+        check::<(Address,)>(
+            "[5]",
+            Err("invalid argument 0: got a number, expected a hex string"),
+        );
         check::<(bool, Data)>(
             "[true,\"0x123\"]",
             Err("invalid argument 1: odd number of hex digits"),
         );
         check::<(bool,)>(
             "[\"true\"]",
-            Err("invalid argument 0: want a Boolean, got a string"),
+            Err("invalid argument 0: got a string, expected a Boolean"),
         );
         check::<(Integer,)>(
             "[1.5]",
-            Err("invalid argument 0: want a whole number of at most 64 bits"),
+            Err("invalid argument 0: expected a whole number of at most 64 bits"),
         );
         check::<(Quantity<U256>,)>("[\"0x00\"]", Err("invalid argument 0: leading zero digits"));
         check::<(String,)>(
@@ -275,10 +281,13 @@ mod tests {
         }
         check::<(Count,)>(
             "[-1]",
-            Err("invalid argument 0: want a whole number of at most 64 bits"),
+            Err("invalid argument 0: expected a whole number of at most 64 bits"),
         );
         check::<(Count,)>("[\"300\"]", Err("invalid argument 0: missing 0x prefix"));
-        check::<(Count,)>("[true]", Err("invalid argument 0: want a number, got a Boolean"));
+        check::<(Count,)>(
+            "[true]",
+            Err("invalid argument 0: got a Boolean, expected a number"),
+        );
     }
 
     #[test]
@@ -287,11 +296,11 @@ mod tests {
         check(r#"[[null,"0x2"]]"#, Ok((vec![None, Some(Quantity(2_u64))],)));
         check::<(Vec<Quantity>,)>(
             r#"[["0x1",null]]"#,
-            Err("invalid argument 0: element 1: want a value, got null"),
+            Err("invalid argument 0: element 1: got null, expected a value"),
         );
         check::<(Vec<Quantity>,)>(
             r#"["0x1"]"#,
-            Err("invalid argument 0: want an array, got a string"),
+            Err("invalid argument 0: got a string, expected an array"),
         );
     }
 
@@ -331,17 +340,20 @@ mod tests {
         check::<(Transfer,)>("[{}]", Err("invalid argument 0: missing field to"));
         check::<(Transfer,)>(
             r#"[{"to":"0x12"}]"#,
-            Err("invalid argument 0: field to: want 20 bytes, got 1"),
+            Err("invalid argument 0: field to: got 1 byte, expected 20 bytes"),
         );
         check::<(Transfer,)>(
             r#"[{"a":1,"\u0061":2}]"#,
             Err("invalid argument 0: field a given twice"),
         );
-        check::<(Transfer,)>("[[]]", Err("invalid argument 0: want an object, got an array"));
+        check::<(Transfer,)>(
+            "[[]]",
+            Err("invalid argument 0: got an array, expected an object"),
+        );
         let wide: Vec<String> = (0..100).map(|index| format!("\"f{index}\":0")).collect();
         check::<(Transfer,)>(
             &format!("[{{{}}}]", wide.join(",")),
-            Err("invalid argument 0: 65 members, want at most 64"),
+            Err("invalid argument 0: got 65 members, expected at most 64"),
         );
     }
 }

@@ -19,10 +19,10 @@ const SHORT_DATA_LEN: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The JSON is of another type.
-    #[error("want {want}, got {got}")]
+    #[error("got {got}, expected {expected}")]
     Type {
         /// What was expected.
-        want: &'static str,
+        expected: &'static str,
         /// The JSON type found.
         got: &'static str,
     },
@@ -33,7 +33,7 @@ pub enum DecodeError {
     #[error("missing 0x prefix")]
     MissingPrefix,
     /// A QUANTITY without digits.
-    #[error("want at least one hex digit after 0x")]
+    #[error("expected at least one hex digit after 0x")]
     NoDigits,
     /// A QUANTITY that is not in its shortest form.
     #[error("leading zero digits")]
@@ -51,18 +51,18 @@ pub enum DecodeError {
     #[error("odd number of hex digits")]
     OddDigits,
     /// DATA of another length than asked for.
-    #[error("want {want} bytes, got {got}")]
+    #[error("got {}, expected {expected} bytes", byte_count(*.got))]
     Length {
         /// Bytes expected.
-        want: usize,
+        expected: usize,
         /// Bytes found.
         got: usize,
     },
     /// A block reference that is neither number nor tag.
-    #[error("want a block number or one of earliest, latest, pending: {0}")]
+    #[error("expected a block number or one of earliest, latest, pending: {0}")]
     BlockRef(Box<Self>),
     /// A plain number that is negative, fractional or too large.
-    #[error("want a whole number of at most 64 bits")]
+    #[error("expected a whole number of at most 64 bits")]
     Integer,
     /// A member of an object is required and absent.
     #[error("missing field {0}")]
@@ -87,7 +87,7 @@ pub enum DecodeError {
         reason: Box<Self>,
     },
     /// An array or object has too many members.
-    #[error("{got} members, want at most {max}")]
+    #[error("got {got} members, expected at most {max}")]
     TooMany {
         /// Members found.
         got: usize,
@@ -97,6 +97,11 @@ pub enum DecodeError {
     /// A rule of the method itself.
     #[error("{0}")]
     Rule(String),
+}
+
+/// A number of bytes in words.
+fn byte_count(count: usize) -> String {
+    format!("{count} byte{}", if count == 1 { "" } else { "s" })
 }
 
 /// An integer as QUANTITY: `0x` and the shortest hex digits, zero is `0x0`.
@@ -270,7 +275,7 @@ impl<const N: usize> Data<[u8; N]> {
         let digits = data_digits(text)?;
         if digits.len() != 2 * N {
             return Err(DecodeError::Length {
-                want: N,
+                expected: N,
                 got: digits.len() / 2,
             });
         }
@@ -463,7 +468,7 @@ mod tests {
         assert_eq!(Data::<[u8; 2]>::decode_fixed("0x0102"), Ok(Data([1, 2])));
         assert_eq!(
             Data::<[u8; 2]>::decode_fixed("0x01"),
-            Err(DecodeError::Length { want: 2, got: 1 })
+            Err(DecodeError::Length { expected: 2, got: 1 })
         );
         assert_eq!(
             Data::<[u8; 2]>::decode_fixed("0x010"),
@@ -479,7 +484,7 @@ mod tests {
         let reason = BlockRef::decode("newest").unwrap_err().to_string();
         assert_eq!(
             reason,
-            "want a block number or one of earliest, latest, pending: missing 0x prefix"
+            "expected a block number or one of earliest, latest, pending: missing 0x prefix"
         );
     }
 

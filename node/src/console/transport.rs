@@ -12,7 +12,7 @@ use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use rpc::limits::DEPTH_MAX;
-use rpc::server::stream::{StreamError, ValueStream};
+use rpc::server::stream::{ValueStream, ValueStreamError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
@@ -50,7 +50,7 @@ pub enum TransportError {
     Ws(#[from] Box<tungstenite::Error>),
     /// What comes on the socket is no JSON.
     #[error("{0}")]
-    Stream(#[from] StreamError),
+    Stream(#[from] ValueStreamError),
     /// What comes is no JSON-RPC.
     #[error("got {got:?}, which is no JSON-RPC answer: {reason}")]
     NotJsonRpc {

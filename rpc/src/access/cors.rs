@@ -1,7 +1,7 @@
 //! Which browser origins may read answers (`--rpccorsdomain`).
 //!
-//! Knows the header values; the routes are in [`super::http`]. Without a list no origin is
-//! allowed, and since a request must be `application/json`, browsers ask before they send one.
+//! Knows the header values; the routes are in `routes.rs`. Without a list no origin is allowed. A
+//! request must be `application/json`, so a browser sends a preflight request before it.
 
 use warp::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -9,7 +9,7 @@ use warp::http::header::{
 };
 use warp::http::{HeaderMap, Uri};
 
-/// Seconds a browser may remember the answer to its question.
+/// Seconds for which a browser may keep the answer to a preflight request.
 const MAX_AGE_SECS: &str = "600";
 
 /// The allowed origins.
@@ -19,11 +19,11 @@ pub struct Cors {
     origins: Vec<String>,
 }
 
-/// An entry of the list that is no origin.
+/// An entry of the list is not an origin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid CORS domain {got:?}, want * or an origin such as http://localhost:3000")]
+#[error("invalid CORS domain: got {got:?}, expected * or an origin such as http://localhost:3000")]
 pub struct BadOrigin {
-    /// The entry given.
+    /// The entry as the user gave it.
     pub got: String,
 }
 
@@ -38,16 +38,16 @@ impl Cors {
         self.any || self.origins.iter().any(|own| own.eq_ignore_ascii_case(origin))
     }
 
-    /// Adds to `headers` that `origin`, which is allowed, may read this answer.
+    /// Adds to `headers` that `origin` may read this answer. The caller has checked `origin`.
     pub(crate) fn mark(&self, origin: &str, headers: &mut HeaderMap) {
-        // The origin came in a header, so it can go out in one.
+        // The origin came in a header, so it is a valid header value.
         if let Ok(origin) = HeaderValue::from_str(if self.any { "*" } else { origin }) {
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
             headers.append(VARY, HeaderValue::from_static("origin"));
         }
     }
 
-    /// Adds to `headers` what an allowed page may send.
+    /// Adds to `headers` which methods and headers a page of an allowed origin may send.
     pub(crate) fn mark_preflight(headers: &mut HeaderMap) {
         headers.insert(
             ACCESS_CONTROL_ALLOW_METHODS,
@@ -61,7 +61,7 @@ impl Cors {
     }
 }
 
-/// Reads a comma-separated list of origins; `*` allows all, an empty list none.
+/// Reads a comma-separated list of origins. `*` allows all origins, an empty list none.
 impl std::str::FromStr for Cors {
     type Err = BadOrigin;
 
@@ -82,7 +82,7 @@ impl std::str::FromStr for Cors {
     }
 }
 
-/// Scheme, host and perhaps a port; browsers send nothing else.
+/// Whether `text` is a scheme and a host, with or without a port. Browsers send nothing else.
 fn is_origin(text: &str) -> bool {
     text.parse::<Uri>().is_ok_and(|uri| {
         uri.scheme().is_some() && uri.authority().is_some() && uri.path() == "/" && uri.query().is_none()

@@ -1,8 +1,9 @@
-//! Under which names the HTTP server may be spoken to (`--rpcvhosts`).
+//! Which host names requests may name (`--rpcvhosts`).
 //!
-//! A web page can point a name of its own at this machine and then call as if it came from here
-//! (DNS rebinding); the `Host` header still has the name. Addresses in numbers cannot be pointed
-//! anywhere, so they always pass, and so do requests without a name, which no browser sends.
+//! A web page can point a host name of its own at this machine. A browser then treats this node as
+//! part of that page's site (DNS rebinding). The `Host` header still carries the page's name, so
+//! unknown names are refused. Numeric addresses always pass, because nobody can point them
+//! elsewhere. Requests without a `Host` header pass too, because no browser sends them.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -17,11 +18,11 @@ pub struct Hosts {
     names: Vec<String>,
 }
 
-/// An entry of the list that is no name.
+/// An entry of the list is not a host name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid host {got:?}, want * or a name without scheme and port such as node.example.org")]
+#[error("invalid host: got {got:?}, expected * or a name without scheme and port such as node.example.org")]
 pub struct BadHost {
-    /// The entry given.
+    /// The entry as the user gave it.
     pub got: String,
 }
 
@@ -36,12 +37,12 @@ impl Default for Hosts {
 }
 
 impl Hosts {
-    /// Whether a request with this target and these headers speaks to one of the names.
+    /// Whether a request with this target and these headers names an allowed host.
     pub(crate) fn allows_request(&self, target: &Uri, headers: &HeaderMap) -> bool {
         if self.any {
             return true;
         }
-        // A target with a name goes before the header.
+        // A host in the target takes precedence over the header.
         if let Some(authority) = target.authority() {
             return self.allows(authority);
         }
@@ -66,7 +67,7 @@ impl Hosts {
     }
 }
 
-/// Reads a comma-separated list of names; `*` allows all, an empty list none.
+/// Reads a comma-separated list of names. `*` allows all names, an empty list none.
 impl std::str::FromStr for Hosts {
     type Err = BadHost;
 
@@ -143,19 +144,19 @@ mod tests {
     }
 
     #[test]
-    fn one_name_in_all() {
+    fn a_request_names_one_host() {
         let hosts = Hosts::default();
         let mut headers = HeaderMap::new();
         headers.append(HOST, HeaderValue::from_static("localhost"));
         let absolute = Uri::from_static("http://example.org/");
         assert!(
             !hosts.allows_request(&absolute, &headers),
-            "the target names another"
+            "the target names another host"
         );
         headers.append(HOST, HeaderValue::from_static("localhost"));
         assert!(
             !hosts.allows_request(&Uri::from_static("/"), &headers),
-            "two names"
+            "two Host headers"
         );
     }
 

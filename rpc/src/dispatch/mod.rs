@@ -23,7 +23,7 @@ use crate::message::{self, Member, Message};
 use crate::modules::{Dialect, MODULE_RPC, MODULES, Modules};
 use crate::openrpc;
 use crate::params::Params;
-use crate::subscriptions::{Notice, Session, Subscriptions};
+use crate::subscriptions::{Notification, Session, Subscriptions};
 use crate::table::{
     CachedHandler, Execution, InlineError, Method, PendingReply, ReadScope, SessionHandler, SyncHandler,
     WaitingHandler,
@@ -252,7 +252,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
     ///
     /// # Errors
     /// Whatever kept their sources from reading the chain.
-    pub(crate) async fn pull(&self, subscriptions: Arc<Subscriptions>) -> RpcResult<Vec<Notice>> {
+    pub(crate) async fn pull(&self, subscriptions: Arc<Subscriptions>) -> RpcResult<Vec<Notification>> {
         // Waits for its turn without a deadline: nobody asked, and the chain stays readable.
         let permit = Arc::clone(&self.rpc.blocking)
             .acquire_owned()

@@ -1,106 +1,128 @@
-//! Where a follower of the chain stands, and the way from there to the head.
+//! The position of a follower of the chain, and the changes from there to the head.
 //!
-//! A cursor is a number in the journal and the head its follower has seen: all that a filter or a
-//! subscription costs. While the journal has what came since, every change is given as it
-//! happened, blocks that came and went included. Otherwise the way is read from the chain, back to
-//! the last block in common and up again: nothing is lost, and no memory was held for it.
+//! A cursor is a position in the journal and the head that its follower has seen. A filter or a
+//! subscription keeps nothing else. While the journal has all events since that position, every
+//! change is returned as it happened, including blocks that came and went. Otherwise the changes
+//! are read from the chain: back to the last common block, then up to the head. So no change of the
+//! canonical chain is lost, and no memory is held for a follower that does not ask.
 
 use chain::View;
 use chain::chain::HeadEvent;
 use chain::import::BlockId;
 use primitives::{B256, Header};
 
-use super::journal::{HeadJournal, blocks};
+use super::journal::{HeadJournal, block_count};
 use crate::error::{RpcResult, failure};
 
-/// Most steps given at once; the rest comes with the next question. A change with more blocks is
-/// read from the chain, which can stop anywhere.
-const STEPS_MAX: usize = 1024;
-/// The place of a cursor that is not at any change of the journal.
-const NOWHERE: u64 = 0;
+/// Most changes returned at once. The next call returns the rest. An event with more blocks is read
+/// from the chain instead, where the walk can stop after any block.
+const CHANGES_MAX: usize = 1024;
+/// The position of a cursor that is at no event of the journal.
+const OUTSIDE_JOURNAL: u64 = 0;
 
-/// Where a follower stands.
+/// The position of a follower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cursor {
-    /// The number of the first change not seen.
-    seq: u64,
-    /// The head as the follower knows it.
+pub(crate) struct HeadCursor {
+    /// The number of the first event that the follower has not seen.
+    next_event: u64,
+    /// The head that the follower has seen.
     head: BlockId,
 }
 
-/// One block's change.
+/// A block that joined or left the canonical chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// It was taken back.
+pub(crate) enum BlockChange {
+    /// The block was taken back.
     Removed(BlockId),
-    /// It became canonical.
+    /// The block became canonical.
     Applied(BlockId),
 }
 
-/// The next part of the way to the head.
-#[derive(Debug)]
-pub(crate) struct Way {
-    /// In order.
-    pub(crate) steps: Vec<Step>,
-    /// Where it leads.
-    pub(crate) end: Cursor,
+impl BlockChange {
+    /// The block that joined or left.
+    pub(crate) fn block(&self) -> &BlockId {
+        let (Self::Removed(id) | Self::Applied(id)) = self;
+        id
+    }
+
+    /// Whether the block left the canonical chain.
+    pub(crate) fn is_removal(&self) -> bool {
+        matches!(self, Self::Removed(_))
+    }
 }
 
-impl Cursor {
-    /// At the head now.
+/// The next changes between a follower's position and the head.
+#[derive(Debug)]
+pub(crate) struct UnseenChanges {
+    /// The changes in their order.
+    pub(crate) changes: Vec<BlockChange>,
+    /// The position after the last of them.
+    pub(crate) end: HeadCursor,
+}
+
+impl HeadCursor {
+    /// A cursor that follows the chain alone until it reaches the head.
+    fn outside_journal(head: BlockId) -> Self {
+        Self {
+            next_event: OUTSIDE_JOURNAL,
+            head,
+        }
+    }
+
+    /// A cursor at the head.
     pub(super) fn now(journal: &HeadJournal, view: impl FnOnce() -> RpcResult<View>) -> RpcResult<Self> {
-        // The number first: a change between the two looks is passed over later.
-        let seq = journal.next();
+        // The event number is read first. An event between the two reads is then skipped later.
+        let next_event = journal.next();
         let head = view()?.head_id();
-        Ok(Self { seq, head })
+        Ok(Self { next_event, head })
     }
 
-    /// Whether nothing has happened since.
+    /// Whether there was no event since.
     pub(super) fn is_current(&self, journal: &HeadJournal) -> bool {
-        self.seq == journal.next()
+        self.next_event == journal.next()
     }
 
-    /// The way on from here. `next` is the journal's number from before `view` was taken; what the
-    /// journal has after it may not be in the view.
-    pub(super) fn way(&self, journal: &HeadJournal, next: u64, view: &View) -> RpcResult<Way> {
-        match journal.since(self.seq..next, &self.head, STEPS_MAX) {
-            Some(unseen) if self.leads(&unseen.events, view)? => {
+    /// The next changes from here. `next` is the journal's next event number, read before `view`
+    /// was opened: later events of the journal may not be in the view.
+    pub(super) fn changes(&self, journal: &HeadJournal, next: u64, view: &View) -> RpcResult<UnseenChanges> {
+        match journal.since(self.next_event..next, &self.head, CHANGES_MAX) {
+            Some(unseen) if self.is_followed_by(&unseen.events, view)? => {
                 let mut end = Self {
-                    seq: unseen.next,
+                    next_event: unseen.next,
                     head: self.head,
                 };
-                let mut steps = Vec::new();
+                let mut changes = Vec::new();
                 for event in &unseen.events {
-                    steps.extend(event.reverted.iter().copied().map(Step::Removed));
-                    steps.extend(event.applied.iter().copied().map(Step::Applied));
+                    changes.extend(event.reverted.iter().copied().map(BlockChange::Removed));
+                    changes.extend(event.applied.iter().copied().map(BlockChange::Applied));
                     if let Some(last) = event
                         .applied
                         .last()
                         .copied()
-                        .map(Step::Applied)
-                        .or(steps.last().copied())
+                        .map(BlockChange::Applied)
+                        .or(changes.last().copied())
                     {
-                        end.head = after(view, &last)?;
+                        end.head = head_after(view, &last)?;
                     }
                 }
-                if end.seq >= next && end.head != view.head_id() {
-                    // The journal learns of a head a moment after the chain has it.
+                if end.next_event >= next && end.head != view.head_id() {
+                    // The journal gets the event of a new head a moment after the chain has it.
                     let rest = end.walk(next, view)?;
-                    steps.extend(rest.steps);
+                    changes.extend(rest.changes);
                     end = rest.end;
                 }
-                Ok(Way { steps, end })
+                Ok(UnseenChanges { changes, end })
             }
             _ => self.walk(next, view),
         }
     }
 
-    /// Whether these changes begin where this follower stands, and are small enough.
-    fn leads(&self, events: &[std::sync::Arc<HeadEvent>], view: &View) -> RpcResult<bool> {
+    /// Whether these events begin at this cursor's head and are small enough.
+    fn is_followed_by(&self, events: &[std::sync::Arc<HeadEvent>], view: &View) -> RpcResult<bool> {
         let Some(first) = events.first() else {
             return Ok(true);
         };
-        if events.iter().any(|event| blocks(event) > STEPS_MAX) {
+        if events.iter().any(|event| block_count(event) > CHANGES_MAX) {
             return Ok(false);
         }
         match (first.reverted.first(), first.applied.first()) {
@@ -113,63 +135,67 @@ impl Cursor {
         }
     }
 
-    /// The way by the chain itself: down to the last block in common with it, and up to its head.
-    pub(super) fn walk(&self, next: u64, view: &View) -> RpcResult<Way> {
+    /// The next changes read from the chain: down to the last common block, then up to the head.
+    pub(super) fn walk(&self, next: u64, view: &View) -> RpcResult<UnseenChanges> {
         let mut at = self.head;
-        let mut steps = Vec::new();
+        let mut changes = Vec::new();
         while view.canonical_hash(at.number).map_err(failure)? != Some(at.hash) {
-            if steps.len() == STEPS_MAX {
-                return Ok(Way::unfinished(steps, at));
+            if changes.len() == CHANGES_MAX {
+                return Ok(UnseenChanges::unfinished(changes, at));
             }
-            steps.push(Step::Removed(at));
+            changes.push(BlockChange::Removed(at));
             at = parent(view, &at)?;
         }
         while at.number < view.head_number() {
-            if steps.len() == STEPS_MAX {
-                return Ok(Way::unfinished(steps, at));
+            if changes.len() == CHANGES_MAX {
+                return Ok(UnseenChanges::unfinished(changes, at));
             }
             let number = at.number + 1;
             let hash = canonical(view, number)?;
             at = BlockId { number, hash };
-            steps.push(Step::Applied(at));
+            changes.push(BlockChange::Applied(at));
         }
-        let end = Self { seq: next, head: at };
-        Ok(Way { steps, end })
+        let end = Self {
+            next_event: next,
+            head: at,
+        };
+        Ok(UnseenChanges { changes, end })
     }
 }
 
-impl Way {
-    fn unfinished(steps: Vec<Step>, head: BlockId) -> Self {
-        let end = Cursor { seq: NOWHERE, head };
-        Self { steps, end }
+impl UnseenChanges {
+    /// Changes that lead to `head`, which is not the chain's head yet.
+    fn unfinished(changes: Vec<BlockChange>, head: BlockId) -> Self {
+        let end = HeadCursor::outside_journal(head);
+        Self { changes, end }
     }
 
-    /// Where a follower stands who has taken only the first `taken` steps.
-    pub(crate) fn stopped(&self, taken: usize, view: &View) -> RpcResult<Cursor> {
-        if taken >= self.steps.len() {
+    /// The position of a follower that has taken only the first `taken` changes.
+    pub(crate) fn cursor_after(&self, taken: usize, view: &View) -> RpcResult<HeadCursor> {
+        if taken >= self.changes.len() {
             return Ok(self.end);
         }
-        let head = match taken.checked_sub(1).map(|last| self.steps[last]) {
-            Some(step) => after(view, &step)?,
-            None => match self.steps[0] {
-                Step::Removed(id) => id,
-                Step::Applied(id) => parent(view, &id)?,
+        let head = match taken.checked_sub(1).map(|last| self.changes[last]) {
+            Some(change) => head_after(view, &change)?,
+            None => match self.changes[0] {
+                BlockChange::Removed(id) => id,
+                BlockChange::Applied(id) => parent(view, &id)?,
             },
         };
-        Ok(Cursor { seq: NOWHERE, head })
+        Ok(HeadCursor::outside_journal(head))
     }
 }
 
-/// The head after a step.
-fn after(view: &View, step: &Step) -> RpcResult<BlockId> {
-    match step {
-        Step::Applied(id) => Ok(*id),
-        Step::Removed(id) => parent(view, id),
+/// The head after a change.
+fn head_after(view: &View, change: &BlockChange) -> RpcResult<BlockId> {
+    match change {
+        BlockChange::Applied(id) => Ok(*id),
+        BlockChange::Removed(id) => parent(view, id),
     }
 }
 
-/// The block before `id`. Where `id` was deleted, as the head was set back, it is the highest
-/// canonical one below it.
+/// The parent of `id`. If `id` was deleted when the head was set back, this is the highest
+/// canonical block below it.
 fn parent(view: &View, id: &BlockId) -> RpcResult<BlockId> {
     let number = id.number.saturating_sub(1);
     if let Some(header) = header(view, id)? {
@@ -181,13 +207,13 @@ fn parent(view: &View, id: &BlockId) -> RpcResult<BlockId> {
     Ok(BlockId { number, hash })
 }
 
-/// The hash of the canonical block `number`, which is not above the head.
+/// The hash of the canonical block `number`, which must not be above the head.
 fn canonical(view: &View, number: u64) -> RpcResult<B256> {
     let hash = view.canonical_hash(number).map_err(failure)?;
     hash.ok_or_else(|| failure(format_args!("no canonical block {number} below the head")))
 }
 
-/// The header of a block that was canonical once; `None` where it was deleted, as the head was set
+/// The header of a block that was canonical once. `None` if it was deleted when the head was set
 /// back.
 pub(super) fn header(view: &View, id: &BlockId) -> RpcResult<Option<Header>> {
     let record = view.header_by_hash(&id.hash).map_err(failure)?;

@@ -1,7 +1,8 @@
-//! The last changes of the head, in order, shared by everyone who follows them.
+//! The last head events in order, shared by all followers.
 //!
-//! Bounded: the oldest change goes when there are too many, and who has not read it by then walks
-//! the chain instead (`cursor.rs`). Knows neither the chain nor its readers.
+//! The journal is bounded. When there are too many events the oldest is dropped. A follower that
+//! has not read it by then reads the chain instead (`cursor.rs`). The journal knows neither the
+//! chain nor its followers.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,26 +13,27 @@ use chain::import::BlockId;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// Most changes kept.
+/// Most events kept.
 const EVENTS_MAX: usize = 4096;
-/// Most blocks named in the changes kept, so that deep reorganizations do not pile up.
+/// Most blocks named in the events kept, so that deep reorganizations do not pile up.
 const BLOCKS_MAX: usize = 32_768;
-/// The number of the first change. Smaller numbers stand for changes that are not kept.
+/// The number of the first event. A smaller number is never found in the journal.
 const FIRST: u64 = 1;
 
-/// The changes kept.
+/// The last head events.
 #[derive(Debug)]
 pub(super) struct HeadJournal {
     inner: Mutex<Inner>,
-    /// The number of the next change.
+    /// The number of the next event.
     signal: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
 struct Inner {
     events: VecDeque<Arc<HeadEvent>>,
-    /// The number of the oldest change kept.
+    /// The number of the oldest event kept.
     first: u64,
+    /// Blocks named in all events kept.
     blocks: usize,
 }
 
@@ -41,12 +43,12 @@ impl Inner {
     }
 }
 
-/// The changes that a reader has not seen.
+/// The next events that a follower has not seen.
 #[derive(Debug)]
-pub(super) struct Unseen {
-    /// In their order; not all of them where there are many.
+pub(super) struct UnseenEvents {
+    /// The events in their order. If there are many, these are the first of them.
     pub(super) events: Vec<Arc<HeadEvent>>,
-    /// The number of the one after them.
+    /// The number of the event after them.
     pub(super) next: u64,
 }
 
@@ -62,26 +64,26 @@ impl HeadJournal {
         }
     }
 
-    /// The number that the next change will have.
+    /// The number that the next event will have.
     pub(super) fn next(&self) -> u64 {
         *self.signal.borrow()
     }
 
-    /// Tells of every change after now.
+    /// A receiver that changes with every event.
     pub(super) fn signal(&self) -> watch::Receiver<u64> {
         self.signal.subscribe()
     }
 
-    /// Takes in a change.
+    /// Appends an event.
     pub(super) fn push(&self, event: Arc<HeadEvent>) {
         let mut inner = self.inner.lock();
-        inner.blocks += blocks(&event);
+        inner.blocks += block_count(&event);
         inner.events.push_back(event);
         while inner.events.len() > EVENTS_MAX || inner.blocks > BLOCKS_MAX {
             let Some(oldest) = inner.events.pop_front() else {
                 break;
             };
-            inner.blocks -= blocks(&oldest);
+            inner.blocks -= block_count(&oldest);
             inner.first += 1;
         }
         let next = inner.next();
@@ -89,32 +91,32 @@ impl HeadJournal {
         self.signal.send_replace(next);
     }
 
-    /// The changes from the first of `range` on, and before its end, for a reader who has seen the
-    /// chain up to `head`, which may be later than that; whole changes until they name `blocks_max`
-    /// blocks. `None` where they are not kept any more.
-    pub(super) fn since(&self, range: Range<u64>, head: &BlockId, blocks_max: usize) -> Option<Unseen> {
+    /// The events with numbers in `range`, for a follower that has seen the chain up to `head`.
+    /// Events up to the one that led to `head` are left out. Returns whole events until they name
+    /// `blocks_max` blocks, or `None` if the first is not kept any more.
+    pub(super) fn since(&self, range: Range<u64>, head: &BlockId, blocks_max: usize) -> Option<UnseenEvents> {
         let inner = self.inner.lock();
         let from = usize::try_from(range.start.checked_sub(inner.first)?).ok()?;
         let count = usize::try_from(range.end.saturating_sub(range.start)).ok()?;
         let unseen = inner.events.iter().skip(from).take(count);
         let is_seen = |event: &Arc<HeadEvent>| event.applied.last() == Some(head);
         let seen = unseen.clone().rposition(is_seen).map_or(0, |index| index + 1);
-        let mut room = blocks_max;
+        let mut blocks_left = blocks_max;
         let mut events = Vec::new();
         for event in unseen.skip(seen) {
-            if room == 0 {
+            if blocks_left == 0 {
                 break;
             }
-            room = room.saturating_sub(blocks(event));
+            blocks_left = blocks_left.saturating_sub(block_count(event));
             events.push(Arc::clone(event));
         }
         let next = range.start + (seen + events.len()) as u64;
-        Some(Unseen { events, next })
+        Some(UnseenEvents { events, next })
     }
 }
 
-/// Blocks that a change names.
-pub(super) fn blocks(event: &HeadEvent) -> usize {
+/// The number of blocks that an event names.
+pub(super) fn block_count(event: &HeadEvent) -> usize {
     event.reverted.len() + event.applied.len()
 }
 
@@ -138,7 +140,7 @@ mod tests {
         })
     }
 
-    fn numbers(unseen: Option<Unseen>) -> Option<(Vec<u64>, u64)> {
+    fn numbers(unseen: Option<UnseenEvents>) -> Option<(Vec<u64>, u64)> {
         unseen.map(|unseen| {
             let blocks = unseen.events.iter().flat_map(|event| &event.applied);
             (blocks.map(|id| id.number).collect(), unseen.next)
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_get_what_they_have_not_seen() {
+    fn followers_get_the_events_they_have_not_seen() {
         let journal = HeadJournal::new();
         let mut signal = journal.signal();
         assert_eq!(journal.next(), 1);
@@ -175,13 +177,13 @@ mod tests {
         assert_eq!(
             numbers(journal.since(1..u64::MAX, &id(2), 100)),
             Some((vec![3], 4)),
-            "what the reader's head has already is passed over"
+            "events up to the follower's head are left out"
         );
         assert_eq!(numbers(journal.since(0..u64::MAX, &id(0), 100)), None);
     }
 
     #[test]
-    fn the_oldest_goes_first() {
+    fn the_oldest_event_is_dropped_first() {
         let journal = HeadJournal::new();
         for _ in 0..EVENTS_MAX + 10 {
             journal.push(event(1..2));
@@ -189,7 +191,7 @@ mod tests {
         assert_eq!(numbers(journal.since(10..u64::MAX, &id(0), 1)), None);
         assert!(journal.since(11..u64::MAX, &id(0), 1).is_some());
         journal.push(event(1..BLOCKS_MAX as u64 + 2));
-        assert_eq!(journal.inner.lock().events.len(), 0, "a change too large to keep");
+        assert_eq!(journal.inner.lock().events.len(), 0, "an event too large to keep");
         assert_eq!(journal.next(), EVENTS_MAX as u64 + 12);
         assert_eq!(numbers(journal.since(20..u64::MAX, &id(0), 1)), None);
         assert_eq!(

@@ -1,9 +1,9 @@
-//! The logs of blocks: read once for everyone who follows them, and matched.
+//! The logs of blocks: read once for all followers, and matched with the criteria of each.
 //!
-//! A new head is looked at by every log filter and every subscription; the last blocks' logs are
-//! kept in decoded form, up to a number of bytes. Side blocks keep their receipts, so logs that a
-//! reorganization took back are read like others. A block's logs never change under its hash, so
-//! what is kept stays right though the block be deleted, as the head is set back.
+//! Every log filter and log subscription looks at every new head. So the logs of the last blocks
+//! are cached in decoded form, up to a number of bytes. Side blocks keep their receipts, so logs
+//! that a reorganization removed are read like others. The logs of a block hash never change. So a
+//! cached block stays correct even if it is deleted when the head is set back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::logs_filter::LogCriteria;
 use crate::modules::Dialect;
 use crate::objects::{LogObject, TransactionPlace};
 
-/// Most bytes of logs kept.
+/// Most bytes of logs in the cache.
 const CACHE_LEN_MAX: usize = 16 << 20;
-/// Most blocks whose logs are kept.
+/// Most blocks whose logs are in the cache.
 const CACHE_BLOCKS_MAX: usize = 128;
 
 /// The logs of one block.
@@ -32,24 +32,24 @@ pub(crate) struct BlockLogs {
     transactions: Vec<TransactionLogs>,
 }
 
-/// The logs of one transaction; there is at least one.
+/// The logs of one transaction, at least one.
 #[derive(Debug)]
 struct TransactionLogs {
     index: usize,
     hash: B256,
     ethereum_hash: Option<B256>,
-    /// Place of the first in the block.
+    /// The index of the first log in the block.
     first: usize,
     logs: Vec<Log>,
 }
 
 impl BlockLogs {
-    /// Reads the logs of `id`, canonical or not; `None` where the block was deleted.
+    /// Reads the logs of `id`, canonical or not. Returns `None` if the block was deleted.
     fn read(view: &View, id: &BlockId) -> RpcResult<Option<Self>> {
         let Some(header) = header(view, id)? else {
             return Ok(None);
         };
-        let mut logs = Self::none(id);
+        let mut logs = Self::empty(id);
         logs.bloom = header.logs_bloom;
         if logs.bloom == Bloom::ZERO {
             return Ok(Some(logs));
@@ -71,15 +71,17 @@ impl BlockLogs {
         let mut first = 0;
         for (index, (receipt, transaction)) in receipts.into_iter().zip(&block.body.transactions).enumerate()
         {
-            let Receipt { logs: own, .. } = receipt;
-            let count = own.len();
+            let Receipt {
+                logs: receipt_logs, ..
+            } = receipt;
+            let count = receipt_logs.len();
             if count > 0 {
                 logs.transactions.push(TransactionLogs {
                     index,
                     hash: transaction.hash(),
                     ethereum_hash: transaction.ethereum_hash(),
                     first,
-                    logs: own,
+                    logs: receipt_logs,
                 });
             }
             first += count;
@@ -87,8 +89,8 @@ impl BlockLogs {
         Ok(Some(logs))
     }
 
-    /// No logs, or none that are known any more.
-    fn none(id: &BlockId) -> Self {
+    /// The block without logs.
+    fn empty(id: &BlockId) -> Self {
         Self {
             id: *id,
             bloom: Bloom::ZERO,
@@ -96,15 +98,15 @@ impl BlockLogs {
         }
     }
 
-    /// Bytes in memory, roughly.
+    /// About how many bytes the value takes in memory.
     fn len(&self) -> usize {
         let log = |log: &Log| 128 + 32 * log.topics.len() + log.data.len();
         let logs = self.transactions.iter().flat_map(|transaction| &transaction.logs);
         512 + logs.map(log).sum::<usize>()
     }
 
-    /// Gives each log that `filter` wants to `take` as JSON, in the block's order; where the block
-    /// was taken back, marked so and in the opposite order.
+    /// Passes each log that matches `filter` to `take`, in the block's order. If `removed` is set
+    /// the logs are marked as removed and come in the opposite order.
     pub(crate) fn write(
         &self,
         filter: &LogCriteria,
@@ -122,11 +124,11 @@ impl BlockLogs {
                 .zip(transaction.first..)
                 .map(move |(log, index)| (transaction, log, index))
         });
-        let mut wanted: Vec<_> = logs.filter(|(_, log, _)| filter.matches(log)).collect();
+        let mut matching: Vec<_> = logs.filter(|(_, log, _)| filter.matches(log)).collect();
         if removed {
-            wanted.reverse();
+            matching.reverse();
         }
-        for (transaction, log, index) in wanted {
+        for (transaction, log, index) in matching {
             let hash = match dialect {
                 Dialect::Native => transaction.hash,
                 Dialect::Ethereum => transaction.ethereum_hash.unwrap_or(transaction.hash),
@@ -142,38 +144,40 @@ impl BlockLogs {
     }
 }
 
-/// The last blocks' logs.
+/// The logs of the last blocks.
 #[derive(Debug, Default)]
-pub(super) struct LogCache(Mutex<Kept>);
+pub(super) struct LogCache(Mutex<LogCacheEntries>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct LogCacheEntries {
+    /// The oldest entry comes first.
     blocks: VecDeque<Arc<BlockLogs>>,
     len: usize,
 }
 
 impl LogCache {
-    /// The logs of `id`, from memory where they are there. Of a block that was deleted since there
-    /// are none, and nothing is kept: it may be imported again.
+    /// The logs of `id`, from the cache if possible. A block that was deleted has none. That result
+    /// is not cached, because the block may be imported again.
     pub(super) fn get(&self, view: &View, id: &BlockId) -> RpcResult<Arc<BlockLogs>> {
-        let found = |kept: &Kept| kept.blocks.iter().rev().find(|logs| logs.id == *id).cloned();
+        let found =
+            |entries: &LogCacheEntries| entries.blocks.iter().rev().find(|logs| logs.id == *id).cloned();
         if let Some(logs) = found(&self.0.lock()) {
             return Ok(logs);
         }
-        // Read outside of the lock; that two readers may do it at the same time is harmless.
+        // The logs are read without the lock. It does no harm if two followers do so at once.
         let Some(logs) = BlockLogs::read(view, id)? else {
-            return Ok(Arc::new(BlockLogs::none(id)));
+            return Ok(Arc::new(BlockLogs::empty(id)));
         };
         let logs = Arc::new(logs);
-        let mut kept = self.0.lock();
-        if found(&kept).is_none() {
-            kept.len += logs.len();
-            kept.blocks.push_back(Arc::clone(&logs));
-            while kept.len > CACHE_LEN_MAX || kept.blocks.len() > CACHE_BLOCKS_MAX {
-                let Some(oldest) = kept.blocks.pop_front() else {
+        let mut entries = self.0.lock();
+        if found(&entries).is_none() {
+            entries.len += logs.len();
+            entries.blocks.push_back(Arc::clone(&logs));
+            while entries.len > CACHE_LEN_MAX || entries.blocks.len() > CACHE_BLOCKS_MAX {
+                let Some(oldest) = entries.blocks.pop_front() else {
                     break;
                 };
-                kept.len -= oldest.len();
+                entries.len -= oldest.len();
             }
         }
         Ok(logs)

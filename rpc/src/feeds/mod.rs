@@ -1,8 +1,9 @@
-//! What happens on a node, for those who follow it: heads, their logs, pending transactions, sync.
+//! The events of a node for its followers: heads, logs, pending transactions, the sync state.
 //!
-//! Followers hold cursors, not queues: what has happened lies here once, within bounds, and each
-//! reads it at its own pace. One thread takes the chain's events in and looks at what tells of
-//! itself by no event. Knows neither filters nor subscriptions.
+//! Followers are filters and subscriptions. They hold cursors, not queues: the events are kept here
+//! once, within bounds, and each follower reads them at its own pace. One thread receives the
+//! chain's events and polls the states that send no events. This module knows neither filters nor
+//! subscriptions.
 
 mod cursor;
 mod journal;
@@ -20,7 +21,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use primitives::{B256, Header};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-pub(crate) use cursor::{Cursor, Step, Way};
+pub(crate) use cursor::{BlockChange, HeadCursor, UnseenChanges};
 pub(crate) use logs::BlockLogs;
 
 use self::journal::HeadJournal;
@@ -31,9 +32,9 @@ use crate::facts::{NodeFacts, SyncStatus};
 use crate::modules::Dialect;
 use crate::objects::shown_hash;
 
-/// How often the pool and the state of the download are looked at.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// Most bytes that the criteria of all followers take up together.
+/// How often the pool and the state of the download are polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Most bytes that the criteria of all followers may take together.
 const CRITERIA_LEN_MAX: usize = 64 << 20;
 
 /// The node's feeds.
@@ -43,10 +44,11 @@ pub(crate) struct Feeds {
     blocks: Arc<BlockCache>,
     heads: HeadJournal,
     logs: LogCache,
-    /// How many transactions have become pending.
+    /// The number of transactions that have become pending.
     pending: watch::Sender<u64>,
-    /// Whether a download is under way.
+    /// Whether the chain is being downloaded.
     syncing: watch::Sender<bool>,
+    /// A permit for each byte of criteria.
     criteria: Arc<Semaphore>,
 }
 
@@ -58,11 +60,11 @@ impl std::fmt::Debug for Feeds {
     }
 }
 
-/// The room that a follower's criteria take up.
-pub(crate) type CriteriaRoom = OwnedSemaphorePermit;
+/// The memory reserved for a follower's criteria.
+pub(crate) type CriteriaPermit = OwnedSemaphorePermit;
 
 impl Feeds {
-    /// Begins to follow `chain`. The thread ends with the last handle of these feeds.
+    /// Starts to follow `chain`. The thread ends when the last handle of these feeds is dropped.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -90,37 +92,37 @@ impl Feeds {
         Ok(feeds)
     }
 
-    /// Reserves room for criteria of `len` bytes.
+    /// Reserves memory for criteria of `len` bytes.
     ///
     /// # Errors
-    /// −32000 where others have taken it.
-    pub(crate) fn reserve(&self, len: usize) -> RpcResult<CriteriaRoom> {
+    /// −32000 if too little is left.
+    pub(crate) fn reserve(&self, len: usize) -> RpcResult<CriteriaPermit> {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         Arc::clone(&self.criteria).try_acquire_many_owned(len).map_err(|_| {
             RpcError::refused(format!(
-                "the criteria of all filters and subscriptions would be longer than {CRITERIA_LEN_MAX} bytes"
+                "too many filters and subscriptions: their criteria would take more than {CRITERIA_LEN_MAX} bytes"
             ))
         })
     }
 
     /// A cursor at the head.
-    pub(crate) fn cursor(&self) -> RpcResult<Cursor> {
-        Cursor::now(&self.heads, || self.view())
+    pub(crate) fn cursor(&self) -> RpcResult<HeadCursor> {
+        HeadCursor::now(&self.heads, || self.view())
     }
 
-    /// Whether nothing has happened since `cursor`.
-    pub(crate) fn is_current(&self, cursor: &Cursor) -> bool {
+    /// Whether the head has not changed since `cursor`.
+    pub(crate) fn is_current(&self, cursor: &HeadCursor) -> bool {
         cursor.is_current(&self.heads)
     }
 
-    /// The next part of the way from `cursor` to the head, and a view that has all its blocks.
-    pub(crate) fn way(&self, cursor: &Cursor) -> RpcResult<(Way, View)> {
+    /// The next changes between `cursor` and the head, and a view that has all their blocks.
+    pub(crate) fn changes_since(&self, cursor: &HeadCursor) -> RpcResult<(UnseenChanges, View)> {
         let next = self.heads.next();
         let view = self.view()?;
-        Ok((cursor.way(&self.heads, next, &view)?, view))
+        Ok((cursor.changes(&self.heads, next, &view)?, view))
     }
 
-    /// Tells of every change of the head.
+    /// A receiver that changes with every change of the head.
     pub(crate) fn heads_signal(&self) -> watch::Receiver<u64> {
         self.heads.signal()
     }
@@ -130,48 +132,49 @@ impl Feeds {
         self.logs.get(view, id)
     }
 
-    /// The header of a block that is or was canonical; `None` where it was deleted.
+    /// The header of a block that is or was canonical. `None` if the block was deleted.
     pub(crate) fn header(&self, view: &View, id: &BlockId) -> RpcResult<Option<Header>> {
         cursor::header(view, id)
     }
 
-    /// What became pending since `cursor`: at most `max` hashes. The pool keeps the last
-    /// [`chain::pool::PENDING_FEED_MAX`] of them, so a follower who comes too late goes on with the
-    /// oldest of those.
+    /// The hashes of at most `max` transactions that have become pending since `cursor`.
+    ///
+    /// The pool keeps the last [`chain::pool::PENDING_FEED_MAX`] hashes. A follower further behind
+    /// goes on with the oldest of them.
     pub(crate) fn pending_since(&self, cursor: u64, max: usize) -> PendingHashes {
-        let news = self.chain.pool().pending_since(cursor, max);
-        if news.missed > 0 {
+        let pending = self.chain.pool().pending_since(cursor, max);
+        if pending.missed > 0 {
             tracing::debug!(
-                missed = news.missed,
-                "a follower of pending transactions came too late for some"
+                missed = pending.missed,
+                "a follower of pending transactions was too slow and misses some"
             );
         }
-        news
+        pending
     }
 
-    /// Tells of every hash that becomes pending.
+    /// A receiver that changes with every transaction that becomes pending.
     pub(crate) fn pending_signal(&self) -> watch::Receiver<u64> {
         self.pending.subscribe()
     }
 
-    /// Tells of the begin and the end of a download.
+    /// A receiver that changes when a download of the chain begins or ends.
     pub(crate) fn sync_signal(&self) -> watch::Receiver<bool> {
         self.syncing.subscribe()
     }
 
-    /// How far a download is.
+    /// The progress of the download, if there is one.
     pub(crate) fn sync_status(&self) -> Option<SyncStatus> {
         self.facts.sync_status()
     }
 
-    /// The hash of a transaction that was pending, as a dialect shows it: from the pool, or from
-    /// the block that has it by now.
+    /// The hash that `dialect` shows for a transaction that was pending. The transaction is read
+    /// from the pool, or from the block that contains it by now.
     pub(crate) fn shown_hash(&self, hash: &B256, dialect: Dialect) -> RpcResult<B256> {
         if dialect == Dialect::Native {
             return Ok(*hash);
         }
-        if let Some(waiting) = self.chain.pool().get(hash) {
-            return Ok(shown_hash(&waiting.transaction, dialect));
+        if let Some(pooled) = self.chain.pool().get(hash) {
+            return Ok(shown_hash(&pooled.transaction, dialect));
         }
         let view = self.view()?;
         let Some((block, index)) = view.transaction_place(hash).map_err(failure)? else {
@@ -182,7 +185,7 @@ impl Feeds {
         Ok(shown.unwrap_or(*hash))
     }
 
-    /// The chain followed.
+    /// The chain that these feeds follow.
     pub(crate) fn chain(&self) -> &Chain {
         &self.chain
     }
@@ -192,8 +195,8 @@ impl Feeds {
         self.chain.view().map_err(failure)
     }
 
-    /// Looks at what sends no events.
-    fn look(&self) {
+    /// Polls the states that send no events.
+    fn poll(&self) {
         let pending = self.chain.pool().pending_cursor();
         self.pending
             .send_if_modified(|last| std::mem::replace(last, pending) != pending);
@@ -203,20 +206,20 @@ impl Feeds {
     }
 }
 
-/// Takes events in until the chain or the feeds are gone.
+/// Receives events until the chain or the feeds are dropped.
 fn follow(feeds: &Weak<Feeds>, events: &Receiver<Arc<HeadEvent>>) {
-    let mut looked = Instant::now();
+    let mut polled = Instant::now();
     loop {
-        let event = events.recv_timeout(LOOK_INTERVAL.saturating_sub(looked.elapsed()));
+        let event = events.recv_timeout(POLL_INTERVAL.saturating_sub(polled.elapsed()));
         let Some(feeds) = feeds.upgrade() else { return };
         match event {
             Ok(event) => feeds.heads.push(event),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        if looked.elapsed() >= LOOK_INTERVAL {
-            feeds.look();
-            looked = Instant::now();
+        if polled.elapsed() >= POLL_INTERVAL {
+            feeds.poll();
+            polled = Instant::now();
         }
     }
 }

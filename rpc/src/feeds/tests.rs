@@ -1,4 +1,4 @@
-//! Followers of a real chain in memory, against the plainest of models: a stack of blocks.
+//! Followers of a real chain in memory, compared with a simple model: a stack of blocks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,18 +12,19 @@ use chain::{Chain, ChainConfig, ChainSpec};
 use primitives::{Address, Block, Bytes, SecretKey, TxForm, U256, UnsignedTransaction};
 use store::Store;
 
-use super::cursor::Cursor;
+use super::cursor::HeadCursor;
 use super::journal::HeadJournal;
 use super::logs::LogCache;
-use super::{Feeds, Step};
+use super::{BlockChange, Feeds};
 use crate::decode::FromParam;
 use crate::facts::NodeFacts;
 use crate::logs_filter::LogCriteria;
 use crate::modules::Dialect;
 
-struct Facts;
+/// A node without peers.
+struct NoFacts;
 
-impl NodeFacts for Facts {
+impl NodeFacts for NoFacts {
     fn client_version(&self) -> &str {
         ""
     }
@@ -56,7 +57,7 @@ fn head(chain: &Chain) -> BlockId {
     chain.view().expect("a view").head_id()
 }
 
-/// An empty block on the head; `tag` tells it from others there.
+/// An empty block on the head. `tag` makes it differ from other blocks there.
 fn next_block(chain: &Chain, tag: u64) -> Block {
     let view = chain.view().expect("a view");
     let mut settings = chain.settings();
@@ -82,17 +83,17 @@ fn extend(chain: &Chain, tag: u64) -> BlockId {
     head(chain)
 }
 
-/// Branches that leave the first one at these heights, each of `len` blocks above that: made on
-/// chains of their own, as blocks are built on heads alone.
+/// Branches of `len` blocks each, which leave the first branch at these heights. Each is made on a
+/// chain of its own, because blocks are built on heads only.
 fn branches(forks: &[usize], len: usize) -> Vec<VecDeque<Block>> {
     let mut branches: Vec<VecDeque<Block>> = Vec::new();
-    for (which, fork) in forks.iter().enumerate() {
+    for (branch, fork) in forks.iter().enumerate() {
         let chain = open();
         for block in branches.first().into_iter().flatten().take(*fork) {
             chain.import(block.clone()).expect("a good block");
         }
-        let blocks = (0..len).map(|at| {
-            let block = next_block(&chain, (which * 1000 + at) as u64);
+        let blocks = (0..len).map(|index| {
+            let block = next_block(&chain, (branch * 1000 + index) as u64);
             chain.import(block.clone()).expect("a good block");
             block
         });
@@ -101,22 +102,22 @@ fn branches(forks: &[usize], len: usize) -> Vec<VecDeque<Block>> {
     branches
 }
 
-/// What a follower believes the chain to be, down to where it began.
+/// The canonical chain as a follower knows it, down to the block where it began.
 struct Model(Vec<BlockId>);
 
 impl Model {
-    fn follow(&mut self, chain: &Chain, steps: &[Step]) {
+    fn follow(&mut self, chain: &Chain, changes: &[BlockChange]) {
         let view = chain.view().expect("a view");
-        for step in steps {
-            match step {
-                Step::Removed(id) => assert_eq!(self.0.pop(), Some(*id), "only the top is removed"),
-                Step::Applied(id) => {
+        for change in changes {
+            match change {
+                BlockChange::Removed(id) => assert_eq!(self.0.pop(), Some(*id), "only the head is removed"),
+                BlockChange::Applied(id) => {
                     let header = super::cursor::header(&view, id).expect("a header");
-                    if let Some(top) = self.0.last() {
+                    if let Some(head) = self.0.last() {
                         assert_eq!(
                             header.expect("a header").parent_hash,
-                            top.hash,
-                            "only on the top is applied"
+                            head.hash,
+                            "a new block follows the head"
                         );
                     }
                     self.0.push(*id);
@@ -139,7 +140,7 @@ impl Random {
 }
 
 #[test]
-fn followers_end_at_the_head_by_either_way() {
+fn followers_reach_the_head_by_journal_and_by_chain() {
     let mut reorganizations = 0;
     for seed in 1..=3 {
         let mut random = Random(seed * 0x9e37_79b9_7f4a_7c15);
@@ -148,8 +149,8 @@ fn followers_end_at_the_head_by_either_way() {
         let journal = HeadJournal::new();
         let genesis = head(&chain);
         let mut branches = branches(&[0, 2, 5], 60);
-        // By the journal, by the chain alone, and by the journal but stopping anywhere.
-        let start = || Cursor::now(&journal, || Ok(chain.view().expect("a view"))).expect("a cursor");
+        // One uses the journal, one only the chain, one the journal but stops after any change.
+        let start = || HeadCursor::now(&journal, || Ok(chain.view().expect("a view"))).expect("a cursor");
         let mut followers: Vec<_> = (0..3).map(|_| (start(), Model(vec![genesis]))).collect();
         while branches.iter().any(|branch| !branch.is_empty()) {
             // Several blocks of one branch at a time, so that branches overtake each other.
@@ -166,17 +167,17 @@ fn followers_end_at_the_head_by_either_way() {
                     continue;
                 }
                 let view = chain.view().expect("a view");
-                let way = match which {
+                let unseen = match which {
                     1 => cursor.walk(journal.next(), &view),
-                    _ => cursor.way(&journal, journal.next(), &view),
+                    _ => cursor.changes(&journal, journal.next(), &view),
                 };
-                let way = way.expect("a way");
+                let unseen = unseen.expect("a read");
                 let taken = match which {
-                    2 => random.below(way.steps.len() as u64 + 1) as usize,
-                    _ => way.steps.len(),
+                    2 => random.below(unseen.changes.len() as u64 + 1) as usize,
+                    _ => unseen.changes.len(),
                 };
-                model.follow(&chain, &way.steps[..taken]);
-                *cursor = way.stopped(taken, &view).expect("a place");
+                model.follow(&chain, &unseen.changes[..taken]);
+                *cursor = unseen.cursor_after(taken, &view).expect("a read");
                 if which < 2 {
                     assert_eq!(model.0.last(), Some(&head(&chain)), "seed {seed}");
                     assert!(cursor.is_current(&journal));
@@ -186,9 +187,9 @@ fn followers_end_at_the_head_by_either_way() {
         for (cursor, model) in &mut followers {
             while !cursor.is_current(&journal) {
                 let view = chain.view().expect("a view");
-                let way = cursor.way(&journal, journal.next(), &view).expect("a way");
-                model.follow(&chain, &way.steps);
-                *cursor = way.end;
+                let unseen = cursor.changes(&journal, journal.next(), &view).expect("a read");
+                model.follow(&chain, &unseen.changes);
+                *cursor = unseen.end;
             }
             assert_eq!(model.0.last(), Some(&head(&chain)), "seed {seed}");
         }
@@ -196,7 +197,7 @@ fn followers_end_at_the_head_by_either_way() {
     assert!(reorganizations >= 10, "{reorganizations}");
 }
 
-/// Imports the next block of a branch, if its parent is there already.
+/// Imports the next block of a branch if its parent is imported already.
 fn import_next(chain: &Chain, branch: &mut VecDeque<Block>) {
     let Some(block) = branch.front() else { return };
     let view = chain.view().expect("a view");
@@ -212,26 +213,29 @@ fn import_next(chain: &Chain, branch: &mut VecDeque<Block>) {
 }
 
 #[test]
-fn what_is_long_comes_in_parts() {
+fn many_changes_come_in_parts() {
     let chain = open();
     let genesis = head(&chain);
     let journal = HeadJournal::new();
-    let cursor = Cursor::now(&journal, || Ok(chain.view().expect("a view"))).expect("a cursor");
+    let cursor = HeadCursor::now(&journal, || Ok(chain.view().expect("a view"))).expect("a cursor");
     let mut last = genesis;
     for tag in 0..1100 {
         last = extend(&chain, tag);
     }
-    // Nothing is in the journal, as if it had been dropped: the way is the chain's.
+    // The journal is empty, as if its events had been dropped, so the chain is read.
     let mut model = Model(vec![genesis]);
     let view = chain.view().expect("a view");
-    let way = cursor.walk(journal.next(), &view).expect("a way");
-    assert_eq!(way.steps.len(), 1024);
-    assert!(!way.end.is_current(&journal));
-    model.follow(&chain, &way.steps);
-    let way = way.end.way(&journal, journal.next(), &view).expect("a way");
-    assert_eq!(way.steps.len(), 76);
-    assert!(way.end.is_current(&journal));
-    model.follow(&chain, &way.steps);
+    let unseen = cursor.walk(journal.next(), &view).expect("a read");
+    assert_eq!(unseen.changes.len(), 1024);
+    assert!(!unseen.end.is_current(&journal));
+    model.follow(&chain, &unseen.changes);
+    let unseen = unseen
+        .end
+        .changes(&journal, journal.next(), &view)
+        .expect("a read");
+    assert_eq!(unseen.changes.len(), 76);
+    assert!(unseen.end.is_current(&journal));
+    model.follow(&chain, &unseen.changes);
     assert_eq!(model.0.last(), Some(&last));
 }
 
@@ -241,17 +245,20 @@ fn a_cursor_ahead_of_the_journal_sees_nothing_twice() {
     let events = chain.subscribe();
     let journal = HeadJournal::new();
     extend(&chain, 1);
-    // The head has moved, and the journal does not know yet.
-    let cursor = Cursor::now(&journal, || Ok(chain.view().expect("a view"))).expect("a cursor");
+    // The head has moved, but the journal does not have the event yet.
+    let cursor = HeadCursor::now(&journal, || Ok(chain.view().expect("a view"))).expect("a cursor");
     journal.push(events.recv().expect("an event"));
     let view = chain.view().expect("a view");
-    let way = cursor.way(&journal, journal.next(), &view).expect("a way");
-    assert!(way.steps.is_empty() && way.end.is_current(&journal), "{way:?}");
+    let unseen = cursor.changes(&journal, journal.next(), &view).expect("a read");
+    assert!(
+        unseen.changes.is_empty() && unseen.end.is_current(&journal),
+        "{unseen:?}"
+    );
     let second = extend(&chain, 2);
     journal.push(events.recv().expect("an event"));
     let view = chain.view().expect("a view");
-    let way = cursor.way(&journal, journal.next(), &view).expect("a way");
-    assert_eq!(way.steps, [Step::Applied(second)]);
+    let unseen = cursor.changes(&journal, journal.next(), &view).expect("a read");
+    assert_eq!(unseen.changes, [BlockChange::Applied(second)]);
 }
 
 #[test]
@@ -278,11 +285,11 @@ fn a_block_that_was_deleted_and_came_back_has_its_logs() {
     let count = || {
         let mut count = 0;
         let logs = cache.get(&chain.view().expect("a view"), &id).expect("a read");
-        let taken = logs.write(&all, false, Dialect::Native, &mut |_| {
+        let written = logs.write(&all, false, Dialect::Native, &mut |_| {
             count += 1;
             Ok(())
         });
-        taken.expect("nothing fails");
+        written.expect("nothing fails");
         count
     };
     chain.set_head(0).expect("a lower head");
@@ -290,20 +297,20 @@ fn a_block_that_was_deleted_and_came_back_has_its_logs() {
     chain.import(block).expect("a good block");
     assert_eq!(count(), 1);
     chain.set_head(0).expect("a lower head");
-    assert_eq!(count(), 1, "in memory yet");
+    assert_eq!(count(), 1, "still in the cache");
 }
 
 #[test]
 fn the_thread_ends_with_the_feeds() {
     let chain = open();
-    let feeds = Feeds::start(chain.clone(), Arc::new(Facts), Arc::default()).expect("a thread");
+    let feeds = Feeds::start(chain.clone(), Arc::new(NoFacts), Arc::default()).expect("a thread");
     let cursor = feeds.cursor().expect("a cursor");
     extend(&chain, 1);
     let begun = Instant::now();
     while feeds.is_current(&cursor) {
         assert!(
             begun.elapsed() < Duration::from_secs(10),
-            "the feeds learn of a block"
+            "the feeds get the event"
         );
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -312,7 +319,7 @@ fn the_thread_ends_with_the_feeds() {
     while weak.strong_count() > 0 {
         assert!(
             begun.elapsed() < Duration::from_secs(10),
-            "nobody holds the feeds"
+            "the thread releases the feeds"
         );
         std::thread::sleep(Duration::from_millis(1));
     }

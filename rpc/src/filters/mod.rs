@@ -1,8 +1,9 @@
-//! Filters (interface 2.6, 3.1): what a client asks for again and again, under a random id.
+//! Filters, which clients poll for changes by a random id. Sources: docs/interface.md, 2.6;
+//! docs/interface.md, 3.1.
 //!
-//! A filter holds a cursor into the node's feeds and its criteria, nothing that grows; one that is
-//! not polled for a time is gone. How its answers are read from the chain is in `feeds`; the
-//! methods are in `methods/mc/filters.rs`.
+//! A filter holds its criteria and a cursor into the node's feeds, nothing that grows. A filter
+//! that is not polled for a time is removed. `feeds` reads the changes from the chain. The methods
+//! are in `methods/mc/filters.rs`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::error::{RpcError, RpcResult};
-use crate::feeds::{CriteriaRoom, Cursor, Feeds, Step};
+use crate::feeds::{BlockChange, CriteriaPermit, Feeds, HeadCursor};
 use crate::ids::random_id;
 use crate::json::{Json, JsonArray};
 use crate::logs_filter::{LogCriteria, LogFilter};
@@ -24,22 +25,22 @@ pub const FILTERS_MAX: usize = 100_000;
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// Default of [`FilterLimits::answer_len_max`]: 16 MiB.
 pub const ANSWER_LEN_MAX: usize = 16 << 20;
-/// Bytes that a filter takes up without its criteria.
+/// Bytes of a filter without its criteria.
 const FILTER_LEN: usize = 256;
-/// Most pending hashes in one answer; the rest comes with the next.
+/// Most pending hashes in one answer. The next poll returns the rest.
 const HASHES_MAX: usize = 16_384;
-/// In each such part of the idle time, what is idle is looked for once.
+/// Idle filters are looked for this many times per idle timeout.
 const SWEEPS_PER_TIMEOUT: u32 = 8;
 
-/// The bounds that filters keep.
+/// The bounds of filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterLimits {
     /// Most filters at the same time.
     pub filters_max: usize,
     /// A filter that is not polled for this long is removed.
     pub idle_timeout: Duration,
-    /// Changes are given up to this many bytes, a block's always together; the rest comes with the
-    /// next poll.
+    /// One poll returns the changes of whole blocks until they have this many bytes. The next poll
+    /// returns the rest.
     pub answer_len_max: usize,
 }
 
@@ -58,99 +59,101 @@ impl Default for FilterLimits {
 pub struct Filters {
     feeds: Arc<Feeds>,
     limits: FilterLimits,
-    book: Mutex<Book>,
+    table: Mutex<FilterTable>,
 }
 
 #[derive(Debug)]
-struct Book {
+struct FilterTable {
     filters: HashMap<u128, Arc<Filter>>,
-    /// When what is idle was last looked for.
-    swept: Instant,
+    /// When idle filters were last removed.
+    last_sweep: Instant,
 }
 
-/// One filter. Its state is locked while a poll reads the chain, and never the book with it: polls
-/// of one filter wait for each other, those of others do not.
+/// One filter. Its state is locked while a poll reads the chain. The table is never locked
+/// meanwhile. So polls of the same filter wait for each other, and polls of different filters do
+/// not.
 #[derive(Debug)]
 struct Filter {
-    polled: Mutex<Instant>,
-    state: Mutex<State>,
-    _room: CriteriaRoom,
+    last_poll: Mutex<Instant>,
+    state: Mutex<FilterState>,
+    _permit: CriteriaPermit,
 }
 
-/// What a filter follows, and up to where it has.
+/// What a filter follows, and its position.
 #[derive(Debug)]
-enum State {
-    Logs(Arc<LogCriteria>, Cursor),
-    Blocks(Cursor),
+enum FilterState {
+    Logs(Arc<LogCriteria>, HeadCursor),
+    Blocks(HeadCursor),
+    /// The position in the pool's feed of pending transactions.
     Pending(u64),
 }
 
 impl Filters {
     /// No filters yet.
     pub(crate) fn new(feeds: Arc<Feeds>, limits: FilterLimits) -> Self {
-        let book = Book {
+        let table = FilterTable {
             filters: HashMap::new(),
-            swept: Instant::now(),
+            last_sweep: Instant::now(),
         };
         Self {
             feeds,
             limits,
-            book: Mutex::new(book),
+            table: Mutex::new(table),
         }
     }
 
-    /// A filter of the logs to come that `criteria` want.
+    /// Adds a filter of the logs to come that match `criteria`. Returns its id.
     pub(crate) fn add_logs(&self, criteria: LogCriteria, now: Instant) -> RpcResult<u128> {
         criteria.check_range(self.feeds.view()?.head_number())?;
         let len = criteria.len();
         let cursor = self.feeds.cursor()?;
-        self.add(State::Logs(Arc::new(criteria), cursor), len, now)
+        self.add(FilterState::Logs(Arc::new(criteria), cursor), len, now)
     }
 
-    /// A filter of the blocks to come.
+    /// Adds a filter of the blocks to come. Returns its id.
     pub(crate) fn add_blocks(&self, now: Instant) -> RpcResult<u128> {
-        self.add(State::Blocks(self.feeds.cursor()?), 0, now)
+        self.add(FilterState::Blocks(self.feeds.cursor()?), 0, now)
     }
 
-    /// A filter of the transactions that will be pending.
+    /// Adds a filter of the transactions that will become pending. Returns its id.
     pub(crate) fn add_pending(&self, now: Instant) -> RpcResult<u128> {
         let cursor = self.feeds.chain().pool().pending_cursor();
-        self.add(State::Pending(cursor), 0, now)
+        self.add(FilterState::Pending(cursor), 0, now)
     }
 
-    fn add(&self, state: State, criteria_len: usize, now: Instant) -> RpcResult<u128> {
+    fn add(&self, state: FilterState, criteria_len: usize, now: Instant) -> RpcResult<u128> {
         let filter = Arc::new(Filter {
-            polled: Mutex::new(now),
+            last_poll: Mutex::new(now),
             state: Mutex::new(state),
-            _room: self.feeds.reserve(FILTER_LEN + criteria_len)?,
+            _permit: self.feeds.reserve(FILTER_LEN + criteria_len)?,
         });
         let id = random_id()?;
-        let mut book = self.book.lock();
-        let is_due =
-            now.saturating_duration_since(book.swept) >= self.limits.idle_timeout / SWEEPS_PER_TIMEOUT;
-        if is_due || book.filters.len() >= self.limits.filters_max {
-            book.swept = now;
-            book.filters.retain(|_, filter| !self.is_idle(filter, now));
+        let mut table = self.table.lock();
+        let is_sweep_due =
+            now.saturating_duration_since(table.last_sweep) >= self.limits.idle_timeout / SWEEPS_PER_TIMEOUT;
+        if is_sweep_due || table.filters.len() >= self.limits.filters_max {
+            table.last_sweep = now;
+            table.filters.retain(|_, filter| !self.is_idle(filter, now));
         }
-        if book.filters.len() >= self.limits.filters_max {
+        if table.filters.len() >= self.limits.filters_max {
             return Err(RpcError::refused(format!(
                 "too many filters: at most {} at the same time",
                 self.limits.filters_max
             )));
         }
-        book.filters.insert(id, filter);
+        table.filters.insert(id, filter);
         Ok(id)
     }
 
-    /// Removes a filter; whether it was there.
+    /// Removes a filter. Returns whether it existed.
     pub(crate) fn remove(&self, id: u128, now: Instant) -> bool {
-        let removed = self.book.lock().filters.remove(&id);
+        let removed = self.table.lock().filters.remove(&id);
         removed.is_some_and(|filter| !self.is_idle(&filter, now))
     }
 
-    /// How many filters there are, idle ones that nobody has asked for yet included.
+    /// The number of filters, including idle ones that are not removed yet.
     pub fn len(&self) -> usize {
-        self.book.lock().filters.len()
+        self.table.lock().filters.len()
     }
 
     /// Whether there are none.
@@ -158,34 +161,34 @@ impl Filters {
         self.len() == 0
     }
 
-    /// What has happened since the last poll: logs, block hashes or transaction hashes.
+    /// The changes since the last poll: logs, block hashes or transaction hashes.
     pub(crate) fn changes(&self, id: u128, dialect: Dialect, now: Instant) -> RpcResult<Json> {
         let filter = self.get(id, now)?;
-        *filter.polled.lock() = now;
+        *filter.last_poll.lock() = now;
         match &mut *filter.state.lock() {
-            State::Pending(cursor) => self.pending(cursor, dialect),
-            State::Blocks(cursor) => self.blocks(cursor),
-            State::Logs(wanted, cursor) => self.logs(wanted, cursor, dialect),
+            FilterState::Pending(cursor) => self.pending(cursor, dialect),
+            FilterState::Blocks(cursor) => self.blocks(cursor),
+            FilterState::Logs(criteria, cursor) => self.logs(criteria, cursor, dialect),
         }
     }
 
-    /// What a log filter asks for, as a question about the blocks that are there.
+    /// The criteria of a log filter, as a query over the existing blocks.
     pub(crate) fn log_filter(&self, id: u128, now: Instant) -> RpcResult<LogFilter> {
         let filter = self.get(id, now)?;
         match &*filter.state.lock() {
-            State::Logs(wanted, _) => Ok(wanted.filter()),
-            State::Blocks(_) | State::Pending(_) => Err(RpcError::refused(
-                "the filter is no log filter: poll it with getFilterChanges",
+            FilterState::Logs(criteria, _) => Ok(criteria.filter()),
+            FilterState::Blocks(_) | FilterState::Pending(_) => Err(RpcError::refused(
+                "the filter is not a log filter: poll it with getFilterChanges",
             )),
         }
     }
 
     fn get(&self, id: u128, now: Instant) -> RpcResult<Arc<Filter>> {
-        let mut book = self.book.lock();
-        match book.filters.get(&id) {
+        let mut table = self.table.lock();
+        match table.filters.get(&id) {
             Some(filter) if !self.is_idle(filter, now) => Ok(Arc::clone(filter)),
             Some(_) => {
-                book.filters.remove(&id);
+                table.filters.remove(&id);
                 Err(not_found())
             }
             None => Err(not_found()),
@@ -193,50 +196,47 @@ impl Filters {
     }
 
     fn is_idle(&self, filter: &Filter, now: Instant) -> bool {
-        now.saturating_duration_since(*filter.polled.lock()) >= self.limits.idle_timeout
+        now.saturating_duration_since(*filter.last_poll.lock()) >= self.limits.idle_timeout
     }
 
     fn pending(&self, cursor: &mut u64, dialect: Dialect) -> RpcResult<Json> {
-        let news = self.feeds.pending_since(*cursor, HASHES_MAX);
-        let shown = news
+        let pending = self.feeds.pending_since(*cursor, HASHES_MAX);
+        let shown = pending
             .hashes
             .iter()
             .map(|hash| self.feeds.shown_hash(hash, dialect).map(Data));
         let answer = Json::write(&shown.collect::<RpcResult<Vec<_>>>()?)?;
-        *cursor = news.cursor;
+        *cursor = pending.cursor;
         Ok(answer)
     }
 
-    fn blocks(&self, cursor: &mut Cursor) -> RpcResult<Json> {
-        let (way, _) = self.feeds.way(cursor)?;
-        let applied = way.steps.iter().filter_map(|step| match step {
-            Step::Applied(id) => Some(Data(id.hash)),
-            Step::Removed(_) => None,
+    fn blocks(&self, cursor: &mut HeadCursor) -> RpcResult<Json> {
+        let (unseen, _) = self.feeds.changes_since(cursor)?;
+        let applied = unseen.changes.iter().filter_map(|change| match change {
+            BlockChange::Applied(id) => Some(Data(id.hash)),
+            BlockChange::Removed(_) => None,
         });
         let answer = Json::write(&applied.collect::<Vec<_>>())?;
-        *cursor = way.end;
+        *cursor = unseen.end;
         Ok(answer)
     }
 
-    fn logs(&self, wanted: &LogCriteria, cursor: &mut Cursor, dialect: Dialect) -> RpcResult<Json> {
+    fn logs(&self, criteria: &LogCriteria, cursor: &mut HeadCursor, dialect: Dialect) -> RpcResult<Json> {
         let mut out = JsonArray::new();
-        let (way, view) = self.feeds.way(cursor)?;
+        let (unseen, view) = self.feeds.changes_since(cursor)?;
         let mut taken = 0;
-        for step in &way.steps {
+        for change in &unseen.changes {
             if out.len() > self.limits.answer_len_max {
                 break;
             }
             taken += 1;
-            let (id, removed) = match step {
-                Step::Removed(id) => (id, true),
-                Step::Applied(id) => (id, false),
-            };
-            if wanted.covers(id.number) {
+            let id = change.block();
+            if criteria.covers(id.number) {
                 let logs = self.feeds.logs(&view, id)?;
-                logs.write(wanted, removed, dialect, &mut |log| out.push(log))?;
+                logs.write(criteria, change.is_removal(), dialect, &mut |log| out.push(log))?;
             }
         }
-        *cursor = way.stopped(taken, &view)?;
+        *cursor = unseen.cursor_after(taken, &view)?;
         Ok(Json::from_text(out.finish()))
     }
 }

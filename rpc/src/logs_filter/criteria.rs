@@ -1,7 +1,8 @@
-//! Which logs a follower wants (interface 2.6): a range of blocks to come, addresses, topics.
+//! The criteria of a log filter: a range of blocks, addresses, topics.
+//! Source: docs/interface.md, 2.6.
 //!
-//! A log filter made ready to be asked about every block. Knows no blocks; what matches is decided
-//! by the package `chain`, how the options object is read is in `logs_filter`.
+//! [`LogCriteria`] is a filter prepared for matching block after block. It knows no blocks. The
+//! package `chain` decides what matches. `logs_filter` reads the options object.
 
 use chain::logs::{BloomTest, LogQuery};
 use primitives::{Bloom, Log};
@@ -12,12 +13,12 @@ use crate::error::{RpcError, RpcResult};
 use crate::types::{BlockRef, DecodeError};
 use crate::wire_type::WireType;
 
-/// Bytes that an address or topic takes up in the query and in the test of blooms.
+/// Bytes that an address or topic takes in the query and in the bloom test.
 const VALUE_LEN: usize = 96;
-/// Bytes that the criteria take up without any.
+/// Bytes of criteria without addresses and topics.
 const CRITERIA_LEN: usize = 128;
 
-/// A log filter that follows the chain.
+/// Selects logs of new blocks for a filter or a subscription.
 #[derive(Clone, Debug)]
 pub struct LogCriteria {
     from: BlockRef,
@@ -36,8 +37,8 @@ impl LogCriteria {
         }
     }
 
-    /// Whether the range starts after it ends, where the head is block `head`. As an end `latest`
-    /// moves with the chain, above every number.
+    /// Whether the range starts after its end, if block `head` is the head. As an end, `latest`
+    /// moves with the chain and counts as above every number.
     pub fn is_backwards(&self, head: u64) -> bool {
         let from = match self.from {
             BlockRef::Earliest => 0,
@@ -54,7 +55,7 @@ impl LogCriteria {
         from > to
     }
 
-    /// Refuses a range that starts after it ends.
+    /// Refuses a range that starts after its end.
     pub(crate) fn check_range(&self, head: u64) -> RpcResult<()> {
         if self.is_backwards(head) {
             return Err(RpcError::refused(
@@ -64,7 +65,7 @@ impl LogCriteria {
         Ok(())
     }
 
-    /// Whether block `number`, coming now, is within the range.
+    /// Whether the range contains block `number`, which has just become canonical.
     pub fn covers(&self, number: u64) -> bool {
         let starts = match self.from {
             BlockRef::Number(from) => from <= number,
@@ -78,17 +79,17 @@ impl LogCriteria {
         starts && ends
     }
 
-    /// Whether `log` is wanted, wherever it is.
+    /// Whether `log` matches, whichever block it is in.
     pub fn matches(&self, log: &Log) -> bool {
         self.query.matches(log)
     }
 
-    /// Whether a block with this bloom can have a wanted log.
+    /// Whether a block with this bloom can contain a matching log.
     pub fn may_match(&self, bloom: &Bloom) -> bool {
         self.bloom.may_match(bloom)
     }
 
-    /// The same as a question about the blocks that are there.
+    /// The same criteria as a query over the existing blocks.
     pub(crate) fn filter(&self) -> LogFilter {
         LogFilter {
             span: LogSpan::Range {
@@ -99,13 +100,13 @@ impl LogCriteria {
         }
     }
 
-    /// Bytes that the criteria take up.
+    /// The bytes that the criteria take in memory.
     pub(crate) fn len(&self) -> usize {
         CRITERIA_LEN + VALUE_LEN * self.query.values()
     }
 }
 
-/// Every log to come.
+/// Matches every log of every block that comes.
 impl Default for LogCriteria {
     fn default() -> Self {
         Self::new(BlockRef::Latest, BlockRef::Latest, LogQuery::default())
@@ -120,7 +121,7 @@ impl FromParam for LogCriteria {
         match span {
             LogSpan::Range { from, to } => Ok(Self::new(from, to, query)),
             LogSpan::Block(_) => {
-                let reason = "blockHash: a filter follows the chain; mc_getLogs takes a single block";
+                let reason = "blockHash: a filter takes a range of blocks, and mc_getLogs a single block";
                 Err(DecodeError::Rule(reason.to_owned()))
             }
         }
@@ -161,12 +162,13 @@ mod tests {
         if expected {
             assert!(
                 filter.may_match(&logs_bloom([&log])),
-                "{topics}: no bloom hides a match"
+                "{topics}: the bloom hides a match"
             );
         }
     }
 
-    /// The rows of the interface for a log with topics [A, B], and their opposites.
+    /// Filters that match a log with topics [A, B], and filters that do not.
+    /// Source: docs/interface.md, 2.6.
     #[test]
     fn topics_match_by_position() {
         for topics in [
@@ -245,29 +247,32 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_named() {
+    fn invalid_filters_name_the_reason() {
         for (json, expected) in [
-            ("[]", "want an object, got an array"),
-            (r#"{"address":"0x12"}"#, "field address: want 20 bytes, got 1"),
+            ("[]", "got an array, expected an object"),
+            (
+                r#"{"address":"0x12"}"#,
+                "field address: got 1 byte, expected 20 bytes",
+            ),
             (
                 r#"{"topics":"0x12"}"#,
-                "field topics: want an array, got a string",
+                "field topics: got a string, expected an array",
             ),
             (
                 r#"{"topics":["0x12"]}"#,
-                "field topics: element 0: want 32 bytes, got 1",
+                "field topics: element 0: got 1 byte, expected 32 bytes",
             ),
             (
                 "{\"topics\":[AA,AA,AA,AA,AA]}",
-                "field topics: 5 members, want at most 4",
+                "field topics: got 5 members, expected at most 4",
             ),
             (
                 r#"{"fromBlock":"0x01"}"#,
-                "field fromBlock: want a block number or one of earliest, latest, pending: leading zero digits",
+                "field fromBlock: expected a block number or one of earliest, latest, pending: leading zero digits",
             ),
             (
                 "{\"blockHash\":AA}",
-                "blockHash: a filter follows the chain; mc_getLogs takes a single block",
+                "blockHash: a filter takes a range of blocks, and mc_getLogs a single block",
             ),
         ] {
             assert_eq!(read(json).expect_err("refused"), expected, "{json}");

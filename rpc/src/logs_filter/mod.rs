@@ -219,30 +219,30 @@ mod tests {
         let check = |json: Value, expected: &str| {
             assert_eq!(read(&json).expect_err("no filter").to_string(), expected);
         };
-        check(json!([]), "want an object, got an array");
+        check(json!([]), "got an array, expected an object");
         check(
             json!({"fromBlock": "0x01"}),
-            "field fromBlock: want a block number or one of earliest, latest, pending: leading zero digits",
+            "field fromBlock: expected a block number or one of earliest, latest, pending: leading zero digits",
         );
         check(
             json!({"address": data(A)}),
-            "field address: want 20 bytes, got 32",
+            "field address: got 32 bytes, expected 20 bytes",
         );
         check(
             json!({"address": [data(HERE), 5]}),
-            "field address: element 1: want a hex string, got a number",
+            "field address: element 1: got a number, expected a hex string",
         );
         check(
             json!({"topics": [null, [data(A), data(HERE)]]}),
-            "field topics: element 1: element 1: want 32 bytes, got 20",
+            "field topics: element 1: element 1: got 20 bytes, expected 32 bytes",
         );
         check(
             json!({"topics": [null, null, null, null, null]}),
-            "field topics: 5 members, want at most 4",
+            "field topics: got 5 members, expected at most 4",
         );
         check(
             json!({"topics": data(A)}),
-            "field topics: want an array, got a string",
+            "field topics: got a string, expected an array",
         );
     }
 

@@ -212,6 +212,6 @@ mod tests {
         assert_eq!(secret.0.as_str(), "pass");
         assert_eq!(format!("{secret:?}"), "Secret(redacted)");
         let error = Secret::from_json("12345").unwrap_err().to_string();
-        assert_eq!(error, "want a string, got a number");
+        assert_eq!(error, "got a number, expected a string");
     }
 }

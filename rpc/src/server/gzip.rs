@@ -1,7 +1,7 @@
-//! Answers in compressed form, for clients that take it and where it is worth it.
+//! Compresses answers with gzip if the client accepts it and it makes them shorter.
 //!
-//! An answer holds its room in memory from before it is compressed; how much room there is is the
-//! business of [`crate::traffic`].
+//! Memory for an answer is reserved before it is compressed. [`crate::traffic`] decides how much
+//! there is.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use tokio::sync::Semaphore;
 
 use crate::traffic::Held;
 
-/// Shorter answers fit a packet as they are.
+/// Shorter answers fit into one packet without compression.
 const LEN_MIN: usize = 1400;
-/// Longer answers are compressed off the network threads.
+/// Shorter answers are compressed on the network thread. Longer ones get a blocking thread.
 const INLINE_LEN_MAX: usize = 16 * 1024;
-/// As many longer answers are compressed at the same time: each is in memory twice meanwhile, and
-/// has a thread that calls may be waiting for. The others wait for their turn.
+/// Most long answers that are compressed at the same time. Others wait. Each one is in memory twice
+/// meanwhile and uses a blocking thread that calls may be waiting for.
 const LONG_MAX: usize = 4;
 
 /// Whether an `Accept-Encoding` header allows gzip.
@@ -32,32 +32,32 @@ pub(super) fn is_accepted(header: &str) -> bool {
 
 /// Compresses the answers of one server.
 pub(super) struct Gzip {
-    /// Turns of long answers.
-    turns: Arc<Semaphore>,
+    /// A permit for each long answer that may be compressed at the same time.
+    permits: Arc<Semaphore>,
 }
 
 impl Gzip {
     pub(super) fn new() -> Self {
         Self {
-            turns: Arc::new(Semaphore::new(LONG_MAX)),
+            permits: Arc::new(Semaphore::new(LONG_MAX)),
         }
     }
 
-    /// `answer`, compressed where that is worth it, and whether it is.
+    /// Returns `answer`, compressed if that is worth it, and whether it is compressed.
     pub(super) async fn compress(&self, answer: Held) -> (Held, bool) {
         match answer.as_ref().len() {
             ..LEN_MIN => (answer, false),
             LEN_MIN..INLINE_LEN_MAX => compressed(answer),
             INLINE_LEN_MAX.. => {
-                let Ok(turn) = Arc::clone(&self.turns).acquire_owned().await else {
+                let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
                     return (answer, false);
                 };
-                // The turn lasts as long as the work, whether or not the client still waits.
+                // The permit is held until the work is done, even if the client has gone.
                 let task = tokio::task::spawn_blocking(move || {
-                    let _turn = turn;
+                    let _permit = permit;
                     compressed(answer)
                 });
-                // It can fail only with the runtime, and then nobody reads the answer.
+                // The task fails only if the runtime ends, and then nobody reads the answer.
                 task.await.unwrap_or_default()
             }
         }
@@ -69,7 +69,7 @@ fn compressed(answer: Held) -> (Held, bool) {
     let mut encoder = GzEncoder::new(Vec::with_capacity(plain.len() / 4), Compression::fast());
     match encoder.write_all(plain).and_then(|()| encoder.finish()) {
         Ok(zipped) if zipped.len() < plain.len() => (answer.replace(zipped), true),
-        // Writing to memory does not fail; if it did, the plain answer is as good.
+        // Writing to memory does not fail. If it did, the plain answer would do as well.
         _ => (answer, false),
     }
 }
@@ -105,11 +105,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_compressed_comes_back() {
+    async fn compressed_answers_can_be_read_back() {
         let (gzip, traffic) = (Gzip::new(), Traffic::new(1_000_000));
         for len in [0, LEN_MIN - 1, LEN_MIN, INLINE_LEN_MAX, 1_000_000] {
             let answer = answer(len);
-            let held = traffic.hold(answer.clone()).expect("room");
+            let held = traffic.hold(answer.clone()).expect("memory");
             let (body, zipped) = gzip.compress(held).await;
             assert_eq!(zipped, len >= LEN_MIN, "{len}");
             let body = body.as_ref();
@@ -127,30 +127,37 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_gets_no_shorter_stays_plain() {
+    async fn answers_that_get_no_shorter_stay_plain() {
         let mut noise = vec![0; LEN_MIN];
         getrandom::fill(&mut noise).expect("random bytes");
-        let held = Traffic::new(LEN_MIN).hold(noise.clone()).expect("room");
+        let held = Traffic::new(LEN_MIN).hold(noise.clone()).expect("memory");
         let (body, zipped) = Gzip::new().compress(held).await;
         assert_eq!((body.as_ref(), zipped), (noise.as_slice(), false));
     }
 
     #[tokio::test]
-    async fn long_answers_take_turns_and_keep_their_room() {
+    async fn long_answers_wait_and_keep_their_memory() {
         const LEN: usize = 64 * 1024;
         let (gzip, traffic) = (Gzip::new(), Traffic::new(LEN));
-        let all = gzip.turns.acquire_many(LONG_MAX as u32).await.expect("all turns");
-        let mut compressing = Box::pin(gzip.compress(traffic.hold(answer(LEN)).expect("room")));
+        let all_permits = gzip
+            .permits
+            .acquire_many(LONG_MAX as u32)
+            .await
+            .expect("all permits");
+        let mut compressing = Box::pin(gzip.compress(traffic.hold(answer(LEN)).expect("memory")));
         let waiting = tokio::time::timeout(Duration::from_millis(100), &mut compressing).await;
-        assert!(waiting.is_err(), "all turns are taken");
-        assert!(traffic.hold(answer(1024)).is_none(), "who waits keeps the room");
-        drop(all);
+        assert!(waiting.is_err(), "all permits are taken");
+        assert!(
+            traffic.hold(answer(1024)).is_none(),
+            "a waiting answer keeps its memory"
+        );
+        drop(all_permits);
         let (body, zipped) = compressing.await;
         assert!(zipped && body.as_ref().len() < 2048);
         assert!(
             traffic.hold(answer(LEN - 2048)).is_some(),
-            "the room is that of what is sent"
+            "only the compressed answer keeps memory"
         );
-        assert_eq!(gzip.turns.available_permits(), LONG_MAX);
+        assert_eq!(gzip.permits.available_permits(), LONG_MAX);
     }
 }

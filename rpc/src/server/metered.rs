@@ -1,4 +1,5 @@
-//! A stream that counts what it has read since its last whole message, and holds room for it.
+//! Memory for messages that are still being read: how much of it is reserved, and a stream that
+//! reserves it for what it reads.
 
 use std::io;
 use std::pin::Pin;
@@ -8,43 +9,70 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::traffic::{Room, Traffic};
 
-/// Room is taken in pieces of this many bytes; the first is free.
+/// Memory is reserved in pieces of this many bytes. The first piece is free.
 const PIECE_LEN: usize = 64 * 1024;
 
-/// A stream that holds room for what it reads.
-pub(super) struct Metered<T> {
-    inner: T,
+/// The memory reserved for one message while it is being read.
+pub(super) struct ReadReservation {
     traffic: Traffic,
     room: Room,
-    room_len: usize,
+    reserved_len: usize,
     len: usize,
+}
+
+impl ReadReservation {
+    /// No bytes are read and nothing is reserved yet.
+    pub(super) fn new(traffic: Traffic) -> Self {
+        Self {
+            traffic,
+            room: Room::default(),
+            reserved_len: PIECE_LEN,
+            len: 0,
+        }
+    }
+
+    /// Reserves memory for `len` more bytes. Returns `false` if too little is left.
+    pub(super) fn add(&mut self, len: usize) -> bool {
+        self.len += len;
+        while self.reserved_len < self.len {
+            if !self.traffic.take(&mut self.room, PIECE_LEN) {
+                return false;
+            }
+            self.reserved_len += PIECE_LEN;
+        }
+        true
+    }
+
+    /// Releases the memory and counts from 0 again.
+    pub(super) fn reset(&mut self) {
+        (self.room, self.reserved_len, self.len) = (Room::default(), PIECE_LEN, 0);
+    }
+
+    /// The reserved memory, for as long as the message is kept.
+    pub(super) fn into_room(self) -> Room {
+        self.room
+    }
+}
+
+/// A stream that reserves memory for the bytes it has read since the last whole message. A read
+/// fails with [`io::ErrorKind::OutOfMemory`] if too little is left.
+pub(super) struct Metered<T> {
+    inner: T,
+    reservation: ReadReservation,
 }
 
 impl<T> Metered<T> {
     pub(super) fn new(inner: T, traffic: Traffic) -> Self {
         Self {
             inner,
-            traffic,
-            room: Room::default(),
-            room_len: PIECE_LEN,
-            len: 0,
+            reservation: ReadReservation::new(traffic),
         }
     }
 
-    /// What was read is whole: it is counted elsewhere from now on.
+    /// Releases the memory: the message is whole, and the caller reserves memory for it from now
+    /// on.
     pub(super) fn reset(&mut self) {
-        (self.room, self.room_len, self.len) = (Room::default(), PIECE_LEN, 0);
-    }
-
-    fn count(&mut self, len: usize) -> bool {
-        self.len += len;
-        while self.room_len < self.len {
-            if !self.traffic.take(&mut self.room, PIECE_LEN) {
-                return false;
-            }
-            self.room_len += PIECE_LEN;
-        }
-        true
+        self.reservation.reset();
     }
 }
 
@@ -57,7 +85,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Metered<T> {
         let before = buffer.filled().len();
         let result = Pin::new(&mut self.inner).poll_read(task, buffer);
         let len = buffer.filled().len() - before;
-        if len > 0 && !self.count(len) {
+        if len > 0 && !self.reservation.add(len) {
             return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
         }
         result
@@ -85,7 +113,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn long_messages_need_room() {
+    async fn long_messages_need_memory() {
         let traffic = Traffic::new(2 * PIECE_LEN);
         let bytes = vec![0_u8; 10 * PIECE_LEN];
         let mut stream = Metered::new(bytes.as_slice(), traffic.clone());
@@ -94,15 +122,24 @@ mod tests {
             stream
                 .read_exact(&mut piece)
                 .await
-                .expect("room for a free piece and two more");
+                .expect("memory for the free piece and two more");
         }
         let mut other = Metered::new(bytes.as_slice(), traffic);
-        other.read_exact(&mut piece).await.expect("its free piece");
-        assert!(other.read_exact(&mut piece).await.is_err(), "the rest is taken");
+        other
+            .read_exact(&mut piece)
+            .await
+            .expect("the free piece of its own");
+        assert!(
+            other.read_exact(&mut piece).await.is_err(),
+            "the other stream has reserved the rest"
+        );
         stream.reset();
-        let mut other = Metered::new(bytes.as_slice(), stream.traffic.clone());
+        let mut other = Metered::new(bytes.as_slice(), stream.reservation.traffic.clone());
         for _ in 0..3 {
-            other.read_exact(&mut piece).await.expect("given back");
+            other
+                .read_exact(&mut piece)
+                .await
+                .expect("the memory is free again");
         }
     }
 }

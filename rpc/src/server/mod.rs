@@ -1,16 +1,19 @@
 //! The servers: each moves bytes between a transport and a [`crate::Dispatcher`].
 //!
-//! None of them knows what a method is.
+//! None of them knows what a method is. The HTTP and the WebSocket server share a TCP server
+//! (`tcp.rs`, `acceptor.rs`). The WebSocket server and the local channel share the exchange of
+//! messages on a connection that lasts (`duplex`).
 
-mod connection;
-mod door;
+mod acceptor;
+mod activity;
+mod duplex;
 mod gzip;
 pub mod http;
 pub mod ipc;
 mod metered;
 mod routes;
 pub mod stream;
-mod talk;
+mod tcp;
 pub mod ws;
 
 use std::io;
@@ -20,21 +23,23 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
+pub use tcp::TcpServer;
+
 pub use crate::access::{BadHost, BadOrigin, Cors, Hosts};
 pub use crate::health::{Health, Healthy};
 
-/// Pause after an accept that failed, such as for want of file descriptors.
+/// Pause after an accept that failed, for example because no file descriptor was free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {address}: {reason}")]
     Bind {
-        /// The address as asked for.
+        /// The address as the caller gave it.
         address: String,
-        /// What the system said.
+        /// The error of the operating system.
         reason: io::Error,
     },
 }
@@ -48,45 +53,47 @@ impl ServeError {
     }
 }
 
-/// What every running server has: listeners to end, connections to count and to wait for.
-struct Running {
+/// The tasks of a running server: accept loops to end, and connections to count and to wait for.
+struct ServerTasks {
     stop: watch::Sender<bool>,
-    listeners: JoinSet<()>,
-    places: Arc<Semaphore>,
-    places_max: u32,
+    accept_loops: JoinSet<()>,
+    /// A permit for each connection that may be open.
+    slots: Arc<Semaphore>,
+    slots_max: u32,
 }
 
-/// A connection's own place; others may take it once this is dropped.
-type Place = OwnedSemaphorePermit;
+/// A connection's slot. Dropping it frees the slot for another connection.
+type ConnectionSlot = OwnedSemaphorePermit;
 
-impl Running {
+impl ServerTasks {
     fn new(connections_max: usize) -> Self {
-        let places_max = u32::try_from(connections_max)
+        let slots_max = u32::try_from(connections_max)
             .unwrap_or(u32::MAX)
             .min(Semaphore::MAX_PERMITS as u32);
         Self {
             stop: watch::Sender::new(false),
-            listeners: JoinSet::new(),
-            places: Arc::new(Semaphore::new(places_max as usize)),
-            places_max,
+            accept_loops: JoinSet::new(),
+            slots: Arc::new(Semaphore::new(slots_max as usize)),
+            slots_max,
         }
     }
 
-    /// Ends the listeners: afterwards their addresses are free. Connections are told to finish.
+    /// Ends the accept loops and tells connections to finish. Afterwards the addresses are free.
     async fn close(&mut self) {
         self.stop.send_replace(true);
-        while self.listeners.join_next().await.is_some() {}
+        while self.accept_loops.join_next().await.is_some() {}
     }
 
-    /// Waits until every connection has ended; each ends by itself within its grace.
+    /// Waits until every connection has ended. Each one ends by itself within the grace for
+    /// stopping.
     async fn drain(&self) {
         // Fails only for a closed semaphore, and nothing closes it.
-        let _ = self.places.acquire_many(self.places_max).await;
+        let _ = self.slots.acquire_many(self.slots_max).await;
     }
 }
 
-/// Resolves when the server stops, or is dropped.
+/// Resolves when the server stops or is dropped.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // An error means that the sender is gone: the same thing.
+    // An error means that the sender was dropped, which also stops the server.
     let _ = stop.wait_for(|stop| *stop).await;
 }

@@ -1,8 +1,8 @@
-//! The routes of the HTTP server, as warp filters: which requests are taken, and how their bodies
-//! are read.
+//! The routes of the HTTP server, as warp filters: which requests are accepted, and how their
+//! bodies are read.
 //!
-//! Content type, origin and length are judged here; names are the business of [`super::http`],
-//! connections and their time of `door.rs`.
+//! Content type, origin and length are checked here. Host names are checked in [`super::http`], and
+//! the number and time of connections in `acceptor.rs`.
 
 use std::future::ready;
 use std::pin::pin;
@@ -15,31 +15,30 @@ use warp::http::{Method, Response, StatusCode};
 use warp::{Filter, Stream};
 
 use super::gzip::{self, Gzip};
+use super::metered::ReadReservation;
 use super::{Cors, Healthy};
 use crate::dispatch::Dispatcher;
 use crate::traffic::{Room, Traffic};
 
-/// What a visitor with a browser sees.
+/// The response to a browser that opens the root.
 const GREETING: &str = "This is a JSON-RPC 2.0 endpoint: send POST with Content-Type: application/json.\n";
-/// What can be done at the root.
+/// The methods at the root.
 const ROOT_METHODS: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIONS, Method::POST];
-/// What can be done at `/health`.
+/// The methods at `/health`.
 const HEALTH_METHODS: &[Method] = &[Method::GET, Method::HEAD];
-/// An oversized body is read on up to this many times its limit, because a client still sending
-/// when the connection closes would never see the answer.
+/// A body over the limit is still read, up to this many times the limit, and thrown away. A client
+/// that is still sending when the connection closes would never see the answer.
 const DISCARD_FACTOR: usize = 4;
-/// A body's room in memory is taken in pieces of this many bytes; the first is free.
-const BODY_PIECE_LEN: usize = 64 * 1024;
 
-/// The routes: `POST` calls, `GET` greets or says how the node is, `HEAD` does so without the body,
-/// `OPTIONS` tells a browser what it may do.
+/// The routes. `POST` carries calls. `GET` returns a greeting or the state of the node, and `HEAD`
+/// the same without the body. `OPTIONS` tells a browser what it may send.
 pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
     dispatcher: Arc<Dispatcher<C>>,
     cors: Arc<Cors>,
 ) -> impl Filter<Extract = (impl warp::Reply,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
     let origin = || warp::header::optional::<String>("origin");
-    let guard = Arc::clone(&cors);
-    let patient = Arc::clone(&dispatcher);
+    let post_cors = Arc::clone(&cors);
+    let health_dispatcher = Arc::clone(&dispatcher);
     let gzip = Arc::new(Gzip::new());
     let post = warp::path::end()
         .and(warp::post())
@@ -54,7 +53,7 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
                   length,
                   accepted: Option<String>,
                   body| {
-                let (dispatcher, cors) = (Arc::clone(&dispatcher), Arc::clone(&guard));
+                let (dispatcher, cors) = (Arc::clone(&dispatcher), Arc::clone(&post_cors));
                 let gzip = Arc::clone(&gzip);
                 async move {
                     let foreign = origin
@@ -65,7 +64,7 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
                     } else if !content_type.as_deref().is_some_and(is_json) {
                         refusal(
                             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                            "want Content-Type: application/json",
+                            "expected Content-Type: application/json",
                         )
                     } else {
                         let is_accepted = accepted.as_deref().is_some_and(gzip::is_accepted);
@@ -79,7 +78,7 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
                 }
             },
         );
-    // The transport leaves the body of the answer to a `HEAD` out.
+    // hyper leaves out the body of the answer to a `HEAD`.
     let read = || warp::get().or(warp::head()).unify();
     let get = warp::path::end()
         .and(read())
@@ -87,7 +86,7 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
     let health = warp::path("health")
         .and(warp::path::end())
         .and(read())
-        .map(move || health(&**patient.context()));
+        .map(move || health(&**health_dispatcher.context()));
     let options = warp::path::end()
         .and(warp::options())
         .and(origin())
@@ -110,7 +109,7 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
     known.or(other).unify().or(other_health).unify()
 }
 
-/// Refuses every method but these, which it names.
+/// Refuses every method that is not in `methods`, and lists the allowed ones.
 fn not_allowed(
     methods: &'static [Method],
 ) -> impl Filter<Extract = (Response<Bytes>,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
@@ -120,7 +119,7 @@ fn not_allowed(
             false => {
                 let allowed: Vec<_> = methods.iter().map(Method::as_str).collect();
                 let allowed = allowed.join(", ");
-                let reason = format!("method {method} not allowed, want one of {allowed}");
+                let reason = format!("method not allowed: got {method}, expected one of {allowed}");
                 let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, &reason);
                 if let Ok(allowed) = HeaderValue::from_str(&allowed) {
                     response.headers_mut().insert(ALLOW, allowed);
@@ -137,7 +136,7 @@ fn is_json(content_type: &str) -> bool {
     essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// How the node is; 503 where it cannot even read its chain.
+/// The state of the node, with status 503 if its chain cannot be read.
 fn health(node: &impl Healthy) -> Response<Bytes> {
     let (status, body) = match node.health() {
         Ok(health) => (StatusCode::OK, health.to_json()),
@@ -151,7 +150,7 @@ fn health(node: &impl Healthy) -> Response<Bytes> {
     response
 }
 
-/// Reads the body and answers it, compressed where there is a `gzip` and it is worth it.
+/// Reads the body and answers it. The answer is compressed if `gzip` is given and it is worth it.
 async fn call<C, B>(
     dispatcher: &Dispatcher<C>,
     length: Option<u64>,
@@ -165,10 +164,11 @@ where
     let limits = dispatcher.limits();
     let max = limits.body_len_max;
     let discard_max = max.saturating_mul(DISCARD_FACTOR);
-    // Reading such a body to its end would help nobody; a client that asked first is told at once.
-    let is_hopeless = length.is_some_and(|length| length > discard_max as u64);
-    let read = if is_hopeless {
-        Ok(Err(BodyError::TooLong))
+    // A declared length above `discard_max` is refused unread. A client that asks first
+    // (`Expect: 100-continue`) then does not send the body at all.
+    let is_far_too_long = length.is_some_and(|length| length > discard_max as u64);
+    let body = if is_far_too_long {
+        Ok(Err(RequestBodyError::TooLong))
     } else {
         timeout(
             limits.body_timeout,
@@ -176,24 +176,24 @@ where
         )
         .await
     };
-    match read {
+    match body {
         Ok(Ok((body, room))) => {
             let answer = dispatcher.handle(body).await;
             drop(room);
             match answer {
-                Some(answer) => answered(dispatcher.traffic(), answer, gzip).await,
+                Some(answer) => answer_response(dispatcher.traffic(), answer, gzip).await,
                 None => empty(),
             }
         }
-        Ok(Err(BodyError::NoRoom)) => refusal(
+        Ok(Err(RequestBodyError::NoMemory)) => refusal(
             StatusCode::SERVICE_UNAVAILABLE,
             "too many long requests at the same time",
         ),
-        Ok(Err(BodyError::TooLong)) => refusal(
+        Ok(Err(RequestBodyError::TooLong)) => refusal(
             StatusCode::PAYLOAD_TOO_LARGE,
             &format!("the request body is longer than {max} bytes"),
         ),
-        Ok(Err(BodyError::Broken(error))) => {
+        Ok(Err(RequestBodyError::Broken(error))) => {
             tracing::debug!(%error, "a request body ended early");
             refusal(StatusCode::BAD_REQUEST, "the request body cannot be read")
         }
@@ -201,9 +201,9 @@ where
     }
 }
 
-/// The response with this answer, which holds its room from here until it is sent: as it is at
-/// first, since that is how it waits to be compressed.
-async fn answered(traffic: &Traffic, answer: Vec<u8>, gzip: Option<&Gzip>) -> Response<Bytes> {
+/// The response with this answer. Memory for the answer is reserved from here until it is sent: at
+/// first for the plain text, because that is what waits to be compressed.
+async fn answer_response(traffic: &Traffic, answer: Vec<u8>, gzip: Option<&Gzip>) -> Response<Bytes> {
     let Some(answer) = traffic.hold(answer) else {
         return refusal(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -223,43 +223,44 @@ async fn answered(traffic: &Traffic, answer: Vec<u8>, gzip: Option<&Gzip>) -> Re
     response
 }
 
-enum BodyError {
+/// Why the body of a request cannot be read.
+enum RequestBodyError {
+    /// It is longer than allowed.
     TooLong,
-    NoRoom,
+    /// Too little memory is left, as other messages have reserved it.
+    NoMemory,
+    /// The connection failed.
     Broken(warp::Error),
 }
 
-/// Collects a body of at most `max` bytes, however it is sent, with the room it takes up. A longer
-/// one is thrown away up to `discard_max` bytes.
+/// Collects a body of at most `max` bytes, in one piece or in chunks, with the memory reserved for
+/// it. A longer body is read up to `discard_max` bytes and thrown away.
 async fn read_body<B: Buf>(
     body: impl Stream<Item = Result<B, warp::Error>>,
     max: usize,
     discard_max: usize,
     traffic: &Traffic,
-) -> Result<(Bytes, Room), BodyError> {
+) -> Result<(Bytes, Room), RequestBodyError> {
     let mut body = pin!(body);
-    let mut room = Room::default();
-    let mut room_len = BODY_PIECE_LEN;
+    let mut reservation = ReadReservation::new(traffic.clone());
     let mut first = Bytes::new();
     let mut whole = Vec::new();
     let mut len = 0_usize;
     while let Some(chunk) = std::future::poll_fn(|task| body.as_mut().poll_next(task)).await {
-        let mut chunk = chunk.map_err(BodyError::Broken)?;
+        let mut chunk = chunk.map_err(RequestBodyError::Broken)?;
         len += chunk.remaining();
         if len > discard_max {
-            return Err(BodyError::TooLong);
+            return Err(RequestBodyError::TooLong);
         }
         if len > max {
-            (first, whole, room) = (Bytes::new(), Vec::new(), Room::default());
+            (first, whole) = (Bytes::new(), Vec::new());
+            reservation.reset();
             continue;
         }
-        while room_len < len {
-            if !traffic.take(&mut room, BODY_PIECE_LEN) {
-                return Err(BodyError::NoRoom);
-            }
-            room_len += BODY_PIECE_LEN;
+        if !reservation.add(chunk.remaining()) {
+            return Err(RequestBodyError::NoMemory);
         }
-        // Most bodies come in one piece, which needs no copy.
+        // Most bodies come in one chunk, which needs no copy.
         let chunk = chunk.copy_to_bytes(chunk.remaining());
         if first.is_empty() {
             first = chunk;
@@ -271,9 +272,9 @@ async fn read_body<B: Buf>(
         }
     }
     match len {
-        len if len > max => Err(BodyError::TooLong),
-        _ if whole.is_empty() => Ok((first, room)),
-        _ => Ok((whole.into(), room)),
+        len if len > max => Err(RequestBodyError::TooLong),
+        _ if whole.is_empty() => Ok((first, reservation.into_room())),
+        _ => Ok((whole.into(), reservation.into_room())),
     }
 }
 
@@ -301,7 +302,7 @@ fn text(status: StatusCode, text: String) -> Response<Bytes> {
     response
 }
 
-/// A plain-text answer after which the connection ends, because the request may be unread.
+/// A plain-text answer that closes the connection, because part of the request may be unread.
 pub(super) fn refusal(status: StatusCode, reason: &str) -> Response<Bytes> {
     let mut response = text(status, format!("{reason}\n"));
     response

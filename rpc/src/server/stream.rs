@@ -1,18 +1,18 @@
 //! Cuts a stream of bytes into JSON values.
 //!
-//! Finds where each value ends and nothing more: whether it is valid JSON, and a request, is for
-//! its reader to say. Remembers how far it has looked, so a value that comes in many pieces is
-//! scanned once.
+//! Finds where each value ends and nothing more. The reader of a value checks whether it is valid
+//! JSON and a request. The stream remembers how far it has scanned, so each byte is scanned once
+//! even if a value comes in many pieces.
 
 use bytes::Bytes;
 
-/// Why no further value can be found in a stream. What follows cannot be told apart any more.
+/// Why no further value can be found in a stream: the end of the bad value is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StreamError {
-    /// A byte that begins no JSON value.
+pub enum ValueStreamError {
+    /// A byte with which no JSON value begins.
     #[error("byte 0x{0:02x} begins no JSON value")]
     Unexpected(u8),
-    /// A value nests too deep.
+    /// A value is nested too deeply.
     #[error("nested deeper than {0} levels")]
     TooDeep(usize),
     /// A value is too long.
@@ -20,44 +20,44 @@ pub enum StreamError {
     TooLong(usize),
 }
 
-/// Bytes received and not yet given out as values.
+/// Bytes that were received and not yet returned as values.
 #[derive(Debug)]
 pub struct ValueStream {
     buffer: Vec<u8>,
     start: usize,
     scanned: usize,
-    state: State,
+    state: ScanState,
     len_max: usize,
     depth_max: usize,
 }
 
-/// Where in a value the scan stands.
+/// Which part of a value was scanned last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ScanState {
     /// Before the next value.
     Between,
-    /// In a number or a word, which only the byte after it ends.
+    /// In a number or a word. Only the byte after it shows where it ends.
     Word,
-    /// Inside so many arrays and objects.
+    /// In this many nested arrays and objects.
     Nested(usize),
-    /// In a string inside so many arrays and objects; whether the next byte is escaped.
+    /// In a string in this many nested arrays and objects. `true`: the next byte is escaped.
     Text(usize, bool),
 }
 
 impl ValueStream {
-    /// A stream of values of at most this length and depth.
+    /// A stream of values of at most `len_max` bytes and `depth_max` levels.
     pub fn new(len_max: usize, depth_max: usize) -> Self {
         Self {
             buffer: Vec::new(),
             start: 0,
             scanned: 0,
-            state: State::Between,
+            state: ScanState::Between,
             len_max,
             depth_max,
         }
     }
 
-    /// Takes in what has been received.
+    /// Appends bytes that were received.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.start);
         self.scanned -= self.start;
@@ -65,42 +65,40 @@ impl ValueStream {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole value; `None` until more bytes come.
+    /// Returns the next whole value, or `None` if more bytes are needed.
     ///
     /// # Errors
-    /// If no value can follow. The stream is of no further use then.
+    /// If no further value can be found. The stream cannot be used any more then.
     #[expect(
         clippy::should_implement_trait,
-        reason = "an iterator would end where this waits for more"
+        reason = "an iterator ends at None, and this stream goes on after it"
     )]
-    pub fn next(&mut self) -> Result<Option<Bytes>, StreamError> {
+    pub fn next(&mut self) -> Result<Option<Bytes>, ValueStreamError> {
         while let Some(byte) = self.buffer.get(self.scanned).copied() {
-            let ends_before = self.state == State::Word && !is_word(byte);
-            if !ends_before {
-                self.step(byte)?;
-                self.scanned += 1;
-                let len = self.scanned - self.start;
-                if self.state == State::Between && len == 1 && is_space(byte) {
-                    // Between values.
-                    self.start = self.scanned;
-                    continue;
-                }
-                if len > self.len_max {
-                    return Err(StreamError::TooLong(self.len_max));
-                }
-                if self.state == State::Between {
-                    // The last byte of a value that knows its end.
-                    return Ok(Some(self.take()));
-                }
+            if self.state == ScanState::Word && !is_word(byte) {
+                return Ok(Some(self.take()));
+            }
+            self.step(byte)?;
+            self.scanned += 1;
+            let len = self.scanned - self.start;
+            if self.state == ScanState::Between && len == 1 && is_space(byte) {
+                // Space between values.
+                self.start = self.scanned;
                 continue;
             }
-            return Ok(Some(self.take()));
+            if len > self.len_max {
+                return Err(ValueStreamError::TooLong(self.len_max));
+            }
+            if self.state == ScanState::Between {
+                // The last byte of a string, an array or an object.
+                return Ok(Some(self.take()));
+            }
         }
         Ok(None)
     }
 
-    /// What is left when the stream has ended: a number or word is whole then, and of anything
-    /// else the missing end is worth an error.
+    /// Returns what is left when the stream has ended. A number or a word is whole then. Anything
+    /// else lacks its end, and its reader reports that.
     pub fn finish(&mut self) -> Option<Bytes> {
         (self.start < self.buffer.len()).then(|| {
             self.scanned = self.buffer.len();
@@ -111,30 +109,30 @@ impl ValueStream {
     fn take(&mut self) -> Bytes {
         let value = Bytes::copy_from_slice(&self.buffer[self.start..self.scanned]);
         self.start = self.scanned;
-        self.state = State::Between;
+        self.state = ScanState::Between;
         value
     }
 
-    fn step(&mut self, byte: u8) -> Result<(), StreamError> {
+    fn step(&mut self, byte: u8) -> Result<(), ValueStreamError> {
         self.state = match (self.state, byte) {
-            (State::Between, byte) if is_space(byte) => State::Between,
-            (State::Between, b'"') => State::Text(0, false),
-            (State::Between, b'[' | b'{') => State::Nested(1),
-            (State::Between | State::Word, byte) if is_word(byte) => State::Word,
-            (State::Between | State::Word, byte) => return Err(StreamError::Unexpected(byte)),
-            (State::Nested(depth), b'"') => State::Text(depth, false),
-            (State::Nested(depth), b'[' | b'{') if depth >= self.depth_max => {
-                return Err(StreamError::TooDeep(self.depth_max));
+            (ScanState::Between, byte) if is_space(byte) => ScanState::Between,
+            (ScanState::Between, b'"') => ScanState::Text(0, false),
+            (ScanState::Between, b'[' | b'{') => ScanState::Nested(1),
+            (ScanState::Between | ScanState::Word, byte) if is_word(byte) => ScanState::Word,
+            (ScanState::Between | ScanState::Word, byte) => return Err(ValueStreamError::Unexpected(byte)),
+            (ScanState::Nested(depth), b'"') => ScanState::Text(depth, false),
+            (ScanState::Nested(depth), b'[' | b'{') if depth >= self.depth_max => {
+                return Err(ValueStreamError::TooDeep(self.depth_max));
             }
-            (State::Nested(depth), b'[' | b'{') => State::Nested(depth + 1),
-            (State::Nested(1), b']' | b'}') => State::Between,
-            (State::Nested(depth), b']' | b'}') => State::Nested(depth - 1),
-            (State::Nested(depth), _) => State::Nested(depth),
-            (State::Text(depth, true), _) => State::Text(depth, false),
-            (State::Text(depth, false), b'\\') => State::Text(depth, true),
-            (State::Text(0, false), b'"') => State::Between,
-            (State::Text(depth, false), b'"') => State::Nested(depth),
-            (State::Text(depth, false), _) => State::Text(depth, false),
+            (ScanState::Nested(depth), b'[' | b'{') => ScanState::Nested(depth + 1),
+            (ScanState::Nested(1), b']' | b'}') => ScanState::Between,
+            (ScanState::Nested(depth), b']' | b'}') => ScanState::Nested(depth - 1),
+            (ScanState::Nested(depth), _) => ScanState::Nested(depth),
+            (ScanState::Text(depth, true), _) => ScanState::Text(depth, false),
+            (ScanState::Text(depth, false), b'\\') => ScanState::Text(depth, true),
+            (ScanState::Text(0, false), b'"') => ScanState::Between,
+            (ScanState::Text(depth, false), b'"') => ScanState::Nested(depth),
+            (ScanState::Text(depth, false), _) => ScanState::Text(depth, false),
         };
         Ok(())
     }
@@ -144,7 +142,7 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// Bytes of numbers and of words such as `true`.
+/// Whether `byte` occurs in numbers or in words such as `true`.
 fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
 }
@@ -153,9 +151,9 @@ fn is_word(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// Cuts `text`, fed in pieces of each size in turn; every size must give the same.
+    /// Cuts `text` into values, fed in pieces of each size in turn. Every size must give the same.
     #[track_caller]
-    fn check(text: &str, expected: &[&str], end: Result<(), StreamError>) {
+    fn check(text: &str, expected: &[&str], end: Result<(), ValueStreamError>) {
         for size in 1..=text.len().max(1) {
             let mut stream = ValueStream::new(20, 4);
             let mut values = Vec::new();
@@ -198,13 +196,17 @@ mod tests {
 
     #[test]
     fn bounds() {
-        check("{} }", &["{}"], Err(StreamError::Unexpected(b'}')));
-        check("\u{1}", &[], Err(StreamError::Unexpected(1)));
+        check("{} }", &["{}"], Err(ValueStreamError::Unexpected(b'}')));
+        check("\u{1}", &[], Err(ValueStreamError::Unexpected(1)));
         check("[[[[]]]]", &["[[[[]]]]"], Ok(()));
-        check("[] [[[[[", &["[]"], Err(StreamError::TooDeep(4)));
+        check("[] [[[[[", &["[]"], Err(ValueStreamError::TooDeep(4)));
         check("\"123456789012345678\"", &["\"123456789012345678\""], Ok(()));
-        check("\"1234567890123456789\"", &[], Err(StreamError::TooLong(20)));
-        check("\"1234567890123456789012", &[], Err(StreamError::TooLong(20)));
+        check("\"1234567890123456789\"", &[], Err(ValueStreamError::TooLong(20)));
+        check(
+            "\"1234567890123456789012",
+            &[],
+            Err(ValueStreamError::TooLong(20)),
+        );
         check("                              {}", &["{}"], Ok(()));
     }
 }

@@ -1,13 +1,13 @@
-//! JSON-RPC over WebSockets: a message in each frame of text, in both directions.
+//! JSON-RPC over WebSockets: one message in each text frame, in both directions.
 //!
-//! The handshake is an HTTP request through the same door as those of the HTTP server, with its
-//! bounds; then the conversation is `talk.rs`'s. A client that breaks a rule is told by a close
-//! code: 1002 for the protocol, 1007 for text that is none, 1008 for reading too slowly, 1009 for a
-//! message too long, 1013 where memory is short, 1001 when the server stops.
+//! The handshake is an HTTP request. It goes through the same acceptor as the requests of the HTTP
+//! server, with the same limits. Then `duplex` exchanges the messages. A client that breaks a rule
+//! is told by a close code: 1002 for a protocol error, 1007 for text that is not UTF-8, 1008 for
+//! reading too slowly, 1009 for a message that is too long, 1011 if the node failed, 1013 if too
+//! little memory is left, 1001 when the server stops.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,6 @@ use futures_util::{SinkExt, StreamExt};
 use hyper::service::Service;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::CapacityError;
@@ -31,34 +30,34 @@ use warp::http::header::{
 };
 use warp::http::{Method, StatusCode};
 
-use super::door::{Door, Request, Response, Seat, bind};
+use super::acceptor::{ConnectionContext, HttpRequest, HttpResponse};
+use super::duplex::{self, DuplexChannel, DuplexEnd, DuplexError};
 use super::metered::Metered;
 use super::routes::refusal;
-use super::talk::{Channel, End, Fault, talk};
-use super::{Cors, Hosts, Running, ServeError, stopped};
+use super::{Cors, Hosts, ServeError, TcpServer};
 use crate::dispatch::Dispatcher;
 
 /// Default listening port.
 pub const PORT: u16 = 8546;
 
-/// Bytes asked for in one read, held by each connection.
+/// Bytes of one read, held by each connection.
 const READ_LEN: usize = 4096;
-/// In each such part of the idle time, a silent client is pinged once.
+/// A silent client is pinged this many times per idle timeout.
 const PINGS_PER_TIMEOUT: u32 = 4;
-/// What a visitor without the protocol sees.
+/// The response to a request that is not a WebSocket handshake.
 const GREETING: &str = "this is a JSON-RPC 2.0 endpoint for WebSockets";
 
-/// Where and for whom to listen.
+/// Where the WebSocket server listens, and which clients it serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WsOptions {
-    /// An address or a name; `localhost` means 127.0.0.1 and, where there is one, ::1.
+    /// An address or a name. `localhost` means 127.0.0.1 and, where it exists, ::1.
     pub host: String,
-    /// The port; 0 takes a free one.
+    /// The port. 0 takes a free one.
     pub port: u16,
-    /// Browser origins that may connect. A client that names no origin, as browsers always do, may
-    /// connect in any case.
+    /// Browser origins that may connect. A client that sends no origin may always connect; browsers
+    /// always send one.
     pub origins: Cors,
-    /// Names under which the server may be spoken to, as over HTTP.
+    /// Host names that requests may name, as for the HTTP server.
     pub hosts: Hosts,
 }
 
@@ -73,37 +72,6 @@ impl Default for WsOptions {
     }
 }
 
-/// Who may open a WebSocket.
-#[derive(Debug)]
-struct Guard {
-    origins: Cors,
-    hosts: Hosts,
-}
-
-/// A running WebSocket server. Dropping it closes it without waiting.
-pub struct WsServer {
-    addresses: Vec<SocketAddr>,
-    running: Running,
-}
-
-impl WsServer {
-    /// The addresses it listens on, with their real ports; at least one.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
-    }
-
-    /// Stops listening, without waiting for connections to end: see `HttpServer::close`.
-    pub async fn close(&mut self) {
-        self.running.close().await;
-    }
-
-    /// Closes and waits until the last connection has ended, at most the grace for stopping.
-    pub async fn stop(mut self) {
-        self.running.close().await;
-        self.running.drain().await;
-    }
-}
-
 /// Starts to listen and to answer with `dispatcher`.
 ///
 /// # Errors
@@ -111,120 +79,128 @@ impl WsServer {
 pub async fn start<C: Send + Sync + 'static>(
     dispatcher: Arc<Dispatcher<C>>,
     options: &WsOptions,
-) -> Result<WsServer, ServeError> {
-    let listeners = bind(&options.host, options.port).await?;
-    let mut running = Running::new(dispatcher.limits().connections_max);
-    let door = Door::new(dispatcher.limits(), &running);
-    let guard = Arc::new(Guard {
+) -> Result<TcpServer, ServeError> {
+    let limits = dispatcher.limits().clone();
+    let policy = Arc::new(HandshakePolicy {
         origins: options.origins.clone(),
         hosts: options.hosts.clone(),
     });
-    let mut addresses = Vec::new();
-    for (listener, address) in listeners {
-        addresses.push(address);
-        let (dispatcher, guard) = (Arc::clone(&dispatcher), Arc::clone(&guard));
-        let stop = running.stop.subscribe();
-        let greeter = move |seat: &Seat| Greeter {
-            dispatcher: Arc::clone(&dispatcher),
-            guard: Arc::clone(&guard),
-            seat: Arc::clone(seat),
-            stop: stop.clone(),
-        };
-        running.listeners.spawn(door.clone().accept(listener, greeter));
-    }
-    Ok(WsServer { addresses, running })
+    let service = move |context: &ConnectionContext| HandshakeService {
+        dispatcher: Arc::clone(&dispatcher),
+        policy: Arc::clone(&policy),
+        context: context.clone(),
+    };
+    TcpServer::start(&options.host, options.port, &limits, service).await
 }
 
-/// Answers the request that a connection begins with.
-struct Greeter<C> {
+/// Which clients may open a WebSocket.
+#[derive(Debug)]
+struct HandshakePolicy {
+    origins: Cors,
+    hosts: Hosts,
+}
+
+/// Answers the request that a connection begins with, and starts to serve the WebSocket.
+struct HandshakeService<C> {
     dispatcher: Arc<Dispatcher<C>>,
-    guard: Arc<Guard>,
-    seat: Seat,
-    stop: watch::Receiver<bool>,
+    policy: Arc<HandshakePolicy>,
+    context: ConnectionContext,
 }
 
-impl<C: Send + Sync + 'static> Service<Request> for Greeter<C> {
-    type Response = Response;
+impl<C: Send + Sync + 'static> Service<HttpRequest> for HandshakeService<C> {
+    type Response = HttpResponse;
     type Error = Infallible;
-    type Future = Ready<Result<Response, Infallible>>;
+    type Future = Ready<Result<HttpResponse, Infallible>>;
 
-    fn call(&self, mut request: Request) -> Self::Future {
-        let response = match accept(&request, &self.guard) {
-            Ok(proof) => {
+    fn call(&self, mut request: HttpRequest) -> Self::Future {
+        let response = match self.policy.check(&request) {
+            Ok(accept_key) => {
                 let upgrade = hyper::upgrade::on(&mut request);
-                let (dispatcher, seat) = (Arc::clone(&self.dispatcher), Arc::clone(&self.seat));
-                tokio::spawn(serve(dispatcher, upgrade, seat, self.stop.clone()));
-                switching(proof)
+                let dispatcher = Arc::clone(&self.dispatcher);
+                tokio::spawn(serve(dispatcher, upgrade, self.context.clone()));
+                switching_protocols(accept_key)
             }
-            Err(refusal) => refused(refusal),
+            Err(refusal) => refusal.into_response(),
         };
         ready(Ok(response))
     }
 }
 
 /// Why a request opens no WebSocket.
-type Refusal = (StatusCode, &'static str);
-
-/// What to answer a request that opens a WebSocket with: the proof that its key was read.
-fn accept(request: &Request, guard: &Guard) -> Result<HeaderValue, Refusal> {
-    let headers = request.headers();
-    if !guard.hosts.allows_request(request.uri(), headers) {
-        return Err((StatusCode::FORBIDDEN, "host not allowed"));
-    }
-    if request.uri().path() != "/" {
-        return Err((StatusCode::NOT_FOUND, "not found"));
-    }
-    let asks = request.method() == Method::GET
-        && has(headers, &CONNECTION, "upgrade")
-        && has(headers, &UPGRADE, "websocket");
-    if !asks || !has(headers, &SEC_WEBSOCKET_VERSION, "13") {
-        return Err((StatusCode::UPGRADE_REQUIRED, GREETING));
-    }
-    let allowed = |origin: &HeaderValue| origin.to_str().is_ok_and(|origin| guard.origins.allows(origin));
-    if headers.get(ORIGIN).is_some_and(|origin| !allowed(origin)) {
-        return Err((StatusCode::FORBIDDEN, "origin not allowed"));
-    }
-    let key = headers.get(SEC_WEBSOCKET_KEY);
-    let key = key.ok_or((StatusCode::BAD_REQUEST, "missing Sec-WebSocket-Key"))?;
-    HeaderValue::from_str(&derive_accept_key(key.as_bytes()))
-        .map_err(|_| (StatusCode::BAD_REQUEST, "bad Sec-WebSocket-Key"))
+struct HandshakeRefusal {
+    status: StatusCode,
+    reason: &'static str,
 }
 
-fn switching(proof: HeaderValue) -> Response {
+impl HandshakeRefusal {
+    fn new(status: StatusCode, reason: &'static str) -> Self {
+        Self { status, reason }
+    }
+
+    fn into_response(self) -> HttpResponse {
+        let mut response = refusal(self.status, self.reason).into_response();
+        if self.status == StatusCode::UPGRADE_REQUIRED {
+            let headers = response.headers_mut();
+            headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+            headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        }
+        response
+    }
+}
+
+impl HandshakePolicy {
+    /// Returns the value of `Sec-WebSocket-Accept` if `request` may open a WebSocket.
+    fn check(&self, request: &HttpRequest) -> Result<HeaderValue, HandshakeRefusal> {
+        let refuse = |status, reason| Err(HandshakeRefusal::new(status, reason));
+        let headers = request.headers();
+        if !self.hosts.allows_request(request.uri(), headers) {
+            return refuse(StatusCode::FORBIDDEN, "host not allowed");
+        }
+        if request.uri().path() != "/" {
+            return refuse(StatusCode::NOT_FOUND, "not found");
+        }
+        let is_upgrade = request.method() == Method::GET
+            && has_word(headers, &CONNECTION, "upgrade")
+            && has_word(headers, &UPGRADE, "websocket");
+        if !is_upgrade || !has_word(headers, &SEC_WEBSOCKET_VERSION, "13") {
+            return refuse(StatusCode::UPGRADE_REQUIRED, GREETING);
+        }
+        let allows = |origin: &HeaderValue| origin.to_str().is_ok_and(|origin| self.origins.allows(origin));
+        if headers.get(ORIGIN).is_some_and(|origin| !allows(origin)) {
+            return refuse(StatusCode::FORBIDDEN, "origin not allowed");
+        }
+        let Some(key) = headers.get(SEC_WEBSOCKET_KEY) else {
+            return refuse(StatusCode::BAD_REQUEST, "missing Sec-WebSocket-Key");
+        };
+        HeaderValue::from_str(&derive_accept_key(key.as_bytes()))
+            .or_else(|_| refuse(StatusCode::BAD_REQUEST, "bad Sec-WebSocket-Key"))
+    }
+}
+
+fn switching_protocols(accept_key: HeaderValue) -> HttpResponse {
     let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
     let headers = response.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
-    headers.insert(SEC_WEBSOCKET_ACCEPT, proof);
+    headers.insert(SEC_WEBSOCKET_ACCEPT, accept_key);
     response
 }
 
-fn refused((status, reason): Refusal) -> Response {
-    let mut response = refusal(status, reason).into_response();
-    if status == StatusCode::UPGRADE_REQUIRED {
-        let headers = response.headers_mut();
-        headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
-        headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
-    }
-    response
-}
-
-/// Whether a header's list has this word.
-fn has(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
+/// Whether the comma-separated lists in header `name` contain `word`.
+fn has_word(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
     let lists = headers
         .get_all(name)
         .iter()
         .filter_map(|value| value.to_str().ok());
     let mut words = lists.flat_map(|list| list.split(','));
-    words.any(|own| own.trim().eq_ignore_ascii_case(word))
+    words.any(|other| other.trim().eq_ignore_ascii_case(word))
 }
 
-/// One connection after its handshake.
+/// Serves one WebSocket after its handshake.
 async fn serve<C: Send + Sync + 'static>(
     dispatcher: Arc<Dispatcher<C>>,
     upgrade: OnUpgrade,
-    seat: Seat,
-    mut stop: watch::Receiver<bool>,
+    context: ConnectionContext,
 ) {
     let upgraded = match upgrade.await {
         Ok(upgraded) => upgraded,
@@ -243,43 +219,35 @@ async fn serve<C: Send + Sync + 'static>(
         len_max: limits.body_len_max,
         write_timeout: limits.write_timeout,
         idle_timeout: limits.idle_timeout,
-        heard: now,
+        last_message: now,
         ping_at: now + limits.idle_timeout / PINGS_PER_TIMEOUT,
     };
-    let mut told = stop.clone();
-    let ended = {
-        let mut talk = std::pin::pin!(talk(&dispatcher, &mut channel, &mut told));
-        tokio::select! {
-            ended = talk.as_mut() => Some(ended),
-            () = stopped(&mut stop) => timeout(limits.stop_grace, talk).await.ok(),
-        }
-    };
-    let (code, reason) = match ended {
-        Some(Ok(End::Closed)) => return,
-        Some(Ok(End::Stopped)) | None => (CloseCode::Away, "the node stops".to_owned()),
-        Some(Err(fault)) => {
-            tracing::debug!(error = %fault, "a WebSocket connection is given up");
-            match close_code(&fault) {
-                Some(code) => (code, fault.to_string()),
+    let (code, reason) = match duplex::serve(&dispatcher, &mut channel, &context.stop).await {
+        Some(Ok(DuplexEnd::Closed)) => return,
+        Some(Ok(DuplexEnd::Stopped)) | None => (CloseCode::Away, "the node stops".to_owned()),
+        Some(Err(error)) => {
+            tracing::debug!(%error, "closing a WebSocket");
+            match close_code(&error) {
+                Some(code) => (code, error.to_string()),
                 None => return,
             }
         }
     };
-    // A client that does not even read this is cut off.
+    // A client that does not read the close frame in time is cut off.
     let _ = timeout(limits.stop_grace, channel.close(code, reason)).await;
-    drop(seat);
+    drop(context);
 }
 
-/// What a client is told; nothing where there is nobody to tell.
-fn close_code(fault: &Fault) -> Option<CloseCode> {
-    match fault {
-        Fault::Slow => Some(CloseCode::Policy),
-        Fault::TooLong(_) => Some(CloseCode::Size),
-        Fault::Broken(_) => Some(CloseCode::Invalid),
-        Fault::Protocol(_) => Some(CloseCode::Protocol),
-        Fault::NoRoom => Some(CloseCode::Again),
-        Fault::Failed(_) => Some(CloseCode::Error),
-        Fault::Silent | Fault::Io(_) => None,
+/// The close code that tells a client of `error`; `None` if the client cannot be told any more.
+fn close_code(error: &DuplexError) -> Option<CloseCode> {
+    match error {
+        DuplexError::SlowReader => Some(CloseCode::Policy),
+        DuplexError::TooLong(_) => Some(CloseCode::Size),
+        DuplexError::Unreadable(_) => Some(CloseCode::Invalid),
+        DuplexError::Protocol(_) => Some(CloseCode::Protocol),
+        DuplexError::NoMemory => Some(CloseCode::Again),
+        DuplexError::Node(_) => Some(CloseCode::Error),
+        DuplexError::Silent | DuplexError::Io(_) => None,
     }
 }
 
@@ -288,25 +256,25 @@ struct WsChannel {
     len_max: usize,
     write_timeout: Duration,
     idle_timeout: Duration,
-    /// When anything came the last time.
-    heard: Instant,
+    /// When the last message of any kind came.
+    last_message: Instant,
     ping_at: Instant,
 }
 
 impl WsChannel {
-    async fn put(&mut self, message: Message, flush: bool) -> Result<(), Fault> {
-        let put = async {
+    async fn write(&mut self, message: Message, flush: bool) -> Result<(), DuplexError> {
+        let write = async {
             self.socket.feed(message).await?;
             if flush { self.socket.flush().await } else { Ok(()) }
         };
-        match timeout(self.write_timeout, put).await {
-            Ok(result) => result.map_err(|error| fault(error, self.len_max)),
-            Err(_) => Err(Fault::Slow),
+        match timeout(self.write_timeout, write).await {
+            Ok(result) => result.map_err(|error| duplex_error(error, self.len_max)),
+            Err(_) => Err(DuplexError::SlowReader),
         }
     }
 
-    /// Says goodbye, and waits until the client does: closing with something unread would reset the
-    /// connection before it has read this.
+    /// Sends a close frame and waits for that of the client. Closing the connection first, with
+    /// something unread, would reset it before the client has read the frame.
     async fn close(&mut self, code: CloseCode, reason: String) {
         let frame = CloseFrame {
             code,
@@ -320,53 +288,53 @@ impl WsChannel {
     }
 }
 
-impl Channel for WsChannel {
+impl DuplexChannel for WsChannel {
     const HALF_CLOSES: bool = false;
 
-    async fn receive(&mut self) -> Result<Option<Bytes>, Fault> {
+    async fn receive(&mut self) -> Result<Option<Bytes>, DuplexError> {
         loop {
             let message = tokio::select! {
-                // What has come is looked at first: while enough is under way nothing is read, and
-                // a client that waits is not silent.
+                // Bytes that have come are looked at before the timer. While the most calls allowed
+                // are running nothing is read, and a client that waits for answers is not silent.
                 biased;
                 message = self.socket.next() => message,
                 () = sleep_until(self.ping_at) => {
-                    if self.heard.elapsed() >= self.idle_timeout {
-                        return Err(Fault::Silent);
+                    if self.last_message.elapsed() >= self.idle_timeout {
+                        return Err(DuplexError::Silent);
                     }
                     self.ping_at = Instant::now() + self.idle_timeout / PINGS_PER_TIMEOUT;
-                    self.put(Message::Ping(Bytes::new()), false).await?;
+                    self.write(Message::Ping(Bytes::new()), false).await?;
                     continue;
                 }
             };
             let Some(message) = message else { return Ok(None) };
-            let message = message.map_err(|error| fault(error, self.len_max))?;
-            self.heard = Instant::now();
+            let message = message.map_err(|error| duplex_error(error, self.len_max))?;
+            self.last_message = Instant::now();
             self.socket.get_mut().reset();
             match message {
                 Message::Text(text) => return Ok(Some(text.into())),
                 Message::Binary(bytes) => return Ok(Some(bytes)),
-                // Pings are answered, and a goodbye returned, with the next read.
+                // tungstenite answers pings and close frames with the next read.
                 Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_) => {}
             }
         }
     }
 
-    async fn send(&mut self, message: Vec<u8>) -> Result<(), Fault> {
-        let text = String::from_utf8(message).map_err(|error| Fault::Protocol(error.to_string()))?;
-        self.put(Message::Text(text.into()), true).await
+    async fn send(&mut self, message: Vec<u8>) -> Result<(), DuplexError> {
+        let text = String::from_utf8(message).map_err(|error| DuplexError::Protocol(error.to_string()))?;
+        self.write(Message::Text(text.into()), true).await
     }
 }
 
-fn fault(error: Error, len_max: usize) -> Fault {
+fn duplex_error(error: Error, len_max: usize) -> DuplexError {
     match error {
-        Error::Capacity(CapacityError::MessageTooLong { .. }) => Fault::TooLong(len_max),
-        Error::Utf8(reason) => Fault::Broken(crate::error::RpcError::parse(reason)),
-        Error::Io(error) if error.kind() == std::io::ErrorKind::OutOfMemory => Fault::NoRoom,
-        Error::Io(error) => Fault::Io(error),
+        Error::Capacity(CapacityError::MessageTooLong { .. }) => DuplexError::TooLong(len_max),
+        Error::Utf8(reason) => DuplexError::Unreadable(crate::error::RpcError::parse(reason)),
+        Error::Io(error) if error.kind() == std::io::ErrorKind::OutOfMemory => DuplexError::NoMemory,
+        Error::Io(error) => DuplexError::Io(error),
         Error::ConnectionClosed | Error::AlreadyClosed => {
-            Fault::Io(std::io::Error::from(std::io::ErrorKind::ConnectionAborted))
+            DuplexError::Io(std::io::Error::from(std::io::ErrorKind::ConnectionAborted))
         }
-        error => Fault::Protocol(error.to_string()),
+        error => DuplexError::Protocol(error.to_string()),
     }
 }

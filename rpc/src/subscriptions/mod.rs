@@ -1,9 +1,10 @@
-//! Subscriptions: what a connection is told of its own accord, for as long as it lasts.
+//! Subscriptions: notifications that a connection gets without asking again, for as long as it
+//! lasts.
 //!
-//! A subscription holds a cursor into the node's feeds. The connection's task asks for what is new
-//! when it can send, so a slow reader makes nothing pile up: its cursors just stay behind. A message
-//! sees its connection's subscriptions through a [`Session`] of its own. What
-//! there is to subscribe to is in `sources`; how connections use this is in `server/talk.rs`.
+//! A subscription holds a cursor into the node's feeds. The connection's task pulls new results
+//! when it can send them. For a slow reader nothing piles up: its cursors just stay behind. The
+//! calls of a message see the subscriptions of their connection through a [`Session`]. The kinds of
+//! subscriptions are in `sources.rs`. The connections are served by `server/duplex`.
 
 mod sources;
 
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-pub(crate) use sources::{Heads, Logs, Pending, Syncing};
+pub(crate) use sources::{HeadSource, MatchingLogs, NewHeads, PendingSource, SyncSource};
 
 use crate::error::{RpcError, RpcResult};
 use crate::ids::random_id;
@@ -21,41 +22,41 @@ use crate::json::Json;
 use crate::modules::Dialect;
 use crate::types::quantity;
 
-/// Bytes of notifications given to a connection at once, a source's share always together.
+/// Bytes of notifications that one pull returns. The last block's results may exceed them.
 const PULL_LEN_MAX: usize = 1 << 20;
 
-/// Something a connection can be told of.
-pub(crate) trait Source: Send {
-    /// Moves when there may be something new.
-    fn signal(&self) -> Signal;
+/// Where the results of a subscription come from.
+pub(crate) trait SubscriptionSource: Send {
+    /// Changes when there may be new results.
+    fn signal(&self) -> ChangeSignal;
 
-    /// Adds the results of what is new since the last call to `out`, about `len_max` bytes of them;
-    /// gives whether there is more.
+    /// Appends the results since the last call to `out`, about `len_max` bytes. Returns whether
+    /// there are more.
     fn pull(&mut self, len_max: usize, out: &mut Vec<Json>) -> RpcResult<bool>;
 }
 
-/// Moves when there may be something new.
+/// A value that changes when there may be new results.
 #[derive(Clone, Debug)]
-pub(crate) enum Signal {
-    /// A count of what has happened.
+pub(crate) enum ChangeSignal {
+    /// A count of events.
     Count(watch::Receiver<u64>),
-    /// A state.
+    /// A state that is on or off.
     State(watch::Receiver<bool>),
 }
 
-impl Signal {
-    /// Waits for the next move; for ever where there will be none.
-    pub(crate) async fn moved(&mut self) {
-        let moved = match self {
+impl ChangeSignal {
+    /// Waits for the next change. Waits for ever if the sender is gone.
+    pub(crate) async fn changed(&mut self) {
+        let changed = match self {
             Self::Count(count) => count.changed().await,
             Self::State(state) => state.changed().await,
         };
-        if moved.is_err() {
+        if changed.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Whether this is the same signal as `other`.
+    /// Whether both are receivers of the same sender.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Count(one), Self::Count(two)) => one.same_channel(two),
@@ -67,39 +68,40 @@ impl Signal {
 
 /// The subscriptions of one connection.
 ///
-/// Its messages are answered side by side, and meanwhile there is something to tell: whoever asks
-/// the sources holds them alone and no lock, so a message never waits for the chain to be read.
+/// The connection's messages are answered while its sources are pulled. A pull takes the sources
+/// out and holds no lock, so a message never waits until a pull has read the chain.
 pub(crate) struct Subscriptions {
     max: usize,
-    state: Mutex<State>,
+    state: Mutex<SubscriptionsState>,
 }
 
 #[derive(Default)]
-struct State {
-    /// Every subscription there is, told of already or not.
+struct SubscriptionsState {
+    /// Every subscription, also those that are not started yet or are being pulled.
     ids: HashSet<u128>,
-    /// Those that are told of and not being asked just now.
-    told: Vec<Subscription>,
+    /// The subscriptions that are started and not being pulled.
+    started: Vec<Subscription>,
 }
 
 struct Subscription {
     id: u128,
     dialect: Dialect,
-    source: Box<dyn Source>,
-    /// Not everything new was told.
-    behind: bool,
+    source: Box<dyn SubscriptionSource>,
+    /// The last pull left results behind.
+    has_more: bool,
 }
 
-/// A notification on its way.
+/// A notification that is to be sent.
 #[derive(Debug)]
-pub(crate) struct Notice {
+pub(crate) struct Notification {
+    /// The subscription's id.
     id: u128,
-    /// A whole message.
+    /// The whole JSON-RPC message.
     pub(crate) text: Vec<u8>,
 }
 
 impl Subscriptions {
-    /// Those of a connection that may have so many.
+    /// The subscriptions of a connection that may have at most `max`.
     pub(crate) fn new(max: usize) -> Arc<Self> {
         Arc::new(Self {
             max,
@@ -107,24 +109,24 @@ impl Subscriptions {
         })
     }
 
-    /// What the calls of one more message see of them.
+    /// What the calls of one message see of the subscriptions.
     pub(crate) fn session(self: &Arc<Self>) -> Session {
         Session {
             subscriptions: Arc::clone(self),
-            made: Mutex::default(),
+            created: Mutex::default(),
         }
     }
 
-    /// The answer to `session`'s message is on its way, and what is told from now on comes after
-    /// it: the subscriptions made in it begin. Adds their signals to those that the connection
-    /// waits for.
-    pub(crate) fn start(&self, session: &Session, signals: &mut Vec<Signal>) {
-        let mut made = session.made.lock();
-        if made.is_empty() {
+    /// Starts the subscriptions that the calls of `session` created, and adds their signals to
+    /// `signals`. The caller has queued the answer to their message, so that every notification
+    /// comes after it.
+    pub(crate) fn start(&self, session: &Session, signals: &mut Vec<ChangeSignal>) {
+        let mut created = session.created.lock();
+        if created.is_empty() {
             return;
         }
         let mut state = self.state.lock();
-        for mut subscription in made.drain(..) {
+        for mut subscription in created.drain(..) {
             if !state.ids.contains(&subscription.id) {
                 continue;
             }
@@ -132,74 +134,75 @@ impl Subscriptions {
             if !signals.iter().any(|other| other.is_same(&signal)) {
                 signals.push(signal);
             }
-            // Something may have happened between the subscription and its answer.
-            subscription.behind = true;
-            state.told.push(subscription);
+            // Results may have come between the subscription and its answer.
+            subscription.has_more = true;
+            state.started.push(subscription);
         }
     }
 
-    /// Whether something is left to tell, whatever the signals say.
-    pub(crate) fn is_behind(&self) -> bool {
+    /// Whether another pull is due without a signal, because the last one left results behind.
+    pub(crate) fn has_backlog(&self) -> bool {
         let state = self.state.lock();
-        state.told.iter().any(|subscription| subscription.behind)
+        state.started.iter().any(|subscription| subscription.has_more)
     }
 
-    /// Leaves those of `notices` out whose subscription has ended since they were made.
-    pub(crate) fn still_wanted(&self, mut notices: Vec<Notice>) -> Vec<Notice> {
+    /// `notifications` without those of subscriptions that have ended meanwhile.
+    pub(crate) fn without_ended(&self, mut notifications: Vec<Notification>) -> Vec<Notification> {
         let state = self.state.lock();
-        notices.retain(|notice| state.ids.contains(&notice.id));
-        notices
+        notifications.retain(|notification| state.ids.contains(&notification.id));
+        notifications
     }
 
-    /// What there is to tell now, in parts. For one caller at a time.
-    pub(crate) fn pull(&self) -> RpcResult<Vec<Notice>> {
-        let mut asked = std::mem::take(&mut self.state.lock().told);
-        let pulled = pull(&mut asked);
+    /// The notifications that are due now, at most about [`PULL_LEN_MAX`] bytes. For one caller at
+    /// a time.
+    pub(crate) fn pull(&self) -> RpcResult<Vec<Notification>> {
+        let mut pulled = std::mem::take(&mut self.state.lock().started);
+        let notifications = pull(&mut pulled);
         let mut state = self.state.lock();
-        asked.retain(|subscription| state.ids.contains(&subscription.id));
-        asked.append(&mut state.told);
-        state.told = asked;
-        pulled
+        pulled.retain(|subscription| state.ids.contains(&subscription.id));
+        pulled.append(&mut state.started);
+        state.started = pulled;
+        notifications
     }
 }
 
-/// Asks each for its share; whoever gets nothing this time comes first the next.
-fn pull(asked: &mut [Subscription]) -> RpcResult<Vec<Notice>> {
-    let mut notices = Vec::new();
-    let mut room = PULL_LEN_MAX;
+/// Pulls each subscription in turn. The first that finds no space left comes first the next time.
+fn pull(subscriptions: &mut [Subscription]) -> RpcResult<Vec<Notification>> {
+    let mut notifications = Vec::new();
+    let mut len_left = PULL_LEN_MAX;
     let mut results = Vec::new();
-    let mut passed_over = None;
-    for (index, subscription) in asked.iter_mut().enumerate() {
-        if room == 0 {
-            subscription.behind = true;
-            passed_over.get_or_insert(index);
+    let mut first_skipped = None;
+    for (index, subscription) in subscriptions.iter_mut().enumerate() {
+        if len_left == 0 {
+            subscription.has_more = true;
+            first_skipped.get_or_insert(index);
             continue;
         }
         let Subscription { id, dialect, .. } = *subscription;
-        subscription.behind = subscription.source.pull(room, &mut results)?;
+        subscription.has_more = subscription.source.pull(len_left, &mut results)?;
         for result in results.drain(..) {
             let text = notification(id, dialect, &result);
-            room = room.saturating_sub(text.len());
-            notices.push(Notice { id, text });
+            len_left = len_left.saturating_sub(text.len());
+            notifications.push(Notification { id, text });
         }
     }
-    asked.rotate_left(passed_over.unwrap_or_default());
-    Ok(notices)
+    subscriptions.rotate_left(first_skipped.unwrap_or_default());
+    Ok(notifications)
 }
 
-/// What the calls of one message do to the subscriptions of its connection. Nothing is told of
-/// those that they make before the message's answer is on its way.
+/// What the calls of one message see of the subscriptions of their connection. A subscription that
+/// they create starts only when the answer to the message is queued.
 pub struct Session {
     subscriptions: Arc<Subscriptions>,
-    made: Mutex<Vec<Subscription>>,
+    created: Mutex<Vec<Subscription>>,
 }
 
 impl Session {
-    /// Adds a subscription and gives its id.
+    /// Adds a subscription and returns its id.
     ///
     /// # Errors
-    /// −32000 where the connection has as many as it may have.
-    pub(crate) fn add(&self, source: Box<dyn Source>, dialect: Dialect) -> RpcResult<String> {
+    /// −32000 if the connection has the most subscriptions allowed.
+    pub(crate) fn add(&self, source: Box<dyn SubscriptionSource>, dialect: Dialect) -> RpcResult<String> {
         let id = random_id()?;
         let mut state = self.subscriptions.state.lock();
         if state.ids.len() >= self.subscriptions.max {
@@ -210,19 +213,19 @@ impl Session {
         }
         state.ids.insert(id);
         drop(state);
-        self.made.lock().push(Subscription {
+        self.created.lock().push(Subscription {
             id,
             dialect,
             source,
-            behind: false,
+            has_more: false,
         });
         Ok(quantity(id))
     }
 
-    /// Ends a subscription; whether it was there.
+    /// Ends a subscription. Returns whether it existed.
     pub(crate) fn remove(&self, id: u128) -> bool {
         let mut state = self.subscriptions.state.lock();
-        state.told.retain(|subscription| subscription.id != id);
+        state.started.retain(|subscription| subscription.id != id);
         state.ids.remove(&id)
     }
 }
@@ -233,6 +236,7 @@ impl std::fmt::Debug for Session {
     }
 }
 
+/// The text of a notification.
 fn notification(id: u128, dialect: Dialect, result: &Json) -> Vec<u8> {
     let method = match dialect {
         Dialect::Native => "mc_subscription",
@@ -250,19 +254,19 @@ fn notification(id: u128, dialect: Dialect, result: &Json) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// Gives `left` results, one at a time where room is short.
+    /// Has a number of results left. One result fills half of a pull.
     struct Counter(u64, watch::Receiver<u64>);
 
-    impl Source for Counter {
-        fn signal(&self) -> Signal {
-            Signal::Count(self.1.clone())
+    impl SubscriptionSource for Counter {
+        fn signal(&self) -> ChangeSignal {
+            ChangeSignal::Count(self.1.clone())
         }
 
         fn pull(&mut self, len_max: usize, out: &mut Vec<Json>) -> RpcResult<bool> {
-            let mut room = len_max;
-            while self.0 > 0 && room > 0 {
+            let mut len_left = len_max;
+            while self.0 > 0 && len_left > 0 {
                 let result = Json::write(&"x".repeat(PULL_LEN_MAX / 2))?;
-                room = room.saturating_sub(result.as_bytes().len());
+                len_left = len_left.saturating_sub(result.as_bytes().len());
                 out.push(result);
                 self.0 -= 1;
             }
@@ -278,50 +282,60 @@ mod tests {
         u128::from_str_radix(&text[2..], 16).expect("hexadecimal")
     }
 
+    /// Started subscriptions with `left` results each, the session that made them, and their ids.
+    fn started(count: usize, left: u64) -> (Arc<Subscriptions>, Session, Vec<u128>) {
+        let subscriptions = Subscriptions::new(count);
+        let session = subscriptions.session();
+        let add = |_| id(&session.add(source(left), Dialect::Native).expect("an id"));
+        let ids = (0..count).map(add).collect();
+        subscriptions.start(&session, &mut Vec::new());
+        (subscriptions, session, ids)
+    }
+
     #[test]
-    fn nothing_is_told_before_the_answer() {
+    fn no_notification_comes_before_the_answer() {
         let subscriptions = Subscriptions::new(3);
         let (first, second) = (subscriptions.session(), subscriptions.session());
         first.add(source(1), Dialect::Native).expect("an id");
         let later = second.add(source(1), Dialect::Native).expect("an id");
         assert!(subscriptions.pull().expect("a pull").is_empty());
-        assert!(!subscriptions.is_behind());
+        assert!(!subscriptions.has_backlog());
         let mut signals = Vec::new();
         subscriptions.start(&first, &mut signals);
         assert_eq!(signals.len(), 1);
-        assert!(subscriptions.is_behind());
+        assert!(subscriptions.has_backlog());
         assert_eq!(
             subscriptions.pull().expect("a pull").len(),
             1,
-            "only of the one that was answered"
+            "only the subscription that was answered"
         );
-        // Ended before its answer was on its way.
+        // This subscription ends before its answer is queued.
         assert!(first.remove(id(&later)));
         subscriptions.start(&second, &mut signals);
         assert!(subscriptions.pull().expect("a pull").is_empty());
     }
 
     #[test]
-    fn what_has_ended_meanwhile_is_not_told() {
-        let subscriptions = Subscriptions::new(2);
-        let session = subscriptions.session();
-        let ids: Vec<_> = (0..2)
-            .map(|_| id(&session.add(source(1), Dialect::Native).expect("an id")))
-            .collect();
-        subscriptions.start(&session, &mut Vec::new());
+    fn subscriptions_that_ended_meanwhile_send_nothing() {
+        let (subscriptions, session, ids) = started(2, 1);
         let pulled = subscriptions.pull().expect("a pull");
         assert_eq!(pulled.len(), 2);
         assert!(session.remove(ids[0]));
-        let left = subscriptions.still_wanted(pulled);
-        assert_eq!(left.iter().map(|notice| notice.id).collect::<Vec<_>>(), [ids[1]]);
+        let left = subscriptions.without_ended(pulled);
+        assert_eq!(
+            left.iter()
+                .map(|notification| notification.id)
+                .collect::<Vec<_>>(),
+            [ids[1]]
+        );
     }
 
-    /// Ends its own subscription, and makes another, while it is asked.
+    /// Ends its own subscription and adds another while it is pulled.
     struct Meddler(Session, Arc<Mutex<u128>>);
 
-    impl Source for Meddler {
-        fn signal(&self) -> Signal {
-            Signal::Count(watch::Sender::new(0).subscribe())
+    impl SubscriptionSource for Meddler {
+        fn signal(&self) -> ChangeSignal {
+            ChangeSignal::Count(watch::Sender::new(0).subscribe())
         }
 
         fn pull(&mut self, _: usize, out: &mut Vec<Json>) -> RpcResult<bool> {
@@ -333,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_do_not_wait_for_what_is_being_asked() {
+    fn messages_do_not_wait_for_a_pull() {
         let subscriptions = Subscriptions::new(1);
         let (session, meanwhile) = (subscriptions.session(), subscriptions.session());
         let own = Arc::new(Mutex::new(0));
@@ -342,8 +356,11 @@ mod tests {
         subscriptions.start(&session, &mut Vec::new());
         let pulled = subscriptions.pull().expect("a pull");
         assert_eq!(pulled.len(), 1);
-        assert!(subscriptions.still_wanted(pulled).is_empty());
-        assert!(!subscriptions.is_behind(), "it is not put back");
+        assert!(subscriptions.without_ended(pulled).is_empty());
+        assert!(
+            !subscriptions.has_backlog(),
+            "the ended subscription is not put back"
+        );
     }
 
     #[test]
@@ -362,35 +379,33 @@ mod tests {
     }
 
     #[test]
-    fn everyone_gets_a_turn() {
-        let subscriptions = Subscriptions::new(3);
-        let session = subscriptions.session();
-        let ids: Vec<_> = (0..3)
-            .map(|_| id(&session.add(source(4), Dialect::Native).expect("an id")))
-            .collect();
-        subscriptions.start(&session, &mut Vec::new());
-        let mut told = vec![0; 3];
+    fn every_subscription_gets_its_turn() {
+        let (subscriptions, _session, ids) = started(3, 4);
+        let mut counts = vec![0; 3];
         for round in 0.. {
             let pulled = subscriptions.pull().expect("a pull");
             assert!(pulled.len() <= 3, "{}", pulled.len());
-            for notice in &pulled {
-                let which = ids.iter().position(|id| *id == notice.id).expect("one of them");
-                let begin = String::from_utf8_lossy(&notice.text[..120]).into_owned();
+            for notification in &pulled {
+                let which = ids
+                    .iter()
+                    .position(|id| *id == notification.id)
+                    .expect("one of them");
+                let begin = String::from_utf8_lossy(&notification.text[..120]).into_owned();
                 assert!(begin.contains(&format!("\"{:#x}\"", ids[which])), "{begin}");
-                told[which] += 1;
+                counts[which] += 1;
             }
             if round == 2 {
-                assert!(told.iter().all(|count| *count > 0), "{told:?}");
+                assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
             }
-            if !subscriptions.is_behind() {
+            if !subscriptions.has_backlog() {
                 break;
             }
         }
-        assert_eq!(told, [4, 4, 4]);
+        assert_eq!(counts, [4, 4, 4]);
     }
 
     #[test]
-    fn a_connection_has_only_so_many() {
+    fn a_connection_has_a_bounded_number() {
         let subscriptions = Subscriptions::new(1);
         let (session, other) = (subscriptions.session(), subscriptions.session());
         let first = session.add(source(0), Dialect::Native).expect("an id");
@@ -400,6 +415,8 @@ mod tests {
             "too many subscriptions: at most 1 on a connection"
         );
         assert!(session.remove(id(&first)) && !other.remove(id(&first)));
-        other.add(source(0), Dialect::Native).expect("a place again");
+        other
+            .add(source(0), Dialect::Native)
+            .expect("the number is below the bound again");
     }
 }

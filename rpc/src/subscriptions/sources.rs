@@ -1,157 +1,144 @@
-//! What there is to subscribe to: new heads, logs, pending transactions, the state of a download.
+//! The kinds of subscriptions: new heads, logs, pending transactions, the state of a download.
 
 use std::sync::Arc;
 
+use chain::View;
 use chain::pool::PendingHashes;
 use serde::Serialize;
 
-use super::{Signal, Source};
+use super::{ChangeSignal, SubscriptionSource};
 use crate::error::RpcResult;
 use crate::facts::SyncStatus;
-use crate::feeds::{CriteriaRoom, Cursor, Feeds, Step, Way};
+use crate::feeds::{BlockChange, CriteriaPermit, Feeds, HeadCursor};
 use crate::json::Json;
 use crate::logs_filter::LogCriteria;
 use crate::modules::Dialect;
 use crate::objects::{BlockObject, TransactionObject, shown_hash};
 use crate::types::{Data, Quantity};
 
-/// Most pending hashes looked at in one go.
+/// Most pending hashes read from the pool at once.
 const HASHES_MAX: usize = 1024;
 
+/// What a subscription sends for each block that joins or leaves the canonical chain.
+pub(crate) trait BlockResults: Send {
+    /// Bytes of criteria beside the value itself.
+    fn criteria_len(&self) -> usize;
+
+    /// Appends the results for `change` to `out`.
+    fn append(&self, feeds: &Feeds, view: &View, change: &BlockChange, out: &mut Vec<Json>) -> RpcResult<()>;
+}
+
+/// Follows the head of the chain and sends the results `R` for each changed block.
+pub(crate) struct HeadSource<R> {
+    feeds: Arc<Feeds>,
+    cursor: HeadCursor,
+    results: R,
+    _permit: CriteriaPermit,
+}
+
+impl<R: BlockResults> HeadSource<R> {
+    pub(crate) fn new(feeds: &Arc<Feeds>, results: R) -> RpcResult<Self> {
+        Ok(Self {
+            cursor: feeds.cursor()?,
+            _permit: feeds.reserve(size_of::<Self>() + results.criteria_len())?,
+            feeds: Arc::clone(feeds),
+            results,
+        })
+    }
+}
+
+impl<R: BlockResults> SubscriptionSource for HeadSource<R> {
+    fn signal(&self) -> ChangeSignal {
+        ChangeSignal::Count(self.feeds.heads_signal())
+    }
+
+    fn pull(&mut self, len_max: usize, out: &mut Vec<Json>) -> RpcResult<bool> {
+        if self.feeds.is_current(&self.cursor) {
+            return Ok(false);
+        }
+        let (unseen, view) = self.feeds.changes_since(&self.cursor)?;
+        let (mut taken, mut len) = (0, 0);
+        for change in &unseen.changes {
+            if len >= len_max {
+                break;
+            }
+            let before = out.len();
+            self.results.append(&self.feeds, &view, change, out)?;
+            len += out[before..]
+                .iter()
+                .map(|result| result.as_bytes().len())
+                .sum::<usize>();
+            taken += 1;
+        }
+        self.cursor = unseen.cursor_after(taken, &view)?;
+        Ok(!self.feeds.is_current(&self.cursor))
+    }
+}
+
 /// The header of each block that becomes canonical.
-pub(crate) struct Heads {
-    feeds: Arc<Feeds>,
-    cursor: Cursor,
-    _room: CriteriaRoom,
+pub(crate) struct NewHeads;
+
+impl BlockResults for NewHeads {
+    fn criteria_len(&self) -> usize {
+        0
+    }
+
+    fn append(&self, feeds: &Feeds, view: &View, change: &BlockChange, out: &mut Vec<Json>) -> RpcResult<()> {
+        if let BlockChange::Applied(id) = change
+            && let Some(header) = feeds.header(view, id)?
+        {
+            out.push(Json::write(&BlockObject::new_head(&header, id.hash))?);
+        }
+        Ok(())
+    }
 }
 
-impl Heads {
-    pub(crate) fn new(feeds: &Arc<Feeds>) -> RpcResult<Self> {
-        Ok(Self {
-            cursor: feeds.cursor()?,
-            _room: feeds.reserve(size_of::<Self>())?,
-            feeds: Arc::clone(feeds),
+/// Each log that matches the criteria. If its block is taken back, it is sent again, marked as
+/// removed.
+pub(crate) struct MatchingLogs {
+    pub(crate) criteria: LogCriteria,
+    pub(crate) dialect: Dialect,
+}
+
+impl BlockResults for MatchingLogs {
+    fn criteria_len(&self) -> usize {
+        self.criteria.len()
+    }
+
+    fn append(&self, feeds: &Feeds, view: &View, change: &BlockChange, out: &mut Vec<Json>) -> RpcResult<()> {
+        let logs = feeds.logs(view, change.block())?;
+        logs.write(&self.criteria, change.is_removal(), self.dialect, &mut |log| {
+            out.push(Json::write(log)?);
+            Ok(())
         })
     }
 }
 
-impl Source for Heads {
-    fn signal(&self) -> Signal {
-        Signal::Count(self.feeds.heads_signal())
-    }
-
-    fn pull(&mut self, len_max: usize, out: &mut Vec<Json>) -> RpcResult<bool> {
-        if self.feeds.is_current(&self.cursor) {
-            return Ok(false);
-        }
-        let (way, view) = self.feeds.way(&self.cursor)?;
-        let taken = take_steps(&way, len_max, |step| {
-            let Step::Applied(id) = step else { return Ok(0) };
-            let Some(header) = self.feeds.header(&view, id)? else {
-                return Ok(0);
-            };
-            let result = Json::write(&BlockObject::new_head(&header, id.hash))?;
-            let len = result.as_bytes().len();
-            out.push(result);
-            Ok(len)
-        })?;
-        self.cursor = way.stopped(taken, &view)?;
-        Ok(!self.feeds.is_current(&self.cursor))
-    }
-}
-
-/// Each log that a filter wants, and again, marked so, where it is taken back.
-pub(crate) struct Logs {
-    feeds: Arc<Feeds>,
-    filter: LogCriteria,
-    dialect: Dialect,
-    cursor: Cursor,
-    _room: CriteriaRoom,
-}
-
-impl Logs {
-    pub(crate) fn new(feeds: &Arc<Feeds>, filter: LogCriteria, dialect: Dialect) -> RpcResult<Self> {
-        Ok(Self {
-            cursor: feeds.cursor()?,
-            _room: feeds.reserve(size_of::<Self>() + filter.len())?,
-            feeds: Arc::clone(feeds),
-            filter,
-            dialect,
-        })
-    }
-}
-
-impl Source for Logs {
-    fn signal(&self) -> Signal {
-        Signal::Count(self.feeds.heads_signal())
-    }
-
-    fn pull(&mut self, len_max: usize, out: &mut Vec<Json>) -> RpcResult<bool> {
-        if self.feeds.is_current(&self.cursor) {
-            return Ok(false);
-        }
-        let (way, view) = self.feeds.way(&self.cursor)?;
-        let taken = take_steps(&way, len_max, |step| {
-            let (id, removed) = match step {
-                Step::Removed(id) => (id, true),
-                Step::Applied(id) => (id, false),
-            };
-            let mut len = 0;
-            let logs = self.feeds.logs(&view, id)?;
-            logs.write(&self.filter, removed, self.dialect, &mut |log| {
-                let result = Json::write(log)?;
-                len += result.as_bytes().len();
-                out.push(result);
-                Ok(())
-            })?;
-            Ok(len)
-        })?;
-        self.cursor = way.stopped(taken, &view)?;
-        Ok(!self.feeds.is_current(&self.cursor))
-    }
-}
-
-/// Takes steps until their results fill `len_max` bytes; gives how many.
-fn take_steps(
-    way: &Way,
-    len_max: usize,
-    mut take: impl FnMut(&Step) -> RpcResult<usize>,
-) -> RpcResult<usize> {
-    let mut len = 0;
-    for (taken, step) in way.steps.iter().enumerate() {
-        if len >= len_max {
-            return Ok(taken);
-        }
-        len += take(step)?;
-    }
-    Ok(way.steps.len())
-}
-
-/// Each transaction that becomes pending: its hash, or all of it.
-pub(crate) struct Pending {
+/// Each transaction that becomes pending: its hash, or the whole transaction.
+pub(crate) struct PendingSource {
     feeds: Arc<Feeds>,
     full: bool,
     dialect: Dialect,
     cursor: u64,
-    _room: CriteriaRoom,
+    _permit: CriteriaPermit,
 }
 
-impl Pending {
+impl PendingSource {
     pub(crate) fn new(feeds: &Arc<Feeds>, full: bool, dialect: Dialect) -> RpcResult<Self> {
-        let room = feeds.reserve(size_of::<Self>())?;
+        let permit = feeds.reserve(size_of::<Self>())?;
         Ok(Self {
             feeds: Arc::clone(feeds),
             full,
             dialect,
             cursor: feeds.chain().pool().pending_cursor(),
-            _room: room,
+            _permit: permit,
         })
     }
 }
 
-impl Source for Pending {
-    fn signal(&self) -> Signal {
-        Signal::Count(self.feeds.pending_signal())
+impl SubscriptionSource for PendingSource {
+    fn signal(&self) -> ChangeSignal {
+        ChangeSignal::Count(self.feeds.pending_signal())
     }
 
     fn pull(&mut self, len_max: usize, out: &mut Vec<Json>) -> RpcResult<bool> {
@@ -165,17 +152,18 @@ impl Source for Pending {
                 self.cursor = next - (hashes.len() - taken) as u64;
                 return Ok(true);
             }
-            let waiting = pool.get(hash);
-            let result = match waiting {
-                Some(waiting) if self.full => Json::write(&TransactionObject::new(
-                    &waiting.transaction,
-                    waiting.sender,
+            let pooled = pool.get(hash);
+            let result = match pooled {
+                Some(pooled) if self.full => Json::write(&TransactionObject::new(
+                    &pooled.transaction,
+                    pooled.sender,
                     None,
                     self.dialect,
                 ))?,
-                // It was mined meanwhile, or replaced: of no use any more to who wants all of it.
+                // The transaction was mined or replaced meanwhile. A client that wants whole
+                // pending transactions has no use for it.
                 None if self.full => continue,
-                Some(waiting) => Json::write(&Data(shown_hash(&waiting.transaction, self.dialect)))?,
+                Some(pooled) => Json::write(&Data(shown_hash(&pooled.transaction, self.dialect)))?,
                 None => Json::write(&Data(self.feeds.shown_hash(hash, self.dialect)?))?,
             };
             len += result.as_bytes().len();
@@ -187,62 +175,62 @@ impl Source for Pending {
 }
 
 /// The begin and the end of a download of the chain.
-pub(crate) struct Syncing {
+pub(crate) struct SyncSource {
     feeds: Arc<Feeds>,
-    was: bool,
-    _room: CriteriaRoom,
+    was_syncing: bool,
+    _permit: CriteriaPermit,
 }
 
-/// What is told of a download: false at its end.
+/// What a client is sent about a download: `false` at its end.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum SyncNews {
+enum SyncResult {
     Done(bool),
-    Begun { syncing: bool, status: SyncObject },
+    Begun { syncing: bool, status: SyncProgress },
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct SyncObject {
+struct SyncProgress {
     starting_block: Quantity,
     current_block: Quantity,
     highest_block: Quantity,
 }
 
-impl Syncing {
+impl SyncSource {
     pub(crate) fn new(feeds: &Arc<Feeds>) -> RpcResult<Self> {
         Ok(Self {
-            was: feeds.sync_status().is_some(),
-            _room: feeds.reserve(size_of::<Self>())?,
+            was_syncing: feeds.sync_status().is_some(),
+            _permit: feeds.reserve(size_of::<Self>())?,
             feeds: Arc::clone(feeds),
         })
     }
 }
 
-impl Source for Syncing {
-    fn signal(&self) -> Signal {
-        Signal::State(self.feeds.sync_signal())
+impl SubscriptionSource for SyncSource {
+    fn signal(&self) -> ChangeSignal {
+        ChangeSignal::State(self.feeds.sync_signal())
     }
 
     fn pull(&mut self, _: usize, out: &mut Vec<Json>) -> RpcResult<bool> {
         let status = self.feeds.sync_status();
-        if status.is_some() != self.was {
-            self.was = status.is_some();
-            let news = match status {
-                None => SyncNews::Done(false),
+        if status.is_some() != self.was_syncing {
+            self.was_syncing = status.is_some();
+            let result = match status {
+                None => SyncResult::Done(false),
                 Some(SyncStatus {
                     starting_block,
                     highest_block,
-                }) => SyncNews::Begun {
+                }) => SyncResult::Begun {
                     syncing: true,
-                    status: SyncObject {
+                    status: SyncProgress {
                         starting_block: Quantity(starting_block),
                         current_block: Quantity(self.feeds.view()?.head_number()),
                         highest_block: Quantity(highest_block),
                     },
                 },
             };
-            out.push(Json::write(&news)?);
+            out.push(Json::write(&result)?);
         }
         Ok(false)
     }

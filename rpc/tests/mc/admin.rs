@@ -1,4 +1,4 @@
-//! Peers, subnets, the listener, what the node says of itself.
+//! The module `admin`: peers, subnets, the HTTP listener, the description of the node.
 
 use primitives::B512;
 use rpc::ListenerRequest;
@@ -15,7 +15,7 @@ fn enode(mark: u8) -> String {
 }
 
 #[test]
-fn the_node() {
+fn the_description_of_the_node() {
     let net = Net::start();
     assert_eq!(net.ok("admin_datadir", json!([])), "/home/miner/.moac/devnet");
     net.mine();
@@ -52,7 +52,10 @@ fn static_nodes() {
     assert_eq!(net.ok("admin_removePeer", json!([enode(1)])), false);
     let check = |params: Value, message: &str| net.check_error("admin_addPeer", params, -32602, message);
     check(json!([]), "missing value for required argument 0");
-    check(json!([7]), "invalid argument 0: want an enode URL, got a number");
+    check(
+        json!([7]),
+        "invalid argument 0: got a number, expected an enode URL",
+    );
     check(
         json!(["http://a"]),
         "invalid argument 0: want enode://ID@HOST:PORT, got \"http://a\"",
@@ -91,7 +94,7 @@ fn subnets() {
         "admin_addSubnetP2P",
         json!(["0x12", 100]),
         -32602,
-        "invalid argument 0: want 20 bytes, got 1",
+        "invalid argument 0: got 1 byte, expected 20 bytes",
     );
 }
 
@@ -115,29 +118,29 @@ fn the_listener_opens_and_closes() {
         "HTTP RPC listener already running on localhost:8545",
     );
     assert_eq!(net.ok("admin_stopRPC", json!([])), true);
-    let given = json!(["127.0.0.1", 8600, "*", "mc,txpool"]);
-    assert_eq!(net.ok("admin_startRPC", given), true);
-    let wanted = ListenerRequest {
+    let params = json!(["127.0.0.1", 8600, "*", "mc,txpool"]);
+    assert_eq!(net.ok("admin_startRPC", params), true);
+    let expected = ListenerRequest {
         host: "127.0.0.1".to_owned(),
         port: 8600,
         cors: "*".parse().expect("all origins"),
         modules: "mc,txpool".parse().expect("modules"),
     };
-    assert_eq!(*net.listener.open.lock(), Some(wanted));
+    assert_eq!(*net.listener.open.lock(), Some(expected));
     let check = |params: Value, message: &str| net.check_error("admin_startRPC", params, -32602, message);
     check(
         json!([null, 65536]),
-        "invalid argument 1: port 65536, want at most 65535",
+        "invalid argument 1: port: got 65536, expected at most 65535",
     );
     check(json!([null, "8545"]), "invalid argument 1: missing 0x prefix");
     check(
         json!([null, null, "nowhere"]),
-        "invalid argument 2: invalid CORS domain \"nowhere\", want * or an origin such as http://localhost:3000",
+        "invalid argument 2: invalid CORS domain: got \"nowhere\", expected * or an origin such as http://localhost:3000",
     );
     let (code, message) = net.error("admin_startRPC", r#"[null, null, null, "mc,eth"]"#);
     assert_eq!(code, -32602);
     assert!(
-        message.starts_with("invalid argument 3: unknown API module \"eth\""),
+        message.starts_with("invalid argument 3: unknown API module: got \"eth\""),
         "{message}"
     );
 }

@@ -10,7 +10,7 @@ use crate::shapes::{BLOCK, TRANSACTION, check_shape};
 const NOWHERE: &str = "0x00000000000000000000000000000000000000000000000000000000000000aa";
 
 #[test]
-fn a_block_is_as_in_the_interface() {
+fn a_block_has_the_shape_of_the_interface() {
     let net = Net::start();
     net.send(json!({"to": account(5), "value": "0x1"}));
     net.send(json!({"to": account(5), "value": "0x2"}));
@@ -25,9 +25,9 @@ fn a_block_is_as_in_the_interface() {
             by_hash
         );
         assert_eq!(net.ok_text("mc_getBlockByNumber", json!([null, full])), by_hash);
-        // The compatible library's callers get their transactions' type beside.
-        let theirs = net.ok_text("eth_getBlockByNumber", json!(["0x1", full]));
-        assert_eq!(theirs.replace(r#","type":"0x0""#, ""), by_hash);
+        // Clients of the compatible library also get the type of each transaction.
+        let ethereum = net.ok_text("eth_getBlockByNumber", json!(["0x1", full]));
+        assert_eq!(ethereum.replace(r#","type":"0x0""#, ""), by_hash);
     }
     let object = net.ok("mc_getBlockByHash", json!([hash, false]));
     let header = &block.header;
@@ -66,7 +66,7 @@ fn a_block_is_as_in_the_interface() {
     }
 }
 
-/// As `check_shape`, for an object whose order of fields is not kept.
+/// As [`check_shape`], for a transaction whose fields have lost their order.
 #[track_caller]
 fn check_members(object: &Value, nulls: &[&str]) {
     let mut table = TRANSACTION;
@@ -115,7 +115,7 @@ fn the_pending_block() {
         net.ok("mc_getUncleByBlockNumberAndIndex", json!(["pending", "0x0"])),
         Value::Null
     );
-    // A tag in escapes is the same tag.
+    // A tag may contain JSON escapes.
     let escaped = net.raw("mc_getBlockByNumber", r#"["pend\u0069ng",false]"#);
     assert!(escaped.contains(r#""number":null"#), "{escaped}");
 }
@@ -141,7 +141,7 @@ fn side_blocks_are_found_by_hash_only() {
         json!([data(side.hash()), "0x0"]),
     );
     assert_eq!(by_index["blockHash"], json!(data(side.hash())));
-    // The transaction itself is in the canonical block.
+    // The transaction itself is found in the canonical block.
     let hash = data(main.transactions[0].hash());
     let transaction = net.ok("mc_getTransactionByHash", json!([hash]));
     assert_eq!(transaction["blockHash"], json!(data(main.hash())));
@@ -159,7 +159,7 @@ fn uncles() {
     check_shape(&uncle, &BLOCK, &[]);
     let by_number = net.ok_text("mc_getUncleByBlockNumberAndIndex", json!(["0x3", "0x0"]));
     assert_eq!(by_number, uncle);
-    // The side block has no transactions, so but for them the uncle is the block itself.
+    // The side block has no transactions, so its block object equals its uncle object.
     assert_eq!(
         net.ok_text("mc_getBlockByHash", json!([data(side.hash()), false])),
         uncle
@@ -172,7 +172,8 @@ fn uncles() {
     );
     assert_eq!(net.ok("mc_getUncleCountByBlockNumber", json!(["0x3"])), "0x1");
     assert_eq!(net.ok("mc_getUncleCountByBlockNumber", json!(["0x2"])), "0x0");
-    // The reward for it: 7/8 of two coins for the uncle, 1/32 more for the nephew, one miner for all.
+    // Rewards: three blocks of two coins, 7/8 of two coins for the uncle, 1/32 for including it.
+    // One account gets them all.
     let coin = U256::from(10).pow(U256::from(18));
     let paid = coin * U256::from(6)
         + coin * U256::from(2) * U256::from(7) / U256::from(8)
@@ -182,7 +183,7 @@ fn uncles() {
 }
 
 #[test]
-fn what_is_not_there_is_null() {
+fn unknown_blocks_are_null() {
     let net = Net::start();
     let block = net.mine();
     let null = |method: &str, params: Value| {
@@ -225,17 +226,17 @@ fn bad_parameters() {
     check(
         "mc_getBlockByHash",
         json!(["0x00", true]),
-        "invalid argument 0: want 32 bytes, got 1",
+        "invalid argument 0: got 1 byte, expected 32 bytes",
     );
     check(
         "mc_getBlockByHash",
         json!([NOWHERE, "true"]),
-        "invalid argument 1: want a Boolean, got a string",
+        "invalid argument 1: got a string, expected a Boolean",
     );
-    let bad_ref = "invalid argument 0: want a block number or one of earliest, latest, pending";
+    let bad_ref = "invalid argument 0: expected a block number or one of earliest, latest, pending";
     for (at, reason) in [
         ("0x01", "leading zero digits"),
-        ("0x", "want at least one hex digit after 0x"),
+        ("0x", "expected at least one hex digit after 0x"),
         ("1", "missing 0x prefix"),
         ("newest", "missing 0x prefix"),
         ("0x10000000000000000", "number does not fit 64 bits"),
@@ -247,7 +248,7 @@ fn bad_parameters() {
     check(
         "mc_getBlockByNumber",
         json!([1, true]),
-        "invalid argument 0: want a block number or tag, got a number",
+        "invalid argument 0: got a number, expected a block number or tag",
     );
     check("mc_blockNumber", json!([1]), "too many arguments, want at most 0");
     check(

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use crate::harness::{Net, account, quantity};
 
-/// The contract's code. Without data it returns slot 0. With a word of data it reverts with that
-/// word if it is 0xdead; otherwise it keeps the word in slot 0 and logs it, with 0x11 as topic.
+/// The contract's code. Without data it returns slot 0. With one word of data it stores the word in
+/// slot 0 and logs it, with 0x11 and the word as topics. If the word is 0xdead it reverts and
+/// returns the word.
 pub(crate) const RUNTIME: &str = concat!(
     "0x36600f57",               // CALLDATASIZE, to `write` if there is any
     "60005460005260206000f3",   // SLOAD 0, MSTORE 0, RETURN 0..32
@@ -18,7 +19,7 @@ pub(crate) const RUNTIME: &str = concat!(
     "5b60005260206000fd",       // refuse: MSTORE 0, REVERT 0..32
 );
 
-/// The data that creates the contract: CODECOPY of what follows, RETURN.
+/// The data that creates the contract: CODECOPY of the code that follows, RETURN.
 pub(crate) fn creation() -> String {
     format!("0x6035600c60003960356000f3{}", &RUNTIME[2..])
 }
@@ -28,7 +29,7 @@ pub(crate) fn word(value: u64) -> String {
     format!("0x{value:064x}")
 }
 
-/// Deploys the contract in a block of its own; its address and the receipt.
+/// Deploys the contract in a block of its own. Returns its address and the receipt.
 #[track_caller]
 pub(crate) fn deploy(net: &Net) -> (String, Value) {
     let hash = net.send(json!({"data": creation()}));
@@ -38,8 +39,8 @@ pub(crate) fn deploy(net: &Net) -> (String, Value) {
     (contract.to_owned(), receipt)
 }
 
-/// Puts `runtime` on the chain.
-fn place(net: &Net, runtime: &str) -> primitives::Address {
+/// Deploys a contract with code `runtime`.
+fn deploy_code(net: &Net, runtime: &str) -> primitives::Address {
     let len = runtime.len() / 2;
     let hash = net.send(json!({"data": format!("0x60{len:02x}600c60003960{len:02x}6000f3{runtime}")}));
     net.mine();
@@ -50,11 +51,11 @@ fn place(net: &Net, runtime: &str) -> primitives::Address {
 }
 
 #[test]
-fn quick_calls_agree_or_are_given_up() {
+fn quick_calls_agree_with_full_calls_or_are_refused() {
     let net = Net::start();
     let check = |runtime: &str, is_quick: bool| {
         let request = CallRequest {
-            to: Some(place(&net, runtime)),
+            to: Some(deploy_code(&net, runtime)),
             ..CallRequest::default()
         };
         let view = net.view();
@@ -69,7 +70,7 @@ fn quick_calls_agree_or_are_given_up() {
             );
         }
     };
-    // What it sees of gas, what it returns, how it fails.
+    // The remaining gas, the return value, failures.
     check("5a60005260206000f3", true);
     check(&RUNTIME[2..], true);
     check("60016000fd", true);
@@ -85,7 +86,7 @@ fn quick_calls_agree_or_are_given_up() {
 }
 
 #[test]
-fn prices_and_values_beyond_the_machine_are_refused() {
+fn huge_prices_and_values_are_refused() {
     let net = Net::start();
     let (contract, _) = deploy(&net);
     let most = quantity(primitives::U256::MAX);
@@ -103,7 +104,7 @@ fn prices_and_values_beyond_the_machine_are_refused() {
         check("mc_estimateGas", &request);
     }
     check("mc_call", &high);
-    // A block's gas at that price does fit.
+    // The gas of one block at that price does fit.
     net.ok("mc_estimateGas", json!([high]));
     let (code, message) = net.error("mc_call", &json!([{"to": contract, "gas": "0x1"}]).to_string());
     assert_eq!(
@@ -113,7 +114,7 @@ fn prices_and_values_beyond_the_machine_are_refused() {
 }
 
 #[test]
-fn calls_may_carry_what_clients_of_other_chains_send() {
+fn calls_may_have_members_of_other_chains() {
     let net = Net::start();
     let (contract, _) = deploy(&net);
     let fees = json!({"to": contract, "chainId": "0x64", "type": "0x2", "maxFeePerGas": "0x77359400",
@@ -129,29 +130,29 @@ fn calls_may_carry_what_clients_of_other_chains_send() {
             method,
             json!([{"to": contract, "chainId": "0x1"}]),
             -32000,
-            "chainId does not match node's: got 1, want 100",
+            "chainId does not match node's: got 1, expected 100",
         );
         net.check_error(
             method,
             json!([{"to": contract, "authorizationList": []}]),
             -32602,
-            "invalid argument 0: field authorizationList: got one, want none: \
+            "invalid argument 0: field authorizationList: got one, expected none: \
             this chain has no transactions of type 4 (EIP-7702)",
         );
         net.check_error(
             method,
             json!([{"to": contract, "gasPrice": "0x1", "maxFeePerGas": "0x1"}]),
             -32602,
-            "invalid argument 0: fields gasPrice and maxFeePerGas exclude each other, want one of them",
+            "invalid argument 0: fields gasPrice and maxFeePerGas exclude each other, expected one of them",
         );
     }
 }
 
 #[test]
-fn calls_that_take_long_are_answered_too() {
+fn calls_that_are_not_quick_are_answered_too() {
     let net = Net::start();
     // Counts to 10,000.
-    let contract = place(
+    let contract = deploy_code(
         &net,
         "6000 5b 6001 01 80 612710 11 6002 57 60005260206000f3"
             .replace(' ', "")
@@ -165,7 +166,7 @@ fn calls_that_take_long_are_answered_too() {
 }
 
 #[test]
-fn calls_read_and_keep_nothing() {
+fn calls_change_no_state() {
     let net = Net::start();
     let (contract, _) = deploy(&net);
     let read = json!([{"to": contract}]);
@@ -176,15 +177,15 @@ fn calls_read_and_keep_nothing() {
     assert_eq!(net.ok("mc_call", read.clone()), word(5));
     assert_eq!(net.ok("mc_call", json!([{"to": contract}, "0x1"])), word(0));
     assert_eq!(net.ok("eth_call", json!([{"to": contract}, "latest"])), word(5));
-    // A call that writes gives nothing back and leaves nothing.
+    // A call that writes returns nothing and changes nothing.
     let write = json!([{"to": contract, "data": word(6), "from": account(3), "gas": "0x30d40"}]);
     assert_eq!(net.ok("mc_call", write), "0x");
     assert_eq!(net.ok("mc_call", read), word(5));
-    // Whoever calls need not own what it sends, nor know the price.
+    // The caller needs no funds for the value and the price.
     let rich = json!([{"from": contract, "to": account(1), "value": quantity(primitives::U256::MAX >> 1),
         "gasPrice": "0x1"}]);
     assert_eq!(net.ok("mc_call", rich), "0x");
-    // More gas than any call gets is cut, not refused.
+    // More gas than the maximum is reduced to it, not refused.
     let greedy = json!([{"to": contract, "gas": "0xffffffffffffffff"}]);
     assert_eq!(net.ok("mc_call", greedy), word(5));
 }
@@ -229,7 +230,7 @@ fn failing_calls() {
 }
 
 #[test]
-fn estimates_are_enough_and_not_too_much() {
+fn estimates_are_exact() {
     let net = Net::start();
     let transfer = json!([{"from": account(0), "to": account(1), "value": "0x1"}]);
     assert_eq!(net.ok("mc_estimateGas", transfer), "0x3e8");
@@ -250,7 +251,7 @@ fn estimates_are_enough_and_not_too_much() {
     };
     assert_eq!(with_gas(gas - 1), "0x0");
     assert_eq!(with_gas(gas), "0x1");
-    // A creation, where every field but the data is left out.
+    // A contract creation with no field but the data.
     let creation = net.ok("mc_estimateGas", json!([{"data": creation()}, "latest"]));
     let gas = u64::from_str_radix(&creation.as_str().expect("a QUANTITY")[2..], 16).expect("a number");
     assert!((63_600..80_000).contains(&gas), "{gas}");
@@ -267,12 +268,12 @@ fn bad_parameters() {
         check(
             method,
             json!(["0x"]),
-            "invalid argument 0: want an object, got a string",
+            "invalid argument 0: got a string, expected an object",
         );
         check(
             method,
             json!([{"to": "0x12"}]),
-            "invalid argument 0: field to: want 20 bytes, got 1",
+            "invalid argument 0: field to: got 1 byte, expected 20 bytes",
         );
         check(
             method,
@@ -282,12 +283,12 @@ fn bad_parameters() {
         check(
             method,
             json!([{"to": account(1), "value": 1}]),
-            "invalid argument 0: field value: want a hex string, got a number",
+            "invalid argument 0: field value: got a number, expected a hex string",
         );
         check(
             method,
             json!([{"to": account(1)}, "0x0400"]),
-            "invalid argument 1: want a block number or one of earliest, latest, pending: leading zero digits",
+            "invalid argument 1: expected a block number or one of earliest, latest, pending: leading zero digits",
         );
     }
     check(

@@ -1,5 +1,4 @@
-//! The rest of the process, as the node under test sees it: it takes what it is told and
-//! remembers it.
+//! The rest of the process, as the node under test sees it. It accepts every order and records it.
 
 use parking_lot::Mutex;
 use primitives::{Address, B512, Enode};
@@ -10,7 +9,7 @@ use rpc::{
 /// Searchers that are started and stopped.
 #[derive(Default)]
 pub(crate) struct Miner {
-    /// The threads of the last start, while it lasts.
+    /// The number of threads of the last start, until the next stop.
     pub(crate) running: Mutex<Option<Option<usize>>>,
 }
 
@@ -35,7 +34,7 @@ impl MinerControl for Miner {
 /// A listener that is opened and closed.
 #[derive(Default)]
 pub(crate) struct Listener {
-    /// What the open one was asked for.
+    /// The request that opened the listener, while it is open.
     pub(crate) open: Mutex<Option<ListenerRequest>>,
 }
 

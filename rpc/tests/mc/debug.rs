@@ -1,4 +1,4 @@
-//! Traces, raw blocks and states, refused blocks, the head set by hand.
+//! The module `debug`: traces, raw blocks and states, refused blocks, setting the head.
 
 use chain::import::Imported;
 use primitives::{B256, Block, TxRules, U256, hex, keccak256};
@@ -14,7 +14,7 @@ fn creation_of(runtime: &str) -> String {
     format!("0x60{length:02x}600c60003960{length:02x}6000f3{runtime}")
 }
 
-/// Deploys a contract that calls `callee` without data and keeps what it returns in memory.
+/// Deploys a contract that calls `callee` without data and writes the returned word to its memory.
 fn deploy_caller(net: &Net, callee: &str) -> String {
     let runtime = format!("6020600060006000600073{}61fffff100", &callee[2..]);
     let hash = net.send(json!({"data": creation_of(&runtime), "gas": "0x186a0"}));
@@ -55,9 +55,9 @@ fn every_step_of_a_transaction() {
         (&trace["failed"], &trace["returnValue"]),
         (&json!(false), &json!(""))
     );
-    let want = "CALLDATASIZE PUSH1 JUMPI JUMPDEST PUSH1 CALLDATALOAD DUP1 PUSH2 EQ PUSH1 JUMPI DUP1 PUSH1 \
+    let expected = "CALLDATASIZE PUSH1 JUMPI JUMPDEST PUSH1 CALLDATALOAD DUP1 PUSH2 EQ PUSH1 JUMPI DUP1 PUSH1 \
                 SSTORE DUP1 PUSH1 MSTORE DUP1 PUSH1 PUSH1 PUSH1 LOG2 STOP";
-    assert_eq!(names(&trace).join(" "), want);
+    assert_eq!(names(&trace).join(" "), expected);
 
     let steps = trace["structLogs"].as_array().expect("steps");
     let first = json!({
@@ -65,7 +65,7 @@ fn every_step_of_a_transaction() {
         "stack": [], "memory": [],
     });
     assert_eq!(steps[0], first);
-    // The earlier transaction of the block has left 4: this write changes the slot, and costs 5000.
+    // The earlier transaction of the block stored 4. This write changes the slot and costs 5000.
     let write = &steps[13];
     assert_eq!(
         (&write["op"], &write["gasCost"], &write["pc"]),
@@ -98,7 +98,7 @@ fn every_step_of_a_transaction() {
 }
 
 #[test]
-fn reads_show_what_they_read() {
+fn reads_show_the_value() {
     let net = Net::start();
     let (contract, _) = deploy(&net);
     net.send(json!({"to": contract, "data": word(9)}));
@@ -113,7 +113,7 @@ fn reads_show_what_they_read() {
 }
 
 #[test]
-fn what_failed_says_so() {
+fn failed_transactions() {
     let net = Net::start();
     let (contract, _) = deploy(&net);
     let reverted = net.send(json!({"to": contract, "data": word(0xdead), "gas": "0x186a0"}));
@@ -176,7 +176,7 @@ fn calls_within_calls() {
     let top = net.ok("debug_traceTransaction", json!([hash, options]));
     assert!(top.get("calls").is_none(), "{top}");
     assert_eq!(top["gasUsed"], calls["gasUsed"]);
-    // The steps go down and come back.
+    // The steps enter the inner call and return from it.
     let steps = net.ok("debug_traceTransaction", json!([hash]));
     let depths: Vec<_> = steps["structLogs"]
         .as_array()
@@ -184,8 +184,8 @@ fn calls_within_calls() {
         .iter()
         .map(|step| step["depth"].as_u64().expect("a number"))
         .collect();
-    let turns: Vec<_> = depths.chunk_by(|a, b| a == b).map(|run| run[0]).collect();
-    assert_eq!(turns, [1, 2, 1]);
+    let depth_changes: Vec<_> = depths.chunk_by(|a, b| a == b).map(|run| run[0]).collect();
+    assert_eq!(depth_changes, [1, 2, 1]);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn whole_blocks() {
         let alone = net.ok("debug_traceTransaction", json!([hash, options]));
         assert_eq!(by_number[index], json!({"txHash": hash, "result": alone}));
     }
-    // A side block on the chain can be run again, one further off cannot.
+    // A side block whose parent is canonical can be executed again.
     net.mine();
     net.send(json!({"to": contract, "data": word(3)}));
     let head = net.view().head_hash();
@@ -245,7 +245,7 @@ fn whole_blocks() {
     refused(
         "debug_traceBlockByNumber",
         json!(["pending"]),
-        "the pending block is not traceable",
+        "the pending block cannot be traced",
     );
     refused(
         "debug_traceBlockByHash",
@@ -261,14 +261,14 @@ fn whole_blocks() {
         "debug_traceTransaction",
         json!([nowhere, {"tracer": "prestateTracer"}]),
         -32602,
-        "invalid argument 1: field tracer: got \"prestateTracer\", want \"callTracer\" or none",
+        "invalid argument 1: field tracer: got \"prestateTracer\", expected \"callTracer\" or none",
     );
 }
 
 #[test]
 fn traces_are_bounded() {
     let net = Net::start();
-    // Expands its memory to 64 KiB, then goes round for ever: each step would show it all.
+    // The code expands its memory to 64 KiB and loops for ever. Each step shows the whole memory.
     let hash = net.send(json!({"data": creation_of("600061ffe0525b600656"), "gas": "0x186a0"}));
     net.mine();
     let receipt = net.ok("mc_getTransactionReceipt", json!([hash]));
@@ -289,7 +289,7 @@ fn traces_are_bounded() {
 #[test]
 fn storage_by_ranges() {
     let net = Net::start();
-    // Keeps its first word of data under the second.
+    // The code stores the first word of its data in the slot that the second word names.
     let hash = net.send(json!({"data": creation_of("6000356020355500")}));
     net.mine();
     let receipt = net.ok("mc_getTransactionReceipt", json!([hash]));
@@ -314,14 +314,14 @@ fn storage_by_ranges() {
             .iter()
             .map(|(slot, value)| (hashed(*slot), json!({"key": word(*slot), "value": word(*value)})))
             .collect();
-        let want = json!({"storage": storage, "nextKey": null});
-        assert_eq!(range(index, "0x0", 10), want, "before transaction {index}");
+        let expected = json!({"storage": storage, "nextKey": null});
+        assert_eq!(range(index, "0x0", 10), expected, "before transaction {index}");
     };
     check(0, &[(1, 101), (2, 102), (3, 103)]);
     check(1, &[(1, 101), (3, 103)]);
     check(2, &[(1, 101), (3, 103), (4, 104)]);
     check(3, &[(1, 201), (3, 103), (4, 104)]);
-    // Slot by slot, in the order of the hashes.
+    // One slot at a time, in the order of the hashes.
     let mut order: Vec<_> = [1, 3, 4].map(hashed).to_vec();
     order.sort_unstable();
     let mut from = "0x0".to_owned();
@@ -388,11 +388,11 @@ fn raw_blocks() {
     let seed = |number: u64| net.ok("debug_seedHash", json!([number]));
     assert_eq!(seed(29_999), json!(data(B256::ZERO)));
     assert_eq!(seed(30_000), json!(data(keccak256(B256::ZERO))));
-    // The last block that has an epoch, the first that has none, and the last of all.
+    // The last block that has an epoch, the first that has none, and the highest number.
     let last = 30_000 * 32_640 - 1;
     assert!(seed(last).is_string());
     for beyond in [last + 1, u64::MAX] {
-        let text = format!("block {beyond} is beyond the last epoch, 32639");
+        let text = format!("block {beyond} is after the last epoch, 32639");
         net.check_error("debug_seedHash", json!([beyond]), -32000, &text);
     }
     for method in ["debug_getBlockRlp", "debug_printBlock"] {
@@ -401,7 +401,7 @@ fn raw_blocks() {
             method,
             json!([-1]),
             -32602,
-            "invalid argument 0: want a whole number of at most 64 bits",
+            "invalid argument 0: expected a whole number of at most 64 bits",
         );
     }
 }
@@ -416,7 +416,7 @@ fn refused_blocks_are_remembered() {
     for _ in 0..2 {
         net.chain.import(bad.clone()).expect_err("another state");
     }
-    // Whose parent is not known may be good.
+    // A block whose parent is unknown may be valid, so it is not recorded.
     let mut early = net.build(&net.view().head_hash(), b"early", &[]);
     early.header.parent_hash = B256::repeat_byte(2);
     net.chain.import(early).expect_err("no parent");
@@ -458,16 +458,16 @@ fn the_head_is_set_back() {
     assert_eq!(
         net.ok("txpool_status", json!([]))["pending"],
         "0x0",
-        "nothing comes back"
+        "the transactions of removed blocks do not come back"
     );
-    // The same block can come again.
+    // A removed block can be imported again.
     let again = net.chain.import(second.clone()).expect("a good block");
     assert!(matches!(again, Imported::Head { .. }), "{again:?}");
     assert_eq!(
         net.ok("mc_getTransactionByHash", json!([sent]))["blockHash"],
         json!(data(second.hash()))
     );
-    // To the very beginning, and on from there.
+    // Back to block 0, and on from there.
     assert_eq!(net.ok("debug_setHead", json!(["0x0"])), Value::Null);
     assert_eq!(net.ok("mc_blockNumber", json!([])), "0x0");
     assert_eq!(
@@ -479,7 +479,7 @@ fn the_head_is_set_back() {
 }
 
 #[test]
-fn long_texts_are_not_written() {
+fn long_texts_are_refused() {
     let net = Net::with(|settings| settings.response_len_max = 1000);
     let head = net.mine();
     assert_eq!(head.header.number, 1);

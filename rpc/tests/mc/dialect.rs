@@ -1,23 +1,23 @@
-//! Ethereum's names for the methods: which there are, and what their answers carry beside.
+//! Ethereum's names for the methods, and the members that only their answers have.
 
 use primitives::{TxForm, U256, UnsignedTransaction};
 use rpc::methods;
 use rpc::types::data;
 use serde_json::{Value, json};
 
-use crate::examples::LASTING;
-use crate::harness::{Net, key, quantity};
+use crate::examples::SESSION_METHODS;
+use crate::harness::{Net, key, quantity, transfer};
 
-/// Every method with an alias, and the alias.
+/// Every method that has an alias, with the alias.
 fn aliases() -> Vec<(&'static str, String)> {
     let alias = |name: &'static str| {
         let (module, method) = name.split_once('_')?;
-        let theirs = match module {
+        let other_module = match module {
             "mc" => "eth",
             "chain3" => "web3",
             _ => return None,
         };
-        Some((name, format!("{theirs}_{method}")))
+        Some((name, format!("{other_module}_{method}")))
     };
     let found: Vec<_> = methods::all()
         .iter()
@@ -27,16 +27,20 @@ fn aliases() -> Vec<(&'static str, String)> {
     found
 }
 
-/// More parameters than any method has: the answer shows that the method was found.
+/// More parameters than any method has. The error shows whether the method was found.
 const TOO_MANY: &str = "[null,null,null,null,null,null,null,null,null,null,null]";
 
 fn request(name: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{name}","params":{TOO_MANY}}}"#)
 }
 
-/// The code with which HTTP refuses too many parameters.
-fn refusal(name: &str) -> i64 {
-    if LASTING.contains(&name) { -32000 } else { -32602 }
+/// The error code of a method that gets too many parameters over HTTP.
+fn error_code(name: &str) -> i64 {
+    if SESSION_METHODS.contains(&name) {
+        -32000
+    } else {
+        -32602
+    }
 }
 
 #[test]
@@ -47,7 +51,7 @@ fn every_method_has_its_alias_alone_and_in_batches() {
     let batch: Vec<Value> = serde_json::from_str(&batch).expect("a batch");
     for ((name, alias), in_batch) in aliases().iter().zip(&batch) {
         let own: Value = serde_json::from_str(&net.post(&request(name))).expect("JSON");
-        assert_eq!(own["error"]["code"], refusal(name), "{name}");
+        assert_eq!(own["error"]["code"], error_code(name), "{name}");
         let alone: Value = serde_json::from_str(&net.post(&request(alias))).expect("JSON");
         assert_eq!(alone, own, "{alias}");
         assert_eq!(*in_batch, own, "{alias} in a batch");
@@ -63,42 +67,39 @@ fn aliases_can_be_left_out() {
     let net = Net::with_rows(|_| (), rows);
     for (name, alias) in aliases() {
         assert_eq!(net.error(&alias, TOO_MANY).0, -32601, "{alias}");
-        assert_eq!(net.error(name, TOO_MANY).0, refusal(name), "{name}");
+        assert_eq!(net.error(name, TOO_MANY).0, error_code(name), "{name}");
     }
 }
 
 #[test]
-fn ethereum_sees_what_it_knows() {
+fn ethereum_clients_see_ethereum_hashes() {
     let net = Net::start();
     let unsigned = UnsignedTransaction {
         gas_price: U256::from(20),
-        gas: 21_000,
-        to: Some(key(6).address()),
-        value: U256::from(5),
-        ..Default::default()
+        ..transfer()
     };
     let classic = unsigned.sign(&key(4), 100, TxForm::Classic);
     let native = unsigned.sign(&key(5), 100, TxForm::Native);
     for sent in [&classic, &native] {
         net.ok("eth_sendRawTransaction", json!([data(sent.encode_raw())]));
     }
-    let theirs = data(classic.ethereum_hash().expect("nine fields"));
+    let ethereum_hash = data(classic.ethereum_hash().expect("nine fields"));
     let (stored, native_hash) = (data(classic.hash()), data(native.hash()));
-    let pending = net.ok("eth_getTransactionByHash", json!([theirs]));
+    let pending = net.ok("eth_getTransactionByHash", json!([ethereum_hash]));
     assert_eq!(
         (&pending["hash"], &pending["blockHash"]),
-        (&json!(theirs), &Value::Null)
+        (&json!(ethereum_hash), &Value::Null)
     );
     let block = net.mine();
-    let plain_v = quantity(classic.ethereum_v().expect("nine fields"));
+    let ethereum_v = quantity(classic.ethereum_v().expect("nine fields"));
 
-    for hash in [&theirs, &stored] {
+    for hash in [&ethereum_hash, &stored] {
         let shown = net.ok("eth_getTransactionByHash", json!([hash]));
-        assert_eq!(shown["hash"], json!(theirs));
-        assert_eq!(shown["v"], json!(plain_v));
+        assert_eq!(shown["hash"], json!(ethereum_hash));
+        assert_eq!(shown["v"], json!(ethereum_v));
         assert_eq!(shown["type"], "0x0");
         let receipt = net.ok("eth_getTransactionReceipt", json!([hash]));
-        assert_eq!(receipt["transactionHash"], json!(theirs));
+        assert_eq!(receipt["transactionHash"], json!(ethereum_hash));
         assert_eq!(
             (&receipt["type"], &receipt["effectiveGasPrice"]),
             (&json!("0x0"), &json!("0x14"))
@@ -118,7 +119,7 @@ fn ethereum_sees_what_it_knows() {
     let index = quantity(index.expect("it is in the block"));
     let by_index = json!([data(block.hash()), index]);
     let shown = net.ok("eth_getTransactionByBlockHashAndIndex", by_index);
-    assert_eq!(shown["hash"], json!(theirs));
+    assert_eq!(shown["hash"], json!(ethereum_hash));
 
     let hashes = |method: &str, full: bool| -> Vec<Value> {
         let block = net.ok(method, json!(["latest", full]));
@@ -144,14 +145,14 @@ fn ethereum_sees_what_it_knows() {
     for full in [false, true] {
         assert_eq!(
             hashes("eth_getBlockByNumber", full),
-            sorted([&theirs, &native_hash])
+            sorted([&ethereum_hash, &native_hash])
         );
         assert_eq!(
             hashes("mc_getBlockByNumber", full),
             sorted([&stored, &native_hash])
         );
     }
-    // What Ethereum has no form for is shown as it is.
+    // Ethereum has no form for a native transaction, so it is shown as it is.
     let shown = net.ok("eth_getTransactionByHash", json!([native_hash]));
     assert_eq!(
         (&shown["hash"], &shown["v"]),
@@ -160,7 +161,7 @@ fn ethereum_sees_what_it_knows() {
 }
 
 #[test]
-fn the_pending_block_may_have_its_number() {
+fn the_pending_block_can_show_its_number() {
     let net = Net::with(|settings| settings.pending_number = true);
     net.mine();
     for method in ["mc_getBlockByNumber", "eth_getBlockByNumber"] {

@@ -1,4 +1,4 @@
-//! A contract that logs what it is told to, for the tests of filters and subscriptions.
+//! A contract that logs its input, for the tests of filters and subscriptions.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::harness::Net;
 
 /// Runtime: LOG2 with the input's first two words as topics and its third as data.
 const RUNTIME: &str = "6040356000526020356000356020 6000a200";
-/// Constructor: gives the 18 bytes after it as code.
+/// Constructor: returns the 18 bytes after it as the code.
 const CREATION: &str = "6012600c60003960126000f3";
 
 /// A word of one repeated byte.
@@ -14,12 +14,13 @@ pub(crate) fn word(byte: u8) -> String {
     format!("0x{}", format!("{byte:02x}").repeat(32))
 }
 
-/// The contract, created on its own block.
+/// The deployed contract.
 pub(crate) struct Logger {
     pub(crate) address: String,
 }
 
 impl Logger {
+    /// Deploys the contract in a block of its own.
     pub(crate) fn create(net: &Net) -> Self {
         let code = format!("0x{CREATION}{}", RUNTIME.replace(' ', ""));
         let hash = net.send(json!({ "data": code, "gas": "0x30d40" }));
@@ -34,7 +35,7 @@ impl Logger {
         }
     }
 
-    /// Sends a transaction that logs these topics and this data; gives its hash.
+    /// Sends a transaction that logs these topics and this data. Returns its hash.
     pub(crate) fn log(&self, net: &Net, first: u8, second: u8, data: u8) -> String {
         let words: String = [first, second, data]
             .map(|byte| word(byte)[2..].to_owned())
@@ -43,7 +44,7 @@ impl Logger {
     }
 }
 
-/// Data bytes, one a log, of an array of log objects.
+/// The first data byte of each log in an array of log objects.
 pub(crate) fn data_of(logs: &Value) -> Vec<u8> {
     let logs = logs
         .as_array()

@@ -1,23 +1,23 @@
-//! Runs every example of `rpc/examples.json` against a node, and keeps it and `rpc/openrpc.json`
-//! true. With `UPDATE_EXAMPLES` set both are written anew.
+//! Runs every example of `rpc/examples.json` against a node, and compares that file and
+//! `rpc/openrpc.json` with the code. If `UPDATE_EXAMPLES` is set, both files are written anew.
 //!
-//! Each example has a node of its own, always with the same chain, so that results are equal to
-//! the last digit but for what chance or the clock decides.
+//! Each example has a node of its own, always with the same chain. So results are equal to the last
+//! digit, except where they depend on chance or on the clock.
 
 use std::path::{Path, PathBuf};
 
-use primitives::{B256, Block, TxForm, U256, UnsignedTransaction};
+use primitives::{B256, Block, TxForm, UnsignedTransaction};
 use rpc::types::data;
-use rpc::{Limits, Rpc, methods, openrpc};
+use rpc::{Limits, Method, Rpc, methods, openrpc};
 use serde_json::{Map, Value, json};
 
 use crate::calls::{deploy, word};
-use crate::harness::{BENEFICIARY, Net, PROXY, account, key};
+use crate::harness::{BENEFICIARY, Net, PROXY, account, key, transfer};
 use crate::subscriptions::Client;
 
-/// Methods without an example: the description would be part of itself.
-pub(crate) const UNSEEN: [&str; 1] = ["rpc.discover"];
-/// Methods whose results chance or the clock decides: only their form is compared.
+/// Methods without an example: the description would contain itself.
+pub(crate) const WITHOUT_EXAMPLE: [&str; 1] = ["rpc.discover"];
+/// Methods whose results depend on chance or on the clock. Only the type is compared.
 const VARYING: [&str; 6] = [
     "mc_getWork",
     "mc_newBlockFilter",
@@ -26,15 +26,15 @@ const VARYING: [&str; 6] = [
     "mc_subscribe",
     "personal_newAccount",
 ];
-/// Methods that take an id which chance decided.
-const OF_AN_ID: [&str; 4] = [
+/// Methods with a random id as parameter.
+const WITH_RANDOM_ID: [&str; 4] = [
     "mc_getFilterChanges",
     "mc_getFilterLogs",
     "mc_uninstallFilter",
     "mc_unsubscribe",
 ];
-/// Methods of connections that last.
-pub(crate) const LASTING: [&str; 2] = ["mc_subscribe", "mc_unsubscribe"];
+/// Methods that need a connection which lasts.
+pub(crate) const SESSION_METHODS: [&str; 2] = ["mc_subscribe", "mc_unsubscribe"];
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -54,14 +54,14 @@ fn is_update() -> bool {
     std::env::var_os("UPDATE_EXAMPLES").is_some()
 }
 
-/// The examples as they are in the file.
+/// The examples in the file.
 pub(crate) struct Examples(Map<String, Value>);
 
 impl Examples {
     pub(crate) fn read() -> Self {
         match read("examples.json") {
             Value::Object(examples) => Self(examples),
-            other => panic!("want an object, got {other}"),
+            other => panic!("examples.json: got {other}, expected an object"),
         }
     }
 
@@ -70,50 +70,43 @@ impl Examples {
     }
 }
 
-/// A node with a little of everything: five blocks, the last with an uncle; a contract with a
-/// filled slot; a native, a nine-field and a failed transaction; one that waits, one that is
-/// queued; a refused block; a static node and a subnet.
-struct Stage {
+/// A node with something for every method: five blocks, the last with an uncle; a contract with a
+/// filled slot; a native, a nine-field and a failed transaction; a pending and a queued
+/// transaction; a refused block; a static node and a subnet.
+struct ExampleNode {
     net: Net,
     contract: String,
-    /// Of a transaction that writes and logs, in block 3.
+    /// The hash of a transaction in block 3 that writes and logs.
     call: String,
     block: Block,
     nephew: Block,
-    /// Waits in the pool.
-    waiting: String,
+    /// The hash of a pending transaction.
+    pending: String,
 }
 
 fn enode() -> String {
     format!("enode://{}@10.0.0.7:30333", "0e".repeat(64))
 }
 
-impl Stage {
+impl ExampleNode {
     fn new() -> Self {
         let net = Net::start();
         net.send(json!({"to": account(5), "value": "0xde0b6b3a7640000", "gasPrice": "0x4a817c800"}));
         net.mine();
         let (contract, _) = deploy(&net);
         let call = net.send(json!({"to": contract, "data": word(5), "gasPrice": "0x4a817c800"}));
-        let classic = UnsignedTransaction {
-            gas_price: U256::from(20_000_000_000_u64),
-            gas: 21_000,
-            to: Some(key(6).address()),
-            value: U256::from(1),
-            ..Default::default()
-        };
-        let classic = classic.sign(&key(4), 100, TxForm::Classic);
+        let classic = transfer().sign(&key(4), 100, TxForm::Classic);
         net.ok("eth_sendRawTransaction", json!([data(classic.encode_raw())]));
         net.send(json!({"to": contract, "data": word(0xdead), "gasPrice": "0x4a817c800"}));
         let block = net.mine();
         let (_, side) = net.mine_two();
         let nephew = net.mine_with(&[&side]);
-        let waiting = net.send(json!({"to": account(6), "value": "0x7", "gasPrice": "0x4a817c800"}));
+        let pending = net.send(json!({"to": account(6), "value": "0x7", "gasPrice": "0x4a817c800"}));
         net.send(json!({"to": account(6), "nonce": "0x9", "gasPrice": "0x4a817c800"}));
         let mut bad = net.build(&net.view().head_hash(), b"bad", &[]);
         bad.transactions.clear();
         bad.header.transactions_root = primitives::EMPTY_ROOT;
-        net.chain.import(bad).expect_err("its roots are another's");
+        net.chain.import(bad).expect_err("the roots do not match");
         net.ok("admin_addPeer", json!([enode()]));
         net.ok("admin_addSubnetP2P", json!([data(PROXY), 110]));
         Self {
@@ -122,7 +115,7 @@ impl Stage {
             call,
             block,
             nephew,
-            waiting,
+            pending,
         }
     }
 
@@ -137,11 +130,8 @@ impl Stage {
 
     fn raw_transaction(&self) -> String {
         let unsigned = UnsignedTransaction {
-            gas_price: U256::from(20_000_000_000_u64),
             gas: 1000,
-            to: Some(key(6).address()),
-            value: U256::from(1),
-            ..Default::default()
+            ..transfer()
         };
         data(unsigned.sign(&key(5), 100, TxForm::Native).encode_raw())
     }
@@ -179,9 +169,9 @@ impl Stage {
             "mc_sendTransaction" | "mc_signTransaction" | "mc_fillTransaction" => json!([self.request()]),
             "mc_sendRawTransaction" => json!([self.raw_transaction()]),
             "mc_resend" => {
-                let waiting = self.net.ok("mc_getTransactionByHash", json!([self.waiting]));
+                let pending = self.net.ok("mc_getTransactionByHash", json!([self.pending]));
                 let request = json!({
-                    "from": account(0), "to": account(6), "value": "0x7", "nonce": waiting["nonce"],
+                    "from": account(0), "to": account(6), "value": "0x7", "nonce": pending["nonce"],
                 });
                 json!([request, "0x5d21dba00"])
             }
@@ -232,9 +222,9 @@ impl Stage {
     }
 }
 
-/// Whether `value` has the form that `schema` of `document` asks for.
+/// Checks whether `value` has the type that `schema` of `document` describes.
 fn fits(document: &Value, schema: &Value, value: &Value) -> Result<(), String> {
-    let wrong = || Err(format!("{value} does not fit {schema}"));
+    let mismatch = || Err(format!("{value} does not match {schema}"));
     if let Some(path) = schema["$ref"].as_str() {
         let named = document
             .pointer(path.trim_start_matches('#'))
@@ -245,10 +235,14 @@ fn fits(document: &Value, schema: &Value, value: &Value) -> Result<(), String> {
         let fitting = alternatives
             .iter()
             .filter(|one| fits(document, one, value).is_ok());
-        return if fitting.count() > 0 { Ok(()) } else { wrong() };
+        return if fitting.count() > 0 { Ok(()) } else { mismatch() };
     }
     if let Some(members) = schema["enum"].as_array() {
-        return if members.contains(value) { Ok(()) } else { wrong() };
+        return if members.contains(value) {
+            Ok(())
+        } else {
+            mismatch()
+        };
     }
     let is_right = match schema["type"].as_str() {
         Some("null") => value.is_null(),
@@ -261,14 +255,14 @@ fn fits(document: &Value, schema: &Value, value: &Value) -> Result<(), String> {
                 .is_some_and(|text| pattern.is_none_or(|pattern| matches(pattern, text)))
         }
         Some("array") => {
-            let members = value.as_array().ok_or("want an array")?;
+            let members = value.as_array().ok_or("not an array")?;
             members
                 .iter()
                 .try_for_each(|member| fits(document, &schema["items"], member))?;
             true
         }
         Some("object") => {
-            let members = value.as_object().ok_or("want an object")?;
+            let members = value.as_object().ok_or("not an object")?;
             let required = schema["required"].as_array().into_iter().flatten();
             for name in required.filter_map(Value::as_str) {
                 if !members.contains_key(name) {
@@ -276,8 +270,8 @@ fn fits(document: &Value, schema: &Value, value: &Value) -> Result<(), String> {
                 }
             }
             for (name, member) in members {
-                let of_all = schema.get("additionalProperties");
-                match schema["properties"].get(name).or(of_all) {
+                let additional = schema.get("additionalProperties");
+                match schema["properties"].get(name).or(additional) {
                     Some(schema) => fits(document, schema, member)?,
                     None if schema.get("properties").is_some() => {
                         return Err(format!("unknown member {name} in {value}"));
@@ -289,10 +283,10 @@ fn fits(document: &Value, schema: &Value, value: &Value) -> Result<(), String> {
         }
         _ => return Err(format!("unknown schema {schema}")),
     };
-    if is_right { Ok(()) } else { wrong() }
+    if is_right { Ok(()) } else { mismatch() }
 }
 
-/// The patterns of the plain types, read as what they say.
+/// Whether `text` matches the pattern of a plain type. Knows the patterns of this package only.
 fn matches(pattern: &str, text: &str) -> bool {
     let Some(digits) = text.strip_prefix("0x") else {
         return false;
@@ -312,54 +306,53 @@ fn matches(pattern: &str, text: &str) -> bool {
     is_hex && is_length
 }
 
-/// The description of the rows that a node has.
+/// The description of the rows of a node.
 fn document() -> Value {
-    let rpc = Rpc::new(std::sync::Arc::new(()), Vec::new(), Limits::default()).expect("a sound table");
-    let mut all: Vec<_> = methods::all().iter().map(describe).collect();
-    all.extend(rpc.methods().iter().map(describe));
-    all.sort_by_key(rpc::Method::name);
-    openrpc::document(&all)
-}
-
-/// The row without its function: what is told of it.
-fn describe<C>(row: &rpc::Method<C>) -> rpc::Method<()> {
-    rpc::Method::inline(row.name(), |(), _| rpc::reply(Ok(()))).says(row.signature(), row.summary())
+    let rpc = Rpc::new(std::sync::Arc::new(()), Vec::new(), Limits::default()).expect("valid rows");
+    let own = methods::all();
+    let mut all: Vec<_> = own.iter().map(Method::info).collect();
+    all.extend(rpc.methods().iter().map(Method::info));
+    all.sort_by_key(|method| method.name());
+    openrpc::document(all)
 }
 
 #[test]
-fn examples_are_what_a_node_answers() {
+fn examples_are_the_answers_of_a_node() {
     let document = document();
-    let mut kept = Examples::read();
+    let mut examples = Examples::read();
     let described: Vec<_> = document["methods"].as_array().expect("methods").clone();
     let mut names: Vec<String> = Vec::new();
     for described in described {
         let name = described["name"].as_str().expect("a name");
-        if UNSEEN.contains(&name) {
+        if WITHOUT_EXAMPLE.contains(&name) {
             continue;
         }
         names.push(name.to_owned());
-        let stage = Stage::new();
+        let node = ExampleNode::new();
         if matches!(
             name,
             "personal_unlockAccount" | "personal_sendTransaction" | "personal_sign"
         ) {
-            // An account of a key file, so that there is a password.
-            stage.net.ok(
+            // These methods need an account with a key file, because only such an account has a
+            // password.
+            node.net.ok(
                 "personal_importRawKey",
                 json!([chain::spec::DEV_ACCOUNTS[0].1, ""]),
             );
         }
-        let mut client = LASTING.contains(&name).then(|| Client::connect(&stage.net));
+        let mut client = SESSION_METHODS
+            .contains(&name)
+            .then(|| Client::connect(&node.net));
         let params = match &mut client {
             Some(client) if name == "mc_unsubscribe" => json!([client.subscribe(json!(["newHeads"]))]),
-            _ => stage.params(name),
+            _ => node.params(name),
         };
         let schemas = described["params"].as_array().expect("parameters");
         for (schema, value) in schemas.iter().zip(params.as_array().expect("an array")) {
             fits(&document, &schema["schema"], value).unwrap_or_else(|error| panic!("{name}: {error}"));
         }
         let result = match &mut client {
-            None => stage.net.ok(name, params.clone()),
+            None => node.net.ok(name, params.clone()),
             Some(client) => {
                 let mut answer = client.call(name, params.clone());
                 assert!(answer.get("error").is_none(), "{name}: {answer}");
@@ -369,19 +362,21 @@ fn examples_are_what_a_node_answers() {
         fits(&document, &described["result"]["schema"], &result)
             .unwrap_or_else(|error| panic!("{name}: {error}"));
         let varies = VARYING.contains(&name);
-        let is_same = |known: &Value| OF_AN_ID.contains(&name) || known["params"] == params;
+        let is_same = |known: &Value| WITH_RANDOM_ID.contains(&name) || known["params"] == params;
         if is_update() {
-            let known = kept
+            let known = examples
                 .0
                 .get(name)
                 .filter(|known| is_same(known) && (varies || known["result"] == result));
             if known.is_none() {
                 let example = json!({"params": params, "result": result});
-                kept.0.insert(name.to_owned(), example);
+                examples.0.insert(name.to_owned(), example);
             }
             continue;
         }
-        let example = kept.get(name).unwrap_or_else(|| panic!("{name} has no example"));
+        let example = examples
+            .get(name)
+            .unwrap_or_else(|| panic!("{name} has no example"));
         assert!(is_same(example), "{name}: run with UPDATE_EXAMPLES=1");
         if varies {
             fits(&document, &described["result"]["schema"], &example["result"])
@@ -391,28 +386,31 @@ fn examples_are_what_a_node_answers() {
         }
     }
     if is_update() {
-        kept.0.retain(|name, _| names.contains(name));
-        write("examples.json", &Value::Object(kept.0));
+        examples.0.retain(|name, _| names.contains(name));
+        write("examples.json", &Value::Object(examples.0));
     } else {
-        let strays: Vec<_> = kept.0.keys().filter(|name| !names.contains(name)).collect();
-        assert!(strays.is_empty(), "examples of no method: {strays:?}");
+        let unknown: Vec<_> = examples.0.keys().filter(|name| !names.contains(name)).collect();
+        assert!(unknown.is_empty(), "examples of unknown methods: {unknown:?}");
     }
 }
 
 #[test]
-fn the_description_is_the_one_that_is_served() {
-    // The examples are part of the program: after they have changed, this is run once more.
+fn the_description_file_is_the_one_that_is_served() {
+    // The examples are compiled in. After they have changed, the tests must run once more.
     if is_update() {
         write("openrpc.json", &document());
     }
-    let kept = read("openrpc.json");
+    let file = read("openrpc.json");
     assert!(
-        kept == document(),
+        file == document(),
         "rpc/openrpc.json is stale: run twice with UPDATE_EXAMPLES=1"
     );
     let net = Net::start();
     let served = net.ok("rpc.discover", json!([]));
-    assert!(served == kept, "rpc.discover answers something else");
+    assert!(
+        served == file,
+        "rpc.discover: the answer differs from rpc/openrpc.json"
+    );
     net.check_error(
         "rpc.discover",
         json!([1]),

@@ -1,16 +1,17 @@
-//! Filters over HTTP, on a real chain: the interface's sections 2.6 and 3.1, row by row.
+//! Filters over HTTP, on a real chain, row by row. Sources: docs/interface.md, 2.6;
+//! docs/interface.md, 3.1.
 
 use std::time::{Duration, Instant};
 
-use primitives::{TxForm, U256, UnsignedTransaction};
+use primitives::TxForm;
 use rpc::types::data;
 use rpc::{FilterLimits, Limits};
 use serde_json::{Value, json};
 
 use crate::events::{Logger, data_of, word};
-use crate::harness::{Net, account, key};
+use crate::harness::{Net, account, key, transfer};
 
-/// Longer than any change takes to be known; a test that waits this long has failed.
+/// Longer than any change takes to reach a filter. A test that waits this long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Net {
@@ -28,14 +29,17 @@ impl Net {
         self.ok("mc_getFilterChanges", json!([id]))
     }
 
-    /// Polls until `count` changes have come; gives them all.
+    /// Polls until `count` changes have come. Returns all of them.
     #[track_caller]
     fn wait_for_changes(&self, id: &Value, count: usize) -> Value {
         let begun = Instant::now();
         let mut all = Vec::new();
         while all.len() < count {
             all.extend(self.changes(id).as_array().expect("an array").clone());
-            assert!(begun.elapsed() < PATIENCE, "got {all:?}, want {count}");
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "got {all:?}, expected {count} changes"
+            );
         }
         Value::from(all)
     }
@@ -45,12 +49,12 @@ impl Net {
 fn the_lifecycle_row_by_row() {
     let net = Net::start();
     let logger = Logger::create(&net);
-    // (none) → active: each kind gives an id, and no two the same.
+    // (none) → active: each kind returns an id of its own.
     let logs = net.new_filter("mc_newFilter", json!([{}]));
     let blocks = net.new_filter("mc_newBlockFilter", json!([]));
     let pending = net.new_filter("mc_newPendingTransactionFilter", json!([]));
     assert!(logs != blocks && blocks != pending && logs != pending);
-    // Active → active: empty where nothing changed.
+    // Active → active: the answer is empty if nothing changed.
     for id in [&logs, &blocks, &pending] {
         assert_eq!(net.changes(id), json!([]));
     }
@@ -78,12 +82,12 @@ fn the_lifecycle_row_by_row() {
     for id in [&logs, &blocks, &pending] {
         assert_eq!(net.changes(id), json!([]));
     }
-    // All logs: of a log filter, again and again; of others an error.
+    // All logs: a log filter returns them every time, other filters return an error.
     for _ in 0..2 {
         assert_eq!(net.ok("mc_getFilterLogs", json!([logs])), expected);
     }
     for id in [&blocks, &pending] {
-        let text = "the filter is no log filter: poll it with getFilterChanges";
+        let text = "the filter is not a log filter: poll it with getFilterChanges";
         net.check_error("mc_getFilterLogs", json!([id]), -32000, text);
     }
     // Active → removed.
@@ -97,7 +101,7 @@ fn the_lifecycle_row_by_row() {
         net.check_error("mc_getFilterChanges", json!([id]), -32000, "filter not found");
         net.check_error("mc_getFilterLogs", json!([id]), -32000, "filter not found");
     }
-    // Unknown ids, and what is no id.
+    // Unknown ids, and an invalid id.
     let large = format!("0x1{}", "0".repeat(40));
     for unknown in ["0x1", &large] {
         assert_eq!(net.ok("mc_uninstallFilter", json!([unknown])), json!(false));
@@ -128,7 +132,7 @@ fn idle_filters_are_removed() {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(900) {
         assert_eq!(net.changes(&polled), json!([]));
-        // Asking for all logs is no poll.
+        // A request for all logs does not count as a poll.
         let _ = net.raw("mc_getFilterLogs", &json!([asked]).to_string());
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -153,7 +157,7 @@ fn filters_are_bounded() {
     net.check_error("mc_newFilter", json!([{}]), -32000, text);
     std::thread::sleep(Duration::from_millis(500));
     net.new_filter("mc_newFilter", json!([{}]));
-    assert_eq!(net.node().filters.len(), 1, "what was idle has made place");
+    assert_eq!(net.node().filters.len(), 1, "the idle filters are removed");
 }
 
 #[test]
@@ -189,12 +193,12 @@ fn the_topic_matrix_on_a_chain() {
         .collect();
     logger.log(&net, 0xaa, 0xbb, 1);
     net.mine();
-    // The first filter tells when the block is known to all.
+    // When the first filter has the log, the feeds have the block for all filters.
     let first = net.wait_for_changes(&ids[0], 1);
     for (id, (filter, expected)) in ids.iter().zip(&cases).skip(1) {
         let wanted = if *expected { first.clone() } else { json!([]) };
         assert_eq!(net.changes(id), wanted, "{filter}");
-        // The same filter over what is there.
+        // The same criteria over the existing blocks.
         let mut from_start = filter.clone();
         if filter.get("fromBlock").is_none() {
             from_start["fromBlock"] = json!("earliest");
@@ -202,7 +206,7 @@ fn the_topic_matrix_on_a_chain() {
         if from_start["fromBlock"] == "0x3" {
             from_start["toBlock"] = json!("0x4");
         }
-        // What is there has no part above the head.
+        // No existing block is above the head.
         let wanted = if filter["fromBlock"] == "pending" {
             json!([])
         } else {
@@ -223,12 +227,12 @@ fn the_topic_matrix_on_a_chain() {
         "mc_newFilter",
         json!([{ "topics": [a, a, a, a, a] }]),
         -32602,
-        "invalid argument 0: field topics: 5 members, want at most 4",
+        "invalid argument 0: field topics: got 5 members, expected at most 4",
     );
 }
 
 #[test]
-fn reorganizations_send_logs_again() {
+fn reorganizations_send_removed_and_new_logs() {
     let net = Net::start();
     let logger = Logger::create(&net);
     let logs = net.new_filter("mc_newFilter", json!([{}]));
@@ -237,7 +241,7 @@ fn reorganizations_send_logs_again() {
     logger.log(&net, 1, 1, 1);
     logger.log(&net, 1, 1, 2);
     let old = net.build(&parent, b"old", &[]);
-    // A branch of two blocks, of which the first has the same transactions.
+    // A branch of two blocks. The first has the same transactions as the old block.
     let first = net.build(&parent, b"new", &[]);
     net.chain.import(old.clone()).expect("a good block");
     assert_eq!(data_of(&net.wait_for_changes(&logs, 2)), [1, 2]);
@@ -247,13 +251,13 @@ fn reorganizations_send_logs_again() {
     net.chain.import(second.clone()).expect("a good block");
     assert_eq!(net.view().head_hash(), second.hash());
 
-    let news = net.wait_for_changes(&logs, 4);
+    let changed = net.wait_for_changes(&logs, 4);
     assert_eq!(
-        data_of(&news),
+        data_of(&changed),
         [2, 1, 1, 2],
-        "taken back from the last to the first, then again"
+        "removed from the last to the first, then added in order"
     );
-    for (log, (removed, block)) in news.as_array().expect("an array").iter().zip([
+    for (log, (removed, block)) in changed.as_array().expect("an array").iter().zip([
         (true, &old),
         (true, &old),
         (false, &first),
@@ -271,7 +275,7 @@ fn reorganizations_send_logs_again() {
     assert_eq!(net.changes(&logs), json!([]));
     let all = net.new_filter("mc_newFilter", json!([{ "fromBlock": "earliest" }]));
     let all = net.ok("mc_getFilterLogs", json!([all]));
-    assert_eq!(data_of(&all), [1, 2], "what was taken back is not there");
+    assert_eq!(data_of(&all), [1, 2], "removed logs are not found");
     assert_eq!(all[0]["blockHash"], json!(first.hash().to_string()));
 }
 
@@ -288,7 +292,7 @@ fn long_changes_come_in_parts() {
         logger.log(&net, 1, 1, data);
         net.mine();
     }
-    // Until the whole of it is known, then more than one poll, and in all everything once.
+    // The feeds get all blocks first. Then it takes several polls to get every log once.
     let mut got = Vec::new();
     let (begun, mut polls) = (Instant::now(), 0);
     std::thread::sleep(Duration::from_millis(200));
@@ -303,14 +307,14 @@ fn long_changes_come_in_parts() {
 }
 
 #[test]
-fn pending_transactions_are_told_once() {
+fn pending_transactions_come_once() {
     let net = Net::start();
     let early = net.new_filter("mc_newPendingTransactionFilter", json!([]));
     let first = net.send(json!({ "to": account(1), "value": "0x1" }));
     assert_eq!(net.wait_for_changes(&early, 1), json!([first]));
     let late = net.new_filter("mc_newPendingTransactionFilter", json!([]));
     let second = net.send(json!({ "to": account(1), "value": "0x2" }));
-    // One with a gap before it is not pending until the gap is filled.
+    // A transaction behind a missing nonce is not pending until the nonce is filled.
     let gap = net.send(json!({ "to": account(1), "value": "0x3", "nonce": "0x3" }));
     assert_eq!(net.wait_for_changes(&late, 1), json!([second]));
     let third = net.send(json!({ "to": account(1), "value": "0x4" }));
@@ -344,7 +348,7 @@ fn names_of_the_compatible_library() {
 }
 
 #[test]
-fn filters_outlive_a_head_that_is_set_back() {
+fn filters_survive_a_head_that_is_set_back() {
     let net = Net::start();
     let logger = Logger::create(&net);
     let blocks = net.new_filter("mc_newBlockFilter", json!([]));
@@ -358,7 +362,7 @@ fn filters_outlive_a_head_that_is_set_back() {
     assert_eq!(data_of(&net.changes(&logs)), [1, 2, 3]);
     assert_eq!(net.ok("debug_setHead", json!([2])), json!(null));
     for id in [&blocks, &logs, &behind] {
-        // What was deleted cannot be told any more; nothing else fails.
+        // The changes of deleted blocks are lost, but the poll does not fail.
         net.changes(id);
     }
     logger.log(&net, 1, 2, 9);
@@ -370,23 +374,17 @@ fn filters_outlive_a_head_that_is_set_back() {
 }
 
 #[test]
-fn ethereum_s_hash_of_a_transaction_that_is_in_a_block_by_now() {
+fn pending_filters_show_ethereum_hashes_of_mined_transactions() {
     let net = Net::start();
     let id = net.new_filter("eth_newPendingTransactionFilter", json!([]));
-    let unsigned = UnsignedTransaction {
-        gas_price: U256::from(20_000_000_000_u64),
-        gas: 21_000,
-        to: Some(key(6).address()),
-        ..Default::default()
-    };
-    let raw = unsigned.sign(&key(0), 100, TxForm::Classic).encode_raw();
+    let raw = transfer().sign(&key(0), 100, TxForm::Classic).encode_raw();
     let hash = net.ok("eth_sendRawTransaction", json!([data(raw)]));
     net.mine();
     assert_eq!(net.ok("eth_getFilterChanges", json!([id])), json!([hash]));
 }
 
 #[test]
-fn ranges_are_those_of_the_moment() {
+fn ranges_are_resolved_when_the_filter_is_made() {
     let net = Net::start();
     Logger::create(&net);
     net.mine();

@@ -14,64 +14,64 @@ use chain::pool::PoolConfig;
 use chain::rules::body::SealCheck;
 use chain::{Chain, ChainConfig, ChainSpec, View};
 use keystore::{AccountBook, KeyDirectory, ScryptCost};
-use primitives::{Address, B256, Block, Bytes, SecretKey, U256};
+use primitives::{Address, B256, Block, Bytes, SecretKey, U256, UnsignedTransaction};
 use rpc::methods;
-use rpc::server::http::{self, HttpOptions, HttpServer};
-use rpc::server::ws::{self, WsOptions, WsServer};
+use rpc::server::TcpServer;
+use rpc::server::http::{self, HttpOptions};
+use rpc::server::ws::{self, WsOptions};
 use rpc::types::data;
-use rpc::{FilterLimits, Limits, Method, Modules, Node, NodeFacts, NodeSettings, Rpc, VnodeSettings};
+use rpc::{FilterLimits, Limits, Method, Modules, Node, NodeSettings, Rpc, VnodeSettings};
 use serde_json::{Value, json};
 use store::Store;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::controls::{Listener, Miner, Network};
+use crate::facts::TestFacts;
 
-/// Who is paid for blocks.
+/// The account that is paid for blocks.
 pub(crate) const BENEFICIARY: Address = Address::repeat_byte(0xbe);
 
-/// Who is paid for relaying.
+/// The account that is paid for relaying.
 pub(crate) const PROXY: Address = Address::repeat_byte(0x71);
 
-/// The key of the dev network's account `index`.
+/// The key of account `index` of the development network.
 pub(crate) fn key(index: usize) -> SecretKey {
     SecretKey::from_hex(chain::spec::DEV_ACCOUNTS[index].1).expect("a key")
 }
 
-/// The dev network's account `index`, as DATA.
+/// The address of account `index` of the development network, as DATA.
 pub(crate) fn account(index: usize) -> String {
     data(key(index).address())
 }
 
-struct Facts;
-
-impl NodeFacts for Facts {
-    fn client_version(&self) -> &str {
-        "Test/v1.2.3/linux-x86_64/rustc1.95"
-    }
-
-    fn network_id(&self) -> u64 {
-        100
-    }
-
-    fn is_listening(&self) -> bool {
-        false
-    }
-
-    fn peer_count(&self) -> u64 {
-        0
+/// A transfer to account 6, for tests that sign themselves.
+pub(crate) fn transfer() -> UnsignedTransaction {
+    UnsignedTransaction {
+        gas_price: U256::from(20_000_000_000_u64),
+        gas: 21_000,
+        to: Some(key(6).address()),
+        value: U256::from(1),
+        ..Default::default()
     }
 }
 
-/// The node under test. Its first two dev accounts are unlocked, the third is locked.
+/// A node that listens to no peers and has none.
+const FACTS: TestFacts = TestFacts {
+    is_listening: false,
+    peer_count: 0,
+};
+
+/// The node under test. It holds the keys of the first three accounts of the development network.
+/// The first two are unlocked, the third is locked.
 pub(crate) struct Net {
     pub(crate) chain: Chain,
-    /// Holds the folder of key files.
+    /// Contains the folder of key files.
     pub(crate) home: TempDir,
     pub(crate) miner: Arc<Miner>,
     pub(crate) listener: Arc<Listener>,
-    server: HttpServer,
-    ws: WsServer,
+    server: TcpServer,
+    ws: TcpServer,
     rpc: Arc<Rpc<Node>>,
     /// Keeps the servers running.
     pub(crate) runtime: Runtime,
@@ -82,12 +82,12 @@ impl Net {
         Self::with(|_| ())
     }
 
-    /// A node that was started with other settings.
+    /// A node with changed settings.
     pub(crate) fn with(change: impl FnOnce(&mut NodeSettings)) -> Self {
         Self::with_rows(change, methods::all())
     }
 
-    /// A node with these rows.
+    /// A node with these method rows and changed settings.
     pub(crate) fn with_rows(change: impl FnOnce(&mut NodeSettings), rows: Vec<Method<Node>>) -> Self {
         Self::start_as(change, rows, Limits::default(), FilterLimits::default())
     }
@@ -107,7 +107,7 @@ impl Net {
             spec: Arc::new(ChainSpec::dev()),
             seals: SealCheck::Off,
             pool: PoolConfig {
-                // The development network takes anything.
+                // The development network accepts every price.
                 price_floor: U256::ZERO,
                 ..PoolConfig::default()
             },
@@ -136,13 +136,13 @@ impl Net {
             ..NodeSettings::default()
         };
         change(&mut settings);
-        let node = Node::new(chain.clone(), accounts, Box::new(Facts), miner.clone())
+        let node = Node::new(chain.clone(), accounts, Box::new(FACTS), miner.clone())
             .expect("a thread")
             .with_filter_limits(filter_limits)
             .with_settings(settings)
             .with_listener(listener.clone())
             .with_network(Arc::new(Network::default()));
-        let rpc = Rpc::new(Arc::new(node), rows, limits).expect("a sound table");
+        let rpc = Rpc::new(Arc::new(node), rows, limits).expect("valid rows");
         let dispatcher = Arc::new(rpc.dispatcher(&Modules::all()));
         let runtime = Runtime::new().expect("a runtime");
         let options = HttpOptions {
@@ -193,8 +193,8 @@ impl Net {
     /// The body of the response to `body`.
     pub(crate) fn post(&self, body: &str) -> String {
         let mut stream = TcpStream::connect(self.server.addresses()[0]).expect("the server listens");
-        let patience = Some(Duration::from_secs(20));
-        stream.set_read_timeout(patience).expect("a time-out");
+        let timeout = Some(Duration::from_secs(20));
+        stream.set_read_timeout(timeout).expect("a valid timeout");
         write!(
             stream,
             "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n\
@@ -209,7 +209,7 @@ impl Net {
         body.to_owned()
     }
 
-    /// The result of a call that succeeds.
+    /// The result of a call that must succeed.
     #[track_caller]
     pub(crate) fn ok(&self, method: &str, params: Value) -> Value {
         let body = self.raw(method, &params.to_string());
@@ -218,7 +218,7 @@ impl Net {
         answer["result"].take()
     }
 
-    /// The result's text, as the server wrote it.
+    /// The result of a call that must succeed, in the server's own text.
     #[track_caller]
     pub(crate) fn ok_text(&self, method: &str, params: Value) -> String {
         let body = self.raw(method, &params.to_string());
@@ -229,7 +229,7 @@ impl Net {
             .to_owned()
     }
 
-    /// Code and message of a call that fails.
+    /// Code and message of a call that must fail.
     #[track_caller]
     pub(crate) fn error(&self, method: &str, params: &str) -> (i64, String) {
         let body = self.raw(method, params);
@@ -240,14 +240,15 @@ impl Net {
         (code, error["message"].as_str().expect("a message").to_owned())
     }
 
-    /// Compares code and message of a call that fails.
+    /// Compares code and message of a call that must fail.
     #[track_caller]
     pub(crate) fn check_error(&self, method: &str, params: Value, code: i64, message: &str) {
         let got = self.error(method, &params.to_string());
         assert_eq!(got, (code, message.to_owned()), "{method} {params}");
     }
 
-    /// Builds the block after `parent` from the pool, with `extra_data` to tell it from others.
+    /// Builds the block after `parent` from the pool. `extra_data` makes it differ from other
+    /// blocks.
     pub(crate) fn build(&self, parent: &B256, extra_data: &'static [u8], uncles: &[&Block]) -> Block {
         let view = self.chain.view().expect("a view");
         let parent = view.header_by_hash(parent).expect("a read").expect("the parent");
@@ -285,7 +286,7 @@ impl Net {
         block
     }
 
-    /// Two blocks on the head: the first becomes the head, the second lies beside the chain.
+    /// Makes two blocks on the head. The first becomes the head, the second is a side block.
     #[track_caller]
     pub(crate) fn mine_two(&self) -> (Block, Block) {
         let head = self.view().head_hash();
@@ -302,7 +303,7 @@ impl Net {
         self.chain.view().expect("a view")
     }
 
-    /// Sends from account 0 and gives the hash.
+    /// Sends a transaction from account 0 and returns its hash.
     #[track_caller]
     pub(crate) fn send(&self, mut transaction: Value) -> String {
         transaction["from"] = json!(account(0));

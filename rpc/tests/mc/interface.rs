@@ -1,12 +1,10 @@
-//! Walks the methods of the interface and of the table: each has a row, takes what it says it
-//! takes, and has an example that was run.
+//! Checks every method of the interface and of the table: it has a row, it takes the parameters of
+//! its signature, and it has an example.
 
-use rpc::Method;
 use rpc::methods;
-use rpc::openrpc::Signature;
 use serde_json::{Value, json};
 
-use crate::examples::{Examples, LASTING, UNSEEN};
+use crate::examples::{Examples, SESSION_METHODS, WITHOUT_EXAMPLE};
 use crate::harness::Net;
 use crate::subscriptions::Client;
 
@@ -27,7 +25,7 @@ fn interface() -> Vec<Line> {
         .map(|line| {
             let words: Vec<_> = line.split(' ').collect();
             let [name, required, count, result] = words[..] else {
-                panic!("no line of the interface: {line}")
+                panic!("interface.txt: got {line:?}, expected four words")
             };
             Line {
                 name,
@@ -39,11 +37,6 @@ fn interface() -> Vec<Line> {
         .collect()
 }
 
-fn signature<C>(method: &Method<C>) -> Signature<'static> {
-    Signature::parse(method.signature())
-        .unwrap_or_else(|| panic!("{} has no signature: {:?}", method.name(), method.signature()))
-}
-
 #[test]
 fn every_method_of_the_interface_is_there() {
     let rows = methods::all();
@@ -52,14 +45,14 @@ fn every_method_of_the_interface_is_there() {
         let name = line.name;
         let row = rows.iter().find(|row| row.name() == name);
         let row = row.unwrap_or_else(|| panic!("no row for {name}"));
-        let signature = signature(row);
+        let signature = row.info().signature();
         let required = signature.params.iter().filter(|param| param.is_required).count();
         assert_eq!(
             (required, signature.params.len()),
             (line.required, line.count),
             "{name}"
         );
-        assert_eq!(signature.result, line.result, "{name}");
+        assert_eq!(signature.result.to_string(), line.result, "{name}");
         assert!(examples.get(name).is_some(), "{name} has no example");
     }
 }
@@ -70,13 +63,13 @@ fn the_interface_has_sixty_methods() {
     assert_eq!((names.len(), interface().len()), (60, 60));
 }
 
-/// The signature is compared with what the handler really reads.
+/// Compares the signature with the parameters that the handler really reads.
 #[test]
-fn methods_take_what_they_say_they_take() {
+fn methods_take_the_parameters_of_their_signature() {
     let net = Net::start();
     let mut client = Client::connect(&net);
     let mut check = |name: &str, params: Value, message: &str| {
-        if LASTING.contains(&name) {
+        if SESSION_METHODS.contains(&name) {
             let answer = client.call(name, params);
             let expected = json!({"code": -32602, "message": message});
             assert_eq!(answer["error"], expected, "{name}");
@@ -87,8 +80,8 @@ fn methods_take_what_they_say_they_take() {
     let examples = Examples::read();
     for row in methods::all() {
         let name = row.name();
-        let signature = signature(&row);
-        assert!(!row.summary().is_empty(), "{name} has no summary");
+        let signature = row.info().signature();
+        assert!(!row.info().summary().is_empty(), "{name} has no summary");
         let count = signature.params.len();
         let many = json!(vec![Value::Null; count + 1]);
         let message = format!("too many arguments, want at most {count}");
@@ -98,15 +91,15 @@ fn methods_take_what_they_say_they_take() {
         let optional_last = signature.params[..required].iter().all(|param| param.is_required);
         assert!(optional_last, "{name} requires a parameter after an optional one");
         let params = examples.get(name).map(|example| example["params"].clone());
-        let given = params
+        let example_params = params
             .as_ref()
             .and_then(Value::as_array)
             .cloned()
             .unwrap_or_default();
         for missing in 0..required {
-            // A reference to a block may be null, but not left out where something follows it.
-            let params = json!(given.get(..missing).unwrap_or_default());
-            if signature.params[missing].kind == "BLOCKREF" {
+            // A block reference may be null, but may not be left out if a parameter follows it.
+            let params = json!(example_params.get(..missing).unwrap_or_default());
+            if signature.params[missing].wire_type.to_string() == "BLOCKREF" {
                 continue;
             }
             let message = format!("missing value for required argument {missing}");
@@ -120,7 +113,7 @@ fn every_described_method_has_an_example() {
     let examples = Examples::read();
     for row in methods::all() {
         assert!(
-            examples.get(row.name()).is_some() || UNSEEN.contains(&row.name()),
+            examples.get(row.name()).is_some() || WITHOUT_EXAMPLE.contains(&row.name()),
             "{} has no example",
             row.name()
         );

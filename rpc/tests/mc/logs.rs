@@ -1,4 +1,4 @@
-//! `mc_getLogs`: ranges, tags, one block, the topic matrix, the pending block, bounds.
+//! `mc_getLogs`: ranges, tags, a single block, topics, the pending block, bounds.
 
 use chain::import::Imported;
 use chain::logs::LogLimits;
@@ -10,7 +10,8 @@ use crate::calls::{deploy, word};
 use crate::harness::{Net, key};
 use crate::shapes::{LOG, check_shape};
 
-/// Blocks 2, 3 and 4 have a log of `contract` each, with topics 0x11 and 1, 2, 3.
+/// A node, a contract, and blocks 2, 3 and 4. Each has one log of the contract. The first topic is
+/// 0x11, the second is 1, 2 or 3.
 fn scene() -> (Net, String, Vec<Block>) {
     scene_with(LogLimits::default())
 }
@@ -29,9 +30,9 @@ fn scene_of(net: Net) -> (Net, String, Vec<Block>) {
     (net, contract, blocks)
 }
 
-/// The second topics of the logs that are found.
+/// The second topic of each log that matches `filter`.
 #[track_caller]
-fn found(net: &Net, filter: Value) -> Vec<u64> {
+fn second_topics(net: &Net, filter: Value) -> Vec<u64> {
     let logs = net.ok("mc_getLogs", json!([filter]));
     let value = |log: &Value| {
         let text = log["topics"][1].as_str().expect("two topics");
@@ -41,7 +42,7 @@ fn found(net: &Net, filter: Value) -> Vec<u64> {
 }
 
 #[test]
-fn a_log_is_the_same_as_in_its_receipt() {
+fn a_log_equals_the_one_in_its_receipt() {
     let (net, contract, blocks) = scene();
     let filter = json!([{"fromBlock": "0x3", "toBlock": "0x3", "address": contract}]);
     let text = net.ok_text("mc_getLogs", filter.clone());
@@ -54,7 +55,7 @@ fn a_log_is_the_same_as_in_its_receipt() {
     assert_eq!(net.ok_text("eth_getLogs", filter), text);
 }
 
-/// A nine-field transaction has two hashes; each caller gets the one it knows.
+/// A nine-field transaction has two hashes. Each client gets the one it knows.
 #[test]
 fn a_log_names_its_transaction_as_its_receipt_does() {
     let (net, contract, _) = scene();
@@ -97,8 +98,9 @@ fn a_log_names_its_transaction_as_its_receipt_does() {
 #[test]
 fn ranges_and_tags() {
     let (net, _, _) = scene();
-    let check =
-        |filter: Value, expected: &[u64]| assert_eq!(found(&net, filter.clone()), expected, "{filter}");
+    let check = |filter: Value, expected: &[u64]| {
+        assert_eq!(second_topics(&net, filter.clone()), expected, "{filter}")
+    };
     check(json!({"fromBlock": "earliest"}), &[1, 2, 3]);
     check(json!({"fromBlock": "0x2", "toBlock": "0x3"}), &[1, 2]);
     check(
@@ -119,14 +121,14 @@ fn ranges_and_tags() {
     }
 }
 
-/// Interface 2.6, over the whole chain.
+/// The topic rules of docs/interface.md, 2.6 over the whole chain.
 #[test]
 fn topic_matrix() {
     let (net, contract, _) = scene();
     let (a, b) = (word(0x11), word(2));
     let check = |topics: Value, expected: &[u64]| {
         let filter = json!({"fromBlock": "earliest", "topics": topics});
-        assert_eq!(found(&net, filter.clone()), expected, "{filter}");
+        assert_eq!(second_topics(&net, filter.clone()), expected, "{filter}");
     };
     check(json!([]), &[1, 2, 3]);
     check(json!([a]), &[1, 2, 3]);
@@ -144,7 +146,7 @@ fn topic_matrix() {
         (json!(other), &[]),
     ] {
         let filter = json!({"fromBlock": "earliest", "address": address, "topics": [a, b]});
-        assert_eq!(found(&net, filter), expected);
+        assert_eq!(second_topics(&net, filter), expected);
     }
 }
 
@@ -152,7 +154,7 @@ fn topic_matrix() {
 fn one_block_by_hash_canonical_or_not() {
     let (net, contract, blocks) = scene();
     let by_hash = |block: &Block| {
-        found(
+        second_topics(
             &net,
             json!({"blockHash": data(block.hash()), "address": contract}),
         )
@@ -162,8 +164,12 @@ fn one_block_by_hash_canonical_or_not() {
     let (main, side) = net.mine_two();
     assert_eq!(by_hash(&main), [4]);
     assert_eq!(by_hash(&side), [4]);
-    assert_eq!(found(&net, json!({})), [4], "the side block is in no range");
-    // The side block's branch becomes the longer one.
+    assert_eq!(
+        second_topics(&net, json!({})),
+        [4],
+        "the side block is in no range"
+    );
+    // The branch of the side block becomes the longer one.
     let next = net.build(&side.hash(), b"next", &[]);
     let imported = net.chain.import(next).expect("a good block");
     assert!(matches!(imported, Imported::Head { reverted, .. } if reverted.len() == 1));
@@ -187,12 +193,12 @@ fn one_block_by_hash_canonical_or_not() {
 }
 
 #[test]
-fn pending_logs_have_no_place() {
+fn pending_logs_have_no_block() {
     let (net, contract, _) = scene();
     net.send(json!({"to": contract, "data": word(9)}));
     let up_to_pending = json!({"fromBlock": "0x4", "toBlock": "pending", "address": contract});
-    assert_eq!(found(&net, up_to_pending), [3, 9]);
-    assert_eq!(found(&net, json!({"fromBlock": "0x4"})), [3]);
+    assert_eq!(second_topics(&net, up_to_pending), [3, 9]);
+    assert_eq!(second_topics(&net, json!({"fromBlock": "0x4"})), [3]);
     let text = net.ok_text(
         "mc_getLogs",
         json!([{"fromBlock": "pending", "toBlock": "pending"}]),
@@ -207,11 +213,11 @@ fn pending_logs_have_no_place() {
     ];
     check_shape(one.expect("one log"), &LOG, &nulls);
     net.mine();
-    assert_eq!(found(&net, json!({})), [9]);
+    assert_eq!(second_topics(&net, json!({})), [9]);
 }
 
 #[test]
-fn bounds_are_named_by_their_options() {
+fn errors_of_bounds_name_the_option() {
     let limits = LogLimits {
         results_max: 2,
         range_max: 4,
@@ -220,48 +226,54 @@ fn bounds_are_named_by_their_options() {
     let (net, contract, _) = scene_with(limits);
     let check =
         |filter: Value, message: &str| net.check_error("mc_getLogs", json!([filter]), -32000, message);
-    assert_eq!(found(&net, json!({"fromBlock": "0x1", "toBlock": "0x3"})), [1, 2]);
+    assert_eq!(
+        second_topics(&net, json!({"fromBlock": "0x1", "toBlock": "0x3"})),
+        [1, 2]
+    );
     check(
         json!({"fromBlock": "0x1"}),
-        "more than 2 logs match: ask for fewer, or let the node allow more by --rpc.logs.maxresults",
+        "more than 2 logs match: ask for fewer, or start the node with a larger --rpc.logs.maxresults",
     );
     check(
         json!({"fromBlock": "0x0", "toBlock": "0x99"}),
-        "the range has 5 blocks, at most 4 are allowed: ask in parts, or let the node allow more by --rpc.logs.maxrange",
+        "the range has 5 blocks, at most 4 are allowed: ask in parts, or start the node with a larger --rpc.logs.maxrange",
     );
-    // The pending block counts with the others.
+    // The pending block counts too.
     net.send(json!({"to": contract, "data": word(4)}));
     assert_eq!(
-        found(&net, json!({"fromBlock": "0x4", "toBlock": "pending"})),
+        second_topics(&net, json!({"fromBlock": "0x4", "toBlock": "pending"})),
         [3, 4]
     );
     net.send(json!({"to": contract, "data": word(5)}));
     check(
         json!({"fromBlock": "0x4", "toBlock": "pending"}),
-        "more than 2 logs match: ask for fewer, or let the node allow more by --rpc.logs.maxresults",
+        "more than 2 logs match: ask for fewer, or start the node with a larger --rpc.logs.maxresults",
     );
     let none = LogLimits {
         blocks_read_max: 0,
         ..LogLimits::default()
     };
     let (net, contract, _) = scene_with(none);
-    assert!(found(&net, json!({"fromBlock": "0x0", "address": data([7; 20])})).is_empty());
+    assert!(second_topics(&net, json!({"fromBlock": "0x0", "address": data([7; 20])})).is_empty());
     net.check_error(
         "mc_getLogs",
         json!([{"fromBlock": "0x0", "address": contract}]),
         -32000,
-        "more than 0 blocks would have to be read: ask for less at once, or let the node allow more by --rpc.logs.maxblocks",
+        "more than 0 blocks would have to be read: ask for less at once, or start the node with a larger --rpc.logs.maxblocks",
     );
 }
 
 #[test]
-fn an_answer_has_a_length() {
+fn a_long_response_is_refused() {
     let (net, _, _) = scene_of(Net::with(|settings| settings.response_len_max = 1000));
-    assert_eq!(found(&net, json!({"fromBlock": "0x2", "toBlock": "0x2"})), [1]);
+    assert_eq!(
+        second_topics(&net, json!({"fromBlock": "0x2", "toBlock": "0x2"})),
+        [1]
+    );
     let all = json!([{"fromBlock": "0x0"}]);
     let id = net.ok("mc_newFilter", all.clone());
     for (method, params) in [("mc_getLogs", all), ("mc_getFilterLogs", json!([id]))] {
-        let message = "the logs are longer than 1000 bytes: ask for less at once, or let the node allow more by --rpc.maxresponse";
+        let message = "the logs are longer than 1000 bytes: ask for less at once, or start the node with a larger --rpc.maxresponse";
         net.check_error(method, params, -32000, message);
     }
 }
@@ -279,7 +291,7 @@ fn a_filter_is_an_object() {
         "mc_getLogs",
         json!(["0x1"]),
         -32602,
-        "invalid argument 0: want an object, got a string",
+        "invalid argument 0: got a string, expected an object",
     );
     net.check_error(
         "mc_getLogs",

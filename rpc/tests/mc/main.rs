@@ -8,6 +8,8 @@ mod debug;
 mod dialect;
 mod events;
 mod examples;
+#[path = "../shared/facts.rs"]
+mod facts;
 mod filters;
 mod harness;
 mod interface;

@@ -1,4 +1,4 @@
-//! Mining switched on and off, and what the node chooses about its blocks.
+//! The module `miner`: mining on and off, and the settings of new blocks.
 
 use chain::ChainSpec;
 use primitives::Address;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::harness::{Net, account, key};
 
 #[test]
-fn started_and_stopped() {
+fn mining_starts_and_stops() {
     let net = Net::start();
     assert_eq!(net.ok("miner_start", json!([])), Value::Null);
     assert_eq!(*net.miner.running.lock(), Some(None));
@@ -31,7 +31,7 @@ fn started_and_stopped() {
 }
 
 #[test]
-fn nobody_to_pay() {
+fn mining_needs_a_beneficiary() {
     let net = Net::start();
     net.chain
         .change_settings(|settings| settings.beneficiary = Address::ZERO);
@@ -46,12 +46,12 @@ fn nobody_to_pay() {
         "miner_setMoacbase",
         json!([data(Address::ZERO)]),
         -32602,
-        "invalid argument 0: nobody has the zero address's key",
+        "invalid argument 0: nobody has the key of the zero address",
     );
 }
 
 #[test]
-fn what_blocks_say_and_cost() {
+fn extra_data_and_gas_price() {
     let net = Net::start();
     assert_eq!(net.ok("miner_setExtra", json!(["hello"])), true);
     let pending = net.ok("mc_getBlockByNumber", json!(["pending", false]));
@@ -60,13 +60,13 @@ fn what_blocks_say_and_cost() {
         "miner_setExtra",
         json!(["x".repeat(33)]),
         -32000,
-        "extra data of 33 bytes, at most 32 are allowed",
+        "extra data: got 33 bytes, expected at most 32",
     );
     assert_eq!(net.ok("miner_getHashrate", json!([])), json!(1000));
     assert_eq!(net.ok("miner_getGasPrice", json!([])), json!(0));
     assert_eq!(net.ok("miner_setGasPrice", json!(["0x64"])), true);
     assert_eq!(net.ok("miner_getGasPrice", json!([])), json!(100));
-    // The price is for others' transactions.
+    // The price is for transactions of other nodes.
     let unsigned = primitives::UnsignedTransaction {
         gas: 1000,
         gas_price: primitives::U256::from(99),

@@ -1,4 +1,4 @@
-//! Work, solutions, hashrates; what the node says of itself.
+//! Work, solutions and hashrates; the state of the node; the gas price.
 
 use primitives::B256;
 use rpc::types::data;
@@ -20,7 +20,7 @@ fn work_becomes_a_block() {
     assert_eq!(net.ok("mc_submitWork", unknown), false);
     let solution = json!([nonce, header_hash, data(B256::repeat_byte(2))]);
     assert_eq!(net.ok("mc_submitWork", solution.clone()), true);
-    // Each work is good for one block.
+    // Each work package makes one block.
     assert_eq!(net.ok("mc_submitWork", solution), false);
     let block = net.ok("mc_getBlockByNumber", json!(["latest", false]));
     assert_eq!(block["number"], "0x1");
@@ -30,7 +30,7 @@ fn work_becomes_a_block() {
     assert_eq!(block["transactions"], json!([sent]));
     let sealed = net.view().head().header.header_hash();
     assert_eq!(header_hash, json!(data(sealed)));
-    // Work for the next block comes as soon as the clock allows it.
+    // The call waits until the clock allows work for the next block.
     let next = net.ok("eth_getWork", json!([]));
     assert_ne!(next[0], header_hash);
 }
@@ -59,15 +59,15 @@ fn bad_solutions() {
     );
     check(
         json!(["0x01", hash, hash]),
-        "invalid argument 0: want 8 bytes, got 1",
+        "invalid argument 0: got 1 byte, expected 8 bytes",
     );
     check(
         json!([1, hash, hash]),
-        "invalid argument 0: want a hex string, got a number",
+        "invalid argument 0: got a number, expected a hex string",
     );
     check(
         json!(["0x0000000000000001", "0x", hash]),
-        "invalid argument 1: want 32 bytes, got 0",
+        "invalid argument 1: got 0 bytes, expected 32 bytes",
     );
     check(
         json!(["0x0000000000000001", hash, "0x123"]),
@@ -89,7 +89,7 @@ fn hashrates_add_up() {
     let report = |rate: &str, id: u8| net.ok("mc_submitHashrate", json!([rate, data(B256::repeat_byte(id))]));
     assert_eq!(report("0x10", 1), true);
     assert_eq!(report("0x100", 2), true);
-    // The same miner again: its older word is gone. Miners also write 32 bytes.
+    // A second report of the same miner replaces the first. Miners also write the rate in 32 bytes.
     let padded = format!("0x{:064x}", 0x20);
     assert_eq!(report(&padded, 1), true);
     assert_eq!(rate(), quantity(1000 + 0x20 + 0x100));
@@ -108,7 +108,7 @@ fn hashrates_add_up() {
 }
 
 #[test]
-fn the_node_about_itself() {
+fn the_state_of_the_node() {
     let net = Net::start();
     let check = |method: &str, expected: Value| {
         assert_eq!(net.ok(method, json!([])), expected, "{method}");
@@ -145,7 +145,7 @@ fn the_price_follows_the_last_blocks() {
     for _ in 0..9 {
         net.mine();
     }
-    // Only the dearest one is among the last ten blocks now, and it is over the cap.
+    // Only the most expensive transaction is in the last ten blocks now, and it is over the cap.
     assert_eq!(price(), quantity(500_000_000_000_u64));
     net.mine();
     assert_eq!(price(), quantity(18_000_000_000_u64));

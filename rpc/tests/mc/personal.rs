@@ -1,4 +1,4 @@
-//! Accounts by password.
+//! The module `personal`: accounts, passwords, signatures.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ fn status(net: &Net, address: &str) -> String {
 }
 
 #[test]
-fn new_accounts_come_after_the_others_and_are_locked() {
+fn new_accounts_are_listed_last_and_are_locked() {
     let net = Net::start();
     let (one, two) = (new_account(&net, "one"), new_account(&net, ""));
     let mut expected: Vec<_> = (0..3).map(account).collect();
@@ -44,7 +44,7 @@ fn new_accounts_come_after_the_others_and_are_locked() {
 }
 
 #[test]
-fn wallets_say_where_a_key_is() {
+fn wallets_show_where_a_key_is_stored() {
     let net = Net::start();
     let made = new_account(&net, "one");
     let file = fs::read_dir(net.home.path().join("keystore"))
@@ -83,7 +83,7 @@ fn unlocking_and_locking() {
         "personal_unlockAccount",
         json!([made, "one", -1]),
         -32602,
-        "invalid argument 2: want a whole number of at most 64 bits",
+        "invalid argument 2: expected a whole number of at most 64 bits",
     );
     assert_eq!(status(&net, &made), "Locked");
     for params in [
@@ -103,7 +103,7 @@ fn unlocking_and_locking() {
 }
 
 #[test]
-fn an_unlocked_account_is_locked_when_its_time_is_over() {
+fn an_account_is_locked_again_after_its_time() {
     let net = Net::start();
     let made = new_account(&net, "one");
     net.ok("personal_unlockAccount", json!([made, "one", 1]));
@@ -134,7 +134,7 @@ fn signing_with_a_password() {
     let net = Net::start();
     let key = "46".repeat(32);
     let known = text(&net.ok("personal_importRawKey", json!([key, "one"])));
-    // Published with the chain's own library.
+    // The signature is published with the library of the public network.
     let expected = "0x43a73ada4dbc0bf606bbbc59dd2c0cbe9d723d7a1961109d7d7bafff719120bf\
         0a95f1ddb8e8a23118883cf30674ad2dca5b46659bb49e3375b4f3d0d92f78ec1c";
     let signature = net.ok("personal_sign", json!(["0xdeadbeef", known, "one"]));
@@ -158,7 +158,7 @@ fn signing_with_a_password() {
 }
 
 #[test]
-fn signatures_that_nobody_made() {
+fn invalid_signatures() {
     let net = Net::start();
     let refused = |signature: String, code: i64, message: &str| {
         net.check_error("personal_ecRecover", json!(["0x00", signature]), code, message);
@@ -168,7 +168,7 @@ fn signatures_that_nobody_made() {
         -32602,
         "invalid argument 1: signature: got 64 bytes, expected 65",
     );
-    // 36 and 37 are good in transactions.
+    // 36 and 37 are valid in transactions only.
     for v in [0, 1, 29, 36, 37, 255] {
         refused(
             format!("0x{}{v:02x}", "01".repeat(64)),
@@ -207,7 +207,7 @@ fn sending_with_a_password() {
 }
 
 #[test]
-fn files_of_other_clients_are_used_at_once() {
+fn key_files_of_other_clients_are_found_at_once() {
     let net = Net::start();
     let vectors = include_str!("../../../tests/vectors/keystore.json");
     let vectors: Value = serde_json::from_str(vectors).expect("JSON");

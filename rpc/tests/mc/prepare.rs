@@ -1,4 +1,4 @@
-//! Transactions that are made and not sent, sent again, and listed.
+//! Transactions that are made but not sent, that are sent again, and that are listed.
 
 use primitives::{Transaction, TxRules, hex};
 use rpc::types::data;
@@ -29,12 +29,12 @@ fn signed_and_not_sent() {
         (&json!("0x15f90"), &json!("0x0"))
     );
     assert_eq!(net.ok("txpool_status", json!([]))["pending"], "0x0");
-    // It can be sent as it is.
+    // The signed transaction can be sent unchanged.
     assert_eq!(
         net.ok("mc_sendRawTransaction", json!([signed["raw"]])),
         signed["tx"]["hash"]
     );
-    // The next one has the next nonce.
+    // The next transaction gets the next nonce.
     let next = net.ok("mc_signTransaction", json!([request]));
     assert_eq!(next["tx"]["nonce"], "0x1");
     let locked = json!([{"from": account(2), "to": account(5)}]);
@@ -49,7 +49,7 @@ fn signed_and_not_sent() {
 #[test]
 fn filled_and_not_signed() {
     let net = Net::start();
-    // Whose key this node has not.
+    // The node does not hold the key of account 7.
     let request = json!({"from": account(7), "to": account(5), "value": "0x5", "data": "0x01"});
     let filled = net.ok("mc_fillTransaction", json!([request]));
     let tx = &filled["tx"];
@@ -90,7 +90,7 @@ fn sent_again() {
         (&shown["gasPrice"], &shown["gas"]),
         (&json!("0x190"), &json!("0x6000"))
     );
-    // What replaces a transaction has to be dearer.
+    // A replacement must have a higher price.
     net.check_error(
         "mc_resend",
         json!([request, "0x191"]),
@@ -102,7 +102,7 @@ fn sent_again() {
         "mc_resend",
         json!([other, "0xffff"]),
         -32000,
-        "no such transaction of nonce 0 waits",
+        "no such transaction of nonce 0 is in the pool",
     );
     let nameless = json!({"from": account(0), "to": account(5)});
     net.check_error(
@@ -118,7 +118,7 @@ fn own_pending_transactions() {
     let net = Net::start();
     assert_eq!(net.ok("mc_pendingTransactions", json!([])), json!([]));
     let own = net.send(json!({"to": account(5)}));
-    // Of an account that this node does not hold.
+    // The node does not hold the key of this sender.
     let foreign = primitives::UnsignedTransaction {
         gas: 1000,
         to: Some(key(6).address()),

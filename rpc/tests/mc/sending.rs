@@ -49,7 +49,7 @@ fn signatures_recover_to_the_account() {
 }
 
 #[test]
-fn what_is_missing_is_filled_in() {
+fn missing_fields_are_filled_in() {
     let net = Net::start();
     let show = |hash: &str| net.ok("mc_getTransactionByHash", json!([hash]));
     let plain = show(&net.send(json!({"to": account(5)})));
@@ -67,7 +67,7 @@ fn what_is_missing_is_filled_in() {
     assert_eq!(second["gas"], "0x5208");
     assert_eq!(second["value"], "0x3");
     assert_eq!(second["input"], "0x01");
-    // With its nonce given, a dearer transaction takes the place of the one that waits.
+    // A transaction with the same nonce and a higher price replaces the waiting one.
     let third = net.send(json!({"to": account(6), "nonce": "0x1", "gasPrice": "0x6"}));
     let block = net.mine();
     let hashes: Vec<_> = block
@@ -173,12 +173,12 @@ fn refused_transactions() {
         "mc_sendTransaction",
         json!([{"from": account(0)}]),
         -32602,
-        "invalid argument 0: want a field to, or the code of a contract as data",
+        "invalid argument 0: expected a field to, or the code of a contract as data",
     );
 }
 
-/// What clients of other chains may add to a transaction object: what holds here too is taken, the
-/// rest is refused by every method that makes a transaction.
+/// Clients of other chains may add members to a transaction object. Members that are true here are
+/// accepted. Every method that makes a transaction refuses the others.
 #[test]
 fn transactions_of_other_chains_and_types() {
     let net = Net::start();
@@ -210,7 +210,7 @@ fn transactions_of_other_chains_and_types() {
     ] {
         let typed = |field: &str, kind: &str| {
             format!(
-                "invalid argument 0: field {field}: got one, want none: this chain has no transactions of type {kind}"
+                "invalid argument 0: field {field}: got one, expected none: this chain has no transactions of type {kind}"
             )
         };
         for (extra, message) in [
@@ -226,7 +226,7 @@ fn transactions_of_other_chains_and_types() {
             (json!({"blobs": ["0x"]}), typed("blobs", "3 (EIP-4844)")),
             (
                 json!({"type": "0x2"}),
-                "invalid argument 0: field type: got 2, want 0 or none: this chain has no typed transactions"
+                "invalid argument 0: field type: got 2, expected 0 or none: this chain has no typed transactions"
                     .to_owned(),
             ),
         ] {
@@ -234,7 +234,7 @@ fn transactions_of_other_chains_and_types() {
         }
         if method != "personal_sendTransaction" {
             for other in [json!("0x1"), json!(1)] {
-                let message = "chainId does not match node's: got 1, want 100";
+                let message = "chainId does not match node's: got 1, expected 100";
                 net.check_error(method, params(method, json!({"chainId": other})), -32000, message);
             }
         }
@@ -257,17 +257,22 @@ fn transfer() -> UnsignedTransaction {
 }
 
 #[test]
-fn what_is_known_is_named_as_its_sender_knows_it() {
+fn known_transactions_are_named_by_the_hash_the_sender_knows() {
     let net = Net::start();
     let unsigned = transfer();
     let classic = unsigned.sign(&key(4), 100, TxForm::Classic);
     let params = json!([data(classic.encode_raw())]);
     net.ok("eth_sendRawTransaction", params.clone());
-    let theirs = classic.ethereum_hash().expect("nine fields");
+    let ethereum_hash = classic.ethereum_hash().expect("nine fields");
     let known = |hash| format!("known transaction: {hash:x}");
-    net.check_error("eth_sendRawTransaction", params.clone(), -32000, &known(theirs));
+    net.check_error(
+        "eth_sendRawTransaction",
+        params.clone(),
+        -32000,
+        &known(ethereum_hash),
+    );
     net.check_error("mc_sendRawTransaction", params, -32000, &known(classic.hash()));
-    // In its twelve fields it is the same transaction.
+    // A transaction of twelve fields has the same hash under both names.
     let native = unsigned.sign(&key(6), 100, TxForm::Native);
     let params = json!([data(native.encode_raw())]);
     net.ok("eth_sendRawTransaction", params.clone());

@@ -1,4 +1,4 @@
-//! The tables of the interface's section 2, and the comparison of an object with them.
+//! The object tables of docs/interface.md, 2, and the comparison of an object with such a table.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 
-/// Interface 2.2.
+/// Block object. Source: docs/interface.md, 2.2.
 pub(crate) const BLOCK: [(&str, &str); 20] = [
     ("number", "QUANTITY"),
     ("hash", "DATA 32"),
@@ -30,7 +30,8 @@ pub(crate) const BLOCK: [(&str, &str); 20] = [
     ("uncles", "array"),
 ];
 
-/// Interface 2.3: the eleven fields, and those of block and pool results.
+/// Transaction object: the eleven fields, and those of block and pool results. Source:
+/// docs/interface.md, 2.3.
 pub(crate) const TRANSACTION: [(&str, &str); 16] = [
     ("hash", "DATA 32"),
     ("nonce", "QUANTITY"),
@@ -50,7 +51,7 @@ pub(crate) const TRANSACTION: [(&str, &str); 16] = [
     ("shardingFlag", "QUANTITY"),
 ];
 
-/// Interface 2.4, without the older form's root.
+/// Receipt object without the `root` of the older form. Source: docs/interface.md, 2.4.
 pub(crate) const RECEIPT: [(&str, &str); 12] = [
     ("transactionHash", "DATA 32"),
     ("transactionIndex", "QUANTITY"),
@@ -66,7 +67,7 @@ pub(crate) const RECEIPT: [(&str, &str); 12] = [
     ("status", "QUANTITY"),
 ];
 
-/// Interface 2.5.
+/// Log object. Source: docs/interface.md, 2.5.
 pub(crate) const LOG: [(&str, &str); 9] = [
     ("removed", "Boolean"),
     ("logIndex", "QUANTITY"),
@@ -79,22 +80,24 @@ pub(crate) const LOG: [(&str, &str); 9] = [
     ("topics", "array"),
 ];
 
-/// Compares an object with its table: names, order, types; exactly the fields in `nulls` are null.
+/// Compares an object with its table: names, order and types. Exactly the fields in `nulls` must be
+/// null.
 #[track_caller]
 pub(crate) fn check_shape(json: &str, table: &[(&str, &str)], nulls: &[&str]) {
     let Members(members) = serde_json::from_str(json).expect("an object");
     let names: Vec<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
-    let want: Vec<&str> = table.iter().map(|(name, _)| *name).collect();
-    assert_eq!(names, want, "{json}");
+    let expected: Vec<&str> = table.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, expected, "{json}");
     for ((name, value), (_, kind)) in members.iter().zip(table) {
         if nulls.contains(&name.as_str()) {
-            assert!(value.is_null(), "{name} is {value}, want null");
+            assert!(value.is_null(), "{name}: got {value}, expected null");
         } else {
-            assert!(fits(value, kind), "{name} is {value}, want {kind}");
+            assert!(fits(value, kind), "{name}: got {value}, expected {kind}");
         }
     }
 }
 
+/// Whether `value` has the type `kind` of the interface.
 fn fits(value: &Value, kind: &str) -> bool {
     match kind {
         "array" => return value.is_array(),

@@ -1,4 +1,4 @@
-//! Balances, nonces, code and storage at heights and in the pending block.
+//! Balances, nonces, code and storage at block numbers and in the pending block.
 
 use primitives::{Transaction, U256};
 use rpc::types::data;
@@ -10,7 +10,7 @@ use crate::harness::{Net, account, key, quantity};
 const NOBODY: &str = "0x00000000000000000000000000000000000000ab";
 
 #[test]
-fn balances_at_heights() {
+fn balances_at_block_numbers() {
     let net = Net::start();
     net.send(json!({"to": NOBODY, "value": "0x7"}));
     net.mine();
@@ -25,7 +25,7 @@ fn balances_at_heights() {
     }
     assert_eq!(net.ok("mc_getBalance", json!([NOBODY])), "0x10");
     assert_eq!(balance(json!("pending")), "0x11");
-    // What an account without balance or transactions has.
+    // An account without balance and transactions.
     let stranger = "0x00000000000000000000000000000000000000cd";
     for at in ["latest", "pending"] {
         assert_eq!(net.ok("mc_getBalance", json!([stranger, at])), "0x0");
@@ -48,7 +48,7 @@ fn transaction_counts() {
     assert_eq!((count("latest"), count("pending")), (json!("0x1"), json!("0x1")));
     net.send(json!({"to": NOBODY}));
     net.send(json!({"to": NOBODY}));
-    // A queued one, behind a gap, does not count.
+    // A queued transaction, behind a missing nonce, does not count.
     net.send(json!({"to": NOBODY, "nonce": "0x9"}));
     assert_eq!((count("0x0"), count("0x1")), (json!("0x0"), json!("0x1")));
     assert_eq!((count("latest"), count("pending")), (json!("0x1"), json!("0x3")));
@@ -84,7 +84,7 @@ fn code_of_a_pending_creation() {
     net.send(json!({"data": crate::calls::creation()}));
     let code = |at: &str| net.ok("mc_getCode", json!([created, at]));
     assert_eq!((code("latest"), code("pending")), (json!("0x"), json!(RUNTIME)));
-    // Called as part of the pending block, it answers.
+    // A call in the pending block finds the contract.
     let answer = net.ok("mc_call", json!([{"to": created}, "pending"]));
     assert_eq!(answer, word(0));
     assert_eq!(net.ok("mc_call", json!([{"to": created}])), "0x");
@@ -121,22 +121,22 @@ fn bad_parameters() {
         check(
             method,
             json!([5]),
-            "invalid argument 0: want a hex string, got a number",
+            "invalid argument 0: got a number, expected a hex string",
         );
         check(
             method,
             json!(["0xab"]),
-            "invalid argument 0: want 20 bytes, got 1",
+            "invalid argument 0: got 1 byte, expected 20 bytes",
         );
         check(
             method,
             json!([NOBODY, "0x00"]),
-            "invalid argument 1: want a block number or one of earliest, latest, pending: leading zero digits",
+            "invalid argument 1: expected a block number or one of earliest, latest, pending: leading zero digits",
         );
         check(
             method,
             json!([NOBODY, true]),
-            "invalid argument 1: want a block number or tag, got a Boolean",
+            "invalid argument 1: got a Boolean, expected a block number or tag",
         );
         check(
             method,
@@ -163,6 +163,6 @@ fn bad_parameters() {
     check(
         "mc_getStorageAt",
         json!([NOBODY, 0]),
-        "invalid argument 1: want a hex string, got a number",
+        "invalid argument 1: got a number, expected a hex string",
     );
 }

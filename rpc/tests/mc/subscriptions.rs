@@ -1,5 +1,6 @@
 //! Subscriptions over WebSockets, on a real chain.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -16,12 +17,12 @@ use crate::harness::{Net, account};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A client that tells answers from notifications.
+/// A WebSocket client that keeps answers and notifications apart.
 pub(crate) struct Client<'n> {
     net: &'n Net,
     socket: WebSocketStream<TcpStream>,
-    /// Notifications that came while an answer was awaited.
-    told: Vec<Value>,
+    /// Notifications that came before an awaited answer.
+    notifications: VecDeque<Value>,
 }
 
 impl<'n> Client<'n> {
@@ -34,7 +35,7 @@ impl<'n> Client<'n> {
         Self {
             net,
             socket: socket.expect("a WebSocket").0,
-            told: Vec::new(),
+            notifications: VecDeque::new(),
         }
     }
 
@@ -57,7 +58,7 @@ impl<'n> Client<'n> {
                 if message.get("id").is_some() {
                     return message;
                 }
-                self.told.push(message);
+                self.notifications.push_back(message);
             }
         })
     }
@@ -70,27 +71,27 @@ impl<'n> Client<'n> {
     }
 
     /// The next notification.
-    fn told(&mut self) -> Value {
-        if !self.told.is_empty() {
-            return self.told.remove(0);
+    fn notification(&mut self) -> Value {
+        if let Some(notification) = self.notifications.pop_front() {
+            return notification;
         }
         self.net.runtime.block_on(Self::next(&mut self.socket))
     }
 
-    /// The result of the next notification, which is of subscription `id`.
+    /// The result of the next notification, which must belong to subscription `id`.
     #[track_caller]
-    fn told_of(&mut self, id: &Value) -> Value {
-        let mut told = self.told();
-        assert_eq!(told["method"], "mc_subscription", "{told}");
-        assert_eq!(told["params"]["subscription"], *id, "{told}");
-        assert!(told.get("id").is_none(), "{told}");
-        told["params"]["result"].take()
+    fn result_of(&mut self, id: &Value) -> Value {
+        let mut notification = self.notification();
+        assert_eq!(notification["method"], "mc_subscription", "{notification}");
+        assert_eq!(notification["params"]["subscription"], *id, "{notification}");
+        assert!(notification.get("id").is_none(), "{notification}");
+        notification["params"]["result"].take()
     }
 
     fn is_silent(&mut self) -> bool {
         let socket = &mut self.socket;
         let silence = async { timeout(Duration::from_millis(300), socket.next()).await.is_err() };
-        self.told.is_empty() && self.net.runtime.block_on(silence)
+        self.notifications.is_empty() && self.net.runtime.block_on(silence)
     }
 }
 
@@ -100,11 +101,11 @@ fn new_heads() {
     let mut client = Client::connect(&net);
     let id = client.subscribe(json!(["newHeads"]));
     let block = net.mine();
-    let told = client.told_of(&id);
+    let head = client.result_of(&id);
     let shown = net.ok("mc_getBlockByNumber", json!(["latest", false]));
-    assert_eq!(told["hash"], json!(block.hash().to_string()));
-    let fields = told.as_object().expect("an object");
-    assert_eq!(fields.len(), 16, "{told}");
+    assert_eq!(head["hash"], json!(block.hash().to_string()));
+    let fields = head.as_object().expect("an object");
+    assert_eq!(fields.len(), 16, "{head}");
     for (name, value) in fields {
         assert_eq!(*value, shown[name], "{name}");
     }
@@ -112,11 +113,11 @@ fn new_heads() {
         net.mine();
     }
     for number in 2..=21 {
-        assert_eq!(client.told_of(&id)["number"], json!(format!("{number:#x}")));
+        assert_eq!(client.result_of(&id)["number"], json!(format!("{number:#x}")));
     }
     assert_eq!(client.call("mc_unsubscribe", json!([id]))["result"], json!(true));
     net.mine();
-    assert!(client.is_silent(), "{:?}", client.told);
+    assert!(client.is_silent(), "{:?}", client.notifications);
     let answer = client.call("mc_unsubscribe", json!([id]));
     assert_eq!(
         answer["error"],
@@ -135,31 +136,31 @@ fn logs_and_what_a_reorganization_takes_back() {
     let old = net.build(&parent, b"old", &[]);
     let first = net.build(&parent, b"new", &[]);
     net.chain.import(old.clone()).expect("a good block");
-    let log = client.told_of(&all);
+    let log = client.result_of(&all);
     assert_eq!((&log["removed"], &log["data"]), (&json!(false), &json!(word(3))));
     net.chain.import(first.clone()).expect("a good block");
     net.chain
         .import(net.build(&first.hash(), b"new", &[]))
         .expect("a good block");
-    let log = client.told_of(&all);
+    let log = client.result_of(&all);
     assert_eq!(
         (&log["removed"], &log["blockHash"]),
         (&json!(true), &json!(old.hash().to_string()))
     );
-    let log = client.told_of(&all);
+    let log = client.result_of(&all);
     assert_eq!(
         (&log["removed"], &log["blockHash"]),
         (&json!(false), &json!(first.hash().to_string()))
     );
 
-    // With criteria, and only those.
+    // Criteria select one of two logs.
     assert_eq!(client.call("mc_unsubscribe", json!([all]))["result"], json!(true));
     let some = client.subscribe(json!(["logs", { "address": logger.address, "topics": [null, word(9)] }]));
     logger.log(&net, 1, 8, 4);
     logger.log(&net, 1, 9, 5);
     net.mine();
-    assert_eq!(client.told_of(&some)["data"], json!(word(5)));
-    assert!(client.is_silent(), "{:?}", client.told);
+    assert_eq!(client.result_of(&some)["data"], json!(word(5)));
+    assert!(client.is_silent(), "{:?}", client.notifications);
 }
 
 #[test]
@@ -168,13 +169,16 @@ fn pending_transactions() {
     let mut client = Client::connect(&net);
     let id = client.subscribe(json!(["newPendingTransactions"]));
     let hash = net.send(json!({ "to": account(1), "value": "0x1" }));
-    assert_eq!(client.told_of(&id), json!(hash));
+    assert_eq!(client.result_of(&id), json!(hash));
     assert_eq!(client.call("mc_unsubscribe", json!([id]))["result"], json!(true));
     let id = client.subscribe(json!(["newPendingTransactions", true]));
     let hash = net.send(json!({ "to": account(1), "value": "0x2" }));
-    let told = client.told_of(&id);
-    assert_eq!((&told["hash"], &told["blockHash"]), (&json!(hash), &Value::Null));
-    assert_eq!(told, net.ok("mc_getTransactionByHash", json!([hash])));
+    let pending = client.result_of(&id);
+    assert_eq!(
+        (&pending["hash"], &pending["blockHash"]),
+        (&json!(hash), &Value::Null)
+    );
+    assert_eq!(pending, net.ok("mc_getTransactionByHash", json!([hash])));
 }
 
 #[test]
@@ -183,7 +187,7 @@ fn syncing_is_silent_without_peers() {
     let mut client = Client::connect(&net);
     client.subscribe(json!(["syncing"]));
     net.mine();
-    assert!(client.is_silent(), "{:?}", client.told);
+    assert!(client.is_silent(), "{:?}", client.notifications);
 }
 
 #[test]
@@ -196,28 +200,32 @@ fn several_at_once_and_under_both_names() {
     assert_ne!(heads, logs);
     logger.log(&net, 1, 2, 3);
     net.mine();
-    let told = [client.told(), client.told()];
+    let notifications = [client.notification(), client.notification()];
     let of = |id: &Value| {
-        told.iter()
-            .find(|told| told["params"]["subscription"] == *id)
+        notifications
+            .iter()
+            .find(|notification| notification["params"]["subscription"] == *id)
             .expect("both")
     };
     assert_eq!(of(&heads)["method"], "eth_subscription");
     assert_eq!(of(&logs)["method"], "mc_subscription");
-    // Others on the same server are not told.
+    // Other connections get no notification.
     let mut other = Client::connect(&net);
     net.mine();
     assert_eq!(other.call("net_version", json!([]))["result"], "100");
     assert!(other.is_silent());
-    // In a batch, whose answer comes before what it subscribes to.
+    // A subscription in a batch: its notifications come after the answer to the batch.
     let batch = json!([{ "jsonrpc": "2.0", "id": 1, "method": "mc_subscribe", "params": ["newHeads"] }]);
     net.runtime
         .block_on(other.socket.send(Message::text(batch.to_string())))
         .expect("the server reads");
-    let answer = other.told();
+    let answer = other.notification();
     assert!(answer[0]["result"].is_string(), "{answer}");
     net.mine();
-    assert_eq!(other.told()["params"]["subscription"], answer[0]["result"]);
+    assert_eq!(
+        other.notification()["params"]["subscription"],
+        answer[0]["result"]
+    );
 }
 
 #[test]
@@ -232,18 +240,18 @@ fn refusals() {
         (
             json!(["nonsense"]),
             -32602,
-            "invalid argument 0: want one of newHeads, logs, newPendingTransactions, syncing",
+            "invalid argument 0: got \"nonsense\", expected one of newHeads, logs, newPendingTransactions, syncing",
         ),
         (json!([]), -32602, "missing value for required argument 0"),
         (
             json!(["newHeads", {}]),
             -32602,
-            "invalid argument 1: want none, got an object",
+            "invalid argument 1: got an object, expected nothing",
         ),
         (
             json!(["logs", []]),
             -32602,
-            "invalid argument 1: want an object, got an array",
+            "invalid argument 1: got an array, expected an object",
         ),
         (
             json!(["logs", { "topics": ["0x1"] }]),
@@ -253,7 +261,7 @@ fn refusals() {
         (
             json!(["newPendingTransactions", "yes"]),
             -32602,
-            "invalid argument 1: want a Boolean, got a string",
+            "invalid argument 1: got a string, expected a Boolean",
         ),
     ] {
         let answer = client.call("mc_subscribe", params.clone());
@@ -270,29 +278,32 @@ fn refusals() {
         answer["error"]["message"],
         "too many subscriptions: at most 2 on a connection"
     );
-    // Not over HTTP, whatever the parameters.
+    // HTTP refuses subscriptions whatever the parameters are.
     for method in ["mc_subscribe", "eth_subscribe", "mc_unsubscribe"] {
         net.check_error(method, json!(["newHeads"]), -32000, "notifications not supported");
     }
 }
 
 #[test]
-fn a_reader_that_stays_behind_costs_nothing_and_misses_nothing() {
+fn a_slow_reader_misses_nothing() {
     let net = Net::start();
     let mut client = Client::connect(&net);
     let ids: Vec<_> = (0..200).map(|_| client.subscribe(json!(["newHeads"]))).collect();
-    // Far more than the socket's buffers hold: 60 blocks × 200 subscriptions × 1 KiB.
+    // Far more than the buffers of the socket hold: 60 blocks × 200 subscriptions × 1 KiB.
     for _ in 0..60 {
         net.mine();
     }
     let mut seen = std::collections::HashMap::new();
     for _ in 0..60 * ids.len() {
-        let told = client.told();
+        let notification = client.notification();
         let number = seen
-            .entry(told["params"]["subscription"].to_string())
+            .entry(notification["params"]["subscription"].to_string())
             .or_insert(0);
         *number += 1;
-        assert_eq!(told["params"]["result"]["number"], json!(format!("{number:#x}")));
+        assert_eq!(
+            notification["params"]["result"]["number"],
+            json!(format!("{number:#x}"))
+        );
     }
     assert_eq!(seen.len(), ids.len());
     assert!(seen.values().all(|count| *count == 60));

@@ -5,18 +5,16 @@ use rpc::types::data;
 use serde_json::{Value, json};
 
 use crate::calls::{deploy, word};
-use crate::harness::{Net, account, key, quantity};
+use crate::harness::{Net, account, key, quantity, transfer};
 use crate::shapes::{LOG, RECEIPT, TRANSACTION, check_shape};
 
-fn transfer(tx_nonce: u64, form: TxForm) -> Transaction {
+/// A signed transfer with data.
+fn signed(tx_nonce: u64, form: TxForm) -> Transaction {
     let unsigned = UnsignedTransaction {
         tx_nonce,
-        gas_price: U256::from(20_000_000_000_u64),
-        gas: 21_000,
-        to: Some(key(6).address()),
         value: U256::from(5),
         input: Bytes::from_static(b"\x00hi"),
-        ..Default::default()
+        ..transfer()
     };
     unsigned.sign(&key(4), 100, form)
 }
@@ -28,7 +26,7 @@ fn raw(transaction: &Transaction) -> Value {
 #[test]
 fn a_native_transaction_from_pool_to_block() {
     let net = Net::start();
-    let sent = transfer(0, TxForm::Native);
+    let sent = signed(0, TxForm::Native);
     let hash = data(sent.hash());
     assert_eq!(net.ok("mc_sendRawTransaction", raw(&sent)), json!(hash));
     let places = ["blockHash", "blockNumber", "transactionIndex"];
@@ -78,33 +76,33 @@ fn a_native_transaction_from_pool_to_block() {
 #[test]
 fn a_classic_transaction_is_found_by_both_hashes() {
     let net = Net::start();
-    let sent = transfer(0, TxForm::Classic);
-    let own = data(sent.hash());
-    let predicted = data(sent.ethereum_hash().expect("a classic one"));
-    assert_ne!(own, predicted);
+    let sent = signed(0, TxForm::Classic);
+    let native_hash = data(sent.hash());
+    let ethereum_hash = data(sent.ethereum_hash().expect("a classic one"));
+    assert_ne!(native_hash, ethereum_hash);
     assert_eq!(
         net.ok("eth_sendRawTransaction", raw(&sent)),
-        json!(predicted),
-        "the name of the compatible library gets the hash that library predicts"
+        json!(ethereum_hash),
+        "the compatible library gets the hash that it computes itself"
     );
-    let second = transfer(1, TxForm::Classic);
+    let second = signed(1, TxForm::Classic);
     let answer = net.ok("mc_sendRawTransaction", raw(&second));
     assert_eq!(
         answer,
         json!(data(second.hash())),
-        "the native name gets the stored form's"
+        "the native name gets the hash of the stored form"
     );
     for mined in [false, true] {
-        for hash in [&own, &predicted] {
+        for hash in [&native_hash, &ethereum_hash] {
             let object = net.ok("mc_getTransactionByHash", json!([hash]));
-            assert_eq!(object["hash"], json!(own));
+            assert_eq!(object["hash"], json!(native_hash));
             assert_eq!(object["from"], account(4));
             assert_eq!(object["v"], quantity(sent.v));
             assert_eq!(object["blockNumber"].is_null(), !mined);
             let receipt = net.ok("mc_getTransactionReceipt", json!([hash]));
             assert_eq!(receipt.is_null(), !mined);
             if mined {
-                assert_eq!(receipt["transactionHash"], json!(own));
+                assert_eq!(receipt["transactionHash"], json!(native_hash));
             }
         }
         if !mined {
@@ -114,7 +112,7 @@ fn a_classic_transaction_is_found_by_both_hashes() {
 }
 
 #[test]
-fn receipts_count_gas_and_logs_through_the_block() {
+fn receipts_add_up_gas_and_logs_of_the_block() {
     let net = Net::start();
     let (contract, receipt) = deploy(&net);
     assert_eq!(receipt["to"], Value::Null);
@@ -150,9 +148,9 @@ fn receipts_count_gas_and_logs_through_the_block() {
         assert_eq!(receipt["from"], account(0));
         let status = if index < 3 { "0x1" } else { "0x0" };
         assert_eq!(receipt["status"], status, "{receipt}");
-        let own_logs = receipt["logs"].as_array().expect("an array");
-        assert_eq!(own_logs.len(), usize::from(index == 0 || index == 2));
-        for log in own_logs {
+        let receipt_logs = receipt["logs"].as_array().expect("an array");
+        assert_eq!(receipt_logs.len(), usize::from(index == 0 || index == 2));
+        for log in receipt_logs {
             let expected = json!({
                 "removed": false,
                 "logIndex": quantity(logs),
@@ -174,7 +172,7 @@ fn receipts_count_gas_and_logs_through_the_block() {
         let has_bits = receipt["logsBloom"]
             .as_str()
             .is_some_and(|bloom| bloom[2..].contains(|digit| digit != '0'));
-        assert_eq!(has_bits, !own_logs.is_empty());
+        assert_eq!(has_bits, !receipt_logs.is_empty());
     }
     assert_eq!(cumulative, block.header.gas_used);
     assert_eq!(logs, 2);
@@ -186,9 +184,9 @@ fn number(quantity: &Value) -> u64 {
 }
 
 #[test]
-fn what_is_not_there_is_null() {
+fn unknown_transactions_are_null() {
     let net = Net::start();
-    let hash = data(transfer(0, TxForm::Native).hash());
+    let hash = data(signed(0, TxForm::Native).hash());
     for method in ["mc_getTransactionByHash", "mc_getTransactionReceipt"] {
         assert_eq!(net.ok(method, json!([hash])), Value::Null);
         net.check_error(method, json!([]), -32602, "missing value for required argument 0");
@@ -202,7 +200,7 @@ fn what_is_not_there_is_null() {
             method,
             json!([{}]),
             -32602,
-            "invalid argument 0: want a hex string, got an object",
+            "invalid argument 0: got an object, expected a hex string",
         );
         net.check_error(
             method,

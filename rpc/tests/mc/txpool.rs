@@ -1,4 +1,4 @@
-//! What waits to be mined, by account and nonce.
+//! The module `txpool`: waiting transactions by account and nonce.
 
 use serde_json::{Value, json};
 
@@ -63,7 +63,7 @@ fn pending_and_queued() {
 }
 
 #[test]
-fn a_pool_longer_than_an_answer_is_not_written() {
+fn a_pool_longer_than_a_response_is_refused() {
     let net = Net::with(|settings| settings.response_len_max = 1000);
     net.send(json!({"to": account(5), "gasPrice": "0x3"}));
     net.ok("txpool_content", json!([]));

@@ -1,4 +1,5 @@
-//! The settings of the service for application chains, and transactions for them.
+//! The module `vnode`: the settings of the service for application chains, and transactions for
+//! such chains.
 
 use primitives::{Address, TxForm, U256, UnsignedTransaction};
 use rpc::types::data;
@@ -24,8 +25,8 @@ fn the_settings() {
     check(&bare, "vnode_vnodeIP", json!(""));
 }
 
-/// The error of a transaction for an application chain, sent both ways.
-fn both(net: &Net, sharding_flag: u64, via: Option<Address>) -> (String, String) {
+/// The errors of a transaction for an application chain: sent as an object, and sent raw.
+fn errors(net: &Net, sharding_flag: u64, via: Option<Address>) -> (String, String) {
     let unsigned = UnsignedTransaction {
         gas_price: U256::from(1),
         gas: 1000,
@@ -49,22 +50,22 @@ fn both(net: &Net, sharding_flag: u64, via: Option<Address>) -> (String, String)
 }
 
 #[test]
-fn what_is_for_application_chains_enters_no_pool() {
+fn transactions_for_application_chains_enter_no_pool() {
     let net = Net::start();
     let check = |net: &Net, flag, via, sent: &str, raw: &str| {
-        let want = (sent.to_owned(), raw.to_owned());
-        assert_eq!(both(net, flag, via), want, "{flag} {via:?}");
+        let expected = (sent.to_owned(), raw.to_owned());
+        assert_eq!(errors(net, flag, via), expected, "{flag} {via:?}");
     };
     let other = "Mismatch address between VIA and VNODE PROXY when shardingFlag set";
     for flag in 1..=3 {
-        let nobody =
+        let no_service =
             format!("shardingFlag {flag}: no service for servers of application chains runs on this node");
-        check(&net, flag, Some(PROXY), &nobody, &nobody);
+        check(&net, flag, Some(PROXY), &no_service, &no_service);
         check(&net, flag, Some(Address::repeat_byte(9)), other, "via error");
         check(&net, flag, None, "Empty via with shardingFlag set", "via error");
     }
     check(&net, 4, Some(PROXY), "shardingFlag error", "shardingFlag error");
-    // A node that is nobody's proxy is not the zero address's.
+    // A node without a proxy address does not take the zero address for it.
     let bare = Net::with(|settings| settings.vnode.beneficial_address = None);
     check(&bare, 1, Some(Address::ZERO), other, "via error");
     assert_eq!(

@@ -273,7 +273,7 @@ fn endless_header(http: SocketAddr) {
 fn tiny_members(http: SocketAddr, ws: SocketAddr) {
     let members = "1,".repeat(1_000_000);
     let batch = format!("[{}]", members.trim_end_matches(','));
-    let refusal = "batch of 1000000 requests, want at most 1000";
+    let refusal = "batch: got 1000000 requests, expected at most 1000";
     for _ in 0..3 {
         let answer = HttpClient::new(http).post(&batch).expect("an answer");
         assert!(answer.body.contains(refusal), "{}", answer.body);

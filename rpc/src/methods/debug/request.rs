@@ -39,7 +39,7 @@ impl FromParam for TraceOptions {
             },
             Some(other) => {
                 return Err(DecodeError::Rule(format!(
-                    "field tracer: got {other:?}, want {CALL_TRACER:?} or none"
+                    "field tracer: got {other:?}, expected {CALL_TRACER:?} or none"
                 )));
             }
         };
@@ -83,8 +83,9 @@ impl FromParam for TraceTimeout {
         let ms = read("ms", 1)
             .or_else(|| read("s", 1000))
             .or_else(|| read("m", 60_000));
-        ms.map(|ms| Self(Duration::from_millis(ms)))
-            .ok_or_else(|| DecodeError::Rule(format!("want a time such as 500ms, 5s or 1m, got {text:?}")))
+        ms.map(|ms| Self(Duration::from_millis(ms))).ok_or_else(|| {
+            DecodeError::Rule(format!("got {text:?}, expected a time such as 500ms, 5s or 1m"))
+        })
     }
 }
 
@@ -139,20 +140,20 @@ mod tests {
     fn refused_options() {
         check(
             r#"{"tracer":"{step: function() {}}"}"#,
-            Err(r#"field tracer: got "{step: function() {}}", want "callTracer" or none"#),
+            Err(r#"field tracer: got "{step: function() {}}", expected "callTracer" or none"#),
         );
         check(
             r#"{"timeout":"5"}"#,
-            Err(r#"field timeout: want a time such as 500ms, 5s or 1m, got "5""#),
+            Err(r#"field timeout: got "5", expected a time such as 500ms, 5s or 1m"#),
         );
         check(
             r#"{"limit":-1}"#,
-            Err("field limit: want a whole number of at most 64 bits"),
+            Err("field limit: expected a whole number of at most 64 bits"),
         );
         check(
             r#"{"disableStack":1}"#,
-            Err("field disableStack: want a Boolean, got a number"),
+            Err("field disableStack: got a number, expected a Boolean"),
         );
-        check("[]", Err("want an object, got an array"));
+        check("[]", Err("got an array, expected an object"));
     }
 }

@@ -66,7 +66,7 @@ impl FromParam for TransactionRequest {
         refuse_typed(&fields, &CONTENT_FIELDS)?;
         if let Some(Count(got @ 1..)) = fields.get("type")? {
             return Err(DecodeError::Rule(format!(
-                "field type: got {got}, want 0 or none: this chain has no typed transactions"
+                "field type: got {got}, expected 0 or none: this chain has no typed transactions"
             )));
         }
         let request = Self {
@@ -83,7 +83,7 @@ impl FromParam for TransactionRequest {
         };
         if request.to.is_none() && request.input.is_empty() {
             return Err(DecodeError::Rule(
-                "want a field to, or the code of a contract as data".to_owned(),
+                "expected a field to, or the code of a contract as data".to_owned(),
             ));
         }
         Ok(request)
@@ -108,7 +108,7 @@ impl FromParam for CallObject {
         for name in ["maxFeePerGas", "maxPriorityFeePerGas"] {
             if wide(&fields, name)?.is_some() && gas_price.is_some() {
                 return Err(DecodeError::Rule(format!(
-                    "fields gasPrice and {name} exclude each other, want one of them"
+                    "fields gasPrice and {name} exclude each other, expected one of them"
                 )));
             }
         }
@@ -132,7 +132,7 @@ fn refuse_typed(fields: &Fields<'_>, typed: &[(&str, &str)]) -> Result<(), Decod
     match typed.iter().find(is_present) {
         None => Ok(()),
         Some((name, kind)) => Err(DecodeError::Rule(format!(
-            "field {name}: got one, want none: this chain has no transactions of type {kind}"
+            "field {name}: got one, expected none: this chain has no transactions of type {kind}"
         ))),
     }
 }
@@ -161,7 +161,7 @@ fn input(fields: &Fields<'_>) -> Result<Bytes, DecodeError> {
         && data != input
     {
         return Err(DecodeError::Rule(
-            "fields data and input differ, want one of them".to_owned(),
+            "fields data and input differ, expected one of them".to_owned(),
         ));
     }
     Ok(data.or(input).unwrap_or_default().0.into())
@@ -195,8 +195,8 @@ mod tests {
         let most = format!("\"0x{}\"", "f".repeat(64));
         assert_eq!(Word::from_json(&most), Ok(Word(U256::MAX)));
         check_error::<Word>("\"0x01\"", "leading zero digits");
-        check_error::<Word>("\"0x\"", "want at least one hex digit after 0x");
-        check_error::<Word>("1", "want a hex string, got a number");
+        check_error::<Word>("\"0x\"", "expected at least one hex digit after 0x");
+        check_error::<Word>("1", "got a number, expected a hex string");
         let long = format!("\"0x{}\"", "f".repeat(66));
         check_error::<Word>(&long, "number does not fit 256 bits");
     }
@@ -249,15 +249,18 @@ mod tests {
         let check = |members: &str, expected: &str| {
             check_error::<TransactionRequest>(&format!(r#"{{"from":"{from}"{members}}}"#), expected);
         };
-        check("", "want a field to, or the code of a contract as data");
-        check(r#","to":"0x""#, "field to: want 20 bytes, got 0");
+        check("", "expected a field to, or the code of a contract as data");
+        check(r#","to":"0x""#, "field to: got 0 bytes, expected 20 bytes");
         check(r#","gas":"90000""#, "field gas: missing 0x prefix");
-        check(r#","gas":90000"#, "field gas: want a hex string, got a number");
+        check(
+            r#","gas":90000"#,
+            "field gas: got a number, expected a hex string",
+        );
         check(r#","value":"0x00""#, "field value: leading zero digits");
         check(r#","data":"0x1""#, "field data: odd number of hex digits");
         check(
             r#","data":"0x01","input":"0x02""#,
-            "fields data and input differ, want one of them",
+            "fields data and input differ, expected one of them",
         );
         check(
             r#","nonce":"0x10000000000000000""#,
@@ -266,28 +269,28 @@ mod tests {
         for (members, expected) in [
             (
                 r#","type":"0x2""#,
-                "field type: got 2, want 0 or none: this chain has no typed transactions",
+                "field type: got 2, expected 0 or none: this chain has no typed transactions",
             ),
             (r#","type":"two""#, "field type: missing 0x prefix"),
             (r#","chainId":"100""#, "field chainId: missing 0x prefix"),
             (
                 r#","maxFeePerGas":"0x1""#,
-                "field maxFeePerGas: got one, want none: this chain has no transactions of type 2 (EIP-1559)",
+                "field maxFeePerGas: got one, expected none: this chain has no transactions of type 2 (EIP-1559)",
             ),
             (
                 r#","accessList":[]"#,
-                "field accessList: got one, want none: this chain has no transactions of type 1 (EIP-2930)",
+                "field accessList: got one, expected none: this chain has no transactions of type 1 (EIP-2930)",
             ),
             (
                 r#","authorizationList":[{}]"#,
-                "field authorizationList: got one, want none: this chain has no transactions of type 4 (EIP-7702)",
+                "field authorizationList: got one, expected none: this chain has no transactions of type 4 (EIP-7702)",
             ),
         ] {
             check(members, expected);
         }
         check_error::<TransactionRequest>("{}", "missing field from");
-        check_error::<CallObject>("[]", "want an object, got an array");
-        check_error::<CallObject>(r#"{"to":"0x12"}"#, "field to: want 20 bytes, got 1");
+        check_error::<CallObject>("[]", "got an array, expected an object");
+        check_error::<CallObject>(r#"{"to":"0x12"}"#, "field to: got 1 byte, expected 20 bytes");
     }
 
     #[test]
@@ -298,15 +301,15 @@ mod tests {
         assert_eq!((call.request.gas_price, call.chain_id), (U256::ZERO, Some(100)));
         check_error::<CallObject>(
             r#"{"gasPrice":"0x1","maxPriorityFeePerGas":"0x1"}"#,
-            "fields gasPrice and maxPriorityFeePerGas exclude each other, want one of them",
+            "fields gasPrice and maxPriorityFeePerGas exclude each other, expected one of them",
         );
         check_error::<CallObject>(
             r#"{"maxFeePerGas":1}"#,
-            "field maxFeePerGas: want a hex string, got a number",
+            "field maxFeePerGas: got a number, expected a hex string",
         );
         check_error::<CallObject>(
             r#"{"blobVersionedHashes":[]}"#,
-            "field blobVersionedHashes: got one, want none: this chain has no transactions of type 3 (EIP-4844)",
+            "field blobVersionedHashes: got one, expected none: this chain has no transactions of type 3 (EIP-4844)",
         );
     }
 }

@@ -10,7 +10,9 @@ use crate::error::{RpcError, RpcResult};
 use crate::logs_filter::{LogCriteria, LogFilter};
 use crate::modules::Dialect;
 use crate::node::Node;
-use crate::subscriptions::{Heads, Logs, Pending, Session, Source, Syncing};
+use crate::subscriptions::{
+    HeadSource, MatchingLogs, NewHeads, PendingSource, Session, SubscriptionSource, SyncSource,
+};
 use crate::table::Method;
 use crate::types::{DecodeError, Quantity};
 use crate::wire_type::{Described, WireType};
@@ -73,24 +75,24 @@ fn subscribe(
     dialect: Dialect,
 ) -> RpcResult<SubscriptionId> {
     let feeds = &node.feeds;
-    let source: Box<dyn Source> = match kind.as_str() {
+    let source: Box<dyn SubscriptionSource> = match kind.as_str() {
         "newHeads" => {
             SubscriptionDetails::refuse(details)?;
-            Box::new(Heads::new(feeds)?)
+            Box::new(HeadSource::new(feeds, NewHeads)?)
         }
         "logs" => {
             let criteria: Option<LogCriteria> = details.map(SubscriptionDetails::read).transpose()?;
             let criteria = criteria.unwrap_or_default();
             criteria.check_range(node.view()?.head_number())?;
-            Box::new(Logs::new(feeds, criteria, dialect)?)
+            Box::new(HeadSource::new(feeds, MatchingLogs { criteria, dialect })?)
         }
         "newPendingTransactions" => {
             let full: Option<bool> = details.map(SubscriptionDetails::read).transpose()?;
-            Box::new(Pending::new(feeds, full.unwrap_or_default(), dialect)?)
+            Box::new(PendingSource::new(feeds, full.unwrap_or_default(), dialect)?)
         }
         "syncing" => {
             SubscriptionDetails::refuse(details)?;
-            Box::new(Syncing::new(feeds)?)
+            Box::new(SyncSource::new(feeds)?)
         }
         _ => {
             return Err(RpcError::invalid_argument(

@@ -1,16 +1,14 @@
 //! JSON-RPC on the local channel: a stream of JSON values in each direction, over a unix socket or,
 //! on Windows, a named pipe.
 //!
-//! Values may be separated by space or by nothing; each answer and each notification is followed by
-//! a newline. A connection's messages are answered side by side. Only the owner of the node may
-//! connect.
+//! Values may be separated by space or by nothing. Each answer and each notification is followed by
+//! a newline. The messages of a connection are answered side by side. Only the user who runs the
+//! node may connect.
 
 #[cfg(windows)]
-#[path = "pipe.rs"]
-mod end;
+mod pipe;
 #[cfg(unix)]
-#[path = "unix.rs"]
-mod end;
+mod unix;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,23 +19,27 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::stream::{StreamError, ValueStream};
-use super::talk::{Channel, Fault, talk};
-use super::{ACCEPT_PAUSE, Place, Running, ServeError, stopped};
+#[cfg(windows)]
+use self::pipe::{PipeName as SocketPath, listen};
+#[cfg(unix)]
+use self::unix::{UnixSocketFile as SocketPath, listen};
+use super::duplex::{self, DuplexChannel, DuplexError};
+use super::stream::{ValueStream, ValueStreamError};
+use super::{ACCEPT_PAUSE, ConnectionSlot, ServeError, ServerTasks, stopped};
 use crate::dispatch::Dispatcher;
 use crate::error::RpcError;
 use crate::message;
 
-/// File name of the socket in the data directory; on Windows the pipe's name.
+/// File name of the socket in the data directory. On Windows it is the pipe's name.
 pub const SOCKET_NAME: &str = "vnode.ipc";
 
-/// Bytes asked for in one read.
+/// Bytes of one read.
 const READ_LEN: usize = 16 * 1024;
 
 /// A running server on the local channel. Dropping it closes it without waiting.
 pub struct IpcServer {
-    socket: end::SocketFile,
-    running: Running,
+    socket: SocketPath,
+    tasks: ServerTasks,
 }
 
 impl IpcServer {
@@ -46,27 +48,28 @@ impl IpcServer {
         &self.socket.path
     }
 
-    /// Removes the socket, gives messages under way their grace, waits for the last connection.
+    /// Removes the socket, stops listening, and waits until the last connection has ended, at most
+    /// the grace for stopping.
     pub async fn stop(mut self) {
         self.socket.remove();
-        self.running.close().await;
-        self.running.drain().await;
+        self.tasks.close().await;
+        self.tasks.drain().await;
     }
 }
 
 /// Starts to listen on `path` and to answer with `dispatcher`.
 ///
 /// # Errors
-/// If the path is in use, if it is something else than a socket, or if it cannot be made.
+/// If the path is in use, if it is not a socket, or if the socket cannot be made.
 pub fn start<C: Send + Sync + 'static>(
     dispatcher: Arc<Dispatcher<C>>,
     path: &Path,
 ) -> Result<IpcServer, ServeError> {
-    let (mut listener, socket) = end::listen(path).map_err(ServeError::bind(path.display()))?;
-    let mut running = Running::new(dispatcher.limits().ipc_connections_max);
-    let places = Arc::clone(&running.places);
-    let mut stop = running.stop.subscribe();
-    running.listeners.spawn(async move {
+    let (mut listener, socket) = listen(path).map_err(ServeError::bind(path.display()))?;
+    let mut tasks = ServerTasks::new(dispatcher.limits().ipc_connections_max);
+    let slots = Arc::clone(&tasks.slots);
+    let mut stop = tasks.stop.subscribe();
+    tasks.accept_loops.spawn(async move {
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -74,14 +77,16 @@ pub fn start<C: Send + Sync + 'static>(
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok(stream) => match Arc::clone(&places).try_acquire_owned() {
-                    Ok(place) => drop(tokio::spawn(serve(
+                Ok(stream) => match Arc::clone(&slots).try_acquire_owned() {
+                    Ok(slot) => drop(tokio::spawn(serve(
                         Arc::clone(&dispatcher),
                         stream,
-                        place,
+                        slot,
                         stop.clone(),
                     ))),
-                    Err(_) => tracing::warn!("too many connections on the local channel, one is closed"),
+                    Err(_) => {
+                        tracing::warn!("too many connections on the local channel: closing the newest");
+                    }
                 },
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection on the local channel");
@@ -90,12 +95,16 @@ pub fn start<C: Send + Sync + 'static>(
             }
         }
     });
-    Ok(IpcServer { socket, running })
+    Ok(IpcServer { socket, tasks })
 }
 
-/// One connection, until it ends or the server stops.
-async fn serve<C, S>(dispatcher: Arc<Dispatcher<C>>, stream: S, place: Place, mut stop: watch::Receiver<bool>)
-where
+/// Serves one connection until it ends or the server stops.
+async fn serve<C, S>(
+    dispatcher: Arc<Dispatcher<C>>,
+    stream: S,
+    slot: ConnectionSlot,
+    stop: watch::Receiver<bool>,
+) where
     C: Send + Sync + 'static,
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
@@ -106,21 +115,13 @@ where
         buffer: vec![0; READ_LEN],
         write_timeout: limits.write_timeout,
     };
-    let mut told = stop.clone();
-    let ended = {
-        let mut talk = std::pin::pin!(talk(&dispatcher, &mut channel, &mut told));
-        tokio::select! {
-            ended = talk.as_mut() => Some(ended),
-            () = stopped(&mut stop) => timeout(limits.stop_grace, talk).await.ok(),
-        }
-    };
-    if let Some(Err(fault)) = ended {
-        tracing::debug!(error = %fault, "a connection on the local channel is given up");
-        if let Fault::Broken(error) = fault {
+    if let Some(Err(error)) = duplex::serve(&dispatcher, &mut channel, &stop).await {
+        tracing::debug!(%error, "closing a connection on the local channel");
+        if let DuplexError::Unreadable(error) = error {
             let _ = channel.send(message::error_response(error)).await;
         }
     }
-    drop(place);
+    drop(slot);
 }
 
 struct IpcChannel<S> {
@@ -130,15 +131,15 @@ struct IpcChannel<S> {
     write_timeout: Duration,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Channel for IpcChannel<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> DuplexChannel for IpcChannel<S> {
     const HALF_CLOSES: bool = true;
 
-    async fn receive(&mut self) -> Result<Option<Bytes>, Fault> {
+    async fn receive(&mut self) -> Result<Option<Bytes>, DuplexError> {
         loop {
             match self.values.next() {
                 Ok(Some(value)) => return Ok(Some(value)),
                 Ok(None) => {}
-                Err(error) => return Err(lost(&error)),
+                Err(error) => return Err(unreadable(&error)),
             }
             match self.stream.read(&mut self.buffer).await? {
                 0 => return Ok(self.values.finish()),
@@ -147,17 +148,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Channel for IpcChannel<S> {
         }
     }
 
-    async fn send(&mut self, mut message: Vec<u8>) -> Result<(), Fault> {
+    async fn send(&mut self, mut message: Vec<u8>) -> Result<(), DuplexError> {
         message.push(b'\n');
         let sent = timeout(self.write_timeout, self.stream.write_all(&message)).await;
-        Ok(sent.map_err(|_| Fault::Slow)??)
+        Ok(sent.map_err(|_| DuplexError::SlowReader)??)
     }
 }
 
 /// The last answer on a stream in which no further value can be found.
-fn lost(error: &StreamError) -> Fault {
-    Fault::Broken(match error {
-        StreamError::TooLong(_) => RpcError::invalid_request(error),
-        StreamError::Unexpected(_) | StreamError::TooDeep(_) => RpcError::parse(error),
+fn unreadable(error: &ValueStreamError) -> DuplexError {
+    DuplexError::Unreadable(match error {
+        ValueStreamError::TooLong(_) => RpcError::invalid_request(error),
+        ValueStreamError::Unexpected(_) | ValueStreamError::TooDeep(_) => RpcError::parse(error),
     })
 }

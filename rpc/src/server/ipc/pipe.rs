@@ -1,27 +1,27 @@
-//! The local channel's end on Windows: a named pipe.
+//! The local channel on Windows: a named pipe.
 //!
-//! Its security descriptor is the system's default: whoever runs the node and administrators may
-//! write to it, everyone else may not. It is refused to other machines.
+//! The pipe has the system's default security descriptor: the user who runs the node and
+//! administrators may write to it, and nobody else. Clients on other machines are refused.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use tokio::net::windows::named_pipe::{NamedPipeServer, ServerOptions};
 
-/// Where all pipes lie.
+/// The beginning of every pipe name.
 const PIPES: &str = r"\\.\pipe\";
 
-/// A pipe that is listened on: always one instance that waits for its client.
-pub(super) struct Listener {
+/// Accepts connections on a named pipe. One instance of the pipe always waits for a client.
+pub(super) struct PipeListener {
     path: PathBuf,
     waiting: NamedPipeServer,
 }
 
-impl Listener {
-    /// The next connection.
+impl PipeListener {
+    /// Waits for the next connection.
     pub(super) async fn accept(&mut self) -> io::Result<NamedPipeServer> {
         self.waiting.connect().await?;
-        // The next instance first: without one, a client meanwhile would find no pipe.
+        // The next instance is made at once. Without it a client would find no pipe meanwhile.
         let next = ServerOptions::new()
             .reject_remote_clients(true)
             .create(&self.path)?;
@@ -29,29 +29,30 @@ impl Listener {
     }
 }
 
-/// The name of a pipe. It needs no removal: it goes with its last instance.
-pub(super) struct SocketFile {
+/// The name of a pipe.
+pub(super) struct PipeName {
     pub(super) path: PathBuf,
 }
 
-impl SocketFile {
+impl PipeName {
+    /// Does nothing: the system removes the name with the pipe's last instance.
     pub(super) fn remove(&self) {}
 }
 
-/// Listens on the pipe `path`; a path that names no pipe stands for the pipe of its last part.
-pub(super) fn listen(path: &Path) -> io::Result<(Listener, SocketFile)> {
+/// Listens on the pipe `path`. If `path` is not a pipe name, its last part is taken as the name.
+pub(super) fn listen(path: &Path) -> io::Result<(PipeListener, PipeName)> {
     let path = match path.to_str() {
         Some(text) if text.starts_with(PIPES) => path.to_owned(),
         _ => Path::new(PIPES).join(path.file_name().unwrap_or(path.as_os_str())),
     };
-    // Refused where another process has the name.
+    // Fails if another process uses the name.
     let waiting = ServerOptions::new()
         .first_pipe_instance(true)
         .reject_remote_clients(true)
         .create(&path)?;
-    let listener = Listener {
+    let listener = PipeListener {
         path: path.clone(),
         waiting,
     };
-    Ok((listener, SocketFile { path }))
+    Ok((listener, PipeName { path }))
 }

@@ -1,4 +1,4 @@
-//! The local channel's end on unix: a socket under a path, with mode 0600 from its first moment.
+//! The local channel on unix: a socket file that has mode 0600 from the moment it appears.
 
 use std::fs;
 use std::io;
@@ -7,33 +7,34 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
 
-/// Mode of the socket: the owner reads and writes.
+/// Mode of the socket: only the owner may read and write.
 const MODE: u32 = 0o600;
-/// Mode of the folder it is made in.
+/// Mode of the folder in which the socket is made.
 const FOLDER_MODE: u32 = 0o700;
 
-/// A socket that is listened on.
-pub(super) struct Listener(UnixListener);
+/// Accepts connections on a unix socket.
+pub(super) struct UnixSocketListener(UnixListener);
 
-impl Listener {
-    /// The next connection.
+impl UnixSocketListener {
+    /// Waits for the next connection.
     pub(super) async fn accept(&mut self) -> io::Result<UnixStream> {
         self.0.accept().await.map(|(stream, _)| stream)
     }
 }
 
-/// Listens on the socket `path`, which lasts as long as the second part.
-pub(super) fn listen(path: &Path) -> io::Result<(Listener, SocketFile)> {
-    bind(path).map(|(listener, socket)| (Listener(listener), socket))
+/// Listens on the socket `path`. Dropping the second part removes the file.
+pub(super) fn listen(path: &Path) -> io::Result<(UnixSocketListener, UnixSocketFile)> {
+    bind(path).map(|(listener, socket)| (UnixSocketListener(listener), socket))
 }
 
-/// The file of a socket, removed with its server unless another has taken the path.
-pub(super) struct SocketFile {
+/// The file of a socket. It is removed with its server unless another server has replaced it.
+pub(super) struct UnixSocketFile {
     pub(super) path: PathBuf,
+    /// Device and inode.
     identity: (u64, u64),
 }
 
-impl SocketFile {
+impl UnixSocketFile {
     pub(super) fn remove(&self) {
         if identity(&self.path).is_ok_and(|identity| identity == self.identity)
             && let Err(error) = fs::remove_file(&self.path)
@@ -43,39 +44,42 @@ impl SocketFile {
     }
 }
 
-impl Drop for SocketFile {
+impl Drop for UnixSocketFile {
     fn drop(&mut self) {
         self.remove();
     }
 }
 
+/// Device and inode of a file.
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|meta| (meta.dev(), meta.ino()))
 }
 
-/// Makes the socket in a folder of its own that nobody else may enter, closes it to others, then moves it to its
-/// path: it is never open to anybody else, whatever the umask, and a stale one is replaced in one step.
-fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
+/// Makes the socket and moves it to its path.
+///
+/// The socket is made in a folder that only its owner may enter, and gets its mode there. So it is
+/// never open to another user, whatever the umask is. The move replaces a stale socket in one step.
+fn bind(path: &Path) -> io::Result<(UnixListener, UnixSocketFile)> {
     check_free(path)?;
-    let folder = Folder::make(path.with_file_name(format!(".{}.ipc", std::process::id())))?;
-    // Short, as such paths have some hundred bytes.
-    let within = folder.0.join("s");
-    let listener = UnixListener::bind(&within)?;
-    fs::set_permissions(&within, fs::Permissions::from_mode(MODE))?;
-    fs::rename(&within, path)?;
-    let socket = SocketFile {
+    let folder = PrivateFolder::make(path.with_file_name(format!(".{}.ipc", std::process::id())))?;
+    // A short name: the path of a socket may have only about a hundred bytes.
+    let in_folder = folder.0.join("s");
+    let listener = UnixListener::bind(&in_folder)?;
+    fs::set_permissions(&in_folder, fs::Permissions::from_mode(MODE))?;
+    fs::rename(&in_folder, path)?;
+    let socket = UnixSocketFile {
         path: path.to_owned(),
         identity: identity(path)?,
     };
     Ok((listener, socket))
 }
 
-/// A folder for its owner alone, removed with what is in it.
-struct Folder(PathBuf);
+/// A folder that only its owner may enter. Dropping it removes it with its content.
+struct PrivateFolder(PathBuf);
 
-impl Folder {
+impl PrivateFolder {
     fn make(path: PathBuf) -> io::Result<Self> {
-        // Left by a process of the same number that was killed.
+        // A process with the same id may have been killed and have left its folder.
         match fs::remove_dir_all(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -85,7 +89,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for PrivateFolder {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
             tracing::warn!(%error, path = %self.0.display(), "cannot remove the folder the socket was made in");
@@ -93,7 +97,7 @@ impl Drop for Folder {
     }
 }
 
-/// Refuses a path that a living server listens on, or that is no socket.
+/// Refuses a path on which a running server listens, or that is not a socket.
 fn check_free(path: &Path) -> io::Result<()> {
     let meta = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -102,7 +106,7 @@ fn check_free(path: &Path) -> io::Result<()> {
     if !meta.file_type().is_socket() {
         return Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "the path exists and is no socket",
+            "the path exists and is not a socket",
         ));
     }
     match std::os::unix::net::UnixStream::connect(path) {

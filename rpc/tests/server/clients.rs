@@ -1,11 +1,8 @@
-//! Every transport in front of the same methods, and a client of each.
+//! A client of each transport.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
-use rpc::server::ws::{self, WsOptions, WsServer};
-use rpc::{Limits, Modules};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
@@ -13,22 +10,9 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
-use super::{PATIENCE, dispatcher};
+use crate::harness::PATIENCE;
 
-/// A WebSocket server on a free port, for these origins.
-pub(crate) async fn serve_ws(limits: Limits, origins: &str) -> WsServer {
-    let options = WsOptions {
-        host: "127.0.0.1".to_owned(),
-        port: 0,
-        origins: origins.parse().expect("origins"),
-        ..WsOptions::default()
-    };
-    ws::start(dispatcher(limits, &Modules::default()), &options)
-        .await
-        .expect("a free port")
-}
-
-/// A client on a WebSocket.
+/// A WebSocket client that takes messages of any length.
 pub(crate) struct WsClient(pub(crate) WebSocketStream<TcpStream>);
 
 impl WsClient {
@@ -42,59 +26,110 @@ impl WsClient {
         Self(opened.expect("a WebSocket").0)
     }
 
+    /// Sends a text message.
     pub(crate) async fn send(&mut self, text: &str) {
-        self.0.send(Message::text(text)).await.expect("the server reads");
+        self.send_message(Message::text(text)).await;
     }
 
-    /// The next text; pings and pongs are passed over.
+    /// Sends a message or frame of any kind.
+    pub(crate) async fn send_message(&mut self, message: Message) {
+        self.0.send(message).await.expect("the server reads");
+    }
+
+    /// Returns the next text message. Pings and pongs are skipped.
     pub(crate) async fn text(&mut self) -> String {
         loop {
             match self.next().await {
                 Some(Message::Text(text)) => return text.as_str().to_owned(),
                 Some(Message::Ping(_) | Message::Pong(_)) => {}
-                other => panic!("want a text, got {other:?}"),
+                other => panic!("message: got {other:?}, expected a text"),
             }
         }
     }
 
-    /// The next message; `None` at the end.
+    /// Returns the next message, or `None` at the end of the connection.
     pub(crate) async fn next(&mut self) -> Option<Message> {
         let next = timeout(PATIENCE, self.0.next()).await.expect("a message in time");
         next.transpose().expect("no broken frames")
     }
 
-    /// Reads to the end, which has to be a goodbye with a code.
-    pub(crate) async fn goodbye(&mut self) -> (CloseCode, String) {
+    /// Reads until the server closes, which it must do with a close code. Returns code and reason.
+    pub(crate) async fn close_frame(&mut self) -> (CloseCode, String) {
         loop {
             match self.next().await {
                 Some(Message::Close(Some(frame))) => return (frame.code, frame.reason.as_str().to_owned()),
-                Some(Message::Close(None)) | None => panic!("an end without a code"),
+                Some(Message::Close(None)) | None => panic!("the connection ended without a close code"),
                 Some(_) => {}
             }
         }
     }
 
+    /// Sends `text` and returns the next text message.
     pub(crate) async fn ask(&mut self, text: &str) -> String {
         self.send(text).await;
         self.text().await
-    }
-
-    /// Whether nothing comes for so long.
-    pub(crate) async fn is_silent(&mut self, time: Duration) -> bool {
-        timeout(time, self.0.next()).await.is_err()
     }
 }
 
 #[cfg(unix)]
 pub(crate) mod unix {
-    use rpc::server::http::HttpServer;
+    use std::path::Path;
+
+    use rpc::server::TcpServer;
     use rpc::server::ipc::{self, IpcServer};
+    use rpc::{Limits, Modules};
     use tempfile::TempDir;
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
     use tokio::net::UnixStream;
 
-    use super::super::{exchange, post, serve, split};
     use super::*;
+    use crate::harness::{dispatcher, exchange, post, read_to_end, serve_http, serve_ws, split};
+
+    /// A client of the local channel.
+    pub(crate) struct IpcClient(BufReader<UnixStream>);
+
+    impl IpcClient {
+        pub(crate) async fn connect(path: &Path) -> Self {
+            let stream = UnixStream::connect(path).await;
+            Self(BufReader::new(stream.expect("the server listens")))
+        }
+
+        /// Sends `text` as it is.
+        pub(crate) async fn send(&mut self, text: impl AsRef<[u8]>) {
+            self.0.write_all(text.as_ref()).await.expect("the server reads");
+        }
+
+        /// Returns the next line without its end. It is empty where the server has closed: closing
+        /// a connection with unread bytes in it resets it, so an error is an end too.
+        pub(crate) async fn line(&mut self) -> String {
+            let mut line = String::new();
+            let read = timeout(PATIENCE, self.0.read_line(&mut line)).await;
+            let _ = read.expect("an answer in time");
+            line.trim_end().to_owned()
+        }
+
+        /// Sends `text` and returns the next line.
+        pub(crate) async fn ask(&mut self, text: &str) -> String {
+            self.send(text).await;
+            self.line().await
+        }
+
+        /// As [`Self::ask`], for a connection that the server may have closed already.
+        pub(crate) async fn try_ask(&mut self, text: &str) -> String {
+            let _ = self.0.write_all(text.as_bytes()).await;
+            self.line().await
+        }
+
+        /// Closes the sending direction only.
+        pub(crate) async fn stop_sending(&mut self) {
+            self.0.shutdown().await.expect("the connection is open");
+        }
+
+        /// Returns everything that comes until the server closes.
+        pub(crate) async fn read_to_end(&mut self) -> String {
+            read_to_end(&mut self.0).await
+        }
+    }
 
     /// How a message travels.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,37 +144,38 @@ pub(crate) mod unix {
     }
 
     /// A server on every transport.
-    pub(crate) struct Everywhere {
-        http: HttpServer,
+    pub(crate) struct AllServers {
+        http: TcpServer,
         ipc: IpcServer,
-        ws: WsServer,
+        ws: TcpServer,
         _directory: TempDir,
     }
 
-    /// A client on one of them.
+    /// A client on one of the transports.
     pub(crate) enum Client {
         Http(SocketAddr),
-        Ipc(BufReader<UnixStream>),
+        Ipc(IpcClient),
         Ws(Box<WsClient>),
     }
 
-    /// A call whose answer tells that nothing came before it.
+    /// A call that is sent after the message under test. If its answer comes first, the message
+    /// itself had no answer.
     const LAST: &str = r#"{"jsonrpc":"2.0","id":"last","method":"net_version"}"#;
     const LAST_ANSWER: &str = r#"{"jsonrpc":"2.0","id":"last","result":"100"}"#;
 
-    impl Everywhere {
-        /// Messages of a connection are answered one after the other, so that a client knows when
-        /// one has no answer.
+    impl AllServers {
+        /// Starts the servers. The messages of a connection are answered one after the other, so
+        /// that a client can tell that a message has no answer.
         pub(crate) async fn start(limits: Limits) -> Self {
             let limits = Limits {
                 connection_calls_max: 1,
                 ..limits
             };
             let directory = TempDir::new().expect("a temporary directory");
-            let all = dispatcher(limits.clone(), &Modules::all());
+            let all_modules = dispatcher(limits.clone(), &Modules::all());
             Self {
-                http: serve(limits.clone(), "").await,
-                ipc: ipc::start(all, &directory.path().join("n.ipc")).expect("a free path"),
+                http: serve_http(limits.clone(), "").await,
+                ipc: ipc::start(all_modules, &directory.path().join("n.ipc")).expect("a free path"),
                 ws: serve_ws(limits, "").await,
                 _directory: directory,
             }
@@ -148,17 +184,14 @@ pub(crate) mod unix {
         pub(crate) async fn connect(&self, transport: Transport) -> Client {
             match transport {
                 Transport::Http => Client::Http(self.http.addresses()[0]),
-                Transport::Ipc => {
-                    let stream = UnixStream::connect(self.ipc.path()).await;
-                    Client::Ipc(BufReader::new(stream.expect("the server listens")))
-                }
+                Transport::Ipc => Client::Ipc(IpcClient::connect(self.ipc.path()).await),
                 Transport::Ws => Client::Ws(Box::new(WsClient::connect(self.ws.addresses()[0]).await)),
             }
         }
     }
 
     impl Client {
-        /// The answer to `message`; empty where there is none.
+        /// Returns the answer to `message`, or an empty text if there is none.
         pub(crate) async fn ask(&mut self, message: &str) -> String {
             let answer = match self {
                 Self::Http(address) => {
@@ -167,39 +200,24 @@ pub(crate) mod unix {
                     assert_eq!(status, if body.is_empty() { 204 } else { 200 }, "{response}");
                     return body.to_owned();
                 }
-                Self::Ipc(stream) => {
-                    // A broken stream may be closed before the last call is read.
-                    let both = format!("{message}\n{LAST}");
-                    stream.write_all(both.as_bytes()).await.expect("the server reads");
-                    line(stream).await
-                }
+                // One write: the server may close a broken stream before it reads the last call.
+                Self::Ipc(client) => client.ask(&format!("{message}\n{LAST}")).await,
                 Self::Ws(client) => {
                     client.send(message).await;
-                    client.send(LAST).await;
-                    client.text().await
+                    client.ask(LAST).await
                 }
             };
             if answer == LAST_ANSWER {
                 return String::new();
             }
             let last = match self {
-                Self::Ipc(stream) => line(stream).await,
+                Self::Ipc(client) => client.line().await,
                 Self::Ws(client) => client.text().await,
                 Self::Http(_) => String::new(),
             };
-            // Nothing follows where the stream has ended with the answer.
+            // Nothing follows if the stream has ended with the answer.
             assert!(last == LAST_ANSWER || last.is_empty(), "after {answer}: {last}");
             answer
         }
-    }
-
-    async fn line(stream: &mut BufReader<UnixStream>) -> String {
-        let mut line = String::new();
-        let read = timeout(PATIENCE, stream.read_line(&mut line))
-            .await
-            .expect("an answer in time");
-        // A connection that was closed with something unread is reset.
-        let _ = read;
-        line.trim_end().to_owned()
     }
 }

@@ -1,15 +1,9 @@
-//! JSON-RPC 2.0 to the letter, clause by clause, and the same on every transport.
-#![cfg(unix)]
-
-#[allow(dead_code, reason = "other tests use the rest")]
-mod common;
+//! JSON-RPC 2.0, clause by clause: every transport gives the same answers.
 
 use rpc::Limits;
 
-use common::transports::unix::{Everywhere, Transport};
-
-const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"net_version","params":[]}"#;
-const ANSWER: &str = r#"{"jsonrpc":"2.0","id":1,"result":"100"}"#;
+use crate::clients::unix::{AllServers, Transport};
+use crate::harness::{ANSWER, CALL};
 
 fn limits() -> Limits {
     Limits {
@@ -19,11 +13,11 @@ fn limits() -> Limits {
     }
 }
 
-/// Sends each message over every transport and compares the answers, `""` for none.
+/// Sends each message over every transport and compares the answers. `""` stands for no answer.
 async fn check(cases: &[(&str, &str)]) {
-    let everywhere = Everywhere::start(limits()).await;
+    let servers = AllServers::start(limits()).await;
     for transport in Transport::ALL {
-        let mut client = everywhere.connect(transport).await;
+        let mut client = servers.connect(transport).await;
         for (message, expected) in cases {
             let answer = client.ask(message).await;
             assert_eq!(
@@ -75,7 +69,7 @@ async fn ids_are_echoed_as_sent() {
         let refused = error(
             "null",
             -32600,
-            &format!("invalid request: id: want a string, a number or null, got {got}"),
+            &format!("invalid request: id: got {got}, expected a string, a number or null"),
         );
         check(&[(&CALL.replace("\"id\":1", &format!("\"id\":{bad}")), &refused)]).await;
     }
@@ -95,8 +89,12 @@ async fn notifications_are_not_answered() {
 }
 
 #[tokio::test]
-async fn batches_keep_their_order_and_members_stand_alone() {
-    let bad = error("null", -32600, "invalid request: want an object, got a number");
+async fn batches_keep_their_order_and_a_bad_member_spoils_no_other() {
+    let bad = error(
+        "null",
+        -32600,
+        "invalid request: got a number, expected an object",
+    );
     let unknown = error("2", -32601, "the method mc_no does not exist/is not available");
     let params = error("3", -32602, "too many arguments, want at most 0");
     check(&[
@@ -110,7 +108,7 @@ async fn batches_keep_their_order_and_members_stand_alone() {
         ("[]", &error("null", -32600, "invalid request: empty batch")),
         (
             "[1,1,1,1,1]",
-            &error("null", -32600, "invalid request: batch of 5 requests, want at most 4"),
+            &error("null", -32600, "invalid request: batch: got 5 requests, expected at most 4"),
         ),
         (
             &format!(r#"[{{"jsonrpc":"2.0","id":2,"method":"eth_slow"}},{CALL}]"#),
@@ -121,7 +119,7 @@ async fn batches_keep_their_order_and_members_stand_alone() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_named() {
+async fn invalid_requests_name_the_reason() {
     let refused = |id: &str, reason: &str| error(id, -32600, &format!("invalid request: {reason}"));
     check(&[
         ("{}", &refused("null", "missing jsonrpc")),
@@ -131,7 +129,7 @@ async fn what_is_no_request_is_named() {
         ),
         (
             r#"{"jsonrpc":"1.0","id":8,"method":"net_version"}"#,
-            &refused("8", r#"jsonrpc: want \"2.0\""#),
+            &refused("8", r#"jsonrpc: expected \"2.0\""#),
         ),
         (
             r#"{"jsonrpc":"2.0","id":"x"}"#,
@@ -139,14 +137,20 @@ async fn what_is_no_request_is_named() {
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":5}"#,
-            &refused("1", "method: want a string, got a number"),
+            &refused("1", "method: got a number, expected a string"),
         ),
-        ("7", &refused("null", "want an object, or an array of objects")),
+        (
+            "7",
+            &refused("null", "expected an object, or an array of objects"),
+        ),
         (
             "\"x\"",
-            &refused("null", "want an object, or an array of objects"),
+            &refused("null", "expected an object, or an array of objects"),
         ),
-        ("null", &refused("null", "want an object, or an array of objects")),
+        (
+            "null",
+            &refused("null", "expected an object, or an array of objects"),
+        ),
     ])
     .await;
 }
@@ -164,17 +168,17 @@ async fn parameters() {
         ),
         (
             &with(r#""params":{"a":1}"#),
-            &error("1", -32602, "params: want an array, got an object"),
+            &error("1", -32602, "params: got an object, expected an array"),
         ),
         (
             &with("\"params\":7"),
-            &error("1", -32602, "params: want an array, got a number"),
+            &error("1", -32602, "params: got a number, expected an array"),
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"chain3_sha3"}"#,
             &error("1", -32602, "missing value for required argument 0"),
         ),
-        // An unknown method is found out before its parameters are looked at.
+        // The method name is checked before the parameters.
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"mc_no","params":{}}"#,
             &error("1", -32601, "the method mc_no does not exist/is not available"),
@@ -184,8 +188,8 @@ async fn parameters() {
 }
 
 #[tokio::test]
-async fn broken_text_is_a_parse_error_with_a_null_id() {
-    let everywhere = Everywhere::start(limits()).await;
+async fn invalid_json_is_a_parse_error_with_a_null_id() {
+    let servers = AllServers::start(limits()).await;
     let parse_error = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"parse error: "#;
     for transport in Transport::ALL {
         for text in [
@@ -195,17 +199,17 @@ async fn broken_text_is_a_parse_error_with_a_null_id() {
             "[1,]",
             "{\"jsonrpc\":\"2.0\" \"id\":1}",
         ] {
-            let mut client = everywhere.connect(transport).await;
+            let mut client = servers.connect(transport).await;
             let answer = client.ask(text).await;
             assert!(answer.starts_with(parse_error), "{transport:?} {text}: {answer}");
             assert_eq!(
                 client.ask(CALL).await,
                 ANSWER,
-                "{transport:?}: the connection goes on"
+                "{transport:?}: the connection stays open"
             );
         }
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-        let answer = everywhere.connect(transport).await.ask(&deep).await;
+        let answer = servers.connect(transport).await.ask(&deep).await;
         let expected = error("null", -32700, "parse error: nested deeper than 64 levels");
         assert!(
             answer.ends_with("nested deeper than 64 levels\"}}"),
@@ -216,12 +220,12 @@ async fn broken_text_is_a_parse_error_with_a_null_id() {
 }
 
 #[tokio::test]
-async fn what_is_huge_costs_little() {
+async fn huge_members_are_handled() {
     let digits = "9".repeat(1_000_000);
     let members = "1,".repeat(1_000_000);
     let members = members.trim_end_matches(',');
     check(&[
-        // A number that nobody reads is passed over; as an id it comes back.
+        // A member that nobody reads may be huge.
         (
             &CALL.replace("\"params\":[]", &format!("\"params\":[],\"x\":{digits}")),
             ANSWER,
@@ -235,7 +239,7 @@ async fn what_is_huge_costs_little() {
             &error(
                 "1",
                 -32602,
-                "invalid argument 0: want a whole number of at most 64 bits",
+                "invalid argument 0: expected a whole number of at most 64 bits",
             ),
         ),
         (
@@ -243,7 +247,7 @@ async fn what_is_huge_costs_little() {
             &error(
                 "null",
                 -32600,
-                "invalid request: batch of 1000000 requests, want at most 4",
+                "invalid request: batch: got 1000000 requests, expected at most 4",
             ),
         ),
         (
@@ -271,15 +275,15 @@ async fn modules_that_are_not_enabled_are_unknown() {
         -32601,
         "the method admin_secret does not exist/is not available",
     );
-    let everywhere = Everywhere::start(limits()).await;
+    let servers = AllServers::start(limits()).await;
     let ask = r#"{"jsonrpc":"2.0","id":1,"method":"admin_secret"}"#;
     for transport in [Transport::Http, Transport::Ws] {
         assert_eq!(
-            everywhere.connect(transport).await.ask(ask).await,
+            servers.connect(transport).await.ask(ask).await,
             hidden,
             "{transport:?}"
         );
     }
-    let answer = everywhere.connect(Transport::Ipc).await.ask(ask).await;
+    let answer = servers.connect(Transport::Ipc).await.ask(ask).await;
     assert_eq!(answer, r#"{"jsonrpc":"2.0","id":1,"result":"secret"}"#);
 }

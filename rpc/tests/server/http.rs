@@ -1,7 +1,4 @@
-//! The HTTP server over real sockets, in raw bytes.
-
-#[allow(dead_code, reason = "other tests use the rest")]
-mod common;
+//! The HTTP server: status codes, limits, browsers, stopping. Requests are written in raw bytes.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,14 +8,24 @@ use rpc::{Limits, Modules};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use common::{PATIENCE, dispatcher, exchange, post, read_to_end, serve, split};
+use crate::harness::{
+    ANSWER, CALL, PATIENCE, bare, check_status, dispatcher, exchange, long_call, post, read_to_end,
+    serve_http, slow_answer, slow_call, split,
+};
 
-const VERSION_CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"net_version","params":[]}"#;
-const VERSION_ANSWER: &str = r#"{"jsonrpc":"2.0","id":1,"result":"100"}"#;
+/// A POST of [`CALL`] in text form, for tests that change its header.
+fn post_call() -> String {
+    String::from_utf8(post(CALL)).expect("the request is text")
+}
+
+/// [`post_call`] without the header that asks the server to close the connection.
+fn post_call_and_stay() -> String {
+    post_call().replace("Connection: close\r\n", "")
+}
 
 /// Posts each body and compares status and answer.
 async fn check(cases: &[(&str, u16, &str)]) {
-    let server = serve(Limits::default(), "").await;
+    let server = serve_http(Limits::default(), "").await;
     for (body, status, answer) in cases {
         let response = exchange(server.addresses()[0], &post(body)).await;
         assert_eq!(split(&response), (*status, *answer), "{body}");
@@ -29,7 +36,7 @@ async fn check(cases: &[(&str, u16, &str)]) {
 #[tokio::test]
 async fn methods_and_aliases() {
     check(&[
-        (VERSION_CALL, 200, VERSION_ANSWER),
+        (CALL, 200, ANSWER),
         (
             r#"{"jsonrpc":"2.0","id":"a","method":"chain3_clientVersion"}"#,
             200,
@@ -53,7 +60,7 @@ async fn methods_and_aliases() {
 }
 
 #[tokio::test]
-async fn nothing_to_answer_is_204() {
+async fn a_message_without_an_answer_gets_204() {
     let notification = r#"{"jsonrpc":"2.0","method":"net_version"}"#;
     check(&[
         (notification, 204, ""),
@@ -72,44 +79,31 @@ async fn nothing_to_answer_is_204() {
     .await;
 }
 
-/// Sends raw bytes and compares the status.
-async fn check_raw(address: SocketAddr, request: &str, status: u16) -> String {
-    let response = exchange(address, request.as_bytes()).await;
-    assert_eq!(split(&response).0, status, "{request}\n{response}");
-    response
-}
-
 #[tokio::test]
-async fn http_itself_refuses() {
-    let server = serve(Limits::default(), "").await;
+async fn paths_methods_and_content_types() {
+    let server = serve_http(Limits::default(), "").await;
     let to = server.addresses()[0];
-    let close = "Host: localhost\r\nConnection: close";
-    let get = check_raw(to, &format!("GET / HTTP/1.1\r\n{close}\r\n\r\n"), 200).await;
+    let get = check_status(to, &bare("GET", "/"), 200).await;
     assert!(get.contains("JSON-RPC"), "{get}");
-    check_raw(to, &format!("GET /x HTTP/1.1\r\n{close}\r\n\r\n"), 404).await;
+    check_status(to, &bare("GET", "/x"), 404).await;
     for (path, allowed) in [("/", "GET, HEAD, OPTIONS, POST"), ("/health", "GET, HEAD")] {
         for method in ["PUT", "DELETE", "PATCH", "TRACE", "X"] {
-            let request = format!("{method} {path} HTTP/1.1\r\n{close}\r\nContent-Length: 0\r\n\r\n");
-            let refused = check_raw(to, &request, 405).await;
+            let refused = check_status(to, &bare(method, path), 405).await;
             assert!(
                 refused.contains(&format!("\r\nallow: {allowed}\r\n")),
                 "{refused}"
             );
         }
-        let head = check_raw(to, &format!("HEAD {path} HTTP/1.1\r\n{close}\r\n\r\n"), 200).await;
-        assert_eq!(split(&head).1, "", "no body");
-        let got = check_raw(to, &format!("GET {path} HTTP/1.1\r\n{close}\r\n\r\n"), 200).await;
+        let head = check_status(to, &bare("HEAD", path), 200).await;
+        assert_eq!(split(&head).1, "", "HEAD has no body");
+        let got = check_status(to, &bare("GET", path), 200).await;
         let length = format!("content-length: {}\r\n", split(&got).1.len());
         assert!(head.contains(&length) && got.contains(&length), "{head}");
     }
-    let posted = check_raw(
-        to,
-        &format!("POST /health HTTP/1.1\r\n{close}\r\nContent-Length: 0\r\n\r\n"),
-        405,
-    )
-    .await;
+    let posted = check_status(to, &bare("POST", "/health"), 405).await;
     assert!(posted.contains("\r\nallow: GET, HEAD\r\n"), "{posted}");
-    check_raw(
+    let close = "Host: localhost\r\nConnection: close";
+    check_status(
         to,
         &format!("POST / HTTP/1.1\r\n{close}\r\nContent-Length: 2\r\n\r\n{{}}"),
         415,
@@ -123,22 +117,19 @@ async fn http_itself_refuses() {
         ("Application/JSON; charset=utf-8", 200),
     ] {
         let head = format!("POST / HTTP/1.1\r\n{close}\r\nContent-Type: {content_type}");
-        check_raw(to, &format!("{head}\r\nContent-Length: 2\r\n\r\n{{}}"), status).await;
+        check_status(to, &format!("{head}\r\nContent-Length: 2\r\n\r\n{{}}"), status).await;
     }
-    check_raw(to, "NONSENSE\r\n\r\n", 400).await;
+    check_status(to, "NONSENSE\r\n\r\n", 400).await;
     server.stop().await;
 }
 
 #[tokio::test]
 async fn bodies_are_bounded() {
-    let server = serve(
-        Limits {
-            body_len_max: 1000,
-            ..Limits::default()
-        },
-        "",
-    )
-    .await;
+    let limits = Limits {
+        body_len_max: 1000,
+        ..Limits::default()
+    };
+    let server = serve_http(limits, "").await;
     let to = server.addresses()[0];
     let head =
         "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n";
@@ -151,16 +142,16 @@ async fn bodies_are_bounded() {
         format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n")
     };
     let sized = |body: &str| format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
-    let padded = |len: usize| format!("{VERSION_CALL}{}", " ".repeat(len - VERSION_CALL.len()));
+    let padded = |len: usize| format!("{CALL}{}", " ".repeat(len - CALL.len()));
     for (len, status) in [(1000, 200), (1001, 413), (3900, 413), (100_000, 413)] {
         let body = padded(len);
-        let response = check_raw(to, &sized(&body), status).await;
-        assert_eq!(response.ends_with(VERSION_ANSWER), status == 200, "{response}");
-        let response = check_raw(to, &chunked(&body), status).await;
-        assert_eq!(response.ends_with(VERSION_ANSWER), status == 200, "{response}");
+        let response = check_status(to, &sized(&body), status).await;
+        assert_eq!(response.ends_with(ANSWER), status == 200, "{response}");
+        let response = check_status(to, &chunked(&body), status).await;
+        assert_eq!(response.ends_with(ANSWER), status == 200, "{response}");
     }
-    // The length alone is enough, before a byte of the body.
-    check_raw(to, &format!("{head}Content-Length: 1000000000000\r\n\r\n"), 413).await;
+    // The header alone is enough: no byte of the body is sent.
+    check_status(to, &format!("{head}Content-Length: 1000000000000\r\n\r\n"), 413).await;
     server.stop().await;
 }
 
@@ -172,10 +163,10 @@ async fn slow_clients_are_cut_off() {
         idle_timeout: Duration::from_millis(1500),
         ..Limits::default()
     };
-    let server = serve(limits, "").await;
+    let server = serve_http(limits, "").await;
     let to = server.addresses()[0];
 
-    // A header that never ends, a byte at a time: no answer.
+    // A client that sends a header without end, byte by byte, gets no answer.
     let mut stream = TcpStream::connect(to).await.unwrap();
     let begun = Instant::now();
     let mut sent = 0;
@@ -189,7 +180,7 @@ async fn slow_clients_are_cut_off() {
         begun.elapsed()
     );
 
-    // Nothing at all.
+    // A client that sends nothing gets no answer.
     let begun = Instant::now();
     assert_eq!(exchange(to, b"").await, "");
     assert!(
@@ -198,21 +189,19 @@ async fn slow_clients_are_cut_off() {
         begun.elapsed()
     );
 
-    // Half a body: 408.
-    let request = post(VERSION_CALL);
+    // A client that sends half a body gets 408.
+    let request = post(CALL);
     let response = exchange(to, &request[..request.len() - 5]).await;
     assert_eq!(split(&response).0, 408);
 
-    // An idle connection outlives the header time-out, then ends; in between it still serves.
+    // An idle connection may stay longer than the header timeout and still be used. The idle
+    // timeout ends it.
     let mut stream = TcpStream::connect(to).await.unwrap();
-    let request = String::from_utf8(request)
-        .unwrap()
-        .replace("Connection: close\r\n", "");
     for _ in 0..2 {
-        stream.write_all(request.as_bytes()).await.unwrap();
+        stream.write_all(post_call_and_stay().as_bytes()).await.unwrap();
         let mut answer = vec![0; 1000];
         let len = stream.read(&mut answer).await.unwrap();
-        assert!(String::from_utf8_lossy(&answer[..len]).ends_with(VERSION_ANSWER));
+        assert!(String::from_utf8_lossy(&answer[..len]).ends_with(ANSWER));
         tokio::time::sleep(Duration::from_millis(600)).await;
     }
     assert_eq!(read_to_end(&mut stream).await, "");
@@ -221,28 +210,25 @@ async fn slow_clients_are_cut_off() {
 
 #[tokio::test]
 async fn connections_are_bounded() {
-    let server = serve(
-        Limits {
-            connections_max: 2,
-            ..Limits::default()
-        },
-        "",
-    )
-    .await;
+    let limits = Limits {
+        connections_max: 2,
+        ..Limits::default()
+    };
+    let server = serve_http(limits, "").await;
     let to = server.addresses()[0];
     let first = TcpStream::connect(to).await.unwrap();
     let _second = TcpStream::connect(to).await.unwrap();
-    let response = exchange(to, &post(VERSION_CALL)).await;
+    let response = exchange(to, &post(CALL)).await;
     assert_eq!(split(&response), (503, "too many connections\n"));
     drop(first);
     let begun = Instant::now();
     loop {
-        let response = exchange(to, &post(VERSION_CALL)).await;
+        let response = exchange(to, &post(CALL)).await;
         match split(&response) {
-            (200, body) => break assert_eq!(body, VERSION_ANSWER),
+            (200, body) => break assert_eq!(body, ANSWER),
             other => assert!(
                 begun.elapsed() < PATIENCE,
-                "the place is not given back: {other:?}"
+                "a closed connection still counts: {other:?}"
             ),
         }
     }
@@ -251,18 +237,17 @@ async fn connections_are_bounded() {
 
 #[tokio::test]
 async fn requests_follow_each_other_on_one_connection() {
-    let server = serve(Limits::default(), "").await;
-    let request = String::from_utf8(post(VERSION_CALL)).unwrap();
-    let kept = request.replace("Connection: close\r\n", "");
-    let response = exchange(server.addresses()[0], format!("{kept}{kept}{request}").as_bytes()).await;
-    assert_eq!(response.matches(VERSION_ANSWER).count(), 3);
+    let server = serve_http(Limits::default(), "").await;
+    let (stay, close) = (post_call_and_stay(), post_call());
+    let response = exchange(server.addresses()[0], format!("{stay}{stay}{close}").as_bytes()).await;
+    assert_eq!(response.matches(ANSWER).count(), 3);
 
-    // A client that closes its side after sending still reads its answer.
+    // A client that closes its sending direction still gets its answer.
     let mut stream = TcpStream::connect(server.addresses()[0]).await.unwrap();
-    let slow = post(r#"{"jsonrpc":"2.0","id":1,"method":"mc_slow"}"#);
+    let slow = post(&slow_call(1));
     stream.write_all(&slow).await.unwrap();
     stream.shutdown().await.unwrap();
-    assert!(read_to_end(&mut stream).await.ends_with(r#""result":"slow"}"#));
+    assert!(read_to_end(&mut stream).await.ends_with(&slow_answer(1)));
     server.stop().await;
 }
 
@@ -275,8 +260,7 @@ async fn browsers() {
         )
     };
     let post = |origin: &str| {
-        let request = String::from_utf8(post(VERSION_CALL)).unwrap();
-        request.replacen(
+        post_call().replacen(
             "Host: localhost",
             &format!("Host: localhost\r\nOrigin: {origin}"),
             1,
@@ -284,48 +268,48 @@ async fn browsers() {
     };
     let allow = |origin: &str| format!("access-control-allow-origin: {origin}\r\n");
 
-    let server = serve(Limits::default(), "http://a.example:80, https://b.example").await;
+    let server = serve_http(Limits::default(), "http://a.example:80, https://b.example").await;
     let to = server.addresses()[0];
-    let asked = check_raw(to, &preflight("https://b.example"), 204).await;
-    assert!(asked.contains(&allow("https://b.example")), "{asked}");
+    let allowed = check_status(to, &preflight("https://b.example"), 204).await;
+    assert!(allowed.contains(&allow("https://b.example")), "{allowed}");
     assert!(
-        asked.contains("access-control-allow-headers: content-type"),
-        "{asked}"
+        allowed.contains("access-control-allow-headers: content-type"),
+        "{allowed}"
     );
-    assert!(asked.contains("access-control-max-age: 600"), "{asked}");
+    assert!(allowed.contains("access-control-max-age: 600"), "{allowed}");
     assert!(
-        check_raw(to, &post("https://b.example"), 200)
+        check_status(to, &post("https://b.example"), 200)
             .await
             .contains(&allow("https://b.example"))
     );
     assert!(
-        !check_raw(to, &preflight("https://c.example"), 403)
+        !check_status(to, &preflight("https://c.example"), 403)
             .await
             .contains("allow-origin")
     );
     assert!(
-        !check_raw(to, &post("https://c.example"), 403)
+        !check_status(to, &post("https://c.example"), 403)
             .await
             .contains("allow-origin")
     );
     server.stop().await;
 
-    let server = serve(Limits::default(), "*").await;
+    let server = serve_http(Limits::default(), "*").await;
     assert!(
-        check_raw(server.addresses()[0], &post("null"), 200)
+        check_status(server.addresses()[0], &post("null"), 200)
             .await
             .contains(&allow("*"))
     );
     server.stop().await;
 
-    let server = serve(Limits::default(), "").await;
+    let server = serve_http(Limits::default(), "").await;
     assert!(
-        !check_raw(server.addresses()[0], &preflight("https://b.example"), 403)
+        !check_status(server.addresses()[0], &preflight("https://b.example"), 403)
             .await
             .contains("allow-origin")
     );
     assert!(
-        !check_raw(server.addresses()[0], &post("https://b.example"), 200)
+        !check_status(server.addresses()[0], &post("https://b.example"), 200)
             .await
             .contains("allow-origin")
     );
@@ -334,10 +318,10 @@ async fn browsers() {
 
 #[tokio::test]
 async fn stopping_lets_requests_finish() {
-    let server = serve(Limits::default(), "").await;
+    let server = serve_http(Limits::default(), "").await;
     let to = server.addresses()[0];
     let idle = TcpStream::connect(to).await.unwrap();
-    let slow = post(r#"{"jsonrpc":"2.0","id":1,"method":"mc_slow"}"#);
+    let slow = post(&slow_call(1));
     let under_way = tokio::spawn(async move { exchange(to, &slow).await });
     tokio::time::sleep(Duration::from_millis(100)).await;
     let begun = Instant::now();
@@ -347,23 +331,23 @@ async fn stopping_lets_requests_finish() {
         "stopped in {:?}",
         begun.elapsed()
     );
-    assert!(under_way.await.unwrap().ends_with(r#""result":"slow"}"#));
+    assert!(under_way.await.unwrap().ends_with(&slow_answer(1)));
     drop(idle);
-    assert!(TcpStream::connect(to).await.is_err(), "the port is free");
+    assert!(TcpStream::connect(to).await.is_err(), "nobody listens any more");
     TcpListener::bind(to)
         .await
         .expect("the port can be taken at once");
 }
 
 #[tokio::test]
-async fn stopping_does_not_wait_for_ever() {
+async fn stopping_waits_no_longer_than_the_grace() {
     let limits = Limits {
         stop_grace: Duration::from_millis(50),
         ..Limits::default()
     };
-    let server = serve(limits, "").await;
+    let server = serve_http(limits, "").await;
     let to = server.addresses()[0];
-    let slow = post(r#"{"jsonrpc":"2.0","id":1,"method":"mc_slow"}"#);
+    let slow = post(&slow_call(1));
     let mut stream = TcpStream::connect(to).await.unwrap();
     stream.write_all(&slow).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -391,10 +375,7 @@ async fn addresses() {
     assert_ne!(first.port(), 0);
     for address in server.addresses() {
         assert_eq!(address.port(), first.port());
-        assert_eq!(
-            split(&exchange(*address, &post(VERSION_CALL)).await),
-            (200, VERSION_ANSWER)
-        );
+        assert_eq!(split(&exchange(*address, &post(CALL)).await), (200, ANSWER));
     }
 
     let taken = HttpOptions {
@@ -422,13 +403,10 @@ async fn addresses() {
 }
 
 #[tokio::test]
-async fn only_known_names_are_spoken_to() {
-    let server = serve(Limits::default(), "").await;
+async fn only_allowed_host_names_are_served() {
+    let server = serve_http(Limits::default(), "").await;
     let to = server.addresses()[0];
-    let request = |host: &str| {
-        let request = String::from_utf8(post(VERSION_CALL)).unwrap();
-        request.replacen("Host: localhost", &format!("Host: {host}"), 1)
-    };
+    let request = |host: &str| post_call().replacen("Host: localhost", &format!("Host: {host}"), 1);
     for host in [
         "localhost",
         "localhost:8545",
@@ -436,7 +414,7 @@ async fn only_known_names_are_spoken_to() {
         "192.0.2.7:8545",
         "[::1]:1",
     ] {
-        check_raw(to, &request(host), 200).await;
+        check_status(to, &request(host), 200).await;
     }
     for host in [
         "evil.example",
@@ -444,18 +422,18 @@ async fn only_known_names_are_spoken_to() {
         "localhost.evil.example",
         "127.0.0.1.evil.example",
     ] {
-        let refused = check_raw(to, &request(host), 403).await;
+        let refused = check_status(to, &request(host), 403).await;
         assert!(refused.ends_with("host not allowed\n"), "{refused}");
         for path in ["/", "/health"] {
-            let get = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-            check_raw(to, &get, 403).await;
+            let get = bare("GET", path).replacen("localhost", host, 1);
+            check_status(to, &get, 403).await;
         }
     }
-    // HTTP/1.0 knows no names.
+    // HTTP/1.0 has no Host header.
     let old = request("x")
         .replacen("Host: x\r\n", "", 1)
         .replacen("HTTP/1.1", "HTTP/1.0", 1);
-    check_raw(to, &old, 200).await;
+    check_status(to, &old, 200).await;
     server.stop().await;
 
     let options = HttpOptions {
@@ -467,27 +445,26 @@ async fn only_known_names_are_spoken_to() {
     let server = http::start(dispatcher(Limits::default(), &Modules::default()), &options)
         .await
         .unwrap();
-    check_raw(server.addresses()[0], &request("node.example:80"), 200).await;
-    check_raw(server.addresses()[0], &request("localhost"), 403).await;
+    check_status(server.addresses()[0], &request("node.example:80"), 200).await;
+    check_status(server.addresses()[0], &request("localhost"), 403).await;
     server.stop().await;
 }
 
 #[tokio::test]
-async fn health_is_told() {
-    let server = serve(Limits::default(), "").await;
+async fn health() {
+    let server = serve_http(Limits::default(), "").await;
     let to = server.addresses()[0];
-    let close = "Host: localhost\r\nConnection: close";
-    let health = check_raw(to, &format!("GET /health HTTP/1.1\r\n{close}\r\n\r\n"), 200).await;
+    let health = check_status(to, &bare("GET", "/health"), 200).await;
     assert!(health.contains("content-type: application/json"), "{health}");
     assert_eq!(
         split(&health).1,
         r#"{"head":17,"age":3,"peers":26,"syncing":false}"#
     );
-    check_raw(to, &format!("GET /health/x HTTP/1.1\r\n{close}\r\n\r\n"), 404).await;
+    check_status(to, &bare("GET", "/health/x"), 404).await;
     server.stop().await;
 }
 
-/// Sends a request and gives the head and the bytes of the body.
+/// Sends a request. Returns the head and the bytes of the body.
 async fn fetch(to: SocketAddr, request: &str) -> (String, Vec<u8>) {
     let mut stream = TcpStream::connect(to).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -501,12 +478,11 @@ async fn fetch(to: SocketAddr, request: &str) -> (String, Vec<u8>) {
 }
 
 #[tokio::test]
-async fn long_answers_are_compressed_for_those_who_take_it() {
-    let server = serve(Limits::default(), "").await;
+async fn long_answers_are_compressed_for_clients_that_accept_it() {
+    let server = serve_http(Limits::default(), "").await;
     let to = server.addresses()[0];
     let request = |len: usize, encodings: &str| {
-        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"mc_long","params":[{len}]}}"#);
-        let request = String::from_utf8(post(&body)).unwrap();
+        let request = String::from_utf8(post(&long_call(len))).unwrap();
         request.replacen("Host:", &format!("Accept-Encoding: {encodings}\r\nHost:"), 1)
     };
     let answer = |len| format!(r#"{{"jsonrpc":"2.0","id":1,"result":"{}"}}"#, "x".repeat(len));
@@ -531,19 +507,18 @@ async fn long_answers_are_compressed_for_those_who_take_it() {
 }
 
 #[tokio::test]
-async fn answers_need_room_before_they_are_compressed() {
+async fn an_answer_counts_with_its_full_length_until_it_is_compressed() {
     let limits = Limits {
         traffic_len_max: 100 * 1024,
         ..Limits::default()
     };
-    let server = serve(limits, "").await;
+    let server = serve_http(limits, "").await;
     let to = server.addresses()[0];
     let request = |len: usize| {
-        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"mc_long","params":[{len}]}}"#);
-        let request = String::from_utf8(post(&body)).unwrap();
+        let request = String::from_utf8(post(&long_call(len))).unwrap();
         request.replacen("Host:", "Accept-Encoding: gzip\r\nHost:", 1)
     };
-    // Some hundred bytes in the end, but all of it lies in memory first.
+    // Compressed it has some hundred bytes, but the full text is in memory first.
     let (head, body) = fetch(to, &request(200_000)).await;
     assert!(head.starts_with("HTTP/1.1 503 "), "{head}");
     assert_eq!(body, b"too many long responses at the same time\n");
@@ -556,7 +531,7 @@ async fn answers_need_room_before_they_are_compressed() {
 }
 
 #[tokio::test]
-async fn subscriptions_need_another_transport() {
+async fn sessions_need_another_transport() {
     check(&[(
         r#"{"jsonrpc":"2.0","id":1,"method":"mc_session"}"#,
         200,
@@ -571,17 +546,17 @@ async fn memory_for_long_messages_is_shared() {
         traffic_len_max: 1 << 20,
         ..Limits::default()
     };
-    let server = serve(limits, "").await;
+    let server = serve_http(limits, "").await;
     let to = server.addresses()[0];
     let begun = Instant::now();
     let head =
         "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2000000";
-    let beginning = format!("{head}\r\n\r\n{}", " ".repeat(1 << 20));
-    let long = format!("{VERSION_CALL}{}", " ".repeat(512 << 10));
+    let unfinished = format!("{head}\r\n\r\n{}", " ".repeat(1 << 20));
+    let long = format!("{CALL}{}", " ".repeat(512 << 10));
     let greedy = loop {
-        // Nearly all of a long request, and no end.
+        // More than half of a long request; the rest never comes.
         let mut greedy = TcpStream::connect(to).await.unwrap();
-        greedy.write_all(beginning.as_bytes()).await.unwrap();
+        greedy.write_all(unfinished.as_bytes()).await.unwrap();
         tokio::time::sleep(Duration::from_millis(100)).await;
         let response = exchange(to, &post(&long)).await;
         match split(&response) {
@@ -589,18 +564,17 @@ async fn memory_for_long_messages_is_shared() {
                 assert_eq!(body, "too many long requests at the same time\n");
                 break greedy;
             }
-            // The first was not read in time, and may have been refused instead.
+            // The server had not read the first request yet. It may refuse that one instead.
             other => assert!(begun.elapsed() < PATIENCE, "{other:?}"),
         }
     };
-    let response = exchange(to, &post(VERSION_CALL)).await;
+    let response = exchange(to, &post(CALL)).await;
     assert_eq!(
         split(&response),
-        (200, VERSION_ANSWER),
-        "short ones need none of it"
+        (200, ANSWER),
+        "short requests need no reserved memory"
     );
-    let call = r#"{"jsonrpc":"2.0","id":1,"method":"mc_long","params":[800000]}"#;
-    let response = exchange(to, &post(call)).await;
+    let response = exchange(to, &post(&long_call(800_000))).await;
     assert_eq!(
         split(&response),
         (503, "too many long responses at the same time\n")
@@ -612,7 +586,7 @@ async fn memory_for_long_messages_is_shared() {
             200 => break,
             status => assert!(
                 status == 503 && begun.elapsed() < PATIENCE,
-                "the room is not given back"
+                "the memory is not released"
             ),
         }
     }

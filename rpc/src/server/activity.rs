@@ -1,8 +1,8 @@
-//! The time limits of one HTTP connection: for the header, and for standing still.
+//! The time limits of one HTTP connection: one for reading a header, one for being idle.
 //!
-//! The transport's own header time-out also runs between requests, so it cannot be short without
-//! cutting idle clients off. Here the bytes are watched on their way through: the header clock runs
-//! only from a request's first byte to its last header byte, the idle clock from any byte.
+//! hyper's own header timeout also runs between requests, so a short one would cut off idle
+//! clients. Here the bytes are watched as they pass. The header timeout runs only from a request's
+//! first byte to its last header byte. The idle timeout restarts with every byte.
 
 use std::future::poll_fn;
 use std::io;
@@ -16,91 +16,93 @@ use hyper::service::Service;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until};
 
-/// What a connection is doing, shared by its reader, its service and its clock. All three run in
-/// the connection's task, so the order of these stores is the order of events.
+/// What a connection is doing, shared by its reader, its service and its timer. All three run in
+/// the connection's task, so relaxed stores are seen in the order of events.
 #[derive(Clone, Debug)]
-pub(super) struct Activity(Arc<Clock>);
+pub(super) struct Activity(Arc<ActivityTimes>);
 
 #[derive(Debug)]
-struct Clock {
+struct ActivityTimes {
     opened: Instant,
     header_timeout: Duration,
     idle_timeout: Duration,
     /// Milliseconds from `opened` to the first byte of the header being read, or [`NO_HEADER`].
-    header_since: AtomicU64,
+    header_since_ms: AtomicU64,
     /// Milliseconds from `opened` to the last byte in either direction.
-    moved: AtomicU64,
+    last_byte_ms: AtomicU64,
     /// Requests being answered: at most one on a connection.
     busy: AtomicU64,
 }
 
+/// No header is being read.
 const NO_HEADER: u64 = u64::MAX;
 
 impl Activity {
-    /// A connection that has just been opened; its first header is already awaited.
+    /// A connection that has just been opened. The timeout of its first header runs already.
     pub(super) fn new(header_timeout: Duration, idle_timeout: Duration) -> Self {
-        Self(Arc::new(Clock {
+        Self(Arc::new(ActivityTimes {
             opened: Instant::now(),
             header_timeout,
             idle_timeout,
-            header_since: AtomicU64::new(0),
-            moved: AtomicU64::new(0),
+            header_since_ms: AtomicU64::new(0),
+            last_byte_ms: AtomicU64::new(0),
             busy: AtomicU64::new(0),
         }))
     }
 
-    fn now(&self) -> u64 {
+    fn now_ms(&self) -> u64 {
         u64::try_from(self.0.opened.elapsed().as_millis()).unwrap_or(NO_HEADER - 1)
     }
 
     fn bytes_read(&self) {
-        let now = self.now();
-        self.0.moved.store(now, Relaxed);
-        if self.0.busy.load(Relaxed) == 0 && self.0.header_since.load(Relaxed) == NO_HEADER {
-            self.0.header_since.store(now, Relaxed);
+        let now = self.now_ms();
+        self.0.last_byte_ms.store(now, Relaxed);
+        if self.0.busy.load(Relaxed) == 0 && self.0.header_since_ms.load(Relaxed) == NO_HEADER {
+            self.0.header_since_ms.store(now, Relaxed);
         }
     }
 
     fn bytes_written(&self) {
-        self.0.moved.store(self.now(), Relaxed);
+        self.0.last_byte_ms.store(self.now_ms(), Relaxed);
     }
 
-    fn request_begins(&self) -> Busy {
-        self.0.header_since.store(NO_HEADER, Relaxed);
+    fn request_begins(&self) -> BusyGuard {
+        self.0.header_since_ms.store(NO_HEADER, Relaxed);
         self.0.busy.fetch_add(1, Relaxed);
-        Busy(self.clone())
+        BusyGuard(self.clone())
     }
 
-    /// When the connection is to be given up if nothing more happens.
+    /// When the connection must be closed if nothing more happens.
     fn deadline(&self) -> Instant {
-        let idle = self.0.opened + Duration::from_millis(self.0.moved.load(Relaxed)) + self.0.idle_timeout;
-        match self.0.header_since.load(Relaxed) {
+        let idle =
+            self.0.opened + Duration::from_millis(self.0.last_byte_ms.load(Relaxed)) + self.0.idle_timeout;
+        match self.0.header_since_ms.load(Relaxed) {
             NO_HEADER => idle,
             since => idle.min(self.0.opened + Duration::from_millis(since) + self.0.header_timeout),
         }
     }
 
-    /// Drives `connection` to its end; `None` if it ran out of time.
+    /// Drives `connection` to its end. Returns `None` if it ran out of time.
     pub(super) async fn watch<T>(&self, mut connection: Pin<&mut impl Future<Output = T>>) -> Option<T> {
-        let mut armed = self.deadline();
-        let mut clock = std::pin::pin!(sleep_until(armed));
+        let mut timer_at = self.deadline();
+        let mut timer = std::pin::pin!(sleep_until(timer_at));
         poll_fn(|task| {
             if let Poll::Ready(end) = connection.as_mut().poll(task) {
                 return Poll::Ready(Some(end));
             }
             let deadline = self.deadline();
-            // A later deadline is looked at when the clock runs out: most requests move it, and
-            // moving the clock as often would cost more than it tells.
-            if deadline < armed {
-                armed = deadline;
-                clock.as_mut().reset(armed);
+            // Most requests move the deadline to a later time. The timer follows such a move only
+            // when it expires, because setting it for every request would cost too much.
+            if deadline < timer_at {
+                timer_at = deadline;
+                timer.as_mut().reset(timer_at);
             }
-            while clock.as_mut().poll(task).is_ready() {
-                armed = self.deadline();
-                if armed <= Instant::now() {
+            while timer.as_mut().poll(task).is_ready() {
+                timer_at = self.deadline();
+                if timer_at <= Instant::now() {
                     return Poll::Ready(None);
                 }
-                clock.as_mut().reset(armed);
+                timer.as_mut().reset(timer_at);
             }
             Poll::Pending
         })
@@ -108,16 +110,16 @@ impl Activity {
     }
 }
 
-/// Marks a request as being answered while it lives.
-struct Busy(Activity);
+/// Marks a request as being answered. Dropping the guard ends that.
+struct BusyGuard(Activity);
 
-impl Drop for Busy {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.0.0.busy.fetch_sub(1, Relaxed);
     }
 }
 
-/// A stream, or a service, that tells what happens on it.
+/// A stream or a service that records what happens on it in [`Activity`].
 pub(super) struct Watched<T> {
     pub(super) inner: T,
     pub(super) activity: Activity,
@@ -212,28 +214,28 @@ mod tests {
         assert_eq!(
             activity.deadline(),
             opened + HEADER,
-            "the first header is awaited from the start"
+            "the first header timeout runs from the start"
         );
         let busy = activity.request_begins();
         assert_eq!(
             activity.deadline(),
             opened + IDLE,
-            "a request under way has no header clock"
+            "no header timeout runs while a request is answered"
         );
         activity.bytes_read();
         assert!(
             activity.deadline() >= opened + IDLE,
-            "bytes of a body start no header clock"
+            "bytes of a body start no header timeout"
         );
         drop(busy);
         assert!(
             activity.deadline() >= opened + IDLE,
-            "between requests only the idle clock runs"
+            "between requests only the idle timeout runs"
         );
         activity.bytes_read();
         assert!(
             activity.deadline() < opened + IDLE,
-            "the next request's first byte starts the header clock"
+            "the next request's first byte starts the header timeout"
         );
     }
 
@@ -251,14 +253,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_moving_connection_lives_on() {
+    async fn bytes_keep_a_connection_open() {
         let activity = Activity::new(HEADER, 2 * HEADER);
         drop(activity.request_begins());
-        let mover = activity.clone();
+        let writer = activity.clone();
         let connection = std::pin::pin!(async move {
             for _ in 0..10 {
                 tokio::time::sleep(HEADER / 2).await;
-                mover.bytes_written();
+                writer.bytes_written();
             }
             "done"
         });

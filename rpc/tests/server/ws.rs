@@ -1,22 +1,20 @@
-//! The WebSocket server over real sockets.
-
-#[allow(dead_code, reason = "other tests use the rest")]
-mod common;
+//! The WebSocket server: handshake, frames, close codes, limits, stopping.
 
 use std::time::{Duration, Instant};
 
-use futures_util::{SinkExt, StreamExt};
+use futures_util::StreamExt;
 use rpc::Limits;
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 
-use common::transports::{WsClient, serve_ws};
-use common::{PATIENCE, exchange, split};
-
-const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"net_version"}"#;
-const ANSWER: &str = r#"{"jsonrpc":"2.0","id":1,"result":"100"}"#;
+use crate::clients::WsClient;
+use crate::harness::{
+    ANSWER, CALL, PATIENCE, bare, check_status, exchange, long_call, read_to_end, serve_ws, slow_answer,
+    slow_call, split,
+};
 
 #[tokio::test]
 async fn messages_in_every_form() {
@@ -27,11 +25,7 @@ async fn messages_in_every_form() {
         client.ask(&format!("[{CALL},{CALL}]")).await,
         format!("[{ANSWER},{ANSWER}]")
     );
-    client
-        .0
-        .send(Message::binary(CALL))
-        .await
-        .expect("the server reads");
+    client.send_message(Message::binary(CALL)).await;
     assert_eq!(client.text().await, ANSWER, "in a binary frame");
     for (frame, last) in [
         (Data::Text, false),
@@ -44,32 +38,17 @@ async fn messages_in_every_form() {
             (_, true) => &CALL[20..],
         };
         let frame = Frame::message(part.to_owned(), OpCode::Data(frame), last);
-        client
-            .0
-            .send(Message::Frame(frame))
-            .await
-            .expect("the server reads");
+        client.send_message(Message::Frame(frame)).await;
     }
     assert_eq!(client.text().await, ANSWER, "in three pieces");
-    client
-        .0
-        .send(Message::Ping("x".into()))
-        .await
-        .expect("the server reads");
+    client.send_message(Message::Ping("x".into())).await;
     assert_eq!(client.next().await, Some(Message::Pong("x".into())));
     client.0.close(None).await.expect("the server reads");
     assert!(
         matches!(client.next().await, Some(Message::Close(_)) | None),
-        "the goodbye comes back"
+        "the close frame is answered"
     );
     server.stop().await;
-}
-
-/// Sends the head of a request and compares the status.
-async fn check(address: std::net::SocketAddr, request: &str, status: u16) -> String {
-    let response = exchange(address, request.as_bytes()).await;
-    assert_eq!(split(&response).0, status, "{request}\n{response}");
-    response
 }
 
 #[tokio::test]
@@ -78,18 +57,17 @@ async fn the_handshake_is_http() {
     let to = server.addresses()[0];
     let upgrade = "Connection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nSec-WebSocket-Version: 13";
     let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
-    // Shut the sending half, so that an opened WebSocket ends at once.
+    // The client closes its sending direction, so that an opened WebSocket ends at once.
     let open =
         |origin: &str| format!("GET / HTTP/1.1\r\nHost: localhost\r\n{upgrade}\r\n{key}\r\n{origin}\r\n");
     let opened = |request: String| async move {
         let mut stream = TcpStream::connect(to).await.expect("the server listens");
-        tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes())
+        stream
+            .write_all(request.as_bytes())
             .await
-            .expect("it reads");
-        tokio::io::AsyncWriteExt::shutdown(&mut stream)
-            .await
-            .expect("it reads");
-        common::read_to_end(&mut stream).await
+            .expect("the server reads");
+        stream.shutdown().await.expect("the connection is open");
+        read_to_end(&mut stream).await
     };
     let response = opened(open("")).await;
     assert_eq!(split(&response).0, 101, "{response}");
@@ -105,38 +83,32 @@ async fn the_handshake_is_http() {
     }
     let foreign = open("").replace("localhost", "rebound.example");
     assert_eq!(split(&opened(foreign).await), (403, "host not allowed\n"));
-    let close = "Host: localhost\r\nConnection: close";
-    let plain = check(to, &format!("GET / HTTP/1.1\r\n{close}\r\n\r\n"), 426).await;
+    let plain = check_status(to, &bare("GET", "/"), 426).await;
     assert!(
         plain.contains("upgrade: websocket") && plain.contains("WebSockets"),
         "{plain}"
     );
-    check(to, &format!("GET /x HTTP/1.1\r\n{close}\r\n\r\n"), 404).await;
-    check(
-        to,
-        &format!("POST / HTTP/1.1\r\n{close}\r\nContent-Length: 0\r\n\r\n"),
-        426,
-    )
-    .await;
+    check_status(to, &bare("GET", "/x"), 404).await;
+    check_status(to, &bare("POST", "/"), 426).await;
     let old = upgrade.replace("13", "8");
-    check(
+    check_status(
         to,
         &format!("GET / HTTP/1.1\r\nHost: localhost\r\n{old}\r\n{key}\r\n\r\n"),
         426,
     )
     .await;
-    check(
+    check_status(
         to,
         &format!("GET / HTTP/1.1\r\nHost: localhost\r\n{upgrade}\r\n\r\n"),
         400,
     )
     .await;
-    check(to, "NONSENSE\r\n\r\n", 400).await;
+    check_status(to, "NONSENSE\r\n\r\n", 400).await;
     server.stop().await;
 }
 
 #[tokio::test]
-async fn rules_broken_are_named_by_codes() {
+async fn broken_rules_have_close_codes() {
     let limits = Limits {
         body_len_max: 1000,
         ..Limits::default()
@@ -146,30 +118,22 @@ async fn rules_broken_are_named_by_codes() {
 
     let mut client = WsClient::connect(to).await;
     client.send(&"x".repeat(1001)).await;
-    assert_eq!(client.goodbye().await.0, CloseCode::Size);
+    assert_eq!(client.close_frame().await.0, CloseCode::Size);
 
     let mut client = WsClient::connect(to).await;
     let frame = Frame::message(vec![0xff, 0xfe], OpCode::Data(Data::Text), true);
-    client
-        .0
-        .send(Message::Frame(frame))
-        .await
-        .expect("the server reads");
-    assert_eq!(client.goodbye().await.0, CloseCode::Invalid);
+    client.send_message(Message::Frame(frame)).await;
+    assert_eq!(client.close_frame().await.0, CloseCode::Invalid);
 
     let mut client = WsClient::connect(to).await;
     let frame = Frame::message("x", OpCode::Data(Data::Continue), true);
-    client
-        .0
-        .send(Message::Frame(frame))
-        .await
-        .expect("the server reads");
-    assert_eq!(client.goodbye().await.0, CloseCode::Protocol);
+    client.send_message(Message::Frame(frame)).await;
+    assert_eq!(client.close_frame().await.0, CloseCode::Protocol);
     server.stop().await;
 }
 
 #[tokio::test]
-async fn a_slow_reader_is_given_up_with_a_code() {
+async fn a_slow_reader_is_closed_with_a_code() {
     let limits = Limits {
         write_timeout: Duration::from_millis(300),
         stop_grace: PATIENCE,
@@ -177,12 +141,10 @@ async fn a_slow_reader_is_given_up_with_a_code() {
     };
     let server = serve_ws(limits, "").await;
     let mut client = WsClient::connect(server.addresses()[0]).await;
-    // Longer than all buffers on the way.
-    client
-        .send(r#"{"jsonrpc":"2.0","id":1,"method":"mc_long","params":[50000000]}"#)
-        .await;
+    // Longer than all buffers between server and client.
+    client.send(&long_call(50_000_000)).await;
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    let (code, reason) = client.goodbye().await;
+    let (code, reason) = client.close_frame().await;
     assert_eq!(
         (code, reason.as_str()),
         (CloseCode::Policy, "the client reads too slowly")
@@ -200,17 +162,11 @@ async fn a_reader_that_never_reads_is_cut_off() {
     let server = serve_ws(limits, "").await;
     let to = server.addresses()[0];
     let mut client = WsClient::connect(to).await;
-    client
-        .send(r#"{"jsonrpc":"2.0","id":1,"method":"mc_long","params":[50000000]}"#)
-        .await;
-    // Its place is given to another, while it still holds its side open.
+    client.send(&long_call(50_000_000)).await;
+    // Another client can connect while this one still holds its side open.
     let begun = Instant::now();
     loop {
-        let response = exchange(
-            to,
-            b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
-        )
-        .await;
+        let response = exchange(to, bare("GET", "/").as_bytes()).await;
         match split(&response).0 {
             426 => break,
             status => assert!(status == 503 && begun.elapsed() < PATIENCE, "{response}"),
@@ -220,7 +176,7 @@ async fn a_reader_that_never_reads_is_cut_off() {
 }
 
 #[tokio::test]
-async fn silence_is_pinged_and_then_the_end() {
+async fn silent_clients_are_pinged_and_then_closed() {
     let limits = Limits {
         idle_timeout: Duration::from_millis(600),
         ..Limits::default()
@@ -230,14 +186,18 @@ async fn silence_is_pinged_and_then_the_end() {
     // This client answers pings while it waits.
     let mut alive = WsClient::connect(to).await;
     assert!(matches!(alive.next().await, Some(Message::Ping(_))));
-    // This one does not read, so it does not.
+    // This client does not read, so it answers no ping.
     let mut dead = WsClient::connect(to).await;
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(1500) {
         let _ = tokio::time::timeout(Duration::from_millis(50), alive.next()).await;
     }
-    assert_eq!(alive.ask(CALL).await, ANSWER, "who answers pings stays");
-    // Its late answer to a ping may find the connection gone: an error is an end too.
+    assert_eq!(
+        alive.ask(CALL).await,
+        ANSWER,
+        "a client that answers pings stays connected"
+    );
+    // Its late answer to a ping may find the connection closed. An error is an end too.
     let end = async {
         while let Some(Ok(message)) = dead.0.next().await {
             assert!(matches!(message, Message::Ping(_)), "{message:?}");
@@ -254,18 +214,14 @@ async fn memory_for_long_messages_is_shared() {
     };
     let server = serve_ws(limits, "").await;
     let to = server.addresses()[0];
-    // Most of a long message, and no end.
+    // A long message whose end never comes.
     let mut greedy = WsClient::connect(to).await;
     let part = Frame::message("x".repeat(1 << 20), OpCode::Data(Data::Text), false);
-    greedy
-        .0
-        .send(Message::Frame(part))
-        .await
-        .expect("the server reads");
+    greedy.send_message(Message::Frame(part)).await;
     assert_eq!(
         WsClient::connect(to).await.ask(CALL).await,
         ANSWER,
-        "short ones need none of it"
+        "short messages need no reserved memory"
     );
     let begun = Instant::now();
     loop {
@@ -273,38 +229,29 @@ async fn memory_for_long_messages_is_shared() {
         second.send(&format!("{CALL}{}", " ".repeat(512 << 10))).await;
         match second.next().await {
             Some(Message::Close(Some(frame))) => break assert_eq!(frame.code, CloseCode::Again),
-            // The first message may not have been read yet.
+            // The server may not have read the first message yet.
             other => assert!(begun.elapsed() < PATIENCE, "{other:?}"),
         }
     }
     server.stop().await;
 }
 
-/// A call that takes a second, as `id`.
-fn slow(id: usize) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"mc_slow"}}"#)
-}
-
 #[tokio::test]
-async fn a_slow_call_holds_up_no_other() {
+async fn a_slow_call_delays_no_other() {
     let server = serve_ws(Limits::default(), "").await;
     let mut client = WsClient::connect(server.addresses()[0]).await;
-    client.send(&slow(2)).await;
+    client.send(&slow_call(2)).await;
     assert_eq!(client.ask(CALL).await, ANSWER, "the fast one first");
-    // Pings too are heard meanwhile.
-    client
-        .0
-        .send(Message::Ping("x".into()))
-        .await
-        .expect("the server reads");
+    // The server answers pings meanwhile.
+    client.send_message(Message::Ping("x".into())).await;
     assert_eq!(client.next().await, Some(Message::Pong("x".into())));
-    assert_eq!(client.text().await, r#"{"jsonrpc":"2.0","id":2,"result":"slow"}"#);
+    assert_eq!(client.text().await, slow_answer(2));
     drop(client);
     server.stop().await;
 }
 
 #[tokio::test]
-async fn a_hundred_at_once_are_all_answered() {
+async fn a_hundred_calls_at_once_are_all_answered() {
     let limits = Limits {
         connection_calls_max: 50,
         blocking_calls_max: 50,
@@ -314,20 +261,18 @@ async fn a_hundred_at_once_are_all_answered() {
     let mut client = WsClient::connect(server.addresses()[0]).await;
     let begun = Instant::now();
     for id in 0..100 {
-        client.send(&slow(id)).await;
+        client.send(&slow_call(id)).await;
     }
     let mut answers = Vec::new();
     for _ in 0..100 {
         answers.push(client.text().await);
     }
-    let took = begun.elapsed();
+    let elapsed = begun.elapsed();
     assert!(
-        took >= Duration::from_secs(2),
-        "fifty at a time, and took {took:?}"
+        elapsed >= Duration::from_secs(2),
+        "fifty at a time need two seconds: {elapsed:?}"
     );
-    let mut expected: Vec<_> = (0..100)
-        .map(|id| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"slow"}}"#))
-        .collect();
+    let mut expected: Vec<_> = (0..100).map(slow_answer).collect();
     answers.sort();
     expected.sort();
     assert_eq!(answers, expected);
@@ -336,7 +281,7 @@ async fn a_hundred_at_once_are_all_answered() {
 }
 
 #[tokio::test]
-async fn hanging_up_in_the_middle_gives_the_place_back() {
+async fn a_client_that_hangs_up_frees_its_connection() {
     let limits = Limits {
         connections_max: 1,
         blocking_calls_max: 1,
@@ -347,9 +292,9 @@ async fn hanging_up_in_the_middle_gives_the_place_back() {
     let to = server.addresses()[0];
     for polite in [true, false] {
         let mut client = WsClient::connect(to).await;
-        // A minute and more of work, one at a time.
+        // More than a minute of work, one call at a time.
         for id in 0..100 {
-            client.send(&slow(id)).await;
+            client.send(&slow_call(id)).await;
         }
         assert!(client.text().await.contains("slow"));
         if polite {
@@ -357,20 +302,12 @@ async fn hanging_up_in_the_middle_gives_the_place_back() {
         }
         drop(client);
         let begun = Instant::now();
-        while split(
-            &exchange(
-                to,
-                b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
-            )
-            .await,
-        )
-        .0 == 503
-        {
+        while split(&exchange(to, bare("GET", "/").as_bytes()).await).0 == 503 {
             assert!(begun.elapsed() < PATIENCE, "polite: {polite}");
         }
-        // What has not begun never does: the one thread is free again.
+        // Calls that had not begun are dropped: the one thread is free again.
         let mut next = WsClient::connect(to).await;
-        next.send(&slow(1)).await;
+        next.send(&slow_call(1)).await;
         assert!(next.text().await.contains("slow"));
         next.0.close(None).await.expect("the server reads");
         while next.next().await.is_some() {}
@@ -379,21 +316,22 @@ async fn hanging_up_in_the_middle_gives_the_place_back() {
 }
 
 #[tokio::test]
-async fn stopping_says_goodbye() {
+async fn stopping_closes_with_a_code() {
     let server = serve_ws(Limits::default(), "").await;
     let to = server.addresses()[0];
     let mut idle = WsClient::connect(to).await;
     assert_eq!(idle.ask(CALL).await, ANSWER);
     let mut busy = WsClient::connect(to).await;
-    busy.send(r#"{"jsonrpc":"2.0","id":1,"method":"mc_slow"}"#).await;
+    busy.send(&slow_call(1)).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     let stopping = tokio::spawn(server.stop());
-    assert_eq!(idle.goodbye().await.0, CloseCode::Away);
-    assert!(
-        busy.text().await.ends_with(r#""result":"slow"}"#),
-        "what is under way is finished"
+    assert_eq!(idle.close_frame().await.0, CloseCode::Away);
+    assert_eq!(
+        busy.text().await,
+        slow_answer(1),
+        "a running call is answered first"
     );
-    assert_eq!(busy.goodbye().await.0, CloseCode::Away);
+    assert_eq!(busy.close_frame().await.0, CloseCode::Away);
     drop((idle, busy));
     tokio::time::timeout(PATIENCE, stopping)
         .await

@@ -1,8 +1,5 @@
-//! Properties of the decoders and of messages: nothing panics, what is written reads back, what
-//! reads is in its only valid form.
-
-#[allow(dead_code, reason = "the socket tests use the rest")]
-mod common;
+//! Properties of the decoders and of messages: no input makes them panic, a value that is written
+//! reads back, and only the one valid form of a value is accepted.
 
 use alloy_primitives::U256;
 use bytes::Bytes;
@@ -10,9 +7,11 @@ use proptest::prelude::*;
 use rpc::types::{data, quantity};
 use rpc::{Data, Dispatcher, FromParam, Integer, Limits, Modules, Params, Quantity};
 
-use common::{Facts, dispatcher};
+use crate::facts::TestFacts;
+use crate::harness::dispatcher;
 
-/// Text near the grammar: most random strings fail at their first letter and prove little.
+/// Text that is almost a QUANTITY or DATA. Purely random strings fail at their first letter and
+/// prove little.
 fn near_hex() -> impl Strategy<Value = String> {
     prop_oneof![
         "(0x|0X|0|x)?[0-9a-fA-F]{0,70}",
@@ -21,7 +20,7 @@ fn near_hex() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Bytes near a message.
+/// Bytes that are almost a message.
 fn near_message() -> impl Strategy<Value = Vec<u8>> {
     let id = prop_oneof!["[0-9]{1,30}", "\"[a-z\\\\\"]{0,8}\"", "null|true|\\[\\]|-|1e9"];
     let method = "net_version|web3_sha3|rpc_modules|x|\\\\u0000|\u{1f600}";
@@ -41,7 +40,7 @@ fn near_message() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![text, damaged, prop::collection::vec(any::<u8>(), 0..200)]
 }
 
-fn answer(dispatcher: &Dispatcher<Facts>, body: Vec<u8>) -> Option<serde_json::Value> {
+fn answer(dispatcher: &Dispatcher<TestFacts>, body: Vec<u8>) -> Option<serde_json::Value> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
@@ -50,7 +49,7 @@ fn answer(dispatcher: &Dispatcher<Facts>, body: Vec<u8>) -> Option<serde_json::V
     Some(serde_json::from_slice(&answer).expect("every answer is JSON"))
 }
 
-/// Whether `response` has the shape of one.
+/// Whether `response` has the shape of a JSON-RPC response.
 fn is_response(response: &serde_json::Value) -> bool {
     let has_one = response.get("result").is_some() != response.get("error").is_some();
     let code = response.pointer("/error/code");

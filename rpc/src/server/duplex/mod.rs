@@ -1,0 +1,290 @@
+//! The exchange of messages on a connection that lasts: the client's messages are answered side by
+//! side, each as soon as it is done, and notifications of subscriptions are sent in between.
+//!
+//! Knows neither frames nor sockets: a [`DuplexChannel`] moves the messages. A client that asks
+//! faster than it reads is held up, because the number of running calls is bounded and no message
+//! is read while an answer waits to be sent. Notifications do not pile up either: the subscriptions
+//! are pulled only when their notifications can be sent. A client that takes too long to read a
+//! message is disconnected.
+
+use std::collections::VecDeque;
+use std::future::{pending, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::future::{BoxFuture, select_all};
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::stopped;
+use crate::dispatch::Dispatcher;
+use crate::error::{RpcError, RpcResult};
+use crate::subscriptions::{ChangeSignal, Notification, Session, Subscriptions};
+use crate::traffic::Room;
+
+/// Moves messages in both directions.
+pub(super) trait DuplexChannel: Send {
+    /// Whether a client that sends no more may still read, and so waits for its answers.
+    const HALF_CLOSES: bool;
+
+    /// Waits for the next message. Returns `None` if the client has hung up. Dropping the future
+    /// loses no message.
+    fn receive(&mut self) -> impl Future<Output = Result<Option<Bytes>, DuplexError>> + Send;
+
+    /// Sends a message. Fails with [`DuplexError::SlowReader`] if that takes too long.
+    fn send(&mut self, message: Vec<u8>) -> impl Future<Output = Result<(), DuplexError>> + Send;
+}
+
+/// Why a connection is closed by the server while it does not stop.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DuplexError {
+    /// The client takes too long to read what it is sent.
+    #[error("the client reads too slowly")]
+    SlowReader,
+    /// The client has sent nothing for too long, not even an answer to a ping.
+    #[error("the client was silent for too long")]
+    Silent,
+    /// A message is longer than allowed.
+    #[error("a message is longer than {0} bytes")]
+    TooLong(usize),
+    /// The input is such that no further message can be found in it.
+    #[error("{0}")]
+    Unreadable(RpcError),
+    /// The client broke the channel's protocol.
+    #[error("{0}")]
+    Protocol(String),
+    /// Too little memory is left for a long message, as other messages have reserved it.
+    #[error("too many long messages at the same time")]
+    NoMemory,
+    /// The node failed.
+    #[error("{0}")]
+    Node(RpcError),
+    /// The connection failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// How an exchange of messages ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum DuplexEnd {
+    /// The client hung up.
+    Closed,
+    /// The server stops.
+    Stopped,
+}
+
+/// Exchanges messages until the client hangs up or the server stops. Running calls then get the
+/// grace for stopping. Returns `None` if the grace was too short for them.
+pub(super) async fn serve<C: Send + Sync + 'static, T: DuplexChannel>(
+    dispatcher: &Dispatcher<C>,
+    channel: &mut T,
+    stop: &watch::Receiver<bool>,
+) -> Option<Result<DuplexEnd, DuplexError>> {
+    let (mut stop, mut exchange_stop) = (stop.clone(), stop.clone());
+    let mut exchange = pin!(exchange_messages(dispatcher, channel, &mut exchange_stop));
+    tokio::select! {
+        end = exchange.as_mut() => Some(end),
+        () = stopped(&mut stop) => timeout(dispatcher.limits().stop_grace, exchange).await.ok(),
+    }
+}
+
+/// Exchanges messages until the client hangs up or the server stops. Running calls are then
+/// finished if the client may still read their answers.
+async fn exchange_messages<C: Send + Sync + 'static, T: DuplexChannel>(
+    dispatcher: &Dispatcher<C>,
+    channel: &mut T,
+    stop: &mut watch::Receiver<bool>,
+) -> Result<DuplexEnd, DuplexError> {
+    let mut connection = DuplexConnection::new(dispatcher);
+    let mut end = None;
+    loop {
+        while let Some(message) = connection.unsent.pop_front() {
+            connection.send(channel, message).await?;
+        }
+        if connection.calls.is_empty()
+            && let Some(end) = end
+        {
+            return end;
+        }
+        let reads = end.is_none() && connection.calls.len() < dispatcher.limits().connection_calls_max;
+        tokio::select! {
+            () = stopped(stop), if end.is_none() => end = Some(Ok(DuplexEnd::Stopped)),
+            message = channel.receive(), if reads => match message {
+                Ok(Some(message)) => connection.start_call(message).await?,
+                Ok(None) if T::HALF_CLOSES => end = Some(Ok(DuplexEnd::Closed)),
+                Ok(None) => return Ok(DuplexEnd::Closed),
+                // The messages before the unreadable one are still answered.
+                Err(error @ DuplexError::Unreadable(_)) => end = Some(Err(error)),
+                Err(error) => return Err(error),
+            },
+            progress = connection.progress() => progress?,
+        }
+    }
+}
+
+/// The calls, subscriptions and unsent messages of one connection. Dropping it drops the calls that
+/// have not begun.
+struct DuplexConnection<'a, C> {
+    dispatcher: &'a Dispatcher<C>,
+    subscriptions: Arc<Subscriptions>,
+    /// The messages that are being answered.
+    calls: FuturesUnordered<BoxFuture<'a, FinishedCall>>,
+    /// The running pull of the subscriptions.
+    pull: Option<BoxFuture<'a, RpcResult<Vec<Notification>>>>,
+    /// The signals of all subscriptions. A change means that there may be something new to pull.
+    signals: Vec<ChangeSignal>,
+    /// The last pull left something behind, so another pull is due without a signal.
+    has_backlog: bool,
+    unsent: VecDeque<OutgoingMessage>,
+    /// Notifications that are unsent or being sent.
+    unsent_notifications: usize,
+}
+
+/// A message whose call is done.
+struct FinishedCall {
+    answer: Option<Vec<u8>>,
+    session: Session,
+}
+
+/// A message for the client.
+enum OutgoingMessage {
+    /// An answer, with the memory that was reserved when it was made.
+    Answer(Vec<u8>, Room),
+    Notification(Vec<u8>),
+}
+
+impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
+    fn new(dispatcher: &'a Dispatcher<C>) -> Self {
+        Self {
+            dispatcher,
+            subscriptions: Subscriptions::new(dispatcher.limits().subscriptions_max),
+            calls: FuturesUnordered::new(),
+            pull: None,
+            signals: Vec::new(),
+            has_backlog: false,
+            unsent: VecDeque::new(),
+            unsent_notifications: 0,
+        }
+    }
+
+    /// Starts to answer a message. A message that needs no waiting is answered here, so such
+    /// messages are answered in the order in which they came.
+    async fn start_call(&mut self, message: Bytes) -> Result<(), DuplexError> {
+        let room = self.reserve(message.len())?;
+        let dispatcher = self.dispatcher;
+        let session = self.subscriptions.session();
+        let mut call: BoxFuture<'a, FinishedCall> = Box::pin(async move {
+            let answer = dispatcher.handle_in(message, Some(&session)).await;
+            drop(room);
+            FinishedCall { answer, session }
+        });
+        match poll_fn(|task| Poll::Ready(call.as_mut().poll(task))).await {
+            Poll::Ready(finished) => self.finish_call(finished),
+            Poll::Pending => {
+                self.calls.push(call);
+                Ok(())
+            }
+        }
+    }
+
+    /// Waits until a call or a pull is done, or starts the next pull. Waits for ever if there is
+    /// neither. Dropping the future loses nothing.
+    async fn progress(&mut self) -> Result<(), DuplexError> {
+        let may_pull = self.pull.is_none() && self.unsent_notifications == 0;
+        tokio::select! {
+            Some(finished) = self.calls.next() => self.finish_call(finished),
+            pulled = pull_result(&mut self.pull) => {
+                self.pull = None;
+                self.has_backlog = self.subscriptions.has_backlog();
+                // A subscription may have ended during the pull. Nothing of it may follow the
+                // answer that says so.
+                let pulled = pulled.map_err(DuplexError::Node)?;
+                let notifications = self.subscriptions.without_ended(pulled);
+                self.unsent_notifications += notifications.len();
+                let messages = notifications.into_iter().map(|notification| notification.text);
+                self.unsent.extend(messages.map(OutgoingMessage::Notification));
+                Ok(())
+            }
+            () = something_new(&mut self.signals, self.has_backlog), if may_pull => {
+                let subscriptions = Arc::clone(&self.subscriptions);
+                self.pull = Some(Box::pin(self.dispatcher.pull(subscriptions)));
+                Ok(())
+            }
+        }
+    }
+
+    /// Queues the answer, and starts the subscriptions that the call made. Their notifications come
+    /// after the answer.
+    fn finish_call(&mut self, FinishedCall { answer, session }: FinishedCall) -> Result<(), DuplexError> {
+        if let Some(answer) = answer {
+            let room = self.reserve(answer.len())?;
+            self.unsent.push_back(OutgoingMessage::Answer(answer, room));
+        }
+        self.subscriptions.start(&session, &mut self.signals);
+        self.has_backlog |= self.subscriptions.has_backlog();
+        Ok(())
+    }
+
+    /// Sends a message. Calls and pulls go on meanwhile.
+    async fn send(
+        &mut self,
+        channel: &mut impl DuplexChannel,
+        message: OutgoingMessage,
+    ) -> Result<(), DuplexError> {
+        let is_notification = matches!(message, OutgoingMessage::Notification(_));
+        let (text, _room) = match message {
+            OutgoingMessage::Answer(text, room) => (text, room),
+            OutgoingMessage::Notification(text) => {
+                let room = self.reserve(text.len())?;
+                (text, room)
+            }
+        };
+        let mut sending = pin!(channel.send(text));
+        loop {
+            tokio::select! {
+                sent = sending.as_mut() => {
+                    self.unsent_notifications -= usize::from(is_notification);
+                    return sent;
+                }
+                progress = self.progress() => progress?,
+            }
+        }
+    }
+
+    /// Reserves memory for a message of `len` bytes.
+    fn reserve(&self, len: usize) -> Result<Room, DuplexError> {
+        let mut room = Room::default();
+        match self.dispatcher.traffic().take(&mut room, len) {
+            true => Ok(room),
+            false => Err(DuplexError::NoMemory),
+        }
+    }
+}
+
+/// Waits for the result of the pull. Waits for ever if there is no pull.
+async fn pull_result<T>(pull: &mut Option<BoxFuture<'_, T>>) -> T {
+    match pull {
+        Some(pull) => pull.await,
+        None => pending().await,
+    }
+}
+
+/// Waits until a pull may find something: not at all if there is a backlog, for ever if there are
+/// no subscriptions.
+async fn something_new(signals: &mut [ChangeSignal], has_backlog: bool) {
+    if has_backlog {
+        return;
+    }
+    if signals.is_empty() {
+        return pending().await;
+    }
+    select_all(signals.iter_mut().map(|signal| Box::pin(signal.changed()))).await;
+}
+
+#[cfg(test)]
+mod tests;
