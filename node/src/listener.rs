@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use rpc::server::http::HttpOptions;
 use rpc::server::{ServeError, TcpServer};
-use rpc::{Later, ListenerControl, ListenerError, ListenerRequest, Modules, Node, Rpc};
+use rpc::{ControlFuture, ListenerControl, ListenerError, ListenerRequest, Modules, Node, Rpc};
 use tokio::sync::Mutex;
 
 use crate::servers::warn_of_reach;
@@ -82,7 +82,7 @@ impl HttpListener {
 }
 
 impl ListenerControl for HttpListener {
-    fn start(&self, request: ListenerRequest) -> Later<'_, Result<(), ListenerError>> {
+    fn start(&self, request: ListenerRequest) -> ControlFuture<'_, Result<(), ListenerError>> {
         Box::pin(async move {
             let mut options = self.base.clone();
             options.host = request.host;
@@ -96,7 +96,7 @@ impl ListenerControl for HttpListener {
         })
     }
 
-    fn stop(&self) -> Later<'_, bool> {
+    fn stop(&self) -> ControlFuture<'_, bool> {
         Box::pin(async move {
             let Some(mut running) = self.running.lock().await.take() else {
                 return false;

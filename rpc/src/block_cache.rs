@@ -2,8 +2,8 @@
 //!
 //! A block never changes under its hash, and neither do its receipts. So a cached value is right as
 //! long as the store has the block. Only setting the head back deletes blocks, and it clears this
-//! cache. The cache does not know which blocks are canonical: that is read from the chain each time.
-//! Its size is bounded in bytes. The least recently used value goes first.
+//! cache. The cache does not know which blocks are canonical: that is read from the chain each
+//! time. Its size is bounded in bytes. The least recently used value goes first.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use primitives::{Address, B256, Block, Receipt, Transaction, U256};
 
 use crate::error::{RpcResult, failure};
-use crate::modules::Dialect;
+use crate::modules::NameStyle;
 use crate::objects::shown_hash;
 
 /// Most bytes of cached blocks.
@@ -65,13 +65,13 @@ impl From<StoredBlock> for CachedBlock {
 
 impl CachedBlock {
     /// The hashes of its transactions, as callers of this name style see them.
-    pub(crate) fn hashes(&self, dialect: Dialect) -> &[B256] {
-        let hashes = match dialect {
-            Dialect::Native => &self.native_hashes,
-            Dialect::Ethereum => &self.ethereum_hashes,
+    pub(crate) fn hashes(&self, name_style: NameStyle) -> &[B256] {
+        let hashes = match name_style {
+            NameStyle::Native => &self.native_hashes,
+            NameStyle::Ethereum => &self.ethereum_hashes,
         };
         hashes.get_or_init(|| {
-            let shown = |transaction: &Transaction| shown_hash(transaction, dialect);
+            let shown = |transaction: &Transaction| shown_hash(transaction, name_style);
             self.block.transactions.iter().map(shown).collect()
         })
     }
@@ -125,8 +125,8 @@ impl BlockCache {
         self.blocks.get(hash)
     }
 
-    /// The block of this hash, canonical or not, from the cache or the store. Returns `None` if there is
-    /// no such block.
+    /// The block of this hash, canonical or not, from the cache or the store. Returns `None` if
+    /// there is no such block.
     pub(crate) fn by_hash(
         &self,
         chain: &Chain,
@@ -233,8 +233,8 @@ impl<T> BoundedCache<T> {
         state.generation += 1;
     }
 
-    /// Caches a value of `len` bytes that was read in this generation. Does nothing if the cache was
-    /// cleared since.
+    /// Caches a value of `len` bytes that was read in this generation. Does nothing if the cache
+    /// was cleared since.
     fn put(&self, hash: B256, value: &Arc<T>, len: usize, generation: u64) {
         let mut state = self.state.lock();
         if state.generation != generation {

@@ -1,17 +1,17 @@
-//! What the methods need to know of a node beside its chain.
+//! Facts about a node that do not come from its chain.
 
-/// How far a download of the chain is.
+/// The progress of a download of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncStatus {
-    /// The block at which the download began.
+    /// The number of the block at which the download began.
     pub starting_block: u64,
-    /// The highest block that peers speak of.
+    /// The number of the highest block that a peer has announced.
     pub highest_block: u64,
 }
 
-/// What the methods need to know of a node beside its chain.
+/// Facts about a node that do not come from its chain.
 pub trait NodeFacts {
-    /// Client version: name, version, platform and toolchain separated by slashes.
+    /// The client version: name, version, platform and toolchain, separated by slashes.
     fn client_version(&self) -> &str;
 
     /// Network id: 99 main, 101 test, 100 local development.
@@ -20,11 +20,11 @@ pub trait NodeFacts {
     /// Whether the node listens for network connections.
     fn is_listening(&self) -> bool;
 
-    /// Connected peers.
+    /// The number of connected peers.
     fn peer_count(&self) -> u64;
 
-    /// How far a download of the chain is; `None` while there is none, which is always so for a
-    /// node without peers.
+    /// The progress of a download of the chain. `None` if nothing is being downloaded, as in a node
+    /// without peers.
     fn sync_status(&self) -> Option<SyncStatus> {
         None
     }

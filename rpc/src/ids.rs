@@ -2,7 +2,7 @@
 
 use crate::error::{RpcResult, failure};
 
-/// Ids cannot be guessed, so that no client meets another's filter.
+/// A random id. Nobody can guess it, so no client can use the filter of another.
 pub(crate) fn random_id() -> RpcResult<u128> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(failure)?;

@@ -3,47 +3,47 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-/// Every module that can be enabled. Some have no methods in a given node.
+/// Every module that can be enabled. Some have no methods in this node.
 pub const MODULES: [&str; 12] = [
     "chain3", "mc", "net", "admin", "txpool", "personal", "vnode", "scs", "debug", "miner", "db", "shh",
 ];
-/// The modules an HTTP listener has unless told otherwise.
+/// The modules of an HTTP listener by default.
 pub const MODULES_DEFAULT: [&str; 3] = ["chain3", "mc", "net"];
-/// The module that is always there.
+/// The module that is always enabled.
 pub(crate) const MODULE_RPC: &str = "rpc";
-/// Module names of the compatible library, and ours.
+/// The names of modules in Ethereum's API, and our names of the same modules.
 pub(crate) const ALIASES: [(&str, &str); 2] = [("eth", "mc"), ("web3", "chain3")];
 
-/// By which name a method was called.
+/// The style of the name that a method was called by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Dialect {
-    /// By its own name.
+pub enum NameStyle {
+    /// The method's own name, such as `mc_call`.
     #[default]
     Native,
-    /// By its name in the compatible library: the caller expects that library's forms, where
-    /// they differ.
+    /// The name in Ethereum's API, such as `eth_call`. The caller expects Ethereum's forms of
+    /// hashes and objects where they differ.
     Ethereum,
 }
 
-/// The modules a listener exposes.
+/// The modules that a listener exposes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Modules(BTreeSet<&'static str>);
 
-/// A module name that does not exist.
+/// A name in a list of modules is not the name of a module.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown API module: got {got:?}, expected a list of: {}", MODULES.join(", "))]
 pub struct UnknownModule {
-    /// The name given.
+    /// The name in the list.
     pub got: String,
 }
 
 impl Modules {
-    /// Every module: what the local channel exposes.
+    /// Every module. The local channel exposes them all.
     pub fn all() -> Self {
         Self(MODULES.into())
     }
 
-    /// Whether `module` is exposed; `rpc` always is.
+    /// Whether `module` is exposed. `rpc` always is.
     pub fn contains(&self, module: &str) -> bool {
         module == MODULE_RPC || self.0.contains(module)
     }
@@ -56,7 +56,7 @@ impl Default for Modules {
     }
 }
 
-/// Reads a comma-separated list, as `--rpcapi` takes it; spaces around names do not matter.
+/// Reads a comma-separated list, as in `--rpcapi`. Spaces around names are ignored.
 impl FromStr for Modules {
     type Err = UnknownModule;
 

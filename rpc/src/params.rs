@@ -1,8 +1,8 @@
 //! Positional parameters: a JSON array becomes a tuple of decoded values.
 //!
-//! The method is found first; only then are its parameters read, so an unknown method and a bad
-//! parameter stay distinct. An absent trailing parameter reads as null. How a single value is read
-//! is in [`crate::decode`].
+//! Parameters are read after the method was found, so that an unknown method and a bad parameter
+//! are different errors. An absent trailing parameter reads as null. How a single value is read is
+//! in [`crate::decode`].
 
 use std::fmt;
 
@@ -12,23 +12,23 @@ use serde_json::value::RawValue;
 
 use crate::decode::{FromParam, json_type};
 use crate::error::{RpcError, RpcResult};
-use crate::modules::Dialect;
+use crate::modules::NameStyle;
 use crate::wire_type::WireType;
 
-/// Most parameters a method can have.
+/// Most parameters of a method.
 const PARAMS_MAX: usize = 10;
 
-/// The parameters of one call, not yet read, and the dialect it was made in.
+/// The parameters of one call as JSON text, and the style of the name it was called by.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Params<'a> {
     json: Option<&'a [u8]>,
-    dialect: Dialect,
+    name_style: NameStyle,
 }
 
 impl<'a> Params<'a> {
-    /// Takes the JSON text of the `params` member; `None` where it is absent.
-    pub fn new(json: Option<&'a [u8]>, dialect: Dialect) -> Self {
-        Self { json, dialect }
+    /// Takes the JSON text of the request's `params`, or `None` if they are absent.
+    pub fn new(json: Option<&'a [u8]>, name_style: NameStyle) -> Self {
+        Self { json, name_style }
     }
 
     /// The JSON text.
@@ -36,19 +36,20 @@ impl<'a> Params<'a> {
         self.json
     }
 
-    /// By which name the method was called.
-    pub fn dialect(&self) -> Dialect {
-        self.dialect
+    /// The style of the name that the method was called by.
+    pub fn name_style(&self) -> NameStyle {
+        self.name_style
     }
 
-    /// Reads the parameters as the tuple `T`; `()` for a method without any.
+    /// Reads the parameters as the tuple `T`, which is `()` for a method without parameters.
     ///
     /// # Errors
-    /// −32602 with the first parameter that is missing, unreadable or too many.
+    /// −32602 for the first parameter that is missing or cannot be read, and for too many
+    /// parameters.
     pub fn parse<T: FromParams>(self) -> RpcResult<T> {
         let values = match self.json {
-            None => Values::default(),
-            Some(json) => Values::read(json)?,
+            None => ParamValues::default(),
+            Some(json) => ParamValues::read(json)?,
         };
         if values.count > T::COUNT {
             return Err(RpcError::invalid_params(format!(
@@ -60,14 +61,14 @@ impl<'a> Params<'a> {
     }
 }
 
-/// The members of the parameter array, as JSON text.
+/// The elements of the parameter array, as JSON text.
 #[derive(Default)]
-pub struct Values<'a> {
+pub struct ParamValues<'a> {
     slots: [Option<&'a RawValue>; PARAMS_MAX],
     count: usize,
 }
 
-impl<'a> Values<'a> {
+impl<'a> ParamValues<'a> {
     fn read(json: &'a [u8]) -> RpcResult<Self> {
         match json.first() {
             Some(b'[') => {}
@@ -92,18 +93,18 @@ impl<'a> Values<'a> {
     }
 }
 
-impl<'de> Deserialize<'de> for Values<'de> {
+impl<'de> Deserialize<'de> for ParamValues<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Values<'de>;
+        struct ValuesVisitor;
+        impl<'de> Visitor<'de> for ValuesVisitor {
+            type Value = ParamValues<'de>;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("an array")
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
-                let mut values = Values::default();
+                let mut values = ParamValues::default();
                 while values.count < PARAMS_MAX {
                     let Some(value) = array.next_element::<&RawValue>()? else {
                         return Ok(values);
@@ -117,11 +118,11 @@ impl<'de> Deserialize<'de> for Values<'de> {
                 Ok(values)
             }
         }
-        deserializer.deserialize_seq(Reader)
+        deserializer.deserialize_seq(ValuesVisitor)
     }
 }
 
-/// What a Rust type says about a parameter.
+/// What the Rust type of a parameter says about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParamType {
     /// The type on the wire.
@@ -131,7 +132,7 @@ pub struct ParamType {
 }
 
 impl ParamType {
-    /// What `T` says.
+    /// What the type `T` says.
     pub fn of<T: FromParam>() -> Self {
         Self {
             wire_type: T::TYPE,
@@ -142,7 +143,7 @@ impl ParamType {
 
 /// A tuple of parameters.
 pub trait FromParams: Sized {
-    /// How many parameters there are at most.
+    /// The most parameters that a caller can send.
     const COUNT: usize;
 
     /// The type of each parameter, in order.
@@ -151,8 +152,8 @@ pub trait FromParams: Sized {
     /// Reads each parameter in its position.
     ///
     /// # Errors
-    /// −32602 with the first parameter that does not fit.
-    fn from_values(values: &Values<'_>) -> RpcResult<Self>;
+    /// −32602 for the first parameter that is missing or cannot be read.
+    fn from_values(values: &ParamValues<'_>) -> RpcResult<Self>;
 }
 
 impl FromParams for () {
@@ -162,7 +163,7 @@ impl FromParams for () {
         Vec::new()
     }
 
-    fn from_values(_: &Values<'_>) -> RpcResult<Self> {
+    fn from_values(_: &ParamValues<'_>) -> RpcResult<Self> {
         Ok(())
     }
 }
@@ -176,7 +177,7 @@ macro_rules! tuple_params {
                 vec![$(ParamType::of::<$name>()),+]
             }
 
-            fn from_values(values: &Values<'_>) -> RpcResult<Self> {
+            fn from_values(values: &ParamValues<'_>) -> RpcResult<Self> {
                 Ok(($(values.get::<$name>($index)?,)+))
             }
         }
@@ -199,15 +200,15 @@ mod tests {
     use alloy_primitives::{Address, U256};
 
     use super::*;
-    use crate::decode::Fields;
-    use crate::types::{BlockRef, Count, Data, DecodeError, Integer, Quantity};
+    use crate::decode::ParamFields;
+    use crate::types::{BlockRef, Count, Data, Integer, ParamError, Quantity};
 
     #[track_caller]
     fn check<T: FromParams + fmt::Debug + PartialEq>(json: &str, expected: Result<T, &str>) {
         let json = (!json.is_empty()).then_some(json.as_bytes());
-        match (Params::new(json, Dialect::Native).parse::<T>(), expected) {
+        match (Params::new(json, NameStyle::Native).parse::<T>(), expected) {
             (Ok(value), expected) => assert_eq!(Ok(value), expected),
-            (Err(error), Ok(value)) => panic!("want {value:?}, got {error}"),
+            (Err(error), Ok(value)) => panic!("got {error}, expected {value:?}"),
             (Err(error), Err(message)) => assert_eq!((error.code(), error.message()), (-32602, message)),
         }
     }
@@ -313,8 +314,8 @@ mod tests {
     impl FromParam for Transfer {
         const TYPE: WireType = WireType::Named("Transfer");
 
-        fn from_json(json: &str) -> Result<Self, DecodeError> {
-            let fields = Fields::read(json)?;
+        fn from_json(json: &str) -> Result<Self, ParamError> {
+            let fields = ParamFields::read(json)?;
             Ok(Self {
                 to: fields.get("to")?,
                 value: fields.get("value")?,

@@ -10,7 +10,7 @@ fn sleep_ms((): &(), (ms,): (Integer,)) -> RpcResult<Integer> {
     Ok(ms)
 }
 
-/// Whether this is a thread of the pool, not the one that took the message.
+/// Whether this thread belongs to the blocking pool.
 fn is_pool() -> bool {
     let thread = std::thread::current();
     thread.name().is_some_and(|name| name.starts_with("pool"))
@@ -71,7 +71,7 @@ fn methods() -> Vec<Method<()>> {
     ]
 }
 
-/// Runs each body against one table and compares the whole answer.
+/// Sends each body to one dispatcher and compares the whole answer.
 #[track_caller]
 fn check(cases: &[(&str, &str)]) {
     check_within(REQUEST_TIMEOUT, cases);
@@ -164,7 +164,7 @@ fn time_runs_out() {
                 "[{m:'mc_sleep','params':[1],'id':1},{m:'mc_sleep','params':[900],'id':2},{m:'mc_echo','id':3}]",
                 &format!("[{{'id':1,'result':1}},{{'id':2,{late}}},{{'id':3,{skipped}}}]"),
             ),
-            // The only place for heavy calls stays taken by the one that ran out of time.
+            // There is one permit for heavy calls. The call that timed out still holds it.
             (
                 "{m:'mc_work','params':[1200],'id':1}",
                 &format!("{{'id':1,{late}}}"),
@@ -179,7 +179,7 @@ fn time_runs_out() {
 }
 
 #[test]
-fn room_runs_out() {
+fn bytes_run_out() {
     let text = "x".repeat(60);
     let long = "'error':{'code':-32000,'message':'the response is longer than 100 bytes'}";
     let skipped = "'error':{'code':-32000,'message':'not run: the response is longer than 100 bytes'}";
@@ -220,7 +220,7 @@ fn others_have_their_turn_within_a_batch() {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     // A session method cannot change threads.
-    fn had_turn(turn: &AtomicBool, _: &Session, (): (), _: Dialect) -> RpcResult<bool> {
+    fn had_turn(turn: &AtomicBool, _: &RpcSession, (): (), _: NameStyle) -> RpcResult<bool> {
         std::thread::sleep(2 * INLINE_TIME_MAX);
         Ok(turn.load(Ordering::Relaxed))
     }
@@ -253,7 +253,7 @@ fn tables_are_checked() {
     };
     check(
         vec![row("mc_a"), row("net_b"), row("mc_a")],
-        TableError::Twice("mc_a"),
+        MethodTableError::DuplicateMethod("mc_a"),
     );
-    check(vec![row("foo_a")], TableError::Module("foo_a"));
+    check(vec![row("foo_a")], MethodTableError::UnknownModule("foo_a"));
 }

@@ -16,7 +16,7 @@ use primitives::{B256, Bloom, Log, Receipt};
 use super::cursor::header;
 use crate::error::{RpcResult, failure};
 use crate::logs_filter::LogCriteria;
-use crate::modules::Dialect;
+use crate::modules::NameStyle;
 use crate::objects::{LogObject, TransactionPlace};
 
 /// Most bytes of logs in the cache.
@@ -111,7 +111,7 @@ impl BlockLogs {
         &self,
         filter: &LogCriteria,
         removed: bool,
-        dialect: Dialect,
+        name_style: NameStyle,
         take: &mut dyn FnMut(&LogObject<'_>) -> RpcResult<()>,
     ) -> RpcResult<()> {
         if !filter.may_match(&self.bloom) {
@@ -129,9 +129,9 @@ impl BlockLogs {
             matching.reverse();
         }
         for (transaction, log, index) in matching {
-            let hash = match dialect {
-                Dialect::Native => transaction.hash,
-                Dialect::Ethereum => transaction.ethereum_hash.unwrap_or(transaction.hash),
+            let hash = match name_style {
+                NameStyle::Native => transaction.hash,
+                NameStyle::Ethereum => transaction.ethereum_hash.unwrap_or(transaction.hash),
             };
             let place = TransactionPlace {
                 block_hash: self.id.hash,

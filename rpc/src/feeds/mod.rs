@@ -29,7 +29,7 @@ use self::logs::LogCache;
 use crate::block_cache::BlockCache;
 use crate::error::{RpcError, RpcResult, failure};
 use crate::facts::{NodeFacts, SyncStatus};
-use crate::modules::Dialect;
+use crate::modules::NameStyle;
 use crate::objects::shown_hash;
 
 /// How often the pool and the state of the download are polled.
@@ -167,21 +167,21 @@ impl Feeds {
         self.facts.sync_status()
     }
 
-    /// The hash that `dialect` shows for a transaction that was pending. The transaction is read
+    /// The hash that `name_style` shows for a transaction that was pending. The transaction is read
     /// from the pool, or from the block that contains it by now.
-    pub(crate) fn shown_hash(&self, hash: &B256, dialect: Dialect) -> RpcResult<B256> {
-        if dialect == Dialect::Native {
+    pub(crate) fn shown_hash(&self, hash: &B256, name_style: NameStyle) -> RpcResult<B256> {
+        if name_style == NameStyle::Native {
             return Ok(*hash);
         }
         if let Some(pooled) = self.chain.pool().get(hash) {
-            return Ok(shown_hash(&pooled.transaction, dialect));
+            return Ok(shown_hash(&pooled.transaction, name_style));
         }
         let view = self.view()?;
         let Some((block, index)) = view.transaction_place(hash).map_err(failure)? else {
             return Ok(*hash);
         };
         let known = self.blocks.by_hash(&self.chain, &view, &block)?;
-        let shown = known.and_then(|known| known.hashes(dialect).get(index).copied());
+        let shown = known.and_then(|known| known.hashes(name_style).get(index).copied());
         Ok(shown.unwrap_or(*hash))
     }
 

@@ -16,7 +16,7 @@ use crate::feeds::{BlockChange, CriteriaPermit, Feeds, HeadCursor};
 use crate::ids::random_id;
 use crate::json::{Json, JsonArray};
 use crate::logs_filter::{LogCriteria, LogFilter};
-use crate::modules::Dialect;
+use crate::modules::NameStyle;
 use crate::types::Data;
 
 /// Default of [`FilterLimits::filters_max`].
@@ -162,13 +162,13 @@ impl Filters {
     }
 
     /// The changes since the last poll: logs, block hashes or transaction hashes.
-    pub(crate) fn changes(&self, id: u128, dialect: Dialect, now: Instant) -> RpcResult<Json> {
+    pub(crate) fn changes(&self, id: u128, name_style: NameStyle, now: Instant) -> RpcResult<Json> {
         let filter = self.get(id, now)?;
         *filter.last_poll.lock() = now;
         match &mut *filter.state.lock() {
-            FilterState::Pending(cursor) => self.pending(cursor, dialect),
+            FilterState::Pending(cursor) => self.pending(cursor, name_style),
             FilterState::Blocks(cursor) => self.blocks(cursor),
-            FilterState::Logs(criteria, cursor) => self.logs(criteria, cursor, dialect),
+            FilterState::Logs(criteria, cursor) => self.logs(criteria, cursor, name_style),
         }
     }
 
@@ -199,12 +199,12 @@ impl Filters {
         now.saturating_duration_since(*filter.last_poll.lock()) >= self.limits.idle_timeout
     }
 
-    fn pending(&self, cursor: &mut u64, dialect: Dialect) -> RpcResult<Json> {
+    fn pending(&self, cursor: &mut u64, name_style: NameStyle) -> RpcResult<Json> {
         let pending = self.feeds.pending_since(*cursor, HASHES_MAX);
         let shown = pending
             .hashes
             .iter()
-            .map(|hash| self.feeds.shown_hash(hash, dialect).map(Data));
+            .map(|hash| self.feeds.shown_hash(hash, name_style).map(Data));
         let answer = Json::write(&shown.collect::<RpcResult<Vec<_>>>()?)?;
         *cursor = pending.cursor;
         Ok(answer)
@@ -221,7 +221,12 @@ impl Filters {
         Ok(answer)
     }
 
-    fn logs(&self, criteria: &LogCriteria, cursor: &mut HeadCursor, dialect: Dialect) -> RpcResult<Json> {
+    fn logs(
+        &self,
+        criteria: &LogCriteria,
+        cursor: &mut HeadCursor,
+        name_style: NameStyle,
+    ) -> RpcResult<Json> {
         let mut out = JsonArray::new();
         let (unseen, view) = self.feeds.changes_since(cursor)?;
         let mut taken = 0;
@@ -233,7 +238,9 @@ impl Filters {
             let id = change.block();
             if criteria.covers(id.number) {
                 let logs = self.feeds.logs(&view, id)?;
-                logs.write(criteria, change.is_removal(), dialect, &mut |log| out.push(log))?;
+                logs.write(criteria, change.is_removal(), name_style, &mut |log| {
+                    out.push(log)
+                })?;
             }
         }
         *cursor = unseen.cursor_after(taken, &view)?;

@@ -2,7 +2,7 @@
 //! Source: docs/interface.md, 2.6.
 //!
 //! [`LogCriteria`] is a filter prepared for matching block after block. It knows no blocks. The
-//! package `chain` decides what matches. `logs_filter` reads the options object.
+//! package `chain` decides what matches. The module above reads the options object.
 
 use chain::logs::{BloomTest, LogQuery};
 use primitives::{Bloom, Log};
@@ -10,7 +10,7 @@ use primitives::{Bloom, Log};
 use super::{LogFilter, LogSpan};
 use crate::decode::FromParam;
 use crate::error::{RpcError, RpcResult};
-use crate::types::{BlockRef, DecodeError};
+use crate::types::{BlockRef, ParamError};
 use crate::wire_type::WireType;
 
 /// Bytes that an address or topic takes in the query and in the bloom test.
@@ -116,13 +116,13 @@ impl Default for LogCriteria {
 impl FromParam for LogCriteria {
     const TYPE: WireType = <LogFilter as FromParam>::TYPE;
 
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
+    fn from_json(json: &str) -> Result<Self, ParamError> {
         let LogFilter { span, query } = LogFilter::from_json(json)?;
         match span {
             LogSpan::Range { from, to } => Ok(Self::new(from, to, query)),
             LogSpan::Block(_) => {
                 let reason = "blockHash: a filter takes a range of blocks, and mc_getLogs a single block";
-                Err(DecodeError::Rule(reason.to_owned()))
+                Err(ParamError::Rule(reason.to_owned()))
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::json::JsonOf;
 use crate::modules::Modules;
 use crate::node::Node;
 use crate::table::Method;
-use crate::types::{Count, Data, DecodeError, PlainNumber, Quantity};
+use crate::types::{Count, Data, ParamError, PlainNumber, Quantity};
 use crate::wire_type::{Described, WireType};
 
 /// The first block of a subnet must be at least this many blocks above the head.
@@ -26,24 +26,24 @@ const SUBNET_LEAD: u64 = 10;
 pub fn methods() -> Vec<Method<Node>> {
     vec![
         Method::blocking("admin_addPeer", ["enode"], add_peer)
-            .summary("Adds a node to the list of those that a connection is kept with."),
+            .summary("Adds a static node, with which this node stays connected."),
         Method::blocking("admin_removePeer", ["enode"], remove_peer)
-            .summary("Takes a node from that list; false if it is not on it."),
-        Method::inline("admin_datadir", [], data_directory).summary("Where the node keeps its data."),
+            .summary("Removes a static node. False if it is not one."),
+        Method::inline("admin_datadir", [], data_directory).summary("The data directory of this node."),
         Method::blocking("admin_nodeInfo", [], node_info)
-            .summary("What this node is and where it is reached."),
+            .summary("The identity of this node, and how other nodes reach it."),
         Method::blocking("admin_peers", [], peers).summary("The connected peers."),
         Method::waiting("admin_startRPC", ["host", "port", "cors", "apis"], start_listener)
             .summary("Opens the HTTP listener."),
         Method::waiting("admin_stopRPC", [], stop_listener)
-            .summary("Closes the HTTP listener; false if there is none."),
+            .summary("Closes the HTTP listener. False if none is open."),
         Method::blocking("admin_addSubnetP2P", ["address", "block"], add_subnet)
-            .summary("Joins an application chain's network at a block."),
+            .summary("Joins the network of an application chain at a block."),
         Method::blocking("admin_removeSubnetP2P", ["address", "block"], remove_subnet).summary(
-            "Leaves an application chain's network at a block; false if this node is not part of it.",
+            "Leaves the network of an application chain at a block. False if this node is not part of it.",
         ),
         Method::blocking("admin_getSubnetP2PList", [], subnets)
-            .summary("The networks of application chains that this node is part of, or will be."),
+            .summary("The networks of application chains that this node is part of, or will be part of."),
     ]
 }
 
@@ -53,11 +53,11 @@ struct EnodeParam(Enode);
 impl FromParam for EnodeParam {
     const TYPE: WireType = <String as FromParam>::TYPE;
 
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
+    fn from_json(json: &str) -> Result<Self, ParamError> {
         let text = string(json, "an enode URL")?;
         let node = text.parse::<Enode>();
         node.map(Self)
-            .map_err(|error| DecodeError::Rule(error.to_string()))
+            .map_err(|error| ParamError::Rule(error.to_string()))
     }
 }
 

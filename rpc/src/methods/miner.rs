@@ -1,5 +1,5 @@
-//! The `miner` module: the search for seals in this process, and the settings of the blocks that this
-//! node makes.
+//! The `miner` module: the search for seals in this process, and the settings of the blocks that
+//! this node makes.
 //!
 //! External miners use `mc_getWork`, `mc_submitWork` and `mc_submitHashrate`.
 
@@ -16,18 +16,18 @@ use crate::types::{Count, PlainNumber, Quantity};
 pub fn methods() -> Vec<Method<Node>> {
     vec![
         Method::blocking("miner_start", ["threads"], start)
-            .summary("Starts to mine, with so many CPU threads where they are named."),
-        Method::blocking("miner_stop", [], stop).summary("Stops to mine."),
+            .summary("Starts mining, with a number of CPU threads if one is given."),
+        Method::blocking("miner_stop", [], stop).summary("Stops mining."),
         Method::inline("miner_setExtra", ["text"], set_extra)
-            .summary("Sets the text in blocks made here, at most 32 bytes."),
+            .summary("Sets the text in the blocks of this node, at most 32 bytes."),
         Method::inline("miner_setGasPrice", ["price"], set_gas_price)
-            .summary("Sets the cheapest gas price taken from others, in sha."),
+            .summary("Sets the lowest gas price that the pool accepts from others, in sha."),
         Method::inline("miner_setMoacbase", ["address"], set_moacbase)
-            .summary("Sets who is paid for blocks made here."),
+            .summary("Sets the address that is paid for the blocks of this node."),
         Method::inline("miner_getHashrate", [], hashrate)
-            .summary("Hashes per second, as mc_hashrate, as a plain number."),
+            .summary("Hashes per second like mc_hashrate, as a plain number."),
         Method::inline("miner_getGasPrice", [], gas_price)
-            .summary("The cheapest gas price taken from others, in sha, as a plain number."),
+            .summary("The lowest gas price that the pool accepts from others, in sha, as a plain number."),
     ]
 }
 

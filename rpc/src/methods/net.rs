@@ -12,7 +12,7 @@ pub fn methods<C: NodeFacts + 'static>() -> Vec<Method<C>> {
             .summary("The network id: 99 main, 101 test, 100 local development."),
         Method::inline("net_listening", [], is_listening)
             .summary("Whether the node listens for network connections."),
-        Method::inline("net_peerCount", [], peer_count).summary("How many peers are connected."),
+        Method::inline("net_peerCount", [], peer_count).summary("The number of connected peers."),
     ]
 }
 

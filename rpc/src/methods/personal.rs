@@ -1,8 +1,8 @@
 //! The `personal` module: accounts that are used with a password.
 //!
-//! The module is enabled only on request, because passwords travel in plain text. Keys are stored by
-//! the package `keystore`. To try a password takes a second and much memory, so the methods that do
-//! so are heavy ones.
+//! The module is enabled only on request, because passwords travel in plain text. Keys are stored
+//! by the package `keystore`. To try a password takes a second and much memory, so the methods that
+//! do so are heavy ones.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -17,7 +17,7 @@ use crate::decode::{FromParam, string};
 use crate::error::{RpcError, RpcResult};
 use crate::node::Node;
 use crate::table::Method;
-use crate::types::{Count, Data, DecodeError};
+use crate::types::{Count, Data, ParamError};
 use crate::wire_type::{Described, WireType};
 
 /// An account is unlocked for this many seconds if the caller names no time.
@@ -29,41 +29,44 @@ const UNLOCK_SECONDS_MAX: u64 = i64::MAX as u64 / 1_000_000_000;
 pub fn methods() -> Vec<Method<Node>> {
     vec![
         Method::blocking("personal_listAccounts", [], list_accounts)
-            .summary("The accounts of this node, after a new look at its key files."),
+            .summary("The accounts of this node. Reads the folder of key files again first."),
         Method::blocking("personal_listWallets", [], list_wallets)
-            .summary("Where the keys of the accounts are."),
+            .summary("The places of the accounts' keys."),
         Method::heavy("personal_newAccount", ["password"], new_account)
-            .summary("Makes an account; it is locked."),
+            .summary("Creates an account, which is locked. Returns its address."),
         Method::heavy("personal_importRawKey", ["key", "password"], import_raw_key)
-            .summary("Keeps a secret key of 64 hex digits."),
+            .summary("Stores a secret key of 64 hex digits. Returns its address."),
         Method::heavy(
             "personal_unlockAccount",
             ["address", "password", "seconds"],
             unlock_account,
         )
-        .summary("Unlocks an account for some time, 300 s unless told otherwise; 0: for good."),
+        .summary("Unlocks an account for a number of seconds: 300 by default, for ever if 0."),
         Method::blocking("personal_lockAccount", ["address"], lock_account)
-            .summary("Locks an account; false if it is unknown."),
+            .summary("Locks an account. False if it is unknown."),
         Method::heavy(
             "personal_sendTransaction",
             ["transaction", "password"],
             send_transaction,
         )
-        .summary("Signs a transaction with the password in place of an unlocked account, and sends it."),
+        .summary(
+            "Signs a transaction of a locked account with its password, and sends it. Returns its hash.",
+        ),
         Method::heavy("personal_sign", ["message", "address", "password"], sign)
-            .summary("Signs a message with the password in place of an unlocked account."),
+            .summary("Signs a message for a locked account with its password."),
         Method::sized("personal_ecRecover", ["message", "signature"], ec_recover)
-            .summary("Who signed a message."),
+            .summary("The address that signed a message."),
     ]
 }
 
-/// A password or a secret key, as text. It is wiped from memory when it is dropped, and never shown.
+/// A password or a secret key, as text. It is wiped from memory when it is dropped, and never
+/// shown.
 struct Secret(Zeroizing<String>);
 
 impl FromParam for Secret {
     const TYPE: WireType = <String as FromParam>::TYPE;
 
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
+    fn from_json(json: &str) -> Result<Self, ParamError> {
         let text = string(json, "a string")?;
         Ok(Self(Zeroizing::new(text.into_owned())))
     }
@@ -121,8 +124,8 @@ fn list_wallets(node: &Node) -> RpcResult<Vec<Wallet>> {
     Ok(node.accounts.accounts().into_iter().map(wallet).collect())
 }
 
-/// Reads the folder of the key files again. If that fails, the failure is logged and the accounts that
-/// are known already stay.
+/// Reads the folder of the key files again. If that fails, the failure is logged and the accounts
+/// that are known already stay.
 fn refresh(node: &Node) {
     match node.accounts.refresh() {
         Ok(skipped) => skipped

@@ -1,4 +1,5 @@
-//! The `txpool` module (docs/interface.md, 4.8): the transactions of the pool, by account and nonce.
+//! The `txpool` module (docs/interface.md, 4.8): the transactions of the pool, by account and
+//! nonce.
 //!
 //! Accounts are written with their checksum and nonces in decimal digits, as on the public network.
 
@@ -11,7 +12,7 @@ use serde::ser::{SerializeMap, Serializer};
 
 use crate::error::RpcResult;
 use crate::json::JsonOf;
-use crate::modules::Dialect;
+use crate::modules::NameStyle;
 use crate::node::Node;
 use crate::objects::TransactionObject;
 use crate::table::Method;
@@ -22,11 +23,12 @@ use crate::wire_type::{Described, WireType};
 pub fn methods() -> Vec<Method<Node>> {
     vec![
         Method::blocking("txpool_content", [], content)
-            .summary("All transactions that wait, by account and nonce."),
+            .summary("All transactions in the pool, by account and nonce."),
         Method::blocking("txpool_inspect", [], inspect)
-            .summary("All transactions that wait, by account and nonce, a line each."),
-        Method::blocking("txpool_status", [], status)
-            .summary("How many transactions can be mined, and how many wait for others."),
+            .summary("All transactions in the pool, by account and nonce, a line of text each."),
+        Method::blocking("txpool_status", [], status).summary(
+            "The number of transactions that can be mined now, and of those that must wait for others.",
+        ),
     ]
 }
 
@@ -102,7 +104,7 @@ struct WholeTransactions<'a>(&'a PooledTransactions);
 impl Serialize for WholeTransactions<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serialize_pool(self.0, serializer, |sender, transaction| {
-            TransactionObject::new(transaction, sender, None, Dialect::Native)
+            TransactionObject::new(transaction, sender, None, NameStyle::Native)
         })
     }
 }
@@ -152,7 +154,8 @@ where
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.transactions.len()))?;
         for (tx_nonce, transaction) in self.transactions {
-            // The keys of a JSON object are strings: the serializer writes the nonce in decimal digits.
+            // The keys of a JSON object are strings: the serializer writes the nonce in decimal
+            // digits.
             map.serialize_entry(tx_nonce, &(self.show)(self.sender, transaction))?;
         }
         map.end()

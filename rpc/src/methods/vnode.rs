@@ -12,15 +12,16 @@ use crate::types::Data;
 /// The rows of this module.
 pub fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::inline("vnode_address", [], address)
-            .summary("Who is paid for relaying to application chains; zeros where nobody is named."),
+        Method::inline("vnode_address", [], address).summary(
+            "The address that is paid for relaying to application chains. The zero address if there is none.",
+        ),
         Method::inline("vnode_scsService", [], scs_service)
             .summary("Whether servers of application chains are served."),
         Method::inline("vnode_serviceCfg", [], service_cfg)
-            .summary("The port of that service, after a colon."),
+            .summary("A colon and the port of the service for servers of application chains."),
         Method::inline("vnode_showToPublic", [], show_to_public)
-            .summary("Whether that service is announced to the public."),
-        Method::inline("vnode_vnodeIP", [], ip).summary("Under which address users reach this node."),
+            .summary("Whether the service for servers of application chains is announced to the public."),
+        Method::inline("vnode_vnodeIP", [], ip).summary("The address under which users reach this node."),
     ]
 }
 

@@ -1,9 +1,9 @@
-//! The description of all methods in the form of OpenRPC: what `rpc.discover` answers, and what
-//! lies in `rpc/openrpc.json`.
+//! The description of all methods in the form of OpenRPC. It is the answer of `rpc.discover` and
+//! the content of `rpc/openrpc.json`.
 //!
-//! Made from the rows: each has its parameters and result as a [`Signature`], whose types are
-//! those of the interface's section 2 (`types.rs`, `objects.rs`). The examples lie in
-//! `rpc/examples.json`; a test runs each of them against a node.
+//! The description is made from the rows. The parameters and the result of a method come from its
+//! [`MethodSignature`], which names types. The schemas of these types are in `types.rs` and
+//! `objects.rs`. The examples are in `rpc/examples.json`. A test runs each of them against a node.
 
 mod objects;
 mod types;
@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 
 use crate::table::{MethodInfo, MethodSignature};
 
-/// The form that the description has.
+/// The version of OpenRPC.
 const OPENRPC_VERSION: &str = "1.3.2";
 
-/// Parameters and results of the examples, by method.
+/// The parameters and the result of an example, by the name of the method.
 static EXAMPLES: LazyLock<Map<String, Value>> =
     LazyLock::new(|| serde_json::from_str(include_str!("../../examples.json")).unwrap_or_default());
 
@@ -87,7 +87,7 @@ fn example_pairing(signature: &MethodSignature, example: &Value) -> Value {
     })
 }
 
-/// Every named type.
+/// The schemas of all named types.
 fn schemas() -> Map<String, Value> {
     types::plain().chain(objects::schemas()).collect()
 }

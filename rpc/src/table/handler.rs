@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use crate::error::{RpcError, RpcResult};
 use crate::json::{Json, MethodResult};
-use crate::modules::Dialect;
+use crate::modules::NameStyle;
 use crate::params::{FromParams, Params};
-use crate::subscriptions::Session;
+use crate::subscriptions::RpcSession;
 
 /// A handler that answers on the thread it is called on.
 pub type SyncHandler<C> = Arc<dyn Fn(&C, Params<'_>) -> RpcResult<Json> + Send + Sync>;
@@ -21,7 +21,7 @@ pub type CachedHandler<C> = Arc<dyn Fn(&C, Params<'_>, ReadScope) -> Result<Json
 /// A handler whose answer comes later. It reads its parameters before it waits.
 pub type WaitingHandler<C> = Arc<dyn Fn(Arc<C>, Params<'_>) -> PendingReply + Send + Sync>;
 /// A handler that needs the connection it is called through.
-pub type SessionHandler<C> = Arc<dyn Fn(&C, &Session, Params<'_>) -> RpcResult<Json> + Send + Sync>;
+pub type SessionHandler<C> = Arc<dyn Fn(&C, &RpcSession, Params<'_>) -> RpcResult<Json> + Send + Sync>;
 /// An answer that comes later.
 pub type PendingReply = Pin<Box<dyn Future<Output = RpcResult<Json>> + Send>>;
 
@@ -105,9 +105,9 @@ where
 }
 
 /// `fn(&C, params, name style) -> RpcResult<R>`.
-impl<C, P, R, F> IntoHandler<SyncHandler<C>, fn(P, Dialect) -> R> for F
+impl<C, P, R, F> IntoHandler<SyncHandler<C>, fn(P, NameStyle) -> R> for F
 where
-    F: Fn(&C, P, Dialect) -> RpcResult<R> + Send + Sync + 'static,
+    F: Fn(&C, P, NameStyle) -> RpcResult<R> + Send + Sync + 'static,
     P: FromParams,
     R: MethodResult,
 {
@@ -115,7 +115,7 @@ where
     type Result = R;
 
     fn into_handler(self) -> SyncHandler<C> {
-        Arc::new(move |context, params| self(context, params.parse()?, params.dialect())?.into_json())
+        Arc::new(move |context, params| self(context, params.parse()?, params.name_style())?.into_json())
     }
 }
 
@@ -135,9 +135,9 @@ where
 }
 
 /// `fn(&C, params, scope, name style) -> Result<R, InlineError>`.
-impl<C, P, R, F> IntoHandler<CachedHandler<C>, fn(P, ReadScope, Dialect) -> R> for F
+impl<C, P, R, F> IntoHandler<CachedHandler<C>, fn(P, ReadScope, NameStyle) -> R> for F
 where
-    F: Fn(&C, P, ReadScope, Dialect) -> Result<R, InlineError> + Send + Sync + 'static,
+    F: Fn(&C, P, ReadScope, NameStyle) -> Result<R, InlineError> + Send + Sync + 'static,
     P: FromParams,
     R: MethodResult,
 {
@@ -146,7 +146,7 @@ where
 
     fn into_handler(self) -> CachedHandler<C> {
         Arc::new(move |context, params, scope| {
-            Ok(self(context, params.parse()?, scope, params.dialect())?.into_json()?)
+            Ok(self(context, params.parse()?, scope, params.name_style())?.into_json()?)
         })
     }
 }
@@ -173,10 +173,10 @@ where
     }
 }
 
-/// `fn(&C, &Session, params, name style) -> RpcResult<R>`.
-impl<C, P, R, F> IntoHandler<SessionHandler<C>, fn(P, Dialect) -> R> for F
+/// `fn(&C, &RpcSession, params, name style) -> RpcResult<R>`.
+impl<C, P, R, F> IntoHandler<SessionHandler<C>, fn(P, NameStyle) -> R> for F
 where
-    F: Fn(&C, &Session, P, Dialect) -> RpcResult<R> + Send + Sync + 'static,
+    F: Fn(&C, &RpcSession, P, NameStyle) -> RpcResult<R> + Send + Sync + 'static,
     P: FromParams,
     R: MethodResult,
 {
@@ -185,7 +185,7 @@ where
 
     fn into_handler(self) -> SessionHandler<C> {
         Arc::new(move |context, session, params| {
-            self(context, session, params.parse()?, params.dialect())?.into_json()
+            self(context, session, params.parse()?, params.name_style())?.into_json()
         })
     }
 }

@@ -35,7 +35,7 @@ fn mining_needs_a_beneficiary() {
     let net = Net::start();
     net.chain
         .change_settings(|settings| settings.beneficiary = Address::ZERO);
-    let message = "moacbase missing: want --moacbase ADDRESS, or miner_setMoacbase";
+    let message = "moacbase missing: expected --moacbase ADDRESS, or miner_setMoacbase";
     for method in ["mc_coinbase", "mc_getWork", "miner_start"] {
         net.check_error(method, json!([]), -32000, message);
     }

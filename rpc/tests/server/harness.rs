@@ -8,7 +8,7 @@ use rpc::methods;
 use rpc::server::http::{self, HttpOptions};
 use rpc::server::ws::{self, WsOptions};
 use rpc::server::{Health, Healthy, TcpServer};
-use rpc::{Dialect, Dispatcher, Integer, Limits, Method, Modules, Rpc, RpcResult, Session};
+use rpc::{Dispatcher, Integer, Limits, Method, Modules, NameStyle, Rpc, RpcResult, RpcSession};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -65,7 +65,7 @@ fn long_text(_: &TestFacts, (len,): (Integer,)) -> RpcResult<String> {
 }
 
 /// `mc_session`.
-fn has_session(_: &TestFacts, _: &Session, (): (), _: Dialect) -> RpcResult<bool> {
+fn has_session(_: &TestFacts, _: &RpcSession, (): (), _: NameStyle) -> RpcResult<bool> {
     Ok(true)
 }
 

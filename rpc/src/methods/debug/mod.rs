@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::mc::FoundBlock;
 use crate::error::{RpcError, RpcResult, failure};
 use crate::json::JsonOf;
-use crate::modules::Dialect;
+use crate::modules::NameStyle;
 use crate::node::Node;
 use crate::objects::{BlockFacts, BlockObject};
 use crate::table::{Method, ReadScope};
@@ -23,13 +23,13 @@ use crate::wire_type::{Described, WireType};
 pub fn methods() -> Vec<Method<Node>> {
     let mut rows = vec![
         Method::blocking("debug_getBlockRlp", ["block"], block_rlp).summary("The bytes of a block."),
-        Method::blocking("debug_printBlock", ["block"], print_block).summary("A block in words, for people."),
+        Method::blocking("debug_printBlock", ["block"], print_block).summary("A block as text for people."),
         Method::blocking("debug_seedHash", ["block"], seed_hash)
             .summary("The seed hash of a block's Ethash epoch."),
         Method::blocking("debug_setHead", ["block"], set_head)
-            .summary("Makes a block of the chain its head and forgets all above it."),
+            .summary("Sets the head of the chain back to a block and deletes all blocks above it."),
         Method::blocking("debug_getBadBlocks", [], bad_blocks)
-            .summary("The blocks refused lately, with the reason of each."),
+            .summary("The blocks that were refused lately, each with the reason."),
     ];
     rows.extend(trace::methods());
     rows.extend(state::methods());
@@ -121,5 +121,5 @@ fn bad_block(block: &Block, hash: B256, total_difficulty: primitives::U256) -> B
         numbered: true,
     };
     // The senders of a bad block may be unknown, so its transactions are shown as hashes.
-    BlockObject::new(block, &[], facts, false, Dialect::Native)
+    BlockObject::new(block, &[], facts, false, NameStyle::Native)
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use chain::trace::{StepOptions, TIMEOUT_DEFAULT, TraceRequest, Tracer};
 
-use crate::decode::{Fields, FromParam};
-use crate::types::{Count, DecodeError};
+use crate::decode::{FromParam, ParamFields};
+use crate::types::{Count, ParamError};
 use crate::wire_type::WireType;
 
 /// The name of the tracer of calls.
@@ -18,8 +18,8 @@ pub(super) struct TraceOptions(pub(super) TraceRequest);
 impl FromParam for TraceOptions {
     const TYPE: WireType = WireType::Named("TraceOptions");
 
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
-        let fields = Fields::read(json)?;
+    fn from_json(json: &str) -> Result<Self, ParamError> {
+        let fields = ParamFields::read(json)?;
         let flag = |name| fields.get::<Option<bool>>(name).map(Option::unwrap_or_default);
         let limit: Option<Count> = fields.get("limit")?;
         let steps = StepOptions {
@@ -38,7 +38,7 @@ impl FromParam for TraceOptions {
                 only_top: config.is_some_and(|config| config.only_top_call),
             },
             Some(other) => {
-                return Err(DecodeError::Rule(format!(
+                return Err(ParamError::Rule(format!(
                     "field tracer: got {other:?}, expected {CALL_TRACER:?} or none"
                 )));
             }
@@ -60,8 +60,8 @@ struct TracerConfig {
 impl FromParam for TracerConfig {
     const TYPE: WireType = WireType::Named("TracerConfig");
 
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
-        let flag: Option<bool> = Fields::read(json)?.get("onlyTopCall")?;
+    fn from_json(json: &str) -> Result<Self, ParamError> {
+        let flag: Option<bool> = ParamFields::read(json)?.get("onlyTopCall")?;
         Ok(Self {
             only_top_call: flag.unwrap_or_default(),
         })
@@ -74,7 +74,7 @@ struct TraceTimeout(Duration);
 impl FromParam for TraceTimeout {
     const TYPE: WireType = <String as FromParam>::TYPE;
 
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
+    fn from_json(json: &str) -> Result<Self, ParamError> {
         let text = String::from_json(json)?;
         let read = |suffix: &str, unit_ms: u64| {
             let number: u64 = text.strip_suffix(suffix)?.parse().ok()?;
@@ -83,9 +83,8 @@ impl FromParam for TraceTimeout {
         let ms = read("ms", 1)
             .or_else(|| read("s", 1000))
             .or_else(|| read("m", 60_000));
-        ms.map(|ms| Self(Duration::from_millis(ms))).ok_or_else(|| {
-            DecodeError::Rule(format!("got {text:?}, expected a time such as 500ms, 5s or 1m"))
-        })
+        ms.map(|ms| Self(Duration::from_millis(ms)))
+            .ok_or_else(|| ParamError::Rule(format!("got {text:?}, expected a time such as 500ms, 5s or 1m")))
     }
 }
 

@@ -23,13 +23,13 @@ const DUMP_ROWS_MAX: usize = 100_000;
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::heavy("debug_dumpBlock", ["block"], dump_block)
-            .summary("The whole state after a block, where it is small."),
+            .summary("The whole state after a block, if the state is small."),
         Method::heavy(
             "debug_storageRangeAt",
             ["hash", "index", "address", "from", "limit"],
             storage_range,
         )
-        .summary("A part of a storage, in the order of its hashes, as it was before a block's transaction."),
+        .summary("A part of a contract's storage before a transaction of a block, in the order of the hashes of its keys."),
     ]
 }
 
@@ -82,7 +82,8 @@ fn dump_block(node: &Node, (at,): (BlockRef,)) -> RpcResult<JsonOf<StateDump>> {
     for (account, slots) in found {
         let record = account.account;
         let code = view.code(&account.address, number).map_err(failure)?;
-        // There are few accounts, but each may have code of the greatest length. A byte takes two digits.
+        // There are few accounts, but each may have code of the greatest length. A byte takes two
+        // digits.
         code_len += 2 * code.len();
         if code_len > len_max {
             return Err(RpcError::too_long("", len_max));

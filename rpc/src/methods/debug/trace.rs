@@ -16,17 +16,16 @@ use crate::types::{BlockRef, Data};
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::heavy("debug_traceTransaction", ["hash", "options"], trace_transaction).summary(
-            "What a transaction of the chain did: every step, or its calls with the tracer callTracer.",
-        ),
+        Method::heavy("debug_traceTransaction", ["hash", "options"], trace_transaction)
+            .summary("The trace of a transaction: its steps, or its calls with the tracer callTracer."),
         Method::heavy(
             "debug_traceBlockByNumber",
             ["block", "options"],
             trace_block_by_number,
         )
-        .summary("What each transaction of a block did."),
+        .summary("The trace of each transaction of a block."),
         Method::heavy("debug_traceBlockByHash", ["hash", "options"], trace_block_by_hash)
-            .summary("What each transaction of a block did."),
+            .summary("The trace of each transaction of a block."),
     ]
 }
 

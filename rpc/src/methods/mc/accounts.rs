@@ -11,7 +11,7 @@ use super::price::gas_price;
 use super::request::TransactionRequest;
 use super::state::next_nonce;
 use crate::error::{RpcError, RpcResult, failure};
-use crate::modules::Dialect;
+use crate::modules::NameStyle;
 use crate::node::Node;
 use crate::table::Method;
 use crate::types::Data;
@@ -26,11 +26,11 @@ pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::inline("mc_accounts", [], accounts).summary("The accounts of this node."),
         Method::blocking("mc_sign", ["address", "message"], sign)
-            .summary("The signature of an unlocked account under a message: r, s and V of 27 or 28."),
+            .summary("Signs a message for an unlocked account. Returns r, s and V, which is 27 or 28."),
         Method::blocking("mc_sendTransaction", ["transaction"], send)
-            .summary("Signs a transaction of an unlocked account and sends it; gives its hash."),
+            .summary("Signs a transaction of an unlocked account and sends it. Returns its hash."),
         Method::blocking("mc_sendRawTransaction", ["transaction"], send_raw)
-            .summary("Sends a signed transaction of twelve or nine fields; gives its hash."),
+            .summary("Sends a signed transaction of twelve or nine fields. Returns its hash."),
     ]
 }
 
@@ -55,8 +55,8 @@ pub(in crate::methods) fn sign_message(key: &SecretKey, message: &[u8]) -> Data<
 
 /// `mc_sendTransaction`: completes the transaction, signs it, and puts it into the pool.
 fn send(node: &Node, (request,): (TransactionRequest,)) -> RpcResult<Data<B256>> {
-    // The key is copied, so that an account that is locked meanwhile leaves no gap after a nonce was
-    // chosen. The copy wipes itself.
+    // The key is copied, so that an account that is locked meanwhile leaves no gap after a nonce
+    // was chosen. The copy wipes itself.
     send_signed(node, request, |from| {
         node.accounts
             .with_key(from, SecretKey::clone)
@@ -64,8 +64,8 @@ fn send(node: &Node, (request,): (TransactionRequest,)) -> RpcResult<Data<B256>>
     })
 }
 
-/// Completes a transaction, signs it with the key that `key` returns for the sender, and puts it into
-/// the pool. The key is looked up before a nonce is chosen.
+/// Completes a transaction, signs it with the key that `key` returns for the sender, and puts it
+/// into the pool. The key is looked up before a nonce is chosen.
 pub(in crate::methods) fn send_signed(
     node: &Node,
     request: TransactionRequest,
@@ -130,8 +130,8 @@ pub(super) fn form(node: &Node) -> TxForm {
     }
 }
 
-/// Refuses every transaction for an application chain. Such a transaction must name this node as its
-/// proxy, and belongs to the service for servers of application chains, never to pool or block.
+/// Refuses every transaction for an application chain. Such a transaction must name this node as
+/// its proxy, and belongs to the service for servers of application chains, never to pool or block.
 fn check_sharding(node: &Node, request: &TransactionRequest) -> RpcResult<()> {
     match (request.sharding_flag, request.via) {
         (0, _) => Ok(()),
@@ -157,11 +157,11 @@ fn no_service(flag: u64) -> RpcError {
 }
 
 /// `mc_sendRawTransaction`: in twelve or nine fields.
-fn send_raw(node: &Node, (raw,): (Data,), dialect: Dialect) -> RpcResult<Data<B256>> {
+fn send_raw(node: &Node, (raw,): (Data,), name_style: NameStyle) -> RpcResult<Data<B256>> {
     let transaction = Transaction::decode_raw(&raw.0, node.chain.spec().tx_rules())
         .map_err(|error| RpcError::refused(error.to_string()))?;
     match transaction.sharding_flag {
-        0 => submit(node, transaction, dialect),
+        0 => submit(node, transaction, name_style),
         flag @ 1..=SHARDING_FLAG_MAX if is_own_proxy(node, transaction.via) => Err(no_service(flag)),
         1..=SHARDING_FLAG_MAX => Err(RpcError::refused("via error")),
         _ => Err(RpcError::refused("shardingFlag error")),
@@ -176,7 +176,7 @@ pub(super) fn submit_own(
 ) -> RpcResult<Data<B256>> {
     let signed = unsigned.sign(key, node.chain.spec().chain_id, form(node));
     // A transaction in the form of this node has the same hash under both names.
-    submit(node, signed, Dialect::Native)
+    submit(node, signed, NameStyle::Native)
 }
 
 /// Puts a transaction into the pool and returns the hash of its stored form.
@@ -184,10 +184,10 @@ pub(super) fn submit_own(
 /// Under Ethereum's names a nine-field transaction has the hash that Ethereum's clients compute,
 /// because they compare it with the answer. The same holds for the error that the transaction is
 /// known already.
-fn submit(node: &Node, transaction: Transaction, dialect: Dialect) -> RpcResult<Data<B256>> {
-    let ethereum_hash = match dialect {
-        Dialect::Native => None,
-        Dialect::Ethereum => transaction.ethereum_hash(),
+fn submit(node: &Node, transaction: Transaction, name_style: NameStyle) -> RpcResult<Data<B256>> {
+    let ethereum_hash = match name_style {
+        NameStyle::Native => None,
+        NameStyle::Ethereum => transaction.ethereum_hash(),
     };
     let shown = |stored| ethereum_hash.unwrap_or(stored);
     match node.chain.submit_transaction(transaction, Origin::Local) {

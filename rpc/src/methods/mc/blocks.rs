@@ -8,7 +8,7 @@ use primitives::{B256, Block, Header, U256};
 use super::lookup::FoundBlock;
 use crate::error::{RpcResult, failure};
 use crate::json::JsonOf;
-use crate::modules::Dialect;
+use crate::modules::NameStyle;
 use crate::node::Node;
 use crate::objects::{BlockFacts, BlockObject, HeaderObject};
 use crate::table::{InlineError, Method, ReadScope};
@@ -24,29 +24,29 @@ pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::reading("mc_blockNumber", [], block_number).summary("The number of the most recent block."),
         Method::cached("mc_getBlockByHash", ["hash", "full"], block_by_hash)
-            .summary("A block, on the chain or beside it."),
+            .summary("A block, canonical or not."),
         Method::cached("mc_getBlockByNumber", ["block", "full"], block_by_number)
-            .summary("A block of the chain, or the pending one."),
+            .summary("A canonical block, or the pending block."),
         Method::cached("mc_getHeaderByHash", ["hash"], header_by_hash)
-            .summary("The header of a block, on the chain or beside it."),
+            .summary("The header of a block, canonical or not."),
         Method::cached("mc_getHeaderByNumber", ["block"], header_by_number)
-            .summary("The header of a block of the chain, or of the pending one."),
+            .summary("The header of a canonical block, or of the pending block."),
         Method::cached(
             "mc_getBlockTransactionCountByHash",
             ["hash"],
             transaction_count_by_hash,
         )
-        .summary("How many transactions a block has."),
+        .summary("The number of transactions of a block."),
         Method::cached(
             "mc_getBlockTransactionCountByNumber",
             ["block"],
             transaction_count_by_number,
         )
-        .summary("How many transactions a block has."),
+        .summary("The number of transactions of a block."),
         Method::cached("mc_getUncleCountByBlockHash", ["hash"], uncle_count_by_hash)
-            .summary("How many uncles a block has."),
+            .summary("The number of uncles of a block."),
         Method::cached("mc_getUncleCountByBlockNumber", ["block"], uncle_count_by_number)
-            .summary("How many uncles a block has."),
+            .summary("The number of uncles of a block."),
         Method::cached("mc_getUncleByBlockHashAndIndex", ["hash", "index"], uncle_by_hash)
             .summary("An uncle, as a block without a body."),
         Method::cached(
@@ -75,9 +75,9 @@ fn block_by_hash(
     node: &Node,
     (hash, full): (B256, bool),
     scope: ReadScope,
-    dialect: Dialect,
+    name_style: NameStyle,
 ) -> Result<BlockJson, InlineError> {
-    block(find_by_hash(node, &hash, scope)?, full, scope, dialect)
+    block(find_by_hash(node, &hash, scope)?, full, scope, name_style)
 }
 
 /// `mc_getBlockByNumber`.
@@ -85,16 +85,16 @@ fn block_by_number(
     node: &Node,
     (at, full): (BlockRef, bool),
     scope: ReadScope,
-    dialect: Dialect,
+    name_style: NameStyle,
 ) -> Result<BlockJson, InlineError> {
-    block(find_by_number(node, at, scope)?, full, scope, dialect)
+    block(find_by_number(node, at, scope)?, full, scope, name_style)
 }
 
 fn block(
     found: Option<FoundBlock>,
     full: bool,
     scope: ReadScope,
-    dialect: Dialect,
+    name_style: NameStyle,
 ) -> Result<BlockJson, InlineError> {
     let inline_max = if full { FULL_INLINE_MAX } else { HASHES_INLINE_MAX };
     if let Some(found) = &found
@@ -103,7 +103,7 @@ fn block(
     {
         return Err(InlineError::Deferred);
     }
-    let object = found.as_ref().map(|found| found.object(full, dialect));
+    let object = found.as_ref().map(|found| found.object(full, name_style));
     Ok(JsonOf::write(&object)?)
 }
 
@@ -197,12 +197,12 @@ fn uncle(
         total_difficulty,
         numbered: true,
     };
-    let object = BlockObject::new(&block, &[], facts, false, Dialect::Native);
+    let object = BlockObject::new(&block, &[], facts, false, NameStyle::Native);
     Ok(JsonOf::write(&Some(object))?)
 }
 
-/// The total difficulty of an uncle. The uncle itself may be missing in the store, but its parent is
-/// there.
+/// The total difficulty of an uncle. The uncle itself may be missing in the store, but its parent
+/// is there.
 fn uncle_total_difficulty(view: &View, uncle: &Header) -> RpcResult<U256> {
     let parent = view.header_by_hash(&uncle.parent_hash).map_err(failure)?;
     let parent = parent.ok_or_else(|| failure(format_args!("uncle {} has no parent", uncle.hash())))?;

@@ -20,8 +20,11 @@ const GAS_MAX: u64 = CALL_GAS_DEFAULT;
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::brief("mc_call", ["call", "block"], call).summary("What a contract answers; no transaction is made."),
-        Method::heavy("mc_estimateGas", ["call", "block"], estimate_gas).summary("Gas with which a call succeeds, at most 1/64 of it above the least, in the pending block unless told otherwise."),
+        Method::brief("mc_call", ["call", "block"], call)
+            .summary("The output of a contract. No transaction is made."),
+        Method::heavy("mc_estimateGas", ["call", "block"], estimate_gas).summary(
+            "Gas with which a call succeeds, at most 1/64 above the least. By default in the pending block.",
+        ),
     ]
 }
 
@@ -54,8 +57,8 @@ fn call(
     }
 }
 
-/// `mc_estimateGas`: gas with which the call succeeds, the least or little more. By default the call
-/// runs in the pending block.
+/// `mc_estimateGas`: gas with which the call succeeds, the least or little more. By default the
+/// call runs in the pending block.
 fn estimate_gas(node: &Node, (call, at): (CallObject, Option<BlockRef>)) -> RpcResult<Quantity> {
     check_chain(node, call.chain_id)?;
     let request = limited(call.request);

@@ -11,7 +11,7 @@ use super::logs::find_logs;
 use crate::error::{RpcError, RpcResult};
 use crate::json::{Json, JsonOf};
 use crate::logs_filter::{LogCriteria, LogSpan, NumberRange};
-use crate::modules::Dialect;
+use crate::modules::NameStyle;
 use crate::node::Node;
 use crate::objects::LogObject;
 use crate::table::{InlineError, Method, ReadScope};
@@ -27,22 +27,23 @@ const _: () = assert!(
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::reading("mc_newFilter", ["filter"], new_log_filter)
-            .summary("A new filter of the logs to come: its id."),
+            .summary("Creates a filter of new logs. Returns its id."),
         Method::reading("mc_newBlockFilter", [], new_block_filter)
-            .summary("A new filter of the blocks to come: its id."),
+            .summary("Creates a filter of new blocks. Returns its id."),
         Method::reading("mc_newPendingTransactionFilter", [], new_pending_filter).summary(
-            "A new filter of the transactions that will wait: its id. Of those between two polls \
-             the last 65,536 are told.",
+            "Creates a filter of new pending transactions. Returns its id. Of the transactions between two \
+             polls, the last 65,536 are returned.",
         ),
         Method::inline("mc_uninstallFilter", ["id"], uninstall)
-            .summary("Removes a filter; false where there is none."),
+            .summary("Removes a filter. False if there is no such filter."),
         Method::blocking("mc_getFilterChanges", ["id"], changes)
-            .summary("What has happened since the last call: logs, or hashes of blocks or transactions."),
-        Method::brief("mc_getFilterLogs", ["id"], logs).summary("All logs that a log filter wants."),
+            .summary("The changes since the last call: logs, or hashes of blocks or transactions."),
+        Method::brief("mc_getFilterLogs", ["id"], logs).summary("All logs that match a log filter."),
     ]
 }
 
-/// The id of a filter on the wire. A number that is too large for an id is an id that no filter has.
+/// The id of a filter on the wire. A number that is too large for an id is an id that no filter
+/// has.
 type FilterId = Quantity<U256>;
 
 /// `mc_newFilter`.
@@ -76,8 +77,8 @@ impl Described for FilterChanges {
 }
 
 /// `mc_getFilterChanges`.
-fn changes(node: &Node, (id,): (FilterId,), dialect: Dialect) -> RpcResult<JsonOf<FilterChanges>> {
-    let changes = node.filters.changes(known_id(id)?, dialect, Instant::now())?;
+fn changes(node: &Node, (id,): (FilterId,), name_style: NameStyle) -> RpcResult<JsonOf<FilterChanges>> {
+    let changes = node.filters.changes(known_id(id)?, name_style, Instant::now())?;
     Ok(JsonOf::trust(changes))
 }
 
@@ -86,7 +87,7 @@ fn logs(
     node: &Node,
     (id,): (FilterId,),
     scope: ReadScope,
-    dialect: Dialect,
+    name_style: NameStyle,
 ) -> Result<JsonOf<[LogObject<'static>]>, InlineError> {
     let filter = node.filters.log_filter(known_id(id)?, Instant::now())?;
     // A filter whose first block is still to come has no logs yet.
@@ -95,7 +96,7 @@ fn logs(
     {
         return Ok(JsonOf::trust(Json::from_text(b"[]".to_vec())));
     }
-    find_logs(node, &filter, scope, dialect)
+    find_logs(node, &filter, scope, name_style)
 }
 
 /// The id that a filter may have.

@@ -1,7 +1,7 @@
 //! Logs by contract and topics (docs/interface.md, 4.6).
 //!
-//! The logs are written into the answer as they are found, so that an answer that becomes too long is
-//! refused early. Which logs match is decided by the package `chain`.
+//! The logs are written into the answer as they are found, so that an answer that becomes too long
+//! is refused early. Which logs match is decided by the package `chain`.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::block_cache::CachedBlock;
 use crate::error::{RpcError, RpcResult, failure};
 use crate::json::{Json, JsonArray, JsonOf};
 use crate::logs_filter::{LogFilter, LogSpan, NumberRange};
-use crate::modules::Dialect;
+use crate::modules::NameStyle;
 use crate::node::Node;
 use crate::objects::{LogObject, TransactionPlace, shown_hash};
 use crate::table::{InlineError, Method, ReadScope};
@@ -30,7 +30,7 @@ type LogsJson = JsonOf<[LogObject<'static>]>;
 
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
-    vec![Method::brief("mc_getLogs", ["filter"], logs).summary("All logs that a filter wants.")]
+    vec![Method::brief("mc_getLogs", ["filter"], logs).summary("All logs that match a filter.")]
 }
 
 /// `mc_getLogs`.
@@ -38,9 +38,9 @@ fn logs(
     node: &Node,
     (filter,): (LogFilter,),
     scope: ReadScope,
-    dialect: Dialect,
+    name_style: NameStyle,
 ) -> Result<LogsJson, InlineError> {
-    find_logs(node, &filter, scope, dialect)
+    find_logs(node, &filter, scope, name_style)
 }
 
 /// Every log that matches the filter, in the order of the chain.
@@ -48,10 +48,10 @@ pub(super) fn find_logs(
     node: &Node,
     filter: &LogFilter,
     scope: ReadScope,
-    dialect: Dialect,
+    name_style: NameStyle,
 ) -> Result<LogsJson, InlineError> {
     let view = node.view()?;
-    let mut answer = LogsAnswer::new(node, &view, dialect);
+    let mut answer = LogsAnswer::new(node, &view, name_style);
     match filter.span {
         LogSpan::Block(hash) => add_block(hash, &filter.query, &mut answer, scope)?,
         LogSpan::Range { from, to } => {
@@ -62,7 +62,8 @@ pub(super) fn find_logs(
     Ok(answer.finish())
 }
 
-/// Adds the logs of a range of canonical blocks, and of the pending block if it is within the range.
+/// Adds the logs of a range of canonical blocks, and of the pending block if it is within the
+/// range.
 fn add_range(
     range: NumberRange,
     query: &LogQuery,
@@ -174,7 +175,7 @@ fn add_receipts(
     answer: &mut LogsAnswer<'_>,
 ) -> RpcResult<()> {
     let id = block.id();
-    let hashes = block.hashes(answer.dialect);
+    let hashes = block.hashes(answer.name_style);
     for placed in query.select(receipts) {
         let place = TransactionPlace {
             block_hash: id.hash,
@@ -205,7 +206,7 @@ fn log_error(error: LogError) -> RpcError {
 struct LogsAnswer<'v> {
     node: &'v Node,
     view: &'v View,
-    dialect: Dialect,
+    name_style: NameStyle,
     json: JsonArray,
     count: u64,
     count_max: u64,
@@ -215,11 +216,11 @@ struct LogsAnswer<'v> {
 }
 
 impl<'v> LogsAnswer<'v> {
-    fn new(node: &'v Node, view: &'v View, dialect: Dialect) -> Self {
+    fn new(node: &'v Node, view: &'v View, name_style: NameStyle) -> Self {
         Self {
             node,
             view,
-            dialect,
+            name_style,
             json: JsonArray::new(),
             count: 0,
             count_max: node.settings.log_limits.results_max,
@@ -233,18 +234,18 @@ impl<'v> LogsAnswer<'v> {
         let stored = found.transaction_hash;
         match self.last {
             Some((last, shown)) if last == stored => Ok(shown),
-            _ if self.dialect == Dialect::Native => Ok(stored),
+            _ if self.name_style == NameStyle::Native => Ok(stored),
             _ => {
                 let cached = self.node.blocks.cached(&found.block.hash);
                 let cached = cached.and_then(|cached| {
-                    let hashes = cached.hashes(self.dialect);
+                    let hashes = cached.hashes(self.name_style);
                     hashes.get(found.transaction_index).copied()
                 });
                 let shown = match cached {
                     Some(shown) => shown,
                     None => {
                         let transaction = self.view.transaction_of_log(found).map_err(failure)?;
-                        shown_hash(&transaction, self.dialect)
+                        shown_hash(&transaction, self.name_style)
                     }
                 };
                 self.last = Some((stored, shown));

@@ -12,7 +12,7 @@ use primitives::{Address, B256, Block};
 
 use crate::block_cache::CachedBlock;
 use crate::error::{RpcError, RpcResult, failure};
-use crate::modules::Dialect;
+use crate::modules::NameStyle;
 use crate::node::Node;
 use crate::objects::{BlockFacts, BlockObject, HeaderObject, TransactionObject, TransactionPlace};
 use crate::table::{InlineError, ReadScope};
@@ -98,10 +98,10 @@ impl FoundBlock {
     }
 
     /// The block as JSON.
-    pub(in crate::methods) fn object(&self, full: bool, dialect: Dialect) -> BlockObject<'_> {
-        let object = BlockObject::new(self.block(), self.senders(), self.facts(), full, dialect);
+    pub(in crate::methods) fn object(&self, full: bool, name_style: NameStyle) -> BlockObject<'_> {
+        let object = BlockObject::new(self.block(), self.senders(), self.facts(), full, name_style);
         match self {
-            Self::Stored(stored) => object.hashed(stored.hashes(dialect)),
+            Self::Stored(stored) => object.hashed(stored.hashes(name_style)),
             Self::Pending { .. } => object,
         }
     }
@@ -115,20 +115,20 @@ impl FoundBlock {
     pub(in crate::methods) fn transaction(
         &self,
         index: usize,
-        dialect: Dialect,
+        name_style: NameStyle,
     ) -> Option<TransactionObject<'_>> {
         let transaction = self.block().transactions.get(index)?;
         let sender = *self.senders().get(index)?;
         Some(match self {
-            Self::Pending { .. } => TransactionObject::new(transaction, sender, None, dialect),
+            Self::Pending { .. } => TransactionObject::new(transaction, sender, None, name_style),
             Self::Stored(stored) => {
                 let place = TransactionPlace {
                     block_hash: stored.hash,
                     block_number: stored.block.header.number,
                     index,
                 };
-                let hash = stored.hashes(dialect)[index];
-                TransactionObject::hashed(transaction, hash, sender, Some(place), dialect)
+                let hash = stored.hashes(name_style)[index];
+                TransactionObject::hashed(transaction, hash, sender, Some(place), name_style)
             }
         })
     }

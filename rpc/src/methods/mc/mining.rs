@@ -18,8 +18,8 @@ use crate::node::Node;
 use crate::table::Method;
 use crate::types::{Data, Quantity};
 
-/// How long `mc_getWork` waits for work. It is longer than the time after a block in which our chains
-/// have no work for the next block.
+/// How long `mc_getWork` waits for work. It is longer than the time after a block in which our
+/// chains have no work for the next block.
 const WORK_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often `mc_getWork` asks the work desk while it waits.
 const WORK_POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -27,16 +27,17 @@ const WORK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::inline("mc_coinbase", [], coinbase).summary("Who is paid for blocks made here."),
+        Method::inline("mc_coinbase", [], coinbase)
+            .summary("The address that is paid for the blocks of this node."),
         Method::inline("mc_mining", [], is_mining).summary("Whether this node mines."),
         Method::inline("mc_hashrate", [], hashrate)
-            .summary("Hashes per second, of this process and of miners who reported theirs."),
+            .summary("Hashes per second of this process and of the miners that reported their rates."),
         Method::inline("mc_submitHashrate", ["rate", "id"], submit_hashrate)
-            .summary("Takes a miner's word on its speed; it counts for ten seconds."),
+            .summary("Reports the hash rate of a miner. The report counts for ten seconds."),
         Method::waiting("mc_getWork", [], get_work)
             .summary("Work for a miner: the header's pow-hash, the seed hash, the boundary."),
         Method::blocking("mc_submitWork", ["nonce", "powHash", "mixDigest"], submit_work)
-            .summary("Takes a solution: true if it is valid and the first for its work."),
+            .summary("Submits a solution. True if it is valid and the first for its work."),
     ]
 }
 
@@ -107,8 +108,8 @@ fn submit_work(node: &Node, (pow_nonce, header_hash, mix_hash): (B64, B256, B256
             tracing::debug!(%reason, "a solution was not accepted");
             Ok(false)
         }
-        // The chain's log has the reason. A block that breaks a rule makes the solution wrong. A good
-        // block that cannot be stored is a failure of the node.
+        // The chain's log has the reason. A block that breaks a rule makes the solution wrong. A
+        // good block that cannot be stored is a failure of the node.
         Err(WriteError::Import(error)) if error.store_error().is_some() => {
             Err(RpcError::internal("the node could not store the block"))
         }

@@ -8,7 +8,7 @@ use super::accounts::{account_error, complete, form, gas_price_of, submit_own};
 use super::request::TransactionRequest;
 use crate::error::{RpcError, RpcResult};
 use crate::json::JsonOf;
-use crate::modules::Dialect;
+use crate::modules::NameStyle;
 use crate::node::Node;
 use crate::objects::TransactionObject;
 use crate::table::Method;
@@ -23,9 +23,9 @@ pub(super) fn methods() -> Vec<Method<Node>> {
         Method::blocking("mc_fillTransaction", ["transaction"], fill)
             .summary("The transaction that would be sent, without a signature."),
         Method::blocking("mc_resend", ["transaction", "gasPrice", "gas"], resend)
-            .summary("Sends a waiting transaction again, with another price or gas."),
+            .summary("Replaces a transaction in the pool by one with another gas price or gas limit. Returns its hash."),
         Method::blocking("mc_pendingTransactions", [], own_pending)
-            .summary("The transactions of this node's accounts that wait for a block."),
+            .summary("The pending transactions of this node's accounts."),
     ]
 }
 
@@ -46,29 +46,29 @@ type PreparedJson = JsonOf<PreparedTransactionObject<'static>>;
 fn show(
     transaction: &Transaction,
     request: &TransactionRequest,
-    dialect: Dialect,
+    name_style: NameStyle,
 ) -> RpcResult<PreparedJson> {
     JsonOf::write(&PreparedTransactionObject {
         raw: Data(transaction.encode_raw()),
-        tx: TransactionObject::new(transaction, request.from, None, dialect),
+        tx: TransactionObject::new(transaction, request.from, None, name_style),
     })
 }
 
 /// `mc_signTransaction`: the nonce is not reserved for the transaction.
-fn sign(node: &Node, (request,): (TransactionRequest,), dialect: Dialect) -> RpcResult<PreparedJson> {
+fn sign(node: &Node, (request,): (TransactionRequest,), name_style: NameStyle) -> RpcResult<PreparedJson> {
     let key = node.accounts.with_key(&request.from, SecretKey::clone);
     let key = key.map_err(account_error)?;
     let price = gas_price_of(node, &request)?;
     let unsigned = complete(node, request.clone(), price)?;
     let signed = unsigned.sign(&key, node.chain.spec().chain_id, form(node));
-    show(&signed, &request, dialect)
+    show(&signed, &request, name_style)
 }
 
 /// `mc_fillTransaction`: needs no key.
-fn fill(node: &Node, (request,): (TransactionRequest,), dialect: Dialect) -> RpcResult<PreparedJson> {
+fn fill(node: &Node, (request,): (TransactionRequest,), name_style: NameStyle) -> RpcResult<PreparedJson> {
     let price = gas_price_of(node, &request)?;
     let unsigned = complete(node, request.clone(), price)?;
-    show(&unsigned.with_form(form(node)), &request, dialect)
+    show(&unsigned.with_form(form(node)), &request, name_style)
 }
 
 /// `mc_resend`: a transaction with the same nonce and content must be in the pool.
@@ -109,14 +109,18 @@ fn resend(
 }
 
 /// `mc_pendingTransactions`: by account, then by nonce.
-fn own_pending(node: &Node, (): (), dialect: Dialect) -> RpcResult<JsonOf<Vec<TransactionObject<'static>>>> {
+fn own_pending(
+    node: &Node,
+    (): (),
+    name_style: NameStyle,
+) -> RpcResult<JsonOf<Vec<TransactionObject<'static>>>> {
     let content = node.chain.pool().content();
     let own = node.accounts.addresses();
     let objects: Vec<_> = own
         .iter()
         .filter_map(|address| Some((address, content.pending.get(address)?)))
         .flat_map(|(address, transactions)| {
-            let show = |transaction| TransactionObject::new(transaction, *address, None, dialect);
+            let show = |transaction| TransactionObject::new(transaction, *address, None, name_style);
             transactions.values().map(move |transaction| show(transaction))
         })
         .collect();

@@ -1,5 +1,5 @@
-//! The suggested gas price: the median of what the transactions of the last blocks paid, and at least
-//! the lowest price that the pool accepts.
+//! The suggested gas price: the median of what the transactions of the last blocks paid, and at
+//! least the lowest price that the pool accepts.
 
 use primitives::U256;
 

@@ -3,22 +3,23 @@
 use chain::call::CallRequest;
 use primitives::{Address, Bytes, U256};
 
-use crate::decode::{Fields, FromParam, string};
-use crate::types::{Count, Data, DecodeError, Quantity};
+use crate::decode::{FromParam, ParamFields, string};
+use crate::types::{Count, Data, ParamError, Quantity};
 use crate::wire_type::WireType;
 
-/// Fields about costs that only Ethereum's typed transactions have, with the first type that has them.
+/// ParamFields about costs that only Ethereum's typed transactions have, with the first type that
+/// has them.
 ///
 /// A transaction object with such a field is refused, because a transaction without the field would
-/// not be what the caller wants. A call object may have these fields: they do not change what a call
-/// returns, and clients send them routinely.
+/// not be what the caller wants. A call object may have these fields: they do not change what a
+/// call returns, and clients send them routinely.
 const COST_FIELDS: [(&str, &str); 3] = [
     ("accessList", "1 (EIP-2930)"),
     ("maxFeePerGas", "2 (EIP-1559)"),
     ("maxPriorityFeePerGas", "2 (EIP-1559)"),
 ];
-/// Fields about content that only Ethereum's typed transactions have. Call objects with such a field
-/// are refused too, because the field changes what the call returns.
+/// ParamFields about content that only Ethereum's typed transactions have. Call objects with such a
+/// field are refused too, because the field changes what the call returns.
 const CONTENT_FIELDS: [(&str, &str); 4] = [
     ("maxFeePerBlobGas", "3 (EIP-4844)"),
     ("blobVersionedHashes", "3 (EIP-4844)"),
@@ -33,7 +34,7 @@ pub(in crate::methods) struct Word(pub(in crate::methods) U256);
 impl FromParam for Word {
     const TYPE: WireType = WireType::Named("WORD");
 
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
+    fn from_json(json: &str) -> Result<Self, ParamError> {
         let text = string(json, "a hex string")?;
         match Data::<[u8; 32]>::decode_fixed(&text) {
             Ok(Data(bytes)) => Ok(Self(U256::from_be_bytes(bytes))),
@@ -60,12 +61,12 @@ pub(in crate::methods) struct TransactionRequest {
 impl FromParam for TransactionRequest {
     const TYPE: WireType = WireType::Named("TransactionRequest");
 
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
-        let fields = Fields::read(json)?;
+    fn from_json(json: &str) -> Result<Self, ParamError> {
+        let fields = ParamFields::read(json)?;
         refuse_typed(&fields, &COST_FIELDS)?;
         refuse_typed(&fields, &CONTENT_FIELDS)?;
         if let Some(Count(got @ 1..)) = fields.get("type")? {
-            return Err(DecodeError::Rule(format!(
+            return Err(ParamError::Rule(format!(
                 "field type: got {got}, expected 0 or none: this chain has no typed transactions"
             )));
         }
@@ -82,7 +83,7 @@ impl FromParam for TransactionRequest {
             chain_id: chain_id(&fields)?,
         };
         if request.to.is_none() && request.input.is_empty() {
-            return Err(DecodeError::Rule(
+            return Err(ParamError::Rule(
                 "expected a field to, or the code of a contract as data".to_owned(),
             ));
         }
@@ -100,14 +101,14 @@ pub(super) struct CallObject {
 impl FromParam for CallObject {
     const TYPE: WireType = WireType::Named("CallRequest");
 
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
-        let fields = Fields::read(json)?;
+    fn from_json(json: &str) -> Result<Self, ParamError> {
+        let fields = ParamFields::read(json)?;
         refuse_typed(&fields, &CONTENT_FIELDS)?;
         let gas_price = wide(&fields, "gasPrice")?;
         let _type: Option<Count> = fields.get("type")?;
         for name in ["maxFeePerGas", "maxPriorityFeePerGas"] {
             if wide(&fields, name)?.is_some() && gas_price.is_some() {
-                return Err(DecodeError::Rule(format!(
+                return Err(ParamError::Rule(format!(
                     "fields gasPrice and {name} exclude each other, expected one of them"
                 )));
             }
@@ -127,40 +128,40 @@ impl FromParam for CallObject {
 }
 
 /// Refuses an object with one of these fields.
-fn refuse_typed(fields: &Fields<'_>, typed: &[(&str, &str)]) -> Result<(), DecodeError> {
+fn refuse_typed(fields: &ParamFields<'_>, typed: &[(&str, &str)]) -> Result<(), ParamError> {
     let is_present = |(name, _): &&(&str, &str)| fields.json(name).is_some_and(|json| json != "null");
     match typed.iter().find(is_present) {
         None => Ok(()),
-        Some((name, kind)) => Err(DecodeError::Rule(format!(
+        Some((name, kind)) => Err(ParamError::Rule(format!(
             "field {name}: got one, expected none: this chain has no transactions of type {kind}"
         ))),
     }
 }
 
 /// The chain id, as QUANTITY or as a plain number, because people write it both ways.
-fn chain_id(fields: &Fields<'_>) -> Result<Option<u64>, DecodeError> {
+fn chain_id(fields: &ParamFields<'_>) -> Result<Option<u64>, ParamError> {
     let id: Option<Count> = fields.get("chainId")?;
     Ok(id.map(|id| id.0))
 }
 
-fn number(fields: &Fields<'_>, name: &'static str) -> Result<Option<u64>, DecodeError> {
+fn number(fields: &ParamFields<'_>, name: &'static str) -> Result<Option<u64>, ParamError> {
     let number: Option<Quantity> = fields.get(name)?;
     Ok(number.map(|number| number.0))
 }
 
-fn wide(fields: &Fields<'_>, name: &'static str) -> Result<Option<U256>, DecodeError> {
+fn wide(fields: &ParamFields<'_>, name: &'static str) -> Result<Option<U256>, ParamError> {
     let number: Option<Quantity<U256>> = fields.get(name)?;
     Ok(number.map(|number| number.0))
 }
 
 /// The input, under either of its names, `data` and `input`. If both are there they must be equal.
-fn input(fields: &Fields<'_>) -> Result<Bytes, DecodeError> {
+fn input(fields: &ParamFields<'_>) -> Result<Bytes, ParamError> {
     let data: Option<Data> = fields.get("data")?;
     let input: Option<Data> = fields.get("input")?;
     if let (Some(data), Some(input)) = (&data, &input)
         && data != input
     {
-        return Err(DecodeError::Rule(
+        return Err(ParamError::Rule(
             "fields data and input differ, expected one of them".to_owned(),
         ));
     }
@@ -168,7 +169,7 @@ fn input(fields: &Fields<'_>) -> Result<Bytes, DecodeError> {
 }
 
 /// The address of the proxy. Clients of the public network also write `0x` for none.
-fn via(fields: &Fields<'_>) -> Result<Option<Address>, DecodeError> {
+fn via(fields: &ParamFields<'_>) -> Result<Option<Address>, ParamError> {
     match fields.json("via") {
         Some("\"0x\"" | "\"\"") => Ok(None),
         _ => fields.get("via"),

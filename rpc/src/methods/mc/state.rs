@@ -18,7 +18,7 @@ pub(super) fn methods() -> Vec<Method<Node>> {
         Method::reading("mc_getBalance", ["address", "block"], balance)
             .summary("The balance of an account, in sha."),
         Method::reading("mc_getTransactionCount", ["address", "block"], transaction_count)
-            .summary("How many transactions an account has sent: the nonce of its next one."),
+            .summary("The number of transactions an account has sent, which is the nonce of its next one."),
         Method::reading("mc_getStorageAt", ["address", "position", "block"], storage_at)
             .summary("The value at a storage position."),
         Method::reading("mc_getCode", ["address", "block"], code).summary("The code at an address."),

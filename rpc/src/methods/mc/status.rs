@@ -21,9 +21,9 @@ pub(super) fn methods() -> Vec<Method<Node>> {
             .summary("The version of the protocol between nodes."),
         Method::inline("mc_chainId", [], chain_id).summary("The chain id that transactions are signed for."),
         Method::reading("mc_syncing", [], syncing)
-            .summary("How far a download of the chain is; false where there is none."),
+            .summary("The progress of a download of the chain. False if nothing is being downloaded."),
         Method::blocking("mc_gasPrice", [], suggested_gas_price)
-            .summary("A price per gas, in sha: the middle of what the last blocks paid."),
+            .summary("A suggested gas price, in sha: the median of what the last blocks paid."),
     ]
 }
 

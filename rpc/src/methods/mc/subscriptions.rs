@@ -8,21 +8,21 @@ use serde::Serialize;
 use crate::decode::{FromParam, json_type};
 use crate::error::{RpcError, RpcResult};
 use crate::logs_filter::{LogCriteria, LogFilter};
-use crate::modules::Dialect;
+use crate::modules::NameStyle;
 use crate::node::Node;
 use crate::subscriptions::{
-    HeadSource, MatchingLogs, NewHeads, PendingSource, Session, SubscriptionSource, SyncSource,
+    HeadSource, MatchingLogs, NewHeads, PendingSource, RpcSession, SubscriptionSource, SyncSource,
 };
 use crate::table::Method;
-use crate::types::{DecodeError, Quantity};
+use crate::types::{ParamError, Quantity};
 use crate::wire_type::{Described, WireType};
 
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::session("mc_subscribe", ["kind", "details"], subscribe).summary(
-            "Begins to tell this connection of newHeads, logs, newPendingTransactions or syncing. \
-             Of pending transactions a slow reader is told the last 65,536.",
+            "Starts a subscription of newHeads, logs, newPendingTransactions or syncing on this connection. \
+             Of pending transactions, a slow reader gets the last 65,536.",
         ),
         Method::session("mc_unsubscribe", ["id"], unsubscribe)
             .summary("Ends a subscription of this connection."),
@@ -35,7 +35,7 @@ struct SubscriptionDetails(String);
 impl FromParam for SubscriptionDetails {
     const TYPE: WireType = WireType::OneOf(&[<LogFilter as FromParam>::TYPE, <bool as FromParam>::TYPE]);
 
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
+    fn from_json(json: &str) -> Result<Self, ParamError> {
         Ok(Self(json.to_owned()))
     }
 }
@@ -70,9 +70,9 @@ impl Described for SubscriptionId {
 /// `mc_subscribe`: the id that the notifications will carry.
 fn subscribe(
     node: &Node,
-    session: &Session,
+    session: &RpcSession,
     (kind, details): (String, Option<SubscriptionDetails>),
-    dialect: Dialect,
+    name_style: NameStyle,
 ) -> RpcResult<SubscriptionId> {
     let feeds = &node.feeds;
     let source: Box<dyn SubscriptionSource> = match kind.as_str() {
@@ -84,11 +84,11 @@ fn subscribe(
             let criteria: Option<LogCriteria> = details.map(SubscriptionDetails::read).transpose()?;
             let criteria = criteria.unwrap_or_default();
             criteria.check_range(node.view()?.head_number())?;
-            Box::new(HeadSource::new(feeds, MatchingLogs { criteria, dialect })?)
+            Box::new(HeadSource::new(feeds, MatchingLogs { criteria, name_style })?)
         }
         "newPendingTransactions" => {
             let full: Option<bool> = details.map(SubscriptionDetails::read).transpose()?;
-            Box::new(PendingSource::new(feeds, full.unwrap_or_default(), dialect)?)
+            Box::new(PendingSource::new(feeds, full.unwrap_or_default(), name_style)?)
         }
         "syncing" => {
             SubscriptionDetails::refuse(details)?;
@@ -101,15 +101,15 @@ fn subscribe(
             ));
         }
     };
-    session.add(source, dialect).map(SubscriptionId)
+    session.add(source, name_style).map(SubscriptionId)
 }
 
 /// `mc_unsubscribe`: true. A subscription that does not exist is an error.
 fn unsubscribe(
     _: &Node,
-    session: &Session,
+    session: &RpcSession,
     (Quantity(id),): (Quantity<U256>,),
-    _: Dialect,
+    _: NameStyle,
 ) -> RpcResult<bool> {
     if u128::try_from(id).is_ok_and(|id| session.remove(id)) {
         Ok(true)

@@ -1,7 +1,7 @@
 //! Transactions and receipts (docs/interface.md, 4.4).
 //!
-//! A transaction is found by its own hash. A transaction that was sent in nine fields is also found by
-//! the hash that Ethereum's libraries compute. A look-up that finds nothing returns null.
+//! A transaction is found by its own hash. A transaction that was sent in nine fields is also found
+//! by the hash that Ethereum's libraries compute. A look-up that finds nothing returns null.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::lookup::FoundBlock;
 use crate::block_cache::CachedBlock;
 use crate::error::failure;
 use crate::json::JsonOf;
-use crate::modules::Dialect;
+use crate::modules::NameStyle;
 use crate::node::Node;
 use crate::objects::{ReceiptObject, TransactionObject, TransactionPlace};
 use crate::table::{InlineError, Method, ReadScope};
@@ -23,7 +23,7 @@ use crate::types::{BlockRef, Data, Quantity};
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::cached("mc_getTransactionByHash", ["hash"], by_hash)
-            .summary("A transaction, in a block or waiting for one."),
+            .summary("A transaction, in a block or in the pool."),
         Method::cached(
             "mc_getTransactionByBlockHashAndIndex",
             ["hash", "index"],
@@ -37,9 +37,9 @@ pub(super) fn methods() -> Vec<Method<Node>> {
         )
         .summary("A transaction of a block."),
         Method::cached("mc_getTransactionReceipt", ["hash"], receipt)
-            .summary("What came of a transaction in a block."),
+            .summary("The receipt of a transaction in a block."),
         Method::cached("mc_getRawTransactionByHash", ["hash"], raw_by_hash)
-            .summary("The bytes of a transaction, in a block or waiting for one."),
+            .summary("The bytes of a transaction, in a block or in the pool."),
         Method::cached(
             "mc_getRawTransactionByBlockHashAndIndex",
             ["hash", "index"],
@@ -63,10 +63,10 @@ fn by_block_hash(
     node: &Node,
     (hash, index): (B256, Quantity),
     scope: ReadScope,
-    dialect: Dialect,
+    name_style: NameStyle,
 ) -> Result<TransactionJson, InlineError> {
     let block = FoundBlock::by_hash(node, &node.view()?, &hash, scope)?;
-    by_index(block, index, dialect)
+    by_index(block, index, name_style)
 }
 
 /// `mc_getTransactionByBlockNumberAndIndex`.
@@ -74,19 +74,19 @@ fn by_block_number(
     node: &Node,
     (at, index): (BlockRef, Quantity),
     scope: ReadScope,
-    dialect: Dialect,
+    name_style: NameStyle,
 ) -> Result<TransactionJson, InlineError> {
     let block = FoundBlock::by_number(node, &node.view()?, at, scope)?;
-    by_index(block, index, dialect)
+    by_index(block, index, name_style)
 }
 
 fn by_index(
     block: Option<FoundBlock>,
     Quantity(index): Quantity,
-    dialect: Dialect,
+    name_style: NameStyle,
 ) -> Result<TransactionJson, InlineError> {
     let index = usize::try_from(index).ok();
-    let object = index.and_then(|index| block.as_ref()?.transaction(index, dialect));
+    let object = index.and_then(|index| block.as_ref()?.transaction(index, name_style));
     Ok(JsonOf::write(&object)?)
 }
 
@@ -95,10 +95,10 @@ fn raw_by_block_hash(
     node: &Node,
     (hash, index): (B256, Quantity),
     scope: ReadScope,
-    dialect: Dialect,
+    name_style: NameStyle,
 ) -> Result<Option<Data>, InlineError> {
     let block = FoundBlock::by_hash(node, &node.view()?, &hash, scope)?;
-    Ok(raw_by_index(block, index, dialect))
+    Ok(raw_by_index(block, index, name_style))
 }
 
 /// `mc_getRawTransactionByBlockNumberAndIndex`.
@@ -106,25 +106,25 @@ fn raw_by_block_number(
     node: &Node,
     (at, index): (BlockRef, Quantity),
     scope: ReadScope,
-    dialect: Dialect,
+    name_style: NameStyle,
 ) -> Result<Option<Data>, InlineError> {
     let block = FoundBlock::by_number(node, &node.view()?, at, scope)?;
-    Ok(raw_by_index(block, index, dialect))
+    Ok(raw_by_index(block, index, name_style))
 }
 
-fn raw_by_index(block: Option<FoundBlock>, Quantity(index): Quantity, dialect: Dialect) -> Option<Data> {
+fn raw_by_index(block: Option<FoundBlock>, Quantity(index): Quantity, name_style: NameStyle) -> Option<Data> {
     let index = usize::try_from(index).ok()?;
     let block = block?;
     let transaction = block.block().transactions.get(index)?;
-    Some(raw(transaction, dialect))
+    Some(raw(transaction, name_style))
 }
 
 /// The bytes of a transaction: in the form that is stored, or, under Ethereum's names, in the form
 /// that its clients sent.
-fn raw(transaction: &Transaction, dialect: Dialect) -> Data {
-    Data(match dialect {
-        Dialect::Native => transaction.encode(),
-        Dialect::Ethereum => transaction.encode_raw(),
+fn raw(transaction: &Transaction, name_style: NameStyle) -> Data {
+    Data(match name_style {
+        NameStyle::Native => transaction.encode(),
+        NameStyle::Ethereum => transaction.encode_raw(),
     })
 }
 
@@ -133,14 +133,19 @@ fn by_hash(
     node: &Node,
     (hash,): (B256,),
     scope: ReadScope,
-    dialect: Dialect,
+    name_style: NameStyle,
 ) -> Result<TransactionJson, InlineError> {
     let found = find(node, &hash, scope)?;
     let object = match &found {
-        Some(TransactionLocation::Block(block, index)) => block.transaction(*index, dialect),
+        Some(TransactionLocation::Block(block, index)) => block.transaction(*index, name_style),
         Some(TransactionLocation::Pool(pooled)) => {
             let transaction = &pooled.transaction;
-            Some(TransactionObject::new(transaction, pooled.sender, None, dialect))
+            Some(TransactionObject::new(
+                transaction,
+                pooled.sender,
+                None,
+                name_style,
+            ))
         }
         None => None,
     };
@@ -152,14 +157,14 @@ fn raw_by_hash(
     node: &Node,
     (hash,): (B256,),
     scope: ReadScope,
-    dialect: Dialect,
+    name_style: NameStyle,
 ) -> Result<Option<Data>, InlineError> {
     Ok(match find(node, &hash, scope)? {
         Some(TransactionLocation::Block(block, index)) => {
             let transaction = block.block().transactions.get(index);
-            transaction.map(|transaction| raw(transaction, dialect))
+            transaction.map(|transaction| raw(transaction, name_style))
         }
-        Some(TransactionLocation::Pool(pooled)) => Some(raw(&pooled.transaction, dialect)),
+        Some(TransactionLocation::Pool(pooled)) => Some(raw(&pooled.transaction, name_style)),
         None => None,
     })
 }
@@ -214,7 +219,7 @@ fn receipt(
     node: &Node,
     (hash,): (B256,),
     scope: ReadScope,
-    dialect: Dialect,
+    name_style: NameStyle,
 ) -> Result<JsonOf<Option<ReceiptObject<'static>>>, InlineError> {
     let view = node.view()?;
     let Some((block, index)) = find_mined(node, &view, &hash, scope)? else {
@@ -238,7 +243,7 @@ fn receipt(
     let object = transaction
         .zip(receipts.as_deref())
         .and_then(|((transaction, sender), receipts)| {
-            ReceiptObject::new(transaction, *sender, place, receipts, dialect)
+            ReceiptObject::new(transaction, *sender, place, receipts, name_style)
         })
         .ok_or_else(|| failure(format_args!("block {} has no receipt {index}", id.hash)))?;
     Ok(JsonOf::write(&Some(object))?)

@@ -11,7 +11,7 @@ use super::*;
 use crate::dispatch::Rpc;
 use crate::json::Json;
 use crate::limits::Limits;
-use crate::modules::{Dialect, Modules};
+use crate::modules::{Modules, NameStyle};
 use crate::subscriptions::SubscriptionSource;
 use crate::table::Method;
 
@@ -86,12 +86,22 @@ fn now(context: &Arc<TestContext>) -> RpcResult<&'static str> {
     Ok("now")
 }
 
-fn subscribe(context: &Arc<TestContext>, session: &Session, (): (), dialect: Dialect) -> RpcResult<String> {
+fn subscribe(
+    context: &Arc<TestContext>,
+    session: &RpcSession,
+    (): (),
+    name_style: NameStyle,
+) -> RpcResult<String> {
     let ticker = Ticker(Arc::clone(context), *context.ticks.borrow());
-    session.add(Box::new(ticker), dialect)
+    session.add(Box::new(ticker), name_style)
 }
 
-fn unsubscribe(_: &Arc<TestContext>, session: &Session, (id,): (String,), _: Dialect) -> RpcResult<bool> {
+fn unsubscribe(
+    _: &Arc<TestContext>,
+    session: &RpcSession,
+    (id,): (String,),
+    _: NameStyle,
+) -> RpcResult<bool> {
     let id = u128::from_str_radix(id.trim_start_matches("0x"), 16);
     Ok(id.is_ok_and(|id| session.remove(id)))
 }
