@@ -11,24 +11,25 @@ use primitives::rlp::RlpItem;
 use primitives::{Block, Header, Log, Receipt, ReceiptForm, Transaction, TxRules};
 use rpc::logs_filter::LogFilter;
 use rpc::server::stream::ValueStream;
-use rpc::{BlockRef, Data, Limits, Method, Modules, Quantity, Rpc, reply};
+use rpc::{BlockRef, Data, Limits, Method, Modules, Quantity, Rpc};
 use serde_json::Value;
 
 /// Every answer to a request is a JSON-RPC response or an array of them.
 pub(crate) fn request(bytes: &[u8]) {
     let rows = vec![
-        Method::<()>::inline("net_version", |(), params| reply(params.parse::<()>())),
-        Method::inline("mc_getBalance", |(), params| {
-            let parsed = params.parse::<(Data, BlockRef)>();
-            reply(parsed.map(|(data, _)| data))
-        }),
-        Method::inline("mc_getBlockByNumber", |(), params| {
-            let parsed = params.parse::<(Quantity, Option<bool>)>();
-            reply(parsed.map(|(number, _)| number))
-        }),
-        Method::inline("mc_getLogs", |(), params| {
-            let parsed = params.parse::<(LogFilter,)>();
-            reply(parsed.map(|(filter,)| filter.query.values()))
+        Method::inline("net_version", [], |(): &()| Ok(())),
+        Method::inline(
+            "mc_getBalance",
+            ["data", "block"],
+            |(): &(), (data, _): (Data, BlockRef)| Ok(data),
+        ),
+        Method::inline(
+            "mc_getBlockByNumber",
+            ["number", "full"],
+            |(): &(), (number, _): (Quantity, Option<bool>)| Ok(number),
+        ),
+        Method::inline("mc_getLogs", ["filter"], |(): &(), (filter,): (LogFilter,)| {
+            Ok(Quantity(filter.query.values()))
         }),
     ];
     let limits = Limits {

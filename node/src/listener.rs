@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use rpc::server::http::HttpOptions;
 use rpc::server::{ServeError, TcpServer};
-use rpc::{Later, ListenerControl, ListenerError, ListenerRequest, Modules, Node, Rpc};
+use rpc::{ControlFuture, ListenerControl, ListenerError, ListenerRequest, Modules, Node, Rpc};
 use tokio::sync::Mutex;
 
 use crate::exposure::warn_if_exposed;
@@ -83,7 +83,7 @@ impl HttpListener {
 }
 
 impl ListenerControl for HttpListener {
-    fn start(&self, request: ListenerRequest) -> Later<'_, Result<(), ListenerError>> {
+    fn start(&self, request: ListenerRequest) -> ControlFuture<'_, Result<(), ListenerError>> {
         Box::pin(async move {
             let mut options = self.base.clone();
             options.host = request.host;
@@ -97,7 +97,7 @@ impl ListenerControl for HttpListener {
         })
     }
 
-    fn stop(&self) -> Later<'_, bool> {
+    fn stop(&self) -> ControlFuture<'_, bool> {
         Box::pin(async move {
             let Some(mut listener) = self.open.lock().await.take() else {
                 return false;

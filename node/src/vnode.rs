@@ -19,7 +19,7 @@ use keystore::AccountManager;
 use miner::StopSignal;
 use miner::display::rate_text;
 use primitives::{Address, SecretKey};
-use rpc::methods::NodeFacts;
+use rpc::NodeFacts;
 use rpc::server::http::HttpOptions;
 use rpc::{Limits, NodeSettings, Rpc, VnodeSettings};
 use store::{Store, StoreError};

@@ -1,35 +1,39 @@
-//! One message's share of time and of space for its results.
+//! The time for the work on one message, and the bytes for its results.
 //!
-//! Members of a batch draw on the same budget in order. Knows neither methods nor threads.
+//! The requests of a batch share one budget and use it in order. This module knows neither methods
+//! nor threads.
 
 use tokio::time::Instant;
 
 use crate::error::{RpcError, RpcResult};
+use crate::json::Json;
 use crate::limits::Limits;
 
-/// One message's share of time and space.
+/// The time and the bytes that are left for one message.
 #[derive(Clone)]
-pub(crate) struct Budget {
-    /// When the work has to be done.
+pub(crate) struct MessageBudget {
+    /// When the work must be finished.
     pub(crate) deadline: Instant,
     /// Bytes left for results.
-    pub(crate) room: usize,
-    room_max: usize,
+    pub(crate) len_left: usize,
+    len_max: usize,
 }
 
-impl Budget {
+impl MessageBudget {
     pub(crate) fn new(limits: &Limits) -> Self {
-        let room = limits.response_len_max;
         Self {
             deadline: Instant::now() + limits.request_timeout,
-            room,
-            room_max: room,
+            len_left: limits.response_len_max,
+            len_max: limits.response_len_max,
         }
     }
 
-    /// Whether another call may start.
+    /// Checks that another call may start.
+    ///
+    /// # Errors
+    /// −32000 if no bytes or no time is left.
     pub(crate) fn admit(&self) -> RpcResult<()> {
-        if self.room == 0 {
+        if self.len_left == 0 {
             return Err(self.too_long("not run: "));
         }
         if Instant::now() >= self.deadline {
@@ -38,44 +42,42 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes the room a result needs; one that does not fit ends the room for those after it.
-    pub(crate) fn charge(&mut self, result: RpcResult) -> RpcResult {
+    /// Takes the bytes of a result from the budget. After a result that does not fit, no bytes are
+    /// left for later results.
+    ///
+    /// # Errors
+    /// −32000 if the result does not fit, or the error that the result is already.
+    pub(crate) fn charge(&mut self, result: RpcResult<Json>) -> RpcResult<Json> {
         let json = result?;
-        match self.room.checked_sub(json.as_bytes().len()) {
-            Some(room) => {
-                self.room = room;
+        match self.len_left.checked_sub(json.as_bytes().len()) {
+            Some(len_left) => {
+                self.len_left = len_left;
                 Ok(json)
             }
             None => {
-                self.room = 0;
+                self.len_left = 0;
                 Err(self.too_long(""))
             }
         }
     }
 
     fn too_long(&self, prefix: &str) -> RpcError {
-        too_long(prefix, self.room_max)
+        RpcError::too_long(prefix, self.len_max)
     }
-}
-
-/// What is said of a result that is longer than a response may be.
-pub(crate) fn too_long(prefix: &str, len_max: usize) -> RpcError {
-    RpcError::refused(format!("{prefix}the response is longer than {len_max} bytes"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::Json;
 
     #[test]
-    fn room_and_time_end() {
+    fn bytes_and_time_run_out() {
         let limits = Limits {
             response_len_max: 10,
             ..Limits::default()
         };
         let result = |len: usize| Ok(Json::from_text(vec![b'1'; len]));
-        let mut budget = Budget::new(&limits);
+        let mut budget = MessageBudget::new(&limits);
         assert!(budget.charge(result(6)).is_ok() && budget.admit().is_ok());
         assert_eq!(
             budget.charge(result(5)).unwrap_err().message(),
@@ -86,8 +88,8 @@ mod tests {
             "not run: the response is longer than 10 bytes"
         );
 
-        let mut budget = Budget::new(&limits);
-        assert!(budget.charge(result(10)).is_ok(), "all of it may be used");
+        let mut budget = MessageBudget::new(&limits);
+        assert!(budget.charge(result(10)).is_ok(), "the last byte may be used");
         budget.deadline = Instant::now();
         assert!(budget.admit().is_err());
     }

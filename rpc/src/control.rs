@@ -1,40 +1,45 @@
-//! What methods can ask of the rest of the process, as interfaces that the process fills:
-//! searchers, the HTTP listener, the peer-to-peer network.
+//! What methods need from the rest of the process: the searchers, the HTTP listener, the
+//! peer-to-peer network.
 //!
-//! Knows questions and answers; who answers is decided where the node is put together.
+//! Each is a trait here. The package `node` implements them.
 
 use std::future::Future;
 use std::pin::Pin;
 
 use primitives::{Address, B512, Enode};
 
-use crate::server::Cors;
-use crate::table::Modules;
+use crate::access::Cors;
+use crate::modules::Modules;
 
-/// The searchers within the node's own process.
+/// Default address of the HTTP listener.
+pub const HOST: &str = "localhost";
+/// Default port of the HTTP listener of the base-chain node.
+pub const PORT: u16 = 8545;
+
+/// The search for seals in the node's own process.
 pub trait MinerControl: Send + Sync {
-    /// Hashes per second of this process alone. It is asked on network threads, so it waits for no
-    /// start and no stop under way.
+    /// The hash rate of this process alone, in hashes per second. It is called on network threads,
+    /// so it must not wait until a start or a stop has finished.
     fn hashrate(&self) -> f64;
 
-    /// Starts the search, with so many CPU threads where they are named.
+    /// Starts the search, with `threads` CPU threads if a number is given.
     ///
     /// # Errors
-    /// Why it cannot be started.
+    /// The reason why the search cannot start, for the caller.
     fn start(&self, threads: Option<usize>) -> Result<(), String>;
 
-    /// Stops the search; nothing happens where there is none.
+    /// Stops the search. Does nothing if no search is running.
     fn stop(&self);
 }
 
-/// An HTTP listener to open. What is not given has the interface's defaults.
+/// The HTTP listener that is to be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerRequest {
-    /// Where to listen.
+    /// The address or the name to listen on.
     pub host: String,
     /// The port.
     pub port: u16,
-    /// Browser origins that may read answers.
+    /// The browser origins that may read answers.
     pub cors: Cors,
     /// The modules to serve.
     pub modules: Modules,
@@ -43,25 +48,25 @@ pub struct ListenerRequest {
 /// Why the HTTP listener did not open.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListenerError {
-    /// There may be one at a time.
+    /// A listener is open already. There can be only one.
     #[error("HTTP RPC listener already running on {0}")]
     Running(String),
-    /// The address cannot be listened on.
+    /// The node cannot listen on the address.
     #[error("{0}")]
     Bind(String),
 }
 
-/// An answer that comes later.
-pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// A future that a control returns.
+pub type ControlFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The HTTP listener, opened and closed at run time.
 pub trait ListenerControl: Send + Sync {
     /// Opens the listener.
-    fn start(&self, request: ListenerRequest) -> Later<'_, Result<(), ListenerError>>;
+    fn start(&self, request: ListenerRequest) -> ControlFuture<'_, Result<(), ListenerError>>;
 
-    /// Closes the listener; `false` where there is none. Requests under way are still answered,
-    /// also the one that asked for this.
-    fn stop(&self) -> Later<'_, bool>;
+    /// Closes the listener. Returns whether one was open. Requests that are running are still
+    /// answered, also the one that closes the listener.
+    fn stop(&self) -> ControlFuture<'_, bool>;
 }
 
 /// A connected peer.
@@ -69,65 +74,65 @@ pub trait ListenerControl: Send + Sync {
 pub struct Peer {
     /// Its public key.
     pub id: B512,
-    /// What it calls itself.
+    /// The client name that it has announced.
     pub name: String,
-    /// The protocols it speaks, as name and version.
+    /// The protocols that it supports, as name and version.
     pub capabilities: Vec<String>,
-    /// This node's end of the connection.
+    /// The address of this node's end of the connection.
     pub local_address: String,
-    /// The peer's end.
+    /// The address of the peer's end.
     pub remote_address: String,
 }
 
-/// A network of an application chain that this node takes part in, or will.
+/// A network of an application chain that this node is part of, or will be part of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subnet {
     /// The application chain.
     pub address: Address,
-    /// The first block at which the node is part of it.
+    /// The first block at which the node is part of the network.
     pub block_start: u64,
-    /// The first block at which it no longer is; `u64::MAX` without an end.
+    /// The first block at which it is no longer part of it. `u64::MAX` if there is no end.
     pub block_end: u64,
-    /// The connected peers, in words.
+    /// The connected peers, as text.
     pub peers: String,
 }
 
 /// The peer-to-peer network.
 pub trait NetworkControl: Send + Sync {
-    /// How this node is reached.
+    /// The URL under which other nodes reach this node.
     fn enode(&self) -> Enode;
 
-    /// Where it listens; `None` where it does not.
+    /// The address that the node listens on. `None` if it does not listen.
     fn listen_address(&self) -> Option<String>;
 
     /// The connected peers.
     fn peers(&self) -> Vec<Peer>;
 
-    /// Adds a node to the list of those that a connection is kept with.
+    /// Adds a node to the static nodes. The node stays connected to its static nodes.
     ///
     /// # Errors
-    /// Why the list cannot be kept.
+    /// The reason why the list cannot be stored.
     fn add_peer(&self, node: &Enode) -> Result<(), String>;
 
-    /// Takes a node from that list; `false` where it is not on it.
+    /// Removes a node from the static nodes. Returns whether it was one.
     ///
     /// # Errors
-    /// Why the list cannot be kept.
+    /// The reason why the list cannot be stored.
     fn remove_peer(&self, node: &Enode) -> Result<bool, String>;
 
-    /// Joins the network of an application chain at a block.
+    /// Joins the network of an application chain at the block `block_start`.
     ///
     /// # Errors
-    /// Why that cannot be kept.
+    /// The reason why that cannot be stored.
     fn add_subnet(&self, address: Address, block_start: u64) -> Result<(), String>;
 
-    /// Leaves the network of an application chain at a block; `false` where the node is not part
-    /// of it.
+    /// Leaves the network of an application chain at the block `block_end`. Returns whether the
+    /// node was part of it.
     ///
     /// # Errors
-    /// Why that cannot be kept.
+    /// The reason why that cannot be stored.
     fn remove_subnet(&self, address: Address, block_end: u64) -> Result<bool, String>;
 
-    /// The networks of application chains that do not end at `head` or before.
+    /// The networks of application chains, without those that end at block `head` or before.
     fn subnets(&self, head: u64) -> Vec<Subnet>;
 }

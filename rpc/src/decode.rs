@@ -1,8 +1,8 @@
 //! From the JSON text of one value to the value: numbers, bytes, block references, arrays, objects.
 //!
-//! Objects are read member by member with [`Fields`], by the same decoders as parameters, so that
-//! the strict encodings hold everywhere and an error names the member. Which parameter a value is
-//! belongs to [`crate::params`], whose tests cover both.
+//! The fields of objects are read with [`ParamFields`], by the same decoders as parameters. So the
+//! encodings are strict everywhere, and an error names the field. The positions of parameters are
+//! in [`crate::params`], whose tests cover both modules.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,50 +12,63 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::types::{BlockRef, Count, Data, DecodeError, Integer, Quantity};
+use crate::types::{BlockRef, Count, Data, Integer, ParamError, Quantity};
+use crate::wire_type::WireType;
 
-/// Most members an object within parameters can have.
+/// Most fields of an object within parameters.
 const FIELDS_MAX: usize = 64;
-/// Most members an array within parameters can have.
+/// Most elements of an array within parameters.
 const ELEMENTS_MAX: usize = 1024;
 
-/// One parameter, or one member of an object within a parameter.
+/// One parameter, or one field of an object within a parameter.
 pub trait FromParam: Sized {
+    /// The type on the wire. For an optional parameter it is the type of the value, without null.
+    const TYPE: WireType;
+
     /// Reads the value from its JSON text, which is never `null`.
     ///
     /// # Errors
-    /// Names what was expected and what was found.
-    fn from_json(json: &str) -> Result<Self, DecodeError>;
+    /// [`ParamError`] if the text is not a value of this type.
+    fn from_json(json: &str) -> Result<Self, ParamError>;
 
-    /// The value where none is given; `None` where one is required.
+    /// The value of an absent parameter. `None` if the parameter is required.
     fn absent() -> Option<Self> {
         None
     }
 }
 
 macro_rules! string_param {
-    ($type:ty, $want:literal, $decode:expr) => {
+    ($type:ty, $name:literal, $expected:literal, $decode:expr) => {
         impl FromParam for $type {
-            fn from_json(json: &str) -> Result<Self, DecodeError> {
-                string(json, $want).and_then(|text| $decode(&text))
+            const TYPE: WireType = WireType::Named($name);
+
+            fn from_json(json: &str) -> Result<Self, ParamError> {
+                string(json, $expected).and_then(|text| $decode(&text))
             }
         }
     };
 }
 
-string_param!(Quantity<u64>, "a hex string", Self::decode);
-string_param!(Quantity<U256>, "a hex string", Self::decode);
-string_param!(Data, "a hex string", Self::decode);
-string_param!(Address, "a hex string", |text: &str| Data::decode_fixed(text)
-    .map(|data| data.0.into()));
-string_param!(B256, "a hex string", |text: &str| Data::decode_fixed(text)
-    .map(|data| data.0.into()));
-string_param!(B64, "a hex string", |text: &str| Data::decode_fixed(text)
-    .map(|data| data.0.into()));
-string_param!(String, "a string", |text: &str| Ok(text.to_owned()));
+string_param!(Quantity<u64>, "QUANTITY", "a hex string", Self::decode);
+string_param!(Quantity<U256>, "QUANTITY", "a hex string", Self::decode);
+string_param!(Data, "DATA", "a hex string", Self::decode);
+string_param!(Address, "DATA20", "a hex string", |text: &str| {
+    Data::decode_fixed(text).map(|data| data.0.into())
+});
+string_param!(B256, "DATA32", "a hex string", |text: &str| Data::decode_fixed(
+    text
+)
+.map(|data| data.0.into()));
+string_param!(B64, "DATA8", "a hex string", |text: &str| Data::decode_fixed(
+    text
+)
+.map(|data| data.0.into()));
+string_param!(String, "String", "a string", |text: &str| Ok(text.to_owned()));
 
 impl FromParam for BlockRef {
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
+    const TYPE: WireType = WireType::Named("BLOCKREF");
+
+    fn from_json(json: &str) -> Result<Self, ParamError> {
         Self::decode(&string(json, "a block number or tag")?)
     }
 
@@ -65,12 +78,14 @@ impl FromParam for BlockRef {
 }
 
 impl FromParam for bool {
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
+    const TYPE: WireType = WireType::Named("Boolean");
+
+    fn from_json(json: &str) -> Result<Self, ParamError> {
         match json {
             "true" => Ok(true),
             "false" => Ok(false),
-            _ => Err(DecodeError::Type {
-                want: "a Boolean",
+            _ => Err(ParamError::Type {
+                expected: "a Boolean",
                 got: json_type(json),
             }),
         }
@@ -78,11 +93,13 @@ impl FromParam for bool {
 }
 
 impl FromParam for Integer {
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
+    const TYPE: WireType = WireType::Named("Number");
+
+    fn from_json(json: &str) -> Result<Self, ParamError> {
         match json.as_bytes().first() {
-            Some(b'-' | b'0'..=b'9') => json.parse().map(Self).map_err(|_| DecodeError::Integer),
-            _ => Err(DecodeError::Type {
-                want: "a number",
+            Some(b'-' | b'0'..=b'9') => json.parse().map(Self).map_err(|_| ParamError::Integer),
+            _ => Err(ParamError::Type {
+                expected: "a number",
                 got: json_type(json),
             }),
         }
@@ -90,7 +107,9 @@ impl FromParam for Integer {
 }
 
 impl FromParam for Count {
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
+    const TYPE: WireType = WireType::Named("COUNT");
+
+    fn from_json(json: &str) -> Result<Self, ParamError> {
         if json.starts_with('"') {
             Quantity::<u64>::from_json(json).map(|number| Self(number.0))
         } else {
@@ -100,7 +119,9 @@ impl FromParam for Count {
 }
 
 impl<T: FromParam> FromParam for Option<T> {
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
+    const TYPE: WireType = T::TYPE;
+
+    fn from_json(json: &str) -> Result<Self, ParamError> {
         T::from_json(json).map(Some)
     }
 
@@ -109,19 +130,21 @@ impl<T: FromParam> FromParam for Option<T> {
     }
 }
 
-/// An array whose members may be null where `T` allows that.
+/// An array. Its elements may be null if `T` may be absent.
 impl<T: FromParam> FromParam for Vec<T> {
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
+    const TYPE: WireType = WireType::Array(&T::TYPE);
+
+    fn from_json(json: &str) -> Result<Self, ParamError> {
         if !json.starts_with('[') {
-            return Err(DecodeError::Type {
-                want: "an array",
+            return Err(ParamError::Type {
+                expected: "an array",
                 got: json_type(json),
             });
         }
         let members: Vec<&RawValue> =
-            serde_json::from_str(json).map_err(|error| DecodeError::Rule(error.to_string()))?;
+            serde_json::from_str(json).map_err(|error| ParamError::Rule(error.to_string()))?;
         if members.len() > ELEMENTS_MAX {
-            return Err(DecodeError::TooMany {
+            return Err(ParamError::TooMany {
                 got: members.len(),
                 max: ELEMENTS_MAX,
             });
@@ -129,12 +152,12 @@ impl<T: FromParam> FromParam for Vec<T> {
         let read = |(index, member): (usize, &&RawValue)| {
             value_or_absent(
                 member.get(),
-                DecodeError::Type {
-                    want: "a value",
+                ParamError::Type {
+                    expected: "a value",
                     got: "null",
                 },
             )
-            .map_err(|reason| DecodeError::Element {
+            .map_err(|reason| ParamError::Element {
                 index,
                 reason: Box::new(reason),
             })
@@ -143,56 +166,55 @@ impl<T: FromParam> FromParam for Vec<T> {
     }
 }
 
-fn value_or_absent<T: FromParam>(json: &str, missing: DecodeError) -> Result<T, DecodeError> {
+fn value_or_absent<T: FromParam>(json: &str, missing: ParamError) -> Result<T, ParamError> {
     match json {
         "null" => T::absent().ok_or(missing),
         _ => T::from_json(json),
     }
 }
 
-/// The members of an object within a parameter; unknown ones are ignored.
+/// The fields of an object within a parameter. Unknown fields are ignored.
 ///
-/// For an implementation of [`FromParam`] on a type that is an object on the wire.
+/// It helps to implement [`FromParam`] for a type that is an object on the wire.
 #[derive(Debug)]
-pub struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+pub struct ParamFields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
-impl<'a> Fields<'a> {
-    /// Takes an object apart.
+impl<'a> ParamFields<'a> {
+    /// Reads the names of the fields, and their values as text.
     ///
     /// # Errors
-    /// If `json` is no object, repeats a member or has more members than any method could use.
-    pub fn read(json: &'a str) -> Result<Self, DecodeError> {
+    /// If `json` is not an object, if a field appears twice, or if there are too many fields.
+    pub fn read(json: &'a str) -> Result<Self, ParamError> {
         if !json.starts_with('{') {
-            return Err(DecodeError::Type {
-                want: "an object",
+            return Err(ParamError::Type {
+                expected: "an object",
                 got: json_type(json),
             });
         }
-        let fields: Self =
-            serde_json::from_str(json).map_err(|error| DecodeError::Rule(error.to_string()))?;
+        let fields: Self = serde_json::from_str(json).map_err(|error| ParamError::Rule(error.to_string()))?;
         if fields.0.len() > FIELDS_MAX {
-            return Err(DecodeError::TooMany {
+            return Err(ParamError::TooMany {
                 got: fields.0.len(),
                 max: FIELDS_MAX,
             });
         }
         for (position, (name, _)) in fields.0.iter().enumerate() {
             if fields.0[..position].iter().any(|(earlier, _)| earlier == name) {
-                return Err(DecodeError::RepeatedField(name.clone().into_owned()));
+                return Err(ParamError::RepeatedField(name.clone().into_owned()));
             }
         }
         Ok(fields)
     }
 
-    /// Reads the member `name`; absent and null are the same.
+    /// Reads the field `name`. A field that is null counts as absent.
     ///
     /// # Errors
-    /// If it is required and absent, or cannot be read.
-    pub fn get<T: FromParam>(&self, name: &'static str) -> Result<T, DecodeError> {
+    /// If the field is required and absent, or cannot be read.
+    pub fn get<T: FromParam>(&self, name: &'static str) -> Result<T, ParamError> {
         let json = self.json(name).unwrap_or("null");
-        match value_or_absent(json, DecodeError::MissingField(name)) {
-            Err(missing @ DecodeError::MissingField(field)) if field == name => Err(missing),
-            Err(reason) => Err(DecodeError::Field {
+        match value_or_absent(json, ParamError::MissingField(name)) {
+            Err(missing @ ParamError::MissingField(field)) if field == name => Err(missing),
+            Err(reason) => Err(ParamError::Field {
                 name,
                 reason: Box::new(reason),
             }),
@@ -200,7 +222,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The JSON text of the member `name`, if there is one.
+    /// The JSON text of the field `name`, if it is present.
     pub fn json(&self, name: &str) -> Option<&'a str> {
         self.0
             .iter()
@@ -209,15 +231,15 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl<'de> Deserialize<'de> for Fields<'de> {
+impl<'de> Deserialize<'de> for ParamFields<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// A member's name, borrowed where it has no escapes.
+        /// The name of a field. It is borrowed if it has no escapes.
         #[derive(Deserialize)]
         struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Fields<'de>;
+        struct FieldsVisitor;
+        impl<'de> Visitor<'de> for FieldsVisitor {
+            type Value = ParamFields<'de>;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("an object")
@@ -226,33 +248,34 @@ impl<'de> Deserialize<'de> for Fields<'de> {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut fields = Vec::new();
                 while let Some((Name(name), value)) = map.next_entry::<Name<'de>, &RawValue>()? {
-                    // One more than allowed is kept: enough for `read` to refuse the object.
+                    // One field more than allowed is kept, so that `read` refuses the object.
                     if fields.len() <= FIELDS_MAX {
                         fields.push((name, value));
                     }
                 }
-                Ok(Fields(fields))
+                Ok(ParamFields(fields))
             }
         }
-        deserializer.deserialize_map(Reader)
+        deserializer.deserialize_map(FieldsVisitor)
     }
 }
 
 /// The text of a JSON string.
 ///
 /// # Errors
-/// If `json` is of another type (`want` says what it should be) or has an impossible escape.
-pub fn string<'a>(json: &'a str, want: &'static str) -> Result<Cow<'a, str>, DecodeError> {
+/// If `json` is of another type than a string, or has an invalid escape. `expected` says in the
+/// error what the text should be.
+pub fn string<'a>(json: &'a str, expected: &'static str) -> Result<Cow<'a, str>, ParamError> {
     let Some(quoted) = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
-        return Err(DecodeError::Type {
-            want,
+        return Err(ParamError::Type {
+            expected,
             got: json_type(json),
         });
     };
     if quoted.contains('\\') {
         serde_json::from_str(json)
             .map(Cow::Owned)
-            .map_err(|_| DecodeError::Escape)
+            .map_err(|_| ParamError::Escape)
     } else {
         Ok(Cow::Borrowed(quoted))
     }

@@ -1,6 +1,6 @@
-//! The error member of a response. Every JSON-RPC code of the node is chosen in this file.
+//! The error of a response. Every JSON-RPC error code of the node is chosen in this file.
 //!
-//! Knows codes and texts; which of them fits is decided by the caller.
+//! The caller decides which of the errors fits.
 
 use std::borrow::Cow;
 
@@ -14,19 +14,19 @@ const INVALID_REQUEST: i32 = -32600;
 const METHOD_NOT_FOUND: i32 = -32601;
 /// The parameters do not fit the method.
 const INVALID_PARAMS: i32 = -32602;
-/// The node's own fault.
+/// The node fails.
 const INTERNAL: i32 = -32603;
 /// The method refuses or fails.
 const REFUSED: i32 = -32000;
 
-/// Longest method name repeated in an error; longer ones are cut, so that a batch of long names
-/// does not come back longer than it was sent.
+/// A longer method name is cut in errors, so that the answer to a batch of long names is not longer
+/// than the batch.
 const NAME_LEN_MAX: usize = 64;
 
-/// What a method gives: a value, or the error member of the response.
-pub type RpcResult<T = crate::table::Json> = Result<T, RpcError>;
+/// What a method returns: a value, or the error of the response.
+pub type RpcResult<T> = Result<T, RpcError>;
 
-/// The error member of a response.
+/// The error of a response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{message} ({code})")]
 pub struct RpcError {
@@ -64,28 +64,33 @@ impl RpcError {
         Self::new(INVALID_PARAMS, message)
     }
 
-    /// Parameter `index` (from 0) does not fit: −32602.
+    /// The parameter at `index`, from 0, cannot be used: −32602.
     pub fn invalid_argument(index: usize, reason: impl std::fmt::Display) -> Self {
         Self::new(INVALID_PARAMS, format!("invalid argument {index}: {reason}"))
     }
 
-    /// The method refuses or fails, for a reason the caller should read: −32000.
+    /// The method refuses or fails for a reason that the caller should read: −32000.
     pub fn refused(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(REFUSED, message)
     }
 
-    /// A contract took everything back: −32000, with what it gave as reason as DATA, which
-    /// clients decode.
-    pub fn reverted(message: impl Into<Cow<'static, str>>, reason: &[u8]) -> Self {
+    /// A contract reverted: −32000. The output of the contract is the data of the error, as DATA,
+    /// which clients decode.
+    pub fn reverted(message: impl Into<Cow<'static, str>>, output: &[u8]) -> Self {
         Self {
-            data: Some(crate::types::data(reason).into()),
+            data: Some(crate::types::data(output).into()),
             ..Self::refused(message)
         }
     }
 
-    /// The node's own fault: −32603. The text is for the caller; details belong in the log.
+    /// The node fails: −32603. The text is for the caller. Details belong in the log.
     pub fn internal(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(INTERNAL, message)
+    }
+
+    /// A result is longer than a response may be: −32000.
+    pub(crate) fn too_long(prefix: &str, len_max: usize) -> Self {
+        Self::refused(format!("{prefix}the response is longer than {len_max} bytes"))
     }
 
     fn new(code: i32, message: impl Into<Cow<'static, str>>) -> Self {
@@ -106,10 +111,17 @@ impl RpcError {
         &self.message
     }
 
-    /// What else a client may want, where there is anything.
+    /// Data for clients, such as the output of a contract that reverted.
     pub fn data(&self) -> Option<&str> {
         self.data.as_deref()
     }
+}
+
+/// A failure of the node, not a fault of the request: −32603. The details are logged and the caller
+/// gets a general text.
+pub(crate) fn failure(error: impl std::fmt::Display) -> RpcError {
+    tracing::error!(%error, "a request failed because of the node");
+    RpcError::internal("the node could not read its chain data")
 }
 
 #[cfg(test)]

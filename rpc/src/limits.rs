@@ -1,8 +1,7 @@
-//! Every bound the servers keep, by name, with its default.
+//! Every bound of the servers, by name, with its default.
 //!
-//! A bound protects the node from a client that is careless or hostile; none of them changes what
-//! a well-behaved request is answered. Bounds of single methods (block ranges, filters) live
-//! beside those methods.
+//! The bounds protect the node from careless or hostile clients. A well-behaved request never meets
+//! them. The bounds of single methods, such as block ranges and filters, are beside those methods.
 
 use std::time::Duration;
 
@@ -23,7 +22,7 @@ pub const BLOCKING_CALLS_MAX: usize = 32;
 /// Default of [`Limits::heavy_calls_max`].
 pub const HEAVY_CALLS_MAX: usize = 4;
 /// Default of [`Limits::connection_calls_max`]: half of [`BLOCKING_CALLS_MAX`], so that no single
-/// connection takes all the threads there are.
+/// connection takes all threads.
 pub const CONNECTION_CALLS_MAX: usize = BLOCKING_CALLS_MAX / 2;
 /// Default of [`Limits::header_timeout`].
 pub const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -45,43 +44,45 @@ pub const STOP_GRACE: Duration = Duration::from_secs(2);
 /// The bounds of one node's servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest request body, or longest single value on a stream, in bytes.
+    /// The longest request body, or the longest single JSON value on a stream, in bytes.
     pub body_len_max: usize,
-    /// Longest response in bytes; batch members past it are answered with an error, not run.
+    /// The longest response in bytes. When a batch has reached it, the remaining requests are
+    /// answered with an error and not run.
     pub response_len_max: usize,
-    /// Most requests in one batch.
+    /// The most requests in one batch.
     pub batch_len_max: usize,
-    /// Deepest nesting of arrays and objects in a request.
+    /// The deepest nesting of arrays and objects in a request.
     pub depth_max: usize,
-    /// Most open connections of the HTTP server, and of the WebSocket server; one more is told 503 and closed.
+    /// The most open connections of the HTTP server, and of the WebSocket server. One more gets the
+    /// status 503 and is closed.
     pub connections_max: usize,
-    /// Most open connections of the local channel; one more is closed.
+    /// The most open connections of the local channel. One more is closed.
     pub ipc_connections_max: usize,
-    /// Most calls that read the disk at the same time; others wait for their turn.
+    /// The most calls that read the disk at the same time. Others wait.
     pub blocking_calls_max: usize,
-    /// Most calls that execute code at the same time; others wait for their turn.
+    /// The most calls that execute code at the same time. Others wait.
     pub heavy_calls_max: usize,
-    /// Most messages of one WebSocket, or of one connection on the local channel, that are answered
-    /// side by side; the next is not read before one of them is answered.
+    /// The most messages of one WebSocket, or of one connection on the local channel, that are
+    /// answered at the same time. The next message is not read before one of them is answered.
     pub connection_calls_max: usize,
-    /// Time from the first byte of a request, or from the start of the connection, to the end of
-    /// the header.
+    /// The time from the first byte of a request, or from the start of the connection, to the end
+    /// of the header.
     pub header_timeout: Duration,
-    /// Time for the whole request body.
+    /// The time for the whole request body.
     pub body_timeout: Duration,
-    /// Time to work on one message, batch or single.
+    /// The time for the work on one message, which is a request or a batch.
     pub request_timeout: Duration,
-    /// Time a connection may go without a byte in either direction. Longer than the body and
-    /// request time-outs together, so that it ends no request that they allow.
+    /// The time that a connection may pass without a byte in either direction. It is longer than
+    /// the body and request time-outs together, so that it ends no request that they allow.
     pub idle_timeout: Duration,
-    /// Time for a client to take in one answer or notification on a connection that lasts.
+    /// The time that a client has to read one answer or notification on a connection that lasts.
     pub write_timeout: Duration,
-    /// Most subscriptions of one connection.
+    /// The most subscriptions of one connection.
     pub subscriptions_max: usize,
-    /// Most bytes of requests being read or answered and of responses being sent, of all connections
-    /// together.
+    /// The most bytes in memory of all requests that are being read or answered, and of all
+    /// responses that are being sent, over all connections.
     pub traffic_len_max: usize,
-    /// Time that requests under way are given when a server stops.
+    /// The time that running requests have to finish when a server stops.
     pub stop_grace: Duration,
 }
 

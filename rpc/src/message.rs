@@ -1,7 +1,7 @@
 //! JSON-RPC 2.0 messages: request text in, response text out.
 //!
-//! A parsed message borrows from the body. An id is kept as the text it came as and goes back
-//! unchanged, so big integers and fractions survive. Knows nothing of methods: parameters stay text.
+//! A parsed message borrows from the body. An id stays text and goes back unchanged, so that big
+//! integers and fractions survive. This module knows no methods: parameters stay text too.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,49 +12,50 @@ use serde_json::value::RawValue;
 
 use crate::decode::{json_type, string};
 use crate::error::{RpcError, RpcResult};
+use crate::json::Json;
 use crate::limits::Limits;
 
 /// The id of a response whose request had no readable id.
 const NULL_ID: &str = "null";
 
-/// What one body says.
+/// The content of one body.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Message<'a> {
-    /// One request, good or bad.
-    Single(Member<'a>),
-    /// Requests in order, good and bad.
-    Batch(Vec<Member<'a>>),
-    /// Nothing that could be answered piece by piece.
+    /// One request, valid or not.
+    Single(ParsedRequest<'a>),
+    /// Requests in order, valid or not.
+    Batch(Vec<ParsedRequest<'a>>),
+    /// The body as a whole cannot be read. It has one answer.
     Broken(RpcError),
 }
 
-/// One request of a message, or why it is none.
-pub(crate) type Member<'a> = Result<Request<'a>, Rejected<'a>>;
+/// One request of a message, or why it is not a valid request.
+pub(crate) type ParsedRequest<'a> = Result<RpcRequest<'a>, RejectedRequest<'a>>;
 
 /// A well-formed request.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Request<'a> {
+pub(crate) struct RpcRequest<'a> {
     /// The id as JSON text; `None` for a notification.
     pub(crate) id: Option<&'a str>,
     /// The method's name as sent.
     pub(crate) method: Cow<'a, str>,
-    /// The parameters as JSON text, not checked for shape; `None` where absent or null.
+    /// The parameters as JSON text, not checked. `None` if they are absent or null.
     pub(crate) params: Option<&'a str>,
 }
 
-/// A request that cannot be served, with the id to say so.
+/// A request that is not valid, with the id to answer with.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Rejected<'a> {
-    /// The id as JSON text, `null` where it was not readable.
+pub(crate) struct RejectedRequest<'a> {
+    /// The id as JSON text, `null` if the request has no readable id.
     pub(crate) id: &'a str,
     /// What is wrong.
     pub(crate) error: RpcError,
 }
 
-/// The members of a request as they stand. `Option<&RawValue>` alone would read null as absent,
-/// and an absent id is a notification where a null one is not.
+/// The fields of a request as JSON text. A field that is null is present here: a request with the
+/// id null is answered, while a request without an id is a notification.
 #[derive(Deserialize)]
-struct Envelope<'a> {
+struct RequestFields<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     jsonrpc: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -86,14 +87,14 @@ pub(crate) fn parse<'a>(body: &'a [u8], limits: &Limits) -> Message<'a> {
         Some(_) => Message::Broken(
             check_syntax(body)
                 .err()
-                .unwrap_or_else(|| RpcError::invalid_request("want an object, or an array of objects")),
+                .unwrap_or_else(|| RpcError::invalid_request("expected an object, or an array of objects")),
         ),
     }
 }
 
 fn parse_single(body: &str) -> Message<'_> {
-    match serde_json::from_str::<Envelope<'_>>(body) {
-        Ok(envelope) => Message::Single(request(envelope)),
+    match serde_json::from_str::<RequestFields<'_>>(body) {
+        Ok(fields) => Message::Single(request(fields)),
         Err(error) => match check_syntax(body) {
             Err(broken) => Message::Broken(broken),
             Ok(()) => Message::Single(Err(reject(NULL_ID, error))),
@@ -104,7 +105,7 @@ fn parse_single(body: &str) -> Message<'_> {
 fn parse_batch(body: &str, batch_len_max: usize) -> Message<'_> {
     let mut reader = serde_json::Deserializer::from_str(body);
     let batch = reader
-        .deserialize_seq(BatchReader(batch_len_max))
+        .deserialize_seq(BatchVisitor(batch_len_max))
         .and_then(|batch| reader.end().map(|()| batch));
     let batch = match batch {
         Ok(batch) => batch,
@@ -113,7 +114,7 @@ fn parse_batch(body: &str, batch_len_max: usize) -> Message<'_> {
     match batch.count {
         0 => Message::Broken(RpcError::invalid_request("empty batch")),
         count if count > batch_len_max => Message::Broken(RpcError::invalid_request(format_args!(
-            "batch of {count} requests, want at most {batch_len_max}"
+            "batch: got {count} requests, expected at most {batch_len_max}"
         ))),
         _ => Message::Batch(
             batch
@@ -125,25 +126,26 @@ fn parse_batch(body: &str, batch_len_max: usize) -> Message<'_> {
     }
 }
 
-fn parse_member(json: &str) -> Member<'_> {
-    // The reader of a struct also takes an array of its members in order: not a request.
+fn parse_member(json: &str) -> ParsedRequest<'_> {
+    // The deserializer of a struct also accepts an array of its fields, which is not a valid
+    // request.
     if !json.starts_with('{') {
         return Err(reject(
             NULL_ID,
-            format_args!("want an object, got {}", json_type(json)),
+            format_args!("got {}, expected an object", json_type(json)),
         ));
     }
-    serde_json::from_str::<Envelope<'_>>(json)
+    serde_json::from_str::<RequestFields<'_>>(json)
         .map_err(|error| reject(NULL_ID, error))
         .and_then(request)
 }
 
-fn request(envelope: Envelope<'_>) -> Member<'_> {
-    let id = envelope.id.map(RawValue::get);
+fn request(fields: RequestFields<'_>) -> ParsedRequest<'_> {
+    let id = fields.id.map(RawValue::get);
     if let Some(text) = id
         && !matches!(text.as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9' | b'n'))
     {
-        let reason = format_args!("id: want a string, a number or null, got {}", json_type(text));
+        let reason = format_args!("id: got {}, expected a string, a number or null", json_type(text));
         return Err(reject(NULL_ID, reason));
     }
     if let Some(text) = id
@@ -151,56 +153,56 @@ fn request(envelope: Envelope<'_>) -> Member<'_> {
     {
         return Err(reject(
             NULL_ID,
-            "id: want a number or string that can be read back",
+            "id: expected a number or string that can be read back",
         ));
     }
     let answer_id = id.unwrap_or(NULL_ID);
-    let version = envelope
+    let version = fields
         .jsonrpc
         .ok_or_else(|| reject(answer_id, "missing jsonrpc"))?;
     if !string(version.get(), "a string").is_ok_and(|text| text == "2.0") {
-        return Err(reject(answer_id, "jsonrpc: want \"2.0\""));
+        return Err(reject(answer_id, "jsonrpc: expected \"2.0\""));
     }
-    let method = envelope
-        .method
-        .ok_or_else(|| reject(answer_id, "missing method"))?;
+    let method = fields.method.ok_or_else(|| reject(answer_id, "missing method"))?;
     let method = string(method.get(), "a string")
         .map_err(|reason| reject(answer_id, format_args!("method: {reason}")))?;
-    let params = envelope
+    let params = fields
         .params
         .map(RawValue::get)
         .filter(|params| *params != "null");
-    Ok(Request { id, method, params })
+    Ok(RpcRequest { id, method, params })
 }
 
-/// Whether the answer that echoes this id can be read: the grammar allows numbers beyond every
-/// reader's range, and escapes of half characters.
+/// Whether a client can read this id in the answer. JSON allows numbers beyond the range of all
+/// readers, and escapes for half of a character.
 fn is_readable(id: &str) -> bool {
     match id.as_bytes() {
         [b'"', ..] => !id.contains('\\') || serde_json::from_str::<String>(id).is_ok(),
-        // Up to 300 digits are in the range of a double, which is all that readers must have.
+        // Up to 300 digits are within the range of a double, which every reader has.
         digits if digits.len() <= 300 && !id.contains(['e', 'E']) => true,
         _ => id == NULL_ID || id.parse::<f64>().is_ok_and(f64::is_finite),
     }
 }
 
-fn reject(id: &str, reason: impl fmt::Display) -> Rejected<'_> {
-    Rejected {
+fn reject(id: &str, reason: impl fmt::Display) -> RejectedRequest<'_> {
+    RejectedRequest {
         id,
         error: RpcError::invalid_request(reason),
     }
 }
 
-/// The members of a batch: at most as many as allowed, and how many there were.
-struct Batch<'a> {
+/// The requests of a batch as JSON text, at most as many as allowed.
+struct BatchItems<'a> {
     members: Vec<&'a RawValue>,
+    /// How many requests the batch really has.
     count: usize,
 }
 
-struct BatchReader(usize);
+/// Reads a batch, of which it keeps at most this many requests.
+struct BatchVisitor(usize);
 
-impl<'de> Visitor<'de> for BatchReader {
-    type Value = Batch<'de>;
+impl<'de> Visitor<'de> for BatchVisitor {
+    type Value = BatchItems<'de>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("an array")
@@ -212,7 +214,7 @@ impl<'de> Visitor<'de> for BatchReader {
             match array.next_element::<&RawValue>()? {
                 Some(member) => members.push(member),
                 None => {
-                    return Ok(Batch {
+                    return Ok(BatchItems {
                         count: members.len(),
                         members,
                     });
@@ -223,7 +225,7 @@ impl<'de> Visitor<'de> for BatchReader {
         while array.next_element::<IgnoredAny>()?.is_some() {
             count += 1;
         }
-        Ok(Batch { members, count })
+        Ok(BatchItems { members, count })
     }
 }
 
@@ -264,7 +266,7 @@ fn is_deeper(body: &[u8], depth_max: usize) -> bool {
 }
 
 /// Appends one response to `out`.
-pub(crate) fn write_response(out: &mut Vec<u8>, id: &str, result: &RpcResult) {
+pub(crate) fn write_response(out: &mut Vec<u8>, id: &str, result: &RpcResult<Json>) {
     out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     out.extend_from_slice(id.as_bytes());
     match result {
@@ -280,8 +282,8 @@ pub(crate) fn write_response(out: &mut Vec<u8>, id: &str, result: &RpcResult) {
     out.push(b'}');
 }
 
-/// A response by itself.
-pub(crate) fn response(id: &str, result: &RpcResult) -> Vec<u8> {
+/// The response to one request.
+pub(crate) fn response(id: &str, result: &RpcResult<Json>) -> Vec<u8> {
     let len = result.as_ref().map_or(64, |json| json.as_bytes().len());
     let mut out = Vec::with_capacity(len + id.len() + 64);
     write_response(&mut out, id, result);
@@ -307,7 +309,7 @@ mod tests {
 
     #[track_caller]
     fn check_request(body: &str, id: Option<&str>, method: &str, params: Option<&str>) {
-        let expected = Request {
+        let expected = RpcRequest {
             id,
             method: method.into(),
             params,
@@ -370,14 +372,14 @@ mod tests {
         check_rejected(
             r#"{"jsonrpc":"1.0","id":"x","method":"m"}"#,
             "\"x\"",
-            "want \"2.0\"",
+            "expected \"2.0\"",
         );
-        check_rejected(r#"{"jsonrpc":2.0,"id":1,"method":"m"}"#, "1", "want \"2.0\"");
+        check_rejected(r#"{"jsonrpc":2.0,"id":1,"method":"m"}"#, "1", "expected \"2.0\"");
         check_rejected(r#"{"jsonrpc":"2.0","id":1}"#, "1", "missing method");
         check_rejected(
             r#"{"jsonrpc":"2.0","id":1,"method":5}"#,
             "1",
-            "want a string, got a number",
+            "got a number, expected a string",
         );
         check_rejected(
             r#"{"jsonrpc":"2.0","id":[1],"method":"m"}"#,
@@ -423,10 +425,14 @@ mod tests {
         check_broken(b"[1] [2]", -32700, "trailing");
         check_broken(b"{\"jsonrpc\":\"\xff\"}", -32700, "utf-8");
         check_broken(b"nonsense", -32700, "");
-        check_broken(b"1", -32600, "want an object");
-        check_broken(b"\"x\"", -32600, "want an object");
+        check_broken(b"1", -32600, "expected an object");
+        check_broken(b"\"x\"", -32600, "expected an object");
         check_broken(b"[]", -32600, "empty batch");
-        check_broken(b"[1,2,3,4,5]", -32600, "batch of 5 requests, want at most 3");
+        check_broken(
+            b"[1,2,3,4,5]",
+            -32600,
+            "batch: got 5 requests, expected at most 3",
+        );
         check_broken(b"[[[[[[[[[]]]]]]]]]", -32700, "deeper than 8");
         check_broken("[".repeat(1_000_000).as_bytes(), -32700, "deeper than 8");
     }
@@ -441,12 +447,12 @@ mod tests {
     fn batch_members_stand_alone() {
         let body = br#"[1, {"jsonrpc":"2.0","method":"m"}, ["2.0",1,"m",[]]]"#;
         let Message::Batch(members) = parse(body, &limits()) else {
-            panic!("want a batch")
+            panic!("expected a batch")
         };
         assert!(members[0].is_err());
         assert_eq!(
             members[1],
-            Ok(Request {
+            Ok(RpcRequest {
                 id: None,
                 method: "m".into(),
                 params: None
@@ -460,7 +466,7 @@ mod tests {
         let error = response("7", &Err(RpcError::refused("a \"quoted\" text")));
         let expected = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32000,"message":"a \"quoted\" text"}}"#;
         assert_eq!(String::from_utf8(error).unwrap(), expected);
-        let value = response("\"x\"", &crate::table::reply(Ok(true)));
+        let value = response("\"x\"", &Json::write(&true));
         assert_eq!(value, br#"{"jsonrpc":"2.0","id":"x","result":true}"#);
     }
 }

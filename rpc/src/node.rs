@@ -1,6 +1,4 @@
-//! What the methods of a base-chain node work on.
-//!
-//! Knows who answers which question; answers none itself.
+//! The context of the methods of a base-chain node: everything they need to answer.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,27 +9,27 @@ use keystore::AccountManager;
 use parking_lot::Mutex;
 use primitives::{Address, B256, U256};
 
-use crate::blocks::KnownBlocks;
+use crate::block_cache::BlockCache;
 use crate::control::{ListenerControl, MinerControl, NetworkControl};
-use crate::error::{RpcError, RpcResult};
+use crate::error::{RpcError, RpcResult, failure};
+use crate::facts::{NodeFacts, SyncStatus};
 use crate::feeds::Feeds;
 use crate::filters::{FilterLimits, Filters};
+use crate::health::{Health, Healthy};
 use crate::limits::RESPONSE_LEN_MAX;
-use crate::methods::{NodeFacts, SyncStatus};
-use crate::server::{Health, Healthy};
 
-/// What was settled when the node was started.
+/// Settings that do not change while the node runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSettings {
     /// The node's database directory.
     pub data_directory: PathBuf,
-    /// The pending block tells its number, where the interface has null.
+    /// Whether the pending block has its number, which is null in the interface.
     pub pending_number: bool,
-    /// What a query for logs may cost.
+    /// The bounds of a query for logs.
     pub log_limits: LogLimits,
-    /// Most bytes of an answer.
+    /// The most bytes of an answer.
     pub response_len_max: usize,
-    /// What `vnodeconfig.json` says.
+    /// The settings from `vnodeconfig.json`.
     pub vnode: VnodeSettings,
 }
 
@@ -47,64 +45,65 @@ impl Default for NodeSettings {
     }
 }
 
-/// How this node serves application chains.
+/// The service of this node for application chains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VnodeSettings {
-    /// Who is paid for relaying, and so whom `via` must name.
+    /// The address that is paid for relaying. A transaction for an application chain names it in
+    /// `via`.
     pub beneficial_address: Option<Address>,
-    /// Whether servers of application chains are served.
+    /// Whether the servers of application chains can use the service.
     pub scs_service: bool,
-    /// The port of that service.
+    /// The port of the service.
     pub service_port: u16,
-    /// Whether it is announced to the public.
+    /// Whether the service is announced to the public.
     pub show_to_public: bool,
-    /// Under which address users reach this node.
+    /// The address under which users reach this node.
     pub ip: String,
 }
 
-/// The context of the methods. What it holds is shared: clones of the chain and of the book are
-/// the same chain and book.
+/// The context of the methods of a base-chain node. A clone of its chain or of its account book is
+/// the same chain or book.
 pub struct Node {
     /// The chain, its pool and its work manager.
     pub chain: Chain,
     /// The accounts that this node can sign for.
     pub accounts: AccountManager,
-    /// Version, network, peers.
+    /// Client version, network id, peers.
     pub facts: Arc<dyn NodeFacts + Send + Sync>,
-    /// The searchers of this process.
+    /// The search for seals in this process.
     pub miner: Arc<dyn MinerControl>,
-    /// What was settled at the start.
+    /// The settings of the node.
     pub settings: NodeSettings,
-    /// The HTTP listener, where it can be opened and closed.
+    /// The HTTP listener, if methods can open and close it.
     pub(crate) listener: Option<Arc<dyn ListenerControl>>,
-    /// The peer-to-peer network, where there is one.
+    /// The peer-to-peer network, if the node has one.
     pub(crate) network: Option<Arc<dyn NetworkControl>>,
-    /// What clients poll for.
+    /// The filters that clients poll.
     pub filters: Filters,
-    /// What filters and subscriptions follow.
+    /// The feeds that filters and subscriptions follow.
     pub(crate) feeds: Arc<Feeds>,
-    /// What was asked for lately.
-    pub(crate) blocks: Arc<KnownBlocks>,
-    /// The suggested price, with the head block it was computed for.
+    /// The blocks and receipts that were used lately.
+    pub(crate) blocks: Arc<BlockCache>,
+    /// The suggested gas price, with the hash of the head block that it was computed for.
     pub(crate) gas_price: Mutex<Option<(B256, U256)>>,
-    /// Held from the choice of a nonce until its transaction is in the pool, so that no two
-    /// transactions sent at the same time get the same one.
+    /// The lock from the choice of a nonce until its transaction is in the pool. It prevents that
+    /// two transactions get the same nonce.
     pub(crate) sending: Mutex<()>,
 }
 
-/// Why a node's context cannot be made.
+/// Why the context cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// No thread for those who follow the chain.
-    #[error("cannot start a thread that follows the chain: {0}")]
+    /// The thread that follows the chain cannot be started.
+    #[error("cannot start the thread that follows the chain: {0}")]
     Thread(#[from] std::io::Error),
 }
 
 impl Node {
-    /// Joins the parts, and begins to follow the chain.
+    /// Joins the parts, and starts a thread that follows the chain.
     ///
     /// # Errors
-    /// [`NodeError`] when no thread can be started for that.
+    /// [`NodeError::Thread`] if that thread cannot be started.
     pub fn new(
         chain: Chain,
         accounts: AccountManager,
@@ -112,7 +111,7 @@ impl Node {
         miner: Arc<dyn MinerControl>,
     ) -> Result<Self, NodeError> {
         let facts: Arc<dyn NodeFacts + Send + Sync> = facts.into();
-        let blocks = Arc::new(KnownBlocks::default());
+        let blocks = Arc::new(BlockCache::default());
         let feeds = Feeds::start(chain.clone(), Arc::clone(&facts), Arc::clone(&blocks))?;
         Ok(Self {
             chain,
@@ -130,7 +129,8 @@ impl Node {
         })
     }
 
-    /// Takes other bounds for filters; there must be no filters yet.
+    /// The node with other bounds for filters. Existing filters are lost.
+    #[must_use]
     pub fn with_filter_limits(mut self, limits: FilterLimits) -> Self {
         self.filters = Filters::new(Arc::clone(&self.feeds), limits);
         self
@@ -143,7 +143,7 @@ impl Node {
         self
     }
 
-    /// The node with a listener that methods can open and close.
+    /// The node with an HTTP listener that methods can open and close.
     #[must_use]
     pub fn with_listener(mut self, listener: Arc<dyn ListenerControl>) -> Self {
         self.listener = Some(listener);
@@ -158,23 +158,29 @@ impl Node {
     }
 
     /// The peer-to-peer network.
+    ///
+    /// # Errors
+    /// −32000 if the node has none.
     pub(crate) fn network(&self) -> RpcResult<&dyn NetworkControl> {
-        let none = || RpcError::refused("this node has no peer-to-peer network");
-        self.network.as_deref().ok_or_else(none)
+        let missing = || RpcError::refused("this node has no peer-to-peer network");
+        self.network.as_deref().ok_or_else(missing)
     }
 
-    /// Who is paid for blocks made here.
+    /// The address that is paid for the blocks of this node.
+    ///
+    /// # Errors
+    /// −32000 if none is set.
     pub(crate) fn beneficiary(&self) -> RpcResult<Address> {
         let beneficiary = self.chain.settings().beneficiary;
         if beneficiary.is_zero() {
             return Err(RpcError::refused(
-                "moacbase missing: want --moacbase ADDRESS, or miner_setMoacbase",
+                "moacbase missing: expected --moacbase ADDRESS, or miner_setMoacbase",
             ));
         }
         Ok(beneficiary)
     }
 
-    /// The chain as it is now: what one request reads.
+    /// The chain as it is now. One request reads everything from one view.
     pub(crate) fn view(&self) -> RpcResult<chain::View> {
         self.chain.view().map_err(failure)
     }
@@ -223,10 +229,4 @@ impl Healthy for Node {
             syncing: self.sync_status().is_some(),
         })
     }
-}
-
-/// A fault of the node, not of the request: the log has the details, the caller the gist.
-pub(crate) fn failure(error: impl std::fmt::Display) -> RpcError {
-    tracing::error!(%error, "a request met a failure of the node");
-    RpcError::internal("the node could not read its chain data")
 }

@@ -1,8 +1,8 @@
 //! Positional parameters: a JSON array becomes a tuple of decoded values.
 //!
-//! The method is found first; only then are its parameters read, so an unknown method and a bad
-//! parameter stay distinct. An absent trailing parameter reads as null. How a single value is read
-//! is in [`crate::decode`].
+//! Parameters are read after the method was found, so that an unknown method and a bad parameter
+//! are different errors. An absent trailing parameter reads as null. How a single value is read is
+//! in [`crate::decode`].
 
 use std::fmt;
 
@@ -12,32 +12,23 @@ use serde_json::value::RawValue;
 
 use crate::decode::{FromParam, json_type};
 use crate::error::{RpcError, RpcResult};
+use crate::modules::NameStyle;
+use crate::wire_type::WireType;
 
-/// Most parameters a method can have.
+/// Most parameters of a method.
 const PARAMS_MAX: usize = 10;
 
-/// By which name a method was called.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Dialect {
-    /// By its own name.
-    #[default]
-    Native,
-    /// By its name in the compatible library: the caller expects that library's forms, where
-    /// they differ.
-    Ethereum,
-}
-
-/// The parameters of one call, not yet read, and the dialect it was made in.
+/// The parameters of one call as JSON text, and the style of the name it was called by.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Params<'a> {
     json: Option<&'a [u8]>,
-    dialect: Dialect,
+    name_style: NameStyle,
 }
 
 impl<'a> Params<'a> {
-    /// Takes the JSON text of the `params` member; `None` where it is absent.
-    pub fn new(json: Option<&'a [u8]>, dialect: Dialect) -> Self {
-        Self { json, dialect }
+    /// Takes the JSON text of the request's `params`, or `None` if they are absent.
+    pub fn new(json: Option<&'a [u8]>, name_style: NameStyle) -> Self {
+        Self { json, name_style }
     }
 
     /// The JSON text.
@@ -45,19 +36,20 @@ impl<'a> Params<'a> {
         self.json
     }
 
-    /// By which name the method was called.
-    pub fn dialect(&self) -> Dialect {
-        self.dialect
+    /// The style of the name that the method was called by.
+    pub fn name_style(&self) -> NameStyle {
+        self.name_style
     }
 
-    /// Reads the parameters as the tuple `T`; `()` for a method without any.
+    /// Reads the parameters as the tuple `T`, which is `()` for a method without parameters.
     ///
     /// # Errors
-    /// −32602 with the first parameter that is missing, unreadable or too many.
+    /// −32602 for the first parameter that is missing or cannot be read, and for too many
+    /// parameters.
     pub fn parse<T: FromParams>(self) -> RpcResult<T> {
         let values = match self.json {
-            None => Values::default(),
-            Some(json) => Values::read(json)?,
+            None => ParamValues::default(),
+            Some(json) => ParamValues::read(json)?,
         };
         if values.count > T::COUNT {
             return Err(RpcError::invalid_params(format!(
@@ -69,14 +61,14 @@ impl<'a> Params<'a> {
     }
 }
 
-/// The members of the parameter array, as JSON text.
+/// The elements of the parameter array, as JSON text.
 #[derive(Default)]
-pub struct Values<'a> {
+pub struct ParamValues<'a> {
     slots: [Option<&'a RawValue>; PARAMS_MAX],
     count: usize,
 }
 
-impl<'a> Values<'a> {
+impl<'a> ParamValues<'a> {
     fn read(json: &'a [u8]) -> RpcResult<Self> {
         match json.first() {
             Some(b'[') => {}
@@ -84,7 +76,7 @@ impl<'a> Values<'a> {
             _ => {
                 let got = std::str::from_utf8(json).map_or("invalid text", json_type);
                 return Err(RpcError::invalid_params(format!(
-                    "params: want an array, got {got}"
+                    "params: got {got}, expected an array"
                 )));
             }
         }
@@ -101,18 +93,18 @@ impl<'a> Values<'a> {
     }
 }
 
-impl<'de> Deserialize<'de> for Values<'de> {
+impl<'de> Deserialize<'de> for ParamValues<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Values<'de>;
+        struct ValuesVisitor;
+        impl<'de> Visitor<'de> for ValuesVisitor {
+            type Value = ParamValues<'de>;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("an array")
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
-                let mut values = Values::default();
+                let mut values = ParamValues::default();
                 while values.count < PARAMS_MAX {
                     let Some(value) = array.next_element::<&RawValue>()? else {
                         return Ok(values);
@@ -126,26 +118,52 @@ impl<'de> Deserialize<'de> for Values<'de> {
                 Ok(values)
             }
         }
-        deserializer.deserialize_seq(Reader)
+        deserializer.deserialize_seq(ValuesVisitor)
+    }
+}
+
+/// What the Rust type of a parameter says about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParamType {
+    /// The type on the wire.
+    pub(crate) wire_type: WireType,
+    /// Whether the parameter may be absent.
+    pub(crate) is_optional: bool,
+}
+
+impl ParamType {
+    /// What the type `T` says.
+    pub fn of<T: FromParam>() -> Self {
+        Self {
+            wire_type: T::TYPE,
+            is_optional: T::absent().is_some(),
+        }
     }
 }
 
 /// A tuple of parameters.
 pub trait FromParams: Sized {
-    /// How many parameters there are at most.
+    /// The most parameters that a caller can send.
     const COUNT: usize;
+
+    /// The type of each parameter, in order.
+    fn types() -> Vec<ParamType>;
 
     /// Reads each parameter in its position.
     ///
     /// # Errors
-    /// −32602 with the first parameter that does not fit.
-    fn from_values(values: &Values<'_>) -> RpcResult<Self>;
+    /// −32602 for the first parameter that is missing or cannot be read.
+    fn from_values(values: &ParamValues<'_>) -> RpcResult<Self>;
 }
 
 impl FromParams for () {
     const COUNT: usize = 0;
 
-    fn from_values(_: &Values<'_>) -> RpcResult<Self> {
+    fn types() -> Vec<ParamType> {
+        Vec::new()
+    }
+
+    fn from_values(_: &ParamValues<'_>) -> RpcResult<Self> {
         Ok(())
     }
 }
@@ -155,7 +173,11 @@ macro_rules! tuple_params {
         impl<$($name: FromParam),+> FromParams for ($($name,)+) {
             const COUNT: usize = $count;
 
-            fn from_values(values: &Values<'_>) -> RpcResult<Self> {
+            fn types() -> Vec<ParamType> {
+                vec![$(ParamType::of::<$name>()),+]
+            }
+
+            fn from_values(values: &ParamValues<'_>) -> RpcResult<Self> {
                 Ok(($(values.get::<$name>($index)?,)+))
             }
         }
@@ -178,15 +200,15 @@ mod tests {
     use alloy_primitives::{Address, U256};
 
     use super::*;
-    use crate::decode::Fields;
-    use crate::types::{BlockRef, Count, Data, DecodeError, Integer, Quantity};
+    use crate::decode::ParamFields;
+    use crate::types::{BlockRef, Count, Data, Integer, ParamError, Quantity};
 
     #[track_caller]
     fn check<T: FromParams + fmt::Debug + PartialEq>(json: &str, expected: Result<T, &str>) {
         let json = (!json.is_empty()).then_some(json.as_bytes());
-        match (Params::new(json, Dialect::Native).parse::<T>(), expected) {
+        match (Params::new(json, NameStyle::Native).parse::<T>(), expected) {
             (Ok(value), expected) => assert_eq!(Ok(value), expected),
-            (Err(error), Ok(value)) => panic!("want {value:?}, got {error}"),
+            (Err(error), Ok(value)) => panic!("got {error}, expected {value:?}"),
             (Err(error), Err(message)) => assert_eq!((error.code(), error.message()), (-32602, message)),
         }
     }
@@ -197,9 +219,9 @@ mod tests {
         check("null", Ok(()));
         check("[]", Ok(()));
         check::<()>("[1]", Err("too many arguments, want at most 0"));
-        check::<()>("{}", Err("params: want an array, got an object"));
-        check::<()>("\"x\"", Err("params: want an array, got a string"));
-        check::<()>("7", Err("params: want an array, got a number"));
+        check::<()>("{}", Err("params: got an object, expected an array"));
+        check::<()>("\"x\"", Err("params: got a string, expected an array"));
+        check::<()>("7", Err("params: got a number, expected an array"));
     }
 
     #[test]
@@ -225,19 +247,25 @@ mod tests {
 
     #[test]
     fn reasons() {
-        check::<(Address,)>("[\"0x01\"]", Err("invalid argument 0: want 20 bytes, got 1"));
-        check::<(Address,)>("[5]", Err("invalid argument 0: want a hex string, got a number"));
+        check::<(Address,)>(
+            "[\"0x01\"]",
+            Err("invalid argument 0: got 1 byte, expected 20 bytes"),
+        );
+        check::<(Address,)>(
+            "[5]",
+            Err("invalid argument 0: got a number, expected a hex string"),
+        );
         check::<(bool, Data)>(
             "[true,\"0x123\"]",
             Err("invalid argument 1: odd number of hex digits"),
         );
         check::<(bool,)>(
             "[\"true\"]",
-            Err("invalid argument 0: want a Boolean, got a string"),
+            Err("invalid argument 0: got a string, expected a Boolean"),
         );
         check::<(Integer,)>(
             "[1.5]",
-            Err("invalid argument 0: want a whole number of at most 64 bits"),
+            Err("invalid argument 0: expected a whole number of at most 64 bits"),
         );
         check::<(Quantity<U256>,)>("[\"0x00\"]", Err("invalid argument 0: leading zero digits"));
         check::<(String,)>(
@@ -254,10 +282,13 @@ mod tests {
         }
         check::<(Count,)>(
             "[-1]",
-            Err("invalid argument 0: want a whole number of at most 64 bits"),
+            Err("invalid argument 0: expected a whole number of at most 64 bits"),
         );
         check::<(Count,)>("[\"300\"]", Err("invalid argument 0: missing 0x prefix"));
-        check::<(Count,)>("[true]", Err("invalid argument 0: want a number, got a Boolean"));
+        check::<(Count,)>(
+            "[true]",
+            Err("invalid argument 0: got a Boolean, expected a number"),
+        );
     }
 
     #[test]
@@ -266,11 +297,11 @@ mod tests {
         check(r#"[[null,"0x2"]]"#, Ok((vec![None, Some(Quantity(2_u64))],)));
         check::<(Vec<Quantity>,)>(
             r#"[["0x1",null]]"#,
-            Err("invalid argument 0: element 1: want a value, got null"),
+            Err("invalid argument 0: element 1: got null, expected a value"),
         );
         check::<(Vec<Quantity>,)>(
             r#"["0x1"]"#,
-            Err("invalid argument 0: want an array, got a string"),
+            Err("invalid argument 0: got a string, expected an array"),
         );
     }
 
@@ -281,8 +312,10 @@ mod tests {
     }
 
     impl FromParam for Transfer {
-        fn from_json(json: &str) -> Result<Self, DecodeError> {
-            let fields = Fields::read(json)?;
+        const TYPE: WireType = WireType::Named("Transfer");
+
+        fn from_json(json: &str) -> Result<Self, ParamError> {
+            let fields = ParamFields::read(json)?;
             Ok(Self {
                 to: fields.get("to")?,
                 value: fields.get("value")?,
@@ -308,17 +341,20 @@ mod tests {
         check::<(Transfer,)>("[{}]", Err("invalid argument 0: missing field to"));
         check::<(Transfer,)>(
             r#"[{"to":"0x12"}]"#,
-            Err("invalid argument 0: field to: want 20 bytes, got 1"),
+            Err("invalid argument 0: field to: got 1 byte, expected 20 bytes"),
         );
         check::<(Transfer,)>(
             r#"[{"a":1,"\u0061":2}]"#,
             Err("invalid argument 0: field a given twice"),
         );
-        check::<(Transfer,)>("[[]]", Err("invalid argument 0: want an object, got an array"));
+        check::<(Transfer,)>(
+            "[[]]",
+            Err("invalid argument 0: got an array, expected an object"),
+        );
         let wide: Vec<String> = (0..100).map(|index| format!("\"f{index}\":0")).collect();
         check::<(Transfer,)>(
             &format!("[{{{}}}]", wide.join(",")),
-            Err("invalid argument 0: 65 members, want at most 64"),
+            Err("invalid argument 0: got 65 members, expected at most 64"),
         );
     }
 }

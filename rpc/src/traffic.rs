@@ -1,34 +1,35 @@
-//! The room in memory that requests being read and responses being sent share.
+//! The memory that requests being read and responses being sent share.
 //!
-//! Each has its own bound already; this one holds for all connections together, so that a thousand
-//! clients that send or read slowly cannot each have their bound's worth. Whoever finds no room is
-//! refused at once: waiting would hold what is there.
+//! Each request and each response has a bound of its own. This bound holds for all connections
+//! together, so that a thousand slow clients cannot each fill their own bound. A request that finds
+//! too little memory left is refused at once. If it waited, it would hold the memory that it has
+//! already.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Room is given in pieces of this many bytes; what is shorter is not worth counting.
+/// Memory is reserved in pieces of this many bytes. A text shorter than a piece is not counted.
 const PIECE_LEN: usize = 1024;
 
-/// The room all connections share.
+/// The memory that all connections share.
 #[derive(Clone, Debug)]
-pub(crate) struct Traffic(Arc<Semaphore>);
+pub(crate) struct TrafficMemory(Arc<Semaphore>);
 
-/// Room taken; given back when dropped.
+/// Reserved memory. It is released when the reservation is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Room(Option<OwnedSemaphorePermit>);
+pub(crate) struct MemoryReservation(Option<OwnedSemaphorePermit>);
 
-impl Traffic {
+impl TrafficMemory {
     pub(crate) fn new(len_max: usize) -> Self {
         Self(Arc::new(Semaphore::new(
             (len_max / PIECE_LEN).min(Semaphore::MAX_PERMITS),
         )))
     }
 
-    /// Adds room for `len` bytes to `room`; `false` where there is none left.
-    pub(crate) fn take(&self, room: &mut Room, len: usize) -> bool {
+    /// Adds `len` bytes to `reservation`. Returns whether that much was left.
+    pub(crate) fn reserve(&self, reservation: &mut MemoryReservation, len: usize) -> bool {
         let Ok(pieces) = u32::try_from(len / PIECE_LEN) else {
             return false;
         };
@@ -38,57 +39,58 @@ impl Traffic {
         let Ok(more) = Arc::clone(&self.0).try_acquire_many_owned(pieces) else {
             return false;
         };
-        match &mut room.0 {
-            Some(room) => room.merge(more),
+        match &mut reservation.0 {
+            Some(permit) => permit.merge(more),
             none => *none = Some(more),
         }
         true
     }
 
-    /// `text` with the room it takes up; `None` where there is none left.
-    pub(crate) fn hold(&self, text: Vec<u8>) -> Option<Held> {
-        let mut room = Room::default();
-        self.take(&mut room, text.len()).then_some(Held { text, room })
+    /// `text` with memory reserved for it. Returns `None` if too little memory is left.
+    pub(crate) fn reserve_text(&self, text: Vec<u8>) -> Option<ReservedText> {
+        let mut reservation = MemoryReservation::default();
+        self.reserve(&mut reservation, text.len())
+            .then_some(ReservedText { text, reservation })
     }
 }
 
-impl Room {
-    /// Gives back what `len` bytes do not need.
+impl MemoryReservation {
+    /// Releases what `len` bytes do not need.
     fn shrink(&mut self, len: usize) {
-        if let Some(room) = &mut self.0 {
-            let surplus = room.num_permits().saturating_sub(len / PIECE_LEN);
-            drop(room.split(surplus));
+        if let Some(permit) = &mut self.0 {
+            let surplus = permit.num_permits().saturating_sub(len / PIECE_LEN);
+            drop(permit.split(surplus));
         }
     }
 }
 
-/// Text with the room it takes up.
+/// Text with the memory reserved for it.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct ReservedText {
     text: Vec<u8>,
-    room: Room,
+    reservation: MemoryReservation,
 }
 
-impl Held {
-    /// Another, shorter form of what is held, which needs less room.
+impl ReservedText {
+    /// The same text in another, shorter form, with a smaller reservation.
     pub(crate) fn replace(mut self, text: Vec<u8>) -> Self {
         self.text = text;
-        self.room.shrink(self.text.len());
+        self.reservation.shrink(self.text.len());
         self
     }
 }
 
-/// Bytes that hold their room until the last of them is sent.
-impl From<Held> for Bytes {
-    fn from(held: Held) -> Self {
-        match held.room.0 {
-            None => held.text.into(),
-            Some(_) => Self::from_owner(held),
+/// The bytes keep their reservation until the last of them is sent.
+impl From<ReservedText> for Bytes {
+    fn from(reserved: ReservedText) -> Self {
+        match reserved.reservation.0 {
+            None => reserved.text.into(),
+            Some(_) => Self::from_owner(reserved),
         }
     }
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for ReservedText {
     fn as_ref(&self) -> &[u8] {
         &self.text
     }
@@ -99,37 +101,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_comes_back() {
-        let traffic = Traffic::new(10 * PIECE_LEN);
-        let mut room = Room::default();
-        assert!(traffic.take(&mut room, 4 * PIECE_LEN) && traffic.take(&mut room, 2 * PIECE_LEN));
-        assert!(traffic.hold(vec![0; 5 * PIECE_LEN]).is_none());
+    fn memory_is_released() {
+        let traffic = TrafficMemory::new(10 * PIECE_LEN);
+        let mut reservation = MemoryReservation::default();
         assert!(
-            traffic.hold(vec![0; PIECE_LEN - 1]).is_some(),
-            "what is short is not counted"
+            traffic.reserve(&mut reservation, 4 * PIECE_LEN)
+                && traffic.reserve(&mut reservation, 2 * PIECE_LEN)
         );
-        let held = traffic.hold(vec![7; 4 * PIECE_LEN]).expect("just enough");
-        let held = Bytes::from(held);
-        assert_eq!(held, vec![7; 4 * PIECE_LEN]);
-        assert!(!traffic.take(&mut room, PIECE_LEN));
-        drop(held);
-        drop(room);
-        assert!(traffic.hold(vec![0; 10 * PIECE_LEN]).is_some());
+        assert!(traffic.reserve_text(vec![0; 5 * PIECE_LEN]).is_none());
+        assert!(
+            traffic.reserve_text(vec![0; PIECE_LEN - 1]).is_some(),
+            "a short text is not counted"
+        );
+        let text = traffic.reserve_text(vec![7; 4 * PIECE_LEN]).expect("just enough");
+        let text = Bytes::from(text);
+        assert_eq!(text, vec![7; 4 * PIECE_LEN]);
+        assert!(!traffic.reserve(&mut reservation, PIECE_LEN));
+        drop(text);
+        drop(reservation);
+        assert!(traffic.reserve_text(vec![0; 10 * PIECE_LEN]).is_some());
     }
 
     #[test]
-    fn a_shorter_form_needs_less_room() {
-        let traffic = Traffic::new(10 * PIECE_LEN);
+    fn a_shorter_form_releases_memory() {
+        let traffic = TrafficMemory::new(10 * PIECE_LEN);
         let free = || {
             (0..=10)
                 .rev()
-                .find(|pieces| traffic.hold(vec![0; pieces * PIECE_LEN]).is_some())
+                .find(|pieces| traffic.reserve_text(vec![0; pieces * PIECE_LEN]).is_some())
         };
-        let held = traffic.hold(vec![0; 8 * PIECE_LEN]).expect("enough");
+        let text = traffic.reserve_text(vec![0; 8 * PIECE_LEN]).expect("enough");
         assert_eq!(free(), Some(2));
-        let held = held.replace(vec![1; 3 * PIECE_LEN]);
+        let text = text.replace(vec![1; 3 * PIECE_LEN]);
         assert_eq!(free(), Some(7));
-        let held = Bytes::from(held.replace(vec![2; PIECE_LEN - 1]));
-        assert_eq!((free(), held.len()), (Some(10), PIECE_LEN - 1));
+        let text = Bytes::from(text.replace(vec![2; PIECE_LEN - 1]));
+        assert_eq!((free(), text.len()), (Some(10), PIECE_LEN - 1));
     }
 }

@@ -1,81 +1,84 @@
 //! The encodings of the wire: QUANTITY, DATA, the block reference, plain integers.
 //!
-//! Strict on reading: `0x`, `0x0400`, `ff` and an odd number of digits are errors that name their
-//! reason. The readers of the big-integer library accept those, so they are not used here.
-//! Knows text only; how values are found in JSON is in [`crate::decode`].
+//! Reading is strict: `0x`, `0x0400` and `ff` are not QUANTITY, and DATA has an even number of
+//! digits. The big-integer library would accept such text, so its readers are not used here. This
+//! module knows single values. How they are found in JSON is in [`crate::decode`].
 
 use std::fmt::LowerHex;
 
-use alloy_primitives::U256;
+use alloy_primitives::{Address, B256, Bytes, U256};
 use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
 
-/// DATA up to this length, which a logs bloom has, is written without asking for memory.
+use crate::wire_type::{Described, WireType};
+
+/// DATA up to this many bytes is written without an allocation. A logs bloom has this length.
 const SHORT_DATA_LEN: usize = 256;
 
-/// Why a value of the wire cannot be read.
+/// Why a parameter, or a value within one, cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DecodeError {
+pub enum ParamError {
     /// The JSON is of another type.
-    #[error("want {want}, got {got}")]
+    #[error("got {got}, expected {expected}")]
     Type {
-        /// What was expected.
-        want: &'static str,
-        /// The JSON type found.
+        /// The type that was expected.
+        expected: &'static str,
+        /// The JSON type that was found.
         got: &'static str,
     },
-    /// The JSON string has an escape that stands for no character.
+    /// The JSON string has an escape that is not a character.
     #[error("string holds an invalid escape")]
     Escape,
     /// A hex string does not begin with `0x`.
     #[error("missing 0x prefix")]
     MissingPrefix,
-    /// A QUANTITY without digits.
-    #[error("want at least one hex digit after 0x")]
+    /// A QUANTITY has no digits.
+    #[error("expected at least one hex digit after 0x")]
     NoDigits,
-    /// A QUANTITY that is not in its shortest form.
+    /// A QUANTITY is not in its shortest form.
     #[error("leading zero digits")]
     LeadingZero,
-    /// A QUANTITY that is too large.
+    /// A QUANTITY is too large.
     #[error("number does not fit {bits} bits")]
     TooLarge {
-        /// The width of the type asked for.
+        /// The width of the expected type.
         bits: usize,
     },
-    /// A character that is no hex digit.
+    /// A character is not a hex digit.
     #[error("invalid hex digit {0:?}")]
     Digit(char),
-    /// DATA that ends within a byte.
+    /// DATA ends within a byte.
     #[error("odd number of hex digits")]
     OddDigits,
-    /// DATA of another length than asked for.
-    #[error("want {want} bytes, got {got}")]
+    /// DATA has another length than expected.
+    #[error("got {}, expected {expected} bytes", byte_count(*.got))]
     Length {
         /// Bytes expected.
-        want: usize,
+        expected: usize,
         /// Bytes found.
         got: usize,
     },
-    /// A block reference that is neither number nor tag.
-    #[error("want a block number or one of earliest, latest, pending: {0}")]
+    /// A block reference is neither a number nor a tag.
+    #[error("expected a block number or one of earliest, latest, pending: {0}")]
     BlockRef(Box<Self>),
-    /// A plain number that is negative, fractional or too large.
-    #[error("want a whole number of at most 64 bits")]
+    /// A plain number is negative, fractional or too large.
+    #[error("expected a whole number of at most 64 bits")]
     Integer,
-    /// A member of an object is required and absent.
+    /// A required field of an object is absent.
     #[error("missing field {0}")]
     MissingField(&'static str),
-    /// A member of an object appears twice.
+    /// A field of an object appears twice.
     #[error("field {0} given twice")]
     RepeatedField(String),
-    /// A member of an object cannot be read.
+    /// A field of an object cannot be read.
     #[error("field {name}: {reason}")]
     Field {
-        /// The member's name.
+        /// The name of the field.
         name: &'static str,
         /// What is wrong with it.
         reason: Box<Self>,
     },
-    /// A member of an array cannot be read.
+    /// An element of an array cannot be read.
     #[error("element {index}: {reason}")]
     Element {
         /// The position, from 0.
@@ -83,30 +86,35 @@ pub enum DecodeError {
         /// What is wrong with it.
         reason: Box<Self>,
     },
-    /// An array or object has too many members.
-    #[error("{got} members, want at most {max}")]
+    /// An array or an object has too many members.
+    #[error("got {got} members, expected at most {max}")]
     TooMany {
-        /// Members found.
+        /// The number of members.
         got: usize,
-        /// Members allowed.
+        /// The most members allowed.
         max: usize,
     },
-    /// A rule of the method itself.
+    /// A rule that only this parameter has is broken.
     #[error("{0}")]
     Rule(String),
+}
+
+/// `count` bytes, in words.
+fn byte_count(count: usize) -> String {
+    format!("{count} byte{}", if count == 1 { "" } else { "s" })
 }
 
 /// An integer as QUANTITY: `0x` and the shortest hex digits, zero is `0x0`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity<T = u64>(pub T);
 
-/// What can be a QUANTITY.
-pub trait Number: Copy {
+/// A number that can be written as QUANTITY.
+pub trait QuantityNumber: Copy {
     /// The number in 32 bytes, big-endian.
     fn to_be_word(self) -> [u8; 32];
 }
 
-impl Number for U256 {
+impl QuantityNumber for U256 {
     fn to_be_word(self) -> [u8; 32] {
         self.to_be_bytes()
     }
@@ -114,7 +122,7 @@ impl Number for U256 {
 
 macro_rules! small_number {
     ($($type:ty),*) => {
-        $(impl Number for $type {
+        $(impl QuantityNumber for $type {
             fn to_be_word(self) -> [u8; 32] {
                 let bytes = self.to_be_bytes();
                 let mut word = [0; 32];
@@ -125,10 +133,11 @@ macro_rules! small_number {
     };
 }
 
-small_number!(u8, u64, usize);
+small_number!(u8, u64, u128, usize);
 
-/// A block has thousands of numbers: they are written by the vectorised encoder, in place.
-impl<T: Number> Serialize for Quantity<T> {
+/// The digits are written in place by the vectorised encoder, because a block has thousands of
+/// numbers.
+impl<T: QuantityNumber> Serialize for Quantity<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let word = self.0.to_be_word();
         let mut text = [0_u8; 66];
@@ -138,7 +147,7 @@ impl<T: Number> Serialize for Quantity<T> {
             .take_while(|digit| *digit == b'0')
             .count()
             .min(63);
-        // The last two of the zeros and the prefix before them give way to a new prefix.
+        // The prefix moves to the right, over the leading zeros.
         text[zeros] = b'0';
         text[zeros + 1] = b'x';
         let shortest = std::str::from_utf8(&text[zeros..]).map_err(serde::ser::Error::custom)?;
@@ -146,15 +155,19 @@ impl<T: Number> Serialize for Quantity<T> {
     }
 }
 
+impl<T: QuantityNumber> Described for Quantity<T> {
+    const TYPE: WireType = WireType::Named("QUANTITY");
+}
+
 impl Quantity<u64> {
     /// Reads a QUANTITY of at most 64 bits.
     ///
     /// # Errors
-    /// Names the rule that `text` breaks.
-    pub fn decode(text: &str) -> Result<Self, DecodeError> {
+    /// The error names the rule that `text` breaks.
+    pub fn decode(text: &str) -> Result<Self, ParamError> {
         let digits = quantity_digits(text)?;
         if digits.len() > 16 {
-            return Err(DecodeError::TooLarge { bits: 64 });
+            return Err(ParamError::TooLarge { bits: 64 });
         }
         let value = digits
             .bytes()
@@ -167,11 +180,11 @@ impl Quantity<U256> {
     /// Reads a QUANTITY of at most 256 bits.
     ///
     /// # Errors
-    /// Names the rule that `text` breaks.
-    pub fn decode(text: &str) -> Result<Self, DecodeError> {
+    /// The error names the rule that `text` breaks.
+    pub fn decode(text: &str) -> Result<Self, ParamError> {
         let digits = quantity_digits(text)?;
         if digits.len() > 64 {
-            return Err(DecodeError::TooLarge { bits: 256 });
+            return Err(ParamError::TooLarge { bits: 256 });
         }
         let mut bytes = [0_u8; 32];
         for (position, digit) in digits.bytes().rev().enumerate() {
@@ -181,25 +194,25 @@ impl Quantity<U256> {
     }
 }
 
-/// The digits of a QUANTITY in its only valid form.
-fn quantity_digits(text: &str) -> Result<&str, DecodeError> {
-    let digits = text.strip_prefix("0x").ok_or(DecodeError::MissingPrefix)?;
+/// The digits of a QUANTITY, after all rules but the size were checked.
+fn quantity_digits(text: &str) -> Result<&str, ParamError> {
+    let digits = text.strip_prefix("0x").ok_or(ParamError::MissingPrefix)?;
     check_digits(digits)?;
     match digits.as_bytes() {
-        [] => Err(DecodeError::NoDigits),
-        [b'0', _, ..] => Err(DecodeError::LeadingZero),
+        [] => Err(ParamError::NoDigits),
+        [b'0', _, ..] => Err(ParamError::LeadingZero),
         _ => Ok(digits),
     }
 }
 
-fn check_digits(digits: &str) -> Result<(), DecodeError> {
+fn check_digits(digits: &str) -> Result<(), ParamError> {
     match digits.chars().find(|digit| !digit.is_ascii_hexdigit()) {
-        Some(digit) => Err(DecodeError::Digit(digit)),
+        Some(digit) => Err(ParamError::Digit(digit)),
         None => Ok(()),
     }
 }
 
-/// The value of a digit that [`check_digits`] has passed.
+/// The value of a hex digit. [`check_digits`] has checked that it is one.
 fn digit_value(digit: u8) -> u8 {
     match digit {
         b'0'..=b'9' => digit - b'0',
@@ -207,9 +220,9 @@ fn digit_value(digit: u8) -> u8 {
     }
 }
 
-/// Bytes as DATA: `0x` and two hex digits a byte, nothing is `0x`.
+/// Bytes as DATA: `0x` and two hex digits for each byte. No bytes are `0x`.
 ///
-/// Written from anything that has bytes: a hash, an address, a slice.
+/// Everything with bytes can be written: a hash, an address, a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Data<T = Vec<u8>>(pub T);
 
@@ -224,7 +237,18 @@ impl<T: AsRef<[u8]>> Serialize for Data<T> {
     }
 }
 
-/// `bytes` as DATA text within `text`, which has to be long enough.
+macro_rules! described_data {
+    ($($bytes:ty => $name:literal),*) => {
+        $(impl Described for Data<$bytes> {
+            const TYPE: WireType = WireType::Named($name);
+        })*
+    };
+}
+
+described_data!(Address => "DATA20", B256 => "DATA32", [u8; 65] => "DATA65", Vec<u8> => "DATA", Bytes => "DATA");
+
+/// Writes `bytes` as DATA into `text`, which must be long enough. Returns the part that was
+/// written.
 fn encode<'t>(bytes: &[u8], text: &'t mut [u8]) -> Result<&'t str, alloy_primitives::hex::FromHexError> {
     let text = &mut text[..2 + 2 * bytes.len()];
     text[..2].copy_from_slice(b"0x");
@@ -236,11 +260,11 @@ impl Data {
     /// Reads DATA of any length.
     ///
     /// # Errors
-    /// Names the rule that `text` breaks.
-    pub fn decode(text: &str) -> Result<Self, DecodeError> {
+    /// The error names the rule that `text` breaks.
+    pub fn decode(text: &str) -> Result<Self, ParamError> {
         hex::decode(data_digits(text)?)
             .map(Data)
-            .map_err(|_| DecodeError::OddDigits)
+            .map_err(|_| ParamError::OddDigits)
     }
 }
 
@@ -248,27 +272,27 @@ impl<const N: usize> Data<[u8; N]> {
     /// Reads DATA of exactly `N` bytes.
     ///
     /// # Errors
-    /// Names the rule that `text` breaks.
-    pub fn decode_fixed(text: &str) -> Result<Self, DecodeError> {
+    /// The error names the rule that `text` breaks.
+    pub fn decode_fixed(text: &str) -> Result<Self, ParamError> {
         let digits = data_digits(text)?;
         if digits.len() != 2 * N {
-            return Err(DecodeError::Length {
-                want: N,
+            return Err(ParamError::Length {
+                expected: N,
                 got: digits.len() / 2,
             });
         }
         let mut bytes = [0_u8; N];
-        hex::decode_to_slice(digits, &mut bytes).map_err(|_| DecodeError::OddDigits)?;
+        hex::decode_to_slice(digits, &mut bytes).map_err(|_| ParamError::OddDigits)?;
         Ok(Self(bytes))
     }
 }
 
-/// The digits of DATA: hex only, an even number.
-fn data_digits(text: &str) -> Result<&str, DecodeError> {
-    let digits = text.strip_prefix("0x").ok_or(DecodeError::MissingPrefix)?;
+/// The digits of DATA: an even number of hex digits.
+fn data_digits(text: &str) -> Result<&str, ParamError> {
+    let digits = text.strip_prefix("0x").ok_or(ParamError::MissingPrefix)?;
     check_digits(digits)?;
     if digits.len() % 2 != 0 {
-        return Err(DecodeError::OddDigits);
+        return Err(ParamError::OddDigits);
     }
     Ok(digits)
 }
@@ -280,12 +304,12 @@ pub fn quantity(value: impl LowerHex) -> String {
 
 /// `bytes` as DATA text.
 pub fn data(bytes: impl AsRef<[u8]>) -> String {
-    // The vectorised encoder of const-hex. Its decoder skips a prefix of its own accord, so that
-    // `0x0x12` would pass; reading stays with `hex`.
+    // This is the vectorised encoder of const-hex. Its decoder is not used for reading, because it
+    // skips a prefix by itself: `0x0x12` would pass.
     alloy_primitives::hex::encode_prefixed(bytes)
 }
 
-/// Which block a method speaks of. Absent and null mean the highest block.
+/// The block that a parameter names. An absent parameter names the highest block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockRef {
     /// The block of this number.
@@ -295,7 +319,7 @@ pub enum BlockRef {
     /// The highest block.
     #[default]
     Latest,
-    /// The block being built.
+    /// The block that is being built.
     Pending,
 }
 
@@ -303,26 +327,44 @@ impl BlockRef {
     /// Reads a QUANTITY or a tag.
     ///
     /// # Errors
-    /// Names the rule that `text` breaks.
-    pub fn decode(text: &str) -> Result<Self, DecodeError> {
+    /// The error names the rule that `text` breaks.
+    pub fn decode(text: &str) -> Result<Self, ParamError> {
         match text {
             "earliest" => Ok(Self::Earliest),
             "latest" => Ok(Self::Latest),
             "pending" => Ok(Self::Pending),
             _ => Quantity::<u64>::decode(text)
                 .map(|number| Self::Number(number.0))
-                .map_err(|reason| DecodeError::BlockRef(Box::new(reason))),
+                .map_err(|reason| ParamError::BlockRef(Box::new(reason))),
         }
     }
 }
 
-/// A plain JSON number, for the few places of the interface that have one.
+/// A plain JSON number of up to 64 bits. Few parts of the interface have plain numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct Integer(pub u64);
 
-/// A number as a plain one or as QUANTITY, for methods that the interface does not show: clients
-/// write either.
+impl Described for Integer {
+    const TYPE: WireType = WireType::Named("Number");
+}
+
+/// A plain JSON number of up to 256 bits. Only for results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlainNumber(pub U256);
+
+impl Described for PlainNumber {
+    const TYPE: WireType = WireType::Named("Number");
+}
+
+impl Serialize for PlainNumber {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let digits = RawValue::from_string(self.0.to_string()).map_err(serde::ser::Error::custom)?;
+        digits.serialize(serializer)
+    }
+}
+
+/// A plain JSON number or a QUANTITY, for methods whose clients write either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Count(pub u64);
 
@@ -331,14 +373,14 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check_quantity(text: &str, expected: Result<u64, DecodeError>) {
+    fn check_quantity(text: &str, expected: Result<u64, ParamError>) {
         assert_eq!(
             Quantity::<u64>::decode(text).map(|value| value.0),
             expected,
             "{text}"
         );
         let wide = Quantity::<U256>::decode(text).map(|value| value.0);
-        if expected != Err(DecodeError::TooLarge { bits: 64 }) {
+        if expected != Err(ParamError::TooLarge { bits: 64 }) {
             assert_eq!(wide, expected.map(U256::from), "{text} as 256 bits");
         }
     }
@@ -350,18 +392,18 @@ mod tests {
         check_quantity("0x400", Ok(1024));
         check_quantity("0xFf", Ok(255));
         check_quantity("0xffffffffffffffff", Ok(u64::MAX));
-        check_quantity("0x10000000000000000", Err(DecodeError::TooLarge { bits: 64 }));
-        check_quantity("0x", Err(DecodeError::NoDigits));
-        check_quantity("0x0400", Err(DecodeError::LeadingZero));
-        check_quantity("0x00", Err(DecodeError::LeadingZero));
-        check_quantity("ff", Err(DecodeError::MissingPrefix));
-        check_quantity("1", Err(DecodeError::MissingPrefix));
-        check_quantity("", Err(DecodeError::MissingPrefix));
-        check_quantity("0X1", Err(DecodeError::MissingPrefix));
-        check_quantity("0x1g", Err(DecodeError::Digit('g')));
-        check_quantity("0x-1", Err(DecodeError::Digit('-')));
-        check_quantity("0x1 ", Err(DecodeError::Digit(' ')));
-        check_quantity("0xé", Err(DecodeError::Digit('é')));
+        check_quantity("0x10000000000000000", Err(ParamError::TooLarge { bits: 64 }));
+        check_quantity("0x", Err(ParamError::NoDigits));
+        check_quantity("0x0400", Err(ParamError::LeadingZero));
+        check_quantity("0x00", Err(ParamError::LeadingZero));
+        check_quantity("ff", Err(ParamError::MissingPrefix));
+        check_quantity("1", Err(ParamError::MissingPrefix));
+        check_quantity("", Err(ParamError::MissingPrefix));
+        check_quantity("0X1", Err(ParamError::MissingPrefix));
+        check_quantity("0x1g", Err(ParamError::Digit('g')));
+        check_quantity("0x-1", Err(ParamError::Digit('-')));
+        check_quantity("0x1 ", Err(ParamError::Digit(' ')));
+        check_quantity("0xé", Err(ParamError::Digit('é')));
     }
 
     #[test]
@@ -398,12 +440,12 @@ mod tests {
         let more = format!("0x1{}", "0".repeat(64));
         assert_eq!(
             Quantity::<U256>::decode(&more),
-            Err(DecodeError::TooLarge { bits: 256 })
+            Err(ParamError::TooLarge { bits: 256 })
         );
     }
 
     #[track_caller]
-    fn check_data(text: &str, expected: Result<&[u8], DecodeError>) {
+    fn check_data(text: &str, expected: Result<&[u8], ParamError>) {
         assert_eq!(
             Data::decode(text).map(|bytes| bytes.0),
             expected.map(<[u8]>::to_vec),
@@ -416,10 +458,10 @@ mod tests {
         check_data("0x", Ok(&[]));
         check_data("0x004200", Ok(&[0, 0x42, 0]));
         check_data("0xABcd", Ok(&[0xab, 0xcd]));
-        check_data("0xf0f0f", Err(DecodeError::OddDigits));
-        check_data("004200", Err(DecodeError::MissingPrefix));
-        check_data("0x0x12", Err(DecodeError::Digit('x')));
-        check_data("0xzz", Err(DecodeError::Digit('z')));
+        check_data("0xf0f0f", Err(ParamError::OddDigits));
+        check_data("004200", Err(ParamError::MissingPrefix));
+        check_data("0x0x12", Err(ParamError::Digit('x')));
+        check_data("0xzz", Err(ParamError::Digit('z')));
     }
 
     #[test]
@@ -427,12 +469,9 @@ mod tests {
         assert_eq!(Data::<[u8; 2]>::decode_fixed("0x0102"), Ok(Data([1, 2])));
         assert_eq!(
             Data::<[u8; 2]>::decode_fixed("0x01"),
-            Err(DecodeError::Length { want: 2, got: 1 })
+            Err(ParamError::Length { expected: 2, got: 1 })
         );
-        assert_eq!(
-            Data::<[u8; 2]>::decode_fixed("0x010"),
-            Err(DecodeError::OddDigits)
-        );
+        assert_eq!(Data::<[u8; 2]>::decode_fixed("0x010"), Err(ParamError::OddDigits));
     }
 
     #[test]
@@ -443,7 +482,7 @@ mod tests {
         let reason = BlockRef::decode("newest").unwrap_err().to_string();
         assert_eq!(
             reason,
-            "want a block number or one of earliest, latest, pending: missing 0x prefix"
+            "expected a block number or one of earliest, latest, pending: missing 0x prefix"
         );
     }
 

@@ -211,8 +211,8 @@ impl Failover {
             }
             if connected.is_none() && !paused {
                 paused = true;
-                link.send_task(None);
                 stats.set_job(None);
+                link.send_task(None);
             }
             if let Some(previous) = previous {
                 previous.submit_remaining(link, false, &stats);

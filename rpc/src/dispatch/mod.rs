@@ -1,9 +1,11 @@
-//! From a message to its response: finds the rows, runs them where they may run, keeps the limits.
+//! From a message to its response: finds the methods, runs them where they may run, keeps the
+//! limits.
 //!
-//! Handlers that block run on the runtime's blocking threads behind two gates, one for reads and
-//! one for execution, so that neither the network threads nor cheap reads wait for expensive calls.
-//! A handler that panics is an internal error of its call. Members of a batch run in order, and
-//! leave the network thread together once they have taken up its time. Knows nothing of sockets.
+//! Handlers that block run on the runtime's blocking threads behind two gates: one for reads and
+//! one for execution. So neither the network threads nor cheap reads wait for expensive calls. A
+//! handler that panics answers its call with an internal error. The requests of a batch run in
+//! order. If they take too long on the network thread, the rest of them leave it together. This
+//! module knows no sockets.
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,74 +17,76 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout_at};
 
-use crate::blocks::Reach;
-use crate::budget::Budget;
+use crate::budget::MessageBudget;
 use crate::error::{RpcError, RpcResult};
+use crate::json::Json;
 use crate::limits::Limits;
-use crate::message::{self, Member, Message};
+use crate::message::{self, Message, ParsedRequest};
+use crate::modules::{MODULE_RPC, MODULES, Modules, NameStyle};
 use crate::openrpc;
-use crate::params::{Dialect, Params};
-use crate::subscriptions::{Notification, Session, Subscriptions};
+use crate::params::Params;
+use crate::subscriptions::{Notification, RpcSession, Subscriptions};
 use crate::table::{
-    CachedHandler, Call, Handler, Json, MODULE_RPC, MODULES, Method, Modules, SessionHandler, Stop, Waiting,
+    CachedHandler, Execution, InlineError, Method, PendingReply, ReadScope, SessionHandler, SyncHandler,
     WaitingHandler,
 };
-use crate::traffic::Traffic;
+use crate::traffic::TrafficMemory;
 
-/// The version `rpc_modules` gives for each module.
+/// The version that `rpc_modules` returns for each module.
 const MODULE_VERSION: &str = "1.0";
 
-/// Parameters up to this length are worked on by a network thread where a method is
-/// [`Method::sized`]: some microseconds of work.
+/// Parameters longer than this many bytes never run on a network thread, unless the method is
+/// [`Method::inline`]. Shorter ones are some microseconds of work.
 const SHORT_PARAMS_LEN_MAX: usize = 4096;
 
-/// How long members of one batch run on a network thread before other connections have their turn,
-/// and the members that are left run elsewhere: each is short, but there may be a thousand.
+/// How long the requests of one batch may run on a network thread. After that, other connections
+/// have their turn and the rest of the batch runs on blocking threads. Each request is short, but
+/// there may be a thousand.
 const INLINE_TIME_MAX: Duration = Duration::from_millis(2);
 
 /// Why a table of methods cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TableError {
+pub enum MethodTableError {
     /// Two rows have the same name.
     #[error("method {0} is in the table twice")]
-    Twice(&'static str),
-    /// A row is in no known module, so nothing could enable it.
+    DuplicateMethod(&'static str),
+    /// The module of a row is unknown, so nothing could enable the row.
     #[error("method {0} is in no known module")]
-    Module(&'static str),
+    UnknownModule(&'static str),
 }
 
-/// The methods of one node, the context they work on, and the gates they share.
+/// The methods of one node, the context they work on, and the limits they share.
 pub struct Rpc<C> {
     context: Arc<C>,
     methods: Vec<Method<C>>,
     limits: Limits,
     blocking: Arc<Semaphore>,
     heavy: Arc<Semaphore>,
-    /// What `rpc.discover` answers, once it was asked.
+    /// The answer of `rpc.discover`, once it was asked for.
     description: OnceLock<Json>,
-    traffic: Traffic,
+    traffic: TrafficMemory,
 }
 
 impl<C: Send + Sync + 'static> Rpc<C> {
-    /// Joins the rows with their context.
+    /// Joins the methods with their context.
     ///
     /// # Errors
-    /// If a name is there twice or belongs to no known module.
+    /// If two methods have the same name, or a module is unknown.
     pub fn new(
         context: Arc<C>,
         mut methods: Vec<Method<C>>,
         limits: Limits,
-    ) -> Result<Arc<Self>, TableError> {
+    ) -> Result<Arc<Self>, MethodTableError> {
         methods.extend([Method::modules(), Method::discover()]);
         methods.sort_by_key(Method::name);
         for pair in methods.windows(2) {
             if pair[0].name() == pair[1].name() {
-                return Err(TableError::Twice(pair[0].name()));
+                return Err(MethodTableError::DuplicateMethod(pair[0].name()));
             }
         }
         let known = |method: &&Method<C>| method.module() == MODULE_RPC || MODULES.contains(&method.module());
         if let Some(stray) = methods.iter().find(|method| !known(method)) {
-            return Err(TableError::Module(stray.name()));
+            return Err(MethodTableError::UnknownModule(stray.name()));
         }
         Ok(Arc::new(Self {
             context,
@@ -90,7 +94,7 @@ impl<C: Send + Sync + 'static> Rpc<C> {
             blocking: Arc::new(Semaphore::new(limits.blocking_calls_max)),
             heavy: Arc::new(Semaphore::new(limits.heavy_calls_max)),
             description: OnceLock::new(),
-            traffic: Traffic::new(limits.traffic_len_max),
+            traffic: TrafficMemory::new(limits.traffic_len_max),
             limits,
         }))
     }
@@ -105,27 +109,31 @@ impl<C: Send + Sync + 'static> Rpc<C> {
         &self.context
     }
 
-    /// The description of all methods: made once, of all that there are, enabled or not.
-    fn description(&self) -> RpcResult {
-        let text = || Json::write(&openrpc::document(&self.methods));
+    /// The description of all methods, enabled or not. It is written once.
+    fn description(&self) -> RpcResult<Json> {
+        let text = || Json::write(&openrpc::document(self.methods.iter().map(Method::info)));
         match self.description.get() {
-            Some(known) => Ok(known.clone()),
-            None => text().map(|made| self.description.get_or_init(|| made).clone()),
+            Some(description) => Ok(description.clone()),
+            None => text().map(|description| self.description.get_or_init(|| description).clone()),
         }
     }
 
-    /// A view with only `modules` enabled, under every name they answer to.
+    /// A dispatcher that answers the methods of `modules`, under each of their names.
     pub fn dispatcher(self: &Arc<Self>, modules: &Modules) -> Dispatcher<C> {
         let mut rows = HashMap::new();
         let mut versions = BTreeMap::new();
-        for method in self
-            .methods
-            .iter()
-            .filter(|method| modules.contains(method.module()))
-        {
+        for (index, method) in self.methods.iter().enumerate() {
+            if !modules.contains(method.module()) {
+                continue;
+            }
             versions.insert(method.module(), MODULE_VERSION);
-            rows.insert(method.name().to_owned(), (*method, Dialect::Native));
-            rows.extend(method.alias().map(|alias| (alias, (*method, Dialect::Ethereum))));
+            rows.insert(method.name().to_owned(), (index, NameStyle::Native));
+            rows.extend(
+                method
+                    .info()
+                    .alias()
+                    .map(|alias| (alias, (index, NameStyle::Ethereum))),
+            );
         }
         Dispatcher {
             rpc: Arc::clone(self),
@@ -138,81 +146,87 @@ impl<C: Send + Sync + 'static> Rpc<C> {
 /// Answers messages with the methods of the enabled modules.
 pub struct Dispatcher<C> {
     rpc: Arc<Rpc<C>>,
-    rows: HashMap<String, (Method<C>, Dialect)>,
-    modules: RpcResult,
+    /// By name: the index of the method in the table, and the style of the name.
+    rows: HashMap<String, (usize, NameStyle)>,
+    modules: RpcResult<Json>,
 }
 
-/// Where a call that may block waits for its turn.
+/// Where a call that may block waits for a thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Gate {
+enum CallGate {
     Blocking,
     Heavy,
 }
 
-/// What to do about one request.
-enum Plan<'a, C> {
-    /// No call: not a request, no such method.
+/// How one request is answered.
+enum CallPlan<'a, C> {
+    /// With an error: it is not a valid request, or there is no such method.
     Refuse(RpcError),
     /// `rpc_modules`.
     Modules(Params<'a>),
     /// `rpc.discover`.
     Discover(Params<'a>),
-    /// Run it here.
-    Inline(&'static str, Handler<C>, Params<'a>),
-    /// Run it here, and where that is not enough on a blocking thread.
-    Cached(Gate, &'static str, CachedHandler<C>, Params<'a>),
-    /// Run it on a blocking thread.
-    Gated(Gate, &'static str, Gated<C>, Params<'a>),
-    /// Start it here and wait.
-    Waiting(&'static str, WaitingHandler<C>, Params<'a>),
-    /// Run it here, with the connection.
-    Session(&'static str, SessionHandler<C>, Params<'a>),
+    /// Run the handler on this thread.
+    Inline(&'static str, &'a SyncHandler<C>, Params<'a>),
+    /// Try the handler on this thread. If it is deferred, run it on a blocking thread.
+    Cached(CallGate, &'static str, &'a CachedHandler<C>, Params<'a>),
+    /// Run the handler on a blocking thread.
+    Gated(CallGate, &'static str, GatedHandler<C>, Params<'a>),
+    /// Start the handler on this thread and wait for its answer.
+    Waiting(&'static str, &'a WaitingHandler<C>, Params<'a>),
+    /// Run the handler on this thread, with the connection.
+    Session(&'static str, &'a SessionHandler<C>, Params<'a>),
 }
 
-/// What runs on a blocking thread.
-enum Gated<C> {
-    Plain(Handler<C>),
+/// A handler that runs on a blocking thread.
+enum GatedHandler<C> {
+    Plain(SyncHandler<C>),
     Cached(CachedHandler<C>),
 }
 
-// Written out because the derived forms would ask the same of `C`, of which there is no value here.
-impl<C> Clone for Gated<C> {
+// Written by hand because the derived implementation would require `C: Clone`.
+impl<C> Clone for GatedHandler<C> {
     fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<C> Copy for Gated<C> {}
-
-impl<C> Gated<C> {
-    fn run(self, context: &C, params: Params<'_>) -> RpcResult {
         match self {
-            Self::Plain(handler) => handler(context, params),
-            Self::Cached(handler) => handler(context, params, Reach::Store).map_err(Into::into),
+            Self::Plain(handler) => Self::Plain(Arc::clone(handler)),
+            Self::Cached(handler) => Self::Cached(Arc::clone(handler)),
         }
     }
 }
 
-impl<C> Plan<'_, C> {
-    fn gate(&self) -> Option<Gate> {
+impl<C> GatedHandler<C> {
+    fn run(&self, context: &C, params: Params<'_>) -> RpcResult<Json> {
         match self {
-            Plan::Gated(gate, ..) => Some(*gate),
+            Self::Plain(handler) => handler(context, params),
+            Self::Cached(handler) => handler(context, params, ReadScope::Store).map_err(Into::into),
+        }
+    }
+}
+
+impl<C> CallPlan<'_, C> {
+    fn gate(&self) -> Option<CallGate> {
+        match self {
+            CallPlan::Gated(gate, ..) => Some(*gate),
             _ => None,
         }
     }
 
-    /// Whether running it may take time of the network thread.
+    /// Whether the plan takes time of the network thread.
     fn is_inline(&self) -> bool {
-        !matches!(self, Plan::Gated(..) | Plan::Waiting(..))
+        !matches!(self, CallPlan::Gated(..) | CallPlan::Waiting(..))
     }
 
-    /// The same off the network thread, where it can run elsewhere.
+    /// The same plan on a blocking thread, if the handler can run there.
     fn gated(self) -> Self {
         match self {
-            Plan::Inline(name, handler, params) => {
-                Plan::Gated(Gate::Blocking, name, Gated::Plain(handler), params)
-            }
-            Plan::Cached(gate, name, handler, params) => {
-                Plan::Gated(gate, name, Gated::Cached(handler), params)
+            CallPlan::Inline(name, handler, params) => CallPlan::Gated(
+                CallGate::Blocking,
+                name,
+                GatedHandler::Plain(Arc::clone(handler)),
+                params,
+            ),
+            CallPlan::Cached(gate, name, handler, params) => {
+                CallPlan::Gated(gate, name, GatedHandler::Cached(Arc::clone(handler)), params)
             }
             other => other,
         }
@@ -220,14 +234,15 @@ impl<C> Plan<'_, C> {
 }
 
 impl<C: Send + Sync + 'static> Dispatcher<C> {
-    /// Answers one message. `None` if it asks for no answer: it held only notifications.
+    /// Answers one message. Returns `None` if the message has only notifications, which have no
+    /// answer.
     pub async fn handle(&self, body: Bytes) -> Option<Vec<u8>> {
         self.handle_in(body, None).await
     }
 
-    /// Answers one message that came through `session`, which it may subscribe to something.
-    pub(crate) async fn handle_in(&self, body: Bytes, session: Option<&Session>) -> Option<Vec<u8>> {
-        let mut budget = Budget::new(&self.rpc.limits);
+    /// Answers one message that came through the connection of `session`.
+    pub(crate) async fn handle_in(&self, body: Bytes, session: Option<&RpcSession>) -> Option<Vec<u8>> {
+        let mut budget = MessageBudget::new(&self.rpc.limits);
         match message::parse(&body, &self.rpc.limits) {
             Message::Broken(error) => Some(message::error_response(error)),
             Message::Single(member) => {
@@ -245,7 +260,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
     /// # Errors
     /// Whatever kept their sources from reading the chain.
     pub(crate) async fn pull(&self, subscriptions: Arc<Subscriptions>) -> RpcResult<Vec<Notification>> {
-        // Waits for its turn without a deadline: nobody asked, and the chain stays readable.
+        // There is no deadline, because no request waits for the notifications.
         let permit = Arc::clone(&self.rpc.blocking)
             .acquire_owned()
             .await
@@ -264,64 +279,88 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         &self.rpc.context
     }
 
-    /// The room for requests and responses in memory that all servers of these methods share.
-    pub(crate) fn traffic(&self) -> &Traffic {
+    /// The memory for requests and responses that all servers of these methods share.
+    pub(crate) fn traffic(&self) -> &TrafficMemory {
         &self.rpc.traffic
     }
 
-    /// The bounds that every server of these methods keeps.
+    /// The limits that every server of these methods keeps.
     pub fn limits(&self) -> &Limits {
         &self.rpc.limits
     }
 
-    fn plan<'a>(&self, member: &Member<'a>) -> Plan<'a, C> {
+    fn plan<'a>(&'a self, member: &ParsedRequest<'a>) -> CallPlan<'a, C> {
         let request = match member {
             Ok(request) => request,
-            Err(rejected) => return Plan::Refuse(rejected.error.clone()),
+            Err(rejected) => return CallPlan::Refuse(rejected.error.clone()),
         };
-        let Some((method, dialect)) = self.rows.get(&*request.method) else {
-            return Plan::Refuse(RpcError::method_not_found(&request.method));
+        let Some((index, name_style)) = self.rows.get(&*request.method) else {
+            return CallPlan::Refuse(RpcError::method_not_found(&request.method));
         };
+        let method = &self.rpc.methods[*index];
         let (name, json) = (method.name(), request.params);
-        let params = Params::new(json.map(str::as_bytes), *dialect);
+        let params = Params::new(json.map(str::as_bytes), *name_style);
         let is_short = json.is_none_or(|json| json.len() <= SHORT_PARAMS_LEN_MAX);
-        match method.call() {
-            Call::Modules => Plan::Modules(params),
-            Call::Discover => Plan::Discover(params),
-            Call::Inline(handler) => Plan::Inline(name, handler, params),
-            Call::Sized(handler) if is_short => Plan::Inline(name, handler, params),
-            Call::Reading(handler) if is_short && !may_name_pending(json) => {
-                Plan::Inline(name, handler, params)
+        match method.execution() {
+            Execution::Modules => CallPlan::Modules(params),
+            Execution::Discover => CallPlan::Discover(params),
+            Execution::Inline(handler) => CallPlan::Inline(name, handler, params),
+            Execution::Sized(handler) if is_short => CallPlan::Inline(name, handler, params),
+            Execution::Reading(handler) if is_short && !may_name_pending(json) => {
+                CallPlan::Inline(name, handler, params)
             }
-            Call::Cached(handler) if is_short => Plan::Cached(Gate::Blocking, name, handler, params),
-            Call::Cached(handler) => Plan::Gated(Gate::Blocking, name, Gated::Cached(handler), params),
-            Call::Brief(handler) if is_short => Plan::Cached(Gate::Heavy, name, handler, params),
-            Call::Brief(handler) => Plan::Gated(Gate::Heavy, name, Gated::Cached(handler), params),
-            Call::Sized(handler) | Call::Reading(handler) | Call::Blocking(handler) => {
-                Plan::Gated(Gate::Blocking, name, Gated::Plain(handler), params)
+            Execution::Cached(handler) if is_short => {
+                CallPlan::Cached(CallGate::Blocking, name, handler, params)
             }
-            Call::Heavy(handler) => Plan::Gated(Gate::Heavy, name, Gated::Plain(handler), params),
-            Call::Waiting(handler) => Plan::Waiting(name, handler, params),
-            Call::Session(handler) => Plan::Session(name, handler, params),
+            Execution::Cached(handler) => CallPlan::Gated(
+                CallGate::Blocking,
+                name,
+                GatedHandler::Cached(Arc::clone(handler)),
+                params,
+            ),
+            Execution::Brief(handler) if is_short => CallPlan::Cached(CallGate::Heavy, name, handler, params),
+            Execution::Brief(handler) => CallPlan::Gated(
+                CallGate::Heavy,
+                name,
+                GatedHandler::Cached(Arc::clone(handler)),
+                params,
+            ),
+            Execution::Sized(handler) | Execution::Reading(handler) | Execution::Blocking(handler) => {
+                CallPlan::Gated(
+                    CallGate::Blocking,
+                    name,
+                    GatedHandler::Plain(Arc::clone(handler)),
+                    params,
+                )
+            }
+            Execution::Heavy(handler) => CallPlan::Gated(
+                CallGate::Heavy,
+                name,
+                GatedHandler::Plain(Arc::clone(handler)),
+                params,
+            ),
+            Execution::Waiting(handler) => CallPlan::Waiting(name, handler, params),
+            Execution::Session(handler) => CallPlan::Session(name, handler, params),
         }
     }
 
     async fn run_batch(
         &self,
         body: &Bytes,
-        members: &[Member<'_>],
-        session: Option<&Session>,
-        budget: &mut Budget,
+        members: &[ParsedRequest<'_>],
+        session: Option<&RpcSession>,
+        budget: &mut MessageBudget,
     ) -> Option<Vec<u8>> {
         let mut plans: Vec<_> = members.iter().map(|member| self.plan(member)).collect();
         let mut out = Vec::new();
         let mut start = 0;
-        // Neighbours behind the same gate go through it together: one change of thread for all.
-        let together =
-            |left: &Plan<'_, C>, right: &Plan<'_, C>| left.gate().is_some() && left.gate() == right.gate();
+        // Neighbouring requests behind the same gate run together, with one change of threads.
+        let together = |left: &CallPlan<'_, C>, right: &CallPlan<'_, C>| {
+            left.gate().is_some() && left.gate() == right.gate()
+        };
         let mut inline_time = Duration::ZERO;
         while let Some(next) = plans[start..].chunk_by(together).next() {
-            let (is_inline, begun) = (next[0].is_inline(), Instant::now());
+            let (is_inline, start_time) = (next[0].is_inline(), Instant::now());
             let results = self.run(body, next, session, budget).await;
             for (member, result) in members[start..].iter().zip(&results) {
                 let Some(id) = answer_id(member) else { continue };
@@ -330,14 +369,14 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
             }
             start += next.len();
             if is_inline {
-                // With the wait of one that had to go elsewhere after all: where those before it
-                // had to, one change of thread for the rest is the better way too.
-                inline_time += begun.elapsed();
+                // The time of a call that was deferred counts too, with its wait. After a deferred
+                // call the rest is likely to be deferred too, so it should change threads at once.
+                inline_time += start_time.elapsed();
             }
             if inline_time >= INLINE_TIME_MAX {
                 inline_time = Duration::ZERO;
                 let rest = plans.split_off(start);
-                plans.extend(rest.into_iter().map(Plan::gated));
+                plans.extend(rest.into_iter().map(CallPlan::gated));
                 tokio::task::yield_now().await;
             }
         }
@@ -348,14 +387,14 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         Some(out)
     }
 
-    /// Runs `plans`, of which there are several only behind one gate; gives one result for each.
+    /// Runs `plans` and returns a result for each. There are several plans only behind one gate.
     async fn run(
         &self,
         body: &Bytes,
-        plans: &[Plan<'_, C>],
-        session: Option<&Session>,
-        budget: &mut Budget,
-    ) -> Vec<RpcResult> {
+        plans: &[CallPlan<'_, C>],
+        session: Option<&RpcSession>,
+        budget: &mut MessageBudget,
+    ) -> Vec<RpcResult<Json>> {
         let Some(plan) = plans.first() else {
             return Vec::new();
         };
@@ -364,31 +403,32 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         }
         let context = &self.rpc.context;
         let result = match plan {
-            Plan::Refuse(error) => Err(error.clone()),
-            Plan::Modules(params) => params.parse().and_then(|()| self.modules.clone()),
-            Plan::Discover(params) => params.parse().and_then(|()| self.rpc.description()),
-            Plan::Inline(name, handler, params) => guarded(name, || handler(context, *params)),
-            Plan::Cached(gate, name, handler, params) => {
-                match guarded(name, || handler(context, *params, Reach::Memory)) {
+            CallPlan::Refuse(error) => Err(error.clone()),
+            CallPlan::Modules(params) => params.parse().and_then(|()| self.modules.clone()),
+            CallPlan::Discover(params) => params.parse().and_then(|()| self.rpc.description()),
+            CallPlan::Inline(name, handler, params) => guarded(name, || handler(context, *params)),
+            CallPlan::Cached(gate, name, handler, params) => {
+                match guarded(name, || handler(context, *params, ReadScope::Memory)) {
                     Ok(json) => Ok(json),
-                    Err(Stop::Error(error)) => Err(error),
-                    Err(Stop::Deferred) => {
-                        let plan = Plan::Gated(*gate, name, Gated::Cached(*handler), *params);
+                    Err(InlineError::Failed(error)) => Err(error),
+                    Err(InlineError::Deferred) => {
+                        let plan =
+                            CallPlan::Gated(*gate, name, GatedHandler::Cached(Arc::clone(handler)), *params);
                         return self.run_gated(*gate, body, &[plan], budget).await;
                     }
                 }
             }
-            Plan::Waiting(name, handler, params) => {
+            CallPlan::Waiting(name, handler, params) => {
                 match guarded(name, || Ok(handler(Arc::clone(context), *params))) {
                     Ok(waiting) => wait(name, waiting, budget.deadline).await,
                     Err(error) => Err(error),
                 }
             }
-            Plan::Session(name, handler, params) => match session {
+            CallPlan::Session(name, handler, params) => match session {
                 Some(session) => guarded(name, || handler(context, session, *params)),
                 None => Err(RpcError::refused("notifications not supported")),
             },
-            Plan::Gated(gate, ..) => return self.run_gated(*gate, body, plans, budget).await,
+            CallPlan::Gated(gate, ..) => return self.run_gated(*gate, body, plans, budget).await,
         };
         vec![budget.charge(result)]
     }
@@ -396,14 +436,14 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
     /// Runs `plans`, all behind `gate`, in order on one blocking thread.
     async fn run_gated(
         &self,
-        gate: Gate,
+        gate: CallGate,
         body: &Bytes,
-        plans: &[Plan<'_, C>],
-        budget: &mut Budget,
-    ) -> Vec<RpcResult> {
+        plans: &[CallPlan<'_, C>],
+        budget: &mut MessageBudget,
+    ) -> Vec<RpcResult<Json>> {
         let gate = match gate {
-            Gate::Blocking => &self.rpc.blocking,
-            Gate::Heavy => &self.rpc.heavy,
+            CallGate::Blocking => &self.rpc.blocking,
+            CallGate::Heavy => &self.rpc.heavy,
         };
         let count = plans.len();
         let deadline = budget.deadline;
@@ -411,32 +451,33 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
             return vec![Err(RpcError::refused("not run: the node is busy")); count];
         };
         let tasks: Vec<_> = plans.iter().filter_map(|plan| task(body, plan)).collect();
-        // Results come one by one, so those that are ready survive a time-out of the one after
-        // them. The channel holds no more than the batch has members.
+        // Results are sent one by one, so that finished calls keep their results if a later call
+        // times out. The channel never has more results than the batch has requests.
         let (sender, mut receiver) = mpsc::unbounded_channel();
         let context = Arc::clone(&self.rpc.context);
         let mut share = budget.clone();
         tokio::task::spawn_blocking(move || {
-            for (name, gated, json, dialect) in tasks {
+            for (name, gated, json, name_style) in tasks {
                 let run = || {
                     guarded(name, || {
-                        gated.run(&context, Params::new(json.as_deref(), dialect))
+                        gated.run(&context, Params::new(json.as_deref(), name_style))
                     })
                 };
                 let result = share.admit().and_then(|()| run());
                 let result = share.charge(result);
-                if sender.send((result, share.room)).is_err() {
-                    break; // Nobody waits any more.
+                if sender.send((result, share.len_left)).is_err() {
+                    break; // The message timed out: nobody waits any more.
                 }
             }
-            // Released only now: a call past its deadline still uses its thread.
+            // The permit is released only now, because a call past its deadline still uses its
+            // thread.
             drop(permit);
         });
         let mut results = Vec::with_capacity(count);
         while results.len() < count {
             match timeout_at(deadline, receiver.recv()).await {
-                Ok(Some((result, room))) => {
-                    budget.room = room;
+                Ok(Some((result, len_left))) => {
+                    budget.len_left = len_left;
                     results.push(result);
                 }
                 Ok(None) => results.resize(count, Err(stopping())),
@@ -447,38 +488,39 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
     }
 }
 
-/// Whether parameters may hold the tag `pending`. An escape could spell it in other ways.
+/// Whether parameters may contain the tag `pending`. Escapes could spell it in other ways.
 fn may_name_pending(json: Option<&str>) -> bool {
     json.is_some_and(|json| json.contains("pending") || json.contains('\\'))
 }
 
-/// A gated call with a share of the body instead of a borrow, so that it can change threads.
-type Task<C> = (&'static str, Gated<C>, Option<Bytes>, Dialect);
+/// A gated call that can change threads: it owns a share of the message instead of borrowing from
+/// it.
+type GatedTask<C> = (&'static str, GatedHandler<C>, Option<Bytes>, NameStyle);
 
-/// The task of a gated plan.
-fn task<C>(body: &Bytes, plan: &Plan<'_, C>) -> Option<Task<C>> {
-    let Plan::Gated(_, name, gated, params) = plan else {
+/// The task of a gated plan. Returns `None` for other plans.
+fn task<C>(body: &Bytes, plan: &CallPlan<'_, C>) -> Option<GatedTask<C>> {
+    let CallPlan::Gated(_, name, gated, params) = plan else {
         return None;
     };
     let json = params.json().map(|json| body.slice_ref(json));
-    Some((name, *gated, json, params.dialect()))
+    Some((name, gated.clone(), json, params.name_style()))
 }
 
-/// The id to answer with; `None` for a notification.
-fn answer_id<'a>(member: &Member<'a>) -> Option<&'a str> {
+/// The id to answer with. Returns `None` for a notification.
+fn answer_id<'a>(member: &ParsedRequest<'a>) -> Option<&'a str> {
     match member {
         Ok(request) => request.id,
         Err(rejected) => Some(rejected.id),
     }
 }
 
-/// Runs a handler; a panic in it is an internal error.
+/// Runs a handler. A panic becomes an internal error.
 fn guarded<T, E: From<RpcError>>(name: &str, run: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(panicked(name).into()))
 }
 
-/// Waits for an answer until `deadline`; a panic in it is an internal error.
-async fn wait(name: &str, mut waiting: Waiting, deadline: Instant) -> RpcResult {
+/// Waits for an answer until `deadline`. A panic becomes an internal error.
+async fn wait(name: &str, mut waiting: PendingReply, deadline: Instant) -> RpcResult<Json> {
     let poll = std::future::poll_fn(|task| {
         catch_unwind(AssertUnwindSafe(|| waiting.as_mut().poll(task)))
             .unwrap_or_else(|_| Poll::Ready(Err(panicked(name))))

@@ -2,53 +2,76 @@ use std::time::Duration;
 
 use super::*;
 use crate::limits::REQUEST_TIMEOUT;
-use crate::table::reply;
 use crate::types::Integer;
+use crate::wire_type::{Described, WireType};
 
-fn sleep_ms((ms,): (Integer,)) -> RpcResult<u64> {
+fn sleep_ms((): &(), (ms,): (Integer,)) -> RpcResult<Integer> {
     std::thread::sleep(Duration::from_millis(ms.0));
-    Ok(ms.0)
+    Ok(ms)
 }
 
-/// Whether this is a thread of the pool, not the one that took the message.
+/// Whether this thread belongs to the blocking pool.
 fn is_pool() -> bool {
     let thread = std::thread::current();
     thread.name().is_some_and(|name| name.starts_with("pool"))
 }
 
+/// `mc_panic` and `mc_blockingPanic`.
+fn panic((): &()) -> RpcResult<()> {
+    panic!("as asked")
+}
+
+/// The length of a text, and whether a thread of the pool has computed it.
+#[derive(serde::Serialize)]
+struct LengthAndThread(usize, bool);
+
+impl Described for LengthAndThread {
+    const TYPE: WireType = WireType::Named("LengthAndThread");
+}
+
+fn echo((): &(), (text,): (Option<String>,)) -> RpcResult<Option<String>> {
+    Ok(text)
+}
+
+fn length((): &(), (text,): (String,)) -> RpcResult<LengthAndThread> {
+    Ok(LengthAndThread(text.len(), is_pool()))
+}
+
+fn spin((): &(), params: (Integer,)) -> RpcResult<bool> {
+    sleep_ms(&(), params)?;
+    Ok(is_pool())
+}
+
+fn brief((): &(), params: (Integer,), _: ReadScope) -> Result<bool, InlineError> {
+    sleep_ms(&(), params)?;
+    Ok(is_pool())
+}
+
+async fn wait_ms(_: Arc<()>, (ms,): (Integer,)) -> RpcResult<&'static str> {
+    tokio::time::sleep(Duration::from_millis(ms.0)).await;
+    Ok("waited")
+}
+
+fn nothing((): &()) -> RpcResult<()> {
+    Ok(())
+}
+
 fn methods() -> Vec<Method<()>> {
     vec![
-        Method::inline("mc_echo", |(), params| {
-            reply(params.parse::<(Option<String>,)>().map(|(text,)| text))
-        }),
-        Method::inline("mc_panic", |(), _| panic!("as asked")),
-        Method::blocking("mc_sleep", |(), params| reply(params.parse().and_then(sleep_ms))),
-        Method::heavy("mc_work", |(), params| reply(params.parse().and_then(sleep_ms))),
-        Method::blocking("mc_fall", |(), _| panic!("as asked")),
-        Method::sized("mc_length", |(), params| {
-            reply(params.parse::<(String,)>().map(|(text,)| (text.len(), is_pool())))
-        }),
-        Method::inline("mc_spin", |(), params| {
-            let slept = params.parse().and_then(sleep_ms);
-            reply(slept.map(|_| is_pool()))
-        }),
-        Method::brief("mc_brief", |(), params, _| {
-            let slept = params.parse().and_then(sleep_ms);
-            Ok(reply(slept.map(|_| is_pool()))?)
-        }),
-        Method::waiting("mc_wait", |_, params| {
-            let parsed = params.parse::<(Integer,)>();
-            Box::pin(async move {
-                let (ms,) = parsed?;
-                tokio::time::sleep(Duration::from_millis(ms.0)).await;
-                reply(Ok("waited"))
-            })
-        }),
-        Method::inline("debug_hidden", |(), _| reply(Ok(()))),
+        Method::inline("mc_echo", ["text"], echo),
+        Method::inline("mc_panic", [], panic),
+        Method::blocking("mc_sleep", ["ms"], sleep_ms),
+        Method::heavy("mc_work", ["ms"], sleep_ms),
+        Method::blocking("mc_blockingPanic", [], panic),
+        Method::sized("mc_length", ["text"], length),
+        Method::inline("mc_spin", ["ms"], spin),
+        Method::brief("mc_brief", ["ms"], brief),
+        Method::waiting("mc_wait", ["ms"], wait_ms),
+        Method::inline("debug_hidden", [], nothing),
     ]
 }
 
-/// Runs each body against one table and compares the whole answer.
+/// Sends each body to one dispatcher and compares the whole answer.
 #[track_caller]
 fn check(cases: &[(&str, &str)]) {
     check_within(REQUEST_TIMEOUT, cases);
@@ -107,7 +130,7 @@ fn names() {
 fn panics_stay_in_their_call() {
     let failed = "'error':{'code':-32603,'message':'internal error'}";
     check(&[(
-        "[{m:'mc_panic','id':1},{m:'mc_fall','id':2},{m:'mc_echo','id':3}]",
+        "[{m:'mc_panic','id':1},{m:'mc_blockingPanic','id':2},{m:'mc_echo','id':3}]",
         &format!("[{{'id':1,{failed}}},{{'id':2,{failed}}},{{'id':3,'result':null}}]"),
     )]);
 }
@@ -118,7 +141,7 @@ fn batches_keep_their_order() {
         "[{m:'mc_sleep','params':[20],'id':1},{m:'mc_sleep','params':[1],'id':2},{m:'mc_sleep','params':[0]},\
          {m:'mc_wait','params':[10],'id':3},{m:'mc_work','params':[2],'id':4},5]",
         "[{'id':1,'result':20},{'id':2,'result':1},{'id':3,'result':'waited'},{'id':4,'result':2},\
-         {'id':null,'error':{'code':-32600,'message':'invalid request: want an object, got a number'}}]",
+         {'id':null,'error':{'code':-32600,'message':'invalid request: got a number, expected an object'}}]",
     )]);
 }
 
@@ -141,7 +164,7 @@ fn time_runs_out() {
                 "[{m:'mc_sleep','params':[1],'id':1},{m:'mc_sleep','params':[900],'id':2},{m:'mc_echo','id':3}]",
                 &format!("[{{'id':1,'result':1}},{{'id':2,{late}}},{{'id':3,{skipped}}}]"),
             ),
-            // The only place for heavy calls stays taken by the one that ran out of time.
+            // There is one permit for heavy calls. The call that timed out still holds it.
             (
                 "{m:'mc_work','params':[1200],'id':1}",
                 &format!("{{'id':1,{late}}}"),
@@ -156,7 +179,7 @@ fn time_runs_out() {
 }
 
 #[test]
-fn room_runs_out() {
+fn bytes_run_out() {
     let text = "x".repeat(60);
     let long = "'error':{'code':-32000,'message':'the response is longer than 100 bytes'}";
     let skipped = "'error':{'code':-32000,'message':'not run: the response is longer than 100 bytes'}";
@@ -187,7 +210,7 @@ fn long_batches_leave_the_network_thread() {
     check(&[(
         "[{m:'mc_spin','params':[5],'id':1},{m:'mc_brief','params':[0],'id':2},5,{m:'mc_spin','params':[0],'id':3}]",
         "[{'id':1,'result':false},{'id':2,'result':true},\
-         {'id':null,'error':{'code':-32600,'message':'invalid request: want an object, got a number'}},\
+         {'id':null,'error':{'code':-32600,'message':'invalid request: got a number, expected an object'}},\
          {'id':3,'result':true}]",
     )]);
 }
@@ -196,11 +219,12 @@ fn long_batches_leave_the_network_thread() {
 fn others_have_their_turn_within_a_batch() {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    // What needs its connection cannot go elsewhere.
-    let row = Method::<AtomicBool>::session("mc_turn", |turn, _, _| {
+    // A session method cannot change threads.
+    fn had_turn(turn: &AtomicBool, _: &RpcSession, (): (), _: NameStyle) -> RpcResult<bool> {
         std::thread::sleep(2 * INLINE_TIME_MAX);
-        reply(Ok(turn.load(Ordering::Relaxed)))
-    });
+        Ok(turn.load(Ordering::Relaxed))
+    }
+    let row = Method::session("mc_turn", [], had_turn);
     let turn = Arc::new(AtomicBool::new(false));
     let rpc = Rpc::new(Arc::clone(&turn), vec![row], Limits::default()).unwrap();
     let dispatcher = rpc.dispatcher(&Modules::default());
@@ -222,14 +246,14 @@ fn others_have_their_turn_within_a_batch() {
 
 #[test]
 fn tables_are_checked() {
-    let row = |name| Method::<()>::inline(name, |(), _| reply(Ok(())));
+    let row = |name| Method::inline(name, [], nothing);
     let check = |rows, error| match Rpc::new(Arc::new(()), rows, Limits::default()) {
         Ok(_) => panic!("want {error}"),
         Err(got) => assert_eq!(got, error),
     };
     check(
         vec![row("mc_a"), row("net_b"), row("mc_a")],
-        TableError::Twice("mc_a"),
+        MethodTableError::DuplicateMethod("mc_a"),
     );
-    check(vec![row("foo_a")], TableError::Module("foo_a"));
+    check(vec![row("foo_a")], MethodTableError::UnknownModule("foo_a"));
 }

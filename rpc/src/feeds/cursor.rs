@@ -12,8 +12,7 @@ use chain::import::BlockId;
 use primitives::Header;
 
 use super::journal::{HeadJournal, block_count};
-use crate::error::RpcResult;
-use crate::node::failure;
+use crate::error::{RpcResult, failure};
 
 /// Most changes returned at once. The next call returns the rest. An event with more blocks is read
 /// from the chain instead, where the walk can stop after any block.

@@ -14,11 +14,10 @@ use parking_lot::Mutex;
 use primitives::{B256, Bloom, Log, Receipt};
 
 use super::cursor::header;
-use crate::error::RpcResult;
-use crate::filters::LogCriteria;
-use crate::node::failure;
+use crate::error::{RpcResult, failure};
+use crate::logs_filter::LogCriteria;
+use crate::modules::NameStyle;
 use crate::objects::{LogObject, TransactionPlace};
-use crate::params::Dialect;
 
 /// Most bytes of logs in the cache.
 const CACHE_LEN_MAX: usize = 16 << 20;
@@ -112,7 +111,7 @@ impl BlockLogs {
         &self,
         filter: &LogCriteria,
         removed: bool,
-        dialect: Dialect,
+        name_style: NameStyle,
         take: &mut dyn FnMut(&LogObject<'_>) -> RpcResult<()>,
     ) -> RpcResult<()> {
         if !filter.may_match(&self.bloom) {
@@ -130,9 +129,9 @@ impl BlockLogs {
             matching.reverse();
         }
         for (transaction, log, index) in matching {
-            let hash = match dialect {
-                Dialect::Native => transaction.hash,
-                Dialect::Ethereum => transaction.ethereum_hash.unwrap_or(transaction.hash),
+            let hash = match name_style {
+                NameStyle::Native => transaction.hash,
+                NameStyle::Ethereum => transaction.ethereum_hash.unwrap_or(transaction.hash),
             };
             let place = TransactionPlace {
                 block_hash: self.id.hash,
@@ -182,32 +181,5 @@ impl LogCache {
             }
         }
         Ok(logs)
-    }
-}
-
-/// A JSON array that is written value by value.
-#[derive(Debug)]
-pub(crate) struct JsonArray(Vec<u8>);
-
-impl JsonArray {
-    pub(crate) fn new() -> Self {
-        Self(vec![b'['])
-    }
-
-    /// Bytes written so far.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(crate) fn push(&mut self, value: &impl serde::Serialize) -> RpcResult<()> {
-        if self.0.len() > 1 {
-            self.0.push(b',');
-        }
-        serde_json::to_writer(&mut self.0, value).map_err(failure)
-    }
-
-    pub(crate) fn finish(mut self) -> Vec<u8> {
-        self.0.push(b']');
-        self.0
     }
 }

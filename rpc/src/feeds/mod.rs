@@ -22,16 +22,15 @@ use primitives::{B256, Header};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 pub(crate) use cursor::{BlockChange, HeadCursor, UnseenChanges};
-pub(crate) use logs::{BlockLogs, JsonArray};
+pub(crate) use logs::BlockLogs;
 
 use self::journal::HeadJournal;
 use self::logs::LogCache;
-use crate::blocks::KnownBlocks;
-use crate::error::{RpcError, RpcResult};
-use crate::methods::{NodeFacts, SyncStatus};
-use crate::node::failure;
+use crate::block_cache::BlockCache;
+use crate::error::{RpcError, RpcResult, failure};
+use crate::facts::{NodeFacts, SyncStatus};
+use crate::modules::NameStyle;
 use crate::objects::shown_hash;
-use crate::params::Dialect;
 
 /// How often the pool and the state of the download are polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -42,7 +41,7 @@ const CRITERIA_LEN_MAX: usize = 64 << 20;
 pub(crate) struct Feeds {
     chain: Chain,
     facts: Arc<dyn NodeFacts + Send + Sync>,
-    blocks: Arc<KnownBlocks>,
+    blocks: Arc<BlockCache>,
     heads: HeadJournal,
     logs: LogCache,
     /// The number of transactions that have become pending.
@@ -72,7 +71,7 @@ impl Feeds {
     pub(crate) fn start(
         chain: Chain,
         facts: Arc<dyn NodeFacts + Send + Sync>,
-        blocks: Arc<KnownBlocks>,
+        blocks: Arc<BlockCache>,
     ) -> io::Result<Arc<Self>> {
         let events = chain.subscribe();
         let syncing = watch::Sender::new(facts.sync_status().is_some());
@@ -168,21 +167,21 @@ impl Feeds {
         self.facts.sync_status()
     }
 
-    /// The hash that `dialect` shows for a transaction that was pending. The transaction is read
+    /// The hash that `name_style` shows for a transaction that was pending. The transaction is read
     /// from the pool, or from the block that contains it by now.
-    pub(crate) fn shown_hash(&self, hash: &B256, dialect: Dialect) -> RpcResult<B256> {
-        if dialect == Dialect::Native {
+    pub(crate) fn shown_hash(&self, hash: &B256, name_style: NameStyle) -> RpcResult<B256> {
+        if name_style == NameStyle::Native {
             return Ok(*hash);
         }
         if let Some(pooled) = self.chain.pool().get(hash) {
-            return Ok(shown_hash(&pooled.transaction, dialect));
+            return Ok(shown_hash(&pooled.transaction, name_style));
         }
         let view = self.view()?;
         let Some((block, index)) = view.transaction_position(hash).map_err(failure)? else {
             return Ok(*hash);
         };
         let known = self.blocks.by_hash(&self.chain, &view, &block)?;
-        let shown = known.and_then(|known| known.hashes(dialect).get(index).copied());
+        let shown = known.and_then(|known| known.hashes(name_style).get(index).copied());
         Ok(shown.unwrap_or(*hash))
     }
 

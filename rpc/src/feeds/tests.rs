@@ -17,9 +17,9 @@ use super::journal::HeadJournal;
 use super::logs::LogCache;
 use super::{BlockChange, Feeds};
 use crate::decode::FromParam;
-use crate::filters::LogCriteria;
-use crate::methods::NodeFacts;
-use crate::params::Dialect;
+use crate::facts::NodeFacts;
+use crate::logs_filter::LogCriteria;
+use crate::modules::NameStyle;
 
 /// A node without peers.
 struct NoFacts;
@@ -285,7 +285,7 @@ fn a_block_that_was_deleted_and_came_back_has_its_logs() {
     let count = || {
         let mut count = 0;
         let logs = cache.get(&chain.view().expect("a view"), &id).expect("a read");
-        let written = logs.write(&all, false, Dialect::Native, &mut |_| {
+        let written = logs.write(&all, false, NameStyle::Native, &mut |_| {
             count += 1;
             Ok(())
         });

@@ -5,22 +5,18 @@
 //! that is not polled for a time is removed. `feeds` reads the changes from the chain. The methods
 //! are in `methods/mc/filters.rs`.
 
-mod criteria;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-pub use criteria::LogCriteria;
-
 use crate::error::{RpcError, RpcResult};
-use crate::feeds::{BlockChange, CriteriaPermit, Feeds, HeadCursor, JsonArray};
-use crate::logs_filter::LogFilter;
-use crate::node::failure;
-use crate::params::Dialect;
-use crate::table::Json;
+use crate::feeds::{BlockChange, CriteriaPermit, Feeds, HeadCursor};
+use crate::ids::random_id;
+use crate::json::{Json, JsonArray};
+use crate::logs_filter::{LogCriteria, LogFilter};
+use crate::modules::NameStyle;
 use crate::types::Data;
 
 /// Default of [`FilterLimits::filters_max`].
@@ -166,13 +162,13 @@ impl Filters {
     }
 
     /// The changes since the last poll: logs, block hashes or transaction hashes.
-    pub(crate) fn changes(&self, id: u128, dialect: Dialect, now: Instant) -> RpcResult {
+    pub(crate) fn changes(&self, id: u128, name_style: NameStyle, now: Instant) -> RpcResult<Json> {
         let filter = self.get(id, now)?;
         *filter.last_poll.lock() = now;
         match &mut *filter.state.lock() {
-            FilterState::Pending(cursor) => self.pending(cursor, dialect),
+            FilterState::Pending(cursor) => self.pending(cursor, name_style),
             FilterState::Blocks(cursor) => self.blocks(cursor),
-            FilterState::Logs(criteria, cursor) => self.logs(criteria, cursor, dialect),
+            FilterState::Logs(criteria, cursor) => self.logs(criteria, cursor, name_style),
         }
     }
 
@@ -203,18 +199,18 @@ impl Filters {
         now.saturating_duration_since(*filter.last_poll.lock()) >= self.limits.idle_timeout
     }
 
-    fn pending(&self, cursor: &mut u64, dialect: Dialect) -> RpcResult {
+    fn pending(&self, cursor: &mut u64, name_style: NameStyle) -> RpcResult<Json> {
         let pending = self.feeds.pending_since(*cursor, HASHES_MAX);
         let shown = pending
             .hashes
             .iter()
-            .map(|hash| self.feeds.shown_hash(hash, dialect).map(Data));
+            .map(|hash| self.feeds.shown_hash(hash, name_style).map(Data));
         let answer = Json::write(&shown.collect::<RpcResult<Vec<_>>>()?)?;
         *cursor = pending.cursor;
         Ok(answer)
     }
 
-    fn blocks(&self, cursor: &mut HeadCursor) -> RpcResult {
+    fn blocks(&self, cursor: &mut HeadCursor) -> RpcResult<Json> {
         let (unseen, _) = self.feeds.changes_since(cursor)?;
         let applied = unseen.changes.iter().filter_map(|change| match change {
             BlockChange::Applied(id) => Some(Data(id.hash)),
@@ -225,7 +221,12 @@ impl Filters {
         Ok(answer)
     }
 
-    fn logs(&self, criteria: &LogCriteria, cursor: &mut HeadCursor, dialect: Dialect) -> RpcResult {
+    fn logs(
+        &self,
+        criteria: &LogCriteria,
+        cursor: &mut HeadCursor,
+        name_style: NameStyle,
+    ) -> RpcResult<Json> {
         let mut out = JsonArray::new();
         let (unseen, view) = self.feeds.changes_since(cursor)?;
         let mut taken = 0;
@@ -237,19 +238,14 @@ impl Filters {
             let id = change.block();
             if criteria.covers(id.number) {
                 let logs = self.feeds.logs(&view, id)?;
-                logs.write(criteria, change.is_removal(), dialect, &mut |log| out.push(log))?;
+                logs.write(criteria, change.is_removal(), name_style, &mut |log| {
+                    out.push(log)
+                })?;
             }
         }
         *cursor = unseen.cursor_after(taken, &view)?;
         Ok(Json::from_text(out.finish()))
     }
-}
-
-/// A random id. Nobody can guess it, so no client can use the filter of another.
-pub(crate) fn random_id() -> RpcResult<u128> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(failure)?;
-    Ok(u128::from_be_bytes(bytes))
 }
 
 fn not_found() -> RpcError {

@@ -1,86 +1,49 @@
-//! The `admin` module (interface 4.7): peers, subnets, the HTTP listener, what this node is.
+//! The `admin` module (docs/interface.md, 4.7): peers, subnets, the HTTP listener, facts about this
+//! node.
 //!
-//! What is asked is done by others, through [`crate::control`].
+//! The methods pass requests on to other parts of the process through [`crate::control`].
 
 use std::sync::Arc;
 
 use primitives::{Address, B256, Enode, hex};
 use serde::Serialize;
-use serde_json::value::RawValue;
 
-use super::{NodeFacts, plain_number};
-use crate::control::{ListenerControl, ListenerRequest, Peer, Subnet};
+use crate::control::{HOST, ListenerControl, ListenerRequest, PORT, Peer, Subnet};
 use crate::decode::{FromParam, string};
-use crate::error::{RpcError, RpcResult};
-use crate::node::{Node, failure};
-use crate::params::Params;
-use crate::server::http::{HOST, PORT};
-use crate::table::{Method, Modules, Waiting, reply};
-use crate::types::{Count, Data, DecodeError, Quantity};
+use crate::error::{RpcError, RpcResult, failure};
+use crate::facts::NodeFacts;
+use crate::json::JsonOf;
+use crate::modules::Modules;
+use crate::node::Node;
+use crate::table::Method;
+use crate::types::{Count, Data, ParamError, PlainNumber, Quantity};
+use crate::wire_type::{Described, WireType};
 
-/// How many blocks ahead a subnet's first block must lie at least.
+/// The first block of a subnet must be at least this many blocks above the head.
 const SUBNET_LEAD: u64 = 10;
 
 /// The rows of this module.
 pub fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::blocking("admin_addPeer", |node, params| {
-            reply(params.parse().and_then(|given| add_peer(node, given)))
-        })
-        .says(
-            "enode: String -> Boolean",
-            "Adds a node to the list of those that a connection is kept with.",
+        Method::blocking("admin_addPeer", ["enode"], add_peer)
+            .summary("Adds a static node, with which this node stays connected."),
+        Method::blocking("admin_removePeer", ["enode"], remove_peer)
+            .summary("Removes a static node. False if it is not one."),
+        Method::inline("admin_datadir", [], data_directory).summary("The data directory of this node."),
+        Method::blocking("admin_nodeInfo", [], node_info)
+            .summary("The identity of this node, and how other nodes reach it."),
+        Method::blocking("admin_peers", [], peers).summary("The connected peers."),
+        Method::waiting("admin_startRPC", ["host", "port", "cors", "apis"], start_listener)
+            .summary("Opens the HTTP listener."),
+        Method::waiting("admin_stopRPC", [], stop_listener)
+            .summary("Closes the HTTP listener. False if none is open."),
+        Method::blocking("admin_addSubnetP2P", ["address", "block"], add_subnet)
+            .summary("Joins the network of an application chain at a block."),
+        Method::blocking("admin_removeSubnetP2P", ["address", "block"], remove_subnet).summary(
+            "Leaves the network of an application chain at a block. False if this node is not part of it.",
         ),
-        Method::blocking("admin_removePeer", |node, params| {
-            reply(params.parse().and_then(|given| remove_peer(node, given)))
-        })
-        .says(
-            "enode: String -> Boolean",
-            "Takes a node from that list; false if it is not on it.",
-        ),
-        Method::inline("admin_datadir", |node: &Node, params| {
-            reply(
-                params
-                    .parse()
-                    .map(|()| node.settings.data_directory.to_string_lossy()),
-            )
-        })
-        .says("-> String", "Where the node keeps its data."),
-        Method::blocking("admin_nodeInfo", |node, params| {
-            reply(params.parse().and_then(|()| node_info(node)))
-        })
-        .says("-> NodeInfo", "What this node is and where it is reached."),
-        Method::blocking("admin_peers", |node, params| {
-            reply(params.parse().and_then(|()| peers(node)))
-        })
-        .says("-> Peer[]", "The connected peers."),
-        Method::waiting("admin_startRPC", |node, params| start_rpc(node, params)).says(
-            "host?: String, port?: COUNT, cors?: String, apis?: String -> Boolean",
-            "Opens the HTTP listener.",
-        ),
-        Method::waiting("admin_stopRPC", |node, params| stop_rpc(node, params))
-            .says("-> Boolean", "Closes the HTTP listener; false if there is none."),
-        Method::blocking("admin_addSubnetP2P", |node, params| {
-            reply(params.parse().and_then(|given| add_subnet(node, given)))
-        })
-        .says(
-            "address: DATA20, block: COUNT -> null",
-            "Joins an application chain's network at a block.",
-        ),
-        Method::blocking("admin_removeSubnetP2P", |node, params| {
-            reply(params.parse().and_then(|given| remove_subnet(node, given)))
-        })
-        .says(
-            "address: DATA20, block: COUNT -> Boolean",
-            "Leaves an application chain's network at a block; false if this node is not part of it.",
-        ),
-        Method::blocking("admin_getSubnetP2PList", |node, params| {
-            reply(params.parse().and_then(|()| subnets(node)))
-        })
-        .says(
-            "-> Subnet[]",
-            "The networks of application chains that this node is part of, or will be.",
-        ),
+        Method::blocking("admin_getSubnetP2PList", [], subnets)
+            .summary("The networks of application chains that this node is part of, or will be part of."),
     ]
 }
 
@@ -88,12 +51,19 @@ pub fn methods() -> Vec<Method<Node>> {
 struct EnodeParam(Enode);
 
 impl FromParam for EnodeParam {
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
+    const TYPE: WireType = <String as FromParam>::TYPE;
+
+    fn from_json(json: &str) -> Result<Self, ParamError> {
         let text = string(json, "an enode URL")?;
         let node = text.parse::<Enode>();
         node.map(Self)
-            .map_err(|error| DecodeError::Rule(error.to_string()))
+            .map_err(|error| ParamError::Rule(error.to_string()))
     }
+}
+
+/// `admin_datadir`.
+fn data_directory(node: &Node) -> RpcResult<String> {
+    Ok(node.settings.data_directory.to_string_lossy().into_owned())
 }
 
 /// `admin_addPeer`.
@@ -107,7 +77,7 @@ fn remove_peer(node: &Node, (EnodeParam(peer),): (EnodeParam,)) -> RpcResult<boo
     node.network()?.remove_peer(&peer).map_err(RpcError::refused)
 }
 
-/// The answer of `admin_nodeInfo` (interface 2.13).
+/// The answer of `admin_nodeInfo` (docs/interface.md, 2.13).
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct NodeInfo<'a> {
@@ -115,51 +85,54 @@ struct NodeInfo<'a> {
     name: &'a str,
     enode: String,
     ip: String,
-    ports: Ports,
+    ports: PortsInfo,
     listen_addr: String,
-    protocols: Protocols,
+    protocols: ProtocolsInfo,
+}
+
+impl Described for NodeInfo<'_> {
+    const TYPE: WireType = WireType::Named("NodeInfo");
 }
 
 #[derive(Serialize)]
-struct Ports {
+struct PortsInfo {
     discovery: u16,
     listener: u16,
 }
 
 #[derive(Serialize)]
-struct Protocols {
-    mc: Protocol,
+struct ProtocolsInfo {
+    mc: McProtocolInfo,
 }
 
 #[derive(Serialize)]
-struct Protocol {
+struct McProtocolInfo {
     network: u64,
-    /// Plain digits, whatever their number.
-    difficulty: Box<RawValue>,
+    difficulty: PlainNumber,
     genesis: Data<B256>,
     head: Data<B256>,
 }
 
 /// `admin_nodeInfo`.
-fn node_info(node: &Node) -> RpcResult<NodeInfo<'_>> {
+fn node_info(node: &Node) -> RpcResult<JsonOf<NodeInfo<'static>>> {
     let network = node.network()?;
     let enode = network.enode();
     let view = node.view()?;
     let genesis = view.canonical_hash(0).map_err(failure)?.unwrap_or_default();
-    Ok(NodeInfo {
+    JsonOf::write(&NodeInfo {
         id: hex::encode(enode.id),
         name: node.client_version(),
         ip: enode.host.trim_matches(['[', ']']).to_owned(),
-        ports: Ports {
+        ports: PortsInfo {
             discovery: enode.discovery_port,
             listener: enode.port,
         },
         enode: enode.to_string(),
         listen_addr: network.listen_address().unwrap_or_default(),
-        protocols: Protocols {
-            mc: Protocol {
+        protocols: ProtocolsInfo {
+            mc: McProtocolInfo {
                 network: node.network_id(),
-                difficulty: plain_number(view.head().total_difficulty)?,
+                difficulty: PlainNumber(view.head().total_difficulty),
                 genesis: Data(genesis),
                 head: Data(view.head_hash()),
             },
@@ -174,6 +147,10 @@ struct PeerObject {
     name: String,
     caps: Vec<String>,
     network: PeerAddresses,
+}
+
+impl Described for PeerObject {
+    const TYPE: WireType = WireType::Named("Peer");
 }
 
 #[derive(Serialize)]
@@ -204,29 +181,26 @@ fn peers(node: &Node) -> RpcResult<Vec<PeerObject>> {
 }
 
 fn listener(node: &Node) -> RpcResult<&dyn ListenerControl> {
-    let none = || RpcError::refused("this node's listener cannot be opened or closed at run time");
-    node.listener.as_deref().ok_or_else(none)
+    let missing = || RpcError::refused("this node's listener cannot be opened or closed at run time");
+    node.listener.as_deref().ok_or_else(missing)
 }
 
-/// `admin_startRPC`: what is not given has the interface's defaults.
-fn start_rpc(node: Arc<Node>, params: Params<'_>) -> Waiting {
-    let request = params.parse().and_then(listener_request);
-    Box::pin(async move {
-        let started = listener(&node)?.start(request?).await;
-        reply(
-            started
-                .map(|()| true)
-                .map_err(|error| RpcError::refused(error.to_string())),
-        )
-    })
+/// The parameters of `admin_startRPC`: host, port, CORS origins, modules.
+type ListenerParams = (Option<String>, Option<Count>, Option<String>, Option<String>);
+
+/// `admin_startRPC`: opens the listener. Absent parameters have the defaults of the interface.
+async fn start_listener(node: Arc<Node>, params: ListenerParams) -> RpcResult<bool> {
+    let request = listener_request(params)?;
+    let started = listener(&node)?.start(request).await;
+    started.map_err(|error| RpcError::refused(error.to_string()))?;
+    Ok(true)
 }
 
-fn listener_request(
-    (host, port, cors, apis): (Option<String>, Option<Count>, Option<String>, Option<String>),
-) -> RpcResult<ListenerRequest> {
+fn listener_request((host, port, cors, apis): ListenerParams) -> RpcResult<ListenerRequest> {
     let port = port.map_or(Ok(PORT), |port| {
-        u16::try_from(port.0)
-            .map_err(|_| RpcError::invalid_argument(1, format_args!("port {}, want at most 65535", port.0)))
+        u16::try_from(port.0).map_err(|_| {
+            RpcError::invalid_argument(1, format_args!("port: got {}, expected at most 65535", port.0))
+        })
     });
     let cors = cors.unwrap_or_default().parse();
     let modules = apis.map_or_else(|| Ok(Modules::default()), |list| list.parse());
@@ -240,16 +214,13 @@ fn listener_request(
     })
 }
 
-/// `admin_stopRPC`: over the listener itself too, which answers this before it ends.
-fn stop_rpc(node: Arc<Node>, params: Params<'_>) -> Waiting {
-    let parsed = params.parse::<()>();
-    Box::pin(async move {
-        parsed?;
-        reply(Ok(listener(&node)?.stop().await))
-    })
+/// `admin_stopRPC`: closes the listener. A call that came through the listener itself is answered
+/// before the listener ends.
+async fn stop_listener(node: Arc<Node>, (): ()) -> RpcResult<bool> {
+    Ok(listener(&node)?.stop().await)
 }
 
-/// `admin_addSubnetP2P`: null.
+/// `admin_addSubnetP2P`.
 fn add_subnet(node: &Node, (address, Count(block)): (Address, Count)) -> RpcResult<()> {
     if block < node.view()?.head_number().saturating_add(SUBNET_LEAD) {
         return Err(RpcError::refused(format!(
@@ -268,7 +239,7 @@ fn remove_subnet(node: &Node, (address, Count(block)): (Address, Count)) -> RpcR
         .map_err(RpcError::refused)
 }
 
-/// A subnet as JSON (interface 2.13).
+/// A subnet as JSON (docs/interface.md, 2.13).
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct SubnetObject {
@@ -276,6 +247,10 @@ struct SubnetObject {
     block_start: Quantity,
     peers: String,
     subnet: Data<Address>,
+}
+
+impl Described for SubnetObject {
+    const TYPE: WireType = WireType::Named("Subnet");
 }
 
 impl From<Subnet> for SubnetObject {

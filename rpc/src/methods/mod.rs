@@ -1,4 +1,4 @@
-//! The methods, one file per module, each with its rows.
+//! The methods, one file or folder for each module, each with its rows.
 
 pub mod admin;
 pub mod chain3;
@@ -10,10 +10,6 @@ pub mod personal;
 pub mod txpool;
 pub mod vnode;
 
-use primitives::U256;
-use serde_json::value::RawValue;
-
-use crate::error::{RpcError, RpcResult};
 use crate::node::Node;
 use crate::table::Method;
 
@@ -31,37 +27,44 @@ pub fn all() -> Vec<Method<Node>> {
     rows
 }
 
-/// A plain JSON number, however large.
-fn plain_number(value: U256) -> RpcResult<Box<RawValue>> {
-    RawValue::from_string(value.to_string()).map_err(|_| RpcError::internal("decimal digits are no number"))
-}
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
 
-/// How far a download of the chain is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SyncStatus {
-    /// The block at which the download began.
-    pub starting_block: u64,
-    /// The highest block that peers speak of.
-    pub highest_block: u64,
-}
+    use super::*;
+    use crate::openrpc;
 
-/// What the methods need to know of a node beside its chain.
-pub trait NodeFacts {
-    /// Client version: name, version, platform and toolchain separated by slashes.
-    fn client_version(&self) -> &str;
+    /// Collects the names of the schemas that `value` refers to.
+    fn references(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(members) => {
+                for (name, value) in members {
+                    match value {
+                        Value::String(path) if name == "$ref" => {
+                            found.push(path.trim_start_matches("#/components/schemas/").to_owned());
+                        }
+                        value => references(value, found),
+                    }
+                }
+            }
+            Value::Array(members) => members.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
 
-    /// Network id: 99 main, 101 test, 100 local development.
-    fn network_id(&self) -> u64;
-
-    /// Whether the node listens for network connections.
-    fn is_listening(&self) -> bool;
-
-    /// Connected peers.
-    fn peer_count(&self) -> u64;
-
-    /// How far a download of the chain is; `None` while there is none, which is always so for a
-    /// node without peers.
-    fn sync_status(&self) -> Option<SyncStatus> {
-        None
+    #[test]
+    fn every_named_type_is_there_and_every_type_is_named() {
+        let mut rows = all();
+        rows.extend([Method::modules(), Method::discover()]);
+        let document = openrpc::document(rows.iter().map(Method::info));
+        let mut named = Vec::new();
+        references(&document, &mut named);
+        let schemas = document["components"]["schemas"].as_object().expect("types");
+        for name in &named {
+            assert!(schemas.contains_key(name), "no type {name}");
+        }
+        for name in schemas.keys() {
+            assert!(named.contains(name), "no method uses the type {name}");
+        }
     }
 }

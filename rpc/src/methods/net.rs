@@ -1,26 +1,32 @@
-//! The `net` module (interface 4.3): network id, listening, peers.
+//! The `net` module (docs/interface.md, 4.3): network id, listening, peers.
 
-use super::NodeFacts;
-use crate::table::{Method, reply};
+use crate::error::RpcResult;
+use crate::facts::NodeFacts;
+use crate::table::Method;
 use crate::types::Quantity;
 
 /// The rows of this module.
-pub fn methods<C: NodeFacts>() -> Vec<Method<C>> {
+pub fn methods<C: NodeFacts + 'static>() -> Vec<Method<C>> {
     vec![
-        Method::inline("net_version", |node: &C, params| {
-            reply(params.parse().map(|()| node.network_id().to_string()))
-        })
-        .says(
-            "-> String",
-            "The network id: 99 main, 101 test, 100 local development.",
-        ),
-        Method::inline("net_listening", |node: &C, params| {
-            reply(params.parse().map(|()| node.is_listening()))
-        })
-        .says("-> Boolean", "Whether the node listens for network connections."),
-        Method::inline("net_peerCount", |node: &C, params| {
-            reply(params.parse().map(|()| Quantity(node.peer_count())))
-        })
-        .says("-> QUANTITY", "How many peers are connected."),
+        Method::inline("net_version", [], network_id)
+            .summary("The network id: 99 main, 101 test, 100 local development."),
+        Method::inline("net_listening", [], is_listening)
+            .summary("Whether the node listens for network connections."),
+        Method::inline("net_peerCount", [], peer_count).summary("The number of connected peers."),
     ]
+}
+
+/// `net_version`: decimal digits.
+fn network_id<C: NodeFacts>(facts: &C) -> RpcResult<String> {
+    Ok(facts.network_id().to_string())
+}
+
+/// `net_listening`.
+fn is_listening<C: NodeFacts>(facts: &C) -> RpcResult<bool> {
+    Ok(facts.is_listening())
+}
+
+/// `net_peerCount`.
+fn peer_count<C: NodeFacts>(facts: &C) -> RpcResult<Quantity> {
+    Ok(Quantity(facts.peer_count()))
 }

@@ -1,8 +1,8 @@
-//! The `personal` module: accounts by password. Only enabled on request, as passwords travel in
-//! plain text.
+//! The `personal` module: accounts that are used with a password.
 //!
-//! Knows what is asked and answered; how keys are kept is the package `keystore`'s. A derivation
-//! takes a second and much memory, so the methods that try passwords have the heavy calls' share.
+//! The module is enabled only on request, because passwords travel in plain text. Keys are stored
+//! by the package `keystore`. To try a password takes a second and much memory, so the methods that
+//! do so are heavy ones.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -16,82 +16,57 @@ use super::mc::{TransactionRequest, send_signed, sign_message};
 use crate::decode::{FromParam, string};
 use crate::error::{RpcError, RpcResult};
 use crate::node::Node;
-use crate::table::{Method, reply};
-use crate::types::{Count, Data, DecodeError};
+use crate::table::Method;
+use crate::types::{Count, Data, ParamError};
+use crate::wire_type::{Described, WireType};
 
-/// Seconds for which an account is unlocked when none are named.
+/// An account is unlocked for this many seconds if the caller names no time.
 const UNLOCK_SECONDS_DEFAULT: u64 = 300;
-/// Most seconds for which an account is unlocked: some 292 years. 0 is for good.
+/// The longest time in seconds for which an account is unlocked: about 292 years. 0 means for ever.
 const UNLOCK_SECONDS_MAX: u64 = i64::MAX as u64 / 1_000_000_000;
 
 /// The rows of this module.
 pub fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::blocking("personal_listAccounts", |node, params| {
-            reply(params.parse().map(|()| list_accounts(node)))
-        })
-        .says(
-            "-> DATA20[]",
-            "The accounts of this node, after a new look at its key files.",
+        Method::blocking("personal_listAccounts", [], list_accounts)
+            .summary("The accounts of this node. Reads the folder of key files again first."),
+        Method::blocking("personal_listWallets", [], list_wallets)
+            .summary("The places of the accounts' keys."),
+        Method::heavy("personal_newAccount", ["password"], new_account)
+            .summary("Creates an account, which is locked. Returns its address."),
+        Method::heavy("personal_importRawKey", ["key", "password"], import_raw_key)
+            .summary("Stores a secret key of 64 hex digits. Returns its address."),
+        Method::heavy(
+            "personal_unlockAccount",
+            ["address", "password", "seconds"],
+            unlock_account,
+        )
+        .summary("Unlocks an account for a number of seconds: 300 by default, for ever if 0."),
+        Method::blocking("personal_lockAccount", ["address"], lock_account)
+            .summary("Locks an account. False if it is unknown."),
+        Method::heavy(
+            "personal_sendTransaction",
+            ["transaction", "password"],
+            send_transaction,
+        )
+        .summary(
+            "Signs a transaction of a locked account with its password, and sends it. Returns its hash.",
         ),
-        Method::blocking("personal_listWallets", |node, params| {
-            reply(params.parse().map(|()| list_wallets(node)))
-        })
-        .says("-> Wallet[]", "Where the keys of the accounts are."),
-        Method::heavy("personal_newAccount", |node, params| {
-            reply(params.parse().and_then(|given| new_account(node, given)))
-        })
-        .says("password: String -> DATA20", "Makes an account; it is locked."),
-        Method::heavy("personal_importRawKey", |node, params| {
-            reply(params.parse().and_then(|given| import_raw_key(node, given)))
-        })
-        .says(
-            "key: String, password: String -> DATA20",
-            "Keeps a secret key of 64 hex digits.",
-        ),
-        Method::heavy("personal_unlockAccount", |node, params| {
-            reply(params.parse().and_then(|given| unlock_account(node, given)))
-        })
-        .says(
-            "address: DATA20, password: String, seconds?: COUNT -> Boolean",
-            "Unlocks an account for some time, 300 s unless told otherwise; 0: for good.",
-        ),
-        Method::blocking("personal_lockAccount", |node, params| {
-            reply(params.parse().map(|given| lock_account(node, given)))
-        })
-        .says(
-            "address: DATA20 -> Boolean",
-            "Locks an account; false if it is unknown.",
-        ),
-        Method::heavy("personal_sendTransaction", |node, params| {
-            reply(params.parse().and_then(|given| send_transaction(node, given)))
-        })
-        .says(
-            "transaction: TransactionRequest, password: String -> DATA32",
-            "Signs a transaction with the password in place of an unlocked account, and sends it.",
-        ),
-        Method::heavy("personal_sign", |node, params| {
-            reply(params.parse().and_then(|given| sign(node, given)))
-        })
-        .says(
-            "message: DATA, address: DATA20, password: String -> DATA65",
-            "Signs a message with the password in place of an unlocked account.",
-        ),
-        Method::sized("personal_ecRecover", |_, params| {
-            reply(params.parse().and_then(ec_recover))
-        })
-        .says(
-            "message: DATA, signature: DATA -> DATA20",
-            "Who signed a message.",
-        ),
+        Method::heavy("personal_sign", ["message", "address", "password"], sign)
+            .summary("Signs a message for a locked account with its password."),
+        Method::sized("personal_ecRecover", ["message", "signature"], ec_recover)
+            .summary("The address that signed a message."),
     ]
 }
 
-/// A password or a secret key, as text. Wiped from memory when dropped, never shown.
+/// A password or a secret key, as text. It is wiped from memory when it is dropped, and never
+/// shown.
 struct Secret(Zeroizing<String>);
 
 impl FromParam for Secret {
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
+    const TYPE: WireType = <String as FromParam>::TYPE;
+
+    fn from_json(json: &str) -> Result<Self, ParamError> {
         let text = string(json, "a string")?;
         Ok(Self(Zeroizing::new(text.into_owned())))
     }
@@ -103,18 +78,22 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// `personal_listAccounts`: like `mc_accounts`, after a new look at the key files.
-fn list_accounts(node: &Node) -> Vec<Data<Address>> {
+/// `personal_listAccounts`: like `mc_accounts`, but reads the folder of the key files again first.
+fn list_accounts(node: &Node) -> RpcResult<Vec<Data<Address>>> {
     refresh(node);
-    node.accounts.addresses().into_iter().map(Data).collect()
+    Ok(node.accounts.addresses().into_iter().map(Data).collect())
 }
 
-/// A wallet: here one per account.
+/// A wallet. Each account has a wallet of its own.
 #[derive(Serialize)]
 struct Wallet {
     url: String,
     status: &'static str,
     accounts: [WalletAccount; 1],
+}
+
+impl Described for Wallet {
+    const TYPE: WireType = WireType::Named("Wallet");
 }
 
 #[derive(Serialize)]
@@ -124,7 +103,7 @@ struct WalletAccount {
 }
 
 /// `personal_listWallets`.
-fn list_wallets(node: &Node) -> Vec<Wallet> {
+fn list_wallets(node: &Node) -> RpcResult<Vec<Wallet>> {
     refresh(node);
     let wallet = |AccountStatus {
                       address,
@@ -142,20 +121,21 @@ fn list_wallets(node: &Node) -> Vec<Wallet> {
             }],
         }
     };
-    node.accounts.accounts().into_iter().map(wallet).collect()
+    Ok(node.accounts.accounts().into_iter().map(wallet).collect())
 }
 
-/// Reads the folder again. What cannot be read is for the log: the known accounts still stand.
+/// Reads the folder of the key files again. If that fails, the failure is logged and the accounts
+/// that are known already stay.
 fn refresh(node: &Node) {
     match node.accounts.refresh() {
         Ok(skipped) => skipped
             .iter()
-            .for_each(|file| tracing::warn!("passed over {file}")),
-        Err(error) => tracing::warn!(%error, "key files"),
+            .for_each(|file| tracing::warn!("key file not used: {file}")),
+        Err(error) => tracing::warn!(%error, "key files cannot be read"),
     }
 }
 
-/// `personal_newAccount`: the new account's address; it is locked.
+/// `personal_newAccount`: the address of the new account, which is locked.
 fn new_account(node: &Node, (password,): (Secret,)) -> RpcResult<Data<Address>> {
     let stored = node.accounts.create(password.0.as_bytes(), SystemTime::now());
     let stored = stored.map_err(refused)?;
@@ -174,7 +154,7 @@ fn import_raw_key(node: &Node, (key, password): (Secret, Secret)) -> RpcResult<D
     Ok(Data(stored.address))
 }
 
-/// `personal_unlockAccount`: for so many seconds, 300 unless named; 0 is for good.
+/// `personal_unlockAccount`: for a number of seconds, 300 by default. 0 means for ever.
 fn unlock_account(
     node: &Node,
     (address, password, seconds): (Address, Secret, Option<Count>),
@@ -191,14 +171,14 @@ fn unlock_account(
     Ok(true)
 }
 
-/// `personal_lockAccount`: whether the account is known, and so is locked now.
-fn lock_account(node: &Node, (address,): (Address,)) -> bool {
+/// `personal_lockAccount`: whether the account is known. A known account is locked now.
+fn lock_account(node: &Node, (address,): (Address,)) -> RpcResult<bool> {
     node.accounts.lock(&address);
-    node.accounts.addresses().contains(&address)
+    Ok(node.accounts.addresses().contains(&address))
 }
 
-/// `personal_sendTransaction`: like `mc_sendTransaction`, with the password in place of an
-/// unlocked account.
+/// `personal_sendTransaction`: like `mc_sendTransaction`, but the account is locked and the caller
+/// gives its password.
 fn send_transaction(node: &Node, (request, password): (TransactionRequest, Secret)) -> RpcResult<Data<B256>> {
     send_signed(node, request, |from| {
         node.accounts
@@ -207,14 +187,14 @@ fn send_transaction(node: &Node, (request, password): (TransactionRequest, Secre
     })
 }
 
-/// `personal_sign`: like `mc_sign`, with the password in place of an unlocked account.
+/// `personal_sign`: like `mc_sign`, but the account is locked and the caller gives its password.
 fn sign(node: &Node, (message, address, password): (Data, Address, Secret)) -> RpcResult<Data<[u8; 65]>> {
     let key = node.accounts.key_with_password(&address, password.0.as_bytes());
     Ok(sign_message(&key.map_err(refused)?, &message.0))
 }
 
-/// `personal_ecRecover`: who signed the message, r, s and V (27 or 28) being given.
-fn ec_recover((message, signature): (Data, Data)) -> RpcResult<Data<Address>> {
+/// `personal_ecRecover`: who signed a message. The signature is r, s and V, which is 27 or 28.
+fn ec_recover(_: &Node, (message, signature): (Data, Data)) -> RpcResult<Data<Address>> {
     let signature =
         EcdsaSignature::from_rsv(&signature.0).map_err(|error| RpcError::invalid_argument(1, error))?;
     let signer = recover(&signed_message_digest(&message.0), &signature);
@@ -237,6 +217,6 @@ mod tests {
         assert_eq!(secret.0.as_str(), "pass");
         assert_eq!(format!("{secret:?}"), "Secret(redacted)");
         let error = Secret::from_json("12345").unwrap_err().to_string();
-        assert_eq!(error, "want a string, got a number");
+        assert_eq!(error, "got a number, expected a string");
     }
 }

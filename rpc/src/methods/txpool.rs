@@ -1,6 +1,7 @@
-//! The `txpool` module (interface 4.8): what waits to be mined, by account and nonce.
+//! The `txpool` module (docs/interface.md, 4.8): the transactions of the pool, by account and
+//! nonce.
 //!
-//! Accounts are written with their checksum, nonces in decimal digits, as on the public network.
+//! Accounts are written with their checksum and nonces in decimal digits, as on the public network.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,114 +11,152 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
 use crate::error::RpcResult;
+use crate::json::JsonOf;
+use crate::modules::NameStyle;
 use crate::node::Node;
 use crate::objects::TransactionObject;
-use crate::params::Dialect;
-use crate::table::{Json, Method};
+use crate::table::Method;
 use crate::types::Quantity;
+use crate::wire_type::{Described, WireType};
 
 /// The rows of this module.
 pub fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::blocking("txpool_content", |node, params| {
-            params.parse::<()>()?;
-            show(node, Form::Whole)
-        })
-        .says("-> Pool", "All transactions that wait, by account and nonce."),
-        Method::blocking("txpool_inspect", |node, params| {
-            params.parse::<()>()?;
-            show(node, Form::Summary)
-        })
-        .says(
-            "-> PoolSummary",
-            "All transactions that wait, by account and nonce, a line each.",
-        ),
-        Method::blocking("txpool_status", |node, params| {
-            params.parse::<()>()?;
-            Json::write(&status(node))
-        })
-        .says(
-            "-> PoolStatus",
-            "How many transactions can be mined, and how many wait for others.",
+        Method::blocking("txpool_content", [], content)
+            .summary("All transactions in the pool, by account and nonce."),
+        Method::blocking("txpool_inspect", [], inspect)
+            .summary("All transactions in the pool, by account and nonce, a line of text each."),
+        Method::blocking("txpool_status", [], status).summary(
+            "The number of transactions that can be mined now, and of those that must wait for others.",
         ),
     ]
 }
 
 /// The answer of `txpool_status`.
 #[derive(Serialize)]
-struct Status {
+struct PoolStatus {
     pending: Quantity<usize>,
     queued: Quantity<usize>,
 }
 
-fn status(node: &Node) -> Status {
+impl Described for PoolStatus {
+    const TYPE: WireType = WireType::Named("PoolStatus");
+}
+
+/// `txpool_status`.
+fn status(node: &Node) -> RpcResult<PoolStatus> {
     let (pending, queued) = node.chain.pool().counts();
-    Status {
+    Ok(PoolStatus {
         pending: Quantity(pending),
         queued: Quantity(queued),
-    }
+    })
 }
 
-/// How a transaction is shown.
-#[derive(Clone, Copy)]
-enum Form {
-    Whole,
-    Summary,
-}
+/// Transactions of the pool, by sender and nonce.
+type PooledTransactions = BTreeMap<Address, BTreeMap<u64, Arc<Transaction>>>;
 
-type Accounts = BTreeMap<Address, BTreeMap<u64, Arc<Transaction>>>;
-
-/// The answer of `txpool_content` and `txpool_inspect`, written from the pool's own content.
+/// The answer of `txpool_content`.
 #[derive(Serialize)]
-struct Content<'a> {
-    pending: Part<'a>,
-    queued: Part<'a>,
+struct PoolContent<'a> {
+    pending: WholeTransactions<'a>,
+    queued: WholeTransactions<'a>,
 }
 
-fn show(node: &Node, form: Form) -> RpcResult {
+impl Described for PoolContent<'_> {
+    const TYPE: WireType = WireType::Named("Pool");
+}
+
+/// `txpool_content`.
+fn content(node: &Node) -> RpcResult<JsonOf<PoolContent<'static>>> {
     let content = node.chain.pool().content();
-    let shown = Content {
-        pending: Part(&content.pending, form),
-        queued: Part(&content.queued, form),
+    let object = PoolContent {
+        pending: WholeTransactions(&content.pending),
+        queued: WholeTransactions(&content.queued),
     };
-    // As text a full pool is longer by far than any answer.
-    Json::write_within(&shown, node.settings.response_len_max)
+    // The text of a full pool is far longer than any answer may be.
+    JsonOf::write_within(&object, node.settings.response_len_max)
 }
 
-struct Part<'a>(&'a Accounts, Form);
+/// The answer of `txpool_inspect`.
+#[derive(Serialize)]
+struct PoolSummary<'a> {
+    pending: TransactionSummaries<'a>,
+    queued: TransactionSummaries<'a>,
+}
 
-impl Serialize for Part<'_> {
+impl Described for PoolSummary<'_> {
+    const TYPE: WireType = WireType::Named("PoolSummary");
+}
+
+/// `txpool_inspect`.
+fn inspect(node: &Node) -> RpcResult<JsonOf<PoolSummary<'static>>> {
+    let content = node.chain.pool().content();
+    let object = PoolSummary {
+        pending: TransactionSummaries(&content.pending),
+        queued: TransactionSummaries(&content.queued),
+    };
+    JsonOf::write_within(&object, node.settings.response_len_max)
+}
+
+/// Each transaction as an object.
+struct WholeTransactions<'a>(&'a PooledTransactions);
+
+impl Serialize for WholeTransactions<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(accounts, form) = *self;
-        serializer.collect_map(accounts.iter().map(|(sender, transactions)| {
-            let of_account = OfAccount {
-                sender: *sender,
-                transactions,
-                form,
-            };
-            (sender.to_checksum(None), of_account)
-        }))
+        serialize_pool(self.0, serializer, |sender, transaction| {
+            TransactionObject::new(transaction, sender, None, NameStyle::Native)
+        })
     }
 }
 
-struct OfAccount<'a> {
+/// Each transaction as a line of text.
+struct TransactionSummaries<'a>(&'a PooledTransactions);
+
+impl Serialize for TransactionSummaries<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serialize_pool(self.0, serializer, |_, transaction| summary(transaction))
+    }
+}
+
+/// Writes a map of accounts, each a map of nonces, each with what `show` makes of the transaction.
+fn serialize_pool<'a, S, F, T>(
+    pool: &'a PooledTransactions,
+    serializer: S,
+    show: F,
+) -> Result<S::Ok, S::Error>
+where
+    S: Serializer,
+    F: Fn(Address, &'a Transaction) -> T,
+    T: Serialize,
+{
+    serializer.collect_map(pool.iter().map(|(sender, transactions)| {
+        let account = AccountTransactions {
+            sender: *sender,
+            transactions,
+            show: &show,
+        };
+        (sender.to_checksum(None), account)
+    }))
+}
+
+/// The transactions of one account.
+struct AccountTransactions<'a, 'f, F> {
     sender: Address,
     transactions: &'a BTreeMap<u64, Arc<Transaction>>,
-    form: Form,
+    show: &'f F,
 }
 
-impl Serialize for OfAccount<'_> {
+impl<'a, F, T> Serialize for AccountTransactions<'a, '_, F>
+where
+    F: Fn(Address, &'a Transaction) -> T,
+    T: Serialize,
+{
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.transactions.len()))?;
         for (tx_nonce, transaction) in self.transactions {
-            // A map's keys are strings: the number becomes one in decimal digits.
-            match self.form {
-                Form::Whole => {
-                    let object = TransactionObject::new(transaction, self.sender, None, Dialect::Native);
-                    map.serialize_entry(tx_nonce, &object)?;
-                }
-                Form::Summary => map.serialize_entry(tx_nonce, &summary(transaction))?,
-            }
+            // The keys of a JSON object are strings: the serializer writes the nonce in decimal
+            // digits.
+            map.serialize_entry(tx_nonce, &(self.show)(self.sender, transaction))?;
         }
         map.end()
     }

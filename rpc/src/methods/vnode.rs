@@ -1,52 +1,53 @@
-//! The `vnode` module (interface 4.9): what `vnodeconfig.json` says of the service for servers of
-//! application chains.
+//! The `vnode` module (docs/interface.md, 4.9): what `vnodeconfig.json` says about the service for
+//! the servers of application chains.
 
 use primitives::Address;
 
-use crate::node::{Node, VnodeSettings};
-use crate::table::{Method, reply};
+use crate::error::RpcResult;
+use crate::json::JsonOf;
+use crate::node::Node;
+use crate::table::Method;
 use crate::types::Data;
 
 /// The rows of this module.
 pub fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::inline("vnode_address", |node, params| {
-            reply(params.parse().map(|()| address(settings(node))))
-        })
-        .says(
-            "-> DATA20",
-            "Who is paid for relaying to application chains; zeros where nobody is named.",
+        Method::inline("vnode_address", [], address).summary(
+            "The address that is paid for relaying to application chains. The zero address if there is none.",
         ),
-        Method::inline("vnode_scsService", |node, params| {
-            reply(params.parse().map(|()| settings(node).scs_service))
-        })
-        .says("-> Boolean", "Whether servers of application chains are served."),
-        Method::inline("vnode_serviceCfg", |node, params| {
-            reply(params.parse().map(|()| service_cfg(settings(node))))
-        })
-        .says("-> String", "The port of that service, after a colon."),
-        Method::inline("vnode_showToPublic", |node, params| {
-            reply(params.parse().map(|()| settings(node).show_to_public))
-        })
-        .says("-> Boolean", "Whether that service is announced to the public."),
-        Method::inline("vnode_vnodeIP", |node, params| {
-            reply(params.parse().map(|()| settings(node).ip.as_str()))
-        })
-        .says("-> String", "Under which address users reach this node."),
+        Method::inline("vnode_scsService", [], scs_service)
+            .summary("Whether servers of application chains are served."),
+        Method::inline("vnode_serviceCfg", [], service_cfg)
+            .summary("A colon and the port of the service for servers of application chains."),
+        Method::inline("vnode_showToPublic", [], show_to_public)
+            .summary("Whether the service for servers of application chains is announced to the public."),
+        Method::inline("vnode_vnodeIP", [], ip).summary("The address under which users reach this node."),
     ]
 }
 
-fn settings(node: &Node) -> &VnodeSettings {
-    &node.settings.vnode
+/// `vnode_address`: the zero address if nobody is named, as on the public network. Clients expect
+/// 20 bytes here.
+fn address(node: &Node) -> RpcResult<Data<Address>> {
+    let address = node.settings.vnode.beneficial_address;
+    Ok(Data(address.unwrap_or_default()))
 }
 
-/// `vnode_address`: clients read 20 bytes here, so nobody is the zero address, as on the public
-/// network.
-fn address(settings: &VnodeSettings) -> Data<Address> {
-    Data(settings.beneficial_address.unwrap_or_default())
+/// `vnode_scsService`.
+fn scs_service(node: &Node) -> RpcResult<bool> {
+    Ok(node.settings.vnode.scs_service)
 }
 
-/// `vnode_serviceCfg`: in the interface's form.
-fn service_cfg(settings: &VnodeSettings) -> String {
-    format!(":{}", settings.service_port)
+/// `vnode_serviceCfg`: a colon and the port.
+fn service_cfg(node: &Node) -> RpcResult<String> {
+    Ok(format!(":{}", node.settings.vnode.service_port))
+}
+
+/// `vnode_showToPublic`.
+fn show_to_public(node: &Node) -> RpcResult<bool> {
+    Ok(node.settings.vnode.show_to_public)
+}
+
+/// `vnode_vnodeIP`.
+fn ip(node: &Node) -> RpcResult<JsonOf<str>> {
+    JsonOf::write(node.settings.vnode.ip.as_str())
 }

@@ -1,12 +1,14 @@
-//! The block object (interface 2.2), also of uncles and of the pending block, and the header object.
+//! The block object, also for uncles and for the pending block, and the header object. Source:
+//! docs/interface.md, 2.2.
 
 use primitives::{Address, B256, Block, Bloom, Header, U256};
 use serde::{Serialize, Serializer};
 
 use super::transaction::shown_hash;
 use super::{TransactionObject, TransactionPlace};
-use crate::params::Dialect;
+use crate::modules::NameStyle;
 use crate::types::{Data, Quantity};
+use crate::wire_type::{Described, WireType};
 
 /// A block as JSON.
 #[derive(Clone, Debug, Serialize)]
@@ -34,50 +36,56 @@ pub struct BlockObject<'a> {
     gas_used: Quantity,
     timestamp: Quantity,
     #[serde(skip_serializing_if = "Option::is_none")]
-    transactions: Option<Transactions<'a>>,
+    transactions: Option<BlockTransactions<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     uncles: Option<Vec<Data<B256>>>,
 }
 
-/// What a block object tells beside the block.
+/// What a block object needs in addition to the block.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockFacts {
-    /// The block's hash; `None` for the pending block.
+    /// The block's hash. `None` for the pending block.
     pub hash: Option<B256>,
-    /// Total difficulty with this block.
+    /// The total difficulty of the chain up to and with this block.
     pub total_difficulty: U256,
-    /// The pending block tells its number, though the interface has null there
-    /// (`--rpc.pendingnumber`).
+    /// Whether the number is shown even for the pending block, whose number is null in the
+    /// interface (`--rpc.pendingnumber`).
     pub numbered: bool,
 }
 
+impl Described for BlockObject<'_> {
+    const TYPE: WireType = WireType::Named("Block");
+}
+
 impl<'a> BlockObject<'a> {
-    /// Shows `block`, whose transactions were sent by `senders`: full transaction objects where
-    /// `full`, hashes otherwise. An uncle is shown as a block without a body.
+    /// Shows `block`. `senders` are the senders of its transactions, in order. The transactions are
+    /// shown as objects if `full`, and as hashes otherwise. An uncle is shown as a block without
+    /// transactions and uncles.
     pub fn new(
         block: &'a Block,
         senders: &'a [Address],
         facts: BlockFacts,
         full: bool,
-        dialect: Dialect,
+        name_style: NameStyle,
     ) -> Self {
         let hash = facts.hash;
         Self {
             size: Some(Quantity(block.size())),
-            transactions: Some(Transactions {
+            transactions: Some(BlockTransactions {
                 block,
                 senders,
                 hashes: None,
                 hash,
                 full,
-                dialect,
+                name_style,
             }),
             uncles: Some(block.uncles.iter().map(|uncle| Data(uncle.hash())).collect()),
             ..Self::header(&block.header, facts)
         }
     }
 
-    /// The same block, with its transactions' hashes as the dialect shows them.
+    /// The same block with hashes of its transactions that are known already. They must fit the
+    /// name style.
     pub(crate) fn hashed(mut self, hashes: &'a [B256]) -> Self {
         if let Some(transactions) = &mut self.transactions {
             transactions.hashes = Some(hashes);
@@ -85,8 +93,8 @@ impl<'a> BlockObject<'a> {
         self
     }
 
-    /// Shows a header: a block object without size and body.
-    pub fn header(header: &'a Header, facts: BlockFacts) -> Self {
+    /// The members of a header alone.
+    fn header(header: &'a Header, facts: BlockFacts) -> Self {
         let BlockFacts {
             hash,
             total_difficulty,
@@ -115,7 +123,8 @@ impl<'a> BlockObject<'a> {
             uncles: None,
         }
     }
-    /// Shows a new head, as subscriptions tell of it: a header by itself.
+
+    /// Shows a new head for subscriptions: a header without total difficulty.
     pub fn new_head(header: &'a Header, hash: B256) -> Self {
         let facts = BlockFacts {
             hash: Some(hash),
@@ -129,24 +138,40 @@ impl<'a> BlockObject<'a> {
     }
 }
 
-/// The transactions of a block, written one by one.
+/// A header as JSON: a block object without size, transactions and uncles.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub struct HeaderObject<'a>(BlockObject<'a>);
+
+impl<'a> HeaderObject<'a> {
+    /// Shows `header`.
+    pub fn new(header: &'a Header, facts: BlockFacts) -> Self {
+        Self(BlockObject::header(header, facts))
+    }
+}
+
+impl Described for HeaderObject<'_> {
+    const TYPE: WireType = WireType::Named("Header");
+}
+
+/// The transactions of a block. They are written one by one.
 #[derive(Clone, Debug)]
-struct Transactions<'a> {
+struct BlockTransactions<'a> {
     block: &'a Block,
     senders: &'a [Address],
-    /// The transactions' hashes as the dialect shows them, where they are known.
+    /// The hashes of the transactions in the name style, if they are known already.
     hashes: Option<&'a [B256]>,
     hash: Option<B256>,
     full: bool,
-    dialect: Dialect,
+    name_style: NameStyle,
 }
 
-impl Serialize for Transactions<'_> {
+impl Serialize for BlockTransactions<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let transactions = &self.block.transactions;
         let hash = |index: usize, transaction| match self.hashes {
             Some(hashes) if index < hashes.len() => hashes[index],
-            _ => shown_hash(transaction, self.dialect),
+            _ => shown_hash(transaction, self.name_style),
         };
         if !self.full {
             let hashes = transactions.iter().enumerate();
@@ -162,7 +187,7 @@ impl Serialize for Transactions<'_> {
         let objects = transactions.iter().zip(self.senders).enumerate();
         serializer.collect_seq(objects.map(|(index, (transaction, sender))| {
             let hash = hash(index, transaction);
-            TransactionObject::hashed(transaction, hash, *sender, place(index), self.dialect)
+            TransactionObject::hashed(transaction, hash, *sender, place(index), self.name_style)
         }))
     }
 }

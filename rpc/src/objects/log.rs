@@ -1,10 +1,11 @@
-//! The log object (interface 2.5).
+//! The log object. Source: docs/interface.md, 2.5.
 
 use primitives::{Address, B256, Log};
 use serde::{Serialize, Serializer};
 
 use super::TransactionPlace;
 use crate::types::{Data, Quantity};
+use crate::wire_type::{Described, WireType};
 
 /// A log as JSON.
 #[derive(Clone, Debug, Serialize)]
@@ -18,12 +19,16 @@ pub struct LogObject<'a> {
     block_number: Option<Quantity>,
     address: Data<&'a Address>,
     data: Data<&'a [u8]>,
-    topics: Topics<'a>,
+    topics: TopicList<'a>,
+}
+
+impl Described for LogObject<'_> {
+    const TYPE: WireType = WireType::Named("Log");
 }
 
 impl<'a> LogObject<'a> {
-    /// Shows the log that is `index` in its block, made by the transaction of this hash and
-    /// place. `removed`: a reorganization took it back.
+    /// Shows the log with the index `index` in its block. `transaction_hash` and `place` are those
+    /// of its transaction. `removed` says that a reorganization has taken the log back.
     pub fn new(
         log: &'a Log,
         index: usize,
@@ -42,7 +47,7 @@ impl<'a> LogObject<'a> {
         }
     }
 
-    /// Shows a log of the pending block: it has no place yet.
+    /// Shows a log of the pending block. It has no place yet.
     pub fn pending(log: &'a Log) -> Self {
         Self {
             removed: false,
@@ -53,15 +58,15 @@ impl<'a> LogObject<'a> {
             block_number: None,
             address: Data(&log.address),
             data: Data(&log.data),
-            topics: Topics(&log.topics),
+            topics: TopicList(&log.topics),
         }
     }
 }
 
 #[derive(Clone, Debug)]
-struct Topics<'a>(&'a [B256]);
+struct TopicList<'a>(&'a [B256]);
 
-impl Serialize for Topics<'_> {
+impl Serialize for TopicList<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0.iter().map(Data))
     }

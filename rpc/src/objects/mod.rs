@@ -1,8 +1,7 @@
-//! The objects of the wire (interface section 2): what a block, a transaction, a receipt and a
-//! log look like as JSON.
+//! Blocks, transactions, receipts, logs and traces as JSON objects.
 //!
-//! They borrow from the chain's types and are written straight from them, in the interface's
-//! order of fields. Where a value comes from is decided by the methods.
+//! The objects borrow from the types of the package `chain` and are written without a copy, with
+//! their fields in the order of the interface. Source: docs/interface.md, 2.
 
 mod block;
 mod log;
@@ -10,7 +9,7 @@ mod receipt;
 mod trace;
 mod transaction;
 
-pub use block::{BlockFacts, BlockObject};
+pub use block::{BlockFacts, BlockObject, HeaderObject};
 pub use log::LogObject;
 pub use receipt::ReceiptObject;
 pub use trace::TraceObject;

@@ -1,12 +1,13 @@
-//! The receipt object (interface 2.4).
+//! The receipt object. Source: docs/interface.md, 2.4.
 
 use primitives::{Address, B256, Bloom, Log, Receipt, ReceiptOutcome, Transaction, U256};
 use serde::{Serialize, Serializer};
 
 use super::transaction::{ETHEREUM_TYPE, shown_hash};
 use super::{LogObject, TransactionPlace};
-use crate::params::Dialect;
+use crate::modules::NameStyle;
 use crate::types::{Data, Quantity};
+use crate::wire_type::{Described, WireType};
 
 /// A receipt as JSON.
 #[derive(Clone, Debug, Serialize)]
@@ -21,7 +22,7 @@ pub struct ReceiptObject<'a> {
     cumulative_gas_used: Quantity,
     gas_used: Quantity,
     contract_address: Option<Data<Address>>,
-    logs: Logs<'a>,
+    logs: ReceiptLogs<'a>,
     logs_bloom: Data<&'a Bloom>,
     #[serde(skip_serializing_if = "Option::is_none")]
     root: Option<Data<B256>>,
@@ -33,17 +34,23 @@ pub struct ReceiptObject<'a> {
     effective_gas_price: Option<Quantity<U256>>,
 }
 
+impl Described for ReceiptObject<'_> {
+    const TYPE: WireType = WireType::Named("Receipt");
+}
+
 impl<'a> ReceiptObject<'a> {
-    /// Shows the receipt of `transaction`, sent by `sender`. `receipts` are those of its block, up
-    /// to and with its own at least: gas and log positions count from the block's beginning.
-    /// `None` where its own is not among them. In Ethereum's dialect it has what that chain's
-    /// clients read beside.
+    /// Shows the receipt of `transaction`, which `sender` has sent.
+    ///
+    /// `receipts` are the receipts of the block, at least up to this transaction, because gas and
+    /// log indexes count from the beginning of the block. Returns `None` if the receipt is not
+    /// among them. Under Ethereum's names the receipt has two more fields, which Ethereum's clients
+    /// read.
     pub fn new(
         transaction: &Transaction,
         sender: Address,
         place: TransactionPlace,
         receipts: &'a [Receipt],
-        dialect: Dialect,
+        name_style: NameStyle,
     ) -> Option<Self> {
         let (before, rest) = receipts.split_at_checked(place.index)?;
         let receipt = rest.first()?;
@@ -52,10 +59,10 @@ impl<'a> ReceiptObject<'a> {
             ReceiptOutcome::Root(root) => (Some(root), None),
             ReceiptOutcome::Status(success) => (None, Some(success)),
         };
-        // A creation that failed has created nothing.
+        // A creation that failed has no contract.
         let created = transaction.to.is_none() && status != Some(false);
-        let transaction_hash = shown_hash(transaction, dialect);
-        let is_ethereum = dialect == Dialect::Ethereum;
+        let transaction_hash = shown_hash(transaction, name_style);
+        let is_ethereum = name_style == NameStyle::Ethereum;
         Some(Self {
             transaction_hash: Data(transaction_hash),
             transaction_index: Quantity(place.index),
@@ -67,7 +74,7 @@ impl<'a> ReceiptObject<'a> {
             gas_used: Quantity(receipt.cumulative_gas_used.saturating_sub(gas_before)),
             contract_address: created
                 .then(|| Data(Transaction::created_address(&sender, transaction.tx_nonce))),
-            logs: Logs {
+            logs: ReceiptLogs {
                 logs: &receipt.logs,
                 first_index: before.iter().map(|receipt| receipt.logs.len()).sum(),
                 transaction_hash,
@@ -82,16 +89,16 @@ impl<'a> ReceiptObject<'a> {
     }
 }
 
-/// The logs of one transaction, written one by one.
+/// The logs of one transaction. They are written one by one.
 #[derive(Clone, Debug)]
-struct Logs<'a> {
+struct ReceiptLogs<'a> {
     logs: &'a [Log],
     first_index: usize,
     transaction_hash: B256,
     place: TransactionPlace,
 }
 
-impl Serialize for Logs<'_> {
+impl Serialize for ReceiptLogs<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(
             self.logs
@@ -130,7 +137,7 @@ mod tests {
             index: 1,
         };
         let object =
-            ReceiptObject::new(&transaction, sender, place, &receipts, Dialect::Native).expect("a receipt");
+            ReceiptObject::new(&transaction, sender, place, &receipts, NameStyle::Native).expect("a receipt");
         serde_json::to_value(&object).expect("JSON")
     }
 
@@ -173,7 +180,7 @@ mod tests {
                 block_number: 1,
                 index,
             };
-            assert!(ReceiptObject::new(&transaction, sender, place, &receipts, Dialect::Native).is_none());
+            assert!(ReceiptObject::new(&transaction, sender, place, &receipts, NameStyle::Native).is_none());
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Traces as JSON, in the forms that clients of `debug_traceTransaction` know: words of stack,
-//! memory and storage are 64 hex digits without prefix.
+//! Traces as JSON, in the forms that clients of `debug_traceTransaction` expect. Words of stack,
+//! memory and storage are 64 hex digits without a prefix.
 
 use chain::trace::{CallFrame, Trace, TraceStep};
 use primitives::{Address, B256, U256, hex};
@@ -7,6 +7,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
 use crate::types::{Data, Quantity};
+use crate::wire_type::{Described, WireType};
 
 /// A trace as JSON.
 #[derive(Clone, Debug, Serialize)]
@@ -17,15 +18,19 @@ pub enum TraceObject<'a> {
     Steps {
         /// Gas used.
         gas: u64,
-        /// It did not succeed.
+        /// Whether the transaction failed.
         failed: bool,
-        /// Hex digits without prefix.
+        /// The output as hex digits without a prefix.
         return_value: String,
         /// The steps.
-        struct_logs: Steps<'a>,
+        struct_logs: StepList<'a>,
     },
-    /// Call by call.
-    Calls(Call<'a>),
+    /// CallTraceObject by call.
+    Calls(CallTraceObject<'a>),
+}
+
+impl Described for TraceObject<'_> {
+    const TYPE: WireType = WireType::OneOf(&[WireType::Named("StepTrace"), WireType::Named("CallTrace")]);
 }
 
 impl<'a> From<&'a Trace> for TraceObject<'a> {
@@ -35,18 +40,18 @@ impl<'a> From<&'a Trace> for TraceObject<'a> {
                 gas: steps.gas,
                 failed: steps.failed,
                 return_value: hex::encode(&steps.return_value),
-                struct_logs: Steps(&steps.steps),
+                struct_logs: StepList(&steps.steps),
             },
-            Trace::Calls(top) => Self::Calls(Call(top)),
+            Trace::Calls(top) => Self::Calls(CallTraceObject(top)),
         }
     }
 }
 
-/// Steps, written one by one.
+/// The steps of a trace. They are written one by one.
 #[derive(Clone, Debug)]
-pub struct Steps<'a>(&'a [TraceStep]);
+pub struct StepList<'a>(&'a [TraceStep]);
 
-impl Serialize for Steps<'_> {
+impl Serialize for StepList<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0.iter().map(StepObject))
     }
@@ -70,7 +75,7 @@ impl Serialize for StepObject<'_> {
             map.serialize_entry("error", error)?;
         }
         if let Some(stack) = &step.stack {
-            map.serialize_entry("stack", &Words(stack.iter().map(U256::to_be_bytes)))?;
+            map.serialize_entry("stack", &HexWords(stack.iter().map(U256::to_be_bytes)))?;
         }
         if let Some(memory) = &step.memory {
             let words = memory.chunks(32).map(|chunk| {
@@ -78,28 +83,28 @@ impl Serialize for StepObject<'_> {
                 word[..chunk.len()].copy_from_slice(chunk);
                 word
             });
-            map.serialize_entry("memory", &Words(words))?;
+            map.serialize_entry("memory", &HexWords(words))?;
         }
         if let Some(storage) = &step.storage {
-            map.serialize_entry("storage", &Slots(storage))?;
+            map.serialize_entry("storage", &HexSlots(storage))?;
         }
         map.end()
     }
 }
 
-/// Words as text.
-struct Words<I>(I);
+/// Words, each as 64 hex digits.
+struct HexWords<I>(I);
 
-impl<I: Iterator<Item = [u8; 32]> + Clone> Serialize for Words<I> {
+impl<I: Iterator<Item = [u8; 32]> + Clone> Serialize for HexWords<I> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.clone().map(Word))
+        serializer.collect_seq(self.0.clone().map(HexWord))
     }
 }
 
-/// A word as 64 digits.
-struct Word([u8; 32]);
+/// A word as 64 hex digits.
+struct HexWord([u8; 32]);
 
-impl Serialize for Word {
+impl Serialize for HexWord {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut digits = [0; 64];
         hex::encode_to_slice(self.0, &mut digits).map_err(serde::ser::Error::custom)?;
@@ -107,21 +112,22 @@ impl Serialize for Word {
     }
 }
 
-struct Slots<'a>(&'a std::collections::BTreeMap<U256, U256>);
+struct HexSlots<'a>(&'a std::collections::BTreeMap<U256, U256>);
 
-impl Serialize for Slots<'_> {
+impl Serialize for HexSlots<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let entries = self.0.iter();
-        serializer
-            .collect_map(entries.map(|(slot, value)| (Word(slot.to_be_bytes()), Word(value.to_be_bytes()))))
+        serializer.collect_map(
+            entries.map(|(slot, value)| (HexWord(slot.to_be_bytes()), HexWord(value.to_be_bytes()))),
+        )
     }
 }
 
-/// A call with the calls within.
+/// A call with the calls that it made.
 #[derive(Clone, Debug)]
-pub struct Call<'a>(&'a CallFrame);
+pub struct CallTraceObject<'a>(&'a CallFrame);
 
-impl Serialize for Call<'_> {
+impl Serialize for CallTraceObject<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let call = self.0;
         let mut map = serializer.serialize_map(None)?;
@@ -143,17 +149,17 @@ impl Serialize for Call<'_> {
             map.serialize_entry("error", error)?;
         }
         if !call.calls.is_empty() {
-            map.serialize_entry("calls", &Calls(&call.calls))?;
+            map.serialize_entry("calls", &CallTraceList(&call.calls))?;
         }
         map.end()
     }
 }
 
-struct Calls<'a>(&'a [CallFrame]);
+struct CallTraceList<'a>(&'a [CallFrame]);
 
-impl Serialize for Calls<'_> {
+impl Serialize for CallTraceList<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(Call))
+        serializer.collect_seq(self.0.iter().map(CallTraceObject))
     }
 }
 
@@ -163,4 +169,8 @@ impl Serialize for Calls<'_> {
 pub(crate) struct TransactionTrace<'a> {
     pub(crate) tx_hash: Data<B256>,
     pub(crate) result: TraceObject<'a>,
+}
+
+impl Described for TransactionTrace<'_> {
+    const TYPE: WireType = WireType::Named("TransactionTrace");
 }

@@ -1,26 +1,27 @@
-//! The transaction object (interface 2.3).
+//! The transaction object. Source: docs/interface.md, 2.3.
 
 use primitives::{Address, B256, Transaction, U256};
 use serde::Serialize;
 
-use crate::params::Dialect;
+use crate::modules::NameStyle;
 use crate::types::{Data, Quantity};
+use crate::wire_type::{Described, WireType};
 
-/// Where a transaction lies.
+/// Where a transaction is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransactionPlace {
     /// The block's hash.
     pub block_hash: B256,
     /// The block's number.
     pub block_number: u64,
-    /// The place in the block, from 0.
+    /// The index in the block, from 0.
     pub index: usize,
 }
 
-/// The type that Ethereum's clients know a transaction of nine fields by.
+/// The transaction type that Ethereum's clients expect for a transaction of nine fields.
 pub(super) const ETHEREUM_TYPE: Quantity<u8> = Quantity(0);
 
-/// A transaction as JSON: the eleven fields of every answer, then those of block and pool results.
+/// A transaction as JSON.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TransactionObject<'a> {
@@ -44,43 +45,49 @@ pub struct TransactionObject<'a> {
     ethereum_type: Option<Quantity<u8>>,
 }
 
-/// The hash to show: under Ethereum's names the one its libraries compute, where there is one.
-pub(crate) fn shown_hash(transaction: &Transaction, dialect: Dialect) -> B256 {
-    match dialect {
-        Dialect::Native => transaction.hash(),
-        Dialect::Ethereum => transaction.ethereum_hash().unwrap_or_else(|| transaction.hash()),
+impl Described for TransactionObject<'_> {
+    const TYPE: WireType = WireType::Named("Transaction");
+}
+
+/// The hash to show. Under Ethereum's names it is the hash that Ethereum's libraries compute, if
+/// the transaction has one.
+pub(crate) fn shown_hash(transaction: &Transaction, name_style: NameStyle) -> B256 {
+    match name_style {
+        NameStyle::Native => transaction.hash(),
+        NameStyle::Ethereum => transaction.ethereum_hash().unwrap_or_else(|| transaction.hash()),
     }
 }
 
 impl<'a> TransactionObject<'a> {
-    /// Shows `transaction`, sent by `sender`; without a place it is pending. One that came in nine
-    /// fields has, in Ethereum's dialect, its hash and V as Ethereum has them.
+    /// Shows `transaction`, which `sender` has sent. It is pending if it has no place. Under
+    /// Ethereum's names a transaction that was sent in nine fields has hash and V as Ethereum has
+    /// them.
     pub fn new(
         transaction: &'a Transaction,
         sender: Address,
         place: Option<TransactionPlace>,
-        dialect: Dialect,
+        name_style: NameStyle,
     ) -> Self {
         Self::hashed(
             transaction,
-            shown_hash(transaction, dialect),
+            shown_hash(transaction, name_style),
             sender,
             place,
-            dialect,
+            name_style,
         )
     }
 
-    /// The same for a transaction whose shown hash is known.
+    /// The same, for a transaction whose shown hash is known already.
     pub(crate) fn hashed(
         transaction: &'a Transaction,
         hash: B256,
         sender: Address,
         place: Option<TransactionPlace>,
-        dialect: Dialect,
+        name_style: NameStyle,
     ) -> Self {
-        let v = match dialect {
-            Dialect::Native => None,
-            Dialect::Ethereum => transaction.ethereum_v(),
+        let v = match name_style {
+            NameStyle::Native => None,
+            NameStyle::Ethereum => transaction.ethereum_v(),
         };
         Self {
             hash: Data(hash),
@@ -99,7 +106,7 @@ impl<'a> TransactionObject<'a> {
             r: Quantity(transaction.r),
             s: Quantity(transaction.s),
             sharding_flag: Quantity(transaction.sharding_flag),
-            ethereum_type: (dialect == Dialect::Ethereum).then_some(ETHEREUM_TYPE),
+            ethereum_type: (name_style == NameStyle::Ethereum).then_some(ETHEREUM_TYPE),
         }
     }
 }
@@ -137,7 +144,7 @@ mod tests {
             zeros = "0".repeat(50),
         );
         let check = |place: Option<TransactionPlace>, middle: &str| {
-            let object = TransactionObject::new(&transaction, from, place, Dialect::Native);
+            let object = TransactionObject::new(&transaction, from, place, NameStyle::Native);
             assert_eq!(
                 serde_json::to_string(&object).expect("JSON"),
                 format!("{{\"hash\":\"{hash}\",\"nonce\":\"0x9\",{middle},{tail}"),
@@ -157,22 +164,22 @@ mod tests {
     fn ethereum_sees_its_own_hash_and_v() {
         let key = SecretKey::from_bytes(&[0x46; 32]).expect("in range");
         let unsigned = UnsignedTransaction::default();
-        let show = |form, dialect| {
+        let show = |form, name_style| {
             let transaction = unsigned.sign(&key, 100, form);
-            let object = TransactionObject::new(&transaction, key.address(), None, dialect);
+            let object = TransactionObject::new(&transaction, key.address(), None, name_style);
             serde_json::to_value(&object).expect("JSON")
         };
         let ethereum = unsigned.sign(&key, 100, TxForm::Ethereum);
-        let shown = show(TxForm::Classic, Dialect::Ethereum);
+        let shown = show(TxForm::Classic, NameStyle::Ethereum);
         assert_eq!(shown["hash"], format!("{}", ethereum.hash()));
         assert_eq!(shown["v"], format!("{:#x}", ethereum.v));
         assert_eq!(shown["type"], "0x0");
-        let stored = show(TxForm::Classic, Dialect::Native);
+        let stored = show(TxForm::Classic, NameStyle::Native);
         assert_ne!(stored["hash"], shown["hash"]);
         assert_ne!(stored["v"], shown["v"]);
         assert!(stored.get("type").is_none());
-        // What Ethereum does not know has one hash.
-        let native = show(TxForm::Native, Dialect::Native);
-        assert_eq!(show(TxForm::Native, Dialect::Ethereum)["hash"], native["hash"]);
+        // A transaction in a form that Ethereum does not have has one hash.
+        let native = show(TxForm::Native, NameStyle::Native);
+        assert_eq!(show(TxForm::Native, NameStyle::Ethereum)["hash"], native["hash"]);
     }
 }

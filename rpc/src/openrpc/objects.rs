@@ -1,14 +1,17 @@
-//! The objects of the wire (interface section 2, and those that the interface does not show):
-//! members in their order, with types. A question mark after a name: not always there.
+//! The schemas of the objects: their members in order, each with its type.
+//!
+//! The types are in the notation of [`crate::wire_type::WireType`]. A question mark after a name
+//! says that the member may be absent. Most of these objects are in docs/interface.md, 2.
 
 use serde_json::{Map, Value, json};
 
 use super::types::schema;
 
-type Members = &'static [(&'static str, &'static str)];
+/// The members of an object: name and type.
+type ObjectMembers = &'static [(&'static str, &'static str)];
 
-/// Every object by name.
-const OBJECTS: &[(&str, Members)] = &[
+/// Every object, by name.
+const OBJECTS: &[(&str, ObjectMembers)] = &[
     ("Block", BLOCK),
     ("Transaction", TRANSACTION),
     ("Receipt", RECEIPT),
@@ -195,7 +198,7 @@ const OBJECTS: &[(&str, Members)] = &[
     ),
 ];
 
-const BLOCK: Members = &[
+const BLOCK: ObjectMembers = &[
     ("number", "QUANTITY|null"),
     ("hash", "DATA32|null"),
     ("parentHash", "DATA32"),
@@ -218,10 +221,10 @@ const BLOCK: Members = &[
     ("uncles", "DATA32[]"),
 ];
 
-/// What of a block its header object lacks.
+/// The members of a block that a header does not have.
 const NOT_IN_HEADER: [&str; 3] = ["size", "transactions", "uncles"];
 
-const TRANSACTION: Members = &[
+const TRANSACTION: ObjectMembers = &[
     ("hash", "DATA32"),
     ("nonce", "QUANTITY"),
     ("blockHash", "DATA32|null"),
@@ -241,7 +244,7 @@ const TRANSACTION: Members = &[
     ("type?", "QUANTITY"),
 ];
 
-const RECEIPT: Members = &[
+const RECEIPT: ObjectMembers = &[
     ("transactionHash", "DATA32"),
     ("transactionIndex", "QUANTITY"),
     ("blockHash", "DATA32"),
@@ -259,7 +262,7 @@ const RECEIPT: Members = &[
     ("effectiveGasPrice?", "QUANTITY"),
 ];
 
-const LOG: Members = &[
+const LOG: ObjectMembers = &[
     ("removed", "Boolean"),
     ("logIndex", "QUANTITY|null"),
     ("transactionIndex", "QUANTITY|null"),
@@ -271,7 +274,7 @@ const LOG: Members = &[
     ("topics", "DATA32[]"),
 ];
 
-const TRANSACTION_REQUEST: Members = &[
+const TRANSACTION_REQUEST: ObjectMembers = &[
     ("from", "DATA20"),
     ("to?", "DATA20"),
     ("gas?", "QUANTITY"),

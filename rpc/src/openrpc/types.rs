@@ -1,11 +1,11 @@
-//! The plain types of the wire (interface 2.1), and schemas of types put together from others.
+//! The schemas of the encodings (docs/interface.md, 2.1), and of arrays, maps and alternatives.
 
 use serde_json::{Value, json};
 
-/// Lengths of DATA that have a name: `DATA20` and so on.
+/// The lengths of DATA with a type of its own, such as `DATA20`.
 const DATA_LENGTHS: [usize; 5] = [8, 20, 32, 65, 256];
 
-/// The schema of a type in the notation of [`super::Signature`].
+/// The schema of a type in the notation of [`crate::wire_type::WireType`].
 pub(super) fn schema(kind: &str) -> Value {
     let mut alternatives: Vec<_> = kind.split('|').map(single).collect();
     match alternatives.len() {
@@ -26,7 +26,7 @@ fn single(kind: &str) -> Value {
     }
 }
 
-/// The plain types by name.
+/// The schemas of the encodings, by name.
 pub(super) fn plain() -> impl Iterator<Item = (String, Value)> {
     let text = |pattern: &str, says: &str| json!({"type": "string", "pattern": pattern, "description": says});
     let quantity = "^0x(0|[1-9a-fA-F][0-9a-fA-F]*)$";
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn put_together() {
+    fn composed_types() {
         let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
         assert_eq!(schema("DATA"), reference("DATA"));
         assert_eq!(

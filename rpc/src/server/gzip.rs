@@ -10,7 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use tokio::sync::Semaphore;
 
-use crate::traffic::Held;
+use crate::traffic::ReservedText;
 
 /// Shorter answers fit into one packet without compression.
 const LEN_MIN: usize = 1400;
@@ -44,7 +44,7 @@ impl Gzip {
     }
 
     /// Returns `answer`, compressed if that is worth it, and whether it is compressed.
-    pub(super) async fn compress(&self, answer: Held) -> (Held, bool) {
+    pub(super) async fn compress(&self, answer: ReservedText) -> (ReservedText, bool) {
         match answer.as_ref().len() {
             ..LEN_MIN => (answer, false),
             LEN_MIN..INLINE_LEN_MAX => compressed(answer),
@@ -64,7 +64,7 @@ impl Gzip {
     }
 }
 
-fn compressed(answer: Held) -> (Held, bool) {
+fn compressed(answer: ReservedText) -> (ReservedText, bool) {
     let plain = answer.as_ref();
     let mut encoder = GzEncoder::new(Vec::with_capacity(plain.len() / 4), Compression::fast());
     match encoder.write_all(plain).and_then(|()| encoder.finish()) {
@@ -80,7 +80,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::traffic::Traffic;
+    use crate::traffic::TrafficMemory;
 
     /// An answer of `len` digits.
     fn answer(len: usize) -> Vec<u8> {
@@ -106,11 +106,11 @@ mod tests {
 
     #[tokio::test]
     async fn compressed_answers_can_be_read_back() {
-        let (gzip, traffic) = (Gzip::new(), Traffic::new(1_000_000));
+        let (gzip, traffic) = (Gzip::new(), TrafficMemory::new(1_000_000));
         for len in [0, LEN_MIN - 1, LEN_MIN, INLINE_LEN_MAX, 1_000_000] {
             let answer = answer(len);
-            let held = traffic.hold(answer.clone()).expect("memory");
-            let (body, zipped) = gzip.compress(held).await;
+            let text = traffic.reserve_text(answer.clone()).expect("memory");
+            let (body, zipped) = gzip.compress(text).await;
             assert_eq!(zipped, len >= LEN_MIN, "{len}");
             let body = body.as_ref();
             if zipped {
@@ -130,32 +130,34 @@ mod tests {
     async fn answers_that_get_no_shorter_stay_plain() {
         let mut noise = vec![0; LEN_MIN];
         getrandom::fill(&mut noise).expect("random bytes");
-        let held = Traffic::new(LEN_MIN).hold(noise.clone()).expect("memory");
-        let (body, zipped) = Gzip::new().compress(held).await;
+        let text = TrafficMemory::new(LEN_MIN)
+            .reserve_text(noise.clone())
+            .expect("memory");
+        let (body, zipped) = Gzip::new().compress(text).await;
         assert_eq!((body.as_ref(), zipped), (noise.as_slice(), false));
     }
 
     #[tokio::test]
     async fn long_answers_wait_and_keep_their_memory() {
         const LEN: usize = 64 * 1024;
-        let (gzip, traffic) = (Gzip::new(), Traffic::new(LEN));
+        let (gzip, traffic) = (Gzip::new(), TrafficMemory::new(LEN));
         let all_permits = gzip
             .permits
             .acquire_many(LONG_MAX as u32)
             .await
             .expect("all permits");
-        let mut compressing = Box::pin(gzip.compress(traffic.hold(answer(LEN)).expect("memory")));
+        let mut compressing = Box::pin(gzip.compress(traffic.reserve_text(answer(LEN)).expect("memory")));
         let waiting = tokio::time::timeout(Duration::from_millis(100), &mut compressing).await;
         assert!(waiting.is_err(), "all permits are taken");
         assert!(
-            traffic.hold(answer(1024)).is_none(),
+            traffic.reserve_text(answer(1024)).is_none(),
             "a waiting answer keeps its memory"
         );
         drop(all_permits);
         let (body, zipped) = compressing.await;
         assert!(zipped && body.as_ref().len() < 2048);
         assert!(
-            traffic.hold(answer(LEN - 2048)).is_some(),
+            traffic.reserve_text(answer(LEN - 2048)).is_some(),
             "only the compressed answer keeps memory"
         );
         assert_eq!(gzip.permits.available_permits(), LONG_MAX);

@@ -19,12 +19,9 @@ use warp::http::StatusCode;
 use super::acceptor::{HttpRequest, HttpResponse};
 use super::routes::{refusal, routes};
 use super::{Cors, Healthy, Hosts, ServeError, TcpServer};
+pub use crate::control::{HOST, PORT};
 use crate::dispatch::Dispatcher;
 
-/// Default listening address.
-pub const HOST: &str = "localhost";
-/// Default listening port of the base-chain node.
-pub const PORT: u16 = 8545;
 /// Default listening port of the application-chain node.
 pub const PORT_SCS: u16 = 8548;
 

@@ -7,25 +7,25 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::traffic::{Room, Traffic};
+use crate::traffic::{MemoryReservation, TrafficMemory};
 
 /// Memory is reserved in pieces of this many bytes. The first piece is free.
 const PIECE_LEN: usize = 64 * 1024;
 
 /// The memory reserved for one message while it is being read.
 pub(super) struct ReadReservation {
-    traffic: Traffic,
-    room: Room,
+    traffic: TrafficMemory,
+    reservation: MemoryReservation,
     reserved_len: usize,
     len: usize,
 }
 
 impl ReadReservation {
     /// No bytes are read and nothing is reserved yet.
-    pub(super) fn new(traffic: Traffic) -> Self {
+    pub(super) fn new(traffic: TrafficMemory) -> Self {
         Self {
             traffic,
-            room: Room::default(),
+            reservation: MemoryReservation::default(),
             reserved_len: PIECE_LEN,
             len: 0,
         }
@@ -35,7 +35,7 @@ impl ReadReservation {
     pub(super) fn add(&mut self, len: usize) -> bool {
         self.len += len;
         while self.reserved_len < self.len {
-            if !self.traffic.take(&mut self.room, PIECE_LEN) {
+            if !self.traffic.reserve(&mut self.reservation, PIECE_LEN) {
                 return false;
             }
             self.reserved_len += PIECE_LEN;
@@ -45,12 +45,12 @@ impl ReadReservation {
 
     /// Releases the memory and counts from 0 again.
     pub(super) fn reset(&mut self) {
-        (self.room, self.reserved_len, self.len) = (Room::default(), PIECE_LEN, 0);
+        (self.reservation, self.reserved_len, self.len) = (MemoryReservation::default(), PIECE_LEN, 0);
     }
 
     /// The reserved memory, for as long as the message is kept.
-    pub(super) fn into_room(self) -> Room {
-        self.room
+    pub(super) fn into_memory(self) -> MemoryReservation {
+        self.reservation
     }
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Metered<T> {
 }
 
 impl<T> Metered<T> {
-    pub(super) fn new(inner: T, traffic: Traffic) -> Self {
+    pub(super) fn new(inner: T, traffic: TrafficMemory) -> Self {
         Self {
             inner,
             reservation: ReadReservation::new(traffic),
@@ -114,7 +114,7 @@ mod tests {
 
     #[tokio::test]
     async fn long_messages_need_memory() {
-        let traffic = Traffic::new(2 * PIECE_LEN);
+        let traffic = TrafficMemory::new(2 * PIECE_LEN);
         let bytes = vec![0_u8; 10 * PIECE_LEN];
         let mut stream = Metered::new(bytes.as_slice(), traffic.clone());
         let mut piece = vec![0; PIECE_LEN];

@@ -6,11 +6,8 @@
 
 mod acceptor;
 mod activity;
-mod cors;
 mod duplex;
 mod gzip;
-mod health;
-mod hosts;
 pub mod http;
 pub mod ipc;
 mod metered;
@@ -26,10 +23,10 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
-pub use cors::{BadOrigin, Cors};
-pub use health::{Health, Healthy};
-pub use hosts::{BadHost, Hosts};
 pub use tcp::TcpServer;
+
+pub use crate::access::{BadHost, BadOrigin, Cors, Hosts};
+pub use crate::health::{Health, Healthy};
 
 /// Pause after an accept that failed, for example because no file descriptor was free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

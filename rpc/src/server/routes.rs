@@ -18,7 +18,7 @@ use super::gzip::{self, Gzip};
 use super::metered::ReadReservation;
 use super::{Cors, Healthy};
 use crate::dispatch::Dispatcher;
-use crate::traffic::{Room, Traffic};
+use crate::traffic::{MemoryReservation, TrafficMemory};
 
 /// The response to a browser that opens the root.
 const GREETING: &str = "This is a JSON-RPC 2.0 endpoint: send POST with Content-Type: application/json.\n";
@@ -177,9 +177,9 @@ where
         .await
     };
     match body {
-        Ok(Ok((body, room))) => {
+        Ok(Ok((body, reservation))) => {
             let answer = dispatcher.handle(body).await;
-            drop(room);
+            drop(reservation);
             match answer {
                 Some(answer) => answer_response(dispatcher.traffic(), answer, gzip).await,
                 None => empty(),
@@ -203,8 +203,8 @@ where
 
 /// The response with this answer. Memory for the answer is reserved from here until it is sent: at
 /// first for the plain text, because that is what waits to be compressed.
-async fn answer_response(traffic: &Traffic, answer: Vec<u8>, gzip: Option<&Gzip>) -> Response<Bytes> {
-    let Some(answer) = traffic.hold(answer) else {
+async fn answer_response(traffic: &TrafficMemory, answer: Vec<u8>, gzip: Option<&Gzip>) -> Response<Bytes> {
+    let Some(answer) = traffic.reserve_text(answer) else {
         return refusal(
             StatusCode::SERVICE_UNAVAILABLE,
             "too many long responses at the same time",
@@ -239,8 +239,8 @@ async fn read_body<B: Buf>(
     body: impl Stream<Item = Result<B, warp::Error>>,
     max: usize,
     discard_max: usize,
-    traffic: &Traffic,
-) -> Result<(Bytes, Room), RequestBodyError> {
+    traffic: &TrafficMemory,
+) -> Result<(Bytes, MemoryReservation), RequestBodyError> {
     let mut body = pin!(body);
     let mut reservation = ReadReservation::new(traffic.clone());
     let mut first = Bytes::new();
@@ -273,8 +273,8 @@ async fn read_body<B: Buf>(
     }
     match len {
         len if len > max => Err(RequestBodyError::TooLong),
-        _ if whole.is_empty() => Ok((first, reservation.into_room())),
-        _ => Ok((whole.into(), reservation.into_room())),
+        _ if whole.is_empty() => Ok((first, reservation.into_memory())),
+        _ => Ok((whole.into(), reservation.into_memory())),
     }
 }
 

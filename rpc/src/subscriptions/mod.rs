@@ -3,8 +3,8 @@
 //!
 //! A subscription holds a cursor into the node's feeds. The connection's task pulls new results
 //! when it can send them. For a slow reader nothing piles up: its cursors just stay behind. The
-//! calls of a message see the subscriptions of their connection through a [`Session`]. The kinds of
-//! subscriptions are in `sources.rs`. The connections are served by `server/duplex`.
+//! calls of a message see the subscriptions of their connection through a [`RpcSession`]. The kinds
+//! of subscriptions are in `sources.rs`. The connections are served by `server/duplex`.
 
 mod sources;
 
@@ -17,9 +17,9 @@ use tokio::sync::watch;
 pub(crate) use sources::{HeadSource, MatchingLogs, NewHeads, PendingSource, SyncSource};
 
 use crate::error::{RpcError, RpcResult};
-use crate::filters::random_id;
-use crate::params::Dialect;
-use crate::table::Json;
+use crate::ids::random_id;
+use crate::json::Json;
+use crate::modules::NameStyle;
 use crate::types::quantity;
 
 /// Bytes of notifications that one pull returns. The last block's results may exceed them.
@@ -85,7 +85,7 @@ struct SubscriptionsState {
 
 struct Subscription {
     id: u128,
-    dialect: Dialect,
+    name_style: NameStyle,
     source: Box<dyn SubscriptionSource>,
     /// The last pull left results behind.
     has_more: bool,
@@ -110,8 +110,8 @@ impl Subscriptions {
     }
 
     /// What the calls of one message see of the subscriptions.
-    pub(crate) fn session(self: &Arc<Self>) -> Session {
-        Session {
+    pub(crate) fn session(self: &Arc<Self>) -> RpcSession {
+        RpcSession {
             subscriptions: Arc::clone(self),
             created: Mutex::default(),
         }
@@ -120,7 +120,7 @@ impl Subscriptions {
     /// Starts the subscriptions that the calls of `session` created, and adds their signals to
     /// `signals`. The caller has queued the answer to their message, so that every notification
     /// comes after it.
-    pub(crate) fn start(&self, session: &Session, signals: &mut Vec<ChangeSignal>) {
+    pub(crate) fn start(&self, session: &RpcSession, signals: &mut Vec<ChangeSignal>) {
         let mut created = session.created.lock();
         if created.is_empty() {
             return;
@@ -178,10 +178,10 @@ fn pull(subscriptions: &mut [Subscription]) -> RpcResult<Vec<Notification>> {
             first_skipped.get_or_insert(index);
             continue;
         }
-        let Subscription { id, dialect, .. } = *subscription;
+        let Subscription { id, name_style, .. } = *subscription;
         subscription.has_more = subscription.source.pull(len_left, &mut results)?;
         for result in results.drain(..) {
-            let text = notification(id, dialect, &result);
+            let text = notification(id, name_style, &result);
             len_left = len_left.saturating_sub(text.len());
             notifications.push(Notification { id, text });
         }
@@ -192,17 +192,21 @@ fn pull(subscriptions: &mut [Subscription]) -> RpcResult<Vec<Notification>> {
 
 /// What the calls of one message see of the subscriptions of their connection. A subscription that
 /// they create starts only when the answer to the message is queued.
-pub struct Session {
+pub struct RpcSession {
     subscriptions: Arc<Subscriptions>,
     created: Mutex<Vec<Subscription>>,
 }
 
-impl Session {
+impl RpcSession {
     /// Adds a subscription and returns its id.
     ///
     /// # Errors
     /// −32000 if the connection has the most subscriptions allowed.
-    pub(crate) fn add(&self, source: Box<dyn SubscriptionSource>, dialect: Dialect) -> RpcResult<String> {
+    pub(crate) fn add(
+        &self,
+        source: Box<dyn SubscriptionSource>,
+        name_style: NameStyle,
+    ) -> RpcResult<String> {
         let id = random_id()?;
         let mut state = self.subscriptions.state.lock();
         if state.ids.len() >= self.subscriptions.max {
@@ -215,7 +219,7 @@ impl Session {
         drop(state);
         self.created.lock().push(Subscription {
             id,
-            dialect,
+            name_style,
             source,
             has_more: false,
         });
@@ -230,17 +234,17 @@ impl Session {
     }
 }
 
-impl std::fmt::Debug for Session {
+impl std::fmt::Debug for RpcSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").finish_non_exhaustive()
+        f.debug_struct("RpcSession").finish_non_exhaustive()
     }
 }
 
 /// The text of a notification.
-fn notification(id: u128, dialect: Dialect, result: &Json) -> Vec<u8> {
-    let method = match dialect {
-        Dialect::Native => "mc_subscription",
-        Dialect::Ethereum => "eth_subscription",
+fn notification(id: u128, name_style: NameStyle, result: &Json) -> Vec<u8> {
+    let method = match name_style {
+        NameStyle::Native => "mc_subscription",
+        NameStyle::Ethereum => "eth_subscription",
     };
     let mut message =
         format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"subscription":"{id:#x}","result":"#)
@@ -283,10 +287,10 @@ mod tests {
     }
 
     /// Started subscriptions with `left` results each, the session that made them, and their ids.
-    fn started(count: usize, left: u64) -> (Arc<Subscriptions>, Session, Vec<u128>) {
+    fn started(count: usize, left: u64) -> (Arc<Subscriptions>, RpcSession, Vec<u128>) {
         let subscriptions = Subscriptions::new(count);
         let session = subscriptions.session();
-        let add = |_| id(&session.add(source(left), Dialect::Native).expect("an id"));
+        let add = |_| id(&session.add(source(left), NameStyle::Native).expect("an id"));
         let ids = (0..count).map(add).collect();
         subscriptions.start(&session, &mut Vec::new());
         (subscriptions, session, ids)
@@ -296,8 +300,8 @@ mod tests {
     fn no_notification_comes_before_the_answer() {
         let subscriptions = Subscriptions::new(3);
         let (first, second) = (subscriptions.session(), subscriptions.session());
-        first.add(source(1), Dialect::Native).expect("an id");
-        let later = second.add(source(1), Dialect::Native).expect("an id");
+        first.add(source(1), NameStyle::Native).expect("an id");
+        let later = second.add(source(1), NameStyle::Native).expect("an id");
         assert!(subscriptions.pull().expect("a pull").is_empty());
         assert!(!subscriptions.has_backlog());
         let mut signals = Vec::new();
@@ -331,7 +335,7 @@ mod tests {
     }
 
     /// Ends its own subscription and adds another while it is pulled.
-    struct Meddler(Session, Arc<Mutex<u128>>);
+    struct Meddler(RpcSession, Arc<Mutex<u128>>);
 
     impl SubscriptionSource for Meddler {
         fn signal(&self) -> ChangeSignal {
@@ -340,7 +344,7 @@ mod tests {
 
         fn pull(&mut self, _: usize, out: &mut Vec<Json>) -> RpcResult<bool> {
             assert!(self.0.remove(*self.1.lock()), "no lock is held");
-            self.0.add(source(1), Dialect::Native)?;
+            self.0.add(source(1), NameStyle::Native)?;
             out.push(Json::write(&1)?);
             Ok(true)
         }
@@ -352,7 +356,7 @@ mod tests {
         let (session, meanwhile) = (subscriptions.session(), subscriptions.session());
         let own = Arc::new(Mutex::new(0));
         let meddler = Meddler(meanwhile, Arc::clone(&own));
-        *own.lock() = id(&session.add(Box::new(meddler), Dialect::Native).expect("an id"));
+        *own.lock() = id(&session.add(Box::new(meddler), NameStyle::Native).expect("an id"));
         subscriptions.start(&session, &mut Vec::new());
         let pulled = subscriptions.pull().expect("a pull");
         assert_eq!(pulled.len(), 1);
@@ -365,12 +369,12 @@ mod tests {
 
     #[test]
     fn notifications_name_their_subscription() {
-        let text = notification(0xab, Dialect::Native, &Json::from_text(b"[1]".to_vec()));
+        let text = notification(0xab, NameStyle::Native, &Json::from_text(b"[1]".to_vec()));
         assert_eq!(
             String::from_utf8(text).expect("text"),
             r#"{"jsonrpc":"2.0","method":"mc_subscription","params":{"subscription":"0xab","result":[1]}}"#
         );
-        let text = notification(1, Dialect::Ethereum, &Json::from_text(b"1".to_vec()));
+        let text = notification(1, NameStyle::Ethereum, &Json::from_text(b"1".to_vec()));
         assert!(
             String::from_utf8(text)
                 .expect("text")
@@ -408,15 +412,15 @@ mod tests {
     fn a_connection_has_a_bounded_number() {
         let subscriptions = Subscriptions::new(1);
         let (session, other) = (subscriptions.session(), subscriptions.session());
-        let first = session.add(source(0), Dialect::Native).expect("an id");
-        let refused = other.add(source(0), Dialect::Native).expect_err("one too many");
+        let first = session.add(source(0), NameStyle::Native).expect("an id");
+        let refused = other.add(source(0), NameStyle::Native).expect_err("one too many");
         assert_eq!(
             refused.message(),
             "too many subscriptions: at most 1 on a connection"
         );
         assert!(session.remove(id(&first)) && !other.remove(id(&first)));
         other
-            .add(source(0), Dialect::Native)
+            .add(source(0), NameStyle::Native)
             .expect("the number is below the bound again");
     }
 }

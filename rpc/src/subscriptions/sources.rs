@@ -8,12 +8,12 @@ use serde::Serialize;
 
 use super::{ChangeSignal, SubscriptionSource};
 use crate::error::RpcResult;
+use crate::facts::SyncStatus;
 use crate::feeds::{BlockChange, CriteriaPermit, Feeds, HeadCursor};
-use crate::filters::LogCriteria;
-use crate::methods::SyncStatus;
+use crate::json::Json;
+use crate::logs_filter::LogCriteria;
+use crate::modules::NameStyle;
 use crate::objects::{BlockObject, TransactionObject, shown_hash};
-use crate::params::Dialect;
-use crate::table::Json;
 use crate::types::{Data, Quantity};
 
 /// Most pending hashes read from the pool at once.
@@ -97,7 +97,7 @@ impl BlockResults for NewHeads {
 /// removed.
 pub(crate) struct MatchingLogs {
     pub(crate) criteria: LogCriteria,
-    pub(crate) dialect: Dialect,
+    pub(crate) name_style: NameStyle,
 }
 
 impl BlockResults for MatchingLogs {
@@ -107,7 +107,7 @@ impl BlockResults for MatchingLogs {
 
     fn append(&self, feeds: &Feeds, view: &View, change: &BlockChange, out: &mut Vec<Json>) -> RpcResult<()> {
         let logs = feeds.logs(view, change.block())?;
-        logs.write(&self.criteria, change.is_removal(), self.dialect, &mut |log| {
+        logs.write(&self.criteria, change.is_removal(), self.name_style, &mut |log| {
             out.push(Json::write(log)?);
             Ok(())
         })
@@ -118,18 +118,18 @@ impl BlockResults for MatchingLogs {
 pub(crate) struct PendingSource {
     feeds: Arc<Feeds>,
     full: bool,
-    dialect: Dialect,
+    name_style: NameStyle,
     cursor: u64,
     _permit: CriteriaPermit,
 }
 
 impl PendingSource {
-    pub(crate) fn new(feeds: &Arc<Feeds>, full: bool, dialect: Dialect) -> RpcResult<Self> {
+    pub(crate) fn new(feeds: &Arc<Feeds>, full: bool, name_style: NameStyle) -> RpcResult<Self> {
         let permit = feeds.reserve(size_of::<Self>())?;
         Ok(Self {
             feeds: Arc::clone(feeds),
             full,
-            dialect,
+            name_style,
             cursor: feeds.chain().pool().pending_cursor(),
             _permit: permit,
         })
@@ -158,13 +158,13 @@ impl SubscriptionSource for PendingSource {
                     &pooled.transaction,
                     pooled.sender,
                     None,
-                    self.dialect,
+                    self.name_style,
                 ))?,
                 // The transaction was mined or replaced meanwhile. A client that wants whole
                 // pending transactions has no use for it.
                 None if self.full => continue,
-                Some(pooled) => Json::write(&Data(shown_hash(&pooled.transaction, self.dialect)))?,
-                None => Json::write(&Data(self.feeds.shown_hash(hash, self.dialect)?))?,
+                Some(pooled) => Json::write(&Data(shown_hash(&pooled.transaction, self.name_style)))?,
+                None => Json::write(&Data(self.feeds.shown_hash(hash, self.name_style)?))?,
             };
             len += result.as_bytes().len();
             out.push(result);

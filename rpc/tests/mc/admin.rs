@@ -52,7 +52,10 @@ fn static_nodes() {
     assert_eq!(net.ok("admin_removePeer", json!([enode(1)])), false);
     let check = |params: Value, message: &str| net.check_error("admin_addPeer", params, -32602, message);
     check(json!([]), "missing value for required argument 0");
-    check(json!([7]), "invalid argument 0: want an enode URL, got a number");
+    check(
+        json!([7]),
+        "invalid argument 0: got a number, expected an enode URL",
+    );
     check(
         json!(["http://a"]),
         "invalid argument 0: got \"http://a\", expected enode://ID@HOST:PORT",
@@ -91,7 +94,7 @@ fn subnets() {
         "admin_addSubnetP2P",
         json!(["0x12", 100]),
         -32602,
-        "invalid argument 0: want 20 bytes, got 1",
+        "invalid argument 0: got 1 byte, expected 20 bytes",
     );
 }
 
@@ -127,7 +130,7 @@ fn the_listener_opens_and_closes() {
     let check = |params: Value, message: &str| net.check_error("admin_startRPC", params, -32602, message);
     check(
         json!([null, 65536]),
-        "invalid argument 1: port 65536, want at most 65535",
+        "invalid argument 1: port: got 65536, expected at most 65535",
     );
     check(json!([null, "8545"]), "invalid argument 1: missing 0x prefix");
     check(
@@ -137,7 +140,7 @@ fn the_listener_opens_and_closes() {
     let (code, message) = net.error("admin_startRPC", r#"[null, null, null, "mc,eth"]"#);
     assert_eq!(code, -32602);
     assert!(
-        message.starts_with("invalid argument 3: unknown API module \"eth\""),
+        message.starts_with("invalid argument 3: unknown API module: got \"eth\""),
         "{message}"
     );
 }

@@ -226,17 +226,17 @@ fn bad_parameters() {
     check(
         "mc_getBlockByHash",
         json!(["0x00", true]),
-        "invalid argument 0: want 32 bytes, got 1",
+        "invalid argument 0: got 1 byte, expected 32 bytes",
     );
     check(
         "mc_getBlockByHash",
         json!([NOWHERE, "true"]),
-        "invalid argument 1: want a Boolean, got a string",
+        "invalid argument 1: got a string, expected a Boolean",
     );
-    let bad_ref = "invalid argument 0: want a block number or one of earliest, latest, pending";
+    let bad_ref = "invalid argument 0: expected a block number or one of earliest, latest, pending";
     for (at, reason) in [
         ("0x01", "leading zero digits"),
-        ("0x", "want at least one hex digit after 0x"),
+        ("0x", "expected at least one hex digit after 0x"),
         ("1", "missing 0x prefix"),
         ("newest", "missing 0x prefix"),
         ("0x10000000000000000", "number does not fit 64 bits"),
@@ -248,7 +248,7 @@ fn bad_parameters() {
     check(
         "mc_getBlockByNumber",
         json!([1, true]),
-        "invalid argument 0: want a block number or tag, got a number",
+        "invalid argument 0: got a number, expected a block number or tag",
     );
     check("mc_blockNumber", json!([1]), "too many arguments, want at most 0");
     check(

@@ -130,20 +130,20 @@ fn calls_may_have_members_of_other_chains() {
             method,
             json!([{"to": contract, "chainId": "0x1"}]),
             -32000,
-            "chainId does not match node's: got 1, want 100",
+            "chainId does not match node's: got 1, expected 100",
         );
         net.check_error(
             method,
             json!([{"to": contract, "authorizationList": []}]),
             -32602,
-            "invalid argument 0: field authorizationList: got one, want none: \
+            "invalid argument 0: field authorizationList: got one, expected none: \
             this chain has no transactions of type 4 (EIP-7702)",
         );
         net.check_error(
             method,
             json!([{"to": contract, "gasPrice": "0x1", "maxFeePerGas": "0x1"}]),
             -32602,
-            "invalid argument 0: fields gasPrice and maxFeePerGas exclude each other, want one of them",
+            "invalid argument 0: fields gasPrice and maxFeePerGas exclude each other, expected one of them",
         );
     }
 }
@@ -268,12 +268,12 @@ fn bad_parameters() {
         check(
             method,
             json!(["0x"]),
-            "invalid argument 0: want an object, got a string",
+            "invalid argument 0: got a string, expected an object",
         );
         check(
             method,
             json!([{"to": "0x12"}]),
-            "invalid argument 0: field to: want 20 bytes, got 1",
+            "invalid argument 0: field to: got 1 byte, expected 20 bytes",
         );
         check(
             method,
@@ -283,12 +283,12 @@ fn bad_parameters() {
         check(
             method,
             json!([{"to": account(1), "value": 1}]),
-            "invalid argument 0: field value: want a hex string, got a number",
+            "invalid argument 0: field value: got a number, expected a hex string",
         );
         check(
             method,
             json!([{"to": account(1)}, "0x0400"]),
-            "invalid argument 1: want a block number or one of earliest, latest, pending: leading zero digits",
+            "invalid argument 1: expected a block number or one of earliest, latest, pending: leading zero digits",
         );
     }
     check(

@@ -3,7 +3,8 @@
 use parking_lot::Mutex;
 use primitives::{Address, B512, Enode};
 use rpc::{
-    Later, ListenerControl, ListenerError, ListenerRequest, MinerControl, NetworkControl, Peer, Subnet,
+    ControlFuture, ListenerControl, ListenerError, ListenerRequest, MinerControl, NetworkControl, Peer,
+    Subnet,
 };
 
 /// Searchers that are started and stopped.
@@ -39,7 +40,7 @@ pub(crate) struct Listener {
 }
 
 impl ListenerControl for Listener {
-    fn start(&self, request: ListenerRequest) -> Later<'_, Result<(), ListenerError>> {
+    fn start(&self, request: ListenerRequest) -> ControlFuture<'_, Result<(), ListenerError>> {
         Box::pin(async move {
             let mut open = self.open.lock();
             if let Some(open) = &*open {
@@ -50,7 +51,7 @@ impl ListenerControl for Listener {
         })
     }
 
-    fn stop(&self) -> Later<'_, bool> {
+    fn stop(&self) -> ControlFuture<'_, bool> {
         Box::pin(async move { self.open.lock().take().is_some() })
     }
 }

@@ -245,7 +245,7 @@ fn whole_blocks() {
     refused(
         "debug_traceBlockByNumber",
         json!(["pending"]),
-        "the pending block is not traceable",
+        "the pending block cannot be traced",
     );
     refused(
         "debug_traceBlockByHash",
@@ -261,7 +261,7 @@ fn whole_blocks() {
         "debug_traceTransaction",
         json!([nowhere, {"tracer": "prestateTracer"}]),
         -32602,
-        "invalid argument 1: field tracer: got \"prestateTracer\", want \"callTracer\" or none",
+        "invalid argument 1: field tracer: got \"prestateTracer\", expected \"callTracer\" or none",
     );
 }
 
@@ -392,7 +392,7 @@ fn raw_blocks() {
     let last = 30_000 * 32_640 - 1;
     assert!(seed(last).is_string());
     for beyond in [last + 1, u64::MAX] {
-        let text = format!("block {beyond} is beyond the last epoch, 32639");
+        let text = format!("block {beyond} is after the last epoch, 32639");
         net.check_error("debug_seedHash", json!([beyond]), -32000, &text);
     }
     for method in ["debug_getBlockRlp", "debug_printBlock"] {
@@ -401,7 +401,7 @@ fn raw_blocks() {
             method,
             json!([-1]),
             -32602,
-            "invalid argument 0: want a whole number of at most 64 bits",
+            "invalid argument 0: expected a whole number of at most 64 bits",
         );
     }
 }

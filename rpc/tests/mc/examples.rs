@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use primitives::{B256, Block, TxForm, UnsignedTransaction};
 use rpc::types::data;
-use rpc::{Limits, Rpc, methods, openrpc};
+use rpc::{Limits, Method, Rpc, methods, openrpc};
 use serde_json::{Map, Value, json};
 
 use crate::calls::{deploy, word};
@@ -309,15 +309,11 @@ fn matches(pattern: &str, text: &str) -> bool {
 /// The description of the rows of a node.
 fn document() -> Value {
     let rpc = Rpc::new(std::sync::Arc::new(()), Vec::new(), Limits::default()).expect("valid rows");
-    let mut all: Vec<_> = methods::all().iter().map(describe).collect();
-    all.extend(rpc.methods().iter().map(describe));
-    all.sort_by_key(rpc::Method::name);
-    openrpc::document(&all)
-}
-
-/// The row with a function that does nothing: only its description matters.
-fn describe<C>(row: &rpc::Method<C>) -> rpc::Method<()> {
-    rpc::Method::inline(row.name(), |(), _| rpc::reply(Ok(()))).says(row.signature(), row.summary())
+    let own = methods::all();
+    let mut all: Vec<_> = own.iter().map(Method::info).collect();
+    all.extend(rpc.methods().iter().map(Method::info));
+    all.sort_by_key(|method| method.name());
+    openrpc::document(all)
 }
 
 #[test]

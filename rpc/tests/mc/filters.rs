@@ -227,7 +227,7 @@ fn the_topic_matrix_on_a_chain() {
         "mc_newFilter",
         json!([{ "topics": [a, a, a, a, a] }]),
         -32602,
-        "invalid argument 0: field topics: 5 members, want at most 4",
+        "invalid argument 0: field topics: got 5 members, expected at most 4",
     );
 }
 

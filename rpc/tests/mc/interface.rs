@@ -1,9 +1,7 @@
 //! Checks every method of the interface and of the table: it has a row, it takes the parameters of
 //! its signature, and it has an example.
 
-use rpc::Method;
 use rpc::methods;
-use rpc::openrpc::Signature;
 use serde_json::{Value, json};
 
 use crate::examples::{Examples, SESSION_METHODS, WITHOUT_EXAMPLE};
@@ -39,11 +37,6 @@ fn interface() -> Vec<Line> {
         .collect()
 }
 
-fn signature<C>(method: &Method<C>) -> Signature<'static> {
-    Signature::parse(method.signature())
-        .unwrap_or_else(|| panic!("{} has no signature: {:?}", method.name(), method.signature()))
-}
-
 #[test]
 fn every_method_of_the_interface_is_there() {
     let rows = methods::all();
@@ -52,14 +45,14 @@ fn every_method_of_the_interface_is_there() {
         let name = line.name;
         let row = rows.iter().find(|row| row.name() == name);
         let row = row.unwrap_or_else(|| panic!("no row for {name}"));
-        let signature = signature(row);
+        let signature = row.info().signature();
         let required = signature.params.iter().filter(|param| param.is_required).count();
         assert_eq!(
             (required, signature.params.len()),
             (line.required, line.count),
             "{name}"
         );
-        assert_eq!(signature.result, line.result, "{name}");
+        assert_eq!(signature.result.to_string(), line.result, "{name}");
         assert!(examples.get(name).is_some(), "{name} has no example");
     }
 }
@@ -87,8 +80,8 @@ fn methods_take_the_parameters_of_their_signature() {
     let examples = Examples::read();
     for row in methods::all() {
         let name = row.name();
-        let signature = signature(&row);
-        assert!(!row.summary().is_empty(), "{name} has no summary");
+        let signature = row.info().signature();
+        assert!(!row.info().summary().is_empty(), "{name} has no summary");
         let count = signature.params.len();
         let many = json!(vec![Value::Null; count + 1]);
         let message = format!("too many arguments, want at most {count}");
@@ -106,7 +99,7 @@ fn methods_take_the_parameters_of_their_signature() {
         for missing in 0..required {
             // A block reference may be null, but may not be left out if a parameter follows it.
             let params = json!(example_params.get(..missing).unwrap_or_default());
-            if signature.params[missing].kind == "BLOCKREF" {
+            if signature.params[missing].wire_type.to_string() == "BLOCKREF" {
                 continue;
             }
             let message = format!("missing value for required argument {missing}");

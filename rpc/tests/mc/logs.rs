@@ -232,11 +232,11 @@ fn errors_of_bounds_name_the_option() {
     );
     check(
         json!({"fromBlock": "0x1"}),
-        "more than 2 logs match: ask for fewer, or let the node allow more by --rpc.logs.maxresults",
+        "more than 2 logs match: ask for fewer, or start the node with a larger --rpc.logs.maxresults",
     );
     check(
         json!({"fromBlock": "0x0", "toBlock": "0x99"}),
-        "block range: got 5 blocks, expected at most 4: ask in parts, or let the node allow more by --rpc.logs.maxrange",
+        "the range has 5 blocks, at most 4 are allowed: ask in parts, or start the node with a larger --rpc.logs.maxrange",
     );
     // The pending block counts too.
     net.send(json!({"to": contract, "data": word(4)}));
@@ -247,7 +247,7 @@ fn errors_of_bounds_name_the_option() {
     net.send(json!({"to": contract, "data": word(5)}));
     check(
         json!({"fromBlock": "0x4", "toBlock": "pending"}),
-        "more than 2 logs match: ask for fewer, or let the node allow more by --rpc.logs.maxresults",
+        "more than 2 logs match: ask for fewer, or start the node with a larger --rpc.logs.maxresults",
     );
     let none = LogLimits {
         blocks_read_max: 0,
@@ -259,7 +259,7 @@ fn errors_of_bounds_name_the_option() {
         "mc_getLogs",
         json!([{"fromBlock": "0x0", "address": contract}]),
         -32000,
-        "more than 0 blocks would have to be read: ask for less at once, or let the node allow more by --rpc.logs.maxblocks",
+        "more than 0 blocks would have to be read: ask for less at once, or start the node with a larger --rpc.logs.maxblocks",
     );
 }
 
@@ -273,7 +273,7 @@ fn a_long_response_is_refused() {
     let all = json!([{"fromBlock": "0x0"}]);
     let id = net.ok("mc_newFilter", all.clone());
     for (method, params) in [("mc_getLogs", all), ("mc_getFilterLogs", json!([id]))] {
-        let message = "the logs are longer than 1000 bytes: ask for less at once, or let the node allow more by --rpc.maxresponse";
+        let message = "the logs are longer than 1000 bytes: ask for less at once, or start the node with a larger --rpc.maxresponse";
         net.check_error(method, params, -32000, message);
     }
 }
@@ -291,7 +291,7 @@ fn a_filter_is_an_object() {
         "mc_getLogs",
         json!(["0x1"]),
         -32602,
-        "invalid argument 0: want an object, got a string",
+        "invalid argument 0: got a string, expected an object",
     );
     net.check_error(
         "mc_getLogs",

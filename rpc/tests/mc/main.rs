@@ -5,7 +5,6 @@ mod blocks;
 mod calls;
 mod controls;
 mod debug;
-mod dialect;
 mod events;
 mod examples;
 #[path = "../shared/facts.rs"]
@@ -16,6 +15,7 @@ mod interface;
 mod logs;
 mod miner;
 mod mining;
+mod name_style;
 mod personal;
 mod prepare;
 mod sending;

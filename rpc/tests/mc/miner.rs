@@ -35,7 +35,7 @@ fn mining_needs_a_beneficiary() {
     let net = Net::start();
     net.chain
         .change_settings(|settings| settings.beneficiary = Address::ZERO);
-    let message = "moacbase missing: want --moacbase ADDRESS, or miner_setMoacbase";
+    let message = "moacbase missing: expected --moacbase ADDRESS, or miner_setMoacbase";
     for method in ["mc_coinbase", "mc_getWork", "miner_start"] {
         net.check_error(method, json!([]), -32000, message);
     }
@@ -46,7 +46,7 @@ fn mining_needs_a_beneficiary() {
         "miner_setMoacbase",
         json!([data(Address::ZERO)]),
         -32602,
-        "invalid argument 0: nobody has the zero address's key",
+        "invalid argument 0: nobody has the key of the zero address",
     );
 }
 
@@ -60,7 +60,7 @@ fn extra_data_and_gas_price() {
         "miner_setExtra",
         json!(["x".repeat(33)]),
         -32000,
-        "extra data of 33 bytes, at most 32 are allowed",
+        "extra data: got 33 bytes, expected at most 32",
     );
     assert_eq!(net.ok("miner_getHashrate", json!([])), json!(1000));
     assert_eq!(net.ok("miner_getGasPrice", json!([])), json!(0));

@@ -59,15 +59,15 @@ fn bad_solutions() {
     );
     check(
         json!(["0x01", hash, hash]),
-        "invalid argument 0: want 8 bytes, got 1",
+        "invalid argument 0: got 1 byte, expected 8 bytes",
     );
     check(
         json!([1, hash, hash]),
-        "invalid argument 0: want a hex string, got a number",
+        "invalid argument 0: got a number, expected a hex string",
     );
     check(
         json!(["0x0000000000000001", "0x", hash]),
-        "invalid argument 1: want 32 bytes, got 0",
+        "invalid argument 1: got 0 bytes, expected 32 bytes",
     );
     check(
         json!(["0x0000000000000001", hash, "0x123"]),

@@ -83,7 +83,7 @@ fn unlocking_and_locking() {
         "personal_unlockAccount",
         json!([made, "one", -1]),
         -32602,
-        "invalid argument 2: want a whole number of at most 64 bits",
+        "invalid argument 2: expected a whole number of at most 64 bits",
     );
     assert_eq!(status(&net, &made), "Locked");
     for params in [

@@ -102,7 +102,7 @@ fn sent_again() {
         "mc_resend",
         json!([other, "0xffff"]),
         -32000,
-        "no such transaction of nonce 0 waits",
+        "no such transaction of nonce 0 is in the pool",
     );
     let nameless = json!({"from": account(0), "to": account(5)});
     net.check_error(

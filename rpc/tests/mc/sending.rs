@@ -176,7 +176,7 @@ fn refused_transactions() {
         "mc_sendTransaction",
         json!([{"from": account(0)}]),
         -32602,
-        "invalid argument 0: want a field to, or the code of a contract as data",
+        "invalid argument 0: expected a field to, or the code of a contract as data",
     );
 }
 
@@ -213,7 +213,7 @@ fn transactions_of_other_chains_and_types() {
     ] {
         let typed = |field: &str, kind: &str| {
             format!(
-                "invalid argument 0: field {field}: got one, want none: this chain has no transactions of type {kind}"
+                "invalid argument 0: field {field}: got one, expected none: this chain has no transactions of type {kind}"
             )
         };
         for (extra, message) in [
@@ -229,7 +229,7 @@ fn transactions_of_other_chains_and_types() {
             (json!({"blobs": ["0x"]}), typed("blobs", "3 (EIP-4844)")),
             (
                 json!({"type": "0x2"}),
-                "invalid argument 0: field type: got 2, want 0 or none: this chain has no typed transactions"
+                "invalid argument 0: field type: got 2, expected 0 or none: this chain has no typed transactions"
                     .to_owned(),
             ),
         ] {
@@ -237,7 +237,7 @@ fn transactions_of_other_chains_and_types() {
         }
         if method != "personal_sendTransaction" {
             for other in [json!("0x1"), json!(1)] {
-                let message = "chainId does not match node's: got 1, want 100";
+                let message = "chainId does not match node's: got 1, expected 100";
                 net.check_error(method, params(method, json!({"chainId": other})), -32000, message);
             }
         }

@@ -121,22 +121,22 @@ fn bad_parameters() {
         check(
             method,
             json!([5]),
-            "invalid argument 0: want a hex string, got a number",
+            "invalid argument 0: got a number, expected a hex string",
         );
         check(
             method,
             json!(["0xab"]),
-            "invalid argument 0: want 20 bytes, got 1",
+            "invalid argument 0: got 1 byte, expected 20 bytes",
         );
         check(
             method,
             json!([NOBODY, "0x00"]),
-            "invalid argument 1: want a block number or one of earliest, latest, pending: leading zero digits",
+            "invalid argument 1: expected a block number or one of earliest, latest, pending: leading zero digits",
         );
         check(
             method,
             json!([NOBODY, true]),
-            "invalid argument 1: want a block number or tag, got a Boolean",
+            "invalid argument 1: got a Boolean, expected a block number or tag",
         );
         check(
             method,
@@ -163,6 +163,6 @@ fn bad_parameters() {
     check(
         "mc_getStorageAt",
         json!([NOBODY, 0]),
-        "invalid argument 1: want a hex string, got a number",
+        "invalid argument 1: got a number, expected a hex string",
     );
 }

@@ -240,18 +240,18 @@ fn refusals() {
         (
             json!(["nonsense"]),
             -32602,
-            "invalid argument 0: want one of newHeads, logs, newPendingTransactions, syncing",
+            "invalid argument 0: got \"nonsense\", expected one of newHeads, logs, newPendingTransactions, syncing",
         ),
         (json!([]), -32602, "missing value for required argument 0"),
         (
             json!(["newHeads", {}]),
             -32602,
-            "invalid argument 1: want none, got an object",
+            "invalid argument 1: got an object, expected nothing",
         ),
         (
             json!(["logs", []]),
             -32602,
-            "invalid argument 1: want an object, got an array",
+            "invalid argument 1: got an array, expected an object",
         ),
         (
             json!(["logs", { "topics": ["0x1"] }]),
@@ -261,7 +261,7 @@ fn refusals() {
         (
             json!(["newPendingTransactions", "yes"]),
             -32602,
-            "invalid argument 1: want a Boolean, got a string",
+            "invalid argument 1: got a string, expected a Boolean",
         ),
     ] {
         let answer = client.call("mc_subscribe", params.clone());

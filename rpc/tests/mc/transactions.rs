@@ -200,7 +200,7 @@ fn unknown_transactions_are_null() {
             method,
             json!([{}]),
             -32602,
-            "invalid argument 0: want a hex string, got an object",
+            "invalid argument 0: got an object, expected a hex string",
         );
         net.check_error(
             method,

@@ -8,7 +8,7 @@ use rpc::methods;
 use rpc::server::http::{self, HttpOptions};
 use rpc::server::ws::{self, WsOptions};
 use rpc::server::{Health, Healthy, TcpServer};
-use rpc::{Dispatcher, Integer, Limits, Method, Modules, Rpc, RpcResult, reply};
+use rpc::{Dispatcher, Integer, Limits, Method, Modules, NameStyle, Rpc, RpcResult, RpcSession};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -48,28 +48,36 @@ impl Healthy for TestFacts {
     }
 }
 
+/// `mc_slow`.
+fn slow(_: &TestFacts) -> RpcResult<&'static str> {
+    std::thread::sleep(Duration::from_millis(1000));
+    Ok("slow")
+}
+
+/// `admin_secret`.
+fn secret(_: &TestFacts) -> RpcResult<&'static str> {
+    Ok("secret")
+}
+
+/// `mc_long`.
+fn long_text(_: &TestFacts, (len,): (Integer,)) -> RpcResult<String> {
+    Ok("x".repeat(len.0 as usize))
+}
+
+/// `mc_session`.
+fn has_session(_: &TestFacts, _: &RpcSession, (): (), _: NameStyle) -> RpcResult<bool> {
+    Ok(true)
+}
+
 /// A dispatcher over the real rows of `chain3` and `net`, and test rows: one slow, one with a long
 /// result, one that needs a session, one in a module that is off by default.
 pub(crate) fn dispatcher(limits: Limits, modules: &Modules) -> Arc<Dispatcher<TestFacts>> {
     let mut rows = methods::chain3::methods();
     rows.extend(methods::net::methods());
-    rows.push(Method::blocking("mc_slow", |_, params| {
-        std::thread::sleep(Duration::from_millis(1000));
-        reply(params.parse().map(|()| "slow"))
-    }));
-    rows.push(Method::inline("admin_secret", |_, params| {
-        reply(params.parse().map(|()| "secret"))
-    }));
-    rows.push(Method::inline("mc_long", |_, params| {
-        reply(
-            params
-                .parse::<(Integer,)>()
-                .map(|(len,)| "x".repeat(len.0 as usize)),
-        )
-    }));
-    rows.push(Method::session("mc_session", |_, _, params| {
-        reply(params.parse().map(|()| true))
-    }));
+    rows.push(Method::blocking("mc_slow", [], slow));
+    rows.push(Method::inline("admin_secret", [], secret));
+    rows.push(Method::inline("mc_long", ["length"], long_text));
+    rows.push(Method::session("mc_session", [], has_session));
     let facts = TestFacts {
         is_listening: true,
         peer_count: 26,

@@ -69,7 +69,7 @@ async fn ids_are_echoed_as_sent() {
         let refused = error(
             "null",
             -32600,
-            &format!("invalid request: id: want a string, a number or null, got {got}"),
+            &format!("invalid request: id: got {got}, expected a string, a number or null"),
         );
         check(&[(&CALL.replace("\"id\":1", &format!("\"id\":{bad}")), &refused)]).await;
     }
@@ -90,7 +90,11 @@ async fn notifications_are_not_answered() {
 
 #[tokio::test]
 async fn batches_keep_their_order_and_a_bad_member_spoils_no_other() {
-    let bad = error("null", -32600, "invalid request: want an object, got a number");
+    let bad = error(
+        "null",
+        -32600,
+        "invalid request: got a number, expected an object",
+    );
     let unknown = error("2", -32601, "the method mc_no does not exist/is not available");
     let params = error("3", -32602, "too many arguments, want at most 0");
     check(&[
@@ -104,7 +108,7 @@ async fn batches_keep_their_order_and_a_bad_member_spoils_no_other() {
         ("[]", &error("null", -32600, "invalid request: empty batch")),
         (
             "[1,1,1,1,1]",
-            &error("null", -32600, "invalid request: batch of 5 requests, want at most 4"),
+            &error("null", -32600, "invalid request: batch: got 5 requests, expected at most 4"),
         ),
         (
             &format!(r#"[{{"jsonrpc":"2.0","id":2,"method":"eth_slow"}},{CALL}]"#),
@@ -125,7 +129,7 @@ async fn invalid_requests_name_the_reason() {
         ),
         (
             r#"{"jsonrpc":"1.0","id":8,"method":"net_version"}"#,
-            &refused("8", r#"jsonrpc: want \"2.0\""#),
+            &refused("8", r#"jsonrpc: expected \"2.0\""#),
         ),
         (
             r#"{"jsonrpc":"2.0","id":"x"}"#,
@@ -133,14 +137,20 @@ async fn invalid_requests_name_the_reason() {
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":5}"#,
-            &refused("1", "method: want a string, got a number"),
+            &refused("1", "method: got a number, expected a string"),
         ),
-        ("7", &refused("null", "want an object, or an array of objects")),
+        (
+            "7",
+            &refused("null", "expected an object, or an array of objects"),
+        ),
         (
             "\"x\"",
-            &refused("null", "want an object, or an array of objects"),
+            &refused("null", "expected an object, or an array of objects"),
         ),
-        ("null", &refused("null", "want an object, or an array of objects")),
+        (
+            "null",
+            &refused("null", "expected an object, or an array of objects"),
+        ),
     ])
     .await;
 }
@@ -158,11 +168,11 @@ async fn parameters() {
         ),
         (
             &with(r#""params":{"a":1}"#),
-            &error("1", -32602, "params: want an array, got an object"),
+            &error("1", -32602, "params: got an object, expected an array"),
         ),
         (
             &with("\"params\":7"),
-            &error("1", -32602, "params: want an array, got a number"),
+            &error("1", -32602, "params: got a number, expected an array"),
         ),
         (
             r#"{"jsonrpc":"2.0","id":1,"method":"chain3_sha3"}"#,
@@ -229,7 +239,7 @@ async fn huge_members_are_handled() {
             &error(
                 "1",
                 -32602,
-                "invalid argument 0: want a whole number of at most 64 bits",
+                "invalid argument 0: expected a whole number of at most 64 bits",
             ),
         ),
         (
@@ -237,7 +247,7 @@ async fn huge_members_are_handled() {
             &error(
                 "null",
                 -32600,
-                "invalid request: batch of 1000000 requests, want at most 4",
+                "invalid request: batch: got 1000000 requests, expected at most 4",
             ),
         ),
         (

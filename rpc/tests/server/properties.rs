@@ -98,7 +98,7 @@ proptest! {
         if serde_json::from_str::<serde::de::IgnoredAny>(&json).is_ok() {
             let _ = <String as FromParam>::from_json(json.trim());
             let _ = <Integer as FromParam>::from_json(json.trim());
-            let _ = rpc::Fields::read(json.trim());
+            let _ = rpc::ParamFields::read(json.trim());
         }
     }
 

@@ -1,6 +1,6 @@
 //! The facts of a node that does not exist, for every test binary of this package.
 
-use rpc::methods::NodeFacts;
+use rpc::NodeFacts;
 
 /// A node with a fixed version and network id.
 pub(crate) struct TestFacts {

@@ -41,7 +41,10 @@ fn scripts_call_methods() {
     // Errors of the node.
     let (code, out, err) = rpc(&node, &["mc_getBalance", "0x12"]);
     assert_eq!((code, out.as_str()), (Some(1), ""));
-    assert_eq!(err, "error: invalid argument 0: want 20 bytes, got 1 (-32602)\n");
+    assert_eq!(
+        err,
+        "error: invalid argument 0: got 1 byte, expected 20 bytes (-32602)\n"
+    );
     let (code, _, err) = rpc(&node, &["mc_nothing", "-1"]);
     assert_eq!(code, Some(1));
     assert!(err.contains("(-32601)"), "{err}");
@@ -127,7 +130,7 @@ fn the_console_calls_methods() {
             "\"100\"",
             &balance,
             "  \"number\": \"0x0\",",
-            "error: invalid argument 0: want 20 bytes, got 1 (-32602)",
+            "error: invalid argument 0: got 1 byte, expected 20 bytes (-32602)",
             "error: [ is not closed",
             "net.peerCount",
             "\"0x64\" (100)",

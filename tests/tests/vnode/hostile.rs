@@ -275,7 +275,7 @@ fn send_endless_header(http: SocketAddr) {
 fn send_tiny_members(http: SocketAddr, ws: SocketAddr) {
     let members = "1,".repeat(1_000_000);
     let batch = format!("[{}]", members.trim_end_matches(','));
-    let refusal = "batch of 1000000 requests, want at most 1000";
+    let refusal = "batch: got 1000000 requests, expected at most 1000";
     for _ in 0..3 {
         let answer = TestHttpClient::new(http).post(&batch).expect("an answer");
         assert!(answer.body.contains(refusal), "{}", answer.body);

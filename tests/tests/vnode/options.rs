@@ -93,7 +93,7 @@ fn limits_are_options() {
     let mut http = TestHttpClient::new(node.addresses()[0]);
     let batch = http.post("[1,2,3]").expect("an answer");
     assert!(
-        batch.body.contains("batch of 3 requests, want at most 2"),
+        batch.body.contains("batch: got 3 requests, expected at most 2"),
         "{}",
         batch.body
     );

@@ -159,8 +159,8 @@ impl GetWorkClient {
                         self.send_work(link);
                     }
                     Some(Err(error @ ClientError::Refused { .. })) => {
-                        link.send_task(None);
                         self.context.stats.set_job(None);
+                        link.send_task(None);
                         let no_work = no_work.get_or_insert_with(|| NoWorkPeriod::of(&self.endpoint));
                         if no_work.is_too_long(&error) {
                             return error;

@@ -1,4 +1,4 @@
-//! The `debug` module: traces, raw blocks and states, the head set by hand.
+//! The `debug` module: traces, raw blocks and states, and setting the head back.
 
 mod request;
 mod state;
@@ -9,48 +9,27 @@ use ethash::MAX_EPOCH;
 use primitives::{B256, Block};
 use serde::Serialize;
 
-use super::mc::Found;
-use crate::blocks::Reach;
-use crate::error::{RpcError, RpcResult};
-use crate::node::{Node, failure};
+use super::mc::FoundBlock;
+use crate::error::{RpcError, RpcResult, failure};
+use crate::json::JsonOf;
+use crate::modules::NameStyle;
+use crate::node::Node;
 use crate::objects::{BlockFacts, BlockObject};
-use crate::params::Dialect;
-use crate::table::{Json, Method, reply};
+use crate::table::{Method, ReadScope};
 use crate::types::{BlockRef, Count, Data};
+use crate::wire_type::{Described, WireType};
 
 /// The rows of this module.
 pub fn methods() -> Vec<Method<Node>> {
     let mut rows = vec![
-        Method::blocking("debug_getBlockRlp", |node, params| {
-            reply(params.parse().and_then(|given| block_rlp(node, given)))
-        })
-        .says("block: COUNT -> DATA", "The bytes of a block."),
-        Method::blocking("debug_printBlock", |node, params| {
-            params.parse().and_then(|given| print_block(node, given))
-        })
-        .says("block: COUNT -> String", "A block in words, for people."),
-        Method::blocking("debug_seedHash", |node, params| {
-            reply(params.parse().and_then(|given| seed_hash(node, given)))
-        })
-        .says(
-            "block: COUNT -> DATA32",
-            "The seed hash of a block's Ethash epoch.",
-        ),
-        Method::blocking("debug_setHead", |node, params| {
-            reply(params.parse().and_then(|given| set_head(node, given)))
-        })
-        .says(
-            "block: COUNT -> null",
-            "Makes a block of the chain its head and forgets all above it.",
-        ),
-        Method::blocking("debug_getBadBlocks", |node, params| {
-            params.parse::<()>()?;
-            bad_blocks(node)
-        })
-        .says(
-            "-> BadBlock[]",
-            "The blocks refused lately, with the reason of each.",
-        ),
+        Method::blocking("debug_getBlockRlp", ["block"], block_rlp).summary("The bytes of a block."),
+        Method::blocking("debug_printBlock", ["block"], print_block).summary("A block as text for people."),
+        Method::blocking("debug_seedHash", ["block"], seed_hash)
+            .summary("The seed hash of a block's Ethash epoch."),
+        Method::blocking("debug_setHead", ["block"], set_head)
+            .summary("Sets the head of the chain back to a block and deletes all blocks above it."),
+        Method::blocking("debug_getBadBlocks", [], bad_blocks)
+            .summary("The blocks that were refused lately, each with the reason."),
     ];
     rows.extend(trace::methods());
     rows.extend(state::methods());
@@ -58,42 +37,42 @@ pub fn methods() -> Vec<Method<Node>> {
 }
 
 /// The canonical block of this number.
-fn found(node: &Node, number: u64) -> RpcResult<Found> {
+fn canonical_block(node: &Node, number: u64) -> RpcResult<FoundBlock> {
     let view = node.view()?;
-    let found = Found::by_number(node, &view, BlockRef::Number(number), Reach::Store)?;
+    let found = FoundBlock::by_number(node, &view, BlockRef::Number(number), ReadScope::Store)?;
     found.ok_or_else(|| RpcError::refused(format!("block #{number} not found")))
 }
 
 /// `debug_getBlockRlp`.
 fn block_rlp(node: &Node, (Count(number),): (Count,)) -> RpcResult<Data> {
-    Ok(Data(found(node, number)?.block().encode()))
+    Ok(Data(canonical_block(node, number)?.block().encode()))
 }
 
 /// `debug_printBlock`.
-fn print_block(node: &Node, (Count(number),): (Count,)) -> RpcResult {
-    let found = found(node, number)?;
-    Json::write_within(
+fn print_block(node: &Node, (Count(number),): (Count,)) -> RpcResult<JsonOf<str>> {
+    let found = canonical_block(node, number)?;
+    JsonOf::write_within(
         &format_args!("{:#?}", found.block()),
         node.settings.response_len_max,
     )
 }
 
-/// `debug_seedHash`: of any number that has an epoch, there yet or not.
+/// `debug_seedHash`: for any block number that has an epoch, also above the head.
 fn seed_hash(node: &Node, (Count(number),): (Count,)) -> RpcResult<Data<B256>> {
     let epoch = node.chain.spec().schedule.epoch(number);
     if epoch.seed_steps > MAX_EPOCH {
         return Err(RpcError::refused(format!(
-            "block {number} is beyond the last epoch, {MAX_EPOCH}"
+            "block {number} is after the last epoch, {MAX_EPOCH}"
         )));
     }
     Ok(Data(epoch.seed_hash()))
 }
 
-/// `debug_setHead`: null.
+/// `debug_setHead`.
 fn set_head(node: &Node, (Count(number),): (Count,)) -> RpcResult<()> {
     match node.chain.set_head(number) {
         Ok(_) => {
-            node.blocks.forget();
+            node.blocks.clear();
             Ok(())
         }
         Err(error @ (WriteError::AboveHead { .. } | WriteError::Stopping)) => {
@@ -112,8 +91,12 @@ struct BadBlockObject<'a> {
     reason: &'a str,
 }
 
+impl Described for BadBlockObject<'_> {
+    const TYPE: WireType = WireType::Named("BadBlock");
+}
+
 /// `debug_getBadBlocks`.
-fn bad_blocks(node: &Node) -> RpcResult {
+fn bad_blocks(node: &Node) -> RpcResult<JsonOf<Vec<BadBlockObject<'static>>>> {
     let bad = node.chain.bad_blocks();
     let view = node.view()?;
     let mut objects = Vec::new();
@@ -128,7 +111,7 @@ fn bad_blocks(node: &Node) -> RpcResult {
             reason: &bad.reason,
         });
     }
-    Json::write_within(&objects, node.settings.response_len_max)
+    JsonOf::write_within(&objects, node.settings.response_len_max)
 }
 
 fn bad_block(block: &Block, hash: B256, total_difficulty: primitives::U256) -> BlockObject<'_> {
@@ -137,6 +120,6 @@ fn bad_block(block: &Block, hash: B256, total_difficulty: primitives::U256) -> B
         total_difficulty,
         numbered: true,
     };
-    // Its senders need not exist, so its transactions are shown by their hashes.
-    BlockObject::new(block, &[], facts, false, Dialect::Native)
+    // The senders of a bad block may be unknown, so its transactions are shown as hashes.
+    BlockObject::new(block, &[], facts, false, NameStyle::Native)
 }

@@ -1,22 +1,25 @@
-//! What the tracing methods are given beside plain values.
+//! The options object of the tracing methods.
 
 use std::time::Duration;
 
 use chain::trace::{StepOptions, TIMEOUT_DEFAULT, TraceRequest, Tracer};
 
-use crate::decode::{Fields, FromParam};
-use crate::types::{Count, DecodeError};
+use crate::decode::{FromParam, ParamFields};
+use crate::types::{Count, ParamError};
+use crate::wire_type::WireType;
 
 /// The name of the tracer of calls.
 const CALL_TRACER: &str = "callTracer";
 
-/// How to trace.
+/// The options of a trace. Absent means all defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TraceOptions(pub(super) TraceRequest);
 
 impl FromParam for TraceOptions {
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
-        let fields = Fields::read(json)?;
+    const TYPE: WireType = WireType::Named("TraceOptions");
+
+    fn from_json(json: &str) -> Result<Self, ParamError> {
+        let fields = ParamFields::read(json)?;
         let flag = |name| fields.get::<Option<bool>>(name).map(Option::unwrap_or_default);
         let limit: Option<Count> = fields.get("limit")?;
         let steps = StepOptions {
@@ -35,12 +38,12 @@ impl FromParam for TraceOptions {
                 only_top: config.is_some_and(|config| config.only_top_call),
             },
             Some(other) => {
-                return Err(DecodeError::Rule(format!(
-                    "field tracer: got {other:?}, want {CALL_TRACER:?} or none"
+                return Err(ParamError::Rule(format!(
+                    "field tracer: got {other:?}, expected {CALL_TRACER:?} or none"
                 )));
             }
         };
-        let timeout: Option<Timeout> = fields.get("timeout")?;
+        let timeout: Option<TraceTimeout> = fields.get("timeout")?;
         let timeout = timeout.map_or(TIMEOUT_DEFAULT, |timeout| timeout.0);
         Ok(Self(TraceRequest { tracer, timeout }))
     }
@@ -55,8 +58,10 @@ struct TracerConfig {
 }
 
 impl FromParam for TracerConfig {
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
-        let flag: Option<bool> = Fields::read(json)?.get("onlyTopCall")?;
+    const TYPE: WireType = WireType::Named("TracerConfig");
+
+    fn from_json(json: &str) -> Result<Self, ParamError> {
+        let flag: Option<bool> = ParamFields::read(json)?.get("onlyTopCall")?;
         Ok(Self {
             only_top_call: flag.unwrap_or_default(),
         })
@@ -64,10 +69,12 @@ impl FromParam for TracerConfig {
 }
 
 /// A time such as `500ms`, `5s` or `1m`.
-struct Timeout(Duration);
+struct TraceTimeout(Duration);
 
-impl FromParam for Timeout {
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
+impl FromParam for TraceTimeout {
+    const TYPE: WireType = <String as FromParam>::TYPE;
+
+    fn from_json(json: &str) -> Result<Self, ParamError> {
         let text = String::from_json(json)?;
         let read = |suffix: &str, unit_ms: u64| {
             let number: u64 = text.strip_suffix(suffix)?.parse().ok()?;
@@ -77,7 +84,7 @@ impl FromParam for Timeout {
             .or_else(|| read("s", 1000))
             .or_else(|| read("m", 60_000));
         ms.map(|ms| Self(Duration::from_millis(ms)))
-            .ok_or_else(|| DecodeError::Rule(format!("want a time such as 500ms, 5s or 1m, got {text:?}")))
+            .ok_or_else(|| ParamError::Rule(format!("got {text:?}, expected a time such as 500ms, 5s or 1m")))
     }
 }
 
@@ -132,20 +139,20 @@ mod tests {
     fn refused_options() {
         check(
             r#"{"tracer":"{step: function() {}}"}"#,
-            Err(r#"field tracer: got "{step: function() {}}", want "callTracer" or none"#),
+            Err(r#"field tracer: got "{step: function() {}}", expected "callTracer" or none"#),
         );
         check(
             r#"{"timeout":"5"}"#,
-            Err(r#"field timeout: want a time such as 500ms, 5s or 1m, got "5""#),
+            Err(r#"field timeout: got "5", expected a time such as 500ms, 5s or 1m"#),
         );
         check(
             r#"{"limit":-1}"#,
-            Err("field limit: want a whole number of at most 64 bits"),
+            Err("field limit: expected a whole number of at most 64 bits"),
         );
         check(
             r#"{"disableStack":1}"#,
-            Err("field disableStack: want a Boolean, got a number"),
+            Err("field disableStack: got a number, expected a Boolean"),
         );
-        check("[]", Err("want an object, got an array"));
+        check("[]", Err("got an array, expected an object"));
     }
 }

@@ -1,4 +1,4 @@
-//! Whole states and storages: `debug_dumpBlock`, `debug_storageRangeAt`.
+//! Whole states and parts of storages: `debug_dumpBlock`, `debug_storageRangeAt`.
 
 use std::collections::BTreeMap;
 
@@ -7,42 +7,41 @@ use chain::trace::{StorageEntry, TIMEOUT_DEFAULT};
 use primitives::{Address, B256, U256};
 use serde::Serialize;
 
-use super::trace::refused;
-use crate::budget::too_long;
-use crate::error::{RpcError, RpcResult};
+use super::trace::trace_error;
+use crate::error::{RpcError, RpcResult, failure};
+use crate::json::JsonOf;
 use crate::methods::mc::Word;
-use crate::node::{Node, failure};
-use crate::table::{Json, Method, reply};
+use crate::node::Node;
+use crate::table::Method;
 use crate::types::{BlockRef, Count, Data};
+use crate::wire_type::{Described, WireType};
 
-/// The most accounts and slots, counted together, of a state that is dumped.
+/// A state with more accounts and slots, counted together, is not dumped.
 const DUMP_ROWS_MAX: usize = 100_000;
 
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::heavy("debug_dumpBlock", |node, params| {
-            params.parse().and_then(|given| dump(node, given))
-        })
-        .says(
-            "block: BLOCKREF -> Dump",
-            "The whole state after a block, where it is small.",
-        ),
-        Method::heavy("debug_storageRangeAt", |node, params| {
-            reply(params.parse().and_then(|given| storage_range(node, given)))
-        })
-        .says(
-            "hash: DATA32, index: COUNT, address: DATA20, from: WORD, limit: COUNT -> StorageRange",
-            "A part of a storage, in the order of its hashes, as it was before a block's transaction.",
-        ),
+        Method::heavy("debug_dumpBlock", ["block"], dump_block)
+            .summary("The whole state after a block, if the state is small."),
+        Method::heavy(
+            "debug_storageRangeAt",
+            ["hash", "index", "address", "from", "limit"],
+            storage_range,
+        )
+        .summary("A part of a contract's storage before a transaction of a block, in the order of the hashes of its keys."),
     ]
 }
 
 /// The answer of `debug_dumpBlock`.
 #[derive(Serialize)]
-struct Dump {
+struct StateDump {
     root: Data<B256>,
     accounts: BTreeMap<String, DumpAccount>,
+}
+
+impl Described for StateDump {
+    const TYPE: WireType = WireType::Named("Dump");
 }
 
 #[derive(Serialize)]
@@ -58,13 +57,13 @@ struct DumpAccount {
 }
 
 /// `debug_dumpBlock`.
-fn dump(node: &Node, (at,): (BlockRef,)) -> RpcResult {
+fn dump_block(node: &Node, (at,): (BlockRef,)) -> RpcResult<JsonOf<StateDump>> {
     let view = node.view()?;
     let number = match at {
         BlockRef::Number(number) => number,
         BlockRef::Earliest => 0,
         BlockRef::Latest => view.head_number(),
-        BlockRef::Pending => return Err(RpcError::refused("the pending block's state is not dumped")),
+        BlockRef::Pending => return Err(RpcError::refused("the state of the pending block is not dumped")),
     };
     let header = view.header(number).map_err(failure)?;
     let (_, header) = header.ok_or_else(|| RpcError::refused(format!("block #{number} not found")))?;
@@ -83,12 +82,13 @@ fn dump(node: &Node, (at,): (BlockRef,)) -> RpcResult {
     for (account, slots) in found {
         let record = account.account;
         let code = view.code(&account.address, number).map_err(failure)?;
-        // Rows are few, but each may have the longest code; two digits show a byte.
+        // There are few accounts, but each may have code of the greatest length. A byte takes two
+        // digits.
         code_len += 2 * code.len();
         if code_len > len_max {
-            return Err(too_long("", len_max));
+            return Err(RpcError::too_long("", len_max));
         }
-        let shown = DumpAccount {
+        let object = DumpAccount {
             balance: record.balance.to_string(),
             nonce: record.tx_nonce,
             root: Data(record.storage_root),
@@ -99,16 +99,16 @@ fn dump(node: &Node, (at,): (BlockRef,)) -> RpcResult {
                 .map(|(slot, value)| (word_text(slot), Data(B256::from(value))))
                 .collect(),
         };
-        accounts.insert(crate::types::data(account.address), shown);
+        accounts.insert(crate::types::data(account.address), object);
     }
-    let dump = Dump {
+    let dump = StateDump {
         root: Data(header.header.state_root),
         accounts,
     };
-    Json::write_within(&dump, len_max)
+    JsonOf::write_within(&dump, len_max)
 }
 
-/// 32 bytes of DATA.
+/// `value` as 32 bytes of DATA.
 fn word_text(value: U256) -> String {
     crate::types::data(B256::from(value))
 }
@@ -116,22 +116,26 @@ fn word_text(value: U256) -> String {
 /// The answer of `debug_storageRangeAt`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct RangeObject {
-    storage: BTreeMap<String, EntryObject>,
+struct StorageRangeObject {
+    storage: BTreeMap<String, StorageEntryObject>,
     next_key: Option<Data<B256>>,
 }
 
+impl Described for StorageRangeObject {
+    const TYPE: WireType = WireType::Named("StorageRange");
+}
+
 #[derive(Serialize)]
-struct EntryObject {
+struct StorageEntryObject {
     key: Data<B256>,
     value: Data<B256>,
 }
 
-/// `debug_storageRangeAt`: before the block's transaction `index`.
+/// `debug_storageRangeAt`: the storage as it was before the transaction `index` of the block.
 fn storage_range(
     node: &Node,
     (hash, Count(index), address, Word(from), Count(limit)): (B256, Count, Address, Word, Count),
-) -> RpcResult<RangeObject> {
+) -> RpcResult<StorageRangeObject> {
     let view = node.view()?;
     let block = view.block_by_hash(&hash).map_err(failure)?;
     let block = block.ok_or_else(|| RpcError::refused(format!("block {hash:#x} not found")))?;
@@ -144,15 +148,15 @@ fn storage_range(
         as_size(limit),
         TIMEOUT_DEFAULT,
     );
-    let range = range.map_err(refused)?;
+    let range = range.map_err(trace_error)?;
     let show = |entry: StorageEntry| {
-        let object = EntryObject {
+        let object = StorageEntryObject {
             key: Data(B256::from(entry.slot)),
             value: Data(B256::from(entry.value)),
         };
         (crate::types::data(entry.hash), object)
     };
-    Ok(RangeObject {
+    Ok(StorageRangeObject {
         storage: range.entries.into_iter().map(show).collect(),
         next_key: range.next.map(Data),
     })

@@ -6,73 +6,69 @@ use chain::view::StoredBlock;
 use primitives::B256;
 
 use super::request::TraceOptions;
-use crate::error::{RpcError, RpcResult};
-use crate::node::{Node, failure};
+use crate::error::{RpcError, RpcResult, failure};
+use crate::json::JsonOf;
+use crate::node::Node;
 use crate::objects::{TraceObject, TransactionTrace};
-use crate::table::{Json, Method};
+use crate::table::Method;
 use crate::types::{BlockRef, Data};
 
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::heavy("debug_traceTransaction", |node, params| {
-            params.parse().and_then(|given| transaction(node, given))
-        })
-        .says(
-            "hash: DATA32, options?: TraceOptions -> StepTrace|CallTrace",
-            "What a transaction of the chain did: every step, or its calls with the tracer callTracer.",
-        ),
-        Method::heavy("debug_traceBlockByNumber", |node, params| {
-            params.parse().and_then(|given| block_by_number(node, given))
-        })
-        .says(
-            "block: BLOCKREF, options?: TraceOptions -> TransactionTrace[]",
-            "What each transaction of a block did.",
-        ),
-        Method::heavy("debug_traceBlockByHash", |node, params| {
-            params.parse().and_then(|given| block_by_hash(node, given))
-        })
-        .says(
-            "hash: DATA32, options?: TraceOptions -> TransactionTrace[]",
-            "What each transaction of a block did.",
-        ),
+        Method::heavy("debug_traceTransaction", ["hash", "options"], trace_transaction)
+            .summary("The trace of a transaction: its steps, or its calls with the tracer callTracer."),
+        Method::heavy(
+            "debug_traceBlockByNumber",
+            ["block", "options"],
+            trace_block_by_number,
+        )
+        .summary("The trace of each transaction of a block."),
+        Method::heavy("debug_traceBlockByHash", ["hash", "options"], trace_block_by_hash)
+            .summary("The trace of each transaction of a block."),
     ]
 }
 
+/// The traces of all transactions of a block, as JSON.
+type BlockTrace = JsonOf<Vec<TransactionTrace<'static>>>;
+
 /// `debug_traceTransaction`.
-fn transaction(node: &Node, (hash, options): (B256, TraceOptions)) -> RpcResult {
+fn trace_transaction(
+    node: &Node,
+    (hash, options): (B256, TraceOptions),
+) -> RpcResult<JsonOf<TraceObject<'static>>> {
     let view = node.view()?;
     let Some((block, index)) = view.transaction(&hash).map_err(failure)? else {
         return Err(RpcError::refused(format!("transaction {hash:#x} not found")));
     };
     let trace = view.trace_transaction(&block, index, &options.0);
-    Json::write(&TraceObject::from(&trace.map_err(refused)?))
+    JsonOf::write(&TraceObject::from(&trace.map_err(trace_error)?))
 }
 
 /// `debug_traceBlockByNumber`.
-fn block_by_number(node: &Node, (at, options): (BlockRef, TraceOptions)) -> RpcResult {
+fn trace_block_by_number(node: &Node, (at, options): (BlockRef, TraceOptions)) -> RpcResult<BlockTrace> {
     let view = node.view()?;
     let number = match at {
         BlockRef::Number(number) => number,
         BlockRef::Earliest => 0,
         BlockRef::Latest => view.head_number(),
-        BlockRef::Pending => return Err(RpcError::refused("the pending block is not traceable")),
+        BlockRef::Pending => return Err(RpcError::refused("the pending block cannot be traced")),
     };
     let block = view.block(number).map_err(failure)?;
     let block = block.ok_or_else(|| RpcError::refused(format!("block #{number} not found")))?;
-    show(&view, &block, &options)
+    trace_block(&view, &block, &options)
 }
 
 /// `debug_traceBlockByHash`.
-fn block_by_hash(node: &Node, (hash, options): (B256, TraceOptions)) -> RpcResult {
+fn trace_block_by_hash(node: &Node, (hash, options): (B256, TraceOptions)) -> RpcResult<BlockTrace> {
     let view = node.view()?;
     let block = view.block_by_hash(&hash).map_err(failure)?;
     let block = block.ok_or_else(|| RpcError::refused(format!("block {hash:#x} not found")))?;
-    show(&view, &block, &options)
+    trace_block(&view, &block, &options)
 }
 
-fn show(view: &View, block: &StoredBlock, options: &TraceOptions) -> RpcResult {
-    let traces: Vec<Trace> = view.trace_block(block, &options.0).map_err(refused)?;
+fn trace_block(view: &View, block: &StoredBlock, options: &TraceOptions) -> RpcResult<BlockTrace> {
+    let traces: Vec<Trace> = view.trace_block(block, &options.0).map_err(trace_error)?;
     let transactions = block.body.transactions.iter();
     let objects: Vec<_> = transactions
         .zip(&traces)
@@ -81,11 +77,11 @@ fn show(view: &View, block: &StoredBlock, options: &TraceOptions) -> RpcResult {
             result: trace.into(),
         })
         .collect();
-    Json::write(&objects)
+    JsonOf::write(&objects)
 }
 
-/// What is the request's fault, and what the node's.
-pub(super) fn refused(error: TraceError) -> RpcError {
+/// Tells faults of the request, which are refused, from failures of the node.
+pub(super) fn trace_error(error: TraceError) -> RpcError {
     match error {
         TraceError::State(_) | TraceError::Store(_) | TraceError::Transaction { .. } => failure(error),
         TraceError::Genesis

@@ -1,157 +1,193 @@
-//! Blocks, their counts, their uncles (interface 4.4).
+//! Blocks, their counts, their uncles (docs/interface.md, 4.4).
 //!
-//! A look-up that finds nothing gives null.
+//! A look-up that finds nothing returns null.
 
 use chain::View;
-use primitives::{B256, Block, Header};
+use primitives::{B256, Block, Header, U256};
 
-use super::lookup::Found;
-use crate::blocks::Reach;
-use crate::error::RpcResult;
-use crate::node::{Node, failure};
-use crate::objects::{BlockFacts, BlockObject};
-use crate::params::Dialect;
-use crate::table::{Json, Method, Stop, reply};
+use super::lookup::FoundBlock;
+use crate::error::{RpcResult, failure};
+use crate::json::JsonOf;
+use crate::modules::NameStyle;
+use crate::node::Node;
+use crate::objects::{BlockFacts, BlockObject, HeaderObject};
+use crate::table::{InlineError, Method, ReadScope};
 use crate::types::{BlockRef, Quantity};
 
-/// Most transactions of a block whose objects are written on a network thread.
+/// A block with more transactions is not written on a network thread as full transaction objects.
 const FULL_INLINE_MAX: usize = 128;
-/// Most transactions of a block whose hashes are written there.
+/// A block with more transactions is not written on a network thread as hashes.
 const HASHES_INLINE_MAX: usize = 4096;
 
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::reading("mc_blockNumber", |node, params| {
-            reply(params.parse().and_then(|()| block_number(node)))
-        })
-        .says("-> QUANTITY", "The number of the most recent block."),
-        Method::cached("mc_getBlockByHash", |node, params, reach| {
-            let (hash, full) = params.parse()?;
-            block(by_hash(node, &hash, reach)?, full, params.dialect(), reach)
-        })
-        .says(
-            "hash: DATA32, full: Boolean -> Block|null",
-            "A block, on the chain or beside it.",
-        ),
-        Method::cached("mc_getBlockByNumber", |node, params, reach| {
-            let (at, full) = params.parse()?;
-            block(by_number(node, at, reach)?, full, params.dialect(), reach)
-        })
-        .says(
-            "block: BLOCKREF, full: Boolean -> Block|null",
-            "A block of the chain, or the pending one.",
-        ),
-        Method::cached("mc_getHeaderByHash", |node, params, reach| {
-            let (hash,) = params.parse()?;
-            header(by_hash(node, &hash, reach)?)
-        })
-        .says(
-            "hash: DATA32 -> Header|null",
-            "The header of a block, on the chain or beside it.",
-        ),
-        Method::cached("mc_getHeaderByNumber", |node, params, reach| {
-            let (at,) = params.parse()?;
-            header(by_number(node, at, reach)?)
-        })
-        .says(
-            "block: BLOCKREF -> Header|null",
-            "The header of a block of the chain, or of the pending one.",
-        ),
-        Method::cached("mc_getBlockTransactionCountByHash", |node, params, reach| {
-            let (hash,) = params.parse()?;
-            count(by_hash(node, &hash, reach)?, |block| block.transactions.len())
-        })
-        .says(
-            "hash: DATA32 -> QUANTITY|null",
-            "How many transactions a block has.",
-        ),
-        Method::cached("mc_getBlockTransactionCountByNumber", |node, params, reach| {
-            let (at,) = params.parse()?;
-            count(by_number(node, at, reach)?, |block| block.transactions.len())
-        })
-        .says(
-            "block?: BLOCKREF -> QUANTITY|null",
-            "How many transactions a block has.",
-        ),
-        Method::cached("mc_getUncleCountByBlockHash", |node, params, reach| {
-            let (hash,) = params.parse()?;
-            count(by_hash(node, &hash, reach)?, |block| block.uncles.len())
-        })
-        .says("hash: DATA32 -> QUANTITY|null", "How many uncles a block has."),
-        Method::cached("mc_getUncleCountByBlockNumber", |node, params, reach| {
-            let (at,) = params.parse()?;
-            count(by_number(node, at, reach)?, |block| block.uncles.len())
-        })
-        .says(
-            "block?: BLOCKREF -> QUANTITY|null",
-            "How many uncles a block has.",
-        ),
-        Method::cached("mc_getUncleByBlockHashAndIndex", |node, params, reach| {
-            let (hash, index) = params.parse()?;
-            uncle(node, by_hash(node, &hash, reach)?, index)
-        })
-        .says(
-            "hash: DATA32, index: QUANTITY -> Block|null",
-            "An uncle, as a block without a body.",
-        ),
-        Method::cached("mc_getUncleByBlockNumberAndIndex", |node, params, reach| {
-            let (at, index) = params.parse()?;
-            uncle(node, by_number(node, at, reach)?, index)
-        })
-        .says(
-            "block: BLOCKREF, index: QUANTITY -> Block|null",
-            "An uncle, as a block without a body.",
-        ),
+        Method::reading("mc_blockNumber", [], block_number).summary("The number of the most recent block."),
+        Method::cached("mc_getBlockByHash", ["hash", "full"], block_by_hash)
+            .summary("A block, canonical or not."),
+        Method::cached("mc_getBlockByNumber", ["block", "full"], block_by_number)
+            .summary("A canonical block, or the pending block."),
+        Method::cached("mc_getHeaderByHash", ["hash"], header_by_hash)
+            .summary("The header of a block, canonical or not."),
+        Method::cached("mc_getHeaderByNumber", ["block"], header_by_number)
+            .summary("The header of a canonical block, or of the pending block."),
+        Method::cached(
+            "mc_getBlockTransactionCountByHash",
+            ["hash"],
+            transaction_count_by_hash,
+        )
+        .summary("The number of transactions of a block."),
+        Method::cached(
+            "mc_getBlockTransactionCountByNumber",
+            ["block"],
+            transaction_count_by_number,
+        )
+        .summary("The number of transactions of a block."),
+        Method::cached("mc_getUncleCountByBlockHash", ["hash"], uncle_count_by_hash)
+            .summary("The number of uncles of a block."),
+        Method::cached("mc_getUncleCountByBlockNumber", ["block"], uncle_count_by_number)
+            .summary("The number of uncles of a block."),
+        Method::cached("mc_getUncleByBlockHashAndIndex", ["hash", "index"], uncle_by_hash)
+            .summary("An uncle, as a block without a body."),
+        Method::cached(
+            "mc_getUncleByBlockNumberAndIndex",
+            ["block", "index"],
+            uncle_by_number,
+        )
+        .summary("An uncle, as a block without a body."),
     ]
 }
+
+/// A block as JSON, or null.
+type BlockJson = JsonOf<Option<BlockObject<'static>>>;
+/// A header as JSON, or null.
+type HeaderJson = JsonOf<Option<HeaderObject<'static>>>;
+/// A count, or null if there is no such block.
+type BlockCount = Option<Quantity<usize>>;
 
 /// `mc_blockNumber`: the number of the head block.
 fn block_number(node: &Node) -> RpcResult<Quantity> {
     Ok(Quantity(node.view()?.head_number()))
 }
 
-fn by_hash(node: &Node, hash: &B256, reach: Reach) -> Result<Option<Found>, Stop> {
-    // What is kept is there, whatever the head.
-    if let Some(known) = node.blocks.kept(hash) {
-        return Ok(Some(Found::Stored(known)));
-    }
-    Found::by_hash(node, &node.view()?, hash, reach)
+/// `mc_getBlockByHash`.
+fn block_by_hash(
+    node: &Node,
+    (hash, full): (B256, bool),
+    scope: ReadScope,
+    name_style: NameStyle,
+) -> Result<BlockJson, InlineError> {
+    block(find_by_hash(node, &hash, scope)?, full, scope, name_style)
 }
 
-fn by_number(node: &Node, at: BlockRef, reach: Reach) -> Result<Option<Found>, Stop> {
-    Found::by_number(node, &node.view()?, at, reach)
+/// `mc_getBlockByNumber`.
+fn block_by_number(
+    node: &Node,
+    (at, full): (BlockRef, bool),
+    scope: ReadScope,
+    name_style: NameStyle,
+) -> Result<BlockJson, InlineError> {
+    block(find_by_number(node, at, scope)?, full, scope, name_style)
 }
 
-fn block(found: Option<Found>, full: bool, dialect: Dialect, reach: Reach) -> Result<Json, Stop> {
+fn block(
+    found: Option<FoundBlock>,
+    full: bool,
+    scope: ReadScope,
+    name_style: NameStyle,
+) -> Result<BlockJson, InlineError> {
+    let inline_max = if full { FULL_INLINE_MAX } else { HASHES_INLINE_MAX };
     if let Some(found) = &found
-        && reach == Reach::Memory
-        && found.block().transactions.len() > if full { FULL_INLINE_MAX } else { HASHES_INLINE_MAX }
+        && scope == ReadScope::Memory
+        && found.block().transactions.len() > inline_max
     {
-        return Err(Stop::Deferred);
+        return Err(InlineError::Deferred);
     }
-    Ok(Json::write(
-        &found.as_ref().map(|found| found.object(full, dialect)),
-    )?)
+    let object = found.as_ref().map(|found| found.object(full, name_style));
+    Ok(JsonOf::write(&object)?)
 }
 
-fn header(found: Option<Found>) -> Result<Json, Stop> {
-    Ok(Json::write(&found.as_ref().map(Found::header))?)
+/// `mc_getHeaderByHash`.
+fn header_by_hash(node: &Node, (hash,): (B256,), scope: ReadScope) -> Result<HeaderJson, InlineError> {
+    header(find_by_hash(node, &hash, scope)?)
 }
 
-fn count(found: Option<Found>, count: impl FnOnce(&Block) -> usize) -> Result<Json, Stop> {
-    Ok(Json::write(&found.map(|found| Quantity(count(found.block()))))?)
+/// `mc_getHeaderByNumber`.
+fn header_by_number(node: &Node, (at,): (BlockRef,), scope: ReadScope) -> Result<HeaderJson, InlineError> {
+    header(find_by_number(node, at, scope)?)
+}
+
+fn header(found: Option<FoundBlock>) -> Result<HeaderJson, InlineError> {
+    Ok(JsonOf::write(&found.as_ref().map(FoundBlock::header))?)
+}
+
+/// `mc_getBlockTransactionCountByHash`.
+fn transaction_count_by_hash(
+    node: &Node,
+    (hash,): (B256,),
+    scope: ReadScope,
+) -> Result<BlockCount, InlineError> {
+    let found = find_by_hash(node, &hash, scope)?;
+    Ok(found.map(|found| Quantity(found.block().transactions.len())))
+}
+
+/// `mc_getBlockTransactionCountByNumber`.
+fn transaction_count_by_number(
+    node: &Node,
+    (at,): (BlockRef,),
+    scope: ReadScope,
+) -> Result<BlockCount, InlineError> {
+    let found = find_by_number(node, at, scope)?;
+    Ok(found.map(|found| Quantity(found.block().transactions.len())))
+}
+
+/// `mc_getUncleCountByBlockHash`.
+fn uncle_count_by_hash(node: &Node, (hash,): (B256,), scope: ReadScope) -> Result<BlockCount, InlineError> {
+    let found = find_by_hash(node, &hash, scope)?;
+    Ok(found.map(|found| Quantity(found.block().uncles.len())))
+}
+
+/// `mc_getUncleCountByBlockNumber`.
+fn uncle_count_by_number(
+    node: &Node,
+    (at,): (BlockRef,),
+    scope: ReadScope,
+) -> Result<BlockCount, InlineError> {
+    let found = find_by_number(node, at, scope)?;
+    Ok(found.map(|found| Quantity(found.block().uncles.len())))
+}
+
+/// `mc_getUncleByBlockHashAndIndex`.
+fn uncle_by_hash(
+    node: &Node,
+    (hash, index): (B256, Quantity),
+    scope: ReadScope,
+) -> Result<BlockJson, InlineError> {
+    uncle(node, find_by_hash(node, &hash, scope)?, index)
+}
+
+/// `mc_getUncleByBlockNumberAndIndex`.
+fn uncle_by_number(
+    node: &Node,
+    (at, index): (BlockRef, Quantity),
+    scope: ReadScope,
+) -> Result<BlockJson, InlineError> {
+    uncle(node, find_by_number(node, at, scope)?, index)
 }
 
 /// An uncle of the block that was found, as a block without a body.
-fn uncle(node: &Node, found: Option<Found>, Quantity(index): Quantity) -> Result<Json, Stop> {
+fn uncle(
+    node: &Node,
+    found: Option<FoundBlock>,
+    Quantity(index): Quantity,
+) -> Result<BlockJson, InlineError> {
     let header = usize::try_from(index)
         .ok()
         .and_then(|index| found.as_ref()?.block().uncles.get(index));
     let Some(header) = header else {
-        return Ok(Json::write(&())?);
+        return Ok(JsonOf::write(&None::<BlockObject<'_>>)?);
     };
-    let total_difficulty = total_difficulty(&node.view()?, header)?;
+    let total_difficulty = uncle_total_difficulty(&node.view()?, header)?;
     let block = Block {
         header: header.clone(),
         ..Block::default()
@@ -161,13 +197,26 @@ fn uncle(node: &Node, found: Option<Found>, Quantity(index): Quantity) -> Result
         total_difficulty,
         numbered: true,
     };
-    let object = BlockObject::new(&block, &[], facts, false, Dialect::Native);
-    Ok(Json::write(&object)?)
+    let object = BlockObject::new(&block, &[], facts, false, NameStyle::Native);
+    Ok(JsonOf::write(&Some(object))?)
 }
 
-/// The total difficulty of an uncle, which need not be in the store itself; its parent is.
-fn total_difficulty(view: &View, uncle: &Header) -> RpcResult<primitives::U256> {
+/// The total difficulty of an uncle. The uncle itself may be missing in the store, but its parent
+/// is there.
+fn uncle_total_difficulty(view: &View, uncle: &Header) -> RpcResult<U256> {
     let parent = view.header_by_hash(&uncle.parent_hash).map_err(failure)?;
     let parent = parent.ok_or_else(|| failure(format_args!("uncle {} has no parent", uncle.hash())))?;
     Ok(parent.total_difficulty.saturating_add(uncle.difficulty))
+}
+
+fn find_by_hash(node: &Node, hash: &B256, scope: ReadScope) -> Result<Option<FoundBlock>, InlineError> {
+    // A cached block needs no view: it exists whatever the head is.
+    if let Some(cached) = node.blocks.cached(hash) {
+        return Ok(Some(FoundBlock::Stored(cached)));
+    }
+    FoundBlock::by_hash(node, &node.view()?, hash, scope)
+}
+
+fn find_by_number(node: &Node, at: BlockRef, scope: ReadScope) -> Result<Option<FoundBlock>, InlineError> {
+    FoundBlock::by_number(node, &node.view()?, at, scope)
 }

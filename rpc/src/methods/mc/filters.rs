@@ -1,92 +1,105 @@
-//! Filters (interface 2.6, 3.1, 4.6).
+//! Filters (docs/interface.md, 2.6; docs/interface.md, 3.1; docs/interface.md, 4.6).
 //!
 //! What filters are and how long they live is in [`crate::filters`].
 
 use std::time::Instant;
 
 use chain::pool::PENDING_FEED_MAX;
-use primitives::U256;
+use primitives::{B256, U256};
 
-use super::logs;
+use super::logs::find_logs;
 use crate::error::{RpcError, RpcResult};
-use crate::filters::LogCriteria;
-use crate::logs_filter::{LogSpan, NumberRange};
+use crate::json::{Json, JsonOf};
+use crate::logs_filter::{LogCriteria, LogSpan, NumberRange};
+use crate::modules::NameStyle;
 use crate::node::Node;
-use crate::params::Params;
-use crate::table::{Json, Method, reply};
-use crate::types::{Quantity, quantity};
+use crate::objects::LogObject;
+use crate::table::{InlineError, Method, ReadScope};
+use crate::types::{Data, Quantity};
+use crate::wire_type::{Described, WireType};
 
 const _: () = assert!(
     PENDING_FEED_MAX == 65_536,
-    "the number is told by the rows of pending transactions"
+    "two summaries of methods name this number: mc_newPendingTransactionFilter and mc_subscribe"
 );
 
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::reading("mc_newFilter", |node: &Node, params| {
-            let (criteria,): (LogCriteria,) = params.parse()?;
-            id(node.filters.add_logs(criteria, Instant::now()))
-        })
-        .says(
-            "filter: LogFilter -> QUANTITY",
-            "A new filter of the logs to come: its id.",
+        Method::reading("mc_newFilter", ["filter"], new_log_filter)
+            .summary("Creates a filter of new logs. Returns its id."),
+        Method::reading("mc_newBlockFilter", [], new_block_filter)
+            .summary("Creates a filter of new blocks. Returns its id."),
+        Method::reading("mc_newPendingTransactionFilter", [], new_pending_filter).summary(
+            "Creates a filter of new pending transactions. Returns its id. Of the transactions between two \
+             polls, the last 65,536 are returned.",
         ),
-        Method::reading("mc_newBlockFilter", |node: &Node, params| {
-            params.parse::<()>()?;
-            id(node.filters.add_blocks(Instant::now()))
-        })
-        .says("-> QUANTITY", "A new filter of the blocks to come: its id."),
-        Method::reading("mc_newPendingTransactionFilter", |node: &Node, params| {
-            params.parse::<()>()?;
-            id(node.filters.add_pending(Instant::now()))
-        })
-        .says(
-            "-> QUANTITY",
-            "A new filter of the transactions that will wait: its id. Of those between two polls \
-             the last 65,536 are told.",
-        ),
-        Method::inline("mc_uninstallFilter", |node: &Node, params| {
-            reply(params.parse().map(|given| uninstall(node, given)))
-        })
-        .says(
-            "id: QUANTITY -> Boolean",
-            "Removes a filter; false where there is none.",
-        ),
-        Method::blocking("mc_getFilterChanges", |node: &Node, params| {
-            let dialect = params.dialect();
-            node.filters.changes(filter_id(params)?, dialect, Instant::now())
-        })
-        .says(
-            "id: QUANTITY -> Log[]|DATA32[]",
-            "What has happened since the last call: logs, or hashes of blocks or transactions.",
-        ),
-        Method::brief("mc_getFilterLogs", |node: &Node, params, reach| {
-            let dialect = params.dialect();
-            let filter = node.filters.log_filter(filter_id(params)?, Instant::now())?;
-            // A filter that is still to begin has no logs yet.
-            if let LogSpan::Range { from, to } = filter.span
-                && NumberRange::resolve(from, to, node.view()?.head_number()).is_err()
-            {
-                return Ok(Json::from_text(b"[]".to_vec()));
-            }
-            logs::find(node, &filter, dialect, reach)
-        })
-        .says("id: QUANTITY -> Log[]", "All logs that a log filter wants."),
+        Method::inline("mc_uninstallFilter", ["id"], uninstall)
+            .summary("Removes a filter. False if there is no such filter."),
+        Method::blocking("mc_getFilterChanges", ["id"], changes)
+            .summary("The changes since the last call: logs, or hashes of blocks or transactions."),
+        Method::brief("mc_getFilterLogs", ["id"], logs).summary("All logs that match a log filter."),
     ]
 }
 
-fn id(id: RpcResult<u128>) -> RpcResult {
-    Json::write(&quantity(id?))
+/// The id of a filter on the wire. A number that is too large for an id is an id that no filter
+/// has.
+type FilterId = Quantity<U256>;
+
+/// `mc_newFilter`.
+fn new_log_filter(node: &Node, (criteria,): (LogCriteria,)) -> RpcResult<Quantity<u128>> {
+    node.filters.add_logs(criteria, Instant::now()).map(Quantity)
 }
 
-/// `mc_uninstallFilter`: whether the filter was there.
-fn uninstall(node: &Node, (Quantity(id),): (Quantity<U256>,)) -> bool {
-    u128::try_from(id).is_ok_and(|id| node.filters.remove(id, Instant::now()))
+/// `mc_newBlockFilter`.
+fn new_block_filter(node: &Node) -> RpcResult<Quantity<u128>> {
+    node.filters.add_blocks(Instant::now()).map(Quantity)
 }
 
-/// The id of a filter; a QUANTITY that is no id of ours is one of an unknown filter.
-fn filter_id(params: Params<'_>) -> RpcResult<u128> {
-    let (Quantity(id),): (Quantity<U256>,) = params.parse()?;
+/// `mc_newPendingTransactionFilter`.
+fn new_pending_filter(node: &Node) -> RpcResult<Quantity<u128>> {
+    node.filters.add_pending(Instant::now()).map(Quantity)
+}
+
+/// `mc_uninstallFilter`: whether the filter existed.
+fn uninstall(node: &Node, (Quantity(id),): (FilterId,)) -> RpcResult<bool> {
+    Ok(u128::try_from(id).is_ok_and(|id| node.filters.remove(id, Instant::now())))
+}
+
+/// The answer of `mc_getFilterChanges`: logs, or hashes of blocks or transactions.
+struct FilterChanges;
+
+impl Described for FilterChanges {
+    const TYPE: WireType = WireType::OneOf(&[
+        <[LogObject<'_>] as Described>::TYPE,
+        <[Data<B256>] as Described>::TYPE,
+    ]);
+}
+
+/// `mc_getFilterChanges`.
+fn changes(node: &Node, (id,): (FilterId,), name_style: NameStyle) -> RpcResult<JsonOf<FilterChanges>> {
+    let changes = node.filters.changes(known_id(id)?, name_style, Instant::now())?;
+    Ok(JsonOf::trust(changes))
+}
+
+/// `mc_getFilterLogs`.
+fn logs(
+    node: &Node,
+    (id,): (FilterId,),
+    scope: ReadScope,
+    name_style: NameStyle,
+) -> Result<JsonOf<[LogObject<'static>]>, InlineError> {
+    let filter = node.filters.log_filter(known_id(id)?, Instant::now())?;
+    // A filter whose first block is still to come has no logs yet.
+    if let LogSpan::Range { from, to } = filter.span
+        && NumberRange::resolve(from, to, node.view()?.head_number()).is_err()
+    {
+        return Ok(JsonOf::trust(Json::from_text(b"[]".to_vec())));
+    }
+    find_logs(node, &filter, scope, name_style)
+}
+
+/// The id that a filter may have.
+fn known_id(Quantity(id): FilterId) -> RpcResult<u128> {
     u128::try_from(id).map_err(|_| RpcError::refused("filter not found"))
 }

@@ -1,135 +1,182 @@
-//! Logs by contract and topics (interface 4.6).
+//! Logs by contract and topics (docs/interface.md, 4.6).
 //!
-//! Written straight into the answer as they are found, so that a long answer is refused before
-//! it is made. What matches is decided by the package `chain`.
+//! The logs are written into the answer as they are found, so that an answer that becomes too long
+//! is refused early. Which logs match is decided by the package `chain`.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use chain::View;
 use chain::logs::{FoundLog, LogError, LogQuery};
-use primitives::B256;
+use primitives::{B256, Receipt};
 
 use super::lookup::pending;
-use crate::blocks::{KnownBlock, Reach};
-use crate::error::{RpcError, RpcResult};
+use crate::block_cache::CachedBlock;
+use crate::error::{RpcError, RpcResult, failure};
+use crate::json::{Json, JsonArray, JsonOf};
 use crate::logs_filter::{LogFilter, LogSpan, NumberRange};
-use crate::node::{Node, failure};
+use crate::modules::NameStyle;
+use crate::node::Node;
 use crate::objects::{LogObject, TransactionPlace, shown_hash};
-use crate::params::Dialect;
-use crate::table::{Json, Method, Stop};
+use crate::table::{InlineError, Method, ReadScope};
 
-/// As many blocks are looked through one by one, without the index.
+/// Up to this many blocks are searched one by one, without the index.
 const FEW_BLOCKS: u64 = 4;
-/// Most receipts that are looked through on a network thread.
+/// A block with more receipts is not searched on a network thread.
 const INLINE_RECEIPTS_MAX: usize = 1024;
+
+/// Logs as JSON.
+type LogsJson = JsonOf<[LogObject<'static>]>;
 
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
-    vec![
-        Method::brief("mc_getLogs", |node, params, reach| {
-            let (filter,) = params.parse()?;
-            find(node, &filter, params.dialect(), reach)
-        })
-        .says("filter: LogFilter -> Log[]", "All logs that a filter wants."),
-    ]
+    vec![Method::brief("mc_getLogs", ["filter"], logs).summary("All logs that match a filter.")]
 }
 
-/// Every log that the filter wants, in the order of the chain.
-pub(super) fn find(node: &Node, filter: &LogFilter, dialect: Dialect, reach: Reach) -> Result<Json, Stop> {
+/// `mc_getLogs`.
+fn logs(
+    node: &Node,
+    (filter,): (LogFilter,),
+    scope: ReadScope,
+    name_style: NameStyle,
+) -> Result<LogsJson, InlineError> {
+    find_logs(node, &filter, scope, name_style)
+}
+
+/// Every log that matches the filter, in the order of the chain.
+pub(super) fn find_logs(
+    node: &Node,
+    filter: &LogFilter,
+    scope: ReadScope,
+    name_style: NameStyle,
+) -> Result<LogsJson, InlineError> {
     let view = node.view()?;
-    let limits = node.settings.log_limits;
-    let mut answer = Answer::new(node, &view, dialect);
+    let mut answer = LogsAnswer::new(node, &view, name_style);
     match filter.span {
-        LogSpan::Block(hash) => of_block(hash, &filter.query, &mut answer, reach)?,
+        LogSpan::Block(hash) => add_block(hash, &filter.query, &mut answer, scope)?,
         LogSpan::Range { from, to } => {
             let range = NumberRange::resolve(from, to, view.head_number())?;
-            if reach == Reach::Memory && range.pending {
-                return Err(Stop::Deferred);
-            }
-            let (first, last) = (range.first, range.last.min(view.head_number()));
-            let count = last.checked_sub(first).map_or(0, |more| more.saturating_add(1));
-            if count <= FEW_BLOCKS.min(limits.range_max).min(limits.blocks_read_max) {
-                of_few(first..=last, &filter.query, &mut answer, reach)?;
-            } else if reach == Reach::Memory {
-                return Err(Stop::Deferred);
-            } else {
-                let search = view.logs(range.first..=range.last, &filter.query, limits);
-                for log in search.map_err(log_error)? {
-                    answer.push_found(&log.map_err(log_error)?)?;
-                }
-            }
-            if range.pending {
-                let draft = pending(node, &view)?;
-                for placed in filter.query.select(&draft.executed.receipts) {
-                    answer.push(&LogObject::pending(placed.log))?;
-                }
-            }
+            add_range(range, &filter.query, &mut answer, scope)?;
         }
     }
     Ok(answer.finish())
 }
 
-/// Logs of a few canonical blocks, looked through one by one: they are often in memory.
-fn of_few(
-    numbers: RangeInclusive<u64>,
+/// Adds the logs of a range of canonical blocks, and of the pending block if it is within the
+/// range.
+fn add_range(
+    range: NumberRange,
     query: &LogQuery,
-    answer: &mut Answer<'_>,
-    reach: Reach,
-) -> Result<(), Stop> {
-    let blooms = query.bloom_test();
-    for number in numbers {
-        let missing = || failure(format_args!("no block {number} on the chain"));
-        let hash = answer.view.canonical_hash(number).map_err(failure)?;
-        let known = block(answer, &hash.ok_or_else(missing)?, reach)?.ok_or_else(missing)?;
-        if blooms.may_match(&known.block.header.logs_bloom) {
-            let has = of_known(&known, query, answer, reach)?;
-            has.ok_or_else(|| failure(format_args!("block {number} has no receipts")))?;
+    answer: &mut LogsAnswer<'_>,
+    scope: ReadScope,
+) -> Result<(), InlineError> {
+    if scope == ReadScope::Memory && range.pending {
+        return Err(InlineError::Deferred);
+    }
+    let (node, view) = (answer.node, answer.view);
+    let limits = node.settings.log_limits;
+    let (first, last) = (range.first, range.last.min(view.head_number()));
+    let count = last.checked_sub(first).map_or(0, |more| more.saturating_add(1));
+    if count <= FEW_BLOCKS.min(limits.range_max).min(limits.blocks_read_max) {
+        add_few_blocks(first..=last, query, answer, scope)?;
+    } else if scope == ReadScope::Memory {
+        return Err(InlineError::Deferred);
+    } else {
+        let search = view.logs(range.first..=range.last, query, limits);
+        for log in search.map_err(log_error)? {
+            answer.push_found(&log.map_err(log_error)?)?;
+        }
+    }
+    if range.pending {
+        let draft = pending(node, view)?;
+        for placed in query.select(&draft.executed.receipts) {
+            answer.push(&LogObject::pending(placed.log))?;
         }
     }
     Ok(())
 }
 
-/// Logs of one block, canonical or not.
-fn of_block(hash: B256, query: &LogQuery, answer: &mut Answer<'_>, reach: Reach) -> Result<(), Stop> {
-    let known = block(answer, &hash, reach)?;
-    let known = known.ok_or_else(|| RpcError::refused(format!("unknown block {hash}")))?;
-    let has = of_known(&known, query, answer, reach)?;
-    Ok(has.ok_or_else(|| {
-        RpcError::refused(format!(
-            "block {hash} lies beside the chain and was not executed: it has no logs yet"
-        ))
-    })?)
-}
-
-fn block(answer: &Answer<'_>, hash: &B256, reach: Reach) -> Result<Option<Arc<KnownBlock>>, Stop> {
-    let blocks = &answer.node.blocks;
-    match reach {
-        Reach::Memory => Ok(Some(blocks.kept(hash).ok_or(Stop::Deferred)?)),
-        Reach::Store => Ok(blocks.by_hash(&answer.node.chain, answer.view, hash)?),
-    }
-}
-
-/// The logs of `known` that are wanted; `None` where it was not executed.
-fn of_known(
-    known: &KnownBlock,
+/// Adds the logs of a few canonical blocks. They are searched one by one, because recent blocks are
+/// often in memory.
+fn add_few_blocks(
+    numbers: RangeInclusive<u64>,
     query: &LogQuery,
-    answer: &mut Answer<'_>,
-    reach: Reach,
-) -> Result<Option<()>, Stop> {
-    let (blocks, id) = (&answer.node.blocks, known.id());
-    let receipts = match reach {
-        Reach::Memory => blocks.kept_receipts(&id.hash).ok_or(Stop::Deferred)?,
-        Reach::Store => match blocks.receipts(&answer.node.chain, answer.view, &id)? {
-            Some(receipts) => receipts,
-            None => return Ok(None),
-        },
-    };
-    if reach == Reach::Memory && receipts.len() > INLINE_RECEIPTS_MAX {
-        return Err(Stop::Deferred);
+    answer: &mut LogsAnswer<'_>,
+    scope: ReadScope,
+) -> Result<(), InlineError> {
+    let blooms = query.bloom_test();
+    for number in numbers {
+        let missing = || failure(format_args!("no block {number} on the chain"));
+        let hash = answer.view.canonical_hash(number).map_err(failure)?;
+        let cached = find_block(answer, &hash.ok_or_else(missing)?, scope)?.ok_or_else(missing)?;
+        if blooms.may_match(&cached.block.header.logs_bloom) {
+            let receipts = find_receipts(answer, &cached, scope)?;
+            let receipts = receipts.ok_or_else(|| failure(format_args!("block {number} has no receipts")))?;
+            add_receipts(&cached, &receipts, query, answer)?;
+        }
     }
-    let hashes = known.hashes(answer.dialect);
-    for placed in query.select(&receipts) {
+    Ok(())
+}
+
+/// Adds the logs of one block, canonical or not.
+fn add_block(
+    hash: B256,
+    query: &LogQuery,
+    answer: &mut LogsAnswer<'_>,
+    scope: ReadScope,
+) -> Result<(), InlineError> {
+    let cached = find_block(answer, &hash, scope)?;
+    let cached = cached.ok_or_else(|| RpcError::refused(format!("unknown block {hash}")))?;
+    let receipts = find_receipts(answer, &cached, scope)?;
+    let receipts = receipts.ok_or_else(|| {
+        RpcError::refused(format!(
+            "block {hash} is not canonical and was not executed: it has no logs yet"
+        ))
+    })?;
+    Ok(add_receipts(&cached, &receipts, query, answer)?)
+}
+
+fn find_block(
+    answer: &LogsAnswer<'_>,
+    hash: &B256,
+    scope: ReadScope,
+) -> Result<Option<Arc<CachedBlock>>, InlineError> {
+    let blocks = &answer.node.blocks;
+    match scope {
+        ReadScope::Memory => Ok(Some(blocks.cached(hash).ok_or(InlineError::Deferred)?)),
+        ReadScope::Store => Ok(blocks.by_hash(&answer.node.chain, answer.view, hash)?),
+    }
+}
+
+/// The receipts of `block`. Returns `None` if the block was not executed.
+fn find_receipts(
+    answer: &LogsAnswer<'_>,
+    block: &CachedBlock,
+    scope: ReadScope,
+) -> Result<Option<Arc<Vec<Receipt>>>, InlineError> {
+    let (blocks, id) = (&answer.node.blocks, block.id());
+    match scope {
+        ReadScope::Memory => {
+            let receipts = blocks.cached_receipts(&id.hash).ok_or(InlineError::Deferred)?;
+            if receipts.len() > INLINE_RECEIPTS_MAX {
+                return Err(InlineError::Deferred);
+            }
+            Ok(Some(receipts))
+        }
+        ReadScope::Store => Ok(blocks.receipts(&answer.node.chain, answer.view, &id)?),
+    }
+}
+
+/// Adds the matching logs of `receipts`, which are those of `block`.
+fn add_receipts(
+    block: &CachedBlock,
+    receipts: &[Receipt],
+    query: &LogQuery,
+    answer: &mut LogsAnswer<'_>,
+) -> RpcResult<()> {
+    let id = block.id();
+    let hashes = block.hashes(answer.name_style);
+    for placed in query.select(receipts) {
         let place = TransactionPlace {
             block_hash: id.hash,
             block_number: id.number,
@@ -139,10 +186,10 @@ fn of_known(
         let hash = hash.ok_or_else(|| failure(format_args!("block {} has too many receipts", id.hash)))?;
         answer.push(&LogObject::new(placed.log, placed.log_index, hash, place, false))?;
     }
-    Ok(Some(()))
+    Ok(())
 }
 
-/// A bound is named by the option that moves it.
+/// An error about a bound names the option that changes the bound.
 fn log_error(error: LogError) -> RpcError {
     let (option, advice) = match error {
         LogError::Store(error) => return failure(error),
@@ -151,30 +198,30 @@ fn log_error(error: LogError) -> RpcError {
         LogError::BlocksRead { .. } => ("maxblocks", "ask for less at once"),
     };
     RpcError::refused(format!(
-        "{error}: {advice}, or let the node allow more by --rpc.logs.{option}"
+        "{error}: {advice}, or start the node with a larger --rpc.logs.{option}"
     ))
 }
 
-/// A JSON array under way.
-struct Answer<'v> {
+/// A JSON array of logs that is being written.
+struct LogsAnswer<'v> {
     node: &'v Node,
     view: &'v View,
-    dialect: Dialect,
-    json: Vec<u8>,
+    name_style: NameStyle,
+    json: JsonArray,
     count: u64,
     count_max: u64,
     len_max: usize,
-    /// The hash of the last log's transaction, and the one it is shown with.
+    /// The transaction of the last log: its own hash, and the hash it is shown with.
     last: Option<(B256, B256)>,
 }
 
-impl<'v> Answer<'v> {
-    fn new(node: &'v Node, view: &'v View, dialect: Dialect) -> Self {
+impl<'v> LogsAnswer<'v> {
+    fn new(node: &'v Node, view: &'v View, name_style: NameStyle) -> Self {
         Self {
             node,
             view,
-            dialect,
-            json: vec![b'['],
+            name_style,
+            json: JsonArray::new(),
             count: 0,
             count_max: node.settings.log_limits.results_max,
             len_max: node.settings.response_len_max,
@@ -182,23 +229,23 @@ impl<'v> Answer<'v> {
         }
     }
 
-    /// The transaction's hash in the caller's dialect, as in its receipt.
+    /// The hash that the log's transaction is shown with. It is the same as in the receipt.
     fn transaction_hash(&mut self, found: &FoundLog) -> RpcResult<B256> {
         let stored = found.transaction_hash;
         match self.last {
             Some((last, shown)) if last == stored => Ok(shown),
-            _ if self.dialect == Dialect::Native => Ok(stored),
+            _ if self.name_style == NameStyle::Native => Ok(stored),
             _ => {
-                let known = self.node.blocks.kept(&found.block.hash);
-                let known = known.and_then(|known| {
-                    let hashes = known.hashes(self.dialect);
+                let cached = self.node.blocks.cached(&found.block.hash);
+                let cached = cached.and_then(|cached| {
+                    let hashes = cached.hashes(self.name_style);
                     hashes.get(found.transaction_index).copied()
                 });
-                let shown = match known {
+                let shown = match cached {
                     Some(shown) => shown,
                     None => {
                         let transaction = self.view.transaction_of_log(found).map_err(failure)?;
-                        shown_hash(&transaction, self.dialect)
+                        shown_hash(&transaction, self.name_style)
                     }
                 };
                 self.last = Some((stored, shown));
@@ -221,22 +268,18 @@ impl<'v> Answer<'v> {
         if self.count == self.count_max {
             return Err(log_error(LogError::Results { max: self.count_max }));
         }
-        if self.count > 0 {
-            self.json.push(b',');
-        }
         self.count += 1;
-        serde_json::to_writer(&mut self.json, log).map_err(failure)?;
+        self.json.push(log)?;
         if self.json.len() > self.len_max {
             return Err(RpcError::refused(format!(
-                "the logs are longer than {} bytes: ask for less at once, or let the node allow more by --rpc.maxresponse",
+                "the logs are longer than {} bytes: ask for less at once, or start the node with a larger --rpc.maxresponse",
                 self.len_max
             )));
         }
         Ok(())
     }
 
-    fn finish(mut self) -> Json {
-        self.json.push(b']');
-        Json::from_text(self.json)
+    fn finish(self) -> LogsJson {
+        JsonOf::trust(Json::from_text(self.json.finish()))
     }
 }

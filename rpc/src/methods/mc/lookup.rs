@@ -1,6 +1,7 @@
-//! From a block reference to a block, and to the place where a state is read.
+//! From a block reference to the block, or to the state after it.
 //!
-//! A request takes one view and asks everything of it, so that all of its answer is of one height.
+//! A request takes one view of the chain and reads everything from it, so that the whole answer is
+//! about the same head.
 
 use std::sync::Arc;
 
@@ -9,34 +10,34 @@ use chain::call::{EvmCallError, StateAt};
 use chain::mining::build::UnsealedBlock;
 use primitives::{Address, B256, Block};
 
-use crate::blocks::{KnownBlock, Reach};
-use crate::error::{RpcError, RpcResult};
-use crate::node::{Node, failure};
-use crate::objects::{BlockFacts, BlockObject, TransactionObject, TransactionPlace};
-use crate::params::Dialect;
-use crate::table::Stop;
+use crate::block_cache::CachedBlock;
+use crate::error::{RpcError, RpcResult, failure};
+use crate::modules::NameStyle;
+use crate::node::Node;
+use crate::objects::{BlockFacts, BlockObject, HeaderObject, TransactionObject, TransactionPlace};
+use crate::table::{InlineError, ReadScope};
 use crate::types::BlockRef;
 
-/// A block that was found: a stored one, or the pending one.
-pub(in crate::methods) enum Found {
-    Stored(Arc<KnownBlock>),
+/// A block that was found: a stored block, or the pending one.
+pub(in crate::methods) enum FoundBlock {
+    Stored(Arc<CachedBlock>),
     Pending {
         draft: Arc<UnsealedBlock>,
-        /// It tells its number.
+        /// Whether its number is shown (`--rpc.pendingnumber`).
         numbered: bool,
     },
 }
 
-impl Found {
-    /// The block of this number or tag; `None` above the head.
+impl FoundBlock {
+    /// The block of this number or tag. Returns `None` for a number above the head.
     pub(in crate::methods) fn by_number(
         node: &Node,
         view: &View,
         at: BlockRef,
-        reach: Reach,
-    ) -> Result<Option<Self>, Stop> {
+        scope: ReadScope,
+    ) -> Result<Option<Self>, InlineError> {
         let number = match at {
-            BlockRef::Pending if reach == Reach::Memory => return Err(Stop::Deferred),
+            BlockRef::Pending if scope == ReadScope::Memory => return Err(InlineError::Deferred),
             BlockRef::Pending => {
                 return Ok(Some(Self::Pending {
                     draft: pending(node, view)?,
@@ -48,7 +49,7 @@ impl Found {
             BlockRef::Latest => view.head_number(),
         };
         match view.canonical_hash(number).map_err(failure)? {
-            Some(hash) => Self::by_hash(node, view, &hash, reach),
+            Some(hash) => Self::by_hash(node, view, &hash, scope),
             None => Ok(None),
         }
     }
@@ -58,13 +59,13 @@ impl Found {
         node: &Node,
         view: &View,
         hash: &B256,
-        reach: Reach,
-    ) -> Result<Option<Self>, Stop> {
-        let known = match reach {
-            Reach::Memory => Some(node.blocks.kept(hash).ok_or(Stop::Deferred)?),
-            Reach::Store => node.blocks.by_hash(&node.chain, view, hash)?,
+        scope: ReadScope,
+    ) -> Result<Option<Self>, InlineError> {
+        let block = match scope {
+            ReadScope::Memory => Some(node.blocks.cached(hash).ok_or(InlineError::Deferred)?),
+            ReadScope::Store => node.blocks.by_hash(&node.chain, view, hash)?,
         };
-        Ok(known.map(Self::Stored))
+        Ok(block.map(Self::Stored))
     }
 
     pub(in crate::methods) fn block(&self) -> &Block {
@@ -97,48 +98,48 @@ impl Found {
     }
 
     /// The block as JSON.
-    pub(in crate::methods) fn object(&self, full: bool, dialect: Dialect) -> BlockObject<'_> {
-        let object = BlockObject::new(self.block(), self.senders(), self.facts(), full, dialect);
+    pub(in crate::methods) fn object(&self, full: bool, name_style: NameStyle) -> BlockObject<'_> {
+        let object = BlockObject::new(self.block(), self.senders(), self.facts(), full, name_style);
         match self {
-            Self::Stored(stored) => object.hashed(stored.hashes(dialect)),
+            Self::Stored(stored) => object.hashed(stored.hashes(name_style)),
             Self::Pending { .. } => object,
         }
     }
 
     /// The header as JSON.
-    pub(in crate::methods) fn header(&self) -> BlockObject<'_> {
-        BlockObject::header(&self.block().header, self.facts())
+    pub(in crate::methods) fn header(&self) -> HeaderObject<'_> {
+        HeaderObject::new(&self.block().header, self.facts())
     }
 
     /// The transaction at `index` as JSON.
     pub(in crate::methods) fn transaction(
         &self,
         index: usize,
-        dialect: Dialect,
+        name_style: NameStyle,
     ) -> Option<TransactionObject<'_>> {
         let transaction = self.block().transactions.get(index)?;
         let sender = *self.senders().get(index)?;
         Some(match self {
-            Self::Pending { .. } => TransactionObject::new(transaction, sender, None, dialect),
+            Self::Pending { .. } => TransactionObject::new(transaction, sender, None, name_style),
             Self::Stored(stored) => {
                 let place = TransactionPlace {
                     block_hash: stored.hash,
                     block_number: stored.block.header.number,
                     index,
                 };
-                let hash = stored.hashes(dialect)[index];
-                TransactionObject::hashed(transaction, hash, sender, Some(place), dialect)
+                let hash = stored.hashes(name_style)[index];
+                TransactionObject::hashed(transaction, hash, sender, Some(place), name_style)
             }
         })
     }
 }
 
-/// The pending block over the head of `view`.
+/// The pending block on top of the head of `view`.
 pub(in crate::methods) fn pending(node: &Node, view: &View) -> RpcResult<Arc<UnsealedBlock>> {
     node.chain.pending(view).map_err(failure)
 }
 
-/// Runs `read` at the state that `at` names.
+/// Calls `read` with the state that `at` names.
 pub(in crate::methods) fn at_state<T>(
     node: &Node,
     view: &View,

@@ -1,6 +1,6 @@
-//! Work for miners, and what is known of their speed (interface 4.4, 4.6).
+//! Work for miners, and their hash rates (docs/interface.md, 4.4; docs/interface.md, 4.6).
 //!
-//! Every miner is a client of the chain's work manager, which hands out work and takes solutions.
+//! Every miner is a client of the chain's work desk, which hands out work and accepts solutions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,70 +13,52 @@ use primitives::{Address, B64, B256, U256};
 use tokio::time::{Instant, sleep};
 
 use super::request::Word;
-use crate::error::{RpcError, RpcResult};
-use crate::node::{Node, failure};
-use crate::params::Params;
-use crate::table::{Method, Waiting, reply};
+use crate::error::{RpcError, RpcResult, failure};
+use crate::node::Node;
+use crate::table::Method;
 use crate::types::{Data, Quantity};
 
-/// How long `mc_getWork` waits for work: longer than any chain of ours waits after a block before
-/// the next one may begin.
-const WORK_PATIENCE: Duration = Duration::from_secs(2);
-/// How often it looks meanwhile.
-const WORK_LOOK: Duration = Duration::from_millis(20);
+/// How long `mc_getWork` waits for work. It is longer than the time after a block in which our
+/// chains have no work for the next block.
+const WORK_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often `mc_getWork` asks the work desk while it waits.
+const WORK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::inline("mc_coinbase", |node, params| {
-            reply(params.parse().and_then(|()| coinbase(node)))
-        })
-        .says("-> DATA20", "Who is paid for blocks made here."),
-        Method::inline("mc_mining", |node: &Node, params| {
-            reply(params.parse().map(|()| node.chain.work().mining()))
-        })
-        .says("-> Boolean", "Whether this node mines."),
-        Method::inline("mc_hashrate", |node, params| {
-            reply(params.parse().map(|()| hashrate(node)))
-        })
-        .says(
-            "-> QUANTITY",
-            "Hashes per second, of this process and of miners who reported theirs.",
-        ),
-        Method::inline("mc_submitHashrate", |node, params| {
-            reply(params.parse().map(|given| submit_hashrate(node, given)))
-        })
-        .says(
-            "rate: WORD, id: DATA32 -> Boolean",
-            "Takes a miner's word on its speed; it counts for ten seconds.",
-        ),
-        Method::waiting("mc_getWork", |node, params| get_work(node, params)).says(
-            "-> DATA32[]",
-            "Work for a miner: the header's pow-hash, the seed hash, the boundary.",
-        ),
-        Method::blocking("mc_submitWork", |node, params| {
-            reply(params.parse().and_then(|given| submit_work(node, given)))
-        })
-        .says(
-            "nonce: DATA8, powHash: DATA32, mixDigest: DATA32 -> Boolean",
-            "Takes a solution: true if it is valid and the first for its work.",
-        ),
+        Method::inline("mc_coinbase", [], coinbase)
+            .summary("The address that is paid for the blocks of this node."),
+        Method::inline("mc_mining", [], is_mining).summary("Whether this node mines."),
+        Method::inline("mc_hashrate", [], hashrate)
+            .summary("Hashes per second of this process and of the miners that reported their rates."),
+        Method::inline("mc_submitHashrate", ["rate", "id"], submit_hashrate)
+            .summary("Reports the hash rate of a miner. The report counts for ten seconds."),
+        Method::waiting("mc_getWork", [], get_work)
+            .summary("Work for a miner: the header's pow-hash, the seed hash, the boundary."),
+        Method::blocking("mc_submitWork", ["nonce", "powHash", "mixDigest"], submit_work)
+            .summary("Submits a solution. True if it is valid and the first for its work."),
     ]
 }
 
-/// `mc_coinbase`: who is paid for blocks made here.
+/// `mc_coinbase`: the address that is paid for the blocks of this node.
 fn coinbase(node: &Node) -> RpcResult<Data<Address>> {
     node.beneficiary().map(Data)
 }
 
-/// `mc_hashrate`: of this process, and of those who reported theirs lately.
-fn hashrate(node: &Node) -> Quantity<U256> {
-    Quantity(total_hashrate(node))
+/// `mc_mining`.
+fn is_mining(node: &Node) -> RpcResult<bool> {
+    Ok(node.chain.work().mining())
 }
 
-/// Hashes per second, of this process and of others' reports.
+/// `mc_hashrate`.
+fn hashrate(node: &Node) -> RpcResult<Quantity<U256>> {
+    Ok(Quantity(total_hashrate(node)))
+}
+
+/// Hashes per second: of this process, and of the miners that reported their rate lately.
 pub(in crate::methods) fn total_hashrate(node: &Node) -> U256 {
-    // The cast makes nothing of what is no number, and the most of what is too large.
+    // In the cast a NaN rate becomes 0, and a rate that is too large becomes the highest number.
     let own = node.miner.hashrate() as u64;
     node.chain
         .work()
@@ -84,32 +66,28 @@ pub(in crate::methods) fn total_hashrate(node: &Node) -> U256 {
         .saturating_add(U256::from(own))
 }
 
-/// `mc_submitHashrate`: a miner's own word on its speed, under an id of its choice.
-fn submit_hashrate(node: &Node, (Word(rate), id): (Word, B256)) -> bool {
+/// `mc_submitHashrate`: a miner reports its hash rate under an id that it has chosen.
+fn submit_hashrate(node: &Node, (Word(rate), id): (Word, B256)) -> RpcResult<bool> {
     node.chain.work().report_hashrate(rate, id);
-    true
+    Ok(true)
 }
 
-/// `mc_getWork`: header hash, seed hash, boundary.
-fn get_work(node: Arc<Node>, params: Params<'_>) -> Waiting {
-    let parsed = params.parse::<()>();
-    Box::pin(async move {
-        parsed?;
-        node.beneficiary()?;
-        let deadline = Instant::now() + WORK_PATIENCE;
-        loop {
-            if let Some(work) = node.chain.work().current() {
-                return reply(Ok(work_triple(&work)));
-            }
-            if Instant::now() >= deadline {
-                return Err(RpcError::refused(format!(
-                    "mining not ready: no work after {} s",
-                    WORK_PATIENCE.as_secs()
-                )));
-            }
-            sleep(WORK_LOOK).await;
+/// `mc_getWork`: header hash, seed hash, boundary. Waits a short time if there is no work yet.
+async fn get_work(node: Arc<Node>, (): ()) -> RpcResult<[Data<B256>; 3]> {
+    node.beneficiary()?;
+    let deadline = Instant::now() + WORK_TIMEOUT;
+    loop {
+        if let Some(work) = node.chain.work().current() {
+            return Ok(work_triple(&work));
         }
-    })
+        if Instant::now() >= deadline {
+            return Err(RpcError::refused(format!(
+                "mining not ready: no work after {} s",
+                WORK_TIMEOUT.as_secs()
+            )));
+        }
+        sleep(WORK_POLL_INTERVAL).await;
+    }
 }
 
 fn work_triple(work: &WorkPackage) -> [Data<B256>; 3] {
@@ -130,8 +108,8 @@ fn submit_work(node: &Node, (pow_nonce, header_hash, mix_hash): (B64, B256, B256
             tracing::debug!(%reason, "a solution was not accepted");
             Ok(false)
         }
-        // The chain's log says why. To the miner a refused block is a solution that gives none;
-        // a good one that cannot be kept is the node's fault.
+        // The chain's log has the reason. A block that breaks a rule makes the solution wrong. A
+        // good block that cannot be stored is a failure of the node.
         Err(WriteError::Import(error)) if error.store_error().is_some() => {
             Err(RpcError::internal("the node could not store the block"))
         }

@@ -1,6 +1,6 @@
 //! The `mc` module: blocks, transactions, logs, state, accounts, calls, mining.
 //!
-//! One file per topic, each with its rows. What they share is in `lookup`.
+//! One file for each topic, with its rows. `lookup.rs` is shared: it finds blocks and states.
 
 mod accounts;
 mod blocks;
@@ -18,7 +18,7 @@ mod subscriptions;
 mod transactions;
 
 pub(in crate::methods) use accounts::{send_signed, sign_message};
-pub(in crate::methods) use lookup::Found;
+pub(in crate::methods) use lookup::FoundBlock;
 pub(in crate::methods) use mining::total_hashrate;
 pub(in crate::methods) use request::{TransactionRequest, Word};
 
@@ -27,7 +27,7 @@ use crate::table::Method;
 
 /// The rows of this module.
 pub fn methods() -> Vec<Method<Node>> {
-    [
+    let topics = [
         status::methods(),
         blocks::methods(),
         transactions::methods(),
@@ -39,6 +39,6 @@ pub fn methods() -> Vec<Method<Node>> {
         mining::methods(),
         filters::methods(),
         subscriptions::methods(),
-    ]
-    .concat()
+    ];
+    topics.into_iter().flatten().collect()
 }

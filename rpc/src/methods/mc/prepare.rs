@@ -1,95 +1,85 @@
-//! Transactions made and not sent, and those of this node that wait: for wallets that look before
-//! they send, or change their mind after.
+//! Transactions that are made but not sent, and the pending transactions of this node's accounts. A
+//! wallet uses them to look at a transaction before it is sent, or to replace it afterwards.
 
-use primitives::{SecretKey, Transaction, U256};
+use primitives::{B256, SecretKey, Transaction, U256};
 use serde::Serialize;
 
-use super::accounts::{fill, form, gas_price_of, locked, submit_own};
+use super::accounts::{account_error, complete, form, gas_price_of, submit_own};
 use super::request::TransactionRequest;
 use crate::error::{RpcError, RpcResult};
+use crate::json::JsonOf;
+use crate::modules::NameStyle;
 use crate::node::Node;
 use crate::objects::TransactionObject;
-use crate::params::Dialect;
-use crate::table::{Json, Method, reply};
+use crate::table::Method;
 use crate::types::{Data, Quantity};
+use crate::wire_type::{Described, WireType};
 
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::blocking("mc_signTransaction", |node, params| {
-            let (request,) = params.parse()?;
-            sign(node, request, params.dialect())
-        })
-        .says(
-            "transaction: TransactionRequest -> SignedTransaction",
-            "Signs a transaction of an unlocked account and does not send it.",
-        ),
-        Method::blocking("mc_fillTransaction", |node, params| {
-            let (request,) = params.parse()?;
-            filled(node, request, params.dialect())
-        })
-        .says(
-            "transaction: TransactionRequest -> SignedTransaction",
-            "The transaction that would be sent, without a signature.",
-        ),
-        Method::blocking("mc_resend", |node, params| {
-            reply(params.parse().and_then(|given| resend(node, given)))
-        })
-        .says(
-            "transaction: TransactionRequest, gasPrice?: QUANTITY, gas?: QUANTITY -> DATA32",
-            "Sends a waiting transaction again, with another price or gas.",
-        ),
-        Method::blocking("mc_pendingTransactions", |node, params| {
-            params.parse::<()>()?;
-            pending(node, params.dialect())
-        })
-        .says(
-            "-> Transaction[]",
-            "The transactions of this node's accounts that wait for a block.",
-        ),
+        Method::blocking("mc_signTransaction", ["transaction"], sign)
+            .summary("Signs a transaction of an unlocked account and does not send it."),
+        Method::blocking("mc_fillTransaction", ["transaction"], fill)
+            .summary("The transaction that would be sent, without a signature."),
+        Method::blocking("mc_resend", ["transaction", "gasPrice", "gas"], resend)
+            .summary("Replaces a transaction in the pool by one with another gas price or gas limit. Returns its hash."),
+        Method::blocking("mc_pendingTransactions", [], own_pending)
+            .summary("The pending transactions of this node's accounts."),
     ]
 }
 
 /// A transaction with its bytes.
 #[derive(Serialize)]
-struct Prepared<'a> {
+struct PreparedTransactionObject<'a> {
     raw: Data,
     tx: TransactionObject<'a>,
 }
 
-fn show(transaction: &Transaction, request: &TransactionRequest, dialect: Dialect) -> RpcResult {
-    Json::write(&Prepared {
+impl Described for PreparedTransactionObject<'_> {
+    const TYPE: WireType = WireType::Named("SignedTransaction");
+}
+
+/// A transaction with its bytes, as JSON.
+type PreparedJson = JsonOf<PreparedTransactionObject<'static>>;
+
+fn show(
+    transaction: &Transaction,
+    request: &TransactionRequest,
+    name_style: NameStyle,
+) -> RpcResult<PreparedJson> {
+    JsonOf::write(&PreparedTransactionObject {
         raw: Data(transaction.encode_raw()),
-        tx: TransactionObject::new(transaction, request.from, None, dialect),
+        tx: TransactionObject::new(transaction, request.from, None, name_style),
     })
 }
 
-/// `mc_signTransaction`: the nonce is not reserved.
-fn sign(node: &Node, request: TransactionRequest, dialect: Dialect) -> RpcResult {
+/// `mc_signTransaction`: the nonce is not reserved for the transaction.
+fn sign(node: &Node, (request,): (TransactionRequest,), name_style: NameStyle) -> RpcResult<PreparedJson> {
     let key = node.accounts.with_key(&request.from, SecretKey::clone);
-    let key = key.map_err(locked)?;
+    let key = key.map_err(account_error)?;
     let price = gas_price_of(node, &request)?;
-    let unsigned = fill(node, request.clone(), price)?;
+    let unsigned = complete(node, request.clone(), price)?;
     let signed = unsigned.sign(&key, node.chain.spec().chain_id, form(node));
-    show(&signed, &request, dialect)
+    show(&signed, &request, name_style)
 }
 
 /// `mc_fillTransaction`: needs no key.
-fn filled(node: &Node, request: TransactionRequest, dialect: Dialect) -> RpcResult {
+fn fill(node: &Node, (request,): (TransactionRequest,), name_style: NameStyle) -> RpcResult<PreparedJson> {
     let price = gas_price_of(node, &request)?;
-    let unsigned = fill(node, request.clone(), price)?;
-    show(&unsigned.with_form(form(node)), &request, dialect)
+    let unsigned = complete(node, request.clone(), price)?;
+    show(&unsigned.with_form(form(node)), &request, name_style)
 }
 
-/// `mc_resend`: the same transaction must be waiting.
+/// `mc_resend`: a transaction with the same nonce and content must be in the pool.
 fn resend(
     node: &Node,
     (request, gas_price, gas): (TransactionRequest, Option<Quantity<U256>>, Option<Quantity>),
-) -> RpcResult<Data<primitives::B256>> {
+) -> RpcResult<Data<B256>> {
     let tx_nonce = request
         .tx_nonce
         .ok_or_else(|| RpcError::refused("missing transaction nonce in transaction spec"))?;
-    let waits = |transaction: &Transaction| {
+    let is_same = |transaction: &Transaction| {
         transaction.to == request.to
             && transaction.value == request.value
             && transaction.input == request.input
@@ -98,37 +88,41 @@ fn resend(
     let of_sender = [&content.pending, &content.queued]
         .into_iter()
         .filter_map(|part| part.get(&request.from));
-    let waiting = of_sender
+    let pooled = of_sender
         .filter_map(|transactions| transactions.get(&tx_nonce))
-        .find(|transaction| waits(transaction));
-    let Some(waiting) = waiting else {
+        .find(|transaction| is_same(transaction));
+    let Some(pooled) = pooled else {
         return Err(RpcError::refused(format!(
-            "no such transaction of nonce {tx_nonce} waits"
+            "no such transaction of nonce {tx_nonce} is in the pool"
         )));
     };
     let request = TransactionRequest {
-        gas: Some(gas.map_or(waiting.gas, |gas| gas.0)),
-        gas_price: Some(gas_price.map_or(waiting.gas_price, |price| price.0)),
+        gas: Some(gas.map_or(pooled.gas, |gas| gas.0)),
+        gas_price: Some(gas_price.map_or(pooled.gas_price, |price| price.0)),
         ..request
     };
     let key = node.accounts.with_key(&request.from, SecretKey::clone);
-    let key = key.map_err(locked)?;
+    let key = key.map_err(account_error)?;
     let price = gas_price_of(node, &request)?;
-    let unsigned = fill(node, request, price)?;
+    let unsigned = complete(node, request, price)?;
     submit_own(node, &unsigned, &key)
 }
 
 /// `mc_pendingTransactions`: by account, then by nonce.
-fn pending(node: &Node, dialect: Dialect) -> RpcResult {
+fn own_pending(
+    node: &Node,
+    (): (),
+    name_style: NameStyle,
+) -> RpcResult<JsonOf<Vec<TransactionObject<'static>>>> {
     let content = node.chain.pool().content();
     let own = node.accounts.addresses();
     let objects: Vec<_> = own
         .iter()
         .filter_map(|address| Some((address, content.pending.get(address)?)))
         .flat_map(|(address, transactions)| {
-            let show = |transaction| TransactionObject::new(transaction, *address, None, dialect);
+            let show = |transaction| TransactionObject::new(transaction, *address, None, name_style);
             transactions.values().map(move |transaction| show(transaction))
         })
         .collect();
-    Json::write_within(&objects, node.settings.response_len_max)
+    JsonOf::write_within(&objects, node.settings.response_len_max)
 }

@@ -1,23 +1,23 @@
-//! The suggested gas price: what the last blocks' transactions paid, in the middle, and at least
-//! what the pool takes from others.
+//! The suggested gas price: the median of what the transactions of the last blocks paid, and at
+//! least the lowest price that the pool accepts.
 
 use primitives::U256;
 
-use crate::error::RpcResult;
-use crate::node::{Node, failure};
+use crate::error::{RpcResult, failure};
+use crate::node::Node;
 
-/// How many blocks, from the head down, are looked at.
-const BLOCKS: u64 = 10;
-/// The price where these blocks have no transaction: 18 Gsha.
-const DEFAULT: u64 = 18_000_000_000;
-/// Never suggested more than this: 500 Gsha.
-const CAP: u64 = 500_000_000_000;
+/// How many blocks are read, from the head down.
+const SAMPLE_BLOCKS: u64 = 10;
+/// The price in sha if these blocks have no transaction: 18 Gsha.
+const PRICE_DEFAULT: u64 = 18_000_000_000;
+/// The highest suggested price in sha: 500 Gsha.
+const PRICE_MAX: u64 = 500_000_000_000;
 
 /// `mc_gasPrice`, in sha.
 pub(super) fn gas_price(node: &Node) -> RpcResult<U256> {
     let view = node.view()?;
     let head = view.head_hash();
-    // The floor may change while the head does not.
+    // The floor is read each time, because it may change while the head stays the same.
     let floor = node.chain.pool().price_floor();
     if let Some((at, price)) = *node.gas_price.lock()
         && at == head
@@ -25,7 +25,7 @@ pub(super) fn gas_price(node: &Node) -> RpcResult<U256> {
         return Ok(price.max(floor));
     }
     let mut prices = Vec::new();
-    for number in (0..=view.head_number()).rev().take(BLOCKS as usize) {
+    for number in (0..=view.head_number()).rev().take(SAMPLE_BLOCKS as usize) {
         if let Some(block) = view.block(number).map_err(failure)? {
             prices.extend(
                 block
@@ -41,13 +41,13 @@ pub(super) fn gas_price(node: &Node) -> RpcResult<U256> {
     Ok(price.max(floor))
 }
 
-/// The median of `prices`, at most the cap.
+/// The median of `prices`, at most [`PRICE_MAX`].
 fn suggested(prices: &mut [U256]) -> U256 {
     let price = match prices.len() {
-        0 => U256::from(DEFAULT),
+        0 => U256::from(PRICE_DEFAULT),
         len => *prices.select_nth_unstable((len - 1) / 2).1,
     };
-    price.min(U256::from(CAP))
+    price.min(U256::from(PRICE_MAX))
 }
 
 #[cfg(test)]
@@ -60,10 +60,10 @@ mod tests {
             let mut prices: Vec<_> = prices.iter().map(|price| U256::from(*price)).collect();
             assert_eq!(suggested(&mut prices), U256::from(expected), "{prices:?}");
         };
-        check(&[], DEFAULT);
+        check(&[], PRICE_DEFAULT);
         check(&[7], 7);
         check(&[9, 1], 1);
         check(&[5, 100, 1], 5);
-        check(&[CAP + 1, CAP + 2], CAP);
+        check(&[PRICE_MAX + 1, PRICE_MAX + 2], PRICE_MAX);
     }
 }

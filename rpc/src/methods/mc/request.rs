@@ -1,20 +1,25 @@
-//! What the methods are given beside plain values: transaction objects, call objects, words.
+//! Parameters that are more than plain values: transaction objects, call objects, words.
 
 use chain::call::CallRequest;
 use primitives::{Address, Bytes, U256};
 
-use crate::decode::{Fields, FromParam, string};
-use crate::types::{Count, Data, DecodeError, Quantity};
+use crate::decode::{FromParam, ParamFields, string};
+use crate::types::{Count, Data, ParamError, Quantity};
+use crate::wire_type::WireType;
 
-/// Fields that only Ethereum's typed transactions have, with the first type that has them. A
-/// transaction made without them would not be the one that was asked for. These say what it costs
-/// whom and change nothing in what a call answers; clients send them with calls as a matter of course.
+/// ParamFields about costs that only Ethereum's typed transactions have, with the first type that
+/// has them.
+///
+/// A transaction object with such a field is refused, because a transaction without the field would
+/// not be what the caller wants. A call object may have these fields: they do not change what a
+/// call returns, and clients send them routinely.
 const COST_FIELDS: [(&str, &str); 3] = [
     ("accessList", "1 (EIP-2930)"),
     ("maxFeePerGas", "2 (EIP-1559)"),
     ("maxPriorityFeePerGas", "2 (EIP-1559)"),
 ];
-/// The other such fields: without them a call too would be another.
+/// ParamFields about content that only Ethereum's typed transactions have. Call objects with such a
+/// field are refused too, because the field changes what the call returns.
 const CONTENT_FIELDS: [(&str, &str); 4] = [
     ("maxFeePerBlobGas", "3 (EIP-4844)"),
     ("blobVersionedHashes", "3 (EIP-4844)"),
@@ -22,12 +27,14 @@ const CONTENT_FIELDS: [(&str, &str); 4] = [
     ("authorizationList", "4 (EIP-7702)"),
 ];
 
-/// A number as QUANTITY, or as DATA of 32 bytes: a storage position, a miner's hashrate.
+/// A number as QUANTITY or as DATA of 32 bytes, such as a storage position or a miner's hash rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::methods) struct Word(pub(in crate::methods) U256);
 
 impl FromParam for Word {
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
+    const TYPE: WireType = WireType::Named("WORD");
+
+    fn from_json(json: &str) -> Result<Self, ParamError> {
         let text = string(json, "a hex string")?;
         match Data::<[u8; 32]>::decode_fixed(&text) {
             Ok(Data(bytes)) => Ok(Self(U256::from_be_bytes(bytes))),
@@ -36,7 +43,7 @@ impl FromParam for Word {
     }
 }
 
-/// The transaction object of `mc_sendTransaction` (interface 4.5).
+/// The transaction object of `mc_sendTransaction` (docs/interface.md, 4.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::methods) struct TransactionRequest {
     pub(super) from: Address,
@@ -52,13 +59,15 @@ pub(in crate::methods) struct TransactionRequest {
 }
 
 impl FromParam for TransactionRequest {
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
-        let fields = Fields::read(json)?;
+    const TYPE: WireType = WireType::Named("TransactionRequest");
+
+    fn from_json(json: &str) -> Result<Self, ParamError> {
+        let fields = ParamFields::read(json)?;
         refuse_typed(&fields, &COST_FIELDS)?;
         refuse_typed(&fields, &CONTENT_FIELDS)?;
         if let Some(Count(got @ 1..)) = fields.get("type")? {
-            return Err(DecodeError::Rule(format!(
-                "field type: got {got}, want 0 or none: this chain has no typed transactions"
+            return Err(ParamError::Rule(format!(
+                "field type: got {got}, expected 0 or none: this chain has no typed transactions"
             )));
         }
         let request = Self {
@@ -74,31 +83,33 @@ impl FromParam for TransactionRequest {
             chain_id: chain_id(&fields)?,
         };
         if request.to.is_none() && request.input.is_empty() {
-            return Err(DecodeError::Rule(
-                "want a field to, or the code of a contract as data".to_owned(),
+            return Err(ParamError::Rule(
+                "expected a field to, or the code of a contract as data".to_owned(),
             ));
         }
         Ok(request)
     }
 }
 
-/// The call object of `mc_call` and `mc_estimateGas` (interface 4.5).
+/// The call object of `mc_call` and `mc_estimateGas` (docs/interface.md, 4.5).
 #[derive(Clone, Debug)]
-pub(super) struct Call {
+pub(super) struct CallObject {
     pub(super) request: CallRequest,
     pub(super) chain_id: Option<u64>,
 }
 
-impl FromParam for Call {
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
-        let fields = Fields::read(json)?;
+impl FromParam for CallObject {
+    const TYPE: WireType = WireType::Named("CallRequest");
+
+    fn from_json(json: &str) -> Result<Self, ParamError> {
+        let fields = ParamFields::read(json)?;
         refuse_typed(&fields, &CONTENT_FIELDS)?;
         let gas_price = wide(&fields, "gasPrice")?;
         let _type: Option<Count> = fields.get("type")?;
         for name in ["maxFeePerGas", "maxPriorityFeePerGas"] {
             if wide(&fields, name)?.is_some() && gas_price.is_some() {
-                return Err(DecodeError::Rule(format!(
-                    "fields gasPrice and {name} exclude each other, want one of them"
+                return Err(ParamError::Rule(format!(
+                    "fields gasPrice and {name} exclude each other, expected one of them"
                 )));
             }
         }
@@ -117,48 +128,48 @@ impl FromParam for Call {
 }
 
 /// Refuses an object with one of these fields.
-fn refuse_typed(fields: &Fields<'_>, typed: &[(&str, &str)]) -> Result<(), DecodeError> {
-    let given = |(name, _): &&(&str, &str)| fields.json(name).is_some_and(|json| json != "null");
-    match typed.iter().find(given) {
+fn refuse_typed(fields: &ParamFields<'_>, typed: &[(&str, &str)]) -> Result<(), ParamError> {
+    let is_present = |(name, _): &&(&str, &str)| fields.json(name).is_some_and(|json| json != "null");
+    match typed.iter().find(is_present) {
         None => Ok(()),
-        Some((name, kind)) => Err(DecodeError::Rule(format!(
-            "field {name}: got one, want none: this chain has no transactions of type {kind}"
+        Some((name, kind)) => Err(ParamError::Rule(format!(
+            "field {name}: got one, expected none: this chain has no transactions of type {kind}"
         ))),
     }
 }
 
-/// The chain that is meant: QUANTITY, or a plain number, as which people write it.
-fn chain_id(fields: &Fields<'_>) -> Result<Option<u64>, DecodeError> {
+/// The chain id, as QUANTITY or as a plain number, because people write it both ways.
+fn chain_id(fields: &ParamFields<'_>) -> Result<Option<u64>, ParamError> {
     let id: Option<Count> = fields.get("chainId")?;
     Ok(id.map(|id| id.0))
 }
 
-fn number(fields: &Fields<'_>, name: &'static str) -> Result<Option<u64>, DecodeError> {
+fn number(fields: &ParamFields<'_>, name: &'static str) -> Result<Option<u64>, ParamError> {
     let number: Option<Quantity> = fields.get(name)?;
     Ok(number.map(|number| number.0))
 }
 
-fn wide(fields: &Fields<'_>, name: &'static str) -> Result<Option<U256>, DecodeError> {
+fn wide(fields: &ParamFields<'_>, name: &'static str) -> Result<Option<U256>, ParamError> {
     let number: Option<Quantity<U256>> = fields.get(name)?;
     Ok(number.map(|number| number.0))
 }
 
-/// The data, under either of its names; two different data are an error.
-fn input(fields: &Fields<'_>) -> Result<Bytes, DecodeError> {
+/// The input, under either of its names, `data` and `input`. If both are there they must be equal.
+fn input(fields: &ParamFields<'_>) -> Result<Bytes, ParamError> {
     let data: Option<Data> = fields.get("data")?;
     let input: Option<Data> = fields.get("input")?;
     if let (Some(data), Some(input)) = (&data, &input)
         && data != input
     {
-        return Err(DecodeError::Rule(
-            "fields data and input differ, want one of them".to_owned(),
+        return Err(ParamError::Rule(
+            "fields data and input differ, expected one of them".to_owned(),
         ));
     }
     Ok(data.or(input).unwrap_or_default().0.into())
 }
 
-/// The proxy's address; clients of the public network also write none as `0x`.
-fn via(fields: &Fields<'_>) -> Result<Option<Address>, DecodeError> {
+/// The address of the proxy. Clients of the public network also write `0x` for none.
+fn via(fields: &ParamFields<'_>) -> Result<Option<Address>, ParamError> {
     match fields.json("via") {
         Some("\"0x\"" | "\"\"") => Ok(None),
         _ => fields.get("via"),
@@ -185,8 +196,8 @@ mod tests {
         let most = format!("\"0x{}\"", "f".repeat(64));
         assert_eq!(Word::from_json(&most), Ok(Word(U256::MAX)));
         check_error::<Word>("\"0x01\"", "leading zero digits");
-        check_error::<Word>("\"0x\"", "want at least one hex digit after 0x");
-        check_error::<Word>("1", "want a hex string, got a number");
+        check_error::<Word>("\"0x\"", "expected at least one hex digit after 0x");
+        check_error::<Word>("1", "got a number, expected a hex string");
         let long = format!("\"0x{}\"", "f".repeat(66));
         check_error::<Word>(&long, "number does not fit 256 bits");
     }
@@ -239,15 +250,18 @@ mod tests {
         let check = |members: &str, expected: &str| {
             check_error::<TransactionRequest>(&format!(r#"{{"from":"{from}"{members}}}"#), expected);
         };
-        check("", "want a field to, or the code of a contract as data");
-        check(r#","to":"0x""#, "field to: want 20 bytes, got 0");
+        check("", "expected a field to, or the code of a contract as data");
+        check(r#","to":"0x""#, "field to: got 0 bytes, expected 20 bytes");
         check(r#","gas":"90000""#, "field gas: missing 0x prefix");
-        check(r#","gas":90000"#, "field gas: want a hex string, got a number");
+        check(
+            r#","gas":90000"#,
+            "field gas: got a number, expected a hex string",
+        );
         check(r#","value":"0x00""#, "field value: leading zero digits");
         check(r#","data":"0x1""#, "field data: odd number of hex digits");
         check(
             r#","data":"0x01","input":"0x02""#,
-            "fields data and input differ, want one of them",
+            "fields data and input differ, expected one of them",
         );
         check(
             r#","nonce":"0x10000000000000000""#,
@@ -256,47 +270,47 @@ mod tests {
         for (members, expected) in [
             (
                 r#","type":"0x2""#,
-                "field type: got 2, want 0 or none: this chain has no typed transactions",
+                "field type: got 2, expected 0 or none: this chain has no typed transactions",
             ),
             (r#","type":"two""#, "field type: missing 0x prefix"),
             (r#","chainId":"100""#, "field chainId: missing 0x prefix"),
             (
                 r#","maxFeePerGas":"0x1""#,
-                "field maxFeePerGas: got one, want none: this chain has no transactions of type 2 (EIP-1559)",
+                "field maxFeePerGas: got one, expected none: this chain has no transactions of type 2 (EIP-1559)",
             ),
             (
                 r#","accessList":[]"#,
-                "field accessList: got one, want none: this chain has no transactions of type 1 (EIP-2930)",
+                "field accessList: got one, expected none: this chain has no transactions of type 1 (EIP-2930)",
             ),
             (
                 r#","authorizationList":[{}]"#,
-                "field authorizationList: got one, want none: this chain has no transactions of type 4 (EIP-7702)",
+                "field authorizationList: got one, expected none: this chain has no transactions of type 4 (EIP-7702)",
             ),
         ] {
             check(members, expected);
         }
         check_error::<TransactionRequest>("{}", "missing field from");
-        check_error::<Call>("[]", "want an object, got an array");
-        check_error::<Call>(r#"{"to":"0x12"}"#, "field to: want 20 bytes, got 1");
+        check_error::<CallObject>("[]", "got an array, expected an object");
+        check_error::<CallObject>(r#"{"to":"0x12"}"#, "field to: got 1 byte, expected 20 bytes");
     }
 
     #[test]
     fn calls_may_say_what_they_would_pay() {
         let idle = r#"{"type":"0x2","maxFeePerGas":"0x5","maxPriorityFeePerGas":"0x1","accessList":[],
             "chainId":100,"blobs":null}"#;
-        let call = Call::from_json(idle).expect("a call");
+        let call = CallObject::from_json(idle).expect("a call");
         assert_eq!((call.request.gas_price, call.chain_id), (U256::ZERO, Some(100)));
-        check_error::<Call>(
+        check_error::<CallObject>(
             r#"{"gasPrice":"0x1","maxPriorityFeePerGas":"0x1"}"#,
-            "fields gasPrice and maxPriorityFeePerGas exclude each other, want one of them",
+            "fields gasPrice and maxPriorityFeePerGas exclude each other, expected one of them",
         );
-        check_error::<Call>(
+        check_error::<CallObject>(
             r#"{"maxFeePerGas":1}"#,
-            "field maxFeePerGas: want a hex string, got a number",
+            "field maxFeePerGas: got a number, expected a hex string",
         );
-        check_error::<Call>(
+        check_error::<CallObject>(
             r#"{"blobVersionedHashes":[]}"#,
-            "field blobVersionedHashes: got one, want none: this chain has no transactions of type 3 (EIP-4844)",
+            "field blobVersionedHashes: got one, expected none: this chain has no transactions of type 3 (EIP-4844)",
         );
     }
 }

@@ -1,66 +1,67 @@
-//! What the node says of itself and its chain as a whole (interface 4.4).
+//! Facts about the node and its chain as a whole (docs/interface.md, 4.4).
 
 use primitives::U256;
 use serde::Serialize;
 
 use super::price::gas_price;
 use crate::error::RpcResult;
-use crate::methods::NodeFacts;
+use crate::facts::NodeFacts;
 use crate::node::Node;
-use crate::table::{Method, reply};
+use crate::table::Method;
 use crate::types::Quantity;
+use crate::wire_type::{Described, WireType};
 
-/// Version 63 of the protocol between nodes.
+/// Version 63 of the protocol between nodes, as a QUANTITY.
 const PROTOCOL_VERSION: &str = "0x3f";
 
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::inline("mc_protocolVersion", |_, params| {
-            reply(params.parse().map(|()| PROTOCOL_VERSION))
-        })
-        .says("-> String", "The version of the protocol between nodes."),
-        Method::inline("mc_chainId", |node: &Node, params| {
-            reply(params.parse().map(|()| Quantity(node.chain.spec().chain_id)))
-        })
-        .says("-> QUANTITY", "The chain id that transactions are signed for."),
-        Method::reading("mc_syncing", |node, params| {
-            reply(params.parse().and_then(|()| syncing(node)))
-        })
-        .says(
-            "-> SyncStatus|Boolean",
-            "How far a download of the chain is; false where there is none.",
-        ),
-        Method::blocking("mc_gasPrice", |node, params| {
-            reply(params.parse().and_then(|()| price(node)))
-        })
-        .says(
-            "-> QUANTITY",
-            "A price per gas, in sha: the middle of what the last blocks paid.",
-        ),
+        Method::inline("mc_protocolVersion", [], protocol_version)
+            .summary("The version of the protocol between nodes."),
+        Method::inline("mc_chainId", [], chain_id).summary("The chain id that transactions are signed for."),
+        Method::reading("mc_syncing", [], syncing)
+            .summary("The progress of a download of the chain. False if nothing is being downloaded."),
+        Method::blocking("mc_gasPrice", [], suggested_gas_price)
+            .summary("A suggested gas price, in sha: the median of what the last blocks paid."),
     ]
 }
 
-/// The answer of `mc_syncing` (interface 2.7).
+/// `mc_protocolVersion`.
+fn protocol_version(_: &Node) -> RpcResult<&'static str> {
+    Ok(PROTOCOL_VERSION)
+}
+
+/// `mc_chainId`.
+fn chain_id(node: &Node) -> RpcResult<Quantity> {
+    Ok(Quantity(node.chain.spec().chain_id))
+}
+
+/// The answer of `mc_syncing` (docs/interface.md, 2.7).
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Syncing {
-    /// Written as false.
-    Done(bool),
+enum SyncingAnswer {
+    /// Nothing is downloaded. Always `false`.
+    Idle(bool),
+    /// A download is running.
     #[serde(rename_all = "camelCase")]
-    Under {
+    Running {
         starting_block: Quantity,
         current_block: Quantity,
         highest_block: Quantity,
     },
 }
 
+impl Described for SyncingAnswer {
+    const TYPE: WireType = WireType::OneOf(&[WireType::Named("SyncStatus"), <bool as Described>::TYPE]);
+}
+
 /// `mc_syncing`: false, or how far the download is.
-fn syncing(node: &Node) -> RpcResult<Syncing> {
+fn syncing(node: &Node) -> RpcResult<SyncingAnswer> {
     let Some(status) = node.sync_status() else {
-        return Ok(Syncing::Done(false));
+        return Ok(SyncingAnswer::Idle(false));
     };
-    Ok(Syncing::Under {
+    Ok(SyncingAnswer::Running {
         starting_block: Quantity(status.starting_block),
         current_block: Quantity(node.view()?.head_number()),
         highest_block: Quantity(status.highest_block),
@@ -68,7 +69,7 @@ fn syncing(node: &Node) -> RpcResult<Syncing> {
 }
 
 /// `mc_gasPrice`.
-fn price(node: &Node) -> RpcResult<Quantity<U256>> {
+fn suggested_gas_price(node: &Node) -> RpcResult<Quantity<U256>> {
     gas_price(node).map(Quantity)
 }
 
@@ -78,17 +79,17 @@ mod tests {
 
     #[test]
     fn sync_states() {
-        let check = |state: Syncing, expected: &str| {
-            assert_eq!(serde_json::to_string(&state).expect("JSON"), expected);
+        let check = |answer: SyncingAnswer, expected: &str| {
+            assert_eq!(serde_json::to_string(&answer).expect("JSON"), expected);
         };
-        check(Syncing::Done(false), "false");
-        let under = Syncing::Under {
+        check(SyncingAnswer::Idle(false), "false");
+        let running = SyncingAnswer::Running {
             starting_block: Quantity(1),
             current_block: Quantity(16),
             highest_block: Quantity(255),
         };
         check(
-            under,
+            running,
             r#"{"startingBlock":"0x1","currentBlock":"0x10","highestBlock":"0xff"}"#,
         );
     }

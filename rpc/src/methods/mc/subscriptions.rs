@@ -1,99 +1,119 @@
-//! Subscriptions: `mc_subscribe` and `mc_unsubscribe`, on connections that last.
+//! Subscriptions: `mc_subscribe` and `mc_unsubscribe`, for connections that last.
 //!
-//! What there is to subscribe to and how it is told is in [`crate::subscriptions`].
+//! The kinds of subscriptions and how their notifications are sent are in [`crate::subscriptions`].
 
 use primitives::U256;
+use serde::Serialize;
 
 use crate::decode::{FromParam, json_type};
 use crate::error::{RpcError, RpcResult};
-use crate::filters::LogCriteria;
+use crate::logs_filter::{LogCriteria, LogFilter};
+use crate::modules::NameStyle;
 use crate::node::Node;
-use crate::params::Params;
 use crate::subscriptions::{
-    HeadSource, MatchingLogs, NewHeads, PendingSource, Session, SubscriptionSource, SyncSource,
+    HeadSource, MatchingLogs, NewHeads, PendingSource, RpcSession, SubscriptionSource, SyncSource,
 };
-use crate::table::{Json, Method};
-use crate::types::{DecodeError, Quantity};
+use crate::table::Method;
+use crate::types::{ParamError, Quantity};
+use crate::wire_type::{Described, WireType};
 
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::session("mc_subscribe", subscribe).says(
-            "kind: String, details?: LogFilter|Boolean -> QUANTITY",
-            "Begins to tell this connection of newHeads, logs, newPendingTransactions or syncing. \
-             Of pending transactions a slow reader is told the last 65,536.",
+        Method::session("mc_subscribe", ["kind", "details"], subscribe).summary(
+            "Starts a subscription of newHeads, logs, newPendingTransactions or syncing on this connection. \
+             Of pending transactions, a slow reader gets the last 65,536.",
         ),
-        Method::session("mc_unsubscribe", |_, session, params| {
-            let (Quantity(id),): (Quantity<U256>,) = params.parse()?;
-            if u128::try_from(id).is_ok_and(|id| session.remove(id)) {
-                Json::write(&true)
-            } else {
-                Err(RpcError::refused("subscription not found"))
-            }
-        })
-        .says(
-            "id: QUANTITY -> Boolean",
-            "Ends a subscription of this connection.",
-        ),
+        Method::session("mc_unsubscribe", ["id"], unsubscribe)
+            .summary("Ends a subscription of this connection."),
     ]
 }
 
-/// The second parameter, which the first one gives a meaning.
-struct Details(String);
+/// The second parameter of `mc_subscribe`. Its meaning depends on the first parameter.
+struct SubscriptionDetails(String);
 
-impl FromParam for Details {
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
+impl FromParam for SubscriptionDetails {
+    const TYPE: WireType = WireType::OneOf(&[<LogFilter as FromParam>::TYPE, <bool as FromParam>::TYPE]);
+
+    fn from_json(json: &str) -> Result<Self, ParamError> {
         Ok(Self(json.to_owned()))
     }
 }
 
-/// `mc_subscribe`: the id that notifications will name.
-fn subscribe(node: &Node, session: &Session, params: Params<'_>) -> RpcResult {
-    let dialect = params.dialect();
-    let (kind, details): (String, Option<Details>) = params.parse()?;
+impl SubscriptionDetails {
+    /// Reads the details as a `T`.
+    fn read<T: FromParam>(self) -> RpcResult<T> {
+        T::from_json(&self.0).map_err(|reason| RpcError::invalid_argument(1, reason))
+    }
+
+    /// Refuses details of a subscription that has none.
+    fn refuse(details: Option<Self>) -> RpcResult<()> {
+        match details {
+            None => Ok(()),
+            Some(Self(json)) => Err(RpcError::invalid_argument(
+                1,
+                format_args!("got {}, expected nothing", json_type(&json)),
+            )),
+        }
+    }
+}
+
+/// The id of a subscription, as QUANTITY text.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct SubscriptionId(String);
+
+impl Described for SubscriptionId {
+    const TYPE: WireType = <Quantity<u128> as Described>::TYPE;
+}
+
+/// `mc_subscribe`: the id that the notifications will carry.
+fn subscribe(
+    node: &Node,
+    session: &RpcSession,
+    (kind, details): (String, Option<SubscriptionDetails>),
+    name_style: NameStyle,
+) -> RpcResult<SubscriptionId> {
     let feeds = &node.feeds;
     let source: Box<dyn SubscriptionSource> = match kind.as_str() {
         "newHeads" => {
-            none(details)?;
+            SubscriptionDetails::refuse(details)?;
             Box::new(HeadSource::new(feeds, NewHeads)?)
         }
         "logs" => {
-            let filter = details.map(|Details(json)| LogCriteria::from_json(&json));
-            let filter = filter
-                .transpose()
-                .map_err(|reason| RpcError::invalid_argument(1, reason))?;
-            let criteria = filter.unwrap_or_default();
+            let criteria: Option<LogCriteria> = details.map(SubscriptionDetails::read).transpose()?;
+            let criteria = criteria.unwrap_or_default();
             criteria.check_range(node.view()?.head_number())?;
-            Box::new(HeadSource::new(feeds, MatchingLogs { criteria, dialect })?)
+            Box::new(HeadSource::new(feeds, MatchingLogs { criteria, name_style })?)
         }
         "newPendingTransactions" => {
-            let full = details.map(|Details(json)| bool::from_json(&json));
-            let full = full
-                .transpose()
-                .map_err(|reason| RpcError::invalid_argument(1, reason))?;
-            Box::new(PendingSource::new(feeds, full.unwrap_or_default(), dialect)?)
+            let full: Option<bool> = details.map(SubscriptionDetails::read).transpose()?;
+            Box::new(PendingSource::new(feeds, full.unwrap_or_default(), name_style)?)
         }
         "syncing" => {
-            none(details)?;
+            SubscriptionDetails::refuse(details)?;
             Box::new(SyncSource::new(feeds)?)
         }
         _ => {
             return Err(RpcError::invalid_argument(
                 0,
-                "want one of newHeads, logs, newPendingTransactions, syncing",
+                format_args!("got {kind:?}, expected one of newHeads, logs, newPendingTransactions, syncing"),
             ));
         }
     };
-    Json::write(&session.add(source, dialect)?)
+    session.add(source, name_style).map(SubscriptionId)
 }
 
-/// Refuses a second parameter where the first needs none.
-fn none(details: Option<Details>) -> RpcResult<()> {
-    match details {
-        None => Ok(()),
-        Some(Details(json)) => Err(RpcError::invalid_argument(
-            1,
-            format_args!("want none, got {}", json_type(&json)),
-        )),
+/// `mc_unsubscribe`: true. A subscription that does not exist is an error.
+fn unsubscribe(
+    _: &Node,
+    session: &RpcSession,
+    (Quantity(id),): (Quantity<U256>,),
+    _: NameStyle,
+) -> RpcResult<bool> {
+    if u128::try_from(id).is_ok_and(|id| session.remove(id)) {
+        Ok(true)
+    } else {
+        Err(RpcError::refused("subscription not found"))
     }
 }

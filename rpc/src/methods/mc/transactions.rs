@@ -1,7 +1,7 @@
-//! Transactions and receipts (interface 4.4).
+//! Transactions and receipts (docs/interface.md, 4.4).
 //!
-//! A transaction is found by its own hash and, where it came in nine fields, by the hash that
-//! Ethereum's libraries predict. A look-up that finds nothing gives null.
+//! A transaction is found by its own hash. A transaction that was sent in nine fields is also found
+//! by the hash that Ethereum's libraries compute. A look-up that finds nothing returns null.
 
 use std::sync::Arc;
 
@@ -9,210 +9,242 @@ use chain::View;
 use chain::pool::PooledTransaction;
 use primitives::{B256, Transaction};
 
-use super::lookup::Found;
-use crate::blocks::{KnownBlock, Reach};
-use crate::node::{Node, failure};
+use super::lookup::FoundBlock;
+use crate::block_cache::CachedBlock;
+use crate::error::failure;
+use crate::json::JsonOf;
+use crate::modules::NameStyle;
+use crate::node::Node;
 use crate::objects::{ReceiptObject, TransactionObject, TransactionPlace};
-use crate::params::Dialect;
-use crate::table::{Json, Method, Stop};
-use crate::types::{Data, Quantity};
+use crate::table::{InlineError, Method, ReadScope};
+use crate::types::{BlockRef, Data, Quantity};
 
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::cached("mc_getTransactionByHash", |node, params, reach| {
-            let (hash,) = params.parse()?;
-            by_hash(node, &hash, params.dialect(), reach)
-        })
-        .says(
-            "hash: DATA32 -> Transaction|null",
-            "A transaction, in a block or waiting for one.",
-        ),
-        Method::cached("mc_getTransactionByBlockHashAndIndex", |node, params, reach| {
-            let (hash, index) = params.parse()?;
-            by_index(
-                Found::by_hash(node, &node.view()?, &hash, reach)?,
-                index,
-                params.dialect(),
-            )
-        })
-        .says(
-            "hash: DATA32, index: QUANTITY -> Transaction|null",
-            "A transaction of a block.",
-        ),
-        Method::cached("mc_getTransactionByBlockNumberAndIndex", |node, params, reach| {
-            let (at, index) = params.parse()?;
-            by_index(
-                Found::by_number(node, &node.view()?, at, reach)?,
-                index,
-                params.dialect(),
-            )
-        })
-        .says(
-            "block: BLOCKREF, index: QUANTITY -> Transaction|null",
-            "A transaction of a block.",
-        ),
-        Method::cached("mc_getTransactionReceipt", |node, params, reach| {
-            let (hash,) = params.parse()?;
-            receipt(node, &hash, params.dialect(), reach)
-        })
-        .says(
-            "hash: DATA32 -> Receipt|null",
-            "What came of a transaction in a block.",
-        ),
-        Method::cached("mc_getRawTransactionByHash", |node, params, reach| {
-            let (hash,) = params.parse()?;
-            raw_by_hash(node, &hash, params.dialect(), reach)
-        })
-        .says(
-            "hash: DATA32 -> DATA|null",
-            "The bytes of a transaction, in a block or waiting for one.",
-        ),
+        Method::cached("mc_getTransactionByHash", ["hash"], by_hash)
+            .summary("A transaction, in a block or in the pool."),
+        Method::cached(
+            "mc_getTransactionByBlockHashAndIndex",
+            ["hash", "index"],
+            by_block_hash,
+        )
+        .summary("A transaction of a block."),
+        Method::cached(
+            "mc_getTransactionByBlockNumberAndIndex",
+            ["block", "index"],
+            by_block_number,
+        )
+        .summary("A transaction of a block."),
+        Method::cached("mc_getTransactionReceipt", ["hash"], receipt)
+            .summary("The receipt of a transaction in a block."),
+        Method::cached("mc_getRawTransactionByHash", ["hash"], raw_by_hash)
+            .summary("The bytes of a transaction, in a block or in the pool."),
         Method::cached(
             "mc_getRawTransactionByBlockHashAndIndex",
-            |node, params, reach| {
-                let (hash, index) = params.parse()?;
-                raw_by_index(
-                    Found::by_hash(node, &node.view()?, &hash, reach)?,
-                    index,
-                    params.dialect(),
-                )
-            },
+            ["hash", "index"],
+            raw_by_block_hash,
         )
-        .says(
-            "hash: DATA32, index: QUANTITY -> DATA|null",
-            "The bytes of a transaction of a block.",
-        ),
+        .summary("The bytes of a transaction of a block."),
         Method::cached(
             "mc_getRawTransactionByBlockNumberAndIndex",
-            |node, params, reach| {
-                let (at, index) = params.parse()?;
-                raw_by_index(
-                    Found::by_number(node, &node.view()?, at, reach)?,
-                    index,
-                    params.dialect(),
-                )
-            },
+            ["block", "index"],
+            raw_by_block_number,
         )
-        .says(
-            "block: BLOCKREF, index: QUANTITY -> DATA|null",
-            "The bytes of a transaction of a block.",
-        ),
+        .summary("The bytes of a transaction of a block."),
     ]
 }
 
-fn by_index(found: Option<Found>, Quantity(index): Quantity, dialect: Dialect) -> Result<Json, Stop> {
-    let index = usize::try_from(index).ok();
-    Ok(Json::write(
-        &index.and_then(|index| found.as_ref()?.transaction(index, dialect)),
-    )?)
+/// A transaction as JSON, or null.
+type TransactionJson = JsonOf<Option<TransactionObject<'static>>>;
+
+/// `mc_getTransactionByBlockHashAndIndex`.
+fn by_block_hash(
+    node: &Node,
+    (hash, index): (B256, Quantity),
+    scope: ReadScope,
+    name_style: NameStyle,
+) -> Result<TransactionJson, InlineError> {
+    let block = FoundBlock::by_hash(node, &node.view()?, &hash, scope)?;
+    by_index(block, index, name_style)
 }
 
-fn raw_by_index(found: Option<Found>, Quantity(index): Quantity, dialect: Dialect) -> Result<Json, Stop> {
-    let index = usize::try_from(index).ok();
-    let transaction = index.and_then(|index| found.as_ref()?.block().transactions.get(index));
-    Ok(Json::write(
-        &transaction.map(|transaction| raw(transaction, dialect)),
-    )?)
+/// `mc_getTransactionByBlockNumberAndIndex`.
+fn by_block_number(
+    node: &Node,
+    (at, index): (BlockRef, Quantity),
+    scope: ReadScope,
+    name_style: NameStyle,
+) -> Result<TransactionJson, InlineError> {
+    let block = FoundBlock::by_number(node, &node.view()?, at, scope)?;
+    by_index(block, index, name_style)
 }
 
-/// The bytes that are stored; in Ethereum's dialect those that its clients sent.
-fn raw(transaction: &Transaction, dialect: Dialect) -> Data {
-    Data(match dialect {
-        Dialect::Native => transaction.encode(),
-        Dialect::Ethereum => transaction.encode_raw(),
+fn by_index(
+    block: Option<FoundBlock>,
+    Quantity(index): Quantity,
+    name_style: NameStyle,
+) -> Result<TransactionJson, InlineError> {
+    let index = usize::try_from(index).ok();
+    let object = index.and_then(|index| block.as_ref()?.transaction(index, name_style));
+    Ok(JsonOf::write(&object)?)
+}
+
+/// `mc_getRawTransactionByBlockHashAndIndex`.
+fn raw_by_block_hash(
+    node: &Node,
+    (hash, index): (B256, Quantity),
+    scope: ReadScope,
+    name_style: NameStyle,
+) -> Result<Option<Data>, InlineError> {
+    let block = FoundBlock::by_hash(node, &node.view()?, &hash, scope)?;
+    Ok(raw_by_index(block, index, name_style))
+}
+
+/// `mc_getRawTransactionByBlockNumberAndIndex`.
+fn raw_by_block_number(
+    node: &Node,
+    (at, index): (BlockRef, Quantity),
+    scope: ReadScope,
+    name_style: NameStyle,
+) -> Result<Option<Data>, InlineError> {
+    let block = FoundBlock::by_number(node, &node.view()?, at, scope)?;
+    Ok(raw_by_index(block, index, name_style))
+}
+
+fn raw_by_index(block: Option<FoundBlock>, Quantity(index): Quantity, name_style: NameStyle) -> Option<Data> {
+    let index = usize::try_from(index).ok()?;
+    let block = block?;
+    let transaction = block.block().transactions.get(index)?;
+    Some(raw(transaction, name_style))
+}
+
+/// The bytes of a transaction: in the form that is stored, or, under Ethereum's names, in the form
+/// that its clients sent.
+fn raw(transaction: &Transaction, name_style: NameStyle) -> Data {
+    Data(match name_style {
+        NameStyle::Native => transaction.encode(),
+        NameStyle::Ethereum => transaction.encode_raw(),
     })
 }
 
 /// `mc_getTransactionByHash`.
-fn by_hash(node: &Node, hash: &B256, dialect: Dialect, reach: Reach) -> Result<Json, Stop> {
-    Ok(match find(node, hash, reach)? {
-        Some(Place::Block(found, index)) => Json::write(&found.transaction(index, dialect)),
-        Some(Place::Pool(waiting)) => {
-            let object = TransactionObject::new(&waiting.transaction, waiting.sender, None, dialect);
-            Json::write(&object)
+fn by_hash(
+    node: &Node,
+    (hash,): (B256,),
+    scope: ReadScope,
+    name_style: NameStyle,
+) -> Result<TransactionJson, InlineError> {
+    let found = find(node, &hash, scope)?;
+    let object = match &found {
+        Some(TransactionLocation::Block(block, index)) => block.transaction(*index, name_style),
+        Some(TransactionLocation::Pool(pooled)) => {
+            let transaction = &pooled.transaction;
+            Some(TransactionObject::new(
+                transaction,
+                pooled.sender,
+                None,
+                name_style,
+            ))
         }
-        None => Json::write(&()),
-    }?)
+        None => None,
+    };
+    Ok(JsonOf::write(&object)?)
 }
 
 /// `mc_getRawTransactionByHash`.
-fn raw_by_hash(node: &Node, hash: &B256, dialect: Dialect, reach: Reach) -> Result<Json, Stop> {
-    Ok(match find(node, hash, reach)? {
-        Some(Place::Block(found, index)) => {
-            let transaction = found.block().transactions.get(index);
-            Json::write(&transaction.map(|transaction| raw(transaction, dialect)))
+fn raw_by_hash(
+    node: &Node,
+    (hash,): (B256,),
+    scope: ReadScope,
+    name_style: NameStyle,
+) -> Result<Option<Data>, InlineError> {
+    Ok(match find(node, &hash, scope)? {
+        Some(TransactionLocation::Block(block, index)) => {
+            let transaction = block.block().transactions.get(index);
+            transaction.map(|transaction| raw(transaction, name_style))
         }
-        Some(Place::Pool(waiting)) => Json::write(&raw(&waiting.transaction, dialect)),
-        None => Json::write(&()),
-    }?)
+        Some(TransactionLocation::Pool(pooled)) => Some(raw(&pooled.transaction, name_style)),
+        None => None,
+    })
 }
 
-/// Where a transaction is.
-enum Place {
-    Block(Found, usize),
+/// Where a transaction was found: at an index of a block, or in the pool.
+enum TransactionLocation {
+    Block(FoundBlock, usize),
     Pool(PooledTransaction),
 }
 
 /// Looks for a transaction in canonical blocks and in the pool.
-fn find(node: &Node, hash: &B256, reach: Reach) -> Result<Option<Place>, Stop> {
+fn find(node: &Node, hash: &B256, scope: ReadScope) -> Result<Option<TransactionLocation>, InlineError> {
     let view = node.view()?;
-    let placed = |(known, index)| Place::Block(Found::Stored(known), index);
-    if let Some(place) = mined(node, &view, hash, reach)? {
-        return Ok(Some(placed(place)));
+    let in_block = |(block, index)| TransactionLocation::Block(FoundBlock::Stored(block), index);
+    if let Some(mined) = find_mined(node, &view, hash, scope)? {
+        return Ok(Some(in_block(mined)));
     }
-    if let Some(waiting) = node.chain.pool().get(hash) {
-        return Ok(Some(Place::Pool(waiting)));
+    if let Some(pooled) = node.chain.pool().get(hash) {
+        return Ok(Some(TransactionLocation::Pool(pooled)));
     }
-    // It may have moved from the pool into a block between the two looks.
+    // The transaction may have moved from the pool into a block between the two look-ups.
     let now = node.view()?;
     if now.head_hash() == view.head_hash() {
         return Ok(None);
     }
-    Ok(mined(node, &now, hash, reach)?.map(placed))
+    Ok(find_mined(node, &now, hash, scope)?.map(in_block))
 }
 
-/// The canonical block that has a transaction, and its place there.
-fn mined(
+/// The canonical block that contains a transaction, and the transaction's index in it.
+fn find_mined(
     node: &Node,
     view: &View,
     hash: &B256,
-    reach: Reach,
-) -> Result<Option<(Arc<KnownBlock>, usize)>, Stop> {
+    scope: ReadScope,
+) -> Result<Option<(Arc<CachedBlock>, usize)>, InlineError> {
     let Some((block, index)) = view.transaction_position(hash).map_err(failure)? else {
         return Ok(None);
     };
-    match Found::by_hash(node, view, &block, reach)? {
-        Some(Found::Stored(known)) if index < known.block.transactions.len() => Ok(Some((known, index))),
+    match FoundBlock::by_hash(node, view, &block, scope)? {
+        Some(FoundBlock::Stored(cached)) if index < cached.block.transactions.len() => {
+            Ok(Some((cached, index)))
+        }
         _ => Err(failure(format_args!(
-            "no transaction {index} in block {block}, where {hash} lies"
+            "the index places transaction {hash} at {index} of block {block}, which has none there"
         ))
         .into()),
     }
 }
 
 /// `mc_getTransactionReceipt`: null for a pending transaction.
-fn receipt(node: &Node, hash: &B256, dialect: Dialect, reach: Reach) -> Result<Json, Stop> {
+fn receipt(
+    node: &Node,
+    (hash,): (B256,),
+    scope: ReadScope,
+    name_style: NameStyle,
+) -> Result<JsonOf<Option<ReceiptObject<'static>>>, InlineError> {
     let view = node.view()?;
-    let Some((known, index)) = mined(node, &view, hash, reach)? else {
-        return Ok(Json::write(&())?);
+    let Some((block, index)) = find_mined(node, &view, &hash, scope)? else {
+        return Ok(JsonOf::write(&None::<ReceiptObject<'_>>)?);
     };
-    let id = known.id();
-    let receipts = match reach {
-        Reach::Memory => Some(node.blocks.kept_receipts(&id.hash).ok_or(Stop::Deferred)?),
-        Reach::Store => node.blocks.receipts(&node.chain, &view, &id)?,
+    let id = block.id();
+    let receipts = match scope {
+        ReadScope::Memory => Some(
+            node.blocks
+                .cached_receipts(&id.hash)
+                .ok_or(InlineError::Deferred)?,
+        ),
+        ReadScope::Store => node.blocks.receipts(&node.chain, &view, &id)?,
     };
     let place = TransactionPlace {
         block_hash: id.hash,
         block_number: id.number,
         index,
     };
-    let found = known.block.transactions.get(index).zip(known.senders.get(index));
-    let object = found
+    let transaction = block.block.transactions.get(index).zip(block.senders.get(index));
+    let object = transaction
         .zip(receipts.as_deref())
         .and_then(|((transaction, sender), receipts)| {
-            ReceiptObject::new(transaction, *sender, place, receipts, dialect)
+            ReceiptObject::new(transaction, *sender, place, receipts, name_style)
         })
         .ok_or_else(|| failure(format_args!("block {} has no receipt {index}", id.hash)))?;
-    Ok(Json::write(&object)?)
+    Ok(JsonOf::write(&Some(object))?)
 }

@@ -24,8 +24,8 @@ use tokio::time::timeout;
 use super::stopped;
 use crate::dispatch::Dispatcher;
 use crate::error::{RpcError, RpcResult};
-use crate::subscriptions::{ChangeSignal, Notification, Session, Subscriptions};
-use crate::traffic::Room;
+use crate::subscriptions::{ChangeSignal, Notification, RpcSession, Subscriptions};
+use crate::traffic::MemoryReservation;
 
 /// Moves messages in both directions.
 pub(super) trait DuplexChannel: Send {
@@ -148,13 +148,13 @@ struct DuplexConnection<'a, C> {
 /// A message whose call is done.
 struct FinishedCall {
     answer: Option<Vec<u8>>,
-    session: Session,
+    session: RpcSession,
 }
 
 /// A message for the client.
 enum OutgoingMessage {
     /// An answer, with the memory that was reserved when it was made.
-    Answer(Vec<u8>, Room),
+    Answer(Vec<u8>, MemoryReservation),
     Notification(Vec<u8>),
 }
 
@@ -175,12 +175,12 @@ impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
     /// Starts to answer a message. A message that needs no waiting is answered here, so such
     /// messages are answered in the order in which they came.
     async fn start_call(&mut self, message: Bytes) -> Result<(), DuplexError> {
-        let room = self.reserve(message.len())?;
+        let reservation = self.reserve(message.len())?;
         let dispatcher = self.dispatcher;
         let session = self.subscriptions.session();
         let mut call: BoxFuture<'a, FinishedCall> = Box::pin(async move {
             let answer = dispatcher.handle_in(message, Some(&session)).await;
-            drop(room);
+            drop(reservation);
             FinishedCall { answer, session }
         });
         match poll_fn(|task| Poll::Ready(call.as_mut().poll(task))).await {
@@ -222,8 +222,9 @@ impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
     /// after the answer.
     fn finish_call(&mut self, FinishedCall { answer, session }: FinishedCall) -> Result<(), DuplexError> {
         if let Some(answer) = answer {
-            let room = self.reserve(answer.len())?;
-            self.unsent.push_back(OutgoingMessage::Answer(answer, room));
+            let reservation = self.reserve(answer.len())?;
+            self.unsent
+                .push_back(OutgoingMessage::Answer(answer, reservation));
         }
         self.subscriptions.start(&session, &mut self.signals);
         self.has_backlog |= self.subscriptions.has_backlog();
@@ -237,11 +238,11 @@ impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
         message: OutgoingMessage,
     ) -> Result<(), DuplexError> {
         let is_notification = matches!(message, OutgoingMessage::Notification(_));
-        let (text, _room) = match message {
-            OutgoingMessage::Answer(text, room) => (text, room),
+        let (text, _reservation) = match message {
+            OutgoingMessage::Answer(text, reservation) => (text, reservation),
             OutgoingMessage::Notification(text) => {
-                let room = self.reserve(text.len())?;
-                (text, room)
+                let reservation = self.reserve(text.len())?;
+                (text, reservation)
             }
         };
         let mut sending = pin!(channel.send(text));
@@ -257,10 +258,10 @@ impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
     }
 
     /// Reserves memory for a message of `len` bytes.
-    fn reserve(&self, len: usize) -> Result<Room, DuplexError> {
-        let mut room = Room::default();
-        match self.dispatcher.traffic().take(&mut room, len) {
-            true => Ok(room),
+    fn reserve(&self, len: usize) -> Result<MemoryReservation, DuplexError> {
+        let mut reservation = MemoryReservation::default();
+        match self.dispatcher.traffic().reserve(&mut reservation, len) {
+            true => Ok(reservation),
             false => Err(DuplexError::NoMemory),
         }
     }

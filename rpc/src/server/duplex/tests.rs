@@ -9,9 +9,11 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
 use crate::dispatch::Rpc;
+use crate::json::Json;
 use crate::limits::Limits;
+use crate::modules::{Modules, NameStyle};
 use crate::subscriptions::SubscriptionSource;
-use crate::table::{Json, Method, Modules, reply};
+use crate::table::Method;
 
 /// Longer than anything here may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -72,29 +74,44 @@ impl SubscriptionSource for Ticker {
     }
 }
 
+async fn hold(context: Arc<Arc<TestContext>>, (): ()) -> RpcResult<&'static str> {
+    let call = RunningCall::new(Arc::clone(&context));
+    let gate = call.0.gate.acquire().await;
+    gate.map_err(|_| RpcError::refused("no gate"))?.forget();
+    Ok("held")
+}
+
+fn now(context: &Arc<TestContext>) -> RpcResult<&'static str> {
+    context.started.fetch_add(1, SeqCst);
+    Ok("now")
+}
+
+fn subscribe(
+    context: &Arc<TestContext>,
+    session: &RpcSession,
+    (): (),
+    name_style: NameStyle,
+) -> RpcResult<String> {
+    let ticker = Ticker(Arc::clone(context), *context.ticks.borrow());
+    session.add(Box::new(ticker), name_style)
+}
+
+fn unsubscribe(
+    _: &Arc<TestContext>,
+    session: &RpcSession,
+    (id,): (String,),
+    _: NameStyle,
+) -> RpcResult<bool> {
+    let id = u128::from_str_radix(id.trim_start_matches("0x"), 16);
+    Ok(id.is_ok_and(|id| session.remove(id)))
+}
+
 fn methods() -> Vec<Method<Arc<TestContext>>> {
     vec![
-        Method::waiting("mc_hold", |context, _| {
-            Box::pin(async move {
-                let call = RunningCall::new(Arc::clone(&context));
-                let gate = call.0.gate.acquire().await;
-                gate.map_err(|_| RpcError::refused("no gate"))?.forget();
-                reply(Ok("held"))
-            })
-        }),
-        Method::inline("mc_now", |context, _| {
-            context.started.fetch_add(1, SeqCst);
-            reply(Ok("now"))
-        }),
-        Method::session("mc_subscribe", |context, session, params| {
-            let ticker = Ticker(Arc::clone(context), *context.ticks.borrow());
-            Json::write(&session.add(Box::new(ticker), params.dialect())?)
-        }),
-        Method::session("mc_unsubscribe", |_, session, params| {
-            let (id,): (String,) = params.parse()?;
-            let id = u128::from_str_radix(id.trim_start_matches("0x"), 16);
-            Json::write(&id.is_ok_and(|id| session.remove(id)))
-        }),
+        Method::waiting("mc_hold", [], hold),
+        Method::inline("mc_now", [], now),
+        Method::session("mc_subscribe", [], subscribe),
+        Method::session("mc_unsubscribe", ["id"], unsubscribe),
     ]
 }
 

@@ -1,51 +1,56 @@
-//! The log filter options object (interface 2.6), for every method that takes one.
+//! The options object of log filters (docs/interface.md, 2.6).
 //!
-//! Reads what is asked for; which logs match is decided by the package `chain`. `blockHash`
-//! instead of a range is what Ethereum's libraries send.
+//! This module reads the object. Which logs match is decided by the package `chain`. The field
+//! `blockHash`, which takes the place of a range of blocks, is what Ethereum's libraries send.
+
+mod criteria;
 
 use chain::logs::LogQuery;
 use primitives::{Address, B256, LOG_TOPICS_MAX};
 
-use crate::decode::{Fields, FromParam};
-use crate::error::{RpcError, RpcResult};
-use crate::types::{BlockRef, DecodeError};
+pub use criteria::LogCriteria;
 
-/// A log filter.
+use crate::decode::{FromParam, ParamFields};
+use crate::error::{RpcError, RpcResult};
+use crate::types::{BlockRef, ParamError};
+use crate::wire_type::WireType;
+
+/// A log filter: which blocks, and which of their logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFilter {
-    /// The blocks.
+    /// The blocks to search.
     pub span: LogSpan,
-    /// The logs.
+    /// The logs that match.
     pub query: LogQuery,
 }
 
 /// The blocks of a log filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogSpan {
-    /// From one to another.
+    /// Canonical blocks.
     Range {
-        /// The first.
+        /// The first block.
         from: BlockRef,
-        /// The last.
+        /// The last block.
         to: BlockRef,
     },
     /// One block, canonical or not.
     Block(B256),
 }
 
-/// A range of blocks once its tags are numbers.
+/// A range of blocks with numbers in place of tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberRange {
     /// The first block.
     pub first: u64,
-    /// The last block; it may be above the head.
+    /// The last block. It may be above the head.
     pub last: u64,
-    /// The pending block is within the range.
+    /// Whether the pending block is within the range.
     pub pending: bool,
 }
 
 impl NumberRange {
-    /// Puts numbers in place of tags, where the head is block `head`.
+    /// Replaces the tags by numbers. `head` is the number of the head block.
     ///
     /// # Errors
     /// −32000 for a range that starts after it ends.
@@ -71,11 +76,13 @@ impl NumberRange {
     }
 }
 
-/// A value, or an array of alternatives.
+/// A value, or an array of alternatives. Empty if absent.
 struct OneOrMany<T>(Vec<T>);
 
 impl<T: FromParam> FromParam for OneOrMany<T> {
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
+    const TYPE: WireType = WireType::OneOf(&[T::TYPE, WireType::Array(&T::TYPE)]);
+
+    fn from_json(json: &str) -> Result<Self, ParamError> {
         if json.starts_with('[') {
             Vec::from_json(json).map(Self)
         } else {
@@ -83,18 +90,19 @@ impl<T: FromParam> FromParam for OneOrMany<T> {
         }
     }
 
-    /// Anything.
     fn absent() -> Option<Self> {
         Some(Self(Vec::new()))
     }
 }
 
-/// The topics at a position: a value, or an array of alternatives. No value stands for any
-/// topic, and so does null among the alternatives.
-struct Topics(Vec<B256>);
+/// The topics that match at a position: a value, or an array of alternatives. It is empty if any
+/// topic matches: if it is absent, an empty array, or has null among the alternatives.
+struct TopicAlternatives(Vec<B256>);
 
-impl FromParam for Topics {
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
+impl FromParam for TopicAlternatives {
+    const TYPE: WireType = WireType::Named("TOPIC");
+
+    fn from_json(json: &str) -> Result<Self, ParamError> {
         let OneOrMany(alternatives) = OneOrMany::<Option<B256>>::from_json(json)?;
         let all: Option<Vec<_>> = alternatives.into_iter().collect();
         Ok(Self(all.unwrap_or_default()))
@@ -106,8 +114,10 @@ impl FromParam for Topics {
 }
 
 impl FromParam for LogFilter {
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
-        let fields = Fields::read(json)?;
+    const TYPE: WireType = WireType::Named("LogFilter");
+
+    fn from_json(json: &str) -> Result<Self, ParamError> {
+        let fields = ParamFields::read(json)?;
         let from: Option<BlockRef> = fields.get("fromBlock")?;
         let to: Option<BlockRef> = fields.get("toBlock")?;
         let span = match fields.get("blockHash")? {
@@ -117,23 +127,23 @@ impl FromParam for LogFilter {
             },
             Some(hash) if from.is_none() && to.is_none() => LogSpan::Block(hash),
             Some(_) => {
-                return Err(DecodeError::Rule(
+                return Err(ParamError::Rule(
                     "blockHash excludes fromBlock and toBlock".to_owned(),
                 ));
             }
         };
         let OneOrMany(addresses) = fields.get::<OneOrMany<Address>>("address")?;
-        let topics: Vec<Topics> = fields.get::<Option<_>>("topics")?.unwrap_or_default();
+        let topics: Vec<TopicAlternatives> = fields.get::<Option<_>>("topics")?.unwrap_or_default();
         if topics.len() > LOG_TOPICS_MAX {
-            return Err(DecodeError::Field {
+            return Err(ParamError::Field {
                 name: "topics",
-                reason: Box::new(DecodeError::TooMany {
+                reason: Box::new(ParamError::TooMany {
                     got: topics.len(),
                     max: LOG_TOPICS_MAX,
                 }),
             });
         }
-        let topics = topics.into_iter().map(|Topics(set)| set).collect();
+        let topics = topics.into_iter().map(|TopicAlternatives(set)| set).collect();
         Ok(Self {
             span,
             query: LogQuery::new(addresses, topics),
@@ -153,7 +163,7 @@ mod tests {
     const A: B256 = B256::repeat_byte(0xa);
     const B: B256 = B256::repeat_byte(0xb);
 
-    fn read(json: &Value) -> Result<LogFilter, DecodeError> {
+    fn read(json: &Value) -> Result<LogFilter, ParamError> {
         LogFilter::from_json(&json.to_string())
     }
 
@@ -197,41 +207,41 @@ mod tests {
         check(json!({"blockHash": data(A)}), Ok(LogSpan::Block(A)));
         check(
             json!({"blockHash": data(A), "toBlock": "0x1"}),
-            Err(DecodeError::Rule(
+            Err(ParamError::Rule(
                 "blockHash excludes fromBlock and toBlock".to_owned(),
             )),
         );
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn errors_name_the_field() {
         let check = |json: Value, expected: &str| {
             assert_eq!(read(&json).expect_err("no filter").to_string(), expected);
         };
-        check(json!([]), "want an object, got an array");
+        check(json!([]), "got an array, expected an object");
         check(
             json!({"fromBlock": "0x01"}),
-            "field fromBlock: want a block number or one of earliest, latest, pending: leading zero digits",
+            "field fromBlock: expected a block number or one of earliest, latest, pending: leading zero digits",
         );
         check(
             json!({"address": data(A)}),
-            "field address: want 20 bytes, got 32",
+            "field address: got 32 bytes, expected 20 bytes",
         );
         check(
             json!({"address": [data(HERE), 5]}),
-            "field address: element 1: want a hex string, got a number",
+            "field address: element 1: got a number, expected a hex string",
         );
         check(
             json!({"topics": [null, [data(A), data(HERE)]]}),
-            "field topics: element 1: element 1: want 32 bytes, got 20",
+            "field topics: element 1: element 1: got 20 bytes, expected 32 bytes",
         );
         check(
             json!({"topics": [null, null, null, null, null]}),
-            "field topics: 5 members, want at most 4",
+            "field topics: got 5 members, expected at most 4",
         );
         check(
             json!({"topics": data(A)}),
-            "field topics: want an array, got a string",
+            "field topics: got a string, expected an array",
         );
     }
 

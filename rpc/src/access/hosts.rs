@@ -38,7 +38,7 @@ impl Default for Hosts {
 
 impl Hosts {
     /// Whether a request with this target and these headers names an allowed host.
-    pub(super) fn allows_request(&self, target: &Uri, headers: &HeaderMap) -> bool {
+    pub(crate) fn allows_request(&self, target: &Uri, headers: &HeaderMap) -> bool {
         if self.any {
             return true;
         }

@@ -18,7 +18,7 @@ pub struct Health {
 }
 
 impl Health {
-    pub(super) fn to_json(self) -> String {
+    pub(crate) fn to_json(self) -> String {
         serde_json::to_string(&self).expect("numbers and a Boolean can always be written")
     }
 }

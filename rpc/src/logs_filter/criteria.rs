@@ -2,15 +2,16 @@
 //! Source: docs/interface.md, 2.6.
 //!
 //! [`LogCriteria`] is a filter prepared for matching block after block. It knows no blocks. The
-//! package `chain` decides what matches. `logs_filter` reads the options object.
+//! package `chain` decides what matches. The module above reads the options object.
 
 use chain::logs::{BloomTest, LogQuery};
 use primitives::{Bloom, Log};
 
+use super::{LogFilter, LogSpan};
 use crate::decode::FromParam;
 use crate::error::{RpcError, RpcResult};
-use crate::logs_filter::{LogFilter, LogSpan};
-use crate::types::{BlockRef, DecodeError};
+use crate::types::{BlockRef, ParamError};
+use crate::wire_type::WireType;
 
 /// Bytes that an address or topic takes in the query and in the bloom test.
 const VALUE_LEN: usize = 96;
@@ -113,13 +114,15 @@ impl Default for LogCriteria {
 }
 
 impl FromParam for LogCriteria {
-    fn from_json(json: &str) -> Result<Self, DecodeError> {
+    const TYPE: WireType = <LogFilter as FromParam>::TYPE;
+
+    fn from_json(json: &str) -> Result<Self, ParamError> {
         let LogFilter { span, query } = LogFilter::from_json(json)?;
         match span {
             LogSpan::Range { from, to } => Ok(Self::new(from, to, query)),
             LogSpan::Block(_) => {
                 let reason = "blockHash: a filter takes a range of blocks, and mc_getLogs a single block";
-                Err(DecodeError::Rule(reason.to_owned()))
+                Err(ParamError::Rule(reason.to_owned()))
             }
         }
     }
@@ -246,23 +249,26 @@ mod tests {
     #[test]
     fn invalid_filters_name_the_reason() {
         for (json, expected) in [
-            ("[]", "want an object, got an array"),
-            (r#"{"address":"0x12"}"#, "field address: want 20 bytes, got 1"),
+            ("[]", "got an array, expected an object"),
+            (
+                r#"{"address":"0x12"}"#,
+                "field address: got 1 byte, expected 20 bytes",
+            ),
             (
                 r#"{"topics":"0x12"}"#,
-                "field topics: want an array, got a string",
+                "field topics: got a string, expected an array",
             ),
             (
                 r#"{"topics":["0x12"]}"#,
-                "field topics: element 0: want 32 bytes, got 1",
+                "field topics: element 0: got 1 byte, expected 32 bytes",
             ),
             (
                 "{\"topics\":[AA,AA,AA,AA,AA]}",
-                "field topics: 5 members, want at most 4",
+                "field topics: got 5 members, expected at most 4",
             ),
             (
                 r#"{"fromBlock":"0x01"}"#,
-                "field fromBlock: want a block number or one of earliest, latest, pending: leading zero digits",
+                "field fromBlock: expected a block number or one of earliest, latest, pending: leading zero digits",
             ),
             (
                 "{\"blockHash\":AA}",

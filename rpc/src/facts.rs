@@ -1,0 +1,31 @@
+//! Facts about a node that do not come from its chain.
+
+/// The progress of a download of the chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncStatus {
+    /// The number of the block at which the download began.
+    pub starting_block: u64,
+    /// The number of the highest block that a peer has announced.
+    pub highest_block: u64,
+}
+
+/// Facts about a node that do not come from its chain.
+pub trait NodeFacts {
+    /// The client version: name, version, platform and toolchain, separated by slashes.
+    fn client_version(&self) -> &str;
+
+    /// Network id: 99 main, 101 test, 100 local development.
+    fn network_id(&self) -> u64;
+
+    /// Whether the node listens for network connections.
+    fn is_listening(&self) -> bool;
+
+    /// The number of connected peers.
+    fn peer_count(&self) -> u64;
+
+    /// The progress of a download of the chain. `None` if nothing is being downloaded, as in a node
+    /// without peers.
+    fn sync_status(&self) -> Option<SyncStatus> {
+        None
+    }
+}
