@@ -1,6 +1,7 @@
 //! Mining in this process: connects the mining engine with the chain's work manager.
 //!
-//! The work manager sends each new work to the engine; the solutions of the engine go back to the chain.
+//! The work manager sends each new work to the engine; the solutions of the engine go back to the
+//! chain.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

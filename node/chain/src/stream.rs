@@ -1,8 +1,8 @@
 //! Block streams: RLP blocks one after the other, in a file or from a pipe.
 //!
 //! One block at a time is read and held in memory. Memory is taken for bytes that were read, not
-//! for the length that a block claims to have. This module finds the blocks and decodes their headers;
-//! whether a block is valid is decided in [`crate::import`].
+//! for the length that a block claims to have. This module finds the blocks and decodes their
+//! headers; whether a block is valid is decided in [`crate::import`].
 
 use std::io::Read;
 

@@ -436,9 +436,9 @@ impl WorkerConnection {
         });
     }
 
-    /// Reports the hashrates of the workers to the work manager, so that they are part of the node's
-    /// hashrate. The work manager soon forgets a hashrate, so it is reported more often than Stratum miners
-    /// send it.
+    /// Reports the hashrates of the workers to the work manager, so that they are part of the
+    /// node's hashrate. The work manager soon forgets a hashrate, so it is reported more often than
+    /// Stratum miners send it.
     fn report_rates_to_chain(&self) {
         for (worker, rate) in &self.rates {
             let mut id = [0; 32];

@@ -99,8 +99,8 @@ impl Default for JobHistory {
 }
 
 impl JobHistory {
-    /// Adds the work that the work manager sends. `None` means that the head has changed and the work so
-    /// far is over.
+    /// Adds the work that the work manager sends. `None` means that the head has changed and the
+    /// work so far is over.
     pub(super) fn update(&self, package: Option<WorkPackage>) {
         let mut state = self.state.lock();
         let Some(package) = package else {

@@ -1,10 +1,10 @@
-//! The Stratum server of the node. It serves miners of every dialect; for the chain's work manager it
-//! is one more client.
+//! The Stratum server of the node. It serves miners of every dialect; for the chain's work manager
+//! it is one more client.
 //!
 //! All workers mine for this node: a login names a worker and says nothing about payment. New work
-//! is sent as soon as the work manager has it. Shares are checked with the light cache, on threads for
-//! blocking work. A share that meets the block difficulty becomes a block. The package `stratum`
-//! reads and writes the lines of the protocol.
+//! is sent as soon as the work manager has it. Shares are checked with the light cache, on threads
+//! for blocking work. A share that meets the block difficulty becomes a block. The package
+//! `stratum` reads and writes the lines of the protocol.
 //!
 //! | subject | module |
 //! |---|---|

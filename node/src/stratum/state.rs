@@ -14,7 +14,8 @@ use super::extranonces::ExtranoncePool;
 use super::jobs::{JobHistory, StratumJob};
 use super::workers::WorkerRegistry;
 
-/// How often the work manager is told that miners still want work. The work manager forgets this after a minute.
+/// How often the work manager is told that miners still want work. The work manager forgets this
+/// after a minute.
 const DEMAND_INTERVAL: Duration = Duration::from_secs(15);
 /// How often the thread that receives work checks whether it should stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(250);
@@ -75,8 +76,8 @@ impl StratumState {
             let wanted = self.logged_in.load(Ordering::Relaxed) > 0;
             if wanted && last_demand.is_none_or(|at| at.elapsed() >= DEMAND_INTERVAL) {
                 last_demand = Some(Instant::now());
-                // This call only tells the work manager that work is wanted. The work arrives by the
-                // channel.
+                // This call only tells the work manager that work is wanted. The work arrives by
+                // the channel.
                 let _ = self.chain.work().current();
             }
             match work.recv_timeout(STOP_CHECK_INTERVAL) {

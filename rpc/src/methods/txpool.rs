@@ -57,19 +57,19 @@ type PooledTransactions = BTreeMap<Address, BTreeMap<u64, Arc<Transaction>>>;
 
 /// The answer of `txpool_content`.
 #[derive(Serialize)]
-struct PoolContent<'a> {
+struct TxpoolContent<'a> {
     pending: WholeTransactions<'a>,
     queued: WholeTransactions<'a>,
 }
 
-impl Described for PoolContent<'_> {
+impl Described for TxpoolContent<'_> {
     const TYPE: WireType = WireType::Named("Pool");
 }
 
 /// `txpool_content`.
-fn content(node: &Node) -> RpcResult<JsonOf<PoolContent<'static>>> {
+fn content(node: &Node) -> RpcResult<JsonOf<TxpoolContent<'static>>> {
     let content = node.chain.pool().content();
-    let object = PoolContent {
+    let object = TxpoolContent {
         pending: WholeTransactions(&content.pending),
         queued: WholeTransactions(&content.queued),
     };

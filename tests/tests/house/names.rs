@@ -18,15 +18,6 @@ const FOLDERS: [&str; 10] = [
     "tests/src",
 ];
 
-/// Names that may stand more than once, and why.
-const CONVENTIONS: [(&str, &str); 2] = [
-    ("Inner", "what a cheap handle of the same file points to"),
-    (
-        "Listener",
-        "one for Unix and one for Windows; only one is compiled",
-    ),
-];
-
 /// The name that a line declares, where it declares a type.
 fn declared(line: &str) -> Option<&str> {
     let mut words = line.trim_start();
@@ -63,17 +54,10 @@ fn a_type_name_has_one_meaning() {
         }
     }
     assert!(places.len() > 500, "only {} types were found", places.len());
-    let conventional = |name: &str| CONVENTIONS.iter().any(|(known, _)| *known == name);
     let faults: Vec<_> = places
         .iter()
-        .filter(|(name, places)| places.len() > 1 && !conventional(name))
+        .filter(|(_, places)| places.len() > 1)
         .map(|(name, places)| format!("{name}: {}", places.join(", ")))
         .collect();
     expect_none(&faults, "give each of these types a name of its own");
-    for (name, _) in CONVENTIONS {
-        assert!(
-            places.get(name).is_some_and(|places| places.len() > 1),
-            "{name} is no exception any more"
-        );
-    }
 }
