@@ -236,7 +236,7 @@ fn errors_of_bounds_name_the_option() {
     );
     check(
         json!({"fromBlock": "0x0", "toBlock": "0x99"}),
-        "the range has 5 blocks, at most 4 are allowed: ask in parts, or start the node with a larger --rpc.logs.maxrange",
+        "block range: got 5 blocks, expected at most 4: ask in parts, or start the node with a larger --rpc.logs.maxrange",
     );
     // The pending block counts too.
     net.send(json!({"to": contract, "data": word(4)}));

@@ -74,6 +74,10 @@ impl SubscriptionSource for Ticker {
     }
 }
 
+#[expect(
+    clippy::redundant_allocation,
+    reason = "the rows share their context in an `Arc`, and the context of these tests is one itself"
+)]
 async fn hold(context: Arc<Arc<TestContext>>, (): ()) -> RpcResult<&'static str> {
     let call = RunningCall::new(Arc::clone(&context));
     let gate = call.0.gate.acquire().await;
