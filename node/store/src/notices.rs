@@ -8,10 +8,10 @@ use alloy_rlp::Encodable;
 use primitives::rlp::RlpReader;
 use primitives::{Address, B256, Bytes, DecodeError, keccak256};
 
-use crate::batch::Tables;
 use crate::codec::{RowReader, block_key};
 use crate::source::Source;
 use crate::tables::meta_key;
+use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
 
 /// A notice to the application chains (`notifySCS`), left by a transaction.

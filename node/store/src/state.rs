@@ -8,9 +8,9 @@
 
 use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, U256};
 
-use crate::batch::Tables;
 use crate::codec::{RowReader, push_uint};
 use crate::source::Source;
+use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
 
 /// An account as the state trie holds it.

@@ -75,7 +75,7 @@ fn walk(folder: &Path, paths: &mut Vec<PathBuf>) {
 /// Line breaks stay, so line numbers are the file's.
 pub(crate) fn code_only(text: &str) -> String {
     let production = text
-        .find("\n#[cfg(test)]\nmod tests")
+        .find("\n#[cfg(test)]\nmod tests {")
         .map_or(text, |end| &text[..end]);
     let bytes = production.as_bytes();
     let mut code = Vec::with_capacity(bytes.len());

@@ -12,10 +12,10 @@ use std::ops::ControlFlow;
 
 use primitives::{Address, B256, Block, Header, Receipt, Transaction, TxForm, TxRules, U256};
 
-use crate::batch::Tables;
 use crate::codec::{RowReader, block_key};
 use crate::source::Source;
 use crate::tables::meta_key;
+use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
 use encoding::{decode_body, decode_receipts, encode_body, encode_receipts};
 

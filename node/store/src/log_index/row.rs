@@ -15,7 +15,7 @@ pub(super) const ROW_BYTES_MAX: usize = 512;
 
 pub(crate) fn row_key(key: &LogKey, first: u64) -> [u8; 16] {
     let mut row = [0; 16];
-    row[..8].copy_from_slice(&key.0);
+    row[..8].copy_from_slice(key.as_bytes());
     row[8..].copy_from_slice(&first.to_be_bytes());
     row
 }
@@ -49,7 +49,7 @@ impl<'a> LogIndexRow<'a> {
             }
             let last = first.checked_add(span).ok_or("block number: got 2^64 or more")?;
             Ok(Self {
-                key: LogKey(std::array::from_fn(|at| whole[at])),
+                key: LogKey::from_bytes(std::array::from_fn(|at| whole[at])),
                 first,
                 last,
                 distances,

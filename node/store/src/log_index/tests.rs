@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use primitives::ReceiptOutcome;
+use primitives::{Address, B256, Log, ReceiptOutcome};
 
 use super::row::ROW_BYTES_MAX;
 use super::*;

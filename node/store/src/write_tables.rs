@@ -1,0 +1,183 @@
+//! The tables of an open write transaction: rows are read, written and removed here.
+//!
+//! What rows mean is in the modules that add methods to [`Tables`]: blocks, state, notices, logs
+//! and the log index. Knows redb; knows nothing of when the transaction is committed.
+
+use std::cell::Cell;
+use std::ops::ControlFlow;
+
+use redb::{Table, WriteTransaction};
+
+use crate::log_key::LogKey;
+use crate::monitor::CallMonitor;
+use crate::pending_writes::PendingWrites;
+use crate::source::{Source, rows};
+use crate::tables::ByteSlice;
+use crate::{StoreError, TableId};
+
+/// The tables of an open [`WriteBatch`](crate::WriteBatch). Reads see the batch's own writes.
+pub struct Tables<'txn> {
+    /// In the order of [`TableId::ALL`].
+    tables: Vec<Table<'txn, ByteSlice, ByteSlice>>,
+    /// Entries of the log index that are not in its table yet.
+    pub(crate) log_entries: Vec<(LogKey, u64)>,
+    /// The rows that wait in memory; `None` outside
+    /// [`WriteBatch::write_in_order`](crate::WriteBatch::write_in_order).
+    pending: Option<PendingWrites>,
+    monitor: &'txn CallMonitor,
+    /// Set when a read or a write fails: the batch is then never committed.
+    failed: &'txn Cell<bool>,
+}
+
+impl std::fmt::Debug for Tables<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tables").finish_non_exhaustive()
+    }
+}
+
+impl<'txn> Tables<'txn> {
+    /// Opens all tables in `transaction`. `failed` becomes true when a read or a write fails.
+    ///
+    /// # Errors
+    /// [`StoreError`] when a table cannot be opened.
+    pub(crate) fn open(
+        transaction: &'txn WriteTransaction,
+        monitor: &'txn CallMonitor,
+        failed: &'txn Cell<bool>,
+    ) -> Result<Self, StoreError> {
+        let open = |table: TableId| transaction.open_table(table.definition());
+        let tables = || TableId::ALL.into_iter().map(open).collect::<Result<_, _>>();
+        let tables = monitor.run(tables);
+        Ok(Self {
+            tables: note_failure(failed, tables)?,
+            log_entries: Vec::new(),
+            pending: None,
+            monitor,
+            failed,
+        })
+    }
+
+    /// From now on rows of the tables that allow it wait in memory.
+    pub(crate) fn keep_pending(&mut self) {
+        self.pending = Some(PendingWrites::default());
+    }
+
+    /// Marks the batch as failed if `result` is an error.
+    pub(crate) fn note_failure<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        note_failure(self.failed, result)
+    }
+
+    /// Memory taken by the rows that wait, in bytes, roughly.
+    pub fn waiting_bytes(&self) -> usize {
+        self.pending.as_ref().map_or(0, PendingWrites::bytes)
+    }
+
+    /// Writes the rows that wait. From then on rows go to their tables at once.
+    pub(crate) fn write_pending(&mut self) -> Result<(), StoreError> {
+        let Some(pending) = self.pending.take() else {
+            return Ok(());
+        };
+        for (table, rows) in pending.into_rows() {
+            for (key, value) in rows {
+                self.put(table, &key, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where rows of `table` wait; `None` if they do not.
+    fn pending(&self, table: TableId) -> Option<&PendingWrites> {
+        self.pending.as_ref().filter(|_| table.info().may_wait)
+    }
+
+    /// Writes a row. Replaces the row with the same key, if there is one.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the write fails.
+    pub fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        if let Some(pending) = self.pending.as_mut().filter(|_| table.info().may_wait) {
+            pending.put(table, key, value);
+            return Ok(());
+        }
+        let table = &mut self.tables[table as usize];
+        let put = || table.insert(key, value).map(drop);
+        note_failure(self.failed, self.monitor.run(put))
+    }
+
+    /// Removes a row. Does nothing if there is no such row.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the write fails.
+    pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<(), StoreError> {
+        if let Some(pending) = &mut self.pending {
+            pending.delete(table, key);
+        }
+        let table = &mut self.tables[table as usize];
+        let delete = || table.remove(key).map(drop);
+        note_failure(self.failed, self.monitor.run(delete))
+    }
+}
+
+/// Marks the batch as failed if `result` is an error.
+fn note_failure<T>(failed: &Cell<bool>, result: Result<T, StoreError>) -> Result<T, StoreError> {
+    if result.is_err() {
+        failed.set(true);
+    }
+    result
+}
+
+impl Source for Tables<'_> {
+    fn with<R>(
+        &self,
+        table: TableId,
+        key: &[u8],
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        if let Some(waiting) = self.pending(table).and_then(|pending| pending.get(table, key)) {
+            return Ok(Some(read(waiting)));
+        }
+        let (table, monitor) = (&self.tables[table as usize], self.monitor);
+        self.note_failure(rows::with(monitor, table, key, read))
+    }
+
+    fn with_last<R>(
+        &self,
+        table: TableId,
+        low: &[u8],
+        high: &[u8],
+        read: impl FnOnce(&[u8], &[u8]) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        let (stored, monitor) = (&self.tables[table as usize], self.monitor);
+        let waiting = self
+            .pending(table)
+            .and_then(|pending| pending.last(table, low, high));
+        let Some((waiting_key, waiting_value)) = waiting else {
+            return self.note_failure(rows::with_last(monitor, stored, low, high, read));
+        };
+        // A stored row is the last one only if its key is above that of the waiting row.
+        let mut read = Some(read);
+        let above = rows::with_last(monitor, stored, waiting_key, high, |key, value| {
+            read.take_if(|_| key > waiting_key).map(|read| read(key, value))
+        });
+        let above = self.note_failure(above)?;
+        Ok(above
+            .flatten()
+            .or_else(|| read.map(|read| read(waiting_key, waiting_value))))
+    }
+
+    fn scan(
+        &self,
+        table: TableId,
+        low: &[u8],
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        let (stored, monitor) = (&self.tables[table as usize], self.monitor);
+        let scanned = match self.pending(table) {
+            Some(pending) => {
+                pending.merge(table, low, |visit| rows::scan(monitor, stored, low, visit), visit)
+            }
+            None => rows::scan(monitor, stored, low, visit),
+        };
+        self.note_failure(scanned)
+    }
+}
