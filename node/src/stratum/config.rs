@@ -1,4 +1,4 @@
-//! ServerSettings of the Stratum server, their defaults, and why the server does not start.
+//! The settings of the Stratum server, their defaults, and why the server does not start.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ pub const DIFFICULTY: u64 = 1 << 26;
 /// Default of the most connections.
 pub const CONNECTIONS_MAX: usize = 4096;
 
-/// ServerSettings of the Stratum server.
+/// The settings of the Stratum server.
 #[derive(Clone, Debug)]
 pub struct StratumConfig {
     /// An address or a name; `localhost` is 127.0.0.1.

@@ -7,7 +7,7 @@ use crate::decode::{FromParam, ParamFields, string};
 use crate::types::{Count, Data, ParamError, Quantity};
 use crate::wire_type::WireType;
 
-/// ParamFields about costs that only Ethereum's typed transactions have, with the first type that
+/// Fields about costs that only Ethereum's typed transactions have, with the first type that
 /// has them.
 ///
 /// A transaction object with such a field is refused, because a transaction without the field would
@@ -18,7 +18,7 @@ const COST_FIELDS: [(&str, &str); 3] = [
     ("maxFeePerGas", "2 (EIP-1559)"),
     ("maxPriorityFeePerGas", "2 (EIP-1559)"),
 ];
-/// ParamFields about content that only Ethereum's typed transactions have. Call objects with such a
+/// Fields about content that only Ethereum's typed transactions have. Call objects with such a
 /// field are refused too, because the field changes what the call returns.
 const CONTENT_FIELDS: [(&str, &str); 4] = [
     ("maxFeePerBlobGas", "3 (EIP-4844)"),
