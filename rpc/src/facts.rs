@@ -23,8 +23,8 @@ pub trait NodeFacts {
     /// The number of connected peers.
     fn peer_count(&self) -> u64;
 
-    /// The progress of a download of the chain. `None` if nothing is being downloaded, as in a node
-    /// without peers.
+    /// The progress of a download of the chain. `None` if nothing is being downloaded, for example
+    /// in a node without peers.
     fn sync_status(&self) -> Option<SyncStatus> {
         None
     }

@@ -1,7 +1,8 @@
 //! Every bound of the servers, by name, with its default.
 //!
 //! The bounds protect the node from careless or hostile clients. A well-behaved request never meets
-//! them. The bounds of single methods, such as block ranges and filters, are beside those methods.
+//! them. The bounds of single methods, such as block ranges and filters, are in the files of those
+//! methods.
 
 use std::time::Duration;
 
@@ -56,13 +57,13 @@ pub struct Limits {
     /// The most open connections of the HTTP server, and of the WebSocket server. One more gets the
     /// status 503 and is closed.
     pub connections_max: usize,
-    /// The most open connections of the local channel. One more is closed.
+    /// The most open connections of the local socket. One more is closed.
     pub ipc_connections_max: usize,
     /// The most calls that read the disk at the same time. Others wait.
     pub blocking_calls_max: usize,
     /// The most calls that execute code at the same time. Others wait.
     pub heavy_calls_max: usize,
-    /// The most messages of one WebSocket, or of one connection on the local channel, that are
+    /// The most messages of one WebSocket, or of one connection on the local socket, that are
     /// answered at the same time. The next message is not read before one of them is answered.
     pub connection_calls_max: usize,
     /// The time from the first byte of a request, or from the start of the connection, to the end

@@ -38,7 +38,7 @@ pub struct UnknownModule {
 }
 
 impl Modules {
-    /// Every module. The local channel exposes them all.
+    /// Every module. The local socket exposes them all.
     pub fn all() -> Self {
         Self(MODULES.into())
     }

@@ -23,7 +23,7 @@ use crate::limits::RESPONSE_LEN_MAX;
 pub struct NodeSettings {
     /// The node's database directory.
     pub data_directory: PathBuf,
-    /// Whether the pending block has its number, which is null in the interface.
+    /// Whether the pending block is shown with its number. In the interface the number is null.
     pub pending_number: bool,
     /// The bounds of a query for logs.
     pub log_limits: LogLimits,
@@ -61,8 +61,8 @@ pub struct VnodeSettings {
     pub ip: String,
 }
 
-/// The context of the methods of a base-chain node. A clone of its chain or of its account book is
-/// the same chain or book.
+/// The context of the methods of a base-chain node. A clone of its chain is the same chain, and a
+/// clone of its account manager is the same account manager.
 pub struct Node {
     /// The chain, its pool and its work manager.
     pub chain: Chain,
@@ -82,12 +82,12 @@ pub struct Node {
     pub filters: Filters,
     /// The feeds that filters and subscriptions follow.
     pub(crate) feeds: Arc<Feeds>,
-    /// The blocks and receipts that were used lately.
+    /// The blocks and receipts that were used recently.
     pub(crate) blocks: Arc<BlockCache>,
     /// The suggested gas price, with the hash of the head block that it was computed for.
     pub(crate) gas_price: Mutex<Option<(B256, U256)>>,
-    /// The lock from the choice of a nonce until its transaction is in the pool. It prevents that
-    /// two transactions get the same nonce.
+    /// This lock is held from the choice of a nonce until its transaction is in the pool, so that
+    /// no two transactions get the same nonce.
     pub(crate) sending: Mutex<()>,
 }
 
@@ -180,7 +180,7 @@ impl Node {
         Ok(beneficiary)
     }
 
-    /// The chain as it is now. One request reads everything from one view.
+    /// A view of the chain as it is now. A request takes one view and reads everything from it.
     pub(crate) fn view(&self) -> RpcResult<chain::View> {
         self.chain.view().map_err(failure)
     }

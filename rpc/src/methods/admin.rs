@@ -26,24 +26,26 @@ const SUBNET_LEAD: u64 = 10;
 pub fn methods() -> Vec<Method<Node>> {
     vec![
         Method::blocking("admin_addPeer", ["enode"], add_peer)
-            .summary("Adds a static node, with which this node stays connected."),
+            .summary("Adds a static node. This node keeps a connection to each static node."),
         Method::blocking("admin_removePeer", ["enode"], remove_peer)
-            .summary("Removes a static node. False if it is not one."),
-        Method::inline("admin_datadir", [], data_directory).summary("The data directory of this node."),
+            .summary("Removes a static node. Returns false if the node is not a static node."),
+        Method::inline("admin_datadir", [], data_directory)
+            .summary("Returns the data directory of this node."),
         Method::blocking("admin_nodeInfo", [], node_info)
-            .summary("The identity of this node, and how other nodes reach it."),
-        Method::blocking("admin_peers", [], peers).summary("The connected peers."),
+            .summary("Returns the identity of this node, and how other nodes reach it."),
+        Method::blocking("admin_peers", [], peers).summary("Returns the connected peers."),
         Method::waiting("admin_startRPC", ["host", "port", "cors", "apis"], start_listener)
             .summary("Opens the HTTP listener."),
         Method::waiting("admin_stopRPC", [], stop_listener)
-            .summary("Closes the HTTP listener. False if none is open."),
+            .summary("Closes the HTTP listener. Returns false if no listener is open."),
         Method::blocking("admin_addSubnetP2P", ["address", "block"], add_subnet)
-            .summary("Joins the network of an application chain at a block."),
+            .summary("Joins the peer-to-peer network of an application chain at a block."),
         Method::blocking("admin_removeSubnetP2P", ["address", "block"], remove_subnet).summary(
-            "Leaves the network of an application chain at a block. False if this node is not part of it.",
+            "Leaves the network of an application chain at a block. Returns false if this node is \
+             not part of that network.",
         ),
         Method::blocking("admin_getSubnetP2PList", [], subnets)
-            .summary("The networks of application chains that this node is part of, or will be part of."),
+            .summary("Returns the networks of application chains that this node has joined or will join."),
     ]
 }
 

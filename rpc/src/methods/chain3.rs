@@ -12,8 +12,8 @@ use crate::types::Data;
 pub fn methods<C: NodeFacts + 'static>() -> Vec<Method<C>> {
     vec![
         Method::inline("chain3_clientVersion", [], client_version)
-            .summary("Name, version, platform and toolchain of this node, separated by slashes."),
-        Method::sized("chain3_sha3", ["data"], sha3).summary("Keccak-256 of the data."),
+            .summary("Returns name, version, platform and toolchain of this node, separated by slashes."),
+        Method::sized("chain3_sha3", ["data"], sha3).summary("Returns Keccak-256 of the data."),
     ]
 }
 

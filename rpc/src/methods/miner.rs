@@ -16,18 +16,20 @@ use crate::types::{Count, PlainNumber, Quantity};
 pub fn methods() -> Vec<Method<Node>> {
     vec![
         Method::blocking("miner_start", ["threads"], start)
-            .summary("Starts mining, with a number of CPU threads if one is given."),
+            .summary("Starts mining. An optional parameter sets the number of CPU threads."),
         Method::blocking("miner_stop", [], stop).summary("Stops mining."),
         Method::inline("miner_setExtra", ["text"], set_extra)
             .summary("Sets the text in the blocks of this node, at most 32 bytes."),
         Method::inline("miner_setGasPrice", ["price"], set_gas_price)
             .summary("Sets the lowest gas price that the pool accepts from others, in sha."),
         Method::inline("miner_setMoacbase", ["address"], set_moacbase)
-            .summary("Sets the address that is paid for the blocks of this node."),
+            .summary("Sets the address that receives the rewards for the blocks of this node."),
         Method::inline("miner_getHashrate", [], hashrate)
-            .summary("Hashes per second like mc_hashrate, as a plain number."),
-        Method::inline("miner_getGasPrice", [], gas_price)
-            .summary("The lowest gas price that the pool accepts from others, in sha, as a plain number."),
+            .summary("Returns the hashes per second like mc_hashrate, as a plain number."),
+        Method::inline("miner_getGasPrice", [], gas_price).summary(
+            "Returns the lowest gas price that the pool accepts from others, in sha, as a plain \
+             number.",
+        ),
     ]
 }
 
@@ -43,7 +45,7 @@ fn start(node: &Node, (threads,): (Option<Count>,)) -> RpcResult<()> {
     Ok(())
 }
 
-/// `miner_stop`: always true, also if the node was not mining.
+/// `miner_stop`: returns true, also if the node was not mining.
 fn stop(node: &Node) -> RpcResult<bool> {
     node.chain.work().set_mining(false);
     node.miner.stop();

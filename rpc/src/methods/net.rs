@@ -9,10 +9,10 @@ use crate::types::Quantity;
 pub fn methods<C: NodeFacts + 'static>() -> Vec<Method<C>> {
     vec![
         Method::inline("net_version", [], network_id)
-            .summary("The network id: 99 main, 101 test, 100 local development."),
+            .summary("Returns the network id: 99 main, 101 test, 100 local development."),
         Method::inline("net_listening", [], is_listening)
-            .summary("Whether the node listens for network connections."),
-        Method::inline("net_peerCount", [], peer_count).summary("The number of connected peers."),
+            .summary("Returns whether the node listens for network connections."),
+        Method::inline("net_peerCount", [], peer_count).summary("Returns the number of connected peers."),
     ]
 }
 

@@ -1,8 +1,8 @@
 //! The `personal` module: accounts that are used with a password.
 //!
 //! The module is enabled only on request, because passwords travel in plain text. Keys are stored
-//! by the package `keystore`. To try a password takes a second and much memory, so the methods that
-//! do so are heavy ones.
+//! by the package `keystore`. Checking a password takes a second and much memory, so the methods
+//! that check a password are heavy ones.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -22,18 +22,19 @@ use crate::wire_type::{Described, WireType};
 
 /// An account is unlocked for this many seconds if the caller names no time.
 const UNLOCK_SECONDS_DEFAULT: u64 = 300;
-/// The longest time in seconds for which an account is unlocked: about 292 years. 0 means for ever.
+/// The longest time in seconds for which an account is unlocked: about 292 years. 0 means without a
+/// time limit.
 const UNLOCK_SECONDS_MAX: u64 = i64::MAX as u64 / 1_000_000_000;
 
 /// The rows of this module.
 pub fn methods() -> Vec<Method<Node>> {
     vec![
         Method::blocking("personal_listAccounts", [], list_accounts)
-            .summary("The accounts of this node. Reads the folder of key files again first."),
+            .summary("Returns the accounts of this node, after it has read the folder of key files again."),
         Method::blocking("personal_listWallets", [], list_wallets)
-            .summary("The places of the accounts' keys."),
+            .summary("Returns the locations of the accounts' keys."),
         Method::heavy("personal_newAccount", ["password"], new_account)
-            .summary("Creates an account, which is locked. Returns its address."),
+            .summary("Creates a locked account. Returns its address."),
         Method::heavy("personal_importRawKey", ["key", "password"], import_raw_key)
             .summary("Stores a secret key of 64 hex digits. Returns its address."),
         Method::heavy(
@@ -41,21 +42,25 @@ pub fn methods() -> Vec<Method<Node>> {
             ["address", "password", "seconds"],
             unlock_account,
         )
-        .summary("Unlocks an account for a number of seconds: 300 by default, for ever if 0."),
+        .summary(
+            "Unlocks an account for a number of seconds. The default is 300. 0 means \
+             without a time limit.",
+        ),
         Method::blocking("personal_lockAccount", ["address"], lock_account)
-            .summary("Locks an account. False if it is unknown."),
+            .summary("Locks an account. Returns false if the account is unknown."),
         Method::heavy(
             "personal_sendTransaction",
             ["transaction", "password"],
             send_transaction,
         )
         .summary(
-            "Signs a transaction of a locked account with its password, and sends it. Returns its hash.",
+            "Signs a transaction of a locked account with the account's password, and sends it. \
+             Returns its hash.",
         ),
         Method::heavy("personal_sign", ["message", "address", "password"], sign)
-            .summary("Signs a message for a locked account with its password."),
+            .summary("Signs a message for a locked account with the account's password."),
         Method::sized("personal_ecRecover", ["message", "signature"], ec_recover)
-            .summary("The address that signed a message."),
+            .summary("Returns the address that signed a message."),
     ]
 }
 
@@ -154,7 +159,7 @@ fn import_raw_key(node: &Node, (key, password): (Secret, Secret)) -> RpcResult<D
     Ok(Data(stored.address))
 }
 
-/// `personal_unlockAccount`: for a number of seconds, 300 by default. 0 means for ever.
+/// `personal_unlockAccount`: for a number of seconds, 300 by default. 0 means without a time limit.
 fn unlock_account(
     node: &Node,
     (address, password, seconds): (Address, Secret, Option<Count>),
@@ -171,7 +176,7 @@ fn unlock_account(
     Ok(true)
 }
 
-/// `personal_lockAccount`: whether the account is known. A known account is locked now.
+/// `personal_lockAccount`: locks the account. Returns whether the account is known.
 fn lock_account(node: &Node, (address,): (Address,)) -> RpcResult<bool> {
     node.accounts.lock(&address);
     Ok(node.accounts.addresses().contains(&address))
@@ -193,7 +198,8 @@ fn sign(node: &Node, (message, address, password): (Data, Address, Secret)) -> R
     Ok(sign_message(&key.map_err(refused)?, &message.0))
 }
 
-/// `personal_ecRecover`: who signed a message. The signature is r, s and V, which is 27 or 28.
+/// `personal_ecRecover`: the address that signed a message. The signature is r, s and V. V is 27 or
+/// 28.
 fn ec_recover(_: &Node, (message, signature): (Data, Data)) -> RpcResult<Data<Address>> {
     let signature =
         EcdsaSignature::from_rsv(&signature.0).map_err(|error| RpcError::invalid_argument(1, error))?;

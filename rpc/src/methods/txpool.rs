@@ -23,12 +23,13 @@ use crate::wire_type::{Described, WireType};
 pub fn methods() -> Vec<Method<Node>> {
     vec![
         Method::blocking("txpool_content", [], content)
-            .summary("All transactions in the pool, by account and nonce."),
-        Method::blocking("txpool_inspect", [], inspect)
-            .summary("All transactions in the pool, by account and nonce, a line of text each."),
-        Method::blocking("txpool_status", [], status).summary(
-            "The number of transactions that can be mined now, and of those that must wait for others.",
+            .summary("Returns all transactions in the pool, by account and nonce."),
+        Method::blocking("txpool_inspect", [], inspect).summary(
+            "Returns all transactions in the pool, by account and nonce, as one line of text \
+             each.",
         ),
+        Method::blocking("txpool_status", [], status)
+            .summary("Returns the number of pending transactions and the number of queued transactions."),
     ]
 }
 

@@ -13,15 +13,19 @@ use crate::types::Data;
 pub fn methods() -> Vec<Method<Node>> {
     vec![
         Method::inline("vnode_address", [], address).summary(
-            "The address that is paid for relaying to application chains. The zero address if there is none.",
+            "Returns the address that is paid for relaying to application chains, or the zero \
+             address if there is no such address.",
         ),
         Method::inline("vnode_scsService", [], scs_service)
-            .summary("Whether servers of application chains are served."),
+            .summary("Returns whether this node serves the servers of application chains."),
         Method::inline("vnode_serviceCfg", [], service_cfg)
-            .summary("A colon and the port of the service for servers of application chains."),
-        Method::inline("vnode_showToPublic", [], show_to_public)
-            .summary("Whether the service for servers of application chains is announced to the public."),
-        Method::inline("vnode_vnodeIP", [], ip).summary("The address under which users reach this node."),
+            .summary("Returns the port of the service for servers of application chains, after a colon."),
+        Method::inline("vnode_showToPublic", [], show_to_public).summary(
+            "Returns whether the service for servers of application chains is announced to the \
+             public.",
+        ),
+        Method::inline("vnode_vnodeIP", [], ip)
+            .summary("Returns the address under which users reach this node."),
     ]
 }
 

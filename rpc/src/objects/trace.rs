@@ -25,7 +25,7 @@ pub enum TraceObject<'a> {
         /// The steps.
         struct_logs: StepList<'a>,
     },
-    /// The trace, call by call.
+    /// The calls.
     Calls(CallTraceObject<'a>),
 }
 

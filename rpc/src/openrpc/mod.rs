@@ -32,8 +32,9 @@ pub fn document<'a>(methods: impl IntoIterator<Item = &'a MethodInfo>) -> Value 
         "info": {
             "title": "JSON-RPC of the base-chain node",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Parameters are positional; trailing optional ones may be left out or null. \
-                A listener has the modules that it was given (`rpc_modules`); the local channel has all.",
+            "description": "Parameters have positions. Optional parameters at the end may be left out or be null. \
+                An HTTP or WebSocket listener serves the modules that `rpc_modules` lists. The local socket \
+                serves all modules.",
             "license": {"name": "MIT OR Apache-2.0"},
         },
         "servers": [{"name": "default", "url": "http://localhost:8545"}],

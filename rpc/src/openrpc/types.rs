@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// The lengths of DATA with a type of its own, such as `DATA20`.
+/// The lengths of DATA that have a type of their own, such as `DATA20`.
 const DATA_LENGTHS: [usize; 5] = [8, 20, 32, 65, 256];
 
 /// The schema of a type in the notation of [`crate::wire_type::WireType`].
@@ -33,16 +33,22 @@ pub(super) fn plain() -> impl Iterator<Item = (String, Value)> {
     let named = [
         (
             "QUANTITY",
-            text(quantity, "An integer: the shortest hex digits, zero is 0x0."),
+            text(
+                quantity,
+                "An integer as 0x and the fewest hex digits possible. Zero is 0x0.",
+            ),
         ),
         (
             "DATA",
-            text("^0x([0-9a-fA-F]{2})*$", "Bytes: two hex digits each."),
+            text(
+                "^0x([0-9a-fA-F]{2})*$",
+                "Bytes as 0x and two hex digits for each byte.",
+            ),
         ),
         (
             "BLOCKREF",
             json!({
-                "description": "A block's number or a tag; absent or null: the highest block.",
+                "description": "The number of a block, or a tag. If it is absent or null, it is the highest block.",
                 "oneOf": [
                     {"type": "string", "pattern": quantity},
                     {"type": "string", "enum": ["earliest", "latest", "pending"]},
@@ -52,14 +58,14 @@ pub(super) fn plain() -> impl Iterator<Item = (String, Value)> {
         (
             "WORD",
             json!({
-                "description": "A number of up to 256 bits, as QUANTITY or as DATA of 32 bytes.",
+                "description": "A number of at most 256 bits, as QUANTITY or as DATA of 32 bytes.",
                 "oneOf": [schema("QUANTITY"), schema("DATA32")],
             }),
         ),
         (
             "TOPIC",
             json!({
-                "description": "What a topic must be: one value, one of several, or null for any.",
+                "description": "A condition for one topic of a log: one value, several values of which one must match, or null for any value.",
                 "oneOf": [schema("DATA32"), schema("DATA32[]"), schema("null")],
             }),
         ),
@@ -67,23 +73,23 @@ pub(super) fn plain() -> impl Iterator<Item = (String, Value)> {
         ("String", json!({"type": "string"})),
         (
             "Number",
-            json!({"type": "integer", "minimum": 0, "description": "A plain number."}),
+            json!({"type": "integer", "minimum": 0, "description": "A plain JSON number."}),
         ),
         (
             "COUNT",
             json!({
-                "description": "A plain number, or QUANTITY.",
+                "description": "A plain JSON number, or QUANTITY.",
                 "oneOf": [schema("Number"), schema("QUANTITY")],
             }),
         ),
         (
             "OpenRpc",
-            json!({"type": "object", "description": "A document in the form of OpenRPC."}),
+            json!({"type": "object", "description": "An OpenRPC document."}),
         ),
     ];
     let fixed = DATA_LENGTHS.into_iter().map(move |length| {
         let pattern = format!("^0x[0-9a-fA-F]{{{}}}$", 2 * length);
-        let says = format!("DATA of {length} bytes.");
+        let says = format!("DATA of exactly {length} bytes.");
         (format!("DATA{length}"), text(&pattern, &says))
     });
     let named = named.into_iter().map(|(name, schema)| (name.to_owned(), schema));

@@ -1,7 +1,7 @@
 //! The servers: each moves bytes between a transport and a [`crate::Dispatcher`].
 //!
 //! None of them knows what a method is. The HTTP and the WebSocket server share a TCP server
-//! (`tcp.rs`, `acceptor.rs`). The WebSocket server and the local channel share the exchange of
+//! (`tcp.rs`, `acceptor.rs`). The WebSocket server and the local socket share the exchange of
 //! messages on a connection that lasts (`duplex`).
 
 mod acceptor;

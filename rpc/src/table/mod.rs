@@ -37,7 +37,7 @@ pub(crate) enum Execution<C> {
     Discover,
 }
 
-/// What a method is called, takes and returns.
+/// The name, the parameters and the result of a method.
 #[derive(Clone, Debug)]
 pub struct MethodInfo {
     name: &'static str,
@@ -174,14 +174,14 @@ impl<C> Method<C> {
     pub(crate) fn modules() -> Self {
         let result = WireType::Map(&WireType::Named("String"));
         Self::without_function("rpc_modules", result, Execution::Modules)
-            .summary("The modules of this listener, with the version of each.")
+            .summary("Returns the modules of this listener, with the version of each.")
     }
 
     /// `rpc.discover`: the description of all methods.
     pub(crate) fn discover() -> Self {
         let result = WireType::Named("OpenRpc");
         Self::without_function("rpc.discover", result, Execution::Discover)
-            .summary("This description of all methods.")
+            .summary("Returns this description of all methods.")
     }
 
     fn typed<F, H, S, const N: usize>(
@@ -233,7 +233,7 @@ impl<C> Method<C> {
         self
     }
 
-    /// What the method is called, takes and returns.
+    /// The name, the parameters and the result of the method.
     pub fn info(&self) -> &MethodInfo {
         &self.info
     }

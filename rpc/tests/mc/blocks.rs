@@ -25,7 +25,7 @@ fn a_block_has_the_shape_of_the_interface() {
             by_hash
         );
         assert_eq!(net.ok_text("mc_getBlockByNumber", json!([null, full])), by_hash);
-        // Clients of the compatible library also get the type of each transaction.
+        // Under Ethereum's names a transaction also has its type.
         let ethereum = net.ok_text("eth_getBlockByNumber", json!(["0x1", full]));
         assert_eq!(ethereum.replace(r#","type":"0x0""#, ""), by_hash);
     }
@@ -66,7 +66,7 @@ fn a_block_has_the_shape_of_the_interface() {
     }
 }
 
-/// As [`check_shape`], for a transaction whose fields have lost their order.
+/// Like [`check_shape`], for a transaction whose fields are not in their order any more.
 #[track_caller]
 fn check_members(object: &Value, nulls: &[&str]) {
     let mut table = TRANSACTION;

@@ -9,9 +9,9 @@ use crate::harness::{Net, account, quantity};
 /// slot 0 and logs it, with 0x11 and the word as topics. If the word is 0xdead it reverts and
 /// returns the word.
 pub(crate) const RUNTIME: &str = concat!(
-    "0x36600f57",               // CALLDATASIZE, to `write` if there is any
+    "0x36600f57",               // CALLDATASIZE; jumps to `write` if there is data
     "60005460005260206000f3",   // SLOAD 0, MSTORE 0, RETURN 0..32
-    "5b6000358061dead14602c57", // write: CALLDATALOAD 0; if it is 0xdead, to `refuse`
+    "5b6000358061dead14602c57", // write: CALLDATALOAD 0; jumps to `refuse` if it is 0xdead
     "80600055",                 // SSTORE 0
     "80600052",                 // MSTORE 0
     "8060116020",               // topics word and 0x11, length 32

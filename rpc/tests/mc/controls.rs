@@ -1,4 +1,5 @@
-//! The rest of the process, as the node under test sees it. It accepts every order and records it.
+//! Replacements for the other parts of the process, for the node under test. They accept every
+//! order and record it.
 
 use parking_lot::Mutex;
 use primitives::{Address, B512, Enode};

@@ -1,8 +1,8 @@
 //! Runs every example of `rpc/examples.json` against a node, and compares that file and
 //! `rpc/openrpc.json` with the code. If `UPDATE_EXAMPLES` is set, both files are written anew.
 //!
-//! Each example has a node of its own, always with the same chain. So results are equal to the last
-//! digit, except where they depend on chance or on the clock.
+//! Each example has its own node, always with the same chain. So the results are always the same,
+//! except those that depend on chance or on the clock.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::calls::{deploy, word};
 use crate::harness::{BENEFICIARY, Net, PROXY, account, key, transfer};
 use crate::subscriptions::Client;
 
-/// Methods without an example: the description would contain itself.
+/// Methods without an example. The description of all methods would contain itself.
 pub(crate) const WITHOUT_EXAMPLE: [&str; 1] = ["rpc.discover"];
 /// Methods whose results depend on chance or on the clock. Only the type is compared.
 const VARYING: [&str; 6] = [
@@ -33,7 +33,7 @@ const WITH_RANDOM_ID: [&str; 4] = [
     "mc_uninstallFilter",
     "mc_unsubscribe",
 ];
-/// Methods that need a connection which lasts.
+/// Methods that need a connection that stays open.
 pub(crate) const SESSION_METHODS: [&str; 2] = ["mc_subscribe", "mc_unsubscribe"];
 
 fn file(name: &str) -> PathBuf {
@@ -70,8 +70,8 @@ impl Examples {
     }
 }
 
-/// A node with something for every method: five blocks, the last with an uncle; a contract with a
-/// filled slot; a native, a nine-field and a failed transaction; a pending and a queued
+/// A node with data for every method: five blocks, of which the last has an uncle; a contract with
+/// a slot that is not zero; a native, a nine-field and a failed transaction; a pending and a queued
 /// transaction; a refused block; a static node and a subnet.
 struct ExampleNode {
     net: Net,

@@ -193,7 +193,8 @@ fn the_topic_matrix_on_a_chain() {
         .collect();
     logger.log(&net, 0xaa, 0xbb, 1);
     net.mine();
-    // When the first filter has the log, the feeds have the block for all filters.
+    // When the first filter has the log, the feeds have the block. So the other filters need no
+    // wait.
     let first = net.wait_for_changes(&ids[0], 1);
     for (id, (filter, expected)) in ids.iter().zip(&cases).skip(1) {
         let wanted = if *expected { first.clone() } else { json!([]) };

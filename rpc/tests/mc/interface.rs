@@ -63,7 +63,7 @@ fn the_interface_has_sixty_methods() {
     assert_eq!((names.len(), interface().len()), (60, 60));
 }
 
-/// Compares the signature with the parameters that the handler really reads.
+/// Compares the signature with the parameters that the handler reads.
 #[test]
 fn methods_take_the_parameters_of_their_signature() {
     let net = Net::start();

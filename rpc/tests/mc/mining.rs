@@ -145,7 +145,8 @@ fn the_price_follows_the_last_blocks() {
     for _ in 0..9 {
         net.mine();
     }
-    // Only the most expensive transaction is in the last ten blocks now, and it is over the cap.
+    // The last ten blocks now have only the most expensive transaction, and its price is above the
+    // highest suggested price.
     assert_eq!(price(), quantity(500_000_000_000_u64));
     net.mine();
     assert_eq!(price(), quantity(18_000_000_000_u64));

@@ -1,4 +1,5 @@
-//! Transactions that are made but not sent, that are sent again, and that are listed.
+//! Transactions that are made but not sent; transactions that are sent again; the list of pending
+//! transactions.
 
 use primitives::{Transaction, TxRules, hex};
 use rpc::types::data;

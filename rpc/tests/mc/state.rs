@@ -48,7 +48,7 @@ fn transaction_counts() {
     assert_eq!((count("latest"), count("pending")), (json!("0x1"), json!("0x1")));
     net.send(json!({"to": NOBODY}));
     net.send(json!({"to": NOBODY}));
-    // A queued transaction, behind a missing nonce, does not count.
+    // A queued transaction waits for a missing nonce, so it does not count.
     net.send(json!({"to": NOBODY, "nonce": "0x9"}));
     assert_eq!((count("0x0"), count("0x1")), (json!("0x0"), json!("0x1")));
     assert_eq!((count("latest"), count("pending")), (json!("0x1"), json!("0x3")));

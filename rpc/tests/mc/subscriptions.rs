@@ -278,7 +278,7 @@ fn refusals() {
         answer["error"]["message"],
         "too many subscriptions: at most 2 on a connection"
     );
-    // HTTP refuses subscriptions whatever the parameters are.
+    // HTTP refuses subscriptions with any parameters.
     for method in ["mc_subscribe", "eth_subscribe", "mc_unsubscribe"] {
         net.check_error(method, json!(["newHeads"]), -32000, "notifications not supported");
     }

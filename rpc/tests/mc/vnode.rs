@@ -65,7 +65,7 @@ fn transactions_for_application_chains_enter_no_pool() {
         check(&net, flag, None, "Empty via with shardingFlag set", "via error");
     }
     check(&net, 4, Some(PROXY), "shardingFlag error", "shardingFlag error");
-    // A node without a proxy address does not take the zero address for it.
+    // A node without a proxy address does not use the zero address instead.
     let bare = Net::with(|settings| settings.vnode.beneficial_address = None);
     check(&bare, 1, Some(Address::ZERO), other, "via error");
     assert_eq!(

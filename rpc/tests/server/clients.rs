@@ -85,7 +85,7 @@ pub(crate) mod unix {
     use super::*;
     use crate::harness::{dispatcher, exchange, post, read_to_end, serve_http, serve_ws, split};
 
-    /// A client of the local channel.
+    /// A client of the local socket.
     pub(crate) struct IpcClient(BufReader<UnixStream>);
 
     impl IpcClient {
@@ -99,8 +99,9 @@ pub(crate) mod unix {
             self.0.write_all(text.as_ref()).await.expect("the server reads");
         }
 
-        /// Returns the next line without its end. It is empty where the server has closed: closing
-        /// a connection with unread bytes in it resets it, so an error is an end too.
+        /// Returns the next line without its end. The line is empty if the server has closed the
+        /// connection. A connection that is closed with unread bytes is reset. So an error counts
+        /// as the end, too.
         pub(crate) async fn line(&mut self) -> String {
             let mut line = String::new();
             let read = timeout(PATIENCE, self.0.read_line(&mut line)).await;

@@ -69,8 +69,9 @@ fn has_session(_: &TestFacts, _: &RpcSession, (): (), _: NameStyle) -> RpcResult
     Ok(true)
 }
 
-/// A dispatcher over the real rows of `chain3` and `net`, and test rows: one slow, one with a long
-/// result, one that needs a session, one in a module that is off by default.
+/// A dispatcher with the real rows of `chain3` and `net`, and with four test rows: a slow method, a
+/// method with a long result, a method that needs a session, and a method in a module that is off
+/// by default.
 pub(crate) fn dispatcher(limits: Limits, modules: &Modules) -> Arc<Dispatcher<TestFacts>> {
     let mut rows = methods::chain3::methods();
     rows.extend(methods::net::methods());

@@ -518,7 +518,7 @@ async fn an_answer_counts_with_its_full_length_until_it_is_compressed() {
         let request = String::from_utf8(post(&long_call(len))).unwrap();
         request.replacen("Host:", "Accept-Encoding: gzip\r\nHost:", 1)
     };
-    // Compressed it has some hundred bytes, but the full text is in memory first.
+    // The compressed answer has some hundred bytes, but the full text is in memory first.
     let (head, body) = fetch(to, &request(200_000)).await;
     assert!(head.starts_with("HTTP/1.1 503 "), "{head}");
     assert_eq!(body, b"too many long responses at the same time\n");
@@ -554,7 +554,7 @@ async fn memory_for_long_messages_is_shared() {
     let unfinished = format!("{head}\r\n\r\n{}", " ".repeat(1 << 20));
     let long = format!("{CALL}{}", " ".repeat(512 << 10));
     let greedy = loop {
-        // More than half of a long request; the rest never comes.
+        // More than half of a long request. The rest is never sent.
         let mut greedy = TcpStream::connect(to).await.unwrap();
         greedy.write_all(unfinished.as_bytes()).await.unwrap();
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -564,7 +564,8 @@ async fn memory_for_long_messages_is_shared() {
                 assert_eq!(body, "too many long requests at the same time\n");
                 break greedy;
             }
-            // The server had not read the first request yet. It may refuse that one instead.
+            // If the server had not read the first request yet, it may refuse the first one
+            // instead.
             other => assert!(begun.elapsed() < PATIENCE, "{other:?}"),
         }
     };

@@ -1,4 +1,4 @@
-//! The local channel over a unix socket: values without frames, limits, the socket file, stopping.
+//! The local socket on Unix: values without frames, limits, the socket file, stopping.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
@@ -96,7 +96,7 @@ async fn invalid_input_is_answered() {
     let parse_error =
         |answer: &str| answer.starts_with(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"#);
 
-    // Bad values whose ends can be found: the server reads on.
+    // The ends of these bad values can be found, so the server continues to read.
     client.send(format!("nonsense {{\"a\":tru}} {CALL}")).await;
     assert!(parse_error(&client.line().await));
     assert!(parse_error(&client.line().await));

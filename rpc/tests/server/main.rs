@@ -1,5 +1,5 @@
-//! The servers over real sockets, a module a transport, and what JSON-RPC 2.0 says about all of
-//! them.
+//! The servers over real sockets. Each transport has a module. The rules of JSON-RPC 2.0 are
+//! checked for all transports together.
 
 mod clients;
 #[path = "../shared/facts.rs"]

@@ -1,5 +1,5 @@
-//! Properties of the decoders and of messages: no input makes them panic, a value that is written
-//! reads back, and only the one valid form of a value is accepted.
+//! Properties of the decoders and of messages: no input causes a panic, a value that was written
+//! can be read again, and only the one valid form of a value is accepted.
 
 use alloy_primitives::U256;
 use bytes::Bytes;

@@ -197,7 +197,7 @@ async fn silent_clients_are_pinged_and_then_closed() {
         ANSWER,
         "a client that answers pings stays connected"
     );
-    // Its late answer to a ping may find the connection closed. An error is an end too.
+    // The connection may be closed before its late answer to a ping. Then the error is the end.
     let end = async {
         while let Some(Ok(message)) = dead.0.next().await {
             assert!(matches!(message, Message::Ping(_)), "{message:?}");
@@ -305,7 +305,7 @@ async fn a_client_that_hangs_up_frees_its_connection() {
         while split(&exchange(to, bare("GET", "/").as_bytes()).await).0 == 503 {
             assert!(begun.elapsed() < PATIENCE, "polite: {polite}");
         }
-        // Calls that had not begun are dropped: the one thread is free again.
+        // Calls that had not begun are dropped, so the only thread is free again.
         let mut next = WsClient::connect(to).await;
         next.send(&slow_call(1)).await;
         assert!(next.text().await.contains("slow"));

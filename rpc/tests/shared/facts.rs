@@ -1,4 +1,4 @@
-//! The facts of a node that does not exist, for every test binary of this package.
+//! The facts of a node for tests. Every test binary of this package uses them.
 
 use rpc::NodeFacts;
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::sources::{SourceFile, expect_none, files};
 
-/// Ways of citing that a stranger could not follow.
+/// Forms of citations that a reader could not follow.
 const UNCLEAR: [&str; 5] = [
     "interface 2.",
     "interface 3.",
@@ -30,8 +30,8 @@ fn headings() -> BTreeMap<String, BTreeSet<String>> {
         .collect()
 }
 
-/// The text of comments and documents with line breaks inside a comment taken out, so that a
-/// citation may go over a line's end.
+/// The text of comments and documents without the line breaks inside a comment, so that a citation
+/// may continue on the next line.
 fn flowing(text: &str) -> String {
     let lines = text.lines().map(|line| {
         let line = line.trim_start();
@@ -54,7 +54,7 @@ fn every_cited_heading_exists() {
             if name.contains(|character: char| character.is_whitespace() || "*<FN{".contains(character)) {
                 continue;
             }
-            // Other projects have a folder of this name, too; ours has no folders inside.
+            // Other projects have a folder of this name, too. Our folder has no folders inside.
             if name["docs/".len()..].contains('/') {
                 continue;
             }
@@ -109,8 +109,8 @@ fn no_citation_is_unclear() {
     );
 }
 
-/// The identifier that a piece of code in a document names, where it names one: the last part of
-/// its path, without what follows a parenthesis.
+/// The identifier that a piece of code in a document names: the last part of its path, without the
+/// parenthesis and the text after it. `None` if the code names no identifier.
 fn named_item(code: &str) -> Option<&str> {
     let path = code.split(['(', '<', ' ']).next()?;
     let item = path.rsplit("::").next()?;
@@ -132,7 +132,7 @@ fn names_in_the_map_exist() {
     for file in files("", &["ARCHITECTURE.md", "CONTRIBUTING.md"]) {
         for code in file.text.split('`').skip(1).step_by(2) {
             let Some(item) = named_item(code) else { continue };
-            // Placeholders, such as PACKAGE or UPDATE_EXAMPLES=1, are no names of the code.
+            // Placeholders, such as PACKAGE or UPDATE_EXAMPLES=1, are not names in the code.
             if code.contains('=') || code.contains('…') || code.contains('-') {
                 continue;
             }

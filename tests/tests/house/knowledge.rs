@@ -1,4 +1,5 @@
-//! What `ARCHITECTURE.md` says that a package does not know is true of its manifest and its code.
+//! `ARCHITECTURE.md` says what each package does not know. These tests compare that with the
+//! manifests and the code.
 
 use std::fs;
 
@@ -8,9 +9,9 @@ use crate::sources::{code_only, expect_none, root, rust_files};
 struct Knowledge {
     package: &'static str,
     folder: &'static str,
-    /// Crates that are no dependencies, and whose names stand in no production code.
+    /// Crates that are not dependencies, and whose names are not in production code.
     without: &'static [&'static str],
-    /// Paths that stand in no production code.
+    /// Paths that are not in production code.
     unnamed: &'static [&'static str],
 }
 

@@ -1,4 +1,4 @@
-//! Inside a package the arrows between top-level modules point one way: there is no cycle.
+//! The top-level modules of a package do not depend on each other in a cycle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ const FOLDERS: [&str; 8] = [
 
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// For each top-level module below `folder` the modules that it names.
+/// For each top-level module below `folder`, the modules that it names.
 fn graph(folder: &str) -> Graph {
     let files = rust_files(folder);
     let module = |path: &str| {

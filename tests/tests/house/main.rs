@@ -1,8 +1,8 @@
-//! Keeps the house in order: what the documents and the structure promise is compared with the
-//! files of the repository themselves.
+//! Checks that the files of the repository agree with what the documents promise, and that they
+//! follow the rules of form and structure.
 //!
-//! Nothing is run here and no process is started. Each rule is a function that collects every
-//! place that breaks it, so that a failing test lists all of them at once.
+//! These tests only read files and start no process. Each rule is a function that collects all
+//! places that break it, so that a failing test lists all of them at once.
 
 mod citations;
 mod knowledge;

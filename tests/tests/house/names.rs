@@ -1,4 +1,5 @@
-//! One meaning a name: no two structs, enums, traits or aliases of the workspace share one.
+//! Each name has one meaning: no two structs, enums, traits or aliases of the workspace have the
+//! same name.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ const FOLDERS: [&str; 10] = [
     "tests/src",
 ];
 
-/// The name that a line declares, where it declares a type.
+/// The name of the type that a line declares. `None` if the line declares no type.
 fn declared(line: &str) -> Option<&str> {
     let mut words = line.trim_start();
     // An alias inside an impl or a trait is an associated type.

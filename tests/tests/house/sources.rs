@@ -1,4 +1,4 @@
-//! The files of the repository, and their text with comments and strings told apart.
+//! The files of the repository, their text, and their code without comments and strings.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ fn walk(folder: &Path, paths: &mut Vec<PathBuf>) {
 }
 
 /// The text of a Rust file with comments, strings and the tests at its end replaced by spaces.
-/// Line breaks stay, so line numbers are the file's.
+/// Line breaks stay, so the line numbers are those of the file.
 pub(crate) fn code_only(text: &str) -> String {
     let production = text
         .find("\n#[cfg(test)]\nmod tests {")
@@ -122,7 +122,7 @@ fn string_len(text: &str) -> usize {
     text.len()
 }
 
-/// The identifier that `text` begins with; empty where it begins with something else.
+/// The identifier that `text` begins with. Empty if `text` begins with something else.
 pub(crate) fn leading_identifier(text: &str) -> &str {
     let end = text
         .find(|character: char| !character.is_alphanumeric() && character != '_')

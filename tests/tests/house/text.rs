@@ -1,4 +1,5 @@
-//! One form for all files: the width of comments, the order of imports, the name of folders' files.
+//! All files have the same form: the width of comments, the order of imports, and the names of the
+//! files of modules with children.
 
 use crate::sources::{SourceFile, expect_none, files};
 

@@ -173,7 +173,7 @@ fn a_thousand_workers_get_every_job() {
     });
     for ((workers, spread), push) in spreads.zip(&pushes) {
         note(&format!(
-            "{workers} workers: the last one got the job {push:.1} ms after the desk, {:.1} ms after the first",
+            "{workers} workers: the last one got the job {push:.1} ms after the server, {:.1} ms after the first worker",
             spread.as_secs_f64() * 1e3
         ));
     }

@@ -13,7 +13,7 @@ use crate::offline::{assert_contains, run_ok};
 
 /// Number of rounds if `KILL_ROUNDS` is not set.
 const ROUNDS: u32 = 4;
-/// The whole database is checked each time after this number of rounds.
+/// The whole database is checked once in this number of rounds.
 const CHECK_EVERY: u32 = 20;
 /// Longest time between the first new block and the kill.
 const KILL_WITHIN: Duration = Duration::from_millis(1500);

@@ -1,5 +1,5 @@
-//! Full disks, damaged files, and other things in place of the database: the node reports what is
-//! wrong, where, and what helps, and it loses no block.
+//! Full disks, damaged files, and other files in place of the database: the node reports what is
+//! wrong, where, and what to do. It loses no block.
 
 #![cfg(target_os = "linux")]
 

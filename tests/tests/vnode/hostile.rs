@@ -1,8 +1,8 @@
 //! Careless and hostile clients: the memory of the node stays bounded, and other clients are
 //! served.
 //!
-//! With `HOSTILE_LOAD=full` the numbers are those that the project promises; without it they are
-//! smaller. The test prints its figures in both cases.
+//! With `HOSTILE_LOAD=full` the test uses the load that the project promises to handle. Without it
+//! the load is smaller. The test prints its figures in both cases.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -84,7 +84,7 @@ fn connect(address: SocketAddr) -> TcpStream {
 
 /// Sends `bytes` as far as the node reads them. Returns everything that the node answers.
 fn send_and_read(stream: &mut (impl Read + Write), bytes: &[u8]) -> Vec<u8> {
-    // The node may close the connection before the end; its answer can then still be read.
+    // The node may close the connection before the end. Its answer can still be read then.
     let _ = stream.write_all(bytes);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);

@@ -1,4 +1,4 @@
-//! Signals: the node stops soon and with exit code 0, whatever its clients do.
+//! Signals: the node stops quickly and with exit code 0, even if its clients do not cooperate.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use e2e::process::EndSignal;
 use e2e::{Launch, Vnode, note, wait_for};
 use serde_json::json;
 
-/// Longest time until the node has stopped, which the project promises. An idle node needs far
+/// Longest time until the node has stopped. The project promises this time. An idle node needs far
 /// less.
 const STOP_MAX: Duration = Duration::from_secs(2);
 

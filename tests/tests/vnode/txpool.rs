@@ -56,7 +56,7 @@ fn local_transactions_survive_a_kill_and_are_mined() {
         0,
         "the nonces 0 and 1 are missing"
     );
-    // The last record loses a byte, as if the node was killed while it wrote the record.
+    // One byte of the last record is removed, as if the node was killed while it wrote the record.
     node.end(EndSignal::Kill);
     let journal = home.path().join("transactions.rlp");
     let mut bytes = std::fs::read(&journal).expect("the journal is in the data directory");

@@ -1,4 +1,4 @@
-//! Work for miners outside the process: solutions are accepted once, and wrong ones never.
+//! Work for miners outside the process: a valid solution is accepted once, a wrong one never.
 
 use std::time::{Duration, Instant};
 

@@ -22,14 +22,15 @@ use crate::wire_type::{Described, WireType};
 /// The rows of this module.
 pub fn methods() -> Vec<Method<Node>> {
     let mut rows = vec![
-        Method::blocking("debug_getBlockRlp", ["block"], block_rlp).summary("The bytes of a block."),
-        Method::blocking("debug_printBlock", ["block"], print_block).summary("A block as text for people."),
+        Method::blocking("debug_getBlockRlp", ["block"], block_rlp).summary("Returns the bytes of a block."),
+        Method::blocking("debug_printBlock", ["block"], print_block)
+            .summary("Returns a block as text for people."),
         Method::blocking("debug_seedHash", ["block"], seed_hash)
-            .summary("The seed hash of a block's Ethash epoch."),
+            .summary("Returns the seed hash of a block's Ethash epoch."),
         Method::blocking("debug_setHead", ["block"], set_head)
-            .summary("Sets the head of the chain back to a block and deletes all blocks above it."),
+            .summary("Makes a block the head again and deletes all blocks above it."),
         Method::blocking("debug_getBadBlocks", [], bad_blocks)
-            .summary("The blocks that were refused lately, each with the reason."),
+            .summary("Returns the blocks that this node has refused recently, each with the reason."),
     ];
     rows.extend(trace::methods());
     rows.extend(state::methods());

@@ -11,7 +11,7 @@ use crate::wire_type::WireType;
 /// The name of the tracer of calls.
 const CALL_TRACER: &str = "callTracer";
 
-/// The options of a trace. Absent means all defaults.
+/// The options of a trace. If they are absent, every option has its default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TraceOptions(pub(super) TraceRequest);
 

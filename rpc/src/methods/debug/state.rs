@@ -23,13 +23,16 @@ const DUMP_ROWS_MAX: usize = 100_000;
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::heavy("debug_dumpBlock", ["block"], dump_block)
-            .summary("The whole state after a block, if the state is small."),
+            .summary("Returns the whole state after a block, if the state is small."),
         Method::heavy(
             "debug_storageRangeAt",
             ["hash", "index", "address", "from", "limit"],
             storage_range,
         )
-        .summary("A part of a contract's storage before a transaction of a block, in the order of the hashes of its keys."),
+        .summary(
+            "Returns a part of a contract's storage before a transaction of a block. The slots \
+             are sorted by the hashes of their keys.",
+        ),
     ]
 }
 

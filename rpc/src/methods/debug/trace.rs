@@ -16,16 +16,18 @@ use crate::types::{BlockRef, Data};
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::heavy("debug_traceTransaction", ["hash", "options"], trace_transaction)
-            .summary("The trace of a transaction: its steps, or its calls with the tracer callTracer."),
+        Method::heavy("debug_traceTransaction", ["hash", "options"], trace_transaction).summary(
+            "Returns the trace of a transaction: its steps, or its calls with the tracer \
+             callTracer.",
+        ),
         Method::heavy(
             "debug_traceBlockByNumber",
             ["block", "options"],
             trace_block_by_number,
         )
-        .summary("The trace of each transaction of a block."),
+        .summary("Returns the trace of each transaction of a block."),
         Method::heavy("debug_traceBlockByHash", ["hash", "options"], trace_block_by_hash)
-            .summary("The trace of each transaction of a block."),
+            .summary("Returns the trace of each transaction of a block."),
     ]
 }
 
@@ -80,7 +82,8 @@ fn trace_block(view: &View, block: &StoredBlock, options: &TraceOptions) -> RpcR
     JsonOf::write(&objects)
 }
 
-/// Tells faults of the request, which are refused, from failures of the node.
+/// The error for the caller. Faults of the request are refused; other errors are failures of the
+/// node.
 pub(super) fn trace_error(error: TraceError) -> RpcError {
     match error {
         TraceError::State(_) | TraceError::Store(_) | TraceError::Transaction { .. } => failure(error),

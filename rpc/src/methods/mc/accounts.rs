@@ -24,9 +24,9 @@ const SHARDING_FLAG_MAX: u64 = 3;
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::inline("mc_accounts", [], accounts).summary("The accounts of this node."),
+        Method::inline("mc_accounts", [], accounts).summary("Returns the accounts of this node."),
         Method::blocking("mc_sign", ["address", "message"], sign)
-            .summary("Signs a message for an unlocked account. Returns r, s and V, which is 27 or 28."),
+            .summary("Signs a message for an unlocked account. Returns r, s and V. V is 27 or 28."),
         Method::blocking("mc_sendTransaction", ["transaction"], send)
             .summary("Signs a transaction of an unlocked account and sends it. Returns its hash."),
         Method::blocking("mc_sendRawTransaction", ["transaction"], send_raw)
@@ -55,8 +55,8 @@ pub(in crate::methods) fn sign_message(key: &SecretKey, message: &[u8]) -> Data<
 
 /// `mc_sendTransaction`: completes the transaction, signs it, and puts it into the pool.
 fn send(node: &Node, (request,): (TransactionRequest,)) -> RpcResult<Data<B256>> {
-    // The key is copied, so that an account that is locked meanwhile leaves no gap after a nonce
-    // was chosen. The copy wipes itself.
+    // The key is copied. So signing does not fail if the account is locked after a nonce was
+    // chosen, and no nonce is left unused. The copy is wiped when it is dropped.
     send_signed(node, request, |from| {
         node.accounts
             .with_key(from, SecretKey::clone)
@@ -84,7 +84,7 @@ pub(super) fn gas_price_of(node: &Node, request: &TransactionRequest) -> RpcResu
     request.gas_price.map_or_else(|| gas_price(node), Ok)
 }
 
-/// The transaction to be signed. Gas and nonce have defaults if the sender names none.
+/// The transaction to be signed. Gas and nonce have defaults if the sender does not set them.
 ///
 /// # Errors
 /// −32000 for a transaction of another chain, −32603 if the chain cannot be read.

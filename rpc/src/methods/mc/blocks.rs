@@ -22,39 +22,40 @@ const HASHES_INLINE_MAX: usize = 4096;
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::reading("mc_blockNumber", [], block_number).summary("The number of the most recent block."),
+        Method::reading("mc_blockNumber", [], block_number)
+            .summary("Returns the number of the highest block."),
         Method::cached("mc_getBlockByHash", ["hash", "full"], block_by_hash)
-            .summary("A block, canonical or not."),
+            .summary("Returns a block, canonical or not."),
         Method::cached("mc_getBlockByNumber", ["block", "full"], block_by_number)
-            .summary("A canonical block, or the pending block."),
+            .summary("Returns a canonical block, or the pending block."),
         Method::cached("mc_getHeaderByHash", ["hash"], header_by_hash)
-            .summary("The header of a block, canonical or not."),
+            .summary("Returns the header of a block, canonical or not."),
         Method::cached("mc_getHeaderByNumber", ["block"], header_by_number)
-            .summary("The header of a canonical block, or of the pending block."),
+            .summary("Returns the header of a canonical block, or of the pending block."),
         Method::cached(
             "mc_getBlockTransactionCountByHash",
             ["hash"],
             transaction_count_by_hash,
         )
-        .summary("The number of transactions of a block."),
+        .summary("Returns the number of transactions of a block."),
         Method::cached(
             "mc_getBlockTransactionCountByNumber",
             ["block"],
             transaction_count_by_number,
         )
-        .summary("The number of transactions of a block."),
+        .summary("Returns the number of transactions of a block."),
         Method::cached("mc_getUncleCountByBlockHash", ["hash"], uncle_count_by_hash)
-            .summary("The number of uncles of a block."),
+            .summary("Returns the number of uncles of a block."),
         Method::cached("mc_getUncleCountByBlockNumber", ["block"], uncle_count_by_number)
-            .summary("The number of uncles of a block."),
+            .summary("Returns the number of uncles of a block."),
         Method::cached("mc_getUncleByBlockHashAndIndex", ["hash", "index"], uncle_by_hash)
-            .summary("An uncle, as a block without a body."),
+            .summary("Returns an uncle as a block without a body."),
         Method::cached(
             "mc_getUncleByBlockNumberAndIndex",
             ["block", "index"],
             uncle_by_number,
         )
-        .summary("An uncle, as a block without a body."),
+        .summary("Returns an uncle as a block without a body."),
     ]
 }
 

@@ -1,7 +1,7 @@
 //! Calls without a transaction (docs/interface.md, 4.5).
 //!
-//! The caller need not own what the call spends. Both methods have a smaller share of the threads
-//! than other methods, and run for at most [`TIMEOUT_DEFAULT`].
+//! The caller needs no funds for the value and the gas of the call. Both methods have a smaller
+//! share of the threads than other methods, and run for at most [`TIMEOUT_DEFAULT`].
 
 use chain::call::{CALL_GAS_DEFAULT, CallOutcome, CallRequest, TIMEOUT_DEFAULT, revert_text};
 use primitives::{Bytes, U256};
@@ -21,9 +21,10 @@ const GAS_MAX: u64 = CALL_GAS_DEFAULT;
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::brief("mc_call", ["call", "block"], call)
-            .summary("The output of a contract. No transaction is made."),
+            .summary("Returns the output of a contract call. No transaction is made."),
         Method::heavy("mc_estimateGas", ["call", "block"], estimate_gas).summary(
-            "Gas with which a call succeeds, at most 1/64 above the least. By default in the pending block.",
+            "Returns an amount of gas that is enough for a call. It is at most 1/64 above the \
+             lowest such amount. The default block is the pending block.",
         ),
     ]
 }
@@ -57,8 +58,8 @@ fn call(
     }
 }
 
-/// `mc_estimateGas`: gas with which the call succeeds, the least or little more. By default the
-/// call runs in the pending block.
+/// `mc_estimateGas`: an amount of gas with which the call succeeds. It is the lowest such amount or
+/// little more. By default the call runs in the pending block.
 fn estimate_gas(node: &Node, (call, at): (CallObject, Option<BlockRef>)) -> RpcResult<Quantity> {
     check_chain(node, call.chain_id)?;
     let request = limited(call.request);

@@ -31,19 +31,18 @@ pub(super) fn methods() -> Vec<Method<Node>> {
         Method::reading("mc_newBlockFilter", [], new_block_filter)
             .summary("Creates a filter of new blocks. Returns its id."),
         Method::reading("mc_newPendingTransactionFilter", [], new_pending_filter).summary(
-            "Creates a filter of new pending transactions. Returns its id. Of the transactions between two \
-             polls, the last 65,536 are returned.",
+            "Creates a filter of new pending transactions. Returns its id. If more than 65,536 \
+             transactions arrive between two polls, only the last 65,536 are returned.",
         ),
         Method::inline("mc_uninstallFilter", ["id"], uninstall)
-            .summary("Removes a filter. False if there is no such filter."),
+            .summary("Removes a filter. Returns false if there is no such filter."),
         Method::blocking("mc_getFilterChanges", ["id"], changes)
-            .summary("The changes since the last call: logs, or hashes of blocks or transactions."),
-        Method::brief("mc_getFilterLogs", ["id"], logs).summary("All logs that match a log filter."),
+            .summary("Returns the changes since the last call: logs, or hashes of blocks or transactions."),
+        Method::brief("mc_getFilterLogs", ["id"], logs).summary("Returns all logs that match a log filter."),
     ]
 }
 
-/// The id of a filter on the wire. A number that is too large for an id is an id that no filter
-/// has.
+/// The id of a filter on the wire. It may be too large for an id. No filter has such an id.
 type FilterId = Quantity<U256>;
 
 /// `mc_newFilter`.

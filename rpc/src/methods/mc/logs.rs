@@ -30,7 +30,7 @@ type LogsJson = JsonOf<[LogObject<'static>]>;
 
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
-    vec![Method::brief("mc_getLogs", ["filter"], logs).summary("All logs that match a filter.")]
+    vec![Method::brief("mc_getLogs", ["filter"], logs).summary("Returns all logs that match a filter.")]
 }
 
 /// `mc_getLogs`.

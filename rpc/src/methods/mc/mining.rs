@@ -1,6 +1,7 @@
 //! Work for miners, and their hash rates (docs/interface.md, 4.4; docs/interface.md, 4.6).
 //!
-//! Every miner is a client of the chain's work desk, which hands out work and accepts solutions.
+//! Every miner is a client of the chain's [`WorkManager`](chain::mining::work::WorkManager), which
+//! gives out work and accepts solutions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,26 +19,30 @@ use crate::node::Node;
 use crate::table::Method;
 use crate::types::{Data, Quantity};
 
-/// How long `mc_getWork` waits for work. It is longer than the time after a block in which our
-/// chains have no work for the next block.
+/// How long `mc_getWork` waits for work. After a block, our chains have no work for the next block
+/// for a short time. This wait is longer.
 const WORK_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often `mc_getWork` asks the work desk while it waits.
+/// The time between two requests of `mc_getWork` to the work manager while it waits.
 const WORK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::inline("mc_coinbase", [], coinbase)
-            .summary("The address that is paid for the blocks of this node."),
-        Method::inline("mc_mining", [], is_mining).summary("Whether this node mines."),
-        Method::inline("mc_hashrate", [], hashrate)
-            .summary("Hashes per second of this process and of the miners that reported their rates."),
+            .summary("Returns the address that receives the rewards for the blocks of this node."),
+        Method::inline("mc_mining", [], is_mining).summary("Returns whether this node mines."),
+        Method::inline("mc_hashrate", [], hashrate).summary(
+            "Returns the hashes per second of this process and of the miners that reported their \
+             rates.",
+        ),
         Method::inline("mc_submitHashrate", ["rate", "id"], submit_hashrate)
             .summary("Reports the hash rate of a miner. The report counts for ten seconds."),
         Method::waiting("mc_getWork", [], get_work)
-            .summary("Work for a miner: the header's pow-hash, the seed hash, the boundary."),
-        Method::blocking("mc_submitWork", ["nonce", "powHash", "mixDigest"], submit_work)
-            .summary("Submits a solution. True if it is valid and the first for its work."),
+            .summary("Returns work for a miner: header hash, seed hash and boundary."),
+        Method::blocking("mc_submitWork", ["nonce", "powHash", "mixDigest"], submit_work).summary(
+            "Submits a solution. Returns true if the solution is valid and is the first for its \
+             work.",
+        ),
     ]
 }
 
@@ -56,7 +61,7 @@ fn hashrate(node: &Node) -> RpcResult<Quantity<U256>> {
     Ok(Quantity(total_hashrate(node)))
 }
 
-/// Hashes per second: of this process, and of the miners that reported their rate lately.
+/// Hashes per second of this process and of the miners that reported their rate recently.
 pub(in crate::methods) fn total_hashrate(node: &Node) -> U256 {
     // In the cast a NaN rate becomes 0, and a rate that is too large becomes the highest number.
     let own = node.miner.hashrate() as u64;

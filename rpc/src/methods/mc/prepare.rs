@@ -21,11 +21,13 @@ pub(super) fn methods() -> Vec<Method<Node>> {
         Method::blocking("mc_signTransaction", ["transaction"], sign)
             .summary("Signs a transaction of an unlocked account and does not send it."),
         Method::blocking("mc_fillTransaction", ["transaction"], fill)
-            .summary("The transaction that would be sent, without a signature."),
-        Method::blocking("mc_resend", ["transaction", "gasPrice", "gas"], resend)
-            .summary("Replaces a transaction in the pool by one with another gas price or gas limit. Returns its hash."),
+            .summary("Returns the transaction that would be sent, without a signature."),
+        Method::blocking("mc_resend", ["transaction", "gasPrice", "gas"], resend).summary(
+            "Replaces a transaction in the pool by one with another gas price or gas limit. \
+             Returns the hash of the new transaction.",
+        ),
         Method::blocking("mc_pendingTransactions", [], own_pending)
-            .summary("The pending transactions of this node's accounts."),
+            .summary("Returns the pending transactions of this node's accounts."),
     ]
 }
 

@@ -7,8 +7,8 @@ use crate::decode::{FromParam, ParamFields, string};
 use crate::types::{Count, Data, ParamError, Quantity};
 use crate::wire_type::WireType;
 
-/// Fields about costs that only Ethereum's typed transactions have, with the first type that
-/// has them.
+/// Fields about costs that only Ethereum's typed transactions have. Each field has the first
+/// transaction type with this field.
 ///
 /// A transaction object with such a field is refused, because a transaction without the field would
 /// not be what the caller wants. A call object may have these fields: they do not change what a
@@ -19,7 +19,7 @@ const COST_FIELDS: [(&str, &str); 3] = [
     ("maxPriorityFeePerGas", "2 (EIP-1559)"),
 ];
 /// Fields about content that only Ethereum's typed transactions have. Call objects with such a
-/// field are refused too, because the field changes what the call returns.
+/// field are refused, too, because the field changes what the call returns.
 const CONTENT_FIELDS: [(&str, &str); 4] = [
     ("maxFeePerBlobGas", "3 (EIP-4844)"),
     ("blobVersionedHashes", "3 (EIP-4844)"),
@@ -154,7 +154,7 @@ fn wide(fields: &ParamFields<'_>, name: &'static str) -> Result<Option<U256>, Pa
     Ok(number.map(|number| number.0))
 }
 
-/// The input, under either of its names, `data` and `input`. If both are there they must be equal.
+/// The input, from the field `data` or the field `input`. If both are present, they must be equal.
 fn input(fields: &ParamFields<'_>) -> Result<Bytes, ParamError> {
     let data: Option<Data> = fields.get("data")?;
     let input: Option<Data> = fields.get("input")?;
@@ -168,7 +168,7 @@ fn input(fields: &ParamFields<'_>) -> Result<Bytes, ParamError> {
     Ok(data.or(input).unwrap_or_default().0.into())
 }
 
-/// The address of the proxy. Clients of the public network also write `0x` for none.
+/// The address of the proxy. Clients of the public network also write `0x` if there is no proxy.
 fn via(fields: &ParamFields<'_>) -> Result<Option<Address>, ParamError> {
     match fields.json("via") {
         Some("\"0x\"" | "\"\"") => Ok(None),

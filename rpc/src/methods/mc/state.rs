@@ -16,12 +16,14 @@ use crate::types::{BlockRef, Data, Quantity};
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::reading("mc_getBalance", ["address", "block"], balance)
-            .summary("The balance of an account, in sha."),
-        Method::reading("mc_getTransactionCount", ["address", "block"], transaction_count)
-            .summary("The number of transactions an account has sent, which is the nonce of its next one."),
+            .summary("Returns the balance of an account, in sha."),
+        Method::reading("mc_getTransactionCount", ["address", "block"], transaction_count).summary(
+            "Returns the number of transactions that an account has sent. This is the nonce of \
+             its next transaction.",
+        ),
         Method::reading("mc_getStorageAt", ["address", "position", "block"], storage_at)
-            .summary("The value at a storage position."),
-        Method::reading("mc_getCode", ["address", "block"], code).summary("The code at an address."),
+            .summary("Returns the value of a storage slot."),
+        Method::reading("mc_getCode", ["address", "block"], code).summary("Returns the code at an address."),
     ]
 }
 

@@ -18,12 +18,15 @@ const PROTOCOL_VERSION: &str = "0x3f";
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::inline("mc_protocolVersion", [], protocol_version)
-            .summary("The version of the protocol between nodes."),
-        Method::inline("mc_chainId", [], chain_id).summary("The chain id that transactions are signed for."),
-        Method::reading("mc_syncing", [], syncing)
-            .summary("The progress of a download of the chain. False if nothing is being downloaded."),
+            .summary("Returns the version of the protocol between nodes."),
+        Method::inline("mc_chainId", [], chain_id)
+            .summary("Returns the chain id that transactions are signed for."),
+        Method::reading("mc_syncing", [], syncing).summary(
+            "Returns the progress of a download of the chain, or false if nothing is being \
+             downloaded.",
+        ),
         Method::blocking("mc_gasPrice", [], suggested_gas_price)
-            .summary("A suggested gas price, in sha: the median of what the last blocks paid."),
+            .summary("Returns a suggested gas price in sha: the median of what the last blocks paid."),
     ]
 }
 

@@ -21,8 +21,9 @@ use crate::wire_type::{Described, WireType};
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::session("mc_subscribe", ["kind", "details"], subscribe).summary(
-            "Starts a subscription of newHeads, logs, newPendingTransactions or syncing on this connection. \
-             Of pending transactions, a slow reader gets the last 65,536.",
+            "Starts a subscription of newHeads, logs, newPendingTransactions or syncing on this \
+             connection. If a client reads slowly, it gets only the last 65,536 pending \
+             transactions.",
         ),
         Method::session("mc_unsubscribe", ["id"], unsubscribe)
             .summary("Ends a subscription of this connection."),

@@ -23,35 +23,35 @@ use crate::types::{BlockRef, Data, Quantity};
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::cached("mc_getTransactionByHash", ["hash"], by_hash)
-            .summary("A transaction, in a block or in the pool."),
+            .summary("Returns a transaction in a block or in the pool."),
         Method::cached(
             "mc_getTransactionByBlockHashAndIndex",
             ["hash", "index"],
             by_block_hash,
         )
-        .summary("A transaction of a block."),
+        .summary("Returns a transaction of a block."),
         Method::cached(
             "mc_getTransactionByBlockNumberAndIndex",
             ["block", "index"],
             by_block_number,
         )
-        .summary("A transaction of a block."),
+        .summary("Returns a transaction of a block."),
         Method::cached("mc_getTransactionReceipt", ["hash"], receipt)
-            .summary("The receipt of a transaction in a block."),
+            .summary("Returns the receipt of a transaction in a block."),
         Method::cached("mc_getRawTransactionByHash", ["hash"], raw_by_hash)
-            .summary("The bytes of a transaction, in a block or in the pool."),
+            .summary("Returns the bytes of a transaction in a block or in the pool."),
         Method::cached(
             "mc_getRawTransactionByBlockHashAndIndex",
             ["hash", "index"],
             raw_by_block_hash,
         )
-        .summary("The bytes of a transaction of a block."),
+        .summary("Returns the bytes of a transaction of a block."),
         Method::cached(
             "mc_getRawTransactionByBlockNumberAndIndex",
             ["block", "index"],
             raw_by_block_number,
         )
-        .summary("The bytes of a transaction of a block."),
+        .summary("Returns the bytes of a transaction of a block."),
     ]
 }
 
@@ -119,8 +119,8 @@ fn raw_by_index(block: Option<FoundBlock>, Quantity(index): Quantity, name_style
     Some(raw(transaction, name_style))
 }
 
-/// The bytes of a transaction: in the form that is stored, or, under Ethereum's names, in the form
-/// that its clients sent.
+/// The bytes of a transaction, in the form that is stored. Under Ethereum's names they are in the
+/// form that Ethereum's clients send.
 fn raw(transaction: &Transaction, name_style: NameStyle) -> Data {
     Data(match name_style {
         NameStyle::Native => transaction.encode(),

@@ -1,4 +1,4 @@
-//! JSON-RPC on the local channel: a stream of JSON values in each direction, over a unix socket or,
+//! JSON-RPC on the local socket: a stream of JSON values in each direction, over a unix socket or,
 //! on Windows, a named pipe.
 //!
 //! Values may be separated by space or by nothing. Each answer and each notification is followed by
@@ -36,7 +36,7 @@ pub const SOCKET_NAME: &str = "vnode.ipc";
 /// Bytes of one read.
 const READ_LEN: usize = 16 * 1024;
 
-/// A running server on the local channel. Dropping it closes it without waiting.
+/// A running server on the local socket. Dropping it closes it without waiting.
 pub struct IpcServer {
     socket: SocketPath,
     tasks: ServerTasks,
@@ -85,11 +85,11 @@ pub fn start<C: Send + Sync + 'static>(
                         stop.clone(),
                     ))),
                     Err(_) => {
-                        tracing::warn!("too many connections on the local channel: closing the newest");
+                        tracing::warn!("too many connections on the local socket: closing the newest");
                     }
                 },
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection on the local channel");
+                    tracing::warn!(%error, "cannot accept a connection on the local socket");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -116,7 +116,7 @@ async fn serve<C, S>(
         write_timeout: limits.write_timeout,
     };
     if let Some(Err(error)) = duplex::serve(&dispatcher, &mut channel, &stop).await {
-        tracing::debug!(%error, "closing a connection on the local channel");
+        tracing::debug!(%error, "closing a connection on the local socket");
         if let DuplexError::Unreadable(error) = error {
             let _ = channel.send(message::error_response(error)).await;
         }

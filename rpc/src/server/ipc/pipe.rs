@@ -1,4 +1,4 @@
-//! The local channel on Windows: a named pipe.
+//! The local socket on Windows: a named pipe.
 //!
 //! The pipe has the system's default security descriptor: the user who runs the node and
 //! administrators may write to it, and nobody else. Clients on other machines are refused.

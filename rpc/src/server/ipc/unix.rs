@@ -1,4 +1,4 @@
-//! The local channel on unix: a socket file that has mode 0600 from the moment it appears.
+//! The local socket on unix: a socket file that has mode 0600 from the moment it appears.
 
 use std::fs;
 use std::io;
