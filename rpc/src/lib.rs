@@ -9,7 +9,7 @@
 //! [`objects`] turns the chain's types into JSON. What a method needs from the rest of the process
 //! goes through [`control`]. [`openrpc`] describes all rows.
 //!
-//! The modules below import each other without a cycle. `tests/layers.rs` checks this.
+//! The modules below import each other without a cycle. The package `house` checks this.
 
 pub mod access;
 mod block_cache;

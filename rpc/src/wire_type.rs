@@ -1,4 +1,5 @@
-//! The types of parameters and results on the wire, by their names in `docs/interface.md`.
+//! The types of parameters and results on the wire, by their names in `docs/interface.md, 2.1` and
+//! in `openrpc/types.rs`.
 //!
 //! Each Rust type that a method returns says here, through [`Described`], which type it has on the
 //! wire. For parameters, [`crate::decode::FromParam`] says it. The schema behind each name is in

@@ -61,7 +61,10 @@ mod tests {
         references(&document, &mut named);
         let schemas = document["components"]["schemas"].as_object().expect("types");
         for name in &named {
-            assert!(schemas.contains_key(name), "no type {name}");
+            assert!(
+                schemas.contains_key(name),
+                "no schema for {name}: add it to rpc/src/openrpc"
+            );
         }
         for name in schemas.keys() {
             assert!(named.contains(name), "no method uses the type {name}");

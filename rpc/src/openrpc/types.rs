@@ -73,7 +73,7 @@ pub(super) fn plain() -> impl Iterator<Item = (String, Value)> {
         ("String", json!({"type": "string"})),
         (
             "Number",
-            json!({"type": "integer", "minimum": 0, "description": "A plain JSON number."}),
+            json!({"type": "integer", "minimum": 0, "description": "A whole number, as a plain JSON number."}),
         ),
         (
             "COUNT",

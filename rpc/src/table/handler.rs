@@ -62,6 +62,12 @@ impl From<InlineError> for RpcError {
 ///
 /// `H` is the form in which the row keeps the function. `Shape` is a function type that names the
 /// arguments after the context, and the result. It keeps the implementations apart.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the function of this row",
+    note = "it takes the context and a tuple of parameters, `(A,)` for a single one; each is `FromParam`",
+    note = "it returns `RpcResult<R>`, for some rows `Result<R, InlineError>`; `R` is `Serialize + Described`",
+    note = "the implementations in `rpc/src/table/handler.rs` list all possible forms"
+)]
 pub trait IntoHandler<H, Shape> {
     /// The tuple of parameters.
     type Params: FromParams;

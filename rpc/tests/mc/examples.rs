@@ -46,8 +46,12 @@ fn read(name: &str) -> Value {
 }
 
 fn write(name: &str, value: &Value) {
-    let text = serde_json::to_string_pretty(value).expect("JSON");
-    std::fs::write(file(name), text + "\n").expect("the file can be written");
+    let text = serde_json::to_string_pretty(value).expect("JSON") + "\n";
+    // An unchanged file keeps its time: it is compiled in, and would be compiled again.
+    if std::fs::read_to_string(file(name)).is_ok_and(|old| old == text) {
+        return;
+    }
+    std::fs::write(file(name), text).expect("the file can be written");
 }
 
 fn is_update() -> bool {
@@ -281,7 +285,7 @@ fn fits(document: &Value, schema: &Value, value: &Value) -> Result<(), String> {
             }
             true
         }
-        _ => return Err(format!("unknown schema {schema}")),
+        _ => return Err(format!("`fits` in examples.rs does not know the schema {schema}")),
     };
     if is_right { Ok(()) } else { mismatch() }
 }
@@ -348,6 +352,11 @@ fn examples_are_the_answers_of_a_node() {
             _ => node.params(name),
         };
         let schemas = described["params"].as_array().expect("parameters");
+        let required = schemas.iter().filter(|schema| schema["required"] == true);
+        assert!(
+            params.as_array().map_or(0, Vec::len) >= required.count(),
+            "{name}: name the parameters of its example in ExampleNode::params"
+        );
         for (schema, value) in schemas.iter().zip(params.as_array().expect("an array")) {
             fits(&document, &schema["schema"], value).unwrap_or_else(|error| panic!("{name}: {error}"));
         }

@@ -15,8 +15,9 @@ pub(crate) struct SourceFile {
 pub(crate) fn root() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package
-        .parent()
-        .expect("the package e2e lies in the root")
+        .ancestors()
+        .nth(2)
+        .expect("the package lies in tests/house")
         .to_owned()
 }
 

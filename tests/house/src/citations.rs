@@ -94,7 +94,7 @@ fn every_cited_heading_exists() {
 fn no_citation_is_unclear() {
     let mut faults = Vec::new();
     for file in files("", &[".rs", ".wgsl"]) {
-        if file.path.starts_with("tests/tests/house") {
+        if file.path.starts_with("tests/house") {
             continue;
         }
         for (index, line) in file.text.lines().enumerate() {
@@ -144,4 +144,48 @@ fn names_in_the_map_exist() {
     }
     expect_none(&faults, "the documents name what the source has");
     assert!(checked > 40, "only {checked} names were found");
+}
+
+/// The path of a source file that a piece of code in a comment or document names.
+fn named_file(code: &str) -> Option<&str> {
+    let path = code.split([':', ' ']).next()?;
+    let is_path = |path: &str| {
+        path.chars()
+            .all(|character| character.is_alphanumeric() || "_./".contains(character))
+    };
+    let is_source = path.ends_with(".rs") || path.ends_with(".wgsl");
+    (is_source && is_path(path) && path.len() > ".wgsl".len()).then_some(path)
+}
+
+#[test]
+fn every_named_file_exists() {
+    let sources = files("", &[".rs", ".wgsl"]);
+    // The page on libraries names their files.
+    let mut documents = files("", &[".md"]);
+    documents.retain(|file| file.path != "docs/libraries.md");
+    let exists = |path: &str| {
+        sources.iter().any(|source| {
+            let before = source.path.strip_suffix(path);
+            before.is_some_and(|before| before.is_empty() || before.ends_with('/'))
+        })
+    };
+    let mut faults = Vec::new();
+    let mut checked = 0;
+    // Pieces of code in comments stand on one line.
+    for file in sources.iter().chain(&documents) {
+        let is_source = file.path.ends_with(".rs") || file.path.ends_with(".wgsl");
+        for (index, line) in file.text.lines().enumerate() {
+            if is_source && !line.trim_start().starts_with("//") {
+                continue;
+            }
+            for path in line.split('`').skip(1).step_by(2).filter_map(named_file) {
+                checked += 1;
+                if !exists(path) {
+                    faults.push(format!("{}:{}: {path}", file.path, index + 1));
+                }
+            }
+        }
+    }
+    expect_none(&faults, "comments and documents name files that exist");
+    assert!(checked > 40, "only {checked} names of files were found");
 }
