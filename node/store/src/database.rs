@@ -2,13 +2,14 @@
 //! at a time.
 //!
 //! After a failed read or write of the file redb refuses everything until the database is closed
-//! and opened again. [`SharedDatabase::reopen_if_broken`] does that. The holder of the
+//! and opened again. After a commit that failed for any other reason, it refuses every later write.
+//! [`SharedDatabase::reopen_if_broken`] closes the database and opens it again. The holder of the
 //! [`WritePermit`] is the only one who may write or open the database again. Knows redb; knows no
 //! tables. Where the file is and how it is opened is in [`crate::open`].
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
-use redb::{Database, ReadableDatabase};
+use redb::{Database, ReadTransaction, ReadableDatabase, WriteTransaction};
 
 use crate::StoreError;
 use crate::guard::guarded;
@@ -140,18 +141,20 @@ impl SharedDatabase {
     ) -> Result<T, StoreError> {
         match &*self.open.read().unwrap_or_else(PoisonError::into_inner) {
             Some(open) => work(open),
-            None => Err(StoreError::Reopened {
+            None => Err(StoreError::Closed {
                 path: self.monitor.path.clone(),
             }),
         }
     }
 
-    /// Begins a transaction on the open database.
-    pub(crate) fn begin<T, E: Into<redb::Error>>(
-        &self,
-        begin: impl FnOnce(&Database) -> Result<T, E>,
-    ) -> Result<T, StoreError> {
-        self.with_open(|open| self.monitor.run(|| begin(&open.database)))
+    /// Begins a read transaction on the open database.
+    pub(crate) fn begin_read(&self) -> Result<ReadTransaction, StoreError> {
+        self.with_open(|open| self.monitor.run(|| open.database.begin_read()))
+    }
+
+    /// Begins a write transaction on the open database.
+    pub(crate) fn begin_write(&self, _permit: &WritePermit) -> Result<WriteTransaction, StoreError> {
+        self.with_open(|open| self.monitor.run_transaction(|| open.database.begin_write()))
     }
 
     /// The snapshot of the last commit, made by the first who asks after that commit.

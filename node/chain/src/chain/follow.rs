@@ -291,7 +291,7 @@ mod tests {
     type Follow = fn(&ChainInner, &Block, &Imported) -> Result<(), StoreError>;
 
     fn failure() -> StoreError {
-        StoreError::Reopened {
+        StoreError::Closed {
             path: "of the test".into(),
         }
     }
