@@ -256,8 +256,14 @@ impl<F: FnMut(&BulkProgress)> StreamImport<'_, F> {
             run.push(next.clone());
             Some(next)
         });
-        // If the store has failed, the import of the single block below reports it.
-        let in_run = imported.map_or(0, |(blocks, _)| blocks);
+        let in_run = match imported {
+            Ok((blocks, _)) => blocks,
+            // The run has taken no block, so no import of a single block below would report this.
+            Err(error) if run.is_empty() => return Err(error.into()),
+            // The blocks of the run are imported one by one below. That reports the failure if the
+            // store still fails.
+            Err(_) => 0,
+        };
         run[..in_run].iter().for_each(|block| self.count(block));
         (self.report)(&self.progress);
         for block in &run[in_run..] {

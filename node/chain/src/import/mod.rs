@@ -184,12 +184,17 @@ impl Importer {
         batch: WriteBatch,
         is_committed: impl FnOnce(&Snapshot) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
-        batch.commit().or_else(|error| {
-            let committed = self.store.snapshot().and_then(|view| is_committed(&view));
-            match committed {
-                Ok(true) => Ok(()),
-                _ => Err(error),
+        let Err(error) = batch.commit() else { return Ok(()) };
+        match self.store.snapshot().and_then(|view| is_committed(&view)) {
+            Ok(true) => {
+                tracing::warn!(%error, "a commit reported an error, but its rows are stored");
+                Ok(())
             }
-        })
+            Ok(false) => Err(error),
+            Err(unreadable) => {
+                tracing::warn!(error = %unreadable, "whether a failed commit was stored cannot be read yet");
+                Err(error)
+            }
+        }
     }
 }
