@@ -83,9 +83,9 @@ impl WriteBatch {
         work: impl FnOnce(&mut Tables<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         self.write(|tables| {
-            tables.keep_pending();
+            tables.keep_waiting();
             let value = work(tables)?;
-            tables.write_pending()?;
+            tables.write_waiting()?;
             Ok(value)
         })
     }

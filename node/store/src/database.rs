@@ -23,7 +23,7 @@ pub(crate) struct SharedDatabase {
     pub(crate) location: DatabaseLocation,
     options: StoreOptions,
     /// `None` only after the database could not be opened again.
-    open: RwLock<Option<OpenDatabase>>,
+    current: RwLock<Option<OpenDatabase>>,
     /// Whether somebody holds the write permit.
     permit_taken: Mutex<bool>,
     permit_free: Condvar,
@@ -76,16 +76,16 @@ impl SharedDatabase {
             monitor: Arc::new(CallMonitor::new(location.path().to_owned())),
             location,
             options: options.clone(),
-            open: RwLock::new(Some(OpenDatabase::new(database))),
+            current: RwLock::new(Some(OpenDatabase::new(database))),
             permit_taken: Mutex::new(false),
             permit_free: Condvar::new(),
         }
     }
 
     fn forget_latest(&self) {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        let latest = open.as_ref().and_then(|open| open.latest().take());
-        drop(open);
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        let latest = current.as_ref().and_then(|open| open.latest().take());
+        drop(current);
         // Dropped without our lock: ending a snapshot takes locks inside redb, and may even close
         // the database.
         let _ = guarded(|| drop(latest));
@@ -124,12 +124,12 @@ impl SharedDatabase {
         if !self.monitor.is_broken() || matches!(self.location, DatabaseLocation::Memory) {
             return Ok(());
         }
-        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(old) = open.take() {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(old) = current.take() {
             // Closing may fail too. No committed data depends on what it would still write.
             let _ = guarded(|| drop(old));
         }
-        *open = Some(OpenDatabase::new(self.location.open(&self.options)?));
+        *current = Some(OpenDatabase::new(self.location.open(&self.options)?));
         self.monitor.set_broken(false);
         Ok(())
     }
@@ -139,7 +139,7 @@ impl SharedDatabase {
         &self,
         work: impl FnOnce(&OpenDatabase) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        match &*self.open.read().unwrap_or_else(PoisonError::into_inner) {
+        match &*self.current.read().unwrap_or_else(PoisonError::into_inner) {
             Some(open) => work(open),
             None => Err(StoreError::Closed {
                 path: self.monitor.path.clone(),

@@ -338,7 +338,7 @@ mod tests {
     use crate::chain::{Chain, ChainConfig};
     use crate::import::{ImportError, Importer};
     use crate::pool::{PoolConfig, TxOrigin};
-    use crate::rules::body::SealCheck;
+    use crate::rules::seal::SealCheck;
     use crate::spec::{ChainSpec, DEV_ACCOUNTS};
 
     type Follow = fn(&ChainInner, &Block, &Imported) -> Result<(), StoreError>;

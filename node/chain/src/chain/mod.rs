@@ -42,8 +42,9 @@ use crate::import::{BlockId, Imported, Importer};
 use crate::mining::build::{BuildSettings, UnsealedBlock};
 use crate::mining::work::WorkManager;
 use crate::pool::{NextBlock, PoolConfig, PoolError, SenderState, TxOrigin, TxPool};
-use crate::rules::body::{SealCheck, sender};
+use crate::rules::body::sender;
 use crate::rules::next_gas_limit;
+use crate::rules::seal::SealCheck;
 use crate::spec::{ChainSpec, GAS_TARGET_DEFAULT};
 use crate::state::StateError;
 use crate::view::View;
@@ -70,7 +71,7 @@ pub struct HeadEvent {
 pub enum BlockOrigin {
     /// Made here: the work manager accepted a solution.
     Sealed,
-    /// Given by someone who has it.
+    /// Given by someone who has it. Blocks from peers will be; today only tests give blocks.
     Imported,
 }
 
@@ -317,7 +318,7 @@ impl Chain {
         result
     }
 
-    /// Imports a block.
+    /// Imports a block of someone else. This is for blocks from peers; today only tests call it.
     ///
     /// # Errors
     /// [`WriteError`] if the block is refused. After an error of the store the block may be stored

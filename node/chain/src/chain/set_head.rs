@@ -24,7 +24,11 @@ impl Chain {
 
 impl ChainInner {
     /// Sets the head back; then pool and subscribers follow.
-    pub(super) fn set_head(&self, jobs: &WriterJobs, number: u64) -> Result<Vec<BlockId>, WriteError> {
+    pub(super) fn set_head_and_follow(
+        &self,
+        jobs: &WriterJobs,
+        number: u64,
+    ) -> Result<Vec<BlockId>, WriteError> {
         let head = self.view().map_err(ImportError::from)?.head_number();
         if number > head {
             return Err(WriteError::AboveHead { got: number, head });

@@ -52,7 +52,8 @@ type SetHead = dyn Fn(u64) -> Result<Vec<BlockId>, ImportError> + Send;
 
 /// How the writer does its work. Tests replace parts of it.
 pub(super) struct WriterJobs {
-    /// In a node: [`Importer::import`](crate::import::Importer::import), see [`super::Chain::open`].
+    /// In a node: [`Importer::import`](crate::import::Importer::import). See
+    /// [`super::Chain::open`].
     pub(super) import: Box<ImportBlock>,
     /// Makes memory follow what an import did to the store. In a node:
     /// [`ChainInner::follow_import`].
@@ -116,7 +117,7 @@ impl ChainInner {
                 let _ = reply.send(result.map_err(Into::into));
             }
             WriterCommand::SetHead { number, reply } => {
-                let _ = reply.send(self.set_head(jobs, number));
+                let _ = reply.send(self.set_head_and_follow(jobs, number));
             }
         }
     }
@@ -266,7 +267,7 @@ mod tests {
     use crate::import::Importer;
     use crate::mining::work::SolutionError;
     use crate::pool::PoolConfig;
-    use crate::rules::body::SealCheck;
+    use crate::rules::seal::SealCheck;
     use crate::spec::ChainSpec;
 
     fn open(jobs: WriterJobs) -> Chain {

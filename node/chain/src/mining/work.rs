@@ -19,7 +19,7 @@ use parking_lot::{Condvar, Mutex};
 use primitives::{B256, Block, U256};
 
 use crate::mining::build::UnsealedBlock;
-use crate::rules::body::{SealCheck, SealCheckError};
+use crate::rules::seal::{SealCheck, SealCheckError};
 use crate::spec::ChainSpec;
 
 /// How long work stays valid after it was replaced.
@@ -241,7 +241,7 @@ impl WorkManager {
         let hash = solution.header_hash;
         let work = self.open_work(solution)?;
         let sealed = work.seal(solution);
-        self.seals.check(&self.spec, &sealed.header)?;
+        self.seals.check_seal(&self.spec, &sealed.header)?;
         let mut state = self.state.lock();
         match state.issued.get_mut(&hash) {
             Some(issued) if issued.solved.is_open_for(solution) => issued.solved = WorkSolved::Yes,

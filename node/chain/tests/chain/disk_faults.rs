@@ -13,9 +13,9 @@ use chain::call::{CallRequest, StateAt, TIMEOUT_DEFAULT};
 use chain::chain::WriteError;
 use chain::genesis::ensure_genesis;
 use chain::import::Importer;
-use chain::import::bulk::{BulkError, BulkProgress, import_stream};
+use chain::import::stream_import::{StreamImportError, StreamImportProgress, import_stream};
 use chain::pool::PoolConfig;
-use chain::rules::body::SealCheck;
+use chain::rules::seal::SealCheck;
 use chain::{Chain, ChainConfig, ChainSpec, View};
 use ethash::Solution;
 use primitives::{Address, B256, Block, Transaction, U256};
@@ -174,7 +174,7 @@ fn an_import_of_a_stream_ends_if_the_store_fails_between_two_runs() {
     ask.send(()).expect("the reader waits");
     std::thread::spawn(move || {
         let mut is_broken = false;
-        let report = |progress: &BulkProgress| {
+        let report = |progress: &StreamImportProgress| {
             if progress.blocks == 1 && !is_broken {
                 is_broken = true;
                 // The second block is read and checked, and waits for its run.
@@ -195,7 +195,7 @@ fn an_import_of_a_stream_ends_if_the_store_fails_between_two_runs() {
     let result = result.recv_timeout(Duration::from_secs(60));
     let error = result.expect("the import ends").expect_err("the disk is broken");
     assert!(
-        matches!(&error, BulkError::Store(error) if error.is_final()),
+        matches!(&error, StreamImportError::Store(error) if error.is_final()),
         "{error}"
     );
 }
