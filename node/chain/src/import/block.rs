@@ -1,9 +1,9 @@
 //! A block on its way into the store: the types for its parts, and reading it back from its rows.
 //!
 //! ```text
-//! import:      Block ──unchecked──┐
-//!                                 ├─► CandidateBlock ─check_block─► CheckedBlock ─apply_block─► rows
-//! import_run:  PreparedBlock ─────┘
+//! import:     Block ──unchecked─┐
+//!                               ├► CandidateBlock ─check_block► CheckedBlock ─apply_block► rows
+//! import_run: PreparedBlock ────┘
 //! ```
 //!
 //! Knows blocks and rows; checks nothing but that rows belong to the hash they lie under.
