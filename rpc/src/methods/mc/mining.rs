@@ -1,7 +1,7 @@
 //! Work for miners, and their hash rates (docs/interface.md, 4.4; docs/interface.md, 4.6).
 //!
 //! Every miner is a client of the chain's [`WorkManager`](chain::mining::work::WorkManager), which
-//! hands out work and accepts solutions.
+//! gives out work and accepts solutions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::types::{Data, Quantity};
 /// How long `mc_getWork` waits for work. It is longer than the time after a block in which our
 /// chains have no work for the next block.
 const WORK_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often `mc_getWork` asks the work manager while it waits.
+/// The time between two requests of `mc_getWork` to the work manager while it waits.
 const WORK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The rows of this topic.
