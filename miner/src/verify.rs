@@ -42,7 +42,8 @@ fn verify_with(cache: &LightCache, claim: &SolutionClaim) -> SolutionVerdict {
     let hash = cache.hash(&claim.header_hash, claim.pow_nonce);
     let wrong_mix = claim.mix_hash.filter(|mix| *mix != hash.mix_hash);
     let fault = match wrong_mix {
-        // A wrong mix hash comes first, because the final hash depends on the mix hash.
+        // A wrong mix hash comes first, because the final hash depends on the mix hash. In
+        // `ethash::verify_seal` the boundary comes first, because it costs less to compare.
         Some(got) => Some(SealError::MixHash(GotExpected {
             got,
             expected: hash.mix_hash,
@@ -144,7 +145,7 @@ mod tests {
                 mix_hash: Some(B256::ZERO),
                 ..good
             },
-            Some("mix hash mismatch"),
+            Some("mix hash: got"),
         );
         check(
             SolutionClaim {
@@ -158,7 +159,7 @@ mod tests {
                 pow_nonce: 78,
                 ..good
             },
-            Some("mix hash mismatch"),
+            Some("mix hash: got"),
         );
         check(
             SolutionClaim {

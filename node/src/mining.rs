@@ -193,7 +193,7 @@ fn submit_solutions(chain: &Chain, solutions: &Receiver<FoundSolution>) {
 
 #[cfg(test)]
 mod tests {
-    use chain::rules::body::SealCheck;
+    use chain::rules::seal::SealCheck;
     use chain::{ChainConfig, ChainSpec};
     use clap::Parser;
     use primitives::U256;

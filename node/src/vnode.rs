@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chain::chain::ChainOpenError;
-use chain::rules::body::SealCheck;
+use chain::rules::seal::SealCheck;
 use chain::spec::DEV_ACCOUNTS;
 use chain::{Chain, ChainConfig, ChainSpec};
 use ethash::LightCaches;

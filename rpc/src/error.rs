@@ -117,11 +117,16 @@ impl RpcError {
     }
 }
 
-/// A failure of the node, not a fault of the request: −32603. The details are logged and the caller
-/// gets a general text.
+/// A failure of the node to read its chain, not a fault of the request: −32603. The details are
+/// logged and the caller gets a general text.
 pub(crate) fn failure(error: impl std::fmt::Display) -> RpcError {
-    tracing::error!(%error, "a request failed because of the node");
-    RpcError::internal("the node could not read its chain data")
+    failure_of("the node could not read its chain data", error)
+}
+
+/// Another failure of the node: −32603. The caller gets `what`, and `error` is logged.
+pub(crate) fn failure_of(what: &'static str, error: impl std::fmt::Display) -> RpcError {
+    tracing::error!(%error, "a request failed because of the node: {what}");
+    RpcError::internal(what)
 }
 
 #[cfg(test)]

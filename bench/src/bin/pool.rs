@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chain::pool::{NextBlock, PoolConfig, SenderState, TxOrigin, TxPool};
-use chain::rules::body::{SealCheck, sender};
+use chain::rules::body::sender;
+use chain::rules::seal::SealCheck;
 use chain::spec::GenesisAccount;
 use chain::{Chain, ChainConfig, ChainSpec};
 use primitives::{Address, SecretKey, Transaction, TxForm, U256, UnsignedTransaction};

@@ -1,5 +1,5 @@
-//! Checks the proof-of-work seal of a header: the mix hash, and the final hash against the
-//! boundary.
+//! Checks the proof-of-work seal of a header: the final hash of the claimed mix hash against the
+//! boundary, then the mix hash.
 //!
 //! This module knows header hash, nonce and mix hash. It knows neither the rest of the header nor
 //! the rule that decides the difficulty. All 256 bits are compared. A final hash equal to the
@@ -29,11 +29,12 @@ impl<T: fmt::Display> fmt::Display for GotExpected<T> {
 /// Why a seal is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
-    /// The claimed mix hash differs from the computed one.
-    #[error("mix hash mismatch: {0}")]
+    /// The claimed mix hash differs from the computed one. Reported only if the final hash of the
+    /// claimed mix hash meets the boundary; a wrong mix hash seldom does.
+    #[error("mix hash: {0}")]
     MixHash(GotExpected<B256>),
-    /// The final hash is above the boundary.
-    #[error("final hash above the boundary: got {got}, expected at most {boundary}")]
+    /// The final hash of the claimed mix hash is above the boundary.
+    #[error("final hash of the mix hash above the boundary: got {got}, expected at most {boundary}")]
     AboveBoundary {
         /// The final hash that follows from the claimed mix hash.
         got: B256,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use chain::check::CheckError;
-use chain::import::bulk::BulkError;
+use chain::import::stream_import::StreamImportError;
 use store::StoreError;
 
 use crate::data_directory::DataDirectoryError;
@@ -44,7 +44,7 @@ pub enum CommandError {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        error: Box<BulkError>,
+        error: Box<StreamImportError>,
     },
     /// The first block of an export is above the last.
     #[error("first block: got {first}, expected at most the last block {last}")]

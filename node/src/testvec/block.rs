@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chain::ChainSpec;
 use chain::genesis::{ensure_genesis, genesis_header};
 use chain::import::Importer;
-use chain::rules::body::SealCheck;
+use chain::rules::seal::SealCheck;
 use chain::spec::Genesis;
 use ethash::LightCaches;
 use primitives::{B256, Block};

@@ -10,7 +10,6 @@ use redb::WriteTransaction;
 
 use crate::StoreError;
 use crate::database::WritePermit;
-use crate::guard::guarded;
 use crate::monitor::CallMonitor;
 use crate::write_tables::Tables;
 
@@ -84,9 +83,9 @@ impl WriteBatch {
         work: impl FnOnce(&mut Tables<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         self.write(|tables| {
-            tables.keep_pending();
+            tables.keep_waiting();
             let value = work(tables)?;
-            tables.write_pending()?;
+            tables.write_waiting()?;
             Ok(value)
         })
     }
@@ -104,8 +103,11 @@ impl WriteBatch {
     /// Ends the transaction without a commit, whatever its state.
     fn end(&self) {
         let transaction = self.transaction.borrow_mut().take();
-        // A failure here is harmless: nobody sees writes that were not committed.
-        let _ = guarded(|| drop(transaction));
+        // Nobody sees writes that were not committed, so a failure here is no error of the caller.
+        let _ = self.monitor().run_transaction(|| {
+            drop(transaction);
+            Ok::<_, redb::Error>(())
+        });
     }
 
     /// Makes all writes durable and visible at once.
@@ -114,13 +116,12 @@ impl WriteBatch {
     /// [`StoreError`] when the commit fails. Then either everything was written or, more often,
     /// nothing. The next snapshot shows which.
     pub fn commit(self) -> Result<(), StoreError> {
-        let transaction = self.transaction.borrow_mut().take();
-        match transaction {
-            Some(transaction) if !self.failed.get() => self.monitor().run(|| transaction.commit()),
-            unusable => {
-                let _ = guarded(|| drop(unusable));
-                Err(self.failed_error())
-            }
+        if self.failed.get() {
+            self.end();
+        }
+        match self.transaction.borrow_mut().take() {
+            Some(transaction) => self.monitor().run_transaction(|| transaction.commit()),
+            None => Err(self.failed_error()),
         }
     }
 
@@ -130,7 +131,7 @@ impl WriteBatch {
     /// [`StoreError`] when redb fails. The writes are discarded nevertheless.
     pub fn abort(self) -> Result<(), StoreError> {
         match self.transaction.borrow_mut().take() {
-            Some(transaction) => self.monitor().run(|| transaction.abort()),
+            Some(transaction) => self.monitor().run_transaction(|| transaction.abort()),
             None => Ok(()),
         }
     }

@@ -2,13 +2,14 @@
 //! at a time.
 //!
 //! After a failed read or write of the file redb refuses everything until the database is closed
-//! and opened again. [`SharedDatabase::reopen_if_broken`] does that. The holder of the
+//! and opened again. After a commit that failed for any other reason, it refuses every later write.
+//! [`SharedDatabase::reopen_if_broken`] closes the database and opens it again. The holder of the
 //! [`WritePermit`] is the only one who may write or open the database again. Knows redb; knows no
 //! tables. Where the file is and how it is opened is in [`crate::open`].
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
-use redb::{Database, ReadableDatabase};
+use redb::{Database, ReadTransaction, ReadableDatabase, WriteTransaction};
 
 use crate::StoreError;
 use crate::guard::guarded;
@@ -22,7 +23,7 @@ pub(crate) struct SharedDatabase {
     pub(crate) location: DatabaseLocation,
     options: StoreOptions,
     /// `None` only after the database could not be opened again.
-    open: RwLock<Option<OpenDatabase>>,
+    current: RwLock<Option<OpenDatabase>>,
     /// Whether somebody holds the write permit.
     permit_taken: Mutex<bool>,
     permit_free: Condvar,
@@ -75,16 +76,16 @@ impl SharedDatabase {
             monitor: Arc::new(CallMonitor::new(location.path().to_owned())),
             location,
             options: options.clone(),
-            open: RwLock::new(Some(OpenDatabase::new(database))),
+            current: RwLock::new(Some(OpenDatabase::new(database))),
             permit_taken: Mutex::new(false),
             permit_free: Condvar::new(),
         }
     }
 
     fn forget_latest(&self) {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        let latest = open.as_ref().and_then(|open| open.latest().take());
-        drop(open);
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        let latest = current.as_ref().and_then(|open| open.latest().take());
+        drop(current);
         // Dropped without our lock: ending a snapshot takes locks inside redb, and may even close
         // the database.
         let _ = guarded(|| drop(latest));
@@ -123,12 +124,12 @@ impl SharedDatabase {
         if !self.monitor.is_broken() || matches!(self.location, DatabaseLocation::Memory) {
             return Ok(());
         }
-        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(old) = open.take() {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(old) = current.take() {
             // Closing may fail too. No committed data depends on what it would still write.
             let _ = guarded(|| drop(old));
         }
-        *open = Some(OpenDatabase::new(self.location.open(&self.options)?));
+        *current = Some(OpenDatabase::new(self.location.open(&self.options)?));
         self.monitor.set_broken(false);
         Ok(())
     }
@@ -138,20 +139,22 @@ impl SharedDatabase {
         &self,
         work: impl FnOnce(&OpenDatabase) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        match &*self.open.read().unwrap_or_else(PoisonError::into_inner) {
+        match &*self.current.read().unwrap_or_else(PoisonError::into_inner) {
             Some(open) => work(open),
-            None => Err(StoreError::Reopened {
+            None => Err(StoreError::Closed {
                 path: self.monitor.path.clone(),
             }),
         }
     }
 
-    /// Begins a transaction on the open database.
-    pub(crate) fn begin<T, E: Into<redb::Error>>(
-        &self,
-        begin: impl FnOnce(&Database) -> Result<T, E>,
-    ) -> Result<T, StoreError> {
-        self.with_open(|open| self.monitor.run(|| begin(&open.database)))
+    /// Begins a read transaction on the open database.
+    pub(crate) fn begin_read(&self) -> Result<ReadTransaction, StoreError> {
+        self.with_open(|open| self.monitor.run(|| open.database.begin_read()))
+    }
+
+    /// Begins a write transaction on the open database.
+    pub(crate) fn begin_write(&self, _permit: &WritePermit) -> Result<WriteTransaction, StoreError> {
+        self.with_open(|open| self.monitor.run_transaction(|| open.database.begin_write()))
     }
 
     /// The snapshot of the last commit, made by the first who asks after that commit.

@@ -91,9 +91,17 @@ pub enum StoreError {
         /// What is damaged.
         what: String,
     },
-    /// The database was closed after a failure, to be opened again. A new snapshot can be read.
-    #[error("{} was closed after a failure and is opened again: repeat the request", path.display())]
-    Reopened {
+    /// The file is damaged and cannot be opened.
+    #[error("{} is damaged and cannot be opened: {what}: {RESTORE}", path.display())]
+    DamagedAtOpening {
+        /// The database file.
+        path: PathBuf,
+        /// What is damaged.
+        what: String,
+    },
+    /// The database was closed after a failure. The next snapshot or batch opens it again.
+    #[error("{} was closed after a failure: repeat the request", path.display())]
+    Closed {
         /// The database file.
         path: PathBuf,
     },
@@ -134,14 +142,17 @@ impl StoreError {
         matches!(self, Self::Full { .. })
     }
 
-    /// Whether writing must stop until the program is started again.
+    /// Whether writing must stop until the program is started again: the disk fails for another
+    /// reason than missing space, or the file cannot be opened.
     pub fn is_final(&self) -> bool {
         matches!(
             self,
             Self::Medium { .. }
+                | Self::Schema { .. }
                 | Self::NotADatabase { .. }
                 | Self::Truncated { .. }
                 | Self::Missing { .. }
+                | Self::DamagedAtOpening { .. }
                 | Self::Open { .. }
         )
     }
@@ -171,7 +182,7 @@ impl StoreError {
                 what,
             },
             redb::Error::PreviousIo | redb::Error::DatabaseClosed | redb::Error::LockPoisoned(_) => {
-                Self::Reopened {
+                Self::Closed {
                     path: path.to_owned(),
                 }
             }
@@ -181,13 +192,13 @@ impl StoreError {
 
     /// From an error of redb while it opens the database at `path`.
     pub(crate) fn opening(path: &Path, error: redb::Error) -> Self {
+        let path = path.to_owned();
         match error {
-            redb::Error::DatabaseAlreadyOpen => Self::InUse {
-                path: path.to_owned(),
-            },
-            redb::Error::Io(_) | redb::Error::Corrupted(_) => Self::database(path, error),
+            redb::Error::DatabaseAlreadyOpen => Self::InUse { path },
+            redb::Error::Io(source) => Self::medium(&path, source),
+            redb::Error::Corrupted(what) => Self::DamagedAtOpening { path, what },
             source => Self::Open {
-                path: path.to_owned(),
+                path,
                 source: Box::new(source),
             },
         }
@@ -195,13 +206,17 @@ impl StoreError {
 
     /// From a call into the database at `path` that panicked or read a damaged page.
     pub(crate) fn call_failed(path: &Path, failure: CallFailure) -> Self {
-        let what = match failure {
-            CallFailure::Damaged { page } => format!("page {page} does not match its checksum"),
-            CallFailure::Panicked(message) => format!("redb cannot read it: {message}"),
-        };
         Self::Damaged {
             path: path.to_owned(),
-            what,
+            what: failure.to_string(),
+        }
+    }
+
+    /// As [`Self::call_failed`], while the database is opened.
+    pub(crate) fn opening_failed(path: &Path, failure: CallFailure) -> Self {
+        Self::DamagedAtOpening {
+            path: path.to_owned(),
+            what: failure.to_string(),
         }
     }
 }

@@ -17,14 +17,16 @@ thread_local! {
 }
 
 /// Why a guarded call has no usable result.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CallFailure {
     /// The call read a page whose bytes do not match its checksum.
+    #[error("page {page} does not match its checksum")]
     Damaged {
         /// The number of the page.
         page: u64,
     },
     /// The call panicked with this message.
+    #[error("redb panicked: {0}")]
     Panicked(String),
 }
 
@@ -40,7 +42,8 @@ pub(crate) fn note_damage(page: u64) {
 pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, CallFailure> {
     DAMAGE.set(None);
     let outside = INSIDE.replace(true);
-    // Whatever a panic leaves half done lies in a transaction that is not committed then.
+    // Rows that a panic leaves half written are in a transaction that is not committed then. What
+    // redb has in memory may be unusable after that: see `CallMonitor::run_transaction`.
     let result = catch_panic(work);
     INSIDE.set(outside);
     if let Some(page) = DAMAGE.take() {

@@ -15,8 +15,9 @@
 //! [`Store::batch`] starts the one write transaction that can be open at a time. Importing a block
 //! writes everything about it through the [`Tables`] of that [`WriteBatch`]: header, body,
 //! receipts, state versions, trie nodes, indexes and the new head. [`WriteBatch::commit`] makes all
-//! of it durable and visible at once. A batch that is dropped, aborted or failed leaves no trace. A
-//! bulk import puts many whole blocks into one batch.
+//! of it durable and visible at once. A batch that is dropped or aborted leaves no trace. After a
+//! failed commit the next snapshot shows whether the batch is stored. An import of many blocks puts
+//! whole blocks into one batch.
 //!
 //! [`Store::snapshot`] gives a view of the last commit. There may be any number of snapshots. They
 //! never wait for the writer, and later commits do not change them.
@@ -34,8 +35,10 @@
 //!   The next start takes no longer than usual.
 //! - A full disk fails the batch. Readers go on, and the write can be tried again
 //!   ([`StoreError::wants_space`]).
-//! - Any other failure to write fails the batch, and writing must stop until the program is
-//!   started again ([`StoreError::is_final`]).
+//! - If the disk fails for another reason, or the file cannot be opened again after a failure,
+//!   writing must stop until the program is started again ([`StoreError::is_final`]).
+//! - After any failed commit, and after any other failed read or write of the file, the next
+//!   snapshot or batch closes the file and opens it again.
 //! - Every page of the file has a checksum. A read that meets a damaged page fails with
 //!   [`StoreError::Damaged`]; reads of other pages go on. A wrong value is never returned.
 //!
@@ -62,12 +65,12 @@ mod monitor;
 mod notices;
 mod open;
 mod pages;
-mod pending_writes;
 mod snapshot;
 mod source;
 mod state;
 mod store;
 mod tables;
+mod waiting_rows;
 mod write_tables;
 
 pub use batch::WriteBatch;

@@ -1,8 +1,8 @@
 //! Every call into redb goes through a [`CallMonitor`].
 //!
 //! The monitor turns redb's errors, redb's panics and damaged pages into [`StoreError`]s. It also
-//! remembers whether redb refuses all further work. Knows the path for error messages; keeps no
-//! file open.
+//! remembers whether redb refuses further work: all work after a failed read or write of the file,
+//! all writes after a failed commit. Knows the path for error messages; keeps no file open.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use crate::guard::guarded;
 pub(crate) struct CallMonitor {
     /// The path of the database, for error messages.
     pub(crate) path: PathBuf,
-    /// Whether redb refuses everything until the database is opened again.
+    /// Whether redb may refuse work until the database is opened again.
     broken: AtomicBool,
 }
 
@@ -39,6 +39,21 @@ impl CallMonitor {
             Ok(Err(error)) => Err(self.failed(error.into())),
             Err(failure) => Err(StoreError::call_failed(&self.path, failure)),
         }
+    }
+
+    /// Runs `work`, a call into redb that begins or ends a write transaction.
+    ///
+    /// If the call fails for any reason, a damaged page or a panic included, redb may have lost
+    /// track of which pages are free. Then it refuses every later write transaction. So the
+    /// database counts as broken.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub(crate) fn run_transaction<T, E: Into<redb::Error>>(
+        &self,
+        work: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, StoreError> {
+        self.run(work).inspect_err(|_| self.set_broken(true))
     }
 
     #[cold]

@@ -100,7 +100,7 @@ fn start(
     match guarded(open) {
         Ok(Ok(database)) => Ok(database),
         Ok(Err(error)) => Err(StoreError::opening(path, error.into())),
-        Err(failure) => Err(StoreError::call_failed(path, failure)),
+        Err(failure) => Err(StoreError::opening_failed(path, failure)),
     }
 }
 

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use redb::{Database, ReadableDatabase};
+use redb::Database;
 
 use crate::StoreError;
 use crate::batch::WriteBatch;
@@ -21,8 +21,9 @@ use crate::tables::{SCHEMA_VERSION, TableId, meta_key};
 /// The open database file. Clones share it.
 ///
 /// After a failed read or write of the file, redb refuses everything until the file is closed and
-/// opened again. The next snapshot or batch does that. So reads go on, and a write can be tried
-/// again.
+/// opened again. After a commit that failed for another reason, it refuses every later write. In
+/// both cases the next snapshot or batch opens the file again. So reads go on, and a write can be
+/// tried again.
 #[derive(Clone)]
 pub struct Store {
     shared: Arc<SharedDatabase>,
@@ -101,7 +102,7 @@ impl Store {
     /// Compares the file's schema version with this program's. A file without one has version 0.
     fn check_schema(&self) -> Result<(), StoreError> {
         let monitor = &*self.shared.monitor;
-        let transaction = self.shared.begin(Database::begin_read)?;
+        let transaction = self.shared.begin_read()?;
         let open = || match transaction.open_table(TableId::Meta.definition()) {
             Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
             other => other.map(Some),
@@ -139,8 +140,11 @@ impl Store {
     /// A read-only view of the last commit. Later writes do not change it. All callers get the
     /// same snapshot until the next commit.
     ///
+    /// After a failure this call may close the file and open it again. Then snapshots that were
+    /// made before give [`StoreError::Closed`] or read what they have in memory.
+    ///
     /// # Errors
-    /// [`StoreError`] when the file cannot be read.
+    /// [`StoreError`] when the file cannot be read or opened again.
     pub fn snapshot(&self) -> Result<Arc<Snapshot>, StoreError> {
         if self.shared.monitor.is_broken()
             && let Some(permit) = self.shared.try_permit()
@@ -153,14 +157,15 @@ impl Store {
     /// Starts a write transaction. Waits while another one is open.
     ///
     /// Its commit is on the disk when it returns. After a crash the next opening takes no longer
-    /// than usual, because redb's quick repair is on.
+    /// than usual, because redb's quick repair is on. After a failure this call closes the file and
+    /// opens it again.
     ///
     /// # Errors
-    /// [`StoreError`] when the file cannot be used.
+    /// [`StoreError`] when the file cannot be used or opened again.
     pub fn batch(&self) -> Result<WriteBatch, StoreError> {
         let permit = self.shared.wait_for_permit();
         self.shared.reopen_if_broken(&permit)?;
-        let mut transaction = self.shared.begin(Database::begin_write)?;
+        let mut transaction = self.shared.begin_write(&permit)?;
         transaction.set_quick_repair(true);
         Ok(WriteBatch::new(transaction, permit))
     }

@@ -10,9 +10,9 @@ use redb::{Table, WriteTransaction};
 
 use crate::log_key::LogKey;
 use crate::monitor::CallMonitor;
-use crate::pending_writes::PendingWrites;
 use crate::source::{Source, rows};
 use crate::tables::ByteSlice;
+use crate::waiting_rows::WaitingRows;
 use crate::{StoreError, TableId};
 
 /// The tables of an open [`WriteBatch`](crate::WriteBatch). Reads see the batch's own writes.
@@ -23,7 +23,7 @@ pub struct Tables<'txn> {
     pub(crate) log_entries: Vec<(LogKey, u64)>,
     /// The rows that wait in memory; `None` outside
     /// [`WriteBatch::write_in_order`](crate::WriteBatch::write_in_order).
-    pending: Option<PendingWrites>,
+    waiting: Option<WaitingRows>,
     monitor: &'txn CallMonitor,
     /// Set when a read or a write fails: the batch is then never committed.
     failed: &'txn Cell<bool>,
@@ -51,15 +51,15 @@ impl<'txn> Tables<'txn> {
         Ok(Self {
             tables: note_failure(failed, tables)?,
             log_entries: Vec::new(),
-            pending: None,
+            waiting: None,
             monitor,
             failed,
         })
     }
 
     /// From now on rows of the tables that allow it wait in memory.
-    pub(crate) fn keep_pending(&mut self) {
-        self.pending = Some(PendingWrites::default());
+    pub(crate) fn keep_waiting(&mut self) {
+        self.waiting = Some(WaitingRows::default());
     }
 
     /// Marks the batch as failed if `result` is an error.
@@ -69,15 +69,15 @@ impl<'txn> Tables<'txn> {
 
     /// Memory taken by the rows that wait, in bytes, roughly.
     pub fn waiting_bytes(&self) -> usize {
-        self.pending.as_ref().map_or(0, PendingWrites::bytes)
+        self.waiting.as_ref().map_or(0, WaitingRows::bytes)
     }
 
     /// Writes the rows that wait. From then on rows go to their tables at once.
-    pub(crate) fn write_pending(&mut self) -> Result<(), StoreError> {
-        let Some(pending) = self.pending.take() else {
+    pub(crate) fn write_waiting(&mut self) -> Result<(), StoreError> {
+        let Some(waiting) = self.waiting.take() else {
             return Ok(());
         };
-        for (table, rows) in pending.into_rows() {
+        for (table, rows) in waiting.into_rows() {
             for (key, value) in rows {
                 self.put(table, &key, &value)?;
             }
@@ -86,8 +86,8 @@ impl<'txn> Tables<'txn> {
     }
 
     /// Where rows of `table` wait; `None` if they do not.
-    fn pending(&self, table: TableId) -> Option<&PendingWrites> {
-        self.pending.as_ref().filter(|_| table.info().may_wait)
+    fn waiting(&self, table: TableId) -> Option<&WaitingRows> {
+        self.waiting.as_ref().filter(|_| table.info().may_wait)
     }
 
     /// Writes a row. Replaces the row with the same key, if there is one.
@@ -95,8 +95,8 @@ impl<'txn> Tables<'txn> {
     /// # Errors
     /// [`StoreError`] when the write fails.
     pub fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        if let Some(pending) = self.pending.as_mut().filter(|_| table.info().may_wait) {
-            pending.put(table, key, value);
+        if let Some(waiting) = self.waiting.as_mut().filter(|_| table.info().may_wait) {
+            waiting.put(table, key, value);
             return Ok(());
         }
         let table = &mut self.tables[table as usize];
@@ -109,8 +109,8 @@ impl<'txn> Tables<'txn> {
     /// # Errors
     /// [`StoreError`] when the write fails.
     pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<(), StoreError> {
-        if let Some(pending) = &mut self.pending {
-            pending.delete(table, key);
+        if let Some(waiting) = &mut self.waiting {
+            waiting.delete(table, key);
         }
         let table = &mut self.tables[table as usize];
         let delete = || table.remove(key).map(drop);
@@ -133,7 +133,7 @@ impl Source for Tables<'_> {
         key: &[u8],
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, StoreError> {
-        if let Some(waiting) = self.pending(table).and_then(|pending| pending.get(table, key)) {
+        if let Some(waiting) = self.waiting(table).and_then(|waiting| waiting.get(table, key)) {
             return Ok(Some(read(waiting)));
         }
         let (table, monitor) = (&self.tables[table as usize], self.monitor);
@@ -149,8 +149,8 @@ impl Source for Tables<'_> {
     ) -> Result<Option<R>, StoreError> {
         let (stored, monitor) = (&self.tables[table as usize], self.monitor);
         let waiting = self
-            .pending(table)
-            .and_then(|pending| pending.last(table, low, high));
+            .waiting(table)
+            .and_then(|waiting| waiting.last(table, low, high));
         let Some((waiting_key, waiting_value)) = waiting else {
             return self.note_failure(rows::with_last(monitor, stored, low, high, read));
         };
@@ -172,9 +172,9 @@ impl Source for Tables<'_> {
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         let (stored, monitor) = (&self.tables[table as usize], self.monitor);
-        let scanned = match self.pending(table) {
-            Some(pending) => {
-                pending.merge(table, low, |visit| rows::scan(monitor, stored, low, visit), visit)
+        let scanned = match self.waiting(table) {
+            Some(waiting) => {
+                waiting.merge(table, low, |visit| rows::scan(monitor, stored, low, visit), visit)
             }
             None => rows::scan(monitor, stored, low, visit),
         };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use chain::import::BlockId;
 use chain::mining::build::build;
 use chain::pool::{PoolConfig, TxOrigin};
-use chain::rules::body::SealCheck;
+use chain::rules::seal::SealCheck;
 use chain::{Chain, ChainConfig, ChainSpec};
 use primitives::{Address, Block, Bytes, SecretKey, TxForm, U256, UnsignedTransaction};
 use store::Store;

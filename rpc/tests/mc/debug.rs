@@ -428,7 +428,7 @@ fn refused_blocks_are_remembered() {
     );
     assert_eq!(shown[0]["rlp"], json!(data(bad.encode())));
     let reason = shown[0]["reason"].as_str().expect("a reason");
-    assert!(reason.starts_with("state root mismatch: got 0x"), "{reason}");
+    assert!(reason.starts_with("state root: got 0x"), "{reason}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use chain::import::Imported;
 use chain::mining::build::{BuildSettings, build};
 use chain::pool::PoolConfig;
-use chain::rules::body::SealCheck;
+use chain::rules::seal::SealCheck;
 use chain::{Chain, ChainConfig, ChainSpec, View};
 use keystore::{AccountManager, KeyDirectory, ScryptCost};
 use primitives::{Address, B256, Block, Bytes, SecretKey, U256, UnsignedTransaction};
@@ -62,6 +62,10 @@ const FACTS: TestFacts = TestFacts {
     peer_count: 0,
 };
 
+fn in_memory() -> Store {
+    Store::in_memory().expect("a store in memory")
+}
+
 /// The node under test. It holds the keys of the first three accounts of the development network.
 /// The first two are unlocked, the third is locked.
 pub(crate) struct Net {
@@ -89,15 +93,33 @@ impl Net {
 
     /// A node with these method rows and changed settings.
     pub(crate) fn with_rows(change: impl FnOnce(&mut NodeSettings), rows: Vec<Method<Node>>) -> Self {
-        Self::start_as(change, rows, Limits::default(), FilterLimits::default())
+        Self::start_as(
+            in_memory(),
+            change,
+            rows,
+            Limits::default(),
+            FilterLimits::default(),
+        )
     }
 
     /// A node with these bounds.
     pub(crate) fn start_with(limits: Limits, filter_limits: FilterLimits) -> Self {
-        Self::start_as(|_| (), methods::all(), limits, filter_limits)
+        Self::start_as(in_memory(), |_| (), methods::all(), limits, filter_limits)
+    }
+
+    /// A node whose chain is in this store.
+    pub(crate) fn on(store: Store) -> Self {
+        Self::start_as(
+            store,
+            |_| (),
+            methods::all(),
+            Limits::default(),
+            FilterLimits::default(),
+        )
     }
 
     fn start_as(
+        store: Store,
         change: impl FnOnce(&mut NodeSettings),
         rows: Vec<Method<Node>>,
         limits: Limits,
@@ -114,7 +136,6 @@ impl Net {
             beneficiary: BENEFICIARY,
             extra_data: Bytes::from_static(b"test"),
         };
-        let store = Store::in_memory().expect("a store in memory");
         let chain = Chain::open(store, config).expect("a new chain");
         let home = tempfile::tempdir().expect("a temporary folder");
         let key_files = KeyDirectory::new(home.path().join("keystore"), ScryptCost::LIGHT);

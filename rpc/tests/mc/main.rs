@@ -10,6 +10,7 @@ mod examples;
 #[path = "../shared/facts.rs"]
 mod facts;
 mod filters;
+mod full_disk;
 mod harness;
 mod interface;
 mod logs;

@@ -85,7 +85,7 @@ fn verify_prints_valid_or_the_reason() {
     assert!(
         other["reason"]
             .as_str()
-            .is_some_and(|reason| reason.contains("mix hash mismatch")),
+            .is_some_and(|reason| reason.contains("mix hash: got")),
         "{other}"
     );
 

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use chain::import::bulk::import_stream;
+use chain::import::stream_import::import_stream;
 use chain::import::{Imported, Importer, RunCost};
-use chain::rules::body::{SealCheck, senders as recover_senders, transactions_root};
+use chain::rules::body::{senders as recover_senders, transactions_root};
+use chain::rules::seal::SealCheck;
 use ethash::LightCaches;
 use primitives::{Address, Block};
 use store::BlockReads;
@@ -122,7 +123,7 @@ impl ImportCosts {
         timed("seals, one thread", &mut || {
             let seals = SealCheck::Ethash(caches.clone());
             let mut headers = workload.blocks.iter().map(|block| &block.header);
-            headers.try_for_each(|header| Ok(seals.check(&workload.spec, header)?))
+            headers.try_for_each(|header| Ok(seals.check_seal(&workload.spec, header)?))
         })?;
         timed("transactions roots, one thread", &mut || {
             workload.blocks.iter().for_each(|block| {

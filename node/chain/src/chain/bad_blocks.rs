@@ -1,8 +1,8 @@
 //! The blocks that were refused lately because they are invalid, for users who look for the maker
 //! of such blocks.
 //!
-//! The importer has a cache of its own in [`crate::import::invalid_blocks`]. That one remembers
-//! more blocks, but only their hashes.
+//! The importer has a cache of its own in [`crate::import::failed_executions`]. That one remembers
+//! more blocks, but only hashes and reasons, and only of blocks whose execution has failed.
 
 use std::collections::VecDeque;
 

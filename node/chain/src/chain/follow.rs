@@ -3,7 +3,7 @@
 //! This runs in the writer's thread. The importer says how the head has moved. If that is not
 //! known, because a commit reported an error or the store could not be read, the state of things
 //! is *in doubt*: then the path from the head that was followed last is read from the store, before
-//! the next block is imported.
+//! the next block is imported, or after a pause if none comes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -47,8 +47,24 @@ fn may_be_uncle(number: u64, head: u64) -> bool {
     number.saturating_add(UNCLE_GENERATIONS) > head
 }
 
+/// What makes it unknown how the store has changed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Doubt<'a> {
+    /// The block with this header may be stored, as the head or not.
+    Block(&'a Header),
+    /// The head may be set back to the block with this number.
+    SetBackTo(u64),
+}
+
+/// Whether the block with this header is stored and is not canonical.
+fn is_side_block(view: &View, header: &Header) -> Result<bool, StoreError> {
+    let hash = header.hash();
+    let is_stored = view.header_by_hash(&hash)?.is_some();
+    Ok(is_stored && view.canonical_hash(header.number)? != Some(hash))
+}
+
 /// Which heads were followed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct FollowState {
     /// The head that the pool has followed.
     pool_head: BlockId,
@@ -58,6 +74,8 @@ pub(super) struct FollowState {
     in_doubt: bool,
     /// While in doubt: the lowest block that the head may have been set back to.
     set_back_to: Option<u64>,
+    /// While in doubt: blocks that may be stored, and may be side blocks. Oldest first.
+    blocks: Vec<Header>,
 }
 
 impl FollowState {
@@ -68,6 +86,7 @@ impl FollowState {
             notified_head: head,
             in_doubt: false,
             set_back_to: None,
+            blocks: Vec::new(),
         }
     }
 }
@@ -115,7 +134,7 @@ impl ChainInner {
     /// Lets everything follow the head that was set back to block `number`.
     pub(super) fn follow_set_head(&self, number: u64, reverted: Vec<BlockId>) -> Result<(), StoreError> {
         if self.follow_state.lock().in_doubt {
-            self.put_in_doubt(Some(number));
+            self.put_in_doubt(Doubt::SetBackTo(number));
             return self.catch_up();
         }
         self.uncle_candidates.lock().headers.clear();
@@ -126,12 +145,25 @@ impl ChainInner {
         followed
     }
 
-    /// Notes that the pool or subscribers may not have followed the head. The head may have been
-    /// set back to the block `set_back_to`.
-    pub(super) fn put_in_doubt(&self, set_back_to: Option<u64>) {
+    /// Notes that pool, subscribers and uncle candidates may not have followed the store.
+    pub(super) fn put_in_doubt(&self, doubt: Doubt<'_>) {
         let mut state = self.follow_state.lock();
         state.in_doubt = true;
-        state.set_back_to = [state.set_back_to, set_back_to].into_iter().flatten().min();
+        match doubt {
+            Doubt::SetBackTo(number) => {
+                state.set_back_to = Some(state.set_back_to.map_or(number, |lower| lower.min(number)));
+            }
+            Doubt::Block(header) => {
+                state.blocks.push(header.clone());
+                let excess = state.blocks.len().saturating_sub(UNCLE_CANDIDATES_MAX);
+                state.blocks.drain(..excess);
+            }
+        }
+    }
+
+    /// Whether pool, subscribers or uncle candidates may not have followed the store.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.follow_state.lock().in_doubt
     }
 
     /// If in doubt, lets everything follow the head from wherever pool and subscribers are.
@@ -141,7 +173,8 @@ impl ChainInner {
             notified_head,
             in_doubt,
             set_back_to,
-        } = *self.follow_state.lock();
+            blocks,
+        } = self.follow_state.lock().clone();
         if !in_doubt {
             return Ok(());
         }
@@ -175,7 +208,26 @@ impl ChainInner {
             self.notify_head(head, path.reverted, path.applied);
         }
         followed?;
+        self.side_blocks_follow(&view, blocks)?;
         *self.follow_state.lock() = FollowState::new(head);
+        Ok(())
+    }
+
+    /// Adds those of `blocks` to the uncle candidates that are stored as side blocks.
+    fn side_blocks_follow(&self, view: &View, blocks: Vec<Header>) -> Result<(), StoreError> {
+        for header in blocks {
+            match is_side_block(view, &header) {
+                Ok(true) if may_be_uncle(header.number, view.head_number()) => {
+                    self.uncle_candidates.lock().remember(header);
+                    self.work.wake();
+                }
+                Ok(_) => {}
+                Err(error) if error.is_damage() => {
+                    tracing::error!(%error, number = header.number, "a block cannot be read, so it is no uncle candidate");
+                }
+                Err(error) => return Err(error),
+            }
+        }
         Ok(())
     }
 
@@ -274,7 +326,8 @@ impl ChainInner {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    use std::time::Duration;
 
     use crossbeam_channel::Receiver;
     use primitives::{Address, SecretKey, Transaction, TxForm, U256, UnsignedTransaction};
@@ -285,13 +338,13 @@ mod tests {
     use crate::chain::{Chain, ChainConfig};
     use crate::import::{ImportError, Importer};
     use crate::pool::{PoolConfig, TxOrigin};
-    use crate::rules::body::SealCheck;
+    use crate::rules::seal::SealCheck;
     use crate::spec::{ChainSpec, DEV_ACCOUNTS};
 
     type Follow = fn(&ChainInner, &Block, &Imported) -> Result<(), StoreError>;
 
     fn failure() -> StoreError {
-        StoreError::Reopened {
+        StoreError::Closed {
             path: "of the test".into(),
         }
     }
@@ -300,6 +353,8 @@ mod tests {
         chain: Chain,
         importer: Importer,
         heads: Receiver<Arc<HeadEvent>>,
+        /// Makes the next import report an error, although the block is stored.
+        import_fails: Arc<AtomicBool>,
     }
 
     impl Scene {
@@ -316,8 +371,16 @@ mod tests {
             let store = Store::in_memory().unwrap();
             let importer = Importer::new(store.clone(), spec, SealCheck::Off);
             let (block_importer, setter) = (importer.clone(), importer.clone());
+            let import_fails = Arc::new(AtomicBool::new(false));
+            let fails = import_fails.clone();
             let jobs = WriterJobs {
-                import: Box::new(move |block, _| block_importer.import(block, None)),
+                import: Box::new(move |block, _| {
+                    let imported = block_importer.import(block, None)?;
+                    match fails.swap(false, Ordering::AcqRel) {
+                        true => Err(ImportError::Store(failure())),
+                        false => Ok(imported),
+                    }
+                }),
                 follow,
                 set_head: Box::new(move |number| {
                     setter.set_head(number)?;
@@ -330,6 +393,7 @@ mod tests {
                 chain,
                 importer,
                 heads,
+                import_fails,
             }
         }
 
@@ -460,5 +524,31 @@ mod tests {
         scene.chain.set_head(9).unwrap_err();
         assert_eq!(scene.events(), vec![(vec![next], vec![])]);
         assert_eq!(scene.chain.failure(), None);
+    }
+
+    #[test]
+    fn a_head_whose_import_reported_an_error_is_followed_without_another_block() {
+        let scene = Scene::open(ChainInner::follow_import);
+        scene.send(0);
+        let block = scene.build_next(1);
+        scene.import_fails.store(true, Ordering::Release);
+        scene.chain.import(block.clone()).unwrap_err();
+        let event = scene.heads.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert_eq!((event.reverted.len(), &event.applied[..]), (0, &[id(&block)][..]));
+        assert_eq!(scene.chain.pool().counts(), (0, 0));
+    }
+
+    #[test]
+    fn a_side_block_whose_import_reported_an_error_becomes_an_uncle_candidate() {
+        let scene = Scene::open(ChainInner::follow_import);
+        let side = scene.build_next(1);
+        scene.import_next(2);
+        scene.import_fails.store(true, Ordering::Release);
+        scene.chain.import(side.clone()).unwrap_err();
+        let uncles = |scene: &Scene| scene.build_next(3).uncles;
+        assert_eq!(uncles(&scene), []);
+        // Any later command lets the chain catch up.
+        assert_eq!(scene.chain.import(side.clone()).unwrap(), Imported::Known);
+        assert_eq!(uncles(&scene), [side.header]);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | thread | does | module |
 //! |---|---|---|
-//! | writer | imports blocks, sets the head back | `writer`, `set_head` |
+//! | writer | imports blocks, sets the head back | `writer`, `unstored`, `set_head` |
 //! | writer, afterwards | lets pool and subscribers follow the head | `follow` |
 //! | work maker | builds unsealed blocks for the work manager | `work_maker` |
 //! | pool maintenance | expires queued transactions, rewrites the journal | `pool_maintenance` |
@@ -16,6 +16,7 @@ mod error;
 mod follow;
 mod pool_maintenance;
 mod set_head;
+mod unstored;
 mod work_maker;
 mod writer;
 
@@ -41,8 +42,9 @@ use crate::import::{BlockId, Imported, Importer};
 use crate::mining::build::{BuildSettings, UnsealedBlock};
 use crate::mining::work::WorkManager;
 use crate::pool::{NextBlock, PoolConfig, PoolError, SenderState, TxOrigin, TxPool};
-use crate::rules::body::{SealCheck, sender};
+use crate::rules::body::sender;
 use crate::rules::next_gas_limit;
+use crate::rules::seal::SealCheck;
 use crate::spec::{ChainSpec, GAS_TARGET_DEFAULT};
 use crate::state::StateError;
 use crate::view::View;
@@ -69,7 +71,7 @@ pub struct HeadEvent {
 pub enum BlockOrigin {
     /// Made here: the work manager accepted a solution.
     Sealed,
-    /// Given by someone who has it.
+    /// Given by someone who has it. Blocks from peers will be; today only tests give blocks.
     Imported,
 }
 
@@ -113,7 +115,7 @@ struct ChainInner {
     stopping: AtomicBool,
     /// Which head pool and subscribers have followed.
     follow_state: Mutex<FollowState>,
-    /// When the store last failed; `None` once a block was imported after that.
+    /// When the store last failed; `None` once a block was written after that.
     store_failed_at: Mutex<Option<Instant>>,
     /// Why no block can be taken any more; `None` while blocks can be taken.
     failure: Mutex<Option<String>>,
@@ -297,22 +299,30 @@ impl Chain {
 
     /// Takes a solution and imports the block that it seals.
     ///
+    /// If the store fails, the writer keeps the sealed block and tries again to store it. The same
+    /// solution may be submitted again then. If the block is stored by that time, the result is
+    /// [`Imported::Known`].
+    ///
     /// # Errors
     /// [`WriteError`] if the solution is not accepted, or the sealed block is refused.
     pub fn submit_solution(&self, solution: &Solution) -> Result<Imported, WriteError> {
         let block = self.inner.work.accept(solution)?;
         let result = self.import_from(block, BlockOrigin::Sealed);
-        if result.is_err() {
+        if let Err(error) = &result {
+            if matches!(error, WriteError::Import(refused) if !refused.is_invalid_block()) {
+                self.inner.work.accept_again(solution);
+            }
             self.inner.sealed_block_refused.store(true, Ordering::Release);
             self.inner.work.wake();
         }
         result
     }
 
-    /// Imports a block.
+    /// Imports a block of someone else. This is for blocks from peers; today only tests call it.
     ///
     /// # Errors
-    /// [`WriteError`] if the block is refused.
+    /// [`WriteError`] if the block is refused. After an error of the store the block may be stored
+    /// all the same; the next view shows it.
     pub fn import(&self, block: Block) -> Result<Imported, WriteError> {
         self.import_from(block, BlockOrigin::Imported)
     }
@@ -331,6 +341,7 @@ impl Chain {
         let ended = || self.failure().map_or(WriteError::Stopping, WriteError::Failed);
         let commands = self.inner.commands.lock().clone().ok_or_else(ended)?;
         commands.send(command(reply)).map_err(|_| ended())?;
+        // Dropped, so that the channel can end while this waits.
         drop(commands);
         answer.recv().map_err(|_| ended())?
     }

@@ -5,6 +5,7 @@
 
 use primitives::catch_panic;
 
+use super::follow::Doubt;
 use super::writer::{WriterCommand, WriterJobs};
 use super::{Chain, ChainInner, WriteError};
 use crate::import::{BlockId, ImportError};
@@ -14,7 +15,8 @@ impl Chain {
     /// blocks too. Returns the blocks that are no longer canonical, highest first.
     ///
     /// # Errors
-    /// [`WriteError`] if there is no such block or the store fails. Then nothing was changed.
+    /// [`WriteError`] if there is no such block or the store fails. After an error of the store the
+    /// head may be set back all the same; the next view shows it.
     pub fn set_head(&self, number: u64) -> Result<Vec<BlockId>, WriteError> {
         self.command(|reply| WriterCommand::SetHead { number, reply })
     }
@@ -22,8 +24,11 @@ impl Chain {
 
 impl ChainInner {
     /// Sets the head back; then pool and subscribers follow.
-    pub(super) fn set_head(&self, jobs: &WriterJobs, number: u64) -> Result<Vec<BlockId>, WriteError> {
-        self.catch_up_if_in_doubt();
+    pub(super) fn set_head_and_follow(
+        &self,
+        jobs: &WriterJobs,
+        number: u64,
+    ) -> Result<Vec<BlockId>, WriteError> {
         let head = self.view().map_err(ImportError::from)?.head_number();
         if number > head {
             return Err(WriteError::AboveHead { got: number, head });
@@ -33,14 +38,14 @@ impl ChainInner {
         let reverted = result.inspect_err(|refused| match refused.store_error() {
             None => tracing::error!(number, error = %refused, "the head was not set back"),
             Some(error) => {
-                self.note_store_failure(format_args!("setting the head to {number}"), error);
-                self.put_in_doubt(Some(number));
+                self.handle_store_failure(format_args!("setting the head to {number}"), error);
+                self.put_in_doubt(Doubt::SetBackTo(number));
             }
         })?;
         tracing::warn!(number, dropped = reverted.len(), "the head was set back");
         let followed = catch_panic(|| self.follow_set_head(number, reverted.clone()));
-        if !self.has_followed(format_args!("following the head set to {number}"), followed) {
-            self.put_in_doubt(Some(number));
+        if !self.check_followed_or_fail(format_args!("following the head set to {number}"), followed) {
+            self.put_in_doubt(Doubt::SetBackTo(number));
         }
         Ok(reverted)
     }

@@ -4,26 +4,31 @@
 //! |---|---|
 //! | a panic during an import | the block is refused; nothing of it was committed |
 //! | no space on the medium, damaged rows | the block is refused; the next block is tried |
-//! | the medium fails for good | the chain ends |
+//! | a failure that [`StoreError::is_final`] | the chain ends |
 //! | a panic after a block was imported | the chain ends: memory may not match the store |
 //!
-//! When the chain ends, [`super::Chain::failure`] has the reason. Letting pool and subscribers
-//! follow a new head is the task of module `follow`.
+//! After a failure of the store, the writer tries again what was left undone: sealed blocks
+//! (module `unstored`), and following the head (module `follow`).
+//!
+//! When the chain ends, [`super::Chain::failure`] has the reason.
 
 use std::fmt::Arguments;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use primitives::{Block, catch_panic};
 use store::StoreError;
 
+use super::follow::Doubt;
+use super::unstored::UnstoredBlocks;
 use super::{BlockOrigin, ChainInner, WriteError};
 use crate::clock::unix_now;
 use crate::import::{BlockId, ImportError, Imported};
 
 /// After a failure of the store no work is made for this long, because a sealed block could not be
-/// stored.
+/// stored. Then the writer tries again what was left undone, and work is made again, without
+/// knowing whether there is space.
 pub(super) const STORE_FAILURE_PAUSE: Duration = Duration::from_secs(5);
 
 /// What the writer is to do, and where it sends the result.
@@ -47,48 +52,107 @@ type SetHead = dyn Fn(u64) -> Result<Vec<BlockId>, ImportError> + Send;
 
 /// How the writer does its work. Tests replace parts of it.
 pub(super) struct WriterJobs {
+    /// In a node: [`Importer::import`](crate::import::Importer::import). See
+    /// [`super::Chain::open`].
     pub(super) import: Box<ImportBlock>,
-    /// Makes memory follow what an import did to the store.
+    /// Makes memory follow what an import did to the store. In a node:
+    /// [`ChainInner::follow_import`].
     pub(super) follow: fn(&ChainInner, &Block, &Imported) -> Result<(), StoreError>,
+    /// In a node: [`Importer::set_head`](crate::import::Importer::set_head).
     pub(super) set_head: Box<SetHead>,
 }
 
 impl ChainInner {
-    /// Executes commands until all senders are gone or the chain has failed.
+    /// Executes commands until all senders are gone or the chain has failed. After a failure of the
+    /// store it also tries again what was left undone, at the latest after [`STORE_FAILURE_PAUSE`].
     pub(super) fn write_loop(&self, jobs: &WriterJobs, commands: &Receiver<WriterCommand>) {
-        while let Ok(command) = commands.recv() {
-            // A reply that nobody waits for any more is dropped; the work was done all the same.
-            match command {
-                WriterCommand::Import { block, origin, reply } => {
-                    let result = self.import(jobs, &block, origin);
-                    let _ = reply.send(result.map_err(Into::into));
-                }
-                WriterCommand::SetHead { number, reply } => {
-                    let _ = reply.send(self.set_head(jobs, number));
+        let mut unstored = UnstoredBlocks::default();
+        let mut retry_at: Option<Instant> = None;
+        loop {
+            let command = match retry_at {
+                // Asked for here, because the channel would give waiting commands first.
+                Some(at) if at <= Instant::now() => Err(RecvTimeoutError::Timeout),
+                Some(at) => commands.recv_deadline(at),
+                None => commands.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            let is_last = matches!(command, Err(RecvTimeoutError::Disconnected));
+            // The work maker may have ended the chain meanwhile.
+            if !self.has_failed() {
+                self.catch_up_if_in_doubt();
+            }
+            if !self.has_failed() {
+                match command {
+                    Ok(command) => self.execute(jobs, command, &mut unstored),
+                    Err(_) => {
+                        retry_at = None;
+                        self.retry_unstored(jobs, &mut unstored);
+                    }
                 }
             }
-            if self.failure.lock().is_some() {
-                // The channel ends with its last sender, and with it all commands that wait. So
-                // whoever waits for a reply learns of the end.
+            if self.has_failed() {
+                // No more commands are taken. Those that wait are dropped when this thread ends,
+                // so whoever waits for a reply learns of the end.
                 self.commands.lock().take();
-                return;
+                return unstored.log_lost("the chain has ended");
+            }
+            if is_last {
+                return unstored.log_lost("the node stops");
+            }
+            let is_undone = !unstored.is_empty() || self.is_in_doubt();
+            retry_at = is_undone.then(|| retry_at.unwrap_or_else(|| Instant::now() + STORE_FAILURE_PAUSE));
+        }
+    }
+
+    /// Executes a command. A sealed block that cannot be stored is added to `unstored`.
+    fn execute(&self, jobs: &WriterJobs, command: WriterCommand, unstored: &mut UnstoredBlocks) {
+        // A reply that nobody waits for any more is dropped; the work was done all the same.
+        match command {
+            WriterCommand::Import { block, origin, reply } => {
+                let result = self.import_and_follow(jobs, &block, origin);
+                if origin == BlockOrigin::Sealed
+                    && let Some(error) = store_failure(&result)
+                {
+                    unstored.keep(block, error);
+                }
+                let _ = reply.send(result.map_err(Into::into));
+            }
+            WriterCommand::SetHead { number, reply } => {
+                let _ = reply.send(self.set_head_and_follow(jobs, number));
             }
         }
     }
 
-    fn import(&self, jobs: &WriterJobs, block: &Block, origin: BlockOrigin) -> Result<Imported, ImportError> {
-        self.catch_up_if_in_doubt();
+    /// Imports the sealed blocks that could not be stored. Those that fail again stay in
+    /// `unstored`.
+    fn retry_unstored(&self, jobs: &WriterJobs, unstored: &mut UnstoredBlocks) {
+        for kept in unstored.take() {
+            let result = self.import_and_follow(jobs, &kept.block, BlockOrigin::Sealed);
+            if let Some(error) = store_failure(&result) {
+                unstored.keep_again(kept, error);
+            }
+        }
+    }
+
+    fn import_and_follow(
+        &self,
+        jobs: &WriterJobs,
+        block: &Block,
+        origin: BlockOrigin,
+    ) -> Result<Imported, ImportError> {
         let started = Instant::now();
         let (number, hash) = (block.header.number, block.hash());
         let result = catch_panic(|| (jobs.import)(block, unix_now().as_secs()));
         let result = result.unwrap_or_else(|panic| Err(ImportError::Panicked(panic)));
         match &result {
             Ok(imported) => {
-                *self.store_failed_at.lock() = None;
+                if *imported != Imported::Known {
+                    // A block was written, so there is space again.
+                    *self.store_failed_at.lock() = None;
+                }
                 log_import(block, origin, imported, started.elapsed());
                 let followed = catch_panic(|| (jobs.follow)(self, block, imported));
-                if !self.has_followed(format_args!("following block {number} ({hash})"), followed) {
-                    self.put_in_doubt(None);
+                if !self.check_followed_or_fail(format_args!("following block {number} ({hash})"), followed) {
+                    self.put_in_doubt(Doubt::Block(&block.header));
                 }
             }
             Err(error @ ImportError::Panicked(_)) => {
@@ -102,8 +166,8 @@ impl ChainInner {
                     }
                 }
                 Some(error) => {
-                    self.note_store_failure(format_args!("storing block {number}"), error);
-                    self.put_in_doubt(None);
+                    self.handle_store_failure(format_args!("storing block {number}"), error);
+                    self.put_in_doubt(Doubt::Block(&block.header));
                 }
             },
         }
@@ -112,14 +176,14 @@ impl ChainInner {
 
     /// Lets pool and subscribers follow the head if they may be behind it: a commit can move the
     /// head and still report an error, and an earlier attempt to follow may have failed.
-    pub(super) fn catch_up_if_in_doubt(&self) {
+    fn catch_up_if_in_doubt(&self) {
         let followed = catch_panic(|| self.catch_up());
-        self.has_followed(format_args!("following the head"), followed);
+        self.check_followed_or_fail(format_args!("following the head"), followed);
     }
 
     /// Whether `followed` is a success. If not, logs the error. A final error or a panic ends the
     /// chain.
-    pub(super) fn has_followed(
+    pub(super) fn check_followed_or_fail(
         &self,
         what: Arguments<'_>,
         followed: Result<Result<(), StoreError>, String>,
@@ -127,14 +191,14 @@ impl ChainInner {
         match followed {
             Ok(Ok(())) => return true,
             Ok(Err(error)) if error.is_final() => self.fail(format!("{what} failed: {error}")),
-            Ok(Err(error)) => tracing::error!(%error, "{what} failed; tried again before the next block"),
+            Ok(Err(error)) => tracing::error!(%error, "{what} failed; it is tried again soon"),
             Err(panic) => self.fail(format!("{what} panicked: {panic}")),
         }
         false
     }
 
-    /// Notes that the store has failed at `what`. A final error ends the chain.
-    pub(super) fn note_store_failure(&self, what: Arguments<'_>, error: &StoreError) {
+    /// Begins the pause after a failure of the store at `what`. A final error ends the chain.
+    pub(super) fn handle_store_failure(&self, what: Arguments<'_>, error: &StoreError) {
         if error.is_final() {
             return self.fail(format!("{what} failed: {error}"));
         }
@@ -157,6 +221,15 @@ impl ChainInner {
         self.stopping.store(true, Ordering::Release);
         self.work.wake();
     }
+
+    fn has_failed(&self) -> bool {
+        self.failure.lock().is_some()
+    }
+}
+
+/// The store's error, if the import failed because of the store.
+fn store_failure(result: &Result<Imported, ImportError>) -> Option<&StoreError> {
+    result.as_ref().err()?.store_error()
 }
 
 fn log_import(block: &Block, origin: BlockOrigin, imported: &Imported, took: Duration) {
@@ -183,18 +256,25 @@ fn log_import(block: &Block, origin: BlockOrigin, imported: &Imported, took: Dur
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-    use primitives::{Address, Bytes, Header, U256};
+    use ethash::Solution;
+    use primitives::{Address, B256, Bytes, Header, U256};
     use store::Store;
 
     use super::*;
     use crate::chain::{Chain, ChainConfig, WriteError};
+    use crate::import::Importer;
+    use crate::mining::work::SolutionError;
     use crate::pool::PoolConfig;
-    use crate::rules::body::SealCheck;
+    use crate::rules::seal::SealCheck;
     use crate::spec::ChainSpec;
 
     fn open(jobs: WriterJobs) -> Chain {
+        open_on(Store::in_memory().unwrap(), jobs)
+    }
+
+    fn open_on(store: Store, jobs: WriterJobs) -> Chain {
         let config = ChainConfig {
             spec: Arc::new(ChainSpec::dev()),
             seals: SealCheck::Off,
@@ -202,7 +282,51 @@ mod tests {
             beneficiary: Address::repeat_byte(1),
             extra_data: Bytes::new(),
         };
-        Chain::start(Store::in_memory().unwrap(), config, jobs).unwrap()
+        Chain::start(store, config, jobs).unwrap()
+    }
+
+    fn no_space() -> ImportError {
+        ImportError::Store(StoreError::Full {
+            path: "of the test".into(),
+            source: std::io::ErrorKind::StorageFull.into(),
+        })
+    }
+
+    /// A chain whose imports find no space while the flag is set, and a solution of its work.
+    fn full_chain() -> (Chain, Arc<AtomicBool>, Solution) {
+        let store = Store::in_memory().unwrap();
+        let importer = Importer::new(store.clone(), Arc::new(ChainSpec::dev()), SealCheck::Off);
+        let is_full = Arc::new(AtomicBool::new(true));
+        let full = is_full.clone();
+        let chain = open_on(
+            store,
+            WriterJobs {
+                import: Box::new(move |block, _| match full.load(Ordering::Acquire) {
+                    true => Err(no_space()),
+                    false => importer.import(block, None),
+                }),
+                follow: ChainInner::follow_import,
+                set_head: Box::new(|_| Ok(Vec::new())),
+            },
+        );
+        let package = wait_for(|| chain.work().current());
+        let solution = Solution {
+            header_hash: package.header_hash,
+            pow_nonce: 7,
+            mix_hash: B256::ZERO,
+        };
+        (chain, is_full, solution)
+    }
+
+    fn wait_for<T>(mut get: impl FnMut() -> Option<T>) -> T {
+        let started = Instant::now();
+        loop {
+            if let Some(value) = get() {
+                return value;
+            }
+            assert!(started.elapsed() < Duration::from_secs(60));
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     fn block(number: u64) -> Block {
@@ -270,5 +394,98 @@ mod tests {
         let late = chain.import(block(2)).unwrap_err();
         assert!(matches!(late, WriteError::Failed(_)), "{late}");
         assert_eq!(chain.view().unwrap().head_number(), 0);
+    }
+
+    #[test]
+    fn a_sealed_block_that_found_no_space_is_stored_later() {
+        let (chain, is_full, solution) = full_chain();
+        let heads = chain.subscribe();
+        let no_space_for = |solution: &Solution| match chain.submit_solution(solution) {
+            Err(WriteError::Import(error)) => error.store_error().is_some_and(StoreError::wants_space),
+            other => panic!("{other:?}"),
+        };
+        assert!(no_space_for(&solution));
+        assert!(no_space_for(&solution), "the same solution may come again");
+        let other = Solution {
+            pow_nonce: 8,
+            ..solution
+        };
+        let refused = chain.submit_solution(&other).unwrap_err();
+        assert!(
+            matches!(refused, WriteError::Solution(SolutionError::Solved(_))),
+            "{refused}"
+        );
+        is_full.store(false, Ordering::Release);
+        let event = heads.recv_timeout(Duration::from_secs(60)).unwrap();
+        let head = chain.view().unwrap().head().header.clone();
+        assert_eq!(event.applied.last().unwrap().hash, head.hash());
+        assert_eq!(
+            (head.header_hash(), head.pow_nonce),
+            (solution.header_hash, solution.pow_nonce)
+        );
+        // Whoever got an error learns now that the block is there.
+        assert_eq!(chain.submit_solution(&solution).unwrap(), Imported::Known);
+        let again = chain.submit_solution(&solution).unwrap_err();
+        assert!(
+            matches!(again, WriteError::Solution(SolutionError::Solved(_))),
+            "{again}"
+        );
+        assert_eq!(chain.failure(), None);
+    }
+
+    #[test]
+    fn a_sealed_block_that_found_no_space_is_tried_again_when_the_chain_stops() {
+        let (chain, is_full, solution) = full_chain();
+        chain.submit_solution(&solution).unwrap_err();
+        is_full.store(false, Ordering::Release);
+        chain.stop();
+        assert_eq!(
+            chain.view().unwrap().head().header.header_hash(),
+            solution.header_hash
+        );
+    }
+
+    #[test]
+    fn a_block_that_was_stored_before_does_not_end_the_pause() {
+        let import = |block: &Block, _now| match block.header.number {
+            1 => Err(no_space()),
+            2 => Ok(Imported::Known),
+            _ => Ok(Imported::Side),
+        };
+        let chain = open(WriterJobs {
+            import: Box::new(import),
+            follow: |_, _, _| Ok(()),
+            set_head: Box::new(|_| Ok(Vec::new())),
+        });
+        let pauses = || chain.inner.store_failed_at.lock().is_some();
+        chain.import(block(1)).unwrap_err();
+        assert!(pauses());
+        chain.import(block(2)).unwrap();
+        assert!(pauses());
+        chain.import(block(3)).unwrap();
+        assert!(!pauses());
+    }
+
+    #[test]
+    fn no_block_is_imported_after_another_thread_has_ended_the_chain() {
+        let imports = Arc::new(AtomicU64::new(0));
+        let count = imports.clone();
+        let chain = open(WriterJobs {
+            import: Box::new(move |_, _| {
+                count.fetch_add(1, Ordering::AcqRel);
+                Ok(Imported::Side)
+            }),
+            follow: |_, _, _| Ok(()),
+            set_head: Box::new(|_| Ok(Vec::new())),
+        });
+        chain.inner.fail("of the test".to_owned());
+        for number in 1..=2 {
+            let late = chain.import(block(number)).unwrap_err();
+            assert!(
+                matches!(&late, WriteError::Failed(reason) if reason == "of the test"),
+                "{late}"
+            );
+        }
+        assert_eq!(imports.load(Ordering::Acquire), 0);
     }
 }

@@ -15,7 +15,7 @@ use crate::state::{BlockState, StateUpdate};
 pub enum GenesisError {
     /// The store holds another chain.
     #[error(
-        "genesis mismatch: the data directory has {got}, expected {expected} of the spec `{name}`: choose another --datadir"
+        "block 0 of the data directory: got {got}, expected {expected} of the spec `{name}`: choose another --datadir"
     )]
     Mismatch {
         /// Hash of block 0 in the store.
@@ -36,7 +36,7 @@ pub enum GenesisError {
         expected: B256,
     },
     /// The genesis file gives another block 0 than the network has.
-    #[error("block 0 mismatch for the network {name}: got {got}, expected {expected}")]
+    #[error("block 0 of the network {name}: got {got}, expected {expected}")]
     WrongNetwork {
         /// The network's name.
         name: String,

@@ -142,8 +142,8 @@ fn compare_with_header(
     Ok(())
 }
 
-/// Writes all rows of an executed block and makes it the head. The block's header row is written
-/// here and nowhere else.
+/// Writes all rows of an executed block and makes it the head of the transaction. The rows of a
+/// canonical block are written here only.
 fn write_head_block(
     tables: &mut Tables<'_>,
     session: &mut StateSession<'_>,

@@ -1,7 +1,9 @@
 //! A block on its way into the store: the types for its parts, and reading it back from its rows.
 //!
 //! ```text
-//! PreparedBlock ──► CandidateBlock ──check_block──► CheckedBlock ──apply_block──► rows
+//! import:     Block ──unchecked─┐
+//!                               ├► CandidateBlock ─check_block► CheckedBlock ─apply_block► rows
+//! import_run: PreparedBlock ────┘
 //! ```
 //!
 //! Knows blocks and rows; checks nothing but that rows belong to the hash they lie under.
@@ -22,7 +24,7 @@ pub struct PreparedBlock {
     /// Its hash.
     pub hash: B256,
     /// Whether the seal was checked and is right.
-    pub(super) seal_checked: bool,
+    pub(super) seal_is_right: bool,
     /// The sender of each transaction, if the body was checked and is right.
     pub(super) senders: Option<Vec<Address>>,
 }
@@ -33,7 +35,7 @@ pub(super) struct CandidateBlock<'a> {
     pub(super) block: &'a Block,
     pub(super) hash: B256,
     /// Whether the seal was checked already and is right.
-    pub(super) seal_checked: bool,
+    pub(super) seal_is_right: bool,
     /// The sender of each transaction, if the body was checked already and is right.
     pub(super) senders: Option<&'a [Address]>,
 }
@@ -44,7 +46,7 @@ impl<'a> CandidateBlock<'a> {
         Self {
             block,
             hash: block.hash(),
-            seal_checked: false,
+            seal_is_right: false,
             senders: None,
         }
     }
@@ -55,7 +57,7 @@ impl<'a> From<&'a PreparedBlock> for CandidateBlock<'a> {
         Self {
             block: &prepared.block,
             hash: prepared.hash,
-            seal_checked: prepared.seal_checked,
+            seal_is_right: prepared.seal_is_right,
             senders: prepared.senders.as_deref(),
         }
     }
@@ -124,7 +126,7 @@ pub(super) fn read_header(
     let got = record.header.hash();
     if got != *hash || record.header.number != number {
         let reason = format!(
-            "header mismatch: got block {} ({got}), expected block {number} ({hash})",
+            "header: got block {} ({got}), expected block {number} ({hash})",
             record.header.number
         );
         return Err(StoreError::corrupt(table, key, reason));

@@ -8,7 +8,8 @@ use store::StoreError;
 use super::BlockId;
 use crate::evm::execute::TransactionError;
 use crate::rules::HeaderError;
-use crate::rules::body::{BodyError, SealCheckError};
+use crate::rules::body::BodyError;
+use crate::rules::seal::SealCheckError;
 use crate::state::StateError;
 
 /// Why a block is refused.
@@ -38,16 +39,16 @@ pub enum ImportError {
         error: TransactionError,
     },
     /// Execution gives another state than the header says.
-    #[error("state root mismatch: got {got}, expected {expected}")]
+    #[error("state root: got {got}, expected {expected}")]
     StateRoot { got: B256, expected: B256 },
     /// Execution gives other receipts than the header says.
-    #[error("receipts root mismatch: got {got}, expected {expected}")]
+    #[error("receipts root: got {got}, expected {expected}")]
     ReceiptsRoot { got: B256, expected: B256 },
     /// Execution gives other logs than the header says.
-    #[error("logs bloom mismatch: got {got_bits} bits set, expected the header's bloom with {expected_bits}")]
+    #[error("logs bloom: got {got_bits} bits set, expected the header's bloom with {expected_bits}")]
     Bloom { got_bits: u32, expected_bits: u32 },
     /// Execution uses another amount of gas than the header says.
-    #[error("gas used mismatch: got {got}, expected {expected}")]
+    #[error("gas used: got {got}, expected {expected}")]
     GasUsed { got: u64, expected: u64 },
     /// An earlier block of the same branch is invalid. It was stored as a side block without being
     /// executed.

@@ -22,8 +22,9 @@ use super::{BlockId, ImportError, Imported, Importer};
 /// old branch would cost the execution of the whole branch.
 pub const SIDE_EXECUTION_DEPTH: u64 = 32;
 
-/// A branch off the canonical chain.
-pub(super) struct SideBranch {
+/// The way from the canonical chain to a block. It has no blocks of its own if the block is
+/// canonical.
+pub(super) struct BranchFromChain {
     /// Number of the canonical block that the branch builds on.
     pub(super) ancestor: u64,
     /// Blocks of the branch, highest first. Empty if the branch is a canonical block itself.
@@ -49,14 +50,14 @@ enum Placement {
 }
 
 impl Importer {
-    /// Writes a checked block: as the new head if its chain is the heaviest, as a side block
-    /// otherwise.
-    pub(super) fn insert_block(&self, mut block: CheckedBlock) -> Result<Imported, ImportError> {
+    /// Writes a checked block, as the new head if its chain is the heaviest, as a side block
+    /// otherwise, and commits it.
+    pub(super) fn write_and_commit(&self, mut block: CheckedBlock) -> Result<Imported, ImportError> {
         let hash = block.hash;
         let is_committed = |view: &store::Snapshot| Ok(view.block_number(&hash)?.is_some());
         let batch = self.store.batch()?;
-        let placement = batch.write(|tables| self.place_block(tables, &mut block));
-        match placement.inspect_err(|error| self.remember_invalid(&hash, error))? {
+        let placement = batch.write(|tables| self.execute_in_place(tables, &mut block));
+        match placement.inspect_err(|error| self.remember_failed_execution(&hash, error))? {
             Placement::NewHead {
                 reverted,
                 applied,
@@ -80,8 +81,9 @@ impl Importer {
         }
     }
 
-    /// Finds out where the block belongs and executes it there, unless its fork is too deep.
-    fn place_block(
+    /// Finds out where the block belongs and executes it there, unless its fork is too deep. For a
+    /// side block, its parent is made the head of the transaction, too, but only to execute it.
+    fn execute_in_place(
         &self,
         tables: &mut Tables<'_>,
         block: &mut CheckedBlock,
@@ -95,7 +97,7 @@ impl Importer {
         } else {
             SIDE_EXECUTION_DEPTH
         };
-        let is_near = |branch: &SideBranch| head_number.saturating_sub(branch.ancestor) <= depth_max;
+        let is_near = |branch: &BranchFromChain| head_number.saturating_sub(branch.ancestor) <= depth_max;
         let branch = find_branch(tables, &parent_hash, depth_max)?;
         let Some(branch) = branch.filter(is_near) else {
             tables.put_block(&block.hash, &block.record, &block.body)?;
@@ -109,7 +111,7 @@ impl Importer {
             .then(|| self.head_state.take())
             .flatten();
         let mut session = StateSession::saving_each_block(cached);
-        let reorg = self.switch_to_branch(tables, &mut session, head.record.header, &branch)?;
+        let reorg = self.make_parent_head(tables, &mut session, head.record.header, &branch)?;
         let applied_block = self.apply_block(tables, &mut session, &reorg.head, block)?;
         if !is_heavier {
             let receipts = applied_block.receipts;
@@ -125,7 +127,7 @@ impl Importer {
     }
 
     /// Refuses a block whose branch has a block that is known to be invalid.
-    fn refuse_invalid_branch(&self, branch: &SideBranch) -> Result<(), ImportError> {
+    fn refuse_invalid_branch(&self, branch: &BranchFromChain) -> Result<(), ImportError> {
         for id in &branch.blocks {
             self.refuse_known_invalid(&id.hash)
                 .map_err(|error| error.in_branch(id))?;
@@ -136,14 +138,18 @@ impl Importer {
 
 /// Finds the branch that ends in the block `tip`. Returns `None` if it has more than `depth_max`
 /// blocks.
-fn find_branch(tables: &Tables<'_>, tip: &B256, depth_max: u64) -> Result<Option<SideBranch>, StoreError> {
+fn find_branch(
+    tables: &Tables<'_>,
+    tip: &B256,
+    depth_max: u64,
+) -> Result<Option<BranchFromChain>, StoreError> {
     let mut blocks = Vec::new();
     let mut hash = *tip;
     loop {
         let row = tables.block_number(&hash)?;
         let number = required_row(row, TableId::HashToNumber, hash.as_slice())?;
         if tables.canonical_hash(number)? == Some(hash) {
-            return Ok(Some(SideBranch {
+            return Ok(Some(BranchFromChain {
                 ancestor: number,
                 blocks,
             }));

@@ -1,40 +1,47 @@
 //! Importing blocks: the one way in which a block gets into the store.
 //!
-//! Blocks that were mined here, received or read from a file all take the same steps:
+//! Blocks that were mined here or read from a file all take these steps, and so will blocks from
+//! peers. The numbers are those of `ARCHITECTURE.md`, where step 10 follows in a running node:
 //!
 //! | step | function | module |
 //! |---|---|---|
-//! | 1. the header follows the rules, given its parent | `check_header` | `validate` |
-//! | 2. the proof-of-work seal is right ([`ethash::verify_seal`]) | `check_seal` | `validate` |
-//! | 3. the body has the header's roots; its senders are known | `check_body` | `validate` |
-//! | 4. the transactions run on the parent's state | `execute_block` | `apply` |
-//! | 5. gas, receipts, logs and state are those of the header | `compare_with_header` | `apply` |
-//! | 6. the block's rows are written and it becomes the head | `write_head_block` | `apply` |
+//! | 1. the block is new, its parent is known | `refuse_known_invalid`, `read_parent` | this one |
+//! | 1. this program has the block's rules | `check_rules_are_supported` | `validate` |
+//! | 2. the header follows the rules, given its parent | `check_header` | [`crate::rules`] |
+//! | 3. the proof-of-work seal is right | `check_seal` | [`crate::rules::seal`] |
+//! | 4. body and header agree; the senders are known | `check_body` | [`crate::rules::body`] |
+//! | 5. the block's place is found | `execute_in_place` | `fork_choice` |
+//! | 5. its parent becomes the head of a transaction | `make_parent_head` | `reorg` |
+//! | 6. the transactions run on the parent's state | `execute_block` | `apply` |
+//! | 7. gas, receipts, logs and state are those of the header | `compare_with_header` | `apply` |
+//! | 8. the block's rows are written and it becomes the head | `write_head_block` | `apply` |
+//! | 9. the transaction is committed | `write_and_commit`, `attempt_run` | `fork_choice`, `run` |
 //!
 //! Two callers take these steps:
 //!
-//! * [`Importer::import`] takes one block with any known parent in one write transaction.
-//!   Module `fork_choice` decides whether the block becomes the head, and module `reorg` changes
-//!   the canonical chain first if the block does not build on the head.
+//! * [`Importer::import`] takes one block with any known parent.
 //! * [`Importer::import_run`] takes many blocks, each a child of the one before, in one write
-//!   transaction. Module [`bulk`] feeds it from a stream.
+//!   transaction. It takes no other blocks, so it needs no step 5. Module [`stream_import`] feeds
+//!   it from a stream.
 //!
 //! A `StateSession` holds the state between the blocks of a transaction. It is where the two
 //! callers differ: where state is read, and when trie nodes are written.
 //!
-//! All roots are computed again and compared, no matter who made the block. All rows of a block are
-//! written in one write transaction. If a step fails, the transaction is dropped, so nothing of the
-//! block is stored.
+//! All roots are computed again and compared, no matter who made the block. A block that becomes
+//! the head is written in one write transaction. Of a side block only header, body and receipts are
+//! written; its other rows follow if its branch becomes the canonical chain. A side block of a deep
+//! fork is stored without being executed ([`SIDE_EXECUTION_DEPTH`]). If a step fails, the
+//! transaction is dropped, so nothing of it is stored.
 
 mod apply;
 mod block;
-pub mod bulk;
 mod error;
+pub(crate) mod failed_executions;
 mod fork_choice;
-pub(crate) mod invalid_blocks;
 mod reorg;
 mod run;
 mod state_session;
+pub mod stream_import;
 mod validate;
 
 pub(crate) use apply::receipts_root;
@@ -46,12 +53,13 @@ pub use run::RunCost;
 use std::sync::Arc;
 
 use primitives::{B256, Block};
-use store::{BlockReads, Snapshot, Store, StoreError, WriteBatch};
+use store::{BlockReads, HeaderRecord, Snapshot, Store, StoreError, WriteBatch};
 
-use crate::rules::body::{SealCheck, check_body};
+use crate::rules::body::check_body;
+use crate::rules::seal::SealCheck;
 use crate::spec::ChainSpec;
 use block::{CandidateBlock, read_header};
-use invalid_blocks::InvalidBlockCache;
+use failed_executions::FailedExecutionCache;
 use state_session::HeadStateCache;
 
 /// Number and hash of a block.
@@ -81,13 +89,13 @@ pub enum Imported {
 
 /// Takes blocks into a store. Only one importer may write to a store at a time.
 ///
-/// Clones share the memory of invalid blocks and of the head's state.
+/// Clones share the memory of failed executions and of the head's state.
 #[derive(Clone, Debug)]
 pub struct Importer {
     store: Store,
     spec: Arc<ChainSpec>,
     seals: SealCheck,
-    invalid_blocks: InvalidBlockCache,
+    failed_executions: FailedExecutionCache,
     head_state: HeadStateCache,
 }
 
@@ -98,7 +106,7 @@ impl Importer {
             store,
             spec,
             seals,
-            invalid_blocks: InvalidBlockCache::default(),
+            failed_executions: FailedExecutionCache::default(),
             head_state: HeadStateCache::default(),
         }
     }
@@ -120,7 +128,8 @@ impl Importer {
     /// `now` is the clock in unix seconds; with `None` the clock is not checked.
     ///
     /// # Errors
-    /// [`ImportError`] if the block is refused. Then nothing was changed.
+    /// [`ImportError`] if the block is refused. After a store error the block may be stored all the
+    /// same; the next snapshot shows it.
     pub fn import(&self, block: &Block, now: Option<u64>) -> Result<Imported, ImportError> {
         let candidate = CandidateBlock::unchecked(block);
         let view = self.store.snapshot()?;
@@ -128,14 +137,10 @@ impl Importer {
             return Ok(Imported::Known);
         }
         self.refuse_known_invalid(&candidate.hash)?;
-        let parent_hash = block.header.parent_hash;
-        let parent_number = view
-            .block_number(&parent_hash)?
-            .ok_or(ImportError::UnknownParent(parent_hash))?;
-        let parent = read_header(&view, parent_number, &parent_hash)?;
+        let parent = read_parent(&view, block)?;
         let checked = self.check_block(&view, &parent, &candidate, now)?;
         drop(view);
-        self.insert_block(checked)
+        self.write_and_commit(checked)
     }
 
     /// Checks the parts of a block that do not depend on its parent: the seal and, if the block
@@ -147,21 +152,21 @@ impl Importer {
     pub fn prepare(&self, view: &impl BlockReads, block: Block) -> PreparedBlock {
         let hash = block.hash();
         self.seals.prepare_ahead(&self.spec, block.header.number);
-        let seal_checked = self.seals.check(&self.spec, &block.header).is_ok();
-        let senders = (seal_checked && block.uncles.is_empty())
+        let seal_is_right = self.seals.check_seal(&self.spec, &block.header).is_ok();
+        let senders = (seal_is_right && block.uncles.is_empty())
             .then(|| check_body(&self.spec, &self.seals, view, &block).ok())
             .flatten();
         PreparedBlock {
             block,
             hash,
-            seal_checked,
+            seal_is_right,
             senders,
         }
     }
 
     /// Refuses a block that was executed before and found invalid.
     fn refuse_known_invalid(&self, hash: &B256) -> Result<(), ImportError> {
-        match self.invalid_blocks.reason(hash) {
+        match self.failed_executions.reason(hash) {
             Some(reason) => Err(ImportError::KnownInvalid { reason }),
             None => Ok(()),
         }
@@ -169,10 +174,10 @@ impl Importer {
 
     /// Remembers the block that execution has shown to be invalid: the block `hash`, or the
     /// earlier block of its branch that `error` names.
-    fn remember_invalid(&self, hash: &B256, error: &ImportError) {
+    fn remember_failed_execution(&self, hash: &B256, error: &ImportError) {
         match error {
-            ImportError::Branch { hash, error, .. } => self.remember_invalid(hash, error),
-            error if error.is_execution_failure() => self.invalid_blocks.insert(*hash, &error.to_string()),
+            ImportError::Branch { hash, error, .. } => self.remember_failed_execution(hash, error),
+            error if error.is_execution_failure() => self.failed_executions.insert(*hash, &error.to_string()),
             _ => {}
         }
     }
@@ -184,12 +189,25 @@ impl Importer {
         batch: WriteBatch,
         is_committed: impl FnOnce(&Snapshot) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
-        batch.commit().or_else(|error| {
-            let committed = self.store.snapshot().and_then(|view| is_committed(&view));
-            match committed {
-                Ok(true) => Ok(()),
-                _ => Err(error),
+        let Err(error) = batch.commit() else { return Ok(()) };
+        match self.store.snapshot().and_then(|view| is_committed(&view)) {
+            Ok(true) => {
+                tracing::warn!(%error, "a commit reported an error, but its rows are stored");
+                Ok(())
             }
-        })
+            Ok(false) => Err(error),
+            Err(unreadable) => {
+                tracing::warn!(error = %unreadable, "whether a failed commit was stored cannot be read yet");
+                Err(error)
+            }
+        }
     }
+}
+
+/// The parent of `block`, which must be stored.
+fn read_parent(view: &Snapshot, block: &Block) -> Result<HeaderRecord, ImportError> {
+    let hash = block.header.parent_hash;
+    let number = view.block_number(&hash)?;
+    let number = number.ok_or(ImportError::UnknownParent(hash))?;
+    Ok(read_header(view, number, &hash)?)
 }

@@ -4,7 +4,7 @@ use primitives::Header;
 use store::{BlockReads, Tables};
 
 use super::block::{CheckedBlock, CurrentHead, read_body, read_header};
-use super::fork_choice::SideBranch;
+use super::fork_choice::BranchFromChain;
 use super::state_session::StateSession;
 use super::{BlockId, ImportError, Importer};
 use crate::state::revert_block;
@@ -20,14 +20,15 @@ pub(super) struct Reorganization {
 }
 
 impl Importer {
-    /// Makes the last block of `branch` the head of `tables`. `head` is the header of the head
-    /// before.
-    pub(super) fn switch_to_branch(
+    /// Makes the last block of `branch` the head of `tables`, so that a child of it can be
+    /// executed: takes canonical blocks back and applies the blocks of the branch. Does nothing if
+    /// the head is that block already. `head` is the header of the head before.
+    pub(super) fn make_parent_head(
         &self,
         tables: &mut Tables<'_>,
         session: &mut StateSession<'_>,
         head: Header,
-        branch: &SideBranch,
+        branch: &BranchFromChain,
     ) -> Result<Reorganization, ImportError> {
         let mut reorg = self.revert_to(tables, head, branch.ancestor)?;
         for id in branch.blocks.iter().rev() {
@@ -73,7 +74,8 @@ impl Importer {
     /// blocks that are no longer canonical, highest first.
     ///
     /// # Errors
-    /// [`ImportError`] if the store fails. Then nothing was changed.
+    /// [`ImportError`] if the store fails. The head may be set back all the same; the next snapshot
+    /// shows it.
     pub fn set_head(&self, number: u64) -> Result<Vec<BlockId>, ImportError> {
         // The cached state is that of a head which goes away.
         self.head_state.take();

@@ -62,7 +62,8 @@ impl Importer {
     /// with it. `now` is the clock in unix seconds; with `None` the clock is not checked.
     ///
     /// # Errors
-    /// [`StoreError`] if the store fails. Then no block was imported.
+    /// [`StoreError`] if the store fails. The blocks may be stored all the same; the next snapshot
+    /// shows it.
     pub fn import_run(
         &self,
         now: Option<u64>,
@@ -85,8 +86,8 @@ impl Importer {
         let mut cost = RunCost::default();
         let mut valid = Vec::new();
         let batch = self.store.batch()?;
-        let committed = self.store.snapshot()?;
-        let mut session = StateSession::saving_at_the_end(&committed, self.head_state.take());
+        let last_commit = self.store.snapshot()?;
+        let mut session = StateSession::saving_at_the_end(&last_commit, self.head_state.take());
         let blocks_done = batch.write_in_order(|tables| {
             while tables.waiting_bytes() < WAITING_BYTES_MAX
                 && let Some(prepared) = next()
@@ -109,7 +110,7 @@ impl Importer {
             return Ok(RunAttempt::Poisoned { valid });
         }
         let cached = session.into_cached();
-        drop(committed);
+        drop(last_commit);
         if valid.is_empty() {
             batch.abort()?;
         } else {

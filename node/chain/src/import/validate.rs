@@ -2,12 +2,12 @@
 //!
 //! The rules themselves are in [`crate::rules`].
 
-use primitives::{Address, Header};
 use store::{BlockBody, BlockReads, HeaderRecord};
 
 use super::block::{CandidateBlock, CheckedBlock};
 use super::{ImportError, Importer};
-use crate::rules;
+use crate::rules::body::check_body;
+use crate::rules::check_header;
 
 impl Importer {
     /// Checks the header, the seal and the body of a block, except for the parts that were
@@ -24,9 +24,14 @@ impl Importer {
     ) -> Result<CheckedBlock, ImportError> {
         let block = candidate.block;
         self.check_rules_are_supported(parent.header.number + 1)?;
-        self.check_header(&block.header, &parent.header, now)?;
-        self.check_seal(candidate)?;
-        let senders = self.check_body(source, candidate)?;
+        check_header(&self.spec, &block.header, &parent.header, now)?;
+        if !candidate.seal_is_right {
+            self.seals.check_seal(&self.spec, &block.header)?;
+        }
+        let senders = match candidate.senders {
+            Some(senders) => senders.to_vec(),
+            None => check_body(&self.spec, &self.seals, source, block)?,
+        };
         Ok(CheckedBlock {
             hash: candidate.hash,
             record: HeaderRecord {
@@ -50,34 +55,6 @@ impl Importer {
             Some(rules) => Err(ImportError::UnsupportedRules {
                 rules: rules.to_owned(),
             }),
-        }
-    }
-
-    fn check_header(&self, header: &Header, parent: &Header, now: Option<u64>) -> Result<(), ImportError> {
-        Ok(rules::check_header(&self.spec, header, parent, now)?)
-    }
-
-    fn check_seal(&self, candidate: &CandidateBlock<'_>) -> Result<(), ImportError> {
-        if !candidate.seal_checked {
-            self.seals.check(&self.spec, &candidate.block.header)?;
-        }
-        Ok(())
-    }
-
-    /// Checks the body. Returns the sender of each transaction.
-    fn check_body(
-        &self,
-        source: &impl BlockReads,
-        candidate: &CandidateBlock<'_>,
-    ) -> Result<Vec<Address>, ImportError> {
-        match candidate.senders {
-            Some(senders) => Ok(senders.to_vec()),
-            None => Ok(rules::body::check_body(
-                &self.spec,
-                &self.seals,
-                source,
-                candidate.block,
-            )?),
         }
     }
 }

@@ -4,7 +4,8 @@
 //! the head and, every few seconds at most, because of better transactions.
 //!
 //! Work that was handed out stays valid for [`WORK_LIFETIME`] after it was replaced. This holds on
-//! a stale parent too, where its solution gives a side block. Each work is solved at most once.
+//! a stale parent too, where its solution gives a side block. Each work is solved at most once. If
+//! the sealed block could not be stored, the same solution is accepted again.
 //!
 //! This module knows unsealed blocks and seals. What becomes of a sealed block is decided by the
 //! import.
@@ -18,7 +19,7 @@ use parking_lot::{Condvar, Mutex};
 use primitives::{B256, Block, U256};
 
 use crate::mining::build::UnsealedBlock;
-use crate::rules::body::{SealCheck, SealCheckError};
+use crate::rules::seal::{SealCheck, SealCheckError};
 use crate::spec::ChainSpec;
 
 /// How long work stays valid after it was replaced.
@@ -84,7 +85,28 @@ struct IssuedWork {
     work: Arc<SealingWork>,
     /// When it was the current work last.
     current_at: Instant,
-    solved: bool,
+    solved: WorkSolved,
+}
+
+/// Whether work was solved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WorkSolved {
+    No,
+    Yes,
+    /// The block of this solution could not be imported although it may be valid. The same
+    /// solution is accepted again.
+    OpenFor(Solution),
+}
+
+impl WorkSolved {
+    /// Whether `solution` may be accepted.
+    fn is_open_for(&self, solution: &Solution) -> bool {
+        match self {
+            Self::No => true,
+            Self::Yes => false,
+            Self::OpenFor(failed) => failed == solution,
+        }
+    }
 }
 
 /// What changes while miners come and go.
@@ -217,12 +239,12 @@ impl WorkManager {
     /// changes.
     pub(crate) fn accept(&self, solution: &Solution) -> Result<Block, SolutionError> {
         let hash = solution.header_hash;
-        let work = self.unsolved(&hash)?;
+        let work = self.open_work(solution)?;
         let sealed = work.seal(solution);
-        self.seals.check(&self.spec, &sealed.header)?;
+        self.seals.check_seal(&self.spec, &sealed.header)?;
         let mut state = self.state.lock();
         match state.issued.get_mut(&hash) {
-            Some(issued) if !issued.solved => issued.solved = true,
+            Some(issued) if issued.solved.is_open_for(solution) => issued.solved = WorkSolved::Yes,
             Some(_) => return Err(SolutionError::Solved(hash)),
             None => return Err(SolutionError::UnknownWork(hash)),
         }
@@ -237,15 +259,24 @@ impl WorkManager {
         Ok(sealed)
     }
 
-    /// The valid work with this header hash.
-    fn unsolved(&self, header_hash: &B256) -> Result<Arc<SealingWork>, SolutionError> {
+    /// Accepts `solution`, which was accepted before, once more: its block could not be imported
+    /// although it may be valid. Other solutions of the same work stay refused.
+    pub(crate) fn accept_again(&self, solution: &Solution) {
+        if let Some(issued) = self.state.lock().issued.get_mut(&solution.header_hash) {
+            issued.solved = WorkSolved::OpenFor(*solution);
+        }
+    }
+
+    /// The valid work that `solution` may solve.
+    fn open_work(&self, solution: &Solution) -> Result<Arc<SealingWork>, SolutionError> {
+        let header_hash = &solution.header_hash;
         let mut state = self.state.lock();
         state.refresh_current(Instant::now());
         match state.issued.get(header_hash) {
             Some(old) if old.current_at.elapsed() >= WORK_LIFETIME => {
                 Err(SolutionError::UnknownWork(*header_hash))
             }
-            Some(old) if old.solved => Err(SolutionError::Solved(*header_hash)),
+            Some(old) if !old.solved.is_open_for(solution) => Err(SolutionError::Solved(*header_hash)),
             Some(old) => Ok(old.work.clone()),
             None => Err(SolutionError::UnknownWork(*header_hash)),
         }
@@ -294,7 +325,8 @@ impl WorkState {
     /// work was solved already.
     fn issue(&mut self, work: &Arc<SealingWork>, now: Instant) -> bool {
         let header_hash = work.package.header_hash;
-        if self.issued.get(&header_hash).is_some_and(|issued| issued.solved) {
+        let known = self.issued.get(&header_hash);
+        if known.is_some_and(|issued| issued.solved != WorkSolved::No) {
             return false;
         }
         self.issued
@@ -307,7 +339,7 @@ impl WorkState {
         self.issued.entry(header_hash).or_insert_with(|| IssuedWork {
             work: work.clone(),
             current_at: now,
-            solved: false,
+            solved: WorkSolved::No,
         });
         true
     }
@@ -367,13 +399,13 @@ mod tests {
         manager.publish(Some(first.clone()));
         age(1000);
         assert!(
-            manager.unsolved(&first.package.header_hash).is_ok(),
+            manager.open_work(&solution(&first)).is_ok(),
             "it is the current work"
         );
         age(1000);
         manager.publish(Some(second.clone()));
         age(83);
-        assert!(manager.unsolved(&first.package.header_hash).is_ok());
+        assert!(manager.open_work(&solution(&first)).is_ok());
         age(2);
         let late = manager.accept(&solution(&first));
         assert!(matches!(late, Err(SolutionError::UnknownWork(_))), "{late:?}");
@@ -383,5 +415,26 @@ mod tests {
         assert_eq!(manager.current(), None);
         let again = manager.accept(&solution(&second));
         assert!(matches!(again, Err(SolutionError::Solved(_))), "{again:?}");
+    }
+
+    #[test]
+    fn a_solution_whose_block_could_not_be_imported_is_accepted_again_and_no_other_one() {
+        let spec = Arc::new(ChainSpec::dev());
+        let manager = WorkManager::new(spec.clone(), SealCheck::Off);
+        let work = work(&spec, 1);
+        let solution = |pow_nonce| Solution {
+            header_hash: work.package.header_hash,
+            pow_nonce,
+            mix_hash: B256::ZERO,
+        };
+        manager.publish(Some(work.clone()));
+        let block = manager.accept(&solution(7)).unwrap();
+        manager.accept_again(&solution(7));
+        assert!(!manager.publish(Some(work.clone())), "it is not handed out again");
+        let other = manager.accept(&solution(8));
+        assert!(matches!(other, Err(SolutionError::Solved(_))), "{other:?}");
+        assert_eq!(manager.accept(&solution(7)).unwrap().hash(), block.hash());
+        let third = manager.accept(&solution(7));
+        assert!(matches!(third, Err(SolutionError::Solved(_))), "{third:?}");
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! This module knows headers, transactions and ancestors, but no state.
 
-use ethash::{CacheError, LightCaches, NEXT_EPOCH_LEAD_BLOCKS, SealError};
 use primitives::{
     Address, B256, Block, Header, SYSTEM_SENDER, SignatureError, Transaction, TxForm, uncles_hash,
 };
 use store::{BlockReads, StoreError};
 
 use crate::parallel::for_each_in_order;
+use crate::rules::seal::{SealCheck, SealCheckError};
 use crate::rules::{HeaderError, UNCLE_GENERATIONS, UNCLES_MAX, check_header};
 use crate::spec::ChainSpec;
 use crate::trie::ordered_root;
@@ -21,10 +21,10 @@ use crate::trie::ordered_root;
 )]
 pub enum BodyError {
     /// The transactions do not match the header.
-    #[error("transactions root mismatch: got {got}, expected {expected}")]
+    #[error("transactions root: got {got}, expected {expected}")]
     TransactionsRoot { got: B256, expected: B256 },
     /// The uncles do not match the header.
-    #[error("uncles hash mismatch: got {got}, expected {expected}")]
+    #[error("uncles hash: got {got}, expected {expected}")]
     UnclesHash { got: B256, expected: B256 },
     /// The block has more uncles than allowed.
     #[error("number of uncles: got {got}, expected at most {max}")]
@@ -77,56 +77,6 @@ pub enum SenderError {
 
 fn chain_id_text(got: Option<u64>) -> String {
     got.map_or_else(|| "none".to_owned(), |id| id.to_string())
-}
-
-/// How seals are checked. All other rules are always checked.
-#[derive(Clone, Debug)]
-pub enum SealCheck {
-    /// By Ethash, with these light caches.
-    Ethash(LightCaches),
-    /// Not at all. This is for test vectors whose blocks have no seals.
-    Off,
-}
-
-/// Why a seal is rejected, or could not be checked.
-#[derive(Debug, thiserror::Error)]
-pub enum SealCheckError {
-    /// The seal is wrong.
-    #[error(transparent)]
-    Seal(#[from] SealError),
-    /// The light cache of the epoch cannot be built.
-    #[error(transparent)]
-    Cache(#[from] CacheError),
-}
-
-impl SealCheck {
-    /// Starts to build the next epoch's light cache in the background, if block `number` is near
-    /// the end of its epoch.
-    pub fn prepare_ahead(&self, spec: &ChainSpec, number: u64) {
-        let Self::Ethash(caches) = self else { return };
-        let soon = spec.schedule.epoch(number.saturating_add(NEXT_EPOCH_LEAD_BLOCKS));
-        if soon != spec.schedule.epoch(number) {
-            caches.prepare(soon);
-        }
-    }
-
-    /// Checks the seal of a header.
-    ///
-    /// # Errors
-    /// [`SealCheckError`] when the seal is wrong or cannot be checked.
-    pub fn check(&self, spec: &ChainSpec, header: &Header) -> Result<(), SealCheckError> {
-        let Self::Ethash(caches) = self else { return Ok(()) };
-        let cache = caches.get(spec.schedule.epoch(header.number))?;
-        let boundary = ethash::boundary(&header.difficulty);
-        ethash::verify_seal(
-            &cache,
-            &header.header_hash(),
-            header.pow_nonce,
-            &header.mix_hash,
-            &boundary,
-        )?;
-        Ok(())
-    }
 }
 
 /// The sender of a transaction, by this chain's rules for signatures in block `number`.
@@ -243,7 +193,7 @@ fn check_uncles(
             .ok_or(BodyError::UncleParent(hash))?;
         check_header(spec, uncle, &parent.1, None).map_err(|error| BodyError::UncleHeader { hash, error })?;
         seals
-            .check(spec, uncle)
+            .check_seal(spec, uncle)
             .map_err(|error| BodyError::UncleSeal { hash, error })?;
         included.push(hash);
     }

@@ -1,10 +1,11 @@
 //! Header rules: number, timestamp, gas limit, extra data; and the block rewards.
 //!
-//! Difficulty is in [`difficulty`], bodies and seals are in [`body`]. Source: docs/base-chain.md,
-//! 3. This module knows headers and the spec, but no state.
+//! Difficulty is in [`difficulty`], bodies are in [`body`], seals in [`seal`]. Source:
+//! docs/base-chain.md, 3. This module knows headers and the spec, but no state.
 
 pub mod body;
 pub mod difficulty;
+pub mod seal;
 
 use primitives::{Bytes, Header, U256};
 

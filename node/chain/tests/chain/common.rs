@@ -11,7 +11,7 @@ use chain::ChainSpec;
 use chain::evm::execute::Executor;
 use chain::genesis::ensure_genesis;
 use chain::import::{ImportError, Imported, Importer};
-use chain::rules::body::SealCheck;
+use chain::rules::seal::SealCheck;
 use chain::spec::{DEV_ACCOUNTS, DifficultyRule};
 use chain::state::BlockState;
 use chain::trie::ordered_root;

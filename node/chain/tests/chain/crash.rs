@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use chain::ChainSpec;
 use chain::genesis::ensure_genesis;
 use chain::import::Importer;
-use chain::import::bulk::import_stream;
-use chain::rules::body::SealCheck;
+use chain::import::stream_import::import_stream;
+use chain::rules::seal::SealCheck;
 use primitives::{B256, Block};
 use store::{BlockReads, Store, StoreOptions};
 
@@ -117,7 +117,7 @@ fn stream_child() {
         rest: std::io::Cursor::default(),
     };
     println!("committed 0");
-    let report = |progress: &chain::import::bulk::BulkProgress| {
+    let report = |progress: &chain::import::stream_import::StreamImportProgress| {
         println!("committed {}", progress.blocks + progress.known);
     };
     import_stream(&importer, Box::new(input), &AtomicBool::new(false), report).expect("valid");

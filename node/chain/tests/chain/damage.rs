@@ -9,7 +9,7 @@ use chain::evm::precompiles::NOTIFY_SCS;
 use chain::genesis::ensure_genesis;
 use chain::import::{ImportError, Importer};
 use chain::logs::{LogLimits, LogPlan, LogQuery};
-use chain::rules::body::SealCheck;
+use chain::rules::seal::SealCheck;
 use chain::{ChainSpec, View};
 use primitives::{Address, B256, Block, Transaction, U256};
 use store::{BlockReads, Source, StateReads, Store, TableId};

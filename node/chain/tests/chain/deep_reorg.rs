@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use chain::genesis::ensure_genesis;
 use chain::import::{Imported, Importer};
-use chain::rules::body::SealCheck;
+use chain::rules::seal::SealCheck;
 use primitives::{B256, Block};
 use store::{BlockReads, FILE_NAME, Store, StoreOptions};
 

@@ -3,18 +3,23 @@
 //! it does not.
 
 use std::fmt::Debug;
+use std::io::Read;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use chain::call::{CallRequest, StateAt, TIMEOUT_DEFAULT};
 use chain::chain::WriteError;
 use chain::genesis::ensure_genesis;
 use chain::import::Importer;
+use chain::import::stream_import::{StreamImportError, StreamImportProgress, import_stream};
 use chain::pool::PoolConfig;
-use chain::rules::body::SealCheck;
+use chain::rules::seal::SealCheck;
 use chain::{Chain, ChainConfig, ChainSpec, View};
+use ethash::Solution;
 use primitives::{Address, B256, Block, Transaction, U256};
-use store::{BlockReads, Store, StoreOptions, quiet_contained_panics};
+use store::{BlockReads, Store, StoreOptions, TableId, quiet_contained_panics};
 
 use crate::common::{Maker, Plan, account, deploys, hex, rows, sign, unsigned};
 use crate::disk::{Disk, DiskFault};
@@ -135,6 +140,66 @@ fn an_import_that_meets_a_full_disk_changes_nothing_and_can_be_done_again() {
     assert!(met > (last - first) / 8);
 }
 
+/// Gives its portions one by one, each when it is asked for; then it says that it has ended.
+struct Portions {
+    portions: std::vec::IntoIter<Vec<u8>>,
+    asked: Receiver<()>,
+    ended: Sender<()>,
+}
+
+impl Read for Portions {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let Some(portion) = self.portions.next() else {
+            let _ = self.ended.send(());
+            return Ok(0);
+        };
+        let _ = self.asked.recv();
+        buffer[..portion.len()].copy_from_slice(&portion);
+        Ok(portion.len())
+    }
+}
+
+#[test]
+fn an_import_of_a_stream_ends_if_the_store_fails_between_two_runs() {
+    let scene = scene();
+    let (disk, store, importer) = scene.begin();
+    let portions = [&scene.blocks[..1], &scene.blocks[1..2]]
+        .map(|blocks| blocks.iter().flat_map(Block::encode).collect::<Vec<u8>>());
+    let ((ask, asked), (ended, end), (done, result)) = (channel(), channel(), channel());
+    let input = Portions {
+        portions: Vec::from(portions).into_iter(),
+        asked,
+        ended,
+    };
+    ask.send(()).expect("the reader waits");
+    std::thread::spawn(move || {
+        let mut is_broken = false;
+        let report = |progress: &StreamImportProgress| {
+            if progress.blocks == 1 && !is_broken {
+                is_broken = true;
+                // The second block is read and checked, and waits for its run.
+                ask.send(()).expect("the reader waits");
+                end.recv().expect("the stream ends");
+                // Then a commit fails, and the file cannot be opened again.
+                disk.fail_from(0, DiskFault::Broken);
+                let batch = store.batch().expect("it is open");
+                batch
+                    .write(|tables| tables.put(TableId::HashToCode, b"k", b"v"))
+                    .expect("in memory");
+                batch.commit().expect_err("the disk is broken");
+            }
+        };
+        let stop = AtomicBool::new(false);
+        let _ = done.send(import_stream(&importer, Box::new(input), &stop, report));
+    });
+    let result = result.recv_timeout(Duration::from_secs(60));
+    let error = result.expect("the import ends").expect_err("the disk is broken");
+    assert!(
+        matches!(&error, StreamImportError::Store(error) if error.is_final()),
+        "{error}"
+    );
+}
+
 fn run(scene: &Scene, disk: &Arc<Disk>) -> Chain {
     let config = ChainConfig {
         spec: scene.maker.spec.clone(),
@@ -190,6 +255,36 @@ fn a_running_chain_survives_a_full_disk() {
     drop(chain);
     let store = open(&disk).expect("a whole database");
     assert_eq!(head(&store), blocks.last().expect("blocks").hash());
+}
+
+#[test]
+fn a_sealed_block_is_stored_when_there_is_space_again() {
+    let scene = scene();
+    let disk = Arc::new(Disk::default());
+    let chain = run(&scene, &disk);
+    let started = Instant::now();
+    let package = loop {
+        if let Some(package) = chain.work().current() {
+            break package;
+        }
+        assert!(started.elapsed() < Duration::from_secs(30), "no work");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let heads = chain.subscribe();
+    disk.fail_from(0, DiskFault::Full);
+    let solution = Solution {
+        header_hash: package.header_hash,
+        pow_nonce: 7,
+        mix_hash: B256::ZERO,
+    };
+    let error = chain.submit_solution(&solution).expect_err("there is no space");
+    assert!(error.to_string().contains("free space"), "{error}");
+    disk.repair();
+    // Nobody sends another block.
+    let event = heads.recv_timeout(Duration::from_secs(60)).expect("a new head");
+    let view = chain.view().expect("a good disk");
+    assert_eq!(event.applied, [view.head_id()]);
+    assert_eq!(view.head().header.header_hash(), package.header_hash);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use chain::import::{ImportError, Imported};
 use chain::mining::work::SolutionError;
 use chain::pool::{PoolConfig, TxOrigin};
 use chain::rules::HeaderError;
-use chain::rules::body::SealCheck;
+use chain::rules::seal::SealCheck;
 use chain::{Chain, ChainConfig};
 use ethash::{LightCache, LightCaches, Solution, WorkPackage};
 use primitives::{Address, B256, Block, U256};

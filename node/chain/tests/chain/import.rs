@@ -5,7 +5,8 @@ use chain::ChainSpec;
 use chain::evm::execute::TransactionError;
 use chain::import::{BlockId, ImportError, Imported, SIDE_EXECUTION_DEPTH};
 use chain::rules::HeaderError;
-use chain::rules::body::{BodyError, SealCheck, SenderError, transactions_root};
+use chain::rules::body::{BodyError, SenderError, transactions_root};
+use chain::rules::seal::SealCheck;
 use ethash::{LightCaches, SealError};
 use primitives::{B256, Block, Bloom, Header, Transaction, TxForm, U256, uncles_hash};
 
@@ -359,7 +360,7 @@ fn seals_are_checked_on_blocks_and_uncles() {
     let above = node.import(&first);
     assert_is!(
         above,
-        Err(ImportError::Seal(chain::rules::body::SealCheckError::Seal(
+        Err(ImportError::Seal(chain::rules::seal::SealCheckError::Seal(
             SealError::AboveBoundary { .. }
         )))
     );
@@ -507,7 +508,7 @@ fn a_deep_branch_is_executed_when_it_becomes_the_heavier_one() {
     other.header.extra_data = vec![7].into();
     let error = refused(&other);
     assert!(
-        error.to_string().contains("refused before: state root mismatch"),
+        error.to_string().contains("refused before: state root: got"),
         "{error}"
     );
     // The valid branch becomes the canonical chain.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use chain::pool::{PoolConfig, TxOrigin};
-use chain::rules::body::SealCheck;
+use chain::rules::seal::SealCheck;
 use chain::{Chain, ChainConfig};
 use primitives::{Transaction, TxForm, U256};
 use store::Store;

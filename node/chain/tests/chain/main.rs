@@ -4,7 +4,6 @@
 //! [`run`] runs single transactions, and [`scenes`] has what several modules share. The first lines
 //! of each other module say what it tests.
 
-mod bulk;
 mod calls;
 mod common;
 mod crash;
@@ -29,6 +28,7 @@ mod roots;
 mod run;
 mod scenes;
 mod set_head;
+mod stream_import;
 mod trace;
 mod vectors;
 mod verify;

@@ -11,7 +11,8 @@ use chain::evm::execute::TransactionError;
 use chain::import::{ImportError, Imported};
 use chain::pool::{PoolConfig, TxOrigin};
 use chain::rules::HeaderError;
-use chain::rules::body::{BodyError, SealCheck, SenderError, transactions_root};
+use chain::rules::body::{BodyError, SenderError, transactions_root};
+use chain::rules::seal::SealCheck;
 use chain::spec::DEV_ACCOUNTS;
 use primitives::{Address, Block, ReceiptOutcome, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction, TxForm, U256};
 

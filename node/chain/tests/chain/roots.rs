@@ -10,7 +10,7 @@ use alloy_trie::{HashBuilder, Nibbles};
 use chain::ChainSpec;
 use chain::evm::execute::Executor;
 use chain::import::Importer;
-use chain::rules::body::SealCheck;
+use chain::rules::seal::SealCheck;
 use chain::spec::{DifficultyRule, GenesisAccount};
 use chain::state::BlockState;
 use primitives::{

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use chain::check::{CheckEvent, CheckFault, CheckSummary, check_store};
 use chain::import::BlockId;
-use chain::import::bulk::import_stream;
+use chain::import::stream_import::import_stream;
 use chain::{ChainSpec, View};
 use primitives::{Address, B256, Block, Transaction};
 use store::Store;

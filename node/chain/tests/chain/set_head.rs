@@ -7,7 +7,7 @@ use chain::chain::WriteError;
 use chain::check::{CheckEvent, check_store};
 use chain::import::Imported;
 use chain::pool::{PoolConfig, TxOrigin};
-use chain::rules::body::SealCheck;
+use chain::rules::seal::SealCheck;
 use chain::{Chain, ChainConfig, ChainSpec};
 use primitives::{Block, Transaction};
 use store::{Store, TableId};

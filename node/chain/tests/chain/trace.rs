@@ -7,7 +7,7 @@ use std::time::Duration;
 use chain::evm::precompiles::NOTIFY_SCS;
 use chain::mining::build::build;
 use chain::pool::{PoolConfig, TxOrigin};
-use chain::rules::body::SealCheck;
+use chain::rules::seal::SealCheck;
 use chain::spec::GenesisAccount;
 use chain::trace::{
     CallFrame, StepOptions, StepTrace, TIMEOUT_DEFAULT, Trace, TraceError, TraceRequest, Tracer,

@@ -4,7 +4,8 @@
 //! execution cannot be tested.
 
 use chain::ChainSpec;
-use chain::rules::body::{SealCheck, SealCheckError, transactions_root};
+use chain::rules::body::transactions_root;
+use chain::rules::seal::{SealCheck, SealCheckError};
 use chain::trie::ordered_root;
 use ethash::{LightCaches, SealError};
 use primitives::{
@@ -98,7 +99,7 @@ fn the_seal_of_a_real_block_is_valid_and_altered_seals_are_not() {
     let check = |change: &dyn Fn(&mut Header)| {
         let mut header = block.header.clone();
         change(&mut header);
-        seals.check(&spec, &header)
+        seals.check_seal(&spec, &header)
     };
     check(&|_| ()).expect("the real seal");
     let is_invalid = |result: Result<(), SealCheckError>| matches!(result, Err(SealCheckError::Seal(_)));

@@ -10,7 +10,7 @@ use chain::evm::precompiles::NOTIFY_SCS;
 use chain::genesis::initialise;
 use chain::genesis::record::SpecRecord;
 use chain::import::Importer;
-use chain::rules::body::SealCheck;
+use chain::rules::seal::SealCheck;
 use primitives::{Address, Transaction, TxForm};
 use store::{Store, TableId, meta_key};
 

@@ -27,7 +27,7 @@ pub(crate) enum DiskFault {
 #[derive(Debug, Default)]
 pub(crate) struct DiskState {
     /// The bytes that a reader sees.
-    bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     /// The bytes at the last sync. They survive a power failure.
     pub(crate) safe: Vec<u8>,
     /// Changes since the last sync.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use store::{Snapshot, Source, Store, StoreError, StoreOptions, TableId, quiet_contained_panics};
+use store::{Snapshot, Source, Store, StoreError, StoreOptions, TableId, Tables, quiet_contained_panics};
 
 use crate::disk::{Disk, DiskFault};
 
@@ -77,17 +77,19 @@ fn models() -> Vec<Rows> {
     models
 }
 
+fn write_changes(tables: &mut Tables<'_>, index: u32) -> Result<(), StoreError> {
+    for (key, value) in changes(index) {
+        match value {
+            Some(value) => tables.put(TABLE, &key, &value)?,
+            None => tables.delete(TABLE, &key)?,
+        }
+    }
+    Ok(())
+}
+
 fn write(store: &Store, index: u32) -> Result<(), StoreError> {
     let batch = store.batch()?;
-    batch.write(|tables| {
-        for (key, value) in changes(index) {
-            match value {
-                Some(value) => tables.put(TABLE, &key, &value)?,
-                None => tables.delete(TABLE, &key)?,
-            }
-        }
-        Ok::<_, StoreError>(())
-    })?;
+    batch.write(|tables| write_changes(tables, index))?;
     batch.commit()
 }
 
@@ -158,7 +160,7 @@ fn fault_at(at: u64, fault: DiskFault, models: &[Rows]) -> bool {
                 // The old snapshot says that it is outdated, or still has its rows.
                 match rows(&early) {
                     Ok(rows) => assert!(rows.is_empty()),
-                    Err(error) => assert!(matches!(error, StoreError::Reopened { .. }), "{error}"),
+                    Err(error) => assert!(matches!(error, StoreError::Closed { .. }), "{error}"),
                 }
             }
         }
@@ -283,6 +285,11 @@ fn a_flipped_byte_anywhere_is_an_error_or_has_no_effect() {
                     if let Ok(got) = read(&store) {
                         assert!(got == *expected, "byte {at}: a part of a batch");
                     }
+                    // The next write is tried again: it is not refused because one has failed.
+                    if let Err(error) = write(&store, 0) {
+                        let text = error.to_string();
+                        assert!(!text.contains("reopen the database"), "byte {at}: {text}");
+                    }
                 }
             }
         }
@@ -290,6 +297,72 @@ fn a_flipped_byte_anywhere_is_an_error_or_has_no_effect() {
     }
     println!("{noticed} of {tried} flipped bytes met by a read");
     assert!(noticed > 100, "{noticed} of {tried}");
+}
+
+#[test]
+fn after_a_commit_that_met_a_damaged_page_writes_are_possible_again() {
+    const PAGE: usize = 4096;
+    quiet_contained_panics();
+    let models = models();
+    let disk = Arc::new(Disk::default());
+    let store = open(&disk).expect("a good disk");
+    for index in 0..BATCHES - 1 {
+        write(&store, index).expect("a good disk");
+    }
+    drop(store);
+    let whole = disk.bytes();
+    let mut met = 0;
+    for start in (0..whole.len()).step_by(PAGE) {
+        let page = start..whole.len().min(start + PAGE);
+        let mut damaged = whole.clone();
+        damaged[start] ^= 1;
+        let disk = Arc::new(Disk::with(damaged.clone()));
+        let Ok(store) = open(&disk) else { continue };
+        let batch = store.batch().expect("it is open");
+        let written = batch.write(|tables| write_changes(tables, BATCHES - 1));
+        if written.is_err() || batch.commit().is_ok() {
+            continue;
+        }
+        met += 1;
+        let mut state = disk.state();
+        if state.bytes[page.clone()] != damaged[page.clone()] {
+            // The commit has written another page there.
+            continue;
+        }
+        state.bytes[start] = whole[start];
+        drop(state);
+        write(&store, BATCHES - 1).unwrap_or_else(|error| panic!("page at {start}: {error}"));
+        assert!(read(&store).expect("a good disk") == models[BATCHES as usize]);
+    }
+    println!("{met} commits met a damaged page");
+    assert!(met > 0, "no page is read by the commit alone");
+}
+
+#[test]
+fn damage_that_keeps_the_file_from_being_opened_again_is_final() {
+    quiet_contained_panics();
+    let disk = Arc::new(Disk::default());
+    let store = open(&disk).expect("a good disk");
+    for index in 0..BATCHES {
+        write(&store, index).expect("a good disk");
+    }
+    disk.fail_from(0, DiskFault::Full);
+    write(&store, 0).expect_err("there is no space");
+    // Everything behind the first pages is damaged.
+    disk.state()
+        .bytes
+        .iter_mut()
+        .skip(5 * 4096)
+        .for_each(|byte| *byte ^= 1);
+    disk.repair();
+    for _ in 0..2 {
+        let error = write(&store, 0).expect_err("it cannot be opened");
+        assert!(
+            matches!(error, StoreError::DamagedAtOpening { .. }) && error.is_final(),
+            "{error}"
+        );
+        assert!(!error.to_string().contains("db check"), "{error}");
+    }
 }
 
 #[test]

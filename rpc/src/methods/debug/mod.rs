@@ -10,7 +10,7 @@ use primitives::{B256, Block};
 use serde::Serialize;
 
 use super::mc::FoundBlock;
-use crate::error::{RpcError, RpcResult, failure};
+use crate::error::{RpcError, RpcResult, failure, failure_of};
 use crate::json::JsonOf;
 use crate::modules::NameStyle;
 use crate::node::Node;
@@ -71,15 +71,15 @@ fn seed_hash(node: &Node, (Count(number),): (Count,)) -> RpcResult<Data<B256>> {
 
 /// `debug_setHead`.
 fn set_head(node: &Node, (Count(number),): (Count,)) -> RpcResult<()> {
-    match node.chain.set_head(number) {
-        Ok(_) => {
-            node.blocks.clear();
-            Ok(())
-        }
-        Err(error @ (WriteError::AboveHead { .. } | WriteError::Stopping)) => {
+    let result = node.chain.set_head(number);
+    // Blocks may be deleted after an error of the store, too.
+    node.blocks.clear();
+    match result {
+        Ok(_) => Ok(()),
+        Err(error @ (WriteError::AboveHead { .. } | WriteError::Stopping | WriteError::Failed(_))) => {
             Err(RpcError::refused(error.to_string()))
         }
-        Err(error) => Err(failure(error)),
+        Err(error) => Err(failure_of("the node could not change its chain", error)),
     }
 }
 

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chain::chain::WriteError;
+use chain::import::Imported;
 use chain::mining::work::SolutionError;
-use chain::rules::body::SealCheckError;
+use chain::rules::seal::SealCheckError;
 use ethash::{Solution, WorkPackage};
 use primitives::{Address, B64, B256, U256};
 use tokio::time::{Instant, sleep};
 
 use super::request::Word;
-use crate::error::{RpcError, RpcResult, failure};
+use crate::error::{RpcError, RpcResult, failure_of};
 use crate::node::Node;
 use crate::table::Method;
 use crate::types::{Data, Quantity};
@@ -106,21 +107,76 @@ fn submit_work(node: &Node, (pow_nonce, header_hash, mix_hash): (B64, B256, B256
         pow_nonce: u64::from_be_bytes(pow_nonce.0),
         mix_hash,
     };
-    match node.chain.submit_solution(&solution) {
+    answer(node.chain.submit_solution(&solution))
+}
+
+/// The answer to a solution for which this is the chain's result.
+fn answer(result: Result<Imported, WriteError>) -> RpcResult<bool> {
+    match result {
         Ok(_) => Ok(true),
-        Err(WriteError::Solution(SolutionError::Seal(SealCheckError::Cache(error)))) => Err(failure(error)),
+        Err(WriteError::Solution(SolutionError::Seal(SealCheckError::Cache(error)))) => {
+            Err(failure_of("the node could not build the light cache", error))
+        }
         Err(WriteError::Solution(reason)) => {
             tracing::debug!(%reason, "a solution was not accepted");
             Ok(false)
         }
         // The chain's log has the reason. A block that breaks a rule makes the solution wrong. A
-        // good block that cannot be stored is a failure of the node.
-        Err(WriteError::Import(error)) if error.store_error().is_some() => {
-            Err(RpcError::internal("the node could not store the block"))
-        }
-        Err(WriteError::Import(_)) => Ok(false),
+        // good block that cannot be imported is a failure of the node.
+        Err(WriteError::Import(error)) if error.is_invalid_block() => Ok(false),
+        Err(WriteError::Import(_)) => Err(RpcError::internal(
+            "the node could not store the block; the same solution may be submitted again",
+        )),
         Err(error @ (WriteError::Stopping | WriteError::Failed(_) | WriteError::AboveHead { .. })) => {
             Err(RpcError::refused(error.to_string()))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chain::import::ImportError;
+    use ethash::CacheError;
+    use store::StoreError;
+
+    use super::*;
+
+    /// The answer; an error as its code and its text.
+    fn check(result: WriteError, expected: Result<bool, (i32, &str)>) {
+        let text = result.to_string();
+        let got = answer(Err(result));
+        let got = got
+            .as_ref()
+            .map_err(|error| (error.code(), error.message()))
+            .copied();
+        assert_eq!(got, expected, "{text}");
+    }
+
+    #[test]
+    fn only_a_wrong_solution_is_answered_with_false() {
+        let unstored = "the node could not store the block; the same solution may be submitted again";
+        let full = StoreError::Full {
+            path: "of the test".into(),
+            source: std::io::ErrorKind::StorageFull.into(),
+        };
+        check(WriteError::Solution(SolutionError::Solved(B256::ZERO)), Ok(false));
+        let root = ImportError::StateRoot {
+            got: B256::ZERO,
+            expected: B256::ZERO,
+        };
+        check(root.into(), Ok(false));
+        check(ImportError::Store(full).into(), Err((-32603, unstored)));
+        check(
+            ImportError::Panicked("of the test".into()).into(),
+            Err((-32603, unstored)),
+        );
+        check(
+            SolutionError::Seal(CacheError::Cancelled.into()).into(),
+            Err((-32603, "the node could not build the light cache")),
+        );
+        check(
+            WriteError::Failed("of the test".into()),
+            Err((-32000, "no more blocks can be taken: of the test")),
+        );
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use chain::ChainSpec;
 use chain::import::ImportError;
-use chain::import::bulk::{BulkError, BulkProgress, import_stream};
+use chain::import::stream_import::{StreamImportError, StreamImportProgress, import_stream};
 use primitives::Block;
 
 use crate::common::{Maker, Node, Plan, account, sign, unsigned};
@@ -16,8 +16,8 @@ fn encode(blocks: &[Block]) -> Vec<u8> {
     blocks.iter().flat_map(Block::encode).collect()
 }
 
-fn import(node: &Node, bytes: Vec<u8>) -> (BulkProgress, Result<(), BulkError>) {
-    let mut last = BulkProgress::default();
+fn import(node: &Node, bytes: Vec<u8>) -> (StreamImportProgress, Result<(), StreamImportError>) {
+    let mut last = StreamImportProgress::default();
     let input = Box::new(std::io::Cursor::new(bytes));
     let result = import_stream(&node.importer, input, &AtomicBool::new(false), |now| last = *now);
     (last, result)
@@ -57,7 +57,7 @@ fn a_run_writes_the_same_rows_as_single_imports() {
     let (done, result) = import(&node, encode(&blocks));
     result.expect("imported");
     let gas = blocks.iter().map(|block| block.header.gas_used).sum();
-    let expected = BulkProgress {
+    let expected = StreamImportProgress {
         bytes: encode(&blocks).len() as u64,
         blocks: 600,
         known: 1,
@@ -94,7 +94,7 @@ fn side_blocks_and_uncles_are_imported_one_by_one() {
 
 /// Imports a stream with an error at block 5. The four blocks before it must be stored.
 #[track_caller]
-fn check_broken(maker: &Maker, blocks: &[Block], bytes: Vec<u8>, fits: impl Fn(&BulkError) -> bool) {
+fn check_broken(maker: &Maker, blocks: &[Block], bytes: Vec<u8>, fits: impl Fn(&StreamImportError) -> bool) {
     let node = Node::new(&maker.spec);
     let (done, result) = import(&node, bytes);
     let error = result.expect_err("a stream with an error");
@@ -111,7 +111,7 @@ fn an_invalid_block_is_named_and_the_blocks_before_it_stay() {
         change(&mut all[5]);
         encode(&all)
     };
-    let refused = |expected: fn(&ImportError) -> bool| move |error: &BulkError| matches!(error, BulkError::Refused { number: 5, error, .. } if expected(error));
+    let refused = |expected: fn(&ImportError) -> bool| move |error: &StreamImportError| matches!(error, StreamImportError::Refused { number: 5, error, .. } if expected(error));
     let state_root = altered(|block| block.header.state_root.0[0] ^= 1);
     check_broken(
         &maker,
@@ -142,7 +142,7 @@ fn an_invalid_block_is_named_and_the_blocks_before_it_stay() {
     );
     let missing = encode(&[&blocks[..5], &blocks[6..]].concat());
     check_broken(&maker, &blocks, missing, |error| {
-        matches!(error, BulkError::Refused { number: 6, .. })
+        matches!(error, StreamImportError::Refused { number: 6, .. })
     });
 }
 
@@ -156,13 +156,13 @@ fn damage_is_reported_with_its_place() {
         &maker,
         &blocks,
         bytes[..before.len() + 100].to_vec(),
-        |e| matches!(e, BulkError::Stream(chain::stream::BlockStreamError::Truncated { offset: at, got: 100, .. }) if *at == offset),
+        |e| matches!(e, StreamImportError::Stream(chain::stream::BlockStreamError::Truncated { offset: at, got: 100, .. }) if *at == offset),
     );
     check_broken(
         &maker,
         &blocks,
         [&before, &b"garbage"[..]].concat(),
-        |e| matches!(e, BulkError::Stream(chain::stream::BlockStreamError::NoList { offset: at, .. }) if *at == offset),
+        |e| matches!(e, StreamImportError::Stream(chain::stream::BlockStreamError::NoList { offset: at, .. }) if *at == offset),
     );
     // The last byte of the block is its empty list of uncles.
     let end = before.len() + blocks[5].size();
@@ -172,10 +172,13 @@ fn damage_is_reported_with_its_place() {
         &maker,
         &blocks,
         no_body,
-        |e| matches!(e, BulkError::Body { number: 5, offset: at, .. } if *at == offset),
+        |e| matches!(e, StreamImportError::Body { number: 5, offset: at, .. } if *at == offset),
     );
     let node = Node::new(&maker.spec);
-    assert!(matches!(import(&node, Vec::new()).1, Err(BulkError::Empty)));
+    assert!(matches!(
+        import(&node, Vec::new()).1,
+        Err(StreamImportError::Empty)
+    ));
 }
 
 #[test]
@@ -202,7 +205,7 @@ fn a_stream_of_another_chain_is_refused() {
     let before = node.rows();
     let (_, result) = import(&node, encode(&[genesis_block(&other)]));
     assert!(
-        matches!(result, Err(BulkError::OtherGenesis { .. })),
+        matches!(result, Err(StreamImportError::OtherGenesis { .. })),
         "{result:?}"
     );
     assert_eq!(node.rows(), before);
@@ -223,7 +226,10 @@ fn the_import_ends_where_unsupported_rules_begin() {
     let (done, result) = import(&node, encode(&blocks));
     let error = result.expect_err("unsupported rules");
     assert!(error.to_string().contains("berlinBlock"), "{error}");
-    assert!(matches!(error, BulkError::Refused { number: 3, .. }), "{error}");
+    assert!(
+        matches!(error, StreamImportError::Refused { number: 3, .. }),
+        "{error}"
+    );
     assert_eq!(done.blocks, 2);
 }
 
@@ -256,9 +262,12 @@ fn a_stop_does_not_wait_for_the_stream() {
         bytes: std::io::Cursor::new(encode(&blocks)),
         flag: stop.clone(),
     };
-    let mut last = BulkProgress::default();
+    let mut last = StreamImportProgress::default();
     let result = import_stream(&node.importer, Box::new(input), &stop, |now| last = *now);
-    assert!(matches!(result, Err(BulkError::Interrupted)), "{result:?}");
+    assert!(
+        matches!(result, Err(StreamImportError::Interrupted)),
+        "{result:?}"
+    );
     let imported = usize::try_from(last.blocks).expect("few");
     assert_eq!(node.rows(), one_by_one(&maker.spec, &blocks[1..=imported]).rows());
     let (rest, result) = import(&node, encode(&blocks));

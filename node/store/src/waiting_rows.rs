@@ -19,13 +19,13 @@ type PendingRows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Rows that are not in their tables yet.
 #[derive(Debug, Default)]
-pub(crate) struct PendingWrites {
+pub(crate) struct WaitingRows {
     /// In the order of [`TableId::ALL`].
     tables: [PendingRows; TABLE_COUNT],
     bytes: usize,
 }
 
-impl PendingWrites {
+impl WaitingRows {
     /// Memory that the rows take, in bytes, roughly.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes

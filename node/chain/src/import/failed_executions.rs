@@ -7,26 +7,26 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use primitives::B256;
 
-/// The most invalid blocks that are remembered. The oldest are forgotten first.
-const INVALID_BLOCKS_MAX: usize = 1024;
+/// The most blocks that are remembered. The oldest are forgotten first.
+const FAILED_EXECUTIONS_MAX: usize = 1024;
 
-/// Hashes of invalid blocks, each with the reason. It lives as long as the process. Clones share
-/// it.
+/// Hashes of blocks whose execution has failed, each with the reason. It lives as long as the
+/// process. Clones share it.
 ///
 /// The list of invalid blocks for users is another one: see [`crate::chain::BadBlock`].
 #[derive(Clone, Debug, Default)]
-pub(crate) struct InvalidBlockCache {
-    entries: Arc<Mutex<InvalidBlocks>>,
+pub(crate) struct FailedExecutionCache {
+    entries: Arc<Mutex<FailedExecutions>>,
 }
 
 #[derive(Debug, Default)]
-struct InvalidBlocks {
+struct FailedExecutions {
     reasons: HashMap<B256, Arc<str>>,
     /// Oldest first.
     order: VecDeque<B256>,
 }
 
-impl InvalidBlockCache {
+impl FailedExecutionCache {
     /// Remembers a block.
     ///
     /// Its hash alone decides about its validity: the hash commits to the body and to the parent,
@@ -37,7 +37,7 @@ impl InvalidBlockCache {
             return;
         }
         entries.order.push_back(hash);
-        if entries.order.len() > INVALID_BLOCKS_MAX
+        if entries.order.len() > FAILED_EXECUTIONS_MAX
             && let Some(oldest) = entries.order.pop_front()
         {
             entries.reasons.remove(&oldest);
@@ -56,14 +56,14 @@ mod tests {
 
     #[test]
     fn the_newest_are_remembered() {
-        let cache = InvalidBlockCache::default();
+        let cache = FailedExecutionCache::default();
         let hash = |index: usize| B256::from(primitives::U256::from(index));
-        for index in 0..=INVALID_BLOCKS_MAX {
+        for index in 0..=FAILED_EXECUTIONS_MAX {
             cache.insert(hash(index), "wrong");
             cache.insert(hash(index), "wrong still");
         }
         assert_eq!(cache.reason(&hash(0)), None);
         assert_eq!(cache.reason(&hash(1)).as_deref(), Some("wrong still"));
-        assert!(cache.clone().reason(&hash(INVALID_BLOCKS_MAX)).is_some());
+        assert!(cache.clone().reason(&hash(FAILED_EXECUTIONS_MAX)).is_some());
     }
 }

@@ -39,7 +39,7 @@ const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Why an import ended before the end of its stream.
 #[derive(Debug, thiserror::Error)]
-pub enum BulkError {
+pub enum StreamImportError {
     /// The stream cannot be read any further.
     #[error(transparent)]
     Stream(#[from] BlockStreamError),
@@ -56,7 +56,7 @@ pub enum BulkError {
         error: DecodeError,
     },
     /// The stream is of another chain.
-    #[error("block 0 mismatch: the stream has {got}, expected the data directory's {expected}")]
+    #[error("block 0 of the stream: got {got}, expected the data directory's {expected}")]
     OtherGenesis {
         /// Hash of the stream's block 0.
         got: B256,
@@ -89,7 +89,7 @@ pub enum BulkError {
 
 /// How far an import is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BulkProgress {
+pub struct StreamImportProgress {
     /// Bytes of the stream whose blocks are in the store.
     pub bytes: u64,
     /// Blocks that were imported.
@@ -108,14 +108,14 @@ pub struct BulkProgress {
 /// a success or an error. Setting `stop` ends the import between two blocks.
 ///
 /// # Errors
-/// [`BulkError`] if not all of the stream was imported. The blocks before the error are in the
-/// store.
+/// [`StreamImportError`] if not all of the stream was imported. The blocks before the error are in
+/// the store.
 pub fn import_stream(
     importer: &Importer,
     input: Box<dyn Read + Send>,
     stop: &AtomicBool,
-    report: impl FnMut(&BulkProgress),
-) -> Result<(), BulkError> {
+    report: impl FnMut(&StreamImportProgress),
+) -> Result<(), StreamImportError> {
     let (sender, chunks) = bounded(CHUNKS_MAX);
     let reader = ChunkReader {
         importer: importer.clone(),
@@ -129,7 +129,7 @@ pub fn import_stream(
     let mut import = StreamImport {
         importer,
         stop,
-        progress: BulkProgress::default(),
+        progress: StreamImportProgress::default(),
         report,
         queue: BlockQueue {
             chunks,
@@ -140,10 +140,10 @@ pub fn import_stream(
         },
     };
     loop {
-        import.import_run()?;
+        import.import_next_run()?;
         if !import.queue.blocks.is_empty() {
             if import.is_stopped() {
-                return Err(BulkError::Interrupted);
+                return Err(StreamImportError::Interrupted);
             }
             continue;
         }
@@ -153,9 +153,9 @@ pub fn import_stream(
         (import.report)(&import.progress);
         let is_empty = import.progress.blocks + import.progress.known == 0;
         match std::mem::replace(&mut import.queue.after, AfterChunk::NextChunk) {
-            AfterChunk::NextChunk if import.is_stopped() => return Err(BulkError::Interrupted),
+            AfterChunk::NextChunk if import.is_stopped() => return Err(StreamImportError::Interrupted),
             AfterChunk::NextChunk => {}
-            AfterChunk::EndOfStream if is_empty => return Err(BulkError::Empty),
+            AfterChunk::EndOfStream if is_empty => return Err(StreamImportError::Empty),
             AfterChunk::EndOfStream => return Ok(()),
             AfterChunk::Error(error) => return Err(*error),
         }
@@ -177,7 +177,7 @@ struct Chunk {
 enum AfterChunk {
     NextChunk,
     EndOfStream,
-    Error(Box<BulkError>),
+    Error(Box<StreamImportError>),
 }
 
 /// The blocks that were read and are to be executed.
@@ -211,7 +211,7 @@ impl BlockQueue {
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    self.after = AfterChunk::Error(Box::new(BulkError::Reader));
+                    self.after = AfterChunk::Error(Box::new(StreamImportError::Reader));
                 }
             }
         }
@@ -223,12 +223,12 @@ impl BlockQueue {
 struct StreamImport<'a, F> {
     importer: &'a Importer,
     stop: &'a AtomicBool,
-    progress: BulkProgress,
+    progress: StreamImportProgress,
     report: F,
     queue: BlockQueue,
 }
 
-impl<F: FnMut(&BulkProgress)> StreamImport<'_, F> {
+impl<F: FnMut(&StreamImportProgress)> StreamImport<'_, F> {
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
@@ -236,7 +236,7 @@ impl<F: FnMut(&BulkProgress)> StreamImport<'_, F> {
     /// Imports a run of blocks with one commit. Blocks that were given to the run but are not part
     /// of it are then imported one by one. This also handles side blocks and reports what is wrong
     /// with a block.
-    fn import_run(&mut self) -> Result<(), BulkError> {
+    fn import_next_run(&mut self) -> Result<(), StreamImportError> {
         let stop = self.stop;
         let is_stopped = || stop.load(Ordering::Acquire);
         // The run begins when there is a block for it.
@@ -256,26 +256,32 @@ impl<F: FnMut(&BulkProgress)> StreamImport<'_, F> {
             run.push(next.clone());
             Some(next)
         });
-        // If the store has failed, the import of the single block below reports it.
-        let in_run = imported.map_or(0, |(blocks, _)| blocks);
+        let in_run = match imported {
+            Ok((blocks, _)) => blocks,
+            // The run has taken no block, so no import of a single block below would report this.
+            Err(error) if run.is_empty() => return Err(error.into()),
+            // The blocks of the run are imported one by one below. That reports the failure if the
+            // store still fails.
+            Err(_) => 0,
+        };
         run[..in_run].iter().for_each(|block| self.count(block));
         (self.report)(&self.progress);
         for block in &run[in_run..] {
             if self.is_stopped() {
-                return Err(BulkError::Interrupted);
+                return Err(StreamImportError::Interrupted);
             }
             self.import_one(block)?;
         }
         Ok(())
     }
 
-    fn import_one(&mut self, prepared: &PreparedBlock) -> Result<(), BulkError> {
+    fn import_one(&mut self, prepared: &PreparedBlock) -> Result<(), StreamImportError> {
         let header = &prepared.block.header;
         match self.importer.import(&prepared.block, Some(unix_now().as_secs())) {
             Ok(Imported::Known) => self.progress.known += 1,
             Ok(Imported::Side | Imported::Head { .. }) => self.count(prepared),
             Err(error) => {
-                return Err(BulkError::Refused {
+                return Err(StreamImportError::Refused {
                     number: header.number,
                     hash: prepared.hash,
                     error: Box::new(error),
@@ -346,7 +352,7 @@ impl ChunkReader {
     }
 
     /// Reads the blocks of a chunk. After an error, `chunk` has the blocks before it.
-    fn read_blocks_into(&mut self, chunk: &mut RawChunk) -> Result<AfterChunk, BulkError> {
+    fn read_blocks_into(&mut self, chunk: &mut RawChunk) -> Result<AfterChunk, StreamImportError> {
         let view = self.importer.store().snapshot()?;
         let genesis = view.canonical_hash(0)?;
         let mut bytes = 0;
@@ -357,7 +363,7 @@ impl ChunkReader {
             };
             match genesis {
                 Some(expected) if block.header.number == 0 && block.hash != expected => {
-                    return Err(BulkError::OtherGenesis {
+                    return Err(StreamImportError::OtherGenesis {
                         got: block.hash,
                         expected,
                     });
@@ -395,7 +401,7 @@ struct RawChunk {
 
 /// Decodes and checks blocks on all processors. Returns the blocks before the first error, and
 /// that error.
-fn prepare_blocks(importer: &Importer, raw: &[RawBlock]) -> (Vec<PreparedBlock>, Option<BulkError>) {
+fn prepare_blocks(importer: &Importer, raw: &[RawBlock]) -> (Vec<PreparedBlock>, Option<StreamImportError>) {
     let mut blocks = Vec::with_capacity(raw.len());
     let result = for_each_in_order(
         raw,
@@ -408,11 +414,11 @@ fn prepare_blocks(importer: &Importer, raw: &[RawBlock]) -> (Vec<PreparedBlock>,
     (blocks, result.err())
 }
 
-fn prepare_block(importer: &Importer, raw: &RawBlock) -> Result<PreparedBlock, BulkError> {
+fn prepare_block(importer: &Importer, raw: &RawBlock) -> Result<PreparedBlock, StreamImportError> {
     let view = importer.store().snapshot()?;
     match raw.decode(importer.spec().tx_rules()) {
         Ok(block) => Ok(importer.prepare(&view, block)),
-        Err(error) => Err(BulkError::Body {
+        Err(error) => Err(StreamImportError::Body {
             number: raw.header.number,
             hash: raw.hash,
             offset: raw.offset,
