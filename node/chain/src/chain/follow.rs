@@ -284,7 +284,7 @@ mod tests {
     use crate::chain::writer::WriterJobs;
     use crate::chain::{Chain, ChainConfig};
     use crate::import::{ImportError, Importer};
-    use crate::pool::{PoolConfig, TxOrigin};
+    use crate::pool::PoolConfig;
     use crate::rules::body::SealCheck;
     use crate::spec::{ChainSpec, DEV_ACCOUNTS};
 
@@ -353,9 +353,7 @@ mod tests {
 
         fn send(&self, tx_nonce: u64) {
             let transaction = transfer(tx_nonce);
-            self.chain
-                .submit_transaction(transaction, TxOrigin::Local)
-                .unwrap();
+            self.chain.submit_transaction(transaction).unwrap();
         }
 
         /// The head events since the last call: blocks reverted and blocks applied.
