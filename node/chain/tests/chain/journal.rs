@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use chain::pool::{LocalAccounts, PoolConfig};
+use chain::pool::{ACCOUNT_QUEUE_DEFAULT, LocalAccounts, PoolConfig};
 use chain::rules::body::SealCheck;
 use chain::{Chain, ChainConfig};
 use primitives::{Transaction, TxForm, U256};
@@ -132,8 +132,8 @@ fn without_local_accounts_there_is_no_journal() {
 
 #[test]
 fn many_transactions_are_restored_in_their_order() {
-    /// As many are queued for a time, nearly as many as an account may queue.
-    const GROUP: u64 = 60;
+    /// All of a group but the last are queued for a time: as many as an account may queue.
+    const GROUP: u64 = ACCOUNT_QUEUE_DEFAULT as u64 + 1;
     let directory = DataDirectory::new();
     let chain = directory.open();
     let groups = (0..800 / GROUP).map(|group| group * GROUP..(group + 1) * GROUP);
