@@ -209,7 +209,10 @@ mod tests {
             .chain(arguments);
         let options = VnodeOptions::parse_from(arguments);
         let directory = std::path::Path::new("/d");
-        let pool = options.txpool.config(&spec, directory, false, options.gasprice);
+        let accounts = keystore::AccountManager::new();
+        let pool = options
+            .txpool
+            .config(&spec, directory, &accounts, false, options.gasprice);
         let config = ChainConfig {
             spec: Arc::new(spec),
             seals: SealCheck::Off,

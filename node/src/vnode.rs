@@ -174,7 +174,7 @@ async fn serve(options: &VnodeOptions) -> Result<(), StartError> {
     }
     accounts::unlock(options, &accounts)?;
     let beneficiary = beneficiary(options, &accounts, &spec)?;
-    let chain = open_chain(options, &spec, &caches, store, &directory, beneficiary)?;
+    let chain = open_chain(options, &spec, &caches, store, &directory, &accounts, beneficiary)?;
     let miner = LocalMiner::new(options, &caches, &chain);
     let mining = if options.mine {
         chain.work().set_mining(true);
@@ -296,6 +296,7 @@ fn open_chain(
     caches: &LightCaches,
     store: Store,
     directory: &Path,
+    accounts: &AccountManager,
     beneficiary: Option<Address>,
 ) -> Result<Chain, ChainOpenError> {
     let chain = Chain::open(
@@ -305,7 +306,7 @@ fn open_chain(
             seals: SealCheck::Ethash(caches.clone()),
             pool: options
                 .txpool
-                .config(spec, directory, options.mine, options.gasprice),
+                .config(spec, directory, accounts, options.mine, options.gasprice),
             beneficiary: beneficiary.unwrap_or_default(),
             extra_data: options.extra_data().into(),
         },

@@ -8,7 +8,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chain::pool::{NextBlock, PoolConfig, SenderState, TxOrigin, TxPool};
+use chain::pool::{NextBlock, PoolConfig, SenderState, TxPool};
 use chain::rules::body::sender;
 use chain::rules::seal::SealCheck;
 use chain::spec::GenesisAccount;
@@ -152,14 +152,13 @@ fn print_time(what: &str, took: Duration) {
     println!("{what:<58}{:>12.3} ms", took.as_secs_f64() * 1e3);
 }
 
-fn add(pool: &TxPool, sent: &Sent, origin: TxOrigin) {
-    let added = pool.add(sent.transaction.clone(), sent.sender, standing(0), origin);
+fn add(pool: &TxPool, sent: &Sent) {
+    let added = pool.add(sent.transaction.clone(), sent.sender, standing(0));
     added.expect("the pool has room and the sender has funds");
 }
 
 fn add_all<'a>(pool: &TxPool, sent: impl IntoIterator<Item = &'a Sent>) {
-    sent.into_iter()
-        .for_each(|sent| add(pool, sent, TxOrigin::Remote));
+    sent.into_iter().for_each(|sent| add(pool, sent));
 }
 
 /// Measures the recovery of senders alone, and submitting decoded transactions to a chain.
@@ -176,7 +175,7 @@ fn measure_submission(spec: &Arc<ChainSpec>, sent: &[Sent], threads: usize) {
         let chain = chain(spec);
         let submit = |chunk: &[Sent]| {
             for one in chunk {
-                let added = chain.submit_transaction(one.transaction.clone(), TxOrigin::Remote);
+                let added = chain.submit_transaction(one.transaction.clone());
                 added.expect("the pool has room and the sender has funds");
             }
         };
@@ -208,7 +207,7 @@ fn measure_pool(spec: &Arc<ChainSpec>, sent: &[Sent]) {
     }
 }
 
-/// Measures the same number of transactions of one local account, the highest nonce first.
+/// Measures the same number of transactions of one account, the highest nonce first.
 fn measure_one_account(spec: &Arc<ChainSpec>, key: &SecretKey) {
     for count in COUNTS {
         let all: Vec<_> = (0..count)
@@ -223,9 +222,9 @@ fn measure_one_account(spec: &Arc<ChainSpec>, key: &SecretKey) {
             })
             .collect();
         let pool = pool(spec, raised_limits());
-        let (took, ()) = timed(|| all.iter().for_each(|sent| add(&pool, sent, TxOrigin::Local)));
+        let (took, ()) = timed(|| all.iter().for_each(|sent| add(&pool, sent)));
         assert_eq!(pool.counts(), (count, 0));
-        print_rate(&format!("pool alone, one local account/{count}"), count, took);
+        print_rate(&format!("pool alone, one account/{count}"), count, took);
     }
 }
 

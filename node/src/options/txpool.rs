@@ -3,22 +3,32 @@
 //! Knows the options and how they become the pool's settings. Each default is a constant of
 //! `chain::pool`.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use chain::ChainSpec;
 use chain::pool::{
     ACCOUNT_QUEUE_DEFAULT, ACCOUNT_SLOTS_DEFAULT, GLOBAL_QUEUE_DEFAULT, GLOBAL_SLOTS_DEFAULT, JOURNAL_NAME,
-    LIFETIME_DEFAULT, PRICE_BUMP_PERCENT_DEFAULT, PRICE_FLOOR_MINING, PoolConfig, REJOURNAL_DEFAULT,
+    LIFETIME_DEFAULT, LocalAccounts, PRICE_BUMP_PERCENT_DEFAULT, PRICE_FLOOR_MINING, PoolConfig,
+    REJOURNAL_DEFAULT,
 };
 use clap::builder::{OsStringValueParser, RangedU64ValueParser, TypedValueParser};
-use primitives::U256;
+use keystore::AccountManager;
+use primitives::{Address, U256};
 
 /// Options of the transaction pool.
 #[derive(Clone, Debug, clap::Args)]
 pub struct TxPoolOptions {
-    /// File that keeps local transactions over a restart, relative to the data directory; empty for
-    /// no file
+    /// Accounts that are local besides the node's own, separated by commas. Transactions of local
+    /// accounts have no price floor, are not evicted and do not expire
+    #[arg(long = "txpool.locals", value_name = "ADDRESSES", value_delimiter = ',')]
+    pub locals: Vec<Address>,
+    /// Treat the node's own accounts like all others; only those of --txpool.locals are local
+    #[arg(long = "txpool.nolocals")]
+    pub nolocals: bool,
+    /// File that keeps transactions of local accounts over a restart, relative to the data
+    /// directory; empty for no file
     #[arg(long = "txpool.journal", value_name = "FILE", default_value = JOURNAL_NAME,
         value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub journal: PathBuf,
@@ -26,10 +36,6 @@ pub struct TxPoolOptions {
     #[arg(long = "txpool.rejournal", value_name = "SECONDS", default_value_t = REJOURNAL_DEFAULT.as_secs(),
         value_parser = clap::value_parser!(u64).range(1..))]
     pub rejournal: u64,
-    /// Treat transactions that arrive over RPC like all others: limits and the price floor apply to
-    /// them, and the journal does not keep them
-    #[arg(long = "txpool.nolocals")]
-    pub nolocals: bool,
     /// Lowest gas price accepted from others, in sha [default: the network's; while mining, the
     /// default of --gasprice if that is higher]
     #[arg(long = "txpool.pricelimit", value_name = "SHA")]
@@ -74,12 +80,26 @@ impl TxPoolOptions {
         gasprice.unwrap_or(floor)
     }
 
-    /// The pool's settings for a node of `spec` in `directory`. `mines` and `gasprice` choose the
-    /// price floor as in [`Self::price_floor`].
+    /// The accounts that are local: those of `accounts`, locked or unlocked, and those that an
+    /// option names. `None` if there can be none.
+    fn local_accounts(&self, accounts: &AccountManager) -> Option<LocalAccounts> {
+        let named: HashSet<Address> = self.locals.iter().copied().collect();
+        let own = (!self.nolocals).then(|| accounts.clone());
+        if own.is_none() && named.is_empty() {
+            return None;
+        }
+        Some(LocalAccounts::new(move |address| {
+            named.contains(address) || own.as_ref().is_some_and(|own| own.contains(address))
+        }))
+    }
+
+    /// The pool's settings for a node of `spec` in `directory` with these accounts. `mines` and
+    /// `gasprice` choose the price floor as in [`Self::price_floor`].
     pub(crate) fn config(
         &self,
         spec: &ChainSpec,
         directory: &Path,
+        accounts: &AccountManager,
         mines: bool,
         gasprice: Option<U256>,
     ) -> PoolConfig {
@@ -92,7 +112,7 @@ impl TxPoolOptions {
             account_queue: self.accountqueue,
             global_queue: self.globalqueue,
             lifetime: Duration::from_secs(self.lifetime),
-            locals: !self.nolocals,
+            locals: self.local_accounts(accounts),
             journal: journal.map(|path| directory.join(path)),
             rejournal: Duration::from_secs(self.rejournal),
             ..PoolConfig::default()
@@ -117,12 +137,45 @@ mod tests {
         Ok(parsed.txpool)
     }
 
+    /// The settings for a node without accounts.
+    fn config_of(
+        options: &TxPoolOptions,
+        spec: &ChainSpec,
+        mines: bool,
+        gasprice: Option<U256>,
+    ) -> PoolConfig {
+        options.config(spec, Path::new("/d"), &AccountManager::new(), mines, gasprice)
+    }
+
+    #[test]
+    fn own_and_named_accounts_are_local() {
+        let key = |byte| primitives::SecretKey::from_bytes(&[byte; 32]).unwrap();
+        let accounts = AccountManager::new();
+        let (own, named, stranger) = (key(1).address(), key(2).address(), key(3).address());
+        let check = |arguments: &[&str], expected: Option<[bool; 3]>| {
+            let locals = parse(arguments).unwrap().local_accounts(&accounts);
+            let got = locals.map(|locals| [own, named, stranger].map(|address| locals.contains(&address)));
+            assert_eq!(got, expected, "{arguments:?}");
+        };
+        check(&[], Some([false; 3]));
+        // The accounts are asked each time, and a locked account is the node's own too.
+        let options = parse(&[]).unwrap();
+        let early = options.local_accounts(&accounts).unwrap();
+        accounts.add_unlocked(key(1));
+        accounts.lock(&own);
+        assert!(early.contains(&own) && !early.contains(&named));
+        let two = format!("--txpool.locals={named:#x},{}", Address::ZERO);
+        check(&[], Some([true, false, false]));
+        check(&[&two], Some([true, true, false]));
+        check(&["--txpool.nolocals", &two], Some([false, true, false]));
+        check(&["--txpool.nolocals"], None);
+    }
+
     #[test]
     fn without_options_the_pool_has_its_defaults() {
-        let config = parse(&[])
-            .unwrap()
-            .config(&ChainSpec::main(), Path::new("/d"), false, None);
+        let config = config_of(&parse(&[]).unwrap(), &ChainSpec::main(), false, None);
         let expected = PoolConfig {
+            locals: Some(LocalAccounts::new(|_| true)),
             journal: Some("/d/transactions.rlp".into()),
             ..PoolConfig::default()
         };
@@ -143,9 +196,7 @@ mod tests {
             "--txpool.globalqueue=7",
             "--txpool.lifetime=8",
         ]);
-        let config = options
-            .unwrap()
-            .config(&ChainSpec::dev(), Path::new("/d"), false, None);
+        let config = config_of(&options.unwrap(), &ChainSpec::dev(), false, None);
         let expected = PoolConfig {
             price_floor: U256::from(2),
             price_bump_percent: 3,
@@ -154,24 +205,21 @@ mod tests {
             account_queue: 6,
             global_queue: 7,
             lifetime: Duration::from_secs(8),
-            locals: false,
+            locals: None,
             journal: Some("/elsewhere/j".into()),
             rejournal: Duration::from_secs(1),
             ..PoolConfig::default()
         };
         assert_eq!(format!("{config:?}"), format!("{expected:?}"));
         let none = parse(&["--txpool.journal="]).unwrap();
-        assert_eq!(
-            none.config(&ChainSpec::dev(), Path::new("/d"), false, None)
-                .journal,
-            None
-        );
+        assert_eq!(config_of(&none, &ChainSpec::dev(), false, None).journal, None);
         for bad in [
             "pricebump=0",
             "accountslots=0",
             "globalqueue=-1",
             "lifetime=0",
             "rejournal=x",
+            "locals=0x12",
         ] {
             assert!(parse(&[&format!("--txpool.{bad}")]).is_err(), "{bad}");
         }
@@ -182,7 +230,7 @@ mod tests {
         let check = |arguments: &[&str], spec: ChainSpec, mines, gasprice: Option<u64>, expected: u64| {
             let options = parse(arguments).unwrap();
             let gasprice = gasprice.map(U256::from);
-            let config = options.config(&spec, Path::new("/d"), mines, gasprice);
+            let config = config_of(&options, &spec, mines, gasprice);
             assert_eq!(
                 config.price_floor,
                 U256::from(expected),

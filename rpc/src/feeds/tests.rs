@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use chain::import::BlockId;
 use chain::mining::build::build;
-use chain::pool::{PoolConfig, TxOrigin};
+use chain::pool::PoolConfig;
 use chain::rules::seal::SealCheck;
 use chain::{Chain, ChainConfig, ChainSpec};
 use primitives::{Address, Block, Bytes, SecretKey, TxForm, U256, UnsignedTransaction};
@@ -273,9 +273,7 @@ fn a_block_that_was_deleted_and_came_back_has_its_logs() {
     };
     let key = SecretKey::from_hex(chain::spec::DEV_ACCOUNTS[0].1).expect("a key");
     let logging = logging.sign(&key, chain.spec().chain_id, TxForm::Native);
-    chain
-        .submit_transaction(logging, TxOrigin::Local)
-        .expect("a good transaction");
+    chain.submit_transaction(logging).expect("a good transaction");
     let block = next_block(&chain, 1);
     chain.import(block.clone()).expect("a good block");
     let id = head(&chain);

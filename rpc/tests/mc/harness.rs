@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use chain::import::Imported;
 use chain::mining::build::{BuildSettings, build};
-use chain::pool::PoolConfig;
+use chain::pool::{LocalAccounts, PoolConfig};
 use chain::rules::seal::SealCheck;
 use chain::{Chain, ChainConfig, ChainSpec, View};
 use keystore::{AccountManager, KeyDirectory, ScryptCost};
@@ -125,10 +125,19 @@ impl Net {
         limits: Limits,
         filter_limits: FilterLimits,
     ) -> Self {
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let key_files = KeyDirectory::new(home.path().join("keystore"), ScryptCost::LIGHT);
+        let accounts = AccountManager::with_directory(key_files);
+        for index in 0..3 {
+            accounts.add_unlocked(key(index));
+        }
+        accounts.lock(&key(2).address());
+        let own = accounts.clone();
         let config = ChainConfig {
             spec: Arc::new(ChainSpec::dev()),
             seals: SealCheck::Off,
             pool: PoolConfig {
+                locals: Some(LocalAccounts::new(move |address| own.contains(address))),
                 // The development network accepts every price.
                 price_floor: U256::ZERO,
                 ..PoolConfig::default()
@@ -137,13 +146,6 @@ impl Net {
             extra_data: Bytes::from_static(b"test"),
         };
         let chain = Chain::open(store, config).expect("a new chain");
-        let home = tempfile::tempdir().expect("a temporary folder");
-        let key_files = KeyDirectory::new(home.path().join("keystore"), ScryptCost::LIGHT);
-        let accounts = AccountManager::with_directory(key_files);
-        for index in 0..3 {
-            accounts.add_unlocked(key(index));
-        }
-        accounts.lock(&key(2).address());
         let (miner, listener) = (Arc::new(Miner::default()), Arc::new(Listener::default()));
         let mut settings = NodeSettings {
             data_directory: "/home/miner/.moac/devnet".into(),

@@ -75,9 +75,7 @@ fn extra_data_and_gas_price() {
     };
     let chain_id = ChainSpec::dev().chain_id;
     let transaction = unsigned.sign(&key(7), chain_id, primitives::TxForm::Native);
-    let refused = net
-        .chain
-        .submit_transaction(transaction, chain::pool::TxOrigin::Remote);
+    let refused = net.chain.submit_transaction(transaction);
     let text = refused.expect_err("too cheap").to_string();
     assert_eq!(text, "transaction underpriced: got 99, expected at least 100");
 }

@@ -9,6 +9,7 @@ mod debug;
 mod durability;
 mod faults;
 mod hostile;
+mod hostile_pool;
 mod logs;
 mod offline;
 mod options;

@@ -1,10 +1,11 @@
-//! The transaction pool of a node: local transactions after a kill, options, prices.
+//! The transaction pool of a node: transactions of local accounts after a kill, options, prices.
 
 use std::path::Path;
 
 use e2e::ledger::STRANGER;
 use e2e::process::EndSignal;
 use e2e::{Launch, Vnode, quantity, to_quantity};
+use primitives::UnsignedTransaction;
 use serde_json::{Value, json};
 
 /// A node that does not mine, so that transactions stay in the pool.
@@ -103,6 +104,38 @@ fn without_locals_there_is_no_journal_and_limits_apply() {
     assert!(refused.contains("at most 2 are allowed"), "{refused}");
     node.end(EndSignal::Kill);
     assert!(!home.path().join("transactions.rlp").exists());
+}
+
+#[test]
+fn named_accounts_are_local_and_others_are_not() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let key = |byte| primitives::SecretKey::from_bytes(&[byte; 32]).expect("a key");
+    let free = |byte, tx_nonce| {
+        let unsigned = UnsignedTransaction {
+            tx_nonce,
+            gas: 21_000,
+            to: Some(primitives::Address::repeat_byte(1)),
+            ..Default::default()
+        };
+        let signed = unsigned.sign(&key(byte), 100, primitives::TxForm::Native);
+        json!([format!("0x{}", primitives::hex::encode(signed.encode()))])
+    };
+    let named = format!("{:#x},{:#x}", key(1).address(), key(2).address());
+    let options = ["--txpool.pricelimit", "5", "--txpool.locals", &named];
+    let node = start(home.path(), &options);
+    let refused = node.refused("mc_sendRawTransaction", free(3, 0), -32000);
+    assert!(refused.starts_with("transaction underpriced"), "{refused}");
+    let hashes = [(1, 0), (2, 0), (2, 1)].map(|(byte, tx_nonce)| {
+        let hash = node.rpc("mc_sendRawTransaction", free(byte, tx_nonce));
+        hash.as_str().expect("a hash").to_owned()
+    });
+    node.end(EndSignal::Kill);
+    let node = start(home.path(), &options);
+    assert!(hashes.iter().all(|hash| by_hash(&node, hash).is_object()));
+    node.end(EndSignal::Kill);
+    // The journal still has them, but these accounts are strangers to this node.
+    let node = start(home.path(), &options[..2]);
+    assert!(hashes.iter().all(|hash| by_hash(&node, hash).is_null()));
 }
 
 #[test]

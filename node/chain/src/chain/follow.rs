@@ -337,7 +337,7 @@ mod tests {
     use crate::chain::writer::WriterJobs;
     use crate::chain::{Chain, ChainConfig};
     use crate::import::{ImportError, Importer};
-    use crate::pool::{PoolConfig, TxOrigin};
+    use crate::pool::PoolConfig;
     use crate::rules::seal::SealCheck;
     use crate::spec::{ChainSpec, DEV_ACCOUNTS};
 
@@ -417,9 +417,7 @@ mod tests {
 
         fn send(&self, tx_nonce: u64) {
             let transaction = transfer(tx_nonce);
-            self.chain
-                .submit_transaction(transaction, TxOrigin::Local)
-                .unwrap();
+            self.chain.submit_transaction(transaction).unwrap();
         }
 
         /// The head events since the last call: blocks reverted and blocks applied.

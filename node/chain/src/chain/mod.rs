@@ -41,7 +41,7 @@ use crate::genesis::ensure_genesis;
 use crate::import::{BlockId, Imported, Importer};
 use crate::mining::build::{BuildSettings, UnsealedBlock};
 use crate::mining::work::WorkManager;
-use crate::pool::{NextBlock, PoolConfig, PoolError, SenderState, TxOrigin, TxPool};
+use crate::pool::{NextBlock, PoolConfig, PoolError, SenderState, TxPool};
 use crate::rules::body::sender;
 use crate::rules::next_gas_limit;
 use crate::rules::seal::SealCheck;
@@ -223,8 +223,12 @@ impl Chain {
             inner: inner.clone(),
             running: Mutex::default(),
         });
-        let submit = |transaction| inner.submit(transaction, TxOrigin::Local);
-        pool_maintenance::restore_journal(&inner.pool, inner.spec.tx_rules(), submit);
+        pool_maintenance::restore_journal(
+            &inner.pool,
+            inner.spec.tx_rules(),
+            |transaction| inner.sender_of(transaction),
+            |transaction, sender| inner.admit(transaction, sender),
+        );
         threads.start("chain-writer", move |inner| inner.write_loop(&jobs, &commands))?;
         threads.start("work-maker", ChainInner::make_work_loop)?;
         threads.start("pool-maintain", move |inner| {
@@ -289,12 +293,9 @@ impl Chain {
     ///
     /// # Errors
     /// [`SubmitError`] if the transaction is refused.
-    pub fn submit_transaction(
-        &self,
-        transaction: Transaction,
-        origin: TxOrigin,
-    ) -> Result<B256, SubmitError> {
-        self.inner.submit(transaction, origin)
+    pub fn submit_transaction(&self, transaction: Transaction) -> Result<B256, SubmitError> {
+        let sender = self.inner.sender_of(&transaction)?;
+        self.inner.admit(transaction, sender)
     }
 
     /// Takes a solution and imports the block that it seals.
@@ -389,16 +390,21 @@ impl ChainInner {
         View::new(&self.store, self.spec.clone())
     }
 
-    fn submit(&self, transaction: Transaction, origin: TxOrigin) -> Result<B256, SubmitError> {
+    /// The sender of a transaction that the pool does not have.
+    fn sender_of(&self, transaction: &Transaction) -> Result<Address, SubmitError> {
         let hash = transaction.hash();
         if self.pool.contains(&hash) {
             // This comes first because recovering the sender costs more than everything else.
             return Err(PoolError::Known(hash).into());
         }
-        let sender = sender(&self.spec, self.pool.next_number(), &transaction)?;
+        Ok(sender(&self.spec, self.pool.next_number(), transaction)?)
+    }
+
+    /// Takes a transaction of `sender` into the pool.
+    fn admit(&self, transaction: Transaction, sender: Address) -> Result<B256, SubmitError> {
         let _admission = self.admission.read();
         let view = self.view()?;
         let state = sender_state(&view, &sender)?;
-        Ok(self.pool.add(transaction, sender, state, origin)?)
+        Ok(self.pool.add(transaction, sender, state)?)
     }
 }

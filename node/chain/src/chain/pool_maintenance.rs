@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use primitives::{B256, Transaction, TxRules};
+use primitives::{Address, B256, Transaction, TxRules};
 
 use crate::chain::SubmitError;
 use crate::parallel::for_each_in_order;
@@ -26,14 +26,17 @@ struct SubmitCounts {
     refused: usize,
 }
 
-/// Submits the transactions of the journal to the pool again, on all processors.
+/// Submits the transactions of the journal to the pool again. `sender_of` finds the sender of a
+/// transaction, and `admit` takes the transaction into the pool.
 ///
-/// A damaged journal, or refused transactions, do not keep the node from starting: they are
-/// counted in the log.
+/// The pool's rules hold for these transactions as for all others. So an account that is not local
+/// any more gets them back as a remote one, or not at all. A damaged journal, or refused
+/// transactions, do not keep the node from starting: they are counted in the log.
 pub(super) fn restore_journal(
     pool: &TxPool,
     rules: TxRules,
-    submit: impl Fn(Transaction) -> Result<B256, SubmitError> + Sync,
+    sender_of: impl Fn(&Transaction) -> Result<Address, SubmitError> + Sync,
+    admit: impl FnMut(Transaction, Address) -> Result<B256, SubmitError>,
 ) {
     let Some((journal, _)) = pool.journal() else {
         return;
@@ -42,12 +45,12 @@ pub(super) fn restore_journal(
     match TxJournalReader::open(journal.path(), rules) {
         Ok(None) => {}
         Ok(Some(mut reader)) => {
-            let SubmitCounts { accepted, refused } = submit_all(&mut reader, &submit);
+            let SubmitCounts { accepted, refused } = submit_all(&mut reader, sender_of, admit);
             let (unreadable, lost_bytes) = (reader.unreadable(), reader.lost_bytes());
             if unreadable > 0 || lost_bytes > 0 {
                 tracing::warn!(%path, unreadable, lost_bytes, "the journal of local transactions is damaged");
             }
-            tracing::info!(%path, accepted, refused, "local transactions restored");
+            tracing::info!(%path, accepted, refused, "transactions of the journal restored");
         }
         Err(error) => {
             tracing::warn!(%path, %error, "the journal of local transactions cannot be read");
@@ -56,22 +59,24 @@ pub(super) fn restore_journal(
     rotate_journal(pool);
 }
 
-/// Submits every transaction of the journal, on all processors.
+/// Submits every transaction of the journal. The senders are found on all processors. The
+/// transactions are admitted in their order in the journal: in another order, more of them could be
+/// queued for a time than an account may queue.
 fn submit_all(
     reader: &mut TxJournalReader,
-    submit: &(impl Fn(Transaction) -> Result<B256, SubmitError> + Sync),
+    sender_of: impl Fn(&Transaction) -> Result<Address, SubmitError> + Sync,
+    mut admit: impl FnMut(Transaction, Address) -> Result<B256, SubmitError>,
 ) -> SubmitCounts {
-    let submit_one = |transaction: Transaction| {
-        let hash = transaction.hash();
-        submit(transaction)
-            .inspect_err(|error| tracing::debug!(%hash, %error, "a transaction of the journal is refused"))
-            .is_ok()
-    };
+    let with_sender = |transaction: Transaction| (sender_of(&transaction), transaction);
     let mut counts = SubmitCounts::default();
-    let Ok(()) = for_each_in_order(reader, submit_one, |accepted| {
-        match accepted {
-            true => counts.accepted += 1,
-            false => counts.refused += 1,
+    let Ok(()) = for_each_in_order(reader, with_sender, |(sender, transaction)| {
+        let hash = transaction.hash();
+        match sender.and_then(|sender| admit(transaction, sender)) {
+            Ok(_) => counts.accepted += 1,
+            Err(error) => {
+                tracing::debug!(%hash, %error, "a transaction of the journal is refused");
+                counts.refused += 1;
+            }
         }
         Ok::<_, Infallible>(())
     });

@@ -55,6 +55,8 @@ pub(super) struct PoolAccount {
     /// [`Self::retain`] lowers them.
     cost_max: U256,
     gas_max: u64,
+    /// The slots that all transactions fill together.
+    slots: usize,
     pub(super) local: bool,
     pub(super) heartbeat: Heartbeat,
     pub(super) indexed: IndexedAccount,
@@ -78,6 +80,7 @@ impl PoolAccount {
             pending_cost: U256::ZERO,
             cost_max: U256::ZERO,
             gas_max: 0,
+            slots: 0,
             local,
             heartbeat,
             indexed: IndexedAccount::default(),
@@ -115,7 +118,7 @@ impl PoolAccount {
 
     /// The slots that all transactions fill together.
     pub(super) fn slots(&self) -> usize {
-        self.entries().map(|entry| entry.slots()).sum()
+        self.slots
     }
 
     /// The nonce after those of the pending transactions.
@@ -152,8 +155,10 @@ impl PoolAccount {
         let (tx_nonce, cost) = (entry.tx_nonce(), entry.cost);
         self.cost_max = self.cost_max.max(cost);
         self.gas_max = self.gas_max.max(entry.transaction().gas);
+        self.slots += entry.slots();
         let pending = self.is_pending(tx_nonce);
         let old = self.transactions.insert(tx_nonce, entry);
+        self.slots -= old.as_ref().map_or(0, |old| old.slots());
         if pending && let Some(old) = &old {
             self.pending_cost = self.pending_cost - old.cost + cost;
         }
@@ -168,7 +173,9 @@ impl PoolAccount {
         while self.pending_end() > tx_nonce && self.pending > 0 {
             self.demote_last();
         }
-        self.transactions.remove(&tx_nonce)
+        let removed = self.transactions.remove(&tx_nonce);
+        self.slots -= removed.as_ref().map_or(0, |removed| removed.slots());
+        removed
     }
 
     /// Makes queued transactions pending, as far as nonces are there and the balance suffices.
@@ -207,6 +214,7 @@ impl PoolAccount {
                 break;
             }
             let entry = first.remove();
+            self.slots -= entry.slots();
             if self.pending > 0 {
                 self.pending -= 1;
                 self.pending_cost -= entry.cost;
@@ -285,6 +293,8 @@ mod tests {
         assert_eq!(got, (pending, queued, next_nonce));
         let cost = account.entries().take(pending).map(|entry| entry.cost);
         assert_eq!(account.pending_cost(), cost.fold(U256::ZERO, |a, b| a + b));
+        let slots = account.entries().map(|entry| entry.slots());
+        assert_eq!(account.slots(), slots.sum::<usize>());
     }
 
     #[test]

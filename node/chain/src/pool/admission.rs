@@ -60,7 +60,7 @@ pub(super) fn check_size(entry: &PoolEntry, max: usize) -> Result<(), PoolError>
 
 impl PoolIndex {
     /// Takes a transaction in and evicts others for it if the pool is full. `state` is the
-    /// sender's.
+    /// sender's, and `local` says whether the sender is local.
     pub(super) fn admit(
         &mut self,
         entry: PoolEntry,
@@ -71,7 +71,7 @@ impl PoolIndex {
     ) -> Result<(), PoolError> {
         let sender = entry.pooled.sender;
         self.check(&entry, state, local, next, config)?;
-        let new = self.new_account(&sender, state);
+        let new = self.new_account(&sender, state, local);
         let account = new.as_ref().or_else(|| self.accounts.get(&sender));
         let victims = match account {
             Some(account) => self.find_victims(&entry, account, local, config)?,
@@ -80,26 +80,25 @@ impl PoolIndex {
         for (victim, tx_nonce) in victims {
             self.evict(victim, tx_nonce, config);
         }
-        if local {
-            self.make_local(sender);
-        }
-        self.insert(entry, state);
+        self.insert(entry, state, local);
         self.enforce(config, [sender]);
         Ok(())
     }
 
     /// Takes a transaction of a reverted block in. The caller must enforce the limits once all such
-    /// transactions are in.
+    /// transactions are in. `local` counts only if the pool has no transactions of the sender.
     pub(super) fn readmit(
         &mut self,
         entry: PoolEntry,
         state: SenderState,
+        local: bool,
         next: NextBlock,
         config: &PoolConfig,
     ) -> Result<(), PoolError> {
-        let local = self.locals.contains(&entry.pooled.sender);
+        let account = self.accounts.get(&entry.pooled.sender);
+        let local = account.map_or(local, |account| account.local);
         self.check(&entry, state, local, next, config)?;
-        self.insert(entry, state);
+        self.insert(entry, state, local);
         Ok(())
     }
 

@@ -1,10 +1,12 @@
 //! The settings of the pool and their defaults. What they do is in [`limits`](super::limits) and
 //! [`journal`](super::journal).
 
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use primitives::U256;
+use primitives::{Address, U256};
 
 /// Lowest gas price that is accepted from remote accounts, in sha.
 pub const PRICE_FLOOR_DEFAULT: u64 = 1_000_000_000;
@@ -29,6 +31,30 @@ pub const JOURNAL_NAME: &str = "transactions.rlp";
 
 /// Largest transaction, in bytes of its stored form.
 const TRANSACTION_BYTES_MAX: usize = 128 << 10;
+/// A local account may fill one part in this many of the pool's slots.
+const LOCAL_ACCOUNT_SHARE: usize = 4;
+
+/// Says which accounts are local. The answer may change while the node runs.
+#[derive(Clone)]
+pub struct LocalAccounts(Arc<dyn Fn(&Address) -> bool + Send + Sync>);
+
+impl LocalAccounts {
+    /// The accounts for which `contains` is true.
+    pub fn new(contains: impl Fn(&Address) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(contains))
+    }
+
+    /// Whether the account is local now.
+    pub fn contains(&self, address: &Address) -> bool {
+        (self.0)(address)
+    }
+}
+
+impl fmt::Debug for LocalAccounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalAccounts").finish_non_exhaustive()
+    }
+}
 
 /// Limits, prices and intervals of the pool.
 #[derive(Clone, Debug)]
@@ -47,8 +73,9 @@ pub struct PoolConfig {
     pub global_queue: usize,
     /// How long an account's queued transactions wait if none of its transactions becomes pending.
     pub lifetime: Duration,
-    /// Whether there are local accounts, which have no limits, no price floor and a journal.
-    pub locals: bool,
+    /// The local accounts, which have no price floor and a journal. With `None`, no account is
+    /// local.
+    pub locals: Option<LocalAccounts>,
     /// Path of the journal. With `None`, local transactions are lost when the process ends.
     pub journal: Option<PathBuf>,
     /// How often the journal is rewritten.
@@ -67,7 +94,7 @@ impl Default for PoolConfig {
             account_queue: ACCOUNT_QUEUE_DEFAULT,
             global_queue: GLOBAL_QUEUE_DEFAULT,
             lifetime: LIFETIME_DEFAULT,
-            locals: true,
+            locals: None,
             journal: None,
             rejournal: REJOURNAL_DEFAULT,
             transaction_bytes_max: TRANSACTION_BYTES_MAX,
@@ -79,5 +106,11 @@ impl PoolConfig {
     /// The most slots of [`SLOT_BYTES`](super::SLOT_BYTES) that all transactions together fill.
     pub fn slots_max(&self) -> usize {
         self.global_slots.saturating_add(self.global_queue)
+    }
+
+    /// The most slots that the transactions of one local account fill: a quarter of the pool, but
+    /// never less than the pending transactions that each account is guaranteed.
+    pub fn local_account_slots_max(&self) -> usize {
+        (self.slots_max() / LOCAL_ACCOUNT_SHARE).max(self.account_slots)
     }
 }

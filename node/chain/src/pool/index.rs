@@ -4,7 +4,7 @@
 //! module knows no rules: which transactions are accepted is decided in [`super::admission`],
 //! which are evicted in [`super::limits`].
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,10 +13,6 @@ use primitives::{Address, B256};
 use super::account::{Heartbeat, IndexedAccount, PoolAccount, SenderState};
 use super::entry::{EvictionKey, PoolEntry};
 use super::feed::PendingFeed;
-
-/// The most accounts that can be local; further accounts are remote. There must be a limit because
-/// every user of the RPC makes accounts local, and they stay local.
-pub const LOCALS_MAX: usize = 1 << 18;
 
 /// The content of the pool. `pending`, `queued`, `slots` and `local_slots` are totals over all
 /// accounts.
@@ -32,8 +28,6 @@ pub(super) struct PoolIndex {
     pub(super) large: BTreeSet<(usize, Address)>,
     /// Remote accounts that have queued transactions, by the last heartbeat of their queue.
     pub(super) heartbeats: BTreeMap<Heartbeat, Address>,
-    /// The local accounts. An account stays local until the process ends.
-    pub(super) locals: HashSet<Address>,
     pub(super) pending: usize,
     pub(super) queued: usize,
     pub(super) slots: usize,
@@ -54,7 +48,6 @@ impl PoolIndex {
             evictable: BTreeSet::new(),
             large: BTreeSet::new(),
             heartbeats: BTreeMap::new(),
-            locals: HashSet::new(),
             pending: 0,
             queued: 0,
             slots: 0,
@@ -71,14 +64,14 @@ impl PoolIndex {
         self.counter
     }
 
-    /// Whether a transaction of `sender` is local. `from_us` says whether this node submits it.
-    pub(super) fn is_local(&self, sender: &Address, from_us: bool) -> bool {
-        self.locals.contains(sender) || (from_us && self.locals.len() < LOCALS_MAX)
-    }
-
     /// An empty account if the pool has none for `address`; `None` if it has one.
-    pub(super) fn new_account(&self, address: &Address, state: SenderState) -> Option<PoolAccount> {
-        let new = || PoolAccount::new(state, self.locals.contains(address), (Instant::now(), 0));
+    pub(super) fn new_account(
+        &self,
+        address: &Address,
+        state: SenderState,
+        local: bool,
+    ) -> Option<PoolAccount> {
+        let new = || PoolAccount::new(state, local, (Instant::now(), 0));
         (!self.accounts.contains_key(address)).then(new)
     }
 
@@ -124,12 +117,13 @@ impl PoolIndex {
         Some(changed)
     }
 
-    /// Inserts a transaction. It replaces the sender's transaction with the same nonce.
-    pub(super) fn insert(&mut self, mut entry: PoolEntry, state: SenderState) {
+    /// Inserts a transaction. It replaces the sender's transaction with the same nonce. `local`
+    /// says what the account is if it has no transactions in the pool yet.
+    pub(super) fn insert(&mut self, mut entry: PoolEntry, state: SenderState, local: bool) {
         entry.pooled.order = self.next_count();
         let sender = entry.pooled.sender;
         let entry = Arc::new(entry);
-        let new = self.new_account(&sender, state);
+        let new = self.new_account(&sender, state, local);
         if let Some(new) = new {
             self.accounts.insert(sender, new);
         }
@@ -203,19 +197,27 @@ impl PoolIndex {
         self.gas_max = gas_max;
     }
 
-    /// Makes an account local, with all transactions that it has in the pool.
-    pub(super) fn make_local(&mut self, address: Address) {
-        if !self.locals.insert(address) {
-            return;
+    /// Makes an account local or remote, with all transactions that it has in the pool. Returns
+    /// whether this has changed anything.
+    pub(super) fn set_local(&mut self, address: Address, local: bool) -> bool {
+        let is_so = |account: &PoolAccount| account.local == local;
+        if self.accounts.get(&address).is_none_or(is_so) {
+            return false;
         }
         let entries = self.alter(address, |account| {
-            account.local = true;
+            account.local = local;
             account.entries().cloned().collect::<Vec<_>>()
         });
         for entry in entries.into_iter().flatten() {
-            self.evictable.remove(&entry.eviction_key());
-            self.local_slots += entry.slots();
+            if local {
+                self.evictable.remove(&entry.eviction_key());
+                self.local_slots += entry.slots();
+            } else {
+                self.evictable.insert(entry.eviction_key());
+                self.local_slots -= entry.slots();
+            }
         }
+        true
     }
 
     /// Removes a transaction that left its account from the indices.

@@ -7,9 +7,10 @@
 //! | pending transactions of all accounts | those of the largest account above its guaranteed ones |
 //! | slots of all transactions | the lowest gas prices |
 //!
-//! Transactions of local accounts are never evicted. Each eviction costs the logarithm of the
-//! number of transactions. A transaction that would be evicted itself is refused before anything
-//! is changed.
+//! Transactions of local accounts are never evicted. So a local account that has reached a limit
+//! of its own gets no more transactions in: it has as many queued transactions as a remote one,
+//! and a share of the slots. Each eviction costs the logarithm of the number of transactions. A
+//! transaction that would be evicted itself is refused before anything is changed.
 
 use primitives::{Address, U256};
 
@@ -32,8 +33,10 @@ impl PoolIndex {
         config: &PoolConfig,
     ) -> Result<Vec<(Address, u64)>, PoolError> {
         let old = account.get(entry.tx_nonce());
-        if !local && old.is_none() {
-            self.check_count_limits(entry, account, config)?;
+        match (old, local) {
+            (None, true) => check_local_queue(entry, account, config)?,
+            (None, false) => self.check_count_limits(entry, account, config)?,
+            (Some(_), _) => {}
         }
         let needed = entry.slots().saturating_sub(old.map_or(0, |old| old.slots()));
         if needed == 0 {
@@ -44,6 +47,27 @@ impl PoolIndex {
         }
         let excess = (self.slots + needed).saturating_sub(config.slots_max());
         self.find_cheapest(entry, account, local, excess, config)
+    }
+
+    /// Makes an account local or remote. Limits and price floor apply to a remote account's
+    /// transactions from then on. Returns whether this has changed anything.
+    pub(super) fn reclassify(&mut self, sender: Address, local: bool, config: &PoolConfig) -> bool {
+        let changed = self.set_local(sender, local);
+        if changed {
+            self.evict_below_floor(config);
+            self.enforce(config, [sender]);
+        }
+        changed
+    }
+
+    /// Evicts the remote transactions with a gas price below the floor.
+    pub(super) fn evict_below_floor(&mut self, config: &PoolConfig) {
+        while let Some((price, _, hash)) = self.evictable.first()
+            && *price < config.price_floor
+            && let Some((sender, tx_nonce)) = self.by_hash.get(hash).copied()
+        {
+            self.evict(sender, tx_nonce, config);
+        }
     }
 
     /// Checks the limits on pending and queued transactions for a remote transaction that replaces
@@ -95,16 +119,24 @@ impl PoolIndex {
         Ok(())
     }
 
-    /// Checks that local transactions alone do not fill more slots than the pool has. They can
-    /// evict all others, but memory is limited.
+    /// Checks that a local account keeps to its share of the slots, and that local transactions
+    /// alone do not fill more slots than the pool has. They can evict all others, but memory is
+    /// limited.
     fn check_local_slots(
         &self,
         needed: usize,
         account: &PoolAccount,
         config: &PoolConfig,
     ) -> Result<(), PoolError> {
-        let newly_local = if account.local { 0 } else { account.slots() };
-        let (got, max) = (self.local_slots + newly_local, config.slots_max());
+        let (got, max) = (account.slots(), config.local_account_slots_max());
+        if got + needed > max {
+            return Err(PoolError::Full {
+                what: "slots of this local account",
+                got,
+                max,
+            });
+        }
+        let (got, max) = (self.local_slots, config.slots_max());
         if got + needed > max {
             return Err(PoolError::Full {
                 what: "slots of local transactions",
@@ -135,8 +167,8 @@ impl PoolIndex {
                 continue;
             };
             let own = victim == sender;
-            // The replaced transaction leaves anyway. Those that become local with this one stay.
-            if own && (local || tx_nonce == entry.tx_nonce()) {
+            // The replaced transaction leaves anyway.
+            if own && tx_nonce == entry.tx_nonce() {
                 continue;
             }
             if !local && entry.price() <= *price {
@@ -222,6 +254,20 @@ impl PoolIndex {
             tracing::debug!(hash = %dropped.pooled.hash, %sender, tx_nonce, why, "transaction dropped");
         }
     }
+}
+
+/// Checks that a local account queues no more transactions than it may. Transactions that were
+/// pending and became queued stay, however many these are.
+fn check_local_queue(entry: &PoolEntry, account: &PoolAccount, config: &PoolConfig) -> Result<(), PoolError> {
+    let (got, max) = (account.queued(), config.account_queue);
+    if !would_be_pending(entry, account) && got >= max {
+        return Err(PoolError::AccountQueue {
+            got,
+            max,
+            missing: account.next_nonce(),
+        });
+    }
+    Ok(())
 }
 
 /// Whether the transaction would be pending: no nonce before it is missing. That the account can

@@ -4,9 +4,10 @@
 //! missing from the account's own nonce up to that of the transaction, and the account can pay
 //! for all of these transactions together. Otherwise it is *queued*.
 //!
-//! An account is *local* if this node sends transactions for it. All of its transactions have no
-//! limits and no price floor, are never evicted, and are written into a journal. All other
-//! accounts are *remote*.
+//! An account is *local* if [`LocalAccounts`] says so: if the node has its key, or its owner has
+//! named it. It makes no difference who submits a transaction, and over which connection. The
+//! transactions of local accounts have no price floor, are never evicted, do not expire, and are
+//! written into a journal. They have a limit for each account. All other accounts are *remote*.
 //!
 //! | question | module |
 //! |---|---|
@@ -34,13 +35,12 @@ mod ready;
 pub use account::SenderState;
 pub use config::{
     ACCOUNT_QUEUE_DEFAULT, ACCOUNT_SLOTS_DEFAULT, GLOBAL_QUEUE_DEFAULT, GLOBAL_SLOTS_DEFAULT, JOURNAL_NAME,
-    LIFETIME_DEFAULT, PRICE_BUMP_PERCENT_DEFAULT, PRICE_FLOOR_DEFAULT, PRICE_FLOOR_MINING, PoolConfig,
-    REJOURNAL_DEFAULT,
+    LIFETIME_DEFAULT, LocalAccounts, PRICE_BUMP_PERCENT_DEFAULT, PRICE_FLOOR_DEFAULT, PRICE_FLOOR_MINING,
+    PoolConfig, REJOURNAL_DEFAULT,
 };
 pub use entry::{PooledTransaction, SLOT_BYTES};
 pub use error::PoolError;
 pub use feed::{PENDING_FEED_MAX, PendingHashes};
-pub use index::LOCALS_MAX;
 pub use ready::ReadyTransactions;
 
 use std::collections::BTreeMap;
@@ -56,16 +56,6 @@ use account::PoolAccount;
 use entry::PoolEntry;
 use index::PoolIndex;
 use journal::TxJournal;
-
-/// Who submitted a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TxOrigin {
-    /// This node: its own accounts, or a user of its RPC. The sender is local from then on, until
-    /// the process ends.
-    Local,
-    /// Anyone else.
-    Remote,
-}
 
 /// What the rules for transactions in the next block depend on.
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +95,7 @@ pub struct TxPool {
     /// Number of the next block, for checks without the lock.
     next_number: AtomicU64,
     generation: AtomicU64,
+    locals: Option<LocalAccounts>,
     journal: Option<TxJournal>,
 }
 
@@ -118,12 +109,13 @@ struct PoolInner {
 impl TxPool {
     /// Makes an empty pool. Its journal is written from the first [`Self::rotate_journal`] on.
     pub fn new(spec: Arc<ChainSpec>, config: PoolConfig, next: NextBlock) -> Self {
-        let journal = config.journal.clone().filter(|_| config.locals);
+        let journal = config.journal.clone().filter(|_| config.locals.is_some());
         Self {
             spec,
             transaction_bytes_max: config.transaction_bytes_max,
             next_number: AtomicU64::new(next.number),
             generation: AtomicU64::new(0),
+            locals: config.locals.clone(),
             journal: journal.map(TxJournal::new),
             inner: Mutex::new(PoolInner {
                 index: PoolIndex::new(config.account_slots),
@@ -149,9 +141,9 @@ impl TxPool {
 
     /// Takes a transaction in. Returns its hash. `state` is the sender's state at the head.
     ///
-    /// A local transaction is in the journal when this returns. So it survives the end of the
-    /// process, but not a crash of the machine. If the journal cannot be written, this is logged
-    /// and the transaction is accepted all the same.
+    /// The transaction of a local account is in the journal when this returns. So it survives the
+    /// end of the process, but not a crash of the machine. If the journal cannot be written, this
+    /// is logged and the transaction is accepted all the same.
     ///
     /// # Errors
     /// [`PoolError`] if the transaction is refused. Then no other transaction was evicted for it.
@@ -160,17 +152,19 @@ impl TxPool {
         transaction: Transaction,
         sender: Address,
         state: SenderState,
-        origin: TxOrigin,
     ) -> Result<B256, PoolError> {
         let entry = self.checked(transaction, sender)?;
         let (hash, transaction) = (entry.pooled.hash, entry.pooled.transaction.clone());
+        let local = self.is_local(&sender);
         let mut inner = self.inner.lock();
         let PoolInner { index, config, next } = &mut *inner;
-        let local = config.locals && index.is_local(&sender, origin == TxOrigin::Local);
+        let reclassified = index.reclassify(sender, local, config);
         let admitted = index.admit(entry, state, local, *next, config);
         drop(inner);
+        if reclassified || admitted.is_ok() {
+            self.changed();
+        }
         admitted?;
-        self.changed();
         if local && let Some(journal) = &self.journal {
             journal.append(&transaction);
         }
@@ -218,7 +212,7 @@ impl TxPool {
         {
             let hash = transaction.hash();
             match self.checked(transaction, sender) {
-                Ok(entry) => returning.push((entry, sender_state)),
+                Ok(entry) => returning.push((entry, sender_state, self.is_local(&sender))),
                 Err(error) => {
                     tracing::debug!(%hash, %error, "a transaction of a reverted block does not return to the pool")
                 }
@@ -244,10 +238,10 @@ impl TxPool {
             });
             touched = index.accounts.keys().copied().collect();
         }
-        for (entry, state) in returning {
+        for (entry, state, local) in returning {
             let (hash, sender) = (entry.pooled.hash, entry.pooled.sender);
             touched.push(sender);
-            if let Err(error) = index.readmit(entry, state, next, config) {
+            if let Err(error) = index.readmit(entry, state, local, next, config) {
                 tracing::debug!(%hash, %error, "a transaction of a reverted block does not return to the pool");
             }
         }
@@ -289,19 +283,15 @@ impl TxPool {
         let mut inner = self.inner.lock();
         let PoolInner { index, config, .. } = &mut *inner;
         config.price_floor = floor;
-        while let Some((price, _, hash)) = index.evictable.first()
-            && *price < floor
-            && let Some((sender, tx_nonce)) = index.by_hash.get(hash).copied()
-        {
-            index.evict(sender, tx_nonce, config);
-        }
+        index.evict_below_floor(config);
         drop(inner);
         self.changed();
     }
 
     /// Whether the account is local.
     pub fn is_local(&self, address: &Address) -> bool {
-        self.inner.lock().index.locals.contains(address)
+        let locals = self.locals.as_ref();
+        locals.is_some_and(|locals| locals.contains(address))
     }
 
     /// The transaction with this hash or Ethereum hash.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use chain::chain::{SubmitError, WriteError};
 use chain::import::{ImportError, Imported};
 use chain::mining::work::SolutionError;
-use chain::pool::{PoolConfig, TxOrigin};
+use chain::pool::PoolConfig;
 use chain::rules::HeaderError;
 use chain::rules::seal::SealCheck;
 use chain::{Chain, ChainConfig};
@@ -267,11 +267,9 @@ fn the_pool_follows_heads_and_gets_reverted_transactions_back() {
     let second = sign(0, &unsigned(1, Some(account(1)), 2, &[]));
     let third = sign(1, &unsigned(0, Some(account(2)), 3, &[]));
     for transaction in [&first, &second] {
-        chain
-            .submit_transaction(transaction.clone(), TxOrigin::Remote)
-            .expect("taken");
+        chain.submit_transaction(transaction.clone()).expect("taken");
     }
-    let known = chain.submit_transaction(first.clone(), TxOrigin::Remote);
+    let known = chain.submit_transaction(first.clone());
     assert!(matches!(known, Err(SubmitError::Pool(_))), "{known:?}");
     assert_eq!(chain.pool().counts(), (2, 0));
     // Block 1 has the first transaction and one that the pool never had.
@@ -283,7 +281,7 @@ fn the_pool_follows_heads_and_gets_reverted_transactions_back() {
     chain.import(a.clone()).expect("valid");
     assert_eq!(chain.pool().counts(), (1, 0));
     assert!(chain.pool().get(&first.hash()).is_none());
-    let late = chain.submit_transaction(first.clone(), TxOrigin::Local);
+    let late = chain.submit_transaction(first.clone());
     assert!(
         late.expect_err("mined already")
             .to_string()
@@ -321,9 +319,7 @@ fn a_better_transaction_gives_new_work_and_the_old_stays_valid() {
     let old = work_for(&chain, 1);
     let started = Instant::now();
     let transaction = sign(0, &unsigned(0, Some(account(1)), 1, &[]));
-    let hash = chain
-        .submit_transaction(transaction, TxOrigin::Remote)
-        .expect("taken");
+    let hash = chain.submit_transaction(transaction).expect("taken");
     let new = work(&chain, |package| package.header_hash != old.header_hash);
     assert!(started.elapsed() < Duration::from_secs(4));
     assert_eq!(new.number, Some(1));
@@ -463,7 +459,7 @@ fn sender_states_are_never_older_than_the_head() {
         let mut last = unsigned(40, Some(account(1)), 1, &[]);
         price += price / 9;
         last.gas_price = U256::from(price);
-        let _ = chain.submit_transaction(sign(0, &last), TxOrigin::Remote);
+        let _ = chain.submit_transaction(sign(0, &last));
         std::thread::sleep(Duration::from_millis(1));
     }
     importing.join().expect("imported");

@@ -1,9 +1,9 @@
-//! Local transactions and restarts of the chain: which transactions are in the pool again.
+//! The transactions of local accounts and restarts of the chain: which are in the pool again.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use chain::pool::{PoolConfig, TxOrigin};
+use chain::pool::{ACCOUNT_QUEUE_DEFAULT, LocalAccounts, PoolConfig};
 use chain::rules::seal::SealCheck;
 use chain::{Chain, ChainConfig};
 use primitives::{Transaction, TxForm, U256};
@@ -29,8 +29,14 @@ impl DataDirectory {
         self.folder.path().join("transactions.rlp")
     }
 
+    /// A chain in which the first three accounts are local.
     fn open(&self) -> Chain {
-        self.open_with(PoolConfig::default())
+        self.open_with(PoolConfig {
+            locals: Some(LocalAccounts::new(|address| {
+                (0..3).any(|index| account(index) == *address)
+            })),
+            ..PoolConfig::default()
+        })
     }
 
     fn open_with(&self, pool: PoolConfig) -> Chain {
@@ -50,7 +56,7 @@ impl DataDirectory {
 
 fn transfer(from: usize, tx_nonce: u64) -> Transaction {
     let mut cheap = unsigned(tx_nonce, Some(account(1)), 1, &[]);
-    // The gas price is below the price floor, so only a local transaction is accepted.
+    // The gas price is below the price floor, so only a local account's transaction is accepted.
     cheap.gas_price = U256::from(1);
     sign(from, &cheap)
 }
@@ -65,14 +71,10 @@ fn local_transactions_are_restored_and_stay_local() {
     let chain = directory.open();
     let sent = [transfer(0, 0), transfer(0, 5), transfer(2, 0)];
     for transaction in &sent {
-        chain
-            .submit_transaction(transaction.clone(), TxOrigin::Local)
-            .expect("taken");
+        chain.submit_transaction(transaction.clone()).expect("taken");
     }
     let others = sign(3, &unsigned(0, Some(account(1)), 1, &[]));
-    chain
-        .submit_transaction(others.clone(), TxOrigin::Remote)
-        .expect("taken");
+    chain.submit_transaction(others.clone()).expect("taken");
     assert_eq!(chain.pool().counts(), (3, 1));
     // The first chain was not stopped: the file is complete before that.
     let again = directory.open();
@@ -87,9 +89,7 @@ fn local_transactions_are_restored_and_stay_local() {
     let before = size(&directory.journal());
     drop(chain);
     let more = transfer(2, 1);
-    again
-        .submit_transaction(more.clone(), TxOrigin::Local)
-        .expect("taken");
+    again.submit_transaction(more.clone()).expect("taken");
     assert_eq!(size(&directory.journal()), before + more.encode().len() as u64);
     drop(again);
     assert_eq!(directory.open().pool().counts(), (3, 1));
@@ -115,9 +115,7 @@ fn undamaged_valid_records_are_restored() {
     // The journal was rewritten with the valid records, and can be appended to.
     let valid_bytes: usize = records[..3].iter().map(Vec::len).sum();
     assert_eq!(size(&directory.journal()), valid_bytes as u64);
-    chain
-        .submit_transaction(transfer(0, 3), TxOrigin::Local)
-        .expect("taken");
+    chain.submit_transaction(transfer(0, 3)).expect("taken");
     drop(chain);
     assert_eq!(directory.open().pool().counts(), (4, 0));
 }
@@ -125,34 +123,58 @@ fn undamaged_valid_records_are_restored() {
 #[test]
 fn without_local_accounts_there_is_no_journal() {
     let directory = DataDirectory::new();
-    let chain = directory.open_with(PoolConfig {
-        locals: false,
-        ..PoolConfig::default()
-    });
+    let chain = directory.open_with(PoolConfig::default());
     let expensive = sign(0, &unsigned(0, Some(account(1)), 1, &[]));
-    assert!(chain.submit_transaction(transfer(0, 0), TxOrigin::Local).is_err());
-    chain
-        .submit_transaction(expensive, TxOrigin::Local)
-        .expect("taken");
+    assert!(chain.submit_transaction(transfer(0, 0)).is_err());
+    chain.submit_transaction(expensive).expect("taken");
     assert!(!directory.journal().exists());
 }
 
 #[test]
-fn many_transactions_are_restored_in_any_order() {
+fn many_transactions_are_restored_in_their_order() {
+    /// All of a group but the last are queued for a time: as many as an account may queue.
+    const GROUP: u64 = ACCOUNT_QUEUE_DEFAULT as u64 + 1;
     let directory = DataDirectory::new();
     let chain = directory.open();
-    for from in 0..4 {
-        for tx_nonce in (0..600).rev() {
-            chain
-                .submit_transaction(transfer(from, tx_nonce), TxOrigin::Local)
-                .expect("taken");
+    let groups = (0..800 / GROUP).map(|group| group * GROUP..(group + 1) * GROUP);
+    let tx_nonces: Vec<u64> = groups.flat_map(Iterator::rev).collect();
+    let count = 3 * tx_nonces.len();
+    for from in 0..3 {
+        for tx_nonce in tx_nonces.iter().copied() {
+            chain.submit_transaction(transfer(from, tx_nonce)).expect("taken");
         }
     }
-    assert_eq!(chain.pool().counts(), (2400, 0));
+    assert_eq!(chain.pool().counts(), (count, 0));
     drop(chain);
     let chain = directory.open();
-    assert_eq!(chain.pool().counts(), (2400, 0));
+    assert_eq!(chain.pool().counts(), (count, 0));
     drop(chain);
     std::fs::remove_file(directory.journal()).expect("removed");
     assert_eq!(directory.open().pool().counts(), (0, 0));
+}
+
+#[test]
+fn a_journal_with_the_transactions_of_strangers_obeys_the_rules() {
+    let directory = DataDirectory::new();
+    // A stranger with funds, one without, and an account that is local.
+    let paid = |tx_nonce| sign(3, &unsigned(tx_nonce, Some(account(1)), 1, &[]));
+    let poor = primitives::SecretKey::from_bytes(&[9; 32]).expect("a key");
+    let free = |tx_nonce| {
+        let mut free = unsigned(tx_nonce, Some(account(1)), 0, &[]);
+        free.gas_price = U256::ZERO;
+        free.sign(&poor, 100, TxForm::Native)
+    };
+    let mut records = vec![transfer(0, 0), paid(0)];
+    records.extend((1..200).map(free));
+    records.extend((2..200).map(paid));
+    let bytes: Vec<u8> = records.iter().flat_map(Transaction::encode).collect();
+    std::fs::write(directory.journal(), bytes).expect("written");
+    let chain = directory.open();
+    assert_eq!(chain.pool().counts(), (2, PoolConfig::default().account_queue));
+    assert_eq!(chain.pool().next_nonce(&poor.address()), None);
+    assert!(chain.pool().contains(&paid(0).hash()) && chain.pool().contains(&records[0].hash()));
+    // The new journal has the local account's transaction only.
+    assert_eq!(size(&directory.journal()), records[0].encode().len() as u64);
+    drop(chain);
+    assert_eq!(directory.open().pool().counts(), (1, 0));
 }

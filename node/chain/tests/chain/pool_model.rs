@@ -9,14 +9,16 @@ use std::time::{Duration, Instant};
 
 use chain::ChainSpec;
 use chain::pool::{
-    NextBlock, PoolConfig, PoolContent, PoolError, RevertedTransaction, SenderState, TxOrigin, TxPool,
+    LocalAccounts, NextBlock, PoolConfig, PoolContent, PoolError, RevertedTransaction, SenderState, TxPool,
 };
 use primitives::{Address, B256, Bytes, Transaction, TxForm, U256};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError};
 
-/// The number of accounts. Account 0 is always local.
+/// The number of accounts.
 const ACCOUNTS: u8 = 6;
+/// The number of accounts that are local: the first ones.
+const LOCALS: u8 = 2;
 /// The price floor.
 const FLOOR: u64 = 3;
 /// Gas limit of a small transaction. A large one has twice as much.
@@ -38,7 +40,6 @@ struct Sent {
     price: u64,
     value: u64,
     large: bool,
-    local: bool,
 }
 
 impl Sent {
@@ -52,13 +53,6 @@ impl Sent {
             value: U256::from(self.value),
             input: Bytes::new(),
             ..Transaction::system(state.tx_nonce + self.ahead)
-        }
-    }
-
-    fn origin(self) -> TxOrigin {
-        match self.local || self.account == 0 {
-            true => TxOrigin::Local,
-            false => TxOrigin::Remote,
         }
     }
 }
@@ -82,15 +76,13 @@ enum Act {
 }
 
 fn sent() -> impl Strategy<Value = Sent> {
-    let local = prop::bool::weighted(0.05);
-    (0..ACCOUNTS, 0..7u64, 0..25u64, 0..40_000u64, any::<bool>(), local).prop_map(
-        |(account, ahead, price, value, large, local)| Sent {
+    (0..ACCOUNTS, 0..7u64, 0..25u64, 0..40_000u64, any::<bool>()).prop_map(
+        |(account, ahead, price, value, large)| Sent {
             account,
             ahead,
             price,
             value,
             large,
-            local,
         },
     )
 }
@@ -123,7 +115,6 @@ struct Head {
 #[derive(Clone, Debug, Default)]
 struct Model {
     waiting: BTreeMap<(u8, u64), Transaction>,
-    locals: BTreeSet<u8>,
 }
 
 fn cost(transaction: &Transaction) -> U256 {
@@ -149,9 +140,9 @@ impl Model {
     }
 
     /// Whether a pool without limits accepts the transaction.
-    fn accepts(&self, account: u8, transaction: &Transaction, origin: TxOrigin, head: &Head) -> bool {
+    fn accepts(&self, account: u8, transaction: &Transaction, head: &Head) -> bool {
         let state = head.states[usize::from(account)];
-        let local = origin == TxOrigin::Local || self.locals.contains(&account);
+        let local = account < LOCALS;
         let price = transaction.gas_price;
         if transaction.gas > head.gas_limit
             || (!local && price < U256::from(FLOOR))
@@ -171,10 +162,7 @@ impl Model {
         old.is_none_or(enough) && all <= state.balance
     }
 
-    fn insert(&mut self, account: u8, transaction: Transaction, origin: TxOrigin) {
-        if origin == TxOrigin::Local {
-            self.locals.insert(account);
-        }
+    fn insert(&mut self, account: u8, transaction: Transaction) {
         self.waiting.insert((account, transaction.tx_nonce), transaction);
     }
 
@@ -239,6 +227,12 @@ impl World {
             number: 1,
             gas_limit: head.gas_limit,
         };
+        let config = PoolConfig {
+            locals: Some(LocalAccounts::new(|address| {
+                (0..LOCALS).any(|account| who(account) == *address)
+            })),
+            ..config
+        };
         Self {
             pool: TxPool::new(Arc::new(ChainSpec::dev()), config.clone(), next),
             config,
@@ -264,12 +258,8 @@ impl World {
             Act::Reorg { depth } => self.reorganize(depth),
             Act::Expire => {
                 let expired = self.pool.expire(Instant::now() + Duration::from_secs(1_000_000));
-                let locals = &self.model.locals;
-                let remotes: Vec<_> = (0..ACCOUNTS)
-                    .filter(|account| !locals.contains(account))
-                    .collect();
                 let mut expected = 0;
-                for account in remotes {
+                for account in LOCALS..ACCOUNTS {
                     let (_, queued) = self.model.of(account, self.head().states[usize::from(account)]);
                     expected += queued.len();
                     let model = &mut self.model.waiting;
@@ -285,15 +275,11 @@ impl World {
 
     fn add(&mut self, sent: Sent) -> Result<(), TestCaseError> {
         let state = self.head().states[usize::from(sent.account)];
-        let (transaction, origin) = (sent.transaction(state), sent.origin());
+        let transaction = sent.transaction(state);
         let hash = transaction.hash();
         let before = all_hashes(&self.pool.content());
-        let accepts = self
-            .model
-            .accepts(sent.account, &transaction, origin, self.head());
-        let result = self
-            .pool
-            .add(transaction.clone(), who(sent.account), state, origin);
+        let accepts = self.model.accepts(sent.account, &transaction, self.head());
+        let result = self.pool.add(transaction.clone(), who(sent.account), state);
         match &result {
             Ok(got) => {
                 prop_assert!(accepts, "{transaction:?}");
@@ -302,7 +288,7 @@ impl World {
                     self.pool.contains(&hash),
                     "an accepted transaction is in the pool"
                 );
-                self.model.insert(sent.account, transaction, origin);
+                self.model.insert(sent.account, transaction);
             }
             Err(error) => {
                 let is_limit = matches!(
@@ -349,7 +335,6 @@ impl World {
                 price: 0,
                 value: 0,
                 large: true,
-                local: false,
             };
             head.mined.push((account, sent.transaction(*state)));
             state.tx_nonce += 1;
@@ -397,8 +382,8 @@ impl World {
         self.pool.follow_head(next, states, returning);
         self.model.follow(&head);
         for (account, transaction) in reverted {
-            if self.model.accepts(account, &transaction, TxOrigin::Remote, &head) {
-                self.model.insert(account, transaction, TxOrigin::Remote);
+            if self.model.accepts(account, &transaction, &head) {
+                self.model.insert(account, transaction);
             }
         }
     }
@@ -415,8 +400,7 @@ impl World {
         let (mut pending_all, mut queued_all, mut remote_longest, mut remote_queued) = (0, 0, 0, 0);
         for account in 0..ACCOUNTS {
             let state = head.states[usize::from(account)];
-            let local = self.model.locals.contains(&account);
-            prop_assert_eq!(self.pool.is_local(&who(account)), local);
+            let local = account < LOCALS;
             let (pending, queued) = (
                 hashes(&content.pending, account),
                 hashes(&content.queued, account),

@@ -9,7 +9,7 @@ use chain::ChainSpec;
 use chain::chain::{Chain, ChainConfig};
 use chain::evm::execute::TransactionError;
 use chain::import::{ImportError, Imported};
-use chain::pool::{PoolConfig, TxOrigin};
+use chain::pool::PoolConfig;
 use chain::rules::HeaderError;
 use chain::rules::body::{BodyError, SenderError, transactions_root};
 use chain::rules::seal::SealCheck;
@@ -272,7 +272,7 @@ fn the_block_builder_adds_the_system_transaction() {
     let chain = Chain::open(node.store.clone(), config).expect("the chain opens");
     for number in 1..=2 {
         chain
-            .submit_transaction(transfer(0, number - 1, TxForm::Native), TxOrigin::Local)
+            .submit_transaction(transfer(0, number - 1, TxForm::Native))
             .expect("pooled");
         let draft = chain.pending(&chain.view().expect("view")).expect("a draft");
         let block = draft.block.clone();

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use chain::chain::WriteError;
 use chain::check::{CheckEvent, check_store};
 use chain::import::Imported;
-use chain::pool::{PoolConfig, TxOrigin};
+use chain::pool::PoolConfig;
 use chain::rules::seal::SealCheck;
 use chain::{Chain, ChainConfig, ChainSpec};
 use primitives::{Block, Transaction};
@@ -96,7 +96,7 @@ fn pool_and_subscribers_follow() {
         chain.import(block.clone()).expect("a good block");
     }
     let waiting = sign(0, &unsigned(4, Some(account(1)), 1, &[]));
-    chain.submit_transaction(waiting, TxOrigin::Local).expect("good");
+    chain.submit_transaction(waiting).expect("good");
     assert_eq!(chain.pool().counts(), (1, 0));
     let events = chain.subscribe();
 

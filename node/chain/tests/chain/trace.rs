@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use chain::evm::precompiles::NOTIFY_SCS;
 use chain::mining::build::build;
-use chain::pool::{PoolConfig, TxOrigin};
+use chain::pool::PoolConfig;
 use chain::rules::seal::SealCheck;
 use chain::spec::GenesisAccount;
 use chain::trace::{
@@ -48,9 +48,7 @@ fn open_chain(system: &str) -> Chain {
 fn next_block(chain: &Chain, transactions: Vec<Transaction>) -> (View, StoredBlock) {
     let count = transactions.len() + 1;
     for transaction in transactions {
-        chain
-            .submit_transaction(transaction, TxOrigin::Local)
-            .expect("a good transaction");
+        chain.submit_transaction(transaction).expect("a good transaction");
     }
     let (view, settings) = (chain.view().expect("a view"), chain.settings());
     // The timestamps are in the past, so that no block waits for the clock.

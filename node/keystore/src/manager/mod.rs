@@ -384,6 +384,11 @@ impl AccountManager {
             .collect()
     }
 
+    /// Whether this is one of the accounts, locked or unlocked.
+    pub fn contains(&self, address: &Address) -> bool {
+        self.0.entries.read().knows(address)
+    }
+
     /// All accounts and their state, in the order of [`Self::addresses`].
     pub fn accounts(&self) -> Vec<AccountStatus> {
         self.lock_expired();

@@ -1,7 +1,7 @@
 //! The accounts of this node, signing, sending (docs/interface.md, 4.4; docs/interface.md, 4.5).
 
 use chain::chain::SubmitError;
-use chain::pool::{PoolError, TxOrigin};
+use chain::pool::PoolError;
 use keystore::AccountError;
 use primitives::{
     Address, B256, SecretKey, Transaction, TxForm, TxRules, U256, UnsignedTransaction, signed_message_digest,
@@ -190,7 +190,7 @@ fn submit(node: &Node, transaction: Transaction, name_style: NameStyle) -> RpcRe
         NameStyle::Ethereum => transaction.ethereum_hash(),
     };
     let shown = |stored| ethereum_hash.unwrap_or(stored);
-    match node.chain.submit_transaction(transaction, TxOrigin::Local) {
+    match node.chain.submit_transaction(transaction) {
         Ok(stored) => Ok(Data(shown(stored))),
         Err(SubmitError::Store(error)) => Err(failure(error)),
         Err(SubmitError::Pool(PoolError::Known(stored))) => {
