@@ -18,6 +18,7 @@ mod mining;
 mod name_style;
 mod personal;
 mod prepare;
+mod ranges;
 mod sending;
 mod shapes;
 mod state;
