@@ -44,7 +44,8 @@ pub(super) fn plain() -> impl Iterator<Item = (String, Value)> {
             json!({
                 "description": "A block's number or a tag; absent or null: the highest block.",
                 "oneOf": [
-                    {"type": "string", "pattern": quantity},
+                    {"type": "string", "pattern": "^0x[0-9a-fA-F]+$"},
+                    {"type": "integer", "minimum": 0},
                     {"type": "string", "enum": ["earliest", "latest", "pending"]},
                 ],
             }),
