@@ -68,8 +68,14 @@ string_param!(String, "String", "a string", |text: &str| Ok(text.to_owned()));
 impl FromParam for BlockRef {
     const TYPE: WireType = WireType::Named("BLOCKREF");
 
+    /// Reads a number or a tag. The number may also be a plain JSON number, because its meaning is
+    /// clear.
     fn from_json(json: &str) -> Result<Self, ParamError> {
-        Self::decode(&string(json, "a block number or tag")?)
+        match Integer::from_json(json) {
+            Ok(Integer(number)) => Ok(Self::Number(number)),
+            Err(ParamError::Integer) => Err(ParamError::BlockRef(Box::new(ParamError::Integer))),
+            Err(_) => Self::decode(&string(json, "a block number or tag")?),
+        }
     }
 
     fn absent() -> Option<Self> {
@@ -290,5 +296,74 @@ pub fn json_type(json: &str) -> &'static str {
         Some(b't' | b'f') => "a Boolean",
         Some(b'n') => "null",
         _ => "a number",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which block a reference names, or why it names none. The decisions are in
+    /// docs/differences.md, 3.
+    #[test]
+    fn block_references() {
+        use BlockRef::{Earliest, Latest, Number, Pending};
+        let most = u64::MAX;
+        let padded = format!("\"0x{:064x}\"", 5);
+        for (json, expected) in [
+            ("\"earliest\"", Earliest),
+            ("\"latest\"", Latest),
+            ("\"pending\"", Pending),
+            ("\"0x0\"", Number(0)),
+            ("\"0x10\"", Number(16)),
+            ("\"0xffffffffffffffff\"", Number(most)),
+            // Leading zeros.
+            ("\"0x00\"", Number(0)),
+            ("\"0x0400\"", Number(1024)),
+            ("\"0x000000000000000000000000\"", Number(0)),
+            (padded.as_str(), Number(5)),
+            ("\"0x0ffffffffffffffff\"", Number(most)),
+            // Plain numbers.
+            ("0", Number(0)),
+            ("5", Number(5)),
+            ("18446744073709551615", Number(most)),
+        ] {
+            assert_eq!(BlockRef::from_json(json), Ok(expected), "{json}");
+        }
+        assert_eq!(BlockRef::absent(), Some(Latest));
+        let listed = "expected a block number or one of earliest, latest, pending";
+        for (json, reason) in [
+            ("\"\"", "missing 0x prefix"),
+            ("\"5\"", "missing 0x prefix"),
+            ("\"newest\"", "missing 0x prefix"),
+            ("\"Latest\"", "missing 0x prefix"),
+            ("\"0X5\"", "missing 0x prefix"),
+            ("\"0x\"", "expected at least one hex digit after 0x"),
+            ("\"0xg\"", "invalid hex digit 'g'"),
+            ("\"0x-1\"", "invalid hex digit '-'"),
+            ("\"0x10000000000000000\"", "number does not fit 64 bits"),
+            ("-1", "expected a whole number of at most 64 bits"),
+            ("1.5", "expected a whole number of at most 64 bits"),
+            ("1e3", "expected a whole number of at most 64 bits"),
+            (
+                "18446744073709551616",
+                "expected a whole number of at most 64 bits",
+            ),
+        ] {
+            let got = BlockRef::from_json(json).expect_err("refused").to_string();
+            assert_eq!(got, format!("{listed}: {reason}"), "{json}");
+        }
+        for tag in ["safe", "finalized"] {
+            let got = BlockRef::from_json(&format!("\"{tag}\"")).expect_err("refused");
+            let expected = format!("{tag} block not found: proof of work makes no block {tag}, {listed}");
+            assert_eq!(got.to_string(), expected);
+        }
+        for (json, got) in [("true", "a Boolean"), ("{}", "an object"), ("[]", "an array")] {
+            let expected = format!("got {got}, expected a block number or tag");
+            assert_eq!(
+                BlockRef::from_json(json).expect_err("refused").to_string(),
+                expected
+            );
+        }
     }
 }

@@ -38,7 +38,37 @@ pub enum LogSpan {
     Block(B256),
 }
 
-/// A range of blocks with numbers in place of tags.
+impl LogSpan {
+    /// Refuses a range that ends before it starts, whatever block is the head.
+    ///
+    /// A range with a tag may be backwards for one head and not for another: it starts above the
+    /// head, or ends below it. Such a range contains no block yet, or none any more, and is not
+    /// refused. `geth` draws the line at the same place.
+    ///
+    /// # Errors
+    /// −32000 for a range that never contains a block.
+    pub(crate) fn check(&self) -> RpcResult<()> {
+        match self {
+            Self::Range { from, to } if is_never_forwards(*from, *to) => Err(RpcError::refused(
+                "invalid from and to block combination: from > to",
+            )),
+            Self::Range { .. } | Self::Block(_) => Ok(()),
+        }
+    }
+}
+
+/// Whether a range from `from` to `to` is backwards on every chain.
+fn is_never_forwards(from: BlockRef, to: BlockRef) -> bool {
+    use BlockRef::{Earliest, Latest, Number, Pending};
+    match (from, to) {
+        (Number(first), Number(last)) => first > last,
+        (Number(first), Earliest) => first > 0,
+        (Pending, Earliest | Latest) => true,
+        (Earliest | Latest, _) | (Number(_), Latest | Pending) | (Pending, Number(_) | Pending) => false,
+    }
+}
+
+/// A range of blocks with numbers in place of tags. It is empty if `first` is above `last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberRange {
     /// The first block.
@@ -51,10 +81,7 @@ pub struct NumberRange {
 
 impl NumberRange {
     /// Replaces the tags by numbers. `head` is the number of the head block.
-    ///
-    /// # Errors
-    /// −32000 for a range that starts after it ends.
-    pub fn resolve(from: BlockRef, to: BlockRef, head: u64) -> RpcResult<Self> {
+    pub fn resolve(from: BlockRef, to: BlockRef, head: u64) -> Self {
         let above = head.saturating_add(1);
         let number = |at| match at {
             BlockRef::Number(number) => number,
@@ -63,16 +90,21 @@ impl NumberRange {
             BlockRef::Pending => above,
         };
         let (first, last) = (number(from), number(to));
-        if first > last {
-            return Err(RpcError::refused(
-                "invalid from and to block combination: from > to",
-            ));
-        }
-        Ok(Self {
+        let names_pending = from == BlockRef::Pending || to == BlockRef::Pending;
+        Self {
             first,
             last,
-            pending: from == BlockRef::Pending || to == BlockRef::Pending,
-        })
+            pending: names_pending && first <= above && above <= last,
+        }
+    }
+}
+
+/// The end of a range that names none: the highest block. A range that starts at the pending block
+/// ends there too, because it would contain nothing otherwise.
+fn default_end(from: Option<BlockRef>) -> BlockRef {
+    match from {
+        Some(BlockRef::Pending) => BlockRef::Pending,
+        _ => BlockRef::default(),
     }
 }
 
@@ -123,7 +155,7 @@ impl FromParam for LogFilter {
         let span = match fields.get("blockHash")? {
             None => LogSpan::Range {
                 from: from.unwrap_or_default(),
-                to: to.unwrap_or_default(),
+                to: to.unwrap_or_else(|| default_end(from)),
             },
             Some(hash) if from.is_none() && to.is_none() => LogSpan::Block(hash),
             Some(_) => {
@@ -204,6 +236,14 @@ mod tests {
             json!({"fromBlock": "0x10", "toBlock": null}),
             range(BlockRef::Number(16), BlockRef::Latest),
         );
+        check(
+            json!({"fromBlock": "pending"}),
+            range(BlockRef::Pending, BlockRef::Pending),
+        );
+        check(
+            json!({"fromBlock": "pending", "toBlock": "latest"}),
+            range(BlockRef::Pending, BlockRef::Latest),
+        );
         check(json!({"blockHash": data(A)}), Ok(LogSpan::Block(A)));
         check(
             json!({"blockHash": data(A), "toBlock": "0x1"}),
@@ -220,8 +260,8 @@ mod tests {
         };
         check(json!([]), "got an array, expected an object");
         check(
-            json!({"fromBlock": "0x01"}),
-            "field fromBlock: expected a block number or one of earliest, latest, pending: leading zero digits",
+            json!({"fromBlock": "0x"}),
+            "field fromBlock: expected a block number or one of earliest, latest, pending: expected at least one hex digit after 0x",
         );
         check(
             json!({"address": data(A)}),
@@ -248,23 +288,75 @@ mod tests {
     #[test]
     fn ranges_resolve_on_the_head() {
         use BlockRef::{Earliest, Latest, Number, Pending};
-        let check = |from, to, expected: Option<(u64, u64, bool)>| {
-            let range = NumberRange::resolve(from, to, 7).ok();
-            let got = range.map(|range| (range.first, range.last, range.pending));
-            assert_eq!(got, expected, "{from:?} to {to:?}");
+        let check = |from, to, expected: (u64, u64, bool)| {
+            let range = NumberRange::resolve(from, to, 7);
+            assert_eq!(
+                (range.first, range.last, range.pending),
+                expected,
+                "{from:?} to {to:?}"
+            );
         };
-        check(Latest, Latest, Some((7, 7, false)));
-        check(Earliest, Latest, Some((0, 7, false)));
-        check(Number(3), Number(3), Some((3, 3, false)));
-        check(Number(3), Number(99), Some((3, 99, false)));
-        check(Earliest, Pending, Some((0, 8, true)));
-        check(Pending, Pending, Some((8, 8, true)));
-        check(Number(99), Number(100), Some((99, 100, false)));
-        check(Number(4), Number(3), None);
-        check(Latest, Number(6), None);
-        check(Pending, Latest, None);
-        check(Number(99), Latest, None);
-        let error = NumberRange::resolve(Latest, Earliest, 7).expect_err("backwards");
+        check(Latest, Latest, (7, 7, false));
+        check(Earliest, Latest, (0, 7, false));
+        check(Number(3), Number(99), (3, 99, false));
+        check(Earliest, Pending, (0, 8, true));
+        check(Pending, Pending, (8, 8, true));
+        check(Pending, Number(99), (8, 99, true));
+        check(Pending, Number(6), (8, 6, false));
+        check(Number(99), Pending, (99, 8, false));
+        check(Number(99), Number(100), (99, 100, false));
+        check(Latest, Number(6), (7, 6, false));
+        check(Number(99), Latest, (99, 7, false));
+        assert!(NumberRange::resolve(Pending, Pending, u64::MAX).pending);
+    }
+
+    #[test]
+    fn only_a_range_that_is_always_backwards_is_refused() {
+        use BlockRef::{Earliest, Latest, Number, Pending};
+        let refused = [
+            (Number(4), Number(3)),
+            (Number(1), Earliest),
+            (Pending, Latest),
+            (Pending, Earliest),
+        ];
+        let all = [
+            Earliest,
+            Number(0),
+            Number(1),
+            Number(3),
+            Number(4),
+            Latest,
+            Pending,
+        ];
+        let mut count = 0;
+        for from in all {
+            for to in all {
+                let checked = LogSpan::Range { from, to }.check();
+                let number = |at| match at {
+                    Number(number) => Some(number),
+                    Earliest => Some(0),
+                    Latest | Pending => None,
+                };
+                let is_refused = refused.contains(&(from, to))
+                    || matches!((number(from), number(to)), (Some(from), Some(to)) if from > to);
+                assert_eq!(checked.is_err(), is_refused, "{from:?} to {to:?}");
+                count += usize::from(is_refused);
+                if is_refused {
+                    // No head makes it a range.
+                    for head in 0..9 {
+                        let range = NumberRange::resolve(from, to, head);
+                        assert!(range.first > range.last, "{from:?} to {to:?} at {head}");
+                    }
+                }
+            }
+        }
+        assert_eq!(count, 11);
+        assert_eq!(LogSpan::Block(A).check(), Ok(()));
+        let backwards = LogSpan::Range {
+            from: Pending,
+            to: Latest,
+        };
+        let error = backwards.check().expect_err("backwards");
         assert_eq!(error.code(), -32000);
         assert_eq!(
             error.message(),

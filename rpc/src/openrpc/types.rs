@@ -50,7 +50,8 @@ pub(super) fn plain() -> impl Iterator<Item = (String, Value)> {
             json!({
                 "description": "The number of a block, or a tag. If it is absent or null, it is the highest block.",
                 "oneOf": [
-                    {"type": "string", "pattern": quantity},
+                    {"type": "string", "pattern": "^0x[0-9a-fA-F]+$"},
+                    {"type": "integer", "minimum": 0},
                     {"type": "string", "enum": ["earliest", "latest", "pending"]},
                 ],
             }),

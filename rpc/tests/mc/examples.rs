@@ -302,6 +302,7 @@ fn matches(pattern: &str, text: &str) -> bool {
     let is_length = match (length, pattern) {
         (Some(length), _) => digits.len() == length.parse::<usize>().expect("a length"),
         (None, "^0x([0-9a-fA-F]{2})*$") => digits.len().is_multiple_of(2),
+        (None, "^0x[0-9a-fA-F]+$") => !digits.is_empty(),
         (None, "^0x(0|[1-9a-fA-F][0-9a-fA-F]*)$") => {
             digits == "0" || !digits.is_empty() && !digits.starts_with('0')
         }

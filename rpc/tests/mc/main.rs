@@ -19,6 +19,7 @@ mod mining;
 mod name_style;
 mod personal;
 mod prepare;
+mod ranges;
 mod sending;
 mod shapes;
 mod state;

@@ -130,8 +130,9 @@ fn bad_parameters() {
         );
         check(
             method,
-            json!([NOBODY, "0x00"]),
-            "invalid argument 1: expected a block number or one of earliest, latest, pending: leading zero digits",
+            json!([NOBODY, "0x"]),
+            "invalid argument 1: expected a block number or one of earliest, latest, pending: \
+            expected at least one hex digit after 0x",
         );
         check(
             method,
@@ -165,4 +166,45 @@ fn bad_parameters() {
         json!([NOBODY, 0]),
         "invalid argument 1: got a number, expected a hex string",
     );
+}
+
+/// The forms of a block reference that have one clear meaning, beside QUANTITY and tags. What is
+/// refused is in the tests of `decode`.
+#[test]
+fn block_numbers_may_be_padded_or_plain() {
+    let net = Net::start();
+    let rich = account(3);
+    net.send(json!({ "to": rich, "value": "0x1" }));
+    net.mine();
+    net.mine();
+    let before = net.ok("mc_getBalance", json!([rich, "0x0"]));
+    let after = net.ok("mc_getBalance", json!([rich, "0x1"]));
+    assert_ne!(before, after);
+    for (at, expected) in [
+        (json!("0x00"), &before),
+        (json!("0x0000000000"), &before),
+        (json!(0), &before),
+        (json!("0x01"), &after),
+        (json!("0x0001"), &after),
+        (json!(1), &after),
+    ] {
+        for method in ["mc_getBalance", "eth_getBalance"] {
+            assert_eq!(net.ok(method, json!([rich, at])), *expected, "{method} {at}");
+        }
+    }
+    let number = |at: Value| net.ok("eth_getBlockByNumber", json!([at, false]))["number"].clone();
+    assert_eq!(number(json!("0x02")), "0x2");
+    assert_eq!(number(json!(2)), "0x2");
+    assert_eq!(number(json!(null)), "0x2");
+    let filter = json!([{ "fromBlock": 0, "toBlock": "0x02" }]);
+    assert_eq!(net.ok("eth_getLogs", filter), json!([]));
+    // Nothing is above the head, in whatever form.
+    assert_eq!(net.ok("eth_getBlockByNumber", json!([3, false])), json!(null));
+    for tag in ["safe", "finalized"] {
+        let reason = format!(
+            "invalid argument 0: {tag} block not found: proof of work makes no block {tag}, \
+            expected a block number or one of earliest, latest, pending"
+        );
+        net.check_error("eth_getBlockByNumber", json!([tag, false]), -32602, &reason);
+    }
 }

@@ -118,11 +118,15 @@ fn new_heads() {
     assert_eq!(client.call("mc_unsubscribe", json!([id]))["result"], json!(true));
     net.mine();
     assert!(client.is_silent(), "{:?}", client.notifications);
-    let answer = client.call("mc_unsubscribe", json!([id]));
-    assert_eq!(
-        answer["error"],
-        json!({ "code": -32000, "message": "subscription not found" })
-    );
+    // An id that has ended, and ids that are too long for one.
+    let long = [64, 65, 1000].map(|len| json!(format!("0x{}", "f".repeat(len))));
+    for id in long.iter().chain([&id]) {
+        let answer = client.call("mc_unsubscribe", json!([id]));
+        assert_eq!(
+            answer["error"],
+            json!({ "code": -32000, "message": "subscription not found" })
+        );
+    }
 }
 
 #[test]

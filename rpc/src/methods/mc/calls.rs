@@ -21,7 +21,10 @@ const GAS_MAX: u64 = CALL_GAS_DEFAULT;
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
         Method::brief("mc_call", ["call", "block"], call)
-            .summary("Returns the output of a contract call. No transaction is made."),
+            .summary(
+                "Returns the output of a contract call or, without a field `to`, the code that a creation \
+                 returns. No transaction is made.",
+            ),
         Method::heavy("mc_estimateGas", ["call", "block"], estimate_gas).summary(
             "Returns an amount of gas that is enough for a call. It is at most 1/64 above the \
              lowest such amount. The default block is the pending block.",
@@ -29,19 +32,16 @@ pub(super) fn methods() -> Vec<Method<Node>> {
     ]
 }
 
-/// `mc_call`: the output of the contract. If the call fails, the answer is an error. After a revert
-/// the data of the error is the output.
+/// `mc_call`: the output of the contract. A call of no account creates a contract: the input is the
+/// code that runs, and the output is the code that it returns. If the call fails, the answer is an
+/// error. After a revert the data of the error is the output.
 fn call(
     node: &Node,
     (call, at): (CallObject, BlockRef),
     scope: ReadScope,
 ) -> Result<Data<Bytes>, InlineError> {
     check_chain(node, call.chain_id)?;
-    let request = call.request;
-    if request.to.is_none() {
-        return Err(RpcError::invalid_argument(0, "missing field to").into());
-    }
-    let request = limited(request);
+    let request = limited(call.request);
     let view = node.view()?;
     let outcome = match (scope, at) {
         (ReadScope::Memory, BlockRef::Pending) => None,

@@ -5,12 +5,13 @@
 use std::time::Instant;
 
 use chain::pool::PENDING_FEED_MAX;
-use primitives::{B256, U256};
+use primitives::B256;
 
 use super::logs::find_logs;
 use crate::error::{RpcError, RpcResult};
-use crate::json::{Json, JsonOf};
-use crate::logs_filter::{LogCriteria, LogSpan, NumberRange};
+use crate::ids::NamedId;
+use crate::json::JsonOf;
+use crate::logs_filter::LogCriteria;
 use crate::modules::NameStyle;
 use crate::node::Node;
 use crate::objects::LogObject;
@@ -42,9 +43,6 @@ pub(super) fn methods() -> Vec<Method<Node>> {
     ]
 }
 
-/// The id of a filter on the wire. It may be too large for an id. No filter has such an id.
-type FilterId = Quantity<U256>;
-
 /// `mc_newFilter`.
 fn new_log_filter(node: &Node, (criteria,): (LogCriteria,)) -> RpcResult<Quantity<u128>> {
     node.filters.add_logs(criteria, Instant::now()).map(Quantity)
@@ -61,8 +59,8 @@ fn new_pending_filter(node: &Node) -> RpcResult<Quantity<u128>> {
 }
 
 /// `mc_uninstallFilter`: whether the filter existed.
-fn uninstall(node: &Node, (Quantity(id),): (FilterId,)) -> RpcResult<bool> {
-    Ok(u128::try_from(id).is_ok_and(|id| node.filters.remove(id, Instant::now())))
+fn uninstall(node: &Node, (NamedId(id),): (NamedId,)) -> RpcResult<bool> {
+    Ok(id.is_some_and(|id| node.filters.remove(id, Instant::now())))
 }
 
 /// The answer of `mc_getFilterChanges`: logs, or hashes of blocks or transactions.
@@ -76,7 +74,7 @@ impl Described for FilterChanges {
 }
 
 /// `mc_getFilterChanges`.
-fn changes(node: &Node, (id,): (FilterId,), name_style: NameStyle) -> RpcResult<JsonOf<FilterChanges>> {
+fn changes(node: &Node, (id,): (NamedId,), name_style: NameStyle) -> RpcResult<JsonOf<FilterChanges>> {
     let changes = node.filters.changes(known_id(id)?, name_style, Instant::now())?;
     Ok(JsonOf::trust(changes))
 }
@@ -84,21 +82,15 @@ fn changes(node: &Node, (id,): (FilterId,), name_style: NameStyle) -> RpcResult<
 /// `mc_getFilterLogs`.
 fn logs(
     node: &Node,
-    (id,): (FilterId,),
+    (id,): (NamedId,),
     scope: ReadScope,
     name_style: NameStyle,
 ) -> Result<JsonOf<[LogObject<'static>]>, InlineError> {
     let filter = node.filters.log_filter(known_id(id)?, Instant::now())?;
-    // A filter whose first block is still to come has no logs yet.
-    if let LogSpan::Range { from, to } = filter.span
-        && NumberRange::resolve(from, to, node.view()?.head_number()).is_err()
-    {
-        return Ok(JsonOf::trust(Json::from_text(b"[]".to_vec())));
-    }
     find_logs(node, &filter, scope, name_style)
 }
 
 /// The id that a filter may have.
-fn known_id(Quantity(id): FilterId) -> RpcResult<u128> {
-    u128::try_from(id).map_err(|_| RpcError::refused("filter not found"))
+fn known_id(NamedId(id): NamedId) -> RpcResult<u128> {
+    id.ok_or_else(|| RpcError::refused("filter not found"))
 }

@@ -2,11 +2,11 @@
 //!
 //! The kinds of subscriptions and how their notifications are sent are in [`crate::subscriptions`].
 
-use primitives::U256;
 use serde::Serialize;
 
 use crate::decode::{FromParam, json_type};
 use crate::error::{RpcError, RpcResult};
+use crate::ids::NamedId;
 use crate::logs_filter::{LogCriteria, LogFilter};
 use crate::modules::NameStyle;
 use crate::node::Node;
@@ -84,7 +84,7 @@ fn subscribe(
         "logs" => {
             let criteria: Option<LogCriteria> = details.map(SubscriptionDetails::read).transpose()?;
             let criteria = criteria.unwrap_or_default();
-            criteria.check_range(node.view()?.head_number())?;
+            criteria.check_range()?;
             Box::new(HeadSource::new(feeds, MatchingLogs { criteria, name_style })?)
         }
         "newPendingTransactions" => {
@@ -106,13 +106,8 @@ fn subscribe(
 }
 
 /// `mc_unsubscribe`: true. A subscription that does not exist is an error.
-fn unsubscribe(
-    _: &Node,
-    session: &RpcSession,
-    (Quantity(id),): (Quantity<U256>,),
-    _: NameStyle,
-) -> RpcResult<bool> {
-    if u128::try_from(id).is_ok_and(|id| session.remove(id)) {
+fn unsubscribe(_: &Node, session: &RpcSession, (NamedId(id),): (NamedId,), _: NameStyle) -> RpcResult<bool> {
+    if id.is_some_and(|id| session.remove(id)) {
         Ok(true)
     } else {
         Err(RpcError::refused("subscription not found"))
