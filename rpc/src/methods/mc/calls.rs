@@ -20,11 +20,10 @@ const GAS_MAX: u64 = CALL_GAS_DEFAULT;
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
     vec![
-        Method::brief("mc_call", ["call", "block"], call)
-            .summary(
-                "Returns the output of a contract call or, without a field `to`, the code that a creation \
+        Method::brief("mc_call", ["call", "block"], call).summary(
+            "Returns the output of a contract call or, without a field `to`, the code that a creation \
                  returns. No transaction is made.",
-            ),
+        ),
         Method::heavy("mc_estimateGas", ["call", "block"], estimate_gas).summary(
             "Returns an amount of gas that is enough for a call. It is at most 1/64 above the \
              lowest such amount. The default block is the pending block.",
