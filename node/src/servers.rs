@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ethash::LightCaches;
 use rpc::server::http::HttpOptions;
@@ -101,7 +102,10 @@ impl Servers {
                 difficulty: options.stratum_difficulty,
                 password: options.stratum_password.clone(),
                 connections_max: options.stratum_maxconnections,
+                address_connections_max: options.stratum_maxperaddress,
+                ban_time: (options.stratum_bantime > 0).then(|| Duration::from_secs(options.stratum_bantime)),
                 status: options.stratum_status,
+                status_hosts: options.rpcvhosts.clone(),
                 agent: client_version(),
             };
             Some(stratum::start(&rpc.context().chain, caches, config).await?)

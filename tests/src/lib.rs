@@ -20,6 +20,7 @@ pub mod ledger;
 pub mod miner;
 pub mod process;
 pub mod quantity;
+pub mod stratum;
 pub mod vnode;
 pub mod wait;
 pub mod work;

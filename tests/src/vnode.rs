@@ -292,6 +292,26 @@ impl Vnode {
         kib.unwrap_or_else(|| panic!("{path} has no VmRSS")) * 1024
     }
 
+    /// Processor time that the process has used so far.
+    ///
+    /// # Panics
+    /// If the system does not report it.
+    pub fn cpu_time(&self) -> Duration {
+        let path = format!("/proc/{}/stat", self.id());
+        let stat = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        // The name of the program stands in brackets and may contain anything.
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        let ticks: Vec<u64> = fields
+            .skip(11)
+            .take(2)
+            .filter_map(|ticks| ticks.parse().ok())
+            .collect();
+        assert_eq!(ticks.len(), 2, "{path} has no times: {stat}");
+        // SAFETY: the call has no conditions.
+        let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+        Duration::from_secs_f64(ticks.iter().sum::<u64>() as f64 / per_second as f64)
+    }
+
     /// Process id.
     pub fn id(&self) -> u32 {
         self.process.id()

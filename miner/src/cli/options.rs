@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ethash::{B256, ETCHASH_FORK_BLOCK, Schedule};
+use inbound::Hosts;
 use miner::bench::BenchDevices;
 use miner::gpu::KernelForm;
 use miner::{DeviceChoice, Intensity};
@@ -182,6 +183,10 @@ pub(crate) struct MiningOptions {
     /// 127.0.0.1:3333.
     #[arg(long, visible_alias = "api-bind", value_name = "ADDRESS:PORT")]
     pub(crate) status: Option<SocketAddr>,
+    /// Host names that requests for the status may use, comma-separated; * allows all. Numeric
+    /// addresses are always allowed.
+    #[arg(long, value_name = "LIST", default_value = "localhost")]
+    pub(crate) status_hosts: Hosts,
     /// Seconds between two log lines about the hashrate, if no table is shown.
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds_above_zero)]
     pub(crate) log_every: Duration,

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{bounded, unbounded};
+use inbound::Hosts;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
@@ -39,6 +40,8 @@ pub struct RigConfig {
     pub client: ClientConfig,
     /// Address and port where status and metrics are served. `None`: they are not served.
     pub status: Option<SocketAddr>,
+    /// Host names that requests for the status may name.
+    pub status_hosts: Hosts,
     /// Time between two log lines about the hashrate, if no table is shown.
     pub log_every: Duration,
     /// The rig ends if it has had work but computed no hash for this time. `None`: never.
@@ -136,7 +139,7 @@ async fn serve(config: RigConfig, screen: &Screen) -> Result<RigEnd, RigError> {
     let mut status_server = None;
     if let Some(address) = config.status {
         let source: Arc<dyn StatusSource> = Arc::clone(&monitor) as _;
-        let server = status::serve(address, source)
+        let server = status::serve(address, config.status_hosts, source)
             .await
             .map_err(|reason| RigError::Status { address, reason })?;
         let bound = server.address();

@@ -7,36 +7,22 @@
 //! | `/metrics` | metrics for Prometheus |
 //! | `/health` | 200 if all is well, otherwise 503 |
 
+mod connections;
 mod metrics;
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode, header};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::body::Bytes;
+use hyper::{Method, Response, StatusCode, header};
+use inbound::Hosts;
 use serde_json::Value;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 
 pub use metrics::{MetricFamily, MetricsPage, label};
-
-/// The most connections at once. Others wait to be accepted.
-const CONNECTIONS_MAX: usize = 32;
-/// Time limit for the header of a request.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest time that a connection may last.
-const CONNECTION_LIFETIME: Duration = Duration::from_secs(120);
-/// Pause after a failed accept, for example when there are no file descriptors left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Provides what the status server serves.
 pub trait StatusSource: Send + Sync + 'static {
@@ -68,61 +54,44 @@ impl Drop for StatusServer {
     }
 }
 
-/// Starts a status server at `address`.
+/// Starts a status server at `address`. Requests must name one of `hosts`.
 ///
 /// # Errors
 /// If the server cannot listen at that address.
-pub async fn serve(address: SocketAddr, source: Arc<dyn StatusSource>) -> io::Result<StatusServer> {
+pub async fn serve(
+    address: SocketAddr,
+    hosts: Hosts,
+    source: Arc<dyn StatusSource>,
+) -> io::Result<StatusServer> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
-    let task = tokio::spawn(accept(listener, source));
+    let task = tokio::spawn(connections::accept(listener, hosts, source));
     Ok(StatusServer { address, task })
 }
 
-async fn accept(listener: TcpListener, source: Arc<dyn StatusSource>) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut connections = JoinSet::new();
-    loop {
-        // This fails only if the semaphore is closed, and nothing closes it.
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
-            return;
-        };
-        while connections.try_join_next().is_some() {}
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let source = Arc::clone(&source);
-                connections.spawn(async move {
-                    // An error ends only this connection.
-                    let _ = timeout(CONNECTION_LIFETIME, serve_connection(stream, source)).await;
-                    drop(permit);
-                });
-            }
-            Err(error) => {
-                tracing::warn!("the status server cannot accept a connection: {error}");
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-}
+/// The content type of plain text.
+const TEXT: &str = "text/plain; charset=utf-8";
 
-async fn serve_connection(stream: TcpStream, source: Arc<dyn StatusSource>) -> Result<(), hyper::Error> {
-    let service = service_fn(move |request: Request<Incoming>| {
-        let answer = answer(request.method(), request.uri().path(), &*source);
-        async move { Ok::<_, Infallible>(answer) }
-    });
-    http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), service)
-        .await
-}
-
+/// The answer to a request.
 fn answer(method: &Method, path: &str, source: &dyn StatusSource) -> Response<Full<Bytes>> {
+    response(page(method, path, source))
+}
+
+/// The answer to a request that names a host that is not allowed.
+fn host_refusal() -> Response<Full<Bytes>> {
+    response(StatusPage {
+        code: StatusCode::FORBIDDEN,
+        content_type: TEXT,
+        body: "host not allowed\n".into(),
+    })
+}
+
+fn response(page: StatusPage) -> Response<Full<Bytes>> {
     let StatusPage {
         code,
         content_type,
         body,
-    } = page(method, path, source);
+    } = page;
     let mut response = Response::new(Full::from(body));
     *response.status_mut() = code;
     let headers = response.headers_mut();
@@ -148,7 +117,6 @@ struct StatusPage {
 }
 
 fn page(method: &Method, path: &str, source: &dyn StatusSource) -> StatusPage {
-    const TEXT: &str = "text/plain; charset=utf-8";
     if method != Method::GET && method != Method::HEAD {
         return StatusPage {
             code: StatusCode::METHOD_NOT_ALLOWED,

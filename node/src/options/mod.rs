@@ -189,6 +189,13 @@ pub struct VnodeOptions {
     /// Most Stratum connections
     #[arg(long = "stratum.maxconnections", value_name = "N", default_value_t = crate::stratum::CONNECTIONS_MAX)]
     pub stratum_maxconnections: usize,
+    /// Most Stratum connections of one address
+    #[arg(long = "stratum.maxperaddress", value_name = "N", default_value_t = crate::stratum::ADDRESS_CONNECTIONS_MAX)]
+    pub stratum_maxperaddress: usize,
+    /// How long an address is banned from Stratum if most of its shares are bad, in seconds;
+    /// 0: never, for a server behind a proxy
+    #[arg(long = "stratum.bantime", value_name = "SECONDS", default_value_t = crate::stratum::BAN_SECS, value_parser = clap::value_parser!(u64).range(..=86_400))]
+    pub stratum_bantime: u64,
     /// Serve the workers' statistics at this address, as JSON and for Prometheus; for example
     /// 127.0.0.1:8009
     #[arg(long = "stratum.status", value_name = "ADDRESS:PORT")]

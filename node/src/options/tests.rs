@@ -88,6 +88,7 @@ fn invalid_options_are_refused() {
         &["--rpcport", "70000"][..],
         &["--stratumport", "70000"],
         &["--stratum.difficulty", "0"],
+        &["--stratum.bantime", "86401"],
         &["--stratum.status", "8009"],
         &["--rpcapi", "mc,wrong"],
         &["--verbosity", "6"],

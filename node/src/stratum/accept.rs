@@ -1,16 +1,17 @@
-//! Accepts Stratum connections, up to the limit in the settings.
+//! Accepts Stratum connections: those of addresses that are not banned, while there are places.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::connection;
+use super::connection::{self, ConnectionLeases};
+use super::event_log::LoggedEvent;
 use super::state::StratumState;
 
 /// Pause after a failed accept, for example if there are no file descriptors left.
@@ -35,7 +36,9 @@ pub(super) async fn accept_connections(
         match accepted {
             Ok((stream, peer)) => start_connection(&mut connections, stream, peer, &state, &stopped),
             Err(error) => {
-                tracing::warn!(%error, "Stratum cannot accept a connection");
+                if state.log.allows(LoggedEvent::AcceptFailed) {
+                    tracing::warn!(%error, "Stratum cannot accept a connection");
+                }
                 sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -44,7 +47,7 @@ pub(super) async fn accept_connections(
     while connections.join_next().await.is_some() {}
 }
 
-/// Starts to serve a connection, or closes it if there are too many.
+/// Starts to serve a connection. Closes it if its address is banned or there is no place.
 fn start_connection(
     connections: &mut JoinSet<()>,
     stream: TcpStream,
@@ -52,16 +55,30 @@ fn start_connection(
     state: &Arc<StratumState>,
     stopped: &watch::Receiver<bool>,
 ) {
-    let Some(lease) = state.extranonces.take() else {
+    let (client, now) = (peer.ip().into(), Instant::now());
+    let Some(address) = state.addresses.enter(client, now) else {
+        state.counters.ban_refusals.fetch_add(1, Ordering::Relaxed);
+        return;
+    };
+    let leases = state.places.take(client, now).and_then(|place| {
+        Some(ConnectionLeases {
+            extranonce: state.extranonces.take()?,
+            place,
+            address,
+        })
+    });
+    let Some(leases) = leases else {
         state.counters.turned_away.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(%peer, "too many Stratum connections, this one is closed");
+        if state.log.allows(LoggedEvent::TurnedAway) {
+            tracing::warn!(%peer, "too many Stratum connections, this one is closed");
+        }
         return;
     };
     state.counters.connections.fetch_add(1, Ordering::Relaxed);
     connections.spawn(connection::serve(
         stream,
         peer,
-        lease,
+        leases,
         Arc::clone(state),
         stopped.clone(),
     ));

@@ -1,7 +1,10 @@
-//! The settings of the Stratum server, their defaults, and why the server does not start.
+//! Settings of the Stratum server, their defaults, and why the server does not start.
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
+
+use inbound::Hosts;
 
 /// Default listening address.
 pub const HOST: &str = "localhost";
@@ -11,8 +14,12 @@ pub const PORT: u16 = 8008;
 pub const DIFFICULTY: u64 = 1 << 26;
 /// Default of the most connections.
 pub const CONNECTIONS_MAX: usize = 4096;
+/// Default of the most connections of one address.
+pub const ADDRESS_CONNECTIONS_MAX: usize = 1024;
+/// Default of the seconds for which an address is banned.
+pub const BAN_SECS: u64 = 600;
 
-/// The settings of the Stratum server.
+/// Settings of the Stratum server.
 #[derive(Clone, Debug)]
 pub struct StratumConfig {
     /// An address or a name; `localhost` is 127.0.0.1.
@@ -23,10 +30,17 @@ pub struct StratumConfig {
     pub difficulty: u64,
     /// Password that a login must give; with `None` any password is accepted.
     pub password: Option<String>,
-    /// Most connections at the same time. Further connections are closed at once.
+    /// Most connections at the same time. For a further one, a connection without a valid share
+    /// has to make room.
     pub connections_max: usize,
+    /// Most connections of one IPv4 address, or of one IPv6 network of 64 bits.
+    pub address_connections_max: usize,
+    /// How long an address is banned if most of its shares are bad; `None`: never.
+    pub ban_time: Option<Duration>,
     /// Address where status and metrics are served, if any.
     pub status: Option<SocketAddr>,
+    /// Host names that requests for the status may name.
+    pub status_hosts: Hosts,
     /// Name and version of the node.
     pub agent: String,
 }

@@ -58,6 +58,11 @@ pub(super) enum JobAge {
 }
 
 impl StratumJob {
+    /// Whether a valid share with this nonce was recorded.
+    pub(super) fn has_nonce(&self, pow_nonce: u64) -> bool {
+        self.nonces.lock().contains(&pow_nonce)
+    }
+
     /// Records the nonce of a share.
     pub(super) fn record_nonce(&self, pow_nonce: u64) -> NonceStatus {
         let mut nonces = self.nonces.lock();
@@ -140,6 +145,11 @@ impl JobHistory {
     /// blocks can still become uncles.
     pub(super) fn newest(&self) -> Option<Arc<StratumJob>> {
         self.state.lock().jobs.back().cloned()
+    }
+
+    /// Whether there ever was a job with this number.
+    pub(super) fn was_issued(&self, number: u64) -> bool {
+        (1..=self.state.lock().last_number).contains(&number)
     }
 
     /// The job with this number, if it is kept.
@@ -228,10 +238,17 @@ mod tests {
             history.update(Some(package(mark as u8)));
         }
         assert!(history.by_number(1).is_none() && history.by_number(2).is_some());
+        let last = JOBS_MAX as u64 + 1;
+        assert_eq!(
+            [0, 1, last, last + 1].map(|number| history.was_issued(number)),
+            [false, true, true, false]
+        );
         let job = history.newest().expect("there is work");
+        assert!(!job.has_nonce(5));
         assert_eq!(
             [5, 5, 6].map(|nonce| job.record_nonce(nonce)),
             [NonceStatus::New, NonceStatus::Duplicate, NonceStatus::New]
         );
+        assert!(job.has_nonce(5));
     }
 }

@@ -9,28 +9,40 @@
 //! | subject | module |
 //! |---|---|
 //! | accepting connections | `accept` |
+//! | what is known about addresses; bans | `addresses` |
+//! | how many shares may be hashed | `allowance` |
+//! | what bad shares lead to | `conduct` |
 //! | settings | `config` |
 //! | one connection | `connection` |
+//! | log lines that clients can cause | `event_log` |
 //! | nonce ranges of the connections | `extranonces` |
 //! | jobs and their age | `jobs` |
 //! | judging shares | `shares` |
 //! | state that all connections share | `state` |
 //! | status and metrics | `status` |
+//! | how often something may happen | `token_bucket` |
 //! | difficulty of shares | `vardiff` |
 //! | statistics of the workers | `workers` |
 
 mod accept;
+mod addresses;
+mod allowance;
+mod conduct;
 mod config;
 mod connection;
+mod event_log;
 mod extranonces;
 mod jobs;
 mod shares;
 mod state;
 mod status;
+mod token_bucket;
 mod vardiff;
 mod workers;
 
-pub use config::{CONNECTIONS_MAX, DIFFICULTY, HOST, PORT, StratumConfig, StratumError};
+pub use config::{
+    ADDRESS_CONNECTIONS_MAX, BAN_SECS, CONNECTIONS_MAX, DIFFICULTY, HOST, PORT, StratumConfig, StratumError,
+};
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -115,7 +127,7 @@ pub async fn start(
         None => None,
         Some(address) => {
             let watched: Arc<dyn miner::status::StatusSource> = Arc::clone(&state) as _;
-            let served = miner::status::serve(address, watched).await;
+            let served = miner::status::serve(address, state.config.status_hosts.clone(), watched).await;
             Some(served.map_err(|reason| StratumError::Bind {
                 address: address.to_string(),
                 reason,

@@ -1,12 +1,15 @@
 //! Judges shares: a share is refused, accepted, or becomes a block.
 //!
-//! Judging runs on threads for blocking work: a hash with the light cache takes about a
-//! millisecond, an import takes longer.
+//! What can be checked without a hash of Ethash is checked first. The rest of judging runs on
+//! threads for blocking work: a hash with the light cache takes about a millisecond, an import
+//! takes longer.
 
 use chain::chain::WriteError;
-use ethash::{B256, LightCaches, Solution, final_hash, meets_boundary};
+use ethash::{B256, Solution, final_hash, meets_boundary};
 use stratum::server::RejectReason;
 
+use super::conduct::ShareQuality;
+use super::event_log::LoggedEvent;
 use super::jobs::{JobAge, NonceStatus, StratumJob};
 use super::state::StratumState;
 
@@ -31,11 +34,41 @@ pub(super) enum ShareVerdict {
     Refused(RejectReason),
 }
 
+/// What a refused share says about the miner; `None` if the server is the reason.
+pub(super) fn quality_of_refused(refusal: RejectReason) -> Option<ShareQuality> {
+    match refusal {
+        // Only shares whose hash is right are refused as stale.
+        RejectReason::Stale => Some(ShareQuality::Work),
+        RejectReason::UnknownJob
+        | RejectReason::Duplicate
+        | RejectReason::LowDifficulty
+        | RejectReason::BadNonce
+        | RejectReason::Malformed
+        | RejectReason::Unauthorized => Some(ShareQuality::Bad),
+        RejectReason::BadLogin
+        | RejectReason::UnknownMethod
+        | RejectReason::TooMany
+        | RejectReason::NoWork
+        | RejectReason::Internal => None,
+    }
+}
+
+/// Why a share is refused, as far as this can be found out without a hash of Ethash: the job had
+/// the nonce before, or the claimed mix hash gives a final hash above the boundary. The final hash
+/// costs two permutations.
+pub(super) fn refusal_without_hash(job: &StratumJob, share: &ShareToJudge) -> Option<RejectReason> {
+    if job.has_nonce(share.pow_nonce) {
+        return Some(RejectReason::Duplicate);
+    }
+    let claimed = final_hash(&job.package.header_hash, share.pow_nonce, &share.mix_hash?);
+    (!meets_boundary(&claimed, &share.boundary)).then_some(RejectReason::LowDifficulty)
+}
+
 impl StratumState {
-    /// Judges a share of `job`, and submits its block if it seals one.
-    pub(super) fn judge_share(&self, job: &StratumJob, share: &ShareToJudge) -> ShareVerdict {
-        let age = self.jobs.age(job);
-        let solution = match check_share(&self.caches, job, share) {
+    /// Judges a share of `job`, which had this `age` when the share arrived. Submits the block of
+    /// the share if it seals one. [`refusal_without_hash`] comes before this.
+    pub(super) fn judge_share(&self, job: &StratumJob, age: JobAge, share: &ShareToJudge) -> ShareVerdict {
+        let solution = match self.check_share(job, share) {
             Ok(solution) => solution,
             Err(refusal) => return ShareVerdict::Refused(refusal),
         };
@@ -65,6 +98,31 @@ impl StratumState {
             }
         }
     }
+
+    /// Hashes a share. Returns the solution if the share also meets the block difficulty.
+    fn check_share(&self, job: &StratumJob, share: &ShareToJudge) -> Result<Option<Solution>, RejectReason> {
+        let package = &job.package;
+        let header_hash = &package.header_hash;
+        let cache = self.caches.get(package.epoch).map_err(|error| {
+            if self.log.allows(LoggedEvent::CannotJudge) {
+                tracing::error!(%error, "cannot judge shares");
+            }
+            RejectReason::Internal
+        })?;
+        let hash = cache.hash(header_hash, share.pow_nonce);
+        if share.mix_hash.is_some_and(|claimed| claimed != hash.mix_hash) {
+            return Err(RejectReason::BadNonce);
+        }
+        if !meets_boundary(&hash.final_hash, &share.boundary) {
+            return Err(RejectReason::LowDifficulty);
+        }
+        let seals = meets_boundary(&hash.final_hash, &package.boundary);
+        Ok(seals.then_some(Solution {
+            header_hash: *header_hash,
+            pow_nonce: share.pow_nonce,
+            mix_hash: hash.mix_hash,
+        }))
+    }
 }
 
 /// The verdict on a valid share that gives no block.
@@ -75,36 +133,53 @@ fn verdict_without_block(age: JobAge) -> ShareVerdict {
     }
 }
 
-/// Checks a share. Returns the solution if the share also meets the block difficulty.
-fn check_share(
-    caches: &LightCaches,
-    job: &StratumJob,
-    share: &ShareToJudge,
-) -> Result<Option<Solution>, RejectReason> {
-    let package = &job.package;
-    let header_hash = &package.header_hash;
-    if let Some(mix_hash) = &share.mix_hash {
-        // The final hash of the claimed mix costs two permutations and finds most wrong shares.
-        let claimed = final_hash(header_hash, share.pow_nonce, mix_hash);
-        if !meets_boundary(&claimed, &share.boundary) {
-            return Err(RejectReason::LowDifficulty);
-        }
+#[cfg(test)]
+mod tests {
+    use ethash::{Epoch, WorkPackage};
+
+    use super::super::jobs::JobHistory;
+    use super::*;
+
+    #[test]
+    fn shares_are_refused_without_a_hash_where_that_is_possible() {
+        let epoch = Epoch::ethash(0);
+        let history = JobHistory::default();
+        history.update(Some(WorkPackage {
+            header_hash: B256::repeat_byte(1),
+            seed_hash: epoch.seed_hash(),
+            boundary: B256::ZERO,
+            number: Some(1),
+            epoch,
+        }));
+        let job = history.newest().expect("there is work");
+        let refusal = |mix_hash, boundary| {
+            let share = ShareToJudge {
+                pow_nonce: 5,
+                mix_hash,
+                boundary,
+            };
+            refusal_without_hash(&job, &share)
+        };
+        let (mix_hash, easiest) = (Some(B256::repeat_byte(7)), B256::repeat_byte(0xff));
+        assert_eq!(refusal(mix_hash, B256::ZERO), Some(RejectReason::LowDifficulty));
+        assert_eq!(
+            refusal(mix_hash, easiest),
+            None,
+            "the mix hash is not checked yet"
+        );
+        assert_eq!(refusal(None, B256::ZERO), None, "there is no mix hash");
+        job.record_nonce(5);
+        assert_eq!(refusal(mix_hash, easiest), Some(RejectReason::Duplicate));
+        assert_eq!(refusal(None, easiest), Some(RejectReason::Duplicate));
     }
-    let cache = caches.get(package.epoch).map_err(|error| {
-        tracing::error!(%error, "cannot judge shares");
-        RejectReason::Internal
-    })?;
-    let hash = cache.hash(header_hash, share.pow_nonce);
-    if share.mix_hash.is_some_and(|claimed| claimed != hash.mix_hash) {
-        return Err(RejectReason::BadNonce);
+
+    #[test]
+    fn stale_shares_are_not_bad() {
+        assert_eq!(quality_of_refused(RejectReason::Stale), Some(ShareQuality::Work));
+        assert_eq!(
+            quality_of_refused(RejectReason::LowDifficulty),
+            Some(ShareQuality::Bad)
+        );
+        assert_eq!(quality_of_refused(RejectReason::Internal), None);
     }
-    if !meets_boundary(&hash.final_hash, &share.boundary) {
-        return Err(RejectReason::LowDifficulty);
-    }
-    let seals = meets_boundary(&hash.final_hash, &package.boundary);
-    Ok(seals.then_some(Solution {
-        header_hash: *header_hash,
-        pow_nonce: share.pow_nonce,
-        mix_hash: hash.mix_hash,
-    }))
 }

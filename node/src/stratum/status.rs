@@ -15,6 +15,26 @@ const TURNED_AWAY: MetricFamily = (
     "counter",
     "Connections that were closed because there were too many.",
 );
+const DISPLACED: MetricFamily = (
+    "stratum_displaced_total",
+    "counter",
+    "Connections without a valid share that made room for others.",
+);
+const CUT_OFF: MetricFamily = (
+    "stratum_cut_off_total",
+    "counter",
+    "Connections that were closed because of bad shares.",
+);
+const BANNED: MetricFamily = (
+    "stratum_banned_addresses",
+    "gauge",
+    "Addresses that are banned because of bad shares.",
+);
+const BAN_REFUSALS: MetricFamily = (
+    "stratum_ban_refusals_total",
+    "counter",
+    "Connections that were closed because their address is banned.",
+);
 const BAD_MESSAGES: MetricFamily = (
     "stratum_bad_messages_total",
     "counter",
@@ -70,6 +90,10 @@ impl StatusSource for StratumState {
             "connections": self.extranonces.in_use(),
             "connections_total": read(&counters.connections),
             "turned_away": read(&counters.turned_away),
+            "displaced": read(&counters.displaced),
+            "cut_off": read(&counters.cut_off),
+            "banned_addresses": self.addresses.banned(Instant::now()),
+            "ban_refusals": read(&counters.ban_refusals),
             "bad_messages": read(&counters.bad_messages),
             "bad_logins": read(&counters.bad_logins),
             "logged_in": read(&self.logged_in),
@@ -90,6 +114,10 @@ impl StatusSource for StratumState {
         page.figure(WORKERS, connected as f64);
         page.figure(CONNECTIONS, self.extranonces.in_use() as f64);
         page.figure(TURNED_AWAY, read(&counters.turned_away) as f64);
+        page.figure(DISPLACED, read(&counters.displaced) as f64);
+        page.figure(CUT_OFF, read(&counters.cut_off) as f64);
+        page.figure(BANNED, self.addresses.banned(Instant::now()) as f64);
+        page.figure(BAN_REFUSALS, read(&counters.ban_refusals) as f64);
         page.figure(BAD_MESSAGES, read(&counters.bad_messages) as f64);
         page.figure(BAD_LOGINS, read(&counters.bad_logins) as f64);
         page.figure(PUSH, read(&counters.last_push_us) as f64 / 1e6);

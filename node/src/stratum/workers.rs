@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 /// Most workers that are kept. A new worker replaces the one whose last connection ended longest
-/// ago. If all have connections, a new worker can mine but has no statistics.
+/// ago. If all have connections, a new worker can mine but has no statistics. A worker without an
+/// accepted share is kept only while it has a connection.
 const WORKERS_MAX: usize = 16_384;
 /// Length of one slot. The hashrate is computed over the last [`SLOTS`] slots.
 const SLOT: Duration = Duration::from_secs(60);
@@ -114,7 +115,12 @@ impl WorkerRegistry {
             return;
         };
         record.connections = record.connections.saturating_sub(1);
-        if record.connections == 0 && record.gone_at.is_none() {
+        if record.connections > 0 || record.gone_at.is_some() {
+            return;
+        }
+        if record.accepted == 0 {
+            records.remove(name);
+        } else {
             record.gone_at = Some(now);
             gone.insert((now, name.to_owned()));
         }
@@ -235,12 +241,25 @@ mod tests {
     }
 
     #[test]
+    fn a_login_without_a_share_leaves_nothing() {
+        let workers = WorkerRegistry::default();
+        let now = Instant::now();
+        workers.connected("a", now);
+        workers.connected("a", now);
+        workers.disconnected("a", now);
+        assert_eq!(workers.list(now).len(), 1, "it has a connection");
+        workers.disconnected("a", now);
+        assert!(workers.list(now).is_empty());
+    }
+
+    #[test]
     fn the_number_of_names_is_bounded() {
         let workers = WorkerRegistry::default();
         let start = Instant::now();
         for number in 0..WORKERS_MAX + 10 {
             let now = start + Duration::from_millis(number as u64);
             workers.connected(&number.to_string(), now);
+            workers.count_share(&number.to_string(), WorkerShareResult::Accepted, 1.0, now);
             workers.disconnected(&number.to_string(), now);
         }
         let names = workers.list(start);
@@ -260,6 +279,7 @@ mod tests {
         workers.disconnected(&last, start);
         assert!(!workers.list(start).iter().any(|worker| worker.name == last));
         // A worker with two connections stays until both have ended; then it can be replaced.
+        workers.count_share("7", WorkerShareResult::Accepted, 1.0, start);
         workers.connected("7", start);
         workers.disconnected("7", start);
         workers.connected("a", start);

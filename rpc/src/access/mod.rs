@@ -1,7 +1,7 @@
-//! Who may speak to the servers: pages of which browser origins, and under which host names.
+//! Who may speak to the servers: pages of which browser origins, and under which host names. The
+//! check of host names is that of the package `inbound`.
 
 mod cors;
-mod hosts;
 
 pub use cors::{BadOrigin, Cors};
-pub use hosts::{BadHost, Hosts};
+pub use inbound::{BadHost, Hosts};

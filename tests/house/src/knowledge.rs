@@ -17,7 +17,7 @@ struct Knowledge {
 
 const SOCKETS: [&str; 5] = ["tokio", "hyper", "warp", "std::net", "std::os::unix::net"];
 
-const PACKAGES: [Knowledge; 8] = [
+const PACKAGES: [Knowledge; 9] = [
     Knowledge {
         package: "ethash",
         folder: "miner/ethash",
@@ -59,6 +59,12 @@ const PACKAGES: [Knowledge; 8] = [
         folder: "node/chain",
         without: &["redb", "wgpu", "miner", "rpc", "tokio", "hyper", "warp"],
         unnamed: &["std::net"],
+    },
+    Knowledge {
+        package: "inbound",
+        folder: "rpc/inbound",
+        without: &["hyper", "warp", "serde_json", "chain", "ethash", "miner", "rpc"],
+        unnamed: &["tokio::net", "TcpStream", "std::fs"],
     },
     Knowledge {
         package: "rpc",

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::sources::{code_only, expect_none, leading_identifier, rust_files};
 
 /// Source folders whose names are compared.
-const FOLDERS: [&str; 10] = [
+const FOLDERS: [&str; 11] = [
     "miner/ethash/src",
     "miner/stratum/src",
     "miner/src",
@@ -16,6 +16,7 @@ const FOLDERS: [&str; 10] = [
     "node/chain/src",
     "node/src",
     "rpc/src",
+    "rpc/inbound/src",
     "tests/src",
 ];
 

@@ -7,6 +7,7 @@ mod clients;
 mod console;
 mod debug;
 mod durability;
+mod false_shares;
 mod faults;
 mod hostile;
 mod hostile_pool;

@@ -1,4 +1,4 @@
-//! Which host names requests may name (`--rpcvhosts`).
+//! Which host names requests may name.
 //!
 //! A web page can point a host name of its own at this machine. A browser then treats this node as
 //! part of that page's site (DNS rebinding). The `Host` header still carries the page's name, so
@@ -7,9 +7,9 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use warp::http::header::HOST;
-use warp::http::uri::Authority;
-use warp::http::{HeaderMap, Uri};
+use http::header::HOST;
+use http::uri::Authority;
+use http::{HeaderMap, Uri};
 
 /// The allowed names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Default for Hosts {
 
 impl Hosts {
     /// Whether a request with this target and these headers names an allowed host.
-    pub(crate) fn allows_request(&self, target: &Uri, headers: &HeaderMap) -> bool {
+    pub fn allows_request(&self, target: &Uri, headers: &HeaderMap) -> bool {
         if self.any {
             return true;
         }
@@ -97,7 +97,7 @@ impl std::str::FromStr for Hosts {
 
 #[cfg(test)]
 mod tests {
-    use warp::http::HeaderValue;
+    use http::HeaderValue;
 
     use super::*;
 

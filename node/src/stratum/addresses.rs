@@ -1,0 +1,310 @@
+//! What the server knows about the addresses of miners: their shares of the last minutes, how much
+//! of the server they use, and which ones are banned.
+//!
+//! The number of addresses is bounded, and an address about which nothing bad is known is
+//! forgotten with its last connection. Knows no sockets.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use inbound::ClientAddress;
+use parking_lot::Mutex;
+
+use super::conduct::{RecentShares, ShareQuality, ShareRecord};
+use super::token_bucket::{TokenBucket, TokenRate};
+
+/// Most addresses without a connection that are remembered.
+const REMEMBERED_MAX: usize = 8192;
+/// Hashes for the shares of connections that have not earned them (`CheckAllowance`).
+const CHECKS: TokenRate = TokenRate {
+    burst: 128.0,
+    per_second: 8.0,
+};
+/// Lines of all connections.
+const LINES: TokenRate = TokenRate {
+    burst: 8000.0,
+    per_second: 2000.0,
+};
+
+/// The addresses of miners. Clones share their state.
+#[derive(Clone, Debug)]
+pub(super) struct AddressBook {
+    records: Arc<Mutex<HashMap<ClientAddress, Arc<Mutex<AddressRecord>>>>>,
+    records_max: usize,
+    /// How long an address is banned; `None`: never.
+    ban_time: Option<Duration>,
+}
+
+/// What is known about one address.
+#[derive(Debug)]
+struct AddressRecord {
+    connections: usize,
+    last_seen: Instant,
+    shares: ShareRecord,
+    checks: TokenBucket,
+    lines: TokenBucket,
+    banned_until: Option<Instant>,
+}
+
+/// The record of an address, for one of its connections.
+#[derive(Debug)]
+pub(super) struct AddressLease {
+    address: ClientAddress,
+    record: Arc<Mutex<AddressRecord>>,
+    book: AddressBook,
+}
+
+/// A ban that has just begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AddressBan {
+    pub(super) address: ClientAddress,
+    pub(super) time: Duration,
+    /// The shares for which the address is banned.
+    pub(super) shares: RecentShares,
+}
+
+impl AddressBook {
+    /// A book without addresses, for `connections_max` connections.
+    pub(super) fn new(connections_max: usize, ban_time: Option<Duration>) -> Self {
+        Self {
+            records: Arc::default(),
+            records_max: connections_max.saturating_add(REMEMBERED_MAX),
+            ban_time,
+        }
+    }
+
+    /// Adds a connection of `address`; `None` if the address is banned.
+    pub(super) fn enter(&self, address: ClientAddress, now: Instant) -> Option<AddressLease> {
+        let records = &mut *self.records.lock();
+        if !records.contains_key(&address) && records.len() >= self.records_max {
+            make_room(records, now);
+        }
+        let record = records.entry(address).or_insert_with(|| {
+            Arc::new(Mutex::new(AddressRecord {
+                connections: 0,
+                last_seen: now,
+                shares: ShareRecord::new(now),
+                checks: TokenBucket::new(CHECKS, now),
+                lines: TokenBucket::new(LINES, now),
+                banned_until: None,
+            }))
+        });
+        {
+            let mut record = record.lock();
+            if record.is_banned(now) {
+                return None;
+            }
+            record.connections += 1;
+            record.last_seen = now;
+        }
+        Some(AddressLease {
+            address,
+            record: Arc::clone(record),
+            book: self.clone(),
+        })
+    }
+
+    /// How many addresses are banned.
+    pub(super) fn banned(&self, now: Instant) -> usize {
+        let records = self.records.lock();
+        records
+            .values()
+            .filter(|record| record.lock().is_banned(now))
+            .count()
+    }
+}
+
+/// Forgets addresses without connections: all about which nothing is known any more, or if that is
+/// none, an eighth of the others. Banned ones go last, and those first that were not seen longest.
+fn make_room(records: &mut HashMap<ClientAddress, Arc<Mutex<AddressRecord>>>, now: Instant) {
+    let before = records.len();
+    records.retain(|_, record| {
+        let mut record = record.lock();
+        record.connections > 0 || record.is_worth_keeping(now)
+    });
+    if records.len() < before {
+        return;
+    }
+    let mut removable: Vec<_> = records
+        .iter()
+        .filter_map(|(address, record)| {
+            let record = record.lock();
+            (record.connections == 0).then(|| (record.is_banned(now), record.last_seen, *address))
+        })
+        .collect();
+    removable.sort_unstable();
+    for (_, _, address) in removable.iter().take(removable.len().div_ceil(8)) {
+        records.remove(address);
+    }
+}
+
+impl AddressRecord {
+    fn is_banned(&self, now: Instant) -> bool {
+        self.banned_until.is_some_and(|until| now < until)
+    }
+
+    /// Whether anything bad is known about the address.
+    fn is_worth_keeping(&mut self, now: Instant) -> bool {
+        self.is_banned(now) || self.shares.counts(now).bad > 0
+    }
+}
+
+impl AddressLease {
+    /// Whether the address has been banned.
+    pub(super) fn is_banned(&self, now: Instant) -> bool {
+        self.record.lock().is_banned(now)
+    }
+
+    /// Takes the right to check a share that the connection has not earned.
+    ///
+    /// # Errors
+    /// If the address has used its checks, the time after which to try again.
+    pub(super) fn try_check(&self, now: Instant) -> Result<(), Duration> {
+        self.record.lock().checks.try_take(now)
+    }
+
+    /// Gives the address further checks.
+    pub(super) fn give_checks(&self, checks: u32) {
+        self.record.lock().checks.give(checks.into());
+    }
+
+    /// Takes the right to handle a line.
+    ///
+    /// # Errors
+    /// If the address has sent too many lines, the time after which to try again.
+    pub(super) fn try_line(&self, now: Instant) -> Result<(), Duration> {
+        self.record.lock().lines.try_take(now)
+    }
+
+    /// Counts a share of the address. Returns the ban if the address is now banned for its shares.
+    pub(super) fn count_share(&self, quality: ShareQuality, now: Instant) -> Option<AddressBan> {
+        let record = &mut *self.record.lock();
+        record.shares.count(quality, now);
+        let shares = record.shares.counts(now);
+        if quality != ShareQuality::Bad || !shares.is_ban() || record.is_banned(now) {
+            return None;
+        }
+        let time = self.book.ban_time?;
+        record.banned_until = Some(now + time);
+        // After the ban the address begins anew.
+        record.shares = ShareRecord::new(now);
+        Some(AddressBan {
+            address: self.address,
+            time,
+            shares,
+        })
+    }
+}
+
+impl Drop for AddressLease {
+    fn drop(&mut self) {
+        let now = Instant::now();
+        let mut records = self.book.records.lock();
+        let mut record = self.record.lock();
+        record.connections -= 1;
+        record.last_seen = now;
+        if record.connections == 0 && !record.is_worth_keeping(now) {
+            records.remove(&self.address);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv6Addr};
+
+    use super::super::conduct::BAN_BAD_MIN;
+    use super::*;
+
+    const BAN_TIME: Duration = Duration::from_secs(600);
+
+    /// Host `host` of IPv6 network `network`.
+    fn address(network: u32, host: u16) -> ClientAddress {
+        let bits = (u128::from(network) << 64) | u128::from(host);
+        IpAddr::from(Ipv6Addr::from_bits((0x2001_0db8 << 96) | bits)).into()
+    }
+
+    fn count(lease: &AddressLease, quality: ShareQuality, times: u64, now: Instant) -> Option<AddressBan> {
+        let mut ban = None;
+        for _ in 0..times {
+            ban = lease.count_share(quality, now).or(ban);
+        }
+        ban
+    }
+
+    #[test]
+    fn an_address_is_banned_for_a_while() {
+        let book = AddressBook::new(10, Some(BAN_TIME));
+        let now = Instant::now();
+        let first = book.enter(address(1, 1), now).expect("not banned");
+        let second = book.enter(address(1, 2), now).expect("not banned");
+        assert_eq!(count(&first, ShareQuality::Bad, BAN_BAD_MIN / 2, now), None);
+        let ban = count(&second, ShareQuality::Bad, BAN_BAD_MIN / 2, now).expect("all shares are bad");
+        assert_eq!((ban.address, ban.shares.bad), (address(1, 1), BAN_BAD_MIN));
+        assert!(first.is_banned(now), "hosts of one network are one address");
+        drop((first, second));
+        assert!(book.enter(address(1, 3), now).is_none());
+        assert!(book.enter(address(2, 1), now).is_some(), "others are not banned");
+        assert_eq!(book.banned(now), 1);
+        let later = now + BAN_TIME;
+        assert!(book.enter(address(1, 1), later).is_some(), "the ban is over");
+    }
+
+    #[test]
+    fn an_address_whose_rigs_work_is_not_banned_for_one_that_does_not() {
+        let book = AddressBook::new(10, Some(BAN_TIME));
+        let now = Instant::now();
+        let rigs = book.enter(address(1, 1), now).expect("not banned");
+        let bad = book.enter(address(1, 2), now).expect("not banned");
+        count(&rigs, ShareQuality::Work, 600, now);
+        assert_eq!(count(&bad, ShareQuality::Bad, 1000, now), None);
+        let never = AddressBook::new(10, None);
+        let bad = never.enter(address(1, 1), now).expect("not banned");
+        assert_eq!(count(&bad, ShareQuality::Bad, 1000, now), None, "bans are off");
+    }
+
+    #[test]
+    fn the_number_of_addresses_is_bounded() {
+        let book = AddressBook::new(2, Some(BAN_TIME));
+        let now = Instant::now();
+        let connected = book.enter(address(0, 1), now).expect("not banned");
+        let banned = book.enter(address(1, 1), now).expect("not banned");
+        count(&banned, ShareQuality::Bad, BAN_BAD_MIN, now);
+        drop(banned);
+        for network in 2..20_000 {
+            let at = now + Duration::from_millis(network.into());
+            let lease = book.enter(address(network, 1), at).expect("not banned");
+            lease.count_share(ShareQuality::Bad, at);
+        }
+        assert!(book.records.lock().len() <= book.records_max);
+        assert!(book.enter(address(1, 1), now).is_none(), "bans are kept longest");
+        drop(connected);
+        let good = book.enter(address(30_000, 1), now).expect("not banned");
+        good.count_share(ShareQuality::Work, now);
+        drop(good);
+        assert!(
+            !book.records.lock().contains_key(&address(30_000, 1)),
+            "nothing bad is known about it"
+        );
+    }
+
+    #[test]
+    fn the_checks_of_an_address_are_bounded() {
+        let book = AddressBook::new(10, None);
+        let now = Instant::now();
+        let leases: Vec<_> = (1..=4)
+            .map(|host| book.enter(address(1, host), now).expect("not banned"))
+            .collect();
+        let taken_at = |now| {
+            let each = leases
+                .iter()
+                .map(|lease| (0..1000).filter(|_| lease.try_check(now).is_ok()).count());
+            each.sum::<usize>() as f64
+        };
+        assert_eq!(taken_at(now), CHECKS.burst);
+        assert_eq!(taken_at(now + Duration::from_secs(2)), 2.0 * CHECKS.per_second);
+        leases[0].give_checks(2);
+        assert_eq!(taken_at(now + Duration::from_secs(2)), 2.0);
+    }
+}

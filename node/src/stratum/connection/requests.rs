@@ -1,0 +1,162 @@
+//! Answers the requests of a miner other than shares, and sends jobs.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use ethash::{B256, U256};
+use inbound::Claim;
+use serde_json::Value;
+use stratum::server::{AnnouncedJob, MinerRequest, RejectReason};
+use stratum::{Dialect, boundary_of_difficulty, difficulty_of_boundary};
+
+use super::super::event_log::LoggedEvent;
+use super::super::jobs::StratumJob;
+use super::{DisconnectReason, ERRORS_MAX, SENT_JOBS_MAX, SentJob, WorkerConnection};
+
+impl WorkerConnection {
+    /// Handles one request of the miner.
+    pub(super) fn handle(&mut self, asked: MinerRequest) -> Result<(), DisconnectReason> {
+        match asked {
+            MinerRequest::Login {
+                id,
+                user,
+                worker,
+                password,
+            } => self.log_in(&id, &user, worker.as_deref(), &password)?,
+            MinerRequest::Work { id } => self.give_work(&id),
+            MinerRequest::Share(claim) => self.judge_share(claim)?,
+            MinerRequest::Hashrate { worker, rate } => {
+                if let Some(name) = self.workers.get(worker) {
+                    self.state.workers.set_reported_rate(name, rate);
+                    self.rates.insert(worker, rate);
+                    self.report_rates_to_chain();
+                }
+                if self.vardiff.use_reported_rate(rate, Instant::now()) && self.wants_jobs {
+                    self.announce_newest(true);
+                }
+            }
+            MinerRequest::Bye => return Err(DisconnectReason::Left),
+        }
+        Ok(())
+    }
+
+    fn log_in(
+        &mut self,
+        id: &Value,
+        user: &str,
+        worker: Option<&str>,
+        password: &str,
+    ) -> Result<(), DisconnectReason> {
+        let expected = self.state.config.password.as_deref();
+        if expected.is_some_and(|expected| expected != password) {
+            self.state.counters.bad_logins.fetch_add(1, Ordering::Relaxed);
+            self.session.refuse(id, RejectReason::BadLogin);
+            self.errors += 1;
+            return if self.errors >= ERRORS_MAX {
+                Err(DisconnectReason::BadLogin)
+            } else {
+                Ok(())
+            };
+        }
+        let was_logged_in = self.session.is_logged_in();
+        let Some(index) = self.session.admit(id, user, worker) else {
+            return Ok(());
+        };
+        if index < self.workers.len() {
+            return Ok(());
+        }
+        let name = worker.map_or_else(|| user.to_owned(), |worker| format!("{user}.{worker}"));
+        self.state.workers.connected(&name, Instant::now());
+        let dialect = self.session.dialect().map(Dialect::name);
+        if self.state.log.allows(LoggedEvent::Connected) {
+            tracing::info!(worker = name, peer = %self.peer, dialect, "worker connected");
+        }
+        self.workers.push(name);
+        if !was_logged_in {
+            self.place.set(Claim::Known, Instant::now());
+            self.state.logged_in.fetch_add(1, Ordering::Relaxed);
+            // A miner with the dialect eth-proxy asks for its first work itself.
+            if self.session.dialect() != Some(Dialect::EthProxy) {
+                self.wants_jobs = true;
+                self.announce_newest(false);
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers the request for work of the dialect eth-proxy. After it, new work is sent without a
+    /// request.
+    fn give_work(&mut self, id: &Value) {
+        self.wants_jobs = true;
+        let Some(job) = self.state.jobs.newest() else {
+            self.session.refuse(id, RejectReason::NoWork);
+            return;
+        };
+        let share_boundary = self.record_sent_job(&job);
+        self.session
+            .give_work(id, &session_job(&job, &share_boundary, job.clean));
+    }
+
+    /// Sends the newest job to the miner. A job that the miner already has is sent only if `again`
+    /// is true, because its difficulty has changed.
+    pub(super) fn announce_newest(&mut self, again: bool) {
+        let Some(job) = self.state.jobs.newest() else {
+            return;
+        };
+        let known = self
+            .sent_jobs
+            .back()
+            .is_some_and(|sent| sent.number == job.number);
+        if known && !again {
+            return;
+        }
+        let share_boundary = self.record_sent_job(&job);
+        self.session
+            .announce(&session_job(&job, &share_boundary, job.clean && !known));
+        if !known {
+            self.state.count_push(&job);
+        }
+    }
+
+    /// Records that `job` is sent to the miner. Returns the share boundary to send.
+    fn record_sent_job(&mut self, job: &StratumJob) -> B256 {
+        let boundary = self.vardiff.boundary(&job.package.boundary);
+        // EthereumStratum/1.0.0 sends a rounded difficulty, so the boundary of the miner may be
+        // slightly easier.
+        let rounded = boundary_of_difficulty(difficulty_of_boundary(&boundary)).unwrap_or(boundary);
+        self.sent_jobs.push_back(SentJob {
+            number: job.number,
+            boundary: boundary.max(rounded).max(job.package.boundary),
+        });
+        if self.sent_jobs.len() > SENT_JOBS_MAX {
+            self.sent_jobs.pop_front();
+        }
+        boundary
+    }
+
+    /// Reports the hashrates of the workers to the work manager, so that they are part of the
+    /// node's hashrate. The work manager soon forgets a hashrate, so it is reported more often than
+    /// Stratum miners send it.
+    pub(super) fn report_rates_to_chain(&self) {
+        for (worker, rate) in &self.rates {
+            let mut id = [0; 32];
+            id[..7].copy_from_slice(b"stratum");
+            id[16..24].copy_from_slice(&self.number.to_be_bytes());
+            id[24..].copy_from_slice(&(*worker as u64).to_be_bytes());
+            self.state
+                .chain
+                .work()
+                .report_hashrate(U256::from(*rate), B256::from(id));
+        }
+    }
+}
+
+/// The job in the form that the session sends.
+fn session_job<'a>(job: &'a StratumJob, share_boundary: &'a B256, clean: bool) -> AnnouncedJob<'a> {
+    AnnouncedJob {
+        number: job.number,
+        package: &job.package,
+        share_boundary,
+        clean,
+    }
+}
