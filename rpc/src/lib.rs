@@ -14,6 +14,7 @@
 pub mod access;
 mod block_cache;
 mod budget;
+mod caller;
 pub mod control;
 pub mod decode;
 pub mod dispatch;
@@ -36,6 +37,7 @@ pub mod params;
 pub mod server;
 pub mod subscriptions;
 pub mod table;
+mod text;
 mod traffic;
 pub mod types;
 pub mod wire_type;

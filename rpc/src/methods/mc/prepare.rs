@@ -84,7 +84,7 @@ fn resend(
             && transaction.value == request.value
             && transaction.input == request.input
     };
-    let content = node.chain.pool().content();
+    let content = node.pool_content()?;
     let of_sender = [&content.pending, &content.queued]
         .into_iter()
         .filter_map(|part| part.get(&request.from));
@@ -124,5 +124,5 @@ fn own_pending(
             transactions.values().map(move |transaction| show(transaction))
         })
         .collect();
-    JsonOf::write_within(&objects, node.settings.response_len_max)
+    JsonOf::write(&objects)
 }
