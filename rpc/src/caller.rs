@@ -1,39 +1,15 @@
 //! Who sends messages: the client, its connection, and whether it still waits.
 //!
-//! The node's room is shared by clients. A client of the HTTP and WebSocket servers is an address.
-//! On the local channel each connection is a client. This module knows no sockets.
+//! This module knows no sockets.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use futures_util::future::BoxFuture;
 
+use crate::client::ClientId;
 use crate::traffic::{ClientMemory, TrafficMemory};
-
-/// A client, as far as the node can tell clients apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum ClientId {
-    /// The clients at an address. An IPv6 address stands for its network of 64 bits, since whoever
-    /// has one address of it has all of them.
-    Address(IpAddr),
-    /// One connection on the local channel, by its number.
-    Local(u64),
-}
-
-impl ClientId {
-    /// The client that connects from `ip`. All addresses of this machine's loopback are one.
-    pub(crate) fn at(ip: IpAddr) -> Self {
-        Self::Address(match ip.to_canonical() {
-            ip if ip.is_loopback() => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(ip) => {
-                let network = u128::from(ip) & !u128::from(u64::MAX);
-                Ipv6Addr::from(network).into()
-            }
-            ip => ip,
-        })
-    }
-}
 
 /// Knows whether the client of a connection has hung up.
 pub(crate) trait HangUp: Send + Sync {
@@ -43,7 +19,7 @@ pub(crate) trait HangUp: Send + Sync {
 
 /// A connection, as the sender of messages.
 #[derive(Clone)]
-pub(crate) struct Caller {
+pub(crate) struct RpcCaller {
     /// The client.
     pub(crate) client: ClientId,
     /// The number of the connection. No two connections of a process have the same.
@@ -54,7 +30,7 @@ pub(crate) struct Caller {
     pub(crate) hang_up: Option<Arc<dyn HangUp>>,
 }
 
-impl Caller {
+impl RpcCaller {
     /// A new connection of the client at `ip`.
     pub(crate) fn remote(ip: IpAddr, traffic: &TrafficMemory) -> Self {
         let client = ClientId::at(ip);
@@ -103,15 +79,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_are_told_apart_by_address() {
-        let at = |ip: &str| ClientId::at(ip.parse().expect("an address"));
-        assert_eq!(at("127.0.0.1"), at("::1"));
-        assert_eq!(at("127.0.0.1"), at("127.9.9.9"));
-        assert_eq!(at("10.0.0.1"), at("::ffff:10.0.0.1"));
-        assert_ne!(at("10.0.0.1"), at("10.0.0.2"));
-        assert_eq!(at("2001:db8::1"), at("2001:db8::ffff:0:0:1"));
-        assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));
+    fn every_local_connection_is_a_client() {
         let traffic = TrafficMemory::new(0, 100);
-        assert_ne!(Caller::local(&traffic).client, Caller::local(&traffic).client);
+        let (one, two) = (RpcCaller::local(&traffic), RpcCaller::local(&traffic));
+        assert_ne!(one.client, two.client);
+        let remote = || RpcCaller::remote([10, 0, 0, 1].into(), &traffic);
+        let (one, two) = (remote(), remote());
+        assert_eq!(one.client, two.client);
+        assert_ne!(one.connection, two.connection);
     }
 }

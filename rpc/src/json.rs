@@ -168,7 +168,7 @@ mod tests {
 
     use super::*;
     use crate::budget::MessageBudget;
-    use crate::caller::ClientId;
+    use crate::client::ClientId;
     use crate::limits::Limits;
     use crate::traffic::TrafficMemory;
 

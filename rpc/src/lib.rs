@@ -15,6 +15,7 @@ pub mod access;
 mod block_cache;
 mod budget;
 mod caller;
+mod client;
 pub mod control;
 pub mod decode;
 pub mod dispatch;

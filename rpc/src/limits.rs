@@ -92,11 +92,12 @@ pub struct Limits {
     /// The time that a connection may pass without a byte in either direction. It is longer than
     /// the body and request time-outs together, so that it ends no request that they allow.
     pub idle_timeout: Duration,
-    /// The time that a client has to read one answer or notification, in addition to the time that
-    /// [`Limits::read_rate_min`] gives. A client that is slower is disconnected.
+    /// The time that a client has to read one answer or notification. If it reads at
+    /// [`Limits::read_rate_min`], it gets the same time again. A client that is slower is
+    /// disconnected.
     pub write_timeout: Duration,
-    /// The least rate, in bytes a second, at which a client must read an answer that it does not
-    /// read within [`Limits::write_timeout`].
+    /// The least rate, in bytes a second, at which a client must read a message that it has not read
+    /// after [`Limits::write_timeout`].
     pub read_rate_min: usize,
     /// The most subscriptions of one connection.
     pub subscriptions_max: usize,

@@ -271,6 +271,11 @@ fn is_deeper(body: &[u8], depth_max: usize) -> bool {
 /// id may have been written.
 const LONG_ID_LEN: usize = 16 * 1024;
 
+/// An error that is no longer, with its id, is written even if no memory is left.
+const SHORT_ERROR_LEN: usize = 512;
+/// Most bytes of a response without its id, its result or its error.
+const RESPONSE_LEN: usize = 64;
+
 /// The answer to a message while its responses are made, one after the other.
 pub(crate) struct AnswerWriter<'b> {
     budget: &'b MessageBudget,
@@ -316,6 +321,9 @@ impl<'b> AnswerWriter<'b> {
             return Err(RpcError::no_memory());
         }
         self.budget.charge_error(text.len())?;
+        if id.len() + text.len() <= SHORT_ERROR_LEN {
+            self.out.always_make_room(SHORT_ERROR_LEN + RESPONSE_LEN);
+        }
         self.push_text(id, b",\"error\":", text.finish())
     }
 
@@ -337,17 +345,19 @@ impl<'b> AnswerWriter<'b> {
     ///
     /// # Errors
     /// [`NoMemory`] if too little memory was left even for the errors of the calls.
-    pub(crate) fn finish(mut self) -> Result<Option<Text>, NoMemory> {
+    pub(crate) fn finish(self) -> Result<Option<Text>, NoMemory> {
         if self.failed {
             return Err(NoMemory);
         }
         if self.out.len() == 0 {
             return Ok(None);
         }
-        if self.is_batch {
-            self.out.push_end(b"]");
+        let is_batch = self.is_batch;
+        let mut text = self.out.finish();
+        if is_batch {
+            text.push_end(b"]");
         }
-        Ok(Some(self.out.finish()))
+        Ok(Some(text))
     }
 }
 
@@ -368,7 +378,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::caller::ClientId;
+    use crate::client::ClientId;
     use crate::traffic::TrafficMemory;
 
     fn limits() -> Limits {
@@ -581,7 +591,10 @@ mod tests {
         let text = answer.finish().expect("memory").expect("an answer").to_vec();
         let text = String::from_utf8(text).unwrap();
         assert_eq!(text.matches("\"data\":").count(), 4, "each has 20,000 bytes");
-        assert_eq!(text.matches("the response is longer than 100000 bytes").count(), 6);
+        assert_eq!(
+            text.matches("the response is longer than 100000 bytes").count(),
+            6
+        );
     }
 
     #[test]

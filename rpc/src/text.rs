@@ -77,18 +77,30 @@ impl Text {
         self.len
     }
 
+    /// Appends a few bytes, without memory reserved for them.
+    pub(crate) fn push_end(&mut self, bytes: &[u8]) {
+        debug_assert!(bytes.len() <= FREE_LEN, "a long end");
+        if bytes.len() > self.last.capacity() - self.last.len() {
+            self.seal();
+        }
+        self.last.extend_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    /// Ends the last piece.
+    fn seal(&mut self) {
+        let last = std::mem::take(&mut self.last);
+        let reservation = std::mem::take(&mut self.reservation);
+        if !last.is_empty() {
+            self.full.push_back(sealed(last, reservation));
+        }
+    }
+
     /// The pieces. Each of them releases its memory when it is dropped.
     pub(crate) fn into_pieces(self) -> VecDeque<Bytes> {
-        let Self {
-            mut full,
-            last,
-            reservation,
-            ..
-        } = self;
-        if !last.is_empty() {
-            full.push_back(sealed(last, reservation));
-        }
-        full
+        let mut text = self;
+        text.seal();
+        text.full
     }
 
     /// The pieces, borrowed.
@@ -202,14 +214,14 @@ impl TextWriter {
         Ok(())
     }
 
-    /// Appends a few bytes. A short new piece is not counted, so there is always memory for them.
-    pub(crate) fn push_end(&mut self, bytes: &[u8]) {
-        debug_assert!(bytes.len() <= FREE_LEN, "a long end");
-        if bytes.len() > self.text.last.capacity() - self.text.last.len() {
-            self.seal();
+    /// Makes room for `len` more bytes, also if too little memory is left: then in a new short
+    /// piece, which is not counted.
+    pub(crate) fn always_make_room(&mut self, len: usize) {
+        debug_assert!(len <= FREE_LEN, "more than a piece that is not counted");
+        if self.make_room(len).is_err() {
+            self.text.seal();
+            self.text.last.reserve_exact(FREE_LEN);
         }
-        self.text.last.extend_from_slice(bytes);
-        self.text.len += bytes.len();
     }
 
     /// Makes room for `len` more bytes in the last piece.
@@ -227,7 +239,7 @@ impl TextWriter {
             return Ok(());
         }
         if needed > PIECE_LEN {
-            self.seal();
+            self.text.seal();
         }
         let last = &mut self.text.last;
         let needed = last.len() + len;
@@ -245,15 +257,6 @@ impl TextWriter {
         let last = &mut self.text.last;
         last.reserve_exact(capacity - last.len());
         Ok(())
-    }
-
-    /// Ends the last piece.
-    fn seal(&mut self) {
-        let last = std::mem::take(&mut self.text.last);
-        let reservation = std::mem::take(&mut self.text.reservation);
-        if !last.is_empty() {
-            self.text.full.push_back(sealed(last, reservation));
-        }
     }
 
     /// Appends `before`, `text` and `after`, which is short.
@@ -280,10 +283,10 @@ impl TextWriter {
             return self.fail(TextError::NoMemory);
         }
         self.push(before)?;
-        self.seal();
+        self.text.seal();
         self.text.len += text.len;
         self.text.full.extend(text.into_pieces());
-        self.push_end(after);
+        self.text.push_end(after);
         Ok(())
     }
 
@@ -313,7 +316,7 @@ impl io::Write for TextWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::caller::ClientId;
+    use crate::client::ClientId;
     use crate::traffic::TrafficMemory;
 
     fn room(len: usize) -> (TrafficMemory, ClientMemory) {
@@ -337,7 +340,17 @@ mod tests {
     #[test]
     fn memory_is_reserved_before_it_is_used_and_released_piece_by_piece() {
         let (traffic, memory) = room(10 * PIECE_LEN);
-        for len in [0, 1, 127, 128, FREE_LEN, FREE_LEN + 1, 5000, PIECE_LEN, 5 * PIECE_LEN + 3] {
+        for len in [
+            0,
+            1,
+            127,
+            128,
+            FREE_LEN,
+            FREE_LEN + 1,
+            5000,
+            PIECE_LEN,
+            5 * PIECE_LEN + 3,
+        ] {
             let bytes = sample(len);
             let text = written(&memory, &bytes);
             assert_eq!((text.len(), text.to_vec()), (len, bytes));
@@ -362,7 +375,10 @@ mod tests {
         let mut writer = TextWriter::new(Some(memory.clone()), usize::MAX);
         let chunk = sample(1000);
         let error = (0..).find_map(|_| writer.push(&chunk).err());
-        assert_eq!((error, writer.error()), (Some(TextError::NoMemory), Some(TextError::NoMemory)));
+        assert_eq!(
+            (error, writer.error()),
+            (Some(TextError::NoMemory), Some(TextError::NoMemory))
+        );
         assert!(writer.len() <= 3 * PIECE_LEN && traffic.used() <= 3 * PIECE_LEN);
         drop(writer);
         assert_eq!(traffic.used(), 0);
@@ -398,18 +414,27 @@ mod tests {
     fn a_text_that_does_not_fit_is_not_appended_at_all() {
         let (traffic, memory) = room(PIECE_LEN);
         let mut writer = TextWriter::new(Some(memory.clone()), usize::MAX);
-        writer.append(b"[", Text::from(sample(100)), b"]").expect("memory");
+        writer
+            .append(b"[", Text::from(sample(100)), b"]")
+            .expect("memory");
         let before = writer.len();
         let mut taken = MemoryReservation::default();
         assert!(memory.reserve(&mut taken, PIECE_LEN - traffic.used()));
         let copied = writer.append(b"[", Text::from(sample(5000)), b"]");
         let moved = writer.append(b"[", Text::shared(&sample(50_000).into()), b"]");
-        assert_eq!((copied, moved), (Err(TextError::NoMemory), Err(TextError::NoMemory)));
+        assert_eq!(
+            (copied, moved),
+            (Err(TextError::NoMemory), Err(TextError::NoMemory))
+        );
         assert_eq!(writer.len(), before);
-        writer.append(b"[", Text::from(sample(100)), b"]").expect("small texts fit");
+        writer
+            .append(b"[", Text::from(sample(100)), b"]")
+            .expect("small texts fit");
         drop(taken);
         let shared = Bytes::from(sample(50_000));
-        writer.append(b"[", Text::shared(&shared), b"]").expect("a shared text needs no memory");
+        writer
+            .append(b"[", Text::shared(&shared), b"]")
+            .expect("a shared text needs no memory");
         assert!(traffic.used() < 5000, "{}", traffic.used());
     }
 }

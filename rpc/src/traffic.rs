@@ -33,7 +33,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use crate::caller::ClientId;
+use crate::client::ClientId;
 
 /// A text that takes no more than this many bytes is not counted.
 pub(crate) const FREE_LEN: usize = 1024;
@@ -124,7 +124,10 @@ impl Drop for ClientRoom {
         }
         let mut clients = self.room.clients.lock();
         // The client may have come back meanwhile, with a new entry.
-        if clients.get(&self.client).is_some_and(|known| known.strong_count() == 0) {
+        if clients
+            .get(&self.client)
+            .is_some_and(|known| known.strong_count() == 0)
+        {
             clients.remove(&self.client);
         }
     }

@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use self::gate::Gate;
 use self::run::MessageRun;
 use crate::budget::MessageBudget;
-use crate::caller::Caller;
+use crate::caller::RpcCaller;
 use crate::error::{RpcError, RpcResult};
 use crate::json::Json;
 use crate::limits::Limits;
@@ -29,7 +29,9 @@ use crate::modules::{MODULE_RPC, MODULES, Modules, NameStyle};
 use crate::openrpc;
 use crate::params::Params;
 use crate::subscriptions::{Notification, RpcSession, Subscriptions};
-use crate::table::{CachedHandler, Execution, Method, ReadScope, SessionHandler, SyncHandler, WaitingHandler};
+use crate::table::{
+    CachedHandler, Execution, Method, ReadScope, SessionHandler, SyncHandler, WaitingHandler,
+};
 use crate::text::Text;
 use crate::traffic::TrafficMemory;
 
@@ -239,7 +241,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
     /// Answers one message as the local channel does. Returns `None` if the message has only
     /// notifications, which have no answer.
     pub async fn handle(&self, body: Bytes) -> Option<Vec<u8>> {
-        let caller = Caller::local(&self.rpc.traffic);
+        let caller = RpcCaller::local(&self.rpc.traffic);
         match self.answer(body, &caller, None).await {
             Ok(answer) => answer.map(|text| text.to_vec()),
             Err(NoMemory) => Some(message::error_response(&RpcError::no_memory()).to_vec()),
@@ -254,7 +256,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
     pub(crate) async fn answer(
         &self,
         body: Bytes,
-        caller: &Caller,
+        caller: &RpcCaller,
         session: Option<&RpcSession>,
     ) -> Result<Option<Text>, NoMemory> {
         let run = MessageRun {

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use super::gate::{Gate, GateError, Permit};
 use super::{CallGate, CallPlan, Dispatcher, GatedHandler, panicked, stopping};
 use crate::budget::MessageBudget;
-use crate::caller::Caller;
+use crate::caller::RpcCaller;
 use crate::error::{RpcError, RpcResult};
 use crate::json::Json;
 use crate::message::{AnswerWriter, NoMemory, ParsedRequest};
@@ -38,7 +38,7 @@ const TURN_MAX: Duration = Duration::from_millis(50);
 pub(super) struct MessageRun<'m, C> {
     pub(super) dispatcher: &'m Dispatcher<C>,
     pub(super) body: &'m Bytes,
-    pub(super) caller: &'m Caller,
+    pub(super) caller: &'m RpcCaller,
     pub(super) session: Option<&'m RpcSession>,
     pub(super) budget: Arc<MessageBudget>,
 }
@@ -178,7 +178,10 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
     async fn run_gated(&self, gate: CallGate, plans: &[CallPlan<'_, C>], responses: &mut Responses<'_>) {
         let tasks: VecDeque<_> = plans.iter().filter_map(|plan| self.task(plan)).collect();
         match gate {
-            CallGate::Blocking => self.run_tasks(&self.dispatcher.rpc.blocking, tasks, responses).await,
+            CallGate::Blocking => {
+                self.run_tasks(&self.dispatcher.rpc.blocking, tasks, responses)
+                    .await
+            }
             CallGate::Heavy => {
                 let left = responses.ids.len() - tasks.len();
                 tokio::select! {
@@ -192,12 +195,7 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
         }
     }
 
-    async fn run_tasks(
-        &self,
-        gate: &Gate,
-        mut tasks: VecDeque<GatedTask<C>>,
-        responses: &mut Responses<'_>,
-    ) {
+    async fn run_tasks(&self, gate: &Gate, mut tasks: VecDeque<GatedTask<C>>, responses: &mut Responses<'_>) {
         while let Some(first) = tasks.front() {
             let count = tasks.len();
             match gate.acquire(self.caller, first.name, self.budget.deadline).await {

@@ -141,6 +141,11 @@ impl Subscriptions {
         }
     }
 
+    /// Whether there are any.
+    pub(crate) fn any(&self) -> bool {
+        !self.state.lock().ids.is_empty()
+    }
+
     /// Whether another pull is due without a signal, because the last one left results behind.
     pub(crate) fn has_backlog(&self) -> bool {
         let state = self.state.lock();

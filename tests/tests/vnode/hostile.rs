@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 const GROWTH_MAX: usize = 256 << 20;
 
 /// `full` if `HOSTILE_LOAD=full` is set, otherwise `reduced`.
-fn scaled(full: usize, reduced: usize) -> usize {
+pub(crate) fn scaled(full: usize, reduced: usize) -> usize {
     if std::env::var("HOSTILE_LOAD").is_ok_and(|load| load == "full") {
         full
     } else {

@@ -81,9 +81,9 @@ mod tests {
     use super::*;
     use crate::work::{WorkMemory, WorkStop};
 
-    struct Room(AtomicUsize);
+    struct TestRoom(AtomicUsize);
 
-    impl WorkMemory for Room {
+    impl WorkMemory for TestRoom {
         fn reserve(&self, len: usize) -> bool {
             self.0
                 .fetch_update(Relaxed, Relaxed, |left| left.checked_sub(len))
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn memory_is_reserved_before_it_is_used() {
-        let room = Arc::new(Room(AtomicUsize::new(2 * MEMORY_PIECE)));
+        let room = Arc::new(TestRoom(AtomicUsize::new(2 * MEMORY_PIECE)));
         let limit = WorkLimit::new(Duration::from_secs(60)).within(room.clone());
         let mut bounds = TraceBounds::new(limit, usize::MAX);
         assert!(bounds.reserve(0, 1) && bounds.reserve(0, MEMORY_PIECE - 1));
