@@ -333,6 +333,8 @@ fn settings(options: &VnodeOptions, config: &VnodeConfig, directory: &Path) -> N
         data_directory: std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned()),
         pending_number: options.rpc_pendingnumber,
         log_limits: options.limits.logs(),
+        logs_timeout: options.limits.logs_time.0,
+        trace_timeout_max: options.limits.trace_time.0,
         response_len_max: options.limits.response,
         vnode: VnodeSettings {
             beneficial_address: config.beneficial_address,

@@ -9,7 +9,7 @@ use std::fmt;
 
 use alloy_primitives::{Address, B64, B256, U256};
 use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::types::{BlockRef, Count, Data, Integer, ParamError, Quantity};
@@ -147,11 +147,11 @@ impl<T: FromParam> FromParam for Vec<T> {
                 got: json_type(json),
             });
         }
-        let members: Vec<&RawValue> =
+        let ArrayMembers { members, count } =
             serde_json::from_str(json).map_err(|error| ParamError::Rule(error.to_string()))?;
-        if members.len() > ELEMENTS_MAX {
+        if count > ELEMENTS_MAX {
             return Err(ParamError::TooMany {
-                got: members.len(),
+                got: count,
                 max: ELEMENTS_MAX,
             });
         }
@@ -169,6 +169,41 @@ impl<T: FromParam> FromParam for Vec<T> {
             })
         };
         members.iter().enumerate().map(read).collect()
+    }
+}
+
+/// The members of an array as JSON text, at most [`ELEMENTS_MAX`] of them.
+struct ArrayMembers<'a> {
+    members: Vec<&'a RawValue>,
+    /// How many members the array really has.
+    count: usize,
+}
+
+impl<'de> Deserialize<'de> for ArrayMembers<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ArrayVisitor)
+    }
+}
+
+struct ArrayVisitor;
+
+impl<'de> Visitor<'de> for ArrayVisitor {
+    type Value = ArrayMembers<'de>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+        let (mut members, mut count) = (Vec::new(), 0);
+        // The text of a member costs more memory than a short member does in the request.
+        while let Some(member) = array.next_element()? {
+            count += 1;
+            if count <= ELEMENTS_MAX {
+                members.push(member);
+            }
+        }
+        Ok(ArrayMembers { members, count })
     }
 }
 

@@ -93,6 +93,11 @@ impl RpcError {
         Self::refused(format!("{prefix}the response is longer than {len_max} bytes"))
     }
 
+    /// The memory for messages has too little room for a result: −32000.
+    pub(crate) fn no_memory() -> Self {
+        Self::refused("too many long responses at the same time: ask for less at once, or try again later")
+    }
+
     fn new(code: i32, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             code,

@@ -1,79 +1,63 @@
 //! Results of methods as JSON text.
 
 use std::fmt;
-use std::io;
 use std::marker::PhantomData;
 
+use bytes::Bytes;
 use serde::Serialize;
 
-use crate::error::{RpcError, RpcResult, failure};
+use crate::budget::{result_error, result_writer};
+use crate::error::{RpcError, RpcResult};
+use crate::text::{Text, TextWriter};
 use crate::wire_type::{Described, WireType};
 
 /// A result, already written as JSON.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Json(Vec<u8>);
+#[derive(Debug, PartialEq, Eq)]
+pub struct Json(Text);
 
 impl Json {
-    /// Writes `value`.
+    /// Writes `value`. During a call it stops as soon as the text is longer than the response may
+    /// be, or too little memory is left for it.
     ///
     /// # Errors
-    /// −32603 if `value` cannot be JSON, such as a map whose keys are not strings.
+    /// −32000 if the text does not fit, −32603 if `value` cannot be JSON, such as a map whose keys
+    /// are not strings.
     pub fn write<T: Serialize + ?Sized>(value: &T) -> RpcResult<Self> {
-        serde_json::to_vec(value)
-            .map(Self)
-            .map_err(|error| unwritable(&error))
-    }
-
-    /// Writes `value`, which may be long. Stops as soon as the text is longer than `len_max` bytes.
-    ///
-    /// # Errors
-    /// −32000 if the text is longer than `len_max` bytes, and as [`Json::write`].
-    pub(crate) fn write_within<T: Serialize + ?Sized>(value: &T, len_max: usize) -> RpcResult<Self> {
-        let mut out = BoundedWriter {
-            text: Vec::new(),
-            len_max,
-        };
-        match serde_json::to_writer(&mut out, value) {
-            Ok(()) => Ok(Self(out.text)),
-            Err(error) if error.is_io() => Err(RpcError::too_long("", len_max)),
-            Err(error) => Err(unwritable(&error)),
-        }
+        let mut writer = result_writer();
+        write_to(&mut writer, value)?;
+        Ok(Self(writer.finish()))
     }
 
     /// Takes JSON text that the caller has written. It is sent unchanged and not checked.
-    pub fn from_text(json: Vec<u8>) -> Self {
-        Self(json)
+    pub(crate) fn from_text(json: impl Into<Text>) -> Self {
+        Self(json.into())
+    }
+
+    /// Takes JSON text that many answers share.
+    pub(crate) fn shared(json: &Bytes) -> Self {
+        Self(Text::shared(json))
     }
 
     /// The JSON text.
-    pub fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn text(&self) -> &Text {
         &self.0
     }
+
+    /// The JSON text, with its memory.
+    pub(crate) fn into_text(self) -> Text {
+        self.0
+    }
 }
 
-fn unwritable(error: &serde_json::Error) -> RpcError {
-    tracing::error!(%error, "a result cannot be written as JSON");
-    RpcError::internal("the result cannot be written")
-}
-
-/// A writer that accepts at most `len_max` bytes.
-struct BoundedWriter {
-    text: Vec<u8>,
-    len_max: usize,
-}
-
-impl io::Write for BoundedWriter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.len() > self.len_max - self.text.len() {
-            return Err(io::ErrorKind::FileTooLarge.into());
+/// Writes `value` as the result of a call, or as a part of it.
+fn write_to<T: Serialize + ?Sized>(writer: &mut TextWriter, value: &T) -> RpcResult<()> {
+    serde_json::to_writer(&mut *writer, value).map_err(|error| match writer.error() {
+        Some(error) => result_error(error),
+        None => {
+            tracing::error!(%error, "a result cannot be written as JSON");
+            RpcError::internal("the result cannot be written")
         }
-        self.text.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    })
 }
 
 /// JSON text of the type on the wire that `T` has, for a method that writes its result itself.
@@ -98,24 +82,6 @@ impl<T: Described + ?Sized> JsonOf<T> {
             )
         };
         Json::write(value).map(Self::trust)
-    }
-
-    /// Writes `value`, which may be long, up to `len_max` bytes. It does not compile if `V` has
-    /// another type on the wire than `T`.
-    ///
-    /// # Errors
-    /// −32000 if the text is longer than `len_max` bytes, and as [`Json::write`].
-    pub(crate) fn write_within<V: Described + Serialize + ?Sized>(
-        value: &V,
-        len_max: usize,
-    ) -> RpcResult<Self> {
-        const {
-            assert!(
-                T::TYPE.is_same(&V::TYPE),
-                "the value has another type on the wire"
-            )
-        };
-        Json::write_within(value, len_max).map(Self::trust)
     }
 
     /// Takes JSON text that the caller knows to be a `T`. This is not checked.
@@ -163,40 +129,63 @@ impl<T: Described + ?Sized> MethodResult for JsonOf<T> {
 
 /// An array of JSON values that is written one value at a time.
 #[derive(Debug)]
-pub(crate) struct JsonArray(Vec<u8>);
+pub(crate) struct JsonArray {
+    writer: TextWriter,
+    is_empty: bool,
+}
 
 impl JsonArray {
     pub(crate) fn new() -> Self {
-        Self(vec![b'['])
+        Self {
+            writer: result_writer(),
+            is_empty: true,
+        }
     }
 
     /// Bytes written so far.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.writer.len()
     }
 
     pub(crate) fn push(&mut self, value: &impl Serialize) -> RpcResult<()> {
-        if self.0.len() > 1 {
-            self.0.push(b',');
-        }
-        serde_json::to_writer(&mut self.0, value).map_err(failure)
+        let separator = if self.is_empty { b"[" } else { b"," };
+        self.is_empty = false;
+        self.writer.push(separator).map_err(result_error)?;
+        write_to(&mut self.writer, value)
     }
 
-    pub(crate) fn finish(mut self) -> Vec<u8> {
-        self.0.push(b']');
-        self.0
+    /// The text of the array.
+    pub(crate) fn finish(mut self) -> RpcResult<Text> {
+        let end = if self.is_empty { b"[]".as_slice() } else { b"]" };
+        self.writer.push(end).map_err(result_error)?;
+        Ok(self.writer.finish())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::budget::MessageBudget;
+    use crate::client::ClientId;
+    use crate::limits::Limits;
+    use crate::traffic::TrafficMemory;
+
+    /// A budget for results of `len_max` bytes, with `room` bytes of memory.
+    fn budget(len_max: usize, room: usize) -> Arc<MessageBudget> {
+        let limits = Limits {
+            response_len_max: len_max,
+            ..Limits::default()
+        };
+        let memory = TrafficMemory::new(room, 100).client(ClientId::Local(0));
+        MessageBudget::new(&limits, memory)
+    }
 
     #[test]
     fn values_that_are_no_json_are_errors() {
         let map = std::collections::BTreeMap::from([((1, 2), 3)]);
         assert_eq!(Json::write(&map).unwrap_err().code(), -32603);
-        assert_eq!(Json::write_within(&map, 100).unwrap_err().code(), -32603);
     }
 
     #[test]
@@ -213,10 +202,30 @@ mod tests {
         }
 
         let written = std::cell::Cell::new(0);
-        let error = Json::write_within(&Endless(&written), 100).unwrap_err();
+        let error = budget(100, 1 << 20).run(|| Json::write(&Endless(&written)).unwrap_err());
         assert_eq!(error.message(), "the response is longer than 100 bytes");
         assert!(written.get() < 100, "{} elements", written.get());
-        assert_eq!(Json::write_within("12345678", 10), Json::write("12345678"));
-        assert!(Json::write_within("12345678", 9).is_err());
+        let error = budget(1 << 30, 10_000).run(|| Json::write(&Endless(&written)).unwrap_err());
+        assert_eq!(error, RpcError::no_memory());
+        assert!(written.get() < 10_000, "{} elements", written.get());
+        let fits = budget(10, 0).run(|| Json::write("12345678"));
+        assert_eq!(fits, Json::write("12345678"));
+        assert!(budget(9, 0).run(|| Json::write("12345678")).is_err());
+    }
+
+    #[test]
+    fn arrays_grow_up_to_a_bound() {
+        let array = |count| {
+            let mut array = JsonArray::new();
+            for value in 0..count {
+                array.push(&value)?;
+            }
+            array.finish().map(|text| text.to_vec())
+        };
+        assert_eq!(array(0).expect("text"), b"[]");
+        assert_eq!(array(3).expect("text"), b"[0,1,2]");
+        let error = budget(1 << 30, 10_000).run(|| array(100_000).unwrap_err());
+        assert_eq!(error, RpcError::no_memory());
+        assert!(budget(6, 0).run(|| array(3)).is_err() && budget(7, 0).run(|| array(3)).is_ok());
     }
 }

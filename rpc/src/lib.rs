@@ -14,6 +14,8 @@
 pub mod access;
 mod block_cache;
 mod budget;
+mod caller;
+mod client;
 pub mod control;
 pub mod decode;
 pub mod dispatch;
@@ -36,6 +38,7 @@ pub mod params;
 pub mod server;
 pub mod subscriptions;
 pub mod table;
+mod text;
 mod traffic;
 pub mod types;
 pub mod wire_type;

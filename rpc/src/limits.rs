@@ -39,6 +39,16 @@ pub const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 pub const SUBSCRIPTIONS_MAX: usize = 1024;
 /// Default of [`Limits::traffic_len_max`]: 512 MiB.
 pub const TRAFFIC_LEN_MAX: usize = 512 * 1024 * 1024;
+/// Default of [`Limits::client_share_percent`].
+pub const CLIENT_SHARE_PERCENT: usize = 50;
+/// Default of [`Limits::waiting_calls_max`].
+pub const WAITING_CALLS_MAX: usize = 1024;
+/// Default of [`Limits::read_rate_min`]: 128 KiB a second.
+pub const READ_RATE_MIN: usize = 128 * 1024;
+/// Default of the longest time that a search for logs may take.
+pub const LOGS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Default of the longest time that a trace may take.
+pub const TRACE_TIMEOUT_MAX: Duration = Duration::from_secs(10);
 /// Default of [`Limits::stop_grace`].
 pub const STOP_GRACE: Duration = Duration::from_secs(2);
 
@@ -54,15 +64,22 @@ pub struct Limits {
     pub batch_len_max: usize,
     /// The deepest nesting of arrays and objects in a request.
     pub depth_max: usize,
-    /// The most open connections of the HTTP server, and of the WebSocket server. One more gets the
-    /// status 503 and is closed.
+    /// The most open connections of the HTTP server, and of the WebSocket server. One more takes the
+    /// place of the connection that is idle longest. If none is idle, it gets the status 503 and is
+    /// closed.
     pub connections_max: usize,
-    /// The most open connections of the local socket. One more is closed.
+    /// The most open connections of the local socket. One more takes the place of the connection
+    /// that is idle longest. If none is idle, it is closed.
     pub ipc_connections_max: usize,
     /// The most calls that read the disk at the same time. Others wait.
     pub blocking_calls_max: usize,
     /// The most calls that execute code at the same time. Others wait.
     pub heavy_calls_max: usize,
+    /// The most calls that wait for one of these two. One more is refused.
+    pub waiting_calls_max: usize,
+    /// The part of the connections, of the memory for messages and of the waiting calls that one
+    /// client address may have, in percent.
+    pub client_share_percent: usize,
     /// The most messages of one WebSocket, or of one connection on the local socket, that are
     /// answered at the same time. The next message is not read before one of them is answered.
     pub connection_calls_max: usize,
@@ -76,12 +93,18 @@ pub struct Limits {
     /// The time that a connection may pass without a byte in either direction. It is longer than
     /// the body and request time-outs together, so that it ends no request that they allow.
     pub idle_timeout: Duration,
-    /// The time that a client has to read one answer or notification on a connection that lasts.
+    /// The time that a client has to read one answer or notification. If it reads at
+    /// [`Limits::read_rate_min`], it gets the same time again. A client that is slower is
+    /// disconnected.
     pub write_timeout: Duration,
+    /// The least rate, in bytes a second, at which a client must read a message that it has not read
+    /// after [`Limits::write_timeout`].
+    pub read_rate_min: usize,
     /// The most subscriptions of one connection.
     pub subscriptions_max: usize,
     /// The most bytes in memory of all requests that are being read or answered, and of all
-    /// responses that are being sent, over all connections.
+    /// responses that are being made or sent, over all connections. An eighth of it is left for the
+    /// local socket.
     pub traffic_len_max: usize,
     /// The time that running requests have to finish when a server stops.
     pub stop_grace: Duration,
@@ -98,12 +121,15 @@ impl Default for Limits {
             ipc_connections_max: IPC_CONNECTIONS_MAX,
             blocking_calls_max: BLOCKING_CALLS_MAX,
             heavy_calls_max: HEAVY_CALLS_MAX,
+            waiting_calls_max: WAITING_CALLS_MAX,
+            client_share_percent: CLIENT_SHARE_PERCENT,
             connection_calls_max: CONNECTION_CALLS_MAX,
             header_timeout: HEADER_TIMEOUT,
             body_timeout: BODY_TIMEOUT,
             request_timeout: REQUEST_TIMEOUT,
             idle_timeout: IDLE_TIMEOUT,
             write_timeout: WRITE_TIMEOUT,
+            read_rate_min: READ_RATE_MIN,
             subscriptions_max: SUBSCRIPTIONS_MAX,
             traffic_len_max: TRAFFIC_LEN_MAX,
             stop_grace: STOP_GRACE,

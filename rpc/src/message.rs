@@ -10,10 +10,12 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::budget::MessageBudget;
 use crate::decode::{json_type, string};
 use crate::error::{RpcError, RpcResult};
 use crate::json::Json;
 use crate::limits::Limits;
+use crate::text::{Text, TextWriter};
 
 /// The id of a response whose request had no readable id.
 const NULL_ID: &str = "null";
@@ -265,39 +267,119 @@ fn is_deeper(body: &[u8], depth_max: usize) -> bool {
     false
 }
 
-/// Appends one response to `out`.
-pub(crate) fn write_response(out: &mut Vec<u8>, id: &str, result: &RpcResult<Json>) {
-    out.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-    out.extend_from_slice(id.as_bytes());
-    match result {
-        Ok(json) => {
-            out.extend_from_slice(br#","result":"#);
-            out.extend_from_slice(json.as_bytes());
-        }
-        Err(error) => {
-            out.extend_from_slice(br#","error":"#);
-            serde_json::to_writer(&mut *out, error).expect("a code and a text can always be written");
+/// If memory for a response with a longer id runs out, the whole answer fails, since a part of the
+/// id may have been written.
+const LONG_ID_LEN: usize = 16 * 1024;
+
+/// An error that is no longer, with its id, is written even if no memory is left.
+const SHORT_ERROR_LEN: usize = 512;
+/// Most bytes of a response without its id, its result or its error.
+const RESPONSE_LEN: usize = 64;
+
+/// The answer to a message while its responses are made, one after the other.
+pub(crate) struct AnswerWriter<'b> {
+    budget: &'b MessageBudget,
+    out: TextWriter,
+    is_batch: bool,
+    /// The beginning of a response, kept for its allocation.
+    begin: Vec<u8>,
+    /// Too little memory was left even for an error.
+    failed: bool,
+}
+
+impl<'b> AnswerWriter<'b> {
+    /// An answer without responses. The answer to a batch is an array.
+    pub(crate) fn new(budget: &'b MessageBudget, is_batch: bool) -> Self {
+        Self {
+            budget,
+            out: budget.writer(),
+            is_batch,
+            begin: Vec::new(),
+            failed: false,
         }
     }
-    out.push(b'}');
+
+    /// Appends a response. A result for which too little memory is left becomes an error.
+    pub(crate) fn push(&mut self, id: &str, result: RpcResult<Json>) {
+        if self.failed {
+            return;
+        }
+        let result = match result {
+            Ok(json) => self.push_text(id, b",\"result\":", json.into_text()),
+            Err(error) => self.push_error(id, &error),
+        };
+        if let Err(error) = result {
+            self.failed = id.len() > LONG_ID_LEN || self.push_error(id, &error).is_err();
+        }
+    }
+
+    /// Appends an error. A long one counts as a result does.
+    fn push_error(&mut self, id: &str, error: &RpcError) -> RpcResult<()> {
+        let mut text = self.budget.writer();
+        if serde_json::to_writer(&mut text, error).is_err() {
+            // A code and texts can always be written, if there is memory.
+            return Err(RpcError::no_memory());
+        }
+        self.budget.charge_error(text.len())?;
+        if id.len() + text.len() <= SHORT_ERROR_LEN {
+            self.out.always_make_room(SHORT_ERROR_LEN + RESPONSE_LEN);
+        }
+        self.push_text(id, b",\"error\":", text.finish())
+    }
+
+    fn push_text(&mut self, id: &str, field: &[u8], value: Text) -> RpcResult<()> {
+        let separator: &[u8] = match (self.is_batch, self.out.len()) {
+            (false, _) => b"",
+            (true, 0) => b"[",
+            (true, _) => b",",
+        };
+        self.begin.clear();
+        for part in [separator, br#"{"jsonrpc":"2.0","id":"#, id.as_bytes(), field] {
+            self.begin.extend_from_slice(part);
+        }
+        let appended = self.out.append(&self.begin, value, b"}");
+        appended.map_err(|error| self.budget.text_error(error))
+    }
+
+    /// The answer. `None` if it has no responses.
+    ///
+    /// # Errors
+    /// [`NoMemory`] if too little memory was left even for the errors of the calls.
+    pub(crate) fn finish(self) -> Result<Option<Text>, NoMemory> {
+        if self.failed {
+            return Err(NoMemory);
+        }
+        if self.out.len() == 0 {
+            return Ok(None);
+        }
+        let is_batch = self.is_batch;
+        let mut text = self.out.finish();
+        if is_batch {
+            text.push_end(b"]");
+        }
+        Ok(Some(text))
+    }
 }
 
-/// The response to one request.
-pub(crate) fn response(id: &str, result: &RpcResult<Json>) -> Vec<u8> {
-    let len = result.as_ref().map_or(64, |json| json.as_bytes().len());
-    let mut out = Vec::with_capacity(len + id.len() + 64);
-    write_response(&mut out, id, result);
-    out
-}
+/// Too little memory was left for the answer to a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoMemory;
 
 /// The response to a message that has no readable id.
-pub(crate) fn error_response(error: RpcError) -> Vec<u8> {
-    response(NULL_ID, &Err(error))
+pub(crate) fn error_response(error: &RpcError) -> Text {
+    let mut out = br#"{"jsonrpc":"2.0","id":null,"error":"#.to_vec();
+    serde_json::to_writer(&mut out, error).expect("a code and a text can always be written");
+    out.push(b'}');
+    out.into()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::client::ClientId;
+    use crate::traffic::TrafficMemory;
 
     fn limits() -> Limits {
         Limits {
@@ -461,12 +543,86 @@ mod tests {
         assert!(members[2].is_err(), "an array is not a request");
     }
 
+    /// A budget for answers with `room` bytes of memory.
+    fn budget(room: usize) -> (TrafficMemory, Arc<MessageBudget>) {
+        let limits = Limits {
+            response_len_max: 100_000,
+            ..Limits::default()
+        };
+        let traffic = TrafficMemory::new(room, 100);
+        let memory = traffic.client(ClientId::Local(0));
+        (traffic, MessageBudget::new(&limits, memory))
+    }
+
+    #[track_caller]
+    fn check_answer(budget: &MessageBudget, responses: Vec<(&str, RpcResult<Json>)>, expected: &str) {
+        let is_batch = responses.len() != 1;
+        let mut answer = AnswerWriter::new(budget, is_batch);
+        for (id, result) in responses {
+            answer.push(id, result);
+        }
+        let text = answer.finish().expect("memory").map(|text| text.to_vec());
+        assert_eq!(String::from_utf8(text.unwrap_or_default()).unwrap(), expected);
+    }
+
     #[test]
     fn responses() {
-        let error = response("7", &Err(RpcError::refused("a \"quoted\" text")));
-        let expected = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32000,"message":"a \"quoted\" text"}}"#;
-        assert_eq!(String::from_utf8(error).unwrap(), expected);
-        let value = response("\"x\"", &Json::write(&true));
-        assert_eq!(value, br#"{"jsonrpc":"2.0","id":"x","result":true}"#);
+        let (_, budget) = budget(1 << 20);
+        let error = || Err(RpcError::refused("a \"quoted\" text"));
+        let error_text = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32000,"message":"a \"quoted\" text"}}"#;
+        let value_text = r#"{"jsonrpc":"2.0","id":"x","result":true}"#;
+        check_answer(&budget, vec![("7", error())], error_text);
+        check_answer(&budget, vec![("\"x\"", Json::write(&true))], value_text);
+        check_answer(
+            &budget,
+            vec![("7", error()), ("\"x\"", Json::write(&true))],
+            &format!("[{error_text},{value_text}]"),
+        );
+        check_answer(&budget, vec![], "");
+    }
+
+    #[test]
+    fn long_errors_count_as_results() {
+        let (_, budget) = budget(1 << 20);
+        let mut answer = AnswerWriter::new(&budget, true);
+        for _ in 0..10 {
+            answer.push("1", Err(RpcError::reverted("reverted", &[7; 10_000])));
+        }
+        let text = answer.finish().expect("memory").expect("an answer").to_vec();
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(text.matches("\"data\":").count(), 4, "each has 20,000 bytes");
+        assert_eq!(
+            text.matches("the response is longer than 100000 bytes").count(),
+            6
+        );
+    }
+
+    #[test]
+    fn a_response_without_memory_becomes_an_error() {
+        let (traffic, budget) = budget(100_000);
+        let mut answer = AnswerWriter::new(&budget, true);
+        let long = || Json::write(&"x".repeat(15_000));
+        for id in ["1", "2", "3", "4", "5", "6"] {
+            answer.push(id, long());
+        }
+        answer.push("7", Json::write(&7));
+        assert!(traffic.used() <= 100_000);
+        let text = answer.finish().expect("memory").expect("an answer").to_vec();
+        let text: Vec<serde_json::Value> = serde_json::from_slice(&text).expect("JSON");
+        let has_error: Vec<_> = text.iter().map(|response| !response["error"].is_null()).collect();
+        assert_eq!(has_error, [false, false, false, false, true, true, false]);
+        assert_eq!(
+            text[4]["error"]["message"],
+            "too many long responses at the same time: ask for less at once, or try again later"
+        );
+        assert_eq!(traffic.used(), 0);
+    }
+
+    #[test]
+    fn an_answer_without_memory_for_its_ids_fails() {
+        let (_, budget) = budget(10_000);
+        let mut answer = AnswerWriter::new(&budget, false);
+        answer.push(&"9".repeat(20_000), Json::write(&1));
+        assert_eq!(answer.finish(), Err(NoMemory));
     }
 }

@@ -2,21 +2,28 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use chain::Chain;
 use chain::logs::LogLimits;
+use chain::pool::PoolContent;
 use keystore::AccountManager;
 use parking_lot::Mutex;
 use primitives::{Address, B256, U256};
 
 use crate::block_cache::BlockCache;
+use crate::budget::reserve_values;
 use crate::control::{ListenerControl, MinerControl, NetworkControl};
 use crate::error::{RpcError, RpcResult, failure};
 use crate::facts::{NodeFacts, SyncStatus};
 use crate::feeds::Feeds;
 use crate::filters::{FilterLimits, Filters};
 use crate::health::{Health, Healthy};
-use crate::limits::RESPONSE_LEN_MAX;
+use crate::limits::{LOGS_TIMEOUT, RESPONSE_LEN_MAX, TRACE_TIMEOUT_MAX};
+
+/// Bytes of a transaction in the maps of a pool's content, without the transaction itself, which is
+/// shared with the pool.
+const POOL_ENTRY_LEN: usize = 200;
 
 /// Settings that do not change while the node runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +34,10 @@ pub struct NodeSettings {
     pub pending_number: bool,
     /// The bounds of a query for logs.
     pub log_limits: LogLimits,
+    /// The longest time that a search for logs may take.
+    pub logs_timeout: Duration,
+    /// The longest time that a trace may take, whatever time its caller asks for.
+    pub trace_timeout_max: Duration,
     /// The most bytes of an answer.
     pub response_len_max: usize,
     /// The settings from `vnodeconfig.json`.
@@ -39,6 +50,8 @@ impl Default for NodeSettings {
             data_directory: PathBuf::new(),
             pending_number: false,
             log_limits: LogLimits::default(),
+            logs_timeout: LOGS_TIMEOUT,
+            trace_timeout_max: TRACE_TIMEOUT_MAX,
             response_len_max: RESPONSE_LEN_MAX,
             vnode: VnodeSettings::default(),
         }
@@ -178,6 +191,17 @@ impl Node {
             ));
         }
         Ok(beneficiary)
+    }
+
+    /// All transactions of the pool.
+    ///
+    /// # Errors
+    /// −32000 if too little memory is left for the maps.
+    pub(crate) fn pool_content(&self) -> RpcResult<PoolContent> {
+        let pool = self.chain.pool();
+        let (pending, queued) = pool.counts();
+        reserve_values(POOL_ENTRY_LEN * (pending + queued))?;
+        Ok(pool.content())
     }
 
     /// A view of the chain as it is now. A request takes one view and reads everything from it.

@@ -21,6 +21,7 @@ use crate::mining::build::UnsealedBlock;
 use crate::pool::SenderState;
 use crate::state::{BlockState, StateError};
 use crate::view::View;
+use crate::work::{WorkLimit, WorkStop};
 
 /// The gas limit of a call that has none.
 pub const CALL_GAS_DEFAULT: u64 = 50_000_000;
@@ -90,9 +91,9 @@ pub enum EvmCallError {
     /// The call fails even with the most gas that is allowed.
     #[error("{0}")]
     AlwaysFails(String),
-    /// The call was stopped because it exceeded its time limit.
-    #[error("execution aborted (timeout = {0:?})")]
-    Timeout(Duration),
+    /// The call was stopped because it exceeded its time limit, or nobody waits for it any more.
+    #[error(transparent)]
+    Stopped(#[from] WorkStop),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -175,7 +176,7 @@ impl View {
         Ok(got)
     }
 
-    /// Runs a call, for at most `timeout`.
+    /// Runs a call within `limit`.
     ///
     /// # Errors
     /// [`EvmCallError`] when the call cannot be run or takes too long. A failing contract is an
@@ -184,11 +185,11 @@ impl View {
         &self,
         at: StateAt<'_>,
         request: &CallRequest,
-        timeout: Duration,
+        limit: impl Into<WorkLimit>,
     ) -> Result<CallOutcome, EvmCallError> {
         let (header, state) = self.open_state(at)?;
         let gas = request.gas.unwrap_or(CALL_GAS_DEFAULT);
-        self.run(&header, state, request, gas, &mut Deadline::new(timeout))
+        self.run(&header, state, request, gas, &mut Deadline::new(limit.into()))
     }
 
     /// Runs a call that needs at most some thousand instructions and a few reads of the store, see
@@ -211,20 +212,20 @@ impl View {
         outcome.map(Some)
     }
 
-    /// Finds a gas limit with which a call succeeds, within `timeout`. The result exceeds the
+    /// Finds a gas limit with which a call succeeds, within `limit`. The result exceeds the
     /// smallest such limit by at most 1/64 of itself. It is at most the request's gas or, without
     /// one, the block's gas limit.
     ///
     /// # Errors
     /// [`EvmCallError::Reverted`] or [`EvmCallError::AlwaysFails`] when the call does not succeed
-    /// with the largest limit, [`EvmCallError::Timeout`] when the time is over.
+    /// with the largest limit, [`EvmCallError::Stopped`] when the time is over.
     pub fn estimate_gas(
         &self,
         at: StateAt<'_>,
         request: &CallRequest,
-        timeout: Duration,
+        limit: impl Into<WorkLimit>,
     ) -> Result<u64, EvmCallError> {
-        let mut deadline = Deadline::new(timeout);
+        let mut deadline = Deadline::new(limit.into());
         let (header, state) = self.open_state(at)?;
         let overlay = state.into_overlay();
         let mut attempt = |gas: u64| {
@@ -324,10 +325,8 @@ impl View {
         deadline: &mut Deadline,
     ) -> Result<CallOutcome, EvmCallError> {
         let outcome = self.run_with_inspector(header, state, request, gas, &mut *deadline)?;
-        if deadline.is_over() {
-            // The call may have been stopped, so its outcome is meaningless.
-            return Err(EvmCallError::Timeout(deadline.timeout()));
-        }
+        // If the call was stopped, its outcome is meaningless.
+        deadline.check()?;
         Ok(outcome)
     }
 

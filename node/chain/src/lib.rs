@@ -18,6 +18,7 @@
 //! | which logs match? | [`logs`] |
 //! | what did a transaction do, step by step? | [`trace`] |
 //! | is the store sound? | [`check`] |
+//! | when does long work stop early? | [`work`] |
 //!
 //! This package knows no JSON-RPC, no sockets and no GPUs. Only [`genesis::file`] and
 //! [`genesis::record`] know JSON.
@@ -41,6 +42,7 @@ pub mod stream;
 pub mod trace;
 pub mod trie;
 pub mod view;
+pub mod work;
 
 pub use chain::{Chain, ChainConfig};
 pub use clock::unix_now;

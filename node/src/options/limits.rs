@@ -10,9 +10,9 @@ use chain::logs::LogLimits;
 use clap::Args;
 use rpc::filters::{ANSWER_LEN_MAX, FILTERS_MAX, FilterLimits, IDLE_TIMEOUT as FILTER_IDLE_TIMEOUT};
 use rpc::limits::{
-    BATCH_LEN_MAX, BODY_LEN_MAX, BODY_TIMEOUT, CONNECTION_CALLS_MAX, CONNECTIONS_MAX, HEADER_TIMEOUT,
-    IDLE_TIMEOUT, Limits, REQUEST_TIMEOUT, RESPONSE_LEN_MAX, SUBSCRIPTIONS_MAX, TRAFFIC_LEN_MAX,
-    WRITE_TIMEOUT,
+    BATCH_LEN_MAX, BODY_LEN_MAX, BODY_TIMEOUT, CLIENT_SHARE_PERCENT, CONNECTION_CALLS_MAX, CONNECTIONS_MAX,
+    HEADER_TIMEOUT, IDLE_TIMEOUT, LOGS_TIMEOUT, Limits, READ_RATE_MIN, REQUEST_TIMEOUT, RESPONSE_LEN_MAX,
+    SUBSCRIPTIONS_MAX, TRACE_TIMEOUT_MAX, TRAFFIC_LEN_MAX, WAITING_CALLS_MAX, WRITE_TIMEOUT,
 };
 
 /// Limits of the JSON-RPC servers.
@@ -28,15 +28,24 @@ pub struct LimitOptions {
     /// Most requests in a batch
     #[arg(long = "rpc.maxbatch", value_name = "N", default_value_t = BATCH_LEN_MAX, value_parser = positive)]
     pub batch: usize,
-    /// Memory for requests being read and responses being sent, for all clients together, in MiB
+    /// Memory for requests and responses, from their first byte until they are sent, for all clients
+    /// together, in MiB; an eighth of it is left for the local socket
     #[arg(long = "rpc.maxtraffic", value_name = "MIB", default_value_t = TRAFFIC_LEN_MAX >> 20, value_parser = positive)]
     pub traffic: usize,
-    /// Most HTTP connections; the same number applies to WebSocket connections
+    /// Most HTTP connections; the same number applies to WebSocket connections. When all are taken,
+    /// the one that is idle longest makes room for a new one
     #[arg(long = "rpc.maxconnections", value_name = "N", default_value_t = CONNECTIONS_MAX, value_parser = positive)]
     pub connections: usize,
     /// Most messages of one WebSocket or local socket connection that are answered in parallel
     #[arg(long = "rpc.maxparallel", value_name = "N", default_value_t = CONNECTION_CALLS_MAX, value_parser = positive)]
     pub parallel: usize,
+    /// Most calls that wait for a thread; the same number applies to calls that execute code
+    #[arg(long = "rpc.maxwaiting", value_name = "N", default_value_t = WAITING_CALLS_MAX, value_parser = positive)]
+    pub waiting: usize,
+    /// The part of the connections, of the memory for messages and of the waiting calls that one
+    /// client address may have, in percent; 100 for a node behind a reverse proxy
+    #[arg(long = "rpc.clientshare", value_name = "PERCENT", default_value_t = CLIENT_SHARE_PERCENT, value_parser = percent)]
+    pub client_share: usize,
     /// Most filters
     #[arg(long = "rpc.maxfilters", value_name = "N", default_value_t = FILTERS_MAX)]
     pub filters: usize,
@@ -52,6 +61,12 @@ pub struct LimitOptions {
     /// Most blocks whose logs are read for one answer; 0: no limit
     #[arg(long = "rpc.logs.maxblocks", value_name = "N", default_value_t = chain::logs::BLOCKS_READ_MAX)]
     pub logs_blocks: u64,
+    /// Longest time to search for logs, in seconds
+    #[arg(long = "rpc.logs.timeout", value_name = "SECONDS", default_value_t = Seconds(LOGS_TIMEOUT))]
+    pub logs_time: Seconds,
+    /// Longest time for a trace, in seconds, whatever time its caller asks for
+    #[arg(long = "rpc.trace.maxtimeout", value_name = "SECONDS", default_value_t = Seconds(TRACE_TIMEOUT_MAX))]
+    pub trace_time: Seconds,
     /// Longest time to work on one request or batch, in seconds
     #[arg(long = "rpc.timeout", value_name = "SECONDS", default_value_t = Seconds(REQUEST_TIMEOUT))]
     pub request_time: Seconds,
@@ -65,10 +80,14 @@ pub struct LimitOptions {
     /// request may take
     #[arg(long = "rpc.idletimeout", value_name = "SECONDS", default_value_t = Seconds(IDLE_TIMEOUT))]
     pub idle_time: Seconds,
-    /// Longest time for a client to receive one message over WebSockets or the local socket, in
-    /// seconds
+    /// Longest time for a client to receive one response or notification, in seconds; a client that
+    /// receives it at the rate of --rpc.minrate gets the same time again
     #[arg(long = "rpc.writetimeout", value_name = "SECONDS", default_value_t = Seconds(WRITE_TIMEOUT))]
     pub write_time: Seconds,
+    /// Least rate, in KiB a second, at which a client must receive a response that it has not received
+    /// after --rpc.writetimeout; slower clients are disconnected
+    #[arg(long = "rpc.minrate", value_name = "KIB", default_value_t = READ_RATE_MIN >> 10, value_parser = positive)]
+    pub min_rate: usize,
     /// Time after which a filter that is not polled is removed, in seconds
     #[arg(long = "rpc.filtertimeout", value_name = "SECONDS", default_value_t = Seconds(FILTER_IDLE_TIMEOUT))]
     pub filter_time: Seconds,
@@ -83,6 +102,8 @@ impl LimitOptions {
             batch_len_max: self.batch,
             traffic_len_max: self.traffic.saturating_mul(1 << 20),
             connections_max: self.connections,
+            waiting_calls_max: self.waiting,
+            client_share_percent: self.client_share,
             connection_calls_max: self.parallel,
             subscriptions_max: self.subscriptions,
             request_timeout: self.request_time.0,
@@ -91,6 +112,7 @@ impl LimitOptions {
             // A shorter idle timeout would end requests that the other two timeouts allow.
             idle_timeout: self.idle_time.0.max(self.request_time.0 + self.body_time.0),
             write_timeout: self.write_time.0,
+            read_rate_min: self.min_rate.saturating_mul(1 << 10),
             ..Limits::default()
         }
     }
@@ -125,9 +147,16 @@ fn positive(text: &str) -> Result<usize, String> {
     }
 }
 
+fn percent(text: &str) -> Result<usize, String> {
+    match positive(text)? {
+        number @ 1..=100 => Ok(number),
+        _ => Err("expected 1 to 100".to_owned()),
+    }
+}
+
 /// A duration on the command line: at least a millisecond, at most a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seconds(Duration);
+pub struct Seconds(pub Duration);
 
 impl FromStr for Seconds {
     type Err = &'static str;
@@ -168,6 +197,9 @@ mod tests {
         let options = parse(&[]).unwrap();
         assert_eq!(options.servers(), Limits::default());
         assert_eq!(options.filters(), FilterLimits::default());
+        let settings = rpc::NodeSettings::default();
+        assert_eq!(options.logs_time.0, settings.logs_timeout);
+        assert_eq!(options.trace_time.0, settings.trace_timeout_max);
         assert_eq!(options.logs(), LogLimits::default());
     }
 
@@ -180,6 +212,11 @@ mod tests {
             "--rpc.maxtraffic=4",
             "--rpc.maxconnections=5",
             "--rpc.maxparallel=14",
+            "--rpc.maxwaiting=15",
+            "--rpc.clientshare=16",
+            "--rpc.minrate=17",
+            "--rpc.logs.timeout=18",
+            "--rpc.trace.maxtimeout=19",
             "--rpc.maxfilters=6",
             "--rpc.maxsubscriptions=7",
             "--rpc.timeout=8",
@@ -199,6 +236,9 @@ mod tests {
             traffic_len_max: 4 << 20,
             connections_max: 5,
             connection_calls_max: 14,
+            waiting_calls_max: 15,
+            client_share_percent: 16,
+            read_rate_min: 17 << 10,
             subscriptions_max: 7,
             request_timeout: Duration::from_secs(8),
             header_timeout: Duration::from_secs(9),
@@ -208,6 +248,8 @@ mod tests {
             ..Limits::default()
         };
         assert_eq!(options.servers(), expected);
+        assert_eq!(options.logs_time, Seconds(Duration::from_secs(18)));
+        assert_eq!(options.trace_time, Seconds(Duration::from_secs(19)));
         let filters = FilterLimits {
             filters_max: 6,
             idle_timeout: Duration::from_secs(13),
@@ -227,6 +269,8 @@ mod tests {
         for bad in [
             "--rpc.maxbody=0",
             "--rpc.maxbatch=-1",
+            "--rpc.clientshare=0",
+            "--rpc.clientshare=101",
             "--rpc.timeout=0",
             "--rpc.timeout=x",
             "--rpc.idletimeout=NaN",

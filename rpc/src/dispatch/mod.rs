@@ -3,33 +3,36 @@
 //!
 //! Handlers that block run on the runtime's blocking threads behind two gates: one for reads and
 //! one for execution. So neither the network threads nor cheap reads wait for expensive calls. A
-//! handler that panics answers its call with an internal error. The requests of a batch run in
-//! order. If they take too long on the network thread, the rest of them leave it together. This
-//! module knows no sockets.
+//! handler that panics answers its call with an internal error. This module knows no sockets.
+//!
+//! This file finds the rows and plans where they run. `run.rs` runs them, and `gate.rs` decides
+//! whose turn it is.
+
+mod gate;
+mod run;
 
 use std::collections::{BTreeMap, HashMap};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
-use std::task::Poll;
-use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Semaphore, mpsc};
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::Semaphore;
 
+use self::gate::Gate;
+use self::run::MessageRun;
 use crate::budget::MessageBudget;
+use crate::caller::RpcCaller;
 use crate::error::{RpcError, RpcResult};
 use crate::json::Json;
 use crate::limits::Limits;
-use crate::message::{self, Message, ParsedRequest};
+use crate::message::{self, Message, NoMemory, ParsedRequest};
 use crate::modules::{MODULE_RPC, MODULES, Modules, NameStyle};
 use crate::openrpc;
 use crate::params::Params;
 use crate::subscriptions::{Notification, RpcSession, Subscriptions};
 use crate::table::{
-    CachedHandler, Execution, InlineError, Method, PendingReply, ReadScope, SessionHandler, SyncHandler,
-    WaitingHandler,
+    CachedHandler, Execution, Method, ReadScope, SessionHandler, SyncHandler, WaitingHandler,
 };
+use crate::text::Text;
 use crate::traffic::TrafficMemory;
 
 /// The version that `rpc_modules` returns for each module.
@@ -38,11 +41,6 @@ const MODULE_VERSION: &str = "1.0";
 /// Parameters longer than this many bytes never run on a network thread, unless the method is
 /// [`Method::inline`]. Shorter ones are some microseconds of work.
 const SHORT_PARAMS_LEN_MAX: usize = 4096;
-
-/// How long the requests of one batch may run on a network thread. After that, other connections
-/// have their turn and the rest of the batch runs on blocking threads. Each request is short, but
-/// there may be a thousand.
-const INLINE_TIME_MAX: Duration = Duration::from_millis(2);
 
 /// Why a table of methods cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,10 +58,12 @@ pub struct Rpc<C> {
     context: Arc<C>,
     methods: Vec<Method<C>>,
     limits: Limits,
-    blocking: Arc<Semaphore>,
-    heavy: Arc<Semaphore>,
+    blocking: Gate,
+    heavy: Gate,
+    /// A permit for each pull of subscriptions that may run at the same time.
+    pulls: Arc<Semaphore>,
     /// The answer of `rpc.discover`, once it was asked for.
-    description: OnceLock<Json>,
+    description: OnceLock<Bytes>,
     traffic: TrafficMemory,
 }
 
@@ -88,13 +88,16 @@ impl<C: Send + Sync + 'static> Rpc<C> {
         if let Some(stray) = methods.iter().find(|method| !known(method)) {
             return Err(MethodTableError::UnknownModule(stray.name()));
         }
+        let share = limits.client_share_percent;
+        let gate = |permits| Gate::new(permits, limits.waiting_calls_max, share);
         Ok(Arc::new(Self {
             context,
             methods,
-            blocking: Arc::new(Semaphore::new(limits.blocking_calls_max)),
-            heavy: Arc::new(Semaphore::new(limits.heavy_calls_max)),
+            blocking: gate(limits.blocking_calls_max),
+            heavy: gate(limits.heavy_calls_max),
+            pulls: Arc::new(Semaphore::new(limits.blocking_calls_max.div_ceil(2))),
             description: OnceLock::new(),
-            traffic: TrafficMemory::new(limits.traffic_len_max),
+            traffic: TrafficMemory::new(limits.traffic_len_max, share),
             limits,
         }))
     }
@@ -109,13 +112,13 @@ impl<C: Send + Sync + 'static> Rpc<C> {
         &self.context
     }
 
-    /// The description of all methods, enabled or not. It is written once.
-    fn description(&self) -> RpcResult<Json> {
-        let text = || Json::write(&openrpc::document(self.methods.iter().map(Method::info)));
-        match self.description.get() {
-            Some(description) => Ok(description.clone()),
-            None => text().map(|description| self.description.get_or_init(|| description).clone()),
-        }
+    /// The description of all methods, enabled or not. It is written once, and shared by all
+    /// answers.
+    fn description(&self) -> Json {
+        Json::shared(self.description.get_or_init(|| {
+            let document = openrpc::document(self.methods.iter().map(Method::info));
+            document.to_string().into()
+        }))
     }
 
     /// A dispatcher that answers the methods of `modules`, under each of their names.
@@ -138,7 +141,7 @@ impl<C: Send + Sync + 'static> Rpc<C> {
         Dispatcher {
             rpc: Arc::clone(self),
             rows,
-            modules: Json::write(&versions),
+            modules: serde_json::json!(versions).to_string().into(),
         }
     }
 }
@@ -148,7 +151,8 @@ pub struct Dispatcher<C> {
     rpc: Arc<Rpc<C>>,
     /// By name: the index of the method in the table, and the style of the name.
     rows: HashMap<String, (usize, NameStyle)>,
-    modules: RpcResult<Json>,
+    /// The answer of `rpc_modules`.
+    modules: Bytes,
 }
 
 /// Where a call that may block waits for a thread.
@@ -234,24 +238,39 @@ impl<C> CallPlan<'_, C> {
 }
 
 impl<C: Send + Sync + 'static> Dispatcher<C> {
-    /// Answers one message. Returns `None` if the message has only notifications, which have no
-    /// answer.
+    /// Answers one message as the local socket does. Returns `None` if the message has only
+    /// notifications, which have no answer.
     pub async fn handle(&self, body: Bytes) -> Option<Vec<u8>> {
-        self.handle_in(body, None).await
+        let caller = RpcCaller::local(&self.rpc.traffic);
+        match self.answer(body, &caller, None).await {
+            Ok(answer) => answer.map(|text| text.to_vec()),
+            Err(NoMemory) => Some(message::error_response(&RpcError::no_memory()).to_vec()),
+        }
     }
 
-    /// Answers one message that came through the connection of `session`.
-    pub(crate) async fn handle_in(&self, body: Bytes, session: Option<&RpcSession>) -> Option<Vec<u8>> {
-        let mut budget = MessageBudget::new(&self.rpc.limits);
+    /// Answers one message of `caller`. `session` is the session of its connection, if it has one.
+    /// If the future is dropped, the work on the message stops.
+    ///
+    /// # Errors
+    /// [`NoMemory`] if too little memory is left even for an answer of errors.
+    pub(crate) async fn answer(
+        &self,
+        body: Bytes,
+        caller: &RpcCaller,
+        session: Option<&RpcSession>,
+    ) -> Result<Option<Text>, NoMemory> {
+        let run = MessageRun {
+            dispatcher: self,
+            body: &body,
+            caller,
+            session,
+            budget: MessageBudget::new(&self.rpc.limits, caller.memory.clone()),
+        };
+        let _cancel = run.budget.cancel_on_drop();
         match message::parse(&body, &self.rpc.limits) {
-            Message::Broken(error) => Some(message::error_response(error)),
-            Message::Single(member) => {
-                let plans = [self.plan(&member)];
-                let result = self.run(&body, &plans, session, &mut budget).await.pop();
-                let result = result.unwrap_or_else(|| Err(stopping()));
-                answer_id(&member).map(|id| message::response(id, &result))
-            }
-            Message::Batch(members) => self.run_batch(&body, &members, session, &mut budget).await,
+            Message::Broken(error) => Ok(Some(message::error_response(&error))),
+            Message::Single(member) => run.single(&member).await,
+            Message::Batch(members) => run.batch(&members).await,
         }
     }
 
@@ -261,7 +280,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
     /// Whatever kept their sources from reading the chain.
     pub(crate) async fn pull(&self, subscriptions: Arc<Subscriptions>) -> RpcResult<Vec<Notification>> {
         // There is no deadline, because no request waits for the notifications.
-        let permit = Arc::clone(&self.rpc.blocking)
+        let permit = Arc::clone(&self.rpc.pulls)
             .acquire_owned()
             .await
             .map_err(|_| stopping())?;
@@ -343,149 +362,6 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
             Execution::Session(handler) => CallPlan::Session(name, handler, params),
         }
     }
-
-    async fn run_batch(
-        &self,
-        body: &Bytes,
-        members: &[ParsedRequest<'_>],
-        session: Option<&RpcSession>,
-        budget: &mut MessageBudget,
-    ) -> Option<Vec<u8>> {
-        let mut plans: Vec<_> = members.iter().map(|member| self.plan(member)).collect();
-        let mut out = Vec::new();
-        let mut start = 0;
-        // Neighbouring requests behind the same gate run together, with one change of threads.
-        let together = |left: &CallPlan<'_, C>, right: &CallPlan<'_, C>| {
-            left.gate().is_some() && left.gate() == right.gate()
-        };
-        let mut inline_time = Duration::ZERO;
-        while let Some(next) = plans[start..].chunk_by(together).next() {
-            let (is_inline, start_time) = (next[0].is_inline(), Instant::now());
-            let results = self.run(body, next, session, budget).await;
-            for (member, result) in members[start..].iter().zip(&results) {
-                let Some(id) = answer_id(member) else { continue };
-                out.push(if out.is_empty() { b'[' } else { b',' });
-                message::write_response(&mut out, id, result);
-            }
-            start += next.len();
-            if is_inline {
-                // The time of a call that was deferred counts too, with its wait. After a deferred
-                // call the rest is likely to be deferred too, so it should change threads at once.
-                inline_time += start_time.elapsed();
-            }
-            if inline_time >= INLINE_TIME_MAX {
-                inline_time = Duration::ZERO;
-                let rest = plans.split_off(start);
-                plans.extend(rest.into_iter().map(CallPlan::gated));
-                tokio::task::yield_now().await;
-            }
-        }
-        if out.is_empty() {
-            return None;
-        }
-        out.push(b']');
-        Some(out)
-    }
-
-    /// Runs `plans` and returns a result for each. There are several plans only behind one gate.
-    async fn run(
-        &self,
-        body: &Bytes,
-        plans: &[CallPlan<'_, C>],
-        session: Option<&RpcSession>,
-        budget: &mut MessageBudget,
-    ) -> Vec<RpcResult<Json>> {
-        let Some(plan) = plans.first() else {
-            return Vec::new();
-        };
-        if let Err(error) = budget.admit() {
-            return vec![Err(error); plans.len()];
-        }
-        let context = &self.rpc.context;
-        let result = match plan {
-            CallPlan::Refuse(error) => Err(error.clone()),
-            CallPlan::Modules(params) => params.parse().and_then(|()| self.modules.clone()),
-            CallPlan::Discover(params) => params.parse().and_then(|()| self.rpc.description()),
-            CallPlan::Inline(name, handler, params) => guarded(name, || handler(context, *params)),
-            CallPlan::Cached(gate, name, handler, params) => {
-                match guarded(name, || handler(context, *params, ReadScope::Memory)) {
-                    Ok(json) => Ok(json),
-                    Err(InlineError::Failed(error)) => Err(error),
-                    Err(InlineError::Deferred) => {
-                        let plan =
-                            CallPlan::Gated(*gate, name, GatedHandler::Cached(Arc::clone(handler)), *params);
-                        return self.run_gated(*gate, body, &[plan], budget).await;
-                    }
-                }
-            }
-            CallPlan::Waiting(name, handler, params) => {
-                match guarded(name, || Ok(handler(Arc::clone(context), *params))) {
-                    Ok(waiting) => wait(name, waiting, budget.deadline).await,
-                    Err(error) => Err(error),
-                }
-            }
-            CallPlan::Session(name, handler, params) => match session {
-                Some(session) => guarded(name, || handler(context, session, *params)),
-                None => Err(RpcError::refused("notifications not supported")),
-            },
-            CallPlan::Gated(gate, ..) => return self.run_gated(*gate, body, plans, budget).await,
-        };
-        vec![budget.charge(result)]
-    }
-
-    /// Runs `plans`, all behind `gate`, in order on one blocking thread.
-    async fn run_gated(
-        &self,
-        gate: CallGate,
-        body: &Bytes,
-        plans: &[CallPlan<'_, C>],
-        budget: &mut MessageBudget,
-    ) -> Vec<RpcResult<Json>> {
-        let gate = match gate {
-            CallGate::Blocking => &self.rpc.blocking,
-            CallGate::Heavy => &self.rpc.heavy,
-        };
-        let count = plans.len();
-        let deadline = budget.deadline;
-        let Ok(Ok(permit)) = timeout_at(deadline, Arc::clone(gate).acquire_owned()).await else {
-            return vec![Err(RpcError::refused("not run: the node is busy")); count];
-        };
-        let tasks: Vec<_> = plans.iter().filter_map(|plan| task(body, plan)).collect();
-        // Results are sent one by one, so that finished calls keep their results if a later call
-        // times out. The channel never has more results than the batch has requests.
-        let (sender, mut receiver) = mpsc::unbounded_channel();
-        let context = Arc::clone(&self.rpc.context);
-        let mut share = budget.clone();
-        tokio::task::spawn_blocking(move || {
-            for (name, gated, json, name_style) in tasks {
-                let run = || {
-                    guarded(name, || {
-                        gated.run(&context, Params::new(json.as_deref(), name_style))
-                    })
-                };
-                let result = share.admit().and_then(|()| run());
-                let result = share.charge(result);
-                if sender.send((result, share.len_left)).is_err() {
-                    break; // The message timed out: nobody waits any more.
-                }
-            }
-            // The permit is released only now, because a call past its deadline still uses its
-            // thread.
-            drop(permit);
-        });
-        let mut results = Vec::with_capacity(count);
-        while results.len() < count {
-            match timeout_at(deadline, receiver.recv()).await {
-                Ok(Some((result, len_left))) => {
-                    budget.len_left = len_left;
-                    results.push(result);
-                }
-                Ok(None) => results.resize(count, Err(stopping())),
-                Err(_) => results.resize(count, Err(timed_out())),
-            }
-        }
-        results
-    }
 }
 
 /// Whether parameters may contain the tag `pending`. Escapes could spell it in other ways.
@@ -493,50 +369,9 @@ fn may_name_pending(json: Option<&str>) -> bool {
     json.is_some_and(|json| json.contains("pending") || json.contains('\\'))
 }
 
-/// A gated call that can change threads: it owns a share of the message instead of borrowing from
-/// it.
-type GatedTask<C> = (&'static str, GatedHandler<C>, Option<Bytes>, NameStyle);
-
-/// The task of a gated plan. Returns `None` for other plans.
-fn task<C>(body: &Bytes, plan: &CallPlan<'_, C>) -> Option<GatedTask<C>> {
-    let CallPlan::Gated(_, name, gated, params) = plan else {
-        return None;
-    };
-    let json = params.json().map(|json| body.slice_ref(json));
-    Some((name, gated.clone(), json, params.name_style()))
-}
-
-/// The id to answer with. Returns `None` for a notification.
-fn answer_id<'a>(member: &ParsedRequest<'a>) -> Option<&'a str> {
-    match member {
-        Ok(request) => request.id,
-        Err(rejected) => Some(rejected.id),
-    }
-}
-
-/// Runs a handler. A panic becomes an internal error.
-fn guarded<T, E: From<RpcError>>(name: &str, run: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(panicked(name).into()))
-}
-
-/// Waits for an answer until `deadline`. A panic becomes an internal error.
-async fn wait(name: &str, mut waiting: PendingReply, deadline: Instant) -> RpcResult<Json> {
-    let poll = std::future::poll_fn(|task| {
-        catch_unwind(AssertUnwindSafe(|| waiting.as_mut().poll(task)))
-            .unwrap_or_else(|_| Poll::Ready(Err(panicked(name))))
-    });
-    timeout_at(deadline, poll)
-        .await
-        .unwrap_or_else(|_| Err(timed_out()))
-}
-
 fn panicked(name: &str) -> RpcError {
     tracing::error!(method = name, "a method panicked");
     RpcError::internal("internal error")
-}
-
-fn timed_out() -> RpcError {
-    RpcError::refused("the request timed out")
 }
 
 fn stopping() -> RpcError {

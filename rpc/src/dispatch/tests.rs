@@ -1,7 +1,12 @@
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
+
+use super::run::INLINE_TIME_MAX;
 use super::*;
+use crate::caller::HangUp;
 use crate::limits::REQUEST_TIMEOUT;
+use crate::table::InlineError;
 use crate::types::Integer;
 use crate::wire_type::{Described, WireType};
 
@@ -56,6 +61,17 @@ fn nothing((): &()) -> RpcResult<()> {
     Ok(())
 }
 
+/// `mc_endless`: works until nobody waits for it.
+fn endless((): &()) -> RpcResult<()> {
+    let limit = crate::budget::work_limit(Duration::MAX);
+    loop {
+        limit
+            .check()
+            .map_err(|stop| RpcError::refused(stop.to_string()))?;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn methods() -> Vec<Method<()>> {
     vec![
         Method::inline("mc_echo", ["text"], echo),
@@ -67,6 +83,7 @@ fn methods() -> Vec<Method<()>> {
         Method::inline("mc_spin", ["ms"], spin),
         Method::brief("mc_brief", ["ms"], brief),
         Method::waiting("mc_wait", ["ms"], wait_ms),
+        Method::heavy("mc_endless", [], endless),
         Method::inline("debug_hidden", [], nothing),
     ]
 }
@@ -237,11 +254,185 @@ fn others_have_their_turn_within_a_batch() {
         tokio::spawn(async move { turn.store(true, Ordering::Relaxed) });
         let body = Bytes::from(format!("[{call},{call}]"));
         let session = crate::subscriptions::Subscriptions::new(1).session();
-        dispatcher.handle_in(body, Some(&session)).await
+        let caller = RpcCaller::local(dispatcher.traffic());
+        let answer = dispatcher.answer(body, &caller, Some(&session)).await;
+        answer.expect("memory").map(|text| text.to_vec())
     });
     let answer = |result| format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
     let want = format!("[{},{}]", answer(false), answer(true));
     assert_eq!(String::from_utf8(got.unwrap()).unwrap(), want);
+}
+
+/// Hangs up when it is told to.
+#[derive(Default)]
+struct TestHangUp(tokio::sync::Notify);
+
+impl HangUp for TestHangUp {
+    fn wait(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.0.notified())
+    }
+}
+
+/// A dispatcher with one permit for calls that execute code.
+fn one_permit(request_timeout: Duration) -> Arc<Dispatcher<()>> {
+    let limits = Limits {
+        request_timeout,
+        heavy_calls_max: 1,
+        ..Limits::default()
+    };
+    let rpc = Rpc::new(Arc::new(()), methods(), limits).unwrap();
+    Arc::new(rpc.dispatcher(&Modules::default()))
+}
+
+fn call(method: &str, params: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#)
+}
+
+/// The answer to `body` on a new connection of the client at `10.0.0.last`.
+async fn ask(dispatcher: &Dispatcher<()>, last: u8, body: String) -> String {
+    let caller = RpcCaller::remote([10, 0, 0, last].into(), dispatcher.traffic());
+    let answer = dispatcher.answer(body.into(), &caller, None).await;
+    let text = answer.expect("memory").expect("an answer").to_vec();
+    String::from_utf8(text).unwrap()
+}
+
+/// Checks that the permit is free soon.
+async fn check_free(dispatcher: &Dispatcher<()>) {
+    let answer = tokio::time::timeout(PATIENCE, ask(dispatcher, 9, call("mc_work", "[1]"))).await;
+    let answer = answer.expect("the permit is given back");
+    assert!(answer.contains("\"result\":1"), "{answer}");
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_stops_when_its_time_is_over() {
+    let dispatcher = one_permit(Duration::from_millis(200));
+    let late = ask(&dispatcher, 1, call("mc_endless", "[]")).await;
+    assert!(late.contains("the request timed out"), "{late}");
+    check_free(&dispatcher).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_stops_when_the_client_hangs_up() {
+    let dispatcher = one_permit(REQUEST_TIMEOUT);
+    let hang_up = Arc::new(TestHangUp::default());
+    let caller = RpcCaller::remote([10, 0, 0, 1].into(), dispatcher.traffic()).with_hang_up(hang_up.clone());
+    let own = Arc::clone(&dispatcher);
+    let batch = format!("[{},{}]", call("mc_endless", "[]"), call("mc_endless", "[]"));
+    let asked = tokio::spawn(async move { own.answer(batch.into(), &caller, None).await });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!asked.is_finished());
+    hang_up.0.notify_one();
+    let answer = asked.await.unwrap().expect("memory").expect("an answer").to_vec();
+    let answer = String::from_utf8(answer).unwrap();
+    assert_eq!(answer.matches("the client hung up before").count(), 2, "{answer}");
+    check_free(&dispatcher).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_stops_when_nobody_waits() {
+    let dispatcher = one_permit(REQUEST_TIMEOUT);
+    for _ in 0..3 {
+        let own = Arc::clone(&dispatcher);
+        let asked = tokio::spawn(async move { ask(&own, 1, call("mc_endless", "[]")).await });
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!asked.is_finished());
+        asked.abort();
+    }
+    check_free(&dispatcher).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_gives_its_permit_back_when_others_wait() {
+    let dispatcher = one_permit(REQUEST_TIMEOUT);
+    let batch = format!("[{}]", vec![call("mc_work", "[40]"); 20].join(","));
+    let own = Arc::clone(&dispatcher);
+    let long = tokio::spawn(async move { ask(&own, 1, batch).await });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    for last in 2..6 {
+        let short = ask(&dispatcher, last, call("mc_work", "[1]")).await;
+        assert!(short.contains("\"result\":1"), "{short}");
+    }
+    assert!(!long.is_finished(), "the batch has not run to its end first");
+    assert_eq!(long.await.unwrap().matches("\"result\":40").count(), 20);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_one_client_do_not_fill_the_line() {
+    let limits = Limits {
+        heavy_calls_max: 1,
+        waiting_calls_max: 4,
+        ..Limits::default()
+    };
+    let rpc = Rpc::new(Arc::new(()), methods(), limits).unwrap();
+    let dispatcher = Arc::new(rpc.dispatcher(&Modules::default()));
+    let flood: Vec<_> = (0..6)
+        .map(|_| {
+            let own = Arc::clone(&dispatcher);
+            tokio::spawn(async move { ask(&own, 1, call("mc_work", "[300]")).await })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let other = ask(&dispatcher, 2, call("mc_work", "[1]")).await;
+    assert!(other.contains("\"result\":1"), "{other}");
+    let mut refused = 0;
+    for call in flood {
+        let answer = call.await.unwrap();
+        let expected = "not run: 2 calls of this client wait already, and no more may wait";
+        refused += usize::from(answer.contains(expected));
+    }
+    assert_eq!(refused, 3, "one runs and two wait");
+}
+
+#[tokio::test]
+async fn answers_share_the_description() {
+    let dispatcher = one_permit(REQUEST_TIMEOUT);
+    let caller = RpcCaller::remote([10, 0, 0, 1].into(), dispatcher.traffic());
+    let batch = format!("[{}]", vec![call("rpc.discover", "[]"); 500].join(","));
+    let answer = dispatcher.answer(batch.into(), &caller, None).await;
+    let answer = answer.expect("memory").expect("an answer");
+    let used = dispatcher.traffic().used();
+    assert!(answer.len() > 5 << 20, "{} bytes", answer.len());
+    assert!(used < 1 << 20, "{used} bytes are reserved");
+    let answer: Vec<serde_json::Value> = serde_json::from_slice(&answer.to_vec()).unwrap();
+    assert!(
+        answer
+            .iter()
+            .all(|response| response["result"]["openrpc"].is_string())
+    );
+}
+
+#[tokio::test]
+async fn a_batch_ends_where_memory_ends() {
+    let limits = Limits {
+        traffic_len_max: 1 << 20,
+        ..Limits::default()
+    };
+    let rpc = Rpc::new(Arc::new(()), methods(), limits).unwrap();
+    let dispatcher = rpc.dispatcher(&Modules::default());
+    let caller = RpcCaller::remote([10, 0, 0, 1].into(), dispatcher.traffic());
+    let text = "x".repeat(3000);
+    for method in ["mc_echo", "mc_length", "mc_wait"] {
+        let params = match method {
+            "mc_wait" => "[0]".to_owned(),
+            _ => format!("[\"{text}\"]"),
+        };
+        let batch = format!("[{}]", vec![call(method, &params); 400].join(","));
+        let answer = dispatcher.answer(batch.into(), &caller, None).await;
+        let answer = answer.expect("memory").expect("an answer");
+        let used = dispatcher.traffic().used();
+        assert!(used <= 1 << 19, "{method}: {used} bytes are reserved");
+        assert!(
+            used + (64 << 10) >= answer.len(),
+            "{method}: {used} for {} bytes",
+            answer.len()
+        );
+        let answer: Vec<serde_json::Value> = serde_json::from_slice(&answer.to_vec()).unwrap();
+        let refused = answer.iter().filter(|response| response["error"].is_object());
+        assert_eq!(refused.count() > 0, method == "mc_echo", "{method}");
+    }
+    assert_eq!(dispatcher.traffic().used(), 0);
 }
 
 #[test]

@@ -244,7 +244,7 @@ impl Filters {
             }
         }
         *cursor = unseen.cursor_after(taken, &view)?;
-        Ok(Json::from_text(out.finish()))
+        out.finish().map(Json::from_text)
     }
 }
 

@@ -69,13 +69,12 @@ impl Described for TxpoolContent<'_> {
 
 /// `txpool_content`.
 fn content(node: &Node) -> RpcResult<JsonOf<TxpoolContent<'static>>> {
-    let content = node.chain.pool().content();
+    let content = node.pool_content()?;
     let object = TxpoolContent {
         pending: WholeTransactions(&content.pending),
         queued: WholeTransactions(&content.queued),
     };
-    // The text of a full pool is far longer than any answer may be.
-    JsonOf::write_within(&object, node.settings.response_len_max)
+    JsonOf::write(&object)
 }
 
 /// The answer of `txpool_inspect`.
@@ -91,12 +90,12 @@ impl Described for PoolSummary<'_> {
 
 /// `txpool_inspect`.
 fn inspect(node: &Node) -> RpcResult<JsonOf<PoolSummary<'static>>> {
-    let content = node.chain.pool().content();
+    let content = node.pool_content()?;
     let object = PoolSummary {
         pending: TransactionSummaries(&content.pending),
         queued: TransactionSummaries(&content.queued),
     };
-    JsonOf::write_within(&object, node.settings.response_len_max)
+    JsonOf::write(&object)
 }
 
 /// Each transaction as an object.

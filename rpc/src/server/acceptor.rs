@@ -1,51 +1,67 @@
 //! Accepts TCP connections up to a number, speaks HTTP/1.1 on each of them within its time limits,
 //! and ends them when the server stops.
 //!
-//! Knows nothing of what requests say. A connection keeps its slot until its last part has ended.
-//! After an upgrade to a WebSocket that part is the task that serves the WebSocket.
+//! Knows nothing of what requests say, with one exception: `GET /health` is answered even if all
+//! places are taken. For this a few more connections are accepted for a moment. Every other request
+//! on them is refused. A connection keeps its place until its last part has ended. After an upgrade
+//! to a WebSocket that part is the task that serves the WebSocket.
 
 use std::convert::Infallible;
-use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::Either;
 use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
+use warp::Reply;
+use warp::http::StatusCode;
 
 use super::activity::{Activity, Watched};
-use super::{ACCEPT_PAUSE, ConnectionSlot, ServerTasks, stopped};
+use super::places::{OpenConnection, Place, Places};
+use super::replies::{HttpResponse, refusal};
+use super::split::SplitStream;
+use super::{ACCEPT_PAUSE, stopped};
+use crate::caller::RpcCaller;
+use crate::client::ClientId;
 use crate::limits::Limits;
+use crate::traffic::TrafficMemory;
 
-/// The whole answer to a connection for which there is no slot.
-const TOO_MANY_CONNECTIONS: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-type: text/plain\r\n\
-    content-length: 21\r\n\r\ntoo many connections\n";
-/// Most connections that are sent this answer at the same time. Others are closed without it.
-const REFUSALS_MAX: usize = 64;
-/// Time for a client to read this answer.
-const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
+/// The path of the node's state.
+const HEALTH_PATH: &str = "/health";
+/// The answer to a request for which there is no place.
+const TOO_MANY_CONNECTIONS: &str = "too many connections";
+/// Places for connections that are only told that there is no place, or how the node is.
+const RESERVED_PLACES: usize = 64;
+/// Time for a client on a reserved place to send its request, and to read the answer.
+const RESERVED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Most bytes of a header, and of a body between two reads, that are held for a connection.
 const BUFFER_LEN_MAX: usize = 64 * 1024;
 
 /// A request as it comes from the network.
 pub(super) type HttpRequest = hyper::Request<hyper::body::Incoming>;
-/// A response as it goes to the network.
-pub(super) type HttpResponse = warp::reply::Response;
 
 /// What a service may take over from its connection, to go on after an upgrade.
 #[derive(Clone)]
 pub(super) struct ConnectionContext {
-    /// The connection's slot, shared by its parts. It is free when the last part drops it.
-    _slot: Arc<ConnectionSlot>,
+    /// The connection's place, shared by its parts. It is free when the last part drops it.
+    pub(super) place: Arc<Place>,
+    /// Who has connected.
+    pub(super) source: Arc<RequestSource>,
     /// Becomes true when the server stops.
     pub(super) stop: watch::Receiver<bool>,
+}
+
+/// Where a request comes from. Every request has it as an extension.
+pub(super) struct RequestSource {
+    pub(super) caller: RpcCaller,
+    pub(super) activity: Activity,
 }
 
 /// Answers the requests of one connection.
@@ -65,36 +81,67 @@ impl<S> HttpService for S where
 #[derive(Clone)]
 pub(super) struct Acceptor {
     limits: Arc<Limits>,
-    slots: Arc<Semaphore>,
-    refusals: Arc<Semaphore>,
-    stop: watch::Receiver<bool>,
+    reserved_limits: Arc<Limits>,
+    traffic: TrafficMemory,
+    places: Places,
+    reserved: Places,
+}
+
+/// Passes requests on with their source. On a reserved place only `/health` is passed on.
+struct Door<S> {
+    inner: S,
+    source: Arc<RequestSource>,
+    is_reserved: bool,
+}
+
+impl<S: HttpService> Service<HttpRequest> for Door<S> {
+    type Response = HttpResponse;
+    type Error = Infallible;
+    type Future = Either<S::Future, std::future::Ready<Result<HttpResponse, Infallible>>>;
+
+    fn call(&self, mut request: HttpRequest) -> Self::Future {
+        if self.is_reserved && request.uri().path() != HEALTH_PATH {
+            let refused = refusal(StatusCode::SERVICE_UNAVAILABLE, TOO_MANY_CONNECTIONS);
+            return Either::Right(std::future::ready(Ok(refused.into_response())));
+        }
+        request.extensions_mut().insert(Arc::clone(&self.source));
+        Either::Left(self.inner.call(request))
+    }
 }
 
 impl Acceptor {
-    /// The acceptor of the server with these `tasks`.
-    pub(super) fn new(limits: &Limits, tasks: &ServerTasks) -> Self {
+    /// An acceptor with its own places. The memory of messages is in `traffic`.
+    pub(super) fn new(limits: &Limits, traffic: &TrafficMemory) -> Self {
+        let share = limits.client_share_percent;
         Self {
             limits: Arc::new(limits.clone()),
-            slots: Arc::clone(&tasks.slots),
-            refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
-            stop: tasks.stop.subscribe(),
+            reserved_limits: Arc::new(Limits {
+                header_timeout: RESERVED_TIMEOUT,
+                idle_timeout: RESERVED_TIMEOUT,
+                ..limits.clone()
+            }),
+            traffic: traffic.clone(),
+            places: Places::new(limits.connections_max, share),
+            reserved: Places::new(RESERVED_PLACES, share),
         }
     }
 
     /// Accepts until the server stops. Each connection is served by what `service` makes for it.
     pub(super) async fn run<S: HttpService>(
-        mut self,
+        self,
         listener: TcpListener,
+        mut stop: watch::Receiver<bool>,
+        open: OpenConnection,
         service: impl Fn(&ConnectionContext) -> S,
     ) {
         loop {
             let accepted = tokio::select! {
                 biased;
-                () = stopped(&mut self.stop) => return,
+                () = stopped(&mut stop) => return,
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, _)) => self.admit(stream, &service),
+                Ok((stream, address)) => self.admit(stream, address, &stop, &open, &service),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -103,44 +150,57 @@ impl Acceptor {
         }
     }
 
-    /// Starts to serve the connection if a slot is free, otherwise refuses it.
-    fn admit<S: HttpService>(&self, stream: TcpStream, service: impl Fn(&ConnectionContext) -> S) {
-        if let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() {
-            let context = ConnectionContext {
-                _slot: Arc::new(slot),
-                stop: self.stop.clone(),
-            };
-            let service = service(&context);
-            tokio::spawn(serve(stream, service, Arc::clone(&self.limits), context));
-        } else if let Ok(refusal) = Arc::clone(&self.refusals).try_acquire_owned() {
-            tokio::spawn(async move {
-                let _ = timeout(REFUSAL_TIMEOUT, refuse(stream)).await;
-                drop(refusal);
-            });
-        }
+    /// Starts to serve the connection if there is a place for it. Otherwise it gets a reserved
+    /// place, or is closed.
+    fn admit<S: HttpService>(
+        &self,
+        stream: TcpStream,
+        address: SocketAddr,
+        stop: &watch::Receiver<bool>,
+        open: &OpenConnection,
+        service: impl Fn(&ConnectionContext) -> S,
+    ) {
+        let client = ClientId::at(address.ip());
+        let take = |places: &Places, limits| {
+            let activity = Activity::new(limits);
+            let place = places.take(client, &activity, open)?;
+            Some((place, activity))
+        };
+        let (taken, is_reserved, limits) = match take(&self.places, &self.limits) {
+            Some(taken) => (Some(taken), false, &self.limits),
+            None => (
+                take(&self.reserved, &self.reserved_limits),
+                true,
+                &self.reserved_limits,
+            ),
+        };
+        let Some((place, activity)) = taken else { return };
+        // Answers are small and written at once. Waiting to fill a packet would only delay them.
+        let _ = stream.set_nodelay(true);
+        let stream = SplitStream::new(stream);
+        let caller = RpcCaller::remote(address.ip(), &self.traffic).with_hang_up(Arc::new(stream.hang_up()));
+        let context = ConnectionContext {
+            place: Arc::new(place),
+            source: Arc::new(RequestSource { caller, activity }),
+            stop: stop.clone(),
+        };
+        let service = Door {
+            inner: service(&context),
+            source: Arc::clone(&context.source),
+            is_reserved,
+        };
+        tokio::spawn(serve(stream, service, Arc::clone(limits), context));
     }
-}
-
-/// Sends the refusal and waits until the client closes the connection. Closing first, while its
-/// request is unread, would reset the connection before the client has read the refusal.
-async fn refuse(mut stream: TcpStream) -> io::Result<()> {
-    stream.write_all(TOO_MANY_CONNECTIONS).await?;
-    stream.shutdown().await?;
-    let mut unread = [0; 1024];
-    while stream.read(&mut unread).await? > 0 {}
-    Ok(())
 }
 
 /// Serves one connection from its first byte to its end.
 async fn serve<S: HttpService>(
-    stream: TcpStream,
+    stream: SplitStream,
     service: S,
     limits: Arc<Limits>,
     mut context: ConnectionContext,
 ) {
-    // Answers are small and written at once. Waiting to fill a packet would only delay them.
-    let _ = stream.set_nodelay(true);
-    let activity = Activity::new(limits.header_timeout, limits.idle_timeout);
+    let activity = &context.source.activity;
     let io = TokioIo::new(Watched {
         inner: stream,
         activity: activity.clone(),
@@ -158,6 +218,7 @@ async fn serve<S: HttpService>(
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = activity.watch(connection.as_mut()) => ended,
+        () = context.place.evicted() => None,
         () = stopped(&mut context.stop) => {
             connection.as_mut().graceful_shutdown();
             timeout(limits.stop_grace, connection).await.ok()
@@ -166,7 +227,7 @@ async fn serve<S: HttpService>(
     match ended {
         Some(Ok(())) => {}
         Some(Err(error)) => tracing::debug!(%error, "an HTTP connection failed"),
-        None => tracing::debug!("an HTTP connection ran out of time"),
+        None => tracing::debug!("an HTTP connection ran out of time, or made room for another"),
     }
     drop(context);
 }

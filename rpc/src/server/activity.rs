@@ -1,20 +1,27 @@
-//! The time limits of one HTTP connection: one for reading a header, one for being idle.
+//! What a connection is doing, and the time limits that follow from it: one for reading a header,
+//! one for being idle, one for reading an answer.
 //!
 //! hyper's own header timeout also runs between requests, so a short one would cut off idle
 //! clients. Here the bytes are watched as they pass. The header timeout runs only from a request's
-//! first byte to its last header byte. The idle timeout restarts with every byte.
+//! first byte to its last header byte. The idle timeout restarts with every byte. An answer must be
+//! read at a least rate ([`ReadPace`]) until its last byte is with the system.
 
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use hyper::Response;
+use hyper::body::{Body, Frame, SizeHint};
 use hyper::service::Service;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until};
+
+use super::pace::ReadPace;
+use crate::limits::Limits;
 
 /// What a connection is doing, shared by its reader, its service and its timer. All three run in
 /// the connection's task, so relaxed stores are seen in the order of events.
@@ -26,60 +33,135 @@ struct ActivityTimes {
     opened: Instant,
     header_timeout: Duration,
     idle_timeout: Duration,
-    /// Milliseconds from `opened` to the first byte of the header being read, or [`NO_HEADER`].
+    pace: ReadPace,
+    /// Milliseconds from `opened` to the first byte of the header being read, or [`NEVER`].
     header_since_ms: AtomicU64,
     /// Milliseconds from `opened` to the last byte in either direction.
     last_byte_ms: AtomicU64,
-    /// Requests being answered: at most one on a connection.
+    /// Requests being read or answered: at most one on an HTTP connection.
     busy: AtomicU64,
+    /// Reasons why the node may not end the connection to make room: calls that run,
+    /// subscriptions.
+    working: AtomicU64,
+    /// Milliseconds from `opened` to the begin of the period in which the answer is being sent, or
+    /// [`NEVER`].
+    answer_since_ms: AtomicU64,
+    /// Bytes written in that period.
+    answer_len: AtomicU64,
+    /// Whether the whole answer was taken by hyper, which may not have written all of it.
+    answer_taken: AtomicBool,
 }
 
-/// No header is being read.
-const NO_HEADER: u64 = u64::MAX;
+/// There is no such time.
+const NEVER: u64 = u64::MAX;
+/// A connection within a request or an answer is not idle before nothing has passed for this long.
+const TRANSFER_PAUSE: Duration = Duration::from_secs(1);
 
 impl Activity {
     /// A connection that has just been opened. The timeout of its first header runs already.
-    pub(super) fn new(header_timeout: Duration, idle_timeout: Duration) -> Self {
+    pub(super) fn new(limits: &Limits) -> Self {
         Self(Arc::new(ActivityTimes {
             opened: Instant::now(),
-            header_timeout,
-            idle_timeout,
+            header_timeout: limits.header_timeout,
+            idle_timeout: limits.idle_timeout,
+            pace: ReadPace::new(limits),
             header_since_ms: AtomicU64::new(0),
             last_byte_ms: AtomicU64::new(0),
             busy: AtomicU64::new(0),
+            working: AtomicU64::new(0),
+            answer_since_ms: AtomicU64::new(NEVER),
+            answer_len: AtomicU64::new(0),
+            answer_taken: AtomicBool::new(false),
         }))
     }
 
+    /// Says that the node works for the connection, until the guard is dropped.
+    pub(super) fn works(&self) -> WorkGuard {
+        self.0.working.fetch_add(1, Relaxed);
+        WorkGuard(self.clone())
+    }
+
+    /// Notes that a message has passed, on a connection whose bytes are not watched.
+    pub(super) fn message_passed(&self) {
+        self.0.last_byte_ms.store(self.now_ms(), Relaxed);
+    }
+
+    /// Since when the connection is idle. `None` if the node works for it, or if a part of a
+    /// message has passed lately.
+    pub(super) fn idle_since(&self, now: Instant) -> Option<Instant> {
+        let times = &self.0;
+        if times.working.load(Relaxed) > 0 {
+            return None;
+        }
+        let since = times.opened + Duration::from_millis(times.last_byte_ms.load(Relaxed));
+        let in_transfer = times.busy.load(Relaxed) > 0 || times.answer_since_ms.load(Relaxed) != NEVER;
+        (!in_transfer || now.saturating_duration_since(since) >= TRANSFER_PAUSE).then_some(since)
+    }
+
     fn now_ms(&self) -> u64 {
-        u64::try_from(self.0.opened.elapsed().as_millis()).unwrap_or(NO_HEADER - 1)
+        u64::try_from(self.0.opened.elapsed().as_millis()).unwrap_or(NEVER - 1)
     }
 
     fn bytes_read(&self) {
         let now = self.now_ms();
         self.0.last_byte_ms.store(now, Relaxed);
-        if self.0.busy.load(Relaxed) == 0 && self.0.header_since_ms.load(Relaxed) == NO_HEADER {
+        if self.0.busy.load(Relaxed) == 0 && self.0.header_since_ms.load(Relaxed) == NEVER {
             self.0.header_since_ms.store(now, Relaxed);
         }
     }
 
-    fn bytes_written(&self) {
+    fn bytes_written(&self, len: usize) {
         self.0.last_byte_ms.store(self.now_ms(), Relaxed);
+        self.0.answer_len.fetch_add(len as u64, Relaxed);
+    }
+
+    fn answer_begins(&self) {
+        self.0.answer_len.store(0, Relaxed);
+        self.0.answer_taken.store(false, Relaxed);
+        self.0.answer_since_ms.store(self.now_ms(), Relaxed);
+    }
+
+    /// All bytes that hyper has taken are written.
+    fn flushed(&self) {
+        if self.0.answer_taken.load(Relaxed) {
+            self.0.answer_since_ms.store(NEVER, Relaxed);
+        }
     }
 
     fn request_begins(&self) -> BusyGuard {
-        self.0.header_since_ms.store(NO_HEADER, Relaxed);
+        self.0.header_since_ms.store(NEVER, Relaxed);
         self.0.busy.fetch_add(1, Relaxed);
         BusyGuard(self.clone())
     }
 
-    /// When the connection must be closed if nothing more happens.
+    /// When the connection must be closed if nothing more happens. Starts the next period of an
+    /// answer that was read fast enough.
     fn deadline(&self) -> Instant {
         let idle =
             self.0.opened + Duration::from_millis(self.0.last_byte_ms.load(Relaxed)) + self.0.idle_timeout;
-        match self.0.header_since_ms.load(Relaxed) {
-            NO_HEADER => idle,
-            since => idle.min(self.0.opened + Duration::from_millis(since) + self.0.header_timeout),
-        }
+        let at = |since_ms: u64| self.0.opened + Duration::from_millis(since_ms);
+        let header = match self.0.header_since_ms.load(Relaxed) {
+            NEVER => idle,
+            since => at(since) + self.0.header_timeout,
+        };
+        let answer = match self.0.answer_since_ms.load(Relaxed) {
+            NEVER => idle,
+            since => {
+                let (pace, end) = (self.0.pace, at(since) + self.0.pace.period);
+                let is_read = self.0.answer_len.load(Relaxed) >= pace.len_min;
+                if is_read && Instant::now() >= end {
+                    let period_ms = u64::try_from(pace.period.as_millis()).unwrap_or(NEVER - 1);
+                    self.0
+                        .answer_since_ms
+                        .store(since.saturating_add(period_ms.max(1)).min(NEVER - 1), Relaxed);
+                    self.0.answer_len.store(0, Relaxed);
+                    end + pace.period
+                } else {
+                    end
+                }
+            }
+        };
+        idle.min(header).min(answer)
     }
 
     /// Drives `connection` to its end. Returns `None` if it ran out of time.
@@ -116,6 +198,15 @@ struct BusyGuard(Activity);
 impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.0.0.busy.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Marks a connection as one that the node works for. Dropping the guard ends that.
+pub(super) struct WorkGuard(Activity);
+
+impl Drop for WorkGuard {
+    fn drop(&mut self) {
+        self.0.0.working.fetch_sub(1, Relaxed);
     }
 }
 
@@ -162,7 +253,11 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(task)
+        let flushed = Pin::new(&mut self.inner).poll_flush(task);
+        if matches!(flushed, Poll::Ready(Ok(()))) {
+            self.activity.flushed();
+        }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -172,31 +267,65 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
 
 impl<T> Watched<T> {
     fn note_write(&self, result: &Poll<io::Result<usize>>) {
-        if matches!(result, Poll::Ready(Ok(1..))) {
-            self.activity.bytes_written();
+        if let Poll::Ready(Ok(len @ 1..)) = result {
+            self.activity.bytes_written(*len);
         }
     }
 }
 
-impl<R, S> Service<R> for Watched<S>
+impl<R, S, B> Service<R> for Watched<S>
 where
-    S: Service<R>,
+    S: Service<R, Response = Response<B>>,
     S::Future: Send + 'static,
-    S::Response: 'static,
     S::Error: 'static,
+    B: 'static,
 {
-    type Response = S::Response;
+    type Response = Response<WatchedBody<B>>;
     type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
 
     fn call(&self, request: R) -> Self::Future {
-        let busy = self.activity.request_begins();
+        let activity = self.activity.clone();
+        let busy = activity.request_begins();
         let answer = self.inner.call(request);
         Box::pin(async move {
-            let answer = answer.await;
+            let answer = answer.await?;
             drop(busy);
-            answer
+            activity.answer_begins();
+            Ok(answer.map(|inner| WatchedBody { inner, activity }))
         })
+    }
+}
+
+/// The body of an answer. hyper drops it when it has taken all of it.
+pub(super) struct WatchedBody<B> {
+    inner: B,
+    activity: Activity,
+}
+
+impl<B: Body + Unpin> Body for WatchedBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        task: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.inner).poll_frame(task)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+impl<B> Drop for WatchedBody<B> {
+    fn drop(&mut self) {
+        self.activity.0.answer_taken.store(true, Relaxed);
     }
 }
 
@@ -206,10 +335,21 @@ mod tests {
 
     const HEADER: Duration = Duration::from_millis(100);
     const IDLE: Duration = Duration::from_millis(1000);
+    const ANSWER: Duration = Duration::from_millis(300);
+
+    fn activity(idle_timeout: Duration) -> Activity {
+        Activity::new(&Limits {
+            header_timeout: HEADER,
+            idle_timeout,
+            write_timeout: ANSWER,
+            read_rate_min: 1000,
+            ..Limits::default()
+        })
+    }
 
     #[test]
     fn deadlines_follow_events() {
-        let activity = Activity::new(HEADER, IDLE);
+        let activity = activity(IDLE);
         let opened = activity.0.opened;
         assert_eq!(
             activity.deadline(),
@@ -239,9 +379,60 @@ mod tests {
         );
     }
 
+    #[test]
+    fn an_answer_must_be_read_at_a_least_rate() {
+        let activity = activity(Duration::from_secs(60));
+        drop(activity.request_begins());
+        activity.answer_begins();
+        let begin = activity.deadline() - ANSWER;
+        assert!(
+            begin <= Instant::now() && begin.elapsed() < ANSWER,
+            "the first period"
+        );
+        activity.bytes_written(299);
+        std::thread::sleep(ANSWER);
+        assert_eq!(activity.deadline(), begin + ANSWER, "too little was read in it");
+        activity.bytes_written(1);
+        assert_eq!(activity.deadline(), begin + 2 * ANSWER, "the next period");
+        activity.flushed();
+        assert_eq!(
+            activity.deadline(),
+            begin + 2 * ANSWER,
+            "hyper has not taken all of the answer"
+        );
+        activity.0.answer_taken.store(true, Relaxed);
+        activity.flushed();
+        assert!(
+            activity.deadline() > begin + Duration::from_secs(50),
+            "the answer is with the system"
+        );
+    }
+
+    #[test]
+    fn who_waits_for_the_client_is_idle() {
+        let activity = activity(IDLE);
+        let now = Instant::now();
+        assert!(activity.idle_since(now).is_some(), "a new connection");
+        let busy = activity.request_begins();
+        assert_eq!(activity.idle_since(now), None, "a body may be on its way");
+        assert!(
+            activity.idle_since(now + TRANSFER_PAUSE).is_some(),
+            "nothing of the body has come for a while"
+        );
+        let work = activity.works();
+        assert_eq!(activity.idle_since(now + TRANSFER_PAUSE), None, "a call runs");
+        drop((work, busy));
+        activity.answer_begins();
+        assert_eq!(activity.idle_since(now), None, "the answer is being read");
+        assert!(
+            activity.idle_since(now + TRANSFER_PAUSE).is_some(),
+            "nobody reads it"
+        );
+    }
+
     #[tokio::test]
     async fn silence_ends_a_connection() {
-        let activity = Activity::new(HEADER, IDLE);
+        let activity = activity(IDLE);
         let begun = Instant::now();
         let never = std::pin::pin!(std::future::pending::<()>());
         assert_eq!(activity.watch(never).await, None);
@@ -254,13 +445,13 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_keep_a_connection_open() {
-        let activity = Activity::new(HEADER, 2 * HEADER);
+        let activity = activity(2 * HEADER);
         drop(activity.request_begins());
         let writer = activity.clone();
         let connection = std::pin::pin!(async move {
             for _ in 0..10 {
                 tokio::time::sleep(HEADER / 2).await;
-                writer.bytes_written();
+                writer.bytes_written(1);
             }
             "done"
         });

@@ -1,7 +1,7 @@
 //! Compresses answers with gzip if the client accepts it and it makes them shorter.
 //!
-//! Memory for an answer is reserved before it is compressed. [`crate::traffic`] decides how much
-//! there is.
+//! An answer is compressed piece by piece, so that it is never in memory twice. [`crate::traffic`]
+//! decides how much memory there is.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -10,14 +10,16 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use tokio::sync::Semaphore;
 
-use crate::traffic::ReservedText;
+use crate::message::NoMemory;
+use crate::text::{Text, TextWriter};
+use crate::traffic::ClientMemory;
 
 /// Shorter answers fit into one packet without compression.
 const LEN_MIN: usize = 1400;
 /// Shorter answers are compressed on the network thread. Longer ones get a blocking thread.
 const INLINE_LEN_MAX: usize = 16 * 1024;
-/// Most long answers that are compressed at the same time. Others wait. Each one is in memory twice
-/// meanwhile and uses a blocking thread that calls may be waiting for.
+/// Most long answers that are compressed at the same time. Others wait. Each one uses a blocking
+/// thread meanwhile.
 const LONG_MAX: usize = 4;
 
 /// Whether an `Accept-Encoding` header allows gzip.
@@ -44,34 +46,54 @@ impl Gzip {
     }
 
     /// Returns `answer`, compressed if that is worth it, and whether it is compressed.
-    pub(super) async fn compress(&self, answer: ReservedText) -> (ReservedText, bool) {
-        match answer.as_ref().len() {
-            ..LEN_MIN => (answer, false),
-            LEN_MIN..INLINE_LEN_MAX => compressed(answer),
+    ///
+    /// # Errors
+    /// [`NoMemory`] if too little memory is left for the compressed text.
+    pub(super) async fn compress(
+        &self,
+        answer: Text,
+        memory: &ClientMemory,
+    ) -> Result<(Text, bool), NoMemory> {
+        match answer.len() {
+            ..LEN_MIN => Ok((answer, false)),
+            LEN_MIN..INLINE_LEN_MAX => {
+                let zipped = compressed(answer.pieces(), memory)?;
+                // Only a short text is compared, because the plain form of a long one is gone.
+                Ok(match zipped.len() < answer.len() {
+                    true => (zipped, true),
+                    false => (answer, false),
+                })
+            }
             INLINE_LEN_MAX.. => {
                 let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
-                    return (answer, false);
+                    return Ok((answer, false));
                 };
+                let memory = memory.clone();
                 // The permit is held until the work is done, even if the client has gone.
                 let task = tokio::task::spawn_blocking(move || {
                     let _permit = permit;
-                    compressed(answer)
+                    compressed(answer.into_pieces(), &memory)
                 });
                 // The task fails only if the runtime ends, and then nobody reads the answer.
-                task.await.unwrap_or_default()
+                let zipped = task.await.unwrap_or(Err(NoMemory))?;
+                Ok((zipped, true))
             }
         }
     }
 }
 
-fn compressed(answer: ReservedText) -> (ReservedText, bool) {
-    let plain = answer.as_ref();
-    let mut encoder = GzEncoder::new(Vec::with_capacity(plain.len() / 4), Compression::fast());
-    match encoder.write_all(plain).and_then(|()| encoder.finish()) {
-        Ok(zipped) if zipped.len() < plain.len() => (answer.replace(zipped), true),
-        // Writing to memory does not fail. If it did, the plain answer would do as well.
-        _ => (answer, false),
+/// Compresses a text. Each piece is dropped as soon as it is compressed.
+fn compressed<P: AsRef<[u8]>>(
+    pieces: impl IntoIterator<Item = P>,
+    memory: &ClientMemory,
+) -> Result<Text, NoMemory> {
+    let zipped = TextWriter::new(Some(memory.clone()), usize::MAX);
+    let mut encoder = GzEncoder::new(zipped, Compression::fast());
+    for piece in pieces {
+        encoder.write_all(piece.as_ref()).map_err(|_| NoMemory)?;
     }
+    let zipped = encoder.finish().map_err(|_| NoMemory)?;
+    Ok(zipped.finish())
 }
 
 #[cfg(test)]
@@ -80,11 +102,22 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::traffic::TrafficMemory;
+    use crate::client::ClientId;
+    use crate::text::PIECE_LEN;
+    use crate::traffic::{MemoryReservation, TrafficMemory};
 
-    /// An answer of `len` digits.
-    fn answer(len: usize) -> Vec<u8> {
-        (0..len).map(|index| b'0' + (index % 10) as u8).collect()
+    fn room(len: usize) -> (TrafficMemory, ClientMemory) {
+        let traffic = TrafficMemory::new(len, 100);
+        let memory = traffic.client(ClientId::Local(0));
+        (traffic, memory)
+    }
+
+    /// An answer of `len` digits, with its memory.
+    fn answer(len: usize, memory: &ClientMemory) -> (Text, Vec<u8>) {
+        let plain: Vec<_> = (0..len).map(|index| b'0' + (index % 10) as u8).collect();
+        let mut writer = TextWriter::new(Some(memory.clone()), usize::MAX);
+        writer.push(&plain).expect("memory");
+        (writer.finish(), plain)
     }
 
     #[test]
@@ -106,22 +139,22 @@ mod tests {
 
     #[tokio::test]
     async fn compressed_answers_can_be_read_back() {
-        let (gzip, traffic) = (Gzip::new(), TrafficMemory::new(1_000_000));
+        let gzip = Gzip::new();
+        let (_, memory) = room(4_000_000);
         for len in [0, LEN_MIN - 1, LEN_MIN, INLINE_LEN_MAX, 1_000_000] {
-            let answer = answer(len);
-            let text = traffic.reserve_text(answer.clone()).expect("memory");
-            let (body, zipped) = gzip.compress(text).await;
+            let (text, plain) = answer(len, &memory);
+            let (body, zipped) = gzip.compress(text, &memory).await.expect("memory");
             assert_eq!(zipped, len >= LEN_MIN, "{len}");
-            let body = body.as_ref();
+            let body = body.to_vec();
             if zipped {
                 assert!(body.len() < len / 2, "{len} became {}", body.len());
                 let mut back = Vec::new();
-                flate2::read::GzDecoder::new(body)
+                flate2::read::GzDecoder::new(body.as_slice())
                     .read_to_end(&mut back)
                     .expect("gzip");
-                assert_eq!(back, answer);
+                assert_eq!(back, plain);
             } else {
-                assert_eq!(body, answer);
+                assert_eq!(body, plain);
             }
         }
     }
@@ -130,36 +163,51 @@ mod tests {
     async fn answers_that_get_no_shorter_stay_plain() {
         let mut noise = vec![0; LEN_MIN];
         getrandom::fill(&mut noise).expect("random bytes");
-        let text = TrafficMemory::new(LEN_MIN)
-            .reserve_text(noise.clone())
-            .expect("memory");
-        let (body, zipped) = Gzip::new().compress(text).await;
-        assert_eq!((body.as_ref(), zipped), (noise.as_slice(), false));
+        let (_, memory) = room(1_000_000);
+        let result = Gzip::new().compress(Text::from(noise.clone()), &memory).await;
+        let (body, zipped) = result.expect("memory");
+        assert_eq!((body.to_vec(), zipped), (noise, false));
+    }
+
+    #[tokio::test]
+    async fn compressing_needs_little_more_memory_than_the_answer() {
+        const LEN: usize = 1_000_000;
+        let (traffic, memory) = room(LEN + 5 * PIECE_LEN);
+        let (text, _) = answer(LEN, &memory);
+        let gzip = Gzip::new();
+        let (zipped, _) = gzip.compress(text, &memory).await.expect("memory");
+        assert!(zipped.len() < LEN / 20, "{} bytes", zipped.len());
+        assert!(
+            traffic.used() < LEN / 10,
+            "{} bytes are still reserved",
+            traffic.used()
+        );
+
+        let (text, _) = answer(LEN, &memory);
+        let mut taken = MemoryReservation::default();
+        while memory.reserve(&mut taken, 1000) {}
+        assert_eq!(gzip.compress(text, &memory).await, Err(NoMemory));
+        assert_eq!(gzip.permits.available_permits(), LONG_MAX);
     }
 
     #[tokio::test]
     async fn long_answers_wait_and_keep_their_memory() {
         const LEN: usize = 64 * 1024;
-        let (gzip, traffic) = (Gzip::new(), TrafficMemory::new(LEN));
+        let (traffic, memory) = room(10 * LEN);
+        let gzip = Gzip::new();
         let all_permits = gzip
             .permits
             .acquire_many(LONG_MAX as u32)
             .await
             .expect("all permits");
-        let mut compressing = Box::pin(gzip.compress(traffic.reserve_text(answer(LEN)).expect("memory")));
+        let mut compressing = Box::pin(gzip.compress(answer(LEN, &memory).0, &memory));
         let waiting = tokio::time::timeout(Duration::from_millis(100), &mut compressing).await;
         assert!(waiting.is_err(), "all permits are taken");
-        assert!(
-            traffic.reserve_text(answer(1024)).is_none(),
-            "a waiting answer keeps its memory"
-        );
+        assert!(traffic.used() >= LEN, "a waiting answer keeps its memory");
         drop(all_permits);
-        let (body, zipped) = compressing.await;
-        assert!(zipped && body.as_ref().len() < 2048);
-        assert!(
-            traffic.reserve_text(answer(LEN - 2048)).is_some(),
-            "only the compressed answer keeps memory"
-        );
+        let (body, zipped) = compressing.await.expect("memory");
+        assert!(zipped && body.len() < 2048);
+        assert!(traffic.used() < 8192, "only the compressed answer keeps memory");
         assert_eq!(gzip.permits.available_permits(), LONG_MAX);
     }
 }

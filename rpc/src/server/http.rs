@@ -16,8 +16,9 @@ use hyper_util::service::TowerToHyperService;
 use warp::Reply;
 use warp::http::StatusCode;
 
-use super::acceptor::{HttpRequest, HttpResponse};
-use super::routes::{refusal, routes};
+use super::acceptor::HttpRequest;
+use super::replies::{HttpResponse, refusal};
+use super::routes::routes;
 use super::{Cors, Healthy, Hosts, ServeError, TcpServer};
 pub use crate::control::{HOST, PORT};
 use crate::dispatch::Dispatcher;
@@ -57,12 +58,15 @@ pub async fn start<C: Healthy + Send + Sync + 'static>(
     dispatcher: Arc<Dispatcher<C>>,
     options: &HttpOptions,
 ) -> Result<TcpServer, ServeError> {
-    let limits = dispatcher.limits().clone();
+    let (limits, traffic) = (dispatcher.limits().clone(), dispatcher.traffic().clone());
     let service = HostGuard {
         inner: TowerToHyperService::new(warp::service(routes(dispatcher, Arc::new(options.cors.clone())))),
         hosts: Arc::new(options.hosts.clone()),
     };
-    TcpServer::start(&options.host, options.port, &limits, move |_| service.clone()).await
+    TcpServer::start(&options.host, options.port, &limits, &traffic, move |_| {
+        service.clone()
+    })
+    .await
 }
 
 /// Passes requests on whose `Host` is allowed, and refuses others.

@@ -7,14 +7,14 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::traffic::{MemoryReservation, TrafficMemory};
+use crate::traffic::{ClientMemory, MemoryReservation};
 
 /// Memory is reserved in pieces of this many bytes. The first piece is free.
 const PIECE_LEN: usize = 64 * 1024;
 
 /// The memory reserved for one message while it is being read.
 pub(super) struct ReadReservation {
-    traffic: TrafficMemory,
+    memory: ClientMemory,
     reservation: MemoryReservation,
     reserved_len: usize,
     len: usize,
@@ -22,9 +22,9 @@ pub(super) struct ReadReservation {
 
 impl ReadReservation {
     /// No bytes are read and nothing is reserved yet.
-    pub(super) fn new(traffic: TrafficMemory) -> Self {
+    pub(super) fn new(memory: ClientMemory) -> Self {
         Self {
-            traffic,
+            memory,
             reservation: MemoryReservation::default(),
             reserved_len: PIECE_LEN,
             len: 0,
@@ -35,7 +35,7 @@ impl ReadReservation {
     pub(super) fn add(&mut self, len: usize) -> bool {
         self.len += len;
         while self.reserved_len < self.len {
-            if !self.traffic.reserve(&mut self.reservation, PIECE_LEN) {
+            if !self.memory.reserve(&mut self.reservation, PIECE_LEN) {
                 return false;
             }
             self.reserved_len += PIECE_LEN;
@@ -62,11 +62,16 @@ pub(super) struct Metered<T> {
 }
 
 impl<T> Metered<T> {
-    pub(super) fn new(inner: T, traffic: TrafficMemory) -> Self {
+    pub(super) fn new(inner: T, memory: ClientMemory) -> Self {
         Self {
             inner,
-            reservation: ReadReservation::new(traffic),
+            reservation: ReadReservation::new(memory),
         }
+    }
+
+    /// The stream itself.
+    pub(super) fn inner(&self) -> &T {
+        &self.inner
     }
 
     /// Releases the memory: the message is whole, and the caller reserves memory for it from now
@@ -111,12 +116,14 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     use super::*;
+    use crate::client::ClientId;
+    use crate::traffic::TrafficMemory;
 
     #[tokio::test]
     async fn long_messages_need_memory() {
-        let traffic = TrafficMemory::new(2 * PIECE_LEN);
+        let memory = TrafficMemory::new(2 * PIECE_LEN, 100).client(ClientId::Local(0));
         let bytes = vec![0_u8; 10 * PIECE_LEN];
-        let mut stream = Metered::new(bytes.as_slice(), traffic.clone());
+        let mut stream = Metered::new(bytes.as_slice(), memory.clone());
         let mut piece = vec![0; PIECE_LEN];
         for _ in 0..3 {
             stream
@@ -124,7 +131,7 @@ mod tests {
                 .await
                 .expect("memory for the free piece and two more");
         }
-        let mut other = Metered::new(bytes.as_slice(), traffic);
+        let mut other = Metered::new(bytes.as_slice(), memory.clone());
         other
             .read_exact(&mut piece)
             .await
@@ -134,7 +141,7 @@ mod tests {
             "the other stream has reserved the rest"
         );
         stream.reset();
-        let mut other = Metered::new(bytes.as_slice(), stream.reservation.traffic.clone());
+        let mut other = Metered::new(bytes.as_slice(), memory);
         for _ in 0..3 {
             other
                 .read_exact(&mut piece)

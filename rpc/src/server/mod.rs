@@ -2,7 +2,8 @@
 //!
 //! None of them knows what a method is. The HTTP and the WebSocket server share a TCP server
 //! (`tcp.rs`, `acceptor.rs`). The WebSocket server and the local socket share the exchange of
-//! messages on a connection that lasts (`duplex`).
+//! messages on a connection that lasts (`duplex`). Who may connect while all places are taken is in
+//! `places.rs`, what a connection is doing in `activity.rs`, and how fast it must read in `pace.rs`.
 
 mod acceptor;
 mod activity;
@@ -11,17 +12,23 @@ mod gzip;
 pub mod http;
 pub mod ipc;
 mod metered;
+mod pace;
+mod places;
+mod replies;
 mod routes;
+mod split;
 pub mod stream;
 mod tcp;
 pub mod ws;
 
+use std::convert::Infallible;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+
+use self::places::OpenConnection;
 
 pub use tcp::TcpServer;
 
@@ -53,28 +60,33 @@ impl ServeError {
     }
 }
 
-/// The tasks of a running server: accept loops to end, and connections to count and to wait for.
+/// The tasks of a running server: accept loops to end, and connections to wait for.
 struct ServerTasks {
     stop: watch::Sender<bool>,
     accept_loops: JoinSet<()>,
-    /// A permit for each connection that may be open.
-    slots: Arc<Semaphore>,
-    slots_max: u32,
+    open: Option<OpenConnection>,
+    /// Ends when every clone of `open` is dropped.
+    ended: mpsc::Receiver<Infallible>,
 }
 
-/// A connection's slot. Dropping it frees the slot for another connection.
-type ConnectionSlot = OwnedSemaphorePermit;
-
 impl ServerTasks {
-    fn new(connections_max: usize) -> Self {
-        let slots_max = u32::try_from(connections_max)
-            .unwrap_or(u32::MAX)
-            .min(Semaphore::MAX_PERMITS as u32);
+    fn new() -> Self {
+        let (open, ended) = mpsc::channel(1);
         Self {
             stop: watch::Sender::new(false),
             accept_loops: JoinSet::new(),
-            slots: Arc::new(Semaphore::new(slots_max as usize)),
-            slots_max,
+            open: Some(open),
+            ended,
+        }
+    }
+
+    /// Starts an accept loop that serves connections by `run`.
+    fn start<F>(&mut self, run: impl FnOnce(watch::Receiver<bool>, OpenConnection) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        if let Some(open) = &self.open {
+            self.accept_loops.spawn(run(self.stop.subscribe(), open.clone()));
         }
     }
 
@@ -86,9 +98,10 @@ impl ServerTasks {
 
     /// Waits until every connection has ended. Each one ends by itself within the grace for
     /// stopping.
-    async fn drain(&self) {
-        // Fails only for a closed semaphore, and nothing closes it.
-        let _ = self.slots.acquire_many(self.slots_max).await;
+    async fn drain(&mut self) {
+        self.open = None;
+        // Nothing is ever sent. It is the end that is waited for.
+        let _ = self.ended.recv().await;
     }
 }
 

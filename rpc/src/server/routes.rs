@@ -4,21 +4,27 @@
 //! Content type, origin and length are checked here. Host names are checked in [`super::http`], and
 //! the number and time of connections in `acceptor.rs`.
 
+use std::convert::Infallible;
 use std::future::ready;
 use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
+use futures_util::stream;
 use tokio::time::timeout;
-use warp::http::header::{ALLOW, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
+use warp::http::header::{ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, VARY};
 use warp::http::{Method, Response, StatusCode};
-use warp::{Filter, Stream};
+use warp::{Filter, Reply, Stream};
 
+use super::acceptor::RequestSource;
 use super::gzip::{self, Gzip};
 use super::metered::ReadReservation;
+use super::replies::{HttpResponse, refusal, text};
 use super::{Cors, Healthy};
 use crate::dispatch::Dispatcher;
-use crate::traffic::{MemoryReservation, TrafficMemory};
+use crate::message::NoMemory;
+use crate::text::Text;
+use crate::traffic::{ClientMemory, MemoryReservation};
 
 /// The response to a browser that opens the root.
 const GREETING: &str = "This is a JSON-RPC 2.0 endpoint: send POST with Content-Type: application/json.\n";
@@ -46,12 +52,14 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
         .and(warp::header::optional::<String>("content-type"))
         .and(warp::header::optional::<u64>("content-length"))
         .and(warp::header::optional::<String>("accept-encoding"))
+        .and(warp::ext::get::<Arc<RequestSource>>())
         .and(warp::body::stream())
         .then(
             move |origin: Option<String>,
                   content_type: Option<String>,
                   length,
                   accepted: Option<String>,
+                  source: Arc<RequestSource>,
                   body| {
                 let (dispatcher, cors) = (Arc::clone(&dispatcher), Arc::clone(&post_cors));
                 let gzip = Arc::clone(&gzip);
@@ -69,7 +77,7 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
                     } else {
                         let is_accepted = accepted.as_deref().is_some_and(gzip::is_accepted);
                         let gzip = is_accepted.then_some(&*gzip);
-                        call(&dispatcher, length, gzip, body).await
+                        call(&dispatcher, &source, length, gzip, body).await
                     };
                     if let Some(origin) = origin.filter(|origin| cors.allows(origin)) {
                         cors.mark(&origin, response.headers_mut());
@@ -112,7 +120,7 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
 /// Refuses every method that is not in `methods`, and lists the allowed ones.
 fn not_allowed(
     methods: &'static [Method],
-) -> impl Filter<Extract = (Response<Bytes>,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
+) -> impl Filter<Extract = (HttpResponse,), Error = warp::Rejection> + Clone + Send + Sync + 'static {
     warp::method().and_then(move |method: Method| {
         ready(match methods.contains(&method) {
             true => Err(warp::reject()),
@@ -137,7 +145,7 @@ fn is_json(content_type: &str) -> bool {
 }
 
 /// The state of the node, with status 503 if its chain cannot be read.
-fn health(node: &impl Healthy) -> Response<Bytes> {
+fn health(node: &impl Healthy) -> HttpResponse {
     let (status, body) = match node.health() {
         Ok(health) => (StatusCode::OK, health.to_json()),
         Err(error) => (
@@ -145,7 +153,7 @@ fn health(node: &impl Healthy) -> Response<Bytes> {
             serde_json::json!({ "error": error.message() }).to_string(),
         ),
     };
-    let mut response = json(body.into());
+    let mut response = json(body);
     *response.status_mut() = status;
     response
 }
@@ -153,10 +161,11 @@ fn health(node: &impl Healthy) -> Response<Bytes> {
 /// Reads the body and answers it. The answer is compressed if `gzip` is given and it is worth it.
 async fn call<C, B>(
     dispatcher: &Dispatcher<C>,
+    source: &RequestSource,
     length: Option<u64>,
     gzip: Option<&Gzip>,
     body: impl Stream<Item = Result<B, warp::Error>>,
-) -> Response<Bytes>
+) -> HttpResponse
 where
     C: Send + Sync + 'static,
     B: Buf,
@@ -172,17 +181,19 @@ where
     } else {
         timeout(
             limits.body_timeout,
-            read_body(body, max, discard_max, dispatcher.traffic()),
+            read_body(body, max, discard_max, &source.caller.memory),
         )
         .await
     };
     match body {
         Ok(Ok((body, reservation))) => {
-            let answer = dispatcher.handle(body).await;
+            let _works = source.activity.works();
+            let answer = dispatcher.answer(body, &source.caller, None).await;
             drop(reservation);
             match answer {
-                Some(answer) => answer_response(dispatcher.traffic(), answer, gzip).await,
-                None => empty(),
+                Ok(Some(answer)) => answer_response(answer, gzip, &source.caller.memory).await,
+                Ok(None) => empty(),
+                Err(NoMemory) => no_memory(),
             }
         }
         Ok(Err(RequestBodyError::NoMemory)) => refusal(
@@ -201,26 +212,40 @@ where
     }
 }
 
-/// The response with this answer. Memory for the answer is reserved from here until it is sent: at
-/// first for the plain text, because that is what waits to be compressed.
-async fn answer_response(traffic: &TrafficMemory, answer: Vec<u8>, gzip: Option<&Gzip>) -> Response<Bytes> {
-    let Some(answer) = traffic.reserve_text(answer) else {
-        return refusal(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "too many long responses at the same time",
-        );
+/// The response with this answer. Its memory is released piece by piece as it is sent.
+async fn answer_response(answer: Text, gzip: Option<&Gzip>, memory: &ClientMemory) -> HttpResponse {
+    let compressed = match gzip {
+        Some(gzip) => gzip.compress(answer, memory).await,
+        None => Ok((answer, false)),
     };
-    let (answer, zipped) = match gzip {
-        Some(gzip) => gzip.compress(answer).await,
-        None => (answer, false),
+    let Ok((answer, zipped)) = compressed else {
+        return no_memory();
     };
-    let mut response = json(answer.into());
+    let len = answer.len();
+    let mut pieces = answer.into_pieces();
+    let mut response = match pieces.len() {
+        0 | 1 => Response::new(pieces.pop_front().unwrap_or_default()).into_response(),
+        _ => {
+            let pieces = pieces.into_iter().map(Ok::<_, Infallible>);
+            let mut response = warp::reply::stream(stream::iter(pieces)).into_response();
+            response.headers_mut().insert(CONTENT_LENGTH, len.into());
+            response
+        }
+    };
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if zipped {
-        let headers = response.headers_mut();
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         headers.append(VARY, HeaderValue::from_static("accept-encoding"));
     }
     response
+}
+
+fn no_memory() -> HttpResponse {
+    refusal(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "too many long responses at the same time",
+    )
 }
 
 /// Why the body of a request cannot be read.
@@ -239,10 +264,10 @@ async fn read_body<B: Buf>(
     body: impl Stream<Item = Result<B, warp::Error>>,
     max: usize,
     discard_max: usize,
-    traffic: &TrafficMemory,
+    memory: &ClientMemory,
 ) -> Result<(Bytes, MemoryReservation), RequestBodyError> {
     let mut body = pin!(body);
-    let mut reservation = ReadReservation::new(traffic.clone());
+    let mut reservation = ReadReservation::new(memory.clone());
     let mut first = Bytes::new();
     let mut whole = Vec::new();
     let mut len = 0_usize;
@@ -278,35 +303,16 @@ async fn read_body<B: Buf>(
     }
 }
 
-fn empty() -> Response<Bytes> {
-    let mut response = Response::default();
+fn empty() -> HttpResponse {
+    let mut response = HttpResponse::default();
     *response.status_mut() = StatusCode::NO_CONTENT;
     response
 }
 
-fn json(body: Bytes) -> Response<Bytes> {
-    let mut response = Response::new(body);
+fn json(body: String) -> HttpResponse {
+    let mut response = Response::new(body).into_response();
     response
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
-}
-
-fn text(status: StatusCode, text: String) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::from(text));
-    *response.status_mut() = status;
-    response.headers_mut().insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("text/plain; charset=utf-8"),
-    );
-    response
-}
-
-/// A plain-text answer that closes the connection, because part of the request may be unread.
-pub(super) fn refusal(status: StatusCode, reason: &str) -> Response<Bytes> {
-    let mut response = text(status, format!("{reason}\n"));
-    response
-        .headers_mut()
-        .insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }

@@ -11,6 +11,7 @@ use super::acceptor::{Acceptor, ConnectionContext, HttpService};
 use super::http::HOST;
 use super::{ServeError, ServerTasks};
 use crate::limits::Limits;
+use crate::traffic::TrafficMemory;
 
 /// A running server on TCP. Dropping it closes it without waiting.
 pub struct TcpServer {
@@ -24,16 +25,17 @@ impl TcpServer {
         host: &str,
         port: u16,
         limits: &Limits,
+        traffic: &TrafficMemory,
         service: impl Fn(&ConnectionContext) -> S + Clone + Send + 'static,
     ) -> Result<Self, ServeError> {
         let listeners = bind(host, port).await?;
-        let mut tasks = ServerTasks::new(limits.connections_max);
-        let acceptor = Acceptor::new(limits, &tasks);
+        let mut tasks = ServerTasks::new();
+        let acceptor = Acceptor::new(limits, traffic);
         let mut addresses = Vec::new();
         for (listener, address) in listeners {
             addresses.push(address);
-            let accept_loop = acceptor.clone().run(listener, service.clone());
-            tasks.accept_loops.spawn(accept_loop);
+            let (acceptor, service) = (acceptor.clone(), service.clone());
+            tasks.start(|stop, open| acceptor.run(listener, stop, open, service));
         }
         Ok(Self { addresses, tasks })
     }

@@ -4,7 +4,7 @@
 //! server, with the same limits. Then `duplex` exchanges the messages. A client that breaks a rule
 //! is told by a close code: 1002 for a protocol error, 1007 for text that is not UTF-8, 1008 for
 //! reading too slowly, 1009 for a message that is too long, 1011 if the node failed, 1013 if too
-//! little memory is left, 1001 when the server stops.
+//! little memory is left or the idle connection makes room for another, 1001 when the server stops.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -20,7 +20,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::error::CapacityError;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use warp::Reply;
@@ -30,12 +31,14 @@ use warp::http::header::{
 };
 use warp::http::{Method, StatusCode};
 
-use super::acceptor::{ConnectionContext, HttpRequest, HttpResponse};
+use super::acceptor::{ConnectionContext, HttpRequest};
 use super::duplex::{self, DuplexChannel, DuplexEnd, DuplexError};
 use super::metered::Metered;
-use super::routes::refusal;
+use super::pace::{PacedMessage, ReadPace};
+use super::replies::{HttpResponse, refusal};
 use super::{Cors, Hosts, ServeError, TcpServer};
 use crate::dispatch::Dispatcher;
+use crate::text::{PIECE_LEN, Text};
 
 /// Default listening port.
 pub const PORT: u16 = 8546;
@@ -80,7 +83,7 @@ pub async fn start<C: Send + Sync + 'static>(
     dispatcher: Arc<Dispatcher<C>>,
     options: &WsOptions,
 ) -> Result<TcpServer, ServeError> {
-    let limits = dispatcher.limits().clone();
+    let (limits, traffic) = (dispatcher.limits().clone(), dispatcher.traffic().clone());
     let policy = Arc::new(HandshakePolicy {
         origins: options.origins.clone(),
         hosts: options.hosts.clone(),
@@ -90,7 +93,7 @@ pub async fn start<C: Send + Sync + 'static>(
         policy: Arc::clone(&policy),
         context: context.clone(),
     };
-    TcpServer::start(&options.host, options.port, &limits, service).await
+    TcpServer::start(&options.host, options.port, &limits, &traffic, service).await
 }
 
 /// Which clients may open a WebSocket.
@@ -212,20 +215,29 @@ async fn serve<C: Send + Sync + 'static>(
         .write_buffer_size(0)
         .max_message_size(Some(limits.body_len_max))
         .max_frame_size(Some(limits.body_len_max));
-    let io = Metered::new(TokioIo::new(upgraded), dispatcher.traffic().clone());
+    let source = &context.source;
+    let io = Metered::new(TokioIo::new(upgraded), source.caller.memory.clone());
     let now = Instant::now();
     let mut channel = WsChannel {
         socket: WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await,
         len_max: limits.body_len_max,
-        write_timeout: limits.write_timeout,
+        pace: ReadPace::new(limits),
         idle_timeout: limits.idle_timeout,
         last_message: now,
         ping_at: now + limits.idle_timeout / PINGS_PER_TIMEOUT,
     };
-    let (code, reason) = match duplex::serve(&dispatcher, &mut channel, &context.stop).await {
-        Some(Ok(DuplexEnd::Closed)) => return,
-        Some(Ok(DuplexEnd::Stopped)) | None => (CloseCode::Away, "the node stops".to_owned()),
-        Some(Err(error)) => {
+    let ended = tokio::select! {
+        ended = duplex::serve(&dispatcher, &mut channel, source, &context.stop) => Some(ended),
+        () = context.place.evicted() => None,
+    };
+    let (code, reason) = match ended {
+        Some(Some(Ok(DuplexEnd::Closed))) => return,
+        Some(Some(Ok(DuplexEnd::Stopped)) | None) => (CloseCode::Away, "the node stops".to_owned()),
+        None => (
+            CloseCode::Again,
+            "the idle connection makes room for another".to_owned(),
+        ),
+        Some(Some(Err(error))) => {
             tracing::debug!(%error, "closing a WebSocket");
             match close_code(&error) {
                 Some(code) => (code, error.to_string()),
@@ -254,7 +266,7 @@ fn close_code(error: &DuplexError) -> Option<CloseCode> {
 struct WsChannel {
     socket: WebSocketStream<Metered<TokioIo<hyper::upgrade::Upgraded>>>,
     len_max: usize,
-    write_timeout: Duration,
+    pace: ReadPace,
     idle_timeout: Duration,
     /// When the last message of any kind came.
     last_message: Instant,
@@ -262,14 +274,12 @@ struct WsChannel {
 }
 
 impl WsChannel {
-    async fn write(&mut self, message: Message, flush: bool) -> Result<(), DuplexError> {
-        let write = async {
-            self.socket.feed(message).await?;
-            if flush { self.socket.flush().await } else { Ok(()) }
-        };
-        match timeout(self.write_timeout, write).await {
-            Ok(result) => result.map_err(|error| duplex_error(error, self.len_max)),
-            Err(_) => Err(DuplexError::SlowReader),
+    /// Writes a part of a message.
+    async fn write(&mut self, message: &mut PacedMessage, part: Message) -> Result<(), DuplexError> {
+        let len = part.len();
+        match message.write(len, self.socket.feed(part)).await {
+            Some(result) => result.map_err(|error| duplex_error(error, self.len_max)),
+            None => Err(DuplexError::SlowReader),
         }
     }
 
@@ -303,7 +313,8 @@ impl DuplexChannel for WsChannel {
                         return Err(DuplexError::Silent);
                     }
                     self.ping_at = Instant::now() + self.idle_timeout / PINGS_PER_TIMEOUT;
-                    self.write(Message::Ping(Bytes::new()), false).await?;
+                    let ping = Message::Ping(Bytes::new());
+                    self.write(&mut self.pace.begin(), ping).await?;
                     continue;
                 }
             };
@@ -320,9 +331,24 @@ impl DuplexChannel for WsChannel {
         }
     }
 
-    async fn send(&mut self, message: Vec<u8>) -> Result<(), DuplexError> {
-        let text = String::from_utf8(message).map_err(|error| DuplexError::Protocol(error.to_string()))?;
-        self.write(Message::Text(text.into()), true).await
+    /// Sends a short message in one frame, and a long one in several. The frame that is being
+    /// written is in memory a second time, so it must not be long.
+    async fn send(&mut self, message: Text) -> Result<(), DuplexError> {
+        let mut paced = self.pace.begin();
+        let mut pieces = message.into_pieces();
+        let mut opcode = Data::Text;
+        while let Some(mut piece) = pieces.pop_front() {
+            if piece.len() > PIECE_LEN {
+                pieces.push_front(piece.split_off(PIECE_LEN));
+            }
+            let frame = Frame::message(piece, OpCode::Data(opcode), pieces.is_empty());
+            self.write(&mut paced, Message::Frame(frame)).await?;
+            opcode = Data::Continue;
+        }
+        match paced.write(0, self.socket.flush()).await {
+            Some(result) => result.map_err(|error| duplex_error(error, self.len_max)),
+            None => Err(DuplexError::SlowReader),
+        }
     }
 }
 

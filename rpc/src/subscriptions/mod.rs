@@ -20,6 +20,7 @@ use crate::error::{RpcError, RpcResult};
 use crate::ids::random_id;
 use crate::json::Json;
 use crate::modules::NameStyle;
+use crate::text::{Text, TextWriter};
 use crate::types::quantity;
 
 /// Bytes of notifications that one pull returns. The last block's results may exceed them.
@@ -96,8 +97,8 @@ struct Subscription {
 pub(crate) struct Notification {
     /// The subscription's id.
     id: u128,
-    /// The whole JSON-RPC message.
-    pub(crate) text: Vec<u8>,
+    /// The whole JSON-RPC message. Its memory is not reserved.
+    pub(crate) text: Text,
 }
 
 impl Subscriptions {
@@ -138,6 +139,11 @@ impl Subscriptions {
             subscription.has_more = true;
             state.started.push(subscription);
         }
+    }
+
+    /// Whether there are any.
+    pub(crate) fn any(&self) -> bool {
+        !self.state.lock().ids.is_empty()
     }
 
     /// Whether another pull is due without a signal, because the last one left results behind.
@@ -181,7 +187,7 @@ fn pull(subscriptions: &mut [Subscription]) -> RpcResult<Vec<Notification>> {
         let Subscription { id, name_style, .. } = *subscription;
         subscription.has_more = subscription.source.pull(len_left, &mut results)?;
         for result in results.drain(..) {
-            let text = notification(id, name_style, &result);
+            let text = notification(id, name_style, result)?;
             len_left = len_left.saturating_sub(text.len());
             notifications.push(Notification { id, text });
         }
@@ -241,17 +247,17 @@ impl std::fmt::Debug for RpcSession {
 }
 
 /// The text of a notification.
-fn notification(id: u128, name_style: NameStyle, result: &Json) -> Vec<u8> {
+fn notification(id: u128, name_style: NameStyle, result: Json) -> RpcResult<Text> {
     let method = match name_style {
         NameStyle::Native => "mc_subscription",
         NameStyle::Ethereum => "eth_subscription",
     };
-    let mut message =
-        format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"subscription":"{id:#x}","result":"#)
-            .into_bytes();
-    message.extend_from_slice(result.as_bytes());
-    message.extend_from_slice(b"}}");
-    message
+    let begin =
+        format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"subscription":"{id:#x}","result":"#);
+    let mut message = TextWriter::new(None, usize::MAX);
+    let written = message.append(begin.as_bytes(), result.into_text(), b"}}");
+    written.map_err(|_| RpcError::no_memory())?;
+    Ok(message.finish())
 }
 
 #[cfg(test)]
@@ -270,7 +276,7 @@ mod tests {
             let mut len_left = len_max;
             while self.0 > 0 && len_left > 0 {
                 let result = Json::write(&"x".repeat(PULL_LEN_MAX / 2))?;
-                len_left = len_left.saturating_sub(result.as_bytes().len());
+                len_left = len_left.saturating_sub(result.text().len());
                 out.push(result);
                 self.0 -= 1;
             }
@@ -369,17 +375,15 @@ mod tests {
 
     #[test]
     fn notifications_name_their_subscription() {
-        let text = notification(0xab, NameStyle::Native, &Json::from_text(b"[1]".to_vec()));
+        let text = |id, name_style, result: &[u8]| {
+            let text = notification(id, name_style, Json::from_text(result.to_vec()));
+            String::from_utf8(text.expect("memory").to_vec()).expect("text")
+        };
         assert_eq!(
-            String::from_utf8(text).expect("text"),
+            text(0xab, NameStyle::Native, b"[1]"),
             r#"{"jsonrpc":"2.0","method":"mc_subscription","params":{"subscription":"0xab","result":[1]}}"#
         );
-        let text = notification(1, NameStyle::Ethereum, &Json::from_text(b"1".to_vec()));
-        assert!(
-            String::from_utf8(text)
-                .expect("text")
-                .contains(r#""method":"eth_subscription""#)
-        );
+        assert!(text(1, NameStyle::Ethereum, b"1").contains(r#""method":"eth_subscription""#));
     }
 
     #[test]
@@ -394,7 +398,7 @@ mod tests {
                     .iter()
                     .position(|id| *id == notification.id)
                     .expect("one of them");
-                let begin = String::from_utf8_lossy(&notification.text[..120]).into_owned();
+                let begin = String::from_utf8_lossy(&notification.text.to_vec()[..120]).into_owned();
                 assert!(begin.contains(&format!("\"{:#x}\"", ids[which])), "{begin}");
                 counts[which] += 1;
             }

@@ -66,7 +66,7 @@ impl<R: BlockResults> SubscriptionSource for HeadSource<R> {
             self.results.append(&self.feeds, &view, change, out)?;
             len += out[before..]
                 .iter()
-                .map(|result| result.as_bytes().len())
+                .map(|result| result.text().len())
                 .sum::<usize>();
             taken += 1;
         }
@@ -166,7 +166,7 @@ impl SubscriptionSource for PendingSource {
                 Some(pooled) => Json::write(&Data(shown_hash(&pooled.transaction, self.name_style)))?,
                 None => Json::write(&Data(self.feeds.shown_hash(hash, self.name_style)?))?,
             };
-            len += result.as_bytes().len();
+            len += result.text().len();
             out.push(result);
         }
         self.cursor = next;

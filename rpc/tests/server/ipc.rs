@@ -133,19 +133,21 @@ async fn connections_are_bounded() {
         ..Limits::default()
     };
     let (_folder, server, mut first) = serve(limits).await;
-    assert_eq!(first.ask(CALL).await, ANSWER);
-    let mut second = IpcClient::connect(server.path()).await;
-    assert_eq!(second.read_to_end().await, "", "a second connection is closed");
-    drop(first);
+    first.send(slow_call(1)).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
     let begun = Instant::now();
     loop {
-        let mut next = IpcClient::connect(server.path()).await;
-        let answer = next.try_ask(CALL).await;
-        if !answer.is_empty() {
-            break assert_eq!(answer, ANSWER);
+        let mut second = IpcClient::connect(server.path()).await;
+        if second.try_ask(CALL).await.is_empty() {
+            break; // There is no place, because the first connection waits for an answer.
         }
-        assert!(begun.elapsed() < PATIENCE, "a closed connection still counts");
+        assert!(begun.elapsed() < PATIENCE, "the first call does not run");
     }
+    assert_eq!(first.line().await, slow_answer(1));
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let mut third = IpcClient::connect(server.path()).await;
+    assert_eq!(third.ask(CALL).await, ANSWER);
+    assert_eq!(first.read_to_end().await, "", "the idle connection made room");
     server.stop().await;
 }
 

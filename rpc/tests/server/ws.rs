@@ -210,13 +210,14 @@ async fn silent_clients_are_pinged_and_then_closed() {
 async fn memory_for_long_messages_is_shared() {
     let limits = Limits {
         traffic_len_max: 1 << 20,
+        client_share_percent: 100,
         ..Limits::default()
     };
     let server = serve_ws(limits, "").await;
     let to = server.addresses()[0];
     // A long message whose end never comes.
     let mut greedy = WsClient::connect(to).await;
-    let part = Frame::message("x".repeat(1 << 20), OpCode::Data(Data::Text), false);
+    let part = Frame::message("x".repeat(800 << 10), OpCode::Data(Data::Text), false);
     greedy.send_message(Message::Frame(part)).await;
     assert_eq!(
         WsClient::connect(to).await.ask(CALL).await,
@@ -277,6 +278,42 @@ async fn a_hundred_calls_at_once_are_all_answered() {
     expected.sort();
     assert_eq!(answers, expected);
     drop(client);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn long_answers_come_in_parts() {
+    let server = serve_ws(Limits::default(), "").await;
+    let mut client = WsClient::connect(server.addresses()[0]).await;
+    for len in [0, 65_000, 66_000, 5_000_000] {
+        let expected = format!(r#"{{"jsonrpc":"2.0","id":1,"result":"{}"}}"#, "x".repeat(len));
+        assert!(client.ask(&long_call(len)).await == expected, "{len} bytes");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_idle_client_makes_room() {
+    let limits = Limits {
+        connections_max: 1,
+        ..Limits::default()
+    };
+    let server = serve_ws(limits, "").await;
+    let to = server.addresses()[0];
+    let mut first = WsClient::connect(to).await;
+    assert_eq!(first.ask(CALL).await, ANSWER);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let mut second = WsClient::connect(to).await;
+    let (code, reason) = first.close_frame().await;
+    assert_eq!(
+        (code, reason.as_str()),
+        (CloseCode::Again, "the idle connection makes room for another")
+    );
+    second.send(&slow_call(1)).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let refused = exchange(to, bare("GET", "/").as_bytes()).await;
+    assert_eq!(split(&refused), (503, "too many connections\n"));
+    assert_eq!(second.text().await, slow_answer(1), "a client that waits stays");
     server.stop().await;
 }
 

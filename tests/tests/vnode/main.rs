@@ -5,6 +5,7 @@
 mod admin;
 mod clients;
 mod console;
+mod crowding;
 mod debug;
 mod durability;
 mod false_shares;

@@ -1,9 +1,7 @@
-//! A time limit for the EVM, as an inspector that stops it.
+//! A limit for the EVM, as an inspector that stops it when the time is over or nobody waits any more.
 //!
-//! An inspector cannot return an error. So it halts the interpreter when the time is over, and the
-//! caller asks [`Deadline::is_over`] afterwards.
-
-use std::time::{Duration, Instant};
+//! An inspector cannot return an error. So it halts the interpreter, and the caller asks
+//! [`Deadline::check`] afterwards.
 
 use revm::inspector::Inspector;
 use revm::interpreter::interpreter::EthInterpreter;
@@ -13,54 +11,57 @@ use revm::interpreter::{
 };
 use revm::primitives::Bytes;
 
-/// The clock is read once in so many steps, because reading it costs more than a step.
-const STEPS_PER_CLOCK_READ: u32 = 256;
+use crate::work::{WorkLimit, WorkStop};
+
+/// The limit is checked once in so many steps, because reading the clock costs more than a step.
+const STEPS_PER_CHECK: u32 = 256;
 
 /// When the EVM has to end. As an inspector, it stops the EVM at that time.
 #[derive(Debug)]
 pub(crate) struct Deadline {
-    at: Instant,
-    timeout: Duration,
+    limit: WorkLimit,
     steps: u32,
-    over: bool,
+    stop: Option<WorkStop>,
 }
 
 impl Deadline {
-    /// A deadline `timeout` from now, or in a year if that is sooner.
-    pub(crate) fn new(timeout: Duration) -> Self {
-        /// Keeps the sum below within the clock's range.
-        const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+    pub(crate) fn new(limit: WorkLimit) -> Self {
         Self {
-            at: Instant::now() + timeout.min(YEAR),
-            timeout,
+            limit,
             steps: 0,
-            over: false,
+            stop: None,
         }
     }
 
-    /// The time limit.
-    pub(crate) fn timeout(&self) -> Duration {
-        self.timeout
+    /// The limit that the EVM has.
+    pub(crate) fn limit(&self) -> &WorkLimit {
+        &self.limit
     }
 
-    /// Counts a step. Returns `false` if the time is over; then this must be the last step.
+    /// Counts a step. Returns `false` if the EVM has to end; then this must be the last step.
     pub(crate) fn step(&mut self) -> bool {
         self.steps = self.steps.wrapping_add(1);
-        if self.steps.is_multiple_of(STEPS_PER_CLOCK_READ) {
-            self.read_clock();
+        if self.steps.is_multiple_of(STEPS_PER_CHECK) {
+            self.is_over();
         }
-        !self.over
+        self.stop.is_none()
     }
 
-    /// Whether the time is over now, or was found to be over before.
-    pub(crate) fn is_over(&self) -> bool {
-        self.over || Instant::now() >= self.at
+    /// Checks whether the EVM has to end now, or had to end before.
+    ///
+    /// # Errors
+    /// The reason, if it has.
+    pub(crate) fn check(&self) -> Result<(), WorkStop> {
+        match self.stop {
+            Some(stop) => Err(stop),
+            None => self.limit.check(),
+        }
     }
 
-    /// Reads the clock. Returns whether the time is over.
-    fn read_clock(&mut self) -> bool {
-        self.over = self.is_over();
-        self.over
+    /// Whether the EVM has to end. This reads the clock.
+    fn is_over(&mut self) -> bool {
+        self.stop = self.check().err();
+        self.stop.is_some()
     }
 }
 
@@ -84,30 +85,44 @@ impl<C> Inspector<C, EthInterpreter> for Deadline {
         }
     }
 
-    // A precompiled contract has no steps and takes much longer than a step. So the clock is read
-    // at every call.
+    // A precompiled contract has no steps and takes much longer than a step. So the limit is
+    // checked at every call.
     fn call(&mut self, _: &mut C, inputs: &mut CallInputs) -> Option<CallOutcome> {
-        self.read_clock().then(|| skipped_call(inputs))
+        self.is_over().then(|| skipped_call(inputs))
     }
 
     fn create(&mut self, _: &mut C, inputs: &mut CreateInputs) -> Option<CreateOutcome> {
-        self.read_clock()
+        self.is_over()
             .then(|| CreateOutcome::new(skipped_frame(inputs.gas_limit()), None))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::work::CancelFlag;
+
+    #[track_caller]
+    fn check_stops(mut deadline: Deadline, expected: WorkStop) {
+        let steps = (0..).take_while(|_| deadline.step()).count();
+        assert!(steps < STEPS_PER_CHECK as usize, "{steps}");
+        assert!(!deadline.step());
+        assert_eq!(deadline.check(), Err(expected));
+    }
 
     #[test]
     fn a_deadline_that_is_over_stays_over() {
-        let mut deadline = Deadline::new(Duration::MAX);
-        assert!((0..=STEPS_PER_CLOCK_READ).all(|_| deadline.step()) && !deadline.is_over());
-
-        let mut deadline = Deadline::new(Duration::ZERO);
-        let steps = (0..).take_while(|_| deadline.step()).count();
-        assert!(steps < STEPS_PER_CLOCK_READ as usize, "{steps}");
-        assert!(!deadline.step() && deadline.is_over());
+        let flag = CancelFlag::default();
+        let endless = || Deadline::new(WorkLimit::new(Duration::MAX).cancelled_by(&flag));
+        let mut deadline = endless();
+        assert!((0..=STEPS_PER_CHECK).all(|_| deadline.step()) && deadline.check().is_ok());
+        flag.cancel();
+        check_stops(endless(), WorkStop::Cancelled);
+        check_stops(
+            Deadline::new(Duration::ZERO.into()),
+            WorkStop::Timeout(Duration::ZERO),
+        );
     }
 }

@@ -11,9 +11,13 @@ use std::collections::BinaryHeap;
 
 use store::{LogIndexReads, LogKey, StoreError, TableId};
 
-use super::BloomTest;
+use super::{BloomTest, LogError};
 use crate::import::BlockId;
 use crate::view::View;
+use crate::work::WorkLimit;
+
+/// The limit of the search is checked once in so many reads of the store.
+const READS_PER_CHECK: usize = 64;
 
 /// Iterates over the blocks that may have matching logs.
 #[derive(Debug)]
@@ -50,20 +54,22 @@ impl CandidateBlocks {
         }
     }
 
-    /// The next block.
-    pub(super) fn next(&mut self, view: &View) -> Result<Option<BlockId>, StoreError> {
+    /// The next block, within `work`.
+    pub(super) fn next(&mut self, view: &View, work: &WorkLimit) -> Result<Option<BlockId>, LogError> {
         let Some(from) = self.next.take() else {
             return Ok(None);
         };
         let found = match &mut self.source {
-            CandidateSource::Index(unions) => match first_common(unions, view.snapshot(), from, self.last)? {
-                Some(number) => Some(BlockId {
-                    number,
-                    hash: required(view.canonical_hash(number)?, number)?,
-                }),
-                None => None,
-            },
-            CandidateSource::Blooms(test) => first_passing(test, view, from, self.last)?,
+            CandidateSource::Index(unions) => {
+                match first_common(unions, view.snapshot(), from, self.last, work)? {
+                    Some(number) => Some(BlockId {
+                        number,
+                        hash: required(view.canonical_hash(number)?, number)?,
+                    }),
+                    None => None,
+                }
+            }
+            CandidateSource::Blooms(test) => first_passing(test, view, from, self.last, work)?,
         };
         self.next = found
             .and_then(|block| block.number.checked_add(1))
@@ -78,10 +84,14 @@ fn first_common(
     source: &impl LogIndexReads,
     from: u64,
     last: u64,
-) -> Result<Option<u64>, StoreError> {
+    work: &WorkLimit,
+) -> Result<Option<u64>, LogError> {
     // `unions_with_block` counts the unions, in a row, that have `block`.
     let (mut block, mut unions_with_block) = (from, 0);
-    for index in (0..unions.len()).cycle() {
+    for (reads, index) in (0..unions.len()).cycle().enumerate() {
+        if reads.is_multiple_of(READS_PER_CHECK) {
+            work.check()?;
+        }
         match unions[index].seek(source, block)? {
             Some(found) if found == block => unions_with_block += 1,
             Some(found) if found <= last => (block, unions_with_block) = (found, 1),
@@ -95,8 +105,17 @@ fn first_common(
 }
 
 /// The first block from `from` to `last` whose bloom passes the test.
-fn first_passing(test: &BloomTest, view: &View, from: u64, last: u64) -> Result<Option<BlockId>, StoreError> {
-    for number in from..=last {
+fn first_passing(
+    test: &BloomTest,
+    view: &View,
+    from: u64,
+    last: u64,
+    work: &WorkLimit,
+) -> Result<Option<BlockId>, LogError> {
+    for (reads, number) in (from..=last).enumerate() {
+        if reads.is_multiple_of(READS_PER_CHECK) {
+            work.check()?;
+        }
         let (hash, record) = required(view.header(number)?, number)?;
         if test.may_match(&record.header.logs_bloom) {
             return Ok(Some(BlockId { number, hash }));

@@ -23,6 +23,7 @@ use primitives::{B256, Log};
 use store::StoreError;
 
 use crate::import::BlockId;
+use crate::work::WorkStop;
 
 /// The default limit of logs that a query returns.
 pub const RESULTS_MAX: u64 = 10_000;
@@ -100,6 +101,9 @@ pub enum LogError {
         /// The limit.
         max: u64,
     },
+    /// The time is over, or nobody waits for the logs any more.
+    #[error(transparent)]
+    Stopped(#[from] WorkStop),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -3,6 +3,7 @@
 //! A search holds the matches of one block at a time. It ends at the first error.
 
 use std::ops::{ControlFlow, RangeInclusive};
+use std::time::Duration;
 
 use primitives::Transaction;
 use store::{LogReads, StoreError, TableId};
@@ -11,6 +12,7 @@ use super::candidates::CandidateBlocks;
 use super::{FoundLog, LogError, LogLimits, LogQuery};
 use crate::import::BlockId;
 use crate::view::View;
+use crate::work::WorkLimit;
 
 /// How a search finds the blocks to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +79,7 @@ impl View {
             query,
             limits,
             candidates,
+            work: WorkLimit::new(Duration::MAX),
             found: Vec::new().into_iter(),
             results: 0,
             blocks_read: 0,
@@ -149,6 +152,7 @@ pub struct LogSearch<'a> {
     query: &'a LogQuery,
     limits: LogLimits,
     candidates: CandidateBlocks,
+    work: WorkLimit,
     /// The remaining matches of the current block.
     found: std::vec::IntoIter<FoundLog>,
     /// Number of logs returned so far.
@@ -158,6 +162,13 @@ pub struct LogSearch<'a> {
 }
 
 impl LogSearch<'_> {
+    /// The same search, within `work`. A search has no other time limit.
+    #[must_use]
+    pub fn limited_by(mut self, work: WorkLimit) -> Self {
+        self.work = work;
+        self
+    }
+
     /// The number of blocks whose logs have been read so far.
     pub fn blocks_read(&self) -> u64 {
         self.blocks_read
@@ -174,7 +185,7 @@ impl LogSearch<'_> {
                 self.results += 1;
                 return Ok(Some(log));
             }
-            let Some(block) = self.candidates.next(self.view)? else {
+            let Some(block) = self.candidates.next(self.view, &self.work)? else {
                 return Ok(None);
             };
             if self.blocks_read == self.limits.blocks_read_max {

@@ -90,7 +90,10 @@ impl<'b> CallTracer<'b> {
             return;
         }
         // If this exceeds the size limit, the next step ends the run.
-        self.bounds.reserve(CALL_BYTES + 2 * frame.input.len());
+        self.bounds.reserve(
+            CALL_BYTES + 2 * frame.input.len(),
+            size_of::<CallFrame>() + frame.input.len(),
+        );
         self.open.push(frame);
     }
 
@@ -108,7 +111,7 @@ impl<'b> CallTracer<'b> {
             frame.gas
         };
         if result.is_ok_or_revert() {
-            self.bounds.reserve(2 * output.len());
+            self.bounds.reserve(2 * output.len(), output.len());
             frame.output = output.clone();
         }
         match self.open.last_mut() {
@@ -177,7 +180,7 @@ impl<C: ContextTr> Inspector<C, EthInterpreter> for CallTracer<'_> {
         if self.only_top {
             return;
         }
-        self.bounds.reserve(CALL_BYTES);
+        self.bounds.reserve(CALL_BYTES, size_of::<CallFrame>());
         if let Some(parent) = self.open.last_mut() {
             parent.calls.push(CallFrame {
                 kind: "SELFDESTRUCT",

@@ -23,13 +23,12 @@ use crate::evm::execute::TransactionError;
 use crate::import::BlockId;
 use crate::state::StateError;
 use crate::view::{StoredBlock, View};
+use crate::work::{WorkLimit, WorkStop};
 use bounds::TraceBounds;
 use replay::BlockReplay;
 
 /// The default time limit of a trace.
 pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
-/// The largest time limit of a trace.
-pub const TIMEOUT_MAX: Duration = Duration::from_secs(25);
 /// The size limit of all traces of one request, in bytes of their text. It is approximate.
 pub const TRACE_BYTES_MAX: usize = 48 << 20;
 
@@ -45,13 +44,13 @@ pub enum Tracer {
     },
 }
 
-/// What to record, and the time limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What to record, and the limit of the whole request.
+#[derive(Clone, Debug)]
 pub struct TraceRequest {
     /// What to record.
     pub tracer: Tracer,
-    /// The time limit of the whole request. [`TIMEOUT_MAX`] replaces a larger value.
-    pub timeout: Duration,
+    /// Time and memory of the request.
+    pub limit: WorkLimit,
 }
 
 /// The trace of a transaction.
@@ -78,9 +77,12 @@ pub enum TraceError {
     /// The block has fewer transactions.
     #[error("transaction index: got {got}, but the block has {count} transactions")]
     NoTransaction { got: usize, count: usize },
-    /// The time limit was exceeded.
-    #[error("the trace was not ready after {0:?}")]
-    Timeout(Duration),
+    /// The time limit was exceeded, or nobody waits for the trace any more.
+    #[error("the trace is not ready: {0}")]
+    Stopped(#[from] WorkStop),
+    /// Too little memory is left for the values of the trace.
+    #[error("the trace needs more memory than is left: trace less, or try again later")]
+    NoMemory,
     /// The size limit was exceeded.
     #[error(
         "the trace is longer than {max} bytes: disable memory, stack or storage, set a limit, or trace calls only"
@@ -116,7 +118,7 @@ impl View {
         if index >= count {
             return Err(TraceError::NoTransaction { got: index, count });
         }
-        let mut bounds = TraceBounds::new(request.timeout.min(TIMEOUT_MAX), TRACE_BYTES_MAX);
+        let mut bounds = TraceBounds::new(request.limit.clone(), TRACE_BYTES_MAX);
         let mut replay = BlockReplay::begin(self, block)?;
         replay.run_to(index, &bounds)?;
         replay.trace(index, &request.tracer, &mut bounds)
@@ -127,7 +129,7 @@ impl View {
     /// # Errors
     /// As [`View::trace_transaction`].
     pub fn trace_block(&self, block: &StoredBlock, request: &TraceRequest) -> Result<Vec<Trace>, TraceError> {
-        let mut bounds = TraceBounds::new(request.timeout.min(TIMEOUT_MAX), TRACE_BYTES_MAX);
+        let mut bounds = TraceBounds::new(request.limit.clone(), TRACE_BYTES_MAX);
         let mut replay = BlockReplay::begin(self, block)?;
         (0..block.body.transactions.len())
             .map(|index| replay.trace(index, &request.tracer, &mut bounds))

@@ -16,6 +16,8 @@ use super::calls::failure_text;
 const STEP_BYTES: usize = 100;
 /// Length of a word's text, in bytes.
 const WORD_BYTES: usize = 67;
+/// Bytes of a slot with its value in a map.
+const SLOT_MEMORY: usize = 100;
 
 /// What to record of each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +119,8 @@ impl<'b> StepTracer<'b> {
         let size = interpreter.memory.size();
         let words = if self.options.stack { stack.len() } else { 0 }
             + if self.options.memory { size.div_ceil(32) } else { 0 };
-        if !self.bounds.reserve(STEP_BYTES + words * WORD_BYTES) {
+        let memory = size_of::<TraceStep>() + 32 * words;
+        if !self.bounds.reserve(STEP_BYTES + words * WORD_BYTES, memory) {
             return false;
         }
         self.steps.push(TraceStep {
@@ -142,7 +145,9 @@ impl<'b> StepTracer<'b> {
         let slots = self.slots.entry(contract).or_default();
         slots.insert(slot, value);
         if let Some(step) = self.steps.last_mut()
-            && self.bounds.reserve(2 * WORD_BYTES * slots.len())
+            && self
+                .bounds
+                .reserve(2 * WORD_BYTES * slots.len(), SLOT_MEMORY * slots.len())
         {
             step.storage = Some(slots.clone());
         }

@@ -4,16 +4,16 @@
 //! and those with the lowest hashes are kept.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use primitives::{Address, B256, U256, keccak256};
 use store::StateReads;
 
+use super::TraceError;
 use super::bounds::TraceBounds;
 use super::replay::BlockReplay;
-use super::{TIMEOUT_MAX, TraceError};
 use crate::state::flat;
 use crate::view::{StoredBlock, View};
+use crate::work::WorkLimit;
 
 /// The most slots in one [`StorageRange`].
 pub const STORAGE_RANGE_MAX: usize = 8192;
@@ -65,7 +65,7 @@ impl View {
     /// `block`. If `index` is the number of transactions, the slots after the last transaction.
     ///
     /// # Errors
-    /// [`TraceError`] when the block's state is not stored, or the time limit is exceeded.
+    /// [`TraceError`] when the block's state is not stored, or the work is stopped.
     pub fn storage_range(
         &self,
         block: &StoredBlock,
@@ -73,13 +73,13 @@ impl View {
         address: &Address,
         from: B256,
         limit: usize,
-        timeout: Duration,
+        work: impl Into<WorkLimit>,
     ) -> Result<StorageRange, TraceError> {
         let count = block.body.transactions.len();
         if index > count {
             return Err(TraceError::NoTransaction { got: index, count });
         }
-        let bounds = TraceBounds::new(timeout.min(TIMEOUT_MAX), usize::MAX);
+        let bounds = TraceBounds::new(work.into(), usize::MAX);
         let mut replay = BlockReplay::begin(self, block)?;
         replay.run_to(index, &bounds)?;
         let overlay = replay.into_overlay();

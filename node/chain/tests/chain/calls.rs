@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use chain::call::{CallOutcome, CallRequest, EvmCallError, StateAt, TIMEOUT_DEFAULT};
+use chain::work::{CancelFlag, WorkLimit, WorkStop};
 use chain::{ChainSpec, View};
 use primitives::Address;
 
@@ -78,7 +79,7 @@ fn calls_and_estimates_time_out() {
     let gas = Some(1 << 50);
     let aborted = |error: EvmCallError| {
         assert!(
-            matches!(error, EvmCallError::Timeout(got) if got == timeout),
+            matches!(error, EvmCallError::Stopped(WorkStop::Timeout(got)) if got == timeout),
             "{error}"
         );
         assert_eq!(error.to_string(), "execution aborted (timeout = 50ms)");
@@ -100,9 +101,40 @@ fn calls_and_estimates_time_out() {
     let (view, request) = chain_with(&hex("00"), &[]);
     let error = view.estimate_gas(GENESIS, &request, Duration::ZERO);
     assert!(
-        matches!(error, Err(EvmCallError::Timeout(Duration::ZERO))),
+        matches!(
+            error,
+            Err(EvmCallError::Stopped(WorkStop::Timeout(Duration::ZERO)))
+        ),
         "{error:?}"
     );
+}
+
+#[test]
+fn endless_calls_stop_when_nobody_waits() {
+    let (view, request) = chain_with(&hex(ENDLESS), &[]);
+    let request = CallRequest {
+        gas: Some(1 << 50),
+        ..request
+    };
+    let abandoned = CancelFlag::default();
+    let work = WorkLimit::new(Duration::MAX).cancelled_by(&abandoned);
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| view.call(GENESIS, &request, work.clone()));
+        let estimate = scope.spawn(|| view.estimate_gas(GENESIS, &request, work.clone()));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!call.is_finished() && !estimate.is_finished());
+        abandoned.cancel();
+        let call = call.join().expect("no panic");
+        assert!(
+            matches!(call, Err(EvmCallError::Stopped(WorkStop::Cancelled))),
+            "{call:?}"
+        );
+        let estimate = estimate.join().expect("no panic");
+        assert!(
+            matches!(estimate, Err(EvmCallError::Stopped(WorkStop::Cancelled))),
+            "{estimate:?}"
+        );
+    });
 }
 
 #[test]

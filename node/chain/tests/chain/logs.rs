@@ -4,10 +4,12 @@
 //! finds. The log index has the rows of a store that imported the canonical chain only.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use chain::import::{BlockId, Imported};
 use chain::logs::{FoundLog, LogError, LogLimits, LogPlan, LogQuery};
 use chain::spec::GenesisAccount;
+use chain::work::{CancelFlag, WorkLimit, WorkStop};
 use chain::{ChainSpec, View};
 use primitives::{Address, B256, Block, Log, Transaction};
 use proptest::prelude::*;
@@ -328,6 +330,32 @@ fn limits_are_exact() {
     #[expect(clippy::reversed_empty_ranges, reason = "an empty range has no logs")]
     let reversed = run(2..=1, limits(0, 0, 0));
     assert_eq!(reversed.expect("an empty range"), 0);
+}
+
+#[test]
+fn a_search_stops_when_it_is_late_or_nobody_waits() {
+    let (maker, node, _) = scene();
+    let view = view(&node, &maker);
+    let query = topic(1);
+    let abandoned = CancelFlag::default();
+    abandoned.cancel();
+    let stops = [
+        (WorkLimit::new(Duration::ZERO), WorkStop::Timeout(Duration::ZERO)),
+        (
+            WorkLimit::new(Duration::MAX).cancelled_by(&abandoned),
+            WorkStop::Cancelled,
+        ),
+    ];
+    for plan in [LogPlan::Index, LogPlan::Blooms] {
+        for (work, expected) in &stops {
+            let search = view.logs_by(Some(plan), 0..=2, &query, LogLimits::default());
+            let mut search = search.expect("any range").limited_by(work.clone());
+            match search.next() {
+                Some(Err(LogError::Stopped(stop))) => assert_eq!(stop, *expected, "{plan:?}"),
+                other => panic!("{plan:?}: got {other:?}, expected {expected:?}"),
+            }
+        }
+    }
 }
 
 #[test]

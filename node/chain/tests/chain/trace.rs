@@ -13,6 +13,7 @@ use chain::trace::{
     CallFrame, StepOptions, StepTrace, TIMEOUT_DEFAULT, Trace, TraceError, TraceRequest, Tracer,
 };
 use chain::view::StoredBlock;
+use chain::work::{CancelFlag, WorkLimit, WorkStop};
 use chain::{Chain, ChainConfig, ChainSpec, View};
 use primitives::{Address, B256, ReceiptOutcome, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction, U256};
 use store::Store;
@@ -73,7 +74,7 @@ fn next_block(chain: &Chain, transactions: Vec<Transaction>) -> (View, StoredBlo
 fn request(tracer: Tracer) -> TraceRequest {
     TraceRequest {
         tracer,
-        timeout: TIMEOUT_DEFAULT,
+        limit: TIMEOUT_DEFAULT.into(),
     }
 }
 
@@ -272,12 +273,22 @@ fn requests_that_cannot_be_traced_are_errors() {
         "{none:?}"
     );
     let no_time = TraceRequest {
-        timeout: Duration::ZERO,
-        ..calls
+        limit: Duration::ZERO.into(),
+        ..calls.clone()
     };
     assert!(matches!(
         view.trace_block(&head, &no_time),
-        Err(TraceError::Timeout(Duration::ZERO))
+        Err(TraceError::Stopped(WorkStop::Timeout(Duration::ZERO)))
+    ));
+    let abandoned = CancelFlag::default();
+    abandoned.cancel();
+    let abandoned = TraceRequest {
+        limit: WorkLimit::new(TIMEOUT_DEFAULT).cancelled_by(&abandoned),
+        ..calls.clone()
+    };
+    assert!(matches!(
+        view.trace_block(&head, &abandoned),
+        Err(TraceError::Stopped(WorkStop::Cancelled))
     ));
     let mut stranger = head.clone();
     stranger.record.header.parent_hash = B256::repeat_byte(1);

@@ -52,10 +52,7 @@ fn block_rlp(node: &Node, (Count(number),): (Count,)) -> RpcResult<Data> {
 /// `debug_printBlock`.
 fn print_block(node: &Node, (Count(number),): (Count,)) -> RpcResult<JsonOf<str>> {
     let found = canonical_block(node, number)?;
-    JsonOf::write_within(
-        &format_args!("{:#?}", found.block()),
-        node.settings.response_len_max,
-    )
+    JsonOf::write(&format_args!("{:#?}", found.block()))
 }
 
 /// `debug_seedHash`: for any block number that has an epoch, also above the head.
@@ -112,7 +109,7 @@ fn bad_blocks(node: &Node) -> RpcResult<JsonOf<Vec<BadBlockObject<'static>>>> {
             reason: &bad.reason,
         });
     }
-    JsonOf::write_within(&objects, node.settings.response_len_max)
+    JsonOf::write(&objects)
 }
 
 fn bad_block(block: &Block, hash: B256, total_difficulty: primitives::U256) -> BlockObject<'_> {

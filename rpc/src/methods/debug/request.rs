@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use chain::trace::{StepOptions, TIMEOUT_DEFAULT, TraceRequest, Tracer};
 
+use crate::budget::work_limit;
 use crate::decode::{FromParam, ParamFields};
 use crate::types::{Count, ParamError};
 use crate::wire_type::WireType;
@@ -13,7 +14,20 @@ const CALL_TRACER: &str = "callTracer";
 
 /// The options of a trace. If they are absent, every option has its default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TraceOptions(pub(super) TraceRequest);
+pub(super) struct TraceOptions {
+    tracer: Tracer,
+    timeout: Duration,
+}
+
+impl TraceOptions {
+    /// What is asked for, within the operator's largest time limit.
+    pub(super) fn request(&self, timeout_max: Duration) -> TraceRequest {
+        TraceRequest {
+            tracer: self.tracer,
+            limit: work_limit(self.timeout.min(timeout_max)),
+        }
+    }
+}
 
 impl FromParam for TraceOptions {
     const TYPE: WireType = WireType::Named("TraceOptions");
@@ -45,7 +59,7 @@ impl FromParam for TraceOptions {
         };
         let timeout: Option<TraceTimeout> = fields.get("timeout")?;
         let timeout = timeout.map_or(TIMEOUT_DEFAULT, |timeout| timeout.0);
-        Ok(Self(TraceRequest { tracer, timeout }))
+        Ok(Self { tracer, timeout })
     }
 
     fn absent() -> Option<Self> {
@@ -90,11 +104,13 @@ impl FromParam for TraceTimeout {
 
 #[cfg(test)]
 mod tests {
+    use chain::work::WorkStop;
+
     use super::*;
 
     #[track_caller]
-    fn check(json: &str, expected: Result<TraceRequest, &str>) {
-        let got = TraceOptions::from_json(json).map(|options| options.0);
+    fn check(json: &str, expected: Result<TraceOptions, &str>) {
+        let got = TraceOptions::from_json(json);
         assert_eq!(
             got.map_err(|error| error.to_string()),
             expected.map_err(str::to_owned),
@@ -110,7 +126,7 @@ mod tests {
             storage: true,
             limit: None,
         };
-        let steps = |options| TraceRequest {
+        let steps = |options| TraceOptions {
             tracer: Tracer::Steps(options),
             timeout: TIMEOUT_DEFAULT,
         };
@@ -125,7 +141,7 @@ mod tests {
         };
         check(json, Ok(steps(few)));
         check(r#"{"limit":0,"disableStack":false}"#, Ok(steps(all)));
-        let calls = |only_top, timeout| TraceRequest {
+        let calls = |only_top, timeout| TraceOptions {
             tracer: Tracer::Calls { only_top },
             timeout,
         };
@@ -133,6 +149,17 @@ mod tests {
         check(json, Ok(calls(false, Duration::from_millis(500))));
         let json = r#"{"tracer":"callTracer","tracerConfig":{"onlyTopCall":true},"timeout":"1m"}"#;
         check(json, Ok(calls(true, Duration::from_secs(60))));
+    }
+
+    #[test]
+    fn the_operator_bounds_the_time() {
+        let timeout = |asked: &str| {
+            let options = TraceOptions::from_json(&format!(r#"{{"timeout":"{asked}"}}"#));
+            let request = options.expect("options").request(Duration::ZERO);
+            request.limit.check()
+        };
+        let expected = Err(WorkStop::Timeout(Duration::ZERO));
+        assert_eq!((timeout("1ms"), timeout("9000m")), (expected, expected));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use primitives::{Address, B256, U256};
 use serde::Serialize;
 
 use super::trace::trace_error;
+use crate::budget::{reserve_values, work_limit};
 use crate::error::{RpcError, RpcResult, failure};
 use crate::json::JsonOf;
 use crate::methods::mc::Word;
@@ -18,6 +19,10 @@ use crate::wire_type::{Described, WireType};
 
 /// A state with more accounts and slots, counted together, is not dumped.
 const DUMP_ROWS_MAX: usize = 100_000;
+/// Bytes of an account in a dump that is being made, without code and slots.
+const ACCOUNT_LEN: usize = 1000;
+/// Bytes of a slot in a dump that is being made.
+const SLOT_LEN: usize = 300;
 
 /// The rows of this topic.
 pub(super) fn methods() -> Vec<Method<Node>> {
@@ -71,10 +76,18 @@ fn dump_block(node: &Node, (at,): (BlockRef,)) -> RpcResult<JsonOf<StateDump>> {
     let header = view.header(number).map_err(failure)?;
     let (_, header) = header.ok_or_else(|| RpcError::refused(format!("block #{number} not found")))?;
     let mut found = Vec::new();
+    let mut memory = Ok(());
     let whole = flat::small_state(view.snapshot(), number, DUMP_ROWS_MAX, |account, slots| {
-        found.push((account, slots));
+        if memory.is_ok() {
+            memory = reserve_values(ACCOUNT_LEN + SLOT_LEN * slots.len());
+        }
+        if memory.is_ok() {
+            found.push((account, slots));
+        }
     });
-    if !whole.map_err(failure)? {
+    let whole = whole.map_err(failure)?;
+    memory?;
+    if !whole {
         return Err(RpcError::refused(format!(
             "the state has more than {DUMP_ROWS_MAX} accounts and slots: `vnode dump` writes it to a file"
         )));
@@ -91,6 +104,7 @@ fn dump_block(node: &Node, (at,): (BlockRef,)) -> RpcResult<JsonOf<StateDump>> {
         if code_len > len_max {
             return Err(RpcError::too_long("", len_max));
         }
+        reserve_values(code.len())?;
         let object = DumpAccount {
             balance: record.balance.to_string(),
             nonce: record.tx_nonce,
@@ -108,7 +122,7 @@ fn dump_block(node: &Node, (at,): (BlockRef,)) -> RpcResult<JsonOf<StateDump>> {
         root: Data(header.header.state_root),
         accounts,
     };
-    JsonOf::write_within(&dump, len_max)
+    JsonOf::write(&dump)
 }
 
 /// `value` as 32 bytes of DATA.
@@ -149,7 +163,7 @@ fn storage_range(
         &address,
         B256::from(from),
         as_size(limit),
-        TIMEOUT_DEFAULT,
+        work_limit(TIMEOUT_DEFAULT),
     );
     let range = range.map_err(trace_error)?;
     let show = |entry: StorageEntry| {

@@ -1,7 +1,7 @@
 //! Traces of transactions and blocks.
 
 use chain::View;
-use chain::trace::{Trace, TraceError};
+use chain::trace::{Trace, TraceError, TraceRequest};
 use chain::view::StoredBlock;
 use primitives::B256;
 
@@ -34,6 +34,11 @@ pub(super) fn methods() -> Vec<Method<Node>> {
 /// The traces of all transactions of a block, as JSON.
 type BlockTrace = JsonOf<Vec<TransactionTrace<'static>>>;
 
+/// What `options` ask for, within the limits of the node.
+fn request(node: &Node, options: &TraceOptions) -> TraceRequest {
+    options.request(node.settings.trace_timeout_max)
+}
+
 /// `debug_traceTransaction`.
 fn trace_transaction(
     node: &Node,
@@ -43,7 +48,7 @@ fn trace_transaction(
     let Some((block, index)) = view.transaction(&hash).map_err(failure)? else {
         return Err(RpcError::refused(format!("transaction {hash:#x} not found")));
     };
-    let trace = view.trace_transaction(&block, index, &options.0);
+    let trace = view.trace_transaction(&block, index, &request(node, &options));
     JsonOf::write(&TraceObject::from(&trace.map_err(trace_error)?))
 }
 
@@ -58,7 +63,7 @@ fn trace_block_by_number(node: &Node, (at, options): (BlockRef, TraceOptions)) -
     };
     let block = view.block(number).map_err(failure)?;
     let block = block.ok_or_else(|| RpcError::refused(format!("block #{number} not found")))?;
-    trace_block(&view, &block, &options)
+    trace_block(&view, &block, &request(node, &options))
 }
 
 /// `debug_traceBlockByHash`.
@@ -66,11 +71,11 @@ fn trace_block_by_hash(node: &Node, (hash, options): (B256, TraceOptions)) -> Rp
     let view = node.view()?;
     let block = view.block_by_hash(&hash).map_err(failure)?;
     let block = block.ok_or_else(|| RpcError::refused(format!("block {hash:#x} not found")))?;
-    trace_block(&view, &block, &options)
+    trace_block(&view, &block, &request(node, &options))
 }
 
-fn trace_block(view: &View, block: &StoredBlock, options: &TraceOptions) -> RpcResult<BlockTrace> {
-    let traces: Vec<Trace> = view.trace_block(block, &options.0).map_err(trace_error)?;
+fn trace_block(view: &View, block: &StoredBlock, request: &TraceRequest) -> RpcResult<BlockTrace> {
+    let traces: Vec<Trace> = view.trace_block(block, request).map_err(trace_error)?;
     let transactions = block.body.transactions.iter();
     let objects: Vec<_> = transactions
         .zip(&traces)
@@ -90,7 +95,8 @@ pub(super) fn trace_error(error: TraceError) -> RpcError {
         TraceError::Genesis
         | TraceError::OffChain { .. }
         | TraceError::NoTransaction { .. }
-        | TraceError::Timeout(_)
+        | TraceError::NoMemory
+        | TraceError::Stopped(_)
         | TraceError::TooLarge { .. } => RpcError::refused(error.to_string()),
     }
 }

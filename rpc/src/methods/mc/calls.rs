@@ -1,7 +1,7 @@
 //! Calls without a transaction (docs/interface.md, 4.5).
 //!
 //! The caller needs no funds for the value and the gas of the call. Both methods have a smaller
-//! share of the threads than other methods, and run for at most [`TIMEOUT_DEFAULT`].
+//! share of the threads than other methods. They run for at most [`TIMEOUT_DEFAULT`], and stop when nobody waits for them.
 
 use chain::call::{CALL_GAS_DEFAULT, CallOutcome, CallRequest, TIMEOUT_DEFAULT, revert_text};
 use primitives::{Bytes, U256};
@@ -9,6 +9,7 @@ use primitives::{Bytes, U256};
 use super::accounts::check_chain;
 use super::lookup::at_state;
 use super::request::CallObject;
+use crate::budget::work_limit;
 use crate::error::{RpcError, RpcResult};
 use crate::node::Node;
 use crate::table::{InlineError, Method, ReadScope};
@@ -46,7 +47,7 @@ fn call(
         (ReadScope::Memory, BlockRef::Pending) => None,
         (ReadScope::Memory, at) => at_state(node, &view, at, |place| view.quick_call(place, &request))?,
         (ReadScope::Store, at) => Some(at_state(node, &view, at, |place| {
-            view.call(place, &request, TIMEOUT_DEFAULT)
+            view.call(place, &request, work_limit(TIMEOUT_DEFAULT))
         })?),
     };
     match outcome.ok_or(InlineError::Deferred)? {
@@ -65,7 +66,7 @@ fn estimate_gas(node: &Node, (call, at): (CallObject, Option<BlockRef>)) -> RpcR
     let view = node.view()?;
     let at = at.unwrap_or(BlockRef::Pending);
     at_state(node, &view, at, |place| {
-        view.estimate_gas(place, &request, TIMEOUT_DEFAULT)
+        view.estimate_gas(place, &request, work_limit(TIMEOUT_DEFAULT))
     })
     .map(Quantity)
 }

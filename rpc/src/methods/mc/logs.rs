@@ -12,6 +12,7 @@ use primitives::{B256, Receipt};
 
 use super::lookup::pending;
 use crate::block_cache::CachedBlock;
+use crate::budget::work_limit;
 use crate::error::{RpcError, RpcResult, failure};
 use crate::json::{Json, JsonArray, JsonOf};
 use crate::logs_filter::{LogFilter, LogSpan, NumberRange};
@@ -60,7 +61,7 @@ pub(super) fn find_logs(
             add_range(range, &filter.query, &mut answer, scope)?;
         }
     }
-    Ok(answer.finish())
+    Ok(answer.finish()?)
 }
 
 /// Adds the logs of a range of canonical blocks, and of the pending block if it is within the
@@ -84,7 +85,8 @@ fn add_range(
         return Err(InlineError::Deferred);
     } else {
         let search = view.logs(range.first..=range.last, query, limits);
-        for log in search.map_err(log_error)? {
+        let search = search.map_err(log_error)?;
+        for log in search.limited_by(work_limit(node.settings.logs_timeout)) {
             answer.push_found(&log.map_err(log_error)?)?;
         }
     }
@@ -194,6 +196,11 @@ fn add_receipts(
 fn log_error(error: LogError) -> RpcError {
     let (option, advice) = match error {
         LogError::Store(error) => return failure(error),
+        LogError::Stopped(stop) => {
+            return RpcError::refused(format!(
+                "{stop}: ask for less at once, or start the node with a larger --rpc.logs.timeout"
+            ));
+        }
         LogError::Results { .. } => ("maxresults", "ask for fewer"),
         LogError::Range { .. } => ("maxrange", "ask in parts"),
         LogError::BlocksRead { .. } => ("maxblocks", "ask for less at once"),
@@ -280,7 +287,7 @@ impl<'v> LogsAnswer<'v> {
         Ok(())
     }
 
-    fn finish(self) -> LogsJson {
-        JsonOf::trust(Json::from_text(self.json.finish()))
+    fn finish(self) -> RpcResult<LogsJson> {
+        self.json.finish().map(Json::from_text).map(JsonOf::trust)
     }
 }

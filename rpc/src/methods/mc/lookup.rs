@@ -163,6 +163,6 @@ fn call_error(error: EvmCallError) -> RpcError {
         EvmCallError::AboveHead { .. }
         | EvmCallError::Refused(_)
         | EvmCallError::AlwaysFails(_)
-        | EvmCallError::Timeout(_) => RpcError::refused(error.to_string()),
+        | EvmCallError::Stopped(_) => RpcError::refused(error.to_string()),
     }
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::accounts::{account_error, complete, form, gas_price_of, submit_own};
 use super::request::TransactionRequest;
+use crate::budget::reserve_values;
 use crate::error::{RpcError, RpcResult};
 use crate::json::JsonOf;
 use crate::modules::NameStyle;
@@ -86,7 +87,7 @@ fn resend(
             && transaction.value == request.value
             && transaction.input == request.input
     };
-    let content = node.chain.pool().content();
+    let content = node.pool_content()?;
     let of_sender = [&content.pending, &content.queued]
         .into_iter()
         .filter_map(|part| part.get(&request.from));
@@ -118,13 +119,18 @@ fn own_pending(
 ) -> RpcResult<JsonOf<Vec<TransactionObject<'static>>>> {
     let content = node.chain.pool().content();
     let own = node.accounts.addresses();
-    let objects: Vec<_> = own
+    let own: Vec<_> = own
         .iter()
         .filter_map(|address| Some((address, content.pending.get(address)?)))
+        .collect();
+    let count: usize = own.iter().map(|(_, transactions)| transactions.len()).sum();
+    reserve_values(count * size_of::<TransactionObject<'_>>())?;
+    let objects: Vec<_> = own
+        .into_iter()
         .flat_map(|(address, transactions)| {
             let show = |transaction| TransactionObject::new(transaction, *address, None, name_style);
             transactions.values().map(move |transaction| show(transaction))
         })
         .collect();
-    JsonOf::write_within(&objects, node.settings.response_len_max)
+    JsonOf::write(&objects)
 }

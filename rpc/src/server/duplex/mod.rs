@@ -21,11 +21,15 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::acceptor::RequestSource;
 use super::stopped;
+use crate::caller::RpcCaller;
 use crate::dispatch::Dispatcher;
 use crate::error::{RpcError, RpcResult};
+use crate::message::NoMemory;
 use crate::subscriptions::{ChangeSignal, Notification, RpcSession, Subscriptions};
-use crate::traffic::MemoryReservation;
+use crate::text::Text;
+use crate::traffic::{FREE_LEN, MemoryReservation};
 
 /// Moves messages in both directions.
 pub(super) trait DuplexChannel: Send {
@@ -36,8 +40,13 @@ pub(super) trait DuplexChannel: Send {
     /// loses no message.
     fn receive(&mut self) -> impl Future<Output = Result<Option<Bytes>, DuplexError>> + Send;
 
+    /// Waits until a client that sends no more has also stopped to read.
+    fn closed(&mut self) -> impl Future<Output = ()> + Send {
+        pending()
+    }
+
     /// Sends a message. Fails with [`DuplexError::SlowReader`] if that takes too long.
-    fn send(&mut self, message: Vec<u8>) -> impl Future<Output = Result<(), DuplexError>> + Send;
+    fn send(&mut self, message: Text) -> impl Future<Output = Result<(), DuplexError>> + Send;
 }
 
 /// Why a connection is closed by the server while it does not stop.
@@ -83,10 +92,11 @@ pub(super) enum DuplexEnd {
 pub(super) async fn serve<C: Send + Sync + 'static, T: DuplexChannel>(
     dispatcher: &Dispatcher<C>,
     channel: &mut T,
+    source: &RequestSource,
     stop: &watch::Receiver<bool>,
 ) -> Option<Result<DuplexEnd, DuplexError>> {
     let (mut stop, mut exchange_stop) = (stop.clone(), stop.clone());
-    let mut exchange = pin!(exchange_messages(dispatcher, channel, &mut exchange_stop));
+    let mut exchange = pin!(exchange_messages(dispatcher, channel, source, &mut exchange_stop));
     tokio::select! {
         end = exchange.as_mut() => Some(end),
         () = stopped(&mut stop) => timeout(dispatcher.limits().stop_grace, exchange).await.ok(),
@@ -98,11 +108,16 @@ pub(super) async fn serve<C: Send + Sync + 'static, T: DuplexChannel>(
 async fn exchange_messages<C: Send + Sync + 'static, T: DuplexChannel>(
     dispatcher: &Dispatcher<C>,
     channel: &mut T,
+    source: &RequestSource,
     stop: &mut watch::Receiver<bool>,
 ) -> Result<DuplexEnd, DuplexError> {
-    let mut connection = DuplexConnection::new(dispatcher);
+    let mut connection = DuplexConnection::new(dispatcher, &source.caller);
     let mut end = None;
+    let mut works = None;
     loop {
+        works = connection
+            .is_in_use()
+            .then(|| works.unwrap_or_else(|| source.activity.works()));
         while let Some(message) = connection.unsent.pop_front() {
             connection.send(channel, message).await?;
         }
@@ -114,16 +129,39 @@ async fn exchange_messages<C: Send + Sync + 'static, T: DuplexChannel>(
         let reads = end.is_none() && connection.calls.len() < dispatcher.limits().connection_calls_max;
         tokio::select! {
             () = stopped(stop), if end.is_none() => end = Some(Ok(DuplexEnd::Stopped)),
-            message = channel.receive(), if reads => match message {
-                Ok(Some(message)) => connection.start_call(message).await?,
-                Ok(None) if T::HALF_CLOSES => end = Some(Ok(DuplexEnd::Closed)),
-                Ok(None) => return Ok(DuplexEnd::Closed),
+            event = next_event(channel, reads, end.is_some()) => match event {
+                ClientEvent::Message(Ok(Some(message))) => {
+                    source.activity.message_passed();
+                    connection.start_call(message).await?;
+                }
+                ClientEvent::Message(Ok(None)) if T::HALF_CLOSES => end = Some(Ok(DuplexEnd::Closed)),
+                ClientEvent::Message(Ok(None)) | ClientEvent::Gone => return Ok(DuplexEnd::Closed),
                 // The messages before the unreadable one are still answered.
-                Err(error @ DuplexError::Unreadable(_)) => end = Some(Err(error)),
-                Err(error) => return Err(error),
+                ClientEvent::Message(Err(error @ DuplexError::Unreadable(_))) => end = Some(Err(error)),
+                ClientEvent::Message(Err(error)) => return Err(error),
             },
             progress = connection.progress() => progress?,
         }
+    }
+}
+
+/// What a client does.
+enum ClientEvent {
+    /// It sends a message, or no more.
+    Message(Result<Option<Bytes>, DuplexError>),
+    /// It does not read any more, either.
+    Gone,
+}
+
+/// Waits for what the client does next, if messages are read or if it has ended to send.
+async fn next_event(channel: &mut impl DuplexChannel, reads: bool, has_ended: bool) -> ClientEvent {
+    match (reads, has_ended) {
+        (true, _) => ClientEvent::Message(channel.receive().await),
+        (false, true) => {
+            channel.closed().await;
+            ClientEvent::Gone
+        }
+        (false, false) => pending().await,
     }
 }
 
@@ -131,6 +169,7 @@ async fn exchange_messages<C: Send + Sync + 'static, T: DuplexChannel>(
 /// have not begun.
 struct DuplexConnection<'a, C> {
     dispatcher: &'a Dispatcher<C>,
+    caller: &'a RpcCaller,
     subscriptions: Arc<Subscriptions>,
     /// The messages that are being answered.
     calls: FuturesUnordered<BoxFuture<'a, FinishedCall>>,
@@ -143,25 +182,27 @@ struct DuplexConnection<'a, C> {
     unsent: VecDeque<OutgoingMessage>,
     /// Notifications that are unsent or being sent.
     unsent_notifications: usize,
+    /// Their memory.
+    notification_memory: MemoryReservation,
 }
 
 /// A message whose call is done.
 struct FinishedCall {
-    answer: Option<Vec<u8>>,
+    answer: Result<Option<Text>, NoMemory>,
     session: RpcSession,
 }
 
 /// A message for the client.
 enum OutgoingMessage {
-    /// An answer, with the memory that was reserved when it was made.
-    Answer(Vec<u8>, MemoryReservation),
-    Notification(Vec<u8>),
+    Answer(Text),
+    Notification(Text),
 }
 
 impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
-    fn new(dispatcher: &'a Dispatcher<C>) -> Self {
+    fn new(dispatcher: &'a Dispatcher<C>, caller: &'a RpcCaller) -> Self {
         Self {
             dispatcher,
+            caller,
             subscriptions: Subscriptions::new(dispatcher.limits().subscriptions_max),
             calls: FuturesUnordered::new(),
             pull: None,
@@ -169,17 +210,25 @@ impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
             has_backlog: false,
             unsent: VecDeque::new(),
             unsent_notifications: 0,
+            notification_memory: MemoryReservation::default(),
         }
+    }
+
+    /// Whether the client waits for something: an answer or notifications.
+    fn is_in_use(&self) -> bool {
+        !self.calls.is_empty()
+            || !self.unsent.is_empty()
+            || !self.signals.is_empty() && self.subscriptions.any()
     }
 
     /// Starts to answer a message. A message that needs no waiting is answered here, so such
     /// messages are answered in the order in which they came.
     async fn start_call(&mut self, message: Bytes) -> Result<(), DuplexError> {
         let reservation = self.reserve(message.len())?;
-        let dispatcher = self.dispatcher;
+        let (dispatcher, caller) = (self.dispatcher, self.caller);
         let session = self.subscriptions.session();
         let mut call: BoxFuture<'a, FinishedCall> = Box::pin(async move {
-            let answer = dispatcher.handle_in(message, Some(&session)).await;
+            let answer = dispatcher.answer(message, caller, Some(&session)).await;
             drop(reservation);
             FinishedCall { answer, session }
         });
@@ -205,6 +254,8 @@ impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
                 // answer that says so.
                 let pulled = pulled.map_err(DuplexError::Node)?;
                 let notifications = self.subscriptions.without_ended(pulled);
+                let len = notifications.iter().map(|notification| notification.text.len()).sum();
+                self.notification_memory = self.reserve(len)?;
                 self.unsent_notifications += notifications.len();
                 let messages = notifications.into_iter().map(|notification| notification.text);
                 self.unsent.extend(messages.map(OutgoingMessage::Notification));
@@ -221,10 +272,9 @@ impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
     /// Queues the answer, and starts the subscriptions that the call made. Their notifications come
     /// after the answer.
     fn finish_call(&mut self, FinishedCall { answer, session }: FinishedCall) -> Result<(), DuplexError> {
-        if let Some(answer) = answer {
-            let reservation = self.reserve(answer.len())?;
-            self.unsent
-                .push_back(OutgoingMessage::Answer(answer, reservation));
+        match answer {
+            Ok(answer) => self.unsent.extend(answer.map(OutgoingMessage::Answer)),
+            Err(NoMemory) => return Err(DuplexError::NoMemory),
         }
         self.subscriptions.start(&session, &mut self.signals);
         self.has_backlog |= self.subscriptions.has_backlog();
@@ -238,18 +288,15 @@ impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
         message: OutgoingMessage,
     ) -> Result<(), DuplexError> {
         let is_notification = matches!(message, OutgoingMessage::Notification(_));
-        let (text, _reservation) = match message {
-            OutgoingMessage::Answer(text, reservation) => (text, reservation),
-            OutgoingMessage::Notification(text) => {
-                let reservation = self.reserve(text.len())?;
-                (text, reservation)
-            }
-        };
+        let (OutgoingMessage::Answer(text) | OutgoingMessage::Notification(text)) = message;
         let mut sending = pin!(channel.send(text));
         loop {
             tokio::select! {
                 sent = sending.as_mut() => {
                     self.unsent_notifications -= usize::from(is_notification);
+                    if self.unsent_notifications == 0 {
+                        self.notification_memory.shrink(0);
+                    }
                     return sent;
                 }
                 progress = self.progress() => progress?,
@@ -257,10 +304,10 @@ impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
         }
     }
 
-    /// Reserves memory for a message of `len` bytes.
+    /// Reserves memory for messages of `len` bytes.
     fn reserve(&self, len: usize) -> Result<MemoryReservation, DuplexError> {
         let mut reservation = MemoryReservation::default();
-        match self.dispatcher.traffic().reserve(&mut reservation, len) {
+        match len <= FREE_LEN || self.caller.memory.reserve(&mut reservation, len) {
             true => Ok(reservation),
             false => Err(DuplexError::NoMemory),
         }

@@ -12,6 +12,7 @@ use crate::dispatch::Rpc;
 use crate::json::Json;
 use crate::limits::Limits;
 use crate::modules::{Modules, NameStyle};
+use crate::server::activity::Activity;
 use crate::subscriptions::SubscriptionSource;
 use crate::table::Method;
 
@@ -135,8 +136,9 @@ impl<const HALF: bool> DuplexChannel for MemoryChannel<HALF> {
         }
     }
 
-    async fn send(&mut self, message: Vec<u8>) -> Result<(), DuplexError> {
-        let text = String::from_utf8(message).map_err(|error| DuplexError::Protocol(error.to_string()))?;
+    async fn send(&mut self, message: Text) -> Result<(), DuplexError> {
+        let text =
+            String::from_utf8(message.to_vec()).map_err(|error| DuplexError::Protocol(error.to_string()))?;
         let sent = self.outgoing.send(text).await;
         sent.map_err(|_| DuplexError::Io(io::ErrorKind::BrokenPipe.into()))
     }
@@ -178,7 +180,11 @@ impl Client {
                 incoming: server_incoming,
                 outgoing: server_outgoing,
             };
-            exchange_messages(&dispatcher, &mut channel, &mut exchange_stop).await
+            let source = RequestSource {
+                caller: RpcCaller::local(dispatcher.traffic()),
+                activity: Activity::new(dispatcher.limits()),
+            };
+            exchange_messages(&dispatcher, &mut channel, &source, &mut exchange_stop).await
         });
         Self {
             context,

@@ -10,25 +10,31 @@ mod pipe;
 #[cfg(unix)]
 mod unix;
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
-use tokio::time::timeout;
 
 #[cfg(windows)]
 use self::pipe::{PipeName as SocketPath, listen};
 #[cfg(unix)]
 use self::unix::{UnixSocketFile as SocketPath, listen};
+use super::acceptor::RequestSource;
+use super::activity::Activity;
 use super::duplex::{self, DuplexChannel, DuplexError};
+use super::metered::Metered;
+use super::pace::ReadPace;
+use super::places::{Place, Places};
 use super::stream::{ValueStream, ValueStreamError};
-use super::{ACCEPT_PAUSE, ConnectionSlot, ServeError, ServerTasks, stopped};
+use super::{ACCEPT_PAUSE, ServeError, ServerTasks, stopped};
+use crate::caller::RpcCaller;
 use crate::dispatch::Dispatcher;
 use crate::error::RpcError;
 use crate::message;
+use crate::text::{PIECE_LEN, Text};
 
 /// File name of the socket in the data directory. On Windows it is the pipe's name.
 pub const SOCKET_NAME: &str = "vnode.ipc";
@@ -66,10 +72,9 @@ pub fn start<C: Send + Sync + 'static>(
     path: &Path,
 ) -> Result<IpcServer, ServeError> {
     let (mut listener, socket) = listen(path).map_err(ServeError::bind(path.display()))?;
-    let mut tasks = ServerTasks::new(dispatcher.limits().ipc_connections_max);
-    let slots = Arc::clone(&tasks.slots);
-    let mut stop = tasks.stop.subscribe();
-    tasks.accept_loops.spawn(async move {
+    let places = Places::new(dispatcher.limits().ipc_connections_max, 100);
+    let mut tasks = ServerTasks::new();
+    tasks.start(|mut stop, open| async move {
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -77,17 +82,21 @@ pub fn start<C: Send + Sync + 'static>(
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok(stream) => match Arc::clone(&slots).try_acquire_owned() {
-                    Ok(slot) => drop(tokio::spawn(serve(
-                        Arc::clone(&dispatcher),
-                        stream,
-                        slot,
-                        stop.clone(),
-                    ))),
-                    Err(_) => {
-                        tracing::warn!("too many connections on the local socket: closing the newest");
+                Ok(stream) => {
+                    let source = RequestSource {
+                        caller: RpcCaller::local(dispatcher.traffic()),
+                        activity: Activity::new(dispatcher.limits()),
+                    };
+                    match places.take(source.caller.client, &source.activity, &open) {
+                        Some(place) => {
+                            let dispatcher = Arc::clone(&dispatcher);
+                            tokio::spawn(serve(dispatcher, stream, source, place, stop.clone()));
+                        }
+                        None => {
+                            tracing::warn!("too many connections on the local socket: closing the newest");
+                        }
                     }
-                },
+                }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection on the local socket");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -102,56 +111,85 @@ pub fn start<C: Send + Sync + 'static>(
 async fn serve<C, S>(
     dispatcher: Arc<Dispatcher<C>>,
     stream: S,
-    slot: ConnectionSlot,
+    source: RequestSource,
+    place: Place,
     stop: watch::Receiver<bool>,
 ) where
     C: Send + Sync + 'static,
-    S: AsyncRead + AsyncWrite + Unpin + Send,
+    S: ChannelStream,
 {
     let limits = dispatcher.limits();
     let mut channel = IpcChannel {
-        stream,
+        stream: Metered::new(stream, source.caller.memory.clone()),
         values: ValueStream::new(limits.body_len_max, limits.depth_max),
         buffer: vec![0; READ_LEN],
-        write_timeout: limits.write_timeout,
+        pace: ReadPace::new(limits),
     };
-    if let Some(Err(error)) = duplex::serve(&dispatcher, &mut channel, &stop).await {
+    let ended = tokio::select! {
+        ended = duplex::serve(&dispatcher, &mut channel, &source, &stop) => ended,
+        () = place.evicted() => None,
+    };
+    if let Some(Err(error)) = ended {
         tracing::debug!(%error, "closing a connection on the local socket");
         if let DuplexError::Unreadable(error) = error {
-            let _ = channel.send(message::error_response(error)).await;
+            let _ = channel.send(message::error_response(&error)).await;
         }
     }
-    drop(slot);
+    drop(place);
 }
 
 struct IpcChannel<S> {
-    stream: S,
+    stream: Metered<S>,
     values: ValueStream,
     buffer: Vec<u8>,
-    write_timeout: Duration,
+    pace: ReadPace,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> DuplexChannel for IpcChannel<S> {
+/// The stream of a connection on the local socket.
+trait ChannelStream: AsyncRead + AsyncWrite + Unpin + Send + Sync {
+    /// Waits until the client can read no more.
+    fn closed(&self) -> impl Future<Output = ()> + Send;
+}
+
+impl<S: ChannelStream> DuplexChannel for IpcChannel<S> {
     const HALF_CLOSES: bool = true;
 
     async fn receive(&mut self) -> Result<Option<Bytes>, DuplexError> {
         loop {
             match self.values.next() {
-                Ok(Some(value)) => return Ok(Some(value)),
+                Ok(Some(value)) => {
+                    self.stream.reset();
+                    return Ok(Some(value));
+                }
                 Ok(None) => {}
                 Err(error) => return Err(unreadable(&error)),
             }
-            match self.stream.read(&mut self.buffer).await? {
-                0 => return Ok(self.values.finish()),
-                len => self.values.push(&self.buffer[..len]),
+            match self.stream.read(&mut self.buffer).await {
+                Ok(0) => return Ok(self.values.finish()),
+                Ok(len) => self.values.push(&self.buffer[..len]),
+                Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                    return Err(DuplexError::NoMemory);
+                }
+                Err(error) => return Err(error.into()),
             }
         }
     }
 
-    async fn send(&mut self, mut message: Vec<u8>) -> Result<(), DuplexError> {
-        message.push(b'\n');
-        let sent = timeout(self.write_timeout, self.stream.write_all(&message)).await;
-        Ok(sent.map_err(|_| DuplexError::SlowReader)??)
+    async fn closed(&mut self) {
+        self.stream.inner().closed().await;
+    }
+
+    async fn send(&mut self, mut message: Text) -> Result<(), DuplexError> {
+        message.push_end(b"\n");
+        let mut paced = self.pace.begin();
+        for piece in message.into_pieces() {
+            // A shared piece may be long, and what the client has read counts part by part.
+            for part in piece.chunks(PIECE_LEN) {
+                let written = paced.write(part.len(), self.stream.write_all(part)).await;
+                written.ok_or(DuplexError::SlowReader)??;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::windows::named_pipe::{NamedPipeServer, ServerOptions};
 
+use super::ChannelStream;
+
 /// The beginning of every pipe name.
 const PIPES: &str = r"\\.\pipe\";
 
@@ -26,6 +28,13 @@ impl PipeListener {
             .reject_remote_clients(true)
             .create(&self.path)?;
         Ok(std::mem::replace(&mut self.waiting, next))
+    }
+}
+
+impl ChannelStream for NamedPipeServer {
+    /// A pipe has no half that could close alone, so its end is noticed by reading it.
+    async fn closed(&self) {
+        std::future::pending().await
     }
 }
 

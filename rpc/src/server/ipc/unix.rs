@@ -4,8 +4,13 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use tokio::io::Interest;
 use tokio::net::{UnixListener, UnixStream};
+use tokio::time::sleep;
+
+use super::ChannelStream;
 
 /// Mode of the socket: only the owner may read and write.
 const MODE: u32 = 0o600;
@@ -19,6 +24,20 @@ impl UnixSocketListener {
     /// Waits for the next connection.
     pub(super) async fn accept(&mut self) -> io::Result<UnixStream> {
         self.0.accept().await.map(|(stream, _)| stream)
+    }
+}
+
+/// How often a client is asked for that has stopped to send.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+impl ChannelStream for UnixStream {
+    async fn closed(&self) {
+        loop {
+            match self.ready(Interest::WRITABLE).await {
+                Ok(ready) if !ready.is_write_closed() => sleep(LOOK_INTERVAL).await,
+                _ => return,
+            }
+        }
     }
 }
 

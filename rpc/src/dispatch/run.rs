@@ -1,0 +1,311 @@
+//! The run of one message: its requests in order, each where its plan says, within one budget.
+//!
+//! If the requests of a batch take too long on the network thread, the rest of them leave it
+//! together. Requests behind a gate give their permit back when others wait and their turn is over.
+//! Work stops when the message's time is over, and when nobody waits for the answer any more.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+use super::gate::{Gate, GateError, Permit};
+use super::{CallGate, CallPlan, Dispatcher, GatedHandler, panicked, stopping};
+use crate::budget::MessageBudget;
+use crate::caller::RpcCaller;
+use crate::error::{RpcError, RpcResult};
+use crate::json::Json;
+use crate::message::{AnswerWriter, NoMemory, ParsedRequest};
+use crate::modules::NameStyle;
+use crate::params::Params;
+use crate::subscriptions::RpcSession;
+use crate::table::{InlineError, PendingReply, ReadScope};
+use crate::text::Text;
+
+/// How long the requests of one batch may run on a network thread. After that, other connections
+/// have their turn and the rest of the batch runs on blocking threads. Each request is short, but
+/// there may be a thousand.
+pub(super) const INLINE_TIME_MAX: Duration = Duration::from_millis(2);
+/// How long the requests of one batch may run with one permit while others wait for it.
+const TURN_MAX: Duration = Duration::from_millis(50);
+
+/// One message that is being answered.
+pub(super) struct MessageRun<'m, C> {
+    pub(super) dispatcher: &'m Dispatcher<C>,
+    pub(super) body: &'m Bytes,
+    pub(super) caller: &'m RpcCaller,
+    pub(super) session: Option<&'m RpcSession>,
+    pub(super) budget: Arc<MessageBudget>,
+}
+
+/// The responses to the requests of a message, in their order.
+struct Responses<'m> {
+    ids: std::vec::IntoIter<Option<&'m str>>,
+    writer: AnswerWriter<'m>,
+}
+
+impl Responses<'_> {
+    /// The result of the next request.
+    fn push(&mut self, result: RpcResult<Json>) {
+        if let Some(id) = self.ids.next().flatten() {
+            self.writer.push(id, result);
+        }
+    }
+
+    /// The same error for the next `count` requests.
+    fn push_errors(&mut self, count: usize, error: &RpcError) {
+        for _ in 0..count {
+            self.push(Err(error.clone()));
+        }
+    }
+}
+
+/// A gated call that can change threads: it owns a share of the message instead of borrowing from
+/// it.
+struct GatedTask<C> {
+    name: &'static str,
+    handler: GatedHandler<C>,
+    params: Option<Bytes>,
+    name_style: NameStyle,
+}
+
+impl<C: Send + Sync + 'static> MessageRun<'_, C> {
+    /// Answers a message that is one request.
+    pub(super) async fn single(&self, member: &ParsedRequest<'_>) -> Result<Option<Text>, NoMemory> {
+        let mut responses = self.responses(std::slice::from_ref(member), false);
+        let plans = [self.dispatcher.plan(member)];
+        self.run(&plans, &mut responses).await;
+        responses.writer.finish()
+    }
+
+    /// Answers a batch.
+    pub(super) async fn batch(&self, members: &[ParsedRequest<'_>]) -> Result<Option<Text>, NoMemory> {
+        let mut responses = self.responses(members, true);
+        let mut plans: VecDeque<_> = members
+            .iter()
+            .map(|member| self.dispatcher.plan(member))
+            .collect();
+        // Neighbouring requests behind the same gate run together, with one change of threads.
+        let together = |left: &CallPlan<'_, C>, right: &CallPlan<'_, C>| {
+            left.gate().is_some() && left.gate() == right.gate()
+        };
+        let mut inline_time = Duration::ZERO;
+        while let Some(next) = plans.make_contiguous().chunk_by(together).next() {
+            let (count, is_inline, start_time) = (next.len(), next[0].is_inline(), Instant::now());
+            self.run(next, &mut responses).await;
+            plans.drain(..count);
+            if is_inline {
+                // The time of a call that was deferred counts too, with its wait. After a deferred
+                // call the rest is likely to be deferred too, so it should change threads at once.
+                inline_time += start_time.elapsed();
+            }
+            if inline_time >= INLINE_TIME_MAX {
+                inline_time = Duration::ZERO;
+                plans = plans.into_iter().map(CallPlan::gated).collect();
+                tokio::task::yield_now().await;
+            }
+        }
+        responses.writer.finish()
+    }
+
+    fn responses<'r>(&'r self, members: &[ParsedRequest<'r>], is_batch: bool) -> Responses<'r> {
+        Responses {
+            ids: members.iter().map(answer_id).collect::<Vec<_>>().into_iter(),
+            writer: AnswerWriter::new(&self.budget, is_batch),
+        }
+    }
+
+    /// Runs `plans`, with a response for each. There are several plans only behind one gate.
+    async fn run(&self, plans: &[CallPlan<'_, C>], responses: &mut Responses<'_>) {
+        let Some(plan) = plans.first() else { return };
+        if let Err(error) = self.budget.admit() {
+            return responses.push_errors(plans.len(), &error);
+        }
+        let (budget, context) = (&self.budget, &self.dispatcher.rpc.context);
+        let result = match plan {
+            CallPlan::Refuse(error) => Err(error.clone()),
+            CallPlan::Modules(params) => params.parse().map(|()| Json::shared(&self.dispatcher.modules)),
+            CallPlan::Discover(params) => params.parse().map(|()| self.dispatcher.rpc.description()),
+            CallPlan::Inline(name, handler, params) => {
+                budget.run(|| guarded(name, || handler(context, *params)))
+            }
+            CallPlan::Cached(gate, name, handler, params) => {
+                match budget.run(|| guarded(name, || handler(context, *params, ReadScope::Memory))) {
+                    Ok(json) => Ok(json),
+                    Err(InlineError::Failed(error)) => Err(error),
+                    Err(InlineError::Deferred) => {
+                        let handler = GatedHandler::Cached(Arc::clone(handler));
+                        let plan = CallPlan::Gated(*gate, name, handler, *params);
+                        return self.run_gated(*gate, &[plan], responses).await;
+                    }
+                }
+            }
+            CallPlan::Waiting(name, handler, params) => {
+                match budget.run(|| guarded(name, || Ok(handler(Arc::clone(context), *params)))) {
+                    Ok(waiting) => self.wait(name, waiting).await,
+                    Err(error) => Err(error),
+                }
+            }
+            CallPlan::Session(name, handler, params) => match self.session {
+                Some(session) => budget.run(|| guarded(name, || handler(context, session, *params))),
+                None => Err(RpcError::refused("notifications not supported")),
+            },
+            CallPlan::Gated(gate, ..) => return self.run_gated(*gate, plans, responses).await,
+        };
+        responses.push(charged(budget, result));
+    }
+
+    /// Waits for an answer until the deadline. A panic becomes an internal error.
+    async fn wait(&self, name: &str, mut waiting: PendingReply) -> RpcResult<Json> {
+        let poll = std::future::poll_fn(|task| {
+            let poll = || waiting.as_mut().poll(task);
+            self.budget
+                .run(|| catch_unwind(AssertUnwindSafe(poll)))
+                .unwrap_or_else(|_| Poll::Ready(Err(panicked(name))))
+        });
+        timeout_at(self.budget.deadline, poll)
+            .await
+            .unwrap_or_else(|_| Err(timed_out()))
+    }
+
+    /// Runs `plans`, all behind `gate`, in order on blocking threads. Executing code for a client
+    /// that has hung up is pointless, so that stops.
+    async fn run_gated(&self, gate: CallGate, plans: &[CallPlan<'_, C>], responses: &mut Responses<'_>) {
+        let tasks: VecDeque<_> = plans.iter().filter_map(|plan| self.task(plan)).collect();
+        match gate {
+            CallGate::Blocking => {
+                self.run_tasks(&self.dispatcher.rpc.blocking, tasks, responses)
+                    .await
+            }
+            CallGate::Heavy => {
+                let left = responses.ids.len() - tasks.len();
+                tokio::select! {
+                    () = self.run_tasks(&self.dispatcher.rpc.heavy, tasks, responses) => return,
+                    () = self.caller.hung_up() => {}
+                }
+                self.budget.cancel();
+                let error = RpcError::refused("the client hung up before the answer was ready");
+                responses.push_errors(responses.ids.len() - left, &error);
+            }
+        }
+    }
+
+    async fn run_tasks(&self, gate: &Gate, mut tasks: VecDeque<GatedTask<C>>, responses: &mut Responses<'_>) {
+        while let Some(first) = tasks.front() {
+            let count = tasks.len();
+            match gate.acquire(self.caller, first.name, self.budget.deadline).await {
+                Ok(permit) => tasks = self.run_turn(gate, permit, tasks, responses).await,
+                Err(error) => return responses.push_errors(count, &busy(error)),
+            }
+        }
+    }
+
+    /// Runs `tasks` on a blocking thread until they are done, or their turn is over. Returns those
+    /// that were not run.
+    async fn run_turn(
+        &self,
+        gate: &Gate,
+        permit: Permit,
+        mut tasks: VecDeque<GatedTask<C>>,
+        responses: &mut Responses<'_>,
+    ) -> VecDeque<GatedTask<C>> {
+        let mut missing = tasks.len();
+        // Results are sent one by one, so that finished calls keep their results if a later call
+        // times out. The channel never has more results than the batch has requests.
+        let (sender, mut receiver) = mpsc::unbounded_channel();
+        let context = Arc::clone(&self.dispatcher.rpc.context);
+        let (budget, gate) = (Arc::clone(&self.budget), gate.clone());
+        let turn_end = Instant::now() + TURN_MAX;
+        let turn = tokio::task::spawn_blocking(move || {
+            while let Some(task) = tasks.pop_front() {
+                let run = || {
+                    let params = Params::new(task.params.as_deref(), task.name_style);
+                    guarded(task.name, || task.handler.run(&context, params))
+                };
+                let result = budget.admit().and_then(|()| budget.run(run));
+                if sender.send(charged(&budget, result)).is_err() {
+                    tasks.clear(); // Nobody waits any more.
+                } else if !tasks.is_empty() && Instant::now() >= turn_end && gate.has_waiting() {
+                    break;
+                }
+            }
+            // The permit is given back only now. A call whose time is over stops soon, and until
+            // then it uses its thread.
+            drop(permit);
+            tasks
+        });
+        loop {
+            match timeout_at(self.budget.deadline, receiver.recv()).await {
+                Ok(Some(result)) => {
+                    missing -= 1;
+                    responses.push(result);
+                }
+                Ok(None) => break,
+                Err(_) => {
+                    self.budget.cancel();
+                    responses.push_errors(missing, &timed_out());
+                    return VecDeque::new();
+                }
+            }
+        }
+        match turn.await {
+            Ok(left) if left.len() == missing => left,
+            // The runtime ends.
+            _ => {
+                responses.push_errors(missing, &stopping());
+                VecDeque::new()
+            }
+        }
+    }
+
+    /// The task of a gated plan. Returns `None` for other plans.
+    fn task(&self, plan: &CallPlan<'_, C>) -> Option<GatedTask<C>> {
+        let CallPlan::Gated(_, name, handler, params) = plan else {
+            return None;
+        };
+        Some(GatedTask {
+            name,
+            handler: handler.clone(),
+            params: params.json().map(|json| self.body.slice_ref(json)),
+            name_style: params.name_style(),
+        })
+    }
+}
+
+/// Takes the bytes of a result from the budget.
+fn charged(budget: &MessageBudget, result: RpcResult<Json>) -> RpcResult<Json> {
+    let json = result?;
+    budget.charge(json.text().len())?;
+    Ok(json)
+}
+
+/// The id to answer with. Returns `None` for a notification.
+fn answer_id<'a>(member: &ParsedRequest<'a>) -> Option<&'a str> {
+    match member {
+        Ok(request) => request.id,
+        Err(rejected) => Some(rejected.id),
+    }
+}
+
+/// Runs a handler. A panic becomes an internal error.
+fn guarded<T, E: From<RpcError>>(name: &str, run: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(panicked(name).into()))
+}
+
+fn timed_out() -> RpcError {
+    RpcError::refused("the request timed out")
+}
+
+fn busy(error: GateError) -> RpcError {
+    match error {
+        GateError::Full | GateError::Late => RpcError::refused("not run: the node is busy"),
+        GateError::ClientFull { max } => RpcError::refused(format!(
+            "not run: {max} calls of this client wait already, and no more may wait"
+        )),
+    }
+}
