@@ -2,8 +2,8 @@
 //!
 //! | subject | module |
 //! |---|---|
-//! | one dataset: generated in memory, or mapped from a file | `full_dataset` |
-//! | locks and memory maps of dataset files | `file` |
+//! | one dataset: generated in memory, or read from a file | `full_dataset` |
+//! | locks of dataset files, and what the system keeps of them | `file` |
 //! | which dataset is made now, and which in advance | `manager` |
 //! | light caches, made in the background | `light_cache` |
 //! | free memory of this machine | `free_memory` |
