@@ -21,7 +21,7 @@ mod policy;
 
 pub use error::DatasetError;
 pub use file_format::file_name;
-pub(crate) use free_memory::FreeMemory;
+pub(crate) use free_memory::{FreeMemory, MemoryShortage};
 pub use full_dataset::Dataset;
 pub(crate) use light_cache::LightCacheBuilder;
 pub(crate) use manager::DatasetManager;
