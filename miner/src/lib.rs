@@ -40,11 +40,11 @@ mod threads;
 pub mod verify;
 
 pub use dataset::DatasetPolicy;
-pub use engine::{DeviceChoice, DeviceParseError, Engine, EngineConfig};
+pub use engine::{DeviceChoice, DeviceParseError, Engine, EngineConfig, EpochRefusal};
 pub use error::MinerError;
 pub use gpu::KernelPolicy;
 pub use search::{FoundSolution, Intensity, IntensityError, NonceSpace, SearchTask};
 pub use sensors::SensorReading;
 pub use stop::StopSignal;
-pub use telemetry::{DatasetProgress, DeviceState, DeviceStatus, EngineStatus};
+pub use telemetry::{DatasetProgress, DeviceState, DeviceStatus, EngineStatus, SelfCheckCounts};
 pub use threads::end_if_hung;

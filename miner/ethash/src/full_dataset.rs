@@ -41,7 +41,7 @@ impl<'a> FullDataset<'a> {
     /// Hashes one nonce.
     pub fn hash(&self, header_hash: &B256, pow_nonce: u64) -> PowHash {
         let lookup = LookupFn(|index: u32| self.items[index as usize]);
-        let [hash] = hash_nonces::<Scalar, 1>(self.item_count, header_hash, &[pow_nonce], lookup);
+        let [hash] = hash_nonces(Scalar, self.item_count, header_hash, &[pow_nonce], lookup);
         hash
     }
 }

@@ -48,7 +48,7 @@ pub fn hashimoto(
     pow_nonce: u64,
 ) -> Option<PowHash> {
     let item_count = (items > 0).then(|| Modulus::new(items))?;
-    let [hash] = hash_nonces::<Scalar, 1>(item_count, header_hash, &[pow_nonce], LookupFn(lookup));
+    let [hash] = hash_nonces(Scalar, item_count, header_hash, &[pow_nonce], LookupFn(lookup));
     Some(hash)
 }
 
@@ -74,6 +74,7 @@ impl<F: FnMut(u32) -> DatasetItem> ItemLookup<1> for LookupFn<F> {
 /// Hashes `N` nonces over a dataset of `item_count` items, all at the same access.
 #[inline(always)]
 pub(crate) fn hash_nonces<S: SimdOps, const N: usize>(
+    simd: S,
     item_count: Modulus,
     header_hash: &B256,
     pow_nonces: &[u64; N],
@@ -98,7 +99,7 @@ pub(crate) fn hash_nonces<S: SimdOps, const N: usize>(
         for (mix, item) in mixes.iter_mut().zip(&items) {
             let (halves, _) = item.as_chunks::<ROW_WORDS>();
             for (mix, half) in mix.iter_mut().zip(halves) {
-                S::mix_row(mix, half);
+                simd.mix_row(mix, half);
             }
         }
     }

@@ -51,10 +51,10 @@ pub(crate) type StateBatch = [[u64; BATCH_STATES]; 25];
 pub(crate) trait Lane: Copy {
     /// How many states the lane belongs to. Divides [`BATCH_STATES`].
     const WIDTH: usize;
-    /// The same value in every state.
-    fn splat(value: u64) -> Self;
-    /// Loads the lane of the states `at..at + WIDTH`.
-    fn load(from: &[u64; BATCH_STATES], at: usize) -> Self;
+    /// The same value in every state. The value of `self` does not matter: a vector register can
+    /// only be made with the [`SimdOps`](crate::simd::SimdOps) of its instruction set, or from
+    /// another one.
+    fn filled(self, value: u64) -> Self;
     /// Stores the lane of the states `at..at + WIDTH`.
     fn store(self, to: &mut [u64; BATCH_STATES], at: usize);
     /// The value in the first state.
@@ -70,15 +70,31 @@ pub(crate) trait Lane: Copy {
     }
 }
 
-impl Lane for u64 {
-    const WIDTH: usize = 1;
+/// A lane that can be made by whoever has a value of `S`, the operations of an instruction set.
+pub(crate) trait NewLane<S>: Lane {
+    /// The same value in every state.
+    fn splat(simd: S, value: u64) -> Self;
+    /// Loads the lane of the states `at..at + WIDTH`.
+    fn load(simd: S, from: &[u64; BATCH_STATES], at: usize) -> Self;
+}
+
+/// An integer needs no particular instructions, so it can be made with those of any set.
+impl<S> NewLane<S> for u64 {
     #[inline(always)]
-    fn splat(value: u64) -> Self {
+    fn splat(_simd: S, value: u64) -> Self {
         value
     }
     #[inline(always)]
-    fn load(from: &[u64; BATCH_STATES], at: usize) -> Self {
+    fn load(_simd: S, from: &[u64; BATCH_STATES], at: usize) -> Self {
         from[at]
+    }
+}
+
+impl Lane for u64 {
+    const WIDTH: usize = 1;
+    #[inline(always)]
+    fn filled(self, value: u64) -> Self {
+        value
     }
     #[inline(always)]
     fn store(self, to: &mut [u64; BATCH_STATES], at: usize) {
@@ -107,7 +123,7 @@ impl Lane for u64 {
 pub(crate) fn permute<L: Lane>(state: &mut [L; 25]) {
     let mut a = *state;
     for constant in ROUND_CONSTANTS {
-        a = round(&a, L::splat(constant));
+        a = round(&a, a[0].filled(constant));
     }
     *state = a;
 }
@@ -116,11 +132,11 @@ pub(crate) fn permute<L: Lane>(state: &mut [L; 25]) {
 ///
 /// Also permutes the states after them up to the next multiple of `L::WIDTH`.
 #[inline(always)]
-pub(crate) fn permute_batch<L: Lane>(batch: &mut StateBatch, count: usize) {
+pub(crate) fn permute_batch<S: Copy, L: NewLane<S>>(simd: S, batch: &mut StateBatch, count: usize) {
     for at in (0..count).step_by(L::WIDTH) {
-        let mut wide = [L::splat(0); 25];
+        let mut wide = [L::splat(simd, 0); 25];
         for (wide, lanes) in wide.iter_mut().zip(&*batch) {
-            *wide = L::load(lanes, at);
+            *wide = L::load(simd, lanes, at);
         }
         permute(&mut wide);
         for (wide, lanes) in wide.iter().zip(&mut *batch) {
@@ -243,11 +259,11 @@ fn chi<L: Lane>(b: [L; 5]) -> [L; 5] {
 /// Keccak-512 of 64 bytes, given as little-endian lanes.
 #[inline(always)]
 pub(crate) fn keccak512_64<L: Lane>(words: &[L; 8]) -> [L; 8] {
-    let mut state = [L::splat(0); 25];
+    let mut state = [words[0].filled(0); 25];
     state[..8].copy_from_slice(words);
     // The message leaves one lane of the rate, so the first and the last bit of the padding share
     // it.
-    state[8] = L::splat(1 | PAD_END);
+    state[8] = words[0].filled(1 | PAD_END);
     permute(&mut state);
     first(&state)
 }
@@ -332,7 +348,7 @@ fn absorb(state: &mut [u64; 25], block: &[u8]) {
 /// The first `N` lanes of the state.
 #[inline(always)]
 fn first<L: Lane, const N: usize>(state: &[L; 25]) -> [L; N] {
-    let mut out = [L::splat(0); N];
+    let mut out = [state[0]; N];
     out.copy_from_slice(&state[..N]);
     out
 }

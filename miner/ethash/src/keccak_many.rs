@@ -32,7 +32,7 @@ impl SimdKernel for HashMany<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: SimdOps>(self) {
+    fn run<S: SimdOps>(self, simd: S) {
         let Self { inputs, hashes } = self;
         if S::ThroughputLane::WIDTH == 1 {
             for (hash, input) in hashes.iter_mut().zip(inputs) {
@@ -49,7 +49,7 @@ impl SimdKernel for HashMany<'_> {
             for (input, index) in batch.iter_mut().zip(group) {
                 *input = inputs[*index];
             }
-            for (index, hash) in group.iter().zip(hash_batch::<S>(&batch)) {
+            for (index, hash) in group.iter().zip(hash_batch(simd, &batch)) {
                 hashes[*index] = hash;
             }
         }
@@ -72,7 +72,7 @@ fn block_count(input: &[u8]) -> usize {
 /// Hashes eight inputs. They may have different lengths; the hash of a shorter input is read from
 /// its state right after its last block.
 #[inline(always)]
-fn hash_batch<S: SimdOps>(inputs: &[&[u8]; BATCH_STATES]) -> [[u8; 32]; BATCH_STATES] {
+fn hash_batch<S: SimdOps>(simd: S, inputs: &[&[u8]; BATCH_STATES]) -> [[u8; 32]; BATCH_STATES] {
     let mut states = [[0; BATCH_STATES]; 25];
     let mut hashes = [[0; 32]; BATCH_STATES];
     let mut longest = 0;
@@ -83,7 +83,7 @@ fn hash_batch<S: SimdOps>(inputs: &[&[u8]; BATCH_STATES]) -> [[u8; 32]; BATCH_ST
         for (j, input) in inputs.iter().enumerate() {
             absorb(&mut states, j, input, block);
         }
-        S::permute(&mut states, BATCH_STATES);
+        simd.permute(&mut states, BATCH_STATES);
         for (j, input) in inputs.iter().enumerate() {
             if block_count(input) == block + 1 {
                 hashes[j] = bytes_of([states[0][j], states[1][j], states[2][j], states[3][j]]);
@@ -128,13 +128,13 @@ mod tests {
     impl SimdKernel for HashInputs<'_> {
         type Output = Vec<[u8; 32]>;
         #[inline(always)]
-        fn run<S: SimdOps>(self) -> Self::Output {
+        fn run<S: SimdOps>(self, simd: S) -> Self::Output {
             let mut hashes = vec![[0; 32]; self.0.len()];
             HashMany {
                 inputs: self.0,
                 hashes: &mut hashes,
             }
-            .run::<S>();
+            .run(simd);
             hashes
         }
     }
@@ -156,7 +156,7 @@ mod tests {
             let eight = [0, 1, 2, 3, 4, 5, 6, 7].map(|i| &data[i..i + length]);
             let expected = eight.map(keccak256);
             assert_eq!(keccak256_many(&eight), expected, "{length} bytes");
-            assert_eq!(hash_batch::<Scalar>(&eight), expected, "{length} bytes");
+            assert_eq!(hash_batch(Scalar, &eight), expected, "{length} bytes");
         }
     }
 }

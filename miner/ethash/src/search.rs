@@ -65,22 +65,22 @@ where
     type Output = ();
 
     #[inline(always)]
-    fn run<S: SimdOps>(mut self) {
+    fn run<S: SimdOps>(mut self, simd: S) {
         let mut groups = [const { NonceGroup::IDLE }; GROUPS_IN_FLIGHT];
         let (mut round, mut more, mut idle) = (0, true, GROUPS_IN_FLIGHT);
         while more || idle < GROUPS_IN_FLIGHT {
             for (i, group) in groups.iter_mut().enumerate() {
                 if group.access < ACCESSES {
-                    group.advance::<S>(self.items, self.item_count);
+                    group.advance(simd, self.items, self.item_count);
                     if group.access < ACCESSES {
                         continue;
                     }
-                    (self.done)(&group.nonces, &group.finish::<S>());
+                    (self.done)(&group.nonces, &group.finish(simd));
                     idle += 1;
                 } else if more && round >= i * ROUNDS_APART {
                     match (self.next)() {
                         Some(nonces) => {
-                            group.start::<S>(&self.header, nonces, self.items, self.item_count);
+                            group.start(simd, &self.header, nonces, self.items, self.item_count);
                             idle -= 1;
                         }
                         None => more = false,
@@ -117,6 +117,7 @@ impl NonceGroup {
     #[inline(always)]
     fn start<S: SimdOps>(
         &mut self,
+        simd: S,
         header: &[u64; 4],
         nonces: [u64; SEARCH_GROUP],
         items: &[DatasetItem],
@@ -129,7 +130,7 @@ impl NonceGroup {
         states[4] = nonces;
         states[5] = [1; SEARCH_GROUP];
         states[RATE_512 - 1] = [PAD_END; SEARCH_GROUP];
-        S::permute(&mut states, SEARCH_GROUP);
+        simd.permute(&mut states, SEARCH_GROUP);
         self.seeds.copy_from_slice(&states[..8]);
         self.nonces = nonces;
         for (j, mix) in self.mixes.iter_mut().enumerate() {
@@ -147,12 +148,12 @@ impl NonceGroup {
 
     /// Mixes in the prefetched items and prefetches the next ones.
     #[inline(always)]
-    fn advance<S: SimdOps>(&mut self, items: &[DatasetItem], item_count: Modulus) {
+    fn advance<S: SimdOps>(&mut self, simd: S, items: &[DatasetItem], item_count: Modulus) {
         self.access += 1;
         for j in 0..SEARCH_GROUP {
             let (halves, _) = items[self.indices[j] as usize].as_chunks::<ROW_WORDS>();
             for (mix, half) in self.mixes[j].iter_mut().zip(halves) {
-                S::mix_row(mix, half);
+                simd.mix_row(mix, half);
             }
             // After the last access this prefetches an item that is not needed. A check would cost
             // more.
@@ -172,7 +173,7 @@ impl NonceGroup {
 
     /// Compresses the mixes and computes the final hashes.
     #[inline(always)]
-    fn finish<S: SimdOps>(&self) -> [PowHash; SEARCH_GROUP] {
+    fn finish<S: SimdOps>(&self, simd: S) -> [PowHash; SEARCH_GROUP] {
         let mut states: StateBatch = [[0; SEARCH_GROUP]; 25];
         states[..8].copy_from_slice(&self.seeds);
         let mut hashes = [PowHash::ZERO; SEARCH_GROUP];
@@ -185,7 +186,7 @@ impl NonceGroup {
         }
         states[12] = [1; SEARCH_GROUP];
         states[RATE_256 - 1] = [PAD_END; SEARCH_GROUP];
-        S::permute(&mut states, SEARCH_GROUP);
+        simd.permute(&mut states, SEARCH_GROUP);
         for (j, hash) in hashes.iter_mut().enumerate() {
             hash.final_hash = B256::from(bytes_of([states[0][j], states[1][j], states[2][j], states[3][j]]));
         }
@@ -256,7 +257,7 @@ mod tests {
         impl SimdKernel for SearchNonces<'_> {
             type Output = Vec<(u64, PowHash)>;
             #[inline(always)]
-            fn run<S: SimdOps>(self) -> Self::Output {
+            fn run<S: SimdOps>(self, simd: S) -> Self::Output {
                 let (mut hashes, mut nonce) = (Vec::new(), 0);
                 DatasetSearch {
                     items: self.0.items,
@@ -270,7 +271,7 @@ mod tests {
                         hashes.extend(nonces.iter().copied().zip(*done));
                     },
                 }
-                .run::<S>();
+                .run(simd);
                 hashes
             }
         }

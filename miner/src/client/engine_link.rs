@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crossbeam_channel::Sender;
 use tokio::sync::mpsc::Receiver;
 
+use super::epochs::EpochCheck;
 use crate::search::{FoundSolution, SearchTask};
 
 /// The channels between a client and an engine.
@@ -15,6 +16,8 @@ pub struct EngineLink {
     pub found: Receiver<FoundSolution>,
     /// The engine's hashrate in hashes per second.
     pub hashrate: Arc<dyn Fn() -> f64 + Send + Sync>,
+    /// Whether the engine's devices can search an epoch.
+    pub check_epoch: Arc<EpochCheck>,
 }
 
 impl EngineLink {

@@ -79,6 +79,57 @@ pub enum ClientError {
     /// The pool speaks none of the known dialects.
     #[error("the pool speaks no known dialect; error of the last one tried: {0}")]
     NoDialect(Box<Self>),
+    /// Too many messages were skipped.
+    #[error("odd messages: got {got} {what}, expected at most {max}; the last: {last}")]
+    OddMessages {
+        /// The number of messages.
+        got: usize,
+        /// Where or what they are.
+        what: &'static str,
+        /// The limit.
+        max: usize,
+        /// What was wrong with the last one.
+        last: String,
+    },
+    /// No chain has this epoch.
+    #[error("epoch: got {got}, expected at most {max}, which no public chain has reached")]
+    EpochTooHigh {
+        /// The epoch of the job.
+        got: u32,
+        /// The limit.
+        max: u32,
+    },
+    /// The epoch is far from those of the last hour.
+    #[error(
+        "epoch: got {got} with {steps} seed steps, expected {min} to {max} seed steps, near the last hour's; a new \
+         session may begin with another epoch"
+    )]
+    EpochTooFar {
+        /// The epoch of the job.
+        got: u32,
+        /// Its seed steps, one for every 30,000 blocks.
+        steps: u32,
+        /// The fewest accepted seed steps.
+        min: u32,
+        /// The most accepted seed steps.
+        max: u32,
+    },
+    /// The endpoint changes between far epochs too often.
+    #[error("changes to a far epoch: got {got} within an hour, expected at most {max}")]
+    EpochChanges {
+        /// The number of changes.
+        got: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The devices have too little memory for the epoch.
+    #[error("epoch {got} cannot be searched here: {reason}")]
+    EpochTooLarge {
+        /// The epoch of the job.
+        got: u32,
+        /// What is too small.
+        reason: String,
+    },
     /// The pool has ended the session.
     #[error("the pool ended the session")]
     Bye,

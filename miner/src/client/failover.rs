@@ -16,7 +16,9 @@ use super::config::ClientConfig;
 use super::context::ClientContext;
 use super::endpoint::MiningEndpoint;
 use super::engine_link::EngineLink;
+use super::epochs::EpochHistory;
 use super::error::ClientError;
+use super::site::is_same_site;
 use super::stats::ClientStats;
 use super::tls::TlsError;
 use super::work_source::WorkSource;
@@ -57,8 +59,8 @@ enum ServeEnd {
 }
 
 /// What the client knows of an endpoint.
-#[derive(Clone, Debug)]
 struct EndpointState {
+    context: ClientContext,
     /// The address for the next try: the endpoint's own, or where the pool has sent this miner.
     endpoint: MiningEndpoint,
     /// Requests of the pool to reconnect that were followed in a row.
@@ -73,7 +75,8 @@ struct EndpointState {
 }
 
 struct Failover {
-    context: ClientContext,
+    config: Arc<ClientConfig>,
+    stats: Arc<ClientStats>,
     endpoints: Vec<EndpointState>,
     last_error: String,
 }
@@ -91,8 +94,17 @@ pub async fn run(
     mut stop: watch::Receiver<bool>,
 ) -> Result<ClientEnd, TlsError> {
     let tls = config.tls.build()?;
+    let config = Arc::new(config);
     let now = Instant::now();
-    let state = |endpoint: &MiningEndpoint| EndpointState {
+    let state = |(index, endpoint): (usize, &MiningEndpoint)| EndpointState {
+        context: ClientContext {
+            config: Arc::clone(&config),
+            tls: Arc::clone(&tls),
+            stats: Arc::clone(&stats),
+            index,
+            epochs: Arc::<EpochHistory>::default(),
+            check_epoch: Arc::clone(&link.check_epoch),
+        },
         endpoint: endpoint.clone(),
         redirects: 0,
         failures: 0,
@@ -101,12 +113,9 @@ pub async fn run(
         stuck_at: None,
     };
     let mut failover = Failover {
-        endpoints: config.endpoints.iter().map(state).collect(),
-        context: ClientContext {
-            config: Arc::new(config),
-            tls,
-            stats,
-        },
+        endpoints: config.endpoints.iter().enumerate().map(state).collect(),
+        config: Arc::clone(&config),
+        stats,
         last_error: "no endpoint".to_owned(),
     };
     Ok(failover.run(&mut link, &mut stop).await)
@@ -137,7 +146,7 @@ impl Failover {
             // Its work is no longer current. Solutions that it already has are still submitted.
             drop(previous.take());
             let end = self.serve(index, source, link, stop).await;
-            self.context.stats.set_disconnected();
+            self.stats.set_disconnected();
             match end {
                 ServeEnd::StopRequested => return ClientEnd::Stopped,
                 ServeEnd::Failed(source) => previous = Some(source),
@@ -154,7 +163,7 @@ impl Failover {
         link: &mut EngineLink,
         stop: &mut watch::Receiver<bool>,
     ) -> ServeEnd {
-        let stats = Arc::clone(&self.context.stats);
+        let stats = Arc::clone(&self.stats);
         loop {
             self.note_connected(index);
             let since = Instant::now();
@@ -201,7 +210,7 @@ impl Failover {
     ) -> Result<(usize, WorkSource), ClientEnd> {
         let since = Instant::now();
         let mut paused = false;
-        let stats = Arc::clone(&self.context.stats);
+        let stats = Arc::clone(&self.stats);
         loop {
             let now = Instant::now();
             let due = (0..self.endpoints.len()).find(|&index| self.endpoints[index].next_try <= now);
@@ -220,7 +229,7 @@ impl Failover {
             if let Some(connected) = connected {
                 return Ok(connected);
             }
-            if let Some(after) = self.context.config.max_wait
+            if let Some(after) = self.config.max_wait
                 && since.elapsed() >= after
             {
                 return Err(ClientEnd::NoConnection {
@@ -229,7 +238,7 @@ impl Failover {
                 });
             }
             let next_try = self.endpoints.iter().map(|state| state.next_try).min();
-            let deadline = self.context.config.max_wait.map(|wait| since + wait);
+            let deadline = self.config.max_wait.map(|wait| since + wait);
             if let Some(until) = next_try.into_iter().chain(deadline).min() {
                 sleep_until(until.into()).await;
             }
@@ -256,7 +265,7 @@ impl Failover {
                 match source.header_hash() {
                     Some(header_hash) if self.endpoints[preferred].stuck_at == Some(header_hash) => {
                         source.disconnect().await;
-                        let after = self.context.config.work_timeout;
+                        let after = self.config.work_timeout;
                         let error = ClientError::NoNewWork { header_hash, after };
                         self.note_failure(preferred, &error, Duration::ZERO);
                     }
@@ -269,7 +278,7 @@ impl Failover {
     /// Tries to connect to endpoint `index`. Notes the failure if that does not succeed.
     async fn try_connect(&mut self, index: usize) -> Option<WorkSource> {
         let state = &self.endpoints[index];
-        match WorkSource::connect(&state.endpoint, state.dialect, &self.context).await {
+        match WorkSource::connect(&state.endpoint, state.dialect, &state.context).await {
             Ok(source) => {
                 self.endpoints[index].dialect = source.dialect();
                 Some(source)
@@ -286,7 +295,7 @@ impl Failover {
     fn note_connected(&mut self, index: usize) {
         let state = &mut self.endpoints[index];
         state.stuck_at = None;
-        self.context.stats.set_connected(index);
+        self.stats.set_connected(index);
         let dialect = state.dialect.map(Dialect::name);
         tracing::info!(endpoint = %state.endpoint, dialect, "connected");
     }
@@ -294,7 +303,7 @@ impl Failover {
     /// Notes why endpoint `index` gives no work, after it has worked for the time `worked`, and
     /// decides when and at which address it is tried again.
     fn note_failure(&mut self, index: usize, error: &ClientError, worked: Duration) {
-        let config = &self.context.config;
+        let config = &self.config;
         let own = &config.endpoints[index];
         let state = &mut self.endpoints[index];
         self.last_error = format!("{}: {error}", state.endpoint);
@@ -309,8 +318,8 @@ impl Failover {
             }
             tracing::warn!(
                 endpoint = %own,
-                "ignored: the pool asks to reconnect to {host}:{port}, which is another site or one \
-                 redirection too many"
+                "ignored: the pool asks to reconnect to {host}:{port}, which does not belong to the same registered \
+                 domain, or is one redirection too many"
             );
         }
         state.endpoint = own.clone();
@@ -326,7 +335,11 @@ impl Failover {
         let retry_at_once = worked > HEALTHY_AFTER
             && matches!(
                 error,
-                ClientError::Lost(_) | ClientError::Closed | ClientError::Bye
+                ClientError::Lost(_)
+                    | ClientError::Closed
+                    | ClientError::Bye
+                    // A pool may have changed to another chain. The next session begins with it.
+                    | ClientError::EpochTooFar { .. }
             );
         if !retry_at_once {
             let factor = 1_u32.checked_shl(state.failures).unwrap_or(u32::MAX);
@@ -338,44 +351,6 @@ impl Failover {
         }
         state.next_try = Instant::now() + wait;
         tracing::warn!(endpoint = %own, "no work: {error}; tried again in {wait:?}");
-        self.context.stats.count_failure(index, error.to_string());
-    }
-}
-
-/// Whether a pool at `own` may send its miners to `host`: only to the same host, or to another host
-/// of the same site.
-///
-/// Without this check anybody who can change a plain connection could send a miner anywhere.
-fn is_same_site(host: &str, own: &str) -> bool {
-    let site = |name: &str| {
-        let mut labels = name.rsplitn(3, '.');
-        match (labels.next(), labels.next()) {
-            (Some(top), Some(name)) => Some(format!("{name}.{top}").to_ascii_lowercase()),
-            _ => None,
-        }
-    };
-    let is_address = |name: &str| name.parse::<std::net::IpAddr>().is_ok();
-    host.eq_ignore_ascii_case(own)
-        || (!is_address(host) && !is_address(own) && site(host).is_some() && site(host) == site(own))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pools_send_miners_within_their_own_site_only() {
-        assert!(is_same_site("eu.pool.example", "us.pool.example"));
-        assert!(is_same_site("POOL.example", "eu.pool.example"));
-        assert!(is_same_site("127.0.0.1", "127.0.0.1"));
-        assert!(is_same_site("localhost", "localhost"));
-        for (host, own) in [
-            ("evil.example", "pool.example"),
-            ("localhost", "pool.example"),
-            ("10.0.0.1", "10.2.0.1"),
-            ("", "pool.example"),
-        ] {
-            assert!(!is_same_site(host, own), "{host} {own}");
-        }
+        self.stats.count_failure(index, error.to_string());
     }
 }

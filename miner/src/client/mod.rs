@@ -11,6 +11,9 @@
 //! | one connection that gives work, of either kind | `work_source.rs` |
 //! | polling a node | `getwork/`, over `http.rs` |
 //! | a connection to a pool | `pool.rs`; the messages are in the package `stratum` |
+//! | odd messages, and how many of them are too many | `skipped.rs` |
+//! | which epochs an endpoint may name | `epochs.rs` |
+//! | where a pool may send its miners | `site.rs` |
 //! | TCP and TLS | `net.rs`, `tls.rs` |
 //! | counts of solutions, state of endpoints | `stats.rs` |
 
@@ -18,12 +21,15 @@ mod config;
 mod context;
 mod endpoint;
 mod engine_link;
+mod epochs;
 mod error;
 mod failover;
 mod getwork;
 mod http;
 mod net;
 mod pool;
+mod site;
+mod skipped;
 mod stats;
 mod tls;
 mod work_source;
@@ -31,6 +37,7 @@ mod work_source;
 pub use config::ClientConfig;
 pub use endpoint::{MiningEndpoint, MiningEndpointError, MiningProtocol};
 pub use engine_link::EngineLink;
+pub use epochs::EpochCheck;
 pub use error::ClientError;
 pub use failover::{ClientEnd, run};
 pub use stats::{ClientStats, ClientStatus, EndpointStatus, JobStatus, ShareCounts};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ethash::{B256, final_hash, meets_boundary};
 use stratum::client::{ClientSession, ClientSessionError, Login, PoolEvent, PoolJob, ShareOutcome};
-use stratum::{Dialect, LineBuffer};
+use stratum::{Dialect, LineBuffer, MessageError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -16,8 +16,10 @@ use super::config::AGENT;
 use super::context::ClientContext;
 use super::endpoint::MiningEndpoint;
 use super::engine_link::EngineLink;
+use super::epochs::SessionEpochs;
 use super::error::ClientError;
 use super::net::{self, EndpointStream};
+use super::skipped::{LogLimit, SkippedMessages};
 use crate::search::{FoundSolution, NonceSpace, SearchTask};
 
 /// The most jobs that are kept. Shares of older jobs are not sent.
@@ -58,6 +60,11 @@ struct PoolState {
     /// Shares without an answer, by the id of the request.
     shares: HashMap<u64, SentShare>,
     last_job: Instant,
+    epochs: SessionEpochs,
+    skipped: SkippedMessages,
+    notes: LogLimit,
+    /// Messages that were skipped while shares had no answer, and that may have been answers.
+    unread_answers: usize,
 }
 
 /// A share without an answer.
@@ -88,6 +95,7 @@ impl PoolClient {
                     )
                     | ClientError::Closed
                     | ClientError::Lost(_)
+                    | ClientError::OddMessages { .. }
                     | ClientError::Timeout { what: A_LOGIN, .. }),
                 ) => {
                     tracing::debug!(%endpoint, "not {dialect}: {error}");
@@ -127,6 +135,10 @@ impl PoolClient {
                 jobs: VecDeque::new(),
                 shares: HashMap::new(),
                 last_job: now,
+                epochs: context.session_epochs(),
+                skipped: context.skipped_messages(endpoint),
+                notes: LogLimit::default(),
+                unread_answers: 0,
             },
             last_sent: now,
         };
@@ -236,7 +248,11 @@ impl PoolClient {
         }
         self.lines.push(&buffer[..len]);
         while let Some(line) = self.lines.next_line()? {
-            for event in self.session.receive(line)? {
+            let events = self.session.receive(line)?;
+            if !events.iter().any(is_not_json) {
+                self.state.skipped.note_json();
+            }
+            for event in events {
                 self.state.handle_event(event)?;
             }
         }
@@ -305,16 +321,19 @@ impl PoolClient {
             });
         }
         let after = config.response_timeout * SHARE_ANSWER_FACTOR;
-        if self
-            .state
-            .shares
-            .values()
-            .any(|share| share.sent.elapsed() > after)
-        {
-            return Err(ClientError::Timeout {
-                what: "an answer to a share",
-                after,
-            });
+        let late = self.state.shares.iter();
+        let late: Vec<u64> = late
+            .filter(|(_, share)| share.sent.elapsed() > after)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in late {
+            if !self.state.give_up_share(id) {
+                return Err(ClientError::Timeout {
+                    what: "an answer to a share",
+                    after,
+                });
+            }
+            self.session.forget(id);
         }
         if let Some(silence_max) = self.session.silence_max()
             && self.last_sent.elapsed() > silence_max / 2
@@ -364,15 +383,29 @@ impl PoolClient {
     }
 }
 
+/// Whether a line was skipped because it is not JSON.
+fn is_not_json(event: &PoolEvent) -> bool {
+    let PoolEvent::Skipped { reason, .. } = event else {
+        return false;
+    };
+    matches!(reason, MessageError::NotJson { .. })
+}
+
 impl PoolState {
     fn handle_event(&mut self, event: PoolEvent) -> Result<(), ClientError> {
         match event {
             PoolEvent::LoggedIn => {}
-            PoolEvent::Note(text) => tracing::info!(endpoint = %self.endpoint, "{text}"),
-            PoolEvent::Job(job) => self.add_job(job),
+            PoolEvent::Note(text) => {
+                if let Some(unlogged) = self.notes.admit(Instant::now()) {
+                    tracing::info!(endpoint = %self.endpoint, unlogged, "{text}");
+                }
+            }
+            PoolEvent::Job(job) => self.add_job(job)?,
+            PoolEvent::Skipped { reason, is_notice } => self.skip(&reason, is_notice)?,
             PoolEvent::Answer { id, outcome } => {
                 if let Some(share) = self.shares.remove(&id) {
                     self.note_answer(share, &outcome);
+                    self.unread_answers = self.unread_answers.min(self.shares.len());
                 }
             }
             PoolEvent::Bye => return Err(ClientError::Bye),
@@ -387,8 +420,40 @@ impl PoolState {
         Ok(())
     }
 
+    /// Counts a message that was skipped for `reason`.
+    fn skip(&mut self, reason: &MessageError, is_notice: bool) -> Result<(), ClientError> {
+        if !is_notice && self.unread_answers < self.shares.len() {
+            self.unread_answers += 1;
+        }
+        let now = Instant::now();
+        match reason {
+            MessageError::NotJson { .. } => self.skipped.count_not_json(reason, now),
+            MessageError::NoObject { .. } | MessageError::Value { .. } => self.skipped.count(reason, now),
+        }
+    }
+
+    /// Counts share `id`, which has no answer, as unknown. Returns false if no skipped message can
+    /// have been its answer.
+    fn give_up_share(&mut self, id: u64) -> bool {
+        if self.unread_answers == 0 {
+            return false;
+        }
+        self.unread_answers -= 1;
+        if let Some(SentShare { device, .. }) = self.shares.remove(&id) {
+            tracing::warn!(device, "solution unknown: the pool's answer could not be read");
+            self.context
+                .stats
+                .count_unanswered(device, |counts| counts.unknown += 1);
+        }
+        true
+    }
+
     /// Adds and logs a new job. A clean job removes all earlier ones.
-    fn add_job(&mut self, job: PoolJob) {
+    ///
+    /// # Errors
+    /// When the epoch of the job is refused.
+    fn add_job(&mut self, job: PoolJob) -> Result<(), ClientError> {
+        self.epochs.accept(job.package.epoch, Instant::now())?;
         let header_hash = job.package.header_hash;
         // Jobs of eth-proxy have no id.
         let id = Some(job.id.as_str()).filter(|id| !id.is_empty());
@@ -401,6 +466,7 @@ impl PoolState {
             self.jobs.pop_front();
         }
         self.last_job = Instant::now();
+        Ok(())
     }
 
     /// Counts and logs the answer to a share.
@@ -425,6 +491,14 @@ impl PoolState {
             ShareOutcome::Rejected(reason) => {
                 tracing::warn!(device, milliseconds, "solution rejected: {reason}");
                 stats.count_answer(device, took, |counts| counts.rejected += 1);
+            }
+            ShareOutcome::Unknown { got } => {
+                tracing::warn!(
+                    device,
+                    milliseconds,
+                    "solution unknown: got {got}, expected true or false"
+                );
+                stats.count_answer(device, took, |counts| counts.unknown += 1);
             }
         }
     }

@@ -20,6 +20,8 @@ pub struct ShareCounts {
     pub rejected: u64,
     /// Without an answer, because the connection broke.
     pub lost: u64,
+    /// Sent, but the answer cannot be understood. They may count or not.
+    pub unknown: u64,
 }
 
 impl ShareCounts {
@@ -44,6 +46,8 @@ pub struct EndpointStatus {
     pub failures: u64,
     /// The error of the last failure.
     pub last_error: Option<String>,
+    /// Number of messages that could not be understood and were skipped.
+    pub skipped: u64,
 }
 
 /// The job that is being searched.
@@ -85,6 +89,7 @@ impl ClientStatus {
                 stale: sum.stale + counts.stale,
                 rejected: sum.rejected + counts.rejected,
                 lost: sum.lost + counts.lost,
+                unknown: sum.unknown + counts.unknown,
             })
     }
 
@@ -109,6 +114,7 @@ impl ClientStats {
             connections: 0,
             failures: 0,
             last_error: None,
+            skipped: 0,
         };
         Self {
             status: Mutex::new(ClientStatus {
@@ -137,7 +143,7 @@ impl ClientStats {
         self.status.lock().last_answer = Some(took);
     }
 
-    /// Counts a solution of `device` that was not sent or got no answer.
+    /// Counts a solution of `device` that was not sent, or got no answer that says how it counts.
     pub(super) fn count_unanswered(&self, device: usize, change: impl FnOnce(&mut ShareCounts)) {
         self.count(device, change);
     }
@@ -173,6 +179,13 @@ impl ClientStats {
         let mut status = self.status.lock();
         for endpoint in &mut status.endpoints {
             endpoint.active = false;
+        }
+    }
+
+    /// Counts a message of endpoint `index` that was skipped.
+    pub(super) fn count_skipped(&self, index: usize) {
+        if let Some(endpoint) = self.status.lock().endpoints.get_mut(index) {
+            endpoint.skipped += 1;
         }
     }
 

@@ -1,11 +1,8 @@
-//! System calls for dataset files: locks, and fast ways to read and write large files. Knows
-//! nothing about their content.
+//! System calls for dataset files: locks, and what the system keeps of a file. Knows nothing about
+//! their content.
 
 use std::fs::{self, File, TryLockError};
-use std::io;
 use std::path::Path;
-
-use memmap2::Mmap;
 
 use super::error::DatasetError;
 
@@ -19,32 +16,8 @@ pub(super) fn no_lock(error: TryLockError, path: &Path) -> DatasetError {
     }
 }
 
-/// Reads a mapped file into memory, in huge pages if the file system supports them.
-///
-/// On systems without such a call, each page is read when the search first touches it.
-///
-/// # Errors
-/// When a page cannot be read. Without this call, the first access to that page would end the
-/// process.
-pub(super) fn fetch(map: &Mmap) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    {
-        let _ = map.advise(memmap2::Advice::HugePage);
-        match map.advise(memmap2::Advice::PopulateRead) {
-            Err(error) if error.raw_os_error() != Some(libc::EINVAL) => return Err(error),
-            _ => {}
-        }
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = map;
-    Ok(())
-}
-
-/// Removes the system's copy of a file that was just written from memory.
-///
-/// The system keeps a written file in small memory pages, but it can read a file into huge pages.
-/// After this call, the next process that maps the file reads it from the disk again, and its
-/// search is faster.
+/// Removes the system's copy of a file from memory, after the file was read or written. The copy
+/// would take as much memory as the dataset itself.
 pub(super) fn forget(file: &File) {
     #[cfg(target_os = "linux")]
     {
@@ -66,7 +39,8 @@ pub(super) fn is_at(file: &File, path: &Path) -> bool {
         let (of_file, at_path) = (file.metadata().map(inode), fs::metadata(path).map(inode));
         matches!((of_file, at_path), (Ok(of_file), Ok(at_path)) if of_file == at_path)
     }
-    // Other systems refuse to shorten a mapped file, so this check is not necessary there.
+    // Other systems do not tell in the standard library. There, readers may find a file that is
+    // being written again. Its length or its items are wrong then, and they do not use it.
     #[cfg(not(unix))]
     {
         let _ = (file, path);
@@ -76,6 +50,8 @@ pub(super) fn is_at(file: &File, path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     #[cfg(unix)]
@@ -106,26 +82,5 @@ mod tests {
             matches!(&error, DatasetError::Io { what: "lock", source, .. } if source.kind() == io::ErrorKind::Unsupported),
             "{error}"
         );
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn pages_that_cannot_be_read_are_an_error() {
-        let file = tempfile::tempfile().expect("a temporary file");
-        file.set_len(1 << 16).expect("lengthened");
-        // SAFETY: nothing is read through this map.
-        let map = unsafe { Mmap::map(&file) }.expect("a map");
-        match map.advise(memmap2::Advice::PopulateRead) {
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                eprintln!("skipped: this system cannot read mapped files in advance");
-                return;
-            }
-            result => result.expect("a good file"),
-        }
-        assert!(fetch(&map).is_ok());
-        // Touching the pages would raise a signal now, as with a bad sector.
-        file.set_len(0).expect("shortened");
-        let error = fetch(&map).expect_err("the map has no file content behind it");
-        assert_eq!(error.raw_os_error(), Some(libc::EFAULT), "{error}");
     }
 }

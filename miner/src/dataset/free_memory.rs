@@ -45,6 +45,16 @@ impl FreeMemory {
         (self.available)().and_then(|available| shortage(bytes, available))
     }
 
+    /// Returns the shortage if there is too little memory for a light cache of `bytes`. A light
+    /// cache is small beside a dataset, so nothing is kept back for other programs.
+    pub(crate) fn cache_shortage(&self, bytes: u64) -> Option<MemoryShortage> {
+        let available = (self.available)()?;
+        (available < bytes).then_some(MemoryShortage {
+            needed: bytes,
+            available,
+        })
+    }
+
     /// Whether there is certainly enough memory for `bytes`. If the system does not tell, the
     /// answer is no.
     pub(crate) fn has(&self, bytes: u64) -> bool {

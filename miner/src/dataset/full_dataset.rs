@@ -5,27 +5,26 @@
 //! the seed hash>`, and it has eight bytes of magic and then the items. The file gets this name
 //! only when it is complete.
 //!
-//! A file is read through a memory map, so all processes that use it share one copy. On every
-//! system, a process ends if another one truncates the file that it has mapped. So the folder
-//! should belong to the miner alone. Since version 5.14, Linux can read the whole file when it is
-//! mapped, so a faulty disk is detected then.
-//!
-//! A process that has generated a dataset keeps using its own copy and not the file: in memory each
-//! item begins on a cache line, but in the file the magic shifts the items by eight bytes.
+//! A file is copied into memory of this process and not mapped. Another process may change or
+//! shorten the file at any time: the words of a map would change while they are read, which is
+//! undefined behaviour, and the system would end this process where the file has become shorter. A
+//! lock would not help, because it binds only programs that ask for it. The copy is also searched
+//! faster: in memory each item begins on a cache line and the pages are huge, but in the file the
+//! magic shifts the items by eight bytes.
 //!
 //! The module `manager` decides when a dataset is generated.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use ethash::{B256, FullDataset, ITEM_BYTES, ITEM_WORDS, LightCache};
-use memmap2::{Mmap, MmapMut};
+use memmap2::MmapMut;
 use parking_lot::Mutex;
 
 use super::error::DatasetError;
-use super::file::{fetch, forget, is_at, no_lock};
+use super::file::{forget, is_at, no_lock};
 use super::file_format::{MAGIC, file_name};
 use super::free_memory::{FreeMemory, MemoryShortage};
 use crate::threads::run_parallel;
@@ -34,23 +33,17 @@ use crate::threads::run_parallel;
 const ITEMS_PER_CHUNK: usize = 1024;
 /// Items of a file that are compared with the light cache before the file is used.
 const ITEMS_CHECKED: u32 = 256;
-/// Bytes written between two checks for cancellation.
-const BYTES_PER_WRITE: usize = 16 << 20;
+/// Bytes read or written between two checks for cancellation.
+const BYTES_AT_ONCE: usize = 16 << 20;
 
 /// Gets the number of finished items and the number of all items. A break cancels the generation.
 type OnProgress<'a> = dyn FnMut(u32, u32) -> ControlFlow<()> + Send + 'a;
 
-/// The full dataset of an epoch.
+/// The full dataset of an epoch, in memory that no other process can change.
 #[derive(Debug)]
 pub struct Dataset {
-    memory: DatasetStorage,
-}
-
-#[derive(Debug)]
-enum DatasetStorage {
-    Generated(MmapMut),
-    /// Magic first, then the items.
-    Mapped(Mmap),
+    /// The items one after another. The memory belongs to no file.
+    memory: MmapMut,
 }
 
 /// What the threads of a generation share.
@@ -99,19 +92,7 @@ impl Dataset {
         threads: usize,
         progress: &mut (dyn FnMut(u32, u32) -> ControlFlow<()> + Send),
     ) -> Result<Self, DatasetError> {
-        let bytes = cache.dataset_bytes();
-        let out_of_memory = |source| DatasetError::OutOfMemory { bytes, source };
-        // The system may grant memory that it does not have, and end a program later to provide it.
-        if let Some(MemoryShortage { needed, available }) = FreeMemory::default().shortage(bytes) {
-            return Err(DatasetError::TooLittleMemory {
-                bytes,
-                needed,
-                available,
-            });
-        }
-        let length = usize::try_from(bytes).map_err(|_| out_of_memory(io::ErrorKind::OutOfMemory.into()))?;
-        let mut memory = MmapMut::map_anon(length).map_err(out_of_memory)?;
-        ethash::advise_huge_pages(&mut memory[..]);
+        let mut memory = allocate(cache.dataset_bytes())?;
         let words: &mut [u32] = bytemuck::cast_slice_mut(&mut memory[..]);
 
         let generation = Mutex::new(SharedGeneration {
@@ -134,36 +115,44 @@ impl Dataset {
         if generation.items_done < generation.items_total {
             return Err(DatasetError::Cancelled);
         }
-        Ok(Self {
-            memory: DatasetStorage::Generated(memory),
-        })
+        Ok(Self { memory })
     }
 
-    /// Maps the dataset file of `cache` in `folder`. Its length, its magic and some of its items
-    /// are checked.
+    /// Reads the dataset file of `cache` in `folder` into memory. Its length, its magic and some of
+    /// its items are checked.
     ///
     /// # Errors
     /// If there is no file, [`DatasetError::is_absent`] is true for the error. Other errors tell
-    /// what is wrong with the file.
-    pub fn open(folder: &Path, cache: &LightCache) -> Result<Self, DatasetError> {
+    /// what is wrong with the file, or that there is too little memory, or that `cancelled` has
+    /// returned true.
+    pub fn open(
+        folder: &Path,
+        cache: &LightCache,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Self, DatasetError> {
         let path = folder.join(file_name(&cache.seed_hash()));
-        let file = File::open(&path).map_err(DatasetError::io("open", &path))?;
+        let mut file = File::open(&path).map_err(DatasetError::io("open", &path))?;
         let got = file.metadata().map_err(DatasetError::io("examine", &path))?.len();
         let expected = MAGIC.len() as u64 + cache.dataset_bytes();
         if got != expected {
             return Err(DatasetError::WrongSize { path, got, expected });
         }
-        // SAFETY: the map is only read. The folder belongs to the miner. The miner replaces files
-        // in it by renaming, which does not change a mapped file.
-        let map = unsafe { Mmap::map(&file) }.map_err(DatasetError::io("map", &path))?;
-        fetch(&map).map_err(DatasetError::io("read", &path))?;
-        let magic: [u8; 8] = core::array::from_fn(|i| map[i]);
+        let mut magic = [0; MAGIC.len()];
+        file.read_exact(&mut magic)
+            .map_err(DatasetError::io("read", &path))?;
         if magic != MAGIC {
             return Err(DatasetError::WrongMagic { path, got: magic });
         }
-        let dataset = Self {
-            memory: DatasetStorage::Mapped(map),
-        };
+        let mut memory = allocate(cache.dataset_bytes())?;
+        for bytes in memory.chunks_mut(BYTES_AT_ONCE) {
+            if cancelled() {
+                return Err(DatasetError::Cancelled);
+            }
+            file.read_exact(bytes).map_err(DatasetError::io("read", &path))?;
+        }
+        // The content is in this process now, so the system need not keep it, too.
+        forget(&file);
+        let dataset = Self { memory };
         if let Some(WrongFileItem { item, got, expected }) = dataset.find_wrong_item(cache) {
             return Err(DatasetError::WrongItem {
                 path,
@@ -216,7 +205,7 @@ impl Dataset {
         let file = file.map_err(DatasetError::io("create", &unfinished))?;
         file.try_lock().map_err(|error| no_lock(error, &unfinished))?;
         // Another process may have completed and renamed the file after it was opened here. Then
-        // other processes may have mapped it, and it must not be changed.
+        // other processes may be reading it, and it must not be changed.
         if !is_at(&file, &unfinished) {
             return Err(DatasetError::Busy { path: unfinished });
         }
@@ -240,7 +229,7 @@ impl Dataset {
     ) -> Result<(), DatasetError> {
         file.set_len(0).map_err(DatasetError::io("empty", path))?;
         file.write_all(&MAGIC).map_err(DatasetError::io("write", path))?;
-        for bytes in bytemuck::cast_slice::<u32, u8>(self.words()).chunks(BYTES_PER_WRITE) {
+        for bytes in bytemuck::cast_slice::<u32, u8>(self.words()).chunks(BYTES_AT_ONCE) {
             if cancelled() {
                 return Err(DatasetError::Cancelled);
             }
@@ -256,12 +245,7 @@ impl Dataset {
 
     /// The items one after another, 32 words each.
     pub fn words(&self) -> &[u32] {
-        match &self.memory {
-            DatasetStorage::Generated(map) => bytemuck::cast_slice(&map[..]),
-            // A map begins on a memory page, so the items after the eight bytes of magic are
-            // aligned as words.
-            DatasetStorage::Mapped(map) => bytemuck::cast_slice(&map[MAGIC.len()..]),
-        }
+        bytemuck::cast_slice(&self.memory[..])
     }
 
     /// The size of all items in bytes.
@@ -270,9 +254,26 @@ impl Dataset {
     }
 }
 
+/// Allocates memory for a dataset of `bytes`, in huge pages if the system has them.
+fn allocate(bytes: u64) -> Result<MmapMut, DatasetError> {
+    let out_of_memory = |source| DatasetError::OutOfMemory { bytes, source };
+    // The system may grant memory that it does not have, and end a program later to provide it.
+    if let Some(MemoryShortage { needed, available }) = FreeMemory::default().shortage(bytes) {
+        return Err(DatasetError::TooLittleMemory {
+            bytes,
+            needed,
+            available,
+        });
+    }
+    let length = usize::try_from(bytes).map_err(|_| out_of_memory(io::ErrorKind::OutOfMemory.into()))?;
+    let mut memory = MmapMut::map_anon(length).map_err(out_of_memory)?;
+    ethash::advise_huge_pages(&mut memory[..]);
+    Ok(memory)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Seek, SeekFrom};
+    use std::io::{Seek, SeekFrom};
 
     use super::*;
 
@@ -346,10 +347,33 @@ mod tests {
             .and_then(|mut file| file.read_exact(&mut start))
             .expect("eight bytes");
         assert_eq!(start, [0xfe, 0xca, 0xdd, 0xba, 0xad, 0xde, 0xe1, 0xfe]);
-        let dataset = Dataset::open(folder.path(), &cache).expect("the dataset was just saved");
+        let dataset = Dataset::open(folder.path(), &cache, &|| false).expect("the dataset was just saved");
         assert_eq!(dataset.bytes(), 32_768);
         let header_hash = B256::repeat_byte(7);
         assert_eq!(dataset.view().hash(&header_hash, 5), cache.hash(&header_hash, 5));
+    }
+
+    #[test]
+    fn a_dataset_does_not_change_with_its_file() {
+        let (folder, path, cache) = saved_dataset();
+        let dataset = Dataset::open(folder.path(), &cache, &|| false).expect("the dataset was just saved");
+        let before = dataset.words().to_vec();
+        for item in 0..256 {
+            overwrite(&path, 8 + item * 128 + 77, |byte| byte ^ 0x10);
+        }
+        assert!(dataset.words() == before, "the file was changed");
+        // The next read of a map would end the process.
+        File::create(&path).expect("an empty file");
+        assert!(dataset.words() == before, "the file was emptied");
+        let header_hash = B256::repeat_byte(7);
+        assert_eq!(dataset.view().hash(&header_hash, 5), cache.hash(&header_hash, 5));
+    }
+
+    #[test]
+    fn reading_can_be_cancelled() {
+        let (folder, _, cache) = saved_dataset();
+        let error = Dataset::open(folder.path(), &cache, &|| true).expect_err("cancelled");
+        assert!(matches!(error, DatasetError::Cancelled), "{error}");
     }
 
     #[test]
@@ -365,7 +389,7 @@ mod tests {
             .open(&path)
             .and_then(|file| file.set_len(32_775))
             .expect("shortened");
-        let error = Dataset::open(folder.path(), &cache).expect_err("a byte is missing");
+        let error = Dataset::open(folder.path(), &cache, &|| false).expect_err("a byte is missing");
         assert!(
             matches!(
                 error,
@@ -384,7 +408,7 @@ mod tests {
     fn a_wrong_magic_is_refused() {
         let (folder, path, cache) = saved_dataset();
         overwrite(&path, 0, |_| 0);
-        let error = Dataset::open(folder.path(), &cache).expect_err("the magic is wrong");
+        let error = Dataset::open(folder.path(), &cache, &|| false).expect_err("the magic is wrong");
         assert!(
             matches!(
                 error,
@@ -403,14 +427,14 @@ mod tests {
         for item in [0, 100, 255] {
             let offset = 8 + item * 128 + 77;
             overwrite(&path, offset, |byte| byte ^ 0x10);
-            let error = Dataset::open(folder.path(), &cache).expect_err("a bit is wrong");
+            let error = Dataset::open(folder.path(), &cache, &|| false).expect_err("a bit is wrong");
             assert!(
                 matches!(error, DatasetError::WrongItem { item: found, .. } if u64::from(found) == item),
                 "{error}"
             );
             overwrite(&path, offset, |byte| byte ^ 0x10);
         }
-        Dataset::open(folder.path(), &cache).expect("the file is right again");
+        Dataset::open(folder.path(), &cache, &|| false).expect("the file is right again");
     }
 
     #[test]
@@ -418,13 +442,13 @@ mod tests {
         let (folder, ..) = saved_dataset();
         let other =
             LightCache::with_sizes(ethash::seed_hash(1), 1024, 32_768).expect("sizes of the test dataset");
-        assert!(Dataset::open(folder.path(), &other).is_err_and(|error| error.is_absent()));
+        assert!(Dataset::open(folder.path(), &other, &|| false).is_err_and(|error| error.is_absent()));
     }
 
     #[test]
     fn a_failed_save_leaves_no_file() {
         let (folder, path, cache) = saved_dataset();
-        let dataset = Dataset::open(folder.path(), &cache).expect("the dataset was just saved");
+        let dataset = Dataset::open(folder.path(), &cache, &|| false).expect("the dataset was just saved");
         let seed = ethash::seed_hash(3);
         let error = dataset
             .save(&path, &seed, &|| false)

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use ethash::{CacheError, Epoch, LightCache, LightCaches};
 use parking_lot::{Mutex, MutexGuard};
 
+use super::free_memory::{FreeMemory, MemoryShortage};
 use super::manager::DatasetManager;
 use crate::search::{SearchContext, SearchJob};
 use crate::threads::spawn;
@@ -23,6 +24,7 @@ pub(crate) struct LightCacheBuilder {
     context: Arc<SearchContext>,
     datasets: Arc<DatasetManager>,
     build: Box<BuildFunction>,
+    memory: FreeMemory,
     state: Mutex<LightCacheBuilderState>,
 }
 
@@ -87,6 +89,7 @@ impl LightCacheBuilder {
             context,
             datasets,
             build,
+            memory: FreeMemory::default(),
             state: Mutex::default(),
         }
     }
@@ -161,6 +164,13 @@ impl LightCacheBuilder {
     /// Builds caches until no more are needed.
     fn run(&self) {
         while let Some(epoch) = self.take_needed_epoch() {
+            let bytes = ethash::cache_bytes(epoch.index).unwrap_or_default();
+            if let Some(MemoryShortage { needed, available }) = self.memory.cache_shortage(bytes) {
+                let reason =
+                    format!("its light cache needs {needed} bytes of memory, and {available} are free");
+                self.fail(epoch, &reason);
+                continue;
+            }
             match (self.build)(epoch, &|| self.state.lock().needed_epoch() == Some(epoch)) {
                 Ok(cache) => self.deliver(epoch, &cache),
                 // Another cache is needed now, or none.
@@ -365,6 +375,23 @@ mod tests {
         // The work changes to another epoch, for example after a long pause.
         fixture.work(2, 9);
         assert!(fixture.builder.next_cache(now).is_none());
+        fixture.builder.stop();
+    }
+
+    #[test]
+    fn a_cache_without_memory_is_not_begun() {
+        let mut fixture = BuilderFixture::new();
+        let builder = Arc::get_mut(&mut fixture.builder).expect("the test alone has it");
+        // Enough for epoch 0 and not for epoch 100.
+        builder.memory.available = || Some(17 << 20);
+        let job = fixture.work(1, 100);
+        assert!(
+            fixture.context.current_job.wait_for_light_cache(&job).is_none(),
+            "the work is not searched"
+        );
+        assert!(fixture.begun.is_empty());
+        fixture.work(2, 0);
+        assert_eq!(fixture.begun(), 0);
         fixture.builder.stop();
     }
 

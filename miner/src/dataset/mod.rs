@@ -2,8 +2,8 @@
 //!
 //! | subject | module |
 //! |---|---|
-//! | one dataset: generated in memory, or mapped from a file | `full_dataset` |
-//! | locks and memory maps of dataset files | `file` |
+//! | one dataset: generated in memory, or read from a file | `full_dataset` |
+//! | locks of dataset files, and what the system keeps of them | `file` |
 //! | which dataset is made now, and which in advance | `manager` |
 //! | light caches, made in the background | `light_cache` |
 //! | free memory of this machine | `free_memory` |
@@ -21,7 +21,7 @@ mod policy;
 
 pub use error::DatasetError;
 pub use file_format::file_name;
-pub(crate) use free_memory::FreeMemory;
+pub(crate) use free_memory::{FreeMemory, MemoryShortage};
 pub use full_dataset::Dataset;
 pub(crate) use light_cache::LightCacheBuilder;
 pub(crate) use manager::DatasetManager;

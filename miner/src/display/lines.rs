@@ -47,6 +47,7 @@ pub(super) fn log_totals(report: &RigReport) {
         stale = total.stale,
         rejected = total.rejected,
         lost = total.lost,
+        unknown = total.unknown,
         invalid = report.engine.hardware_errors,
         stale_share = share_text(report.stale_share()),
         invalid_share = share_text(report.invalid_share()),

@@ -204,6 +204,7 @@ mod tests {
             software,
             max_binding: 1 << 27,
             max_buffer: 1 << 31,
+            max_pages: 31,
             subgroup_size: 8,
             pci_bus: None,
         }

@@ -6,6 +6,7 @@
 
 mod config;
 mod device_choice;
+mod epoch_memory;
 mod workers;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use ethash::Epoch;
 
 use self::workers::EngineWorkers;
 use crate::dataset::DatasetPolicy;
@@ -25,6 +27,7 @@ use crate::threads::{join_until, spawn};
 pub use config::EngineConfig;
 pub(crate) use device_choice::DeviceSelection;
 pub use device_choice::{DeviceChoice, DeviceParseError};
+pub use epoch_memory::EpochRefusal;
 
 /// How long the end of an engine waits for its threads. Every thread ends within a second, unless
 /// it hangs in a driver or in a disk operation.
@@ -126,6 +129,14 @@ impl Engine {
             hardware_errors: devices.iter().map(|device| device.hardware_errors).sum(),
             devices,
         }
+    }
+
+    /// Checks whether the devices have the memory for `epoch`.
+    ///
+    /// # Errors
+    /// [`EpochRefusal`] says what is too small.
+    pub fn check_epoch(&self, epoch: Epoch) -> Result<(), EpochRefusal> {
+        self.workers.check_epoch(epoch)
     }
 
     /// Describes for the log which devices search and why: first the choice at the start, then what

@@ -9,15 +9,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, select};
-use ethash::{LightCaches, NEXT_EPOCH_LEAD_BLOCKS, Schedule};
+use ethash::{Epoch, LightCaches, NEXT_EPOCH_LEAD_BLOCKS, Schedule};
 use parking_lot::Mutex;
 
 use super::config::EngineConfig;
 use super::device_choice::DeviceSelection;
+use super::epoch_memory::{EpochMemory, EpochRefusal};
 use crate::cpu::CpuSearcher;
 use crate::dataset::{DatasetManager, LightCacheBuilder};
 use crate::error::MinerError;
-use crate::gpu::worker::{GpuWorker, GpuWorkerEvents};
+use crate::gpu::worker::{GpuWorker, GpuWorkerEvents, SelfCheckSchedule};
 use crate::gpu::{AdapterInfo, GpuOptions, KernelPolicy};
 use crate::search::{CpuThrottle, Intensity, NonceCursor, SearchContext, SearchTask};
 use crate::telemetry::DeviceTelemetry;
@@ -46,6 +47,7 @@ pub(crate) struct EngineWorkers {
     gpus_left: AtomicUsize,
     gpu_count: usize,
     cpu_started: AtomicBool,
+    epoch_memory: EpochMemory,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
     telemetry: Mutex<Vec<Arc<DeviceTelemetry>>>,
 }
@@ -70,6 +72,7 @@ impl EngineWorkers {
             gpus_left: AtomicUsize::new(devices.adapters.len()),
             gpu_count: devices.adapters.len(),
             cpu_started: AtomicBool::new(false),
+            epoch_memory: EpochMemory::new(&devices.adapters),
             threads: Mutex::default(),
             telemetry: Mutex::default(),
         }
@@ -103,6 +106,7 @@ impl EngineWorkers {
             kernels: self.kernels.clone(),
             cursor: self.nonce_cursor(index),
             intensity: self.intensity,
+            self_checks: SelfCheckSchedule::default(),
         };
         let handle = spawn(&format!("gpu-{}", adapter.index), move || worker.run())?;
         self.threads.lock().push(handle);
@@ -137,6 +141,13 @@ impl EngineWorkers {
             self.threads.lock().push(handle);
         }
         Ok(())
+    }
+
+    /// Checks whether the devices have the memory for `epoch`.
+    pub(crate) fn check_epoch(&self, epoch: Epoch) -> Result<(), EpochRefusal> {
+        let has_cache = self.caches.get_ready(epoch).is_some();
+        let cpu = self.cpu_started.load(Ordering::Relaxed);
+        self.epoch_memory.check(epoch, has_cache, cpu)
     }
 
     /// Adds a device to the status of the engine.

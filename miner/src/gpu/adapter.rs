@@ -4,6 +4,7 @@
 //! error.
 
 use super::error::GpuError;
+use super::pages;
 
 /// The largest part of the device memory that this process may use, in percent of what the driver
 /// grants.
@@ -26,6 +27,8 @@ pub struct AdapterInfo {
     pub max_binding: u64,
     /// The largest buffer, in bytes.
     pub max_buffer: u64,
+    /// The most buffers of a dataset that a kernel can bind.
+    pub max_pages: u32,
     /// The smallest number of invocations in a subgroup. 0 if the adapter has no subgroup
     /// operations.
     pub subgroup_size: u32,
@@ -47,8 +50,16 @@ impl AdapterInfo {
             name: info.name,
             max_binding: limits.max_storage_buffer_binding_size,
             max_buffer: limits.max_buffer_size,
+            max_pages: pages::pages_max(&limits),
             subgroup_size: if shuffles { info.subgroup_min_size } else { 0 },
         }
+    }
+
+    /// The size in bytes of the largest dataset that the kernels could bind. The memory of the card
+    /// may be smaller.
+    pub(crate) fn largest_dataset_bytes(&self) -> u64 {
+        let bytes = self.max_binding.min(self.max_buffer);
+        pages::page_bytes(bytes).saturating_mul(self.max_pages.into())
     }
 
     /// Whether `other` is this card through the same library. Cards are compared by their bus
@@ -163,6 +174,21 @@ mod tests {
         );
     }
 
+    #[test]
+    fn the_largest_dataset_follows_from_the_limits() {
+        let bytes = |max_binding, max_pages| {
+            let card = AdapterInfo {
+                max_binding,
+                max_pages,
+                ..card(0, "X", None)
+            };
+            card.largest_dataset_bytes()
+        };
+        assert_eq!(bytes(1 << 30, 31), 31 << 30);
+        assert_eq!(bytes((1 << 27) + 5, 3), 3 << 27);
+        assert_eq!(bytes(0, 3), 0);
+    }
+
     fn card(index: usize, name: &str, pci_bus: Option<&str>) -> AdapterInfo {
         AdapterInfo {
             index,
@@ -172,6 +198,7 @@ mod tests {
             software: false,
             max_binding: 1 << 30,
             max_buffer: 1 << 30,
+            max_pages: 31,
             subgroup_size: 32,
             pci_bus: pci_bus.map(Into::into),
         }

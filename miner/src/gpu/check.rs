@@ -1,11 +1,13 @@
-//! Compares a new dataset and its kernel with the CPU, before anyone mines with them.
+//! Compares a dataset and its kernel with the CPU: before anyone mines with them, and now and then
+//! while they are mined with.
 //!
 //! A few random items and the hashes of a whole workgroup are compared. This finds bad drivers,
-//! faulty memory and kernels that were miscompiled for this card. It takes some ten milliseconds.
+//! faulty memory and kernels that were miscompiled for this card. It takes some ten milliseconds,
+//! most of them on the CPU.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use ethash::{B256, LightCache, PowHash};
+use ethash::{B256, ITEM_WORDS, LightCache, PowHash};
 
 use super::batch::GpuWork;
 use super::dataset::LoadedEpoch;
@@ -13,8 +15,9 @@ use super::device::GpuDevice;
 use super::error::GpuError;
 use super::params::boundary_top;
 
-/// Number of random items compared. The first and the last item are compared too.
-const RANDOM_ITEMS: usize = 6;
+/// The least number of random items compared. There is one in each page at least. The first and
+/// the last item are compared too.
+const RANDOM_ITEMS: u32 = 6;
 /// Nonces that the CPU hashes side by side.
 const WIDTH: usize = 64;
 
@@ -59,12 +62,22 @@ pub(crate) fn items_and_hashes(
     loaded: &LoadedEpoch,
     workgroup_size: u32,
 ) -> Result<(), GpuError> {
-    let items = loaded.cache.dataset_items();
-    let random = (0..RANDOM_ITEMS).map(|_| (random_u64() % u64::from(items)) as u32);
-    for index in [0, items - 1].into_iter().chain(random) {
-        check_item(gpu, loaded, index)?;
+    // The CPU computes before the device is asked for anything. Meanwhile the device searches.
+    let sample = CheckSample::new(&loaded.cache, workgroup_size);
+    let layout = &loaded.dataset.layout;
+    let random = (0..RANDOM_ITEMS.max(layout.pages)).map(|number| {
+        let page = number % layout.pages;
+        layout.first_row(page) + (random_u64() % u64::from(layout.rows_in(page))) as u32
+    });
+    let items: Vec<_> = [0, layout.rows - 1]
+        .into_iter()
+        .chain(random)
+        .map(|item| (item, loaded.cache.dataset_item(item)))
+        .collect();
+    for (item, expected) in &items {
+        check_item(gpu, loaded, *item, expected)?;
     }
-    hashes(gpu, loaded, &CheckSample::new(&loaded.cache, workgroup_size))
+    hashes(gpu, loaded, &sample)
 }
 
 /// Searches the sample three times, each time with another boundary: one that every hash meets, the
@@ -128,13 +141,17 @@ fn check_search(
     Ok(())
 }
 
-fn check_item(gpu: &GpuDevice, loaded: &LoadedEpoch, item: u32) -> Result<(), GpuError> {
-    let expected = loaded.cache.dataset_item(item);
+fn check_item(
+    gpu: &GpuDevice,
+    loaded: &LoadedEpoch,
+    item: u32,
+    expected: &[u32; ITEM_WORDS],
+) -> Result<(), GpuError> {
     let got = loaded.read_items(gpu, item, 1)?;
     let differing = got
         .iter()
         .flatten()
-        .zip(&expected)
+        .zip(expected)
         .find(|(got, expected)| got != expected);
     match differing {
         Some((&got, &expected)) => Err(GpuError::WrongItem { item, got, expected }),
@@ -198,6 +215,55 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_flipped_bit_in_a_page_is_found() {
+        let options = GpuOptions {
+            max_page_items: Some(64),
+            ..GpuOptions::default()
+        };
+        let Some((searcher, _cache)) = searcher(&options) else {
+            return;
+        };
+        assert_eq!(searcher.self_check(), Ok(()));
+        for (item, word, bit) in [(0, 0, 0), (77, 31, 31), (255, 16, 5)] {
+            searcher.flip_bit(item, word, bit);
+            let error = searcher.self_check().expect_err("a bit is wrong");
+            assert!(error.is_wrong_data(), "{error}");
+            searcher.flip_bit(item, word, bit);
+            assert_eq!(searcher.self_check(), Ok(()), "item {item} is right again");
+        }
+    }
+
+    #[test]
+    fn a_comparison_disturbs_no_batch_in_flight() {
+        // There is a slot for every hit.
+        let options = GpuOptions {
+            result_slots: 1000,
+            ..GpuOptions::default()
+        };
+        let Some((mut searcher, _cache)) = searcher(&options) else {
+            return;
+        };
+        let work = GpuWork {
+            id: 5,
+            header_hash: B256::repeat_byte(0x44),
+            boundary: ethash::boundary(&ethash::U256::from(300)),
+            start_nonce: 1000,
+            nonces: 20_000,
+        };
+        let expected = searcher.search(work, work.nonces).expect("a search");
+        assert!(expected.len() > 20, "{}", expected.len());
+        searcher.set_work(work);
+        let (mut hits, mut hashed) = (Vec::new(), 0);
+        while hashed < work.nonces {
+            let report = searcher.next_batch().expect("a batch");
+            assert_eq!(searcher.self_check(), Ok(()));
+            hashed += u64::from(report.count);
+            hits.extend(report.hits);
+        }
+        assert_eq!(hits, expected);
     }
 
     #[test]

@@ -15,6 +15,18 @@ const UPLOAD_BYTES: usize = 8 << 20;
 /// writes.
 const OTHER_STORAGE_BUFFERS: u32 = 1;
 
+/// Returns the number of bytes of a page on an adapter whose buffers have at most `bytes_max`.
+pub(crate) fn page_bytes(bytes_max: u64) -> u64 {
+    let bytes = bytes_max.min(PAGE_BYTES_MAX);
+    bytes.checked_ilog2().map_or(0, |shift| 1 << shift)
+}
+
+/// Returns the most pages that a kernel can bind.
+pub(crate) fn pages_max(limits: &wgpu::Limits) -> u32 {
+    let bindings = (limits.max_storage_buffers_per_shader_stage).min(limits.max_bindings_per_bind_group);
+    bindings.saturating_sub(OTHER_STORAGE_BUFFERS)
+}
+
 /// How the rows of a table are spread over pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageLayout {

@@ -68,6 +68,11 @@ pub struct GpuSearcher {
     /// Number of nodes in a slice of a dataset generation, once known.
     slice_nodes: Option<u32>,
     last_end: Instant,
+    /// How long the check of the dataset took.
+    check_time: Duration,
+    /// Makes each new dataset bad after its check, like memory that goes bad later.
+    #[cfg(test)]
+    pub(crate) flips_a_bit_after_loading: bool,
 }
 
 impl GpuSearcher {
@@ -103,6 +108,9 @@ impl GpuSearcher {
             nonces_left: 0,
             slice_nodes: None,
             last_end: Instant::now(),
+            check_time: Duration::ZERO,
+            #[cfg(test)]
+            flips_a_bit_after_loading: false,
         })
     }
 
@@ -126,6 +134,11 @@ impl GpuSearcher {
     /// The current settings.
     pub fn options(&self) -> &GpuOptions {
         &self.options
+    }
+
+    /// How long the comparison with the CPU took when the dataset was loaded.
+    pub(crate) fn check_time(&self) -> Duration {
+        self.check_time
     }
 
     /// Hashes per second, as last measured between batches.
@@ -177,8 +190,14 @@ impl GpuSearcher {
             }
         };
         self.sizer = batch_sizer(&self.options);
+        let start = Instant::now();
         check::items_and_hashes(&self.gpu, &loaded, self.options.workgroup_size)?;
+        self.check_time = start.elapsed();
         self.loaded = Some(loaded);
+        #[cfg(test)]
+        if self.flips_a_bit_after_loading {
+            self.flip_bit(3, 3, 3);
+        }
         Ok(())
     }
 
@@ -350,6 +369,16 @@ impl GpuSearcher {
         }
     }
 
+    /// Compares samples of the dataset and of the hashes with the CPU. The search under way
+    /// continues: the batches in flight stay in flight.
+    ///
+    /// # Errors
+    /// When something is wrong ([`GpuError::is_wrong_data`]), and errors of the device.
+    pub(crate) fn self_check(&self) -> Result<(), GpuError> {
+        let loaded = self.loaded.as_ref().ok_or(GpuError::NoDataset)?;
+        check::items_and_hashes(&self.gpu, loaded, self.options.workgroup_size)
+    }
+
     /// Compares the hashes that the device finds with `sample`. Ends the search under way.
     ///
     /// # Errors
@@ -486,6 +515,17 @@ impl GpuSearcher {
     pub(crate) fn spoil_kernel(&mut self, from: &str, to: &str) {
         let loaded = self.loaded.as_mut().expect("a dataset is loaded");
         loaded.spoil_kernel(&self.gpu, &self.options, from, to);
+    }
+
+    /// Flips one bit of a dataset item on the device, like faulty memory.
+    pub(crate) fn flip_bit(&self, item: u32, word: usize, bit: u32) {
+        let loaded = self.loaded.as_ref().expect("a dataset is loaded");
+        let mut words = self.read_items(item, 1).expect("an item of the dataset")[0];
+        words[word] ^= 1 << bit;
+        let (page, row) = loaded.dataset.layout.locate(item);
+        let offset = u64::from(row) * loaded.dataset.layout.row_bytes;
+        let buffer = &loaded.dataset.buffers[page as usize];
+        (self.gpu.queue()).write_buffer(buffer, offset, bytemuck::bytes_of(&words));
     }
 
     /// Makes the dataset of the next epoch a refused one, like an error during its generation.

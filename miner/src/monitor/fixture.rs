@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::report::{DeviceReport, RigReport};
 use crate::client::{ClientStatus, EndpointStatus, ShareCounts};
 use crate::sensors::SensorReading;
-use crate::telemetry::{DatasetProgress, DeviceState, DeviceStatus, EngineStatus};
+use crate::telemetry::{DatasetProgress, DeviceState, DeviceStatus, EngineStatus, SelfCheckCounts};
 
 /// A rig with one card that searches and one that has failed.
 pub(crate) fn sample_report() -> RigReport {
@@ -18,6 +18,10 @@ pub(crate) fn sample_report() -> RigReport {
         hashes: 1_000_000,
         solutions: 9,
         hardware_errors: 1,
+        checks: SelfCheckCounts {
+            passed: 40,
+            failed: 2 * index as u64,
+        },
         state,
         dataset: None,
     };
@@ -47,6 +51,7 @@ pub(crate) fn sample_report() -> RigReport {
         stale: 1,
         rejected: 0,
         lost: 1,
+        unknown: 2,
     };
     let client = ClientStatus {
         devices: vec![shares],
@@ -56,6 +61,7 @@ pub(crate) fn sample_report() -> RigReport {
             connections: 2,
             failures: 1,
             last_error: Some("down".into()),
+            skipped: 3,
         }],
         ..ClientStatus::default()
     };

@@ -20,6 +20,11 @@ const INVALID: MetricFamily = (
     "counter",
     "Hits that the check on the CPU has refused.",
 );
+const CHECKS: MetricFamily = (
+    "miner_device_checks_total",
+    "counter",
+    "Comparisons of the device with the CPU during the search, by their results.",
+);
 const SEARCHING: MetricFamily = ("miner_searching", "gauge", "1 while the device searches.");
 const TEMPERATURE: MetricFamily = ("miner_temperature_celsius", "gauge", "Temperature of the device.");
 const POWER: MetricFamily = ("miner_power_watts", "gauge", "Power consumption of the device.");
@@ -43,6 +48,11 @@ const FAILURES: MetricFamily = (
     "counter",
     "Number of failures of the endpoint.",
 );
+const SKIPPED: MetricFamily = (
+    "miner_endpoint_skipped_total",
+    "counter",
+    "Messages of the endpoint that could not be understood and were skipped.",
+);
 const JOBS: MetricFamily = ("miner_jobs_total", "counter", "Jobs since the start.");
 const UPTIME: MetricFamily = ("miner_uptime_seconds", "counter", "Seconds since the start.");
 
@@ -65,6 +75,10 @@ pub(super) fn page(report: &RigReport) -> String {
     page.family(
         FAILURES,
         endpoints().map(|(labels, endpoint)| (labels, Some(endpoint.failures as f64))),
+    );
+    page.family(
+        SKIPPED,
+        endpoints().map(|(labels, endpoint)| (labels, Some(endpoint.skipped as f64))),
     );
     let devices = || {
         report
@@ -93,6 +107,7 @@ pub(super) fn page(report: &RigReport) -> String {
                 ("stale", shares.stale),
                 ("rejected", shares.rejected),
                 ("lost", shares.lost),
+                ("unknown", shares.unknown),
             ]
             .map(|(result, count)| {
                 (
@@ -105,6 +120,18 @@ pub(super) fn page(report: &RigReport) -> String {
     page.family(
         INVALID,
         devices().map(|(labels, device)| (labels, Some(device.status.hardware_errors as f64))),
+    );
+    page.family(
+        CHECKS,
+        devices().flat_map(|(labels, device)| {
+            let checks = device.status.checks;
+            [("passed", checks.passed), ("failed", checks.failed)].map(|(result, count)| {
+                (
+                    format!("{labels},{}", label("result", result)),
+                    Some(count as f64),
+                )
+            })
+        }),
     );
     page.family(
         SEARCHING,
@@ -155,9 +182,12 @@ mod tests {
             "miner_solutions_total{device=\"gpu:0\",result=\"accepted\"} 7",
             "miner_solutions_total{device=\"gpu:1\",result=\"lost\"} 0",
             "miner_searching{device=\"gpu:1\"} 0",
+            "miner_device_checks_total{device=\"gpu:1\",result=\"failed\"} 2",
             "miner_dataset_ratio{device=\"gpu:1\"} 0.25",
             "miner_temperature_celsius{device=\"gpu:0\"} 61",
             "miner_endpoint_active{endpoint=\"http://a:8545\"} 1",
+            "miner_endpoint_skipped_total{endpoint=\"http://a:8545\"} 3",
+            "miner_solutions_total{device=\"gpu:0\",result=\"unknown\"} 2",
             "miner_uptime_seconds 100",
         ] {
             assert!(

@@ -8,6 +8,7 @@ mod report;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ethash::Epoch;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -42,6 +43,14 @@ impl RigMonitor {
     /// The hashrate of all devices in hashes per second.
     pub fn hashrate(&self) -> f64 {
         self.engine.lock().as_ref().map_or(0.0, Engine::hashrate)
+    }
+
+    /// Checks whether the engine can search `epoch`. The error says what is missing.
+    pub(crate) fn check_epoch(&self, epoch: Epoch) -> Result<(), String> {
+        match self.engine.lock().as_ref() {
+            Some(engine) => engine.check_epoch(epoch).map_err(|refusal| refusal.to_string()),
+            None => Err("the engine has ended".to_owned()),
+        }
     }
 
     /// The state of the engine only, which is cheap to collect.

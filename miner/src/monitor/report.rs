@@ -66,6 +66,7 @@ impl RigReport {
                 "connections": endpoint.connections,
                 "failures": endpoint.failures,
                 "last_error": endpoint.last_error,
+                "skipped": endpoint.skipped,
             })
         });
         let answer_ms = self.client.last_answer.map(|time| time.as_secs_f64() * 1e3);
@@ -79,6 +80,7 @@ impl RigReport {
             "stale": total.stale,
             "rejected": total.rejected,
             "lost": total.lost,
+            "unknown": total.unknown,
             "invalid": self.engine.hardware_errors,
             "stale_share": self.stale_share(),
             "invalid_share": self.invalid_share(),
@@ -118,9 +120,11 @@ impl DeviceReport {
             "stale": shares.stale,
             "rejected": shares.rejected,
             "lost": shares.lost,
+            "unknown": shares.unknown,
             "invalid": status.hardware_errors,
             "stale_share": shares.stale_share(),
             "invalid_share": fraction(status.hardware_errors, status.solutions + status.hardware_errors),
+            "checks": {"passed": status.checks.passed, "failed": status.checks.failed},
             "dataset": dataset,
             "temperature_c": reading.temperature_c,
             "power_w": reading.power_w,
@@ -164,6 +168,11 @@ mod tests {
             (&json!("failed"), &json!("lost"))
         );
         assert_eq!(broken["dataset"]["total"], 4);
+        assert_eq!(broken["checks"], json!({"passed": 40, "failed": 2}));
+        assert_eq!(
+            (&json["unknown"], &json["endpoints"][0]["skipped"]),
+            (&json!(2), &json!(3))
+        );
         assert_eq!(
             (&busy["stale_share"], &busy["invalid_share"]),
             (&json!(0.125), &json!(0.1))

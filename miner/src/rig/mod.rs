@@ -146,11 +146,12 @@ async fn serve(config: RigConfig, screen: &Screen) -> Result<RigEnd, RigError> {
         tracing::info!("status at http://{bound}/, metrics at http://{bound}/metrics");
         status_server = Some(server);
     }
-    let rate = Arc::clone(&monitor);
+    let (rate, epochs) = (Arc::clone(&monitor), Arc::clone(&monitor));
     let link = EngineLink {
         work,
         found,
         hashrate: Arc::new(move || rate.hashrate()),
+        check_epoch: Arc::new(move |epoch| epochs.check_epoch(epoch)),
     };
     let (stop, stopped) = watch::channel(false);
     let mut client = Box::pin(client::run(config.client, link, stats, stopped));

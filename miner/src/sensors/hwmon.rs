@@ -13,20 +13,27 @@ const FAN_MAX: f64 = 255.0;
 
 /// The sensors of the card at the PCI address `bus`.
 pub(super) fn card(sysfs: &Path, bus: &str) -> SensorReading {
+    let chips = pci_device(sysfs, bus).map(|device| folders(&device.join("hwmon")));
+    chips
+        .and_then(|chips| chips.first().map(|chip| read_chip(chip)))
+        .unwrap_or_default()
+}
+
+/// The memory in bytes of the card at the PCI address `bus`, if its driver shows it. AMD's does.
+pub(super) fn memory_bytes(sysfs: &Path, bus: &str) -> Option<u64> {
+    let file = pci_device(sysfs, bus)?.join("mem_info_vram_total");
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+/// The folder of the PCI device at the address `bus`.
+fn pci_device(sysfs: &Path, bus: &str) -> Option<PathBuf> {
     // The address comes from a driver. It becomes part of a path, so it must be nothing but an
     // address.
-    if !bus
+    let is_address = bus
         .bytes()
         .all(|byte| byte.is_ascii_hexdigit() || byte == b':' || byte == b'.')
-        || bus.contains("..")
-    {
-        return SensorReading::default();
-    }
-    let device = sysfs.join("bus/pci/devices").join(bus).join("hwmon");
-    folders(&device)
-        .first()
-        .map(|chip| read_chip(chip))
-        .unwrap_or_default()
+        && !bus.contains("..");
+    is_address.then(|| sysfs.join("bus/pci/devices").join(bus))
 }
 
 /// The temperature of the processor: that of its hottest chip.
@@ -100,6 +107,10 @@ mod tests {
         );
         assert_eq!(card(sysfs.path(), "0000:04:00.0"), SensorReading::default());
         assert_eq!(card(sysfs.path(), "../../x"), SensorReading::default());
+        let device = sysfs.path().join("bus/pci/devices/0000:03:00.0");
+        fs::write(device.join("mem_info_vram_total"), "8573157376\n").expect("a file");
+        assert_eq!(memory_bytes(sysfs.path(), "0000:03:00.0"), Some(8_573_157_376));
+        assert_eq!(memory_bytes(sysfs.path(), "0000:04:00.0"), None);
 
         let class = sysfs.path().join("class/hwmon");
         assert_eq!(processor(sysfs.path()), SensorReading::default());

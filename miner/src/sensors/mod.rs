@@ -28,6 +28,13 @@ const STALE_AFTER: Duration = Duration::from_secs(10);
 /// Where Linux shows its devices.
 const SYSFS: &str = "/sys";
 
+/// The memory in bytes of the card at the PCI address `bus`, if a driver tells it.
+pub(crate) fn memory_bytes(bus: &str) -> Option<u64> {
+    nvidia::NvidiaCards::default()
+        .memory_bytes(bus)
+        .or_else(|| hwmon::memory_bytes(Path::new(SYSFS), bus))
+}
+
 /// The sensors of this machine.
 #[derive(Debug)]
 pub(crate) struct Sensors {

@@ -16,18 +16,29 @@ pub(super) struct NvidiaCards(OnceLock<Option<Nvml>>);
 impl NvidiaCards {
     /// The sensors of the card at the PCI address `bus`. `None` if it is not an NVIDIA card.
     pub(super) fn read(&self, bus: &str) -> Option<SensorReading> {
-        let library = self.0.get_or_init(|| {
-            Nvml::init()
-                .inspect_err(|reason| tracing::debug!("no sensors of NVIDIA cards: {reason}"))
-                .ok()
-        });
-        let card = library.as_ref()?.device_by_pci_bus_id(bus).ok()?;
+        let card = self.library()?.device_by_pci_bus_id(bus).ok()?;
         Some(SensorReading {
             temperature_c: card.temperature(TemperatureSensor::Gpu).ok().map(f64::from),
             // NVML gives milliwatts.
             power_w: card.power_usage().ok().map(|power| f64::from(power) / 1000.0),
             fan_percent: card.fan_speed(0).ok().map(f64::from),
         })
+    }
+
+    /// The memory in bytes of the card at the PCI address `bus`. `None` if it is not an NVIDIA
+    /// card.
+    pub(super) fn memory_bytes(&self, bus: &str) -> Option<u64> {
+        let card = self.library()?.device_by_pci_bus_id(bus).ok()?;
+        card.memory_info().ok().map(|memory| memory.total)
+    }
+
+    fn library(&self) -> Option<&Nvml> {
+        let library = self.0.get_or_init(|| {
+            Nvml::init()
+                .inspect_err(|reason| tracing::debug!("no sensors of NVIDIA cards: {reason}"))
+                .ok()
+        });
+        library.as_ref()
     }
 }
 

@@ -45,10 +45,21 @@ pub struct DeviceStatus {
     pub solutions: u64,
     /// Hits that the check on the CPU refused.
     pub hardware_errors: u64,
+    /// Comparisons of the device with the CPU during the search.
+    pub checks: SelfCheckCounts,
     /// What the device is doing.
     pub state: DeviceState,
     /// The dataset that is being generated for the device.
     pub dataset: Option<DatasetProgress>,
+}
+
+/// Comparisons of a device with the CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SelfCheckCounts {
+    /// Everything was right.
+    pub passed: u64,
+    /// An item of the dataset or a hash was wrong.
+    pub failed: u64,
 }
 
 /// What a device is doing.
@@ -103,6 +114,7 @@ pub(crate) struct DeviceTelemetry {
     began: OnceLock<Instant>,
     solutions: AtomicU64,
     hardware_errors: AtomicU64,
+    checks: Mutex<SelfCheckCounts>,
     state: Mutex<DeviceState>,
     /// Number of threads that search for this device. It changes only while `state` is locked.
     searching: AtomicUsize,
@@ -134,6 +146,16 @@ impl DeviceTelemetry {
 
     pub(crate) fn count_hardware_error(&self) {
         self.hardware_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a comparison with the CPU.
+    pub(crate) fn count_check(&self, passed: bool) {
+        let mut checks = self.checks.lock();
+        if passed {
+            checks.passed += 1;
+        } else {
+            checks.failed += 1;
+        }
     }
 
     pub(crate) fn sample(&self, now: Instant) {
@@ -183,6 +205,7 @@ impl DeviceTelemetry {
             hashes,
             solutions: self.solutions.load(Ordering::Relaxed),
             hardware_errors: self.hardware_errors.load(Ordering::Relaxed),
+            checks: *self.checks.lock(),
             state: self.state.lock().clone(),
             dataset: *self.dataset.lock(),
         }

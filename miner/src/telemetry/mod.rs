@@ -7,5 +7,5 @@ mod hash_rate;
 mod progress;
 
 pub(crate) use device::DeviceTelemetry;
-pub use device::{DatasetProgress, DeviceState, DeviceStatus, EngineStatus};
+pub use device::{DatasetProgress, DeviceState, DeviceStatus, EngineStatus, SelfCheckCounts};
 pub(crate) use progress::ProgressReporter;

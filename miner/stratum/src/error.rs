@@ -5,7 +5,13 @@ use core::fmt;
 /// Why a message cannot be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
-    /// The line is not a JSON object, or its id is not a number, a short string or null.
+    /// The line is not JSON.
+    #[error("message: got {got:?}, expected JSON")]
+    NotJson {
+        /// The beginning of the line.
+        got: String,
+    },
+    /// The line is JSON of another kind.
     #[error("message: got {got:?}, expected a JSON object")]
     NoObject {
         /// The beginning of the line.

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 
 use crate::error::{ErrorReply, MessageError};
-use crate::values::entry;
+use crate::values::{decimal, entry, unexpected};
 
 /// The most characters that are kept of an error message or a text for people.
 const TEXT_LEN_MAX: usize = 256;
@@ -33,18 +33,27 @@ impl StratumMessage {
     /// Reads a line.
     ///
     /// # Errors
-    /// [`MessageError::NoObject`] if the line is not a JSON object with an acceptable id.
+    /// [`MessageError`] if the line is not a JSON object with an acceptable id, or if its method is
+    /// not a text.
     pub(crate) fn parse(line: &[u8]) -> Result<Self, MessageError> {
-        let no_object = || MessageError::NoObject {
-            got: String::from_utf8_lossy(line).chars().take(80).collect(),
-        };
-        let Ok(Value::Object(mut object)) = serde_json::from_slice(line) else {
-            return Err(no_object());
+        let got = || String::from_utf8_lossy(line).chars().take(80).collect();
+        let mut object = match serde_json::from_slice(line) {
+            Ok(Value::Object(object)) => object,
+            Ok(_) => return Err(MessageError::NoObject { got: got() }),
+            Err(_) => return Err(MessageError::NotJson { got: got() }),
         };
         let mut take = |name: &str| object.remove(name).unwrap_or(Value::Null);
         let id = take("id");
         if id.is_array() || id.is_object() || id.as_str().is_some_and(|id| id.len() > ID_LEN_MAX) {
-            return Err(no_object());
+            return Err(unexpected(
+                "id",
+                &id,
+                "a number, a text of at most 64 bytes or null",
+            ));
+        }
+        let method = take("method");
+        if !method.is_string() && !method.is_null() {
+            return Err(unexpected("method", &method, "a text"));
         }
         let text = |value: Value| match value {
             Value::String(text) => Some(text),
@@ -52,19 +61,24 @@ impl StratumMessage {
         };
         Ok(Self {
             id,
-            method: text(take("method")).filter(|method| !method.is_empty()),
+            method: text(method).filter(|method| !method.is_empty()),
             params: take("params"),
             result: take("result"),
             error: read_error(&take("error")),
             worker: text(take("worker")),
         })
     }
+
+    /// The id as a number. Some pools answer with a text of its decimal digits.
+    pub(crate) fn id_number(&self) -> Option<u64> {
+        decimal(&self.id)
+    }
 }
 
 /// Reads an error in any of its forms: an object, a list or a text. `None` for null.
 fn read_error(value: &Value) -> Option<ErrorReply> {
     let (code, message) = match value {
-        Value::Null => return None,
+        Value::Null | Value::Bool(false) => return None,
         Value::Object(object) => (member(object, "code"), member(object, "message")),
         Value::Array(_) => (entry(value, 0), entry(value, 1)),
         other => (&Value::Null, other),
@@ -102,6 +116,7 @@ mod tests {
             assert_eq!(got, expected, "{error}");
         };
         check("null", None);
+        check("false", None);
         check(
             r#"{"code":404,"message":"Job not found"}"#,
             Some((404, "Job not found")),
@@ -114,8 +129,18 @@ mod tests {
 
     #[test]
     fn only_objects_are_messages() {
-        for bad in ["", "[]", "1", "{", r#"{"id":[1]}"#, r#"{"id":{}}"#, "\u{fffd}"] {
-            assert!(StratumMessage::parse(bad.as_bytes()).is_err(), "{bad}");
+        for (bad, expected) in [
+            ("", "expected JSON"),
+            ("{", "expected JSON"),
+            ("\u{fffd}", "expected JSON"),
+            ("[]", "expected a JSON object"),
+            ("1", "expected a JSON object"),
+            (r#"{"id":[1]}"#, "id: got [1], expected a number"),
+            (r#"{"id":{}}"#, "id: got {}, expected a number"),
+            (r#"{"method":7}"#, "method: got 7, expected a text"),
+        ] {
+            let error = StratumMessage::parse(bad.as_bytes()).expect_err(bad).to_string();
+            assert!(error.contains(expected), "{bad}: {error}");
         }
         let deep = [b"{\"a\":".repeat(10_000), b"1".to_vec(), b"}".repeat(10_000)].concat();
         assert!(

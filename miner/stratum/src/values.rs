@@ -16,9 +16,16 @@ const SHOWN_LEN_MAX: usize = 80;
 pub(crate) fn unexpected(what: &'static str, got: &Value, expected: &'static str) -> MessageError {
     MessageError::Value {
         what,
-        got: got.to_string().chars().take(SHOWN_LEN_MAX).collect(),
+        got: shown(got),
         expected,
     }
+}
+
+/// The beginning of a value for an error or a log, without control characters.
+pub(crate) fn shown(value: &Value) -> String {
+    let text = value.to_string();
+    let printed = text.chars().filter(|character| !character.is_control());
+    printed.take(SHOWN_LEN_MAX).collect()
 }
 
 /// Reads a hash of 32 bytes. All 64 digits are required.

@@ -329,3 +329,74 @@ fn user_and_password_are_sent() {
     // me.too:pass:word
     assert!(head.contains("Basic bWUudG9vOnBhc3M6d29yZA=="), "{head}");
 }
+
+#[test]
+fn odd_answers_are_skipped_and_counted() {
+    let node = Node::start();
+    node.set_work("eth_getWork", &work(1));
+    let client = Client::start(ClientConfig {
+        recheck: Duration::from_millis(40),
+        ..config(&[node.url()])
+    });
+    client.task(header(1));
+    for odd in [json!(null), json!([1, 2, 3]), json!("work")] {
+        let before = client.status().endpoints[0].skipped;
+        node.set("eth_getWork", Answer::Result(odd));
+        client.wait_until("an odd answer", |status| status.endpoints[0].skipped > before);
+    }
+    node.set_work("eth_getWork", &work(2));
+    let mut pauses = 0;
+    loop {
+        match client.tasks.recv_timeout(WAIT_MAX).expect("a task") {
+            Some(task) if task.work.header_hash == header(2) => break,
+            Some(_) => {}
+            None => pauses += 1,
+        }
+    }
+    let endpoint = &client.status().endpoints[0];
+    assert_eq!((pauses, endpoint.failures, endpoint.connections), (0, 0, 1));
+    // A node that gives nothing else is left.
+    node.set("eth_getWork", Answer::Result(json!(7)));
+    client.wait_until("the failure", |status| status.endpoints[0].failures > 0);
+}
+
+#[test]
+fn a_solution_whose_answer_makes_no_sense_counts_as_unknown() {
+    let node = Node::start();
+    node.set_work("eth_getWork", &work(1));
+    let client = Client::start(config(&[node.url()]));
+    client.task(header(1));
+    for (number, answer) in [json!(null), json!("yes"), json!({"ok": true})]
+        .into_iter()
+        .enumerate()
+    {
+        node.set("eth_submitWork", Answer::Result(answer));
+        client.find(0, header(1), number as u64);
+        client.wait_until("the answer", |status| status.total().unknown == number as u64 + 1);
+    }
+    let total = client.status().total();
+    assert_eq!((total.rejected, total.stale, total.lost), (0, 0, 0));
+}
+
+#[test]
+fn a_far_epoch_of_a_node_is_refused() {
+    let node = Node::start();
+    node.set_work("eth_getWork", &work(1));
+    let client = Client::start(config(&[node.url()]));
+    client.task(header(1));
+    let mut far = work(2);
+    far[1] = Epoch::ethash(32_639).seed_hash().to_string();
+    node.set_work("eth_getWork", &far);
+    client.wait_until("refusals", |status| status.endpoints[0].failures >= 3);
+    let reason = client.status().endpoints[0]
+        .last_error
+        .clone()
+        .unwrap_or_default();
+    assert!(
+        reason.contains("epoch: got 32639, expected at most 4095"),
+        "{reason}"
+    );
+    node.set_work("eth_getWork", &work(3));
+    let task = client.task_where(|task| task.work.header_hash != header(1));
+    assert_eq!(task.work.header_hash, header(3), "no refused work came before");
+}

@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, unbounded};
-use ethash::{B256, Solution};
+use ethash::{B256, Epoch, Solution};
 use miner::client::{self, ClientConfig, ClientEnd, ClientStats, ClientStatus, EngineLink, MiningEndpoint};
 use miner::{FoundSolution, SearchTask};
 use tokio::sync::{mpsc, watch};
@@ -48,6 +48,22 @@ impl Client {
 
     /// A client whose engine computes `rate` hashes per second.
     pub(crate) fn start_at(config: ClientConfig, rate: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        Self::start_engine(config, rate, |_| Ok(()))
+    }
+
+    /// A client whose engine can search the epochs for which `check_epoch` gives no error.
+    pub(crate) fn start_with_check(
+        config: ClientConfig,
+        check_epoch: impl Fn(Epoch) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        Self::start_engine(config, || RATE, check_epoch)
+    }
+
+    fn start_engine(
+        config: ClientConfig,
+        rate: impl Fn() -> u64 + Send + Sync + 'static,
+        check_epoch: impl Fn(Epoch) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
         let (work, tasks) = unbounded();
         let (found, found_in) = mpsc::channel(64);
         let (stop, stopped) = watch::channel(false);
@@ -57,6 +73,7 @@ impl Client {
             work,
             found: found_in,
             hashrate: Arc::new(move || rate() as f64),
+            check_epoch: Arc::new(check_epoch),
         };
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()

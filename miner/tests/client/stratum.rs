@@ -270,22 +270,151 @@ fn a_pool_whose_connection_broke_is_used_again() {
 }
 
 #[test]
-fn garbage_ends_the_connection_and_nothing_else() {
-    for garbage in [
-        b"\x00\xff\xfe garbage\n".to_vec(),
-        b"{\"id\":null,\"method\":\"mining.notify\",\"params\":[]}\n".to_vec(),
-        b"{\"id\":null,\"method\":\"mining.set_difficulty\",\"params\":[-1]}\n".to_vec(),
-        vec![b'x'; 100_000],
-        b"[]\n".to_vec(),
+fn odd_messages_are_skipped_and_counted() {
+    let (client, _pool, mut talk) = ethereum_stratum1();
+    let odd = [
+        &b"\x00\xff\xfe garbage\n"[..],
+        b"[]\n",
+        b"{\"id\":[1],\"result\":true}\n",
+        b"{\"id\":null,\"method\":\"mining.notify\",\"params\":[]}\n",
+        b"{\"id\":null,\"method\":\"mining.notify\",\"params\":[\"1\",\"ab\",\"cd\",true]}\n",
+        b"{\"id\":null,\"method\":\"mining.set_difficulty\",\"params\":[-1]}\n",
+        b"{\"id\":null,\"method\":\"mining.dance\",\"params\":7}\n",
+        b"{\"id\":null,\"method\":{}}\n",
+    ];
+    for line in odd {
+        talk.send_bytes(line);
+    }
+    talk.ethereum_stratum1_job("2", header(2), true);
+    client.task(header(2));
+    client.find(0, header(2), 0xaf4c_0000_0000_0001);
+    let submit = talk.expect("mining.submit");
+    talk.accept_request(&submit);
+    client.wait_until("the share", |status| status.total().accepted == 1);
+    let endpoint = client.status().endpoints[0].clone();
+    assert_eq!(
+        (endpoint.skipped, endpoint.failures, endpoint.connections),
+        (odd.len() as u64, 0, 1)
+    );
+}
+
+#[test]
+fn only_a_flood_of_odd_messages_or_a_lost_border_of_lines_ends_the_session() {
+    let odd_notice = b"{\"id\":null,\"method\":\"mining.notify\",\"params\":[]}\n";
+    for (flood, reason) in [
+        (odd_notice.repeat(101), "odd messages: got 101 within a minute"),
+        (b"garbage\n".repeat(17), "odd messages: got 17 in a row"),
+        (vec![b'x'; 100_000], "a line of more than"),
     ] {
         let (client, pool, mut talk) = ethereum_stratum1();
-        talk.send_bytes(&garbage);
+        talk.send_bytes(&flood);
         let mut talk = pool.accept();
         talk.ethereum_stratum1_login("af4c");
         talk.ethereum_stratum1_job("2", header(2), true);
         client.task(header(2));
-        assert_eq!(client.status().endpoints[0].failures, 1);
+        let endpoint = client.status().endpoints[0].clone();
+        assert_eq!(endpoint.failures, 1);
+        let got = endpoint.last_error.unwrap_or_default();
+        assert!(got.contains(reason), "{got}");
     }
+}
+
+#[test]
+fn a_share_whose_answer_cannot_be_read_counts_as_unknown() {
+    let pool = ScriptedPool::listen();
+    let client = Client::start(ClientConfig {
+        response_timeout: Duration::from_millis(300),
+        ..config(&[pool.url("stratum2+tcp")])
+    });
+    let mut talk = pool.accept();
+    talk.ethereum_stratum1_login("af4c");
+    talk.ethereum_stratum1_difficulty(EASY);
+    talk.ethereum_stratum1_job("1", header(1), true);
+    client.task(header(1));
+    // The answer says neither yes nor no.
+    client.find(0, header(1), 0xaf4c_0000_0000_0001);
+    let submit = talk.expect("mining.submit");
+    talk.send(&json!({"id": submit["id"], "result": {"status": "what"}, "error": null}));
+    client.wait_until("the first share", |status| status.total().unknown == 1);
+    // The answer has a bad id, so nobody knows whose answer it is.
+    client.find(1, header(1), 0xaf4c_0000_0000_0002);
+    let submit = talk.expect("mining.submit");
+    talk.send(&json!({"id": [submit["id"]], "result": true, "error": null}));
+    client.wait_until("the second share", |status| status.total().unknown == 2);
+    let status = client.status();
+    assert_eq!((status.devices[0].unknown, status.devices[1].unknown), (1, 1));
+    assert_eq!((status.total().lost, status.endpoints[0].failures), (0, 0));
+    // A share without any answer still ends the session.
+    client.find(0, header(1), 0xaf4c_0000_0000_0003);
+    talk.expect("mining.submit");
+    pool.accept();
+    client.wait_until("the third share", |status| status.total().lost == 1);
+}
+
+/// Sends a job with the seed hash of `epoch`.
+fn send_epoch(talk: &mut crate::pool::Talk<std::net::TcpStream>, epoch: Epoch, mark: u8) {
+    let (seed, header) = (epoch.seed_hash(), header(mark));
+    let params = json!(["1", format!("{seed:x}"), format!("{header:x}"), true]);
+    talk.send(&json!({"id": null, "method": "mining.notify", "params": params}));
+}
+
+#[test]
+fn a_far_epoch_reaches_the_engine_only_in_a_new_session() {
+    let (client, pool, mut talk) = ethereum_stratum1();
+    send_epoch(&mut talk, Epoch::ethash(2), 2);
+    client.task(header(2));
+    send_epoch(&mut talk, Epoch::ethash(700), 3);
+    let mut talk = pool.accept();
+    let error = client.status().endpoints[0]
+        .last_error
+        .clone()
+        .unwrap_or_default();
+    assert!(
+        error.contains("epoch: got 700 with 700 seed steps, expected 0 to 4 seed steps"),
+        "{error}"
+    );
+    // A pool that changes between chains begins the new session with the other chain.
+    talk.ethereum_stratum1_login("af4c");
+    send_epoch(&mut talk, Epoch::ethash(700), 4);
+    let task =
+        client.task_where(|task| task.work.header_hash != header(1) && task.work.header_hash != header(2));
+    assert_eq!(
+        (task.work.header_hash, task.work.epoch),
+        (header(4), Epoch::ethash(700))
+    );
+}
+
+#[test]
+fn epochs_that_cannot_be_searched_are_refused_with_a_reason() {
+    let pool = ScriptedPool::listen();
+    let check = |epoch: Epoch| {
+        if epoch.index < 900 {
+            Ok(())
+        } else {
+            Err("the card has 8 GB".to_owned())
+        }
+    };
+    let client = Client::start_with_check(config(&[pool.url("stratum2+tcp")]), check);
+    for (epoch, reason) in [
+        (32_639, "epoch: got 32639, expected at most 4095"),
+        (1000, "epoch 1000 cannot be searched here: the card has 8 GB"),
+    ] {
+        let failures = client.status().endpoints[0].failures;
+        let mut talk = pool.accept();
+        talk.ethereum_stratum1_login("af4c");
+        send_epoch(&mut talk, Epoch::ethash(epoch), 1);
+        client.wait_until("the refusal", |status| status.endpoints[0].failures > failures);
+        let got = client.status().endpoints[0]
+            .last_error
+            .clone()
+            .unwrap_or_default();
+        assert!(got.contains(reason), "{got}");
+    }
+    let mut talk = pool.accept();
+    talk.ethereum_stratum1_login("af4c");
+    send_epoch(&mut talk, Epoch::ethash(899), 2);
+    let task = client.task_where(|_| true);
+    assert_eq!(task.work.header_hash, header(2), "no refused job came before");
 }
 
 #[test]

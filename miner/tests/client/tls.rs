@@ -15,6 +15,8 @@ use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 use crate::harness::{Client, config};
 use crate::pool::{ScriptedPool, Talk};
 
+type EncryptedTalk = Talk<StreamOwned<ServerConnection, TcpStream>>;
+
 /// A certificate for `localhost`, as a file and as the configuration of a server.
 struct Certificate {
     _folder: tempfile::TempDir,
@@ -42,7 +44,7 @@ impl Certificate {
         }
     }
 
-    fn encrypt(&self, stream: TcpStream) -> Talk<StreamOwned<ServerConnection, TcpStream>> {
+    fn encrypt(&self, stream: TcpStream) -> EncryptedTalk {
         let connection = ServerConnection::new(Arc::clone(&self.server)).expect("a connection");
         Talk::new(StreamOwned::new(connection, stream))
     }
@@ -58,11 +60,12 @@ fn client_config(pool: &ScriptedPool, tls: TlsOptions) -> ClientConfig {
     }
 }
 
-fn serve(pool: &ScriptedPool, certificate: &Certificate, client: &Client) {
+fn serve(pool: &ScriptedPool, certificate: &Certificate, client: &Client) -> EncryptedTalk {
     let mut talk = certificate.encrypt(pool.accept().into_inner());
     talk.ethereum_stratum1_login("af4c");
     talk.ethereum_stratum1_job("1", B256::repeat_byte(1), true);
     client.task(B256::repeat_byte(1));
+    talk
 }
 
 #[test]
@@ -82,6 +85,23 @@ fn a_pool_is_trusted_by_file_or_unchecked() {
         let client = Client::start(client_config(&pool, tls));
         serve(&pool, &certificate, &client);
     }
+}
+
+#[test]
+fn a_redirected_connection_stays_encrypted() {
+    let certificate = Certificate::new();
+    let tls = TlsOptions {
+        authority: Some(certificate.path.clone()),
+        trust_anybody: false,
+    };
+    let (pool, other) = (ScriptedPool::listen(), ScriptedPool::listen());
+    let client = Client::start(client_config(&pool, tls));
+    let mut talk = serve(&pool, &certificate, &client);
+    let params = serde_json::json!(["LOCALHOST", other.address.port(), 0]);
+    talk.send(&serde_json::json!({"id": null, "method": "client.reconnect", "params": params}));
+    // A login without encryption would fail here.
+    serve(&other, &certificate, &client);
+    assert_eq!(client.status().endpoints[0].failures, 0);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::cache::LightCache;
 use crate::arith::{Modulus, prefetch};
 use crate::cache_row::CacheRow;
 use crate::huge_pages::HugeTable;
-use crate::keccak::{Lane, keccak512_32, keccak512_64};
+use crate::keccak::{Lane, NewLane, keccak512_32, keccak512_64};
 use crate::simd::{SimdKernel, SimdOps, dispatch};
 use crate::sizes::{SizeError, cache_bytes, dataset_bytes};
 use crate::{B256, CACHE_ROUNDS, Epoch, ITEM_BYTES, ROW_BYTES};
@@ -166,8 +166,8 @@ impl SimdKernel for FillRows<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: SimdOps>(self) {
-        let mut lanes = splat::<S::LatencyLane>(&self.rows[self.from - 1].lanes());
+    fn run<S: SimdOps>(self, simd: S) {
+        let mut lanes = splat::<S, S::LatencyLane>(simd, &self.rows[self.from - 1].lanes());
         for row in &mut self.rows[self.from..self.to] {
             lanes = keccak512_64(&lanes);
             *row = CacheRow::from_lanes(&first(&lanes));
@@ -187,7 +187,7 @@ impl SimdKernel for RandMemoHash<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: SimdOps>(self) {
+    fn run<S: SimdOps>(self, simd: S) {
         let Self {
             rows,
             row_count,
@@ -195,14 +195,18 @@ impl SimdKernel for RandMemoHash<'_> {
             to,
         } = self;
         let last = rows.len() - 1;
-        let mut lanes = splat::<S::LatencyLane>(&rows[if from == 0 { last } else { from - 1 }].lanes());
+        let mut lanes =
+            splat::<S, S::LatencyLane>(simd, &rows[if from == 0 { last } else { from - 1 }].lanes());
         for i in from..to {
             // The old value of a row selects its partner, so the partner of a later row is known
             // now.
             let ahead = &rows[(i + PREFETCH_ROWS).min(last)];
             prefetch(&rows[row_count.reduce(ahead.0[0]) as usize]);
             let partner = &rows[row_count.reduce(rows[i].0[0]) as usize];
-            for (lane, other) in lanes.iter_mut().zip(splat::<S::LatencyLane>(&partner.lanes())) {
+            for (lane, other) in lanes
+                .iter_mut()
+                .zip(splat::<S, S::LatencyLane>(simd, &partner.lanes()))
+            {
                 *lane = lane.xor(other);
             }
             lanes = keccak512_64(&lanes);
@@ -213,10 +217,10 @@ impl SimdKernel for RandMemoHash<'_> {
 
 /// The same row in all states of `L`.
 #[inline(always)]
-fn splat<L: Lane>(lanes: &[u64; 8]) -> [L; 8] {
-    let mut wide = [L::splat(0); 8];
+fn splat<S: Copy, L: NewLane<S>>(simd: S, lanes: &[u64; 8]) -> [L; 8] {
+    let mut wide = [L::splat(simd, 0); 8];
     for (wide, lane) in wide.iter_mut().zip(lanes) {
-        *wide = L::splat(*lane);
+        *wide = L::splat(simd, *lane);
     }
     wide
 }
@@ -292,20 +296,20 @@ mod tests {
         impl SimdKernel for BuildRows {
             type Output = Vec<CacheRow>;
             #[inline(always)]
-            fn run<S: SimdOps>(mut self) -> Vec<CacheRow> {
+            fn run<S: SimdOps>(mut self, simd: S) -> Vec<CacheRow> {
                 FillRows {
                     rows: &mut self.0,
                     from: 1,
                     to: 31,
                 }
-                .run::<S>();
+                .run(simd);
                 RandMemoHash {
                     rows: &mut self.0,
                     row_count: Modulus::new(31),
                     from: 0,
                     to: 31,
                 }
-                .run::<S>();
+                .run(simd);
                 self.0
             }
         }

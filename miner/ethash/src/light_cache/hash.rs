@@ -1,7 +1,5 @@
 //! Hashes of nonces, with dataset items computed from the light cache.
 
-use core::marker::PhantomData;
-
 use super::cache::LightCache;
 use super::items::compute_items;
 use crate::B256;
@@ -38,23 +36,24 @@ impl<const N: usize> SimdKernel for LightHash<'_, N> {
     type Output = [PowHash; N];
 
     #[inline(always)]
-    fn run<S: SimdOps>(self) -> [PowHash; N] {
-        hash_nonces::<S, N>(
+    fn run<S: SimdOps>(self, simd: S) -> [PowHash; N] {
+        hash_nonces(
+            simd,
             self.cache.item_count,
             self.header_hash,
             &self.pow_nonces,
-            ItemsFromCache::<S>(self.cache, PhantomData),
+            ItemsFromCache(simd, self.cache),
         )
     }
 }
 
 /// An [`ItemLookup`] that computes each item.
-struct ItemsFromCache<'a, S>(&'a LightCache, PhantomData<S>);
+struct ItemsFromCache<'a, S>(S, &'a LightCache);
 
 impl<S: SimdOps, const N: usize> ItemLookup<N> for ItemsFromCache<'_, S> {
     #[inline(always)]
     fn items(&mut self, indices: [u32; N]) -> [DatasetItem; N] {
-        compute_items::<S, N>(self.0, &indices)
+        compute_items(self.0, self.1, &indices)
     }
 }
 

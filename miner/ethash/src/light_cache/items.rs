@@ -67,37 +67,38 @@ impl<const N: usize> SimdKernel for ComputeItems<'_, N> {
     type Output = [DatasetItem; N];
 
     #[inline(always)]
-    fn run<S: SimdOps>(self) -> [DatasetItem; N] {
-        compute_items::<S, N>(self.cache, &self.indices)
+    fn run<S: SimdOps>(self, simd: S) -> [DatasetItem; N] {
+        compute_items(simd, self.cache, &self.indices)
     }
 }
 
 /// Computes the items at `indices`: [`PARALLEL_ITEMS_MAX`] at once, then eight, four, two and one.
 #[inline(always)]
 pub(super) fn compute_items<S: SimdOps, const N: usize>(
+    simd: S,
     cache: &LightCache,
     indices: &[u32; N],
 ) -> [DatasetItem; N] {
     let mut out = [[0; ITEM_WORDS]; N];
     let mut done = 0;
     while done + PARALLEL_ITEMS_MAX <= N {
-        compute_both_halves::<S, PARALLEL_HALVES_MAX>(cache, &indices[done..], &mut out[done..]);
+        compute_both_halves::<S, PARALLEL_HALVES_MAX>(simd, cache, &indices[done..], &mut out[done..]);
         done += PARALLEL_ITEMS_MAX;
     }
     while done + 8 <= N {
-        compute_both_halves::<S, 16>(cache, &indices[done..], &mut out[done..]);
+        compute_both_halves::<S, 16>(simd, cache, &indices[done..], &mut out[done..]);
         done += 8;
     }
     if done + 4 <= N {
-        compute_both_halves::<S, 8>(cache, &indices[done..], &mut out[done..]);
+        compute_both_halves::<S, 8>(simd, cache, &indices[done..], &mut out[done..]);
         done += 4;
     }
     if done + 2 <= N {
-        compute_both_halves::<S, 4>(cache, &indices[done..], &mut out[done..]);
+        compute_both_halves::<S, 4>(simd, cache, &indices[done..], &mut out[done..]);
         done += 2;
     }
     if done < N {
-        compute_both_halves::<S, 2>(cache, &indices[done..], &mut out[done..]);
+        compute_both_halves::<S, 2>(simd, cache, &indices[done..], &mut out[done..]);
     }
     out
 }
@@ -105,6 +106,7 @@ pub(super) fn compute_items<S: SimdOps, const N: usize>(
 /// Computes both halves of the first `HALVES / 2` items at `indices`, all at once.
 #[inline(always)]
 fn compute_both_halves<S: SimdOps, const HALVES: usize>(
+    simd: S,
     cache: &LightCache,
     indices: &[u32],
     out: &mut [DatasetItem],
@@ -114,30 +116,31 @@ fn compute_both_halves<S: SimdOps, const HALVES: usize>(
         *first = index.wrapping_mul(2);
         *second = *first | 1;
     }
-    for (k, row) in compute_halves::<S, HALVES>(cache, &half_indices)
-        .iter()
-        .enumerate()
-    {
+    for (k, row) in compute_halves(simd, cache, &half_indices).iter().enumerate() {
         out[k / 2][k % 2 * ROW_WORDS..][..ROW_WORDS].copy_from_slice(&row.0);
     }
 }
 
 /// Computes the item halves at `half_indices`, all at once.
 #[inline(always)]
-fn compute_halves<S: SimdOps, const N: usize>(cache: &LightCache, half_indices: &[u32; N]) -> [CacheRow; N] {
+fn compute_halves<S: SimdOps, const N: usize>(
+    simd: S,
+    cache: &LightCache,
+    half_indices: &[u32; N],
+) -> [CacheRow; N] {
     let (rows, row_count) = (cache.as_rows(), cache.row_count);
     let mut mixes = [CacheRow::ZERO; N];
     for (mix, index) in mixes.iter_mut().zip(half_indices) {
         *mix = rows[row_count.reduce(*index) as usize];
         mix.0[0] ^= index;
     }
-    S::keccak512_rows(&mut mixes);
+    simd.keccak512_rows(&mut mixes);
     if N <= LATENCY_BOUND_HALVES_MAX {
-        mix_parents_low_latency::<S, N>(cache, half_indices, &mut mixes);
+        mix_parents_low_latency(simd, cache, half_indices, &mut mixes);
     } else {
-        mix_parents::<S, N>(cache, half_indices, &mut mixes);
+        mix_parents(simd, cache, half_indices, &mut mixes);
     }
-    S::keccak512_rows(&mut mixes);
+    simd.keccak512_rows(&mut mixes);
     mixes
 }
 
@@ -145,6 +148,7 @@ fn compute_halves<S: SimdOps, const N: usize>(cache: &LightCache, half_indices: 
 /// work per row counts.
 #[inline(always)]
 fn mix_parents<S: SimdOps, const N: usize>(
+    simd: S,
     cache: &LightCache,
     half_indices: &[u32; N],
     mixes: &mut [CacheRow; N],
@@ -157,7 +161,7 @@ fn mix_parents<S: SimdOps, const N: usize>(
     }
     for next in 1..=DATASET_PARENTS {
         for ((parent, mix), index) in parents.iter_mut().zip(&mut *mixes).zip(half_indices) {
-            S::mix_row(mix, &rows[*parent].0);
+            simd.mix_row(mix, &rows[*parent].0);
             // After the last parent this prefetches a row that is not needed.
             *parent = row_count.reduce(fnv(index ^ next, mix.0[next as usize % ROW_WORDS])) as usize;
             prefetch(&rows[*parent]);
@@ -171,6 +175,7 @@ fn mix_parents<S: SimdOps, const N: usize>(
 /// and one remainder lie between the arrival of a row and the load of the next.
 #[inline(always)]
 fn mix_parents_low_latency<S: SimdOps, const N: usize>(
+    simd: S,
     cache: &LightCache,
     half_indices: &[u32; N],
     mixes: &mut [CacheRow; N],
@@ -186,7 +191,7 @@ fn mix_parents_low_latency<S: SimdOps, const N: usize>(
             let word = next as usize % ROW_WORDS;
             let known = fnv(index ^ next, fnv(mix.0[word], 0));
             *parent = row_count.reduce(known ^ row[word]) as usize;
-            S::mix_row(mix, row);
+            simd.mix_row(mix, row);
         }
     }
 }

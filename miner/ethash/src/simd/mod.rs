@@ -3,7 +3,8 @@
 //! A hot loop implements [`SimdKernel`]. Its `run` is inlined into one function per instruction
 //! set, so the loop is written once and compiled several times. Beside the wider vectors that the
 //! compiler uses, each set has its own [`SimdOps`]: the mixing step and the registers for Keccak
-//! states.
+//! states. A value of these operations exists only where the processor has the instructions, and
+//! nothing of a set can be done without that value.
 //!
 //! This module does not know what the loops compute. The code for x86-64 is in `simd/x86.rs`.
 
@@ -42,10 +43,10 @@ impl InstructionSet {
     pub fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
         {
-            if x86::has_avx512() {
+            if x86::Avx512::detect().is_some() {
                 return Self::Avx512;
             }
-            if x86::has_avx2() {
+            if x86::Avx2::detect().is_some() {
                 return Self::Avx2;
             }
         }
@@ -107,14 +108,19 @@ impl FromStr for InstructionSet {
 pub(crate) fn dispatch<K: SimdKernel>(kernel: K) -> K::Output {
     #[cfg(target_arch = "x86_64")]
     match InstructionSet::in_use() {
-        // SAFETY: `in_use` is at most `detect()`, which has found that the processor supports all
-        // features of `run_avx512`.
-        InstructionSet::Avx512 => return unsafe { x86::run_avx512(kernel) },
-        // SAFETY: as above, for the features of `run_avx2`.
-        InstructionSet::Avx2 => return unsafe { x86::run_avx2(kernel) },
+        InstructionSet::Avx512 => {
+            if let Some(simd) = x86::Avx512::detect() {
+                return simd.run(kernel);
+            }
+        }
+        InstructionSet::Avx2 => {
+            if let Some(simd) = x86::Avx2::detect() {
+                return simd.run(kernel);
+            }
+        }
         InstructionSet::Baseline => (),
     }
-    kernel.run::<Scalar>()
+    kernel.run(Scalar)
 }
 
 /// Runs the kernel on each instruction set of this processor, and `check` on the result and the
@@ -124,16 +130,14 @@ pub(crate) fn for_each_instruction_set<K: SimdKernel>(
     kernel: impl Fn() -> K,
     check: impl Fn(K::Output, &str),
 ) {
-    check(kernel().run::<Scalar>(), "baseline");
+    check(kernel().run(Scalar), "baseline");
     #[cfg(target_arch = "x86_64")]
     {
-        if x86::has_avx2() {
-            // SAFETY: `has_avx2` has just found all features of `run_avx2`.
-            check(unsafe { x86::run_avx2(kernel()) }, "avx2");
+        if let Some(simd) = x86::Avx2::detect() {
+            check(simd.run(kernel()), "avx2");
         }
-        if x86::has_avx512() {
-            // SAFETY: `has_avx512` has just found all features of `run_avx512`.
-            check(unsafe { x86::run_avx512(kernel()) }, "avx512");
+        if let Some(simd) = x86::Avx512::detect() {
+            check(simd.run(kernel()), "avx512");
         }
     }
 }
@@ -150,8 +154,8 @@ mod tests {
     impl<const N: usize> SimdKernel for HashRows<N> {
         type Output = [CacheRow; N];
         #[inline(always)]
-        fn run<S: SimdOps>(mut self) -> [CacheRow; N] {
-            S::keccak512_rows(&mut self.0);
+        fn run<S: SimdOps>(mut self, simd: S) -> [CacheRow; N] {
+            simd.keccak512_rows(&mut self.0);
             self.0
         }
     }
@@ -187,8 +191,8 @@ mod tests {
     impl SimdKernel for MixRow {
         type Output = CacheRow;
         #[inline(always)]
-        fn run<S: SimdOps>(mut self) -> CacheRow {
-            S::mix_row(&mut self.0, &self.1.0);
+        fn run<S: SimdOps>(mut self, simd: S) -> CacheRow {
+            simd.mix_row(&mut self.0, &self.1.0);
             self.0
         }
     }

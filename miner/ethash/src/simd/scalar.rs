@@ -5,7 +5,8 @@ use crate::ROW_WORDS;
 use crate::arith::fnv;
 use crate::cache_row::CacheRow;
 
-/// Operations that work on every processor.
+/// Operations that work on every processor, so anyone may make a value.
+#[derive(Clone, Copy)]
 pub(crate) struct Scalar;
 
 impl SimdOps for Scalar {
@@ -13,7 +14,7 @@ impl SimdOps for Scalar {
     type ThroughputLane = u64;
 
     #[inline(always)]
-    fn mix_row(mix: &mut CacheRow, row: &[u32; ROW_WORDS]) {
+    fn mix_row(self, mix: &mut CacheRow, row: &[u32; ROW_WORDS]) {
         for (word, other) in mix.0.iter_mut().zip(row) {
             *word = fnv(*word, *other);
         }

@@ -21,8 +21,10 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use super::context::ClientContext;
 use super::endpoint::MiningEndpoint;
 use super::engine_link::EngineLink;
+use super::epochs::SessionEpochs;
 use super::error::ClientError;
 use super::http::NodeHttpClient;
+use super::skipped::SkippedMessages;
 use crate::search::{FoundSolution, SearchTask};
 use no_work::NoWorkPeriod;
 use poll::Poller;
@@ -43,6 +45,8 @@ pub(super) struct GetWorkClient {
     http: Option<NodeHttpClient>,
     method_prefix: &'static str,
     current: WorkPackage,
+    epochs: SessionEpochs,
+    skipped: SkippedMessages,
     /// The header hash of `current`, for the submitter.
     newest: watch::Sender<B256>,
     submissions: mpsc::Sender<Submission>,
@@ -77,6 +81,8 @@ impl GetWorkClient {
         };
         let mut http = http_client();
         let (method_prefix, current) = first_work(&mut http, endpoint, context).await?;
+        let mut epochs = context.session_epochs();
+        epochs.accept(current.epoch, Instant::now())?;
         let (newest, newest_in) = watch::channel(current.header_hash);
         let (submissions, queue) = mpsc::channel(SUBMISSIONS_MAX);
         let accepted = Arc::new(Notify::new());
@@ -95,6 +101,8 @@ impl GetWorkClient {
             http: Some(http),
             method_prefix,
             current,
+            epochs,
+            skipped: context.skipped_messages(endpoint),
             newest,
             submissions,
             accepted,
@@ -150,6 +158,9 @@ impl GetWorkClient {
                         no_work = None;
                         if work != self.current {
                             last_new = Instant::now();
+                            if let Err(error) = self.epochs.accept(work.epoch, last_new) {
+                                return error;
+                            }
                             self.current = work;
                             self.newest.send_replace(self.current.header_hash);
                             self.log_work();
@@ -161,6 +172,16 @@ impl GetWorkClient {
                     Some(Err(error @ ClientError::Refused { .. })) => {
                         self.context.stats.set_job(None);
                         link.send_task(None);
+                        let no_work = no_work.get_or_insert_with(|| NoWorkPeriod::of(&self.endpoint));
+                        if no_work.is_too_long(&error) {
+                            return error;
+                        }
+                    }
+                    // The search goes on while a few answers make no sense.
+                    Some(Err(error @ ClientError::Answer { .. })) => {
+                        if let Err(too_many) = self.skipped.count(&error, Instant::now()) {
+                            return too_many;
+                        }
                         let no_work = no_work.get_or_insert_with(|| NoWorkPeriod::of(&self.endpoint));
                         if no_work.is_too_long(&error) {
                             return error;

@@ -1,4 +1,5 @@
-//! The time during which a node answers that it has no work.
+//! The time during which a node gives no work: it answers that it has none, or its answers make no
+//! sense.
 
 use std::time::{Duration, Instant};
 

@@ -123,9 +123,9 @@ impl Submitter {
                 });
                 self.accepted.notify_one();
             }
-            refusal => {
+            refusal @ (Ok(Value::Bool(_)) | Err(ClientError::Refused { .. })) => {
                 let reason = match refusal {
-                    Ok(answer) => format!("the node answers {}", printable(&answer.to_string(), 80)),
+                    Ok(_) => "the node answers false".to_owned(),
                     Err(error) => error.to_string(),
                 };
                 let (stats, device) = (Arc::clone(stats), found.device);
@@ -142,6 +142,17 @@ impl Submitter {
                         stats.count_answer(device, took, |counts| counts.rejected += 1);
                     }
                 });
+            }
+            unclear => {
+                let got = match unclear {
+                    Ok(answer) => format!(
+                        "got {}, expected true or false",
+                        printable(&answer.to_string(), 80)
+                    ),
+                    Err(error) => error.to_string(),
+                };
+                tracing::warn!(%header_hash, nonce, milliseconds, "solution unknown: {got}");
+                stats.count_answer(found.device, took, |counts| counts.unknown += 1);
             }
         }
     }

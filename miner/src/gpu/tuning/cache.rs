@@ -183,6 +183,7 @@ mod tests {
             software: false,
             max_binding: 1 << 30,
             max_buffer: 1 << 30,
+            max_pages: 31,
             subgroup_size: 32,
             pci_bus: None,
         }

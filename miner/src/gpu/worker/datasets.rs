@@ -7,11 +7,12 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ethash::{Epoch, LightCache};
 
 use super::GpuWorker;
+use super::self_check::{SelfCheckSchedule, SelfCheckTimer};
 use crate::dataset::FreeMemory;
 use crate::gpu::error::GpuError;
 use crate::gpu::searcher::GpuSearcher;
@@ -23,6 +24,7 @@ pub(super) struct OpenDevice {
     pub(super) loaded: Option<Epoch>,
     /// The next epoch, once its dataset was begun or refused.
     pub(super) next: Option<NextEpochProgress>,
+    pub(super) self_check: SelfCheckTimer,
 }
 
 /// How far the dataset of the next epoch is.
@@ -34,11 +36,12 @@ pub(super) struct NextEpochProgress {
 }
 
 impl OpenDevice {
-    pub(super) fn new(searcher: GpuSearcher) -> Self {
+    pub(super) fn new(searcher: GpuSearcher, self_checks: SelfCheckSchedule) -> Self {
         Self {
             searcher,
             loaded: None,
             next: None,
+            self_check: SelfCheckTimer::new(self_checks, Instant::now(), Duration::ZERO),
         }
     }
 }
@@ -141,8 +144,6 @@ impl GpuWorker {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::super::fixture::{easy_work, idle_engine, wait_for, worker};
     use super::*;
     use crate::gpu::GpuWork;
@@ -156,7 +157,10 @@ mod tests {
         let caches = [now, next].map(|epoch| config.caches.get(epoch).expect("the test sizes"));
         let mut device = OpenDevice {
             loaded: Some(now),
-            ..OpenDevice::new(loaded(&adapter, &config.gpu, &caches[0]))
+            ..OpenDevice::new(
+                loaded(&adapter, &config.gpu, &caches[0]),
+                SelfCheckSchedule::default(),
+            )
         };
         let worker = worker(&engine, adapter, config.gpu.clone());
         let job = engine
@@ -214,7 +218,10 @@ mod tests {
         let worker = worker(&engine, adapter.clone(), config.gpu.clone());
         let mut device = OpenDevice {
             loaded: Some(now),
-            ..OpenDevice::new(loaded(&adapter, &config.gpu, &cache))
+            ..OpenDevice::new(
+                loaded(&adapter, &config.gpu, &cache),
+                SelfCheckSchedule::default(),
+            )
         };
         engine.workers.light_caches.announce_next(now, next);
         wait_for(&engine, "the next light cache", || {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ethash::{B256, Epoch, LightCaches, WorkPackage};
 
-use super::{GpuWorker, GpuWorkerEvents};
+use super::{GpuWorker, GpuWorkerEvents, SelfCheckSchedule};
 use crate::engine::{DeviceSelection, Engine, EngineConfig};
 use crate::gpu::{AdapterInfo, GpuOptions, KernelPolicy};
 use crate::search::{FoundSolution, Intensity, NonceCursor};
@@ -45,6 +45,12 @@ pub(super) fn worker(engine: &Engine, adapter: AdapterInfo, options: GpuOptions)
         kernels: KernelPolicy::Fixed,
         cursor: NonceCursor::starting_at(0, 1, u64::MAX - 100),
         intensity: Intensity::FULL,
+        // After every batch.
+        self_checks: SelfCheckSchedule {
+            least: Duration::ZERO,
+            factor: 0,
+            after_wrong_hit: Duration::ZERO,
+        },
     }
 }
 

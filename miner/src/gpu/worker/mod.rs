@@ -8,15 +8,21 @@ mod datasets;
 #[cfg(test)]
 mod fixture;
 mod recovery;
+mod self_check;
+#[cfg(test)]
+mod tests;
 
 use core::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Instant;
 
 use ethash::{Epoch, LightCache};
 
 use self::datasets::OpenDevice;
 use self::recovery::{FailureRecord, REFUSED_AGAIN, RecoveryAction};
+pub(crate) use self::self_check::SelfCheckSchedule;
+use self::self_check::SelfCheckTimer;
 use crate::dataset::LightCacheBuilder;
 use crate::gpu::adapter::AdapterInfo;
 use crate::gpu::batch::GpuWork;
@@ -54,6 +60,8 @@ pub(crate) struct GpuWorker {
     /// The nonces of this device.
     pub(crate) cursor: NonceCursor,
     pub(crate) intensity: Intensity,
+    /// How often the device is compared with the CPU.
+    pub(crate) self_checks: SelfCheckSchedule,
 }
 
 impl GpuWorker {
@@ -72,7 +80,7 @@ impl GpuWorker {
                 continue;
             }
             let loading = device.as_ref().is_some_and(|device| device.loaded.is_none());
-            let action = record.action_after(&error, loading);
+            let action = record.action_after(&error, loading, Instant::now());
             // Nothing of a failed device can be used again.
             device = None;
             self.telemetry.set_dataset(None);
@@ -97,11 +105,14 @@ impl GpuWorker {
         let set_recovering = |reason: String| self.telemetry.set_state(DeviceState::Recovering { reason });
         match action {
             RecoveryAction::Reopen(wait) => {
-                tracing::warn!(
-                    "gpu:{} ({}): {error}; the device is opened again in {wait:?}",
-                    self.adapter.index,
-                    self.adapter.name
-                );
+                let (index, name) = (self.adapter.index, &self.adapter.name);
+                if error.is_wrong_data() {
+                    tracing::error!(
+                        "gpu:{index} ({name}) gives wrong results: {error}; its dataset is generated again, once"
+                    );
+                } else {
+                    tracing::warn!("gpu:{index} ({name}): {error}; the device is opened again in {wait:?}");
+                }
                 set_recovering(error.to_string());
                 if record.is_long_absent() {
                     self.report_out_of_use(record, &error.to_string());
@@ -117,7 +128,16 @@ impl GpuWorker {
                     .wait_for_other_epoch(epoch, REFUSED_AGAIN);
             }
             RecoveryAction::GiveUp => {
-                let reason = error.to_string();
+                let reason = if error.is_wrong_data() {
+                    tracing::error!(
+                        "gpu:{} ({}) gives wrong results again: it is faulty",
+                        self.adapter.index,
+                        self.adapter.name
+                    );
+                    format!("faulty, also with a new dataset: {error}")
+                } else {
+                    error.to_string()
+                };
                 self.report_out_of_use(record, &reason);
                 self.telemetry.set_state(DeviceState::Failed { reason });
                 return ControlFlow::Break(());
@@ -158,7 +178,10 @@ impl GpuWorker {
         };
         let device = match device {
             Some(device) => device,
-            None => device.insert(OpenDevice::new(open(&self.adapter, self.throttled_options())?)),
+            None => {
+                let searcher = open(&self.adapter, self.throttled_options())?;
+                device.insert(OpenDevice::new(searcher, self.self_checks))
+            }
         };
         record.record_opening();
         if device.loaded != Some(epoch) {
@@ -167,6 +190,8 @@ impl GpuWorker {
             self.load_dataset(device, epoch, &cache)?;
             self.choose_kernel(device, epoch)?;
             device.loaded = Some(epoch);
+            let check_time = device.searcher.check_time();
+            device.self_check = SelfCheckTimer::new(self.self_checks, Instant::now(), check_time);
         }
         self.search(device, job, &cache, record)
     }
@@ -237,9 +262,17 @@ impl GpuWorker {
                 if record.record_batch() {
                     self.events.in_use_again(&self.adapter);
                 }
-                if self.take_report(&report, &job, cache) {
+                let ReportOutcome {
+                    reached_end,
+                    is_wrong,
+                } = self.take_report(&report, &job, cache);
+                if reached_end {
                     device.searcher.set_work(self.gpu_work(&job));
                 }
+                if is_wrong {
+                    device.self_check.record_wrong_hit();
+                }
+                self.check_device(device)?;
                 self.prepare_next(device, epoch)?;
                 if !self.intensity.is_full() {
                     let pause = self.intensity.pause(report.elapsed);
@@ -251,6 +284,26 @@ impl GpuWorker {
                 _ => return device.searcher.stop(),
             }
         }
+    }
+
+    /// Compares the device with the CPU if it is time for that.
+    fn check_device(&self, device: &mut OpenDevice) -> Result<(), GpuError> {
+        let start = Instant::now();
+        if !device.self_check.is_due(start) {
+            return Ok(());
+        }
+        let result = device.searcher.self_check();
+        let end = Instant::now();
+        device.self_check.record(start, end);
+        let milliseconds = (end - start).as_secs_f64() * 1e3;
+        tracing::debug!(adapter = %self.adapter.name, milliseconds, "compared with the CPU");
+        match &result {
+            Ok(()) => self.telemetry.count_check(true),
+            Err(error) if error.is_wrong_data() => self.telemetry.count_check(false),
+            // The device could not be asked, which says nothing of its results.
+            Err(_) => {}
+        }
+        result
     }
 
     /// Returns the work of `job` with the next nonces of this device.
@@ -265,17 +318,15 @@ impl GpuWorker {
     }
 
     /// Counts the hashes of a batch and submits its hits.
-    ///
-    /// Returns true if the batch reached the end of this device's nonces. Then the next batch must
-    /// begin at another nonce.
-    fn take_report(&mut self, report: &BatchReport, job: &SearchJob, cache: &LightCache) -> bool {
+    fn take_report(&mut self, report: &BatchReport, job: &SearchJob, cache: &LightCache) -> ReportOutcome {
         self.telemetry.add_hashes(report.count.into());
+        let mut outcome = ReportOutcome::default();
         // After a change of the job, a few batches of the old job are still in flight. Their hits
         // are useless.
         if report.work.id != job.id {
-            return false;
+            return outcome;
         }
-        let reached_end = self
+        outcome.reached_end = self
             .cursor
             .advance(job.nonces, report.first_nonce, report.count.into());
         for hit in &report.hits {
@@ -288,6 +339,7 @@ impl GpuWorker {
                 .context
                 .verify_and_submit(job, &self.telemetry, cache, &candidate)
             {
+                outcome.is_wrong = true;
                 tracing::warn!(
                     adapter = %self.adapter.name,
                     nonce = hit.pow_nonce,
@@ -295,239 +347,19 @@ impl GpuWorker {
                 );
             }
             if !self.context.current_job.is_active(job) {
-                return reached_end;
+                break;
             }
         }
-        reached_end
+        outcome
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::time::{Duration, Instant};
-
-    use ethash::{B256, WorkPackage};
-
-    use super::fixture::{easy_work, idle_engine, wait_for, worker};
-    use super::*;
-    use crate::gpu::fixture::{first_adapter, loaded};
-    use crate::search::{NonceSpace, SearchTask};
-
-    #[test]
-    fn a_lost_device_is_opened_again_and_the_search_continues() {
-        let Some(adapter) = first_adapter() else { return };
-        let (engine, config, solutions) = idle_engine(&adapter);
-        let epoch = Epoch::ethash(0);
-        let cache = config.caches.get(epoch).expect("the test sizes");
-        let searcher = loaded(&adapter, &config.gpu, &cache);
-        searcher.destroy_device();
-        let worker = worker(&engine, adapter, config.gpu.clone());
-        let device = OpenDevice {
-            loaded: Some(epoch),
-            ..OpenDevice::new(searcher)
-        };
-        let work = easy_work(epoch);
-        let job = engine
-            .workers
-            .context
-            .current_job
-            .set(Some(work.clone().into()))
-            .expect("new work");
-        engine
-            .workers
-            .context
-            .current_job
-            .set_light_cache(&job, Arc::clone(&cache));
-        std::thread::scope(|scope| {
-            scope.spawn(|| worker.run_with(Some(device), &mut GpuSearcher::find));
-            let solution = solutions.recv_timeout(Duration::from_secs(60));
-            engine.workers.context.current_job.stop();
-            let found = solution.expect("the search continues").solution;
-            let seal = ethash::verify_seal(
-                &cache,
-                &work.header_hash,
-                found.pow_nonce,
-                &found.mix_hash,
-                &work.boundary,
-            );
-            assert_eq!(seal, Ok(()));
-        });
-        assert!(
-            engine.workers.context.messages.lock().is_empty(),
-            "the device was not given up"
-        );
-    }
-
-    #[test]
-    fn a_device_that_is_absent_for_a_while_is_waited_for() {
-        let Some(adapter) = first_adapter() else { return };
-        let (engine, config, solutions) = idle_engine(&adapter);
-        let epoch = Epoch::ethash(0);
-        let cache = config.caches.get(epoch).expect("the test sizes");
-        let worker = worker(&engine, adapter.clone(), config.gpu.clone());
-        let current_job = &engine.workers.context.current_job;
-        let job = current_job.set(Some(easy_work(epoch).into())).expect("new work");
-        current_job.set_light_cache(&job, Arc::clone(&cache));
-        let mut attempts = 0;
-        let mut open = |adapter: &AdapterInfo, options: GpuOptions| {
-            attempts += 1;
-            match attempts {
-                1 => {
-                    let searcher = GpuSearcher::find(adapter, options)?;
-                    searcher.destroy_device();
-                    Ok(searcher)
-                }
-                2 => Err(GpuError::AdapterAbsent {
-                    adapter: adapter.name.clone(),
-                    found: 0,
-                }),
-                3 => Err(GpuError::DeviceRefused {
-                    adapter: adapter.name.clone(),
-                    reason: "resetting".into(),
-                }),
-                _ => GpuSearcher::find(adapter, options),
-            }
-        };
-        std::thread::scope(|scope| {
-            scope.spawn(|| worker.run_with(None, &mut open));
-            let solution = solutions.recv_timeout(Duration::from_secs(60));
-            current_job.stop();
-            solution.expect("the search continues");
-        });
-        assert_eq!(attempts, 4);
-        assert!(
-            engine.workers.context.messages.lock().is_empty(),
-            "the device was never out of use"
-        );
-    }
-
-    #[test]
-    fn a_device_that_never_existed_is_given_up() {
-        let Some(adapter) = first_adapter() else { return };
-        let gone = AdapterInfo {
-            name: "Card of no maker".into(),
-            pci_bus: Some("ffff:ff:1f.7".into()),
-            ..adapter
-        };
-        let (engine, config, _solutions) = idle_engine(&gone);
-        let epoch = Epoch::ethash(0);
-        let job = engine
-            .workers
-            .context
-            .current_job
-            .set(Some(easy_work(epoch).into()));
-        let cache = config.caches.get(epoch).expect("the test sizes");
-        engine
-            .workers
-            .context
-            .current_job
-            .set_light_cache(&job.expect("new work"), cache);
-        let worker = worker(&engine, gone, config.gpu.clone());
-        let telemetry = Arc::clone(&worker.telemetry);
-        worker.run();
-        let state = telemetry.status(Instant::now()).state;
-        assert!(
-            matches!(&state, DeviceState::Failed { reason } if reason.contains("ffff:ff:1f.7")),
-            "{state:?}"
-        );
-        assert_eq!(engine.workers.context.messages.lock().len(), 1);
-    }
-
-    #[test]
-    fn a_device_waits_while_an_epoch_is_too_large_for_it() {
-        let Some(adapter) = first_adapter() else { return };
-        let (engine, config, _solutions) = idle_engine(&adapter);
-        let [small, large] = [0, 1].map(Epoch::ethash);
-        // 16 items a page: the small dataset has 16 of them, the large one more than any adapter
-        // binds.
-        let options = GpuOptions {
-            max_page_items: Some(16),
-            ..config.gpu.clone()
-        };
-        let small_cache = config.caches.get(small).expect("the test sizes");
-        let large_cache = LightCache::with_sizes(large.seed_hash(), 1024, 128 * 1_000_003);
-        let large_cache = Arc::new(large_cache.expect("the test sizes"));
-        let worker = worker(&engine, adapter, options);
-        let telemetry = Arc::clone(&worker.telemetry);
-        let status = || telemetry.status(Instant::now());
-        let current_job = &engine.workers.context.current_job;
-        let set_work = |epoch, header, cache: &Arc<LightCache>| {
-            let task = SearchTask {
-                repeat: true,
-                work: WorkPackage {
-                    header_hash: B256::repeat_byte(header),
-                    boundary: B256::ZERO,
-                    ..easy_work(epoch)
-                },
-                nonces: NonceSpace::default(),
-            };
-            let job = current_job.set(Some(task)).expect("new work");
-            current_job.set_light_cache(&job, Arc::clone(cache));
-        };
-        std::thread::scope(|scope| {
-            scope.spawn(|| worker.run());
-            for round in 1..=2 {
-                set_work(large, round, &large_cache);
-                wait_for(
-                    &engine,
-                    "the refusal",
-                    || matches!(status().state, DeviceState::Recovering { reason } if reason.contains("too small")),
-                );
-                let before = status().hashes;
-                set_work(small, round, &small_cache);
-                wait_for(&engine, "a batch", || {
-                    status().state == DeviceState::Searching { epoch: 0 } && status().hashes > before
-                });
-            }
-            current_job.stop();
-        });
-        let lines = engine.workers.context.messages.lock().clone();
-        let [first, back, again, back_again] = &lines[..] else {
-            panic!("{lines:?}");
-        };
-        assert!(
-            first.contains("the CPU searches") && first.contains("another epoch than 1"),
-            "{first}"
-        );
-        assert!(again.contains("the other devices go on"), "{again}");
-        assert!(
-            back.ends_with("is in use again") && back == back_again,
-            "{lines:?}"
-        );
-    }
-
-    #[test]
-    fn a_device_without_nonces_has_the_state_waiting() {
-        let Some(adapter) = first_adapter() else { return };
-        let (engine, config, _solutions) = idle_engine(&adapter);
-        let epoch = Epoch::ethash(0);
-        let cache = config.caches.get(epoch).expect("the test sizes");
-        let worker = worker(&engine, adapter, config.gpu.clone());
-        let telemetry = Arc::clone(&worker.telemetry);
-        let current_job = &engine.workers.context.current_job;
-        let task = SearchTask {
-            repeat: true,
-            work: WorkPackage {
-                boundary: B256::ZERO,
-                ..easy_work(epoch)
-            },
-            nonces: NonceSpace::new(0, NonceSpace::BITS_MAX),
-        };
-        let job = current_job.set(Some(task)).expect("new work");
-        current_job.set_light_cache(&job, Arc::clone(&cache));
-        std::thread::scope(|scope| {
-            scope.spawn(|| worker.run());
-            wait_for(&engine, "the end of the nonces", || {
-                let status = telemetry.status(Instant::now());
-                status.hashes >= u64::from(u16::MAX) && status.state == DeviceState::Waiting
-            });
-            assert!(current_job.is_active(&job), "the job has not ended");
-            let next = current_job.set(Some(easy_work(epoch).into())).expect("new work");
-            current_job.set_light_cache(&next, cache);
-            wait_for(&engine, "the next job's solution", || {
-                telemetry.status(Instant::now()).solutions == 1
-            });
-            current_job.stop();
-        });
-    }
+/// What a batch has shown.
+#[derive(Clone, Copy, Debug, Default)]
+struct ReportOutcome {
+    /// The batch reached the end of this device's nonces. The next batch must begin at another
+    /// nonce.
+    reached_end: bool,
+    /// A hit was wrong.
+    is_wrong: bool,
 }

@@ -3,7 +3,7 @@
 //!
 //! Classifies and counts errors. The worker carries out the decision. Knows no device.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::gpu::GpuError;
 
@@ -14,6 +14,9 @@ const LAST_BACK_OFF: Duration = Duration::from_secs(30);
 /// A device is given up after more than this number of failures in a row. A device that is absent
 /// counts as out of use after more than this number of attempts to open it.
 const FAILURES_MAX: u32 = 6;
+/// Wrong results within this time after others show that the device is faulty. The first ones may
+/// come from a single bit that flipped.
+const WRONG_DATA_AGAIN: Duration = Duration::from_secs(24 * 3600);
 /// After this time a refused dataset is tried again in the same epoch, because memory may be free
 /// now.
 pub(super) const REFUSED_AGAIN: Duration = Duration::from_secs(300);
@@ -37,6 +40,8 @@ pub(super) struct FailureRecord {
     failures: u32,
     /// Number of attempts since the last batch in which the device could not be opened.
     absences: u32,
+    /// When the device last gave wrong results.
+    wrong_data: Option<Instant>,
     /// Whether the device was ever opened.
     opened: bool,
     /// Whether the engine was told that the device is out of use.
@@ -62,8 +67,17 @@ impl FailureRecord {
     }
 
     /// Records `error` and decides what to do. `loading` tells that the error came while a dataset
-    /// was loaded to an open device.
-    pub(super) fn action_after(&mut self, error: &GpuError, loading: bool) -> RecoveryAction {
+    /// was loaded to an open device. `now` is the time of the error.
+    pub(super) fn action_after(&mut self, error: &GpuError, loading: bool, now: Instant) -> RecoveryAction {
+        if error.is_wrong_data() {
+            let last = self.wrong_data.replace(now);
+            let again = last.is_some_and(|last| now.duration_since(last) < WRONG_DATA_AGAIN);
+            return if again {
+                RecoveryAction::GiveUp
+            } else {
+                RecoveryAction::Reopen(FIRST_BACK_OFF)
+            };
+        }
         let too_large = matches!(
             error,
             GpuError::AdapterTooSmall { .. } | GpuError::AllocationRefused { .. }
@@ -82,9 +96,7 @@ impl FailureRecord {
             return RecoveryAction::Reopen(back_off(self.absences));
         }
         self.failures = self.failures.saturating_add(1);
-        let may_pass = error.needs_rebuild()
-            || error.is_wrong_data()
-            || matches!(error, GpuError::AllocationRefused { .. });
+        let may_pass = error.needs_rebuild() || matches!(error, GpuError::AllocationRefused { .. });
         if may_pass && self.failures <= FAILURES_MAX {
             RecoveryAction::Reopen(back_off(self.failures))
         } else {
@@ -154,7 +166,7 @@ mod tests {
         record.record_opening();
         for round in 0..2 {
             for failures in 1..=FAILURES_MAX {
-                let action = record.action_after(&lost(), failures % 2 == 0);
+                let action = record.action_after(&lost(), failures % 2 == 0, Instant::now());
                 assert_eq!(
                     action,
                     RecoveryAction::Reopen(back_off(failures)),
@@ -163,18 +175,28 @@ mod tests {
             }
             assert!(!record.record_batch(), "it was never out of use");
         }
+    }
+
+    #[test]
+    fn wrong_results_are_forgiven_once_a_day() {
         let wrong = GpuError::WrongItem {
             item: 0,
             got: 1,
             expected: 2,
         };
-        for failures in 1..=FAILURES_MAX {
+        let now = Instant::now();
+        let mut record = FailureRecord::default();
+        for (loading, day) in [(true, 0), (false, 2)] {
+            let at = now + Duration::from_secs(day * 24 * 3600);
             assert_eq!(
-                record.action_after(&wrong, true),
-                RecoveryAction::Reopen(back_off(failures))
+                record.action_after(&wrong, loading, at),
+                RecoveryAction::Reopen(FIRST_BACK_OFF)
             );
+            // Batches in between prove nothing.
+            record.record_batch();
         }
-        assert_eq!(record.action_after(&wrong, true), RecoveryAction::GiveUp);
+        let again = now + Duration::from_secs(2 * 24 * 3600 + 3600);
+        assert_eq!(record.action_after(&wrong, false, again), RecoveryAction::GiveUp);
     }
 
     #[test]
@@ -182,7 +204,7 @@ mod tests {
         for error in [absent(), opening_refused()] {
             let mut record = FailureRecord::default();
             assert_eq!(
-                record.action_after(&error, false),
+                record.action_after(&error, false, Instant::now()),
                 RecoveryAction::GiveUp,
                 "the device never existed"
             );
@@ -190,13 +212,13 @@ mod tests {
             record.record_opening();
             for absences in 1..=100 {
                 assert_eq!(
-                    record.action_after(&error, false),
+                    record.action_after(&error, false, Instant::now()),
                     RecoveryAction::Reopen(back_off(absences))
                 );
                 assert_eq!(record.is_long_absent(), absences > FAILURES_MAX);
             }
             assert_eq!(
-                record.action_after(&lost(), true),
+                record.action_after(&lost(), true, Instant::now()),
                 RecoveryAction::Reopen(FIRST_BACK_OFF),
                 "absences do not count as failures"
             );
@@ -212,13 +234,13 @@ mod tests {
         for _ in 0..=FAILURES_MAX {
             for error in [too_small(), out_of_memory()] {
                 assert_eq!(
-                    record.action_after(&error, true),
+                    record.action_after(&error, true, Instant::now()),
                     RecoveryAction::WaitForOtherEpoch
                 );
             }
         }
         assert_eq!(
-            record.action_after(&too_small(), false),
+            record.action_after(&too_small(), false, Instant::now()),
             RecoveryAction::GiveUp,
             "the kernel does not run"
         );
@@ -226,6 +248,9 @@ mod tests {
             what: "kernel".into(),
             reason: "invalid".into(),
         };
-        assert_eq!(record.action_after(&rejected, true), RecoveryAction::GiveUp);
+        assert_eq!(
+            record.action_after(&rejected, true, Instant::now()),
+            RecoveryAction::GiveUp
+        );
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::event::{ClientSessionError, PoolEvent, ShareOutcome};
 use super::session::{ClientSession, PendingRequest};
 use crate::message::{StratumMessage, printable};
-use crate::values::{extranonce, number, unexpected};
+use crate::values::{extranonce, number, shown, unexpected};
 use crate::{Dialect, ErrorReply};
 
 impl ClientSession {
@@ -23,9 +23,7 @@ impl ClientSession {
             PendingRequest::Hello => self.handle_hello(message),
             PendingRequest::Subscribe => self.handle_subscription(message),
             PendingRequest::Authorize => self.handle_authorization(message),
-            PendingRequest::GetWork if message.result.is_array() => {
-                Ok(vec![PoolEvent::Job(self.eth_proxy_job(&message.result)?)])
-            }
+            PendingRequest::GetWork if message.result.is_array() => Ok(self.eth_proxy_event(&message.result)),
             PendingRequest::GetWork => {
                 let reason = error.unwrap_or_default();
                 Ok(vec![PoolEvent::Note(format!(
@@ -105,13 +103,23 @@ impl ClientSession {
                 got: printable(encoding),
             });
         }
-        if let Some(timeout) = message.result.get("timeout") {
-            let seconds = number("timeout", timeout)?;
-            self.silence_max = Some(Duration::from_secs(seconds.clamp(1, 86_400)));
-        }
         self.dialect_confirmed = true;
         self.subscribe();
-        Ok(Vec::new())
+        let timeout = match message.result.get("timeout") {
+            None | Some(Value::Null) => return Ok(Vec::new()),
+            Some(timeout) => number("timeout", timeout),
+        };
+        Ok(match timeout {
+            Ok(seconds) => {
+                self.silence_max = Some(Duration::from_secs(seconds.clamp(1, 86_400)));
+                Vec::new()
+            }
+            // The login does not depend on it.
+            Err(reason) => vec![PoolEvent::Skipped {
+                reason,
+                is_notice: true,
+            }],
+        })
     }
 
     /// Reads the extranonce from the answer to the subscription of EthereumStratum/1.0.0.
@@ -147,9 +155,13 @@ pub(super) fn share_outcome(dialect: Dialect, error: Option<ErrorReply>, result:
         }
         Some(error) if is_stale(&error) => ShareOutcome::Stale(error),
         Some(error) => ShareOutcome::Rejected(error),
-        // EthereumStratum/2.0.0 answers an accepted share with only its id.
-        None if *result == Value::Bool(false) => ShareOutcome::Rejected(ErrorReply::default()),
-        None => ShareOutcome::Accepted,
+        None => match result {
+            Value::Bool(true) => ShareOutcome::Accepted,
+            Value::Bool(false) => ShareOutcome::Rejected(ErrorReply::default()),
+            // EthereumStratum/2.0.0 answers an accepted share with only its id.
+            Value::Null if dialect == Dialect::EthereumStratum2 => ShareOutcome::Accepted,
+            other => ShareOutcome::Unknown { got: shown(other) },
+        },
     }
 }
 

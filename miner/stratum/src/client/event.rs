@@ -57,6 +57,11 @@ pub enum ShareOutcome {
     Stale(ErrorReply),
     /// The share does not count for another reason.
     Rejected(ErrorReply),
+    /// The answer says neither yes nor no, so the share may count or not.
+    Unknown {
+        /// The beginning of the result.
+        got: String,
+    },
 }
 
 /// Something that the pool has sent.
@@ -86,12 +91,20 @@ pub enum PoolEvent {
     Bye,
     /// A text for the log.
     Note(String),
+    /// A message that cannot be understood. It has changed nothing, and the session goes on. The
+    /// caller decides how many of them are too many.
+    Skipped {
+        /// What is wrong with the message.
+        reason: MessageError,
+        /// Whether the message was not the answer to a request.
+        is_notice: bool,
+    },
 }
 
 /// Why a session must end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientSessionError {
-    /// A message cannot be read.
+    /// The answer to a greeting or login cannot be read, so the login cannot go on.
     #[error(transparent)]
     Message(#[from] MessageError),
     /// The pool answers the first request with an error: it speaks another dialect.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ethash::{B256, Epoch, MAX_EPOCH, WorkPackage};
 use serde_json::{Value, json};
 
-use super::event::{ClientSessionError, PoolEvent, PoolJob};
+use super::event::{PoolEvent, PoolJob};
 use super::session::ClientSession;
 use crate::message::{StratumMessage, printable};
 use crate::values::{boundary, decimal, entry, extranonce, flag, hash, number, unexpected};
@@ -18,10 +18,10 @@ const RECONNECT_WAIT_MAX: Duration = Duration::from_secs(600);
 
 impl ClientSession {
     /// Handles a notification or a request from the pool.
-    pub(super) fn handle_notice(
-        &mut self,
-        message: &StratumMessage,
-    ) -> Result<Vec<PoolEvent>, ClientSessionError> {
+    ///
+    /// # Errors
+    /// [`MessageError`] if the method is unknown or a value is bad. Then nothing has changed.
+    pub(super) fn handle_notice(&mut self, message: &StratumMessage) -> Result<Vec<PoolEvent>, MessageError> {
         let method = message.method.as_deref().unwrap_or_default();
         let params = &message.params;
         let mut events = Vec::new();
@@ -54,7 +54,10 @@ impl ClientSession {
                 let agent = json!(self.login.agent);
                 self.answer(message, &agent, &Value::Null);
             }
-            _ => self.answer(message, &Value::Null, &json!([-3, "Method not found", null])),
+            _ => {
+                self.answer(message, &Value::Null, &json!([-3, "Method not found", null]));
+                return Err(unexpected("method", &json!(method), "a method of the dialect"));
+            }
         }
         Ok(events)
     }
@@ -109,8 +112,19 @@ impl ClientSession {
         }))
     }
 
+    /// The event of a job of eth-proxy: the job, or why it is skipped.
+    pub(super) fn eth_proxy_event(&self, result: &Value) -> Vec<PoolEvent> {
+        vec![match self.eth_proxy_job(result) {
+            Ok(job) => PoolEvent::Job(job),
+            Err(reason) => PoolEvent::Skipped {
+                reason,
+                is_notice: true,
+            },
+        }]
+    }
+
     /// A job of eth-proxy: header hash, seed hash, boundary, and from some pools the block number.
-    pub(super) fn eth_proxy_job(&self, result: &Value) -> Result<PoolJob, MessageError> {
+    fn eth_proxy_job(&self, result: &Value) -> Result<PoolJob, MessageError> {
         let seed_hash = hash("seed hash", entry(result, 1))?;
         let epoch = self.epoch_of(&seed_hash, entry(result, 1))?;
         let block_number = number("block number", entry(result, 3)).ok();
@@ -146,33 +160,35 @@ impl ClientSession {
     }
 
     /// Handles `mining.set` of EthereumStratum/2.0.0. Members that are missing keep their values.
+    /// If one member is bad, all keep their values.
     fn set(&mut self, params: &Value) -> Result<(), MessageError> {
         if !params.is_object() {
             return Err(unexpected("mining.set", params, "an object"));
         }
         let member = |name: &str| params.get(name).filter(|value| !value.is_null());
-        if let Some(value) = member("extranonce") {
-            self.extranonce = extranonce(value)?;
-        }
-        if let Some(value) = member("target").filter(|value| value.as_str() != Some("")) {
-            self.boundary = boundary("target", value)?;
-        }
+        let new_extranonce = member("extranonce").map(extranonce).transpose()?;
+        let target = member("target").filter(|value| value.as_str() != Some(""));
+        let target = target.map(|value| boundary("target", value)).transpose()?;
         let etchash = match member("algo").map(|value| (value, value.as_str())) {
             None | Some((_, Some("ethash"))) => false,
             Some((_, Some("etchash"))) => true,
             Some((value, _)) => return Err(unexpected("algo", value, "ethash or etchash")),
         };
-        if let Some(value) = member("epoch") {
+        let epoch = member("epoch").map(|value| {
             let index = u32::try_from(number("epoch", value)?)
                 .ok()
                 .filter(|index| *index <= MAX_EPOCH)
                 .ok_or_else(|| unexpected("epoch", value, "an epoch that has a dataset"))?;
-            self.epoch = Some(if etchash {
+            Ok(if etchash {
                 Epoch::etchash(index)
             } else {
                 Epoch::ethash(index)
-            });
-        }
+            })
+        });
+        let epoch = epoch.transpose()?;
+        self.extranonce = new_extranonce.unwrap_or(self.extranonce);
+        self.boundary = target.unwrap_or(self.boundary);
+        self.epoch = epoch.or(self.epoch);
         Ok(())
     }
 }

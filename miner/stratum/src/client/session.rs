@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::event::{ClientSessionError, Login, PoolEvent};
 use crate::message::StratumMessage;
+use crate::values::unexpected;
 use crate::{Dialect, ErrorReply, Extranonce};
 
 /// The most requests that may wait for their answers. A pool that leaves so many unanswered is not
@@ -116,29 +117,44 @@ impl ClientSession {
         core::mem::take(&mut self.output)
     }
 
-    /// Handles a line from the pool.
+    /// Gives up waiting for the answer to the request `id`.
+    pub fn forget(&mut self, id: u64) {
+        self.pending.remove(&id);
+    }
+
+    /// Handles a line from the pool. A line that cannot be understood gives
+    /// [`PoolEvent::Skipped`].
     ///
     /// # Errors
     /// [`ClientSessionError`] if the session must end.
     pub fn receive(&mut self, line: &[u8]) -> Result<Vec<PoolEvent>, ClientSessionError> {
-        let message = StratumMessage::parse(line)?;
+        let skipped = |is_notice| move |reason| vec![PoolEvent::Skipped { reason, is_notice }];
+        let message = match StratumMessage::parse(line) {
+            Ok(message) => message,
+            Err(reason) => return Ok(skipped(false)(reason)),
+        };
         if message.method.is_some() {
-            return self.handle_notice(&message);
+            return Ok(self.handle_notice(&message).unwrap_or_else(skipped(true)));
         }
-        let pending = message.id.as_u64().and_then(|id| self.pending.remove(&id));
-        if let (Some(pending), Some(id)) = (pending, message.id.as_u64()) {
+        if let Some(id) = message.id_number()
+            && let Some(pending) = self.pending.remove(&id)
+        {
             return self.handle_answer(id, pending, &message);
         }
         if self.dialect == Dialect::EthProxy && message.result.is_array() {
             // eth-proxy sends new jobs as answers without a request.
-            return Ok(vec![PoolEvent::Job(self.eth_proxy_job(&message.result)?)]);
+            return Ok(self.eth_proxy_event(&message.result));
         }
         // Some pools refuse a login with another id than that of the request.
         match message.error {
             Some(reason) if !self.dialect_confirmed => Err(self.other_dialect(reason)),
             Some(reason) if !self.logged_in => Err(self.login_refused(reason)),
             Some(reason) => Ok(vec![PoolEvent::Note(format!("the pool says: {reason}"))]),
-            None => Ok(Vec::new()),
+            None => Ok(skipped(false)(unexpected(
+                "id",
+                &message.id,
+                "the id of a request without an answer",
+            ))),
         }
     }
 

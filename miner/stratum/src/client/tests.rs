@@ -303,6 +303,22 @@ fn answers_to_shares_are_classified() {
         "Rejected",
     );
     check(Dialect::EthProxy, json!({"id": 1, "result": false}), "Rejected");
+    check(
+        first,
+        json!({"id": 1, "result": true, "error": false}),
+        "Accepted",
+    );
+    for unclear in [
+        json!(null),
+        json!("OK"),
+        json!(1),
+        json!([true]),
+        json!({"status": "OK"}),
+    ] {
+        check(first, json!({"id": 1, "result": unclear}), "Unknown");
+        check(Dialect::EthProxy, json!({"id": 1, "result": unclear}), "Unknown");
+    }
+    check(second, json!({"id": 1, "result": "x"}), "Unknown");
 }
 
 #[test]
@@ -374,34 +390,149 @@ fn pools_ask_questions_and_ask_to_reconnect() {
         [reconnect(None, None, 0)]
     );
     talk.receive(json!({"id": 77, "method": "client.get_version", "params": []}));
-    talk.receive(json!({"id": "x", "method": "client.dance", "params": []}));
+    skipped(talk.receive(json!({"id": "x", "method": "client.dance", "params": []})));
     let sent = talk.sent();
     assert_eq!(sent[0], json!({"id": 77, "result": "miner/1", "error": null}));
     assert_eq!(sent[1]["error"][1], "Method not found");
 }
 
-#[test]
-fn bad_messages_end_the_session() {
-    let mut talk = Talk::new(Dialect::EthereumStratum1);
-    for bad in [
-        json!({"method": "mining.set_difficulty", "params": [0]}),
-        json!({"method": "mining.set_difficulty", "params": ["x"]}),
-        json!({"method": "mining.set_extranonce", "params": ["xyz"]}),
-        json!({"method": "mining.notify", "params": ["1", HEADER, HEADER, true]}),
-        json!({"method": "mining.notify", "params": ["1", seed(0), "00", true]}),
-        json!({"method": "mining.notify"}),
-    ] {
-        let error = talk.receive_error(bad.clone());
-        assert!(matches!(error, ClientSessionError::Message(_)), "{bad}: {error}");
+/// The error of a message that was skipped.
+fn skipped(events: Vec<PoolEvent>) -> (String, bool) {
+    match &events[..] {
+        [PoolEvent::Skipped { reason, is_notice }] => (reason.to_string(), *is_notice),
+        other => panic!("got {other:?}, expected a skipped message"),
     }
+}
+
+#[test]
+fn odd_messages_are_skipped_and_change_nothing() {
+    let mut talk = Talk::new(Dialect::EthereumStratum1);
+    talk.receive(json!({"id": 1, "result": [["mining.notify", "1"], "af4c"], "error": null}));
+    talk.receive(json!({"id": 3, "result": true, "error": null}));
+    let notify = json!({"method": "mining.notify", "params": ["1", seed(3), HEADER, true]});
+    let before = talk.job(notify.clone());
+    talk.sent();
+    for (odd, reason, is_notice) in [
+        (json!([]), "expected a JSON object", false),
+        (json!({"id": [1], "result": true}), "id: got [1]", false),
+        (json!({"id": 5, "method": {}}), "method: got {}", false),
+        (json!({"id": 999, "result": true}), "id: got 999", false),
+        (json!({"id": null, "result": true}), "id: got null", false),
+        (
+            json!({"method": "mining.dance"}),
+            "method: got \"mining.dance\"",
+            true,
+        ),
+        (json!({"method": "mining.set", "params": {}}), "method", true),
+        (
+            json!({"method": "mining.set_difficulty", "params": [0]}),
+            "difficulty",
+            true,
+        ),
+        (
+            json!({"method": "mining.set_difficulty", "params": {"x": 1}}),
+            "difficulty",
+            true,
+        ),
+        (
+            json!({"method": "mining.set_difficulty", "params": ["x"]}),
+            "difficulty",
+            true,
+        ),
+        (
+            json!({"method": "mining.set_target", "params": [[]]}),
+            "target",
+            true,
+        ),
+        (
+            json!({"method": "mining.set_extranonce", "params": ["xyz"]}),
+            "extranonce",
+            true,
+        ),
+        (
+            json!({"method": "mining.notify", "params": ["1", HEADER, HEADER, true]}),
+            "seed hash",
+            true,
+        ),
+        (
+            json!({"method": "mining.notify", "params": ["1", seed(0), "00", true]}),
+            "header hash",
+            true,
+        ),
+        (
+            json!({"method": "mining.notify", "params": [[], seed(0), HEADER, true]}),
+            "job id",
+            true,
+        ),
+        (json!({"method": "mining.notify"}), "seed hash", true),
+    ] {
+        let (got, got_is_notice) = skipped(talk.receive(odd.clone()));
+        assert!(got.contains(reason), "{odd}: {got}");
+        assert_eq!(got_is_notice, is_notice, "{odd}");
+    }
+    assert_eq!(talk.sent(), [Value::Null; 0], "notifications get no answer");
+    for line in [&b"\x00\xff\xfe garbage"[..], b"{", b"HTTP/1.1 400 Bad Request"] {
+        let (got, _) = skipped(talk.0.receive(line).expect("the session goes on"));
+        assert!(got.contains("expected JSON"), "{got}");
+    }
+    assert_eq!(talk.job(notify), before);
+}
+
+#[test]
+fn a_bad_member_of_a_set_changes_no_other() {
     let mut talk = Talk::new(Dialect::EthereumStratum2);
+    talk.receive(json!({"id": 1, "result": {"proto": "EthereumStratum/2.0.0", "timeout": "soon"}}));
+    assert_eq!(talk.0.silence_max(), None, "the login does not need the time");
+    let good = json!({"epoch": "2", "target": "ff", "extranonce": "af4c"});
+    talk.receive(json!({"method": "mining.set", "params": good}));
+    let notify = json!({"method": "mining.notify", "params": ["1", "ea61", HEADER, "1"]});
+    let before = talk.job(notify.clone());
     for bad in [
-        json!({"algo": "progpow"}),
-        json!({"epoch": "ffffffff"}),
+        json!({"extranonce": "00", "target": "01", "algo": "progpow"}),
+        json!({"extranonce": "00", "target": "01", "epoch": "ffffffff"}),
+        json!({"extranonce": "00", "target": 7, "epoch": "3"}),
+        json!({"extranonce": [], "target": "01", "epoch": "3"}),
         json!([]),
     ] {
-        talk.receive_error(json!({"method": "mining.set", "params": bad}));
+        skipped(talk.receive(json!({"method": "mining.set", "params": bad})));
+        assert_eq!(talk.job(notify.clone()), before, "{bad}");
     }
+}
+
+#[test]
+fn a_bad_job_of_eth_proxy_is_skipped() {
+    let mut talk = Talk::new(Dialect::EthProxy);
+    talk.receive(json!({"id": 1, "result": true}));
+    for bad in [
+        json!({"id": 2, "result": [HEADER]}),
+        json!({"id": 0, "result": ["", seed(0), "ff"]}),
+    ] {
+        assert!(skipped(talk.receive(bad)).0.contains("hash"));
+    }
+    talk.job(json!({"id": 0, "result": [seed(9), seed(0), "0xff"]}));
+}
+
+#[test]
+fn an_answer_to_the_login_that_cannot_be_read_ends_the_session() {
+    let mut talk = Talk::new(Dialect::EthereumStratum1);
+    let error = talk.receive_error(json!({"id": 1, "result": true}));
+    assert!(matches!(error, ClientSessionError::Message(_)), "{error}");
+}
+
+#[test]
+fn an_answer_may_have_its_id_as_a_text_and_can_be_given_up() {
+    let mut talk = Talk::new(Dialect::EthProxy);
+    talk.receive(json!({"id": "1", "result": true}));
+    assert!(talk.0.is_logged_in());
+    let job = talk.job(json!({"id": 2, "result": [seed(9), seed(0), "0xff"]}));
+    let id = talk.0.submit(&job, &solution(HEADER, 1)).expect("few wait");
+    talk.0.forget(id);
+    assert_eq!(talk.0.shares_waiting(), 0);
+    assert!(
+        skipped(talk.receive(json!({"id": id, "result": true})))
+            .0
+            .starts_with("id: got")
+    );
 }
 
 #[test]

@@ -1,0 +1,292 @@
+//! The worker on a real adapter: devices that are lost, absent, too small, faulty, or idle.
+
+use std::time::Duration;
+
+use ethash::{B256, WorkPackage};
+
+use super::fixture::{easy_work, idle_engine, wait_for, worker};
+use super::*;
+use crate::gpu::fixture::{first_adapter, loaded};
+use crate::search::{NonceSpace, SearchTask};
+use crate::telemetry::DeviceStatus;
+
+#[test]
+fn a_lost_device_is_opened_again_and_the_search_continues() {
+    let Some(adapter) = first_adapter() else { return };
+    let (engine, config, solutions) = idle_engine(&adapter);
+    let epoch = Epoch::ethash(0);
+    let cache = config.caches.get(epoch).expect("the test sizes");
+    let searcher = loaded(&adapter, &config.gpu, &cache);
+    searcher.destroy_device();
+    let worker = worker(&engine, adapter, config.gpu.clone());
+    let device = OpenDevice {
+        loaded: Some(epoch),
+        ..OpenDevice::new(searcher, worker.self_checks)
+    };
+    let work = easy_work(epoch);
+    let job = engine
+        .workers
+        .context
+        .current_job
+        .set(Some(work.clone().into()))
+        .expect("new work");
+    engine
+        .workers
+        .context
+        .current_job
+        .set_light_cache(&job, Arc::clone(&cache));
+    std::thread::scope(|scope| {
+        scope.spawn(|| worker.run_with(Some(device), &mut GpuSearcher::find));
+        let solution = solutions.recv_timeout(Duration::from_secs(60));
+        engine.workers.context.current_job.stop();
+        let found = solution.expect("the search continues").solution;
+        let seal = ethash::verify_seal(
+            &cache,
+            &work.header_hash,
+            found.pow_nonce,
+            &found.mix_hash,
+            &work.boundary,
+        );
+        assert_eq!(seal, Ok(()));
+    });
+    assert!(
+        engine.workers.context.messages.lock().is_empty(),
+        "the device was not given up"
+    );
+}
+
+/// Gives `worker` work without solutions, and runs it on a device with a flipped bit. The
+/// dataset that is generated next gets a flipped bit too if `again` is set. Returns the state
+/// when `ends` is true.
+fn run_with_flipped_bit(again: bool, ends: impl Fn(&DeviceStatus) -> bool) -> Option<DeviceStatus> {
+    let adapter = first_adapter()?;
+    let (engine, config, _solutions) = idle_engine(&adapter);
+    let epoch = Epoch::ethash(0);
+    let cache = config.caches.get(epoch).expect("the test sizes");
+    let searcher = loaded(&adapter, &config.gpu, &cache);
+    searcher.flip_bit(200, 7, 7);
+    let worker = worker(&engine, adapter, config.gpu.clone());
+    let device = OpenDevice {
+        loaded: Some(epoch),
+        ..OpenDevice::new(searcher, worker.self_checks)
+    };
+    let telemetry = Arc::clone(&worker.telemetry);
+    let current_job = &engine.workers.context.current_job;
+    let work = WorkPackage {
+        boundary: B256::ZERO,
+        ..easy_work(epoch)
+    };
+    let job = current_job.set(Some(work.into())).expect("new work");
+    current_job.set_light_cache(&job, cache);
+    let mut open = |adapter: &AdapterInfo, options: GpuOptions| {
+        let mut searcher = GpuSearcher::find(adapter, options)?;
+        searcher.flips_a_bit_after_loading = again;
+        Ok(searcher)
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| worker.run_with(Some(device), &mut open));
+        wait_for(&engine, "the end of the test", || {
+            ends(&telemetry.status(Instant::now()))
+        });
+        current_job.stop();
+    });
+    assert_eq!(engine.workers.context.messages.lock().len(), usize::from(again));
+    Some(telemetry.status(Instant::now()))
+}
+
+#[test]
+fn a_device_with_a_flipped_bit_gets_a_new_dataset() {
+    let ends = |status: &DeviceStatus| status.checks.passed >= 3;
+    let Some(status) = run_with_flipped_bit(false, ends) else {
+        return;
+    };
+    assert_eq!(status.checks.failed, 1);
+    assert_eq!(status.state, DeviceState::Searching { epoch: 0 });
+}
+
+#[test]
+fn a_device_whose_new_dataset_goes_bad_too_is_faulty() {
+    let ends = |status: &DeviceStatus| matches!(status.state, DeviceState::Failed { .. });
+    let Some(status) = run_with_flipped_bit(true, ends) else {
+        return;
+    };
+    assert_eq!(status.checks.failed, 2);
+    assert!(
+        matches!(&status.state, DeviceState::Failed { reason } if reason.starts_with("faulty")),
+        "{:?}",
+        status.state
+    );
+}
+
+#[test]
+fn a_device_that_is_absent_for_a_while_is_waited_for() {
+    let Some(adapter) = first_adapter() else { return };
+    let (engine, config, solutions) = idle_engine(&adapter);
+    let epoch = Epoch::ethash(0);
+    let cache = config.caches.get(epoch).expect("the test sizes");
+    let worker = worker(&engine, adapter.clone(), config.gpu.clone());
+    let current_job = &engine.workers.context.current_job;
+    let job = current_job.set(Some(easy_work(epoch).into())).expect("new work");
+    current_job.set_light_cache(&job, Arc::clone(&cache));
+    let mut attempts = 0;
+    let mut open = |adapter: &AdapterInfo, options: GpuOptions| {
+        attempts += 1;
+        match attempts {
+            1 => {
+                let searcher = GpuSearcher::find(adapter, options)?;
+                searcher.destroy_device();
+                Ok(searcher)
+            }
+            2 => Err(GpuError::AdapterAbsent {
+                adapter: adapter.name.clone(),
+                found: 0,
+            }),
+            3 => Err(GpuError::DeviceRefused {
+                adapter: adapter.name.clone(),
+                reason: "resetting".into(),
+            }),
+            _ => GpuSearcher::find(adapter, options),
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| worker.run_with(None, &mut open));
+        let solution = solutions.recv_timeout(Duration::from_secs(60));
+        current_job.stop();
+        solution.expect("the search continues");
+    });
+    assert_eq!(attempts, 4);
+    assert!(
+        engine.workers.context.messages.lock().is_empty(),
+        "the device was never out of use"
+    );
+}
+
+#[test]
+fn a_device_that_never_existed_is_given_up() {
+    let Some(adapter) = first_adapter() else { return };
+    let gone = AdapterInfo {
+        name: "Card of no maker".into(),
+        pci_bus: Some("ffff:ff:1f.7".into()),
+        ..adapter
+    };
+    let (engine, config, _solutions) = idle_engine(&gone);
+    let epoch = Epoch::ethash(0);
+    let job = engine
+        .workers
+        .context
+        .current_job
+        .set(Some(easy_work(epoch).into()));
+    let cache = config.caches.get(epoch).expect("the test sizes");
+    engine
+        .workers
+        .context
+        .current_job
+        .set_light_cache(&job.expect("new work"), cache);
+    let worker = worker(&engine, gone, config.gpu.clone());
+    let telemetry = Arc::clone(&worker.telemetry);
+    worker.run();
+    let state = telemetry.status(Instant::now()).state;
+    assert!(
+        matches!(&state, DeviceState::Failed { reason } if reason.contains("ffff:ff:1f.7")),
+        "{state:?}"
+    );
+    assert_eq!(engine.workers.context.messages.lock().len(), 1);
+}
+
+#[test]
+fn a_device_waits_while_an_epoch_is_too_large_for_it() {
+    let Some(adapter) = first_adapter() else { return };
+    let (engine, config, _solutions) = idle_engine(&adapter);
+    let [small, large] = [0, 1].map(Epoch::ethash);
+    // 16 items a page: the small dataset has 16 of them, the large one more than any adapter
+    // binds.
+    let options = GpuOptions {
+        max_page_items: Some(16),
+        ..config.gpu.clone()
+    };
+    let small_cache = config.caches.get(small).expect("the test sizes");
+    let large_cache = LightCache::with_sizes(large.seed_hash(), 1024, 128 * 1_000_003);
+    let large_cache = Arc::new(large_cache.expect("the test sizes"));
+    let worker = worker(&engine, adapter, options);
+    let telemetry = Arc::clone(&worker.telemetry);
+    let status = || telemetry.status(Instant::now());
+    let current_job = &engine.workers.context.current_job;
+    let set_work = |epoch, header, cache: &Arc<LightCache>| {
+        let task = SearchTask {
+            repeat: true,
+            work: WorkPackage {
+                header_hash: B256::repeat_byte(header),
+                boundary: B256::ZERO,
+                ..easy_work(epoch)
+            },
+            nonces: NonceSpace::default(),
+        };
+        let job = current_job.set(Some(task)).expect("new work");
+        current_job.set_light_cache(&job, Arc::clone(cache));
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| worker.run());
+        for round in 1..=2 {
+            set_work(large, round, &large_cache);
+            wait_for(
+                &engine,
+                "the refusal",
+                || matches!(status().state, DeviceState::Recovering { reason } if reason.contains("too small")),
+            );
+            let before = status().hashes;
+            set_work(small, round, &small_cache);
+            wait_for(&engine, "a batch", || {
+                status().state == DeviceState::Searching { epoch: 0 } && status().hashes > before
+            });
+        }
+        current_job.stop();
+    });
+    let lines = engine.workers.context.messages.lock().clone();
+    let [first, back, again, back_again] = &lines[..] else {
+        panic!("{lines:?}");
+    };
+    assert!(
+        first.contains("the CPU searches") && first.contains("another epoch than 1"),
+        "{first}"
+    );
+    assert!(again.contains("the other devices go on"), "{again}");
+    assert!(
+        back.ends_with("is in use again") && back == back_again,
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_device_without_nonces_has_the_state_waiting() {
+    let Some(adapter) = first_adapter() else { return };
+    let (engine, config, _solutions) = idle_engine(&adapter);
+    let epoch = Epoch::ethash(0);
+    let cache = config.caches.get(epoch).expect("the test sizes");
+    let worker = worker(&engine, adapter, config.gpu.clone());
+    let telemetry = Arc::clone(&worker.telemetry);
+    let current_job = &engine.workers.context.current_job;
+    let task = SearchTask {
+        repeat: true,
+        work: WorkPackage {
+            boundary: B256::ZERO,
+            ..easy_work(epoch)
+        },
+        nonces: NonceSpace::new(0, NonceSpace::BITS_MAX),
+    };
+    let job = current_job.set(Some(task)).expect("new work");
+    current_job.set_light_cache(&job, Arc::clone(&cache));
+    std::thread::scope(|scope| {
+        scope.spawn(|| worker.run());
+        wait_for(&engine, "the end of the nonces", || {
+            let status = telemetry.status(Instant::now());
+            status.hashes >= u64::from(u16::MAX) && status.state == DeviceState::Waiting
+        });
+        assert!(current_job.is_active(&job), "the job has not ended");
+        let next = current_job.set(Some(easy_work(epoch).into())).expect("new work");
+        current_job.set_light_cache(&next, cache);
+        wait_for(&engine, "the next job's solution", || {
+            telemetry.status(Instant::now()).solutions == 1
+        });
+        current_job.stop();
+    });
+}
