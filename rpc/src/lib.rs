@@ -14,6 +14,7 @@
 pub mod access;
 mod block_cache;
 mod budget;
+mod client;
 pub mod control;
 pub mod decode;
 pub mod dispatch;
@@ -33,6 +34,7 @@ pub mod node;
 pub mod objects;
 pub mod openrpc;
 pub mod params;
+mod quota;
 pub mod server;
 pub mod subscriptions;
 pub mod table;

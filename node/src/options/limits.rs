@@ -37,7 +37,7 @@ pub struct LimitOptions {
     /// Most messages of one WebSocket or local socket connection that are answered in parallel
     #[arg(long = "rpc.maxparallel", value_name = "N", default_value_t = CONNECTION_CALLS_MAX, value_parser = positive)]
     pub parallel: usize,
-    /// Most filters
+    /// Most filters of all clients; one client has at most half of those that no other has
     #[arg(long = "rpc.maxfilters", value_name = "N", default_value_t = FILTERS_MAX)]
     pub filters: usize,
     /// Most subscriptions of one connection
@@ -113,6 +113,7 @@ impl LimitOptions {
             // Half of the response: a filter answer ends after the block that passes this length,
             // and that block is answered whole.
             answer_len_max: ANSWER_LEN_MAX.min(self.response / 2),
+            ..FilterLimits::default()
         }
     }
 }
@@ -212,6 +213,7 @@ mod tests {
             filters_max: 6,
             idle_timeout: Duration::from_secs(13),
             answer_len_max: 1000,
+            ..FilterLimits::default()
         };
         assert_eq!(options.filters(), filters);
         let logs = LogLimits {

@@ -18,6 +18,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout_at};
 
 use crate::budget::MessageBudget;
+use crate::client::ClientId;
 use crate::error::{RpcError, RpcResult};
 use crate::json::Json;
 use crate::limits::Limits;
@@ -237,21 +238,29 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
     /// Answers one message. Returns `None` if the message has only notifications, which have no
     /// answer.
     pub async fn handle(&self, body: Bytes) -> Option<Vec<u8>> {
-        self.handle_in(body, None).await
+        self.handle_in(body, ClientId::Local(0), None).await
     }
 
-    /// Answers one message that came through the connection of `session`.
-    pub(crate) async fn handle_in(&self, body: Bytes, session: Option<&RpcSession>) -> Option<Vec<u8>> {
+    /// Answers one message of `client`. `session` is the session of its connection, if it has one.
+    pub(crate) async fn handle_in(
+        &self,
+        body: Bytes,
+        client: ClientId,
+        session: Option<&RpcSession>,
+    ) -> Option<Vec<u8>> {
         let mut budget = MessageBudget::new(&self.rpc.limits);
         match message::parse(&body, &self.rpc.limits) {
             Message::Broken(error) => Some(message::error_response(error)),
             Message::Single(member) => {
-                let plans = [self.plan(&member)];
+                let plans = [self.plan(&member, client)];
                 let result = self.run(&body, &plans, session, &mut budget).await.pop();
                 let result = result.unwrap_or_else(|| Err(stopping()));
                 answer_id(&member).map(|id| message::response(id, &result))
             }
-            Message::Batch(members) => self.run_batch(&body, &members, session, &mut budget).await,
+            Message::Batch(members) => {
+                let plans = members.iter().map(|member| self.plan(member, client)).collect();
+                self.run_batch(&body, &members, plans, session, &mut budget).await
+            }
         }
     }
 
@@ -289,7 +298,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         &self.rpc.limits
     }
 
-    fn plan<'a>(&'a self, member: &ParsedRequest<'a>) -> CallPlan<'a, C> {
+    fn plan<'a>(&'a self, member: &ParsedRequest<'a>, client: ClientId) -> CallPlan<'a, C> {
         let request = match member {
             Ok(request) => request,
             Err(rejected) => return CallPlan::Refuse(rejected.error.clone()),
@@ -299,7 +308,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         };
         let method = &self.rpc.methods[*index];
         let (name, json) = (method.name(), request.params);
-        let params = Params::new(json.map(str::as_bytes), *name_style);
+        let params = Params::new(json.map(str::as_bytes), *name_style).of_client(client);
         let is_short = json.is_none_or(|json| json.len() <= SHORT_PARAMS_LEN_MAX);
         match method.execution() {
             Execution::Modules => CallPlan::Modules(params),
@@ -348,10 +357,10 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         &self,
         body: &Bytes,
         members: &[ParsedRequest<'_>],
+        mut plans: Vec<CallPlan<'_, C>>,
         session: Option<&RpcSession>,
         budget: &mut MessageBudget,
     ) -> Option<Vec<u8>> {
-        let mut plans: Vec<_> = members.iter().map(|member| self.plan(member)).collect();
         let mut out = Vec::new();
         let mut start = 0;
         // Neighbouring requests behind the same gate run together, with one change of threads.
@@ -457,12 +466,9 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         let context = Arc::clone(&self.rpc.context);
         let mut share = budget.clone();
         tokio::task::spawn_blocking(move || {
-            for (name, gated, json, name_style) in tasks {
-                let run = || {
-                    guarded(name, || {
-                        gated.run(&context, Params::new(json.as_deref(), name_style))
-                    })
-                };
+            for (name, gated, json, name_style, client) in tasks {
+                let params = Params::new(json.as_deref(), name_style).of_client(client);
+                let run = || guarded(name, || gated.run(&context, params));
                 let result = share.admit().and_then(|()| run());
                 let result = share.charge(result);
                 if sender.send((result, share.len_left)).is_err() {
@@ -495,7 +501,7 @@ fn may_name_pending(json: Option<&str>) -> bool {
 
 /// A gated call that can change threads: it owns a share of the message instead of borrowing from
 /// it.
-type GatedTask<C> = (&'static str, GatedHandler<C>, Option<Bytes>, NameStyle);
+type GatedTask<C> = (&'static str, GatedHandler<C>, Option<Bytes>, NameStyle, ClientId);
 
 /// The task of a gated plan. Returns `None` for other plans.
 fn task<C>(body: &Bytes, plan: &CallPlan<'_, C>) -> Option<GatedTask<C>> {
@@ -503,7 +509,7 @@ fn task<C>(body: &Bytes, plan: &CallPlan<'_, C>) -> Option<GatedTask<C>> {
         return None;
     };
     let json = params.json().map(|json| body.slice_ref(json));
-    Some((name, gated.clone(), json, params.name_style()))
+    Some((name, gated.clone(), json, params.name_style(), params.client()))
 }
 
 /// The id to answer with. Returns `None` for a notification.

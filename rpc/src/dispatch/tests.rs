@@ -237,7 +237,9 @@ fn others_have_their_turn_within_a_batch() {
         tokio::spawn(async move { turn.store(true, Ordering::Relaxed) });
         let body = Bytes::from(format!("[{call},{call}]"));
         let session = crate::subscriptions::Subscriptions::new(1).session();
-        dispatcher.handle_in(body, Some(&session)).await
+        dispatcher
+            .handle_in(body, ClientId::Local(0), Some(&session))
+            .await
     });
     let answer = |result| format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
     let want = format!("[{},{}]", answer(false), answer(true));

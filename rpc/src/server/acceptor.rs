@@ -20,6 +20,7 @@ use tokio::time::timeout;
 
 use super::activity::{Activity, Watched};
 use super::{ACCEPT_PAUSE, ConnectionSlot, ServerTasks, stopped};
+use crate::client::ClientId;
 use crate::limits::Limits;
 
 /// The whole answer to a connection for which there is no slot.
@@ -46,6 +47,8 @@ pub(super) struct ConnectionContext {
     _slot: Arc<ConnectionSlot>,
     /// Becomes true when the server stops.
     pub(super) stop: watch::Receiver<bool>,
+    /// The client that has connected.
+    pub(super) client: ClientId,
 }
 
 /// Answers the requests of one connection.
@@ -94,7 +97,7 @@ impl Acceptor {
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, _)) => self.admit(stream, &service),
+                Ok((stream, address)) => self.admit(stream, ClientId::at(address.ip()), &service),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -104,11 +107,17 @@ impl Acceptor {
     }
 
     /// Starts to serve the connection if a slot is free, otherwise refuses it.
-    fn admit<S: HttpService>(&self, stream: TcpStream, service: impl Fn(&ConnectionContext) -> S) {
+    fn admit<S: HttpService>(
+        &self,
+        stream: TcpStream,
+        client: ClientId,
+        service: impl Fn(&ConnectionContext) -> S,
+    ) {
         if let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() {
             let context = ConnectionContext {
                 _slot: Arc::new(slot),
                 stop: self.stop.clone(),
+                client,
             };
             let service = service(&context);
             tokio::spawn(serve(stream, service, Arc::clone(&self.limits), context));

@@ -16,9 +16,10 @@ use hyper_util::service::TowerToHyperService;
 use warp::Reply;
 use warp::http::StatusCode;
 
-use super::acceptor::{HttpRequest, HttpResponse};
+use super::acceptor::{ConnectionContext, HttpRequest, HttpResponse};
 use super::routes::{refusal, routes};
 use super::{Cors, Healthy, Hosts, ServeError, TcpServer};
+use crate::client::ClientId;
 pub use crate::control::{HOST, PORT};
 use crate::dispatch::Dispatcher;
 
@@ -62,7 +63,29 @@ pub async fn start<C: Healthy + Send + Sync + 'static>(
         inner: TowerToHyperService::new(warp::service(routes(dispatcher, Arc::new(options.cors.clone())))),
         hosts: Arc::new(options.hosts.clone()),
     };
-    TcpServer::start(&options.host, options.port, &limits, move |_| service.clone()).await
+    let service = move |context: &ConnectionContext| ClientMark {
+        inner: service.clone(),
+        client: context.client,
+    };
+    TcpServer::start(&options.host, options.port, &limits, service).await
+}
+
+/// Tells the routes which client has sent a request.
+#[derive(Clone)]
+struct ClientMark<S> {
+    inner: S,
+    client: ClientId,
+}
+
+impl<S: Service<HttpRequest>> Service<HttpRequest> for ClientMark<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn call(&self, mut request: HttpRequest) -> Self::Future {
+        request.extensions_mut().insert(self.client);
+        self.inner.call(request)
+    }
 }
 
 /// Passes requests on whose `Host` is allowed, and refuses others.

@@ -17,6 +17,7 @@ use warp::{Filter, Stream};
 use super::gzip::{self, Gzip};
 use super::metered::ReadReservation;
 use super::{Cors, Healthy};
+use crate::client::ClientId;
 use crate::dispatch::Dispatcher;
 use crate::traffic::{MemoryReservation, TrafficMemory};
 
@@ -46,12 +47,14 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
         .and(warp::header::optional::<String>("content-type"))
         .and(warp::header::optional::<u64>("content-length"))
         .and(warp::header::optional::<String>("accept-encoding"))
+        .and(warp::ext::get::<ClientId>())
         .and(warp::body::stream())
         .then(
             move |origin: Option<String>,
                   content_type: Option<String>,
                   length,
                   accepted: Option<String>,
+                  client,
                   body| {
                 let (dispatcher, cors) = (Arc::clone(&dispatcher), Arc::clone(&post_cors));
                 let gzip = Arc::clone(&gzip);
@@ -69,7 +72,7 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
                     } else {
                         let is_accepted = accepted.as_deref().is_some_and(gzip::is_accepted);
                         let gzip = is_accepted.then_some(&*gzip);
-                        call(&dispatcher, length, gzip, body).await
+                        call(&dispatcher, client, length, gzip, body).await
                     };
                     if let Some(origin) = origin.filter(|origin| cors.allows(origin)) {
                         cors.mark(&origin, response.headers_mut());
@@ -153,6 +156,7 @@ fn health(node: &impl Healthy) -> Response<Bytes> {
 /// Reads the body and answers it. The answer is compressed if `gzip` is given and it is worth it.
 async fn call<C, B>(
     dispatcher: &Dispatcher<C>,
+    client: ClientId,
     length: Option<u64>,
     gzip: Option<&Gzip>,
     body: impl Stream<Item = Result<B, warp::Error>>,
@@ -178,7 +182,7 @@ where
     };
     match body {
         Ok(Ok((body, reservation))) => {
-            let answer = dispatcher.handle(body).await;
+            let answer = dispatcher.handle_in(body, client, None).await;
             drop(reservation);
             match answer {
                 Some(answer) => answer_response(dispatcher.traffic(), answer, gzip).await,

@@ -222,7 +222,7 @@ async fn serve<C: Send + Sync + 'static>(
         last_message: now,
         ping_at: now + limits.idle_timeout / PINGS_PER_TIMEOUT,
     };
-    let (code, reason) = match duplex::serve(&dispatcher, &mut channel, &context.stop).await {
+    let (code, reason) = match duplex::serve(&dispatcher, &mut channel, context.client, &context.stop).await {
         Some(Ok(DuplexEnd::Closed)) => return,
         Some(Ok(DuplexEnd::Stopped)) | None => (CloseCode::Away, "the node stops".to_owned()),
         Some(Err(error)) => {

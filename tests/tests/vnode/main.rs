@@ -8,6 +8,7 @@ mod console;
 mod debug;
 mod durability;
 mod faults;
+mod filter_flood;
 mod hostile;
 mod logs;
 mod offline;

@@ -22,6 +22,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::stopped;
+use crate::client::ClientId;
 use crate::dispatch::Dispatcher;
 use crate::error::{RpcError, RpcResult};
 use crate::subscriptions::{ChangeSignal, Notification, RpcSession, Subscriptions};
@@ -78,15 +79,16 @@ pub(super) enum DuplexEnd {
     Stopped,
 }
 
-/// Exchanges messages until the client hangs up or the server stops. Running calls then get the
-/// grace for stopping. Returns `None` if the grace was too short for them.
+/// Exchanges messages with `client` until it hangs up or the server stops. Running calls then get
+/// the grace for stopping. Returns `None` if the grace was too short for them.
 pub(super) async fn serve<C: Send + Sync + 'static, T: DuplexChannel>(
     dispatcher: &Dispatcher<C>,
     channel: &mut T,
+    client: ClientId,
     stop: &watch::Receiver<bool>,
 ) -> Option<Result<DuplexEnd, DuplexError>> {
     let (mut stop, mut exchange_stop) = (stop.clone(), stop.clone());
-    let mut exchange = pin!(exchange_messages(dispatcher, channel, &mut exchange_stop));
+    let mut exchange = pin!(exchange_messages(dispatcher, channel, client, &mut exchange_stop));
     tokio::select! {
         end = exchange.as_mut() => Some(end),
         () = stopped(&mut stop) => timeout(dispatcher.limits().stop_grace, exchange).await.ok(),
@@ -98,9 +100,10 @@ pub(super) async fn serve<C: Send + Sync + 'static, T: DuplexChannel>(
 async fn exchange_messages<C: Send + Sync + 'static, T: DuplexChannel>(
     dispatcher: &Dispatcher<C>,
     channel: &mut T,
+    client: ClientId,
     stop: &mut watch::Receiver<bool>,
 ) -> Result<DuplexEnd, DuplexError> {
-    let mut connection = DuplexConnection::new(dispatcher);
+    let mut connection = DuplexConnection::new(dispatcher, client);
     let mut end = None;
     loop {
         while let Some(message) = connection.unsent.pop_front() {
@@ -131,6 +134,7 @@ async fn exchange_messages<C: Send + Sync + 'static, T: DuplexChannel>(
 /// have not begun.
 struct DuplexConnection<'a, C> {
     dispatcher: &'a Dispatcher<C>,
+    client: ClientId,
     subscriptions: Arc<Subscriptions>,
     /// The messages that are being answered.
     calls: FuturesUnordered<BoxFuture<'a, FinishedCall>>,
@@ -159,9 +163,10 @@ enum OutgoingMessage {
 }
 
 impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
-    fn new(dispatcher: &'a Dispatcher<C>) -> Self {
+    fn new(dispatcher: &'a Dispatcher<C>, client: ClientId) -> Self {
         Self {
             dispatcher,
+            client,
             subscriptions: Subscriptions::new(dispatcher.limits().subscriptions_max),
             calls: FuturesUnordered::new(),
             pull: None,
@@ -176,10 +181,10 @@ impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
     /// messages are answered in the order in which they came.
     async fn start_call(&mut self, message: Bytes) -> Result<(), DuplexError> {
         let reservation = self.reserve(message.len())?;
-        let dispatcher = self.dispatcher;
+        let (dispatcher, client) = (self.dispatcher, self.client);
         let session = self.subscriptions.session();
         let mut call: BoxFuture<'a, FinishedCall> = Box::pin(async move {
-            let answer = dispatcher.handle_in(message, Some(&session)).await;
+            let answer = dispatcher.handle_in(message, client, Some(&session)).await;
             drop(reservation);
             FinishedCall { answer, session }
         });

@@ -178,7 +178,7 @@ impl Client {
                 incoming: server_incoming,
                 outgoing: server_outgoing,
             };
-            exchange_messages(&dispatcher, &mut channel, &mut exchange_stop).await
+            exchange_messages(&dispatcher, &mut channel, ClientId::Local(0), &mut exchange_stop).await
         });
         Self {
             context,

@@ -26,6 +26,7 @@ use self::unix::{UnixSocketFile as SocketPath, listen};
 use super::duplex::{self, DuplexChannel, DuplexError};
 use super::stream::{ValueStream, ValueStreamError};
 use super::{ACCEPT_PAUSE, ConnectionSlot, ServeError, ServerTasks, stopped};
+use crate::client::ClientId;
 use crate::dispatch::Dispatcher;
 use crate::error::RpcError;
 use crate::message;
@@ -70,6 +71,7 @@ pub fn start<C: Send + Sync + 'static>(
     let slots = Arc::clone(&tasks.slots);
     let mut stop = tasks.stop.subscribe();
     tasks.accept_loops.spawn(async move {
+        let mut connections = 0;
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -78,12 +80,11 @@ pub fn start<C: Send + Sync + 'static>(
             };
             match accepted {
                 Ok(stream) => match Arc::clone(&slots).try_acquire_owned() {
-                    Ok(slot) => drop(tokio::spawn(serve(
-                        Arc::clone(&dispatcher),
-                        stream,
-                        slot,
-                        stop.clone(),
-                    ))),
+                    Ok(slot) => {
+                        connections += 1;
+                        let (dispatcher, client) = (Arc::clone(&dispatcher), ClientId::Local(connections));
+                        tokio::spawn(serve(dispatcher, stream, client, slot, stop.clone()));
+                    }
                     Err(_) => {
                         tracing::warn!("too many connections on the local channel: closing the newest");
                     }
@@ -102,6 +103,7 @@ pub fn start<C: Send + Sync + 'static>(
 async fn serve<C, S>(
     dispatcher: Arc<Dispatcher<C>>,
     stream: S,
+    client: ClientId,
     slot: ConnectionSlot,
     stop: watch::Receiver<bool>,
 ) where
@@ -115,7 +117,7 @@ async fn serve<C, S>(
         buffer: vec![0; READ_LEN],
         write_timeout: limits.write_timeout,
     };
-    if let Some(Err(error)) = duplex::serve(&dispatcher, &mut channel, &stop).await {
+    if let Some(Err(error)) = duplex::serve(&dispatcher, &mut channel, client, &stop).await {
         tracing::debug!(%error, "closing a connection on the local channel");
         if let DuplexError::Unreadable(error) = error {
             let _ = channel.send(message::error_response(error)).await;
