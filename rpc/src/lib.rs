@@ -35,6 +35,7 @@ pub mod node;
 pub mod objects;
 pub mod openrpc;
 pub mod params;
+mod quota;
 pub mod server;
 pub mod subscriptions;
 pub mod table;

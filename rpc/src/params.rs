@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::client::ClientId;
 use crate::decode::{FromParam, json_type};
 use crate::error::{RpcError, RpcResult};
 use crate::modules::NameStyle;
@@ -18,17 +19,35 @@ use crate::wire_type::WireType;
 /// Most parameters of a method.
 const PARAMS_MAX: usize = 10;
 
-/// The parameters of one call as JSON text, and the style of the name it was called by.
+/// The parameters of one call as JSON text, the style of the name it was called by, and who calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Params<'a> {
     json: Option<&'a [u8]>,
     name_style: NameStyle,
+    client: Option<ClientId>,
 }
 
 impl<'a> Params<'a> {
     /// Takes the JSON text of the request's `params`, or `None` if they are absent.
     pub fn new(json: Option<&'a [u8]>, name_style: NameStyle) -> Self {
-        Self { json, name_style }
+        Self {
+            json,
+            name_style,
+            client: None,
+        }
+    }
+
+    /// The same call, from `client`.
+    pub(crate) fn of_client(self, client: ClientId) -> Self {
+        Self {
+            client: Some(client),
+            ..self
+        }
+    }
+
+    /// The client that calls. A call that came over no connection is one of the local socket.
+    pub(crate) fn client(&self) -> ClientId {
+        self.client.unwrap_or(ClientId::Local(u64::MAX))
     }
 
     /// The JSON text.

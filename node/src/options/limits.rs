@@ -46,7 +46,7 @@ pub struct LimitOptions {
     /// client address may have, in percent; 100 for a node behind a reverse proxy
     #[arg(long = "rpc.clientshare", value_name = "PERCENT", default_value_t = CLIENT_SHARE_PERCENT, value_parser = percent)]
     pub client_share: usize,
-    /// Most filters
+    /// Most filters of all clients; one client has at most its share of those that no other has
     #[arg(long = "rpc.maxfilters", value_name = "N", default_value_t = FILTERS_MAX)]
     pub filters: usize,
     /// Most subscriptions of one connection
@@ -135,6 +135,7 @@ impl LimitOptions {
             // Half of the response: a filter answer ends after the block that passes this length,
             // and that block is answered whole.
             answer_len_max: ANSWER_LEN_MAX.min(self.response / 2),
+            client_share_percent: self.client_share,
         }
     }
 }
@@ -254,6 +255,7 @@ mod tests {
             filters_max: 6,
             idle_timeout: Duration::from_secs(13),
             answer_len_max: 1000,
+            client_share_percent: 16,
         };
         assert_eq!(options.filters(), filters);
         let logs = LogLimits {

@@ -21,6 +21,7 @@ use self::gate::Gate;
 use self::run::MessageRun;
 use crate::budget::MessageBudget;
 use crate::caller::RpcCaller;
+use crate::client::ClientId;
 use crate::error::{RpcError, RpcResult};
 use crate::json::Json;
 use crate::limits::Limits;
@@ -308,7 +309,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         &self.rpc.limits
     }
 
-    fn plan<'a>(&'a self, member: &ParsedRequest<'a>) -> CallPlan<'a, C> {
+    fn plan<'a>(&'a self, member: &ParsedRequest<'a>, client: ClientId) -> CallPlan<'a, C> {
         let request = match member {
             Ok(request) => request,
             Err(rejected) => return CallPlan::Refuse(rejected.error.clone()),
@@ -318,7 +319,7 @@ impl<C: Send + Sync + 'static> Dispatcher<C> {
         };
         let method = &self.rpc.methods[*index];
         let (name, json) = (method.name(), request.params);
-        let params = Params::new(json.map(str::as_bytes), *name_style);
+        let params = Params::new(json.map(str::as_bytes), *name_style).of_client(client);
         let is_short = json.is_none_or(|json| json.len() <= SHORT_PARAMS_LEN_MAX);
         match method.execution() {
             Execution::Modules => CallPlan::Modules(params),

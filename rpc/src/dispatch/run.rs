@@ -18,6 +18,7 @@ use super::gate::{Gate, GateError, Permit};
 use super::{CallGate, CallPlan, Dispatcher, GatedHandler, panicked, stopping};
 use crate::budget::MessageBudget;
 use crate::caller::RpcCaller;
+use crate::client::ClientId;
 use crate::error::{RpcError, RpcResult};
 use crate::json::Json;
 use crate::message::{AnswerWriter, NoMemory, ParsedRequest};
@@ -72,13 +73,14 @@ struct GatedTask<C> {
     handler: GatedHandler<C>,
     params: Option<Bytes>,
     name_style: NameStyle,
+    client: ClientId,
 }
 
 impl<C: Send + Sync + 'static> MessageRun<'_, C> {
     /// Answers a message that is one request.
     pub(super) async fn single(&self, member: &ParsedRequest<'_>) -> Result<Option<Text>, NoMemory> {
         let mut responses = self.responses(std::slice::from_ref(member), false);
-        let plans = [self.dispatcher.plan(member)];
+        let plans = [self.dispatcher.plan(member, self.caller.client)];
         self.run(&plans, &mut responses).await;
         responses.writer.finish()
     }
@@ -88,7 +90,7 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
         let mut responses = self.responses(members, true);
         let mut plans: VecDeque<_> = members
             .iter()
-            .map(|member| self.dispatcher.plan(member))
+            .map(|member| self.dispatcher.plan(member, self.caller.client))
             .collect();
         // Neighbouring requests behind the same gate run together, with one change of threads.
         let together = |left: &CallPlan<'_, C>, right: &CallPlan<'_, C>| {
@@ -224,7 +226,7 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
         let turn = tokio::task::spawn_blocking(move || {
             while let Some(task) = tasks.pop_front() {
                 let run = || {
-                    let params = Params::new(task.params.as_deref(), task.name_style);
+                    let params = Params::new(task.params.as_deref(), task.name_style).of_client(task.client);
                     guarded(task.name, || task.handler.run(&context, params))
                 };
                 let result = budget.admit().and_then(|()| budget.run(run));
@@ -273,6 +275,7 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
             handler: handler.clone(),
             params: params.json().map(|json| self.body.slice_ref(json)),
             name_style: params.name_style(),
+            client: params.client(),
         })
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Followers are filters and subscriptions. They hold cursors, not queues: the events are kept here
 //! once, within bounds, and each follower reads them at its own pace. One thread receives the
-//! chain's events and polls the states that send no events. This module knows neither filters nor
-//! subscriptions.
+//! chain's events, polls the states that send no events, and runs chores. This module knows neither
+//! filters nor subscriptions.
 
 mod cursor;
 mod journal;
@@ -18,8 +18,9 @@ use chain::import::BlockId;
 use chain::pool::PendingHashes;
 use chain::{Chain, View};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
+use parking_lot::Mutex;
 use primitives::{B256, Header};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 
 pub(crate) use cursor::{BlockChange, HeadCursor, UnseenChanges};
 pub(crate) use logs::BlockLogs;
@@ -27,12 +28,15 @@ pub(crate) use logs::BlockLogs;
 use self::journal::HeadJournal;
 use self::logs::LogCache;
 use crate::block_cache::BlockCache;
+use crate::client::ClientId;
 use crate::error::{RpcError, RpcResult, failure};
 use crate::facts::{NodeFacts, SyncStatus};
 use crate::modules::NameStyle;
 use crate::objects::shown_hash;
+use crate::limits::CLIENT_SHARE_PERCENT;
+use crate::quota::{Quota, QuotaPermit};
 
-/// How often the pool and the state of the download are polled.
+/// How often the pool and the state of the download are polled, and chores are run.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Most bytes that the criteria of all followers may take together.
 const CRITERIA_LEN_MAX: usize = 64 << 20;
@@ -48,9 +52,13 @@ pub(crate) struct Feeds {
     pending: watch::Sender<u64>,
     /// Whether the chain is being downloaded.
     syncing: watch::Sender<bool>,
-    /// A permit for each byte of criteria.
-    criteria: Arc<Semaphore>,
+    /// The bytes of criteria.
+    criteria: Quota,
+    chores: Mutex<Vec<Chore>>,
 }
+
+/// Work that is due now and then. It returns whether it is to be run again.
+pub(crate) type Chore = Box<dyn Fn() -> bool + Send>;
 
 impl std::fmt::Debug for Feeds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -59,9 +67,6 @@ impl std::fmt::Debug for Feeds {
             .finish_non_exhaustive()
     }
 }
-
-/// The memory reserved for a follower's criteria.
-pub(crate) type CriteriaPermit = OwnedSemaphorePermit;
 
 impl Feeds {
     /// Starts to follow `chain`. The thread ends when the last handle of these feeds is dropped.
@@ -83,7 +88,8 @@ impl Feeds {
             logs: LogCache::default(),
             pending: watch::Sender::new(0),
             syncing,
-            criteria: Arc::new(Semaphore::new(CRITERIA_LEN_MAX)),
+            criteria: Quota::new(CRITERIA_LEN_MAX, CLIENT_SHARE_PERCENT),
+            chores: Mutex::default(),
         });
         let weak = Arc::downgrade(&feeds);
         std::thread::Builder::new()
@@ -92,17 +98,26 @@ impl Feeds {
         Ok(feeds)
     }
 
-    /// Reserves memory for criteria of `len` bytes.
+    /// Reserves memory for criteria of `len` bytes of a follower of `client`.
     ///
     /// # Errors
-    /// −32000 if too little is left.
-    pub(crate) fn reserve(&self, len: usize) -> RpcResult<CriteriaPermit> {
-        let len = u32::try_from(len).unwrap_or(u32::MAX);
-        Arc::clone(&self.criteria).try_acquire_many_owned(len).map_err(|_| {
+    /// −32000 if the client would have more than its share.
+    pub(crate) fn reserve(&self, client: ClientId, len: usize) -> RpcResult<QuotaPermit> {
+        self.criteria.take(client, len).map_err(|error| {
             RpcError::refused(format!(
-                "too many filters and subscriptions: their criteria would take more than {CRITERIA_LEN_MAX} bytes"
+                "too many filters and subscriptions: bytes of their criteria: {error}"
             ))
         })
+    }
+
+    /// Changes which part of the memory for criteria one client over the network may have.
+    pub(crate) fn set_client_share(&self, percent: usize) {
+        self.criteria.set_share(percent);
+    }
+
+    /// Runs `chore` several times a second, until it returns `false`. It must be short.
+    pub(crate) fn add_chore(&self, chore: Chore) {
+        self.chores.lock().push(chore);
     }
 
     /// A cursor at the head.
@@ -195,8 +210,9 @@ impl Feeds {
         self.chain.view().map_err(failure)
     }
 
-    /// Polls the states that send no events.
+    /// Polls the states that send no events, and runs the chores.
     fn poll(&self) {
+        self.chores.lock().retain(|chore| chore());
         let pending = self.chain.pool().pending_cursor();
         self.pending
             .send_if_modified(|last| std::mem::replace(last, pending) != pending);

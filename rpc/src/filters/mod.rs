@@ -2,21 +2,28 @@
 //! docs/interface.md, 3.1.
 //!
 //! A filter holds its criteria and a cursor into the node's feeds, nothing that grows. A filter
-//! that is not polled for a time is removed. `feeds` reads the changes from the chain. The methods
-//! are in `methods/mc/filters.rs`.
+//! that is not polled for a time is removed: before anything else that is done with filters, and
+//! several times a second. So an idle filter takes the room of no other. One client has at most a
+//! share of the filters and of the memory for criteria (`quota`). `feeds` reads the changes from
+//! the chain. The methods are in `methods/mc/filters.rs`.
 
-use std::collections::HashMap;
+mod table;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use self::table::FilterTable;
+use crate::client::ClientId;
 use crate::error::{RpcError, RpcResult};
-use crate::feeds::{BlockChange, CriteriaPermit, Feeds, HeadCursor};
+use crate::feeds::{BlockChange, Feeds, HeadCursor};
 use crate::ids::random_id;
 use crate::json::{Json, JsonArray};
 use crate::logs_filter::{LogCriteria, LogFilter};
 use crate::modules::NameStyle;
+use crate::limits::CLIENT_SHARE_PERCENT;
+use crate::quota::{Quota, QuotaPermit};
 use crate::types::Data;
 
 /// Default of [`FilterLimits::filters_max`].
@@ -29,14 +36,15 @@ pub const ANSWER_LEN_MAX: usize = 16 << 20;
 const FILTER_LEN: usize = 256;
 /// Most pending hashes in one answer. The next poll returns the rest.
 const HASHES_MAX: usize = 16_384;
-/// Idle filters are looked for this many times per idle timeout.
-const SWEEPS_PER_TIMEOUT: u32 = 8;
 
 /// The bounds of filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterLimits {
     /// Most filters at the same time.
     pub filters_max: usize,
+    /// The part of the filters, and of the memory for criteria, that one client over the network
+    /// may have, in percent of what no other client has.
+    pub client_share_percent: usize,
     /// A filter that is not polled for this long is removed.
     pub idle_timeout: Duration,
     /// One poll returns the changes of whole blocks until they have this many bytes. The next poll
@@ -48,6 +56,7 @@ impl Default for FilterLimits {
     fn default() -> Self {
         Self {
             filters_max: FILTERS_MAX,
+            client_share_percent: CLIENT_SHARE_PERCENT,
             idle_timeout: IDLE_TIMEOUT,
             answer_len_max: ANSWER_LEN_MAX,
         }
@@ -59,14 +68,9 @@ impl Default for FilterLimits {
 pub struct Filters {
     feeds: Arc<Feeds>,
     limits: FilterLimits,
-    table: Mutex<FilterTable>,
-}
-
-#[derive(Debug)]
-struct FilterTable {
-    filters: HashMap<u128, Arc<Filter>>,
-    /// When idle filters were last removed.
-    last_sweep: Instant,
+    /// The number of filters.
+    places: Quota,
+    table: Arc<Mutex<FilterTable<Filter>>>,
 }
 
 /// One filter. Its state is locked while a poll reads the chain. The table is never locked
@@ -74,9 +78,9 @@ struct FilterTable {
 /// not.
 #[derive(Debug)]
 struct Filter {
-    last_poll: Mutex<Instant>,
     state: Mutex<FilterState>,
-    _permit: CriteriaPermit,
+    _place: QuotaPermit,
+    _criteria: QuotaPermit,
 }
 
 /// What a filter follows, and its position.
@@ -91,69 +95,78 @@ enum FilterState {
 impl Filters {
     /// No filters yet.
     pub(crate) fn new(feeds: Arc<Feeds>, limits: FilterLimits) -> Self {
-        let table = FilterTable {
-            filters: HashMap::new(),
-            last_sweep: Instant::now(),
-        };
+        feeds.set_client_share(limits.client_share_percent);
+        let table = Arc::new(Mutex::new(FilterTable::new(limits.idle_timeout)));
+        let followed = Arc::downgrade(&table);
+        feeds.add_chore(Box::new(move || match followed.upgrade() {
+            Some(table) => {
+                table.lock().remove_idle(Instant::now());
+                true
+            }
+            None => false,
+        }));
         Self {
             feeds,
+            places: Quota::new(limits.filters_max, limits.client_share_percent),
             limits,
-            table: Mutex::new(table),
+            table,
         }
     }
 
     /// Adds a filter of the logs to come that match `criteria`. Returns its id.
-    pub(crate) fn add_logs(&self, criteria: LogCriteria, now: Instant) -> RpcResult<u128> {
+    pub(crate) fn add_logs(&self, client: ClientId, criteria: LogCriteria, now: Instant) -> RpcResult<u128> {
         criteria.check_range()?;
         let len = criteria.len();
         let cursor = self.feeds.cursor()?;
-        self.add(FilterState::Logs(Arc::new(criteria), cursor), len, now)
+        self.add(client, FilterState::Logs(Arc::new(criteria), cursor), len, now)
     }
 
     /// Adds a filter of the blocks to come. Returns its id.
-    pub(crate) fn add_blocks(&self, now: Instant) -> RpcResult<u128> {
-        self.add(FilterState::Blocks(self.feeds.cursor()?), 0, now)
+    pub(crate) fn add_blocks(&self, client: ClientId, now: Instant) -> RpcResult<u128> {
+        self.add(client, FilterState::Blocks(self.feeds.cursor()?), 0, now)
     }
 
     /// Adds a filter of the transactions that will become pending. Returns its id.
-    pub(crate) fn add_pending(&self, now: Instant) -> RpcResult<u128> {
+    pub(crate) fn add_pending(&self, client: ClientId, now: Instant) -> RpcResult<u128> {
         let cursor = self.feeds.chain().pool().pending_cursor();
-        self.add(FilterState::Pending(cursor), 0, now)
+        self.add(client, FilterState::Pending(cursor), 0, now)
     }
 
-    fn add(&self, state: FilterState, criteria_len: usize, now: Instant) -> RpcResult<u128> {
+    fn add(
+        &self,
+        client: ClientId,
+        state: FilterState,
+        criteria_len: usize,
+        now: Instant,
+    ) -> RpcResult<u128> {
+        // Idle filters make room first, whether or not there is room for the new one afterwards.
+        self.remove_idle(now);
+        let place = self.places.take(client, 1);
         let filter = Arc::new(Filter {
-            last_poll: Mutex::new(now),
             state: Mutex::new(state),
-            _permit: self.feeds.reserve(FILTER_LEN + criteria_len)?,
+            _place: place.map_err(|error| RpcError::refused(format!("too many filters: {error}")))?,
+            _criteria: self.feeds.reserve(client, FILTER_LEN + criteria_len)?,
         });
         let id = random_id()?;
-        let mut table = self.table.lock();
-        let is_sweep_due =
-            now.saturating_duration_since(table.last_sweep) >= self.limits.idle_timeout / SWEEPS_PER_TIMEOUT;
-        if is_sweep_due || table.filters.len() >= self.limits.filters_max {
-            table.last_sweep = now;
-            table.filters.retain(|_, filter| !self.is_idle(filter, now));
-        }
-        if table.filters.len() >= self.limits.filters_max {
-            return Err(RpcError::refused(format!(
-                "too many filters: at most {} at the same time",
-                self.limits.filters_max
-            )));
-        }
-        table.filters.insert(id, filter);
+        self.table.lock().insert(id, filter, now);
         Ok(id)
+    }
+
+    /// Removes the filters that were not polled for too long. Their room is free afterwards.
+    pub(crate) fn remove_idle(&self, now: Instant) {
+        self.table.lock().remove_idle(now);
     }
 
     /// Removes a filter. Returns whether it existed.
     pub(crate) fn remove(&self, id: u128, now: Instant) -> bool {
-        let removed = self.table.lock().filters.remove(&id);
-        removed.is_some_and(|filter| !self.is_idle(&filter, now))
+        let mut table = self.table.lock();
+        table.remove_idle(now);
+        table.remove(id)
     }
 
     /// The number of filters, including idle ones that are not removed yet.
     pub fn len(&self) -> usize {
-        self.table.lock().filters.len()
+        self.table.lock().len()
     }
 
     /// Whether there are none.
@@ -163,8 +176,11 @@ impl Filters {
 
     /// The changes since the last poll: logs, block hashes or transaction hashes.
     pub(crate) fn changes(&self, id: u128, name_style: NameStyle, now: Instant) -> RpcResult<Json> {
-        let filter = self.get(id, now)?;
-        *filter.last_poll.lock() = now;
+        let filter = {
+            let mut table = self.table.lock();
+            table.remove_idle(now);
+            table.poll(id, now).ok_or_else(not_found)?
+        };
         match &mut *filter.state.lock() {
             FilterState::Pending(cursor) => self.pending(cursor, name_style),
             FilterState::Blocks(cursor) => self.blocks(cursor),
@@ -174,29 +190,17 @@ impl Filters {
 
     /// The criteria of a log filter, as a query over the existing blocks.
     pub(crate) fn log_filter(&self, id: u128, now: Instant) -> RpcResult<LogFilter> {
-        let filter = self.get(id, now)?;
+        let filter = {
+            let mut table = self.table.lock();
+            table.remove_idle(now);
+            table.get(id).ok_or_else(not_found)?
+        };
         match &*filter.state.lock() {
             FilterState::Logs(criteria, _) => Ok(criteria.filter()),
             FilterState::Blocks(_) | FilterState::Pending(_) => Err(RpcError::refused(
                 "the filter is not a log filter: poll it with getFilterChanges",
             )),
         }
-    }
-
-    fn get(&self, id: u128, now: Instant) -> RpcResult<Arc<Filter>> {
-        let mut table = self.table.lock();
-        match table.filters.get(&id) {
-            Some(filter) if !self.is_idle(filter, now) => Ok(Arc::clone(filter)),
-            Some(_) => {
-                table.filters.remove(&id);
-                Err(not_found())
-            }
-            None => Err(not_found()),
-        }
-    }
-
-    fn is_idle(&self, filter: &Filter, now: Instant) -> bool {
-        now.saturating_duration_since(*filter.last_poll.lock()) >= self.limits.idle_timeout
     }
 
     fn pending(&self, cursor: &mut u64, name_style: NameStyle) -> RpcResult<Json> {

@@ -7,17 +7,21 @@ use chain::pool::PendingHashes;
 use serde::Serialize;
 
 use super::{ChangeSignal, SubscriptionSource};
+use crate::client::ClientId;
 use crate::error::RpcResult;
 use crate::facts::SyncStatus;
-use crate::feeds::{BlockChange, CriteriaPermit, Feeds, HeadCursor};
+use crate::feeds::{BlockChange, Feeds, HeadCursor};
 use crate::json::Json;
 use crate::logs_filter::LogCriteria;
 use crate::modules::NameStyle;
 use crate::objects::{BlockObject, TransactionObject, shown_hash};
+use crate::quota::QuotaPermit;
 use crate::types::{Data, Quantity};
 
 /// Most pending hashes read from the pool at once.
 const HASHES_MAX: usize = 1024;
+/// Bytes of a subscription without its criteria.
+const SUBSCRIPTION_LEN: usize = 512;
 
 /// What a subscription sends for each block that joins or leaves the canonical chain.
 pub(crate) trait BlockResults: Send {
@@ -33,14 +37,14 @@ pub(crate) struct HeadSource<R> {
     feeds: Arc<Feeds>,
     cursor: HeadCursor,
     results: R,
-    _permit: CriteriaPermit,
+    _permit: QuotaPermit,
 }
 
 impl<R: BlockResults> HeadSource<R> {
-    pub(crate) fn new(feeds: &Arc<Feeds>, results: R) -> RpcResult<Self> {
+    pub(crate) fn new(feeds: &Arc<Feeds>, client: ClientId, results: R) -> RpcResult<Self> {
         Ok(Self {
             cursor: feeds.cursor()?,
-            _permit: feeds.reserve(size_of::<Self>() + results.criteria_len())?,
+            _permit: feeds.reserve(client, SUBSCRIPTION_LEN + results.criteria_len())?,
             feeds: Arc::clone(feeds),
             results,
         })
@@ -120,12 +124,17 @@ pub(crate) struct PendingSource {
     full: bool,
     name_style: NameStyle,
     cursor: u64,
-    _permit: CriteriaPermit,
+    _permit: QuotaPermit,
 }
 
 impl PendingSource {
-    pub(crate) fn new(feeds: &Arc<Feeds>, full: bool, name_style: NameStyle) -> RpcResult<Self> {
-        let permit = feeds.reserve(size_of::<Self>())?;
+    pub(crate) fn new(
+        feeds: &Arc<Feeds>,
+        client: ClientId,
+        full: bool,
+        name_style: NameStyle,
+    ) -> RpcResult<Self> {
+        let permit = feeds.reserve(client, SUBSCRIPTION_LEN)?;
         Ok(Self {
             feeds: Arc::clone(feeds),
             full,
@@ -178,7 +187,7 @@ impl SubscriptionSource for PendingSource {
 pub(crate) struct SyncSource {
     feeds: Arc<Feeds>,
     was_syncing: bool,
-    _permit: CriteriaPermit,
+    _permit: QuotaPermit,
 }
 
 /// What a client is sent about a download: `false` at its end.
@@ -198,10 +207,10 @@ struct SyncProgress {
 }
 
 impl SyncSource {
-    pub(crate) fn new(feeds: &Arc<Feeds>) -> RpcResult<Self> {
+    pub(crate) fn new(feeds: &Arc<Feeds>, client: ClientId) -> RpcResult<Self> {
         Ok(Self {
             was_syncing: feeds.sync_status().is_some(),
-            _permit: feeds.reserve(size_of::<Self>())?,
+            _permit: feeds.reserve(client, SUBSCRIPTION_LEN)?,
             feeds: Arc::clone(feeds),
         })
     }

@@ -1,13 +1,14 @@
 //! From the function of a method, with its own types, to the form in which its row keeps it.
 //!
 //! A function takes the context and a tuple of parameters. Some functions take more: whether they
-//! may read the store, by which name they were called, or the connection. [`IntoHandler`] lists
-//! the arguments that are possible. Its implementations parse the parameters, call the function and
-//! write its result as JSON.
+//! may read the store, by which name they were called, by which client, or the connection.
+//! [`IntoHandler`] lists the arguments that are possible. Its implementations parse the parameters,
+//! call the function and write its result as JSON.
 
 use std::pin::Pin;
 use std::sync::Arc;
 
+use crate::client::ClientId;
 use crate::error::{RpcError, RpcResult};
 use crate::json::{Json, MethodResult};
 use crate::modules::NameStyle;
@@ -125,6 +126,21 @@ where
     }
 }
 
+/// `fn(&C, params, client) -> RpcResult<R>`.
+impl<C, P, R, F> IntoHandler<SyncHandler<C>, fn(P, ClientId) -> R> for F
+where
+    F: Fn(&C, P, ClientId) -> RpcResult<R> + Send + Sync + 'static,
+    P: FromParams,
+    R: MethodResult,
+{
+    type Params = P;
+    type Result = R;
+
+    fn into_handler(self) -> SyncHandler<C> {
+        Arc::new(move |context, params| self(context, params.parse()?, params.client())?.into_json())
+    }
+}
+
 /// `fn(&C, params, scope) -> Result<R, InlineError>`.
 impl<C, P, R, F> IntoHandler<CachedHandler<C>, fn(P, ReadScope) -> R> for F
 where
@@ -192,6 +208,24 @@ where
     fn into_handler(self) -> SessionHandler<C> {
         Arc::new(move |context, session, params| {
             self(context, session, params.parse()?, params.name_style())?.into_json()
+        })
+    }
+}
+
+/// `fn(&C, &RpcSession, params, name style, client) -> RpcResult<R>`.
+impl<C, P, R, F> IntoHandler<SessionHandler<C>, fn(P, NameStyle, ClientId) -> R> for F
+where
+    F: Fn(&C, &RpcSession, P, NameStyle, ClientId) -> RpcResult<R> + Send + Sync + 'static,
+    P: FromParams,
+    R: MethodResult,
+{
+    type Params = P;
+    type Result = R;
+
+    fn into_handler(self) -> SessionHandler<C> {
+        Arc::new(move |context, session, params| {
+            let (name_style, client) = (params.name_style(), params.client());
+            self(context, session, params.parse()?, name_style, client)?.into_json()
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt, StreamExt};
 use rpc::{FilterLimits, Limits};
@@ -13,6 +13,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::events::{Logger, word};
+use crate::filters::large_filter;
 use crate::harness::{Net, account};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -230,6 +231,45 @@ fn several_at_once_and_under_both_names() {
         other.notification()["params"]["subscription"],
         answer[0]["result"]
     );
+}
+
+/// The criteria of a client's filters and subscriptions share one room, over all its connections.
+#[test]
+fn subscriptions_have_the_room_of_their_client() {
+    let limits = FilterLimits {
+        // One large filter or subscription for this client.
+        client_share_percent: 1,
+        ..FilterLimits::default()
+    };
+    let net = Net::start_with(Limits::default(), limits);
+    let (mut first, mut second) = (Client::connect(&net), Client::connect(&net));
+    let id = first.subscribe(json!(["logs", large_filter()]));
+    let text = "too many filters and subscriptions: bytes of their criteria: got ";
+    let check_refused = |answer: &Value| {
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(message.starts_with(text), "{answer}");
+    };
+    check_refused(&second.call("mc_subscribe", json!(["logs", large_filter()])));
+    let (code, message) = net.error("mc_newFilter", &json!([large_filter()]).to_string());
+    assert!(code == -32000 && message.starts_with(text), "{message}");
+    second.subscribe(json!(["newHeads"]));
+    // A subscription that ends, and a connection that ends, give back what they have. That may
+    // take a moment, because the subscription may be at work.
+    let subscribe_in_time = |client: &mut Client<'_>| {
+        let begun = Instant::now();
+        while client
+            .call("mc_subscribe", json!(["logs", large_filter()]))
+            .get("error")
+            .is_some()
+        {
+            assert!(begun.elapsed() < PATIENCE, "the room is not given back");
+        }
+    };
+    assert_eq!(first.call("mc_unsubscribe", json!([id]))["result"], json!(true));
+    subscribe_in_time(&mut second);
+    check_refused(&first.call("mc_subscribe", json!(["logs", large_filter()])));
+    drop(second);
+    subscribe_in_time(&mut first);
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod debug;
 mod durability;
 mod false_shares;
 mod faults;
+mod filter_flood;
 mod hostile;
 mod hostile_pool;
 mod logs;

@@ -104,7 +104,10 @@ fn limits_are_options() {
     );
     node.rpc("mc_newBlockFilter", json!([]));
     let message = node.refused("mc_newBlockFilter", json!([]), -32000);
-    assert_eq!(message, "too many filters: at most 1 at the same time");
+    assert_eq!(
+        message,
+        "too many filters: got 1 and 1 more, expected at most 1 for this client now, of 1 for all"
+    );
 }
 
 #[test]

@@ -8,6 +8,7 @@ use chain::pool::PENDING_FEED_MAX;
 use primitives::B256;
 
 use super::logs::find_logs;
+use crate::client::ClientId;
 use crate::error::{RpcError, RpcResult};
 use crate::ids::NamedId;
 use crate::json::JsonOf;
@@ -44,18 +45,19 @@ pub(super) fn methods() -> Vec<Method<Node>> {
 }
 
 /// `mc_newFilter`.
-fn new_log_filter(node: &Node, (criteria,): (LogCriteria,)) -> RpcResult<Quantity<u128>> {
-    node.filters.add_logs(criteria, Instant::now()).map(Quantity)
+fn new_log_filter(node: &Node, (criteria,): (LogCriteria,), client: ClientId) -> RpcResult<Quantity<u128>> {
+    let id = node.filters.add_logs(client, criteria, Instant::now())?;
+    Ok(Quantity(id))
 }
 
 /// `mc_newBlockFilter`.
-fn new_block_filter(node: &Node) -> RpcResult<Quantity<u128>> {
-    node.filters.add_blocks(Instant::now()).map(Quantity)
+fn new_block_filter(node: &Node, (): (), client: ClientId) -> RpcResult<Quantity<u128>> {
+    node.filters.add_blocks(client, Instant::now()).map(Quantity)
 }
 
 /// `mc_newPendingTransactionFilter`.
-fn new_pending_filter(node: &Node) -> RpcResult<Quantity<u128>> {
-    node.filters.add_pending(Instant::now()).map(Quantity)
+fn new_pending_filter(node: &Node, (): (), client: ClientId) -> RpcResult<Quantity<u128>> {
+    node.filters.add_pending(client, Instant::now()).map(Quantity)
 }
 
 /// `mc_uninstallFilter`: whether the filter existed.

@@ -2,8 +2,11 @@
 //!
 //! The kinds of subscriptions and how their notifications are sent are in [`crate::subscriptions`].
 
+use std::time::Instant;
+
 use serde::Serialize;
 
+use crate::client::ClientId;
 use crate::decode::{FromParam, json_type};
 use crate::error::{RpcError, RpcResult};
 use crate::ids::NamedId;
@@ -74,26 +77,31 @@ fn subscribe(
     session: &RpcSession,
     (kind, details): (String, Option<SubscriptionDetails>),
     name_style: NameStyle,
+    client: ClientId,
 ) -> RpcResult<SubscriptionId> {
     let feeds = &node.feeds;
+    // Subscriptions and filters share the memory for criteria.
+    node.filters.remove_idle(Instant::now());
     let source: Box<dyn SubscriptionSource> = match kind.as_str() {
         "newHeads" => {
             SubscriptionDetails::refuse(details)?;
-            Box::new(HeadSource::new(feeds, NewHeads)?)
+            Box::new(HeadSource::new(feeds, client, NewHeads)?)
         }
         "logs" => {
             let criteria: Option<LogCriteria> = details.map(SubscriptionDetails::read).transpose()?;
             let criteria = criteria.unwrap_or_default();
             criteria.check_range()?;
-            Box::new(HeadSource::new(feeds, MatchingLogs { criteria, name_style })?)
+            let logs = MatchingLogs { criteria, name_style };
+            Box::new(HeadSource::new(feeds, client, logs)?)
         }
         "newPendingTransactions" => {
             let full: Option<bool> = details.map(SubscriptionDetails::read).transpose()?;
-            Box::new(PendingSource::new(feeds, full.unwrap_or_default(), name_style)?)
+            let full = full.unwrap_or_default();
+            Box::new(PendingSource::new(feeds, client, full, name_style)?)
         }
         "syncing" => {
             SubscriptionDetails::refuse(details)?;
-            Box::new(SyncSource::new(feeds)?)
+            Box::new(SyncSource::new(feeds, client)?)
         }
         _ => {
             return Err(RpcError::invalid_argument(

@@ -87,8 +87,8 @@ pub(super) enum DuplexEnd {
     Stopped,
 }
 
-/// Exchanges messages until the client hangs up or the server stops. Running calls then get the
-/// grace for stopping. Returns `None` if the grace was too short for them.
+/// Exchanges messages with `client` until it hangs up or the server stops. Running calls then get
+/// the grace for stopping. Returns `None` if the grace was too short for them.
 pub(super) async fn serve<C: Send + Sync + 'static, T: DuplexChannel>(
     dispatcher: &Dispatcher<C>,
     channel: &mut T,
