@@ -164,11 +164,10 @@ mod tests {
         }
     }
 
-    /// The header time-out does not end these connections: it runs for seconds, and from the same
-    /// time for all of them.
     #[tokio::test]
     async fn the_connection_that_is_idle_longest_makes_room() {
         let server = server().await;
+        let opened = Instant::now();
         let mut idle = Vec::new();
         for _ in 0..PLACES.per_address {
             let mut stream = connect(&server).await;
@@ -181,6 +180,7 @@ mod tests {
         let mut byte = [0];
         let end = first.read(&mut byte).await;
         assert!(matches!(end, Ok(0) | Err(_)), "got {end:?}, expected the end");
+        assert!(opened.elapsed() < HEADER_TIMEOUT, "its time was over");
         for other in others {
             let error = other.try_read(&mut byte).expect_err("it is open");
             assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
