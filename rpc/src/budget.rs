@@ -117,7 +117,7 @@ impl MessageBudget {
     }
 
     /// Explains why a text was not written.
-    pub(crate) fn text_error(&self, error: TextError) -> RpcError {
+    fn text_error(&self, error: TextError) -> RpcError {
         match error {
             TextError::TooLong => {
                 self.len_left.store(0, Relaxed);

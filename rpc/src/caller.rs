@@ -2,7 +2,6 @@
 //!
 //! This module knows no sockets.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -31,9 +30,8 @@ pub(crate) struct RpcCaller {
 }
 
 impl RpcCaller {
-    /// A new connection of the client at `ip`.
-    pub(crate) fn remote(ip: IpAddr, traffic: &TrafficMemory) -> Self {
-        let client = ClientId::at(ip);
+    /// A new connection of `client` over the network.
+    pub(crate) fn remote(client: ClientId, traffic: &TrafficMemory) -> Self {
         Self {
             client,
             connection: next_connection(),
@@ -83,7 +81,7 @@ mod tests {
         let traffic = TrafficMemory::new(0, 100);
         let (one, two) = (RpcCaller::local(&traffic), RpcCaller::local(&traffic));
         assert_ne!(one.client, two.client);
-        let remote = || RpcCaller::remote([10, 0, 0, 1].into(), &traffic);
+        let remote = || RpcCaller::remote(ClientId::Address(1), &traffic);
         let (one, two) = (remote(), remote());
         assert_eq!(one.client, two.client);
         assert_ne!(one.connection, two.connection);

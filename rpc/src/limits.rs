@@ -64,9 +64,9 @@ pub struct Limits {
     pub batch_len_max: usize,
     /// The deepest nesting of arrays and objects in a request.
     pub depth_max: usize,
-    /// The most open connections of the HTTP server, and of the WebSocket server. One more takes the
-    /// place of the connection that is idle longest. If none is idle, it gets the status 503 and is
-    /// closed.
+    /// The most open connections of the HTTP server, and of the WebSocket server. One more takes
+    /// the place of the connection that is idle longest. If none is idle, it gets the status 503
+    /// and is closed.
     pub connections_max: usize,
     /// The most open connections of the local socket. One more takes the place of the connection
     /// that is idle longest. If none is idle, it is closed.
@@ -97,8 +97,8 @@ pub struct Limits {
     /// [`Limits::read_rate_min`], it gets the same time again. A client that is slower is
     /// disconnected.
     pub write_timeout: Duration,
-    /// The least rate, in bytes a second, at which a client must read a message that it has not read
-    /// after [`Limits::write_timeout`].
+    /// The least rate, in bytes a second, at which a client must read a message that it has not
+    /// read after [`Limits::write_timeout`].
     pub read_rate_min: usize,
     /// The most subscriptions of one connection.
     pub subscriptions_max: usize,

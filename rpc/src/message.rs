@@ -15,7 +15,7 @@ use crate::decode::{json_type, string};
 use crate::error::{RpcError, RpcResult};
 use crate::json::Json;
 use crate::limits::Limits;
-use crate::text::{Text, TextWriter};
+use crate::text::{Text, TextError, TextWriter};
 
 /// The id of a response whose request had no readable id.
 const NULL_ID: &str = "null";
@@ -267,18 +267,64 @@ fn is_deeper(body: &[u8], depth_max: usize) -> bool {
     false
 }
 
-/// If memory for a response with a longer id runs out, the whole answer fails, since a part of the
-/// id may have been written.
+/// If memory for a response with a longer id runs out, a part of the id may have been written.
 const LONG_ID_LEN: usize = 16 * 1024;
 
-/// An error that is no longer, with its id, is written even if no memory is left.
-const SHORT_ERROR_LEN: usize = 512;
+/// A response with an id of at most this length becomes an error if no memory is left. With a
+/// longer id the whole answer may fail.
+const SHORT_ID_LEN: usize = 512;
 /// Most bytes of a response without its id, its result or its error.
 const RESPONSE_LEN: usize = 64;
 
+/// The result or the error of a response as text, with its memory.
+pub(crate) struct ResponseBody {
+    /// The end of the id, and the name of the field.
+    field: &'static [u8],
+    text: Text,
+}
+
+impl ResponseBody {
+    /// Takes the bytes of a result from `budget`. A long error counts as a result does. What does
+    /// not fit becomes a short error.
+    pub(crate) fn new(budget: &MessageBudget, result: RpcResult<Json>) -> Self {
+        let error = match result {
+            Ok(json) => match budget.charge(json.text().len()) {
+                Ok(()) => {
+                    return Self {
+                        field: br#","result":"#,
+                        text: json.into_text(),
+                    };
+                }
+                Err(error) => error,
+            },
+            Err(error) => error,
+        };
+        let mut text = budget.writer();
+        if serde_json::to_writer(&mut text, &error).is_err() {
+            // A code and texts can always be written, if there is memory.
+            return Self::short_error(&RpcError::no_memory());
+        }
+        match budget.charge_error(text.len()) {
+            Ok(()) => Self {
+                field: br#","error":"#,
+                text: text.finish(),
+            },
+            Err(error) => Self::short_error(&error),
+        }
+    }
+
+    /// An error of the node itself, whose memory is not counted.
+    fn short_error(error: &RpcError) -> Self {
+        let text = serde_json::to_vec(error).expect("a code and a text can always be written");
+        Self {
+            field: br#","error":"#,
+            text: text.into(),
+        }
+    }
+}
+
 /// The answer to a message while its responses are made, one after the other.
-pub(crate) struct AnswerWriter<'b> {
-    budget: &'b MessageBudget,
+pub(crate) struct AnswerWriter {
     out: TextWriter,
     is_batch: bool,
     /// The beginning of a response, kept for its allocation.
@@ -287,11 +333,10 @@ pub(crate) struct AnswerWriter<'b> {
     failed: bool,
 }
 
-impl<'b> AnswerWriter<'b> {
+impl AnswerWriter {
     /// An answer without responses. The answer to a batch is an array.
-    pub(crate) fn new(budget: &'b MessageBudget, is_batch: bool) -> Self {
+    pub(crate) fn new(budget: &MessageBudget, is_batch: bool) -> Self {
         Self {
-            budget,
             out: budget.writer(),
             is_batch,
             begin: Vec::new(),
@@ -299,46 +344,31 @@ impl<'b> AnswerWriter<'b> {
         }
     }
 
-    /// Appends a response. A result for which too little memory is left becomes an error.
-    pub(crate) fn push(&mut self, id: &str, result: RpcResult<Json>) {
-        if self.failed {
+    /// Appends a response. If too little memory is left for it, it becomes an error.
+    pub(crate) fn push(&mut self, id: &str, body: ResponseBody) {
+        if self.failed || self.push_body(id, body).is_ok() {
             return;
         }
-        let result = match result {
-            Ok(json) => self.push_text(id, b",\"result\":", json.into_text()),
-            Err(error) => self.push_error(id, &error),
-        };
-        if let Err(error) = result {
-            self.failed = id.len() > LONG_ID_LEN || self.push_error(id, &error).is_err();
+        let error = ResponseBody::short_error(&RpcError::no_memory());
+        if id.len() <= SHORT_ID_LEN {
+            self.out
+                .always_make_room(error.text.len() + id.len() + RESPONSE_LEN);
         }
+        // Of a response with a long id a part may have been written.
+        self.failed = id.len() > LONG_ID_LEN || self.push_body(id, error).is_err();
     }
 
-    /// Appends an error. A long one counts as a result does.
-    fn push_error(&mut self, id: &str, error: &RpcError) -> RpcResult<()> {
-        let mut text = self.budget.writer();
-        if serde_json::to_writer(&mut text, error).is_err() {
-            // A code and texts can always be written, if there is memory.
-            return Err(RpcError::no_memory());
-        }
-        self.budget.charge_error(text.len())?;
-        if id.len() + text.len() <= SHORT_ERROR_LEN {
-            self.out.always_make_room(SHORT_ERROR_LEN + RESPONSE_LEN);
-        }
-        self.push_text(id, b",\"error\":", text.finish())
-    }
-
-    fn push_text(&mut self, id: &str, field: &[u8], value: Text) -> RpcResult<()> {
+    fn push_body(&mut self, id: &str, body: ResponseBody) -> Result<(), TextError> {
         let separator: &[u8] = match (self.is_batch, self.out.len()) {
             (false, _) => b"",
             (true, 0) => b"[",
             (true, _) => b",",
         };
         self.begin.clear();
-        for part in [separator, br#"{"jsonrpc":"2.0","id":"#, id.as_bytes(), field] {
+        for part in [separator, br#"{"jsonrpc":"2.0","id":"#, id.as_bytes(), body.field] {
             self.begin.extend_from_slice(part);
         }
-        let appended = self.out.append(&self.begin, value, b"}");
-        appended.map_err(|error| self.budget.text_error(error))
+        self.out.append(&self.begin, body.text, b"}")
     }
 
     /// The answer. `None` if it has no responses.
@@ -559,7 +589,7 @@ mod tests {
         let is_batch = responses.len() != 1;
         let mut answer = AnswerWriter::new(budget, is_batch);
         for (id, result) in responses {
-            answer.push(id, result);
+            answer.push(id, ResponseBody::new(budget, result));
         }
         let text = answer.finish().expect("memory").map(|text| text.to_vec());
         assert_eq!(String::from_utf8(text.unwrap_or_default()).unwrap(), expected);
@@ -586,7 +616,8 @@ mod tests {
         let (_, budget) = budget(1 << 20);
         let mut answer = AnswerWriter::new(&budget, true);
         for _ in 0..10 {
-            answer.push("1", Err(RpcError::reverted("reverted", &[7; 10_000])));
+            let error = RpcError::reverted("reverted", &[7; 10_000]);
+            answer.push("1", ResponseBody::new(&budget, Err(error)));
         }
         let text = answer.finish().expect("memory").expect("an answer").to_vec();
         let text = String::from_utf8(text).unwrap();
@@ -603,9 +634,9 @@ mod tests {
         let mut answer = AnswerWriter::new(&budget, true);
         let long = || Json::write(&"x".repeat(15_000));
         for id in ["1", "2", "3", "4", "5", "6"] {
-            answer.push(id, long());
+            answer.push(id, ResponseBody::new(&budget, long()));
         }
-        answer.push("7", Json::write(&7));
+        answer.push("7", ResponseBody::new(&budget, Json::write(&7)));
         assert!(traffic.used() <= 100_000);
         let text = answer.finish().expect("memory").expect("an answer").to_vec();
         let text: Vec<serde_json::Value> = serde_json::from_slice(&text).expect("JSON");
@@ -622,7 +653,7 @@ mod tests {
     fn an_answer_without_memory_for_its_ids_fails() {
         let (_, budget) = budget(10_000);
         let mut answer = AnswerWriter::new(&budget, false);
-        answer.push(&"9".repeat(20_000), Json::write(&1));
+        answer.push(&"9".repeat(20_000), ResponseBody::new(&budget, Json::write(&1)));
         assert_eq!(answer.finish(), Err(NoMemory));
     }
 }

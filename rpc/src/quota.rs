@@ -153,12 +153,11 @@ impl Drop for QuotaPermit {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, Ipv4Addr};
 
     use super::*;
 
     fn remote(last: u8) -> ClientId {
-        ClientId::at(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)))
+        ClientId::Address(last.into())
     }
 
     /// Takes `amount` at a time until the client gets no more. Returns the permits.

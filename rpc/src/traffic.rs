@@ -3,8 +3,9 @@
 //!
 //! Each request and each response has a bound of its own. The bound here holds for all connections
 //! together, so that a thousand clients cannot each fill their own bound. Memory is reserved before
-//! it is filled, in coarse steps, and released when what it holds was sent or dropped. If too little
-//! is left, the request is refused at once. If it waited, it would hold the memory that it has.
+//! it is filled, in coarse steps, and released when what it holds was sent or dropped. If too
+//! little is left, the request is refused at once. If it waited, it would hold the memory that it
+//! has.
 //!
 //! The room has three parts. One client address has at most its share. All clients over the network
 //! have at most [`REMOTE_PART`] of the whole. The rest is left for the local socket, so that the
@@ -24,7 +25,7 @@
 //! | the values of a trace | `chain::work::WorkMemory`, in steps of 1 MiB | this room |
 //! | the accounts and slots of `debug_dumpBlock`, the transactions of `txpool_content` | [`crate::budget::reserve_values`] | this room |
 //! | the logs of a block that is searched | not at all | a block × calls that run |
-//! | an error | only if it is long, as a result | 1 KiB × requests of a batch × messages |
+//! | an error | as a result; that memory is missing can always be said, in a short text | this room; 1 KiB × requests of a batch × messages |
 //! | texts of less than [`FREE_LEN`] | not at all | 1 KiB × messages that are answered |
 
 use std::collections::HashMap;
@@ -203,12 +204,10 @@ impl Drop for MemoryReservation {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, Ipv4Addr};
-
     use super::*;
 
     fn remote(last: u8) -> ClientId {
-        ClientId::Address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)))
+        ClientId::Address(last.into())
     }
 
     /// The most bytes that `client` can reserve now.

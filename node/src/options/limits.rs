@@ -28,8 +28,8 @@ pub struct LimitOptions {
     /// Most requests in a batch
     #[arg(long = "rpc.maxbatch", value_name = "N", default_value_t = BATCH_LEN_MAX, value_parser = positive)]
     pub batch: usize,
-    /// Memory for requests and responses, from their first byte until they are sent, for all clients
-    /// together, in MiB; an eighth of it is left for the local socket
+    /// Memory for requests and responses, from their first byte until they are sent, for all
+    /// clients together, in MiB; an eighth of it is left for the local socket
     #[arg(long = "rpc.maxtraffic", value_name = "MIB", default_value_t = TRAFFIC_LEN_MAX >> 20, value_parser = positive)]
     pub traffic: usize,
     /// Most HTTP connections; the same number applies to WebSocket connections. When all are taken,
@@ -84,8 +84,8 @@ pub struct LimitOptions {
     /// receives it at the rate of --rpc.minrate gets the same time again
     #[arg(long = "rpc.writetimeout", value_name = "SECONDS", default_value_t = Seconds(WRITE_TIMEOUT))]
     pub write_time: Seconds,
-    /// Least rate, in KiB a second, at which a client must receive a response that it has not received
-    /// after --rpc.writetimeout; slower clients are disconnected
+    /// Least rate, in KiB a second, at which a client must receive a response that it has not
+    /// received after --rpc.writetimeout; slower clients are disconnected
     #[arg(long = "rpc.minrate", value_name = "KIB", default_value_t = READ_RATE_MIN >> 10, value_parser = positive)]
     pub min_rate: usize,
     /// Time after which a filter that is not polled is removed, in seconds

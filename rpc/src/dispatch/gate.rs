@@ -289,7 +289,6 @@ impl Drop for Permit {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, Ipv4Addr};
     use std::time::Duration;
 
     use tokio::task::JoinHandle;
@@ -301,10 +300,9 @@ mod tests {
 
     fn caller(address: u8, connection: u64) -> RpcCaller {
         let traffic = TrafficMemory::new(0, 100);
-        let ip = IpAddr::V4(Ipv4Addr::new(10, 0, 0, address));
         RpcCaller {
             connection,
-            ..RpcCaller::remote(ip, &traffic)
+            ..RpcCaller::remote(ClientId::Address(address.into()), &traffic)
         }
     }
 

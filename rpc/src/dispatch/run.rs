@@ -21,7 +21,7 @@ use crate::caller::RpcCaller;
 use crate::client::ClientId;
 use crate::error::{RpcError, RpcResult};
 use crate::json::Json;
-use crate::message::{AnswerWriter, NoMemory, ParsedRequest};
+use crate::message::{AnswerWriter, NoMemory, ParsedRequest, ResponseBody};
 use crate::modules::NameStyle;
 use crate::params::Params;
 use crate::subscriptions::RpcSession;
@@ -47,21 +47,14 @@ pub(super) struct MessageRun<'m, C> {
 /// The responses to the requests of a message, in their order.
 struct Responses<'m> {
     ids: std::vec::IntoIter<Option<&'m str>>,
-    writer: AnswerWriter<'m>,
+    writer: AnswerWriter,
 }
 
 impl Responses<'_> {
-    /// The result of the next request.
-    fn push(&mut self, result: RpcResult<Json>) {
+    /// The response to the next request.
+    fn push(&mut self, body: ResponseBody) {
         if let Some(id) = self.ids.next().flatten() {
-            self.writer.push(id, result);
-        }
-    }
-
-    /// The same error for the next `count` requests.
-    fn push_errors(&mut self, count: usize, error: &RpcError) {
-        for _ in 0..count {
-            self.push(Err(error.clone()));
+            self.writer.push(id, body);
         }
     }
 }
@@ -122,11 +115,18 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
         }
     }
 
+    /// The same error for the next `count` requests.
+    fn push_errors(&self, responses: &mut Responses<'_>, count: usize, error: &RpcError) {
+        for _ in 0..count {
+            responses.push(ResponseBody::new(&self.budget, Err(error.clone())));
+        }
+    }
+
     /// Runs `plans`, with a response for each. There are several plans only behind one gate.
     async fn run(&self, plans: &[CallPlan<'_, C>], responses: &mut Responses<'_>) {
         let Some(plan) = plans.first() else { return };
         if let Err(error) = self.budget.admit() {
-            return responses.push_errors(plans.len(), &error);
+            return self.push_errors(responses, plans.len(), &error);
         }
         let (budget, context) = (&self.budget, &self.dispatcher.rpc.context);
         let result = match plan {
@@ -159,7 +159,7 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
             },
             CallPlan::Gated(gate, ..) => return self.run_gated(*gate, plans, responses).await,
         };
-        responses.push(charged(budget, result));
+        responses.push(ResponseBody::new(budget, result));
     }
 
     /// Waits for an answer until the deadline. A panic becomes an internal error.
@@ -192,7 +192,8 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
                 }
                 self.budget.cancel();
                 let error = RpcError::refused("the client hung up before the answer was ready");
-                responses.push_errors(responses.ids.len() - left, &error);
+                let count = responses.ids.len() - left;
+                self.push_errors(responses, count, &error);
             }
         }
     }
@@ -202,7 +203,7 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
             let count = tasks.len();
             match gate.acquire(self.caller, first.name, self.budget.deadline).await {
                 Ok(permit) => tasks = self.run_turn(gate, permit, tasks, responses).await,
-                Err(error) => return responses.push_errors(count, &busy(error)),
+                Err(error) => return self.push_errors(responses, count, &busy(error)),
             }
         }
     }
@@ -218,7 +219,8 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
     ) -> VecDeque<GatedTask<C>> {
         let mut missing = tasks.len();
         // Results are sent one by one, so that finished calls keep their results if a later call
-        // times out. The channel never has more results than the batch has requests.
+        // times out. Each is text already, with its memory. The channel never has more results than
+        // the batch has requests.
         let (sender, mut receiver) = mpsc::unbounded_channel();
         let context = Arc::clone(&self.dispatcher.rpc.context);
         let (budget, gate) = (Arc::clone(&self.budget), gate.clone());
@@ -230,7 +232,7 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
                     guarded(task.name, || task.handler.run(&context, params))
                 };
                 let result = budget.admit().and_then(|()| budget.run(run));
-                if sender.send(charged(&budget, result)).is_err() {
+                if sender.send(ResponseBody::new(&budget, result)).is_err() {
                     tasks.clear(); // Nobody waits any more.
                 } else if !tasks.is_empty() && Instant::now() >= turn_end && gate.has_waiting() {
                     break;
@@ -243,14 +245,14 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
         });
         loop {
             match timeout_at(self.budget.deadline, receiver.recv()).await {
-                Ok(Some(result)) => {
+                Ok(Some(body)) => {
                     missing -= 1;
-                    responses.push(result);
+                    responses.push(body);
                 }
                 Ok(None) => break,
                 Err(_) => {
                     self.budget.cancel();
-                    responses.push_errors(missing, &timed_out());
+                    self.push_errors(responses, missing, &timed_out());
                     return VecDeque::new();
                 }
             }
@@ -259,7 +261,7 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
             Ok(left) if left.len() == missing => left,
             // The runtime ends.
             _ => {
-                responses.push_errors(missing, &stopping());
+                self.push_errors(responses, missing, &stopping());
                 VecDeque::new()
             }
         }
@@ -278,13 +280,6 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
             client: params.client(),
         })
     }
-}
-
-/// Takes the bytes of a result from the budget.
-fn charged(budget: &MessageBudget, result: RpcResult<Json>) -> RpcResult<Json> {
-    let json = result?;
-    budget.charge(json.text().len())?;
-    Ok(json)
 }
 
 /// The id to answer with. Returns `None` for a notification.

@@ -31,9 +31,9 @@ use crate::block_cache::BlockCache;
 use crate::client::ClientId;
 use crate::error::{RpcError, RpcResult, failure};
 use crate::facts::{NodeFacts, SyncStatus};
+use crate::limits::CLIENT_SHARE_PERCENT;
 use crate::modules::NameStyle;
 use crate::objects::shown_hash;
-use crate::limits::CLIENT_SHARE_PERCENT;
 use crate::quota::{Quota, QuotaPermit};
 
 /// How often the pool and the state of the download are polled, and chores are run.

@@ -20,9 +20,9 @@ use crate::error::{RpcError, RpcResult};
 use crate::feeds::{BlockChange, Feeds, HeadCursor};
 use crate::ids::random_id;
 use crate::json::{Json, JsonArray};
+use crate::limits::CLIENT_SHARE_PERCENT;
 use crate::logs_filter::{LogCriteria, LogFilter};
 use crate::modules::NameStyle;
-use crate::limits::CLIENT_SHARE_PERCENT;
 use crate::quota::{Quota, QuotaPermit};
 use crate::types::Data;
 

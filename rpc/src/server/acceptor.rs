@@ -23,12 +23,12 @@ use warp::Reply;
 use warp::http::StatusCode;
 
 use super::activity::{Activity, Watched};
+use super::address::client_at;
 use super::places::{OpenConnection, Place, Places};
 use super::replies::{HttpResponse, refusal};
 use super::split::SplitStream;
 use super::{ACCEPT_PAUSE, stopped};
 use crate::caller::RpcCaller;
-use crate::client::ClientId;
 use crate::limits::Limits;
 use crate::traffic::TrafficMemory;
 
@@ -160,7 +160,7 @@ impl Acceptor {
         open: &OpenConnection,
         service: impl Fn(&ConnectionContext) -> S,
     ) {
-        let client = ClientId::at(address.ip());
+        let client = client_at(address.ip());
         let take = |places: &Places, limits| {
             let activity = Activity::new(limits);
             let place = places.take(client, &activity, open)?;
@@ -178,7 +178,7 @@ impl Acceptor {
         // Answers are small and written at once. Waiting to fill a packet would only delay them.
         let _ = stream.set_nodelay(true);
         let stream = SplitStream::new(stream);
-        let caller = RpcCaller::remote(address.ip(), &self.traffic).with_hang_up(Arc::new(stream.hang_up()));
+        let caller = RpcCaller::remote(client, &self.traffic).with_hang_up(Arc::new(stream.hang_up()));
         let context = ConnectionContext {
             place: Arc::new(place),
             source: Arc::new(RequestSource { caller, activity }),

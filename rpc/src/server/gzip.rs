@@ -186,7 +186,8 @@ mod tests {
         let (text, _) = answer(LEN, &memory);
         let mut taken = MemoryReservation::default();
         while memory.reserve(&mut taken, 1000) {}
-        assert_eq!(gzip.compress(text, &memory).await, Err(NoMemory));
+        let zipped = gzip.compress(text, &memory).await;
+        assert!(zipped.is_ok(), "the memory of the plain text is enough");
         assert_eq!(gzip.permits.available_permits(), LONG_MAX);
     }
 

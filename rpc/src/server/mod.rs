@@ -3,10 +3,12 @@
 //! None of them knows what a method is. The HTTP and the WebSocket server share a TCP server
 //! (`tcp.rs`, `acceptor.rs`). The WebSocket server and the local socket share the exchange of
 //! messages on a connection that lasts (`duplex`). Who may connect while all places are taken is in
-//! `places.rs`, what a connection is doing in `activity.rs`, and how fast it must read in `pace.rs`.
+//! `places.rs`. What a connection is doing is in `activity.rs`, and how fast it must read in
+//! `pace.rs`.
 
 mod acceptor;
 mod activity;
+mod address;
 mod duplex;
 mod gzip;
 pub mod http;

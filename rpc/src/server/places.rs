@@ -137,7 +137,6 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, Ipv4Addr};
     use std::time::Duration;
 
     use futures_util::FutureExt;
@@ -146,7 +145,7 @@ mod tests {
     use crate::limits::Limits;
 
     fn client(last: u8) -> ClientId {
-        ClientId::Address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)))
+        ClientId::Address(last.into())
     }
 
     /// Takes places for test connections.

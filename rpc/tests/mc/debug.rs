@@ -1,5 +1,7 @@
 //! The module `debug`: traces, raw blocks and states, refused blocks, setting the head.
 
+use std::time::Duration;
+
 use chain::import::Imported;
 use primitives::{B256, Block, TxRules, U256, hex, keccak256};
 use rpc::types::data;
@@ -284,6 +286,25 @@ fn traces_are_bounded() {
     assert_eq!(message, "the trace was not ready after 0ns");
     let few = json!([hash, {"limit": 5, "disableMemory": true}]);
     assert_eq!(names(&net.ok("debug_traceTransaction", few)).len(), 5);
+}
+
+#[test]
+fn the_operator_limits_the_time_of_traces() {
+    let net = Net::with(|settings| settings.trace_timeout_max = Duration::ZERO);
+    let hash = net.send(json!({"to": account(5)}));
+    net.mine();
+    for options in [
+        json!({}),
+        json!({"timeout": "60m"}),
+        json!({"tracer": "callTracer"}),
+    ] {
+        net.check_error(
+            "debug_traceTransaction",
+            json!([hash, options]),
+            -32000,
+            "the trace was not ready after 0ns",
+        );
+    }
 }
 
 #[test]

@@ -159,6 +159,10 @@ impl Net {
             ..NodeSettings::default()
         };
         change(&mut settings);
+        let limits = Limits {
+            response_len_max: limits.response_len_max.min(settings.response_len_max),
+            ..limits
+        };
         let node = Node::new(chain.clone(), accounts, Box::new(FACTS), miner.clone())
             .expect("a thread")
             .with_filter_limits(filter_limits)

@@ -1,5 +1,7 @@
 //! `mc_getLogs`: ranges, tags, a single block, topics, the pending block, bounds.
 
+use std::time::Duration;
+
 use chain::import::Imported;
 use chain::logs::LogLimits;
 use primitives::{Block, TxForm, U256, UnsignedTransaction};
@@ -266,6 +268,19 @@ fn a_long_response_is_refused() {
     let id = net.ok("mc_newFilter", all.clone());
     for (method, params) in [("mc_getLogs", all), ("mc_getFilterLogs", json!([id]))] {
         let message = "the logs are longer than 1000 bytes: ask for less at once, or start the node with a larger --rpc.maxresponse";
+        net.check_error(method, params, -32000, message);
+    }
+}
+
+#[test]
+fn a_search_has_a_time_limit() {
+    let (net, _, blocks) = scene_of(Net::with(|settings| settings.logs_timeout = Duration::ZERO));
+    let head = blocks[2].header.number;
+    assert!(head >= 4, "{head} blocks are searched one by one");
+    let all = json!([{"fromBlock": "0x0"}]);
+    let id = net.ok("mc_newFilter", all.clone());
+    for (method, params) in [("mc_getLogs", all), ("mc_getFilterLogs", json!([id]))] {
+        let message = "execution aborted (timeout = 0ns): ask for less at once, or start the node with a larger --rpc.logs.timeout";
         net.check_error(method, params, -32000, message);
     }
 }

@@ -1,4 +1,4 @@
-//! A limit for the EVM, as an inspector that stops it when the time is over or nobody waits any more.
+//! A limit for the EVM, as an inspector that stops it: the time is over, or nobody waits any more.
 //!
 //! An inspector cannot return an error. So it halts the interpreter, and the caller asks
 //! [`Deadline::check`] afterwards.

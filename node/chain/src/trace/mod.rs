@@ -78,7 +78,7 @@ pub enum TraceError {
     #[error("transaction index: got {got}, but the block has {count} transactions")]
     NoTransaction { got: usize, count: usize },
     /// The time limit was exceeded, or nobody waits for the trace any more.
-    #[error("the trace is not ready: {0}")]
+    #[error("{}", stop_text(.0))]
     Stopped(#[from] WorkStop),
     /// Too little memory is left for the values of the trace.
     #[error("the trace needs more memory than is left: trace less, or try again later")]
@@ -134,6 +134,13 @@ impl View {
         (0..block.body.transactions.len())
             .map(|index| replay.trace(index, &request.tracer, &mut bounds))
             .collect()
+    }
+}
+
+fn stop_text(stop: &WorkStop) -> String {
+    match stop {
+        WorkStop::Timeout(timeout) => format!("the trace was not ready after {timeout:?}"),
+        WorkStop::Cancelled => stop.to_string(),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Calls without a transaction (docs/interface.md, 4.5).
 //!
-//! The caller needs no funds for the value and the gas of the call. Both methods have a smaller
-//! share of the threads than other methods. They run for at most [`TIMEOUT_DEFAULT`], and stop when nobody waits for them.
+//! The caller need not own what the call spends. Both methods have a smaller share of the threads
+//! than other methods. They run for at most [`TIMEOUT_DEFAULT`], and stop when nobody waits for
+//! them.
 
 use chain::call::{CALL_GAS_DEFAULT, CallOutcome, CallRequest, TIMEOUT_DEFAULT, revert_text};
 use primitives::{Bytes, U256};

@@ -277,14 +277,15 @@ impl<'v> LogsAnswer<'v> {
             return Err(log_error(LogError::Results { max: self.count_max }));
         }
         self.count += 1;
-        self.json.push(log)?;
-        if self.json.len() > self.len_max {
-            return Err(RpcError::refused(format!(
-                "the logs are longer than {} bytes: ask for less at once, or start the node with a larger --rpc.maxresponse",
-                self.len_max
-            )));
-        }
-        Ok(())
+        let len_max = self.len_max;
+        self.json.push(log).map_err(|error| {
+            if error != RpcError::too_long("", len_max) {
+                return error;
+            }
+            RpcError::refused(format!(
+                "the logs are longer than {len_max} bytes: ask for less at once, or start the node with a larger --rpc.maxresponse"
+            ))
+        })
     }
 
     fn finish(self) -> RpcResult<LogsJson> {

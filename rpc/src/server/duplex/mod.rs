@@ -115,12 +115,13 @@ async fn exchange_messages<C: Send + Sync + 'static, T: DuplexChannel>(
     let mut end = None;
     let mut works = None;
     loop {
-        works = connection
-            .is_in_use()
-            .then(|| works.unwrap_or_else(|| source.activity.works()));
         while let Some(message) = connection.unsent.pop_front() {
+            works.get_or_insert_with(|| source.activity.works());
             connection.send(channel, message).await?;
         }
+        works = connection
+            .is_in_use()
+            .then(|| works.take().unwrap_or_else(|| source.activity.works()));
         if connection.calls.is_empty()
             && let Some(end) = end
         {
@@ -216,9 +217,7 @@ impl<'a, C: Send + Sync + 'static> DuplexConnection<'a, C> {
 
     /// Whether the client waits for something: an answer or notifications.
     fn is_in_use(&self) -> bool {
-        !self.calls.is_empty()
-            || !self.unsent.is_empty()
-            || !self.signals.is_empty() && self.subscriptions.any()
+        !self.calls.is_empty() || !self.signals.is_empty() && self.subscriptions.any()
     }
 
     /// Starts to answer a message. A message that needs no waiting is answered here, so such
