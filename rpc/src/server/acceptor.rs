@@ -24,7 +24,7 @@ use warp::http::StatusCode;
 
 use super::activity::{Activity, Watched};
 use super::address::client_at;
-use super::places::{OpenConnection, Place, Places};
+use super::places::{ConnectionPlace, ConnectionPlaces, OpenConnection};
 use super::replies::{HttpResponse, refusal};
 use super::split::SplitStream;
 use super::{ACCEPT_PAUSE, stopped};
@@ -51,7 +51,7 @@ pub(super) type HttpRequest = hyper::Request<hyper::body::Incoming>;
 #[derive(Clone)]
 pub(super) struct ConnectionContext {
     /// The connection's place, shared by its parts. It is free when the last part drops it.
-    pub(super) place: Arc<Place>,
+    pub(super) place: Arc<ConnectionPlace>,
     /// Who has connected.
     pub(super) source: Arc<RequestSource>,
     /// Becomes true when the server stops.
@@ -83,8 +83,8 @@ pub(super) struct Acceptor {
     limits: Arc<Limits>,
     reserved_limits: Arc<Limits>,
     traffic: TrafficMemory,
-    places: Places,
-    reserved: Places,
+    places: ConnectionPlaces,
+    reserved: ConnectionPlaces,
 }
 
 /// Passes requests on with their source. On a reserved place only `/health` is passed on.
@@ -121,8 +121,8 @@ impl Acceptor {
                 ..limits.clone()
             }),
             traffic: traffic.clone(),
-            places: Places::new(limits.connections_max, share),
-            reserved: Places::new(RESERVED_PLACES, share),
+            places: ConnectionPlaces::new(limits.connections_max, share),
+            reserved: ConnectionPlaces::new(RESERVED_PLACES, share),
         }
     }
 
@@ -161,7 +161,7 @@ impl Acceptor {
         service: impl Fn(&ConnectionContext) -> S,
     ) {
         let client = client_at(address.ip());
-        let take = |places: &Places, limits| {
+        let take = |places: &ConnectionPlaces, limits| {
             let activity = Activity::new(limits);
             let place = places.take(client, &activity, open)?;
             Some((place, activity))

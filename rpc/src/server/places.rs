@@ -18,7 +18,7 @@ use crate::client::ClientId;
 
 /// The places of one server. Clones are the same places.
 #[derive(Clone)]
-pub(super) struct Places(Arc<PlacesTable>);
+pub(super) struct ConnectionPlaces(Arc<PlacesTable>);
 
 struct PlacesTable {
     max: usize,
@@ -42,8 +42,8 @@ struct PlacedConnection {
 }
 
 /// The place of a connection. Dropping it frees the place.
-pub(super) struct Place {
-    places: Places,
+pub(super) struct ConnectionPlace {
+    places: ConnectionPlaces,
     number: u64,
     evicted: Arc<Notify>,
     /// The server waits at its end until all of these are dropped.
@@ -53,7 +53,7 @@ pub(super) struct Place {
 /// Says that a connection is open, until it is dropped.
 pub(super) type OpenConnection = mpsc::Sender<Infallible>;
 
-impl Places {
+impl ConnectionPlaces {
     /// `max` places, of which a client has at most `share_percent`.
     pub(super) fn new(max: usize, share_percent: usize) -> Self {
         Self(Arc::new(PlacesTable {
@@ -65,7 +65,12 @@ impl Places {
 
     /// A place for a connection of `client`. Returns `None` if there is none and no connection is
     /// idle.
-    pub(super) fn take(&self, client: ClientId, activity: &Activity, open: &OpenConnection) -> Option<Place> {
+    pub(super) fn take(
+        &self,
+        client: ClientId,
+        activity: &Activity,
+        open: &OpenConnection,
+    ) -> Option<ConnectionPlace> {
         let mut taken = self.0.taken.lock();
         let of_client = taken.counts.get(&client).copied().unwrap_or_default();
         if of_client >= self.0.client_max {
@@ -83,7 +88,7 @@ impl Places {
         };
         taken.connections.insert(number, connection);
         *taken.counts.entry(client).or_default() += 1;
-        Some(Place {
+        Some(ConnectionPlace {
             places: self.clone(),
             number,
             evicted,
@@ -122,14 +127,14 @@ impl TakenPlaces {
     }
 }
 
-impl Place {
+impl ConnectionPlace {
     /// Waits until the connection must make room for another.
     pub(super) async fn evicted(&self) {
         self.evicted.notified().await;
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         self.places.0.taken.lock().remove(self.number);
     }
@@ -150,14 +155,14 @@ mod tests {
 
     /// Takes places for test connections.
     struct Server {
-        places: Places,
+        places: ConnectionPlaces,
         open: OpenConnection,
         ended: mpsc::Receiver<Infallible>,
     }
 
     /// A connection with its place.
     struct Connection {
-        place: Place,
+        place: ConnectionPlace,
         activity: Activity,
     }
 
@@ -165,7 +170,7 @@ mod tests {
         fn new(max: usize, share_percent: usize) -> Self {
             let (open, ended) = mpsc::channel(1);
             Self {
-                places: Places::new(max, share_percent),
+                places: ConnectionPlaces::new(max, share_percent),
                 open,
                 ended,
             }

@@ -27,7 +27,7 @@ use super::activity::Activity;
 use super::duplex::{self, DuplexChannel, DuplexError};
 use super::metered::Metered;
 use super::pace::ReadPace;
-use super::places::{Place, Places};
+use super::places::{ConnectionPlace, ConnectionPlaces};
 use super::stream::{ValueStream, ValueStreamError};
 use super::{ACCEPT_PAUSE, ServeError, ServerTasks, stopped};
 use crate::caller::RpcCaller;
@@ -72,7 +72,7 @@ pub fn start<C: Send + Sync + 'static>(
     path: &Path,
 ) -> Result<IpcServer, ServeError> {
     let (mut listener, socket) = listen(path).map_err(ServeError::bind(path.display()))?;
-    let places = Places::new(dispatcher.limits().ipc_connections_max, 100);
+    let places = ConnectionPlaces::new(dispatcher.limits().ipc_connections_max, 100);
     let mut tasks = ServerTasks::new();
     tasks.start(|mut stop, open| async move {
         loop {
@@ -112,7 +112,7 @@ async fn serve<C, S>(
     dispatcher: Arc<Dispatcher<C>>,
     stream: S,
     source: RequestSource,
-    place: Place,
+    place: ConnectionPlace,
     stop: watch::Receiver<bool>,
 ) where
     C: Send + Sync + 'static,
