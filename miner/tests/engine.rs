@@ -238,7 +238,12 @@ fn a_full_channel_of_solutions_does_not_block_the_stop() {
         work_out
             .send(Some(work(header, 1, Epoch::ethash(0))))
             .expect("the engine takes work");
-        std::thread::sleep(Duration::from_millis(40));
+        // A solution is counted before it is sent.
+        let start = Instant::now();
+        while engine.status().solutions < header {
+            assert!(start.elapsed() < PATIENCE, "no solution");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
     assert_eq!(solutions.len(), 1);
     let start = Instant::now();
