@@ -63,7 +63,7 @@ fn verify_with(cache: &LightCache, claim: &SolutionClaim) -> SolutionVerdict {
 
 impl SolutionVerdict {
     /// Whether the solution is valid.
-    pub fn is_valid(&self) -> bool {
+    pub const fn is_valid(&self) -> bool {
         self.fault.is_none()
     }
 

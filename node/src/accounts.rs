@@ -103,10 +103,10 @@ pub(crate) fn open(
     } else {
         ScryptCost::STANDARD
     };
-    let book = AccountManager::with_directory(KeyDirectory::new(folder, cost));
-    let skipped = book.refresh()?;
+    let accounts = AccountManager::with_directory(KeyDirectory::new(folder, cost));
+    let skipped = accounts.refresh()?;
     let warnings = skipped.iter().map(|file| format!("skipped {file}"));
-    Ok((book, warnings.collect()))
+    Ok((accounts, warnings.collect()))
 }
 
 /// Runs `vnode account`.
@@ -114,19 +114,19 @@ pub(crate) fn open(
 /// # Errors
 /// [`AccountsError`]; no account is changed then.
 pub fn run(options: &VnodeOptions, command: &AccountCommand) -> Result<(), AccountsError> {
-    let (book, warnings) = open(options, &options.data_directory()?)?;
+    let (accounts, warnings) = open(options, &options.data_directory()?)?;
     for warning in warnings {
         eprintln!("warning: {warning}");
     }
     let passwords = || Passwords::of(options);
     match command {
-        AccountCommand::List => list(&book),
+        AccountCommand::List => list(&accounts),
         AccountCommand::New => {
             let password = passwords()?.new_one(0, "Password of the new account: ")?;
-            print_stored(&book.create(password.as_bytes(), SystemTime::now())?);
+            print_stored(&accounts.create(password.as_bytes(), SystemTime::now())?);
         }
-        AccountCommand::Import { file } => print_stored(&import(&book, &passwords()?, file)?),
-        AccountCommand::Update { account } => print_stored(&update(&book, &passwords()?, account)?),
+        AccountCommand::Import { file } => print_stored(&import(&accounts, &passwords()?, file)?),
+        AccountCommand::Update { account } => print_stored(&update(&accounts, &passwords()?, account)?),
     }
     Ok(())
 }
@@ -136,12 +136,12 @@ fn print_stored(account: &StoredAccount) {
     print_line(&format!("Key file: {}", account.path.display()));
 }
 
-fn list(book: &AccountManager) {
-    for (number, AccountStatus { address, path, .. }) in book.accounts().iter().enumerate() {
+fn list(accounts: &AccountManager) {
+    for (number, AccountStatus { address, path, .. }) in accounts.accounts().iter().enumerate() {
         let url = path.as_deref().map(keystore::url).unwrap_or_default();
         print_line(&format!("Account #{number}: {address:#x} {url}"));
     }
-    for path in book.unidentified() {
+    for path in accounts.unidentified() {
         eprintln!(
             "warning: {} does not name its address; unlocking tries it, and `account import` gives it an address",
             path.display()
@@ -149,7 +149,11 @@ fn list(book: &AccountManager) {
     }
 }
 
-fn import(book: &AccountManager, passwords: &Passwords, path: &Path) -> Result<StoredAccount, AccountsError> {
+fn import(
+    accounts: &AccountManager,
+    passwords: &Passwords,
+    path: &Path,
+) -> Result<StoredAccount, AccountsError> {
     let text = read_key(path)?;
     let trimmed = text.trim_ascii();
     let (key, password_index) = if trimmed.starts_with(b"{") {
@@ -173,7 +177,7 @@ fn import(book: &AccountManager, passwords: &Passwords, path: &Path) -> Result<S
         Passwords::File { .. } => passwords.present(password_index, "")?,
         _ => passwords.new_one(password_index, "Password of the account: ")?,
     };
-    Ok(book.import(&key, password.as_bytes(), SystemTime::now())?)
+    Ok(accounts.import(&key, password.as_bytes(), SystemTime::now())?)
 }
 
 fn read_key(path: &Path) -> Result<Zeroizing<Vec<u8>>, AccountsError> {
@@ -194,19 +198,21 @@ fn read_key(path: &Path) -> Result<Zeroizing<Vec<u8>>, AccountsError> {
 }
 
 fn update(
-    book: &AccountManager,
+    accounts: &AccountManager,
     passwords: &Passwords,
     account: &AccountRef,
 ) -> Result<StoredAccount, AccountsError> {
-    let address = resolve(book, account)?;
+    let address = resolve(accounts, account)?;
     let question = format!("Present password of {address:#x}: ");
     let old = try_passwords(passwords, 0, &question, account, |password| {
-        book.key_with_password(&address, password)
+        accounts
+            .key_with_password(&address, password)
             .map(|_| password.to_owned())
     })?;
     let old = Zeroizing::new(old);
     let new = passwords.new_one(1, "New password: ")?;
-    book.update(&address, &*old, new.as_bytes())
+    accounts
+        .update(&address, &*old, new.as_bytes())
         .map_err(|error| AccountsError::Unlock {
             account: account.clone(),
             error,
@@ -214,20 +220,20 @@ fn update(
 }
 
 /// Unlocks the accounts of `--unlock` until the node stops.
-pub(crate) fn unlock(options: &VnodeOptions, book: &AccountManager) -> Result<(), AccountsError> {
+pub(crate) fn unlock(options: &VnodeOptions, accounts: &AccountManager) -> Result<(), AccountsError> {
     if options.unlock.is_empty() {
         return Ok(());
     }
     let passwords = Passwords::of(options)?;
     for (index, account) in options.unlock.iter().enumerate() {
-        let address = resolve(book, account)?;
+        let address = resolve(accounts, account)?;
         // The accounts of the development network are already unlocked.
-        if book.with_key(&address, |_| ()).is_ok() {
+        if accounts.with_key(&address, |_| ()).is_ok() {
             continue;
         }
         let question = format!("Password of {address:#x}: ");
         try_passwords(&passwords, index, &question, account, |password| {
-            book.unlock_with_password(&address, password, None)
+            accounts.unlock_with_password(&address, password, None)
         })?;
         tracing::info!(address = %format_args!("{address:#x}"), "account unlocked");
     }
@@ -260,18 +266,19 @@ fn try_passwords<T>(
 }
 
 /// The address of `account`. A number counts the accounts of the key files.
-fn resolve(book: &AccountManager, account: &AccountRef) -> Result<Address, AccountsError> {
+fn resolve(accounts: &AccountManager, account: &AccountRef) -> Result<Address, AccountsError> {
     let number = match *account {
         AccountRef::Address(address) => return Ok(address),
         AccountRef::Number(number) => number,
     };
-    let all = book.accounts();
+    let all = accounts.accounts();
     let mut stored = all.iter().filter(|account| account.path.is_some());
-    let accounts = stored.clone().count();
+    let stored_accounts = stored.clone().count();
     let path = || {
-        book.directory()
+        accounts
+            .directory()
             .map(KeyDirectory::path)
-            .unwrap_or(Path::new(""))
+            .unwrap_or_else(|| Path::new(""))
             .to_owned()
     };
     stored
@@ -279,7 +286,7 @@ fn resolve(book: &AccountManager, account: &AccountRef) -> Result<Address, Accou
         .map(|account| account.address)
         .ok_or_else(|| AccountsError::Number {
             number,
-            accounts,
+            accounts: stored_accounts,
             path: path(),
         })
 }

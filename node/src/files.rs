@@ -37,7 +37,7 @@ fn create_and_sync(path: &Path, bytes: &[u8], sync: impl FnOnce(&Path) -> Result
 /// Writes and syncs a file with a temporary name in the folder of `path`. Its mode is 0600.
 fn write_unnamed(path: &Path, bytes: &[u8]) -> Result<tempfile::NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+    let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or_else(|| Path::new(".")))?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     Ok(file)

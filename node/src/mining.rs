@@ -252,7 +252,7 @@ mod tests {
         let stopping = miner.clone();
         let stopped = std::thread::spawn(move || stopping.stop());
         let (rate, rates) = bounded(1);
-        let asking = miner.clone();
+        let asking = miner;
         std::thread::spawn(move || {
             while asking.running.lock().is_some() {
                 std::thread::yield_now();

@@ -77,7 +77,7 @@ impl Passwords {
     }
 
     /// How often a password is read until it is right.
-    pub(crate) fn tries(&self) -> usize {
+    pub(crate) const fn tries(&self) -> usize {
         if matches!(self, Self::Terminal) { TRIES } else { 1 }
     }
 

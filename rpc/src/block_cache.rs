@@ -77,7 +77,7 @@ impl CachedBlock {
     }
 
     /// Number and hash.
-    pub(crate) fn id(&self) -> BlockId {
+    pub(crate) const fn id(&self) -> BlockId {
         BlockId {
             number: self.block.header.number,
             hash: self.hash,

@@ -323,7 +323,7 @@ pub fn string<'a>(json: &'a str, expected: &'static str) -> Result<Cow<'a, str>,
 }
 
 /// The type of a JSON text, in words.
-pub fn json_type(json: &str) -> &'static str {
+pub const fn json_type(json: &str) -> &'static str {
     match json.as_bytes().first() {
         Some(b'"') => "a string",
         Some(b'{') => "an object",

@@ -107,7 +107,7 @@ impl RpcError {
     }
 
     /// The JSON-RPC code.
-    pub fn code(&self) -> i32 {
+    pub const fn code(&self) -> i32 {
         self.code
     }
 

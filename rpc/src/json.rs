@@ -39,7 +39,7 @@ impl Json {
     }
 
     /// The JSON text.
-    pub(crate) fn text(&self) -> &Text {
+    pub(crate) const fn text(&self) -> &Text {
         &self.0
     }
 
@@ -143,7 +143,7 @@ impl JsonArray {
     }
 
     /// Bytes written so far.
-    pub(crate) fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.writer.len()
     }
 

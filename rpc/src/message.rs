@@ -239,7 +239,7 @@ fn check_syntax(body: &str) -> Result<(), RpcError> {
     }
 }
 
-fn is_space(byte: u8) -> bool {
+const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 

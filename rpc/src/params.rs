@@ -29,7 +29,7 @@ pub struct Params<'a> {
 
 impl<'a> Params<'a> {
     /// Takes the JSON text of the request's `params`, or `None` if they are absent.
-    pub fn new(json: Option<&'a [u8]>, name_style: NameStyle) -> Self {
+    pub const fn new(json: Option<&'a [u8]>, name_style: NameStyle) -> Self {
         Self {
             json,
             name_style,
@@ -38,7 +38,7 @@ impl<'a> Params<'a> {
     }
 
     /// The same call, from `client`.
-    pub(crate) fn of_client(self, client: ClientId) -> Self {
+    pub(crate) const fn of_client(self, client: ClientId) -> Self {
         Self {
             client: Some(client),
             ..self
@@ -51,12 +51,12 @@ impl<'a> Params<'a> {
     }
 
     /// The JSON text.
-    pub(crate) fn json(&self) -> Option<&'a [u8]> {
+    pub(crate) const fn json(&self) -> Option<&'a [u8]> {
         self.json
     }
 
     /// The style of the name that the method was called by.
-    pub fn name_style(&self) -> NameStyle {
+    pub const fn name_style(&self) -> NameStyle {
         self.name_style
     }
 

@@ -135,7 +135,7 @@ impl QuotaState {
 }
 
 /// Whether the client is another machine, or a program that comes over the network.
-fn is_remote(client: ClientId) -> bool {
+const fn is_remote(client: ClientId) -> bool {
     matches!(client, ClientId::Address(_))
 }
 

@@ -73,7 +73,7 @@ impl Text {
     }
 
     /// Bytes of the text.
-    pub(crate) fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
@@ -152,7 +152,7 @@ fn sealed(mut bytes: Vec<u8>, mut reservation: MemoryReservation) -> Bytes {
 }
 
 /// The bytes that are reserved for a piece of this capacity.
-fn counted(capacity: usize) -> usize {
+const fn counted(capacity: usize) -> usize {
     if capacity > FREE_LEN { capacity } else { 0 }
 }
 
@@ -178,12 +178,12 @@ impl TextWriter {
     }
 
     /// Bytes written so far.
-    pub(crate) fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.text.len
     }
 
     /// Why the last write failed.
-    pub(crate) fn error(&self) -> Option<TextError> {
+    pub(crate) const fn error(&self) -> Option<TextError> {
         self.error
     }
 
@@ -290,7 +290,7 @@ impl TextWriter {
         Ok(())
     }
 
-    fn fail<T>(&mut self, error: TextError) -> Result<T, TextError> {
+    const fn fail<T>(&mut self, error: TextError) -> Result<T, TextError> {
         self.error = Some(error);
         Err(error)
     }

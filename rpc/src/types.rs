@@ -223,7 +223,7 @@ fn number_of(digits: &str) -> u64 {
 }
 
 /// The value of a hex digit. [`hex_digits`] has checked that it is one.
-fn digit_value(digit: u8) -> u8 {
+const fn digit_value(digit: u8) -> u8 {
     match digit {
         b'0'..=b'9' => digit - b'0',
         _ => (digit | 0x20) - b'a' + 10,

@@ -40,7 +40,7 @@ pub struct Caller {
 
 impl Caller {
     /// Creates a caller of the node at `address`.
-    pub fn new(address: SocketAddr) -> Self {
+    pub const fn new(address: SocketAddr) -> Self {
         Self {
             http: Mutex::new(TestHttpClient::new(address)),
             id: AtomicU64::new(1),

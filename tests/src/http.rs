@@ -35,7 +35,7 @@ fn invalid(what: impl Into<String>) -> io::Error {
 
 impl TestHttpClient {
     /// Creates a client of `address`.
-    pub fn new(address: SocketAddr) -> Self {
+    pub const fn new(address: SocketAddr) -> Self {
         Self {
             address,
             connection: None,

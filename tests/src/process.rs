@@ -71,7 +71,7 @@ impl ChildProcess {
     }
 
     /// When the process was started.
-    pub(crate) fn started(&self) -> Instant {
+    pub(crate) const fn started(&self) -> Instant {
         self.started
     }
 

@@ -70,7 +70,7 @@ impl Launch {
     }
 
     /// Limits the length of each file to `bytes`; [`Vnode::free_file_length`] removes the limit.
-    pub fn file_bytes_max(mut self, bytes: u64) -> Self {
+    pub const fn file_bytes_max(mut self, bytes: u64) -> Self {
         self.file_bytes_max = Some(bytes);
         self
     }
@@ -95,10 +95,12 @@ impl Launch {
             // SAFETY: the closure runs between fork and exec. It makes one system call on a value
             // that it owns, and allocates nothing.
             unsafe {
-                command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_FSIZE, &limit) {
-                    0 => Ok(()),
-                    _ => Err(std::io::Error::last_os_error()),
-                });
+                command.pre_exec(
+                    move || match libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) {
+                        0 => Ok(()),
+                        _ => Err(std::io::Error::last_os_error()),
+                    },
+                );
             }
         }
         ChildProcess::start(
@@ -318,7 +320,7 @@ impl Vnode {
     }
 
     /// When the process was started.
-    pub fn started(&self) -> Instant {
+    pub const fn started(&self) -> Instant {
         self.process.started()
     }
 
@@ -332,7 +334,8 @@ impl Vnode {
         let pid = libc::pid_t::try_from(self.id()).expect("a process id fits");
         // SAFETY: the call reads `limit` and writes nothing; the child has not been waited for, so
         // the id is its own.
-        let result = unsafe { libc::prlimit(pid, libc::RLIMIT_FSIZE, &limit, std::ptr::null_mut()) };
+        let result =
+            unsafe { libc::prlimit(pid, libc::RLIMIT_FSIZE, &raw const limit, std::ptr::null_mut()) };
         let error = std::io::Error::last_os_error();
         assert_eq!(result, 0, "cannot change a limit of the node: {error}");
     }

@@ -40,7 +40,7 @@ fn balance() -> U256 {
     U256::from(GSHA) * U256::from(GSHA) * U256::from(1000)
 }
 
-fn standing(tx_nonce: u64) -> SenderState {
+fn sender_state(tx_nonce: u64) -> SenderState {
     SenderState {
         tx_nonce,
         balance: balance(),
@@ -113,7 +113,7 @@ fn raised_limits() -> PoolConfig {
     }
 }
 
-fn next(number: u64) -> NextBlock {
+const fn next(number: u64) -> NextBlock {
     NextBlock {
         number,
         gas_limit: GAS_LIMIT,
@@ -153,7 +153,7 @@ fn print_time(what: &str, took: Duration) {
 }
 
 fn add(pool: &TxPool, sent: &Sent) {
-    let added = pool.add(sent.transaction.clone(), sent.sender, standing(0));
+    let added = pool.add(sent.transaction.clone(), sent.sender, sender_state(0));
     added.expect("the pool has room and the sender has funds");
 }
 
@@ -282,7 +282,7 @@ fn measure_heads(spec: &Arc<ChainSpec>, sent: &[Sent]) {
             let from = head as usize * MINED;
             let mined: Vec<_> = sent[from..from + MINED]
                 .iter()
-                .map(|sent| (sent.sender, standing(1)))
+                .map(|sent| (sent.sender, sender_state(1)))
                 .collect();
             let (one, ()) = timed(|| pool.follow_head(next(head + 2), mined, []));
             took += one;

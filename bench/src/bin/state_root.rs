@@ -218,7 +218,7 @@ impl BenchState {
     }
 
     /// The next pseudo-random index; the indices are the same in every run.
-    fn pick(&mut self) -> usize {
+    const fn pick(&mut self) -> usize {
         self.next = self
             .next
             .wrapping_mul(6_364_136_223_846_793_005)

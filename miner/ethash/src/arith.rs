@@ -5,7 +5,7 @@ use crate::FNV_PRIME;
 
 /// Ethash's mixing step, `a * FNV_PRIME ^ b`. It multiplies before the exclusive or, unlike FNV-1a.
 #[inline(always)]
-pub(crate) fn fnv(a: u32, b: u32) -> u32 {
+pub(crate) const fn fnv(a: u32, b: u32) -> u32 {
     a.wrapping_mul(FNV_PRIME) ^ b
 }
 

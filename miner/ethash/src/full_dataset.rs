@@ -34,7 +34,7 @@ impl<'a> FullDataset<'a> {
     }
 
     /// Number of items in the dataset.
-    pub fn items(&self) -> u32 {
+    pub const fn items(&self) -> u32 {
         self.item_count.divisor()
     }
 

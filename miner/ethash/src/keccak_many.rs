@@ -65,7 +65,7 @@ fn indices_by_block_count(inputs: &[&[u8]]) -> Vec<usize> {
 
 /// The number of sponge blocks of `input` with its padding.
 #[inline(always)]
-fn block_count(input: &[u8]) -> usize {
+const fn block_count(input: &[u8]) -> usize {
     input.len() / RATE_BYTES + 1
 }
 

@@ -198,9 +198,9 @@ impl NonceGroup {
 /// cache line, for example behind the header of a dataset file.
 #[inline(always)]
 fn prefetch_item(item: &DatasetItem) {
-    prefetch(&item[0]);
-    prefetch(&item[ITEM_WORDS / 2]);
-    prefetch(&item[ITEM_WORDS - 1]);
+    prefetch(&raw const item[0]);
+    prefetch(&raw const item[ITEM_WORDS / 2]);
+    prefetch(&raw const item[ITEM_WORDS - 1]);
 }
 
 #[cfg(test)]

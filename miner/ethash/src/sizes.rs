@@ -112,7 +112,7 @@ fn is_prime(n: u64) -> bool {
 }
 
 /// `base ^ exponent mod modulus` for a modulus below 2^32.
-fn pow_mod(base: u64, mut exponent: u64, modulus: u64) -> u64 {
+const fn pow_mod(base: u64, mut exponent: u64, modulus: u64) -> u64 {
     let mut square = base % modulus;
     let mut result = 1;
     while exponent > 0 {

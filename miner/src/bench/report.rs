@@ -21,7 +21,7 @@ pub enum DeviceKind {
 }
 
 impl DeviceKind {
-    fn name(self) -> &'static str {
+    const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
             Self::Gpu => "gpu",

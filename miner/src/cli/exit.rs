@@ -21,7 +21,7 @@ pub(crate) enum ExitReason {
 
 impl ExitReason {
     /// The exit code.
-    pub(crate) fn code(self) -> u8 {
+    pub(crate) const fn code(self) -> u8 {
         match self {
             Self::Done => 0,
             Self::Usage => 1,

@@ -41,7 +41,7 @@ pub(crate) enum MinerCommand {
 /// Options of `getwork`.
 #[derive(Debug, Args)]
 pub(crate) struct GetworkOptions {
-    /// Nodes, such as http://localhost:8545. The first is preferred; the others are used while it
+    /// Nodes, such as <http://localhost:8545>. The first is preferred; the others are used while it
     /// fails.
     #[arg(required = true, value_name = "URL")]
     pub(crate) urls: Vec<String>,
@@ -96,7 +96,7 @@ pub(crate) struct ScheduleOptions {
 }
 
 impl ScheduleOptions {
-    pub(crate) fn schedule(&self) -> Schedule {
+    pub(crate) const fn schedule(&self) -> Schedule {
         match self.algo {
             Algorithm::Ethash => Schedule::Ethash,
             Algorithm::Etchash => Schedule::Etchash {
@@ -346,7 +346,7 @@ mod tests {
     use super::*;
 
     fn parse(arguments: &[&str]) -> Result<MinerCommand, clap::Error> {
-        CliOptions::try_parse_from(["miner"].iter().chain(arguments)).map(|options| options.command)
+        CliOptions::try_parse_from(std::iter::once(&"miner").chain(arguments)).map(|options| options.command)
     }
 
     #[test]

@@ -53,7 +53,7 @@ fn epoch(options: &VerifyOptions) -> Result<Epoch, String> {
     }
 }
 
-fn name(schedule: Schedule) -> &'static str {
+const fn name(schedule: Schedule) -> &'static str {
     match schedule {
         Schedule::Ethash => "Ethash",
         Schedule::Etchash { .. } => "Etchash",

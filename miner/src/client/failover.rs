@@ -214,10 +214,10 @@ impl Failover {
         loop {
             let now = Instant::now();
             let due = (0..self.endpoints.len()).find(|&index| self.endpoints[index].next_try <= now);
-            let mut connected = None;
-            if let Some(index) = due {
-                connected = self.try_connect(index).await.map(|source| (index, source));
-            }
+            let connected = match due {
+                Some(index) => self.try_connect(index).await.map(|source| (index, source)),
+                None => None,
+            };
             if connected.is_none() && !paused {
                 paused = true;
                 stats.set_job(None);

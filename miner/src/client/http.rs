@@ -33,7 +33,11 @@ pub(super) struct NodeHttpClient {
 }
 
 impl NodeHttpClient {
-    pub(super) fn new(endpoint: MiningEndpoint, tls: Arc<ClientConfig>, response_timeout: Duration) -> Self {
+    pub(super) const fn new(
+        endpoint: MiningEndpoint,
+        tls: Arc<ClientConfig>,
+        response_timeout: Duration,
+    ) -> Self {
         Self {
             endpoint,
             tls,

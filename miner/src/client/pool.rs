@@ -150,7 +150,7 @@ impl PoolClient {
     }
 
     /// The dialect of this connection.
-    pub(super) fn dialect(&self) -> Dialect {
+    pub(super) const fn dialect(&self) -> Dialect {
         self.session.dialect()
     }
 
@@ -384,7 +384,7 @@ impl PoolClient {
 }
 
 /// Whether a line was skipped because it is not JSON.
-fn is_not_json(event: &PoolEvent) -> bool {
+const fn is_not_json(event: &PoolEvent) -> bool {
     let PoolEvent::Skipped { reason, .. } = event else {
         return false;
     };

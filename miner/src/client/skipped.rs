@@ -94,7 +94,7 @@ impl SkippedMessages {
     }
 
     /// Records a line that is JSON.
-    pub(super) fn note_json(&mut self) {
+    pub(super) const fn note_json(&mut self) {
         self.not_json = 0;
     }
 }

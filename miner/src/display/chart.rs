@@ -94,7 +94,7 @@ impl ChartGroup {
         text
     }
 
-    fn height(&self) -> usize {
+    const fn height(&self) -> usize {
         TITLE_HEIGHT + ROW_HEIGHT * self.bars.len()
     }
 

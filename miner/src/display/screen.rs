@@ -44,12 +44,12 @@ impl Screen {
     }
 
     /// Whether a table is shown.
-    pub fn is_live(&self) -> bool {
+    pub const fn is_live(&self) -> bool {
         self.table.is_some()
     }
 
     /// Whether colours are used.
-    pub fn colours(&self) -> bool {
+    pub const fn colours(&self) -> bool {
         self.colours
     }
 

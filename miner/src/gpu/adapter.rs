@@ -4,7 +4,7 @@
 //! error.
 
 use super::error::GpuError;
-use super::pages;
+use super::page_layout::{page_bytes, pages_max};
 
 /// The largest part of the device memory that this process may use, in percent of what the driver
 /// grants.
@@ -50,7 +50,7 @@ impl AdapterInfo {
             name: info.name,
             max_binding: limits.max_storage_buffer_binding_size,
             max_buffer: limits.max_buffer_size,
-            max_pages: pages::pages_max(&limits),
+            max_pages: pages_max(&limits),
             subgroup_size: if shuffles { info.subgroup_min_size } else { 0 },
         }
     }
@@ -59,7 +59,7 @@ impl AdapterInfo {
     /// may be smaller.
     pub(crate) fn largest_dataset_bytes(&self) -> u64 {
         let bytes = self.max_binding.min(self.max_buffer);
-        pages::page_bytes(bytes).saturating_mul(self.max_pages.into())
+        page_bytes(bytes).saturating_mul(self.max_pages.into())
     }
 
     /// Whether `other` is this card through the same library. Cards are compared by their bus

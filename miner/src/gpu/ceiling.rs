@@ -286,7 +286,7 @@ fn steady_rate(
 mod tests {
     use super::super::adapter::adapter;
     use super::super::fixture::first_adapter;
-    use super::super::pages::PageLayout;
+    use super::super::page_layout::PageLayout;
     use super::*;
 
     /// Returns the row of read number `n`.

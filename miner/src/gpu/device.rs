@@ -79,7 +79,7 @@ impl GpuDevice {
     }
 
     /// The queue of the device.
-    pub(crate) fn queue(&self) -> &wgpu::Queue {
+    pub(crate) const fn queue(&self) -> &wgpu::Queue {
         self.queue.as_ref().expect("the queue is taken only by drop")
     }
 

@@ -35,12 +35,12 @@ impl DispatchSizer {
     }
 
     /// Units of work in the next dispatch.
-    pub(crate) fn size(&self) -> u32 {
+    pub(crate) const fn size(&self) -> u32 {
         self.size
     }
 
     /// Units of work per second, as last measured.
-    pub(crate) fn rate(&self) -> Option<f64> {
+    pub(crate) const fn rate(&self) -> Option<f64> {
         self.rate
     }
 

@@ -157,12 +157,12 @@ pub enum GpuError {
 
 impl GpuError {
     /// Whether the searcher is unusable. Only opening the adapter again can help.
-    pub fn needs_rebuild(&self) -> bool {
+    pub const fn needs_rebuild(&self) -> bool {
         matches!(self, Self::DeviceLost { .. } | Self::Timeout { .. })
     }
 
     /// Whether the device has computed a wrong result.
-    pub fn is_wrong_data(&self) -> bool {
+    pub const fn is_wrong_data(&self) -> bool {
         matches!(
             self,
             Self::WrongItem { .. } | Self::WrongMix { .. } | Self::MissedHit { .. } | Self::FalseHit { .. }

@@ -28,7 +28,7 @@ impl KernelForm {
     pub(crate) const LANES_PER_HASH: u32 = 8;
 
     /// The name of the form in options and files.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Lane => "lane",
             Self::Shuffle => "shuffle",
@@ -43,7 +43,7 @@ impl KernelForm {
     }
 
     /// Whether the form runs on `adapter`.
-    pub fn runs_on(self, adapter: &AdapterInfo) -> bool {
+    pub const fn runs_on(self, adapter: &AdapterInfo) -> bool {
         let with_subgroups = matches!(self, Self::Shuffle | Self::Shuffle8);
         !with_subgroups || adapter.subgroup_size >= Self::LANES_PER_HASH
     }

@@ -13,7 +13,8 @@
 //! | choice of the kernel by measurement | [`choose_kernel`], `tuning` |
 //! | what the memory can deliver at best | [`GpuSearcher::measure_ceilings`] |
 //! | allocation, waiting, lost devices | `device` |
-//! | a table spread over several buffers | `pages` |
+//! | how a table is spread over several buffers | `page_layout` |
+//! | such a table on the device | `pages` |
 //! | text of the kernels | `shaders` |
 //! | compiled kernels | `pipeline` |
 //! | size of a dispatch | `dispatch_size` |
@@ -34,6 +35,7 @@ mod error;
 pub(crate) mod fixture;
 mod kernel_form;
 mod options;
+mod page_layout;
 mod pages;
 mod params;
 mod pipeline;

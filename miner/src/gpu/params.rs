@@ -37,7 +37,7 @@ pub(crate) fn boundary_top(boundary: &B256) -> u64 {
     u64::from_be_bytes(top)
 }
 
-fn split(value: u64) -> [u32; 2] {
+const fn split(value: u64) -> [u32; 2] {
     [value as u32, (value >> 32) as u32]
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct GenerateParams {
 }
 const _: () = assert!(size_of::<GenerateParams>() == 16);
 
-/// Random reads of one dispatch (`ReadParams` in shaders/random_reads.wgsl).
+/// Random reads of one dispatch (`ReadParams` in `shaders/random_reads.wgsl`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 pub(crate) struct ReadParams {

@@ -115,7 +115,7 @@ impl GpuSearcher {
     }
 
     /// The properties of the adapter.
-    pub fn adapter(&self) -> &AdapterInfo {
+    pub const fn adapter(&self) -> &AdapterInfo {
         &self.gpu.info
     }
 
@@ -132,17 +132,17 @@ impl GpuSearcher {
     }
 
     /// The current settings.
-    pub fn options(&self) -> &GpuOptions {
+    pub const fn options(&self) -> &GpuOptions {
         &self.options
     }
 
     /// How long the comparison with the CPU took when the dataset was loaded.
-    pub(crate) fn check_time(&self) -> Duration {
+    pub(crate) const fn check_time(&self) -> Duration {
         self.check_time
     }
 
     /// Hashes per second, as last measured between batches.
-    pub fn last_hashrate(&self) -> Option<f64> {
+    pub const fn last_hashrate(&self) -> Option<f64> {
         self.sizer.rate()
     }
 
@@ -239,8 +239,8 @@ impl GpuSearcher {
     pub fn set_kernel(&mut self, kernel: KernelForm, workgroup_size: u32) -> Result<(), GpuError> {
         self.stop()?;
         let options = GpuOptions {
-            kernel,
             workgroup_size,
+            kernel,
             ..self.options.clone()
         };
         runs_on(&self.gpu.info, kernel)?;
@@ -265,7 +265,7 @@ impl GpuSearcher {
     ///
     /// Batches in flight still belong to the old work. All of them together last about the target
     /// time, and each report names its own work.
-    pub fn set_work(&mut self, work: GpuWork) {
+    pub const fn set_work(&mut self, work: GpuWork) {
         self.work = Some(work);
         self.next_nonce = work.start_nonce;
         self.nonces_left = work.nonces;

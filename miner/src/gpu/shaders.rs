@@ -2,8 +2,8 @@
 //! that read rows from pages.
 //!
 //! Knows text only. Tunable values and the sizes of an epoch are pipeline constants, so a module
-//! depends only on its form and on its number of pages. The module [`pages`](super::pages) computes
-//! that number.
+//! depends only on its form and on its number of pages, which comes from
+//! [`page_layout`](super::page_layout).
 
 use std::fmt::Write;
 
@@ -52,7 +52,7 @@ const fn round_constants() -> [[u32; 4]; ROUNDS] {
 }
 
 /// Returns the entry point of [`search_module`].
-pub(crate) fn search_entry(form: KernelForm) -> &'static str {
+pub(crate) const fn search_entry(form: KernelForm) -> &'static str {
     match form {
         KernelForm::Lane => "search_lane",
         KernelForm::Shuffle | KernelForm::Shuffle8 => "search_shuffle",
@@ -165,7 +165,7 @@ struct PagedTable {
 }
 
 impl PagedTable {
-    fn new(name: &'static str, pages: u32, row_bytes: usize) -> Self {
+    const fn new(name: &'static str, pages: u32, row_bytes: usize) -> Self {
         Self {
             name,
             pages,

@@ -136,16 +136,18 @@ async fn serve(config: RigConfig, screen: &Screen) -> Result<RigEnd, RigError> {
             }
         })
         .map_err(system("cannot start the thread for solutions"))?;
-    let mut status_server = None;
-    if let Some(address) = config.status {
-        let source: Arc<dyn StatusSource> = Arc::clone(&monitor) as _;
-        let server = status::serve(address, config.status_hosts, source)
-            .await
-            .map_err(|reason| RigError::Status { address, reason })?;
-        let bound = server.address();
-        tracing::info!("status at http://{bound}/, metrics at http://{bound}/metrics");
-        status_server = Some(server);
-    }
+    let status_server = match config.status {
+        None => None,
+        Some(address) => {
+            let source: Arc<dyn StatusSource> = Arc::clone(&monitor) as _;
+            let server = status::serve(address, config.status_hosts, source)
+                .await
+                .map_err(|reason| RigError::Status { address, reason })?;
+            let bound = server.address();
+            tracing::info!("status at http://{bound}/, metrics at http://{bound}/metrics");
+            Some(server)
+        }
+    };
     let (rate, epochs) = (Arc::clone(&monitor), Arc::clone(&monitor));
     let link = EngineLink {
         work,

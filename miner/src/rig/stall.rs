@@ -35,7 +35,7 @@ struct StallDetector {
 }
 
 impl StallDetector {
-    fn new(now: Instant) -> Self {
+    const fn new(now: Instant) -> Self {
         Self {
             hashes: 0,
             last_change: now,

@@ -35,7 +35,7 @@ impl Intensity {
     }
 
     /// The intensity in percent.
-    pub fn percent(self) -> u8 {
+    pub const fn percent(self) -> u8 {
         self.0
     }
 
@@ -84,7 +84,7 @@ pub(crate) struct CpuThrottle {
 }
 
 impl CpuThrottle {
-    pub(crate) fn new(intensity: Intensity) -> Self {
+    pub(crate) const fn new(intensity: Intensity) -> Self {
         Self {
             intensity,
             worked: Duration::ZERO,

@@ -28,7 +28,7 @@ impl NonceSpace {
     }
 
     /// Whether `nonce` may be used.
-    pub fn contains(self, nonce: u64) -> bool {
+    pub const fn contains(self, nonce: u64) -> bool {
         nonce & !(u64::MAX >> self.bits) == self.prefix
     }
 }
@@ -93,7 +93,7 @@ impl NonceCursor {
     }
 
     /// Begins a new job. It may use every nonce of the range again.
-    pub(crate) fn begin_job(&mut self) {
+    pub(crate) const fn begin_job(&mut self) {
         self.used = 0;
     }
 

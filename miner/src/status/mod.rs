@@ -43,7 +43,7 @@ pub struct StatusServer {
 
 impl StatusServer {
     /// The address of the server. The port is the real one, also if port 0 was requested.
-    pub fn address(&self) -> SocketAddr {
+    pub const fn address(&self) -> SocketAddr {
         self.address
     }
 }

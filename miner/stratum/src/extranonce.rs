@@ -42,12 +42,12 @@ impl Extranonce {
     }
 
     /// The lowest nonce that begins with this extranonce.
-    pub fn prefix(self) -> u64 {
+    pub const fn prefix(self) -> u64 {
         self.prefix
     }
 
     /// The length of this extranonce in bits.
-    pub fn bits(self) -> u32 {
+    pub const fn bits(self) -> u32 {
         self.digits * 4
     }
 

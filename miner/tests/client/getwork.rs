@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::harness::{Client, RATE, WAIT_MAX, config};
 use crate::node::{Answer, Node};
 
-fn header(mark: u8) -> B256 {
+const fn header(mark: u8) -> B256 {
     B256::repeat_byte(mark)
 }
 

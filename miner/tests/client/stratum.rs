@@ -11,7 +11,7 @@ use stratum::boundary_of_difficulty;
 use crate::harness::{Client, config};
 use crate::pool::ScriptedPool;
 
-fn header(mark: u8) -> B256 {
+const fn header(mark: u8) -> B256 {
     B256::repeat_byte(mark)
 }
 

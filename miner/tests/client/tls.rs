@@ -110,7 +110,7 @@ fn a_pool_that_is_not_trusted_gets_no_login() {
     for tls in [
         TlsOptions::default(),
         TlsOptions {
-            authority: Some(other.path.clone()),
+            authority: Some(other.path),
             trust_anybody: false,
         },
     ] {

@@ -20,7 +20,7 @@ fn adapter() -> Option<usize> {
     let chosen = adapters
         .iter()
         .find(|adapter| !adapter.software)
-        .or(adapters.first());
+        .or_else(|| adapters.first());
     if chosen.is_none() {
         assert!(
             std::env::var_os("REQUIRE_GPU").is_none(),
@@ -49,7 +49,7 @@ fn small_cache(seed_epoch: u32, items: u64) -> Arc<LightCache> {
     Arc::new(LightCache::with_sizes(seed_hash(seed_epoch), 1024, items * 128).unwrap())
 }
 
-fn continue_always(_: GenerationProgress) -> ControlFlow<()> {
+const fn continue_always(_: GenerationProgress) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 

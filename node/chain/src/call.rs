@@ -116,7 +116,7 @@ impl View {
     ///
     /// # Errors
     /// [`EvmCallError`] when the block is above the head or the store fails.
-    pub fn standing_in(&self, at: StateAt<'_>, address: &Address) -> Result<SenderState, EvmCallError> {
+    pub fn sender_state(&self, at: StateAt<'_>, address: &Address) -> Result<SenderState, EvmCallError> {
         let number = self.state_number(at)?;
         if let StateAt::Pending(draft) = at
             && let Some(info) = draft.overlay.account(address)
@@ -280,7 +280,7 @@ impl View {
         Ok(succeeds)
     }
 
-    fn parent_number(&self, at: StateAt<'_>) -> u64 {
+    const fn parent_number(&self, at: StateAt<'_>) -> u64 {
         match at {
             StateAt::Block(number) => number,
             StateAt::Pending(draft) => draft.block.header.number.saturating_sub(1),

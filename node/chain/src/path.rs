@@ -36,7 +36,7 @@ pub enum BlockBelow {
 
 impl BlockBelow {
     /// Number and hash of the block below.
-    pub fn id(&self) -> BlockId {
+    pub const fn id(&self) -> BlockId {
         match self {
             Self::Parent(id) | Self::Canonical(id) => *id,
         }

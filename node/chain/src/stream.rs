@@ -71,19 +71,19 @@ pub struct BlockStream<R> {
 impl<R: Read> BlockStream<R> {
     /// Makes a stream of the bytes of `input`. It is read in small pieces, so it should be
     /// buffered.
-    pub fn new(input: R) -> Self {
+    pub const fn new(input: R) -> Self {
         Self {
             lists: RlpListStream::new(input),
         }
     }
 
     /// The input that the blocks are read from.
-    pub fn input(&self) -> &R {
+    pub const fn input(&self) -> &R {
         &self.lists.input
     }
 
     /// How many bytes were read so far.
-    pub fn offset(&self) -> u64 {
+    pub const fn offset(&self) -> u64 {
         self.lists.offset
     }
 
@@ -121,7 +121,7 @@ pub(crate) struct RlpListStream<R> {
 impl<R: Read> RlpListStream<R> {
     /// Makes a stream of the bytes of `input`. It is read in small pieces, so it should be
     /// buffered.
-    pub(crate) fn new(input: R) -> Self {
+    pub(crate) const fn new(input: R) -> Self {
         Self { input, offset: 0 }
     }
 
@@ -182,7 +182,7 @@ impl<R: Read> RlpListStream<R> {
 }
 
 /// Checks that all bytes of a list were read.
-fn expect_length(rlp: &[u8], offset: u64, expected: u64) -> Result<(), BlockStreamError> {
+const fn expect_length(rlp: &[u8], offset: u64, expected: u64) -> Result<(), BlockStreamError> {
     let got = rlp.len() as u64;
     if got == expected {
         return Ok(());

@@ -46,7 +46,7 @@ impl View {
     }
 
     /// The chain's spec.
-    pub fn spec(&self) -> &Arc<ChainSpec> {
+    pub const fn spec(&self) -> &Arc<ChainSpec> {
         &self.spec
     }
 
@@ -66,7 +66,7 @@ impl View {
     }
 
     /// The hash of the head block.
-    pub fn head_hash(&self) -> B256 {
+    pub const fn head_hash(&self) -> B256 {
         self.head.hash
     }
 
@@ -226,7 +226,7 @@ impl View {
 
 impl StoredBlock {
     /// The block's number and hash.
-    pub fn id(&self) -> BlockId {
+    pub const fn id(&self) -> BlockId {
         BlockId {
             number: self.record.header.number,
             hash: self.hash,

@@ -127,7 +127,7 @@ mod tests {
         let work = WorkLimit::new(Duration::MAX).cancelled_by(&flag);
         assert_eq!(work.check(), Ok(()));
         assert!(work.reserve(usize::MAX), "nobody counts the memory");
-        flag.clone().cancel();
+        flag.cancel();
         assert_eq!(work.check(), Err(WorkStop::Cancelled));
         assert_eq!(
             WorkLimit::new(Duration::ZERO).check(),

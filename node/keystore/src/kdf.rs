@@ -75,7 +75,7 @@ impl ScryptCost {
     }
 
     /// The number of blocks in scrypt's table.
-    pub(crate) fn n(self) -> u64 {
+    pub(crate) const fn n(self) -> u64 {
         1 << self.log_n
     }
 }

@@ -185,7 +185,7 @@ mod tests {
         assert_ne!(sealed.hash(), header.hash());
         let other = Header {
             extra_data: Bytes::from_static(b"x"),
-            ..header.clone()
+            ..header
         };
         assert_ne!(other.header_hash(), header.header_hash());
         // The nonce has eight bytes, although an integer would be shorter.

@@ -124,7 +124,7 @@ impl NodeClient {
     }
 
     /// Takes the receiver of notifications. `None` over HTTP, and from the second call on.
-    pub(super) fn take_notifications(&mut self) -> Option<mpsc::Receiver<Box<RawValue>>> {
+    pub(super) const fn take_notifications(&mut self) -> Option<mpsc::Receiver<Box<RawValue>>> {
         self.notifications.take()
     }
 

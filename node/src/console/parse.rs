@@ -109,7 +109,7 @@ fn split_params(text: &str) -> Result<Vec<&str>, ConsoleCallError> {
             }
         }
     }
-    if let Some(open) = quote.or(open.pop()) {
+    if let Some(open) = quote.or_else(|| open.pop()) {
         return Err(ConsoleCallError::Unclosed(open));
     }
     words.extend(start.map(|start| &text[start..]));

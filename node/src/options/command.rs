@@ -57,7 +57,7 @@ pub enum VnodeCommand {
         /// socket in the data directory]
         #[arg(long, value_name = "ENDPOINT")]
         endpoint: Option<NodeEndpoint>,
-        /// Name of the method, such as mc_blockNumber or mc.blockNumber
+        /// Name of the method, such as `mc_blockNumber` or mc.blockNumber
         method: String,
         /// Parameters of the method; one that is not valid JSON is sent as a string
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

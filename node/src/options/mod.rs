@@ -52,7 +52,7 @@ pub struct VnodeOptions {
     /// Network to run [default: the one that the data directory was initialised with]
     #[arg(long, value_name = "NAME", global = true)]
     pub network: Option<Network>,
-    /// Network id that peers see and net_version returns [default: the network's own]
+    /// Network id that peers see and `net_version` returns [default: the network's own]
     #[arg(long, value_name = "N", global = true)]
     pub networkid: Option<u64>,
     /// Run the network that this genesis file describes; `vnode init` stores the network in the
@@ -321,7 +321,7 @@ impl VnodeOptions {
         const DEV_THREADS: usize = 2;
         let all = std::thread::available_parallelism().map_or(1, usize::from);
         self.minerthreads
-            .unwrap_or(if self.dev { all.min(DEV_THREADS) } else { all })
+            .unwrap_or_else(|| if self.dev { all.min(DEV_THREADS) } else { all })
     }
 
     /// Where CPU threads get the full dataset from.

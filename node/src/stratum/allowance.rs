@@ -37,7 +37,7 @@ pub(super) enum CheckPayment {
 
 impl CheckAllowance {
     /// The allowance of a new connection.
-    pub(super) fn new(now: Instant) -> Self {
+    pub(super) const fn new(now: Instant) -> Self {
         Self {
             earned: 0,
             unearned: TokenBucket::new(UNEARNED, now),

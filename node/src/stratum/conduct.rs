@@ -48,7 +48,7 @@ pub(super) struct RecentShares {
 
 impl RecentShares {
     /// How a connection with these shares is treated.
-    pub(super) fn treatment(self) -> Treatment {
+    pub(super) const fn treatment(self) -> Treatment {
         if self.bad >= CUT_OFF_BAD_MIN && self.is_two_thirds_bad() {
             Treatment::CutOff
         } else if self.bad >= SLOW_BAD_MIN && self.bad > self.work {
@@ -59,11 +59,11 @@ impl RecentShares {
     }
 
     /// Whether an address with these shares is banned.
-    pub(super) fn is_ban(self) -> bool {
+    pub(super) const fn is_ban(self) -> bool {
         self.bad >= BAN_BAD_MIN && self.is_two_thirds_bad()
     }
 
-    fn is_two_thirds_bad(self) -> bool {
+    const fn is_two_thirds_bad(self) -> bool {
         self.bad > 2 * self.work
     }
 }

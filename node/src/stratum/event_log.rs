@@ -79,7 +79,7 @@ struct EventCounts {
 
 impl EventLog {
     /// A log without lines.
-    pub(super) fn new(now: Instant) -> Self {
+    pub(super) const fn new(now: Instant) -> Self {
         Self(Mutex::new(EventCounts {
             begun_at: now,
             events: [0; KINDS],

@@ -71,7 +71,7 @@ pub struct StratumServer {
 
 impl StratumServer {
     /// Address where miners connect, with the real port.
-    pub fn address(&self) -> SocketAddr {
+    pub const fn address(&self) -> SocketAddr {
         self.address
     }
 

@@ -35,7 +35,7 @@ pub(super) enum ShareVerdict {
 }
 
 /// What a refused share says about the miner; `None` if the server is the reason.
-pub(super) fn quality_of_refused(refusal: RejectReason) -> Option<ShareQuality> {
+pub(super) const fn quality_of_refused(refusal: RejectReason) -> Option<ShareQuality> {
     match refusal {
         // Only shares whose hash is right are refused as stale.
         RejectReason::Stale => Some(ShareQuality::Work),
@@ -126,7 +126,7 @@ impl StratumState {
 }
 
 /// The verdict on a valid share that gives no block.
-fn verdict_without_block(age: JobAge) -> ShareVerdict {
+const fn verdict_without_block(age: JobAge) -> ShareVerdict {
     match age {
         JobAge::Current | JobAge::HeadChanged => ShareVerdict::Accepted,
         JobAge::Stale => ShareVerdict::Refused(RejectReason::Stale),

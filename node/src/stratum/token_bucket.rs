@@ -25,7 +25,7 @@ pub(super) struct TokenBucket {
 
 impl TokenBucket {
     /// A full bucket.
-    pub(super) fn new(rate: TokenRate, now: Instant) -> Self {
+    pub(super) const fn new(rate: TokenRate, now: Instant) -> Self {
         Self {
             rate,
             tokens: rate.burst,

@@ -34,7 +34,7 @@ pub(super) struct Vardiff {
 
 impl Vardiff {
     /// Starts with `difficulty`, in hashes.
-    pub(super) fn new(difficulty: u64, now: Instant) -> Self {
+    pub(super) const fn new(difficulty: u64, now: Instant) -> Self {
         Self {
             difficulty: (difficulty as f64).max(1.0),
             shares: 0,
@@ -49,7 +49,7 @@ impl Vardiff {
     }
 
     /// Counts a share.
-    pub(super) fn count_share(&mut self) {
+    pub(super) const fn count_share(&mut self) {
         self.shares = self.shares.saturating_add(1);
     }
 

@@ -30,7 +30,7 @@ impl std::fmt::Debug for WriteBatch {
 }
 
 impl WriteBatch {
-    pub(crate) fn new(transaction: WriteTransaction, permit: WritePermit) -> Self {
+    pub(crate) const fn new(transaction: WriteTransaction, permit: WritePermit) -> Self {
         Self {
             transaction: RefCell::new(Some(transaction)),
             failed: Cell::new(false),

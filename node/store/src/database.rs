@@ -38,7 +38,7 @@ struct OpenDatabase {
 }
 
 impl OpenDatabase {
-    fn new(database: Database) -> Self {
+    const fn new(database: Database) -> Self {
         Self {
             latest: Mutex::new(None),
             database,

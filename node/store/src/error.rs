@@ -138,13 +138,13 @@ impl StoreError {
     }
 
     /// Whether the failed write can be repeated once there is space on the file system.
-    pub fn wants_space(&self) -> bool {
+    pub const fn wants_space(&self) -> bool {
         matches!(self, Self::Full { .. })
     }
 
     /// Whether writing must stop until the program is started again: the disk fails for another
     /// reason than missing space, or the file cannot be opened.
-    pub fn is_final(&self) -> bool {
+    pub const fn is_final(&self) -> bool {
         matches!(
             self,
             Self::Medium { .. }
@@ -158,7 +158,7 @@ impl StoreError {
     }
 
     /// Whether the data that was read is lost. Repeating the read gives the same error.
-    pub fn is_damage(&self) -> bool {
+    pub const fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. } | Self::Corrupt { .. })
     }
 

@@ -63,12 +63,12 @@ impl LogKey {
     }
 
     /// The key with these bytes.
-    pub(crate) fn from_bytes(bytes: [u8; 8]) -> Self {
+    pub(crate) const fn from_bytes(bytes: [u8; 8]) -> Self {
         Self(bytes)
     }
 
     /// The 8 bytes, with which the keys of its rows begin.
-    pub fn as_bytes(&self) -> &[u8; 8] {
+    pub const fn as_bytes(&self) -> &[u8; 8] {
         &self.0
     }
 }

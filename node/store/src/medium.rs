@@ -64,7 +64,7 @@ pub fn sync_name(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let opened = File::open(folder.unwrap_or(Path::new(".")));
+    let opened = File::open(folder.unwrap_or_else(|| Path::new(".")));
     match opened.and_then(|folder| folder.sync_all()) {
         Err(error) if cannot_sync(&error) => Ok(()),
         synced => synced,

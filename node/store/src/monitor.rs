@@ -19,7 +19,7 @@ pub(crate) struct CallMonitor {
 }
 
 impl CallMonitor {
-    pub(crate) fn new(path: PathBuf) -> Self {
+    pub(crate) const fn new(path: PathBuf) -> Self {
         Self {
             path,
             broken: AtomicBool::new(false),

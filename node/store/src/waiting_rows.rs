@@ -27,7 +27,7 @@ pub(crate) struct WaitingRows {
 
 impl WaitingRows {
     /// Memory that the rows take, in bytes, roughly.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
 

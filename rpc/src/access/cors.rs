@@ -29,7 +29,7 @@ pub struct BadOrigin {
 
 impl Cors {
     /// Whether any origin is allowed at all.
-    pub(crate) fn is_enabled(&self) -> bool {
+    pub(crate) const fn is_enabled(&self) -> bool {
         self.any || !self.origins.is_empty()
     }
 

@@ -109,7 +109,7 @@ impl<C: Send + Sync + 'static> Rpc<C> {
     }
 
     /// What the methods work on.
-    pub fn context(&self) -> &Arc<C> {
+    pub const fn context(&self) -> &Arc<C> {
         &self.context
     }
 
@@ -209,7 +209,7 @@ impl<C> GatedHandler<C> {
 }
 
 impl<C> CallPlan<'_, C> {
-    fn gate(&self) -> Option<CallGate> {
+    const fn gate(&self) -> Option<CallGate> {
         match self {
             CallPlan::Gated(gate, ..) => Some(*gate),
             _ => None,
@@ -217,7 +217,7 @@ impl<C> CallPlan<'_, C> {
     }
 
     /// Whether the plan takes time of the network thread.
-    fn is_inline(&self) -> bool {
+    const fn is_inline(&self) -> bool {
         !matches!(self, CallPlan::Gated(..) | CallPlan::Waiting(..))
     }
 

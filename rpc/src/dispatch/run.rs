@@ -283,7 +283,7 @@ impl<C: Send + Sync + 'static> MessageRun<'_, C> {
 }
 
 /// The id to answer with. Returns `None` for a notification.
-fn answer_id<'a>(member: &ParsedRequest<'a>) -> Option<&'a str> {
+const fn answer_id<'a>(member: &ParsedRequest<'a>) -> Option<&'a str> {
     match member {
         Ok(request) => request.id,
         Err(rejected) => Some(rejected.id),

@@ -40,13 +40,13 @@ pub(crate) enum BlockChange {
 
 impl BlockChange {
     /// The block that joined or left.
-    pub(crate) fn block(&self) -> &BlockId {
+    pub(crate) const fn block(&self) -> &BlockId {
         let (Self::Removed(id) | Self::Applied(id)) = self;
         id
     }
 
     /// Whether the block left the canonical chain.
-    pub(crate) fn is_removal(&self) -> bool {
+    pub(crate) const fn is_removal(&self) -> bool {
         matches!(self, Self::Removed(_))
     }
 }
@@ -62,7 +62,7 @@ pub(crate) struct UnseenChanges {
 
 impl HeadCursor {
     /// A cursor that follows the chain alone until it reaches the head.
-    fn outside_journal(head: BlockId) -> Self {
+    const fn outside_journal(head: BlockId) -> Self {
         Self {
             next_event: OUTSIDE_JOURNAL,
             head,
@@ -100,7 +100,7 @@ impl HeadCursor {
                         .last()
                         .copied()
                         .map(BlockChange::Applied)
-                        .or(changes.last().copied())
+                        .or_else(|| changes.last().copied())
                     {
                         end.head = head_after(view, &last)?;
                     }

@@ -116,7 +116,7 @@ impl HeadJournal {
 }
 
 /// The number of blocks that an event names.
-pub(super) fn block_count(event: &HeadEvent) -> usize {
+pub(super) const fn block_count(event: &HeadEvent) -> usize {
     event.reverted.len() + event.applied.len()
 }
 

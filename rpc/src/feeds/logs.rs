@@ -90,7 +90,7 @@ impl BlockLogs {
     }
 
     /// The block without logs.
-    fn empty(id: &BlockId) -> Self {
+    const fn empty(id: &BlockId) -> Self {
         Self {
             id: *id,
             bloom: Bloom::ZERO,

@@ -201,7 +201,7 @@ impl Feeds {
     }
 
     /// The chain that these feeds follow.
-    pub(crate) fn chain(&self) -> &Chain {
+    pub(crate) const fn chain(&self) -> &Chain {
         &self.chain
     }
 

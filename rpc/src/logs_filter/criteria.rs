@@ -42,7 +42,7 @@ impl LogCriteria {
         self.span().check()
     }
 
-    fn span(&self) -> LogSpan {
+    const fn span(&self) -> LogSpan {
         LogSpan::Range {
             from: self.from,
             to: self.to,
@@ -50,7 +50,7 @@ impl LogCriteria {
     }
 
     /// Whether the range contains block `number`, which has just become canonical.
-    pub fn covers(&self, number: u64) -> bool {
+    pub const fn covers(&self, number: u64) -> bool {
         let starts = match self.from {
             BlockRef::Number(from) => from <= number,
             BlockRef::Earliest | BlockRef::Latest | BlockRef::Pending => true,

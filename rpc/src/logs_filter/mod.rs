@@ -58,7 +58,7 @@ impl LogSpan {
 }
 
 /// Whether a range from `from` to `to` is backwards on every chain.
-fn is_never_forwards(from: BlockRef, to: BlockRef) -> bool {
+const fn is_never_forwards(from: BlockRef, to: BlockRef) -> bool {
     use BlockRef::{Earliest, Latest, Number, Pending};
     match (from, to) {
         (Number(first), Number(last)) => first > last,

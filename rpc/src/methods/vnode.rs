@@ -37,7 +37,7 @@ fn address(node: &Node) -> RpcResult<Data<Address>> {
 }
 
 /// `vnode_scsService`.
-fn scs_service(node: &Node) -> RpcResult<bool> {
+const fn scs_service(node: &Node) -> RpcResult<bool> {
     Ok(node.settings.vnode.scs_service)
 }
 
@@ -47,7 +47,7 @@ fn service_cfg(node: &Node) -> RpcResult<String> {
 }
 
 /// `vnode_showToPublic`.
-fn show_to_public(node: &Node) -> RpcResult<bool> {
+const fn show_to_public(node: &Node) -> RpcResult<bool> {
     Ok(node.settings.vnode.show_to_public)
 }
 

@@ -86,7 +86,7 @@ impl<'a> BlockObject<'a> {
 
     /// The same block with hashes of its transactions that are known already. They must fit the
     /// name style.
-    pub(crate) fn hashed(mut self, hashes: &'a [B256]) -> Self {
+    pub(crate) const fn hashed(mut self, hashes: &'a [B256]) -> Self {
         if let Some(transactions) = &mut self.transactions {
             transactions.hashes = Some(hashes);
         }

@@ -29,7 +29,7 @@ pub const PORT_SCS: u16 = 8548;
 /// Where the HTTP server listens, and which clients it serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpOptions {
-    /// An address or a name. `localhost` means 127.0.0.1 and, where it exists, ::1.
+    /// An address or a name. `localhost` means 127.0.0.1 and, where it exists, `::1`.
     pub host: String,
     /// The port. 0 takes a free one.
     pub port: u16,

@@ -70,7 +70,7 @@ impl<T> Metered<T> {
     }
 
     /// The stream itself.
-    pub(super) fn inner(&self) -> &T {
+    pub(super) const fn inner(&self) -> &T {
         &self.inner
     }
 

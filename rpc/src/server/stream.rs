@@ -46,7 +46,7 @@ enum ScanState {
 
 impl ValueStream {
     /// A stream of values of at most `len_max` bytes and `depth_max` levels.
-    pub fn new(len_max: usize, depth_max: usize) -> Self {
+    pub const fn new(len_max: usize, depth_max: usize) -> Self {
         Self {
             buffer: Vec::new(),
             start: 0,
@@ -113,7 +113,11 @@ impl ValueStream {
         value
     }
 
-    fn step(&mut self, byte: u8) -> Result<(), ValueStreamError> {
+    #[expect(
+        clippy::match_same_arms,
+        reason = "each arm is one transition, and their order counts"
+    )]
+    const fn step(&mut self, byte: u8) -> Result<(), ValueStreamError> {
         self.state = match (self.state, byte) {
             (ScanState::Between, byte) if is_space(byte) => ScanState::Between,
             (ScanState::Between, b'"') => ScanState::Text(0, false),
@@ -138,12 +142,12 @@ impl ValueStream {
     }
 }
 
-fn is_space(byte: u8) -> bool {
+const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
 /// Whether `byte` occurs in numbers or in words such as `true`.
-fn is_word(byte: u8) -> bool {
+const fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
 }
 

@@ -61,7 +61,7 @@ impl TcpServer {
     }
 }
 
-/// The listeners for `host`: 127.0.0.1 and, where it exists, ::1 for `localhost`; otherwise one.
+/// The listeners for `host`: 127.0.0.1 and, where it exists, `::1` for `localhost`; otherwise one.
 async fn bind(host: &str, port: u16) -> Result<Vec<(TcpListener, SocketAddr)>, ServeError> {
     if !host.eq_ignore_ascii_case(HOST) {
         let bound = bind_first(host, port)
@@ -76,7 +76,7 @@ async fn bind(host: &str, port: u16) -> Result<Vec<(TcpListener, SocketAddr)>, S
         .await
         .inspect_err(|error| tracing::debug!(%error, "not listening on ::1"))
         .ok();
-    Ok([first].into_iter().chain(second).collect())
+    Ok(std::iter::once(first).chain(second).collect())
 }
 
 /// Listens on the first address of `host` where that is possible.

@@ -53,7 +53,7 @@ const GREETING: &str = "this is a JSON-RPC 2.0 endpoint for WebSockets";
 /// Where the WebSocket server listens, and which clients it serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WsOptions {
-    /// An address or a name. `localhost` means 127.0.0.1 and, where it exists, ::1.
+    /// An address or a name. `localhost` means 127.0.0.1 and, where it exists, `::1`.
     pub host: String,
     /// The port. 0 takes a free one.
     pub port: u16,
@@ -136,7 +136,7 @@ struct HandshakeRefusal {
 }
 
 impl HandshakeRefusal {
-    fn new(status: StatusCode, reason: &'static str) -> Self {
+    const fn new(status: StatusCode, reason: &'static str) -> Self {
         Self { status, reason }
     }
 
@@ -251,7 +251,7 @@ async fn serve<C: Send + Sync + 'static>(
 }
 
 /// The close code that tells a client of `error`; `None` if the client cannot be told any more.
-fn close_code(error: &DuplexError) -> Option<CloseCode> {
+const fn close_code(error: &DuplexError) -> Option<CloseCode> {
     match error {
         DuplexError::SlowReader => Some(CloseCode::Policy),
         DuplexError::TooLong(_) => Some(CloseCode::Size),

@@ -176,7 +176,6 @@ impl Subscriptions {
 fn pull(subscriptions: &mut [Subscription]) -> RpcResult<Vec<Notification>> {
     let mut notifications = Vec::new();
     let mut len_left = PULL_LEN_MAX;
-    let mut results = Vec::new();
     let mut first_skipped = None;
     for (index, subscription) in subscriptions.iter_mut().enumerate() {
         if len_left == 0 {
@@ -185,8 +184,9 @@ fn pull(subscriptions: &mut [Subscription]) -> RpcResult<Vec<Notification>> {
             continue;
         }
         let Subscription { id, name_style, .. } = *subscription;
+        let mut results = Vec::new();
         subscription.has_more = subscription.source.pull(len_left, &mut results)?;
-        for result in results.drain(..) {
+        for result in results {
             let text = notification(id, name_style, result)?;
             len_left = len_left.saturating_sub(text.len());
             notifications.push(Notification { id, text });

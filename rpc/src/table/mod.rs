@@ -48,7 +48,7 @@ pub struct MethodInfo {
 
 impl MethodInfo {
     /// The name, `<module>_<method>`.
-    pub fn name(&self) -> &'static str {
+    pub const fn name(&self) -> &'static str {
         self.name
     }
 
@@ -72,12 +72,12 @@ impl MethodInfo {
     }
 
     /// The parameters and the result.
-    pub fn signature(&self) -> &MethodSignature {
+    pub const fn signature(&self) -> &MethodSignature {
         &self.signature
     }
 
     /// What the method returns, in a sentence. Empty for a method that is not described.
-    pub fn summary(&self) -> &'static str {
+    pub const fn summary(&self) -> &'static str {
         self.summary
     }
 }
@@ -221,25 +221,25 @@ impl<C> Method<C> {
 
     /// Describes the method: what it returns, in a sentence.
     #[must_use]
-    pub fn summary(mut self, summary: &'static str) -> Self {
+    pub const fn summary(mut self, summary: &'static str) -> Self {
         self.info.summary = summary;
         self
     }
 
     /// The same method under its own name alone (`--rpc.noalias`).
     #[must_use]
-    pub fn without_alias(mut self) -> Self {
+    pub const fn without_alias(mut self) -> Self {
         self.info.has_alias = false;
         self
     }
 
     /// The name, the parameters and the result of the method.
-    pub fn info(&self) -> &MethodInfo {
+    pub const fn info(&self) -> &MethodInfo {
         &self.info
     }
 
     /// The name, `<module>_<method>`.
-    pub fn name(&self) -> &'static str {
+    pub const fn name(&self) -> &'static str {
         self.info.name
     }
 
@@ -248,7 +248,7 @@ impl<C> Method<C> {
         self.info.module()
     }
 
-    pub(crate) fn execution(&self) -> &Execution<C> {
+    pub(crate) const fn execution(&self) -> &Execution<C> {
         &self.execution
     }
 }

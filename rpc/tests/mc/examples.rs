@@ -156,7 +156,9 @@ impl ExampleNode {
             "mc_getBlockByNumber" => json!(["0x3", true]),
             "mc_getHeaderByHash" | "mc_getBlockTransactionCountByHash" => json!([block]),
             "mc_getUncleCountByBlockHash" => json!([nephew]),
-            "mc_getHeaderByNumber" | "mc_getBlockTransactionCountByNumber" => json!(["0x3"]),
+            "mc_getHeaderByNumber" | "mc_getBlockTransactionCountByNumber" | "debug_dumpBlock" => {
+                json!(["0x3"])
+            }
             "mc_getUncleCountByBlockNumber" => json!(["0x5"]),
             "mc_getUncleByBlockHashAndIndex" => json!([nephew, "0x0"]),
             "mc_getUncleByBlockNumberAndIndex" => json!(["0x5", "0x0"]),
@@ -219,7 +221,6 @@ impl ExampleNode {
             "debug_traceTransaction" => json!([self.call, {"limit": 15}]),
             "debug_traceBlockByNumber" => json!(["0x3", {"tracer": "callTracer"}]),
             "debug_traceBlockByHash" => json!([block, {"tracer": "callTracer"}]),
-            "debug_dumpBlock" => json!(["0x3"]),
             "debug_storageRangeAt" => json!([block, 1, contract, "0x0", 10]),
             _ => json!([]),
         }

@@ -38,7 +38,7 @@ fn errors(net: &Net, sharding_flag: u64, via: Option<Address>) -> (String, Strin
     let raw = unsigned.sign(&key(4), 100, TxForm::Native).encode_raw();
     let object = json!({
         "from": account(0), "to": account(5), "shardingFlag": format!("{sharding_flag:#x}"),
-        "via": via.map_or("0x".to_owned(), data),
+        "via": via.map_or_else(|| "0x".to_owned(), data),
     });
     let error = |method: &str, params: Value| {
         let (code, message) = net.error(method, &params.to_string());

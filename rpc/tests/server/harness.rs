@@ -55,7 +55,7 @@ fn slow(_: &TestFacts) -> RpcResult<&'static str> {
 }
 
 /// `admin_secret`.
-fn secret(_: &TestFacts) -> RpcResult<&'static str> {
+const fn secret(_: &TestFacts) -> RpcResult<&'static str> {
     Ok("secret")
 }
 
@@ -65,7 +65,7 @@ fn long_text(_: &TestFacts, (len,): (Integer,)) -> RpcResult<String> {
 }
 
 /// `mc_session`.
-fn has_session(_: &TestFacts, _: &RpcSession, (): (), _: NameStyle) -> RpcResult<bool> {
+const fn has_session(_: &TestFacts, _: &RpcSession, (): (), _: NameStyle) -> RpcResult<bool> {
     Ok(true)
 }
 

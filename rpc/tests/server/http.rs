@@ -299,10 +299,11 @@ async fn clients_that_stop_within_a_request_make_room() {
         }
     }
     server.stop().await;
+    drop(stopped);
 }
 
 #[tokio::test]
-async fn the_door_for_health_is_not_held_by_others() {
+async fn places_for_health_are_not_held_by_others() {
     let limits = Limits {
         connections_max: 2,
         client_share_percent: 100,
@@ -325,6 +326,7 @@ async fn the_door_for_health_is_not_held_by_others() {
         assert_eq!(split(&call.await.unwrap()).0, 200);
     }
     server.stop().await;
+    drop(silent);
 }
 
 #[tokio::test]

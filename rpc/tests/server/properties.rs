@@ -78,7 +78,7 @@ proptest! {
         let lower = text.to_ascii_lowercase();
         if let Ok(value) = Quantity::<U256>::decode(&text) {
             prop_assert!(text.starts_with("0x"));
-            prop_assert_eq!(quantity(value.0), lower.clone());
+            prop_assert_eq!(quantity(value.0), lower.as_str());
         }
         if let Ok(value) = Quantity::<u64>::decode(&text) {
             prop_assert_eq!(Quantity::<U256>::decode(&text), Ok(Quantity(U256::from(value.0))));

@@ -25,7 +25,7 @@ pub(crate) fn run_file(path: &Path, caches: &ethash::LightCaches, report: &mut R
         let suite = path
             .parent()
             .and_then(Path::file_name)
-            .map_or("".into(), |name| name.to_string_lossy());
+            .map_or_else(|| "".into(), |name| name.to_string_lossy());
         return report.other_file(&suite);
     };
     let read = std::fs::read(path).map_err(|error| error.to_string());
@@ -80,7 +80,9 @@ fn state(case: &Case<'_>, report: &mut Report) {
     for (fork, posts) in case.test["post"].as_object().into_iter().flatten() {
         let posts = posts.as_array().map(Vec::as_slice).unwrap_or_default();
         if spec_of_fork(fork).is_err() {
-            posts.iter().for_each(|_| report.other_fork(fork));
+            for _ in posts {
+                report.other_fork(fork);
+            }
             continue;
         }
         for post in posts {
@@ -121,7 +123,7 @@ fn blockchain(case: &Case<'_>, report: &mut Report) {
         .map(|b| b["rlp"].clone())
         .collect();
     let request = json!({
-        "fork": fork, "seal": case.test.get("sealEngine").unwrap_or(&json!("Ethash")), "pre": case.test["pre"],
+        "fork": fork, "seal": case.test.get("sealEngine").map_or_else(|| json!("Ethash"), Clone::clone), "pre": case.test["pre"],
         "genesis": genesis(case.test), "blocks": blocks,
     });
     let result = run_blocks(case.caches, &request).and_then(|outcome| {

@@ -22,13 +22,13 @@ const KILL_WITHIN: Duration = Duration::from_millis(1500);
 fn rounds() -> (u32, u64) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().expect("after 1970");
-    let seed = number("KILL_SEED").unwrap_or(u64::from(now.subsec_nanos()));
+    let seed = number("KILL_SEED").unwrap_or_else(|| u64::from(now.subsec_nanos()));
     let rounds = number("KILL_ROUNDS").and_then(|rounds| u32::try_from(rounds).ok());
     (rounds.unwrap_or(ROUNDS), seed)
 }
 
 /// The next pseudo-random number.
-fn random(state: &mut u64) -> u64 {
+const fn random(state: &mut u64) -> u64 {
     *state = state
         .wrapping_mul(6_364_136_223_846_793_005)
         .wrapping_add(1_442_695_040_888_963_407);

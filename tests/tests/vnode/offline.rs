@@ -271,12 +271,9 @@ fn a_chain_is_exported_and_imported() {
     let bytes = std::fs::read(&stream).expect("a stream");
     assert_eq!(std::fs::read(&again).expect("a stream"), bytes);
     // The chain in three parts, through pipes; the first part starts with block 1.
-    let parts = [("1", "2"), ("3", "0x4"), ("5", "")];
-    let part = |(first, last): (&str, &str)| {
-        let range: Vec<_> = [first, last]
-            .into_iter()
-            .filter(|number| !number.is_empty())
-            .collect();
+    let parts = [["1", "2"], ["3", "0x4"], ["5", ""]];
+    let part = |numbers: [&str; 2]| {
+        let range: Vec<_> = numbers.into_iter().filter(|number| !number.is_empty()).collect();
         let output = Command::new(vnode_path())
             .args(["export", "-"])
             .args(range)

@@ -28,8 +28,8 @@ pub(crate) fn reads(dataset: &[u32], flight: usize, seed: usize, end: Instant) -
                 counter = counter.wrapping_add(0x9e37_79b9);
                 *state = (*state ^ item[0] ^ item[ITEM_WORDS / 2]).wrapping_mul(0x0100_0193) ^ counter;
                 let next = &items[index_of(*state)];
-                prefetch(&next[0]);
-                prefetch(&next[ITEM_WORDS / 2]);
+                prefetch(&raw const next[0]);
+                prefetch(&raw const next[ITEM_WORDS / 2]);
                 total += 1;
             }
         }

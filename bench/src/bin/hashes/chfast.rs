@@ -167,7 +167,7 @@ impl Chfast {
     /// Hashes a nonce with the light cache.
     pub(crate) fn hash_light(&self, header_hash: &B256, nonce: u64) -> PowHash {
         // SAFETY: `load` has created the context.
-        unsafe { (self.hash)(self.light, &header_hash.0, nonce) }.into()
+        unsafe { (self.hash)(self.light, &raw const header_hash.0, nonce) }.into()
     }
 
     /// Creates a full context and copies our dataset into it.
@@ -198,7 +198,7 @@ impl Chfast {
     pub(crate) fn hash_full(&self, header_hash: &B256, nonce: u64) -> Result<PowHash, &'static str> {
         let context = self.full.ok_or("the dataset of chfast was not filled")?;
         // SAFETY: `fill` has created the context.
-        Ok(unsafe { (self.hash_full)(context, &header_hash.0, nonce) }.into())
+        Ok(unsafe { (self.hash_full)(context, &raw const header_hash.0, nonce) }.into())
     }
 
     /// Runs the library's own search until `end`. Returns the number of hashes; 0 without a
@@ -210,7 +210,15 @@ impl Chfast {
         while Instant::now() < end {
             // SAFETY: `fill` has created the context. No final hash is zero, so all nonces are
             // tried.
-            let result = unsafe { (self.search)(context, &header, &boundary, nonce, HASHES_PER_CALL) };
+            let result = unsafe {
+                (self.search)(
+                    context,
+                    &raw const header,
+                    &raw const boundary,
+                    nonce,
+                    HASHES_PER_CALL,
+                )
+            };
             std::hint::black_box((result.found, result.nonce, result.hash.final_hash));
             nonce += HASHES_PER_CALL as u64;
             hashes += HASHES_PER_CALL as u64;

@@ -67,12 +67,15 @@ fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
         .filter(|set| *set <= best)
         .collect();
     let cache = LightCache::build(Epoch::ethash(args.epoch))?;
-    let mut peer = None;
-    if let Some(path) = &args.chfast {
-        let library = Chfast::load(path, args.epoch)?;
-        library.must_agree(&cache)?;
-        peer = Some(library);
-    }
+    let mut peer = args
+        .chfast
+        .as_ref()
+        .map(|path| {
+            let library = Chfast::load(path, args.epoch)?;
+            library.must_agree(&cache)?;
+            Ok::<_, Box<dyn std::error::Error>>(library)
+        })
+        .transpose()?;
     println!(
         "epoch {}: light cache {} bytes, dataset {} bytes; best of {} rounds",
         args.epoch,

@@ -45,7 +45,7 @@ pub(crate) enum WorkloadKind {
 impl WorkloadKind {
     pub(crate) const ALL: [Self; 3] = [Self::Transfers, Self::Token, Self::Storage];
 
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Transfers => "transfers",
             Self::Token => "ERC-20 transfers",
@@ -54,7 +54,7 @@ impl WorkloadKind {
     }
 
     /// Number of transactions in a block.
-    fn per_block(self) -> u64 {
+    const fn per_block(self) -> u64 {
         match self {
             Self::Transfers => 400,
             Self::Token => 300,
@@ -63,7 +63,7 @@ impl WorkloadKind {
     }
 
     /// Gas limit of a transaction. The limit of a block is the sum over its transactions.
-    fn gas(self) -> u64 {
+    const fn gas(self) -> u64 {
         match self {
             Self::Transfers => 21_000,
             Self::Token => 60_000,

@@ -54,7 +54,7 @@ impl Planted {
         )
     }
 
-    fn in_block(&self, number: u64) -> bool {
+    const fn in_block(&self, number: u64) -> bool {
         number <= self.blocks && number.is_multiple_of(self.blocks / self.matches)
     }
 
@@ -90,7 +90,7 @@ pub(crate) fn account(rank: u64) -> B256 {
 struct Random(u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -147,17 +147,17 @@ impl ChainMaker {
     }
 
     /// Number of the head.
-    pub(crate) fn head(&self) -> u64 {
+    pub(crate) const fn head(&self) -> u64 {
         self.head.number
     }
 
     /// Number of logs so far.
-    pub(crate) fn logs(&self) -> u64 {
+    pub(crate) const fn logs(&self) -> u64 {
         self.logs
     }
 
     /// Gives up the store, so that it can be opened again.
-    pub(crate) fn close(&mut self) -> Store {
+    pub(crate) const fn close(&mut self) -> Store {
         self.store.take().expect("the store is open")
     }
 

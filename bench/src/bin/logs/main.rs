@@ -49,7 +49,7 @@ struct Options {
 fn main() -> Result<(), Box<dyn Error>> {
     let options = Options::parse();
     let temporary = tempfile::tempdir()?;
-    let directory = options.directory.as_deref().unwrap_or(temporary.path());
+    let directory = options.directory.as_deref().unwrap_or_else(|| temporary.path());
     let stages = stages(options.blocks);
     let planted: Vec<_> = stages
         .iter()
@@ -74,7 +74,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for query in NamedQuery::all(&planted, stage) {
             let store = open(&options, &path)?;
             let figures = measure(&store, &query, !options.no_blooms)?;
-            println!("{:>9}  {figures}", stage);
+            println!("{stage:>9}  {figures}");
         }
         maker.reopen(open(&options, &path)?);
     }
@@ -150,7 +150,7 @@ impl ThreadClock {
         processor.unwrap_or_else(|| self.wall.elapsed()).as_secs_f64()
     }
 
-    fn what(&self) -> &'static str {
+    const fn what(&self) -> &'static str {
         match self.processor {
             Some(_) => "processor time",
             None => "wall time",

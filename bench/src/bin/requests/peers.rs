@@ -47,12 +47,12 @@ impl Drop for Process {
 
 impl RunningServer {
     /// Name of the server.
-    pub(crate) fn name(&self) -> &'static str {
+    pub(crate) const fn name(&self) -> &'static str {
         self.name
     }
 
     /// Address of the server.
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
 

@@ -201,7 +201,7 @@ impl SimdKernel for RandMemoHash<'_> {
             // The old value of a row selects its partner, so the partner of a later row is known
             // now.
             let ahead = &rows[(i + PREFETCH_ROWS).min(last)];
-            prefetch(&rows[row_count.reduce(ahead.0[0]) as usize]);
+            prefetch(&raw const rows[row_count.reduce(ahead.0[0]) as usize]);
             let partner = &rows[row_count.reduce(rows[i].0[0]) as usize];
             for (lane, other) in lanes
                 .iter_mut()

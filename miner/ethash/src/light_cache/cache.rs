@@ -29,12 +29,12 @@ impl core::fmt::Debug for LightCache {
 
 impl LightCache {
     /// Number of 64-byte rows in this cache.
-    pub fn rows(&self) -> u32 {
+    pub const fn rows(&self) -> u32 {
         self.row_count.divisor()
     }
 
     /// Number of 128-byte items in the dataset that belongs to this cache.
-    pub fn dataset_items(&self) -> u32 {
+    pub const fn dataset_items(&self) -> u32 {
         self.item_count.divisor()
     }
 
@@ -44,12 +44,12 @@ impl LightCache {
     }
 
     /// The seed from which this cache was built.
-    pub fn seed_hash(&self) -> B256 {
+    pub const fn seed_hash(&self) -> B256 {
         self.seed_hash
     }
 
     /// How long it took to build this cache.
-    pub fn build_time(&self) -> Duration {
+    pub const fn build_time(&self) -> Duration {
         self.build_time
     }
 

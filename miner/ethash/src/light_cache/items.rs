@@ -157,14 +157,14 @@ fn mix_parents<S: SimdOps, const N: usize>(
     let mut parents = [0; N];
     for ((parent, mix), index) in parents.iter_mut().zip(&*mixes).zip(half_indices) {
         *parent = row_count.reduce(fnv(*index, mix.0[0])) as usize;
-        prefetch(&rows[*parent]);
+        prefetch(&raw const rows[*parent]);
     }
     for next in 1..=DATASET_PARENTS {
         for ((parent, mix), index) in parents.iter_mut().zip(&mut *mixes).zip(half_indices) {
             simd.mix_row(mix, &rows[*parent].0);
             // After the last parent this prefetches a row that is not needed.
             *parent = row_count.reduce(fnv(index ^ next, mix.0[next as usize % ROW_WORDS])) as usize;
-            prefetch(&rows[*parent]);
+            prefetch(&raw const rows[*parent]);
         }
     }
 }

@@ -260,7 +260,7 @@ macro_rules! avx512_lane {
 
 /// The low 128 bits of a 128-bit register: all of it.
 #[inline(always)]
-fn whole_register(register: __m128i) -> __m128i {
+const fn whole_register(register: __m128i) -> __m128i {
     register
 }
 

@@ -112,7 +112,7 @@ impl GetWorkClient {
     }
 
     /// The header hash of the current work.
-    pub(in crate::client) fn header_hash(&self) -> B256 {
+    pub(in crate::client) const fn header_hash(&self) -> B256 {
         self.current.header_hash
     }
 

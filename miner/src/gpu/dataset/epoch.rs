@@ -71,7 +71,7 @@ impl LoadedEpoch {
         self.free.push(buffers);
     }
 
-    pub(crate) fn kernel(&self) -> &KernelPipeline {
+    pub(crate) const fn kernel(&self) -> &KernelPipeline {
         &self.kernel
     }
 
@@ -136,7 +136,7 @@ fn batch_buffers(
 }
 
 /// Fails unless items `first` to `first + count` exist in a dataset of `items` items.
-pub(crate) fn check_range(first: u32, count: u32, items: u32) -> Result<(), GpuError> {
+pub(crate) const fn check_range(first: u32, count: u32, items: u32) -> Result<(), GpuError> {
     match first.checked_add(count) {
         Some(end) if end <= items => Ok(()),
         _ => Err(GpuError::OutOfRange { first, count, items }),

@@ -14,7 +14,8 @@ use crate::gpu::device::GpuDevice;
 use crate::gpu::dispatch_size::DispatchSizer;
 use crate::gpu::error::GpuError;
 use crate::gpu::options::GpuOptions;
-use crate::gpu::pages::{PageLayout, PagedBuffer};
+use crate::gpu::page_layout::PageLayout;
+use crate::gpu::pages::PagedBuffer;
 use crate::gpu::params::GenerateParams;
 use crate::gpu::pipeline::{KernelPipeline, KernelSource};
 use crate::gpu::shaders::{DATASET_ENTRY, dataset_module};
@@ -125,7 +126,7 @@ impl DatasetGeneration {
     }
 
     /// Returns the progress.
-    pub(crate) fn progress(&self) -> GenerationProgress {
+    pub(crate) const fn progress(&self) -> GenerationProgress {
         GenerationProgress {
             items_done: self.done / NODES_PER_ITEM,
             items_total: self.pages.layout.rows,
@@ -133,7 +134,7 @@ impl DatasetGeneration {
     }
 
     /// Returns the number of nodes in a slice of the target time, as far as it is known.
-    pub(crate) fn slice_nodes(&self) -> u32 {
+    pub(crate) const fn slice_nodes(&self) -> u32 {
         self.sizer.size()
     }
 
@@ -194,7 +195,7 @@ impl DatasetGeneration {
         self.pages
     }
 
-    fn nodes(&self) -> u32 {
+    const fn nodes(&self) -> u32 {
         self.pages.layout.rows * NODES_PER_ITEM
     }
 

@@ -118,7 +118,7 @@ impl TuningCache {
     /// Writes the file completely or not at all.
     fn write(&self, text: &str) -> io::Result<()> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let folder = self.path.parent().unwrap_or(Path::new("."));
+        let folder = self.path.parent().unwrap_or_else(|| Path::new("."));
         fs::create_dir_all(folder)?;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let unfinished = folder.join(format!("{FILE_NAME}.{}-{number}", std::process::id()));

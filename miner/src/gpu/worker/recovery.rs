@@ -50,7 +50,7 @@ pub(super) struct FailureRecord {
 
 impl FailureRecord {
     /// Records that the device was opened.
-    pub(super) fn record_opening(&mut self) {
+    pub(super) const fn record_opening(&mut self) {
         self.opened = true;
     }
 
@@ -62,7 +62,7 @@ impl FailureRecord {
     }
 
     /// Whether the device was absent so often that it counts as out of use.
-    pub(super) fn is_long_absent(&self) -> bool {
+    pub(super) const fn is_long_absent(&self) -> bool {
         self.absences > FAILURES_MAX
     }
 

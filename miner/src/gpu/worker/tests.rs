@@ -18,7 +18,7 @@ fn a_lost_device_is_opened_again_and_the_search_continues() {
     let cache = config.caches.get(epoch).expect("the test sizes");
     let searcher = loaded(&adapter, &config.gpu, &cache);
     searcher.destroy_device();
-    let worker = worker(&engine, adapter, config.gpu.clone());
+    let worker = worker(&engine, adapter, config.gpu);
     let device = OpenDevice {
         loaded: Some(epoch),
         ..OpenDevice::new(searcher, worker.self_checks)
@@ -65,7 +65,7 @@ fn run_with_flipped_bit(again: bool, ends: impl Fn(&DeviceStatus) -> bool) -> Op
     let cache = config.caches.get(epoch).expect("the test sizes");
     let searcher = loaded(&adapter, &config.gpu, &cache);
     searcher.flip_bit(200, 7, 7);
-    let worker = worker(&engine, adapter, config.gpu.clone());
+    let worker = worker(&engine, adapter, config.gpu);
     let device = OpenDevice {
         loaded: Some(epoch),
         ..OpenDevice::new(searcher, worker.self_checks)
@@ -124,7 +124,7 @@ fn a_device_that_is_absent_for_a_while_is_waited_for() {
     let (engine, config, solutions) = idle_engine(&adapter);
     let epoch = Epoch::ethash(0);
     let cache = config.caches.get(epoch).expect("the test sizes");
-    let worker = worker(&engine, adapter.clone(), config.gpu.clone());
+    let worker = worker(&engine, adapter, config.gpu);
     let current_job = &engine.workers.context.current_job;
     let job = current_job.set(Some(easy_work(epoch).into())).expect("new work");
     current_job.set_light_cache(&job, Arc::clone(&cache));
@@ -182,7 +182,7 @@ fn a_device_that_never_existed_is_given_up() {
         .context
         .current_job
         .set_light_cache(&job.expect("new work"), cache);
-    let worker = worker(&engine, gone, config.gpu.clone());
+    let worker = worker(&engine, gone, config.gpu);
     let telemetry = Arc::clone(&worker.telemetry);
     worker.run();
     let state = telemetry.status(Instant::now()).state;
@@ -202,7 +202,7 @@ fn a_device_waits_while_an_epoch_is_too_large_for_it() {
     // binds.
     let options = GpuOptions {
         max_page_items: Some(16),
-        ..config.gpu.clone()
+        ..config.gpu
     };
     let small_cache = config.caches.get(small).expect("the test sizes");
     let large_cache = LightCache::with_sizes(large.seed_hash(), 1024, 128 * 1_000_003);
@@ -262,7 +262,7 @@ fn a_device_without_nonces_has_the_state_waiting() {
     let (engine, config, _solutions) = idle_engine(&adapter);
     let epoch = Epoch::ethash(0);
     let cache = config.caches.get(epoch).expect("the test sizes");
-    let worker = worker(&engine, adapter, config.gpu.clone());
+    let worker = worker(&engine, adapter, config.gpu);
     let telemetry = Arc::clone(&worker.telemetry);
     let current_job = &engine.workers.context.current_job;
     let task = SearchTask {

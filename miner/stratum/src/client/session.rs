@@ -88,18 +88,18 @@ impl ClientSession {
     }
 
     /// The dialect of this session.
-    pub fn dialect(&self) -> Dialect {
+    pub const fn dialect(&self) -> Dialect {
         self.dialect
     }
 
     /// Whether the pool has accepted the login.
-    pub fn is_logged_in(&self) -> bool {
+    pub const fn is_logged_in(&self) -> bool {
         self.logged_in
     }
 
     /// After this time without a message the pool ends the session. `None` if it has not said a
     /// time.
-    pub fn silence_max(&self) -> Option<Duration> {
+    pub const fn silence_max(&self) -> Option<Duration> {
         self.silence_max
     }
 
@@ -163,7 +163,7 @@ impl ClientSession {
         self.output.push(b'\n');
     }
 
-    pub(super) fn other_dialect(&self, reason: ErrorReply) -> ClientSessionError {
+    pub(super) const fn other_dialect(&self, reason: ErrorReply) -> ClientSessionError {
         ClientSessionError::OtherDialect {
             dialect: self.dialect,
             reason,

@@ -30,7 +30,7 @@ pub struct ServerSession {
 
 impl ServerSession {
     /// A session that waits for the miner's first request.
-    pub fn new(settings: ServerSettings) -> Self {
+    pub const fn new(settings: ServerSettings) -> Self {
         Self {
             settings,
             dialect: None,
@@ -43,12 +43,12 @@ impl ServerSession {
     }
 
     /// The dialect. `None` before the first request.
-    pub fn dialect(&self) -> Option<Dialect> {
+    pub const fn dialect(&self) -> Option<Dialect> {
         self.dialect
     }
 
     /// Whether at least one worker is logged in.
-    pub fn is_logged_in(&self) -> bool {
+    pub const fn is_logged_in(&self) -> bool {
         !self.workers.is_empty()
     }
 
@@ -115,9 +115,8 @@ impl ServerSession {
             ("mining.authorize", Dialect::EthereumStratum1 | Dialect::EthereumStratum2)
             | ("eth_submitLogin" | "eth_login", Dialect::EthProxy) => return self.login(message).map(Some),
             ("mining.bye", _) => return Ok(Some(MinerRequest::Bye)),
-            ("eth_getWork", Dialect::EthProxy)
+            ("eth_getWork" | "eth_submitWork", Dialect::EthProxy)
             | ("mining.submit", Dialect::EthereumStratum1 | Dialect::EthereumStratum2)
-            | ("eth_submitWork", Dialect::EthProxy)
                 if self.workers.is_empty() =>
             {
                 self.refuse(id, RejectReason::Unauthorized);

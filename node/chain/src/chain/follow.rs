@@ -43,7 +43,7 @@ impl UncleCandidates {
 }
 
 /// Whether the side block `number` can be an uncle of the block after `head`.
-fn may_be_uncle(number: u64, head: u64) -> bool {
+const fn may_be_uncle(number: u64, head: u64) -> bool {
     number.saturating_add(UNCLE_GENERATIONS) > head
 }
 
@@ -80,7 +80,7 @@ pub(super) struct FollowState {
 
 impl FollowState {
     /// Pool and subscribers know `head`.
-    pub(super) fn new(head: BlockId) -> Self {
+    pub(super) const fn new(head: BlockId) -> Self {
         Self {
             pool_head: head,
             notified_head: head,

@@ -338,7 +338,9 @@ impl BlockCheck<'_> {
         let got = ordered_root(receipts.iter().map(|receipt| receipt.encode(form)));
         self.same_hash(number, hash, "receipts root", got, header.receipts_root);
         let mut bloom = Bloom::ZERO;
-        receipts.iter().for_each(|receipt| bloom |= receipt.logs_bloom);
+        for receipt in receipts {
+            bloom |= receipt.logs_bloom;
+        }
         if bloom != header.logs_bloom {
             self.differs(
                 number,

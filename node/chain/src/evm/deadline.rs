@@ -25,7 +25,7 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    pub(crate) fn new(limit: WorkLimit) -> Self {
+    pub(crate) const fn new(limit: WorkLimit) -> Self {
         Self {
             limit,
             steps: 0,
@@ -34,7 +34,7 @@ impl Deadline {
     }
 
     /// The limit that the EVM has.
-    pub(crate) fn limit(&self) -> &WorkLimit {
+    pub(crate) const fn limit(&self) -> &WorkLimit {
         &self.limit
     }
 
@@ -66,7 +66,7 @@ impl Deadline {
 }
 
 /// The result of a frame that is not run because a limit was reached.
-pub(crate) fn skipped_frame(gas_limit: u64) -> InterpreterResult {
+pub(crate) const fn skipped_frame(gas_limit: u64) -> InterpreterResult {
     InterpreterResult::new(InstructionResult::OutOfGas, Bytes::new(), Gas::new(gas_limit))
 }
 

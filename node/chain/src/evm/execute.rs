@@ -107,7 +107,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     }
 
     /// The spec whose rules the block is executed by.
-    pub fn spec(&self) -> &'b ChainSpec {
+    pub const fn spec(&self) -> &'b ChainSpec {
         self.spec
     }
 
@@ -129,7 +129,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     }
 
     /// The gas that the block has left.
-    pub fn gas_left(&self) -> u64 {
+    pub const fn gas_left(&self) -> u64 {
         self.header.gas_limit.saturating_sub(self.gas_used)
     }
 
@@ -162,7 +162,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         Ok(TransactionOutcome { gas_used, success })
     }
 
-    fn state(&mut self) -> &mut BlockState<'s, S> {
+    const fn state(&mut self) -> &mut BlockState<'s, S> {
         self.evm.ctx.journaled_state.database
     }
 

@@ -145,7 +145,7 @@ struct ChainHandler<DB, I> {
 }
 
 impl<DB, I> ChainHandler<DB, I> {
-    fn new(spec: &ChainSpec, inspects: bool) -> Self {
+    const fn new(spec: &ChainSpec, inspects: bool) -> Self {
         Self {
             refund: spec.failed_calls_refund_gas,
             inspects,
@@ -260,7 +260,7 @@ impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> Handler for
     }
 }
 
-fn set_end(frame: &mut FrameResult, end: InstructionResult) {
+const fn set_end(frame: &mut FrameResult, end: InstructionResult) {
     match frame {
         FrameResult::Call(outcome) => outcome.result.result = end,
         FrameResult::Create(outcome) => outcome.result.result = end,

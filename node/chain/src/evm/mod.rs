@@ -109,7 +109,7 @@ pub(crate) fn chain_evm<DB: Database>(
     Evm::new(context, instructions(rules, spec_id), precompiles).with_inspector(NoOpInspector)
 }
 
-fn spec_id(rules: BlockRules) -> SpecId {
+const fn spec_id(rules: BlockRules) -> SpecId {
     match rules {
         BlockRules::Moac { fuxi: true, .. } => SpecId::PETERSBURG,
         BlockRules::Moac { fuxi: false, .. } => SpecId::BYZANTIUM,

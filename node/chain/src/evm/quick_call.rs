@@ -44,7 +44,7 @@ pub(crate) struct QuickCallGuard {
 
 impl QuickCallGuard {
     /// Whether the call was stopped. Then its result is meaningless.
-    pub(crate) fn limit_reached(&self) -> bool {
+    pub(crate) const fn limit_reached(&self) -> bool {
         self.limit_reached
     }
 

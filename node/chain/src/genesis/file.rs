@@ -92,10 +92,10 @@ impl ChainSpec {
         let mut config = top.object("config")?;
         let chain_id = config.number("chainId")?.unwrap_or(1);
         let is_moac = config.map.contains_key("panguBlock");
-        let mut schedule = Schedule::Ethash;
-        if let Some(first) = config.number("ecip1099Block")? {
-            schedule = Schedule::Etchash { fork_block: first };
-        }
+        let schedule = match config.number("ecip1099Block")? {
+            Some(first) => Schedule::Etchash { fork_block: first },
+            None => Schedule::Ethash,
+        };
         config.map.remove("ethash");
         let remove_empty_accounts = config.boolean("removeEmptyAccount", true)?;
         let family = if is_moac {

@@ -261,7 +261,7 @@ mod tests {
         let hash = ensure_genesis(&store, &spec).unwrap();
         assert_eq!(ensure_genesis(&store, &spec).unwrap(), hash);
         assert_eq!(genesis_header(&spec).unwrap().hash(), hash);
-        let mut other = spec.clone();
+        let mut other = spec;
         other.genesis.timestamp = 1;
         let error = ensure_genesis(&store, &other).unwrap_err();
         assert!(
@@ -297,7 +297,7 @@ mod tests {
         );
         let spec = ChainSpec::from_genesis_file("mine", FILE).unwrap().spec;
         assert_eq!(ensure_genesis(&store, &spec).unwrap(), first.hash);
-        let error = init(&store, &FILE.replace("9", "10")).unwrap_err();
+        let error = init(&store, &FILE.replace('9', "10")).unwrap_err();
         assert!(
             matches!(error, GenesisError::Mismatch { got, .. } if got == first.hash),
             "{error}"

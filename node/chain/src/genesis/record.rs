@@ -83,12 +83,14 @@ impl SpecRecord {
             Self::Network { name, genesis_file } => {
                 let mut spec = ChainSpec::built_in(name)
                     .ok_or_else(|| RecordError::UnknownNetwork { got: name.clone() })?;
-                let mut ignored_keys = Vec::new();
-                if let Some(text) = genesis_file {
-                    let file = ChainSpec::from_genesis_file(name, text)?;
-                    spec.genesis = file.spec.genesis;
-                    ignored_keys = file.ignored_keys;
-                }
+                let ignored_keys = match genesis_file {
+                    Some(text) => {
+                        let file = ChainSpec::from_genesis_file(name, text)?;
+                        spec.genesis = file.spec.genesis;
+                        file.ignored_keys
+                    }
+                    None => Vec::new(),
+                };
                 Ok(GenesisFile { spec, ignored_keys })
             }
             Self::File { name, genesis_file } => Ok(ChainSpec::from_genesis_file(name, genesis_file)?),

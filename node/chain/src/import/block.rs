@@ -88,7 +88,7 @@ impl CheckedBlock {
     }
 
     /// Number and hash.
-    pub(super) fn id(&self) -> BlockId {
+    pub(super) const fn id(&self) -> BlockId {
         BlockId {
             number: self.record.header.number,
             hash: self.hash,

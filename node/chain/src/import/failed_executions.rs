@@ -64,6 +64,6 @@ mod tests {
         }
         assert_eq!(cache.reason(&hash(0)), None);
         assert_eq!(cache.reason(&hash(1)).as_deref(), Some("wrong still"));
-        assert!(cache.clone().reason(&hash(FAILED_EXECUTIONS_MAX)).is_some());
+        assert!(cache.reason(&hash(FAILED_EXECUTIONS_MAX)).is_some());
     }
 }

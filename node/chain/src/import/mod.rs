@@ -112,7 +112,7 @@ impl Importer {
     }
 
     /// The store that blocks are imported into.
-    pub fn store(&self) -> &Store {
+    pub const fn store(&self) -> &Store {
         &self.store
     }
 

@@ -94,7 +94,7 @@ impl<'s> StateSession<'s> {
     }
 
     /// Where a block that is executed now reads what is not in memory.
-    pub(super) fn source<'a, 't>(&self, tables: &'a Tables<'t>) -> SessionSource<'a, 't>
+    pub(super) const fn source<'a, 't>(&self, tables: &'a Tables<'t>) -> SessionSource<'a, 't>
     where
         's: 'a,
     {
@@ -141,7 +141,7 @@ impl<'s> StateSession<'s> {
     }
 
     /// Whether a block has failed while it was executed or written.
-    pub(super) fn is_poisoned(&self) -> bool {
+    pub(super) const fn is_poisoned(&self) -> bool {
         matches!(self.memory, SessionMemory::Poisoned)
     }
 

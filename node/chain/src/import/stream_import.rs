@@ -292,7 +292,7 @@ impl<F: FnMut(&StreamImportProgress)> StreamImport<'_, F> {
     }
 
     /// Counts an imported block.
-    fn count(&mut self, prepared: &PreparedBlock) {
+    const fn count(&mut self, prepared: &PreparedBlock) {
         let Block {
             header, transactions, ..
         } = &prepared.block;

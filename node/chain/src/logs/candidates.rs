@@ -180,7 +180,7 @@ struct KeyBlocks {
 }
 
 impl KeyBlocks {
-    fn new(key: LogKey) -> Self {
+    const fn new(key: LogKey) -> Self {
         Self {
             key,
             row: Vec::new(),

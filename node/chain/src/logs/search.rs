@@ -25,7 +25,7 @@ pub enum LogPlan {
 
 impl LogPlan {
     /// The cheaper plan. Looking up a key costs about as much as reading a header.
-    fn choose(blocks: u64, keys: usize) -> Self {
+    const fn choose(blocks: u64, keys: usize) -> Self {
         if blocks <= keys as u64 {
             Self::Blooms
         } else {
@@ -170,7 +170,7 @@ impl LogSearch<'_> {
     }
 
     /// The number of blocks whose logs have been read so far.
-    pub fn blocks_read(&self) -> u64 {
+    pub const fn blocks_read(&self) -> u64 {
         self.blocks_read
     }
 

@@ -148,7 +148,7 @@ impl WorkManager {
     }
 
     /// How seals are checked here.
-    pub(crate) fn seals(&self) -> &SealCheck {
+    pub(crate) const fn seals(&self) -> &SealCheck {
         &self.seals
     }
 

@@ -87,7 +87,7 @@ impl PoolAccount {
         }
     }
 
-    pub(super) fn state(&self) -> SenderState {
+    pub(super) const fn state(&self) -> SenderState {
         self.state
     }
 
@@ -100,11 +100,11 @@ impl PoolAccount {
         self.transactions.values()
     }
 
-    pub(super) fn pending(&self) -> usize {
+    pub(super) const fn pending(&self) -> usize {
         self.pending
     }
 
-    pub(super) fn pending_cost(&self) -> U256 {
+    pub(super) const fn pending_cost(&self) -> U256 {
         self.pending_cost
     }
 
@@ -117,12 +117,12 @@ impl PoolAccount {
     }
 
     /// The slots that all transactions fill together.
-    pub(super) fn slots(&self) -> usize {
+    pub(super) const fn slots(&self) -> usize {
         self.slots
     }
 
     /// The nonce after those of the pending transactions.
-    pub(super) fn pending_end(&self) -> u64 {
+    pub(super) const fn pending_end(&self) -> u64 {
         // This does not saturate: no transaction in the pool has the highest nonce there is.
         self.state.tx_nonce.saturating_add(self.pending as u64)
     }
@@ -254,7 +254,7 @@ impl PoolAccount {
     }
 
     /// An upper bound of the gas limits of all transactions.
-    pub(super) fn gas_max(&self) -> u64 {
+    pub(super) const fn gas_max(&self) -> u64 {
         self.gas_max
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn check_form(spec: &ChainSpec, number: u64, transaction: &Transactio
 }
 
 /// Checks that the stored form of a transaction has at most `max` bytes.
-pub(super) fn check_size(entry: &PoolEntry, max: usize) -> Result<(), PoolError> {
+pub(super) const fn check_size(entry: &PoolEntry, max: usize) -> Result<(), PoolError> {
     let got = entry.bytes;
     if got > max {
         return Err(PoolError::Oversized { got, max });

@@ -104,7 +104,7 @@ impl Default for PoolConfig {
 
 impl PoolConfig {
     /// The most slots of [`SLOT_BYTES`](super::SLOT_BYTES) that all transactions together fill.
-    pub fn slots_max(&self) -> usize {
+    pub const fn slots_max(&self) -> usize {
         self.global_slots.saturating_add(self.global_queue)
     }
 

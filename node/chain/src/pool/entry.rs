@@ -72,7 +72,7 @@ impl PoolEntry {
         self.pooled.transaction.gas_price
     }
 
-    pub(super) fn slots(&self) -> usize {
+    pub(super) const fn slots(&self) -> usize {
         self.bytes.div_ceil(SLOT_BYTES)
     }
 

@@ -38,7 +38,7 @@ impl PendingFeed {
     }
 
     /// The cursor of the next hash.
-    pub(super) fn cursor(&self) -> u64 {
+    pub(super) const fn cursor(&self) -> u64 {
         self.cursor
     }
 

@@ -59,7 +59,7 @@ impl PoolIndex {
         }
     }
 
-    fn next_count(&mut self) -> u64 {
+    const fn next_count(&mut self) -> u64 {
         self.counter += 1;
         self.counter
     }
@@ -151,7 +151,9 @@ impl PoolIndex {
         if is_pending {
             self.announce(&entry);
         }
-        promoted.iter().for_each(|promoted| self.announce(promoted));
+        for promoted in &promoted {
+            self.announce(promoted);
+        }
     }
 
     /// Puts a transaction that became pending into the feed, unless it was there before.
@@ -176,8 +178,12 @@ impl PoolIndex {
             (account.follow(state, gas_limit), account.local)
         });
         if let Some((update, local)) = altered {
-            update.dropped.iter().for_each(|entry| self.forget(entry, local));
-            update.promoted.iter().for_each(|entry| self.announce(entry));
+            for entry in &update.dropped {
+                self.forget(entry, local);
+            }
+            for entry in &update.promoted {
+                self.announce(entry);
+            }
         }
     }
 
@@ -191,7 +197,9 @@ impl PoolIndex {
                 (dropped, account.local)
             });
             if let Some((dropped, local)) = altered {
-                dropped.iter().for_each(|entry| self.forget(entry, local));
+                for entry in &dropped {
+                    self.forget(entry, local);
+                }
             }
         }
         self.gas_max = gas_max;

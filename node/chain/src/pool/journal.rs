@@ -194,13 +194,13 @@ impl TxJournalReader {
     }
 
     /// How many records so far are not transactions of this chain.
-    pub fn unreadable(&self) -> usize {
+    pub const fn unreadable(&self) -> usize {
         self.unreadable
     }
 
     /// How many bytes at the end of the file are not a complete record. To be called after the last
     /// transaction was read.
-    pub fn lost_bytes(&self) -> u64 {
+    pub const fn lost_bytes(&self) -> u64 {
         self.bytes.saturating_sub(self.complete_bytes)
     }
 }

@@ -116,7 +116,7 @@ impl EthereumForks {
 
 impl EthereumFork {
     /// revm's name of these rules. [`crate::evm`] adds Constantinople's SSTORE.
-    pub(crate) fn spec_id(self) -> SpecId {
+    pub(crate) const fn spec_id(self) -> SpecId {
         match self {
             Self::Frontier => SpecId::FRONTIER,
             Self::Homestead => SpecId::HOMESTEAD,

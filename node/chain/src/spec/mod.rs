@@ -145,7 +145,7 @@ impl ChainSpec {
     }
 
     /// Which forms of transactions blocks contain.
-    pub fn tx_rules(&self) -> TxRules {
+    pub const fn tx_rules(&self) -> TxRules {
         match self.family {
             ChainFamily::Moac(_) => TxRules::Moac,
             ChainFamily::Ethereum(_) => TxRules::Ethereum,
@@ -153,7 +153,7 @@ impl ChainSpec {
     }
 
     /// How receipts are encoded under the receipts root.
-    pub fn receipt_form(&self) -> ReceiptForm {
+    pub const fn receipt_form(&self) -> ReceiptForm {
         match self.family {
             ChainFamily::Moac(_) => ReceiptForm::Five,
             ChainFamily::Ethereum(_) => ReceiptForm::Four,

@@ -17,7 +17,7 @@ pub(super) struct CachedSlot {
 }
 
 impl CachedSlot {
-    pub(super) fn unchanged(value: U256) -> Self {
+    pub(super) const fn unchanged(value: U256) -> Self {
         Self {
             now: value,
             before: value,

@@ -147,12 +147,12 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
     }
 
     /// How much was read from the source so far.
-    pub(crate) fn source_reads(&self) -> SourceReads {
+    pub(crate) const fn source_reads(&self) -> SourceReads {
         self.reads
     }
 
     /// Sets whether touched empty accounts are removed (EIP-161). The default is `true`.
-    pub fn set_remove_empty(&mut self, remove: bool) {
+    pub const fn set_remove_empty(&mut self, remove: bool) {
         self.remove_empty = remove;
     }
 

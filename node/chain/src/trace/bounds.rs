@@ -29,7 +29,7 @@ enum TraceSizeLimit {
 }
 
 impl TraceBounds {
-    pub(super) fn new(limit: WorkLimit, bytes_max: usize) -> Self {
+    pub(super) const fn new(limit: WorkLimit, bytes_max: usize) -> Self {
         Self {
             deadline: Deadline::new(limit),
             bytes_left: bytes_max,

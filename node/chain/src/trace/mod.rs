@@ -145,7 +145,7 @@ fn stop_text(stop: &WorkStop) -> String {
 }
 
 /// The error for a block whose parent's state is not stored.
-fn off_chain(id: BlockId) -> TraceError {
+const fn off_chain(id: BlockId) -> TraceError {
     TraceError::OffChain {
         number: id.number,
         hash: id.hash,

@@ -130,7 +130,7 @@ impl<'b> StepTracer<'b> {
             gas_cost: 0,
             depth: interpreter.input.depth() + 1,
             error: None,
-            stack: self.options.stack.then(|| stack.to_vec()),
+            stack: self.options.stack.then(|| stack.clone()),
             memory: self
                 .options
                 .memory

@@ -37,7 +37,7 @@ pub(super) enum NodeLink {
 }
 
 impl NodeLink {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(super) const fn is_empty(&self) -> bool {
         matches!(self, Self::Empty)
     }
 }
@@ -78,7 +78,7 @@ pub(super) struct Branch {
 }
 
 impl TrieNode {
-    fn new(kind: NodeKind) -> Self {
+    const fn new(kind: NodeKind) -> Self {
         Self {
             kind,
             reference: OnceCell::new(),
@@ -94,7 +94,7 @@ impl TrieNode {
         Self::new(NodeKind::Extension(Box::new(Extension { key, child })))
     }
 
-    pub(super) fn branch(branch: Box<Branch>) -> Self {
+    pub(super) const fn branch(branch: Box<Branch>) -> Self {
         Self::new(NodeKind::Branch(branch))
     }
 

@@ -118,7 +118,7 @@ mod tests {
             trie.insert(&NoNodes, key.as_slice(), value).unwrap();
         }
         let sorted: Vec<_> = entries.iter().map(|(key, value)| (*key, value)).collect();
-        let root = sorted_root(&sorted, &mut |value| Ok::<_, Infallible>(value.to_vec()));
+        let root = sorted_root(&sorted, &mut |value| Ok::<_, Infallible>((*value).clone()));
         assert_eq!(root.unwrap(), trie.root());
     }
 

@@ -40,7 +40,7 @@ pub(crate) fn key(index: usize) -> SecretKey {
 }
 
 /// Address of the dev account `index`.
-pub(crate) fn account(index: usize) -> Address {
+pub(crate) const fn account(index: usize) -> Address {
     DEV_ACCOUNTS[index].0
 }
 
@@ -138,7 +138,7 @@ impl Maker {
     }
 
     /// The store. It has imported the branch of the newest block, and nothing else.
-    pub(crate) fn store(&self) -> &Store {
+    pub(crate) const fn store(&self) -> &Store {
         &self.store
     }
 

@@ -106,7 +106,7 @@ fn stream_child() {
     let store = open(Path::new(&directory));
     let mut maker = Maker::new(ChainSpec::dev());
     ensure_genesis(&store, &maker.spec).expect("genesis");
-    let importer = Importer::new(store.clone(), maker.spec.clone(), SealCheck::Off);
+    let importer = Importer::new(store, maker.spec.clone(), SealCheck::Off);
     let blocks = line(&mut maker, BLOCKS);
     let portions: Vec<Vec<u8>> = blocks
         .chunks(23)

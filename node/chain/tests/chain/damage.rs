@@ -151,8 +151,7 @@ impl Scene {
         for hash in &self.transactions {
             match view.transaction(hash) {
                 Ok(Some((block, index))) => drop(block.body.transactions[index].clone()),
-                Ok(None) => note(true),
-                Err(_) => note(true),
+                Ok(None) | Err(_) => note(true),
             }
         }
         for hash in self.rows["hash_to_number"].keys() {

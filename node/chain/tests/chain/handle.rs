@@ -273,12 +273,8 @@ fn the_pool_follows_heads_and_gets_reverted_transactions_back() {
     assert!(matches!(known, Err(SubmitError::Pool(_))), "{known:?}");
     assert_eq!(chain.pool().counts(), (2, 0));
     // Block 1 has the first transaction and one that the pool never had.
-    let a = sealed(
-        &mut maker,
-        genesis,
-        Plan::with(vec![first.clone(), third.clone()]),
-    );
-    chain.import(a.clone()).expect("valid");
+    let a = sealed(&mut maker, genesis, Plan::with(vec![first.clone(), third]));
+    chain.import(a).expect("valid");
     assert_eq!(chain.pool().counts(), (1, 0));
     assert!(chain.pool().get(&first.hash()).is_none());
     let late = chain.submit_transaction(first.clone());
@@ -449,9 +445,9 @@ fn sender_states_are_never_older_than_the_head() {
     let importing = {
         let chain = chain.clone();
         std::thread::spawn(move || {
-            blocks
-                .into_iter()
-                .for_each(|block| drop(chain.import(block).expect("valid")))
+            for block in blocks {
+                drop(chain.import(block).expect("valid"));
+            }
         })
     };
     let mut price = 1_000_000_000u64;

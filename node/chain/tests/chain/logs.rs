@@ -227,11 +227,15 @@ fn check_forks(plan: &[RandomBlock], queries: &[RandomQuery]) {
                 "{name} differs from a fresh import"
             );
             let view = view(&node, &maker);
-            queries.iter().for_each(|query| query.check(&view));
+            for query in queries {
+                query.check(&view);
+            }
         }
     }
     let view = view(&node, &maker);
-    queries.iter().for_each(|query| query.check(&view));
+    for query in queries {
+        query.check(&view);
+    }
     assert_eq!(check_faults(&node.store, &maker.spec, false).1, []);
 }
 

@@ -34,7 +34,7 @@ fn run(program: &str, callee: &str) -> crate::run::Ran {
 }
 
 /// The notice that `caller` sends with [`DATA`].
-fn notice_of(caller: Address) -> ScsNotice {
+const fn notice_of(caller: Address) -> ScsNotice {
     ScsNotice {
         transaction_index: 0,
         caller,

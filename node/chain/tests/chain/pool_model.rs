@@ -26,7 +26,7 @@ const GAS: u64 = 1000;
 /// Gas limits of blocks: with room for large transactions, and without it.
 const GAS_LIMITS: [u64; 2] = [9_000_000, 1500];
 
-fn who(account: u8) -> Address {
+const fn who(account: u8) -> Address {
     Address::repeat_byte(account + 1)
 }
 
@@ -263,9 +263,9 @@ impl World {
                     let (_, queued) = self.model.of(account, self.head().states[usize::from(account)]);
                     expected += queued.len();
                     let model = &mut self.model.waiting;
-                    queued
-                        .keys()
-                        .for_each(|tx_nonce| drop(model.remove(&(account, *tx_nonce))));
+                    for tx_nonce in queued.keys() {
+                        drop(model.remove(&(account, *tx_nonce)));
+                    }
                 }
                 prop_assert!(self.limited || expired == expected);
             }

@@ -79,7 +79,7 @@ fn side_blocks_and_uncles_are_imported_one_by_one() {
     with_uncle.uncles = vec![side.header.clone()];
     let tip = maker.block(blocks[5].hash(), with_uncle);
     let other = maker.line(side.hash(), 3, 8);
-    blocks.extend([side.clone(), tip.clone(), side]);
+    blocks.extend([side.clone(), tip, side]);
     blocks.extend(other);
     let node = Node::new(&maker.spec);
     let (done, result) = import(&node, encode(&blocks));

@@ -274,7 +274,7 @@ fn requests_that_cannot_be_traced_are_errors() {
     );
     let no_time = TraceRequest {
         limit: Duration::ZERO.into(),
-        ..calls.clone()
+        ..calls
     };
     assert!(matches!(
         view.trace_block(&head, &no_time),
@@ -284,13 +284,13 @@ fn requests_that_cannot_be_traced_are_errors() {
     abandoned.cancel();
     let abandoned = TraceRequest {
         limit: WorkLimit::new(TIMEOUT_DEFAULT).cancelled_by(&abandoned),
-        ..calls.clone()
+        ..calls
     };
     assert!(matches!(
         view.trace_block(&head, &abandoned),
         Err(TraceError::Stopped(WorkStop::Cancelled))
     ));
-    let mut stranger = head.clone();
+    let mut stranger = head;
     stranger.record.header.parent_hash = B256::repeat_byte(1);
     let off = view.trace_block(&stranger, &calls);
     assert!(

@@ -65,7 +65,7 @@ fn accounts_stay_in_the_order_they_were_added() {
     manager.add_unlocked(key(20));
     manager.lock(&added[3]);
     assert_eq!(manager.addresses(), added);
-    assert_eq!(manager.clone().addresses(), added);
+    assert_eq!(manager.addresses(), added);
 }
 
 #[test]

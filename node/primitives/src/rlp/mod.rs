@@ -193,7 +193,7 @@ fn take_long(input: &[u8], width: u8) -> Result<(&[u8], &[u8]), RlpError> {
 }
 
 /// Refuses an input above [`INPUT_BYTES_MAX`].
-pub(crate) fn check_size(input: &[u8]) -> Result<(), RlpError> {
+pub(crate) const fn check_size(input: &[u8]) -> Result<(), RlpError> {
     if input.len() > INPUT_BYTES_MAX {
         return Err(RlpError::InputTooLong {
             got: input.len(),

@@ -35,7 +35,7 @@ impl<'a> RlpReader<'a> {
     }
 
     /// Whether all fields are read.
-    pub fn is_empty(&self) -> bool {
+    pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 

@@ -347,7 +347,7 @@ mod tests {
             },
             Transaction {
                 v: good.v + U256::from(2),
-                ..good.clone()
+                ..good
             },
         ];
         for transaction in changed {

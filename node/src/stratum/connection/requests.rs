@@ -152,7 +152,7 @@ impl WorkerConnection {
 }
 
 /// The job in the form that the session sends.
-fn session_job<'a>(job: &'a StratumJob, share_boundary: &'a B256, clean: bool) -> AnnouncedJob<'a> {
+const fn session_job<'a>(job: &'a StratumJob, share_boundary: &'a B256, clean: bool) -> AnnouncedJob<'a> {
     AnnouncedJob {
         number: job.number,
         package: &job.package,

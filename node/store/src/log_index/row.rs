@@ -94,7 +94,7 @@ pub(super) struct LogIndexTail {
 
 impl LogIndexTail {
     /// A row with one block.
-    pub(super) fn new(first: u64) -> Self {
+    pub(super) const fn new(first: u64) -> Self {
         Self {
             first,
             last: first,

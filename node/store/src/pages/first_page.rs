@@ -33,7 +33,7 @@ pub(super) struct FirstPage {
 
 impl FirstPage {
     /// The first page of a new database: zeros.
-    pub(super) fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
             bytes: [0; FIRST_PAGE_BYTES],
             sequence: 0,
@@ -75,7 +75,7 @@ impl FirstPage {
 }
 
 /// Offset of copy 0 or 1 in the file.
-pub(super) fn copy_start(copy: u64) -> u64 {
+pub(super) const fn copy_start(copy: u64) -> u64 {
     (1 + copy) * PAGE
 }
 

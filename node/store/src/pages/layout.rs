@@ -22,22 +22,22 @@ pub(super) fn checksum(number: u64, page: &[u8]) -> u32 {
 }
 
 /// Physical offset of the group of page `number`. The group begins with its page of checksums.
-pub(super) fn group_start(number: u64) -> u64 {
+pub(super) const fn group_start(number: u64) -> u64 {
     (FRONT + number / GROUP * (GROUP + 1)) * PAGE
 }
 
 /// Physical offset of page `number`.
-pub(super) fn page_start(number: u64) -> u64 {
+pub(super) const fn page_start(number: u64) -> u64 {
     group_start(number) + (1 + number % GROUP) * PAGE
 }
 
 /// Physical offset of the checksum of page `number`.
-pub(super) fn checksum_start(number: u64) -> u64 {
+pub(super) const fn checksum_start(number: u64) -> u64 {
     group_start(number) + number % GROUP * CHECKSUM as u64
 }
 
 /// Physical length of a file with the logical length `len`.
-pub(super) fn physical_len(len: u64) -> u64 {
+pub(super) const fn physical_len(len: u64) -> u64 {
     match len / PAGE {
         0 => FRONT * PAGE,
         pages => page_start(pages - 1) + PAGE,
@@ -45,7 +45,7 @@ pub(super) fn physical_len(len: u64) -> u64 {
 }
 
 /// Logical length of a file with the physical length `len`.
-pub(super) fn logical_len(len: u64) -> u64 {
+pub(super) const fn logical_len(len: u64) -> u64 {
     let pages = (len / PAGE).saturating_sub(FRONT);
     let in_last_group = (pages % (GROUP + 1)).saturating_sub(1);
     (pages / (GROUP + 1) * GROUP + in_last_group) * PAGE

@@ -107,7 +107,7 @@ impl TableId {
     }
 
     /// The table's definition for redb.
-    pub(crate) fn definition(self) -> TableDefinition<'static, ByteSlice, ByteSlice> {
+    pub(crate) const fn definition(self) -> TableDefinition<'static, ByteSlice, ByteSlice> {
         TableDefinition::new(self.name())
     }
 }

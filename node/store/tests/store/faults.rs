@@ -18,7 +18,7 @@ const TABLE: TableId = TableId::AccountAtBlock;
 const BATCHES: u32 = 8;
 
 /// A small cache, so that pages are often read from the disk.
-fn options() -> StoreOptions {
+const fn options() -> StoreOptions {
     StoreOptions {
         cache_bytes: 64 << 10,
     }
@@ -32,7 +32,7 @@ fn open(disk: &Arc<Disk>) -> Result<Store, StoreError> {
 struct Random(u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    const fn next(&mut self) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -374,9 +374,7 @@ fn a_panic_in_a_batch_goes_on_and_leaves_nothing() {
     let panics = std::panic::AssertUnwindSafe(|| {
         batch.write(|tables| {
             tables.put(TABLE, b"half", b"done")?;
-            if tables.get(TABLE, b"half")?.is_some() {
-                panic!("as asked");
-            }
+            assert!(tables.get(TABLE, b"half")?.is_none(), "as asked");
             Ok::<_, StoreError>(())
         })
     });

@@ -96,7 +96,7 @@ async fn get_work(node: Arc<Node>, (): ()) -> RpcResult<[Data<B256>; 3]> {
     }
 }
 
-fn work_triple(work: &WorkPackage) -> [Data<B256>; 3] {
+const fn work_triple(work: &WorkPackage) -> [Data<B256>; 3] {
     [Data(work.header_hash), Data(work.seed_hash), Data(work.boundary)]
 }
 

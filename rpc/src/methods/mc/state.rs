@@ -30,8 +30,8 @@ pub(super) fn methods() -> Vec<Method<Node>> {
 /// `mc_getBalance`: in sha.
 fn balance(node: &Node, (address, at): (Address, BlockRef)) -> RpcResult<Quantity<U256>> {
     let view = node.view()?;
-    let standing = at_state(node, &view, at, |place| view.standing_in(place, &address))?;
-    Ok(Quantity(standing.balance))
+    let sender = at_state(node, &view, at, |place| view.sender_state(place, &address))?;
+    Ok(Quantity(sender.balance))
 }
 
 /// `mc_getTransactionCount`: the account's nonce. For the block `pending` it is the nonce that the
@@ -41,8 +41,8 @@ fn transaction_count(node: &Node, (address, at): (Address, BlockRef)) -> RpcResu
         return next_nonce(node, &address).map(Quantity);
     }
     let view = node.view()?;
-    let standing = at_state(node, &view, at, |place| view.standing_in(place, &address))?;
-    Ok(Quantity(standing.tx_nonce))
+    let sender = at_state(node, &view, at, |place| view.sender_state(place, &address))?;
+    Ok(Quantity(sender.tx_nonce))
 }
 
 /// The nonce of the account's next transaction, after the transactions in the pool.
@@ -51,10 +51,10 @@ pub(in crate::methods) fn next_nonce(node: &Node, address: &Address) -> RpcResul
     // the two reads, but not back.
     let pooled = node.chain.pool().next_nonce(address).unwrap_or_default();
     let view = node.view()?;
-    let standing = at_state(node, &view, BlockRef::Latest, |place| {
-        view.standing_in(place, address)
+    let sender = at_state(node, &view, BlockRef::Latest, |place| {
+        view.sender_state(place, address)
     })?;
-    Ok(pooled.max(standing.tx_nonce))
+    Ok(pooled.max(sender.tx_nonce))
 }
 
 /// `mc_getStorageAt`: the 32 bytes of a slot.

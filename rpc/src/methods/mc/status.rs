@@ -31,7 +31,7 @@ pub(super) fn methods() -> Vec<Method<Node>> {
 }
 
 /// `mc_protocolVersion`.
-fn protocol_version(_: &Node) -> RpcResult<&'static str> {
+const fn protocol_version(_: &Node) -> RpcResult<&'static str> {
     Ok(PROTOCOL_VERSION)
 }
 

@@ -22,6 +22,7 @@ pub(super) struct UnixSocketListener(UnixListener);
 
 impl UnixSocketListener {
     /// Waits for the next connection.
+    #[expect(clippy::needless_pass_by_ref_mut, reason = "the pipe of Windows needs it")]
     pub(super) async fn accept(&mut self) -> io::Result<UnixStream> {
         self.0.accept().await.map(|(stream, _)| stream)
     }

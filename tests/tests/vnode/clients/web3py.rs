@@ -1,4 +1,4 @@
-//! PyPI `web3`, which uses the `eth_` aliases.
+//! `PyPI` `web3`, which uses the `eth_` aliases.
 
 use e2e::clients::python;
 use e2e::contract::counter;

@@ -79,7 +79,7 @@ impl ChainPrecompiles {
     }
 
     /// Whether calls may emit notices.
-    pub(crate) fn emit_notices(&self) -> bool {
+    pub(crate) const fn emit_notices(&self) -> bool {
         self.own.is_some()
     }
 

@@ -155,7 +155,7 @@ fn significant(bytes: &[u8]) -> &[u8] {
 
 /// The gas that the curve contracts 0x06 to 0x08 charge for an input that they reject. Ethereum's
 /// other contracts reject no input.
-pub(super) fn curve_gas(address: Address, input_bytes: usize) -> u64 {
+pub(super) const fn curve_gas(address: Address, input_bytes: usize) -> u64 {
     let pairs = (input_bytes / 192) as u64;
     match address.0.0 {
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, low] => match low {
@@ -229,10 +229,7 @@ mod tests {
         let value = U256::from(77 * 256 + 1);
         assert_eq!(
             DelegatedTransfer::decode(&longer),
-            Some(DelegatedTransfer {
-                value,
-                ..expected.clone()
-            })
+            Some(DelegatedTransfer { value, ..expected })
         );
         let huge = [&input[..], &[0; 40]].concat();
         assert_eq!(

@@ -1,0 +1,187 @@
+//! How the rows of a table, the light cache or the dataset, are spread over as many buffers as the
+//! adapter needs.
+//!
+//! Each buffer is a page. A page holds a power of two of rows and at most [`PAGE_BYTES_MAX`] bytes.
+//! Knows the limits of an adapter, and no device.
+
+use super::error::GpuError;
+
+/// Size of the largest page. On most drivers a binding cannot have two GiB, but one byte less.
+const PAGE_BYTES_MAX: u64 = 1 << 30;
+/// Number of storage buffers of a kernel that are not input pages: its results, or the page that it
+/// writes.
+const OTHER_STORAGE_BUFFERS: u32 = 1;
+
+/// Returns the number of bytes of a page on an adapter whose buffers have at most `bytes_max`.
+pub(crate) fn page_bytes(bytes_max: u64) -> u64 {
+    let bytes = bytes_max.min(PAGE_BYTES_MAX);
+    bytes.checked_ilog2().map_or(0, |shift| 1 << shift)
+}
+
+/// Returns the most pages that a kernel can bind.
+pub(crate) fn pages_max(limits: &wgpu::Limits) -> u32 {
+    let bindings = (limits.max_storage_buffers_per_shader_stage).min(limits.max_bindings_per_bind_group);
+    bindings.saturating_sub(OTHER_STORAGE_BUFFERS)
+}
+
+/// How the rows of a table are spread over pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageLayout {
+    /// Number of rows in the table.
+    pub(crate) rows: u32,
+    /// Bytes of a row.
+    pub(crate) row_bytes: u64,
+    /// The number of a row, shifted right by this, is the number of its page.
+    pub(crate) shift: u32,
+    /// Number of pages.
+    pub(crate) pages: u32,
+}
+
+impl PageLayout {
+    /// Computes the layout with the largest pages that `limits` and `max_page_rows` allow.
+    ///
+    /// # Errors
+    /// [`GpuError::AdapterTooSmall`] if a row fits in no page, or if the adapter cannot bind so
+    /// many pages.
+    pub(crate) fn new(
+        rows: u32,
+        row_bytes: u64,
+        limits: &wgpu::Limits,
+        max_page_rows: Option<u32>,
+    ) -> Result<Self, GpuError> {
+        let bytes_max = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size);
+        let rows_max = bytes_max.min(PAGE_BYTES_MAX) / row_bytes;
+        let rows_max = rows_max.min(max_page_rows.map_or(u64::MAX, u64::from));
+        let Some(shift) = rows_max.checked_ilog2() else {
+            return Err(GpuError::AdapterTooSmall {
+                what: "max_storage_buffer_binding_size",
+                got: bytes_max,
+                needed: row_bytes,
+            });
+        };
+        let pages = u64::from(rows).div_ceil(1 << shift);
+        let tightest = [
+            (
+                "max_storage_buffers_per_shader_stage",
+                limits.max_storage_buffers_per_shader_stage,
+            ),
+            ("max_bindings_per_bind_group", limits.max_bindings_per_bind_group),
+        ];
+        for (what, got) in tightest {
+            let needed = pages + u64::from(OTHER_STORAGE_BUFFERS);
+            if needed > u64::from(got) {
+                return Err(GpuError::AdapterTooSmall {
+                    what,
+                    got: got.into(),
+                    needed,
+                });
+            }
+        }
+        Ok(Self {
+            rows,
+            row_bytes,
+            shift,
+            pages: pages as u32,
+        })
+    }
+
+    /// Returns the first row of a page.
+    pub(crate) const fn first_row(&self, page: u32) -> u32 {
+        page << self.shift
+    }
+
+    /// Returns the number of rows in a page. The last page may have fewer rows than the others.
+    pub(crate) fn rows_in(&self, page: u32) -> u32 {
+        (self.rows - self.first_row(page)).min(1 << self.shift)
+    }
+
+    /// Returns the page of a row, and the number of the row within the page.
+    pub(crate) const fn locate(&self, row: u32) -> (u32, u32) {
+        (row >> self.shift, row & ((1 << self.shift) - 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(binding: u64, buffer: u64, storage_buffers: u32) -> wgpu::Limits {
+        wgpu::Limits {
+            max_storage_buffer_binding_size: binding,
+            max_buffer_size: buffer,
+            max_storage_buffers_per_shader_stage: storage_buffers,
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn pages_are_as_large_as_the_limits_allow() {
+        // Epoch 385 has the first dataset above 4 GiB.
+        let items = 33_619_919;
+        let layout = PageLayout::new(items, 128, &limits((1 << 31) - 1, 1 << 40, 32), None);
+        assert_eq!(
+            layout,
+            Ok(PageLayout {
+                rows: items,
+                row_bytes: 128,
+                shift: 23,
+                pages: 5
+            })
+        );
+        let layout = PageLayout::new(items, 128, &limits(1 << 27, (1 << 31) - 1, 34), None);
+        assert_eq!(
+            layout,
+            Ok(PageLayout {
+                rows: items,
+                row_bytes: 128,
+                shift: 20,
+                pages: 33
+            })
+        );
+        let layout = PageLayout::new(256, 128, &limits(1 << 27, 1 << 30, 32), Some(100));
+        assert_eq!(
+            layout,
+            Ok(PageLayout {
+                rows: 256,
+                row_bytes: 128,
+                shift: 6,
+                pages: 4
+            })
+        );
+    }
+
+    #[test]
+    fn each_row_is_in_the_page_of_the_layout() {
+        let layout = PageLayout::new(1000, 128, &limits(1 << 27, 1 << 27, 32), Some(256)).unwrap();
+        assert_eq!(
+            (layout.pages, layout.rows_in(0), layout.rows_in(3)),
+            (4, 256, 232)
+        );
+        assert_eq!(layout.locate(999), (3, 231));
+        assert_eq!(layout.first_row(3), 768);
+    }
+
+    #[test]
+    fn the_error_names_a_limit_that_is_too_low() {
+        let layout = PageLayout::new(33_619_919, 128, &limits(1 << 27, 1 << 30, 32), None);
+        let what = "max_storage_buffers_per_shader_stage";
+        assert_eq!(
+            layout,
+            Err(GpuError::AdapterTooSmall {
+                what,
+                got: 32,
+                needed: 34
+            })
+        );
+        let layout = PageLayout::new(256, 128, &limits(64, 1 << 30, 32), None);
+        let what = "max_storage_buffer_binding_size";
+        assert_eq!(
+            layout,
+            Err(GpuError::AdapterTooSmall {
+                what,
+                got: 64,
+                needed: 128
+            })
+        );
+    }
+}
