@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::binary::vnode_path;
 use crate::call::Caller;
+use crate::http;
 use crate::process::{ChildProcess, EndSignal, EndedProcess};
 use crate::wait::{PATIENCE, wait_for};
 
@@ -212,6 +214,20 @@ impl Vnode {
         Launch::dev(arguments).start()
     }
 
+    /// Starts a node of the development network that does not mine, with a Stratum server, the
+    /// status of that server and these arguments.
+    #[track_caller]
+    pub fn with_stratum(arguments: &[&str]) -> Self {
+        let stratum = [
+            "--stratum",
+            "--stratumport",
+            "0",
+            "--stratum.status",
+            "127.0.0.1:0",
+        ];
+        Self::dev(stratum.into_iter().chain(arguments.iter().copied()))
+    }
+
     /// The standard output of the node so far.
     pub fn banner(&self) -> String {
         self.process.stdout()
@@ -275,6 +291,15 @@ impl Vnode {
         let address = self.endpoint("http status of Stratum ");
         let address = address.expect("started with --stratum.status");
         address.parse().expect("the banner has an address")
+    }
+
+    /// The answer of the status of the Stratum server.
+    ///
+    /// # Panics
+    /// If the node was started without `--stratum.status`, or the status is not JSON.
+    pub fn stratum_figures(&self) -> Value {
+        let answer = http::get(self.stratum_status(), "/status").expect("the status is served");
+        serde_json::from_str(&answer.body).expect("the status is JSON")
     }
 
     /// Resident memory of the process, in bytes.

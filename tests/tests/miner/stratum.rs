@@ -11,29 +11,11 @@ use e2e::stratum::RawConnection;
 use e2e::wait::wait_for;
 use e2e::work::{RpcSolution, RpcWork, search};
 use e2e::{MinerProcess, Vnode};
-use serde_json::{Value, json};
-
-/// A node that does not mine, with a Stratum server, its status and the options `more`.
-fn node(more: &[&str]) -> Vnode {
-    let mut arguments = vec![
-        "--stratum",
-        "--stratumport",
-        "0",
-        "--stratum.status",
-        "127.0.0.1:0",
-    ];
-    arguments.extend(more);
-    Vnode::dev(arguments)
-}
-
-fn server_status(node: &Vnode) -> Value {
-    let answer = http::get(node.stratum_status(), "/status").expect("the status is served");
-    serde_json::from_str(&answer.body).expect("the status is JSON")
-}
+use serde_json::json;
 
 #[test]
 fn shares_between_two_blocks_and_the_hashrate_count() {
-    let node = node(&[]);
+    let node = Vnode::with_stratum(&[]);
     let miner = MinerProcess::start(["stratum", &format!("stratum2+tcp://w.r:x@{}", node.stratum())]);
     node.wait_for_head(3);
     // On this chain a block is sealed quickly. Until the next second the miner then has a job whose
@@ -45,13 +27,13 @@ fn shares_between_two_blocks_and_the_hashrate_count() {
         let rate = node.rpc("mc_hashrate", json!([]));
         (rate != "0x0").then_some(())
     });
-    assert!(server_status(&node)["workers"][0]["reported_hashrate"].as_u64() > Some(0));
+    assert!(node.stratum_figures()["workers"][0]["reported_hashrate"].as_u64() > Some(0));
 }
 
 #[test]
 fn every_dialect_seals_blocks() {
     // Without --mine the node makes work because miners are connected.
-    let node = node(&[]);
+    let node = Vnode::with_stratum(&[]);
     let mut names = Vec::new();
     for (index, scheme) in ["stratum1", "stratum2", "stratum3", "stratum"]
         .into_iter()
@@ -73,7 +55,7 @@ fn every_dialect_seals_blocks() {
         names.push(name);
     }
     let status = wait_for("all miners to disconnect", || {
-        Some(server_status(&node)).filter(|status| status["connections"] == 0)
+        Some(node.stratum_figures()).filter(|status| status["connections"] == 0)
     });
     let workers = status["workers"].as_array().expect("a list");
     for name in &names {
@@ -111,7 +93,7 @@ fn every_dialect_seals_blocks() {
 
 #[test]
 fn a_miner_fails_over_between_stratum_servers() {
-    let (first, second) = (node(&[]), node(&[]));
+    let (first, second) = (Vnode::with_stratum(&[]), Vnode::with_stratum(&[]));
     let urls = [&first, &second].map(|node| format!("stratum2+tcp://a.b@{}", node.stratum()));
     let miner = MinerProcess::start(["stratum", &urls[0], &urls[1], "--retry-max", "1"]);
     first.wait_for_head(1);
@@ -123,19 +105,19 @@ fn a_miner_fails_over_between_stratum_servers() {
 
 #[test]
 fn logins_need_the_password_if_one_is_set() {
-    let node = node(&["--stratum.password", "sesame"]);
+    let node = Vnode::with_stratum(&["--stratum.password", "sesame"]);
     let url = |password: &str| format!("stratum+tcp://a.b:{password}@{}", node.stratum());
     let refused = MinerProcess::start(["stratum", &url("wrong"), "--max-wait", "0.2"]).wait();
     assert_eq!(refused.status.code(), Some(3), "{}", refused.stderr);
     assert!(refused.stderr.contains("Invalid login"), "{}", refused.stderr);
     let _miner = MinerProcess::start(["stratum", &url("sesame")]);
     node.wait_for_head(1);
-    assert!(server_status(&node)["bad_logins"].as_u64() >= Some(1));
+    assert!(node.stratum_figures()["bad_logins"].as_u64() >= Some(1));
 }
 
 #[test]
 fn bad_miners_lose_only_their_own_connection() {
-    let node = node(&["--stratum.maxconnections", "8"]);
+    let node = Vnode::with_stratum(&["--stratum.maxconnections", "8"]);
     let mut good = RawConnection::connect(node.stratum());
     let subscribed =
         good.call(&json!({"id": 1, "method": "mining.subscribe", "params": ["x", "EthereumStratum/1.0.0"]}));
@@ -180,7 +162,7 @@ fn bad_miners_lose_only_their_own_connection() {
     let unknown_job =
         json!({"id": 10, "method": "mining.submit", "params": ["a.b", "ffffffff", "000000000000"]});
     assert_eq!(good.call(&unknown_job)["error"][0], 21);
-    let status = server_status(&node);
+    let status = node.stratum_figures();
     assert!(
         status["bad_messages"].as_u64() >= Some(8) && status["displaced"].as_u64() >= Some(5),
         "{status}"
@@ -193,7 +175,7 @@ fn bad_miners_lose_only_their_own_connection() {
 fn shares_that_arrive_together_are_all_answered() {
     // Fewer than those for which a connection is closed, and more than may be hashed at once.
     const SHARES: u64 = 24;
-    let node = node(&[]);
+    let node = Vnode::with_stratum(&[]);
     let mut miner = RawConnection::connect(node.stratum());
     let job = miner.log_in("a.b");
     let shares: String = (0..SHARES)
@@ -223,7 +205,7 @@ fn shares_that_arrive_together_are_all_answered() {
 
 #[test]
 fn a_share_that_seals_counts_if_its_miner_disconnects() {
-    let node = node(&[]);
+    let node = Vnode::with_stratum(&[]);
     let mut miner = RawConnection::connect(node.stratum());
     let work = proxy_work(&mut miner);
     let (wrong, right) = (search(&work, 1, false), search(&work, 1, true));
@@ -233,7 +215,7 @@ fn a_share_that_seals_counts_if_its_miner_disconnects() {
     miner.shut_down(Shutdown::Write);
     node.wait_for_head(1);
     let status = wait_for("the worker's block", || {
-        let status = server_status(&node);
+        let status = node.stratum_figures();
         (status["workers"][0]["blocks"] == 1).then_some(status)
     });
     assert_eq!(status["workers"][0]["connections"], 0, "{status}");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use e2e::stratum::RawConnection;
 use e2e::wait::wait_for;
-use e2e::{MinerProcess, Vnode, http, note};
+use e2e::{MinerProcess, Vnode, note};
 use serde_json::{Value, json};
 
 /// How long the attack lasts.
@@ -19,26 +19,6 @@ const ATTACKERS: u64 = 20;
 const SHARES_PER_SECOND: f64 = 95.0;
 /// Pause before an attacker connects again.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
-
-/// A node that does not mine, with a Stratum server and its status.
-fn node(more: &[&str]) -> Vnode {
-    let mut arguments = vec![
-        "--minerthreads",
-        "0",
-        "--stratum",
-        "--stratumport",
-        "0",
-        "--stratum.status",
-        "127.0.0.1:0",
-    ];
-    arguments.extend(more);
-    Vnode::dev(arguments)
-}
-
-fn server_status(node: &Vnode) -> Value {
-    let answer = http::get(node.stratum_status(), "/status").expect("the status is served");
-    serde_json::from_str(&answer.body).expect("the status is JSON")
-}
 
 /// What the attackers have done together.
 #[derive(Debug, Default)]
@@ -113,7 +93,7 @@ fn attack_once(
 
 #[test]
 fn false_shares_cost_little_and_their_address_is_banned() {
-    let node = node(&[]);
+    let node = Vnode::with_stratum(&["--minerthreads", "0"]);
     // The first share waits for the light cache. It is not part of the figures.
     let mut first = RawConnection::connect(node.stratum());
     let job = first.log_in("first");
@@ -139,7 +119,7 @@ fn false_shares_cost_little_and_their_address_is_banned() {
     // without a hash.
     assert!(answered < 400, "{answered} shares were answered");
     assert!(used < took / 4, "the node used {used:?} in {took:?}");
-    let status = server_status(&node);
+    let status = node.stratum_figures();
     assert!(status["cut_off"].as_u64() > Some(0), "{status}");
     assert!(status["ban_refusals"].as_u64() > Some(0), "{status}");
     assert_eq!(status["banned_addresses"], 1, "{status}");
@@ -148,7 +128,7 @@ fn false_shares_cost_little_and_their_address_is_banned() {
 
 #[test]
 fn a_miner_at_the_address_of_false_shares_goes_on() {
-    let node = node(&[]);
+    let node = Vnode::with_stratum(&["--minerthreads", "0"]);
     let miner = MinerProcess::start([
         "stratum",
         &format!("stratum2+tcp://honest.rig@{}", node.stratum()),
@@ -158,13 +138,13 @@ fn a_miner_at_the_address_of_false_shares_goes_on() {
     miner.wait_for_status("many shares", |status| accepted(status) >= 60);
     let counts = AttackCounts::default();
     attack(node.stratum(), 1, Duration::from_secs(20), &counts);
-    let status = server_status(&node);
+    let status = node.stratum_figures();
     note(&format!("beside a miner: {counts:?}"));
     assert!(counts.cut_off.load(Ordering::Relaxed) > 0, "{counts:?}, {status}");
     assert_eq!(status["banned_addresses"], 0, "{status}");
     let before = accepted(&miner.status());
     miner.wait_for_status("further shares", |status| accepted(status) > before);
-    let workers = server_status(&node)["workers"].clone();
+    let workers = node.stratum_figures()["workers"].clone();
     let workers = workers.as_array().expect("a list");
     let honest = workers.iter().find(|worker| worker["worker"] == "honest.rig");
     assert_eq!(
@@ -177,12 +157,12 @@ fn a_miner_at_the_address_of_false_shares_goes_on() {
 #[test]
 fn logins_do_not_fill_the_log() {
     const LOGINS: u64 = 200;
-    let node = node(&[]);
+    let node = Vnode::with_stratum(&["--minerthreads", "0"]);
     for number in 0..LOGINS {
         RawConnection::connect(node.stratum()).log_in(&format!("short.w{number}"));
     }
     let status = wait_for("the connections to end", || {
-        Some(server_status(&node)).filter(|status| status["connections"] == 0)
+        Some(node.stratum_figures()).filter(|status| status["connections"] == 0)
     });
     assert_eq!(status["connections_total"], LOGINS, "{status}");
     assert_eq!(
