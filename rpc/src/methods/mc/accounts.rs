@@ -130,23 +130,45 @@ pub(super) fn form(node: &Node) -> TxForm {
     }
 }
 
-/// Refuses every transaction for an application chain. Such a transaction must name this node as
-/// its proxy, and belongs to the service for servers of application chains, never to pool or block.
-fn check_sharding(node: &Node, request: &TransactionRequest) -> RpcResult<()> {
-    match (request.sharding_flag, request.via) {
-        (0, _) => Ok(()),
-        (1..=SHARDING_FLAG_MAX, None) => Err(RpcError::refused("Empty via with shardingFlag set")),
-        (flag @ 1..=SHARDING_FLAG_MAX, via) if is_own_proxy(node, via) => Err(no_service(flag)),
-        (1..=SHARDING_FLAG_MAX, Some(_)) => Err(RpcError::refused(
-            "Mismatch address between VIA and VNODE PROXY when shardingFlag set",
-        )),
-        _ => Err(RpcError::refused("shardingFlag error")),
+/// Where a transaction belongs, by its sharding flag and the proxy that it names.
+enum TxRoute {
+    /// Into this node's pool.
+    Pool,
+    /// To this node's service for servers of application chains.
+    OwnService,
+    /// To another node's service. `false` if it names no node.
+    OtherProxy { is_named: bool },
+    /// There is no such sharding flag.
+    UnknownFlag,
+}
+
+impl TxRoute {
+    fn of(node: &Node, sharding_flag: u64, via: Option<Address>) -> Self {
+        match sharding_flag {
+            0 => Self::Pool,
+            1..=SHARDING_FLAG_MAX if via.is_some() && via == node.settings.vnode.beneficial_address => {
+                Self::OwnService
+            }
+            1..=SHARDING_FLAG_MAX => Self::OtherProxy {
+                is_named: via.is_some(),
+            },
+            _ => Self::UnknownFlag,
+        }
     }
 }
 
-/// Whether `via` names this node.
-fn is_own_proxy(node: &Node, via: Option<Address>) -> bool {
-    via.is_some() && via == node.settings.vnode.beneficial_address
+/// Refuses a request for any other place than the pool. The messages are those of
+/// `mc_sendTransaction`.
+fn check_sharding(node: &Node, request: &TransactionRequest) -> RpcResult<()> {
+    match TxRoute::of(node, request.sharding_flag, request.via) {
+        TxRoute::Pool => Ok(()),
+        TxRoute::OwnService => Err(no_service(request.sharding_flag)),
+        TxRoute::OtherProxy { is_named: false } => Err(RpcError::refused("Empty via with shardingFlag set")),
+        TxRoute::OtherProxy { is_named: true } => Err(RpcError::refused(
+            "Mismatch address between VIA and VNODE PROXY when shardingFlag set",
+        )),
+        TxRoute::UnknownFlag => Err(RpcError::refused("shardingFlag error")),
+    }
 }
 
 /// The error for transactions of application chains: this node does not run their service yet.
@@ -160,11 +182,11 @@ fn no_service(flag: u64) -> RpcError {
 fn send_raw(node: &Node, (raw,): (Data,), name_style: NameStyle) -> RpcResult<Data<B256>> {
     let transaction = Transaction::decode_raw(&raw.0, node.chain.spec().tx_rules())
         .map_err(|error| RpcError::refused(error.to_string()))?;
-    match transaction.sharding_flag {
-        0 => submit(node, transaction, name_style),
-        flag @ 1..=SHARDING_FLAG_MAX if is_own_proxy(node, transaction.via) => Err(no_service(flag)),
-        1..=SHARDING_FLAG_MAX => Err(RpcError::refused("via error")),
-        _ => Err(RpcError::refused("shardingFlag error")),
+    match TxRoute::of(node, transaction.sharding_flag, transaction.via) {
+        TxRoute::Pool => submit(node, transaction, name_style),
+        TxRoute::OwnService => Err(no_service(transaction.sharding_flag)),
+        TxRoute::OtherProxy { .. } => Err(RpcError::refused("via error")),
+        TxRoute::UnknownFlag => Err(RpcError::refused("shardingFlag error")),
     }
 }
 
