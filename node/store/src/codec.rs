@@ -38,6 +38,11 @@ impl<'a> RowReader<'a> {
     /// Reads a length byte and a big-endian number of that many bytes: at most 32, the first not
     /// zero.
     pub(crate) fn uint(&mut self) -> Result<U256, String> {
+        Ok(U256::from_be_slice(self.uint_bytes()?))
+    }
+
+    /// Reads the significant bytes of a number that [`Self::uint`] would read.
+    pub(crate) fn uint_bytes(&mut self) -> Result<&'a [u8], String> {
         let [length] = self.array()?;
         if length > 32 {
             return Err(format!(
@@ -48,7 +53,17 @@ impl<'a> RowReader<'a> {
         if bytes.first() == Some(&0) {
             return Err("number begins with a zero byte".to_owned());
         }
-        Ok(U256::from_be_slice(bytes))
+        Ok(bytes)
+    }
+
+    /// Reads a number in LEB128, as [`read_number`] does.
+    pub(crate) fn number(&mut self) -> Result<u64, String> {
+        read_number(&mut self.rest)
+    }
+
+    /// Whether all bytes were read.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.rest.is_empty()
     }
 
     /// Reads a number as [`Self::uint`] does, below 2^64.
@@ -81,6 +96,40 @@ pub(crate) fn push_uint(out: &mut Vec<u8>, value: U256) {
     out.extend_from_slice(significant);
 }
 
+/// Reads a number in LEB128 and moves `bytes` behind it. Accepts only the shortest form.
+pub(crate) fn read_number(bytes: &mut &[u8]) -> Result<u64, String> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first().ok_or("row ends within a number")?;
+        *bytes = rest;
+        let digits = u64::from(byte & 0x7f);
+        if digits << shift >> shift != digits {
+            break;
+        }
+        number |= digits << shift;
+        if byte & 0x80 == 0 {
+            return match (digits, shift) {
+                (0, 1..) => Err("number is not in its shortest form".to_owned()),
+                _ => Ok(number),
+            };
+        }
+    }
+    Err("number: got 2^64 or more".to_owned())
+}
+
+pub(crate) fn push_number(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Number of bytes that [`push_number`] writes.
+pub(crate) fn number_len(number: u64) -> usize {
+    (number.max(1).ilog2() / 7 + 1) as usize
+}
+
 /// The key of headers, bodies, receipts and notices: block number (8), block hash (32).
 pub(crate) fn block_key(number: u64, hash: &primitives::B256) -> [u8; 40] {
     let mut key = [0; 40];
@@ -94,6 +143,27 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn numbers_in_leb128() {
+        for number in [0, 1, 0x7f, 0x80, 0x3fff, 0x4000, u64::MAX >> 1, u64::MAX] {
+            let mut bytes = Vec::new();
+            push_number(&mut bytes, number);
+            assert_eq!(bytes.len(), number_len(number), "{number}");
+            assert_eq!(read_number(&mut bytes.as_slice()), Ok(number));
+        }
+        let check = |mut bytes: &[u8], expected: &str| {
+            assert_eq!(read_number(&mut bytes).unwrap_err(), expected);
+        };
+        check(&[], "row ends within a number");
+        check(&[0x80], "row ends within a number");
+        check(&[0x80, 0], "number is not in its shortest form");
+        check(&[0xff; 11], "number: got 2^64 or more");
+        check(
+            &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2],
+            "number: got 2^64 or more",
+        );
+    }
 
     proptest! {
         #[test]

@@ -7,14 +7,14 @@
 //!
 //! - blocks, canonical or not: headers, bodies, receipts, and block numbers by hash;
 //! - canonical blocks only: hashes by number, positions of transactions, the log index, notices,
-//!   and the list of what each block changed in the state;
-//! - the state: versions of accounts and storage slots, code, and the trie of the head state.
+//!   and what each block changed in the state;
+//! - the state after the head block: accounts, storage slots, code and the trie.
 //!
 //! # A block is one commit
 //!
 //! [`Store::batch`] starts the one write transaction that can be open at a time. Importing a block
 //! writes everything about it through the [`Tables`] of that [`WriteBatch`]: header, body,
-//! receipts, state versions, trie nodes, indexes and the new head. [`WriteBatch::commit`] makes all
+//! receipts, state, trie nodes, indexes and the new head. [`WriteBatch::commit`] makes all
 //! of it durable and visible at once. A batch that is dropped or aborted leaves no trace. After a
 //! failed commit the next snapshot shows whether the batch is stored. An import of many blocks puts
 //! whole blocks into one batch.
@@ -22,12 +22,12 @@
 //! [`Store::snapshot`] gives a view of the last commit. There may be any number of snapshots. They
 //! never wait for the writer, and later commits do not change them.
 //!
-//! # Versions of the state
+//! # Past states
 //!
-//! The state is stored as versions: a row per changed account or slot and block. The value at
-//! block N is the version with the highest block number that is not above N. So every past state
-//! can be read with one range look-up. A reorganization removes the versions that the list of
-//! changes of a block names. The trie has no versions: it exists for the head state only.
+//! Accounts and slots are stored as they are after the head block. Each row lists the blocks that
+//! changed it, and each block has a row with the values before it. So every past state can be read
+//! with two or three look-ups, and a reorganization puts back what the rows of its blocks say. The
+//! trie has no past: it exists for the head state only.
 //!
 //! # What survives
 //!
@@ -52,6 +52,7 @@
 //! decides whether a block is valid.
 
 mod batch;
+mod block_list;
 mod blocks;
 mod codec;
 mod database;
@@ -85,7 +86,7 @@ pub use notices::{NoticeReads, ScsNotice};
 pub use open::{CACHE_BYTES_DEFAULT, FILE_NAME, StoreOptions};
 pub use snapshot::{HeadBlock, Snapshot, TableStats};
 pub use source::Source;
-pub use state::{AccountRecord, AccountVersion, StateChanges, StateReads};
+pub use state::{AccountChange, AccountRecord, AccountVersion, SlotChange, StateChanges, StateReads};
 pub use store::Store;
 pub use tables::{SCHEMA_VERSION, TableId, TableInfo, meta_key};
 pub use write_tables::Tables;

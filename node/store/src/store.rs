@@ -243,16 +243,16 @@ mod tests {
         let batch = store.batch().unwrap();
         batch
             .write(|tables| {
-                tables.put(TableId::AccountAtBlock, b"a1", b"x")?;
-                tables.put(TableId::AccountAtBlock, b"a5", b"y")?;
-                tables.put(TableId::AccountAtBlock, b"b1", b"z")
+                tables.put(TableId::Account, b"a1", b"x")?;
+                tables.put(TableId::Account, b"a5", b"y")?;
+                tables.put(TableId::Account, b"b1", b"z")
             })
             .unwrap();
         batch.commit().unwrap();
         let snapshot = store.snapshot().unwrap();
         let last = |low: &[u8], high: &[u8]| {
             snapshot
-                .with_last(TableId::AccountAtBlock, low, high, |_, value| value.to_vec())
+                .with_last(TableId::Account, low, high, |_, value| value.to_vec())
                 .unwrap()
         };
         assert_eq!(last(b"a0", b"a9").unwrap(), b"y");

@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn waiting_rows_are_read_like_written_ones() {
-        use TableId::AccountAtBlock as TABLE;
+        use TableId::Account as TABLE;
         let store = Store::in_memory().unwrap();
         let batch = store.batch().unwrap();
         batch

@@ -2,7 +2,8 @@
 //! whose logs have it.
 //!
 //! A search term (an address, or a topic with its position) is hashed to a [`LogKey`] of 8 bytes.
-//! The block numbers of a key are in one or more rows, as described in [`row`]. A row is filled
+//! The block numbers of a key are in one or more rows, as described in [`crate::block_list`].
+//! The key of a row is the log key (8) and the number of the first block (8, big-endian). A row is filled
 //! before the next one begins. So the rows depend on the canonical blocks only, and a
 //! reorganization leaves no trace. Entries are written at the end of a write transaction: an import
 //! of many blocks writes a row once, not once per block.
@@ -26,7 +27,6 @@
 //!
 //! Knows receipts and block numbers. Readers compare the logs themselves to decide what matches.
 
-mod row;
 #[cfg(test)]
 mod tests;
 
@@ -34,14 +34,48 @@ use std::ops::ControlFlow;
 
 use primitives::Receipt;
 
+use crate::block_list::{BlockListRow, BlockListTail};
 use crate::log_key::LogKey;
 use crate::source::Source;
 use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
-pub(crate) use row::row_key;
-use row::{LogIndexRow, LogIndexTail};
 
 const TABLE: TableId = TableId::LogKeyToBlocks;
+
+pub(crate) fn row_key(key: &LogKey, first: u64) -> [u8; 16] {
+    let mut row = [0; 16];
+    row[..8].copy_from_slice(key.as_bytes());
+    row[8..].copy_from_slice(&first.to_be_bytes());
+    row
+}
+
+/// A row of the index, whose list is not decoded yet.
+struct LogIndexRow<'a> {
+    key: LogKey,
+    list: BlockListRow<'a>,
+}
+
+impl<'a> LogIndexRow<'a> {
+    fn parse(key: &[u8], value: &'a [u8]) -> Result<Self, StoreError> {
+        let parse = || {
+            let whole: [u8; 16] = key
+                .try_into()
+                .map_err(|_| format!("key: got {} bytes, expected 16", key.len()))?;
+            let first = u64::from_be_bytes(std::array::from_fn(|at| whole[8 + at]));
+            Ok(Self {
+                key: LogKey::from_bytes(std::array::from_fn(|at| whole[at])),
+                list: BlockListRow::parse(first, value)?,
+            })
+        };
+        parse().map_err(|reason: String| StoreError::corrupt(TABLE, key, reason))
+    }
+
+    /// Replaces the content of `out` with the block numbers.
+    fn read(&self, out: &mut Vec<u64>) -> Result<(), StoreError> {
+        let corrupt = |reason| StoreError::corrupt(TABLE, &row_key(&self.key, self.list.first), reason);
+        self.list.read(out).map_err(corrupt)
+    }
+}
 
 /// Reads of the log index.
 pub trait LogIndexReads: Source {
@@ -55,7 +89,7 @@ pub trait LogIndexReads: Source {
         out.clear();
         let mut read_if_found = |row_key: &[u8], value: &[u8]| {
             let row = LogIndexRow::parse(row_key, value)?;
-            let found = row.key == *key && row.last >= from;
+            let found = row.key == *key && row.list.last >= from;
             if found {
                 row.read(out)?;
             }
@@ -111,10 +145,10 @@ impl Tables<'_> {
         entries.sort_unstable();
         for group in entries.chunk_by(|one, other| one.0 == other.0) {
             let key = group[0].0;
-            let mut tail = self.log_tail(&key, |row| Ok(LogIndexTail::of(&row)))?;
+            let mut tail = self.log_tail(&key, |row| Ok(BlockListTail::of(&row.list)))?;
             for (_, number) in group {
                 let Some(row) = &mut tail else {
-                    tail = Some(LogIndexTail::new(*number));
+                    tail = Some(BlockListTail::new(*number));
                     continue;
                 };
                 let Some(distance) = number.checked_sub(row.last).filter(|distance| *distance > 0) else {
@@ -123,7 +157,7 @@ impl Tables<'_> {
                 };
                 if !row.push(distance) {
                     self.put(TABLE, &row_key(&key, row.first), &row.value())?;
-                    tail = Some(LogIndexTail::new(*number));
+                    tail = Some(BlockListTail::new(*number));
                 }
             }
             if let Some(row) = &tail {
@@ -139,12 +173,13 @@ impl Tables<'_> {
         let mut blocks = Vec::new();
         for key in LogKey::of_receipts(receipts) {
             let tail = self.log_tail(&key, |row| {
-                if row.last != number {
-                    let reason = format!("last block: got {}, expected {number}", row.last);
-                    return Err(StoreError::corrupt(TABLE, &row_key(&key, row.first), reason));
+                let BlockListRow { first, last, .. } = row.list;
+                if last != number {
+                    let reason = format!("last block: got {last}, expected {number}");
+                    return Err(StoreError::corrupt(TABLE, &row_key(&key, first), reason));
                 }
                 row.read(&mut blocks)?;
-                let mut tail = LogIndexTail::of(&row);
+                let mut tail = BlockListTail::of(&row.list);
                 if let [.., before, _] = blocks[..] {
                     tail.pop(before);
                 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use primitives::{Address, B256, Log, ReceiptOutcome};
 
-use super::row::ROW_BYTES_MAX;
 use super::*;
 use crate::Store;
+use crate::block_list::ROW_BYTES_MAX;
 
 fn log(address: u8, topics: &[u8]) -> Log {
     Log {

@@ -102,34 +102,49 @@ tables! {
         may_wait: true,
     }
 
-    /// Versions of accounts: the account after a canonical block that changed it.
-    AccountAtBlock = "account_at_block" {
-        key: "address (20), block number (8)",
-        value: "flags (1), incarnation (number); if the account exists also nonce (number), \
+    /// Accounts after the head block, and the newest blocks that changed each of them.
+    Account = "account" {
+        key: "address (20)",
+        value: "newest changes, as `state::history` encodes them; \
+                flags (1), incarnation (number); if the account exists also nonce (number), \
                 balance (number), storage root (32) unless empty, code hash (32) unless empty",
-        put_by: "put_account",
-        removed_by: "delete_versions",
+        put_by: "put_state, revert_state",
+        removed_by: "revert_state",
         is_state: true,
         may_wait: true,
     }
 
-    /// Versions of storage slots: the value after a canonical block that changed it.
-    StorageAtBlock = "storage_at_block" {
-        key: "address (20), incarnation (4), slot (32), block number (8)",
-        value: "the value without leading zero bytes; no bytes for zero",
-        put_by: "put_slot",
-        removed_by: "delete_versions",
+    /// Storage slots after the head block, and the newest blocks that changed each of them. Slots
+    /// that became zero, and those of destroyed accounts, keep their rows for reads of past blocks.
+    Storage = "storage" {
+        key: "address (20), incarnation (4), slot (32)",
+        value: "newest changes, as `state::history` encodes them; \
+                the value without leading zero bytes; no bytes for zero",
+        put_by: "put_state, revert_state",
+        removed_by: "revert_state",
         is_state: true,
         may_wait: true,
     }
 
-    /// Keys of the versions that a canonical block wrote. A reorganization removes exactly these.
+    /// Older blocks that changed an account or a slot. The newest ones are in the row of the
+    /// account or slot.
+    StateHistory = "state_history" {
+        key: "0 (1) and the key of an account, or 1 (1) and the key of a slot; first block number (8)",
+        value: "nothing if there is one block; otherwise in LEB128 last minus first block number, \
+                then the distance of each block from the one before",
+        put_by: "put_state, revert_state",
+        removed_by: "revert_state",
+        is_state: false,
+        may_wait: true,
+    }
+
+    /// What each canonical block changed in the state, with the values before it. Past states are
+    /// read from it, and a reorganization takes the block back with it.
     BlockToChanges = "block_to_changes" {
         key: "block number (8)",
-        value: "number of accounts (4), addresses (20 each), \
-                then for each slot: address (20), incarnation (4), slot (32)",
-        put_by: "put_changes",
-        removed_by: "delete_versions",
+        value: "accounts and slots with the values before the block, as `state::changes` encodes them",
+        put_by: "put_state",
+        removed_by: "revert_state",
         is_state: false,
         may_wait: false,
     }

@@ -9,7 +9,7 @@ use redb::TableDefinition;
 
 /// The version of the table layout. It rises with every change that older code could misread.
 /// A file with another version is refused.
-pub const SCHEMA_VERSION: u32 = 2;
+pub const SCHEMA_VERSION: u32 = 3;
 
 /// Type of every key and value: a byte string.
 pub(crate) type ByteSlice = &'static [u8];
@@ -137,7 +137,7 @@ mod tests {
     use crate::LogKey;
     use crate::codec::block_key;
     use crate::log_index::row_key;
-    use crate::state::{account_key, slot_key};
+    use crate::state::slot_key;
 
     #[test]
     fn ids_follow_the_list_and_names_differ() {
@@ -161,8 +161,9 @@ mod tests {
             "block_to_receipts",
             "block_to_notices",
             "transaction_to_position",
-            "account_at_block",
-            "storage_at_block",
+            "account",
+            "storage",
+            "state_history",
             "block_to_changes",
             "hash_to_code",
             "path_to_trie_node",
@@ -192,8 +193,8 @@ mod tests {
             check(table, block);
         }
         check(TransactionToPosition, hash.len());
-        check(AccountAtBlock, account_key(&address, 0).len());
-        check(StorageAtBlock, slot_key(&address, 0, &U256::ZERO, 0).len());
+        check(Account, address.len());
+        check(Storage, slot_key(&address, 0, &U256::ZERO).len());
         check(BlockToChanges, size_of::<u64>());
         check(HashToCode, hash.len());
         check(LogKeyToBlocks, row_key(&LogKey::any(), 0).len());
@@ -203,8 +204,8 @@ mod tests {
     fn state_is_what_executing_a_block_reads() {
         let state = TableId::ALL.into_iter().filter(|table| table.is_state());
         let expected = [
-            TableId::AccountAtBlock,
-            TableId::StorageAtBlock,
+            TableId::Account,
+            TableId::Storage,
             TableId::HashToCode,
             TableId::PathToTrieNode,
         ];

@@ -12,7 +12,7 @@ use crate::disk::{Disk, DiskFault};
 /// The rows of a table: value by key.
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-const TABLE: TableId = TableId::AccountAtBlock;
+const TABLE: TableId = TableId::Account;
 
 /// Number of batches in the scenario.
 const BATCHES: u32 = 8;

@@ -1,0 +1,232 @@
+//! What a block changed in the state: keys, and the values before the block.
+//!
+//! The row of [`TableId::BlockToChanges`](crate::TableId::BlockToChanges):
+//!
+//! - number of accounts (LEB128), then for each account, ascending: address (20) and the account
+//!   before the block, encoded as in its own row;
+//! - for each account with changed slots: its index in the list above, the incarnation of its
+//!   storage and the number of slots (LEB128 each), then for each slot, ascending: slot and the
+//!   value before the block, each with a length byte and without leading zero bytes.
+//!
+//! Knows bytes and values only.
+
+use primitives::{Address, U256};
+
+use super::AccountVersion;
+use crate::codec::{RowReader, push_number, push_uint};
+
+/// What one block changed, with the values before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StateChanges {
+    /// Accounts that the block changed, ascending, as they were before it.
+    pub accounts: Vec<(Address, AccountVersion)>,
+    /// Slots that the block changed, grouped by account, ascending.
+    pub slots: Vec<SlotChange>,
+}
+
+/// A slot that a block changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotChange {
+    /// The account that owns the slot. It is among the changed accounts of the block.
+    pub address: Address,
+    /// The incarnation that the storage belongs to.
+    pub incarnation: u32,
+    /// The slot.
+    pub slot: U256,
+    /// The value before the block.
+    pub before: U256,
+}
+
+impl SlotChange {
+    const fn owner(&self) -> (Address, u32) {
+        (self.address, self.incarnation)
+    }
+}
+
+impl StateChanges {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut row = Vec::with_capacity(8 + self.accounts.len() * 40 + self.slots.len() * 40);
+        push_number(&mut row, self.accounts.len() as u64);
+        for (address, before) in &self.accounts {
+            row.extend_from_slice(address.as_slice());
+            before.encode(&mut row);
+        }
+        let mut index = 0;
+        for slots in self.slots.chunk_by(|one, other| one.owner() == other.owner()) {
+            let (address, incarnation) = slots[0].owner();
+            index += self.accounts[index..].partition_point(|(other, _)| *other < address);
+            debug_assert_eq!(self.accounts.get(index).map(|(other, _)| *other), Some(address));
+            push_number(&mut row, index as u64);
+            push_number(&mut row, incarnation.into());
+            push_number(&mut row, slots.len() as u64);
+            for change in slots {
+                push_uint(&mut row, change.slot);
+                push_uint(&mut row, change.before);
+            }
+        }
+        row
+    }
+
+    pub(super) fn decode(row: &[u8]) -> Result<Self, String> {
+        let mut changes = Self::default();
+        let mut reader = RowReader::new(row);
+        for _ in 0..reader.number()? {
+            changes.accounts.push(read_account(&mut reader)?);
+        }
+        while !reader.is_empty() {
+            let group = SlotGroup::read(&mut reader)?;
+            let (address, _) = group.account(&changes.accounts)?;
+            for _ in 0..group.count {
+                changes.slots.push(SlotChange {
+                    address: *address,
+                    incarnation: group.incarnation,
+                    slot: reader.uint()?,
+                    before: reader.uint()?,
+                });
+            }
+        }
+        Ok(changes)
+    }
+
+    /// The account before the block of this row; `None` if the block did not change it.
+    pub(super) fn find_account(row: &[u8], address: &Address) -> Result<Option<AccountVersion>, String> {
+        let mut reader = RowReader::new(row);
+        for _ in 0..reader.number()? {
+            if reader.take(20)? == address.as_slice() {
+                return AccountVersion::read(&mut reader).map(Some);
+            }
+            AccountVersion::skip(&mut reader)?;
+        }
+        Ok(None)
+    }
+
+    /// The value of a slot before the block of this row; `None` if the block did not change it.
+    pub(super) fn find_slot(
+        row: &[u8],
+        address: &Address,
+        incarnation: u32,
+        slot: &U256,
+    ) -> Result<Option<U256>, String> {
+        let mut reader = RowReader::new(row);
+        let mut wanted = None;
+        for index in 0..reader.number()? {
+            if reader.take(20)? == address.as_slice() {
+                wanted = Some(index);
+            }
+            AccountVersion::skip(&mut reader)?;
+        }
+        let slot = slot.to_be_bytes_trimmed_vec();
+        while !reader.is_empty() {
+            let group = SlotGroup::read(&mut reader)?;
+            let is_owner = Some(group.index) == wanted && group.incarnation == incarnation;
+            for _ in 0..group.count {
+                let found = reader.uint_bytes()? == slot && is_owner;
+                if found {
+                    return reader.uint().map(Some);
+                }
+                reader.uint_bytes()?;
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn read_account(reader: &mut RowReader<'_>) -> Result<(Address, AccountVersion), String> {
+    let address = Address::from(reader.array()?);
+    Ok((address, AccountVersion::read(reader)?))
+}
+
+/// What stands before the changed slots of an account.
+struct SlotGroup {
+    index: u64,
+    incarnation: u32,
+    count: u64,
+}
+
+impl SlotGroup {
+    fn read(reader: &mut RowReader<'_>) -> Result<Self, String> {
+        let index = reader.number()?;
+        let incarnation = reader.number()?;
+        Ok(Self {
+            index,
+            incarnation: u32::try_from(incarnation)
+                .map_err(|_| format!("incarnation: got {incarnation}, expected less than 2^32"))?,
+            count: reader.number()?,
+        })
+    }
+
+    fn account<'a>(
+        &self,
+        accounts: &'a [(Address, AccountVersion)],
+    ) -> Result<&'a (Address, AccountVersion), String> {
+        let account = usize::try_from(self.index)
+            .ok()
+            .and_then(|index| accounts.get(index));
+        account.ok_or_else(|| {
+            let count = accounts.len();
+            format!(
+                "index of an account: got {}, expected less than {count}",
+                self.index
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::state::tests::version;
+
+    prop_compose! {
+        fn state_changes()(
+            accounts in proptest::collection::btree_map(any::<[u8; 20]>(), (version(), any::<u32>(), proptest::collection::btree_map(0u64..9, any::<u64>(), 0..4)), 0..6),
+        ) -> StateChanges {
+            let mut changes = StateChanges::default();
+            for (address, (before, incarnation, slots)) in accounts {
+                let address = Address::from(address);
+                changes.accounts.push((address, before));
+                changes.slots.extend(slots.into_iter().map(|(slot, value)| SlotChange {
+                    address,
+                    incarnation,
+                    slot: U256::from(slot) << 200,
+                    before: U256::from(value),
+                }));
+            }
+            changes
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn changes_round_trip_and_are_found(changes in state_changes()) {
+            let row = changes.encode();
+            prop_assert_eq!(&StateChanges::decode(&row).unwrap(), &changes);
+            for (address, before) in &changes.accounts {
+                prop_assert_eq!(StateChanges::find_account(&row, address).unwrap(), Some(*before));
+            }
+            for change in &changes.slots {
+                let find = |incarnation, slot| StateChanges::find_slot(&row, &change.address, incarnation, &slot).unwrap();
+                prop_assert_eq!(find(change.incarnation, change.slot), Some(change.before));
+                prop_assert_eq!(find(change.incarnation.wrapping_add(1), change.slot), None);
+                prop_assert_eq!(find(change.incarnation, change.slot + U256::from(1)), None);
+            }
+            let absent = Address::repeat_byte(0x5a);
+            prop_assert_eq!(StateChanges::find_account(&row, &absent).unwrap(), None);
+        }
+
+        #[test]
+        fn bad_rows_are_errors_and_never_a_panic(row: Vec<u8>) {
+            let _ = StateChanges::decode(&row);
+            let _ = StateChanges::find_account(&row, &Address::ZERO);
+            let _ = StateChanges::find_slot(&row, &Address::ZERO, 0, &U256::ZERO);
+        }
+    }
+
+    #[test]
+    fn a_count_that_the_row_cannot_hold_is_an_error() {
+        let row = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
+        assert!(StateChanges::decode(&row).is_err());
+    }
+}

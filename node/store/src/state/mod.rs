@@ -1,0 +1,388 @@
+//! The state: accounts and slots as they are now, and what they were after each earlier block.
+//!
+//! The tables [`TableId::Account`] and [`TableId::Storage`] hold the present values. Each row also
+//! lists the newest blocks that changed it ([`history`]). What a block changed, with the values
+//! before it, is in the row of [`TableId::BlockToChanges`] ([`changes`]). So:
+//!
+//! - A present value is one look-up.
+//! - The value after an earlier block N is the value before the first block above N that changed
+//!   it: two look-ups, or three if the change is long ago.
+//! - A reorganization puts back what the row of the block says.
+//!
+//! The storage of an account belongs to an incarnation. Destroying the account begins the next
+//! incarnation. So the old slots need not be deleted, and they stay readable at past blocks. The
+//! trie is in the package `chain`; here are only its rows.
+
+mod changes;
+mod history;
+
+use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, U256};
+
+use crate::codec::{RowReader, push_uint};
+use crate::source::Source;
+use crate::write_tables::Tables;
+use crate::{StoreError, TableId};
+pub use changes::{SlotChange, StateChanges};
+use history::{NextChange, StateRow, all_changes, next_older_change};
+
+/// An account as the state trie holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccountRecord {
+    /// Number of transactions sent; for a contract, number of contracts created.
+    pub tx_nonce: u64,
+    /// Balance in sha.
+    pub balance: U256,
+    /// Root of the account's storage trie.
+    pub storage_root: B256,
+    /// Keccak-256 of the code.
+    pub code_hash: B256,
+}
+
+impl Default for AccountRecord {
+    fn default() -> Self {
+        Self {
+            tx_nonce: 0,
+            balance: U256::ZERO,
+            storage_root: EMPTY_ROOT,
+            code_hash: EMPTY_CODE_HASH,
+        }
+    }
+}
+
+/// An account after a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccountVersion {
+    /// `None`: the account does not exist.
+    pub account: Option<AccountRecord>,
+    /// The incarnation that the account's storage belongs to. If the account does not exist: the
+    /// incarnation that it would get.
+    pub incarnation: u32,
+}
+
+// Flags: which parts the encoding of an account has.
+const HAS_ACCOUNT: u8 = 1;
+const HAS_STORAGE: u8 = 2;
+const HAS_CODE: u8 = 4;
+
+impl AccountVersion {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.push(0);
+        push_uint(out, U256::from(self.incarnation));
+        if let Some(account) = &self.account {
+            let mut flags = HAS_ACCOUNT;
+            push_uint(out, U256::from(account.tx_nonce));
+            push_uint(out, account.balance);
+            if account.storage_root != EMPTY_ROOT {
+                flags |= HAS_STORAGE;
+                out.extend_from_slice(account.storage_root.as_slice());
+            }
+            if account.code_hash != EMPTY_CODE_HASH {
+                flags |= HAS_CODE;
+                out.extend_from_slice(account.code_hash.as_slice());
+            }
+            out[start] = flags;
+        }
+    }
+
+    fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(32);
+        self.encode(&mut bytes);
+        bytes
+    }
+
+    fn read(reader: &mut RowReader<'_>) -> Result<Self, String> {
+        let flags = read_flags(reader)?;
+        let incarnation = u32::try_from(reader.uint64()?).map_err(|_| "incarnation: got 2^32 or more")?;
+        let account = if flags & HAS_ACCOUNT == 0 {
+            None
+        } else {
+            let mut account = AccountRecord {
+                tx_nonce: reader.uint64()?,
+                balance: reader.uint()?,
+                ..Default::default()
+            };
+            if flags & HAS_STORAGE != 0 {
+                account.storage_root = B256::from(reader.array()?);
+            }
+            if flags & HAS_CODE != 0 {
+                account.code_hash = B256::from(reader.array()?);
+            }
+            Some(account)
+        };
+        Ok(Self { account, incarnation })
+    }
+
+    /// Passes over an account without reading its values.
+    fn skip(reader: &mut RowReader<'_>) -> Result<(), String> {
+        let flags = read_flags(reader)?;
+        reader.uint_bytes()?;
+        if flags & HAS_ACCOUNT != 0 {
+            reader.uint_bytes()?;
+            reader.uint_bytes()?;
+            let hashes = (flags & (HAS_STORAGE | HAS_CODE)).count_ones() as usize;
+            reader.take(hashes * 32)?;
+        }
+        Ok(())
+    }
+
+    fn decode(value: &[u8]) -> Result<Self, String> {
+        let mut reader = RowReader::new(value);
+        let version = Self::read(&mut reader)?;
+        reader.finish()?;
+        Ok(version)
+    }
+}
+
+fn read_flags(reader: &mut RowReader<'_>) -> Result<u8, String> {
+    let [flags] = reader.array()?;
+    if flags & !(HAS_ACCOUNT | HAS_STORAGE | HAS_CODE) != 0 {
+        return Err(format!("flags: got {flags:#04x}, expected at most 0x07"));
+    }
+    if flags & HAS_ACCOUNT == 0 && flags != 0 {
+        return Err(format!("flags: got {flags:#04x}, expected bit 0 to be set"));
+    }
+    Ok(flags)
+}
+
+/// An account after a block that changed it, with the slots that the block changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountChange {
+    /// The address of the account.
+    pub address: Address,
+    /// The account after the block.
+    pub version: AccountVersion,
+    /// The changed slots of the account's incarnation, with their values after the block. No slot
+    /// is there twice.
+    pub slots: Vec<(U256, U256)>,
+}
+
+/// The key of a slot: address (20), incarnation (4), slot (32).
+pub(crate) fn slot_key(address: &Address, incarnation: u32, slot: &U256) -> [u8; 56] {
+    let mut key = [0; 56];
+    key[..20].copy_from_slice(address.as_slice());
+    key[20..24].copy_from_slice(&incarnation.to_be_bytes());
+    key[24..].copy_from_slice(&slot.to_be_bytes::<32>());
+    key
+}
+
+fn decode_slot_value(value: &[u8]) -> Result<U256, String> {
+    U256::try_from_be_slice(value).ok_or_else(|| "value: got more than 32 bytes".to_owned())
+}
+
+/// Reads of the state after a block.
+pub trait StateReads: Source {
+    /// The account after block `number`. If it was never written: no account, incarnation 0.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or a row is corrupt.
+    fn account_at(&self, address: &Address, number: u64) -> Result<AccountVersion, StoreError> {
+        let find = |row: &[u8]| StateChanges::find_account(row, address);
+        let found = value_at(
+            self,
+            TableId::Account,
+            address.as_slice(),
+            number,
+            AccountVersion::decode,
+            find,
+        )?;
+        Ok(found.unwrap_or_default())
+    }
+
+    /// The value of a slot after block `number`; zero if it was never written.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or a row is corrupt.
+    fn slot_at(
+        &self,
+        address: &Address,
+        incarnation: u32,
+        slot: &U256,
+        number: u64,
+    ) -> Result<U256, StoreError> {
+        let key = slot_key(address, incarnation, slot);
+        let find = |row: &[u8]| StateChanges::find_slot(row, address, incarnation, slot);
+        let found = value_at(self, TableId::Storage, &key, number, decode_slot_value, find)?;
+        Ok(found.unwrap_or_default())
+    }
+
+    /// The blocks that changed the account or the slot with this key of [`TableId::Account`] or
+    /// [`TableId::Storage`], ascending. `row` is the value under the key.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or a row is corrupt.
+    fn changed_in(&self, table: TableId, key: &[u8], row: &[u8]) -> Result<Vec<u64>, StoreError> {
+        all_changes(self, table, key, row)
+    }
+
+    /// The code with the hash `code_hash`.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails, or when the code is missing or has another hash.
+    fn code(&self, code_hash: &B256) -> Result<Vec<u8>, StoreError> {
+        if *code_hash == EMPTY_CODE_HASH {
+            return Ok(Vec::new());
+        }
+        let corrupt = |reason: &str| StoreError::corrupt(TableId::HashToCode, code_hash.as_slice(), reason);
+        let code = self
+            .get(TableId::HashToCode, code_hash.as_slice())?
+            .ok_or_else(|| corrupt("row is missing"))?;
+        if primitives::keccak256(&code) == *code_hash {
+            Ok(code)
+        } else {
+            Err(corrupt("the code has another hash"))
+        }
+    }
+
+    /// What the canonical block `number` changed.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or the row is corrupt or missing.
+    fn changes(&self, number: u64) -> Result<StateChanges, StoreError> {
+        let key = number.to_be_bytes();
+        let corrupt = |reason: String| StoreError::corrupt(TableId::BlockToChanges, &key, reason);
+        self.with(TableId::BlockToChanges, &key, StateChanges::decode)?
+            .ok_or_else(|| corrupt("row is missing".to_owned()))?
+            .map_err(corrupt)
+    }
+
+    /// The trie node of the head state under `path`; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails.
+    fn trie_node(&self, path: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.get(TableId::PathToTrieNode, path)
+    }
+}
+
+impl<S: Source> StateReads for S {}
+
+/// The value under `key` after block `number`; `None` if there is no row. `find` finds the value
+/// before a block in the row of what that block changed.
+fn value_at<T>(
+    source: &(impl StateReads + ?Sized),
+    table: TableId,
+    key: &[u8],
+    number: u64,
+    decode: impl FnOnce(&[u8]) -> Result<T, String>,
+    find: impl FnOnce(&[u8]) -> Result<Option<T>, String>,
+) -> Result<Option<T>, StoreError> {
+    let corrupt = |reason: String| StoreError::corrupt(table, key, reason);
+    let looked_up = source.with(table, key, |row| {
+        let row = StateRow::parse(row)?;
+        Ok(match row.next_change(number)? {
+            NextChange::None => Ok(decode(row.value)?),
+            later => Err(later),
+        })
+    })?;
+    let block = match looked_up.transpose().map_err(corrupt)? {
+        None => return Ok(None),
+        Some(Ok(value)) => return Ok(Some(value)),
+        Some(Err(NextChange::In(block))) => block,
+        Some(Err(NextChange::InOrBefore(block))) => {
+            next_older_change(source, table, key, number)?.unwrap_or(block)
+        }
+        Some(Err(NextChange::None)) => unreachable!("the value was returned"),
+    };
+    let block_key = block.to_be_bytes();
+    let missing = |reason: String| StoreError::corrupt(TableId::BlockToChanges, &block_key, reason);
+    let found = source.with(TableId::BlockToChanges, &block_key, find)?;
+    let found = found
+        .ok_or_else(|| missing("row is missing".to_owned()))?
+        .map_err(missing)?;
+    match found {
+        Some(value) => Ok(Some(value)),
+        None => Err(missing(format!(
+            "the row lacks a change of {} {}",
+            table.name(),
+            primitives::hex::encode(key)
+        ))),
+    }
+}
+
+impl Tables<'_> {
+    /// Writes what block `number` changed, and the values before it. The block must be above all
+    /// blocks that were written before. No account is there twice.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the write fails or a row is corrupt.
+    pub fn put_state(&mut self, number: u64, changed: &[AccountChange]) -> Result<(), StoreError> {
+        let mut sorted: Vec<_> = changed.iter().collect();
+        sorted.sort_unstable_by_key(|change| change.address);
+        let mut changes = StateChanges::default();
+        let mut slots = Vec::new();
+        for AccountChange {
+            address,
+            version,
+            slots: changed_slots,
+        } in sorted
+        {
+            let key = address.as_slice();
+            let before = self.put_value(TableId::Account, key, number, &version.to_bytes())?;
+            let before = before.map(|value| {
+                AccountVersion::decode(&value)
+                    .map_err(|reason| StoreError::corrupt(TableId::Account, key, reason))
+            });
+            changes
+                .accounts
+                .push((*address, before.transpose()?.unwrap_or_default()));
+            slots.clone_from(changed_slots);
+            slots.sort_unstable();
+            for (slot, value) in &slots {
+                let key = slot_key(address, version.incarnation, slot);
+                let value = value.to_be_bytes_trimmed_vec();
+                let before = self.put_value(TableId::Storage, &key, number, &value)?;
+                let before = before.map(|value| {
+                    decode_slot_value(&value)
+                        .map_err(|reason| StoreError::corrupt(TableId::Storage, &key, reason))
+                });
+                changes.slots.push(SlotChange {
+                    address: *address,
+                    incarnation: version.incarnation,
+                    slot: *slot,
+                    before: before.transpose()?.unwrap_or_default(),
+                });
+            }
+        }
+        self.put(TableId::BlockToChanges, &number.to_be_bytes(), &changes.encode())
+    }
+
+    /// Takes back what block `number` changed. It must be the last block that was written, and
+    /// `changes` must be what it changed.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the write fails or a row is corrupt.
+    pub fn revert_state(&mut self, number: u64, changes: &StateChanges) -> Result<(), StoreError> {
+        for (address, before) in &changes.accounts {
+            self.revert_value(TableId::Account, address.as_slice(), number, &before.to_bytes())?;
+        }
+        for change in &changes.slots {
+            let key = slot_key(&change.address, change.incarnation, &change.slot);
+            let before = change.before.to_be_bytes_trimmed_vec();
+            self.revert_value(TableId::Storage, &key, number, &before)?;
+        }
+        self.delete(TableId::BlockToChanges, &number.to_be_bytes())
+    }
+
+    /// Writes code under its hash.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the write fails.
+    pub fn put_code(&mut self, code_hash: &B256, code: &[u8]) -> Result<(), StoreError> {
+        self.put(TableId::HashToCode, code_hash.as_slice(), code)
+    }
+
+    /// Writes a trie node; `None` removes it.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the write fails.
+    pub fn put_trie_node(&mut self, path: &[u8], node: Option<&[u8]>) -> Result<(), StoreError> {
+        match node {
+            Some(node) => self.put(TableId::PathToTrieNode, path, node),
+            None => self.delete(TableId::PathToTrieNode, path),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
