@@ -86,7 +86,9 @@ pub use notices::{NoticeReads, ScsNotice};
 pub use open::{CACHE_BYTES_DEFAULT, FILE_NAME, StoreOptions};
 pub use snapshot::{HeadBlock, Snapshot, TableStats};
 pub use source::Source;
-pub use state::{AccountChange, AccountRecord, AccountVersion, SlotChange, StateChanges, StateReads};
+pub use state::{
+    AccountChange, AccountRecord, AccountVersion, NewestChanges, SlotChange, StateChanges, StateReads,
+};
 pub use store::Store;
 pub use tables::{SCHEMA_VERSION, TableId, TableInfo, meta_key};
 pub use write_tables::Tables;

@@ -295,7 +295,8 @@ impl ChainInner {
             AffectedAccounts::ChangedBy(blocks) => {
                 let mut changed = HashSet::new();
                 for id in blocks {
-                    changed.extend(view.snapshot().changes(id.number)?.accounts);
+                    let changes = view.snapshot().changes(id.number)?;
+                    changed.extend(changes.accounts.iter().map(|(address, _)| *address));
                 }
                 self.pool.senders_among(changed)
             }

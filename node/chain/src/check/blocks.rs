@@ -7,10 +7,11 @@ use std::ops::RangeInclusive;
 
 use primitives::{Address, B256, Bloom, Receipt, Transaction, U256, uncles_hash};
 use store::{
-    BlockBody, BlockReads, HeaderRecord, Snapshot, Source, StateReads, StoreError, TableId,
+    BlockBody, BlockReads, HeaderRecord, SlotChange, Snapshot, StateReads, StoreError, TableId,
     TransactionPosition,
 };
 
+use super::changes::ChangeSum;
 use super::{CheckFault, guarded};
 use crate::rules::body::{senders, transactions_root};
 use crate::spec::ChainSpec;
@@ -41,8 +42,8 @@ pub(super) struct BlockCounts {
     pub(super) positions: u64,
     /// Entries of canonical blocks in the log index.
     pub(super) log_entries: u64,
-    pub(super) account_versions: u64,
-    pub(super) slot_versions: u64,
+    /// Changes of accounts and slots.
+    pub(super) changes: ChangeSum,
     /// The state root in the head's header, if the task has the head and it can be read.
     pub(super) head_state_root: Option<B256>,
 }
@@ -55,8 +56,7 @@ impl BlockCounts {
         self.transactions += other.transactions;
         self.positions += other.positions;
         self.log_entries += other.log_entries;
-        self.account_versions += other.account_versions;
-        self.slot_versions += other.slot_versions;
+        self.changes.merge(&other.changes);
         self.head_state_root = self.head_state_root.or(other.head_state_root);
     }
 }
@@ -352,39 +352,28 @@ impl BlockCheck<'_> {
         }
     }
 
-    /// Checks that the versions in the block's list of changes are stored.
+    /// Counts what the block changed in the state.
     fn changes(&mut self, number: u64) -> Result<Option<()>, StoreError> {
         let changes = self.view.changes(number)?;
-        let number_key = number.to_be_bytes();
-        for address in &changes.accounts {
-            let key = [address.as_slice(), &number_key].concat();
-            if self.view.with(TableId::AccountAtBlock, &key, |_| ())?.is_none() {
-                self.faults.push(CheckFault::NoVersion {
-                    number,
-                    what: format!("account {address}"),
-                });
-            }
+        for (address, _) in &changes.accounts {
+            self.counts
+                .changes
+                .add(TableId::Account, address.as_slice(), number);
         }
-        for (address, incarnation, slot) in &changes.slots {
-            let parts: [&[u8]; 4] = [
+        for SlotChange {
+            address,
+            incarnation,
+            slot,
+            ..
+        } in &changes.slots
+        {
+            let parts: [&[u8]; 3] = [
                 address.as_slice(),
                 &incarnation.to_be_bytes(),
                 &slot.to_be_bytes::<32>(),
-                &number_key,
             ];
-            if self
-                .view
-                .with(TableId::StorageAtBlock, &parts.concat(), |_| ())?
-                .is_none()
-            {
-                self.faults.push(CheckFault::NoVersion {
-                    number,
-                    what: format!("slot {slot:#x} of account {address}, incarnation {incarnation}"),
-                });
-            }
+            self.counts.changes.add(TableId::Storage, &parts.concat(), number);
         }
-        self.counts.account_versions += changes.accounts.len() as u64;
-        self.counts.slot_versions += changes.slots.len() as u64;
         Ok(Some(()))
     }
 

@@ -36,9 +36,20 @@ pub enum CheckFault {
         got: String,
         expected: String,
     },
-    /// A block's list of changes contains an account or slot that has no version at the block.
-    #[error("block {number}: its list of changes contains {what}, which has no version at this block")]
-    NoVersion { number: u64, what: String },
+    /// A block changed an account or a slot by one table, and did not by another one.
+    #[error("{table} row {key}: block {number} changed it by {by} only")]
+    Change {
+        table: &'static str,
+        key: String,
+        number: u64,
+        by: &'static str,
+    },
+    /// What the blocks changed by `block_to_changes` is not what the rows of accounts and slots say.
+    #[error(
+        "changes of accounts and slots: got {got} in their rows, expected {expected} as in \
+         block_to_changes, each the same"
+    )]
+    Changes { got: u64, expected: u64 },
     /// An account's storage root or code is wrong.
     #[error("account {address} at block {number}: {what}: got {got}, expected {expected}")]
     Account {
@@ -48,7 +59,7 @@ pub enum CheckFault {
         got: String,
         expected: String,
     },
-    /// The versions at a block do not lead to the state root in its header.
+    /// The values at a block do not lead to the state root in its header.
     #[error("state root at block {number}: got {got}, expected {expected}")]
     StateRoot { number: u64, got: B256, expected: B256 },
     /// A node of a trie is wrong.

@@ -1,4 +1,4 @@
-//! Checks the state of every block: the versions of each block, put into a trie in the order of
+//! Checks the state of every block: the values after each block, put into a trie in the order of
 //! blocks, must lead to the state root in the block's header.
 //!
 //! Nothing is executed. The tries of the whole state are held in memory.
@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use primitives::{B256, EMPTY_CODE_HASH, EMPTY_ROOT, keccak256};
-use store::{BlockReads, Snapshot, Source, StateReads, StoreError, TableId};
+use store::{BlockReads, SlotChange, Snapshot, Source, StateReads, StoreError, TableId};
 
 use super::{CheckError, CheckFault, StoreCheck, guarded};
 use crate::trie::{NoNodes, StorageOwner, Trie, encode_account};
@@ -19,7 +19,7 @@ pub(super) fn check(check: &mut StoreCheck<'_>, head: u64) -> Result<(), CheckEr
         storages: HashMap::new(),
         faults: Vec::new(),
     };
-    // After a wrong version all roots are wrong until the version is overwritten. Only the first of
+    // After a wrong value all roots are wrong until the value is overwritten. Only the first of
     // them is reported.
     let mut wrong = false;
     for number in 0..=head {
@@ -55,14 +55,14 @@ struct StateHistory<'a> {
     faults: Vec<CheckFault>,
 }
 
-/// The state root of a block's versions, and the one in its header.
+/// The state root of the values after a block, and the one in its header.
 struct BlockRoots {
     got: B256,
     expected: B256,
 }
 
 impl StateHistory<'_> {
-    /// Applies the versions of block `number`. Returns `None` if the store has no such block.
+    /// Applies the changes of block `number`. Returns `None` if the store has no such block.
     fn apply_block(&mut self, number: u64) -> Result<Option<BlockRoots>, StoreError> {
         let Some(hash) = self.view.canonical_hash(number)? else {
             return Ok(None);
@@ -72,7 +72,13 @@ impl StateHistory<'_> {
             .header(number, &hash)?
             .map(|record| record.header.state_root);
         let changes = self.view.changes(number)?;
-        for (address, incarnation, slot) in &changes.slots {
+        for SlotChange {
+            address,
+            incarnation,
+            slot,
+            ..
+        } in &changes.slots
+        {
             let value = self.view.slot_at(address, *incarnation, slot, number)?;
             let storage = self
                 .storages
@@ -85,7 +91,7 @@ impl StateHistory<'_> {
                 storage.insert(&NoNodes, key.as_slice(), &alloy_rlp::encode(value))?;
             }
         }
-        for address in &changes.accounts {
+        for (address, _) in &changes.accounts {
             let version = self.view.account_at(address, number)?;
             let key = keccak256(address);
             let Some(account) = version.account else {

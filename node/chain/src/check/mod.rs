@@ -5,11 +5,11 @@
 //! check continues with the next row. It repairs nothing. Each kind of row has a module.
 
 mod blocks;
+mod changes;
 mod fault;
 mod history;
 mod logs;
 mod notices;
-
 mod state;
 
 pub use fault::CheckFault;
@@ -106,6 +106,7 @@ pub fn check_store(
     let counts = check.blocks(store, head)?;
     check.row_counts(head, &counts);
     notices::check(&mut check)?;
+    changes::check(&mut check, &counts.changes)?;
     check.log_index(head, counts.log_entries);
     let mut faults = Vec::new();
     if let Some(root) = counts.head_state_root {
@@ -310,8 +311,6 @@ impl StoreCheck<'_> {
             (TableId::BlockToReceipts, counts.executed),
             (TableId::TransactionToPosition, counts.positions),
             (TableId::BlockToChanges, head + 1),
-            (TableId::AccountAtBlock, counts.account_versions),
-            (TableId::StorageAtBlock, counts.slot_versions),
         ];
         let faults = expected.into_iter().filter_map(|(table, expected)| {
             let got = stats[table as usize].rows;

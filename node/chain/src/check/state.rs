@@ -1,6 +1,6 @@
-//! Checks the state at the head: versions, codes and trie, each against the head's state root.
+//! Checks the state at the head: accounts, slots, codes and trie, each against the head's state root.
 //!
-//! The root is computed from the versions alone, and the stored trie is verified separately. The
+//! The root is computed from accounts and slots alone, and the stored trie is verified separately. The
 //! keys of all accounts, and of one account's slots, are held in memory.
 
 use std::ops::ControlFlow;
@@ -22,7 +22,7 @@ pub(super) fn check(check: &mut StoreCheck<'_>, head: u64, root: B256) -> Result
         return Ok(());
     };
     let view = check.view;
-    let computed = guarded("account_at_block", || {
+    let computed = guarded("account", || {
         sorted_root(&keys, &mut |address: &Address| {
             let account = view.account_at(address, head)?.account.unwrap_or_default();
             Ok::<_, StoreError>(encode_account(&account))
@@ -78,7 +78,7 @@ fn codes(check: &mut StoreCheck<'_>) -> Result<(), CheckError> {
 fn accounts(check: &mut StoreCheck<'_>, head: u64) -> Result<Option<Vec<(B256, Address)>>, CheckError> {
     let mut keys = Vec::new();
     let view = check.view;
-    let walked = panic_to_fault("account_at_block", || {
+    let walked = panic_to_fault("account", || {
         flat::accounts::<AccountWalkError>(view, head, |flat| {
             keys.push((keccak256(flat.address), flat.address));
             check.summary.accounts += 1;
@@ -152,7 +152,7 @@ fn account(check: &mut StoreCheck<'_>, head: u64, flat: &FlatAccount) {
     let expected = account.storage_root;
     let owner = (*address, *incarnation);
     let mut count = 0;
-    match guarded("storage_at_block", || storage_root(view, owner, head)) {
+    match guarded("storage", || storage_root(view, owner, head)) {
         Ok((got, slots)) => {
             count = slots;
             if got != expected {
@@ -176,7 +176,7 @@ fn account(check: &mut StoreCheck<'_>, head: u64, flat: &FlatAccount) {
     }
 }
 
-/// Computes the root of an account's storage from the versions of its slots. Returns the root and
+/// Computes the root of an account's storage from its slots. Returns the root and
 /// the number of slots that are not zero.
 fn storage_root(view: &Snapshot, owner: StorageOwner, head: u64) -> Result<(B256, u64), StoreError> {
     let mut values: Vec<(B256, U256)> = Vec::new();

@@ -121,7 +121,7 @@ impl<'s> StateSession<'s> {
         id: BlockId,
         update: StateUpdate,
     ) -> Result<(), StoreError> {
-        let mut state = update.write_versions(tables, id.number)?;
+        let mut state = update.write_without_trie(tables, id.number)?;
         if self.committed.is_none() {
             state.save(tables)?;
         }
@@ -164,11 +164,7 @@ pub(super) struct SessionSource<'a, 't> {
 impl SessionSource<'_, '_> {
     /// The snapshot, if rows of `table` are to be read from it.
     fn snapshot_for(&self, table: TableId) -> Option<&Snapshot> {
-        let is_state = matches!(
-            table,
-            TableId::AccountAtBlock | TableId::StorageAtBlock | TableId::HashToCode | TableId::PathToTrieNode
-        );
-        self.committed.filter(|_| is_state)
+        self.committed.filter(|_| table.is_state())
     }
 }
 

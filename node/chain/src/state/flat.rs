@@ -1,4 +1,4 @@
-//! Walks the whole state at a height, account by account, from the versions in the store.
+//! Walks the whole state at a height, account by account.
 //!
 //! The walk goes in the order of addresses and slots. It holds one row at a time, so its memory
 //! does not grow with the state. It compares nothing: [`crate::check`] does that.
@@ -14,10 +14,8 @@ use store::{AccountRecord, StateReads, StoreError, TableId};
 const ADDRESS_BYTES: usize = 20;
 /// Length of address and incarnation, which stand before the slot in a key.
 const OWNER_BYTES: usize = 24;
-/// Length of an account's key: address, block number.
-const ACCOUNT_KEY_BYTES: usize = 28;
-/// Length of a slot's key: address, incarnation, slot, block number.
-const SLOT_KEY_BYTES: usize = 64;
+/// Length of a slot's key: address, incarnation, slot.
+const SLOT_KEY_BYTES: usize = 56;
 
 /// An account that exists at the height of the walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +38,8 @@ pub fn accounts<E: From<StoreError>>(
     mut visit: impl FnMut(FlatAccount) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut low = vec![0; ADDRESS_BYTES];
-    while let Some(key) = first_key::<ACCOUNT_KEY_BYTES>(source, TableId::AccountAtBlock, &low)? {
-        let address = Address::from_slice(&key[..ADDRESS_BYTES]);
+    while let Some(key) = first_key::<ADDRESS_BYTES>(source, TableId::Account, &low)? {
+        let address = Address::from(key);
         let version = source.account_at(&address, number)?;
         if let Some(account) = version.account {
             visit(FlatAccount {
@@ -50,7 +48,7 @@ pub fn accounts<E: From<StoreError>>(
                 account,
             })?;
         }
-        low = key[..ADDRESS_BYTES].to_vec();
+        low = key.to_vec();
         if !increment(&mut low) {
             break;
         }
@@ -70,17 +68,16 @@ pub fn slots<E: From<StoreError>>(
 ) -> Result<(), E> {
     let owner = [address.as_slice(), &incarnation.to_be_bytes()].concat();
     let mut low = owner.clone();
-    while let Some(key) = first_key::<SLOT_KEY_BYTES>(source, TableId::StorageAtBlock, &low)? {
+    while let Some(key) = first_key::<SLOT_KEY_BYTES>(source, TableId::Storage, &low)? {
         if key[..OWNER_BYTES] != owner[..] {
             break;
         }
-        let slot_end = OWNER_BYTES + 32;
-        let slot = U256::from_be_slice(&key[OWNER_BYTES..slot_end]);
+        let slot = U256::from_be_slice(&key[OWNER_BYTES..]);
         let value = source.slot_at(&address, incarnation, &slot, number)?;
         if !value.is_zero() {
             visit(slot, value)?;
         }
-        low = key[..slot_end].to_vec();
+        low = key.to_vec();
         if !increment(&mut low) {
             break;
         }
@@ -172,7 +169,7 @@ fn increment(bytes: &mut [u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use store::{AccountVersion, Snapshot, Store};
+    use store::{AccountChange, AccountVersion, Snapshot, Store};
 
     use super::*;
 
@@ -193,17 +190,33 @@ mod tests {
         let slot = U256::from;
         batch
             .write(|tables| {
-                tables.put_account(&first, 1, &version(Some(1), 0))?;
-                tables.put_account(&second, 1, &version(Some(2), 0))?;
-                tables.put_account(&second, 3, &version(None, 1))?;
-                tables.put_account(&second, 4, &version(Some(4), 1))?;
-                tables.put_account(&last, 2, &version(Some(9), 0))?;
-                tables.put_slot(&second, 0, &slot(1), 1, &slot(10))?;
-                tables.put_slot(&second, 0, &U256::MAX, 2, &slot(11))?;
-                tables.put_slot(&second, 1, &slot(1), 4, &slot(12))?;
-                tables.put_slot(&second, 1, &slot(2), 4, &slot(13))?;
-                tables.put_slot(&second, 1, &slot(2), 5, &U256::ZERO)?;
-                tables.put_slot(&last, 0, &slot(1), 2, &slot(1))
+                let change = |address, version, slots: &[(U256, U256)]| AccountChange {
+                    address,
+                    version,
+                    slots: slots.to_vec(),
+                };
+                let old = version(Some(2), 0);
+                tables.put_state(
+                    1,
+                    &[
+                        change(first, version(Some(1), 0), &[]),
+                        change(second, old, &[(slot(1), slot(10))]),
+                    ],
+                )?;
+                tables.put_state(
+                    2,
+                    &[
+                        change(second, old, &[(U256::MAX, slot(11))]),
+                        change(last, version(Some(9), 0), &[(slot(1), slot(1))]),
+                    ],
+                )?;
+                tables.put_state(3, &[change(second, version(None, 1), &[])])?;
+                let new = version(Some(4), 1);
+                tables.put_state(
+                    4,
+                    &[change(second, new, &[(slot(1), slot(12)), (slot(2), slot(13))])],
+                )?;
+                tables.put_state(5, &[change(second, new, &[(slot(2), U256::ZERO)])])
             })
             .unwrap();
         batch.commit().unwrap();
@@ -267,12 +280,12 @@ mod tests {
         let store = Store::in_memory().unwrap();
         let batch = store.batch().unwrap();
         batch
-            .write(|tables| tables.put(TableId::AccountAtBlock, b"short", b""))
+            .write(|tables| tables.put(TableId::Account, b"short", b""))
             .unwrap();
         batch.commit().unwrap();
         let error = accounts::<StoreError>(&store.snapshot().unwrap(), 9, |_| Ok(())).unwrap_err();
         assert!(
-            error.to_string().contains("key length: got 5 bytes, expected 28"),
+            error.to_string().contains("key length: got 5 bytes, expected 20"),
             "{error}"
         );
     }

@@ -1,14 +1,14 @@
 //! The state changes of an executed block: the rows to write, and the cached state that the next
 //! block starts from. Also takes the changes of the head block back.
 //!
-//! This module knows versions and tries. It executes nothing.
+//! This module knows accounts, slots and tries. It executes nothing.
 
 use std::collections::BTreeMap;
 
 use primitives::{Address, B256, EMPTY_ROOT, U256};
 use revm::bytecode::Bytecode;
 use revm::primitives::{AddressMap, B256Map};
-use store::{AccountVersion, StateChanges, StateReads, StoreError, Tables};
+use store::{AccountChange, StateReads, StoreError, TableId, Tables};
 
 use super::account::CachedAccount;
 use crate::trie::{StateTrie, StorageOwner, TrieStats};
@@ -46,7 +46,7 @@ impl HeadState {
     /// Writes the changed trie nodes and shrinks the cache to its bounds. Returns the trie's
     /// statistics since the last call.
     ///
-    /// The versions of all blocks since the last call must be written before.
+    /// The accounts and slots of all blocks since the last call must be written before.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.
@@ -64,22 +64,12 @@ impl HeadState {
     }
 }
 
-/// An account that a block changed.
-#[derive(Debug)]
-struct ChangedAccount {
-    address: Address,
-    /// The account after the block.
-    version: AccountVersion,
-    /// The changed slots with their values after the block.
-    slots: Vec<(U256, U256)>,
-}
-
 /// The state changes of a whole block, ready to be written.
 #[derive(Debug)]
 pub struct StateUpdate {
     /// The state root after the block.
     pub root: B256,
-    changed: Vec<ChangedAccount>,
+    changed: Vec<AccountChange>,
     new_code: Vec<(B256, Bytecode)>,
     head: HeadState,
 }
@@ -101,7 +91,7 @@ impl StateUpdate {
             let before = cached.before;
             let slots = cached.end_block();
             if cached.before != before {
-                changed.push(ChangedAccount {
+                changed.push(AccountChange {
                     address: *address,
                     version: cached.before,
                     slots,
@@ -118,30 +108,16 @@ impl StateUpdate {
         }
     }
 
-    /// Writes the versions of block `number`, its change list and new code. Returns the state after
-    /// the block, whose trie nodes are not saved yet.
+    /// Writes the accounts and slots after block `number`, what the block changed, and new code.
+    /// Returns the state after the block, whose trie nodes are not saved yet.
     ///
     /// # Errors
     /// [`StoreError`] when the store fails.
-    pub fn write_versions(self, tables: &mut Tables<'_>, number: u64) -> Result<HeadState, StoreError> {
-        let mut changes = StateChanges::default();
-        for ChangedAccount {
-            address,
-            version,
-            slots,
-        } in &self.changed
-        {
-            tables.put_account(address, number, version)?;
-            changes.accounts.push(*address);
-            for (slot, value) in slots {
-                tables.put_slot(address, version.incarnation, slot, number, value)?;
-                changes.slots.push((*address, version.incarnation, *slot));
-            }
-        }
+    pub fn write_without_trie(self, tables: &mut Tables<'_>, number: u64) -> Result<HeadState, StoreError> {
+        tables.put_state(number, &self.changed)?;
         for (code_hash, code) in &self.new_code {
             tables.put_code(code_hash, code.original_byte_slice())?;
         }
-        tables.put_changes(number, &changes)?;
         Ok(self.head)
     }
 
@@ -151,13 +127,13 @@ impl StateUpdate {
     /// # Errors
     /// [`StoreError`] when the store fails.
     pub fn write(self, tables: &mut Tables<'_>, number: u64) -> Result<HeadState, StoreError> {
-        let mut head = self.write_versions(tables, number)?;
+        let mut head = self.write_without_trie(tables, number)?;
         head.save(tables)?;
         Ok(head)
     }
 }
 
-/// Takes the state changes of the head block `number` back: its versions and its trie nodes.
+/// Takes the state changes of the head block `number` back: accounts, slots and trie nodes.
 ///
 /// `root` is the block's state root, `parent_root` the one of its parent.
 ///
@@ -173,32 +149,31 @@ pub(crate) fn revert_block(
     let changes = tables.changes(number)?;
     let mut trie = StateTrie::new(root);
     let mut slots: BTreeMap<StorageOwner, Vec<(U256, U256)>> = BTreeMap::new();
-    for (address, incarnation, slot) in &changes.slots {
-        let before = tables.slot_at(address, *incarnation, slot, number - 1)?;
+    for change in &changes.slots {
         slots
-            .entry((*address, *incarnation))
+            .entry((change.address, change.incarnation))
             .or_default()
-            .push((*slot, before));
+            .push((change.slot, change.before));
     }
     for ((address, incarnation), slots) in slots {
-        // The trie still has the storage root of this block's version.
+        // The trie still has the storage root after this block.
         let now = tables.account_at(&address, number)?;
         let root = now.account.map_or(EMPTY_ROOT, |account| account.storage_root);
         trie.set_slots(&*tables, (address, incarnation), root, slots)?;
     }
-    let mut before = Vec::with_capacity(changes.accounts.len());
-    for address in &changes.accounts {
-        before.push((*address, tables.account_at(address, number - 1)?.account));
-    }
+    let accounts = changes.accounts.iter();
+    let before: Vec<_> = accounts
+        .map(|(address, before)| (*address, before.account))
+        .collect();
     trie.set_accounts(&*tables, &before)?;
     let got = trie.root();
     if got != parent_root {
         return Err(StoreError::corrupt(
-            store::TableId::BlockToChanges,
+            TableId::BlockToChanges,
             &number.to_be_bytes(),
             format!("state root without the block: got {got}, expected {parent_root}"),
         ));
     }
     trie.commit(tables)?;
-    tables.delete_versions(number, &changes)
+    tables.revert_state(number, &changes)
 }

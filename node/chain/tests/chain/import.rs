@@ -415,7 +415,8 @@ fn known_side_and_heavier() {
     assert_eq!(node.head(), b[3].hash());
     let fresh = crate::common::rows(&maker.fresh(b[3].hash()));
     for table in [
-        "account_at_block",
+        "account",
+        "state_history",
         "block_to_changes",
         "path_to_trie_node",
         "number_to_hash",

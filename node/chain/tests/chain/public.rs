@@ -248,8 +248,9 @@ fn reorganized_and_streamed_chains_have_the_same_rows() {
     single.take(&canonical);
     assert!(stream.rows() == single.rows());
     let state = [
-        "account_at_block",
-        "storage_at_block",
+        "account",
+        "storage",
+        "state_history",
         "path_to_trie_node",
         "number_to_hash",
     ];

@@ -134,10 +134,10 @@ pub(crate) fn transactions(acts: &[(usize, Act)], nonces: &mut HashMap<usize, u6
 /// The state root at `number`, computed from accounts and slots by another implementation.
 fn rebuilt_root(store: &Store, rows: &Rows, number: u64) -> B256 {
     let view = store.snapshot().expect("snapshot");
-    let addresses: BTreeSet<&[u8]> = rows["account_at_block"].keys().map(|key| &key[..20]).collect();
+    let addresses: BTreeSet<&[u8]> = rows["account"].keys().map(Vec::as_slice).collect();
     let mut slots: BTreeMap<&[u8], BTreeSet<&[u8]>> = BTreeMap::new();
-    for key in rows["storage_at_block"].keys() {
-        slots.entry(&key[..20]).or_default().insert(&key[24..56]);
+    for key in rows["storage"].keys() {
+        slots.entry(&key[..20]).or_default().insert(&key[24..]);
     }
     let root = |leaves: BTreeMap<B256, Vec<u8>>| {
         let mut builder = HashBuilder::default();
@@ -191,12 +191,13 @@ fn hex_of(bytes: &[u8]) -> String {
 }
 
 /// The tables that have rows of canonical blocks only.
-const CANONICAL: [&str; 8] = [
+const CANONICAL: [&str; 9] = [
     "meta",
     "number_to_hash",
     "transaction_to_position",
-    "account_at_block",
-    "storage_at_block",
+    "account",
+    "storage",
+    "state_history",
     "block_to_changes",
     "path_to_trie_node",
     "log_key_to_blocks",

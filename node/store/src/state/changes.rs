@@ -20,7 +20,7 @@ use crate::codec::{RowReader, push_number, push_uint};
 pub struct StateChanges {
     /// Accounts that the block changed, ascending, as they were before it.
     pub accounts: Vec<(Address, AccountVersion)>,
-    /// Slots that the block changed, grouped by account, ascending.
+    /// Slots that the block changed, ascending by account and slot.
     pub slots: Vec<SlotChange>,
 }
 
@@ -38,6 +38,11 @@ pub struct SlotChange {
 }
 
 impl SlotChange {
+    /// Address, incarnation and slot. Slots are sorted by these.
+    pub const fn key(&self) -> (Address, u32, U256) {
+        (self.address, self.incarnation, self.slot)
+    }
+
     const fn owner(&self) -> (Address, u32) {
         (self.address, self.incarnation)
     }
@@ -84,6 +89,11 @@ impl StateChanges {
                     before: reader.uint()?,
                 });
             }
+        }
+        let sorted = changes.accounts.is_sorted_by(|one, other| one.0 < other.0)
+            && changes.slots.is_sorted_by(|one, other| one.key() < other.key());
+        if !sorted {
+            return Err("accounts and slots: got another order, expected them ascending".to_owned());
         }
         Ok(changes)
     }

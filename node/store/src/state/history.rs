@@ -195,36 +195,46 @@ pub(super) fn next_older_change(
     }
 }
 
-/// Visits all blocks that changed the value under `key`, from the oldest on.
-pub(super) fn all_changes(
+/// The newest blocks that changed an account or a slot, as its row lists them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewestChanges {
+    /// The blocks, ascending.
+    pub blocks: Vec<u64>,
+    /// Whether older changes are in [`TableId::StateHistory`].
+    pub has_older: bool,
+}
+
+pub(super) fn newest_changes(table: TableId, key: &[u8], row: &[u8]) -> Result<NewestChanges, StoreError> {
+    let read = || {
+        let row = StateRow::parse(row)?;
+        Ok(NewestChanges {
+            blocks: row.blocks()?,
+            has_older: row.has_older,
+        })
+    };
+    read().map_err(|reason: String| StoreError::corrupt(table, key, reason))
+}
+
+/// Calls `visit` with each row of [`TableId::StateHistory`], sorted by key and block number, until
+/// it breaks. `visit` gets the table and the key of the account or slot, and the blocks of the row.
+pub(super) fn scan_older_changes(
     source: &(impl Source + ?Sized),
-    table: TableId,
-    key: &[u8],
-    row: &[u8],
-) -> Result<Vec<u64>, StoreError> {
-    let corrupt = |reason: String| StoreError::corrupt(table, key, reason);
-    let row = StateRow::parse(row).map_err(corrupt)?;
-    let newest = row.blocks().map_err(corrupt)?;
-    let mut all = Vec::new();
-    if row.has_older {
-        let prefix = history_prefix(table, key);
-        let mut blocks = Vec::new();
-        let mut found = Ok(());
-        source.scan(TABLE, &history_key(&prefix, 0), |key, value| {
-            if !key.starts_with(&prefix) || key.len() != prefix.len() + 8 {
-                return ControlFlow::Break(());
+    mut visit: impl FnMut(Result<(TableId, &[u8], &[u64]), StoreError>) -> ControlFlow<()>,
+) -> Result<(), StoreError> {
+    let mut blocks = Vec::new();
+    source.scan(TABLE, &[], |key, value| {
+        let prefix = &key[..key.len().saturating_sub(8)];
+        let (table, owner) = match prefix {
+            [0, owner @ ..] if owner.len() == 20 => (TableId::Account, owner),
+            [1, owner @ ..] if owner.len() == 56 => (TableId::Storage, owner),
+            _ => {
+                let reason = "key: it is of no account and no slot";
+                return visit(Err(StoreError::corrupt(TABLE, key, reason)));
             }
-            found = with_list(&prefix, key, value, |row| row.read(&mut blocks));
-            all.append(&mut blocks);
-            if found.is_err() {
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
-        })?;
-        found?;
-    }
-    all.extend(newest);
-    Ok(all)
+        };
+        let read = with_list(prefix, key, value, |row| row.read(&mut blocks));
+        visit(read.map(|()| (table, owner, blocks.as_slice())))
+    })
 }
 
 impl Tables<'_> {
@@ -424,7 +434,16 @@ mod tests {
         assert!(states.last().unwrap().len() > 3, "there are several older rows");
         let view = store.snapshot().unwrap();
         let row = view.get(TableId::Account, KEY).unwrap().unwrap();
-        assert_eq!(all_changes(&view, TableId::Account, KEY, &row).unwrap(), blocks);
+        let mut all = Vec::new();
+        scan_older_changes(&view, |found| {
+            let (table, key, older) = found.unwrap();
+            assert_eq!((table, key), (TableId::Account, KEY));
+            all.extend_from_slice(older);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        all.extend(newest_changes(TableId::Account, KEY, &row).unwrap().blocks);
+        assert_eq!(all, blocks);
         for number in [
             0,
             blocks[0],

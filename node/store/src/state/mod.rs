@@ -16,6 +16,8 @@
 mod changes;
 mod history;
 
+use std::ops::ControlFlow;
+
 use primitives::{Address, B256, EMPTY_CODE_HASH, EMPTY_ROOT, U256};
 
 use crate::codec::{RowReader, push_uint};
@@ -23,7 +25,8 @@ use crate::source::Source;
 use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
 pub use changes::{SlotChange, StateChanges};
-use history::{NextChange, StateRow, all_changes, next_older_change};
+pub use history::NewestChanges;
+use history::{NextChange, StateRow, newest_changes, next_older_change, scan_older_changes};
 
 /// An account as the state trie holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,6 +173,17 @@ fn decode_slot_value(value: &[u8]) -> Result<U256, String> {
     U256::try_from_be_slice(value).ok_or_else(|| "value: got more than 32 bytes".to_owned())
 }
 
+impl NewestChanges {
+    /// Reads the list in `row`, the value under `key` of [`TableId::Account`] or
+    /// [`TableId::Storage`].
+    ///
+    /// # Errors
+    /// [`StoreError`] when the row is corrupt.
+    pub fn read(table: TableId, key: &[u8], row: &[u8]) -> Result<Self, StoreError> {
+        newest_changes(table, key, row)
+    }
+}
+
 /// Reads of the state after a block.
 pub trait StateReads: Source {
     /// The account after block `number`. If it was never written: no account, incarnation 0.
@@ -206,13 +220,16 @@ pub trait StateReads: Source {
         Ok(found.unwrap_or_default())
     }
 
-    /// The blocks that changed the account or the slot with this key of [`TableId::Account`] or
-    /// [`TableId::Storage`], ascending. `row` is the value under the key.
+    /// Calls `visit` with the older changes of each account and slot, row by row, until it breaks.
+    /// `visit` gets the table and the key of the account or slot, and blocks, ascending.
     ///
     /// # Errors
-    /// [`StoreError`] when the read fails or a row is corrupt.
-    fn changed_in(&self, table: TableId, key: &[u8], row: &[u8]) -> Result<Vec<u64>, StoreError> {
-        all_changes(self, table, key, row)
+    /// [`StoreError`] when the read fails.
+    fn scan_older_changes(
+        &self,
+        visit: impl FnMut(Result<(TableId, &[u8], &[u64]), StoreError>) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        scan_older_changes(self, visit)
     }
 
     /// The code with the hash `code_hash`.

@@ -1,0 +1,245 @@
+//! Checks which blocks changed which accounts and slots.
+//!
+//! The store says it twice: by block, and in the row of each account and slot. Both must be the
+//! same. They are compared by sums over hashes, so nothing is held in memory. If the sums differ,
+//! a second pass names rows. Before the first change of an account or slot there must have
+//! been nothing.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::ControlFlow;
+
+use primitives::{Address, U256, hex};
+use store::{
+    AccountVersion, NewestChanges, SlotChange, Snapshot, Source, StateChanges, StateReads, StoreError,
+    TableId,
+};
+
+use super::{CheckError, CheckFault, StoreCheck, guarded};
+
+/// The most rows that the second pass names.
+const NAMED_MAX: usize = 16;
+
+/// A number of changes, and sums over their hashes. The order of the changes does not matter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ChangeSum {
+    count: u64,
+    sums: [u64; 2],
+}
+
+impl ChangeSum {
+    /// Adds the change of a row of `table` by block `number`.
+    pub(super) fn add(&mut self, table: TableId, key: &[u8], number: u64) {
+        self.count += 1;
+        for (salt, sum) in self.sums.iter_mut().enumerate() {
+            let mut hasher = DefaultHasher::new();
+            (salt, table as usize, key, number).hash(&mut hasher);
+            *sum = sum.wrapping_add(hasher.finish());
+        }
+    }
+
+    pub(super) const fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sums[0] = self.sums[0].wrapping_add(other.sums[0]);
+        self.sums[1] = self.sums[1].wrapping_add(other.sums[1]);
+    }
+}
+
+/// Compares the changes in the rows of accounts and slots with those that the blocks have.
+pub(super) fn check(check: &mut StoreCheck<'_>, expected: &ChangeSum) -> Result<(), CheckError> {
+    let mut rows = RowChanges {
+        view: check.view,
+        sum: ChangeSum::default(),
+        with_older: 0,
+        faults: Vec::new(),
+        last_changes: None,
+    };
+    for table in [TableId::Account, TableId::Storage] {
+        let scanned = guarded(table.name(), || rows.newest(table));
+        rows.faults.extend(scanned.err());
+        check.progress("changes of accounts and slots", rows.sum.count, expected.count)?;
+    }
+    let scanned = guarded("state_history", || rows.older());
+    rows.faults.extend(scanned.err());
+    if rows.faults.is_empty() && rows.sum != *expected {
+        rows.faults.push(CheckFault::Changes {
+            got: rows.sum.count,
+            expected: expected.count,
+        });
+        let named = guarded("state", || rows.name_rows());
+        rows.faults.extend(named.err());
+    }
+    let faults = rows.faults;
+    check.faults(faults);
+    Ok(())
+}
+
+/// The changes that the rows of accounts and slots list.
+struct RowChanges<'a> {
+    view: &'a Snapshot,
+    sum: ChangeSum,
+    /// Accounts and slots that say that they have older changes.
+    with_older: u64,
+    faults: Vec<CheckFault>,
+    /// The changes of the block that was looked up last.
+    last_changes: Option<(u64, StateChanges)>,
+}
+
+impl RowChanges<'_> {
+    /// Reads the lists in the rows of `table`.
+    fn newest(&mut self, table: TableId) -> Result<(), StoreError> {
+        let view = self.view;
+        view.scan(table, &[], |key, row| {
+            match NewestChanges::read(table, key, row) {
+                Err(error) => self.faults.push(error.into()),
+                Ok(changes) => {
+                    for number in &changes.blocks {
+                        self.sum.add(table, key, *number);
+                    }
+                    if changes.has_older {
+                        self.with_older += 1;
+                    } else {
+                        self.first_change(table, key, changes.blocks[0]);
+                    }
+                }
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Reads the lists of older changes.
+    fn older(&mut self) -> Result<(), StoreError> {
+        let view = self.view;
+        let mut last_key = Vec::new();
+        let mut keys = 0;
+        view.scan_older_changes(|found| {
+            match found {
+                Err(error) => self.faults.push(error.into()),
+                Ok((table, key, blocks)) => {
+                    for number in blocks {
+                        self.sum.add(table, key, *number);
+                    }
+                    if last_key != key {
+                        last_key = key.to_vec();
+                        keys += 1;
+                        self.first_change(table, key, blocks[0]);
+                        self.says_older(table, key);
+                    }
+                }
+            }
+            ControlFlow::Continue(())
+        })?;
+        if self.faults.is_empty() && keys != self.with_older {
+            self.faults.push(CheckFault::Entries {
+                table: TableId::StateHistory.name(),
+                got: keys,
+                expected: self.with_older,
+            });
+        }
+        Ok(())
+    }
+
+    /// Checks that the row of an account or a slot says that it has older changes.
+    fn says_older(&mut self, table: TableId, key: &[u8]) {
+        let row = self
+            .view
+            .with(table, key, |row| NewestChanges::read(table, key, row));
+        match row {
+            Ok(Some(Ok(changes))) if changes.has_older => {}
+            Ok(Some(Ok(_)) | None) => self.faults.push(CheckFault::row(
+                table,
+                key,
+                "it has older changes in state_history, and does not say so",
+            )),
+            Ok(Some(Err(error))) | Err(error) => self.faults.push(error.into()),
+        }
+    }
+
+    /// Checks that there was nothing before the first change, by block `number`.
+    fn first_change(&mut self, table: TableId, key: &[u8], number: u64) {
+        match self.value_before(table, key, number) {
+            Ok(None | Some(true)) => {}
+            Ok(Some(false)) => self.faults.push(CheckFault::row(
+                TableId::BlockToChanges,
+                &number.to_be_bytes(),
+                format!(
+                    "{} {} before its first change: got something, expected nothing",
+                    table.name(),
+                    hex::encode(key)
+                ),
+            )),
+            Err(error) => self.faults.push(error.into()),
+        }
+    }
+
+    /// Whether a row had no value before block `number`; `None` if the block did not change it.
+    fn value_before(&mut self, table: TableId, key: &[u8], number: u64) -> Result<Option<bool>, StoreError> {
+        if self.last_changes.as_ref().is_none_or(|(last, _)| *last != number) {
+            self.last_changes = Some((number, self.view.changes(number)?));
+        }
+        let Some((_, changes)) = &self.last_changes else {
+            return Ok(None);
+        };
+        Ok(if table == TableId::Account {
+            find_account(changes, key).map(|before| *before == AccountVersion::default())
+        } else {
+            find_slot(changes, key).map(|before| before.is_zero())
+        })
+    }
+
+    /// Names rows that list a block that did not change them.
+    fn name_rows(&mut self) -> Result<(), StoreError> {
+        let view = self.view;
+        let mut named = Vec::new();
+        let mut must_have = |table: TableId, key: &[u8], blocks: &[u64]| {
+            for number in blocks {
+                let is_there = view.changes(*number).is_ok_and(|changes| {
+                    find_account(&changes, key).is_some() && table == TableId::Account
+                        || find_slot(&changes, key).is_some() && table == TableId::Storage
+                });
+                if !is_there && named.len() < NAMED_MAX {
+                    named.push(CheckFault::Change {
+                        table: table.name(),
+                        key: hex::encode(key),
+                        number: *number,
+                        by: "its row",
+                    });
+                }
+            }
+        };
+        for table in [TableId::Account, TableId::Storage] {
+            view.scan(table, &[], |key, row| {
+                if let Ok(changes) = NewestChanges::read(table, key, row) {
+                    must_have(table, key, &changes.blocks);
+                }
+                ControlFlow::Continue(())
+            })?;
+        }
+        view.scan_older_changes(|found| {
+            if let Ok((table, key, blocks)) = found {
+                must_have(table, key, blocks);
+            }
+            ControlFlow::Continue(())
+        })?;
+        self.faults.append(&mut named);
+        Ok(())
+    }
+}
+
+fn find_account<'a>(changes: &'a StateChanges, key: &[u8]) -> Option<&'a AccountVersion> {
+    let place = changes
+        .accounts
+        .binary_search_by(|(address, _)| address.as_slice().cmp(key));
+    place.ok().map(|place| &changes.accounts[place].1)
+}
+
+fn find_slot<'a>(changes: &'a StateChanges, key: &[u8]) -> Option<&'a U256> {
+    let (owner, slot) = key.split_at_checked(24)?;
+    let (address, incarnation) = owner.split_at(20);
+    let wanted = (
+        Address::from_slice(address),
+        u32::from_be_bytes(incarnation.try_into().ok()?),
+        U256::try_from_be_slice(slot)?,
+    );
+    let place = changes.slots.binary_search_by_key(&wanted, SlotChange::key);
+    place.ok().map(|place| &changes.slots[place].before)
+}
