@@ -122,7 +122,7 @@ impl Scene {
                 other => note(other.is_err()),
             }
             note(view.snapshot().changes(number).is_err() && number < 4);
-            for address in [self.contract, account(0), Address::repeat_byte(0xbe)] {
+            for address in self.rows["account"].keys().map(|key| Address::from_slice(key)) {
                 note(view.account(&address, number).is_err());
                 note(view.code(&address, number).is_err());
                 note(view.slot(&address, &U256::from(1), number).is_err());
@@ -243,13 +243,17 @@ fn damage_gives_errors_and_never_a_panic() {
     println!("table, faults made, faults noticed: {seen:?}");
     // In tables whose rows are covered by a hash, every fault is noticed.
     for (name, faults, noticed) in seen {
-        assert!(faults > 0, "{name} has rows");
+        // A scene so short has no older changes; the check of the store is tested with some.
+        assert!(faults > 0 || name == "state_history", "{name} has rows");
         let strict = ["hash_to_code", "number_to_hash"].contains(&name);
         assert!(!strict || faults == noticed, "{name}: {noticed} of {faults}");
         // Of `meta` only the head is read here; of the trie nodes only those on the paths that
         // change.
         let some = ["meta", "path_to_trie_node"].contains(&name);
-        assert!(some || noticed * 2 > faults, "{name}: {noticed} of {faults}");
+        assert!(
+            some || noticed * 2 > faults || faults == 0,
+            "{name}: {noticed} of {faults}"
+        );
     }
 }
 
