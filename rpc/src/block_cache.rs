@@ -64,6 +64,12 @@ impl From<StoredBlock> for CachedBlock {
 }
 
 impl CachedBlock {
+    /// Whether the transaction with this index has this hash or Ethereum hash.
+    pub(crate) fn has_transaction(&self, index: usize, hash: &B256) -> bool {
+        self.hashes(NameStyle::Native).get(index) == Some(hash)
+            || self.hashes(NameStyle::Ethereum).get(index) == Some(hash)
+    }
+
     /// The hashes of its transactions, as callers of this name style see them.
     pub(crate) fn hashes(&self, name_style: NameStyle) -> &[B256] {
         let hashes = match name_style {

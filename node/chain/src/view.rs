@@ -8,7 +8,7 @@ use std::sync::Arc;
 use primitives::{Address, B256, Receipt, U256};
 use store::{
     AccountRecord, BlockBody, BlockReads, HeadBlock, HeaderRecord, NoticeReads, ScsNotice, Snapshot,
-    StateReads, Store, StoreError, TableId,
+    StateReads, Store, StoreError, TableId, TransactionPosition,
 };
 
 use crate::import::BlockId;
@@ -154,23 +154,22 @@ impl View {
         self.snapshot.notices(id.number, &id.hash).map(Some)
     }
 
-    /// The hash of the canonical block with the transaction `hash`, and the transaction's index in
-    /// it. `hash` is the transaction's own hash or its Ethereum hash.
+    /// Where the transaction `hash` may be: hashes of canonical blocks, and indexes in them. At most
+    /// one of these places has it, which [`StoredBlock::has_transaction`] tells. `hash` is the
+    /// transaction's own hash or its Ethereum hash.
     ///
     /// # Errors
     /// [`StoreError`] if the store fails.
-    pub fn transaction_position(&self, hash: &B256) -> Result<Option<(B256, usize)>, StoreError> {
-        let Some(position) = self.snapshot.transaction_position(hash)? else {
-            return Ok(None);
+    pub fn transaction_positions(&self, hash: &B256) -> Result<Vec<(B256, usize)>, StoreError> {
+        let positions = self.snapshot.transaction_positions(hash)?;
+        let with_hash = |TransactionPosition { block_number, index }| {
+            let block = self.canonical_hash(block_number)?.ok_or_else(|| {
+                let reason = format!("there is no canonical block {block_number}");
+                StoreError::corrupt(TableId::TransactionToPosition, hash.as_slice(), reason)
+            })?;
+            Ok((block, index as usize))
         };
-        match self.canonical_hash(position.block_number)? {
-            Some(block) => Ok(Some((block, position.index as usize))),
-            None => Err(StoreError::corrupt(
-                TableId::TransactionToPosition,
-                hash.as_slice(),
-                format!("there is no canonical block {}", position.block_number),
-            )),
-        }
+        positions.into_iter().map(with_hash).collect()
     }
 
     /// The canonical block with the transaction `hash`, and the transaction's index in it. `hash`
@@ -179,17 +178,20 @@ impl View {
     /// # Errors
     /// [`StoreError`] if the store fails.
     pub fn transaction(&self, hash: &B256) -> Result<Option<(StoredBlock, usize)>, StoreError> {
-        let Some((block_hash, index)) = self.transaction_position(hash)? else {
-            return Ok(None);
-        };
-        match self.block_by_hash(&block_hash)? {
-            Some(block) if index < block.body.transactions.len() => Ok(Some((block, index))),
-            _ => Err(StoreError::corrupt(
-                TableId::TransactionToPosition,
-                hash.as_slice(),
-                format!("there is no transaction {index} in block {block_hash}"),
-            )),
+        for (block_hash, index) in self.transaction_positions(hash)? {
+            match self.block_by_hash(&block_hash)? {
+                Some(block) if block.has_transaction(index, hash) => return Ok(Some((block, index))),
+                Some(block) if index < block.body.transactions.len() => {}
+                _ => {
+                    return Err(StoreError::corrupt(
+                        TableId::TransactionToPosition,
+                        hash.as_slice(),
+                        format!("there is no transaction {index} in block {block_hash}"),
+                    ));
+                }
+            }
         }
+        Ok(None)
     }
 
     /// The account after block `number`; `None` if it does not exist.
@@ -225,6 +227,13 @@ impl View {
 }
 
 impl StoredBlock {
+    /// Whether the transaction with this index has this hash or Ethereum hash.
+    pub fn has_transaction(&self, index: usize, hash: &B256) -> bool {
+        self.body.transactions.get(index).is_some_and(|transaction| {
+            transaction.hash() == *hash || transaction.ethereum_hash().as_ref() == Some(hash)
+        })
+    }
+
     /// The block's number and hash.
     pub const fn id(&self) -> BlockId {
         BlockId {

@@ -192,12 +192,16 @@ impl Feeds {
             return Ok(shown_hash(&pooled.transaction, name_style));
         }
         let view = self.view()?;
-        let Some((block, index)) = view.transaction_position(hash).map_err(failure)? else {
-            return Ok(*hash);
-        };
-        let known = self.blocks.by_hash(&self.chain, &view, &block)?;
-        let shown = known.and_then(|known| known.hashes(name_style).get(index).copied());
-        Ok(shown.unwrap_or(*hash))
+        for (block, index) in view.transaction_positions(hash).map_err(failure)? {
+            let known = self.blocks.by_hash(&self.chain, &view, &block)?;
+            let shown = known
+                .filter(|known| known.has_transaction(index, hash))
+                .and_then(|known| known.hashes(name_style).get(index).copied());
+            if let Some(shown) = shown {
+                return Ok(shown);
+            }
+        }
+        Ok(*hash)
     }
 
     /// The chain that these feeds follow.

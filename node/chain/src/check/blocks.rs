@@ -294,15 +294,15 @@ impl BlockCheck<'_> {
             let other = transaction.ethereum_hash().filter(|other| *other != own);
             for hash in std::iter::once(own).chain(other) {
                 self.counts.positions += 1;
-                let got = self.view.transaction_position(&hash)?;
-                if got != Some(expected) {
-                    let text = |position: TransactionPosition| {
+                let got = self.view.transaction_positions(&hash)?;
+                if !got.contains(&expected) {
+                    let text = |position: &TransactionPosition| {
                         format!("{} in block {}", position.index, position.block_number)
                     };
                     self.faults.push(CheckFault::Position {
                         hash,
-                        got: got.map_or_else(|| "nowhere".to_owned(), text),
-                        expected: text(expected),
+                        got: got.first().map_or_else(|| "nowhere".to_owned(), text),
+                        expected: text(&expected),
                     });
                 }
             }

@@ -298,6 +298,17 @@ impl StoreCheck<'_> {
     /// Compares the numbers of rows with the numbers that the blocks need. This finds rows that
     /// belong to no block.
     fn row_counts(&mut self, head: u64, counts: &BlockCounts) {
+        let positions = guarded("transaction_to_position", || self.view.count_positions());
+        let fault = match positions {
+            Ok(got) if got == counts.positions => None,
+            Ok(got) => Some(CheckFault::Entries {
+                table: TableId::TransactionToPosition.name(),
+                got,
+                expected: counts.positions,
+            }),
+            Err(fault) => Some(fault),
+        };
+        self.faults(fault.into_iter().collect());
         let stats = match self.view.stats() {
             Ok(stats) => stats,
             Err(error) => return self.faults(vec![error.into()]),
@@ -309,7 +320,6 @@ impl StoreCheck<'_> {
             (TableId::BlockToHeader, stored),
             (TableId::BlockToBody, stored),
             (TableId::BlockToReceipts, counts.executed),
-            (TableId::TransactionToPosition, counts.positions),
             (TableId::BlockToChanges, head + 1),
         ];
         let faults = expected.into_iter().filter_map(|(table, expected)| {

@@ -1,14 +1,15 @@
 //! Which blocks the import refuses, stores as side blocks, and makes the head. A refusal leaves
 //! every row of every table as it was.
 
-use chain::ChainSpec;
 use chain::evm::execute::TransactionError;
 use chain::import::{BlockId, ImportError, Imported, SIDE_EXECUTION_DEPTH};
 use chain::rules::HeaderError;
 use chain::rules::body::{BodyError, SenderError, transactions_root};
 use chain::rules::seal::SealCheck;
+use chain::{ChainSpec, View};
 use ethash::{LightCaches, SealError};
 use primitives::{B256, Block, Bloom, Header, Transaction, TxForm, U256, uncles_hash};
+use store::TableId;
 
 use crate::common::{Maker, Node, Plan, account, coins, easy_spec, forks, key, sign, unsigned};
 
@@ -519,4 +520,27 @@ fn a_deep_branch_is_executed_when_it_becomes_the_heavier_one() {
     assert_eq!(node.import(&branch[deep]).expect("heavier"), head(&main, &branch));
     let next = maker.line(branch[deep].hash(), 1, 5);
     assert_eq!(node.import(&next[0]).expect("valid"), head(&[], &next));
+}
+
+#[test]
+fn of_transactions_whose_positions_share_a_row_the_right_one_is_found() {
+    let mut maker = Maker::new(easy_spec());
+    let transfer = |nonce| sign(1, &unsigned(nonce, Some(account(2)), 1, &[]));
+    let block = maker.block(maker.genesis, Plan::with(vec![transfer(0), transfer(1)]));
+    let node = Node::new(&maker.spec);
+    node.take(std::slice::from_ref(&block));
+    let wanted = block.transactions[1].hash();
+    let batch = node.store.batch().expect("batch");
+    batch
+        .write(|tables| tables.put(TableId::TransactionToPosition, &wanted[..8], &[1, 0, 1, 1]))
+        .expect("written");
+    batch.commit().expect("committed");
+    let view = View::new(&node.store, maker.spec.clone()).expect("view");
+    assert_eq!(view.transaction_positions(&wanted).expect("read").len(), 2);
+    let (_, index) = view.transaction(&wanted).expect("read").expect("found");
+    assert_eq!(index, 1);
+    // The same first bytes, and no such transaction.
+    let mut absent = wanted;
+    absent[31] ^= 1;
+    assert!(view.transaction(&absent).expect("read").is_none());
 }

@@ -178,7 +178,8 @@ fn rows_that_belong_to_no_block_are_faults() {
         put(&store, table, key, None);
     };
     let no_account = Address::repeat_byte(0x77);
-    check(TableId::TransactionToPosition, &[7; 32], &[0; 12]);
+    check(TableId::TransactionToPosition, &[7; 8], &[1, 0]);
+    check(TableId::TransactionToPosition, &[7; 8], &[]);
     check(TableId::HashToNumber, &[7; 32], &3u64.to_be_bytes());
     check(TableId::NumberToHash, &99u64.to_be_bytes(), &[7; 32]);
     check(TableId::BlockToReceipts, &[0; 40], &[0xc0]);

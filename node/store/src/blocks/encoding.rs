@@ -7,8 +7,8 @@ use alloy_rlp::Encodable;
 use primitives::rlp::RlpReader;
 use primitives::{Address, DecodeError, Header, Log, Receipt, ReceiptOutcome, Transaction, TxRules, U256};
 
-use super::{BlockBody, HeaderRecord};
-use crate::codec::RowReader;
+use super::{BlockBody, HeaderRecord, TransactionPosition};
+use crate::codec::{RowReader, push_number};
 
 impl HeaderRecord {
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -32,6 +32,32 @@ impl HeaderRecord {
             executed: executed == 1,
         })
     }
+}
+
+pub(super) fn encode_positions(positions: &[TransactionPosition]) -> Vec<u8> {
+    let mut row = Vec::with_capacity(8);
+    for position in positions {
+        push_number(&mut row, position.block_number);
+        push_number(&mut row, position.index.into());
+    }
+    row
+}
+
+pub(super) fn decode_positions(row: &[u8]) -> Result<Vec<TransactionPosition>, String> {
+    let mut reader = RowReader::new(row);
+    let mut positions = Vec::with_capacity(1);
+    while !reader.is_empty() {
+        let (block_number, index) = (reader.number()?, reader.number()?);
+        positions.push(TransactionPosition {
+            block_number,
+            index: u32::try_from(index)
+                .map_err(|_| format!("index: got {index}, expected less than 2^32"))?,
+        });
+    }
+    if positions.is_empty() || !positions.is_sorted_by(|one, other| one < other) {
+        return Err("positions: got none or another order, expected them ascending".to_owned());
+    }
+    Ok(positions)
 }
 
 pub(super) fn encode_body(body: &BlockBody) -> Vec<u8> {

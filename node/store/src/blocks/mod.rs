@@ -12,12 +12,14 @@ use std::ops::ControlFlow;
 
 use primitives::{Address, B256, Block, Header, Receipt, Transaction, TxForm, TxRules, U256};
 
-use crate::codec::{RowReader, block_key};
+use crate::codec::block_key;
 use crate::source::Source;
 use crate::tables::meta_key;
 use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
-use encoding::{decode_body, decode_receipts, encode_body, encode_receipts};
+use encoding::{
+    decode_body, decode_positions, decode_receipts, encode_body, encode_positions, encode_receipts,
+};
 
 /// A stored header, with what else is known of the block.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,8 +43,16 @@ pub struct BlockBody {
     pub uncles: Vec<Header>,
 }
 
+/// How many bytes of a transaction's hash its position is stored under. Whoever makes two hashes
+/// with the same first bytes only makes the row of both longer.
+pub(crate) const POSITION_KEY_BYTES: usize = 8;
+
+fn position_key(hash: &B256) -> &[u8] {
+    &hash[..POSITION_KEY_BYTES]
+}
+
 /// Where a transaction of a canonical block is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TransactionPosition {
     /// Number of the block.
     pub block_number: u64,
@@ -142,27 +152,41 @@ pub trait BlockReads: Source {
             .map_err(|reason| StoreError::corrupt(TableId::BlockToReceipts, &key, reason))
     }
 
-    /// Where the transaction `hash` is; `None` if no canonical block has it. A classic transaction
-    /// is also found by its Ethereum hash.
+    /// Where the transaction `hash` may be: one of these places, if a canonical block has it. Only
+    /// the first bytes of the hash are stored, so the caller must compare the transaction. A classic
+    /// transaction is also found by its Ethereum hash.
     ///
     /// # Errors
     /// [`StoreError`] when the read fails or the row is corrupt.
-    fn transaction_position(&self, hash: &B256) -> Result<Option<TransactionPosition>, StoreError> {
-        self.with(TableId::TransactionToPosition, hash.as_slice(), |row| {
-            let row: [u8; 12] = fixed(TableId::TransactionToPosition, hash.as_slice(), row)?;
-            let mut reader = RowReader::new(&row);
-            let number = reader.array().map(u64::from_be_bytes);
-            let index = reader.u32();
-            match (number, index) {
-                (Ok(block_number), Ok(index)) => Ok(TransactionPosition { block_number, index }),
-                _ => Err(StoreError::corrupt(
-                    TableId::TransactionToPosition,
-                    hash.as_slice(),
-                    "row ends early",
-                )),
-            }
-        })?
-        .transpose()
+    fn transaction_positions(&self, hash: &B256) -> Result<Vec<TransactionPosition>, StoreError> {
+        let key = position_key(hash);
+        let positions = self.with(TableId::TransactionToPosition, key, decode_positions)?;
+        positions
+            .unwrap_or_else(|| Ok(Vec::new()))
+            .map_err(|reason| StoreError::corrupt(TableId::TransactionToPosition, key, reason))
+    }
+
+    /// The number of transaction positions that are stored.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails or a row is corrupt.
+    fn count_positions(&self) -> Result<u64, StoreError> {
+        let (mut count, mut corrupt) = (0, Ok(()));
+        self.scan(
+            TableId::TransactionToPosition,
+            &[],
+            |key, row| match decode_positions(row) {
+                Ok(positions) => {
+                    count += positions.len() as u64;
+                    ControlFlow::Continue(())
+                }
+                Err(reason) => {
+                    corrupt = Err(StoreError::corrupt(TableId::TransactionToPosition, key, reason));
+                    ControlFlow::Break(())
+                }
+            },
+        )?;
+        corrupt.map(|()| count)
     }
 }
 
@@ -220,11 +244,12 @@ impl Tables<'_> {
     ) -> Result<(), StoreError> {
         self.put(TableId::NumberToHash, &number.to_be_bytes(), hash.as_slice())?;
         for (index, transaction) in transactions.iter().enumerate() {
-            let mut row = [0; 12];
-            row[..8].copy_from_slice(&number.to_be_bytes());
-            row[8..].copy_from_slice(&(index as u32).to_be_bytes());
-            for hash in position_keys(transaction) {
-                self.put(TableId::TransactionToPosition, hash.as_slice(), &row)?;
+            let position = TransactionPosition {
+                block_number: number,
+                index: index as u32,
+            };
+            for hash in position_hashes(transaction) {
+                self.change_positions(&hash, |positions| positions.push(position))?;
             }
         }
         self.index_logs(number, receipts);
@@ -243,8 +268,10 @@ impl Tables<'_> {
         transactions: &[Transaction],
     ) -> Result<(), StoreError> {
         self.delete(TableId::NumberToHash, &header.number.to_be_bytes())?;
-        for hash in transactions.iter().flat_map(position_keys) {
-            self.delete(TableId::TransactionToPosition, hash.as_slice())?;
+        for hash in transactions.iter().flat_map(position_hashes) {
+            self.change_positions(&hash, |positions| {
+                positions.retain(|position| position.block_number != header.number);
+            })?;
         }
         let (number, hash) = (header.number, header.hash());
         let receipts = self.receipts(number, &hash)?;
@@ -284,13 +311,31 @@ impl Tables<'_> {
         Ok(())
     }
 
+    /// Changes the row of positions of a transaction. A row without positions is removed.
+    fn change_positions(
+        &mut self,
+        hash: &B256,
+        change: impl FnOnce(&mut Vec<TransactionPosition>),
+    ) -> Result<(), StoreError> {
+        let mut positions = self.transaction_positions(hash)?;
+        change(&mut positions);
+        positions.sort_unstable();
+        positions.dedup();
+        let key = position_key(hash);
+        if positions.is_empty() {
+            self.delete(TableId::TransactionToPosition, key)
+        } else {
+            self.put(TableId::TransactionToPosition, key, &encode_positions(&positions))
+        }
+    }
+
     fn put_head(&mut self, number: u64, hash: &B256) -> Result<(), StoreError> {
         self.put(TableId::Meta, meta_key::HEAD, &block_key(number, hash))
     }
 }
 
 /// The hashes under which a transaction is found: its own and, if it is classic, its Ethereum hash.
-fn position_keys(transaction: &Transaction) -> impl Iterator<Item = B256> {
+fn position_hashes(transaction: &Transaction) -> impl Iterator<Item = B256> {
     let classic = transaction.form == TxForm::Classic;
     let ethereum_hash = classic.then(|| transaction.ethereum_hash()).flatten();
     std::iter::once(transaction.hash()).chain(ethereum_hash)

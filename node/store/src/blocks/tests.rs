@@ -96,13 +96,13 @@ fn blocks_receipts_and_positions_round_trip() {
     let mut indexed = Vec::new();
     assert!(view.log_blocks(&key, 0, &mut indexed).unwrap());
     assert_eq!(indexed, [3]);
-    let position = Some(TransactionPosition {
+    let position = [TransactionPosition {
         block_number: 3,
         index: 0,
-    });
-    assert_eq!(view.transaction_position(&transaction.hash()).unwrap(), position);
+    }];
+    assert_eq!(view.transaction_positions(&transaction.hash()).unwrap(), position);
     assert_eq!(
-        view.transaction_position(&transaction.ethereum_hash().unwrap())
+        view.transaction_positions(&transaction.ethereum_hash().unwrap())
             .unwrap(),
         position
     );
@@ -115,7 +115,7 @@ fn blocks_receipts_and_positions_round_trip() {
     let view = store.snapshot().unwrap();
     assert_eq!(view.head().unwrap(), Some((2, record.header.parent_hash)));
     assert_eq!(view.canonical_hash(3).unwrap(), None);
-    assert_eq!(view.transaction_position(&transaction.hash()).unwrap(), None);
+    assert_eq!(view.transaction_positions(&transaction.hash()).unwrap(), []);
     assert!(view.header_by_hash(&hash).unwrap().is_some());
     assert!(!view.log_blocks(&key, 0, &mut indexed).unwrap());
 }
@@ -142,4 +142,42 @@ fn a_truncated_row_is_an_error() {
             "receipts truncated at {cut}"
         );
     }
+}
+
+#[test]
+fn transactions_whose_hashes_begin_alike_share_a_row() {
+    let store = Store::in_memory().unwrap();
+    let [one, other] = [0, 1].map(|last| {
+        let mut hash = B256::repeat_byte(7);
+        hash[31] = last;
+        hash
+    });
+    let place = |block_number, index| TransactionPosition { block_number, index };
+    let change = |hash: &B256, change: &dyn Fn(&mut Vec<TransactionPosition>)| {
+        let batch = store.batch().unwrap();
+        batch
+            .write(|tables| tables.change_positions(hash, change))
+            .unwrap();
+        batch.commit().unwrap();
+    };
+    change(&one, &|positions| positions.push(place(300, 2)));
+    change(&other, &|positions| positions.push(place(5, 1)));
+    let found = |hash| store.snapshot().unwrap().transaction_positions(hash).unwrap();
+    assert_eq!(found(&one), [place(5, 1), place(300, 2)]);
+    assert_eq!(found(&other), found(&one));
+    assert_eq!(store.snapshot().unwrap().count_positions().unwrap(), 2);
+    change(&one, &|positions| {
+        positions.retain(|position| position.block_number != 300)
+    });
+    assert_eq!(found(&one), [place(5, 1)]);
+    change(&other, &|positions| positions.clear());
+    assert_eq!(found(&other), []);
+    assert!(
+        store
+            .snapshot()
+            .unwrap()
+            .get(TableId::TransactionToPosition, &one[..8])
+            .unwrap()
+            .is_none()
+    );
 }

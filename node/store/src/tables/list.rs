@@ -91,12 +91,12 @@ tables! {
         may_wait: true,
     }
 
-    /// Where a transaction of a canonical block is. A classic transaction has a second row under
-    /// its Ethereum hash.
+    /// Where a transaction of a canonical block is. A classic transaction is also found by its
+    /// Ethereum hash. Transactions whose hashes begin with the same bytes share a row.
     TransactionToPosition = "transaction_to_position" {
-        key: "transaction hash (32)",
-        value: "block number (8), index in the block (4)",
-        put_by: "put_canonical",
+        key: "first bytes of the transaction hash (8)",
+        value: "for each transaction block number and index in the block, in LEB128, ascending",
+        put_by: "put_canonical, delete_canonical",
         removed_by: "delete_canonical",
         is_state: false,
         may_wait: true,

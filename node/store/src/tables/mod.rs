@@ -135,6 +135,7 @@ mod tests {
 
     use super::*;
     use crate::LogKey;
+    use crate::blocks::POSITION_KEY_BYTES;
     use crate::codec::block_key;
     use crate::log_index::row_key;
     use crate::state::slot_key;
@@ -192,7 +193,7 @@ mod tests {
         for table in [BlockToHeader, BlockToBody, BlockToReceipts, BlockToNotices] {
             check(table, block);
         }
-        check(TransactionToPosition, hash.len());
+        check(TransactionToPosition, POSITION_KEY_BYTES);
         check(Account, address.len());
         check(Storage, slot_key(&address, 0, &U256::ZERO).len());
         check(BlockToChanges, size_of::<u64>());

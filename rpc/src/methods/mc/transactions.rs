@@ -200,18 +200,21 @@ fn find_mined(
     hash: &B256,
     scope: ReadScope,
 ) -> Result<Option<(Arc<CachedBlock>, usize)>, InlineError> {
-    let Some((block, index)) = view.transaction_position(hash).map_err(failure)? else {
-        return Ok(None);
-    };
-    match FoundBlock::by_hash(node, view, &block, scope)? {
-        Some(FoundBlock::Stored(cached)) if index < cached.block.transactions.len() => {
-            Ok(Some((cached, index)))
+    for (block, index) in view.transaction_positions(hash).map_err(failure)? {
+        match FoundBlock::by_hash(node, view, &block, scope)? {
+            Some(FoundBlock::Stored(cached)) if cached.has_transaction(index, hash) => {
+                return Ok(Some((cached, index)));
+            }
+            Some(FoundBlock::Stored(cached)) if index < cached.block.transactions.len() => {}
+            _ => {
+                let reason = format_args!(
+                    "the index places transaction {hash} at {index} of block {block}, which has none there"
+                );
+                return Err(failure(reason).into());
+            }
         }
-        _ => Err(failure(format_args!(
-            "the index places transaction {hash} at {index} of block {block}, which has none there"
-        ))
-        .into()),
     }
+    Ok(None)
 }
 
 /// `mc_getTransactionReceipt`: null for a pending transaction.
