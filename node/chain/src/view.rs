@@ -154,9 +154,10 @@ impl View {
         self.snapshot.notices(id.number, &id.hash).map(Some)
     }
 
-    /// Where the transaction `hash` may be: hashes of canonical blocks, and indexes in them. At most
-    /// one of these places has it, which [`StoredBlock::has_transaction`] tells. `hash` is the
-    /// transaction's own hash or its Ethereum hash.
+    /// Where the transaction `hash` may be: hashes of canonical blocks, and indexes in them.
+    ///
+    /// At most one of these places has it, which [`StoredBlock::has_transaction`] tells. `hash` is
+    /// the transaction's own hash or its Ethereum hash.
     ///
     /// # Errors
     /// [`StoreError`] if the store fails.

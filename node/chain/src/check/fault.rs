@@ -44,7 +44,7 @@ pub enum CheckFault {
         number: u64,
         by: &'static str,
     },
-    /// What the blocks changed by `block_to_changes` is not what the rows of accounts and slots say.
+    /// What the blocks changed by `block_to_changes` is not what accounts and slots say.
     #[error(
         "changes of accounts and slots: got {got} in their rows, expected {expected} as in \
          block_to_changes, each the same"

@@ -1,7 +1,8 @@
-//! Checks the state at the head: accounts, slots, codes and trie, each against the head's state root.
+//! Checks the state at the head: accounts, slots, codes and trie, each against the head's state
+//! root.
 //!
-//! The root is computed from accounts and slots alone, and the stored trie is verified separately. The
-//! keys of all accounts, and of one account's slots, are held in memory.
+//! The root is computed from accounts and slots alone, and the stored trie is verified separately.
+//! The keys of all accounts, and of one account's slots, are held in memory.
 
 use std::ops::ControlFlow;
 
