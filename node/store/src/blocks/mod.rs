@@ -152,9 +152,10 @@ pub trait BlockReads: Source {
             .map_err(|reason| StoreError::corrupt(TableId::BlockToReceipts, &key, reason))
     }
 
-    /// Where the transaction `hash` may be: one of these places, if a canonical block has it. Only
-    /// the first bytes of the hash are stored, so the caller must compare the transaction. A classic
-    /// transaction is also found by its Ethereum hash.
+    /// Where the transaction `hash` may be: one of these places, if a canonical block has it.
+    ///
+    /// Only the first bytes of the hash are stored, so the caller must compare the transaction. A
+    /// classic transaction is also found by its Ethereum hash.
     ///
     /// # Errors
     /// [`StoreError`] when the read fails or the row is corrupt.

@@ -2,9 +2,9 @@
 //! whose logs have it.
 //!
 //! A search term (an address, or a topic with its position) is hashed to a [`LogKey`] of 8 bytes.
-//! The block numbers of a key are in one or more rows, as described in [`crate::block_list`].
-//! The key of a row is the log key (8) and the number of the first block (8, big-endian). A row is filled
-//! before the next one begins. So the rows depend on the canonical blocks only, and a
+//! The block numbers of a key are in one or more rows, as described in [`crate::block_list`]. The
+//! key of a row is the log key (8) and the number of the first block (8, big-endian). A row is
+//! filled before the next one begins. So the rows depend on the canonical blocks only, and a
 //! reorganization leaves no trace. Entries are written at the end of a write transaction: an import
 //! of many blocks writes a row once, not once per block.
 //!
