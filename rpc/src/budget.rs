@@ -200,8 +200,9 @@ pub(crate) fn work_limit(timeout: Duration) -> WorkLimit {
 
 #[cfg(test)]
 mod tests {
+    use inbound::ClientId;
+
     use super::*;
-    use crate::client::ClientId;
     use crate::traffic::TrafficMemory;
 
     fn budget(response_len_max: usize, room: usize) -> (TrafficMemory, Arc<MessageBudget>) {

@@ -65,8 +65,8 @@ pub struct Limits {
     /// The deepest nesting of arrays and objects in a request.
     pub depth_max: usize,
     /// The most open connections of the HTTP server, and of the WebSocket server. One more takes
-    /// the place of the connection that is idle longest. If none is idle, it gets the status 503
-    /// and is closed.
+    /// the place of an idle one ([`inbound::Places`] chooses it). If none is idle, it gets the
+    /// status 503 and is closed.
     pub connections_max: usize,
     /// The most open connections of the local socket. One more takes the place of the connection
     /// that is idle longest. If none is idle, it is closed.

@@ -9,9 +9,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use inbound::ClientId;
 use parking_lot::Mutex;
-
-use crate::client::ClientId;
 
 /// The part of the whole that is left for the local socket: one of so many.
 const LOCAL_PART: usize = 8;
@@ -153,12 +152,8 @@ impl Drop for QuotaPermit {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
-
-    fn remote(last: u8) -> ClientId {
-        ClientId::Address(last.into())
-    }
+    use crate::caller::remote_client as remote;
 
     /// Takes `amount` at a time until the client gets no more. Returns the permits.
     fn take_all(quota: &Quota, client: ClientId, amount: usize) -> Vec<QuotaPermit> {

@@ -32,9 +32,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
+use inbound::ClientId;
 use parking_lot::Mutex;
-
-use crate::client::ClientId;
 
 /// A text that takes no more than this many bytes is not counted.
 pub(crate) const FREE_LEN: usize = 1024;
@@ -205,10 +204,7 @@ impl Drop for MemoryReservation {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn remote(last: u8) -> ClientId {
-        ClientId::Address(last.into())
-    }
+    use crate::caller::remote_client as remote;
 
     /// The most bytes that `client` can reserve now.
     fn free(client: &ClientMemory) -> usize {

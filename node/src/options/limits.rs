@@ -33,7 +33,7 @@ pub struct LimitOptions {
     #[arg(long = "rpc.maxtraffic", value_name = "MIB", default_value_t = TRAFFIC_LEN_MAX >> 20, value_parser = positive)]
     pub traffic: usize,
     /// Most HTTP connections; the same number applies to WebSocket connections. When all are taken,
-    /// the one that is idle longest makes room for a new one
+    /// an idle one of the client that has the most idle ones makes room for a new one
     #[arg(long = "rpc.maxconnections", value_name = "N", default_value_t = CONNECTIONS_MAX, value_parser = positive)]
     pub connections: usize,
     /// Most messages of one WebSocket or local socket connection that are answered in parallel

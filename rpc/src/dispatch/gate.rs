@@ -9,12 +9,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use inbound::ClientId;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::caller::RpcCaller;
-use crate::client::ClientId;
 
 /// A gate. Clones are the same gate.
 #[derive(Clone)]
@@ -294,6 +294,7 @@ mod tests {
     use tokio::task::JoinHandle;
 
     use super::*;
+    use crate::caller::remote_client;
     use crate::traffic::TrafficMemory;
 
     const PATIENCE: Duration = Duration::from_secs(20);
@@ -302,7 +303,7 @@ mod tests {
         let traffic = TrafficMemory::new(0, 100);
         RpcCaller {
             connection,
-            ..RpcCaller::remote(ClientId::Address(address.into()), &traffic)
+            ..RpcCaller::remote(remote_client(address), &traffic)
         }
     }
 

@@ -101,8 +101,9 @@ mod tests {
     use std::io::Read;
     use std::time::Duration;
 
+    use inbound::ClientId;
+
     use super::*;
-    use crate::client::ClientId;
     use crate::text::PIECE_LEN;
     use crate::traffic::{MemoryReservation, TrafficMemory};
 

@@ -113,10 +113,10 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Metered<T> {
 
 #[cfg(test)]
 mod tests {
+    use inbound::ClientId;
     use tokio::io::AsyncReadExt;
 
     use super::*;
-    use crate::client::ClientId;
     use crate::traffic::TrafficMemory;
 
     #[tokio::test]

@@ -8,14 +8,12 @@
 
 mod acceptor;
 mod activity;
-mod address;
 mod duplex;
 mod gzip;
 pub mod http;
 pub mod ipc;
 mod metered;
 mod pace;
-mod places;
 mod replies;
 mod routes;
 mod split;
@@ -23,14 +21,14 @@ pub mod stream;
 mod tcp;
 pub mod ws;
 
-use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use inbound::Places;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use self::places::OpenConnection;
+use self::activity::Activity;
 
 pub use tcp::TcpServer;
 
@@ -66,30 +64,26 @@ impl ServeError {
 struct ServerTasks {
     stop: watch::Sender<bool>,
     accept_loops: JoinSet<()>,
-    open: Option<OpenConnection>,
-    /// Ends when every clone of `open` is dropped.
-    ended: mpsc::Receiver<Infallible>,
+    /// The places of all connections.
+    places: Vec<Places<Activity>>,
 }
 
 impl ServerTasks {
-    fn new() -> Self {
-        let (open, ended) = mpsc::channel(1);
+    /// No tasks yet. The connections will have these places.
+    fn new(places: Vec<Places<Activity>>) -> Self {
         Self {
             stop: watch::Sender::new(false),
             accept_loops: JoinSet::new(),
-            open: Some(open),
-            ended,
+            places,
         }
     }
 
     /// Starts an accept loop that serves connections by `run`.
-    fn start<F>(&mut self, run: impl FnOnce(watch::Receiver<bool>, OpenConnection) -> F)
+    fn start<F>(&mut self, run: impl FnOnce(watch::Receiver<bool>) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        if let Some(open) = &self.open {
-            self.accept_loops.spawn(run(self.stop.subscribe(), open.clone()));
-        }
+        self.accept_loops.spawn(run(self.stop.subscribe()));
     }
 
     /// Ends the accept loops and tells connections to finish. Afterwards the addresses are free.
@@ -99,11 +93,11 @@ impl ServerTasks {
     }
 
     /// Waits until every connection has ended. Each one ends by itself within the grace for
-    /// stopping.
-    async fn drain(&mut self) {
-        self.open = None;
-        // Nothing is ever sent. It is the end that is waited for.
-        let _ = self.ended.recv().await;
+    /// stopping. After [`Self::close`] no new ones come.
+    async fn drain(&self) {
+        for places in &self.places {
+            places.all_ended().await;
+        }
     }
 }
 

@@ -29,13 +29,13 @@ impl TcpServer {
         service: impl Fn(&ConnectionContext) -> S + Clone + Send + 'static,
     ) -> Result<Self, ServeError> {
         let listeners = bind(host, port).await?;
-        let mut tasks = ServerTasks::new();
         let acceptor = Acceptor::new(limits, traffic);
+        let mut tasks = ServerTasks::new(acceptor.all_places());
         let mut addresses = Vec::new();
         for (listener, address) in listeners {
             addresses.push(address);
             let (acceptor, service) = (acceptor.clone(), service.clone());
-            tasks.start(|stop, open| acceptor.run(listener, stop, open, service));
+            tasks.start(|stop| acceptor.run(listener, stop, service));
         }
         Ok(Self { addresses, tasks })
     }

@@ -228,7 +228,7 @@ async fn serve<C: Send + Sync + 'static>(
     };
     let ended = tokio::select! {
         ended = duplex::serve(&dispatcher, &mut channel, source, &context.stop) => Some(ended),
-        () = context.place.evicted() => None,
+        () = context.place.displaced() => None,
     };
     let (code, reason) = match ended {
         Some(Some(Ok(DuplexEnd::Closed))) => return,
