@@ -77,8 +77,8 @@ pub struct Limits {
     pub heavy_calls_max: usize,
     /// The most calls that wait for one of these two. One more is refused.
     pub waiting_calls_max: usize,
-    /// The part of the connections, of the memory for messages and of the waiting calls that one
-    /// client address may have, in percent.
+    /// The part of the connections, of the waiting calls, and of the memory for messages that no
+    /// other client has, that one client address may have, in percent.
     pub client_share_percent: usize,
     /// The most messages of one WebSocket, or of one connection on the local socket, that are
     /// answered at the same time. The next message is not read before one of them is answered.
