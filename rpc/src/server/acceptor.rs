@@ -4,7 +4,8 @@
 //! Knows nothing of what requests say, with one exception: `GET /health` is answered even if all
 //! places are taken. For this a few more connections are accepted for a moment. Every other request
 //! on them is refused. A connection keeps its place until its last part has ended. After an upgrade
-//! to a WebSocket that part is the task that serves the WebSocket.
+//! to a WebSocket that part is the task that serves the WebSocket. Which connection makes room for
+//! another is decided by [`Places`].
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

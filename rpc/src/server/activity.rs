@@ -4,7 +4,10 @@
 //! hyper's own header timeout also runs between requests, so a short one would cut off idle
 //! clients. Here the bytes are watched as they pass. The header timeout runs only from a request's
 //! first byte to its last header byte. The idle timeout restarts with every byte. An answer must be
-//! read at a least rate ([`ReadPace`]) until its last byte is with the system.
+//! read at a least rate ([`ReadPace`]) until its last byte is with the system. From the same times
+//! follows whether the connection can make room for another ([`Claimant`]).
+//!
+//! Knows neither sockets nor what messages say: it is told of bytes, requests and answers.
 
 use std::future::poll_fn;
 use std::io;

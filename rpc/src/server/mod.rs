@@ -1,10 +1,31 @@
 //! The servers: each moves bytes between a transport and a [`crate::Dispatcher`].
 //!
-//! None of them knows what a method is. The HTTP and the WebSocket server share a TCP server
-//! (`tcp.rs`, `acceptor.rs`). The WebSocket server and the local socket share the exchange of
-//! messages on a connection that lasts (`duplex`). Who may connect while all places are taken is in
-//! `places.rs`. What a connection is doing is in `activity.rs`, and how fast it must read in
-//! `pace.rs`.
+//! None of them knows what a method is. The HTTP and the WebSocket server share a TCP server. The
+//! WebSocket server and the local socket share the exchange of messages on a connection that lasts.
+//! Places for connections are in the package `inbound`, host names and origins in `access`.
+//!
+//! | subject | module |
+//! |---|---|
+//! | **the three servers** | |
+//! | JSON-RPC over HTTP; its settings | `http` |
+//! | JSON-RPC over WebSockets; its settings and its handshake | `ws` |
+//! | JSON-RPC on the local socket: unix socket, named pipe | `ipc` |
+//! | **connections over TCP** | |
+//! | listening addresses, start and stop | `tcp` |
+//! | accepting connections, and HTTP/1.1 on each of them | `acceptor` |
+//! | whether a client has hung up | `split` |
+//! | **what a connection may do** | |
+//! | what it does, whether it may make room, when its time is over | `activity` |
+//! | how fast its client must read | `pace` |
+//! | memory for what it sends | `metered` |
+//! | **messages** | |
+//! | HTTP requests: which are accepted, how bodies are read | `routes` |
+//! | plain-text answers | `replies` |
+//! | compressed answers | `gzip` |
+//! | messages in both directions on a connection that lasts | `duplex` |
+//! | JSON values in a stream of bytes | `stream` |
+//!
+//! This file has what all servers share: their tasks, and how they stop.
 
 mod acceptor;
 mod activity;

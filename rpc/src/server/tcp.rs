@@ -1,6 +1,7 @@
 //! A server on TCP: what the HTTP and the WebSocket server have in common.
 //!
-//! This file finds the addresses and starts the accept loops; `acceptor.rs` runs them.
+//! This file finds the addresses and starts the accept loops; `acceptor.rs` runs them. It does not
+//! know which protocol the connections speak.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -4,6 +4,9 @@
 //! Values may be separated by space or by nothing. Each answer and each notification is followed by
 //! a newline. The messages of a connection are answered side by side. Only the user who runs the
 //! node may connect.
+//!
+//! `unix` and `pipe` know the system's sockets and pipes. `duplex` exchanges the messages, and
+//! `stream` finds where they end.
 
 #[cfg(windows)]
 mod pipe;
