@@ -4,6 +4,9 @@
 //! the budget of the call ([`MessageBudget::run`]). So every text that is written during the call
 //! is counted, whoever writes it, and work that takes long stops when nobody waits for it any more.
 //! This module knows neither methods nor gates.
+//!
+//! A budget is no `Quota`: it belongs to one message, and nobody shares it. The client's memory,
+//! which clients do share, is in `traffic`.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -200,8 +203,9 @@ pub(crate) fn work_limit(timeout: Duration) -> WorkLimit {
 
 #[cfg(test)]
 mod tests {
+    use inbound::ClientId;
+
     use super::*;
-    use crate::client::ClientId;
     use crate::traffic::TrafficMemory;
 
     fn budget(response_len_max: usize, room: usize) -> (TrafficMemory, Arc<MessageBudget>) {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use futures_util::future::BoxFuture;
+use inbound::ClientId;
 
-use crate::client::ClientId;
 use crate::traffic::{ClientMemory, TrafficMemory};
 
 /// Knows whether the client of a connection has hung up.
@@ -73,15 +73,25 @@ fn next_connection() -> u64 {
 }
 
 #[cfg(test)]
+pub(crate) use tests::remote_client;
+
+#[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
+
+    /// A client over the network, for tests.
+    pub(crate) fn remote_client(last: u8) -> ClientId {
+        IpAddr::from([192, 0, 2, last]).into()
+    }
 
     #[test]
     fn every_local_connection_is_a_client() {
         let traffic = TrafficMemory::new(0, 100);
         let (one, two) = (RpcCaller::local(&traffic), RpcCaller::local(&traffic));
         assert_ne!(one.client, two.client);
-        let remote = || RpcCaller::remote(ClientId::Address(1), &traffic);
+        let remote = || RpcCaller::remote(remote_client(1), &traffic);
         let (one, two) = (remote(), remote());
         assert_eq!(one.client, two.client);
         assert_ne!(one.connection, two.connection);

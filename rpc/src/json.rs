@@ -166,9 +166,10 @@ impl JsonArray {
 mod tests {
     use std::sync::Arc;
 
+    use inbound::ClientId;
+
     use super::*;
     use crate::budget::MessageBudget;
-    use crate::client::ClientId;
     use crate::limits::Limits;
     use crate::traffic::TrafficMemory;
 

@@ -15,7 +15,6 @@ pub mod access;
 mod block_cache;
 mod budget;
 mod caller;
-mod client;
 pub mod control;
 pub mod decode;
 pub mod dispatch;

@@ -65,8 +65,8 @@ pub struct Limits {
     /// The deepest nesting of arrays and objects in a request.
     pub depth_max: usize,
     /// The most open connections of the HTTP server, and of the WebSocket server. One more takes
-    /// the place of the connection that is idle longest. If none is idle, it gets the status 503
-    /// and is closed.
+    /// the place of an idle one ([`inbound::Places`] chooses it). If none is idle, it gets the
+    /// status 503 and is closed.
     pub connections_max: usize,
     /// The most open connections of the local socket. One more takes the place of the connection
     /// that is idle longest. If none is idle, it is closed.
@@ -77,8 +77,8 @@ pub struct Limits {
     pub heavy_calls_max: usize,
     /// The most calls that wait for one of these two. One more is refused.
     pub waiting_calls_max: usize,
-    /// The part of the connections, of the memory for messages and of the waiting calls that one
-    /// client address may have, in percent.
+    /// The part of the connections, of the waiting calls, and of the memory for messages that no
+    /// other client has, that one client address may have, in percent.
     pub client_share_percent: usize,
     /// The most messages of one WebSocket, or of one connection on the local socket, that are
     /// answered at the same time. The next message is not read before one of them is answered.

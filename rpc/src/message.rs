@@ -407,8 +407,9 @@ pub(crate) fn error_response(error: &RpcError) -> Text {
 mod tests {
     use std::sync::Arc;
 
+    use inbound::ClientId;
+
     use super::*;
-    use crate::client::ClientId;
     use crate::traffic::TrafficMemory;
 
     fn limits() -> Limits {

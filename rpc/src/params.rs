@@ -6,11 +6,11 @@
 
 use std::fmt;
 
+use inbound::ClientId;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::client::ClientId;
 use crate::decode::{FromParam, json_type};
 use crate::error::{RpcError, RpcResult};
 use crate::modules::NameStyle;

@@ -1,17 +1,17 @@
-//! A bounded amount that clients share: places, or bytes of memory.
+//! A bounded amount that clients share: the number of filters, the memory for their criteria, the
+//! memory of messages.
 //!
 //! A client over the network may hold a part of what no other client holds. So the first one may
 //! take half of everything, the second half of what is then left, and so on: whoever comes gets
 //! something, however much those before took, and a client alone has plenty. An eighth is left for
-//! the local socket, whose clients may take all that is free. This module does not know what the
-//! amount is of.
+//! the local socket, whose clients may take all that is free. What a client holds is never taken
+//! back for another. This module does not know what the amount is of.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use inbound::{ClientId, percent_of};
 use parking_lot::Mutex;
-
-use crate::client::ClientId;
 
 /// The part of the whole that is left for the local socket: one of so many.
 const LOCAL_PART: usize = 8;
@@ -85,6 +85,32 @@ impl Quota {
             amount,
         })
     }
+
+    /// What all clients hold.
+    #[cfg(test)]
+    pub(crate) fn used(&self) -> usize {
+        self.0.lock().used
+    }
+}
+
+impl QuotaPermit {
+    /// Takes `more` for the client of the permit.
+    ///
+    /// # Errors
+    /// If the client would hold more than it may. The permit is then as before.
+    pub(crate) fn grow(&mut self, more: usize) -> Result<(), QuotaError> {
+        self.quota.0.lock().take(self.client, more)?;
+        self.amount += more;
+        Ok(())
+    }
+
+    /// Gives all but `amount` back.
+    pub(crate) fn shrink(&mut self, amount: usize) {
+        if amount < self.amount {
+            self.quota.0.lock().give_back(self.client, self.amount - amount);
+            self.amount = amount;
+        }
+    }
 }
 
 impl QuotaState {
@@ -95,7 +121,7 @@ impl QuotaState {
             Some(sum) if sum <= client_max => {
                 self.held.insert(client, sum);
                 self.used += amount;
-                if is_remote(client) {
+                if client.is_remote() {
                     self.remote_used += amount;
                 }
                 Ok(())
@@ -112,7 +138,7 @@ impl QuotaState {
     /// What `client`, which holds `held`, may hold now.
     fn client_max(&self, client: ClientId, held: usize) -> usize {
         let not_held = self.max.saturating_sub(self.used - held);
-        if !is_remote(client) {
+        if !client.is_remote() {
             return not_held;
         }
         let remote_max = self.max - self.max / LOCAL_PART;
@@ -122,7 +148,7 @@ impl QuotaState {
 
     fn give_back(&mut self, client: ClientId, amount: usize) {
         self.used -= amount;
-        if is_remote(client) {
+        if client.is_remote() {
             self.remote_used -= amount;
         }
         if let Some(held) = self.held.get_mut(&client) {
@@ -134,31 +160,16 @@ impl QuotaState {
     }
 }
 
-/// Whether the client is another machine, or a program that comes over the network.
-const fn is_remote(client: ClientId) -> bool {
-    matches!(client, ClientId::Address(_))
-}
-
-/// `percent` of `whole`, at least 1 of anything.
-fn percent_of(whole: usize, percent: usize) -> usize {
-    let part = (whole as u128 * percent.min(100) as u128).div_ceil(100);
-    usize::try_from(part).unwrap_or(whole)
-}
-
 impl Drop for QuotaPermit {
     fn drop(&mut self) {
-        self.quota.0.lock().give_back(self.client, self.amount);
+        self.shrink(0);
     }
 }
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
-
-    fn remote(last: u8) -> ClientId {
-        ClientId::Address(last.into())
-    }
+    use crate::caller::remote_client as remote;
 
     /// Takes `amount` at a time until the client gets no more. Returns the permits.
     fn take_all(quota: &Quota, client: ClientId, amount: usize) -> Vec<QuotaPermit> {
@@ -208,6 +219,23 @@ mod tests {
         first.pop();
         first.push(quota.take(remote(1), 5).expect("as much as before"));
         assert!(quota.take(remote(1), usize::MAX).is_err());
+    }
+
+    #[test]
+    fn a_permit_grows_and_shrinks() {
+        let quota = Quota::new(80, 50);
+        let mut permit = quota.take(remote(1), 5).expect("less than its share");
+        permit.grow(30).expect("its share");
+        assert!(permit.grow(1).is_err() && permit.grow(usize::MAX).is_err());
+        assert_eq!(quota.used(), 35, "a refusal takes nothing");
+        permit.shrink(40);
+        assert_eq!(quota.used(), 35);
+        permit.shrink(10);
+        assert_eq!(quota.used(), 10);
+        permit.shrink(0);
+        permit.grow(35).expect("its share");
+        drop(permit);
+        assert_eq!(quota.used(), 0);
     }
 
     #[test]

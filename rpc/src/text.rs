@@ -315,8 +315,9 @@ impl io::Write for TextWriter {
 
 #[cfg(test)]
 mod tests {
+    use inbound::ClientId;
+
     use super::*;
-    use crate::client::ClientId;
     use crate::traffic::TrafficMemory;
 
     fn room(len: usize) -> (TrafficMemory, ClientMemory) {

@@ -7,9 +7,8 @@
 //! little is left, the request is refused at once. If it waited, it would hold the memory that it
 //! has.
 //!
-//! The room has three parts. One client address has at most its share. All clients over the network
-//! have at most [`REMOTE_PART`] of the whole. The rest is left for the local socket, so that the
-//! operator is served whatever others do.
+//! The room is a [`Quota`]: one client address may have a share of what no other has, and a part is
+//! left for the local socket, so that the operator is served whatever others do.
 //!
 //! | what is in memory | reserved by | bound |
 //! |---|---|---|
@@ -28,109 +27,47 @@
 //! | an error | as a result; that memory is missing can always be said, in a short text | this room; 1 KiB × requests of a batch × messages |
 //! | texts of less than [`FREE_LEN`] | not at all | 1 KiB × messages that are answered |
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
+use inbound::ClientId;
 
-use parking_lot::Mutex;
-
-use crate::client::ClientId;
+use crate::quota::{Quota, QuotaPermit};
 
 /// A text that takes no more than this many bytes is not counted.
 pub(crate) const FREE_LEN: usize = 1024;
-/// The part of the room for clients over the network, in eighths. The rest is left for the local
-/// channel.
-const REMOTE_PART: usize = 7;
 
 /// The room for the memory of all connections.
 #[derive(Clone, Debug)]
-pub(crate) struct TrafficMemory(Arc<Room>);
-
-#[derive(Debug)]
-struct Room {
-    len_max: usize,
-    remote_max: usize,
-    client_max: usize,
-    used: AtomicUsize,
-    remote_used: AtomicUsize,
-    /// The clients over the network that have a connection.
-    clients: Mutex<HashMap<ClientId, Weak<ClientRoom>>>,
-}
+pub(crate) struct TrafficMemory(Quota);
 
 /// The memory that one client may use.
 #[derive(Clone, Debug)]
-pub(crate) struct ClientMemory(Arc<ClientRoom>);
-
-#[derive(Debug)]
-struct ClientRoom {
-    room: Arc<Room>,
+pub(crate) struct ClientMemory {
+    room: Quota,
     client: ClientId,
-    used: AtomicUsize,
 }
 
 /// Reserved memory of a client. It is released when the reservation is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct MemoryReservation {
-    client: Option<ClientMemory>,
-    len: usize,
-}
+pub(crate) struct MemoryReservation(Option<QuotaPermit>);
 
 impl TrafficMemory {
     /// A room of `len_max` bytes. One client over the network has at most `share_percent` of what
-    /// all of them have together.
+    /// no other client has.
     pub(crate) fn new(len_max: usize, share_percent: usize) -> Self {
-        let remote_max = len_max / 8 * REMOTE_PART;
-        Self(Arc::new(Room {
-            len_max,
-            remote_max,
-            client_max: remote_max / 100 * share_percent.min(100),
-            used: AtomicUsize::new(0),
-            remote_used: AtomicUsize::new(0),
-            clients: Mutex::default(),
-        }))
+        Self(Quota::new(len_max, share_percent))
     }
 
     /// The memory of `client`. All connections of an address share it.
     pub(crate) fn client(&self, client: ClientId) -> ClientMemory {
-        let new = || {
-            Arc::new(ClientRoom {
-                room: Arc::clone(&self.0),
-                client,
-                used: AtomicUsize::new(0),
-            })
-        };
-        if matches!(client, ClientId::Local(_)) {
-            return ClientMemory(new());
+        ClientMemory {
+            room: self.0.clone(),
+            client,
         }
-        let mut clients = self.0.clients.lock();
-        let known = clients.entry(client).or_default();
-        ClientMemory(known.upgrade().unwrap_or_else(|| {
-            let fresh = new();
-            *known = Arc::downgrade(&fresh);
-            fresh
-        }))
     }
 
     /// Bytes that are reserved now.
     #[cfg(test)]
     pub(crate) fn used(&self) -> usize {
-        self.0.used.load(Relaxed)
-    }
-}
-
-impl Drop for ClientRoom {
-    fn drop(&mut self) {
-        if matches!(self.client, ClientId::Local(_)) {
-            return;
-        }
-        let mut clients = self.room.clients.lock();
-        // The client may have come back meanwhile, with a new entry.
-        if clients
-            .get(&self.client)
-            .is_some_and(|known| known.strong_count() == 0)
-        {
-            clients.remove(&self.client);
-        }
+        self.0.used()
     }
 }
 
@@ -141,74 +78,30 @@ impl ClientMemory {
         if len == 0 {
             return true;
         }
-        if !self.0.take(len) {
-            return false;
-        }
-        reservation.client.get_or_insert_with(|| self.clone());
-        reservation.len += len;
-        true
+        let taken = match &mut reservation.0 {
+            Some(permit) => permit.grow(len),
+            empty => self
+                .room
+                .take(self.client, len)
+                .map(|permit| *empty = Some(permit)),
+        };
+        taken.is_ok()
     }
-}
-
-impl ClientRoom {
-    fn take(&self, len: usize) -> bool {
-        let room = &self.room;
-        if !add(&room.used, len, room.len_max) {
-            return false;
-        }
-        if matches!(self.client, ClientId::Local(_)) {
-            return true;
-        }
-        if add(&room.remote_used, len, room.remote_max) {
-            if add(&self.used, len, room.client_max) {
-                return true;
-            }
-            room.remote_used.fetch_sub(len, Relaxed);
-        }
-        room.used.fetch_sub(len, Relaxed);
-        false
-    }
-
-    fn give_back(&self, len: usize) {
-        if !matches!(self.client, ClientId::Local(_)) {
-            self.used.fetch_sub(len, Relaxed);
-            self.room.remote_used.fetch_sub(len, Relaxed);
-        }
-        self.room.used.fetch_sub(len, Relaxed);
-    }
-}
-
-/// Adds `len` to `counter` unless the sum would exceed `max`. Returns whether it did.
-fn add(counter: &AtomicUsize, len: usize, max: usize) -> bool {
-    let sum = |used: usize| used.checked_add(len).filter(|sum| *sum <= max);
-    counter.fetch_update(Relaxed, Relaxed, sum).is_ok()
 }
 
 impl MemoryReservation {
     /// Releases all but `len` bytes.
     pub(crate) fn shrink(&mut self, len: usize) {
-        if let Some(client) = &self.client
-            && len < self.len
-        {
-            client.0.give_back(self.len - len);
-            self.len = len;
+        if let Some(permit) = &mut self.0 {
+            permit.shrink(len);
         }
-    }
-}
-
-impl Drop for MemoryReservation {
-    fn drop(&mut self) {
-        self.shrink(0);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn remote(last: u8) -> ClientId {
-        ClientId::Address(last.into())
-    }
+    use crate::caller::remote_client as remote;
 
     /// The most bytes that `client` can reserve now.
     fn free(client: &ClientMemory) -> usize {
@@ -245,31 +138,28 @@ mod tests {
         assert!(one.reserve(&mut first, 350));
         assert_eq!(
             (free(&again), free(&two)),
-            (0, 350),
-            "the connections of an address share, and another address has its own"
+            (0, 175),
+            "the connections of an address share, and another address has half of the rest"
         );
         let mut second = MemoryReservation::default();
-        assert!(two.reserve(&mut second, 350));
-        assert_eq!((free(&three), free(&local[0]), free(&local[1])), (0, 100, 100));
+        assert!(two.reserve(&mut second, 175));
+        assert_eq!((free(&three), free(&local[0]), free(&local[1])), (88, 275, 275));
         let mut third = MemoryReservation::default();
         assert!(local[0].reserve(&mut third, 60));
-        assert_eq!(free(&local[1]), 40);
+        assert_eq!(free(&local[1]), 215);
         drop(first);
-        assert_eq!((free(&three), free(&local[1])), (350, 390));
+        assert_eq!((free(&three), free(&local[1])), (263, 565));
     }
 
     #[test]
-    fn clients_that_left_are_forgotten() {
+    fn a_reservation_outlives_its_connection() {
         let traffic = TrafficMemory::new(800, 50);
-        let known = || traffic.0.clients.lock().len();
         let one = traffic.client(remote(1));
-        let two = traffic.client(remote(2));
         let mut reservation = MemoryReservation::default();
         assert!(one.reserve(&mut reservation, 10));
-        drop((one, two));
-        assert_eq!(known(), 1, "the reservation keeps its client");
+        drop(one);
         assert_eq!(free(&traffic.client(remote(1))), 340);
         drop(reservation);
-        assert_eq!((known(), free(&traffic.client(remote(1)))), (0, 350));
+        assert_eq!((traffic.used(), free(&traffic.client(remote(1)))), (0, 350));
     }
 }

@@ -14,17 +14,17 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use inbound::{Claim, Hosts, Place, PlaceLimits, Places};
+use inbound::{Claim, Hosts, Place, PlaceLimits, Places, StatedClaim};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::StatusSource;
 
-/// The most connections at once, in all and of one address.
+/// The most connections at once, in all and of one client.
 const PLACES: PlaceLimits = PlaceLimits {
     total: 32,
-    per_address: 16,
+    per_client: 16,
 };
 /// Time limit for the header of a request. It runs between two requests, too.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -52,7 +52,8 @@ pub(super) async fn accept(listener: TcpListener, hosts: Hosts, source: Arc<dyn 
         match listener.accept().await {
             Ok((stream, peer)) => {
                 failing = false;
-                let place = places.take(peer.ip().into(), Instant::now());
+                let now = Instant::now();
+                let place = places.take(peer.ip(), StatedClaim::new(now), now);
                 // No connection here is ever `Claim::Active`, so another one makes room.
                 let Some(place) = place else { continue };
                 connections.spawn(serve(stream, place, Arc::clone(&service)));
@@ -169,7 +170,7 @@ mod tests {
         let server = server().await;
         let opened = Instant::now();
         let mut idle = Vec::new();
-        for _ in 0..PLACES.per_address {
+        for _ in 0..PLACES.per_client {
             let mut stream = connect(&server).await;
             stream.write_all(b"GET /hea").await.expect("it reads");
             idle.push(stream);

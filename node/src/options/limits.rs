@@ -33,7 +33,7 @@ pub struct LimitOptions {
     #[arg(long = "rpc.maxtraffic", value_name = "MIB", default_value_t = TRAFFIC_LEN_MAX >> 20, value_parser = positive)]
     pub traffic: usize,
     /// Most HTTP connections; the same number applies to WebSocket connections. When all are taken,
-    /// the one that is idle longest makes room for a new one
+    /// an idle one of the client that has the most idle ones makes room for a new one
     #[arg(long = "rpc.maxconnections", value_name = "N", default_value_t = CONNECTIONS_MAX, value_parser = positive)]
     pub connections: usize,
     /// Most messages of one WebSocket or local socket connection that are answered in parallel
@@ -42,8 +42,9 @@ pub struct LimitOptions {
     /// Most calls that wait for a thread; the same number applies to calls that execute code
     #[arg(long = "rpc.maxwaiting", value_name = "N", default_value_t = WAITING_CALLS_MAX, value_parser = positive)]
     pub waiting: usize,
-    /// The part of the connections, of the memory for messages and of the waiting calls that one
-    /// client address may have, in percent; 100 for a node behind a reverse proxy
+    /// The part that one client address may have of the connections, of the waiting calls, and of
+    /// the memory for messages that no other client has, in percent; 100 for a node behind a
+    /// reverse proxy
     #[arg(long = "rpc.clientshare", value_name = "PERCENT", default_value_t = CLIENT_SHARE_PERCENT, value_parser = percent)]
     pub client_share: usize,
     /// Most filters of all clients; one client has at most its share of those that no other has

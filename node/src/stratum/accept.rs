@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use inbound::{ClientAddress, StatedClaim};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -55,12 +56,13 @@ fn start_connection(
     state: &Arc<StratumState>,
     stopped: &watch::Receiver<bool>,
 ) {
-    let (client, now) = (peer.ip().into(), Instant::now());
+    let (client, now) = (ClientAddress::from(peer.ip()), Instant::now());
     let Some(address) = state.addresses.enter(client, now) else {
         state.counters.ban_refusals.fetch_add(1, Ordering::Relaxed);
         return;
     };
-    let leases = state.places.take(client, now).and_then(|place| {
+    let place = state.places.take(client, StatedClaim::new(now), now);
+    let leases = place.and_then(|place| {
         Some(ConnectionLeases {
             extranonce: state.extranonces.take()?,
             place,

@@ -5,6 +5,7 @@
 //! takes longer.
 
 use chain::chain::WriteError;
+use chain::import::Imported;
 use ethash::{B256, Solution, final_hash, meets_boundary};
 use stratum::server::RejectReason;
 
@@ -82,21 +83,7 @@ impl StratumState {
         let Some(solution) = solution else {
             return verdict_without_block(age);
         };
-        match self.chain.submit_solution(&solution) {
-            Ok(_) => match age {
-                JobAge::Current => ShareVerdict::Block,
-                // The miner has not received work on the new head yet, so the share counts.
-                JobAge::HeadChanged => ShareVerdict::Accepted,
-                JobAge::Stale => ShareVerdict::StaleBlock,
-            },
-            Err(WriteError::Stopping) => ShareVerdict::Refused(RejectReason::Internal),
-            Err(error) => {
-                // Another miner was faster, or the chain refused the block and logged the reason.
-                // The miner has done the work in both cases.
-                tracing::debug!(%error, "a share meets the block difficulty but gives no block");
-                verdict_without_block(age)
-            }
-        }
+        verdict_of_chain(self.chain.submit_solution(&solution), age)
     }
 
     /// Hashes a share. Returns the solution if the share also meets the block difficulty.
@@ -125,6 +112,26 @@ impl StratumState {
     }
 }
 
+/// The verdict on a share that meets the block difficulty, after the answer of the chain.
+fn verdict_of_chain(answer: Result<Imported, WriteError>, age: JobAge) -> ShareVerdict {
+    match answer {
+        Ok(_) => match age {
+            JobAge::Current => ShareVerdict::Block,
+            // The miner has not received work on the new head yet, so the share counts.
+            JobAge::HeadChanged => ShareVerdict::Accepted,
+            JobAge::Stale => ShareVerdict::StaleBlock,
+        },
+        // The chain has ended. The miner hears that the server is the reason.
+        Err(WriteError::Stopping | WriteError::Failed(_)) => ShareVerdict::Refused(RejectReason::Internal),
+        Err(error) => {
+            // Another miner was faster, or the chain refused the block and logged the reason. The
+            // miner has done the work in both cases.
+            tracing::debug!(%error, "a share meets the block difficulty but gives no block");
+            verdict_without_block(age)
+        }
+    }
+}
+
 /// The verdict on a valid share that gives no block.
 const fn verdict_without_block(age: JobAge) -> ShareVerdict {
     match age {
@@ -135,6 +142,7 @@ const fn verdict_without_block(age: JobAge) -> ShareVerdict {
 
 #[cfg(test)]
 mod tests {
+    use chain::mining::work::SolutionError;
     use ethash::{Epoch, WorkPackage};
 
     use super::super::jobs::JobHistory;
@@ -174,12 +182,30 @@ mod tests {
     }
 
     #[test]
+    fn no_miner_is_blamed_for_a_chain_that_has_ended() {
+        for age in [JobAge::Current, JobAge::HeadChanged, JobAge::Stale] {
+            for error in [WriteError::Stopping, WriteError::Failed("of the test".into())] {
+                let text = error.to_string();
+                let verdict = verdict_of_chain(Err(error), age);
+                let refused = ShareVerdict::Refused(RejectReason::Internal);
+                assert_eq!(verdict, refused, "{text}, {age:?}");
+            }
+            let verdict = verdict_of_chain(Err(SolutionError::Solved(B256::ZERO).into()), age);
+            assert_eq!(
+                verdict,
+                verdict_without_block(age),
+                "another miner was faster, {age:?}"
+            );
+        }
+        assert_eq!(quality_of_refused(RejectReason::Internal), None);
+    }
+
+    #[test]
     fn stale_shares_are_not_bad() {
         assert_eq!(quality_of_refused(RejectReason::Stale), Some(ShareQuality::Work));
         assert_eq!(
             quality_of_refused(RejectReason::LowDifficulty),
             Some(ShareQuality::Bad)
         );
-        assert_eq!(quality_of_refused(RejectReason::Internal), None);
     }
 }

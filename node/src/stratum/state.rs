@@ -78,7 +78,7 @@ impl StratumState {
             extranonces: ExtranoncePool::new(config.connections_max.saturating_add(CLOSING_MAX)),
             places: Places::new(PlaceLimits {
                 total: config.connections_max,
-                per_address: config.address_connections_max,
+                per_client: config.address_connections_max,
             }),
             addresses: AddressBook::new(config.connections_max, config.ban_time),
             log: EventLog::new(Instant::now()),

@@ -5,16 +5,19 @@
 //! with a thousand calls delays another one by one call, and a flood of one method from behind a
 //! proxy does not keep the other methods of the same address waiting. A place to wait is given back
 //! when the waiting ends in any way.
+//!
+//! The places to wait are no `Quota`: one is taken back from the client of which the most calls
+//! wait, so nothing has to be left over for clients that come later.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use inbound::{ClientId, percent_of};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::caller::RpcCaller;
-use crate::client::ClientId;
 
 /// A gate. Clones are the same gate.
 #[derive(Clone)]
@@ -184,7 +187,7 @@ impl Gate {
         Self(Arc::new(Mutex::new(GateState {
             free: permits,
             waiting_max,
-            client_max: (waiting_max * share_percent.min(100) / 100).max(1),
+            client_max: percent_of(waiting_max, share_percent).max(1),
             waiting: 0,
             waiting_of: HashMap::new(),
             line: Round::default(),
@@ -294,6 +297,7 @@ mod tests {
     use tokio::task::JoinHandle;
 
     use super::*;
+    use crate::caller::remote_client;
     use crate::traffic::TrafficMemory;
 
     const PATIENCE: Duration = Duration::from_secs(20);
@@ -302,7 +306,7 @@ mod tests {
         let traffic = TrafficMemory::new(0, 100);
         RpcCaller {
             connection,
-            ..RpcCaller::remote(ClientId::Address(address.into()), &traffic)
+            ..RpcCaller::remote(remote_client(address), &traffic)
         }
     }
 

@@ -15,13 +15,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use inbound::ClientId;
 use tokio::sync::Semaphore;
 
 use self::gate::Gate;
 use self::run::MessageRun;
 use crate::budget::MessageBudget;
 use crate::caller::RpcCaller;
-use crate::client::ClientId;
 use crate::error::{RpcError, RpcResult};
 use crate::json::Json;
 use crate::limits::Limits;

@@ -11,6 +11,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use inbound::ClientId;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
@@ -18,7 +19,6 @@ use super::gate::{Gate, GateError, Permit};
 use super::{CallGate, CallPlan, Dispatcher, GatedHandler, panicked, stopping};
 use crate::budget::MessageBudget;
 use crate::caller::RpcCaller;
-use crate::client::ClientId;
 use crate::error::{RpcError, RpcResult};
 use crate::json::Json;
 use crate::message::{AnswerWriter, NoMemory, ParsedRequest, ResponseBody};

@@ -4,8 +4,7 @@ use futures_util::future::BoxFuture;
 
 use super::run::INLINE_TIME_MAX;
 use super::*;
-use crate::caller::HangUp;
-use crate::client::ClientId;
+use crate::caller::{HangUp, remote_client};
 use crate::limits::REQUEST_TIMEOUT;
 use crate::table::InlineError;
 use crate::types::Integer;
@@ -291,7 +290,7 @@ fn call(method: &str, params: &str) -> String {
 
 /// The answer to `body` on a new connection of client `last`.
 async fn ask(dispatcher: &Dispatcher<()>, last: u8, body: String) -> String {
-    let caller = RpcCaller::remote(ClientId::Address(last.into()), dispatcher.traffic());
+    let caller = RpcCaller::remote(remote_client(last), dispatcher.traffic());
     let answer = dispatcher.answer(body.into(), &caller, None).await;
     let text = answer.expect("memory").expect("an answer").to_vec();
     String::from_utf8(text).unwrap()
@@ -318,7 +317,7 @@ async fn work_stops_when_its_time_is_over() {
 async fn work_stops_when_the_client_hangs_up() {
     let dispatcher = one_permit(REQUEST_TIMEOUT);
     let hang_up = Arc::new(TestHangUp::default());
-    let caller = RpcCaller::remote(ClientId::Address(1), dispatcher.traffic()).with_hang_up(hang_up.clone());
+    let caller = RpcCaller::remote(remote_client(1), dispatcher.traffic()).with_hang_up(hang_up.clone());
     let own = Arc::clone(&dispatcher);
     let batch = format!("[{},{}]", call("mc_endless", "[]"), call("mc_endless", "[]"));
     let asked = tokio::spawn(async move { own.answer(batch.into(), &caller, None).await });
@@ -389,7 +388,7 @@ async fn calls_of_one_client_do_not_fill_the_line() {
 #[tokio::test]
 async fn answers_share_the_description() {
     let dispatcher = one_permit(REQUEST_TIMEOUT);
-    let caller = RpcCaller::remote(ClientId::Address(1), dispatcher.traffic());
+    let caller = RpcCaller::remote(remote_client(1), dispatcher.traffic());
     let batch = format!("[{}]", vec![call("rpc.discover", "[]"); 500].join(","));
     let answer = dispatcher.answer(batch.into(), &caller, None).await;
     let answer = answer.expect("memory").expect("an answer");
@@ -412,7 +411,7 @@ async fn a_batch_ends_where_memory_ends() {
     };
     let rpc = Rpc::new(Arc::new(()), methods(), limits).unwrap();
     let dispatcher = rpc.dispatcher(&Modules::default());
-    let caller = RpcCaller::remote(ClientId::Address(1), dispatcher.traffic());
+    let caller = RpcCaller::remote(remote_client(1), dispatcher.traffic());
     let text = "x".repeat(3000);
     for method in ["mc_echo", "mc_length", "mc_wait"] {
         let params = match method {

@@ -12,10 +12,10 @@ mod table;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use inbound::ClientId;
 use parking_lot::Mutex;
 
 use self::table::FilterTable;
-use crate::client::ClientId;
 use crate::error::{RpcError, RpcResult};
 use crate::feeds::{BlockChange, Feeds, HeadCursor};
 use crate::ids::random_id;

@@ -4,18 +4,20 @@
 //! Knows nothing of what requests say, with one exception: `GET /health` is answered even if all
 //! places are taken. For this a few more connections are accepted for a moment. Every other request
 //! on them is refused. A connection keeps its place until its last part has ended. After an upgrade
-//! to a WebSocket that part is the task that serves the WebSocket.
+//! to a WebSocket that part is the task that serves the WebSocket. Which connection makes room for
+//! another is decided by [`Places`].
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::Either;
 use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::TokioIo;
+use inbound::{ClientId, Place, PlaceLimits, Places};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -23,8 +25,6 @@ use warp::Reply;
 use warp::http::StatusCode;
 
 use super::activity::{Activity, Watched};
-use super::address::client_at;
-use super::places::{ConnectionPlace, ConnectionPlaces, OpenConnection};
 use super::replies::{HttpResponse, refusal};
 use super::split::SplitStream;
 use super::{ACCEPT_PAUSE, stopped};
@@ -51,7 +51,7 @@ pub(super) type HttpRequest = hyper::Request<hyper::body::Incoming>;
 #[derive(Clone)]
 pub(super) struct ConnectionContext {
     /// The connection's place, shared by its parts. It is free when the last part drops it.
-    pub(super) place: Arc<ConnectionPlace>,
+    pub(super) place: Arc<Place<Activity>>,
     /// Who has connected.
     pub(super) source: Arc<RequestSource>,
     /// Becomes true when the server stops.
@@ -83,8 +83,8 @@ pub(super) struct Acceptor {
     limits: Arc<Limits>,
     reserved_limits: Arc<Limits>,
     traffic: TrafficMemory,
-    places: ConnectionPlaces,
-    reserved: ConnectionPlaces,
+    places: Places<Activity>,
+    reserved: Places<Activity>,
 }
 
 /// Passes requests on with their source. On a reserved place only `/health` is passed on.
@@ -112,7 +112,7 @@ impl<S: HttpService> Service<HttpRequest> for Door<S> {
 impl Acceptor {
     /// An acceptor with its own places. The memory of messages is in `traffic`.
     pub(super) fn new(limits: &Limits, traffic: &TrafficMemory) -> Self {
-        let share = limits.client_share_percent;
+        let places = |total| Places::new(PlaceLimits::with_share(total, limits.client_share_percent));
         Self {
             limits: Arc::new(limits.clone()),
             reserved_limits: Arc::new(Limits {
@@ -121,9 +121,14 @@ impl Acceptor {
                 ..limits.clone()
             }),
             traffic: traffic.clone(),
-            places: ConnectionPlaces::new(limits.connections_max, share),
-            reserved: ConnectionPlaces::new(RESERVED_PLACES, share),
+            places: places(limits.connections_max),
+            reserved: places(RESERVED_PLACES),
         }
+    }
+
+    /// All its places.
+    pub(super) fn all_places(&self) -> Vec<Places<Activity>> {
+        vec![self.places.clone(), self.reserved.clone()]
     }
 
     /// Accepts until the server stops. Each connection is served by what `service` makes for it.
@@ -131,7 +136,6 @@ impl Acceptor {
         self,
         listener: TcpListener,
         mut stop: watch::Receiver<bool>,
-        open: OpenConnection,
         service: impl Fn(&ConnectionContext) -> S,
     ) {
         loop {
@@ -141,7 +145,7 @@ impl Acceptor {
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, address)) => self.admit(stream, address, &stop, &open, &service),
+                Ok((stream, address)) => self.admit(stream, address, &stop, &service),
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -157,13 +161,12 @@ impl Acceptor {
         stream: TcpStream,
         address: SocketAddr,
         stop: &watch::Receiver<bool>,
-        open: &OpenConnection,
         service: impl Fn(&ConnectionContext) -> S,
     ) {
-        let client = client_at(address.ip());
-        let take = |places: &ConnectionPlaces, limits| {
+        let client = ClientId::from(address.ip());
+        let take = |places: &Places<Activity>, limits| {
             let activity = Activity::new(limits);
-            let place = places.take(client, &activity, open)?;
+            let place = places.take(client, activity.clone(), Instant::now())?;
             Some((place, activity))
         };
         let (taken, is_reserved, limits) = match take(&self.places, &self.limits) {
@@ -218,7 +221,7 @@ async fn serve<S: HttpService>(
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = activity.watch(connection.as_mut()) => ended,
-        () = context.place.evicted() => None,
+        () = context.place.displaced() => None,
         () = stopped(&mut context.stop) => {
             connection.as_mut().graceful_shutdown();
             timeout(limits.stop_grace, connection).await.ok()

@@ -4,7 +4,10 @@
 //! hyper's own header timeout also runs between requests, so a short one would cut off idle
 //! clients. Here the bytes are watched as they pass. The header timeout runs only from a request's
 //! first byte to its last header byte. The idle timeout restarts with every byte. An answer must be
-//! read at a least rate ([`ReadPace`]) until its last byte is with the system.
+//! read at a least rate ([`ReadPace`]) until its last byte is with the system. From the same times
+//! follows whether the connection can make room for another ([`Claimant`]).
+//!
+//! Knows neither sockets nor what messages say: it is told of bytes, requests and answers.
 
 use std::future::poll_fn;
 use std::io;
@@ -17,6 +20,7 @@ use std::time::Duration;
 use hyper::Response;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::service::Service;
+use inbound::{Claim, Claimant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until};
 
@@ -88,7 +92,7 @@ impl Activity {
 
     /// Since when the connection is idle. `None` if the node works for it, or if a part of a
     /// message has passed lately.
-    pub(super) fn idle_since(&self, now: Instant) -> Option<Instant> {
+    fn idle_since(&self, now: Instant) -> Option<Instant> {
         let times = &self.0;
         if times.working.load(Relaxed) > 0 {
             return None;
@@ -189,6 +193,17 @@ impl Activity {
             Poll::Pending
         })
         .await
+    }
+}
+
+/// A connection that the node does not work for can make room. A new one counts as one that has
+/// asked before: its first request may be on its way.
+impl Claimant for Activity {
+    fn claim(&self, now: std::time::Instant) -> (Claim, std::time::Instant) {
+        match self.idle_since(Instant::from_std(now)) {
+            Some(since) => (Claim::Known, since.into_std()),
+            None => (Claim::Active, now),
+        }
     }
 }
 
@@ -331,7 +346,11 @@ impl<B> Drop for WatchedBody<B> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+    use inbound::{PlaceLimits, Places};
+
     use super::*;
+    use crate::caller::remote_client;
 
     const HEADER: Duration = Duration::from_millis(100);
     const IDLE: Duration = Duration::from_millis(1000);
@@ -428,6 +447,28 @@ mod tests {
             activity.idle_since(now + TRANSFER_PAUSE).is_some(),
             "nobody reads it"
         );
+    }
+
+    #[test]
+    fn a_connection_that_the_node_works_for_makes_no_room() {
+        let places = Places::new(PlaceLimits::with_share(2, 100));
+        let connect = || {
+            let connection = activity(IDLE);
+            let place = places.take(remote_client(1), connection.clone(), std::time::Instant::now());
+            place.map(|place| (place, connection))
+        };
+        let [(first, working), (second, idle)] = [connect(), connect()].map(|taken| taken.expect("a place"));
+        let work = working.works();
+        let (_third, answering) = connect().expect("room is made");
+        let gone = [&first, &second].map(|place| place.displaced().now_or_never().is_some());
+        assert_eq!(gone, [false, true], "the one that is idle");
+        let busy = answering.request_begins();
+        assert!(
+            connect().is_none(),
+            "none is idle, as the displaced one counts no more"
+        );
+        drop((work, busy, idle));
+        assert!(connect().is_some(), "both are idle again");
     }
 
     #[tokio::test]

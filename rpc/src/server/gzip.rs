@@ -1,7 +1,8 @@
 //! Compresses answers with gzip if the client accepts it and it makes them shorter.
 //!
 //! An answer is compressed piece by piece, so that it is never in memory twice. [`crate::traffic`]
-//! decides how much memory there is.
+//! decides how much memory there is. Knows neither connections nor requests, only the header that
+//! says what the client accepts.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -101,8 +102,9 @@ mod tests {
     use std::io::Read;
     use std::time::Duration;
 
+    use inbound::ClientId;
+
     use super::*;
-    use crate::client::ClientId;
     use crate::text::PIECE_LEN;
     use crate::traffic::{MemoryReservation, TrafficMemory};
 

@@ -5,6 +5,8 @@
 //! body, or 204 if there is nothing to answer. Where HTTP itself is refused it is 403, 404, 405,
 //! 408, 413, 415 or 503. `GET` at the root says what this server is. `GET` at `/health` says how
 //! the node is. `HEAD` at either path gives the same response without a body.
+//!
+//! Checks host names, and knows nothing else of requests and connections.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};

@@ -1,5 +1,7 @@
 //! Memory for messages that are still being read: how much of it is reserved, and a stream that
 //! reserves it for what it reads.
+//!
+//! Does not know where a message ends: whoever reads the stream says so.
 
 use std::io;
 use std::pin::Pin;
@@ -113,10 +115,10 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Metered<T> {
 
 #[cfg(test)]
 mod tests {
+    use inbound::ClientId;
     use tokio::io::AsyncReadExt;
 
     use super::*;
-    use crate::client::ClientId;
     use crate::traffic::TrafficMemory;
 
     #[tokio::test]

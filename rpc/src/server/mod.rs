@@ -1,21 +1,40 @@
 //! The servers: each moves bytes between a transport and a [`crate::Dispatcher`].
 //!
-//! None of them knows what a method is. The HTTP and the WebSocket server share a TCP server
-//! (`tcp.rs`, `acceptor.rs`). The WebSocket server and the local socket share the exchange of
-//! messages on a connection that lasts (`duplex`). Who may connect while all places are taken is in
-//! `places.rs`. What a connection is doing is in `activity.rs`, and how fast it must read in
-//! `pace.rs`.
+//! None of them knows what a method is. The HTTP and the WebSocket server share a TCP server. The
+//! WebSocket server and the local socket share the exchange of messages on a connection that lasts.
+//! Places for connections are in the package `inbound`, host names and origins in `access`.
+//!
+//! | subject | module |
+//! |---|---|
+//! | **the three servers** | |
+//! | JSON-RPC over HTTP; its settings | `http` |
+//! | JSON-RPC over WebSockets; its settings and its handshake | `ws` |
+//! | JSON-RPC on the local socket: unix socket, named pipe | `ipc` |
+//! | **connections over TCP** | |
+//! | listening addresses, start and stop | `tcp` |
+//! | accepting connections, and HTTP/1.1 on each of them | `acceptor` |
+//! | whether a client has hung up | `split` |
+//! | **what a connection may do** | |
+//! | what it does, whether it may make room, when its time is over | `activity` |
+//! | how fast its client must read | `pace` |
+//! | memory for what it sends | `metered` |
+//! | **messages** | |
+//! | HTTP requests: which are accepted, how bodies are read | `routes` |
+//! | plain-text answers | `replies` |
+//! | compressed answers | `gzip` |
+//! | messages in both directions on a connection that lasts | `duplex` |
+//! | JSON values in a stream of bytes | `stream` |
+//!
+//! This file has what all servers share: their tasks, and how they stop.
 
 mod acceptor;
 mod activity;
-mod address;
 mod duplex;
 mod gzip;
 pub mod http;
 pub mod ipc;
 mod metered;
 mod pace;
-mod places;
 mod replies;
 mod routes;
 mod split;
@@ -23,14 +42,14 @@ pub mod stream;
 mod tcp;
 pub mod ws;
 
-use std::convert::Infallible;
 use std::io;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use inbound::Places;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use self::places::OpenConnection;
+use self::activity::Activity;
 
 pub use tcp::TcpServer;
 
@@ -66,30 +85,26 @@ impl ServeError {
 struct ServerTasks {
     stop: watch::Sender<bool>,
     accept_loops: JoinSet<()>,
-    open: Option<OpenConnection>,
-    /// Ends when every clone of `open` is dropped.
-    ended: mpsc::Receiver<Infallible>,
+    /// The places of all connections.
+    places: Vec<Places<Activity>>,
 }
 
 impl ServerTasks {
-    fn new() -> Self {
-        let (open, ended) = mpsc::channel(1);
+    /// No tasks yet. The connections will have these places.
+    fn new(places: Vec<Places<Activity>>) -> Self {
         Self {
             stop: watch::Sender::new(false),
             accept_loops: JoinSet::new(),
-            open: Some(open),
-            ended,
+            places,
         }
     }
 
     /// Starts an accept loop that serves connections by `run`.
-    fn start<F>(&mut self, run: impl FnOnce(watch::Receiver<bool>, OpenConnection) -> F)
+    fn start<F>(&mut self, run: impl FnOnce(watch::Receiver<bool>) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        if let Some(open) = &self.open {
-            self.accept_loops.spawn(run(self.stop.subscribe(), open.clone()));
-        }
+        self.accept_loops.spawn(run(self.stop.subscribe()));
     }
 
     /// Ends the accept loops and tells connections to finish. Afterwards the addresses are free.
@@ -99,11 +114,11 @@ impl ServerTasks {
     }
 
     /// Waits until every connection has ended. Each one ends by itself within the grace for
-    /// stopping.
-    async fn drain(&mut self) {
-        self.open = None;
-        // Nothing is ever sent. It is the end that is waited for.
-        let _ = self.ended.recv().await;
+    /// stopping. After [`Self::close`] no new ones come.
+    async fn drain(&self) {
+        for places in &self.places {
+            places.all_ended().await;
+        }
     }
 }
 

@@ -4,6 +4,8 @@
 //! A message that is read too slowly would keep its memory, which others need. A part of a message
 //! counts as read when the system has taken it. The system keeps some megabytes for a client that
 //! does not read, so such a client is noticed in the second period at the latest.
+//!
+//! Knows no sockets: it bounds the time of whatever writes.
 
 use std::pin::pin;
 use std::time::Duration;

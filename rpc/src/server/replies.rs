@@ -1,4 +1,6 @@
 //! Answers of the servers that are plain text.
+//!
+//! Knows neither requests nor JSON-RPC: the caller gives status and text.
 
 use warp::Reply;
 use warp::http::header::{CONNECTION, CONTENT_TYPE, HeaderValue};

@@ -2,7 +2,7 @@
 //! bodies are read.
 //!
 //! Content type, origin and length are checked here. Host names are checked in [`super::http`], and
-//! the number and time of connections in `acceptor.rs`.
+//! the number and time of connections in `acceptor.rs`. What a body says is for the [`Dispatcher`].
 
 use std::convert::Infallible;
 use std::future::ready;

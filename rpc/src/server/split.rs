@@ -1,4 +1,6 @@
 //! A TCP stream that can be asked whether the client has hung up while somebody else reads it.
+//!
+//! Does not know what the bytes mean, and keeps none of them.
 
 use std::io;
 use std::pin::Pin;

@@ -2,7 +2,7 @@
 //!
 //! Finds where each value ends and nothing more. The reader of a value checks whether it is valid
 //! JSON and a request. The stream remembers how far it has scanned, so each byte is scanned once
-//! even if a value comes in many pieces.
+//! even if a value comes in many pieces. Knows no sockets.
 
 use bytes::Bytes;
 

@@ -1,6 +1,7 @@
 //! A server on TCP: what the HTTP and the WebSocket server have in common.
 //!
-//! This file finds the addresses and starts the accept loops; `acceptor.rs` runs them.
+//! This file finds the addresses and starts the accept loops; `acceptor.rs` runs them. It does not
+//! know which protocol the connections speak.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -29,13 +30,13 @@ impl TcpServer {
         service: impl Fn(&ConnectionContext) -> S + Clone + Send + 'static,
     ) -> Result<Self, ServeError> {
         let listeners = bind(host, port).await?;
-        let mut tasks = ServerTasks::new();
         let acceptor = Acceptor::new(limits, traffic);
+        let mut tasks = ServerTasks::new(acceptor.all_places());
         let mut addresses = Vec::new();
         for (listener, address) in listeners {
             addresses.push(address);
             let (acceptor, service) = (acceptor.clone(), service.clone());
-            tasks.start(|stop, open| acceptor.run(listener, stop, open, service));
+            tasks.start(|stop| acceptor.run(listener, stop, service));
         }
         Ok(Self { addresses, tasks })
     }

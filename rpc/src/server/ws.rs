@@ -5,6 +5,8 @@
 //! is told by a close code: 1002 for a protocol error, 1007 for text that is not UTF-8, 1008 for
 //! reading too slowly, 1009 for a message that is too long, 1011 if the node failed, 1013 if too
 //! little memory is left or the idle connection makes room for another, 1001 when the server stops.
+//!
+//! Knows frames and close codes, and nothing of what the messages say.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -228,7 +230,7 @@ async fn serve<C: Send + Sync + 'static>(
     };
     let ended = tokio::select! {
         ended = duplex::serve(&dispatcher, &mut channel, source, &context.stop) => Some(ended),
-        () = context.place.evicted() => None,
+        () = context.place.displaced() => None,
     };
     let (code, reason) = match ended {
         Some(Some(Ok(DuplexEnd::Closed))) => return,

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use chain::View;
 use chain::pool::PendingHashes;
+use inbound::ClientId;
 use serde::Serialize;
 
 use super::{ChangeSignal, SubscriptionSource};
-use crate::client::ClientId;
 use crate::error::RpcResult;
 use crate::facts::SyncStatus;
 use crate::feeds::{BlockChange, Feeds, HeadCursor};

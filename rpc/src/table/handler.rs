@@ -8,7 +8,8 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::client::ClientId;
+use inbound::ClientId;
+
 use crate::error::{RpcError, RpcResult};
 use crate::json::{Json, MethodResult};
 use crate::modules::NameStyle;

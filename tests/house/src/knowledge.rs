@@ -137,8 +137,7 @@ fn chain_knows_json_for_its_genesis_alone() {
 fn only_servers_and_access_know_sockets() {
     let mut faults = Vec::new();
     for file in rust_files("rpc/src") {
-        // A client is told by its address, which is a type of the library for sockets.
-        if ["rpc/src/server", "rpc/src/access", "rpc/src/client.rs"]
+        if ["rpc/src/server", "rpc/src/access"]
             .iter()
             .any(|known| file.path.starts_with(known))
         {

@@ -5,10 +5,10 @@
 use std::time::Instant;
 
 use chain::pool::PENDING_FEED_MAX;
+use inbound::ClientId;
 use primitives::B256;
 
 use super::logs::find_logs;
-use crate::client::ClientId;
 use crate::error::{RpcError, RpcResult};
 use crate::ids::NamedId;
 use crate::json::JsonOf;

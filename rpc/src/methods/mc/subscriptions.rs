@@ -4,9 +4,9 @@
 
 use std::time::Instant;
 
+use inbound::ClientId;
 use serde::Serialize;
 
-use crate::client::ClientId;
 use crate::decode::{FromParam, json_type};
 use crate::error::{RpcError, RpcResult};
 use crate::ids::NamedId;

@@ -4,6 +4,9 @@
 //! Values may be separated by space or by nothing. Each answer and each notification is followed by
 //! a newline. The messages of a connection are answered side by side. Only the user who runs the
 //! node may connect.
+//!
+//! `unix` and `pipe` know the system's sockets and pipes. `duplex` exchanges the messages, and
+//! `stream` finds where they end.
 
 #[cfg(windows)]
 mod pipe;
@@ -13,8 +16,10 @@ mod unix;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
+use inbound::{Place, PlaceLimits, Places};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 
@@ -27,7 +32,6 @@ use super::activity::Activity;
 use super::duplex::{self, DuplexChannel, DuplexError};
 use super::metered::Metered;
 use super::pace::ReadPace;
-use super::places::{ConnectionPlace, ConnectionPlaces};
 use super::stream::{ValueStream, ValueStreamError};
 use super::{ACCEPT_PAUSE, ServeError, ServerTasks, stopped};
 use crate::caller::RpcCaller;
@@ -72,9 +76,13 @@ pub fn start<C: Send + Sync + 'static>(
     path: &Path,
 ) -> Result<IpcServer, ServeError> {
     let (mut listener, socket) = listen(path).map_err(ServeError::bind(path.display()))?;
-    let places = ConnectionPlaces::new(dispatcher.limits().ipc_connections_max, 100);
-    let mut tasks = ServerTasks::new();
-    tasks.start(|mut stop, open| async move {
+    // Each connection is a client of its own.
+    let places = Places::new(PlaceLimits {
+        total: dispatcher.limits().ipc_connections_max,
+        per_client: 1,
+    });
+    let mut tasks = ServerTasks::new(vec![places.clone()]);
+    tasks.start(|mut stop| async move {
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -87,7 +95,8 @@ pub fn start<C: Send + Sync + 'static>(
                         caller: RpcCaller::local(dispatcher.traffic()),
                         activity: Activity::new(dispatcher.limits()),
                     };
-                    match places.take(source.caller.client, &source.activity, &open) {
+                    let (client, activity) = (source.caller.client, source.activity.clone());
+                    match places.take(client, activity, Instant::now()) {
                         Some(place) => {
                             let dispatcher = Arc::clone(&dispatcher);
                             tokio::spawn(serve(dispatcher, stream, source, place, stop.clone()));
@@ -112,7 +121,7 @@ async fn serve<C, S>(
     dispatcher: Arc<Dispatcher<C>>,
     stream: S,
     source: RequestSource,
-    place: ConnectionPlace,
+    place: Place<Activity>,
     stop: watch::Receiver<bool>,
 ) where
     C: Send + Sync + 'static,
@@ -127,7 +136,10 @@ async fn serve<C, S>(
     };
     let ended = tokio::select! {
         ended = duplex::serve(&dispatcher, &mut channel, &source, &stop) => ended,
-        () = place.evicted() => None,
+        () = place.displaced() => {
+            tracing::debug!("an idle connection on the local socket makes room for another");
+            None
+        }
     };
     if let Some(Err(error)) = ended {
         tracing::debug!(%error, "closing a connection on the local socket");

@@ -1,7 +1,8 @@
 //! The local socket on Windows: a named pipe.
 //!
 //! The pipe has the system's default security descriptor: the user who runs the node and
-//! administrators may write to it, and nobody else. Clients on other machines are refused.
+//! administrators may write to it, and nobody else. Clients on other machines are refused. Knows
+//! names and instances of pipes, not what passes through them.
 
 use std::io;
 use std::path::{Path, PathBuf};

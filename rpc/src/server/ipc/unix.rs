@@ -1,4 +1,6 @@
 //! The local socket on unix: a socket file that has mode 0600 from the moment it appears.
+//!
+//! Knows the file and its owner, not what passes through the socket.
 
 use std::fs;
 use std::io;
