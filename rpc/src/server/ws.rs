@@ -47,6 +47,8 @@ pub const PORT: u16 = 8546;
 const READ_LEN: usize = 4096;
 /// A silent client is pinged this many times per idle timeout.
 const PINGS_PER_TIMEOUT: u32 = 4;
+/// Bytes of a client's control frame before its content: two of the header, four of the mask.
+const CONTROL_HEADER_LEN: usize = 6;
 /// The response to a request that is not a WebSocket handshake.
 const GREETING: &str = "this is a JSON-RPC 2.0 endpoint for WebSockets";
 
@@ -321,13 +323,18 @@ impl DuplexChannel for WsChannel {
             let Some(message) = message else { return Ok(None) };
             let message = message.map_err(|error| duplex_error(error, self.len_max))?;
             self.last_message = Instant::now();
+            let message = match message {
+                Message::Text(text) => text.into(),
+                Message::Binary(bytes) => bytes,
+                // tungstenite answers pings and close frames with the next read. Such a frame may
+                // come between the parts of a message, which keep their memory.
+                control => {
+                    self.socket.get_mut().forget(CONTROL_HEADER_LEN + control.len());
+                    continue;
+                }
+            };
             self.socket.get_mut().reset();
-            match message {
-                Message::Text(text) => return Ok(Some(text.into())),
-                Message::Binary(bytes) => return Ok(Some(bytes)),
-                // tungstenite answers pings and close frames with the next read.
-                Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_) => {}
-            }
+            return Ok(Some(message));
         }
     }
 

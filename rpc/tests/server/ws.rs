@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt;
+use futures_util::{SinkExt, StreamExt};
 use rpc::Limits;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -235,6 +235,43 @@ async fn memory_for_long_messages_is_shared() {
         }
     }
     server.stop().await;
+}
+
+#[tokio::test]
+async fn pings_release_no_memory_of_an_unfinished_message() {
+    let limits = Limits {
+        traffic_len_max: 1 << 20,
+        client_share_percent: 100,
+        ..Limits::default()
+    };
+    let server = serve_ws(limits, "").await;
+    let mut greedy = WsClient::connect(server.addresses()[0]).await;
+    // Each part fits the free piece of a message, and all together do not fit the memory.
+    let mut opcode = Data::Text;
+    for _ in 0..40 {
+        let part = Frame::message(" ".repeat(60 << 10), OpCode::Data(opcode), false);
+        opcode = Data::Continue;
+        // The server may have closed the connection already.
+        let _ = greedy.0.send(Message::Frame(part)).await;
+        let _ = greedy.0.send(Message::Ping("x".into())).await;
+    }
+    assert_eq!(greedy.close_frame().await.0, CloseCode::Again);
+}
+
+#[tokio::test]
+async fn pings_alone_need_no_memory() {
+    let limits = Limits {
+        traffic_len_max: 0,
+        ..Limits::default()
+    };
+    let server = serve_ws(limits, "").await;
+    let mut client = WsClient::connect(server.addresses()[0]).await;
+    // More than the free piece of a message.
+    for _ in 0..1000 {
+        client.send_message(Message::Ping("x".repeat(100).into())).await;
+        assert!(matches!(client.next().await, Some(Message::Pong(_))));
+    }
+    assert_eq!(client.ask(CALL).await, ANSWER);
 }
 
 #[tokio::test]
