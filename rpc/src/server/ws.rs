@@ -47,6 +47,8 @@ pub const PORT: u16 = 8546;
 const READ_LEN: usize = 4096;
 /// A silent client is pinged this many times per idle timeout.
 const PINGS_PER_TIMEOUT: u32 = 4;
+/// Longest time that a client without a place has to read its close frame.
+const NO_PLACE_TIMEOUT: Duration = Duration::from_millis(200);
 /// Bytes of a client's control frame before its content: two of the header, four of the mask.
 const CONTROL_HEADER_LEN: usize = 6;
 /// The response to a request that is not a WebSocket handshake.
@@ -232,13 +234,18 @@ async fn serve<C: Send + Sync + 'static>(
         ended = duplex::serve(&dispatcher, &mut channel, source, &context.stop) => Some(ended),
         () = context.place.evicted() => None,
     };
+    let mut close_timeout = limits.stop_grace;
     let (code, reason) = match ended {
         Some(Some(Ok(DuplexEnd::Closed))) => return,
         Some(Some(Ok(DuplexEnd::Stopped)) | None) => (CloseCode::Away, "the node stops".to_owned()),
-        None => (
-            CloseCode::Again,
-            "the idle connection makes room for another".to_owned(),
-        ),
+        None => {
+            // The connection has no place any more, so it may not stay for long.
+            close_timeout = close_timeout.min(NO_PLACE_TIMEOUT);
+            (
+                CloseCode::Again,
+                "the idle connection makes room for another".to_owned(),
+            )
+        }
         Some(Some(Err(error))) => {
             tracing::debug!(%error, "closing a WebSocket");
             match close_code(&error) {
@@ -248,7 +255,7 @@ async fn serve<C: Send + Sync + 'static>(
         }
     };
     // A client that does not read the close frame in time is cut off.
-    let _ = timeout(limits.stop_grace, channel.close(code, reason)).await;
+    let _ = timeout(close_timeout, channel.close(code, reason)).await;
     drop(context);
 }
 

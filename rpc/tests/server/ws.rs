@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt, StreamExt};
 use rpc::Limits;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
@@ -352,6 +352,34 @@ async fn an_idle_client_makes_room() {
     assert_eq!(split(&refused), (503, "too many connections\n"));
     assert_eq!(second.text().await, slow_answer(1), "a client that waits stays");
     server.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_made_room_does_not_stay() {
+    let limits = Limits {
+        connections_max: 1,
+        stop_grace: Duration::from_secs(3600),
+        ..Limits::default()
+    };
+    let server = serve_ws(limits, "").await;
+    let to = server.addresses()[0];
+    // This client answers no close frame.
+    let mut silent = TcpStream::connect(to).await.expect("the server listens");
+    let handshake = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    silent
+        .write_all(handshake.as_bytes())
+        .await
+        .expect("the server reads");
+    let mut head = [0; 12];
+    silent.read_exact(&mut head).await.expect("an answer");
+    assert_eq!(&head, b"HTTP/1.1 101");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let mut second = WsClient::connect(to).await;
+    assert_eq!(second.ask(CALL).await, ANSWER);
+    let mut rest = Vec::new();
+    let end = tokio::time::timeout(PATIENCE, silent.read_to_end(&mut rest)).await;
+    end.expect("the server closes in time").expect("no reset");
 }
 
 #[tokio::test]
