@@ -22,6 +22,7 @@ pub mod error;
 pub mod facts;
 mod feeds;
 pub mod filters;
+mod gate;
 pub mod health;
 mod ids;
 pub mod json;

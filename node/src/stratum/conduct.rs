@@ -63,6 +63,12 @@ impl RecentShares {
         self.bad >= BAN_BAD_MIN && self.is_two_thirds_bad()
     }
 
+    /// Whether a connection with these shares ends when its address is banned. A rig that has sent
+    /// no bad share stays, also if it has found no share yet: the bad ones came from others.
+    pub(super) const fn ends_with_ban(self) -> bool {
+        self.bad > 0 && self.bad >= self.work
+    }
+
     const fn is_two_thirds_bad(self) -> bool {
         self.bad > 2 * self.work
     }
@@ -169,6 +175,14 @@ mod tests {
         assert!(!counts(0, BAN_BAD_MIN - 1).is_ban(), "they are few");
         assert!(counts(0, BAN_BAD_MIN).is_ban());
         assert!(!counts(BAN_BAD_MIN / 2, BAN_BAD_MIN).is_ban(), "others do work");
+    }
+
+    #[test]
+    fn a_ban_ends_only_connections_that_took_part() {
+        let ends = |work, bad| RecentShares { work, bad }.ends_with_ban();
+        assert!(!ends(0, 0), "its first share may seal a block");
+        assert!(!ends(1, 0) && !ends(10, 9));
+        assert!(ends(0, 1) && ends(1, 1) && ends(9, 10));
     }
 
     #[test]

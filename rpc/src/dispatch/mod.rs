@@ -5,10 +5,9 @@
 //! one for execution. So neither the network threads nor cheap reads wait for expensive calls. A
 //! handler that panics answers its call with an internal error. This module knows no sockets.
 //!
-//! This file finds the rows and plans where they run. `run.rs` runs them, and `gate.rs` decides
-//! whose turn it is.
+//! This file finds the rows and plans where they run. `run.rs` runs them, and [`crate::gate`]
+//! decides whose turn it is.
 
-mod gate;
 mod run;
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,11 +17,11 @@ use bytes::Bytes;
 use inbound::ClientId;
 use tokio::sync::Semaphore;
 
-use self::gate::Gate;
 use self::run::MessageRun;
 use crate::budget::MessageBudget;
 use crate::caller::RpcCaller;
 use crate::error::{RpcError, RpcResult};
+use crate::gate::Gate;
 use crate::json::Json;
 use crate::limits::Limits;
 use crate::message::{self, Message, NoMemory, ParsedRequest};

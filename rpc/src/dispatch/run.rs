@@ -15,11 +15,11 @@ use inbound::ClientId;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
-use super::gate::{Gate, GateError, Permit};
 use super::{CallGate, CallPlan, Dispatcher, GatedHandler, panicked, stopping};
 use crate::budget::MessageBudget;
 use crate::caller::RpcCaller;
 use crate::error::{RpcError, RpcResult};
+use crate::gate::{Gate, GateError, Permit};
 use crate::json::Json;
 use crate::message::{AnswerWriter, NoMemory, ParsedRequest, ResponseBody};
 use crate::modules::NameStyle;

@@ -1,16 +1,20 @@
 //! Compresses answers with gzip if the client accepts it and it makes them shorter.
 //!
 //! An answer is compressed piece by piece, so that it is never in memory twice. [`crate::traffic`]
-//! decides how much memory there is. Knows neither connections nor requests, only the header that
-//! says what the client accepts.
+//! decides how much memory there is. Long answers wait for their turn, the clients in turns. An
+//! answer that has waited too long, or whose client has hung up, stays plain. Knows neither
+//! connections nor requests, only the header that says what the client accepts.
 
 use std::io::Write;
-use std::sync::Arc;
+use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
+use crate::caller::RpcCaller;
+use crate::gate::{Gate, Permit};
+use crate::limits::Limits;
 use crate::message::NoMemory;
 use crate::text::{Text, TextWriter};
 use crate::traffic::ClientMemory;
@@ -22,6 +26,10 @@ const INLINE_LEN_MAX: usize = 16 * 1024;
 /// Most long answers that are compressed at the same time. Others wait. Each one uses a blocking
 /// thread meanwhile.
 const LONG_MAX: usize = 4;
+/// Longest time that a long answer waits to be compressed.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+/// What the answers at the gate are called.
+const GATE_NAME: &str = "gzip";
 
 /// Whether an `Accept-Encoding` header allows gzip.
 pub(super) fn is_accepted(header: &str) -> bool {
@@ -35,30 +43,28 @@ pub(super) fn is_accepted(header: &str) -> bool {
 
 /// Compresses the answers of one server.
 pub(super) struct Gzip {
-    /// A permit for each long answer that may be compressed at the same time.
-    permits: Arc<Semaphore>,
+    /// Where long answers wait.
+    gate: Gate,
+    wait_max: Duration,
 }
 
 impl Gzip {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(limits: &Limits) -> Self {
         Self {
-            permits: Arc::new(Semaphore::new(LONG_MAX)),
+            gate: Gate::new(LONG_MAX, limits.waiting_calls_max, limits.client_share_percent),
+            wait_max: WAIT_MAX,
         }
     }
 
-    /// Returns `answer`, compressed if that is worth it, and whether it is compressed.
+    /// Returns `answer` to `caller`, compressed if that is worth it, and whether it is compressed.
     ///
     /// # Errors
     /// [`NoMemory`] if too little memory is left for the compressed text.
-    pub(super) async fn compress(
-        &self,
-        answer: Text,
-        memory: &ClientMemory,
-    ) -> Result<(Text, bool), NoMemory> {
+    pub(super) async fn compress(&self, answer: Text, caller: &RpcCaller) -> Result<(Text, bool), NoMemory> {
         match answer.len() {
             ..LEN_MIN => Ok((answer, false)),
             LEN_MIN..INLINE_LEN_MAX => {
-                let zipped = compressed(answer.pieces(), memory)?;
+                let zipped = compressed(answer.pieces(), &caller.memory)?;
                 // Only a short text is compared, because the plain form of a long one is gone.
                 Ok(match zipped.len() < answer.len() {
                     true => (zipped, true),
@@ -66,10 +72,10 @@ impl Gzip {
                 })
             }
             INLINE_LEN_MAX.. => {
-                let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
+                let Some(permit) = self.permit(caller).await else {
                     return Ok((answer, false));
                 };
-                let memory = memory.clone();
+                let memory = caller.memory.clone();
                 // The permit is held until the work is done, even if the client has gone.
                 let task = tokio::task::spawn_blocking(move || {
                     let _permit = permit;
@@ -79,6 +85,17 @@ impl Gzip {
                 let zipped = task.await.unwrap_or(Err(NoMemory))?;
                 Ok((zipped, true))
             }
+        }
+    }
+
+    /// The permit to compress a long answer to `caller`. `None` if none is free in time, or if the
+    /// client has hung up.
+    async fn permit(&self, caller: &RpcCaller) -> Option<Permit> {
+        let deadline = Instant::now() + self.wait_max;
+        tokio::select! {
+            biased;
+            () = caller.hung_up() => None,
+            permit = self.gate.acquire(caller, GATE_NAME, deadline) => permit.ok(),
         }
     }
 }
@@ -100,18 +117,46 @@ fn compressed<P: AsRef<[u8]>>(
 #[cfg(test)]
 mod tests {
     use std::io::Read;
-    use std::time::Duration;
+    use std::sync::Arc;
 
-    use inbound::ClientId;
+    use futures_util::FutureExt;
+    use futures_util::future::BoxFuture;
+    use tokio::sync::Notify;
 
     use super::*;
+    use crate::caller::{HangUp, remote_client};
     use crate::text::PIECE_LEN;
     use crate::traffic::{MemoryReservation, TrafficMemory};
 
-    fn room(len: usize) -> (TrafficMemory, ClientMemory) {
+    /// A client that hangs up when it is told to.
+    struct Line(Arc<Notify>);
+
+    impl HangUp for Line {
+        fn wait(&self) -> BoxFuture<'_, ()> {
+            self.0.notified().boxed()
+        }
+    }
+
+    fn room(len: usize) -> (TrafficMemory, RpcCaller) {
         let traffic = TrafficMemory::new(len, 100);
-        let memory = traffic.client(ClientId::Local(0));
-        (traffic, memory)
+        let caller = RpcCaller::local(&traffic);
+        (traffic, caller)
+    }
+
+    fn gzip() -> Gzip {
+        Gzip {
+            wait_max: Duration::from_secs(20),
+            ..Gzip::new(&Limits::default())
+        }
+    }
+
+    /// The permits that are free.
+    async fn free_permits(gzip: &Gzip, caller: &RpcCaller) -> Vec<Permit> {
+        let mut permits = Vec::new();
+        while let Ok(permit) = gzip.gate.acquire(caller, GATE_NAME, Instant::now()).await {
+            permits.push(permit);
+        }
+        permits
     }
 
     /// An answer of `len` digits, with its memory.
@@ -141,11 +186,11 @@ mod tests {
 
     #[tokio::test]
     async fn compressed_answers_can_be_read_back() {
-        let gzip = Gzip::new();
-        let (_, memory) = room(4_000_000);
+        let gzip = gzip();
+        let (_, caller) = room(4_000_000);
         for len in [0, LEN_MIN - 1, LEN_MIN, INLINE_LEN_MAX, 1_000_000] {
-            let (text, plain) = answer(len, &memory);
-            let (body, zipped) = gzip.compress(text, &memory).await.expect("memory");
+            let (text, plain) = answer(len, &caller.memory);
+            let (body, zipped) = gzip.compress(text, &caller).await.expect("memory");
             assert_eq!(zipped, len >= LEN_MIN, "{len}");
             let body = body.to_vec();
             if zipped {
@@ -165,8 +210,8 @@ mod tests {
     async fn answers_that_get_no_shorter_stay_plain() {
         let mut noise = vec![0; LEN_MIN];
         getrandom::fill(&mut noise).expect("random bytes");
-        let (_, memory) = room(1_000_000);
-        let result = Gzip::new().compress(Text::from(noise.clone()), &memory).await;
+        let (_, caller) = room(1_000_000);
+        let result = gzip().compress(Text::from(noise.clone()), &caller).await;
         let (body, zipped) = result.expect("memory");
         assert_eq!((body.to_vec(), zipped), (noise, false));
     }
@@ -174,10 +219,10 @@ mod tests {
     #[tokio::test]
     async fn compressing_needs_little_more_memory_than_the_answer() {
         const LEN: usize = 1_000_000;
-        let (traffic, memory) = room(LEN + 5 * PIECE_LEN);
-        let (text, _) = answer(LEN, &memory);
-        let gzip = Gzip::new();
-        let (zipped, _) = gzip.compress(text, &memory).await.expect("memory");
+        let (traffic, caller) = room(LEN + 5 * PIECE_LEN);
+        let (text, _) = answer(LEN, &caller.memory);
+        let gzip = gzip();
+        let (zipped, _) = gzip.compress(text, &caller).await.expect("memory");
         assert!(zipped.len() < LEN / 20, "{} bytes", zipped.len());
         assert!(
             traffic.used() < LEN / 10,
@@ -185,25 +230,21 @@ mod tests {
             traffic.used()
         );
 
-        let (text, _) = answer(LEN, &memory);
+        let (text, _) = answer(LEN, &caller.memory);
         let mut taken = MemoryReservation::default();
-        while memory.reserve(&mut taken, 1000) {}
-        let zipped = gzip.compress(text, &memory).await;
+        while caller.memory.reserve(&mut taken, 1000) {}
+        let zipped = gzip.compress(text, &caller).await;
         assert!(zipped.is_ok(), "the memory of the plain text is enough");
-        assert_eq!(gzip.permits.available_permits(), LONG_MAX);
+        assert_eq!(free_permits(&gzip, &caller).await.len(), LONG_MAX);
     }
 
     #[tokio::test]
     async fn long_answers_wait_and_keep_their_memory() {
         const LEN: usize = 64 * 1024;
-        let (traffic, memory) = room(10 * LEN);
-        let gzip = Gzip::new();
-        let all_permits = gzip
-            .permits
-            .acquire_many(LONG_MAX as u32)
-            .await
-            .expect("all permits");
-        let mut compressing = Box::pin(gzip.compress(answer(LEN, &memory).0, &memory));
+        let (traffic, caller) = room(10 * LEN);
+        let gzip = gzip();
+        let all_permits = free_permits(&gzip, &caller).await;
+        let mut compressing = Box::pin(gzip.compress(answer(LEN, &caller.memory).0, &caller));
         let waiting = tokio::time::timeout(Duration::from_millis(100), &mut compressing).await;
         assert!(waiting.is_err(), "all permits are taken");
         assert!(traffic.used() >= LEN, "a waiting answer keeps its memory");
@@ -211,6 +252,52 @@ mod tests {
         let (body, zipped) = compressing.await.expect("memory");
         assert!(zipped && body.len() < 2048);
         assert!(traffic.used() < 8192, "only the compressed answer keeps memory");
-        assert_eq!(gzip.permits.available_permits(), LONG_MAX);
+        assert_eq!(free_permits(&gzip, &caller).await.len(), LONG_MAX);
+    }
+    #[tokio::test]
+    async fn an_answer_that_waits_in_vain_stays_plain() {
+        const LEN: usize = 64 * 1024;
+        let (_, caller) = room(10 * LEN);
+        let mut gzip = Gzip::new(&Limits::default());
+        let all_permits = free_permits(&gzip, &caller).await;
+        gzip.wait_max = Duration::from_millis(10);
+        let (text, plain) = answer(LEN, &caller.memory);
+        let (body, zipped) = gzip.compress(text, &caller).await.expect("memory");
+        assert!(!zipped && body.to_vec() == plain, "no permit was free in time");
+        gzip.wait_max = Duration::from_secs(3600);
+        let line = Arc::new(Notify::new());
+        let caller = caller.with_hang_up(Arc::new(Line(Arc::clone(&line))));
+        let mut waiting = Box::pin(gzip.compress(answer(LEN, &caller.memory).0, &caller));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        line.notify_one();
+        assert!(!waiting.await.expect("memory").1, "the client has hung up");
+        drop(all_permits);
+        line.notify_one();
+        let (_, zipped) = gzip
+            .compress(answer(LEN, &caller.memory).0, &caller)
+            .await
+            .expect("memory");
+        assert!(!zipped, "the client has hung up before");
+        assert_eq!(free_permits(&gzip, &caller).await.len(), LONG_MAX);
+    }
+
+    #[tokio::test]
+    async fn clients_take_turns() {
+        const LEN: usize = 64 * 1024;
+        let traffic = TrafficMemory::new(100 * LEN, 100);
+        let [crowd, other] = [1, 2].map(|address| RpcCaller::remote(remote_client(address), &traffic));
+        let gzip = gzip();
+        let mut permits = free_permits(&gzip, &crowd).await;
+        let mut waiting: Vec<_> = (0..20)
+            .map(|_| Box::pin(gzip.compress(answer(LEN, &crowd.memory).0, &crowd)))
+            .collect();
+        for answer in &mut waiting {
+            assert!(answer.as_mut().now_or_never().is_none());
+        }
+        let mut late = Box::pin(gzip.compress(answer(LEN, &other.memory).0, &other));
+        assert!(late.as_mut().now_or_never().is_none());
+        drop(permits.split_off(LONG_MAX - 2));
+        let (_, zipped) = late.await.expect("memory");
+        assert!(zipped, "the second turn is the other client's");
     }
 }

@@ -45,6 +45,14 @@ impl ReadReservation {
         true
     }
 
+    /// Forgets `len` of the bytes, which are not kept, and releases their memory.
+    fn forget(&mut self, len: usize) {
+        self.len = self.len.saturating_sub(len);
+        let more_pieces = self.len.div_ceil(PIECE_LEN).saturating_sub(1);
+        self.reserved_len = (1 + more_pieces) * PIECE_LEN;
+        self.reservation.shrink(more_pieces * PIECE_LEN);
+    }
+
     /// Releases the memory and counts from 0 again.
     pub(super) fn reset(&mut self) {
         (self.reservation, self.reserved_len, self.len) = (MemoryReservation::default(), PIECE_LEN, 0);
@@ -74,6 +82,11 @@ impl<T> Metered<T> {
     /// The stream itself.
     pub(super) const fn inner(&self) -> &T {
         &self.inner
+    }
+
+    /// Forgets `len` bytes that were read and are not part of the message that is being read.
+    pub(super) fn forget(&mut self, len: usize) {
+        self.reservation.forget(len);
     }
 
     /// Releases the memory: the message is whole, and the caller reserves memory for it from now
@@ -143,12 +156,34 @@ mod tests {
             "the other stream has reserved the rest"
         );
         stream.reset();
-        let mut other = Metered::new(bytes.as_slice(), memory);
+        let mut other = Metered::new(bytes.as_slice(), memory.clone());
         for _ in 0..3 {
             other
                 .read_exact(&mut piece)
                 .await
                 .expect("the memory is free again");
         }
+    }
+    #[tokio::test]
+    async fn forgotten_bytes_release_their_memory_and_no_more() {
+        let traffic = TrafficMemory::new(8 * PIECE_LEN, 100);
+        let bytes = vec![0_u8; 10 * PIECE_LEN];
+        let mut stream = Metered::new(bytes.as_slice(), traffic.client(ClientId::Local(0)));
+        let mut pieces = vec![0; 3 * PIECE_LEN];
+        stream.read_exact(&mut pieces).await.expect("memory");
+        assert_eq!(traffic.used(), 2 * PIECE_LEN);
+        for (len, used) in [
+            (1, 2),
+            (PIECE_LEN - 2, 2),
+            (1, 1),
+            (PIECE_LEN, 0),
+            (PIECE_LEN, 0),
+            (PIECE_LEN, 0),
+        ] {
+            stream.forget(len);
+            assert_eq!(traffic.used(), used * PIECE_LEN, "{len} bytes are forgotten");
+        }
+        stream.read_exact(&mut pieces).await.expect("memory");
+        assert_eq!(traffic.used(), 2 * PIECE_LEN, "it counts from 0 again");
     }
 }

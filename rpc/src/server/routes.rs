@@ -21,6 +21,7 @@ use super::gzip::{self, Gzip};
 use super::metered::ReadReservation;
 use super::replies::{HttpResponse, refusal, text};
 use super::{Cors, Healthy};
+use crate::caller::RpcCaller;
 use crate::dispatch::Dispatcher;
 use crate::message::NoMemory;
 use crate::text::Text;
@@ -45,7 +46,7 @@ pub(super) fn routes<C: Healthy + Send + Sync + 'static>(
     let origin = || warp::header::optional::<String>("origin");
     let post_cors = Arc::clone(&cors);
     let health_dispatcher = Arc::clone(&dispatcher);
-    let gzip = Arc::new(Gzip::new());
+    let gzip = Arc::new(Gzip::new(dispatcher.limits()));
     let post = warp::path::end()
         .and(warp::post())
         .and(origin())
@@ -191,7 +192,7 @@ where
             let answer = dispatcher.answer(body, &source.caller, None).await;
             drop(reservation);
             match answer {
-                Ok(Some(answer)) => answer_response(answer, gzip, &source.caller.memory).await,
+                Ok(Some(answer)) => answer_response(answer, gzip, &source.caller).await,
                 Ok(None) => empty(),
                 Err(NoMemory) => no_memory(),
             }
@@ -213,9 +214,9 @@ where
 }
 
 /// The response with this answer. Its memory is released piece by piece as it is sent.
-async fn answer_response(answer: Text, gzip: Option<&Gzip>, memory: &ClientMemory) -> HttpResponse {
+async fn answer_response(answer: Text, gzip: Option<&Gzip>, caller: &RpcCaller) -> HttpResponse {
     let compressed = match gzip {
-        Some(gzip) => gzip.compress(answer, memory).await,
+        Some(gzip) => gzip.compress(answer, caller).await,
         None => Ok((answer, false)),
     };
     let Ok((answer, zipped)) = compressed else {

@@ -49,6 +49,10 @@ pub const PORT: u16 = 8546;
 const READ_LEN: usize = 4096;
 /// A silent client is pinged this many times per idle timeout.
 const PINGS_PER_TIMEOUT: u32 = 4;
+/// Longest time that a client without a place has to read its close frame.
+const NO_PLACE_TIMEOUT: Duration = Duration::from_millis(200);
+/// Bytes of a client's control frame before its content: two of the header, four of the mask.
+const CONTROL_HEADER_LEN: usize = 6;
 /// The response to a request that is not a WebSocket handshake.
 const GREETING: &str = "this is a JSON-RPC 2.0 endpoint for WebSockets";
 
@@ -232,13 +236,18 @@ async fn serve<C: Send + Sync + 'static>(
         ended = duplex::serve(&dispatcher, &mut channel, source, &context.stop) => Some(ended),
         () = context.place.displaced() => None,
     };
+    let mut close_timeout = limits.stop_grace;
     let (code, reason) = match ended {
         Some(Some(Ok(DuplexEnd::Closed))) => return,
         Some(Some(Ok(DuplexEnd::Stopped)) | None) => (CloseCode::Away, "the node stops".to_owned()),
-        None => (
-            CloseCode::Again,
-            "the idle connection makes room for another".to_owned(),
-        ),
+        None => {
+            // The connection has no place any more, so it may not stay for long.
+            close_timeout = close_timeout.min(NO_PLACE_TIMEOUT);
+            (
+                CloseCode::Again,
+                "the idle connection makes room for another".to_owned(),
+            )
+        }
         Some(Some(Err(error))) => {
             tracing::debug!(%error, "closing a WebSocket");
             match close_code(&error) {
@@ -248,7 +257,7 @@ async fn serve<C: Send + Sync + 'static>(
         }
     };
     // A client that does not read the close frame in time is cut off.
-    let _ = timeout(limits.stop_grace, channel.close(code, reason)).await;
+    let _ = timeout(close_timeout, channel.close(code, reason)).await;
     drop(context);
 }
 
@@ -323,13 +332,18 @@ impl DuplexChannel for WsChannel {
             let Some(message) = message else { return Ok(None) };
             let message = message.map_err(|error| duplex_error(error, self.len_max))?;
             self.last_message = Instant::now();
+            let message = match message {
+                Message::Text(text) => text.into(),
+                Message::Binary(bytes) => bytes,
+                // tungstenite answers pings and close frames with the next read. Such a frame may
+                // come between the parts of a message, which keep their memory.
+                control => {
+                    self.socket.get_mut().forget(CONTROL_HEADER_LEN + control.len());
+                    continue;
+                }
+            };
             self.socket.get_mut().reset();
-            match message {
-                Message::Text(text) => return Ok(Some(text.into())),
-                Message::Binary(bytes) => return Ok(Some(bytes)),
-                // tungstenite answers pings and close frames with the next read.
-                Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_) => {}
-            }
+            return Ok(Some(message));
         }
     }
 

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use futures_util::StreamExt;
+use futures_util::{SinkExt, StreamExt};
 use rpc::Limits;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
@@ -238,6 +238,43 @@ async fn memory_for_long_messages_is_shared() {
 }
 
 #[tokio::test]
+async fn pings_release_no_memory_of_an_unfinished_message() {
+    let limits = Limits {
+        traffic_len_max: 1 << 20,
+        client_share_percent: 100,
+        ..Limits::default()
+    };
+    let server = serve_ws(limits, "").await;
+    let mut greedy = WsClient::connect(server.addresses()[0]).await;
+    // Each part fits the free piece of a message, and all together do not fit the memory.
+    let mut opcode = Data::Text;
+    for _ in 0..40 {
+        let part = Frame::message(" ".repeat(60 << 10), OpCode::Data(opcode), false);
+        opcode = Data::Continue;
+        // The server may have closed the connection already.
+        let _ = greedy.0.send(Message::Frame(part)).await;
+        let _ = greedy.0.send(Message::Ping("x".into())).await;
+    }
+    assert_eq!(greedy.close_frame().await.0, CloseCode::Again);
+}
+
+#[tokio::test]
+async fn pings_alone_need_no_memory() {
+    let limits = Limits {
+        traffic_len_max: 0,
+        ..Limits::default()
+    };
+    let server = serve_ws(limits, "").await;
+    let mut client = WsClient::connect(server.addresses()[0]).await;
+    // More than the free piece of a message.
+    for _ in 0..1000 {
+        client.send_message(Message::Ping("x".repeat(100).into())).await;
+        assert!(matches!(client.next().await, Some(Message::Pong(_))));
+    }
+    assert_eq!(client.ask(CALL).await, ANSWER);
+}
+
+#[tokio::test]
 async fn a_slow_call_delays_no_other() {
     let server = serve_ws(Limits::default(), "").await;
     let mut client = WsClient::connect(server.addresses()[0]).await;
@@ -315,6 +352,34 @@ async fn an_idle_client_makes_room() {
     assert_eq!(split(&refused), (503, "too many connections\n"));
     assert_eq!(second.text().await, slow_answer(1), "a client that waits stays");
     server.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_made_room_does_not_stay() {
+    let limits = Limits {
+        connections_max: 1,
+        stop_grace: Duration::from_secs(3600),
+        ..Limits::default()
+    };
+    let server = serve_ws(limits, "").await;
+    let to = server.addresses()[0];
+    // This client answers no close frame.
+    let mut silent = TcpStream::connect(to).await.expect("the server listens");
+    let handshake = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    silent
+        .write_all(handshake.as_bytes())
+        .await
+        .expect("the server reads");
+    let mut head = [0; 12];
+    silent.read_exact(&mut head).await.expect("an answer");
+    assert_eq!(&head, b"HTTP/1.1 101");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let mut second = WsClient::connect(to).await;
+    assert_eq!(second.ask(CALL).await, ANSWER);
+    let mut rest = Vec::new();
+    let end = tokio::time::timeout(PATIENCE, silent.read_to_end(&mut rest)).await;
+    end.expect("the server closes in time").expect("no reset");
 }
 
 #[tokio::test]

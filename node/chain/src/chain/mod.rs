@@ -14,6 +14,7 @@
 mod bad_blocks;
 mod error;
 mod follow;
+mod pending;
 mod pool_maintenance;
 mod set_head;
 mod unstored;
@@ -50,7 +51,7 @@ use crate::state::StateError;
 use crate::view::View;
 use bad_blocks::BadBlockList;
 use follow::{FollowState, UncleCandidates};
-use work_maker::BuildInputs;
+use pending::PendingBlock;
 use writer::{WriterCommand, WriterJobs};
 
 /// The most commands that wait for the writer.
@@ -102,8 +103,7 @@ struct ChainInner {
     subscribers: Mutex<Vec<Sender<Arc<HeadEvent>>>>,
     uncle_candidates: Mutex<UncleCandidates>,
     bad_blocks: BadBlockList,
-    /// The pending block and what it was built from.
-    pending: Mutex<Option<(BuildInputs, Arc<UnsealedBlock>)>>,
+    pending: PendingBlock,
     /// Keeps outdated sender states out of the pool. Whoever submits a transaction holds it shared
     /// from reading the sender's state until the transaction is in the pool. The pool holds it
     /// alone while it follows a new head.
@@ -208,7 +208,7 @@ impl Chain {
             subscribers: Mutex::default(),
             uncle_candidates: Mutex::default(),
             bad_blocks: BadBlockList::default(),
-            pending: Mutex::default(),
+            pending: PendingBlock::default(),
             admission: RwLock::default(),
             pool_maintenance: Mutex::new(Some(pool_maintenance)),
             sealed_block_refused: AtomicBool::new(false),
@@ -348,21 +348,19 @@ impl Chain {
     }
 
     /// The pending block on the head of `view`. It is built from the pool and kept until head,
-    /// pool, uncle candidates or settings change.
+    /// pool, uncle candidates or settings change. If others ask at the same time, it may be built
+    /// from what is there a moment later.
     ///
     /// # Errors
     /// [`StateError`] if the store fails.
     pub fn pending(&self, view: &View) -> Result<Arc<UnsealedBlock>, StateError> {
-        let inputs = self.inner.build_inputs(view.head_hash());
-        if let Some((built_from, block)) = &*self.inner.pending.lock()
-            && *built_from == inputs
-        {
-            return Ok(block.clone());
-        }
-        let timestamp = unix_now().as_secs().max(view.head().header.timestamp + 1);
-        let block = Arc::new(self.inner.build_block(view, timestamp)?);
-        *self.inner.pending.lock() = Some((inputs, block.clone()));
-        Ok(block)
+        let build = || {
+            let timestamp = unix_now().as_secs().max(view.head().header.timestamp + 1);
+            self.inner.build_block(view, timestamp)
+        };
+        self.inner
+            .pending
+            .get(|| self.inner.build_inputs(view.head_hash()), build)
     }
 }
 

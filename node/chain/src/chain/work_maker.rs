@@ -26,12 +26,12 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BuildInputs {
     /// Hash of the head.
-    head: B256,
+    pub(super) head: B256,
     /// The pool's generation.
-    generation: u64,
+    pub(super) generation: u64,
     /// How many uncle candidates have come so far.
-    uncles: u64,
-    settings: BuildSettings,
+    pub(super) uncles: u64,
+    pub(super) settings: BuildSettings,
 }
 
 /// The work that was published last.

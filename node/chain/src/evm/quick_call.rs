@@ -1,9 +1,10 @@
 //! Stops calls that take long, so that short calls can run on a thread that must not block.
 //!
-//! [`QuickCallGuard`] counts instructions, gas, hashed bytes, and rows read from the store. It does
-//! not read the clock. Within the limits a call takes a fraction of a millisecond, plus the time of
-//! the disk reads for rows that are in no cache. A read is counted after it is done, so the last
-//! instruction may exceed the limits by one account and its code.
+//! [`QuickCallGuard`] counts instructions, gas, hashed and returned bytes, and rows read from the
+//! store. It does not read the clock. Within the limits a call takes a fraction of a millisecond,
+//! plus the time of the disk reads for rows that are in no cache. A read is counted after it is
+//! done, and so is an output. So the last instruction may exceed the limits by one account and its
+//! code, or by the memory that its gas pays for.
 //!
 //! A call that ends within the limits has the same result as one without a guard.
 
@@ -32,6 +33,8 @@ const HASHED_BYTES_MAX: u64 = 4096;
 const READ_ROWS_MAX: u32 = 16;
 /// The most bytes of contract code read from the store. revm hashes and analyses every byte.
 const CODE_BYTES_MAX: usize = 48 << 10;
+/// The most bytes that a frame returns. They are written as digits afterwards.
+const OUTPUT_BYTES_MAX: usize = 64 << 10;
 /// Precompiled contracts have addresses up to this one.
 const PRECOMPILE_ADDRESS_MAX: u64 = 0xff;
 
@@ -95,6 +98,16 @@ where
     ) -> Option<CallOutcome> {
         self.limit_reached |= may_be_precompile(&inputs.bytecode_address);
         self.limit_reached.then(|| skipped_call(inputs))
+    }
+
+    /// The last instruction of a frame has no step after it, and may return megabytes.
+    fn call_end(
+        &mut self,
+        _: &mut EvmContext<&mut BlockState<'_, S>>,
+        _: &CallInputs,
+        outcome: &mut CallOutcome,
+    ) {
+        self.limit_reached |= outcome.result.output.len() > OUTPUT_BYTES_MAX;
     }
 
     fn create(

@@ -19,6 +19,8 @@ use parking_lot::{Condvar, Mutex};
 use primitives::{B256, Block, U256};
 
 use crate::mining::build::UnsealedBlock;
+use crate::mining::reports::HashrateReports;
+pub use crate::mining::reports::{HASHRATE_REPORT_LIFETIME, HASHRATE_REPORTERS_MAX};
 use crate::rules::seal::{SealCheck, SealCheckError};
 use crate::spec::ChainSpec;
 
@@ -26,10 +28,6 @@ use crate::spec::ChainSpec;
 pub const WORK_LIFETIME: Duration = Duration::from_secs(84);
 /// For how long work is made after a request for work, if no mining was started here.
 pub const DEMAND_LIFETIME: Duration = Duration::from_secs(60);
-/// For how long a reported hashrate counts.
-pub const HASHRATE_REPORT_LIFETIME: Duration = Duration::from_secs(10);
-/// The most miners whose reported hashrate is remembered.
-pub const HASHRATE_REPORTERS_MAX: usize = 10_000;
 /// The most pieces of work that are remembered. The oldest are forgotten first.
 pub const ISSUED_WORK_MAX: usize = 1024;
 
@@ -123,8 +121,6 @@ struct WorkState {
     /// Counts the events that the maker of work must look at. It waits for the count to change, so
     /// it misses no event that happens while it is busy.
     signals: u64,
-    /// Reported hashrates in hashes per second, by the miner's id.
-    reports: HashMap<B256, (U256, Instant)>,
 }
 
 /// Hands out work and takes solutions. It is shared by reference.
@@ -134,6 +130,7 @@ pub struct WorkManager {
     seals: SealCheck,
     state: Mutex<WorkState>,
     demand: Condvar,
+    reports: Mutex<HashrateReports>,
 }
 
 impl WorkManager {
@@ -144,6 +141,7 @@ impl WorkManager {
             seals,
             state: Mutex::default(),
             demand: Condvar::new(),
+            reports: Mutex::default(),
         }
     }
 
@@ -284,21 +282,12 @@ impl WorkManager {
 
     /// Remembers the hashrate that the miner `id` has reported, in hashes per second.
     pub fn report_hashrate(&self, rate: U256, id: B256) {
-        let mut state = self.state.lock();
-        state.drop_old_reports();
-        if state.reports.len() < HASHRATE_REPORTERS_MAX || state.reports.contains_key(&id) {
-            state.reports.insert(id, (rate, Instant::now()));
-        }
+        self.reports.lock().report(rate, id, Instant::now());
     }
 
     /// The sum of the reported hashrates, in hashes per second.
     pub fn reported_hashrate(&self) -> U256 {
-        let mut state = self.state.lock();
-        state.drop_old_reports();
-        state
-            .reports
-            .values()
-            .fold(U256::ZERO, |sum, (rate, _)| sum.saturating_add(*rate))
+        self.reports.lock().sum(Instant::now())
     }
 }
 
@@ -349,11 +338,6 @@ impl WorkState {
         let package = self.current_package();
         self.subscribers
             .retain(|subscriber| subscriber.send(package.clone()).is_ok());
-    }
-
-    fn drop_old_reports(&mut self) {
-        self.reports
-            .retain(|_, (_, at)| at.elapsed() < HASHRATE_REPORT_LIFETIME);
     }
 }
 

@@ -48,6 +48,10 @@ fn calls_that_read_much_are_not_quick() {
             assert_eq!(quick, unlimited, "{code:02x?}");
         }
     };
+    // The last instruction makes a long output.
+    check(&hex("61 1000 6000 f3"), &[], true);
+    check(&hex("62 400000 6000 f3"), &[], false);
+    check(&hex("62 400000 6000 fd"), &[], false);
     // Code that runs `word` and POP for each number below `count`.
     let each = |count: u8, word: &dyn Fn(u8) -> String| {
         let text = (0..count).fold(String::new(), |mut text, number| {

@@ -23,7 +23,7 @@ pub(super) enum DisconnectReason {
     BadLogin,
     /// Most shares of the connection were bad.
     MostlyBadShares,
-    /// The address is banned, and the connection has shown no work of its own.
+    /// The address is banned, and the connection has sent bad shares and no more good ones.
     AddressBanned,
     /// Another connection needed the place.
     Displaced,

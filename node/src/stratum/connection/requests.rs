@@ -29,7 +29,7 @@ impl WorkerConnection {
                 if let Some(name) = self.workers.get(worker) {
                     self.state.workers.set_reported_rate(name, rate);
                     self.rates.insert(worker, rate);
-                    self.report_rates_to_chain();
+                    self.report_rate_to_chain(worker, rate);
                 }
                 if self.vardiff.use_reported_rate(rate, Instant::now()) && self.wants_jobs {
                     self.announce_newest(true);
@@ -139,15 +139,19 @@ impl WorkerConnection {
     /// Stratum miners send it.
     pub(super) fn report_rates_to_chain(&self) {
         for (worker, rate) in &self.rates {
-            let mut id = [0; 32];
-            id[..7].copy_from_slice(b"stratum");
-            id[16..24].copy_from_slice(&self.number.to_be_bytes());
-            id[24..].copy_from_slice(&(*worker as u64).to_be_bytes());
-            self.state
-                .chain
-                .work()
-                .report_hashrate(U256::from(*rate), B256::from(id));
+            self.report_rate_to_chain(*worker, *rate);
         }
+    }
+
+    fn report_rate_to_chain(&self, worker: usize, rate: u64) {
+        let mut id = [0; 32];
+        id[..7].copy_from_slice(b"stratum");
+        id[16..24].copy_from_slice(&self.number.to_be_bytes());
+        id[24..].copy_from_slice(&(worker as u64).to_be_bytes());
+        self.state
+            .chain
+            .work()
+            .report_hashrate(U256::from(rate), B256::from(id));
     }
 }
 

@@ -208,11 +208,9 @@ impl WorkerConnection {
         }
     }
 
-    /// Whether the connection has to end because its address is banned. A connection whose own
-    /// shares show work stays.
+    /// Whether the connection has to end because its address is banned.
     fn is_banned(&mut self, now: Instant) -> bool {
-        let counts = self.shares.counts(now);
-        counts.work <= counts.bad && self.address.is_banned(now)
+        self.shares.counts(now).ends_with_ban() && self.address.is_banned(now)
     }
 
     /// Lets the connection make room for others again if it has had no accepted share for long.

@@ -1,4 +1,5 @@
-//! Gates: how many calls of a kind run at the same time, and whose turn it is.
+//! Gates: how many calls of a kind run at the same time, and whose turn it is. Long answers that are
+//! compressed wait at a gate too.
 //!
 //! A call that finds no permit waits. Permits go round: first among the clients, then among the
 //! methods that a client waits for, then among the connections that call the method. So a client
@@ -21,7 +22,7 @@ use crate::caller::RpcCaller;
 
 /// A gate. Clones are the same gate.
 #[derive(Clone)]
-pub(super) struct Gate(Arc<Mutex<GateState>>);
+pub(crate) struct Gate(Arc<Mutex<GateState>>);
 
 struct GateState {
     free: usize,
@@ -41,11 +42,11 @@ struct Waiter {
 }
 
 /// The right to run. Dropping it gives it to the next call.
-pub(super) struct Permit(Gate);
+pub(crate) struct Permit(Gate);
 
 /// Why a call gets no permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum GateError {
+pub(crate) enum GateError {
     /// As many calls wait as may wait.
     Full,
     /// As many calls of the client wait as may wait.
@@ -183,7 +184,7 @@ impl Drop for WaitingPlace<'_> {
 impl Gate {
     /// A gate with `permits` permits. At most `waiting_max` calls wait, of them at most
     /// `share_percent` of one client.
-    pub(super) fn new(permits: usize, waiting_max: usize, share_percent: usize) -> Self {
+    pub(crate) fn new(permits: usize, waiting_max: usize, share_percent: usize) -> Self {
         Self(Arc::new(Mutex::new(GateState {
             free: permits,
             waiting_max,
@@ -198,7 +199,7 @@ impl Gate {
     ///
     /// # Errors
     /// [`GateError`] if there is no place to wait, or the time is over.
-    pub(super) async fn acquire(
+    pub(crate) async fn acquire(
         &self,
         caller: &RpcCaller,
         method: &'static str,
@@ -249,7 +250,7 @@ impl Gate {
     }
 
     /// Whether calls wait for a permit.
-    pub(super) fn has_waiting(&self) -> bool {
+    pub(crate) fn has_waiting(&self) -> bool {
         !self.0.lock().line.is_empty()
     }
 }
