@@ -10,7 +10,9 @@
 //! - Among these, connections with the weakest claim come first ([`Claim`]), and among equal
 //!   claims the one that has been idle longest.
 //!
-//! A connection with the claim [`Claim::Active`] never makes room.
+//! A connection with the claim [`Claim::Active`] makes room only if all places are taken and no
+//! connection is idle. Then the client that has the most connections gives its newest one to a
+//! client that has at least two fewer. So a few clients at work cannot keep all others out.
 //!
 //! What the connections do is asked when one of them has to make room, and at no other time
 //! ([`Claimant`]). So a server may note every byte that passes without a lock that all its
@@ -139,7 +141,8 @@ impl<A: Claimant> Places<A> {
             let (_, first) = idle_of(own, now)?;
             taken.displace(client, first.id);
         } else if taken.count >= limits.total {
-            let (client, id) = taken.first_to_go(now)?;
+            let own = own.map_or(0, Vec::len);
+            let (client, id) = taken.first_to_go(now).or_else(|| taken.newest_of_most(own))?;
             taken.displace(client, id);
         }
         let id = taken.next_id;
@@ -162,7 +165,15 @@ impl<A: Claimant> Places<A> {
 }
 
 impl<A: Claimant> TakenPlaces<A> {
-    /// The connection that makes room if all places are taken. `None` if no connection can.
+    /// The newest connection of the client that has the most, if all places are taken by connections
+    /// at work. `None` if no client has at least two more than `own`.
+    fn newest_of_most(&self, own: usize) -> Option<(ClientId, u64)> {
+        let (client, held) = self.clients.iter().max_by_key(|(_, held)| held.len())?;
+        let newest = held.last().filter(|_| held.len() >= own + 2)?;
+        Some((*client, newest.id))
+    }
+
+    /// The idle connection that makes room if all places are taken. `None` if none is idle.
     fn first_to_go(&self, now: Instant) -> Option<(ClientId, u64)> {
         let crowds = self.clients.iter().filter_map(|(client, held)| {
             let (idle, first) = idle_of(held, now)?;
@@ -322,6 +333,29 @@ mod tests {
     }
 
     #[test]
+    fn clients_at_work_leave_places_to_others() {
+        let server = Server::new(4, 2);
+        let places = [1, 1, 2, 2].map(|last| server.admit(address(last)));
+        for place in &places {
+            server.set(place, Claim::Active);
+        }
+        assert!(server.connect(address(1)).is_none(), "it has its share");
+        let third = server.admit(address(3));
+        server.set(&third, Claim::Active);
+        let gone = displaced([&places[0], &places[1], &places[2], &places[3]]);
+        assert_eq!(gone.iter().filter(|gone| **gone).count(), 1);
+        assert!(gone[1] || gone[3], "the newest of one of the largest: {gone:?}");
+        let fourth = server.admit(address(4));
+        server.set(&fourth, Claim::Active);
+        assert_eq!(server.count(), (4, 4), "everybody has one");
+        assert!(
+            server.connect(address(5)).is_none(),
+            "nobody has two more than none"
+        );
+        assert!(server.connect(address(4)).is_none());
+    }
+
+    #[test]
     fn a_client_with_all_its_places_makes_room_itself() {
         let server = Server::new(4, 2);
         let [other, first, second, third] = [9, 1, 1, 1].map(|last| server.admit(address(last)));
@@ -360,7 +394,7 @@ mod tests {
         for place in [&honest, &first, &newcomer, &own] {
             server.set(place, Claim::Active);
         }
-        assert!(server.connect(address(5)).is_none(), "all are in use");
+        assert!(server.connect(address(1)).is_none(), "all are in use");
     }
 
     #[test]
