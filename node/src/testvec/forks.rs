@@ -44,7 +44,8 @@ pub fn spec_of_fork(name: &str) -> Result<ChainSpec, String> {
         difficulty: DifficultyRule::Ethereum,
         failed_calls_refund_gas: false,
         system_contract: false,
-        gas_limit_min: chain::spec::GAS_LIMIT_MIN,
+        notice_list: None,
+        gas_target_min: chain::spec::GAS_LIMIT_MIN,
         genesis: Default::default(),
         genesis_hash: None,
         ..ChainSpec::main()
@@ -64,6 +65,7 @@ fn moac() -> ChainSpec {
     ChainSpec {
         family: ChainFamily::Moac(all),
         system_contract: false,
+        notice_list: None,
         genesis: Default::default(),
         genesis_hash: None,
         ..ChainSpec::main()

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 use crate::spec::{
     ChainFamily, ChainSpec, DifficultyRule, EthereumForks, GAS_LIMIT_FLOOR, GAS_LIMIT_MIN, Genesis,
-    GenesisAccount, MoacForks,
+    GenesisAccount, MoacForks, NOTICE_LIST, NOTICE_LIST_CHAINS,
 };
 
 /// Why a genesis file cannot be used.
@@ -58,6 +58,16 @@ pub struct GenesisFile {
     pub ignored_keys: Vec<String>,
 }
 
+/// Keys of the forks of the public network's family. A file with one of them is of that family.
+const MOAC_FORK_KEYS: [&str; 6] = [
+    "panguBlock",
+    "nuwaBlock",
+    "fuxiBlock",
+    "enableFuxiPrecompiled",
+    "enableClassicTx",
+    "diffBombDefuseBlock",
+];
+
 /// Keys of Ethereum's forks that this program does not support. Blocks of such a fork are not
 /// imported.
 const UNSUPPORTED_FORKS: [&str; 11] = [
@@ -91,14 +101,15 @@ impl ChainSpec {
         };
         let mut config = top.object("config")?;
         let chain_id = config.number("chainId")?.unwrap_or(1);
-        let is_moac = config.map.contains_key("panguBlock");
+        let is_moac = MOAC_FORK_KEYS.iter().any(|key| config.map.contains_key(*key));
         let schedule = match config.number("ecip1099Block")? {
             Some(first) => Schedule::Etchash { fork_block: first },
             None => Schedule::Ethash,
         };
         config.map.remove("ethash");
-        let remove_empty_accounts = config.boolean("removeEmptyAccount", true)?;
         let family = if is_moac {
+            // The public node reads this key, but removes empty accounts whatever it says.
+            config.boolean("removeEmptyAccount", true)?;
             moac_forks(&mut config)?
         } else {
             ethereum_forks(&mut config)?
@@ -114,46 +125,43 @@ impl ChainSpec {
                 DifficultyRule::Ethereum
             },
             family,
-            remove_empty_accounts,
-            failed_calls_refund_gas: false,
-            system_contract: is_moac
-                && genesis
-                    .alloc
-                    .get(&primitives::SYSTEM_CONTRACT)
-                    .is_some_and(|a| !a.code.is_empty()),
+            failed_calls_refund_gas: is_moac,
+            system_contract: is_moac,
+            notify_scs_always_exists: false,
+            notice_list: (is_moac && NOTICE_LIST_CHAINS.contains(&chain_id)).then_some(NOTICE_LIST),
             schedule,
-            gas_limit_min: GAS_LIMIT_MIN,
+            gas_target_min: gas_target_min(chain_id, is_moac),
             gas_price_min: U256::from(1_000_000_000u64),
             genesis_hash: None,
             genesis,
-        }
-        .with_rules_of_built_in();
+        };
         let mut ignored_keys = config.unread_keys();
         ignored_keys.extend(top.unread_keys());
         Ok(GenesisFile { spec, ignored_keys })
     }
+}
 
-    /// A file with the chain id of a built-in network also gets the rules of that network for which
-    /// genesis files have no key.
-    fn with_rules_of_built_in(mut self) -> Self {
-        for built_in in [Self::main(), Self::test()] {
-            if matches!(self.family, ChainFamily::Moac(_)) && self.chain_id == built_in.chain_id {
-                self.failed_calls_refund_gas = built_in.failed_calls_refund_gas;
-                self.gas_limit_min = GAS_LIMIT_FLOOR;
-            }
-        }
-        self
+/// The lowest gas limit that blocks made here steer to. Genesis files have no key for it. It is a
+/// choice of miners, not a rule, and holds for the ids of the public networks.
+fn gas_target_min(chain_id: u64, is_moac: bool) -> u64 {
+    let is_public = |public: ChainSpec| public.chain_id == chain_id;
+    if is_moac && [ChainSpec::main(), ChainSpec::test()].into_iter().any(is_public) {
+        GAS_LIMIT_FLOOR
+    } else {
+        GAS_LIMIT_MIN
     }
 }
 
+/// The forks of the public network's family. A key that is missing means block 0.
 fn moac_forks(config: &mut GenesisFields) -> Result<ChainFamily, GenesisFileError> {
+    let mut fork = |key| Ok(Some(config.number(key)?.unwrap_or(0)));
     Ok(ChainFamily::Moac(MoacForks {
-        pangu: config.number("panguBlock")?,
-        nuwa: config.number("nuwaBlock")?,
-        fuxi: config.number("fuxiBlock")?,
-        precompiles: config.number("enableFuxiPrecompiled")?,
-        classic_transactions: config.number("enableClassicTx")?,
-        bomb_defused: config.number("diffBombDefuseBlock")?,
+        pangu: fork("panguBlock")?,
+        nuwa: fork("nuwaBlock")?,
+        fuxi: fork("fuxiBlock")?,
+        precompiles: fork("enableFuxiPrecompiled")?,
+        classic_transactions: fork("enableClassicTx")?,
+        bomb_defused: fork("diffBombDefuseBlock")?,
     }))
 }
 
@@ -386,7 +394,8 @@ mod tests {
         };
         assert_eq!(
             (forks.nuwa, forks.fuxi, forks.precompiles),
-            (Some(10), Some(12), None)
+            (Some(10), Some(12), Some(0)),
+            "a fork that is left out is active from block 0 on"
         );
         assert_eq!(file.ignored_keys, ["config.strange", "other"]);
         let second = &file.spec.genesis.alloc[&Address::with_last_byte(2)];

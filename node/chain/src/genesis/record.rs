@@ -107,18 +107,18 @@ impl ChainSpec {
     }
 
     /// The first block for which this spec and another one have different rules; `None` if all
-    /// rules are the same. Block 0 itself, names, network ids and the pool's price floor are not
-    /// rules.
+    /// rules are the same. Block 0 itself, names, network ids, the pool's price floor and the
+    /// lowest gas target are not rules.
     pub fn differs_from(&self, other: &Self) -> Option<u64> {
         let constant = |spec: &Self| {
             (
                 spec.chain_id,
                 spec.difficulty,
-                spec.remove_empty_accounts,
                 spec.failed_calls_refund_gas,
                 spec.system_contract,
+                spec.notify_scs_always_exists,
+                spec.notice_list,
                 spec.schedule,
-                spec.gas_limit_min,
             )
         };
         if constant(self) != constant(other) {
@@ -139,7 +139,7 @@ impl ChainSpec {
     }
 }
 
-/// The forks that change rules. If a file does not name Nuwa, it holds from block 0 on.
+/// The forks that change rules.
 fn moac(forks: &MoacForks) -> [ForkBlock; 6] {
     let MoacForks {
         pangu,
@@ -151,7 +151,7 @@ fn moac(forks: &MoacForks) -> [ForkBlock; 6] {
     } = forks;
     [
         *pangu,
-        nuwa.or(Some(0)),
+        *nuwa,
         *fuxi,
         *precompiles,
         *classic_transactions,

@@ -6,7 +6,9 @@
 use ethash::Schedule;
 use primitives::{Address, U256, address, b256};
 
-use super::{ChainFamily, ChainSpec, DifficultyRule, GAS_LIMIT_FLOOR, Genesis, GenesisAccount, MoacForks};
+use super::{
+    ChainFamily, ChainSpec, DifficultyRule, GAS_LIMIT_FLOOR, Genesis, GenesisAccount, MoacForks, NOTICE_LIST,
+};
 
 /// The difficulty of every block of the dev network.
 pub const DEV_DIFFICULTY: u64 = 512;
@@ -18,6 +20,7 @@ impl ChainSpec {
             name: "main".to_owned(),
             chain_id: 99,
             network_id: 99,
+            notice_list: Some(NOTICE_LIST),
             family: ChainFamily::Moac(MoacForks {
                 pangu: Some(0),
                 nuwa: Some(647_200),
@@ -79,8 +82,8 @@ impl ChainSpec {
                 bomb_defused: Some(0),
             }),
             difficulty: DifficultyRule::Constant(DEV_DIFFICULTY),
-            failed_calls_refund_gas: false,
             system_contract: false,
+            notify_scs_always_exists: true,
             gas_price_min: U256::ZERO,
             genesis: Genesis {
                 alloc,
@@ -100,11 +103,12 @@ fn public() -> ChainSpec {
         network_id: 0,
         family: ChainFamily::Moac(MoacForks::default()),
         difficulty: DifficultyRule::Moac,
-        remove_empty_accounts: true,
         failed_calls_refund_gas: true,
         system_contract: true,
+        notify_scs_always_exists: false,
+        notice_list: None,
         schedule: Schedule::Ethash,
-        gas_limit_min: GAS_LIMIT_FLOOR,
+        gas_target_min: GAS_LIMIT_FLOOR,
         gas_price_min: U256::from(1_000_000_000u64),
         genesis: public_genesis(),
         genesis_hash: None,
@@ -198,7 +202,7 @@ mod tests {
             assert!(spec.failed_calls_refund_gas && spec.system_contract);
         }
         assert_eq!(rules(&ChainSpec::dev(), 0), [true; 4]);
-        assert!(!ChainSpec::dev().failed_calls_refund_gas);
+        assert!(ChainSpec::dev().failed_calls_refund_gas);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use chain::rules::seal::SealCheck;
 use ethash::{LightCaches, SealError};
 use primitives::{B256, Block, Bloom, Header, Transaction, TxForm, U256, uncles_hash};
 
-use crate::common::{Maker, Node, Plan, account, coins, easy_spec, forks, key, sign, unsigned};
+use crate::common::{Maker, Node, Plan, account, coins, easy_spec, key, sign, unsigned};
 
 fn id(block: &Block) -> BlockId {
     BlockId {
@@ -103,7 +103,10 @@ fn headers_that_are_refused() {
         header(&|h| h.gas_limit += 9_000_000 / 1024),
         H(HeaderError::GasLimit { .. })
     );
-    assert_is!(header(&|h| h.gas_limit -= 1), H(HeaderError::GasLimit { .. }));
+    assert_is!(
+        header(&|h| h.gas_limit -= 9_000_000 / 1024),
+        H(HeaderError::GasLimit { .. })
+    );
     assert_is!(
         header(&|h| h.gas_used = h.gas_limit + 1),
         H(HeaderError::GasUsed { .. })
@@ -204,17 +207,10 @@ fn transactions_that_are_refused() {
     );
     assert_is!(
         altered(&|t| t.syscnt = 1),
-        T {
-            error: TransactionError::System,
+        ImportError::Body(BodyError::Sender {
+            error: SenderError::System,
             ..
-        }
-    );
-    assert_is!(
-        altered(&|t| t.sharding_flag = 1),
-        T {
-            error: TransactionError::ShardingFlag(1),
-            ..
-        }
+        })
     );
     assert_is!(
         altered(&|t| t.tx_nonce = 1),
@@ -262,22 +258,6 @@ fn transactions_that_are_refused() {
             error: TransactionError::NonceTooLow { got: 0, expected: 1 },
             ..
         }
-    );
-
-    let mut later = Maker::new(ChainSpec::dev());
-    let empty = later.block(later.genesis, Plan::default());
-    let mut spec = ChainSpec::dev();
-    forks(&mut spec).classic_transactions = Some(2);
-    let node = Node::new(&spec.into());
-    let mut block = empty;
-    block.transactions = vec![plain.sign(&key(0), 100, TxForm::Classic)];
-    block.header.transactions_root = transactions_root(&block.transactions);
-    assert_is!(
-        node.import(&block),
-        Err(T {
-            error: TransactionError::ClassicDisabled,
-            ..
-        })
     );
 }
 

@@ -219,13 +219,11 @@ impl Tables<'_> {
         receipts: &[Receipt],
     ) -> Result<(), StoreError> {
         self.put(TableId::NumberToHash, &number.to_be_bytes(), hash.as_slice())?;
-        for (index, transaction) in transactions.iter().enumerate() {
+        for (index, hash) in position_keys(number, transactions) {
             let mut row = [0; 12];
             row[..8].copy_from_slice(&number.to_be_bytes());
             row[8..].copy_from_slice(&(index as u32).to_be_bytes());
-            for hash in position_keys(transaction) {
-                self.put(TableId::TransactionToPosition, hash.as_slice(), &row)?;
-            }
+            self.put(TableId::TransactionToPosition, hash.as_slice(), &row)?;
         }
         self.index_logs(number, receipts);
         self.put_head(number, hash)
@@ -243,7 +241,7 @@ impl Tables<'_> {
         transactions: &[Transaction],
     ) -> Result<(), StoreError> {
         self.delete(TableId::NumberToHash, &header.number.to_be_bytes())?;
-        for hash in transactions.iter().flat_map(position_keys) {
+        for (_, hash) in position_keys(header.number, transactions) {
             self.delete(TableId::TransactionToPosition, hash.as_slice())?;
         }
         let (number, hash) = (header.number, header.hash());
@@ -289,11 +287,25 @@ impl Tables<'_> {
     }
 }
 
-/// The hashes under which a transaction is found: its own and, if it is classic, its Ethereum hash.
-fn position_keys(transaction: &Transaction) -> impl Iterator<Item = B256> {
-    let classic = transaction.form == TxForm::Classic;
-    let ethereum_hash = classic.then(|| transaction.ethereum_hash()).flatten();
-    std::iter::once(transaction.hash()).chain(ethereum_hash)
+/// The hashes under which the transactions of block `number` are found, with their indexes: the own
+/// hash of each and, if it is classic, its Ethereum hash.
+///
+/// A block may contain any system transactions, and other blocks may contain the same. So a system
+/// transaction is found only if it is the one that belongs to this block, at its first place.
+pub fn position_keys(number: u64, transactions: &[Transaction]) -> impl Iterator<Item = (usize, B256)> {
+    let own = transactions.iter().position(Transaction::is_system);
+    let own = own.filter(|index| {
+        let tx_nonce = number.checked_sub(1);
+        tx_nonce.is_some_and(|nonce| transactions[*index] == Transaction::system(nonce))
+    });
+    let found = transactions.iter().enumerate();
+    let found = found.filter(move |(index, one)| !one.is_system() || own == Some(*index));
+    found.flat_map(|(index, transaction)| {
+        let classic = transaction.form == TxForm::Classic;
+        let ethereum_hash = classic.then(|| transaction.ethereum_hash()).flatten();
+        let hashes = std::iter::once(transaction.hash()).chain(ethereum_hash);
+        hashes.map(move |hash| (index, hash))
+    })
 }
 
 impl BlockBody {
