@@ -39,6 +39,7 @@ pub fn spec_of_fork(name: &str) -> Result<ChainSpec, String> {
     Ok(ChainSpec {
         name: name.to_owned(),
         chain_id: 1,
+        chain_id_changes: Vec::new(),
         network_id: 1,
         family: ChainFamily::Ethereum(forks),
         difficulty: DifficultyRule::Ethereum,
@@ -65,6 +66,7 @@ fn moac() -> ChainSpec {
     ChainSpec {
         family: ChainFamily::Moac(all),
         system_contract: false,
+        chain_id_changes: Vec::new(),
         notice_list: None,
         genesis: Default::default(),
         genesis_hash: None,

@@ -105,10 +105,11 @@ pub(crate) fn chain_evm<DB: Database>(
     block: BlockEnv,
     adjust: impl FnOnce(&mut CfgEnv),
 ) -> ChainEvm<DB> {
-    let rules = spec.rules_at(u64::try_from(block.number).unwrap_or(u64::MAX));
+    let number = u64::try_from(block.number).unwrap_or(u64::MAX);
+    let rules = spec.rules_at(number);
     let spec_id = spec_id(rules);
     let mut cfg = CfgEnv::new_with_spec(spec_id);
-    cfg.chain_id = spec.chain_id;
+    cfg.chain_id = spec.chain_id_at(number);
     cfg.gas_params = gas_params(rules);
     if let BlockRules::Moac { .. } = rules {
         cfg.disable_eip3607 = true;

@@ -85,12 +85,10 @@ pub fn sender(spec: &ChainSpec, number: u64, transaction: &Transaction) -> Resul
         return Err(SenderError::System);
     }
     let got = transaction.chain_id();
+    let expected = spec.chain_id_at(number);
     let unprotected = transaction.form == TxForm::Ethereum && got.is_none();
-    if got != Some(spec.chain_id) && !unprotected {
-        return Err(SenderError::ChainId {
-            got,
-            expected: spec.chain_id,
-        });
+    if got != Some(expected) && !unprotected {
+        return Err(SenderError::ChainId { got, expected });
     }
     Ok(transaction.recover_sender(spec.rules_at(number).low_s())?)
 }

@@ -82,13 +82,24 @@ pub enum DifficultyRule {
     Ethereum,
 }
 
+/// A block from which on signatures have another chain id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainIdChange {
+    /// The first block with this id.
+    pub first_block: u64,
+    /// The id in signatures.
+    pub chain_id: u64,
+}
+
 /// A network: its identity, its rules, its block 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainSpec {
     /// The name, for logs.
     pub name: String,
-    /// The id in signatures.
+    /// The id in signatures, from block 0 on.
     pub chain_id: u64,
+    /// Later ids in signatures, in ascending order of their blocks.
+    pub chain_id_changes: Vec<ChainIdChange>,
     /// The id in the handshake and in `net_version`.
     pub network_id: u64,
     /// The family and its forks.
@@ -133,6 +144,13 @@ impl ChainSpec {
                 protected: is_active(forks.eip155, number),
             },
         }
+    }
+
+    /// The id in signatures of transactions in block `number`.
+    pub fn chain_id_at(&self, number: u64) -> u64 {
+        let changes = self.chain_id_changes.iter();
+        let latest = changes.rev().find(|change| change.first_block <= number);
+        latest.map_or(self.chain_id, |change| change.chain_id)
     }
 
     /// The name of a fork that is active at block `number` and that this program does not support.

@@ -7,7 +7,8 @@ use ethash::Schedule;
 use primitives::{Address, U256, address, b256};
 
 use super::{
-    ChainFamily, ChainSpec, DifficultyRule, GAS_LIMIT_FLOOR, Genesis, GenesisAccount, MoacForks, NOTICE_LIST,
+    ChainFamily, ChainIdChange, ChainSpec, DifficultyRule, GAS_LIMIT_FLOOR, Genesis, GenesisAccount,
+    MoacForks, NOTICE_LIST,
 };
 
 /// The difficulty of every block of the dev network.
@@ -20,6 +21,10 @@ impl ChainSpec {
             name: "main".to_owned(),
             chain_id: 99,
             network_id: 99,
+            chain_id_changes: vec![ChainIdChange {
+                first_block: 10_600_000,
+                chain_id: 1099,
+            }],
             notice_list: Some(NOTICE_LIST),
             family: ChainFamily::Moac(MoacForks {
                 pangu: Some(0),
@@ -100,6 +105,7 @@ fn public() -> ChainSpec {
     ChainSpec {
         name: String::new(),
         chain_id: 0,
+        chain_id_changes: Vec::new(),
         network_id: 0,
         family: ChainFamily::Moac(MoacForks::default()),
         difficulty: DifficultyRule::Moac,
@@ -203,6 +209,26 @@ mod tests {
         }
         assert_eq!(rules(&ChainSpec::dev(), 0), [true; 4]);
         assert!(ChainSpec::dev().failed_calls_refund_gas);
+    }
+
+    #[test]
+    fn the_chain_id_depends_on_the_height() {
+        let main = ChainSpec::main();
+        let at = |number| main.chain_id_at(number);
+        assert_eq!((at(0), at(10_599_999), at(10_600_000)), (99, 99, 1099));
+        assert_eq!(at(u64::MAX), 1099);
+        let many = ChainSpec {
+            chain_id_changes: [(5, 7), (9, 8)]
+                .map(|(first_block, chain_id)| ChainIdChange {
+                    first_block,
+                    chain_id,
+                })
+                .into(),
+            ..ChainSpec::dev()
+        };
+        let ids = [0, 4, 5, 8, 9, 10].map(|number| many.chain_id_at(number));
+        assert_eq!(ids, [100, 100, 7, 7, 8, 8]);
+        assert_eq!(ChainSpec::test().chain_id_at(u64::MAX), 101);
     }
 
     #[test]

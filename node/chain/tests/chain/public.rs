@@ -13,7 +13,7 @@ use chain::pool::PoolConfig;
 use chain::rules::HeaderError;
 use chain::rules::body::{BodyError, SenderError, transactions_root};
 use chain::rules::seal::SealCheck;
-use chain::spec::DEV_ACCOUNTS;
+use chain::spec::{ChainIdChange, DEV_ACCOUNTS};
 use chain::trace::{TIMEOUT_DEFAULT, TraceRequest, Tracer};
 use primitives::{
     Address, Block, ReceiptOutcome, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction, TxForm, TxRules, U256,
@@ -380,6 +380,87 @@ fn a_creation_leaves_its_sharding_flag_in_the_contract() {
         assert_eq!(flag(nonce), expected, "{nonce}");
     }
     assert_sound(&node.store, &maker.spec);
+}
+
+#[test]
+fn the_chain_id_changes_with_the_height() {
+    let mut spec = spec();
+    spec.chain_id_changes = vec![ChainIdChange {
+        first_block: 4,
+        chain_id: 1099,
+    }];
+    let mut maker = Maker::new(spec);
+    let plain = |nonce| unsigned(nonce, Some(MINER), 5, &[]);
+    // A constructor that logs the chain id. CHAINID is valid from block 3 on.
+    let logs_id = crate::common::hex("46 6000 52 6020 6000 a0");
+    let mut tip = maker.genesis;
+    let mut blocks = Vec::new();
+    for number in 1..=4 {
+        let chain_id = if number < 4 { 99 } else { 1099 };
+        let id_log = unsigned(number - 1, None, 0, &logs_id).sign(&key(1), chain_id, TxForm::Native);
+        let transfer = plain(number - 1).sign(&key(0), chain_id, TxForm::Classic);
+        let block = maker.block(tip, Plan::with(vec![transfer, id_log]));
+        tip = block.hash();
+        blocks.push(block);
+    }
+    let node = Node::new(&maker.spec);
+    node.take(&blocks[..2]);
+    // Each id is refused on the other side of the change.
+    let refused = |block: &Block, chain_id: u64| {
+        let mut block = block.clone();
+        let nonce = block.transactions[1].tx_nonce;
+        block.transactions[1] = plain(nonce).sign(&key(0), chain_id, TxForm::Native);
+        block.header.transactions_root = transactions_root(&block.transactions);
+        let error = node.import(&block).expect_err("another chain id");
+        let expected = SenderError::ChainId {
+            got: Some(chain_id),
+            expected: maker.spec.chain_id_at(block.header.number),
+        };
+        assert!(error.to_string().contains(&expected.to_string()), "{error}");
+    };
+    refused(&blocks[2], 1099);
+    node.take(&blocks[2..3]);
+    refused(&blocks[3], 99);
+    node.take(&blocks[3..]);
+    let view = view(&node, &maker);
+    for (number, id) in [(3, 99), (4, 1099)] {
+        let block = view.block(number).expect("read").expect("a block");
+        let receipts = view.receipts(&block.id()).expect("read").expect("executed");
+        assert_eq!(U256::from_be_slice(&receipts[2].logs[0].data), U256::from(id));
+    }
+    assert_sound(&node.store, &maker.spec);
+}
+
+#[test]
+fn the_pool_drops_transactions_when_the_chain_id_changes() {
+    let mut spec = spec();
+    spec.chain_id_changes = vec![ChainIdChange {
+        first_block: 3,
+        chain_id: 1099,
+    }];
+    let mut maker = Maker::new(spec);
+    let node = Node::new(&maker.spec);
+    let config = ChainConfig {
+        spec: maker.spec.clone(),
+        seals: SealCheck::Off,
+        pool: PoolConfig::default(),
+        beneficiary: MINER,
+        extra_data: Default::default(),
+    };
+    let chain = Chain::open(node.store.clone(), config).expect("the chain opens");
+    let early = transfer(0, 0, TxForm::Native);
+    let late = unsigned(0, Some(MINER), 5, &[]).sign(&key(0), 1099, TxForm::Native);
+    assert_eq!(chain.chain_id(), 99);
+    chain.submit_transaction(late.clone()).expect_err("too early");
+    chain.submit_transaction(early.clone()).expect("pooled");
+    for block in maker.line(maker.genesis, 2, 0) {
+        chain.import(block).expect("a valid block");
+    }
+    assert_eq!(chain.chain_id(), 1099);
+    assert!(chain.pool().get(&early.hash()).is_none());
+    chain.submit_transaction(early).expect_err("too late");
+    chain.submit_transaction(late).expect("pooled");
+    chain.stop();
 }
 
 #[test]

@@ -108,8 +108,8 @@ impl Transaction {
     }
 
     /// Whether this is a system transaction. Its sender is [`crate::SYSTEM_SENDER`].
-    pub const fn is_system(&self) -> bool {
-        self.syscnt != 0
+    pub fn is_system(&self) -> bool {
+        self.syscnt != 0 || self.form == TxForm::System
     }
 
     /// The RLP of the stored form: nine fields for [`TxForm::Ethereum`], otherwise twelve.
