@@ -49,7 +49,7 @@ pub(super) fn unmetered_gas(metered: &GasParams) -> GasParams {
         GasId::code_deposit_cost(),
         GasId::max_refund_quotient(),
     ];
-    gas.override_gas(kept.map(|id| (id.clone(), metered.get(id))));
+    gas.override_gas(kept.map(|id| (id, metered.get(id))));
     // Memory costs its words squared, divided by this: nothing up to the limit.
     gas.override_gas([(
         GasId::memory_quadratic_reduction(),

@@ -146,7 +146,7 @@ impl ChainSpec {
 }
 
 /// The forks that change rules.
-fn moac(forks: &MoacForks) -> [ForkBlock; 6] {
+const fn moac(forks: &MoacForks) -> [ForkBlock; 6] {
     let MoacForks {
         pangu,
         nuwa,

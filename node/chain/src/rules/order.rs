@@ -42,7 +42,7 @@ impl ExecutionOrder {
     }
 
     /// The number of receipts.
-    pub fn receipts(&self) -> usize {
+    pub const fn receipts(&self) -> usize {
         self.executed.len()
     }
 
