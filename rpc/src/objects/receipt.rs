@@ -43,8 +43,8 @@ impl<'a> ReceiptObject<'a> {
     ///
     /// `receipts` are the receipts of the block, at least up to that of this transaction, which has
     /// the index `receipt_index` among them: gas and log indexes count from the first receipt on.
-    /// Returns `None` if the receipt is not among them. Under Ethereum's names the receipt has two more fields, which Ethereum's clients
-    /// read.
+    /// Returns `None` if the receipt is not among them. Under Ethereum's names the receipt has two
+    /// more fields, which Ethereum's clients read.
     pub fn new(
         transaction: &Transaction,
         sender: Address,

@@ -328,8 +328,8 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
 pub fn admit(transaction: &Transaction, rules: BlockRules) -> Result<(), TransactionError> {
     match (transaction.form, rules) {
         (TxForm::System, _) => return Err(TransactionError::System),
-        // The public node asks for the fork of classic transactions, and for the sharding flag, only
-        // in its pool.
+        // The public node asks for the fork of classic transactions, and for the sharding flag,
+        // only in its pool.
         (TxForm::Native | TxForm::Classic, BlockRules::Moac { .. }) => {}
         (TxForm::Ethereum, BlockRules::Ethereum { protected, .. }) => {
             if transaction.is_protected() && !protected {

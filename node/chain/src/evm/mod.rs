@@ -291,10 +291,10 @@ fn is_low(address: &Address) -> bool {
     (U256::from(1)..=U256::from(16)).contains(&U256::from_be_slice(address.as_slice()))
 }
 
-/// Marks that an account of the addresses 1 to 16 exists until the transaction ends. The public node
-/// creates an account when a precompiled contract is called, or paid by SELFDESTRUCT, even if it
-/// stays empty; then the account vanishes with the transaction. The mark goes when the frame that
-/// made it is reverted.
+/// Marks that an account of the addresses 1 to 16 exists until the transaction ends. The public
+/// node creates an account when a precompiled contract is called, or paid by SELFDESTRUCT, even if
+/// it stays empty; then the account vanishes with the transaction. The mark goes when the frame
+/// that made it is reverted.
 ///
 /// The mark is a word of transient storage, which no opcode of this family reaches.
 fn mark_existing<DB: Database>(context: &mut EvmContext<DB>, address: Address) {

@@ -1,10 +1,10 @@
 //! Makes a [`ChainSpec`] from a genesis file, which is JSON in geth's form.
 //!
-//! A file with a key of the public network's forks is of that network's family. There a fork without
-//! a key is active from block 0 on. Any other file is of Ethereum's family, where a fork without a
-//! key is never active. Numbers are hex with or without leading zeros, decimal strings, or JSON
-//! numbers; addresses may begin with 0x. Unknown keys are ignored and returned, so that the caller
-//! can warn.
+//! A file with a key of the public network's forks is of that network's family. There a fork
+//! without a key is active from block 0 on. Any other file is of Ethereum's family, where a fork
+//! without a key is never active. Numbers are hex with or without leading zeros, decimal strings,
+//! or JSON numbers; addresses may begin with 0x. Unknown keys are ignored and returned, so that the
+//! caller can warn.
 //!
 //! This module and [`record`](crate::genesis::record) are the only ones of this package that know
 //! JSON. They are here because the store keeps the text of the genesis file, and a node reads its

@@ -285,7 +285,8 @@ fn fuxi_adds_opcodes_and_other_opcodes_stay_invalid() {
     for opcode in ["1e", "3f", "48", "49", "4a", "5f", "fe", "ef"] {
         assert_eq!((at(opcode, 4), at(opcode, 5)), (invalid, invalid), "{opcode}");
     }
-    // A subroutine's opcodes fail after they were charged: there is no target and nowhere to return.
+    // A subroutine's opcodes fail after they were charged: there is no target and nowhere to
+    // return.
     for (opcode, gas) in [("5c", 2), ("5d", 5), ("5e", 10)] {
         assert_eq!(at(opcode, 4), invalid, "{opcode}");
         assert_eq!(at(opcode, 5), (false, 1012 + gas), "{opcode}");
@@ -362,8 +363,8 @@ fn a_call_creates_the_account_of_a_contract_until_the_transaction_ends() {
             "{low}"
         );
     }
-    // 9, 10 and 11 reject an empty input, and 14 charges more gas for it than the call has. There is
-    // no contract at 15 and 16.
+    // 9, 10 and 11 reject an empty input, and 14 charges more gas for it than the call has. There
+    // is no contract at 15 and 16.
     for low in [9, 10, 11, 14, 15, 16] {
         assert_eq!(size_after(&call(low), low, "00"), none, "{low}");
     }
@@ -440,14 +441,16 @@ fn each_frame_has_its_own_return_addresses() {
     let program = format!("6003 5e 5b {call} 6000 55");
     let ran = Run::new(&program, "5d").run();
     assert_eq!((ran.success, ran.slots[0]), (true, U256::ZERO));
-    // A frame leaves nothing to the next one of its depth: the callee's second call finds nothing
-    // that its first call has left.
-    let leaves_or_returns = "36 600a 57 600d 5e 5b 5d 00 00 5b 5d 00 00 5b 00";
-    let leaves_or_returns = leaves_or_returns.replace("600a", "6009").replace("600d", "600d");
-    let first = call.clone();
-    let second = format!("6000 6000 6001 6000 6000 73{callee} 617530 f1");
-    let ran = Run::new(&format!("{first} 50 {second} 6000 55"), &leaves_or_returns).run();
-    assert_eq!((ran.success, ran.slots[0]), (true, U256::ZERO));
+    // A frame leaves nothing to the next one of its depth. The callee ends within a subroutine;
+    // with input it returns from one instead.
+    let ends_or_returns = "36 600a 57 6008 5e 00 5b 00 5b 5d 00";
+    let with_input = format!("6000 6000 6001 6000 6000 73{callee} 617530 f1");
+    let both = format!("{call} 6000 55 {with_input} 6002 55");
+    let ran = Run::new(&both, ends_or_returns).run();
+    assert_eq!(
+        (ran.success, ran.slots[0], ran.slots[2]),
+        (true, U256::from(1), U256::ZERO)
+    );
 }
 
 #[test]

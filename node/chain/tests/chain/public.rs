@@ -144,8 +144,10 @@ fn every_block_begins_with_the_system_transaction() {
     assert_sound(&node.store, &maker.spec);
 }
 
-/// A block's other forms: the same transactions are executed, whatever system transactions the block
-/// contains.
+type Change<'a> = &'a dyn Fn(&mut Vec<Transaction>);
+
+/// A block's other forms: the same transactions are executed, whatever system transactions the
+/// block contains.
 #[test]
 fn the_system_transactions_of_a_block_are_replaced() {
     let mut maker = Maker::new(spec());
@@ -157,7 +159,7 @@ fn the_system_transactions_of_a_block_are_replaced() {
     let mut flagged = unsigned(7, None, 9, &[1, 2]);
     flagged.syscnt = 3;
     let flagged = flagged.sign(&key(5), 99, TxForm::Native);
-    let changes: [&dyn Fn(&mut Vec<Transaction>); 7] = [
+    let changes: [Change<'_>; 7] = [
         &|all| drop(all.remove(0)),
         &|all| all.swap(0, 1),
         &|all| all.insert(1, Transaction::system(3)),
@@ -329,7 +331,7 @@ fn classic_transactions_are_valid_in_blocks_before_their_fork() {
 
 /// The slot in which the public node keeps the sharding flag of the transaction that created a
 /// contract: a text, right-aligned.
-fn sharding_slot() -> U256 {
+const fn sharding_slot() -> U256 {
     U256::from_be_slice(b"__shardingFlag")
 }
 
@@ -447,7 +449,7 @@ fn the_pool_drops_transactions_when_the_chain_id_changes() {
         beneficiary: MINER,
         extra_data: Default::default(),
     };
-    let chain = Chain::open(node.store.clone(), config).expect("the chain opens");
+    let chain = Chain::open(node.store, config).expect("the chain opens");
     let early = transfer(0, 0, TxForm::Native);
     let late = unsigned(0, Some(MINER), 5, &[]).sign(&key(0), 1099, TxForm::Native);
     assert_eq!(chain.chain_id(), 99);

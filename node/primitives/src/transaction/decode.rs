@@ -411,10 +411,7 @@ mod tests {
                 expected,
             };
             assert_eq!(Transaction::decode_raw(&tx.encode(), TxRules::Moac), Err(error));
-            assert_eq!(
-                Transaction::decode_stored(&tx.encode(), TxRules::Moac),
-                Ok(tx.clone())
-            );
+            assert_eq!(Transaction::decode_stored(&tx.encode(), TxRules::Moac), Ok(tx));
         };
         refused(
             Transaction {

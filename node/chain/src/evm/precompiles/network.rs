@@ -153,8 +153,8 @@ fn significant(bytes: &[u8]) -> &[u8] {
     &bytes[zeros..]
 }
 
-/// The gas that revm's curve contracts 0x06 and 0x07 charge for an input that they reject. Ethereum's
-/// other contracts reject no input.
+/// The gas that revm's curve contracts 0x06 and 0x07 charge for an input that they reject.
+/// Ethereum's other contracts reject no input.
 pub(super) const fn curve_gas(address: Address) -> u64 {
     match address.0.0 {
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, low] => match low {

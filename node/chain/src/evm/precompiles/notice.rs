@@ -73,8 +73,8 @@ pub(crate) fn list_query(caller: Address, code_hash: B256) -> Bytes {
         .into()
 }
 
-/// Whether the list's output says that the caller may send notices: anything but the word 0, so that
-/// it may if the list has no code.
+/// Whether the list's output says that the caller may send notices: anything but the word 0, so
+/// that it may if the list has no code.
 pub(crate) fn is_listed(output: &[u8]) -> bool {
     output != [0; 32]
 }
