@@ -429,6 +429,11 @@ fn public_network_of(spec: &ChainSpec, path: &Path) -> Result<Option<ChainSpec>,
         if public.genesis_hash != Some(hash) {
             continue;
         }
+        // The public network's own genesis file does not say its later chain ids.
+        let mut spec = spec.clone();
+        if spec.chain_id_changes.is_empty() {
+            spec.chain_id_changes.clone_from(&public.chain_id_changes);
+        }
         match spec.differs_from(&public) {
             None => return Ok(Some(public)),
             Some(first) => tracing::warn!(

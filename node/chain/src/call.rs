@@ -374,7 +374,7 @@ impl View {
             value: request.value,
             data: request.input.clone(),
             nonce,
-            chain_id: Some(self.spec().chain_id),
+            chain_id: Some(self.spec().chain_id_at(header.number)),
             ..Default::default()
         };
         match inspect(&mut evm, self.spec(), transaction) {

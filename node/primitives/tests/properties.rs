@@ -38,10 +38,10 @@ fn unsigned() -> impl Strategy<Value = UnsignedTransaction> {
         narrow(),
         option::of(account()),
     );
-    (narrow(), narrow(), wide(), narrow(), target).prop_map(
-        |(tx_nonce, syscnt, gas_price, gas, (to, value, input, sharding_flag, via))| UnsignedTransaction {
+    (narrow(), wide(), narrow(), target).prop_map(
+        |(tx_nonce, gas_price, gas, (to, value, input, sharding_flag, via))| UnsignedTransaction {
             tx_nonce,
-            syscnt,
+            syscnt: 0,
             gas_price,
             gas,
             to,
@@ -66,12 +66,14 @@ fn transaction(form: TxForm) -> impl Strategy<Value = Transaction> {
     let key = SecretKey::from_bytes(&[1; 32]).expect("a key");
     (unsigned(), wide(), wide(), wide()).prop_map(move |(unsigned, v, r, s)| {
         let v = match form {
-            // V is odd, so that V, r and s are never all zero. That would be a system transaction.
-            TxForm::Native => (v & !CLASSIC_V_BIT) | U256::from(1),
+            TxForm::Native => v & !CLASSIC_V_BIT,
             TxForm::Classic => v | CLASSIC_V_BIT,
             TxForm::Ethereum | TxForm::System => v,
         };
+        // A system transaction is one with this field, and only those have it.
+        let syscnt = if form == TxForm::System { u64::MAX } else { 0 };
         Transaction {
+            syscnt,
             v,
             r,
             s,
@@ -84,6 +86,7 @@ fn stored() -> impl Strategy<Value = Transaction> {
     prop_oneof![
         transaction(TxForm::Native),
         transaction(TxForm::Classic),
+        transaction(TxForm::System),
         any::<u64>().prop_map(Transaction::system),
     ]
 }

@@ -39,12 +39,14 @@ pub fn spec_of_fork(name: &str) -> Result<ChainSpec, String> {
     Ok(ChainSpec {
         name: name.to_owned(),
         chain_id: 1,
+        chain_id_changes: Vec::new(),
         network_id: 1,
         family: ChainFamily::Ethereum(forks),
         difficulty: DifficultyRule::Ethereum,
         failed_calls_refund_gas: false,
         system_contract: false,
-        gas_limit_min: chain::spec::GAS_LIMIT_MIN,
+        notice_list: None,
+        gas_target_min: chain::spec::GAS_LIMIT_MIN,
         genesis: Default::default(),
         genesis_hash: None,
         ..ChainSpec::main()
@@ -64,6 +66,8 @@ fn moac() -> ChainSpec {
     ChainSpec {
         family: ChainFamily::Moac(all),
         system_contract: false,
+        chain_id_changes: Vec::new(),
+        notice_list: None,
         genesis: Default::default(),
         genesis_hash: None,
         ..ChainSpec::main()

@@ -75,7 +75,7 @@ mod waiting_rows;
 mod write_tables;
 
 pub use batch::WriteBatch;
-pub use blocks::{BlockBody, BlockReads, HeaderRecord, TransactionPosition};
+pub use blocks::{BlockBody, BlockReads, HeaderRecord, TransactionPosition, position_hashes};
 pub use error::StoreError;
 pub use guard::quiet_contained_panics;
 pub use log_index::LogIndexReads;

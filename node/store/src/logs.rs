@@ -79,6 +79,24 @@ pub trait LogReads: Source {
         read_body(self, number, hash, hashes)
     }
 
+    /// For each transaction of a block, in order: whether it is a system transaction. The blocks
+    /// must be of the public network's family, whose transactions have twelve fields.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the read fails, or when the row is corrupt or missing.
+    fn are_system(&self, number: u64, hash: &B256) -> Result<Vec<bool>, StoreError> {
+        read_body(self, number, hash, |row| {
+            let mut transactions = body_transactions(row)?;
+            let mut flags = Vec::new();
+            while !transactions.is_empty() {
+                let mut fields = transactions.list("transaction").map_err(text)?;
+                fields.u64("transaction.nonce").map_err(text)?;
+                flags.push(fields.u64("transaction.syscnt").map_err(text)? != 0);
+            }
+            Ok(flags)
+        })
+    }
+
     /// The transactions with these indexes in a block. `indexes` must ascend.
     ///
     /// # Errors
@@ -166,16 +184,21 @@ fn read_log(
 }
 
 /// Calls `read` with the stored form of each transaction that `indexes` names.
+/// The list of transactions in the row of a body.
+fn body_transactions(row: &[u8]) -> Result<RlpReader<'_>, String> {
+    let mut reader = RowReader::new(row);
+    let senders = reader.u32()? as usize;
+    reader.take(senders.checked_mul(20).ok_or("number of senders is too large")?)?;
+    let mut parts = RlpReader::open(reader.remaining(), "body").map_err(text)?;
+    parts.list("transactions").map_err(text)
+}
+
 fn read_transactions<T>(
     row: &[u8],
     indexes: &[usize],
     read: impl Fn(&[u8]) -> Result<T, String>,
 ) -> Result<Vec<T>, String> {
-    let mut reader = RowReader::new(row);
-    let senders = reader.u32()? as usize;
-    reader.take(senders.checked_mul(20).ok_or("number of senders is too large")?)?;
-    let mut parts = RlpReader::open(reader.remaining(), "body").map_err(text)?;
-    let mut transactions = parts.list("transactions").map_err(text)?;
+    let mut transactions = body_transactions(row)?;
     let mut next = 0;
     let mut read_at = |index: &usize| {
         loop {

@@ -41,18 +41,18 @@ impl Described for ReceiptObject<'_> {
 impl<'a> ReceiptObject<'a> {
     /// Shows the receipt of `transaction`, which `sender` has sent.
     ///
-    /// `receipts` are the receipts of the block, at least up to this transaction, because gas and
-    /// log indexes count from the beginning of the block. Returns `None` if the receipt is not
-    /// among them. Under Ethereum's names the receipt has two more fields, which Ethereum's clients
-    /// read.
+    /// `receipts` are the receipts of the block, at least up to that of this transaction, which has
+    /// the index `receipt_index` among them: gas and log indexes count from the first receipt on.
+    /// Returns `None` if the receipt is not among them. Under Ethereum's names the receipt has two
+    /// more fields, which Ethereum's clients read.
     pub fn new(
         transaction: &Transaction,
         sender: Address,
         place: TransactionPlace,
-        receipts: &'a [Receipt],
+        (receipts, receipt_index): (&'a [Receipt], usize),
         name_style: NameStyle,
     ) -> Option<Self> {
-        let (before, rest) = receipts.split_at_checked(place.index)?;
+        let (before, rest) = receipts.split_at_checked(receipt_index)?;
         let receipt = rest.first()?;
         let gas_before = before.last().map_or(0, |receipt| receipt.cumulative_gas_used);
         let (root, status) = match receipt.outcome {
@@ -136,8 +136,14 @@ mod tests {
             block_number: 1,
             index: 1,
         };
-        let object =
-            ReceiptObject::new(&transaction, sender, place, &receipts, NameStyle::Native).expect("a receipt");
+        let object = ReceiptObject::new(
+            &transaction,
+            sender,
+            place,
+            (&receipts, place.index),
+            NameStyle::Native,
+        )
+        .expect("a receipt");
         serde_json::to_value(&object).expect("JSON")
     }
 
@@ -180,7 +186,16 @@ mod tests {
                 block_number: 1,
                 index,
             };
-            assert!(ReceiptObject::new(&transaction, sender, place, &receipts, NameStyle::Native).is_none());
+            assert!(
+                ReceiptObject::new(
+                    &transaction,
+                    sender,
+                    place,
+                    (&receipts, place.index),
+                    NameStyle::Native
+                )
+                .is_none()
+            );
         }
     }
 }

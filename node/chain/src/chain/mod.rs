@@ -262,6 +262,11 @@ impl Chain {
         self.inner.view()
     }
 
+    /// The id in signatures of transactions in the next block.
+    pub fn chain_id(&self) -> u64 {
+        self.inner.spec.chain_id_at(self.inner.pool.next_number())
+    }
+
     /// The transaction pool.
     pub fn pool(&self) -> &TxPool {
         &self.inner.pool

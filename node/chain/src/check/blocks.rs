@@ -8,12 +8,13 @@ use std::ops::RangeInclusive;
 use primitives::{Address, B256, Bloom, Receipt, Transaction, U256, uncles_hash};
 use store::{
     BlockBody, BlockReads, HeaderRecord, SlotChange, Snapshot, StateReads, StoreError, TableId,
-    TransactionPosition,
+    TransactionPosition, position_hashes,
 };
 
 use super::changes::ChangeSum;
 use super::{CheckFault, guarded};
 use crate::rules::body::{senders, transactions_root};
+use crate::rules::order::ExecutionOrder;
 use crate::spec::ChainSpec;
 use crate::trie::ordered_root;
 
@@ -243,7 +244,8 @@ impl BlockCheck<'_> {
         self.counts.executed += u64::from(!matches!(receipts, Ok(None)));
         match receipts? {
             Some(receipts) => {
-                let count = body.as_ref().map(|body| body.transactions.len());
+                let order = |body: &BlockBody| ExecutionOrder::of(self.spec, number, &body.transactions);
+                let count = body.as_ref().map(|body| order(body).receipts());
                 self.receipts(hash, record, &receipts, count);
                 if canonical {
                     self.log_keys(number, hash, &receipts)?;
@@ -285,26 +287,22 @@ impl BlockCheck<'_> {
     }
 
     fn positions(&mut self, number: u64, transactions: &[Transaction]) -> Result<(), StoreError> {
-        for (index, transaction) in transactions.iter().enumerate() {
+        for (index, hash) in position_hashes(number, transactions) {
             let expected = TransactionPosition {
                 block_number: number,
                 index: index as u32,
             };
-            let own = transaction.hash();
-            let other = transaction.ethereum_hash().filter(|other| *other != own);
-            for hash in std::iter::once(own).chain(other) {
-                self.counts.positions += 1;
-                let got = self.view.transaction_positions(&hash)?;
-                if !got.contains(&expected) {
-                    let text = |position: &TransactionPosition| {
-                        format!("{} in block {}", position.index, position.block_number)
-                    };
-                    self.faults.push(CheckFault::Position {
-                        hash,
-                        got: got.first().map_or_else(|| "nowhere".to_owned(), text),
-                        expected: text(&expected),
-                    });
-                }
+            self.counts.positions += 1;
+            let got = self.view.transaction_positions(&hash)?;
+            if !got.contains(&expected) {
+                let text = |position: &TransactionPosition| {
+                    format!("{} in block {}", position.index, position.block_number)
+                };
+                self.faults.push(CheckFault::Position {
+                    hash,
+                    got: got.first().map_or_else(|| "nowhere".to_owned(), text),
+                    expected: text(&expected),
+                });
             }
         }
         Ok(())
@@ -315,11 +313,11 @@ impl BlockCheck<'_> {
         hash: B256,
         record: &HeaderRecord,
         receipts: &[Receipt],
-        transactions: Option<usize>,
+        expected_receipts: Option<usize>,
     ) {
         let header = &record.header;
         let number = header.number;
-        if let Some(expected) = transactions.filter(|count| *count != receipts.len()) {
+        if let Some(expected) = expected_receipts.filter(|count| *count != receipts.len()) {
             let got = receipts.len().to_string();
             self.differs(number, hash, "number of receipts", &got, &expected.to_string());
         }

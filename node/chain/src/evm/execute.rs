@@ -4,13 +4,13 @@
 //! and receipts, and pays the rewards at the end.
 
 use primitives::{
-    Address, B256, Bloom, Header, Log, Receipt, ReceiptOutcome, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction,
+    Address, Bloom, Header, Log, Receipt, ReceiptOutcome, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction,
     TxForm, U256,
 };
-use revm::DatabaseCommit;
 use revm::context::TxEnv;
 use revm::context::result::{EVMError, ExecutionResult, InvalidTransaction};
 use revm::primitives::TxKind;
+use revm::{Database, DatabaseCommit};
 use store::{BlockReads, ScsNotice, StateReads};
 
 use crate::evm::handler::{EvmOutcome, system_call, transact};
@@ -43,18 +43,9 @@ pub enum TransactionError {
     /// The block has less gas left.
     #[error("exceeds block gasRemaining limit: got {got}, left {left}")]
     BlockGas { got: u64, left: u64 },
-    /// The chain does not accept transactions of 9 fields at this height.
-    #[error("Classic tx is not currently enabled")]
-    ClassicDisabled,
-    /// The transaction is for an application chain.
-    #[error("shardingFlag {0} belongs to an application chain, not to a base-chain block")]
-    ShardingFlag(u64),
-    /// A system transaction stands where none is allowed.
+    /// A system transaction, which no sender has signed.
     #[error("unsigned system transaction")]
     System,
-    /// The system transaction is not the one that the state requires.
-    #[error("system transaction: got {got}, expected {expected}")]
-    WrongSystem { got: B256, expected: B256 },
     /// Any other reason of the EVM.
     #[error("{0}")]
     Other(String),
@@ -80,7 +71,20 @@ pub struct Executor<'b, 's, S: StateReads + BlockReads + NodeSource> {
     gas_used: u64,
     receipts: Vec<Receipt>,
     notices: Vec<ScsNotice>,
+    /// The mark of the transaction before this one, if it waits for its account.
+    waiting_mark: Option<ShardingMark>,
 }
+
+/// The mark that a creation leaves in the storage of the new account: the transaction's sharding
+/// flag. The public node writes it after the transaction, also if the creation failed.
+#[derive(Clone, Copy)]
+struct ShardingMark {
+    account: Address,
+    flag: u64,
+}
+
+/// The slot of [`ShardingMark`]: the text `__shardingFlag`, right-aligned.
+const SHARDING_FLAG_SLOT: U256 = U256::from_limbs([0x6469_6e67_466c_6167, 0x0000_5f5f_7368_6172, 0, 0]);
 
 impl<S: StateReads + BlockReads + NodeSource> std::fmt::Debug for Executor<'_, '_, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -94,7 +98,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     /// Starts the block with this header on `state`. The header's roots, gas used and seal are not
     /// read.
     pub fn new(spec: &'b ChainSpec, header: &'b Header, state: &'b mut BlockState<'s, S>) -> Self {
-        state.set_remove_empty(spec.removes_empty_accounts(header.number));
+        state.set_remove_empty(spec.rules_at(header.number).removes_empty_accounts());
         let evm = chain_evm(state, spec, block_env(header), |_| ());
         Self {
             spec,
@@ -103,6 +107,7 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             gas_used: 0,
             receipts: Vec::new(),
             notices: Vec::new(),
+            waiting_mark: None,
         }
     }
 
@@ -143,9 +148,6 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         sender: Address,
     ) -> Result<TransactionOutcome, TransactionError> {
         let rules = self.spec.rules_at(self.header.number);
-        if transaction.form == TxForm::System {
-            return self.system_transaction(transaction);
-        }
         admit(transaction, rules)?;
         let left = self.gas_left();
         if transaction.gas > left {
@@ -159,38 +161,60 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
         let gas_used = outcome.result.tx_gas_used();
         self.gas_used += gas_used;
         let success = self.record(rules, outcome)?;
+        if transaction.to.is_none() && matches!(rules, BlockRules::Moac { .. }) {
+            self.mark_creation(ShardingMark {
+                account: Transaction::created_address(&sender, transaction.tx_nonce),
+                flag: transaction.sharding_flag,
+            })?;
+        }
         Ok(TransactionOutcome { gas_used, success })
+    }
+
+    /// Writes the mark of a creation. If there is no such account, the mark waits until the end of
+    /// the next transaction: that may pay the account, and so give it a life with the mark.
+    fn mark_creation(&mut self, mark: ShardingMark) -> Result<(), StateError> {
+        if !self.write_mark(mark)? && mark.flag != 0 {
+            self.waiting_mark = Some(mark);
+        }
+        Ok(())
+    }
+
+    /// Writes a mark, unless the account does not exist. Returns whether it exists.
+    fn write_mark(&mut self, mark: ShardingMark) -> Result<bool, StateError> {
+        let state = self.state();
+        let exists = state.basic(mark.account)?.is_some_and(|info| !info.is_empty());
+        if exists {
+            state.set_slot(mark.account, SHARDING_FLAG_SLOT, U256::from(mark.flag))?;
+        }
+        Ok(exists)
     }
 
     const fn state(&mut self) -> &mut BlockState<'s, S> {
         self.evm.ctx.journaled_state.database
     }
 
-    /// Runs the system transaction. It must be the first of the block and equal to
-    /// [`Self::expected_system_transaction`].
-    fn system_transaction(
-        &mut self,
-        transaction: &Transaction,
-    ) -> Result<TransactionOutcome, TransactionError> {
-        if !self.spec.system_contract || !self.receipts.is_empty() {
-            return Err(TransactionError::System);
+    /// Runs the system transaction, on chains that have one. Must be called before the first other
+    /// transaction.
+    ///
+    /// The transaction is always the one that the state demands, whatever system transactions the
+    /// block contains. Those are not executed.
+    ///
+    /// # Errors
+    /// [`TransactionError::State`] when the store fails.
+    pub fn system_transaction(&mut self) -> Result<(), TransactionError> {
+        if !self.spec.system_contract {
+            return Ok(());
         }
-        let expected = self.expected_system_transaction()?;
-        if *transaction != expected {
-            return Err(TransactionError::WrongSystem {
-                got: transaction.hash(),
-                expected: expected.hash(),
-            });
-        }
-        let input = transaction.input.clone();
+        let input = self.expected_system_transaction()?.input;
         let outcome = system_call(&mut self.evm, self.spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input)
             .map_err(transaction_error)?;
         self.state().bump_nonce(SYSTEM_SENDER)?;
-        let success = self.record(self.spec.rules_at(self.header.number), outcome)?;
-        Ok(TransactionOutcome { gas_used: 0, success })
+        self.record(self.spec.rules_at(self.header.number), outcome)?;
+        Ok(())
     }
 
-    /// The system transaction that the block must have, by the nonce of its sender.
+    /// The system transaction of the block, by the nonce of its sender. Must be called before
+    /// [`Executor::system_transaction`].
     ///
     /// # Errors
     /// [`StateError`] when the store fails.
@@ -208,6 +232,9 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
             notices,
         } = outcome;
         self.state().commit(changes);
+        if let Some(mark) = self.waiting_mark.take() {
+            self.write_mark(mark)?;
+        }
         let transaction_index = self.receipts.len() as u32;
         let with_index = |EmittedNotice { caller, input }| ScsNotice {
             transaction_index,
@@ -278,6 +305,9 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
     fn pay_and_end(mut self, reward: U256) -> Result<Executed, StateError> {
         let beneficiary = self.header.beneficiary;
         self.state().add_balance(beneficiary, reward)?;
+        if let Some(mark) = self.waiting_mark.take() {
+            self.write_mark(mark)?;
+        }
         let logs_bloom = self
             .receipts
             .iter()
@@ -298,15 +328,8 @@ impl<'b, 's, S: StateReads + BlockReads + NodeSource> Executor<'b, 's, S> {
 pub fn admit(transaction: &Transaction, rules: BlockRules) -> Result<(), TransactionError> {
     match (transaction.form, rules) {
         (TxForm::System, _) => return Err(TransactionError::System),
-        (
-            TxForm::Classic,
-            BlockRules::Moac {
-                classic_transactions: false,
-                ..
-            },
-        ) => {
-            return Err(TransactionError::ClassicDisabled);
-        }
+        // The public node asks for the fork of classic transactions, and for the sharding flag,
+        // only in its pool.
         (TxForm::Native | TxForm::Classic, BlockRules::Moac { .. }) => {}
         (TxForm::Ethereum, BlockRules::Ethereum { protected, .. }) => {
             if transaction.is_protected() && !protected {
@@ -321,7 +344,7 @@ pub fn admit(transaction: &Transaction, rules: BlockRules) -> Result<(), Transac
             )));
         }
     }
-    if transaction.syscnt != 0 {
+    if transaction.is_system() {
         return Err(TransactionError::System);
     }
     if transaction.tx_nonce == u64::MAX {
@@ -338,9 +361,6 @@ pub fn admit(transaction: &Transaction, rules: BlockRules) -> Result<(), Transac
         return Err(TransactionError::Other(
             "gas times gas price does not fit in 256 bits".to_owned(),
         ));
-    }
-    if transaction.sharding_flag != 0 {
-        return Err(TransactionError::ShardingFlag(transaction.sharding_flag));
     }
     Ok(())
 }

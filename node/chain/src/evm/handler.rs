@@ -16,17 +16,19 @@ use revm::inspector::{Inspector, InspectorEvmTr};
 use revm::interpreter::interpreter::EthInterpreter;
 use revm::interpreter::interpreter_action::FrameInit;
 use revm::interpreter::{
-    CallInputs, CallValue, CreateInputs, CreateOutcome, FrameInput, Gas, GasTracker, InstructionResult,
-    InterpreterResult,
+    CallInput, CallInputs, CallScheme, CallValue, CreateInputs, CreateOutcome, CreateScheme, FrameInput, Gas,
+    GasTracker, InstructionResult, InterpreterResult, SharedMemory,
 };
 use revm::primitives::constants::CALL_STACK_LIMIT;
-use revm::primitives::{Address, Bytes, TxKind};
+use revm::primitives::{Address, B256, Bytes, TxKind, U256};
 use revm::state::EvmState;
 
-use crate::evm::precompiles::{DelegatedTransfer, EmittedNotice, take_notices};
+use crate::evm::precompiles::{
+    DelegatedTransfer, EmittedNotice, is_listed, list_query, take_notices, withdraw,
+};
 use crate::evm::refund;
-use crate::evm::{ChainEvm, EvmContext};
-use crate::spec::ChainSpec;
+use crate::evm::{ChainEvm, EvmContext, mark_existing, without_metering};
+use crate::spec::{ChainFamily, ChainSpec};
 use crate::state::{StateError, StorageProbe};
 
 /// The outcome of a transaction that was run.
@@ -68,7 +70,7 @@ pub(crate) fn inspect<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpre
     take_outcome(evm, result)
 }
 
-/// Runs a call without a gas limit. It changes no nonce, and no fee is paid.
+/// Runs a call without gas metering. It changes no nonce, and no fee is paid.
 ///
 /// # Errors
 /// [`EVMError::Database`] when the store fails. A failing contract is an outcome.
@@ -80,7 +82,7 @@ pub(crate) fn system_call<DB: StorageProbe>(
     data: Bytes,
 ) -> Result<EvmOutcome, EVMError<StateError>> {
     evm.ctx.tx = system_env(caller, contract, data);
-    let result = ChainHandler::new(spec, false).run_system_call(evm);
+    let result = without_metering(evm, |evm| ChainHandler::new(spec, false).run_system_call(evm));
     take_outcome(evm, result)
 }
 
@@ -96,18 +98,17 @@ pub(crate) fn inspect_system_call<DB: StorageProbe, I: Inspector<EvmContext<DB>,
     data: Bytes,
 ) -> Result<EvmOutcome, EVMError<StateError>> {
     evm.ctx.tx = system_env(caller, contract, data);
-    let result = ChainHandler::new(spec, true).run_system_call(evm);
+    let result = without_metering(evm, |evm| ChainHandler::new(spec, true).run_system_call(evm));
     take_outcome(evm, result)
 }
 
+/// The system transaction has no gas, as its field says.
 fn system_env(caller: Address, contract: Address, data: Bytes) -> TxEnv {
-    /// More gas than any call uses, and small enough that sums of gas do not overflow.
-    const UNMETERED: u64 = i64::MAX as u64;
     TxEnv {
         caller,
         kind: TxKind::Call(contract),
         data,
-        gas_limit: UNMETERED,
+        gas_limit: 0,
         ..Default::default()
     }
 }
@@ -130,15 +131,20 @@ fn take_outcome<DB: StorageProbe, I>(
     })
 }
 
-/// revm's handler with three differences:
+/// revm's handler with these differences:
 ///
 /// - No contract is created at an address that has storage (EIP-7610, from block 0 on).
 /// - If `refund` is set, the gas of a failed CALL and of a failed transaction that calls goes back,
 ///   see [`refund`]. Failed creations and other kinds of calls burn their gas.
 /// - A call of 0x0c by the public network's system contract transfers value between two other
 ///   accounts, see [`redirect_delegated_transfer`].
+/// - In the public network's family a CREATE2 that reverts gives no return data.
+/// - A call of 0x0d by a contract that may send no notices returns 0, see [`ChainHandler::start`].
 struct ChainHandler<DB, I> {
     refund: bool,
+    /// The output of a CREATE2 that reverts is return data of its caller. The public node compares
+    /// the reason with another error that has the same text, so there it is not.
+    create2_revert_has_data: bool,
     /// Whether the EVM's inspector is called.
     inspects: bool,
     types: PhantomData<(DB, I)>,
@@ -148,19 +154,46 @@ impl<DB, I> ChainHandler<DB, I> {
     const fn new(spec: &ChainSpec, inspects: bool) -> Self {
         Self {
             refund: spec.failed_calls_refund_gas,
+            create2_revert_has_data: matches!(spec.family, ChainFamily::Ethereum(_)),
             inspects,
             types: PhantomData,
         }
     }
 }
 
+/// What the handler must know of an open frame when it ends.
+#[derive(Clone, Copy)]
+struct OpenFrame {
+    /// Its gas goes back when it fails.
+    refunded: bool,
+    /// It is a CREATE2.
+    is_create2: bool,
+}
+
 impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> ChainHandler<DB, I> {
+    fn open_frame(&self, input: &FrameInput) -> OpenFrame {
+        OpenFrame {
+            refunded: self.refund && refund::refunds_failed_call(input),
+            is_create2: matches!(
+                input,
+                FrameInput::Create(inputs) if matches!(inputs.scheme(), CreateScheme::Create2 { .. })
+            ),
+        }
+    }
+
     /// Starts a frame. Returns its result if it ends at once.
+    ///
+    /// If it is a call of 0x0d on a chain with a list of contracts that may send notices, the list
+    /// is asked afterwards, and decides what the call returns.
     fn start(
         &self,
         evm: &mut ChainEvm<DB, I>,
         mut init: FrameInit,
     ) -> Result<Option<FrameResult>, EVMError<StateError>> {
+        evm.ctx.chain.begin_frame(init.depth);
+        let depth = init.depth;
+        let (mut created, mut listed_call) = (None, None);
+        let logs_before = evm.ctx.journaled_state.logs().len();
         match &mut init.frame_input {
             FrameInput::Create(inputs) => {
                 if let Some(mut result) = storage_collision(evm, inputs)? {
@@ -172,7 +205,14 @@ impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> ChainHandle
                     return Ok(Some(result));
                 }
             }
-            FrameInput::Call(inputs) => redirect_delegated_transfer(evm, inputs)?,
+            FrameInput::Call(inputs) => {
+                redirect_delegated_transfer(evm, inputs)?;
+                let address = inputs.bytecode_address;
+                let creates = inputs.scheme == CallScheme::Call && evm.precompiles.creates_account(&address);
+                created = creates.then_some(address);
+                let list = evm.precompiles.notice_list(inputs);
+                listed_call = list.map(|list| (list, inputs.caller, inputs.is_static));
+            }
             FrameInput::Empty => {}
         }
         let started = if self.inspects {
@@ -180,9 +220,114 @@ impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> ChainHandle
         } else {
             evm.frame_init(init)?
         };
-        match started {
-            ItemOrResult::Item(_) => Ok(None),
-            ItemOrResult::Result(result) => Ok(Some(result)),
+        let ItemOrResult::Result(mut result) = started else {
+            return Ok(None);
+        };
+        if result.instruction_result().is_ok() {
+            if let Some(address) = created {
+                mark_existing(&mut evm.ctx, address);
+            }
+            if let Some((list, caller, is_static)) = listed_call
+                && let FrameResult::Call(outcome) = &mut result
+                && !self.may_notify(evm, list, caller, (depth, is_static))?
+            {
+                let logs = &mut evm.ctx.journaled_state.inner.logs;
+                withdraw(&mut outcome.result.output, logs, logs_before);
+            }
+        }
+        Ok(Some(result))
+    }
+
+    /// Asks the contract `list` whether `caller` may send notices. The frame that asks is of the
+    /// call of 0x0d: it has that call's depth, and may change state if that call may.
+    fn may_notify(
+        &self,
+        evm: &mut ChainEvm<DB, I>,
+        list: Address,
+        caller: Address,
+        (depth, is_static): (usize, bool),
+    ) -> Result<bool, EVMError<StateError>> {
+        /// The gas that the public node gives to the list. Nobody pays for it.
+        const LIST_GAS: u64 = 1_000_000;
+        let journal = &mut evm.ctx.journaled_state;
+        let account = journal.load_account(caller)?.data;
+        // The public node knows no code hash of an account that does not exist.
+        let code_hash = if account.is_loaded_as_not_existing_not_touched() {
+            B256::ZERO
+        } else {
+            account.info.code_hash
+        };
+        let info = &journal.load_account_with_code(list)?.data.info;
+        let code = info.code.clone().unwrap_or_default();
+        if code.is_empty() {
+            return Ok(is_listed(&[]));
+        }
+        let inputs = CallInputs {
+            input: CallInput::Bytes(list_query(caller, code_hash)),
+            return_memory_offset: 0..0,
+            gas_limit: LIST_GAS,
+            reservoir: 0,
+            bytecode_address: list,
+            known_bytecode: (info.code_hash, code),
+            target_address: list,
+            caller,
+            value: CallValue::Apparent(U256::ZERO),
+            scheme: CallScheme::Call,
+            is_static,
+            charged_new_account_state_gas: false,
+        };
+        let init = FrameInit {
+            depth,
+            memory: SharedMemory::new(),
+            frame_input: FrameInput::Call(Box::new(inputs)),
+        };
+        // An inspector sees the transaction's own frames only.
+        let handler = Self {
+            inspects: false,
+            ..*self
+        };
+        let result = handler.run_frames(evm, init)?;
+        Ok(result.instruction_result().is_ok() && is_listed(result.output().data()))
+    }
+
+    /// Runs a frame and the frames that it makes, until it ends.
+    fn run_frames(
+        &self,
+        evm: &mut ChainEvm<DB, I>,
+        first: FrameInit,
+    ) -> Result<FrameResult, EVMError<StateError>> {
+        let mut open = vec![self.open_frame(&first.frame_input)];
+        if let Some(result) = self.start(evm, first)? {
+            return Ok(result);
+        }
+        loop {
+            let refunded = open.last().is_some_and(|frame| frame.refunded);
+            let (mut result, frame) = match self.step(evm, refunded)? {
+                ItemOrResult::Item(init) => {
+                    let frame = self.open_frame(&init.frame_input);
+                    match self.start(evm, init)? {
+                        None => {
+                            open.push(frame);
+                            continue;
+                        }
+                        Some(result) => (result, frame),
+                    }
+                }
+                ItemOrResult::Result(result) => {
+                    let Some(frame) = open.pop().filter(|_| !open.is_empty()) else {
+                        evm.frame_stack.pop();
+                        return Ok(result);
+                    };
+                    (result, frame)
+                }
+            };
+            if frame.refunded {
+                result = refund::failure_to_revert(result);
+            }
+            if frame.is_create2 && !self.create2_revert_has_data {
+                drop_output(&mut result);
+            }
+            evm.frame_return_result(result)?;
         }
     }
 
@@ -208,37 +353,7 @@ impl<DB: StorageProbe, I: Inspector<EvmContext<DB>, EthInterpreter>> Handler for
     type HaltReason = HaltReason;
 
     fn run_exec_loop(&mut self, evm: &mut Self::Evm, first: FrameInit) -> Result<FrameResult, Self::Error> {
-        let refunded = |input: &FrameInput| self.refund && refund::refunds_failed_call(input);
-        // For each open frame: whether its gas goes back when it fails.
-        let mut open = vec![refunded(&first.frame_input)];
-        if let Some(result) = self.start(evm, first)? {
-            return Ok(result);
-        }
-        loop {
-            let top = open.last().copied().unwrap_or(false);
-            let (result, refunded) = match self.step(evm, top)? {
-                ItemOrResult::Item(init) => {
-                    let refunded = refunded(&init.frame_input);
-                    match self.start(evm, init)? {
-                        None => {
-                            open.push(refunded);
-                            continue;
-                        }
-                        Some(result) => (result, refunded),
-                    }
-                }
-                ItemOrResult::Result(result) => (result, open.pop().unwrap_or(false)),
-            };
-            // `last_frame_result` handles the gas of the first frame, which is the transaction's.
-            let result = if refunded && !open.is_empty() {
-                refund::failure_to_revert(result)
-            } else {
-                result
-            };
-            if let Some(result) = evm.frame_return_result(result)? {
-                return Ok(result);
-            }
-        }
+        self.run_frames(evm, first)
     }
 
     fn last_frame_result(
@@ -264,6 +379,13 @@ const fn set_end(frame: &mut FrameResult, end: InstructionResult) {
     match frame {
         FrameResult::Call(outcome) => outcome.result.result = end,
         FrameResult::Create(outcome) => outcome.result.result = end,
+    }
+}
+
+/// Drops the output of a creation.
+fn drop_output(result: &mut FrameResult) {
+    if let FrameResult::Create(outcome) = result {
+        outcome.result.output = Bytes::new();
     }
 }
 

@@ -1,14 +1,16 @@
 //! The EVM on revm, with each network's gas table, opcodes and precompiled contracts.
 //!
 //! Ethereum's rules are revm's own, except for Constantinople's SSTORE. The public network's rules:
-//! docs/base-chain.md, 4. Its fork Fuxi has the opcodes of Petersburg with the older SSTORE, and
-//! CHAINID, SELFBALANCE and a cheaper CREATE2. Its subroutine opcodes are not supported.
+//! docs/base-chain.md, 4. Its fork Fuxi has the opcodes of Petersburg without EXTCODEHASH and with
+//! the older SSTORE, and CHAINID, SELFBALANCE, subroutines and a cheaper CREATE2.
 //!
 //! | question | module |
 //! |---|---|
 //! | how is a block executed? | [`execute`] |
 //! | how is one transaction run? | `handler`, `refund` |
 //! | what do precompiled contracts do? | [`precompiles`] |
+//! | which opcodes call subroutines? | `subroutines` |
+//! | how does the system transaction run without gas? | `unmetered` |
 //! | when is a call stopped? | `deadline`, `quick_call` |
 
 pub(crate) mod deadline;
@@ -17,6 +19,8 @@ pub(crate) mod handler;
 pub mod precompiles;
 pub(crate) mod quick_call;
 pub(crate) mod refund;
+mod subroutines;
+mod unmetered;
 
 use primitives::{Address, Bytes, Header, U256};
 use revm::Database;
@@ -41,6 +45,11 @@ use revm::interpreter::{
 use revm::primitives::hardfork::SpecId;
 
 use crate::evm::precompiles::{ChainPrecompiles, NOTIFY_SCS};
+use crate::evm::subroutines::{
+    BEGINSUB, BEGINSUB_GAS, JUMPSUB, JUMPSUB_GAS, RETURNSUB, RETURNSUB_GAS, ReturnStacks, begin_sub,
+    jump_sub, return_sub,
+};
+use crate::evm::unmetered::{unmetered_gas, unmetered_instructions};
 use crate::spec::{BlockRules, ChainSpec, EthereumFork};
 
 /// The largest contract code on the public network, in bytes.
@@ -59,8 +68,12 @@ const SSTORE_RESET_GAS: u64 = 5000;
 /// than this, so that a transaction cannot exhaust the machine's memory.
 const CREATE2_MEMORY_BYTES_MAX: usize = 1 << 20;
 
-/// The context of the EVM: block, transaction, rules, journaled state.
-pub(crate) type EvmContext<DB> = Context<BlockEnv, TxEnv, CfgEnv, DB, Journal<DB>, ()>;
+/// The key of the mark that [`mark_existing`] makes.
+const EXISTS_MARK: U256 = U256::ZERO;
+
+/// The context of the EVM: block, transaction, rules, journaled state, return addresses of
+/// subroutines.
+pub(crate) type EvmContext<DB> = Context<BlockEnv, TxEnv, CfgEnv, DB, Journal<DB>, ReturnStacks>;
 
 /// revm as this chain runs it.
 pub(crate) type ChainEvm<DB, INSP = NoOpInspector> = Evm<
@@ -92,10 +105,11 @@ pub(crate) fn chain_evm<DB: Database>(
     block: BlockEnv,
     adjust: impl FnOnce(&mut CfgEnv),
 ) -> ChainEvm<DB> {
-    let rules = spec.rules_at(u64::try_from(block.number).unwrap_or(u64::MAX));
+    let number = u64::try_from(block.number).unwrap_or(u64::MAX);
+    let rules = spec.rules_at(number);
     let spec_id = spec_id(rules);
     let mut cfg = CfgEnv::new_with_spec(spec_id);
-    cfg.chain_id = spec.chain_id;
+    cfg.chain_id = spec.chain_id_at(number);
     cfg.gas_params = gas_params(rules);
     if let BlockRules::Moac { .. } = rules {
         cfg.disable_eip3607 = true;
@@ -105,8 +119,24 @@ pub(crate) fn chain_evm<DB: Database>(
     let mut context: EvmContext<DB> = Context::new(database, spec_id);
     context.cfg = cfg;
     context.block = block;
-    let precompiles = ChainPrecompiles::new(rules, spec_id);
-    Evm::new(context, instructions(rules, spec_id), precompiles).with_inspector(NoOpInspector)
+    let precompiles = ChainPrecompiles::new(spec, rules, spec_id);
+    let instructions = instructions(spec, rules, spec_id);
+    Evm::new(context, instructions, precompiles).with_inspector(NoOpInspector)
+}
+
+/// Calls `run` with an EVM that does not meter gas. Afterwards the EVM is as before.
+pub(crate) fn without_metering<DB: Database, I, R>(
+    evm: &mut ChainEvm<DB, I>,
+    run: impl FnOnce(&mut ChainEvm<DB, I>) -> R,
+) -> R {
+    let instructions = unmetered_instructions(&evm.instruction);
+    let gas = unmetered_gas(&evm.ctx.cfg.gas_params);
+    let metered_instructions = std::mem::replace(&mut evm.instruction, instructions);
+    let metered_gas = std::mem::replace(&mut evm.ctx.cfg.gas_params, gas);
+    let result = run(evm);
+    evm.instruction = metered_instructions;
+    evm.ctx.cfg.gas_params = metered_gas;
+    result
 }
 
 const fn spec_id(rules: BlockRules) -> SpecId {
@@ -144,18 +174,30 @@ fn gas_params(rules: BlockRules) -> GasParams {
 }
 
 fn instructions<DB: Database>(
+    spec: &ChainSpec,
     rules: BlockRules,
     spec_id: SpecId,
 ) -> EthInstructions<EthInterpreter, EvmContext<DB>> {
     let mut table = EthInstructions::new_mainnet_with_spec(spec_id);
     match rules {
         BlockRules::Moac { fuxi, .. } => {
-            table.insert_instruction(opcode::EXTCODESIZE, Instruction::new(extcodesize), 700);
+            let extcodesize = if spec.notify_scs_always_exists {
+                Instruction::new(extcodesize::<true, _, _>)
+            } else {
+                Instruction::new(extcodesize::<false, _, _>)
+            };
+            table.insert_instruction(opcode::EXTCODESIZE, extcodesize, 700);
+            table.insert_instruction(opcode::SELFDESTRUCT, Instruction::new(selfdestruct), 5000);
             table.insert_instruction(opcode::RETURNDATACOPY, Instruction::new(returndatacopy), 3);
             if fuxi {
                 table.insert_instruction(opcode::CHAINID, Instruction::new(chain_id), 2);
                 table.insert_instruction(opcode::SELFBALANCE, Instruction::new(self_balance), 5);
                 table.insert_instruction(opcode::CREATE2, Instruction::new(create2), 0);
+                // The public node has a price for this opcode, but does not mark it as valid.
+                table.insert_instruction(opcode::EXTCODEHASH, Instruction::unknown(), 0);
+                table.insert_instruction(BEGINSUB, Instruction::new(begin_sub), BEGINSUB_GAS);
+                table.insert_instruction(JUMPSUB, Instruction::new(jump_sub), JUMPSUB_GAS);
+                table.insert_instruction(RETURNSUB, Instruction::new(return_sub), RETURNSUB_GAS);
             }
         }
         BlockRules::Ethereum {
@@ -243,28 +285,70 @@ fn returndatacopy<IT: InterpreterTypes, H: Host + ?Sized>(
     Ok(())
 }
 
-/// EXTCODESIZE that returns 1 for the accounts 1 to 16, if they exist. These are the addresses of
-/// the network's precompiled contracts.
+/// Whether this is the address of one of the accounts 1 to 16. They are those of the network's
+/// precompiled contracts, and have a code size of 1 if they exist.
+fn is_low(address: &Address) -> bool {
+    (U256::from(1)..=U256::from(16)).contains(&U256::from_be_slice(address.as_slice()))
+}
+
+/// Marks that an account of the addresses 1 to 16 exists until the transaction ends. The public
+/// node creates an account when a precompiled contract is called, or paid by SELFDESTRUCT, even if
+/// it stays empty; then the account vanishes with the transaction. The mark goes when the frame
+/// that made it is reverted.
 ///
-/// For 0x0d it returns 1 also if the account does not exist, as on networks whose block 0 gives it
-/// no balance: contracts check that there is code before they call 0x0d.
-fn extcodesize<IT: InterpreterTypes, H: Host + ?Sized>(
-    context: InstructionContext<'_, H, IT>,
+/// The mark is a word of transient storage, which no opcode of this family reaches.
+fn mark_existing<DB: Database>(context: &mut EvmContext<DB>, address: Address) {
+    if is_low(&address) {
+        context
+            .journaled_state
+            .tstore(address, EXISTS_MARK, U256::from(1));
+    }
+}
+
+/// EXTCODESIZE that returns 1 for the accounts 1 to 16, if they exist. `NOTIFY_EXISTS` says that
+/// 0x0d counts as one that exists.
+fn extcodesize<const NOTIFY_EXISTS: bool, IT: InterpreterTypes, DB: Database>(
+    context: InstructionContext<'_, EvmContext<DB>, IT>,
 ) -> InstructionExecResult {
     let InstructionContext { interpreter, host } = context;
     let Some(([], top)) = interpreter.stack.popn_top() else {
         return Err(InstructionResult::StackUnderflow);
     };
-    let low = U256::from(1)..=U256::from(16);
     let address = Address::from_word((*top).into());
-    if low.contains(&U256::from_be_slice(address.as_slice())) {
-        let account = host.load_account_info_skip_cold_load(address, false, false)?;
-        if address == NOTIFY_SCS || !account.is_empty {
+    if is_low(&address) {
+        let is_empty = host
+            .load_account_info_skip_cold_load(address, false, false)?
+            .is_empty;
+        let was_stored = || {
+            let loaded = host.journaled_state.inner.state.get(&address);
+            loaded.is_some_and(|account| !account.is_loaded_as_not_existing())
+        };
+        let exists = !is_empty || was_stored() || host.tload(address, EXISTS_MARK) != U256::ZERO;
+        if exists || (NOTIFY_EXISTS && address == NOTIFY_SCS) {
             *top = U256::from(1);
             return Ok(());
         }
     }
     host::extcodesize(InstructionContext { interpreter, host })
+}
+
+/// SELFDESTRUCT that creates its beneficiary, see [`mark_existing`].
+fn selfdestruct<IT: InterpreterTypes, DB: Database>(
+    context: InstructionContext<'_, EvmContext<DB>, IT>,
+) -> InstructionExecResult {
+    let InstructionContext { interpreter, host } = context;
+    let beneficiary = interpreter
+        .stack
+        .popn_top::<0>()
+        .map(|(_, top)| Address::from_word((*top).into()));
+    let result = host::selfdestruct(InstructionContext {
+        interpreter: &mut *interpreter,
+        host: &mut *host,
+    });
+    if let (Err(InstructionResult::SelfDestruct), Some(beneficiary)) = (&result, beneficiary) {
+        mark_existing(host, beneficiary);
+    }
+    result
 }
 
 /// CREATE2 for a flat 32,000 gas. Neither memory nor the hash of the code is charged.

@@ -1,10 +1,10 @@
 //! Makes a [`ChainSpec`] from a genesis file, which is JSON in geth's form.
 //!
-//! A file with the key `panguBlock` is of the public network's family, any other of Ethereum's. A
-//! fork without a key is never active, except for `nuwaBlock`: without it, Nuwa is active from
-//! block 0 on. Numbers are hex with or without leading zeros, decimal strings, or JSON numbers;
-//! addresses may begin with 0x. Unknown keys are ignored and returned, so that the caller can
-//! warn.
+//! A file with a key of the public network's forks is of that network's family. There a fork
+//! without a key is active from block 0 on. Any other file is of Ethereum's family, where a fork
+//! without a key is never active. Numbers are hex with or without leading zeros, decimal strings,
+//! or JSON numbers; addresses may begin with 0x. Unknown keys are ignored and returned, so that the
+//! caller can warn.
 //!
 //! This module and [`record`](crate::genesis::record) are the only ones of this package that know
 //! JSON. They are here because the store keeps the text of the genesis file, and a node reads its
@@ -17,8 +17,8 @@ use primitives::{Address, B256, Bytes, U256, hex};
 use serde_json::{Map, Value};
 
 use crate::spec::{
-    ChainFamily, ChainSpec, DifficultyRule, EthereumForks, GAS_LIMIT_FLOOR, GAS_LIMIT_MIN, Genesis,
-    GenesisAccount, MoacForks,
+    ChainFamily, ChainIdChange, ChainSpec, DifficultyRule, EthereumForks, GAS_LIMIT_FLOOR, GAS_LIMIT_MIN,
+    Genesis, GenesisAccount, MoacForks, NOTICE_LIST, NOTICE_LIST_CHAINS,
 };
 
 /// Why a genesis file cannot be used.
@@ -58,6 +58,16 @@ pub struct GenesisFile {
     pub ignored_keys: Vec<String>,
 }
 
+/// Keys of the forks of the public network's family. A file with one of them is of that family.
+const MOAC_FORK_KEYS: [&str; 6] = [
+    "panguBlock",
+    "nuwaBlock",
+    "fuxiBlock",
+    "enableFuxiPrecompiled",
+    "enableClassicTx",
+    "diffBombDefuseBlock",
+];
+
 /// Keys of Ethereum's forks that this program does not support. Blocks of such a fork are not
 /// imported.
 const UNSUPPORTED_FORKS: [&str; 11] = [
@@ -91,14 +101,16 @@ impl ChainSpec {
         };
         let mut config = top.object("config")?;
         let chain_id = config.number("chainId")?.unwrap_or(1);
-        let is_moac = config.map.contains_key("panguBlock");
+        let chain_id_changes = chain_id_changes(&mut config)?;
+        let is_moac = MOAC_FORK_KEYS.iter().any(|key| config.map.contains_key(*key));
         let schedule = match config.number("ecip1099Block")? {
             Some(first) => Schedule::Etchash { fork_block: first },
             None => Schedule::Ethash,
         };
         config.map.remove("ethash");
-        let remove_empty_accounts = config.boolean("removeEmptyAccount", true)?;
         let family = if is_moac {
+            // The public node reads this key, but removes empty accounts whatever it says.
+            config.boolean("removeEmptyAccount", true)?;
             moac_forks(&mut config)?
         } else {
             ethereum_forks(&mut config)?
@@ -107,6 +119,7 @@ impl ChainSpec {
         let spec = Self {
             name: name.to_owned(),
             chain_id,
+            chain_id_changes,
             network_id: chain_id,
             difficulty: if is_moac {
                 DifficultyRule::Moac
@@ -114,46 +127,74 @@ impl ChainSpec {
                 DifficultyRule::Ethereum
             },
             family,
-            remove_empty_accounts,
-            failed_calls_refund_gas: false,
-            system_contract: is_moac
-                && genesis
-                    .alloc
-                    .get(&primitives::SYSTEM_CONTRACT)
-                    .is_some_and(|a| !a.code.is_empty()),
+            failed_calls_refund_gas: is_moac,
+            system_contract: is_moac,
+            notify_scs_always_exists: false,
+            notice_list: (is_moac && NOTICE_LIST_CHAINS.contains(&chain_id)).then_some(NOTICE_LIST),
             schedule,
-            gas_limit_min: GAS_LIMIT_MIN,
+            gas_target_min: gas_target_min(chain_id, is_moac),
             gas_price_min: U256::from(1_000_000_000u64),
             genesis_hash: None,
             genesis,
-        }
-        .with_rules_of_built_in();
+        };
         let mut ignored_keys = config.unread_keys();
         ignored_keys.extend(top.unread_keys());
         Ok(GenesisFile { spec, ignored_keys })
     }
+}
 
-    /// A file with the chain id of a built-in network also gets the rules of that network for which
-    /// genesis files have no key.
-    fn with_rules_of_built_in(mut self) -> Self {
-        for built_in in [Self::main(), Self::test()] {
-            if matches!(self.family, ChainFamily::Moac(_)) && self.chain_id == built_in.chain_id {
-                self.failed_calls_refund_gas = built_in.failed_calls_refund_gas;
-                self.gas_limit_min = GAS_LIMIT_FLOOR;
-            }
-        }
-        self
+/// The later chain ids: a list of objects with the first block and the id, in ascending order.
+fn chain_id_changes(config: &mut GenesisFields) -> Result<Vec<ChainIdChange>, GenesisFileError> {
+    const EXPECTED: &str = r#"a list of {"block": number, "chainId": number}, by ascending block"#;
+    let key = "chainIdChanges";
+    let read = |value: &Value| {
+        let number = |value: &Value| u64::try_from(uint(value)?).ok();
+        let change = |value: &Value| {
+            let fields = value.as_object().filter(|fields| fields.len() == 2)?;
+            Some(ChainIdChange {
+                first_block: number(fields.get("block")?)?,
+                chain_id: number(fields.get("chainId")?)?,
+            })
+        };
+        let changes: Vec<_> = value.as_array()?.iter().map(change).collect::<Option<_>>()?;
+        let ascends = changes.is_sorted_by(|one, next| one.first_block < next.first_block);
+        ascends.then_some(changes)
+    };
+    Ok(config.take(key, EXPECTED, read)?.unwrap_or_default())
+}
+
+/// The lowest gas limit that blocks made here steer to. Genesis files have no key for it. It is a
+/// choice of miners, not a rule, and holds for the ids of the public networks.
+fn gas_target_min(chain_id: u64, is_moac: bool) -> u64 {
+    let is_public = |public: ChainSpec| public.chain_id == chain_id;
+    if is_moac && [ChainSpec::main(), ChainSpec::test()].into_iter().any(is_public) {
+        GAS_LIMIT_FLOOR
+    } else {
+        GAS_LIMIT_MIN
     }
 }
 
+/// The forks of the public network's family. A key that is missing means block 0.
 fn moac_forks(config: &mut GenesisFields) -> Result<ChainFamily, GenesisFileError> {
+    if let Some(later) = config
+        .map
+        .get("panguBlock")
+        .filter(|first| uint(first) != Some(U256::ZERO))
+    {
+        return Err(config.wrong(
+            "panguBlock",
+            later,
+            "0, since the rules before Pangu are not supported",
+        ));
+    }
+    let mut fork = |key| Ok(Some(config.number(key)?.unwrap_or(0)));
     Ok(ChainFamily::Moac(MoacForks {
-        pangu: config.number("panguBlock")?,
-        nuwa: config.number("nuwaBlock")?,
-        fuxi: config.number("fuxiBlock")?,
-        precompiles: config.number("enableFuxiPrecompiled")?,
-        classic_transactions: config.number("enableClassicTx")?,
-        bomb_defused: config.number("diffBombDefuseBlock")?,
+        pangu: fork("panguBlock")?,
+        nuwa: fork("nuwaBlock")?,
+        fuxi: fork("fuxiBlock")?,
+        precompiles: fork("enableFuxiPrecompiled")?,
+        classic_transactions: fork("enableClassicTx")?,
+        bomb_defused: fork("diffBombDefuseBlock")?,
     }))
 }
 
@@ -386,7 +427,8 @@ mod tests {
         };
         assert_eq!(
             (forks.nuwa, forks.fuxi, forks.precompiles),
-            (Some(10), Some(12), None)
+            (Some(10), Some(12), Some(0)),
+            "a fork that is left out is active from block 0 on"
         );
         assert_eq!(file.ignored_keys, ["config.strange", "other"]);
         let second = &file.spec.genesis.alloc[&Address::with_last_byte(2)];
@@ -405,6 +447,63 @@ mod tests {
             (EthereumFork::Homestead, EthereumFork::Eip150)
         );
         assert_eq!(forks.unsupported, Some(("londonBlock".to_owned(), 9)));
+    }
+
+    #[test]
+    fn one_key_of_its_forks_makes_a_file_one_of_the_public_networks_family() {
+        for key in MOAC_FORK_KEYS {
+            let first = if key == "panguBlock" { 0 } else { 7 };
+            let text = format!(r#"{{"config": {{"{key}": {first}}}, "difficulty": 1, "gasLimit": 1}}"#);
+            let spec = read(&text).unwrap().spec;
+            let ChainFamily::Moac(forks) = &spec.family else {
+                panic!("{key}: expected the public network's family")
+            };
+            let all = [
+                forks.pangu,
+                forks.nuwa,
+                forks.fuxi,
+                forks.precompiles,
+                forks.classic_transactions,
+                forks.bomb_defused,
+            ];
+            let at_first = all.iter().filter(|fork| **fork == Some(first)).count();
+            let at_0 = all.iter().filter(|fork| **fork == Some(0)).count();
+            let expected = if first == 0 { (6, 6) } else { (1, 5) };
+            assert_eq!((at_first, at_0), expected, "{key}");
+            assert!(spec.failed_calls_refund_gas && spec.system_contract);
+        }
+        // In Ethereum's family a fork that is left out is never active.
+        let text = r#"{"config": {"homesteadBlock": 0}, "difficulty": 1, "gasLimit": 1}"#;
+        let spec = read(text).unwrap().spec;
+        let ChainFamily::Ethereum(forks) = &spec.family else {
+            panic!("expected Ethereum's family")
+        };
+        assert_eq!(forks.at(u64::MAX), EthereumFork::Homestead);
+        assert!(!spec.failed_calls_refund_gas && !spec.system_contract);
+    }
+
+    #[test]
+    fn a_file_says_the_later_chain_ids() {
+        let text = r#"{"config": {"chainId": 101, "panguBlock": 0, "removeEmptyAccount": false,
+            "chainIdChanges": [{"block": "0x10", "chainId": 201}, {"block": 32, "chainId": "7"}]},
+            "difficulty": 1, "gasLimit": 1}"#;
+        let file = read(text).unwrap();
+        assert_eq!(file.ignored_keys, [""; 0]);
+        let ids = [0, 15, 16, 31, 32].map(|number| file.spec.chain_id_at(number));
+        assert_eq!(ids, [101, 101, 201, 201, 7]);
+    }
+
+    #[test]
+    fn the_chain_id_says_whether_there_is_a_list_of_senders_of_notices() {
+        for (id, expected) in [(99, true), (188, true), (101, false), (100, false)] {
+            let file = |key: &str| {
+                let config = format!(r#"{{"chainId": {id}, "{key}": 0}}"#);
+                let text = format!(r#"{{"config": {config}, "difficulty": 1, "gasLimit": 1}}"#);
+                read(&text).unwrap().spec.notice_list
+            };
+            assert_eq!(file("panguBlock"), expected.then_some(NOTICE_LIST), "{id}");
+            assert_eq!(file("homesteadBlock"), None, "{id}");
+        }
     }
 
     #[test]
@@ -431,6 +530,21 @@ mod tests {
             r#"{"difficulty": 1, "gasLimit": 1, "alloc": []}"#,
             "alloc: got []",
         );
+        check(
+            r#"{"difficulty": 1, "gasLimit": 1, "config": {"panguBlock": 5}}"#,
+            "config.panguBlock: got 5, expected 0",
+        );
+        for changes in [
+            "1",
+            r#"[{"block": 1}]"#,
+            r#"[{"block": 1, "chainId": -1}]"#,
+            r#"[{"block": 1, "chainId": 1, "more": 1}]"#,
+            r#"[{"block": 2, "chainId": 1}, {"block": 2, "chainId": 5}]"#,
+        ] {
+            let config = format!(r#"{{"chainIdChanges": {changes}}}"#);
+            let text = format!(r#"{{"difficulty": 1, "gasLimit": 1, "config": {config}}}"#);
+            check(&text, "config.chainIdChanges");
+        }
         let account = r#"{"difficulty": 1, "gasLimit": 1,
             "alloc": {"0x0000000000000000000000000000000000000002": {"code": "0x1"}}}"#;
         check(account, "alloc.0x0000000000000000000000000000000000000002.code");

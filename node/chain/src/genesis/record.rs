@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::genesis::file::{GenesisFile, GenesisFileError};
-use crate::spec::{ChainFamily, ChainSpec, EthereumForks, ForkBlock, MoacForks};
+use crate::spec::{ChainFamily, ChainIdChange, ChainSpec, EthereumForks, ForkBlock, MoacForks};
 
 /// What a data directory was initialised with. It is stored as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,23 +107,29 @@ impl ChainSpec {
     }
 
     /// The first block for which this spec and another one have different rules; `None` if all
-    /// rules are the same. Block 0 itself, names, network ids and the pool's price floor are not
-    /// rules.
+    /// rules are the same. Block 0 itself, names, network ids, the pool's price floor and the
+    /// lowest gas target are not rules.
     pub fn differs_from(&self, other: &Self) -> Option<u64> {
         let constant = |spec: &Self| {
             (
                 spec.chain_id,
                 spec.difficulty,
-                spec.remove_empty_accounts,
                 spec.failed_calls_refund_gas,
                 spec.system_contract,
+                spec.notify_scs_always_exists,
+                spec.notice_list,
                 spec.schedule,
-                spec.gas_limit_min,
             )
         };
         if constant(self) != constant(other) {
             return Some(0);
         }
+        let ids = first_id_difference(&self.chain_id_changes, &other.chain_id_changes);
+        let forks = self.forks_differ_from(other);
+        ids.into_iter().chain(forks).min()
+    }
+
+    fn forks_differ_from(&self, other: &Self) -> Option<u64> {
         match (&self.family, &other.family) {
             (ChainFamily::Moac(ours), ChainFamily::Moac(theirs)) => {
                 first_difference(&moac(ours), &moac(theirs))
@@ -139,8 +145,8 @@ impl ChainSpec {
     }
 }
 
-/// The forks that change rules. If a file does not name Nuwa, it holds from block 0 on.
-fn moac(forks: &MoacForks) -> [ForkBlock; 6] {
+/// The forks that change rules.
+const fn moac(forks: &MoacForks) -> [ForkBlock; 6] {
     let MoacForks {
         pangu,
         nuwa,
@@ -151,7 +157,7 @@ fn moac(forks: &MoacForks) -> [ForkBlock; 6] {
     } = forks;
     [
         *pangu,
-        nuwa.or(Some(0)),
+        *nuwa,
         *fuxi,
         *precompiles,
         *classic_transactions,
@@ -187,6 +193,17 @@ fn ethereum(forks: &EthereumForks) -> [ForkBlock; 11] {
         *muir_glacier,
         unsupported.as_ref().map(|(_, first)| *first),
     ]
+}
+
+/// The first block at which the later chain ids differ.
+fn first_id_difference(ours: &[ChainIdChange], theirs: &[ChainIdChange]) -> Option<u64> {
+    let common = ours
+        .iter()
+        .zip(theirs)
+        .take_while(|(ours, theirs)| ours == theirs);
+    let common = common.count();
+    let next = [ours.get(common), theirs.get(common)];
+    next.into_iter().flatten().map(|change| change.first_block).min()
 }
 
 /// The lowest block of the forks that differ.
@@ -285,6 +302,14 @@ mod tests {
             r#""panguBlock": 0, "nuwaBlock": 5"#,
             Some(4),
         );
+        let changes = |list: &str| format!(r#""homesteadBlock": 0, "chainIdChanges": [{list}]"#);
+        let change = |block: u64, id: u64| format!(r#"{{"block": {block}, "chainId": {id}}}"#);
+        check(&changes(""), r#""homesteadBlock": 0"#, None);
+        check(&changes(&change(5, 6)), &changes(&change(5, 6)), None);
+        check(&changes(&change(5, 6)), r#""homesteadBlock": 0"#, Some(5));
+        check(&changes(&change(5, 6)), &changes(&change(7, 6)), Some(5));
+        let two = format!("{}, {}", change(5, 6), change(9, 8));
+        check(&changes(&two), &changes(&change(5, 6)), Some(9));
         let mut other = ChainSpec::dev();
         other.chain_id = 101;
         assert_eq!(ChainSpec::dev().differs_from(&other), Some(0));

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use primitives::{B256, Bloom, Header, Receipt};
+use primitives::{B256, Bloom, Header, Receipt, Transaction};
 use store::{Source, StoreError, Tables};
 
 use super::block::CheckedBlock;
@@ -82,15 +82,25 @@ fn execute_block(
     let mut state = BlockState::over(source, parent.number, state);
     let mut executor = Executor::new(spec, &block.record.header, &mut state);
     executor.begin()?;
+    let refused = |index, transaction: &Transaction, error| ImportError::Transaction {
+        index,
+        hash: transaction.hash(),
+        error,
+    };
+    if spec.system_contract {
+        let system = executor.expected_system_transaction()?;
+        executor
+            .system_transaction()
+            .map_err(|error| refused(0, &system, error))?;
+    }
     let transactions = block.body.transactions.iter().zip(&block.body.senders);
-    for (index, (transaction, sender)) in transactions.enumerate() {
+    let signed = transactions
+        .enumerate()
+        .filter(|(_, (transaction, _))| !transaction.is_system());
+    for (index, (transaction, sender)) in signed {
         executor
             .transaction(transaction, *sender)
-            .map_err(|error| ImportError::Transaction {
-                index,
-                hash: transaction.hash(),
-                error,
-            })?;
+            .map_err(|error| refused(index, transaction, error))?;
     }
     let outcome = executor.finish(&block.body.uncles)?;
     let execute = started.elapsed();

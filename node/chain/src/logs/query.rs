@@ -22,8 +22,8 @@ pub struct LogQuery {
 /// A log in the receipts of its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiptLog<'a> {
-    /// The index of the log's transaction in the block.
-    pub transaction_index: usize,
+    /// The index of the log's receipt in the block.
+    pub receipt_index: usize,
     /// The index of the log in the block.
     pub log_index: usize,
     /// The log.
@@ -71,8 +71,8 @@ impl LogQuery {
             .enumerate()
             .flat_map(|(index, receipt)| receipt.logs.iter().map(move |log| (index, log)));
         logs.enumerate()
-            .map(|(log_index, (transaction_index, log))| ReceiptLog {
-                transaction_index,
+            .map(|(log_index, (receipt_index, log))| ReceiptLog {
+                receipt_index,
                 log_index,
                 log,
             })
@@ -189,7 +189,7 @@ mod tests {
         let query = LogQuery::new(Vec::new(), vec![vec![A]]);
         let found: Vec<_> = query
             .select(&receipts)
-            .map(|found| (found.transaction_index, found.log_index))
+            .map(|found| (found.receipt_index, found.log_index))
             .collect();
         assert_eq!(found, [(0, 0), (2, 3)]);
         assert_eq!(LogQuery::default().select(&receipts).count(), 4);

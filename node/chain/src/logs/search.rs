@@ -11,6 +11,7 @@ use store::{LogReads, StoreError, TableId};
 use super::candidates::CandidateBlocks;
 use super::{FoundLog, LogError, LogLimits, LogQuery};
 use crate::import::BlockId;
+use crate::rules::order::ExecutionOrder;
 use crate::view::View;
 use crate::work::WorkLimit;
 
@@ -104,20 +105,27 @@ impl View {
         if !executed {
             return Ok(None);
         }
-        let mut indexes: Vec<_> = matching.iter().map(|(transaction, ..)| *transaction).collect();
-        indexes.dedup();
-        if indexes.is_empty() {
+        if matching.is_empty() {
             return Ok(Some(Vec::new()));
         }
+        let transaction_of = self.transactions_of_receipts(id)?;
+        let mut indexes: Vec<_> = matching
+            .iter()
+            .filter_map(|(receipt, ..)| transaction_of(*receipt))
+            .collect();
+        indexes.sort_unstable();
+        indexes.dedup();
         let hashes = snapshot.transaction_hashes(id.number, &id.hash, &indexes)?;
-        let mut hashes = indexes.into_iter().zip(hashes).peekable();
+        let hashes: Vec<_> = indexes.into_iter().zip(hashes).collect();
         let mut found = Vec::with_capacity(matching.len());
-        for (transaction_index, log_index, log) in matching {
-            while hashes.next_if(|(index, _)| *index < transaction_index).is_some() {}
-            // `hashes` has an entry for the transaction of every matching log.
-            let Some((_, transaction_hash)) = hashes.peek().copied() else {
-                break;
-            };
+        for (receipt, log_index, log) in matching {
+            let place = transaction_of(receipt).and_then(|transaction| {
+                let at = hashes.binary_search_by_key(&transaction, |(index, _)| *index);
+                at.ok().map(|at| hashes[at])
+            });
+            // A system transaction that the block does not contain is shown as if it stood first.
+            let (transaction_index, transaction_hash) =
+                place.unwrap_or_else(|| (0, Transaction::system(id.number.saturating_sub(1)).hash()));
             found.push(FoundLog {
                 block: id,
                 transaction_index,
@@ -127,6 +135,25 @@ impl View {
             });
         }
         Ok(Some(found))
+    }
+
+    /// The function that gives the index of a receipt's transaction; `None` for a system
+    /// transaction that the block does not contain.
+    fn transactions_of_receipts(
+        &self,
+        id: BlockId,
+    ) -> Result<impl Fn(usize) -> Option<usize> + use<>, StoreError> {
+        let order = if self.spec().system_contract {
+            let are_system = self.snapshot().are_system(id.number, &id.hash)?;
+            let are_system = are_system.iter().copied();
+            Some(ExecutionOrder::of_flags(self.spec(), id.number, are_system))
+        } else {
+            None
+        };
+        Ok(move |receipt| match &order {
+            Some(order) => order.transaction_of(receipt),
+            None => Some(receipt),
+        })
     }
 
     /// The transaction that emitted a log.

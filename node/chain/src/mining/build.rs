@@ -101,11 +101,10 @@ fn fill<S: StateReads + BlockReads + NodeSource>(
     let mut transactions = Vec::new();
     let mut senders = Vec::new();
     if executor.spec().system_contract {
-        let system = executor.expected_system_transaction()?;
-        if let Err(TransactionError::State(error)) = executor.transaction(&system, SYSTEM_SENDER) {
+        transactions.push(executor.expected_system_transaction()?);
+        if let Err(TransactionError::State(error)) = executor.system_transaction() {
             return Err(error);
         }
-        transactions.push(system);
         senders.push(SYSTEM_SENDER);
     }
     while executor.gas_left() >= crate::evm::TX_GAS {

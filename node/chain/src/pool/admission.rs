@@ -33,8 +33,12 @@ pub(super) fn check_form(spec: &ChainSpec, number: u64, transaction: &Transactio
             if protected || !transaction.is_protected() => {}
         (form, _) => return Err(PoolError::Form(form)),
     }
-    if transaction.syscnt != 0 {
+    if transaction.is_system() {
         return Err(PoolError::System);
+    }
+    let expected = spec.chain_id_at(number);
+    if let Some(got) = transaction.chain_id().filter(|got| *got != expected) {
+        return Err(PoolError::ChainId { got, expected });
     }
     if transaction.sharding_flag != 0 {
         return Err(PoolError::ShardingFlag(transaction.sharding_flag));

@@ -72,6 +72,9 @@ pub enum PoolError {
     /// The transaction is for an application chain.
     #[error("shardingFlag {0} belongs to an application chain, not into the base chain's pool")]
     ShardingFlag(u64),
+    /// The transaction is signed for another chain, or for this chain at another height.
+    #[error("invalid sender: chain id: got {got}, expected {expected}")]
+    ChainId { got: u64, expected: u64 },
     /// The transaction is a system transaction. Nobody may send one.
     #[error("invalid sender: system transactions are made by blocks alone")]
     System,

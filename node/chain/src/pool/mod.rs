@@ -201,7 +201,8 @@ impl TxPool {
         states: impl IntoIterator<Item = (Address, SenderState)>,
         reverted: impl IntoIterator<Item = RevertedTransaction>,
     ) {
-        let old_rules = self.spec.rules_at(self.next_number());
+        let rules_at = |number| (self.spec.rules_at(number), self.spec.chain_id_at(number));
+        let old_rules = rules_at(self.next_number());
         self.next_number.store(next.number, Ordering::Release);
         let mut returning = Vec::new();
         for RevertedTransaction {
@@ -230,7 +231,7 @@ impl TxPool {
             index.follow(address, state, next.gas_limit);
             touched.push(address);
         }
-        let rules_changed = old_rules != self.spec.rules_at(next.number);
+        let rules_changed = old_rules != rules_at(next.number);
         if rules_changed || index.gas_max > next.gas_limit {
             index.retain(|entry| {
                 let form = admission::check_form(&self.spec, next.number, entry.transaction());

@@ -46,9 +46,6 @@ pub enum BodyError {
     /// The uncle's seal is wrong.
     #[error("uncle {hash}: {error}")]
     UncleSeal { hash: B256, error: SealCheckError },
-    /// The first transaction of the block is not the system transaction.
-    #[error("the block does not begin with the system transaction")]
-    NoSystemTransaction,
     /// A transaction's signature or chain id is wrong.
     #[error("transaction {index}: {error}")]
     Sender { index: usize, error: SenderError },
@@ -84,21 +81,20 @@ fn chain_id_text(got: Option<u64>) -> String {
 /// # Errors
 /// [`SenderError`] when the transaction has no valid signature for this chain.
 pub fn sender(spec: &ChainSpec, number: u64, transaction: &Transaction) -> Result<Address, SenderError> {
-    if transaction.form == TxForm::System {
+    if transaction.is_system() {
         return Err(SenderError::System);
     }
     let got = transaction.chain_id();
+    let expected = spec.chain_id_at(number);
     let unprotected = transaction.form == TxForm::Ethereum && got.is_none();
-    if got != Some(spec.chain_id) && !unprotected {
-        return Err(SenderError::ChainId {
-            got,
-            expected: spec.chain_id,
-        });
+    if got != Some(expected) && !unprotected {
+        return Err(SenderError::ChainId { got, expected });
     }
     Ok(transaction.recover_sender(spec.rules_at(number).low_s())?)
 }
 
-/// The senders of a block's transactions, recovered on all processors.
+/// The senders of a block's transactions, recovered on all processors. On a chain with a system
+/// contract, a block may contain any system transactions: they are not executed.
 ///
 /// # Errors
 /// [`BodyError::Sender`] for the first transaction without a valid sender.
@@ -110,7 +106,7 @@ pub fn senders(
     /// Transactions that a thread takes at a time; fewer are not worth a thread.
     const CHUNK: usize = 16;
     let one = |(index, transaction): (usize, &Transaction)| {
-        if index == 0 && spec.system_contract && transaction.form == TxForm::System {
+        if spec.system_contract && transaction.is_system() {
             return Ok(SYSTEM_SENDER);
         }
         sender(spec, number, transaction).map_err(|error| BodyError::Sender { index, error })
@@ -154,9 +150,6 @@ pub fn check_body(
         return Err(BodyError::UnclesHash { got, expected });
     }
     check_uncles(spec, seals, view, block)?;
-    if spec.system_contract && block.transactions.first().is_none_or(|first| !first.is_system()) {
-        return Err(BodyError::NoSystemTransaction);
-    }
     senders(spec, block.header.number, &block.transactions)
 }
 

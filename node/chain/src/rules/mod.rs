@@ -1,10 +1,12 @@
 //! Header rules: number, timestamp, gas limit, extra data; and the block rewards.
 //!
-//! Difficulty is in [`difficulty`], bodies are in [`body`], seals in [`seal`]. Source:
-//! docs/base-chain.md, 3. This module knows headers and the spec, but no state.
+//! Difficulty is in [`difficulty`], bodies are in [`body`], the order of execution in [`order`],
+//! seals in [`seal`]. Source: docs/base-chain.md, 3. This module knows headers and the spec, but no
+//! state.
 
 pub mod body;
 pub mod difficulty;
+pub mod order;
 pub mod seal;
 
 use primitives::{Bytes, Header, U256};
@@ -66,18 +68,19 @@ pub enum HeaderError {
 }
 
 /// The smallest and the largest gas limit of a child of a block with gas limit `parent`.
-pub fn gas_limit_bounds(spec: &ChainSpec, parent: u64) -> (u64, u64) {
+pub fn gas_limit_bounds(parent: u64) -> (u64, u64) {
     let step = (parent / GAS_LIMIT_DIVISOR).saturating_sub(1);
-    let floor = GAS_LIMIT_MIN.max(spec.gas_limit_min);
     (
-        parent.saturating_sub(step).max(floor),
+        parent.saturating_sub(step).max(GAS_LIMIT_MIN),
         parent.saturating_add(step).min(i64::MAX as u64),
     )
 }
 
-/// The gas limit that a miner sets in a child: the allowed value that is nearest to `target`.
+/// The gas limit that a miner sets in a child: the allowed value that is nearest to `target`, or to
+/// the spec's lowest target if that is higher.
 pub fn next_gas_limit(spec: &ChainSpec, parent: u64, target: u64) -> u64 {
-    let (low, high) = gas_limit_bounds(spec, parent);
+    let target = target.max(spec.gas_target_min);
+    let (low, high) = gas_limit_bounds(parent);
     // `clamp` would panic if `low > high`, which is so if block 0 has a gas limit far below the
     // minimum.
     target.max(low).min(high)
@@ -120,7 +123,7 @@ pub fn check_header(
         });
     }
     check_dao_extra(spec, header)?;
-    let (low, high) = gas_limit_bounds(spec, parent.gas_limit);
+    let (low, high) = gas_limit_bounds(parent.gas_limit);
     if !(low..=high).contains(&header.gas_limit) {
         return Err(HeaderError::GasLimit {
             got: header.gas_limit,
@@ -306,20 +309,23 @@ mod tests {
     }
 
     #[test]
-    fn built_in_networks_have_a_higher_minimum_gas_limit() {
+    fn a_gas_limit_moves_in_small_steps_and_is_at_least_5000() {
+        assert_eq!(gas_limit_bounds(9_000_000), (8_991_212, 9_008_788));
+        assert_eq!(gas_limit_bounds(5001), (5000, 5004));
+        assert_eq!(gas_limit_bounds(u64::MAX / 2).1, i64::MAX as u64);
+    }
+
+    #[test]
+    fn blocks_made_for_built_in_networks_steer_to_no_limit_below_the_floor() {
         for spec in [ChainSpec::main(), ChainSpec::test(), ChainSpec::dev()] {
-            assert_eq!(gas_limit_bounds(&spec, 9_000_000), (9_000_000, 9_008_788));
-            assert_eq!(gas_limit_bounds(&spec, 9_000_001).0, 9_000_000);
-            assert_eq!(gas_limit_bounds(&spec, 9_010_000).0, 9_001_203);
             assert_eq!(next_gas_limit(&spec, 9_000_500, 5000), 9_000_000);
+            assert_eq!(next_gas_limit(&spec, 8_000_000, 5000), 8_007_811);
         }
         let other = ChainSpec {
-            gas_limit_min: GAS_LIMIT_MIN,
+            gas_target_min: GAS_LIMIT_MIN,
             ..ChainSpec::main()
         };
-        assert_eq!(gas_limit_bounds(&other, 9_000_000).0, 8_991_212);
-        assert_eq!(gas_limit_bounds(&other, 5001), (5000, 5004));
-        assert_eq!(gas_limit_bounds(&other, u64::MAX / 2).1, i64::MAX as u64);
+        assert_eq!(next_gas_limit(&other, 9_000_500, 5000), 8_991_712);
     }
 
     #[test]
@@ -332,6 +338,6 @@ mod tests {
         assert_eq!(next_gas_limit(&spec, 9_000_000, 1), 9_000_000);
         assert_eq!(next_gas_limit(&spec, 18_000_000, 18_000_000), 18_000_000);
         // With a parent far below the minimum no limit is allowed. The function still returns one.
-        assert_eq!(next_gas_limit(&spec, 5000, 18_000_000), 5003);
+        assert_eq!(next_gas_limit(&spec, 4000, 18_000_000), 4002);
     }
 }

@@ -13,13 +13,13 @@ pub(crate) fn is_active(fork: ForkBlock, number: u64) -> bool {
     fork.is_some_and(|first| number >= first)
 }
 
-/// Forks of the public network's family.
+/// Forks of the public network's family. A fork that a genesis file leaves out is active from block
+/// 0 on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MoacForks {
     /// The first rules. A genesis file with this key is of the public network's family.
     pub pangu: ForkBlock,
-    /// The contracts 0x0d and 0x0e return a word; before, they return nothing. If a chain does not
-    /// name this fork, it is active from block 0 on.
+    /// The contracts 0x0d and 0x0e return a word; before, they return nothing.
     pub nuwa: ForkBlock,
     /// Opcodes for shifts, EXTCODEHASH, CREATE2, CHAINID, SELFBALANCE.
     pub fuxi: ForkBlock,

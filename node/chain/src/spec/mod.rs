@@ -14,13 +14,21 @@ pub use networks::{DEV_ACCOUNTS, DEV_DIFFICULTY};
 use std::collections::BTreeMap;
 
 use ethash::Schedule;
-use primitives::{Address, B256, Bytes, ReceiptForm, TxRules, U256};
+use primitives::{Address, B256, Bytes, ReceiptForm, TxRules, U256, address};
 
-/// The smallest gas limit of a block on the built-in networks, and the gas limit of their block 0.
+/// The smallest gas limit of a valid block.
+pub const GAS_LIMIT_MIN: u64 = 5000;
+
+/// The gas limit of block 0 of the built-in networks. Blocks that are made for them steer to no
+/// lower limit.
 pub const GAS_LIMIT_FLOOR: u64 = 9_000_000;
 
-/// The smallest gas limit of a block on any network.
-pub const GAS_LIMIT_MIN: u64 = 5000;
+/// The contract of the public network that says which contracts may send notices. The public node
+/// asks it on the chains with the ids [`NOTICE_LIST_CHAINS`].
+pub const NOTICE_LIST: Address = address!("406f4c2d1ca8be4709b6a3cc66066cf176aa01ca");
+
+/// The ids of the chains on which the public node asks [`NOTICE_LIST`].
+pub const NOTICE_LIST_CHAINS: [u64; 2] = [99, 188];
 
 /// The gas limit that miners steer to by default.
 pub const GAS_TARGET_DEFAULT: u64 = 18_000_000;
@@ -74,30 +82,45 @@ pub enum DifficultyRule {
     Ethereum,
 }
 
+/// A block from which on signatures have another chain id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainIdChange {
+    /// The first block with this id.
+    pub first_block: u64,
+    /// The id in signatures.
+    pub chain_id: u64,
+}
+
 /// A network: its identity, its rules, its block 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainSpec {
     /// The name, for logs.
     pub name: String,
-    /// The id in signatures.
+    /// The id in signatures, from block 0 on.
     pub chain_id: u64,
+    /// Later ids in signatures, in ascending order of their blocks.
+    pub chain_id_changes: Vec<ChainIdChange>,
     /// The id in the handshake and in `net_version`.
     pub network_id: u64,
     /// The family and its forks.
     pub family: ChainFamily,
     /// How the difficulty is computed.
     pub difficulty: DifficultyRule,
-    /// Touched empty accounts are removed; in Ethereum's family from EIP-158 on.
-    pub remove_empty_accounts: bool,
     /// The gas of failed calls goes back to the caller. This is a fault of the public network's
-    /// first node that is consensus there. See `evm/refund.rs`.
+    /// first node that is consensus in its whole family. See `evm/refund.rs`.
     pub failed_calls_refund_gas: bool,
     /// Every block begins with the system transaction.
     pub system_contract: bool,
+    /// The code size of 0x0d is 1 even if the account does not exist. So contracts that ask for it
+    /// before they send a notice work on a network whose block 0 does not have the account.
+    pub notify_scs_always_exists: bool,
+    /// The contract that says which contracts may send notices; `None` if all may. A call of 0x0d
+    /// by any other contract returns 0. If the contract has no code, all may.
+    pub notice_list: Option<Address>,
     /// Which blocks belong to which Ethash epoch.
     pub schedule: Schedule,
-    /// The smallest gas limit of a block.
-    pub gas_limit_min: u64,
+    /// The lowest gas limit that blocks made here steer to. Blocks of others may have a lower one.
+    pub gas_target_min: u64,
     /// The smallest gas price that the pool accepts in transactions of others, in sha.
     pub gas_price_min: U256,
     /// The content of block 0.
@@ -111,7 +134,7 @@ impl ChainSpec {
     pub fn rules_at(&self, number: u64) -> BlockRules {
         match &self.family {
             ChainFamily::Moac(forks) => BlockRules::Moac {
-                nuwa: forks.nuwa.is_none_or(|first| number >= first),
+                nuwa: is_active(forks.nuwa, number),
                 fuxi: is_active(forks.fuxi, number),
                 precompiles: is_active(forks.precompiles, number),
                 classic_transactions: is_active(forks.classic_transactions, number),
@@ -123,9 +146,11 @@ impl ChainSpec {
         }
     }
 
-    /// Whether touched empty accounts are removed at block `number`.
-    pub fn removes_empty_accounts(&self, number: u64) -> bool {
-        self.remove_empty_accounts && self.rules_at(number).removes_empty_accounts()
+    /// The id in signatures of transactions in block `number`.
+    pub fn chain_id_at(&self, number: u64) -> u64 {
+        let changes = self.chain_id_changes.iter();
+        let latest = changes.rev().find(|change| change.first_block <= number);
+        latest.map_or(self.chain_id, |change| change.chain_id)
     }
 
     /// The name of a fork that is active at block `number` and that this program does not support.

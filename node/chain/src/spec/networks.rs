@@ -6,7 +6,10 @@
 use ethash::Schedule;
 use primitives::{Address, U256, address, b256};
 
-use super::{ChainFamily, ChainSpec, DifficultyRule, GAS_LIMIT_FLOOR, Genesis, GenesisAccount, MoacForks};
+use super::{
+    ChainFamily, ChainIdChange, ChainSpec, DifficultyRule, GAS_LIMIT_FLOOR, Genesis, GenesisAccount,
+    MoacForks, NOTICE_LIST,
+};
 
 /// The difficulty of every block of the dev network.
 pub const DEV_DIFFICULTY: u64 = 512;
@@ -18,6 +21,11 @@ impl ChainSpec {
             name: "main".to_owned(),
             chain_id: 99,
             network_id: 99,
+            chain_id_changes: vec![ChainIdChange {
+                first_block: 10_600_000,
+                chain_id: 1099,
+            }],
+            notice_list: Some(NOTICE_LIST),
             family: ChainFamily::Moac(MoacForks {
                 pangu: Some(0),
                 nuwa: Some(647_200),
@@ -79,8 +87,8 @@ impl ChainSpec {
                 bomb_defused: Some(0),
             }),
             difficulty: DifficultyRule::Constant(DEV_DIFFICULTY),
-            failed_calls_refund_gas: false,
             system_contract: false,
+            notify_scs_always_exists: true,
             gas_price_min: U256::ZERO,
             genesis: Genesis {
                 alloc,
@@ -97,14 +105,16 @@ fn public() -> ChainSpec {
     ChainSpec {
         name: String::new(),
         chain_id: 0,
+        chain_id_changes: Vec::new(),
         network_id: 0,
         family: ChainFamily::Moac(MoacForks::default()),
         difficulty: DifficultyRule::Moac,
-        remove_empty_accounts: true,
         failed_calls_refund_gas: true,
         system_contract: true,
+        notify_scs_always_exists: false,
+        notice_list: None,
         schedule: Schedule::Ethash,
-        gas_limit_min: GAS_LIMIT_FLOOR,
+        gas_target_min: GAS_LIMIT_FLOOR,
         gas_price_min: U256::from(1_000_000_000u64),
         genesis: public_genesis(),
         genesis_hash: None,
@@ -198,7 +208,27 @@ mod tests {
             assert!(spec.failed_calls_refund_gas && spec.system_contract);
         }
         assert_eq!(rules(&ChainSpec::dev(), 0), [true; 4]);
-        assert!(!ChainSpec::dev().failed_calls_refund_gas);
+        assert!(ChainSpec::dev().failed_calls_refund_gas);
+    }
+
+    #[test]
+    fn the_chain_id_depends_on_the_height() {
+        let main = ChainSpec::main();
+        let at = |number| main.chain_id_at(number);
+        assert_eq!((at(0), at(10_599_999), at(10_600_000)), (99, 99, 1099));
+        assert_eq!(at(u64::MAX), 1099);
+        let many = ChainSpec {
+            chain_id_changes: [(5, 7), (9, 8)]
+                .map(|(first_block, chain_id)| ChainIdChange {
+                    first_block,
+                    chain_id,
+                })
+                .into(),
+            ..ChainSpec::dev()
+        };
+        let ids = [0, 4, 5, 8, 9, 10].map(|number| many.chain_id_at(number));
+        assert_eq!(ids, [100, 100, 7, 7, 8, 8]);
+        assert_eq!(ChainSpec::test().chain_id_at(u64::MAX), 101);
     }
 
     #[test]

@@ -287,6 +287,19 @@ impl<'a, S: StateReads + BlockReads + NodeSource> BlockState<'a, S> {
         Ok(())
     }
 
+    /// Sets a slot of an account that exists.
+    ///
+    /// # Errors
+    /// [`StateError`] when the store fails.
+    pub fn set_slot(&mut self, address: Address, slot: U256, value: U256) -> Result<(), StateError> {
+        let before = self.storage(address, slot)?;
+        if before != value {
+            let added = self.changing(address)?.write(slot, before, value);
+            self.head.cached_entries += added;
+        }
+        Ok(())
+    }
+
     /// Sets an account of block 0.
     ///
     /// # Errors

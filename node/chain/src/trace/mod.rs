@@ -44,6 +44,16 @@ pub enum Tracer {
     },
 }
 
+impl Tracer {
+    /// The trace of a transaction that was not executed.
+    fn empty(&self) -> Trace {
+        match self {
+            Self::Steps(_) => Trace::Steps(StepTrace::default()),
+            Self::Calls { .. } => Trace::Calls(CallFrame::default()),
+        }
+    }
+}
+
 /// What to record, and the limit of the whole request.
 #[derive(Clone, Debug)]
 pub struct TraceRequest {
@@ -131,9 +141,7 @@ impl View {
     pub fn trace_block(&self, block: &StoredBlock, request: &TraceRequest) -> Result<Vec<Trace>, TraceError> {
         let mut bounds = TraceBounds::new(request.limit.clone(), TRACE_BYTES_MAX);
         let mut replay = BlockReplay::begin(self, block)?;
-        (0..block.body.transactions.len())
-            .map(|index| replay.trace(index, &request.tracer, &mut bounds))
-            .collect()
+        replay.trace_all(&request.tracer, &mut bounds)
     }
 }
 

@@ -16,6 +16,7 @@ use super::{Trace, TraceError, Tracer, off_chain};
 use crate::evm::execute::{Executor, TransactionError, transaction_env, transaction_error};
 use crate::evm::handler::{EvmOutcome, inspect, inspect_system_call, system_call, transact};
 use crate::evm::{EvmContext, block_env, chain_evm};
+use crate::rules::order::ExecutionOrder;
 use crate::spec::ChainSpec;
 use crate::state::{BlockState, Overlay};
 use crate::view::{StoredBlock, View};
@@ -24,6 +25,9 @@ use crate::view::{StoredBlock, View};
 pub(super) struct BlockReplay<'v> {
     spec: &'v ChainSpec,
     block: &'v StoredBlock,
+    order: ExecutionOrder,
+    /// The system transaction, if the block does not contain it.
+    system: Transaction,
     state: BlockState<'v, Snapshot>,
 }
 
@@ -44,17 +48,38 @@ impl<'v> BlockReplay<'v> {
         Ok(Self {
             spec: view.spec(),
             block,
+            order: ExecutionOrder::of(view.spec(), header.number, &block.body.transactions),
+            system: Transaction::system(parent_number),
             state,
         })
     }
 
-    /// Runs the transactions before `index`.
+    /// Runs the transactions that are executed before transaction `index`, or all if there is no
+    /// such transaction.
     pub(super) fn run_to(&mut self, index: usize, bounds: &TraceBounds) -> Result<(), TraceError> {
-        for earlier in 0..index {
+        let executed: Vec<_> = self.order.transactions().collect();
+        for earlier in executed.into_iter().take_while(|one| *one != Some(index)) {
             bounds.check()?;
             self.run(earlier)?;
         }
         Ok(())
+    }
+
+    /// Traces all transactions. A system transaction that was left out has an empty trace.
+    pub(super) fn trace_all(
+        &mut self,
+        tracer: &Tracer,
+        bounds: &mut TraceBounds,
+    ) -> Result<Vec<Trace>, TraceError> {
+        let mut traces = vec![tracer.empty(); self.block.body.transactions.len()];
+        let executed: Vec<_> = self.order.transactions().collect();
+        for one in executed {
+            match one {
+                Some(index) => traces[index] = self.trace(index, tracer, bounds)?,
+                None => self.run(one)?,
+            }
+        }
+        Ok(traces)
     }
 
     /// The changes of all transactions so far.
@@ -62,7 +87,8 @@ impl<'v> BlockReplay<'v> {
         self.state.into_overlay()
     }
 
-    /// Runs transaction `index`, which must be the next one, and returns its trace.
+    /// Runs transaction `index` and returns its trace. It must be the next one that is executed, or
+    /// a system transaction that is left out: then the trace is empty.
     pub(super) fn trace(
         &mut self,
         index: usize,
@@ -70,13 +96,16 @@ impl<'v> BlockReplay<'v> {
         bounds: &mut TraceBounds,
     ) -> Result<Trace, TraceError> {
         bounds.check()?;
+        if self.order.receipt_of(index).is_none() {
+            return Ok(tracer.empty());
+        }
         let (rules, transaction) = ((self.spec, &self.block.record.header), self.transaction(index));
         let trace = match tracer {
             Tracer::Steps(options) => {
                 let mut tracer = StepTracer::new(*options, bounds);
                 let outcome = run_with_inspector(&mut self.state, rules, transaction, &mut tracer);
                 let steps = tracer.into_steps();
-                let result = self.commit(index, outcome)?;
+                let result = self.commit(Some(index), outcome)?;
                 Trace::Steps(StepTrace {
                     gas: gas_used(transaction.0, &result),
                     failed: !result.is_success(),
@@ -88,7 +117,7 @@ impl<'v> BlockReplay<'v> {
                 let mut tracer = CallTracer::new(*only_top, self.spec.failed_calls_refund_gas, bounds);
                 let outcome = run_with_inspector(&mut self.state, rules, transaction, &mut tracer);
                 let top = tracer.into_top();
-                let result = self.commit(index, outcome)?;
+                let result = self.commit(Some(index), outcome)?;
                 Trace::Calls(CallFrame {
                     gas: transaction.0.gas,
                     gas_used: gas_used(transaction.0, &result),
@@ -100,13 +129,18 @@ impl<'v> BlockReplay<'v> {
         Ok(trace)
     }
 
-    /// Runs transaction `index`, which must be the next one.
-    fn run(&mut self, index: usize) -> Result<(), TraceError> {
+    /// Runs transaction `index`, which must be the next one; `None` is the system transaction of a
+    /// block that does not contain it.
+    fn run(&mut self, index: Option<usize>) -> Result<(), TraceError> {
         let (spec, header) = (self.spec, &self.block.record.header);
-        let (transaction, sender) = self.transaction(index);
+        let system = self.system.clone();
+        let (transaction, sender) = match index {
+            Some(index) => self.transaction(index),
+            None => (&system, SYSTEM_SENDER),
+        };
         let mut evm = chain_evm(&mut self.state, spec, block_env(header), |_| ());
         let outcome = if transaction.is_system() {
-            let input = transaction.input.clone();
+            let input = system.input.clone();
             system_call(&mut evm, spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input).map_err(transaction_error)
         } else {
             transaction_env(transaction, sender)
@@ -123,19 +157,19 @@ impl<'v> BlockReplay<'v> {
 
     fn commit(
         &mut self,
-        index: usize,
+        index: Option<usize>,
         outcome: Result<EvmOutcome, TransactionError>,
     ) -> Result<ExecutionResult, TraceError> {
         let EvmOutcome { result, changes, .. } = outcome.map_err(|error| match error {
             TransactionError::State(error) => error.into(),
             error => TraceError::Transaction {
                 number: self.block.record.header.number,
-                index,
+                index: index.unwrap_or(0),
                 error,
             },
         })?;
         self.state.commit(changes);
-        if self.transaction(index).0.is_system() {
+        if index.is_none_or(|index| self.transaction(index).0.is_system()) {
             self.state.bump_nonce(SYSTEM_SENDER)?;
         }
         Ok(result)
@@ -151,7 +185,8 @@ fn run_with_inspector<'s, 'v, I: Inspector<EvmContext<&'s mut BlockState<'v, Sna
 ) -> Result<EvmOutcome, TransactionError> {
     let mut evm = chain_evm(state, spec, block_env(header), |_| ()).with_inspector(inspector);
     if transaction.is_system() {
-        let input = transaction.input.clone();
+        // The executed one, whatever the block's is.
+        let input = Transaction::system(0).input;
         return inspect_system_call(&mut evm, spec, SYSTEM_SENDER, SYSTEM_CONTRACT, input)
             .map_err(transaction_error);
     }

@@ -33,7 +33,7 @@ pub struct StepOptions {
 }
 
 /// The steps of a transaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepTrace {
     /// Gas used, after refunds.
     pub gas: u64,

@@ -190,7 +190,7 @@ impl Maker {
 }
 
 /// Makes the block of `plan` on `parent`, which is the head of `view`.
-fn assemble(spec: &ChainSpec, view: &store::Snapshot, parent: &Header, mut plan: Plan) -> Block {
+pub(crate) fn assemble(spec: &ChainSpec, view: &store::Snapshot, parent: &Header, mut plan: Plan) -> Block {
     let difficulty = match spec.difficulty {
         DifficultyRule::Constant(difficulty) => U256::from(difficulty),
         _ => chain::rules::difficulty::next_difficulty(spec, parent, parent.timestamp + plan.seconds),
@@ -212,7 +212,8 @@ fn assemble(spec: &ChainSpec, view: &store::Snapshot, parent: &Header, mut plan:
     };
     let mut state = BlockState::new(view, parent.number, parent.state_root);
     let mut executor = Executor::new(spec, &header, &mut state);
-    for transaction in &plan.transactions {
+    executor.system_transaction().expect("the store works");
+    for transaction in plan.transactions.iter().filter(|one| !one.is_system()) {
         let low_s = spec.rules_at(header.number).low_s();
         let sender = transaction.recover_sender(low_s).expect("signed");
         executor

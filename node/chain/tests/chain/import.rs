@@ -11,7 +11,7 @@ use ethash::{LightCaches, SealError};
 use primitives::{B256, Block, Bloom, Header, Transaction, TxForm, U256, uncles_hash};
 use store::TableId;
 
-use crate::common::{Maker, Node, Plan, account, coins, easy_spec, forks, key, sign, unsigned};
+use crate::common::{Maker, Node, Plan, account, coins, easy_spec, key, sign, unsigned};
 
 fn id(block: &Block) -> BlockId {
     BlockId {
@@ -104,7 +104,10 @@ fn headers_that_are_refused() {
         header(&|h| h.gas_limit += 9_000_000 / 1024),
         H(HeaderError::GasLimit { .. })
     );
-    assert_is!(header(&|h| h.gas_limit -= 1), H(HeaderError::GasLimit { .. }));
+    assert_is!(
+        header(&|h| h.gas_limit -= 9_000_000 / 1024),
+        H(HeaderError::GasLimit { .. })
+    );
     assert_is!(
         header(&|h| h.gas_used = h.gas_limit + 1),
         H(HeaderError::GasUsed { .. })
@@ -205,17 +208,10 @@ fn transactions_that_are_refused() {
     );
     assert_is!(
         altered(&|t| t.syscnt = 1),
-        T {
-            error: TransactionError::System,
+        ImportError::Body(BodyError::Sender {
+            error: SenderError::System,
             ..
-        }
-    );
-    assert_is!(
-        altered(&|t| t.sharding_flag = 1),
-        T {
-            error: TransactionError::ShardingFlag(1),
-            ..
-        }
+        })
     );
     assert_is!(
         altered(&|t| t.tx_nonce = 1),
@@ -263,22 +259,6 @@ fn transactions_that_are_refused() {
             error: TransactionError::NonceTooLow { got: 0, expected: 1 },
             ..
         }
-    );
-
-    let mut later = Maker::new(ChainSpec::dev());
-    let empty = later.block(later.genesis, Plan::default());
-    let mut spec = ChainSpec::dev();
-    forks(&mut spec).classic_transactions = Some(2);
-    let node = Node::new(&spec.into());
-    let mut block = empty;
-    block.transactions = vec![plain.sign(&key(0), 100, TxForm::Classic)];
-    block.header.transactions_root = transactions_root(&block.transactions);
-    assert_is!(
-        node.import(&block),
-        Err(T {
-            error: TransactionError::ClassicDisabled,
-            ..
-        })
     );
 }
 

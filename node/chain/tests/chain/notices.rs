@@ -156,6 +156,122 @@ fn a_notice_is_dropped_with_its_frame() {
     }
 }
 
+/// A list of contracts that may send notices: it lets `caller` pass if the hash of its code is
+/// that of a contract with this code. It logs what it is asked, and uses as much gas as it can.
+fn list(code: &str) -> String {
+    let code_hash = primitives::hex::encode(primitives::keccak256(hex(code)));
+    // The second word of the input is the code hash. The first one begins with the caller.
+    format!("6024 35 7f{code_hash} 14 6000 52 6020 6000 f3")
+}
+
+/// Runs a program that writes what 0x0d returns to slot 0, on a chain with a list.
+fn run_listed(program: &str, callee: &str, list: &str) -> crate::run::Ran {
+    let address = Address::repeat_byte(0x11);
+    let mut run = Run::new(program, callee);
+    run.spec.notice_list = Some(address);
+    if !list.is_empty() {
+        run.spec.genesis.alloc.insert(address, contract(list));
+    }
+    run.input = DATA.to_vec();
+    run.run()
+}
+
+#[test]
+fn a_list_decides_who_may_send_notices() {
+    let program = format!("{NOTIFY} 610400 51 6000 55");
+    let other = format!("{program} 00");
+    let without = run(&program, "00");
+    let check = |name: &str, program: &str, list: &str, answer: u64, gas: u64| {
+        let ran = run_listed(program, "00", list);
+        assert_eq!((ran.success, ran.slots[0]), (true, U256::from(answer)), "{name}");
+        assert_eq!((ran.notices.len() as u64, ran.logs.len()), (answer, 0), "{name}");
+        assert_eq!(ran.gas_used, gas, "{name}");
+    };
+    // The list's own gas is charged to nobody. The program writes 0 over 0, or 1.
+    let (listed, unlisted) = (without.gas_used, without.gas_used - 15_000);
+    check("on the list", &program, &list(&program), 1, listed);
+    check("not on the list", &other, &list(&program), 0, unlisted);
+    check("no list", &program, "", 1, listed);
+    check("a list that fails", &program, "fe", 0, unlisted);
+    check(
+        "a list that reverts",
+        &program,
+        "6001 6000 52 6020 6000 fd",
+        0,
+        unlisted,
+    );
+    check("a list without end", &program, "5b 6000 56", 0, unlisted);
+    check("a list that says nothing", &program, "00", 1, listed);
+    check("a short answer", &program, "6001 6000 f3", 1, listed);
+    check(
+        "another answer than 1",
+        &program,
+        "6002 6000 52 6020 6000 f3",
+        1,
+        listed,
+    );
+    // The list is given a million gas.
+    check(
+        "its gas",
+        &program,
+        "620f4000 5a 11 6000 52 6020 6000 f3",
+        1,
+        listed,
+    );
+    check(
+        "its gas",
+        &program,
+        "620f4240 5a 11 6000 52 6020 6000 f3",
+        0,
+        unlisted,
+    );
+    // It sees the caller of 0x0d as its own caller, and in the input.
+    let caller = primitives::hex::encode(PROGRAM);
+    let asks = format!("73{caller} 33 14 73{caller} 60601c6004351c 14 16 6000 52 6020 6000 f3");
+    let asks = asks.replace("60601c6004351c", "6004 35 6060 1c");
+    check("its caller", &program, &asks, 1, listed);
+    // The selector is that of `isValid`, and the input has two words.
+    let asks = "6310a0c274 6000 35 60e0 1c 14 6044 36 14 16 6000 52 6020 6000 f3";
+    check("its input", &program, asks, 1, listed);
+}
+
+#[test]
+fn the_list_is_asked_about_the_caller_of_0x0d() {
+    // The callee calls 0x0d by DELEGATECALL: the public node asks about the callee's caller.
+    let returns = "6020 610400 f3";
+    let program = forward("f1", CALLEE);
+    let callee = format!("{} {returns}", notify_with("f4"));
+    assert_eq!(
+        run_listed(&program, &callee, &list(&program)).slots[0],
+        U256::from(1)
+    );
+    assert_eq!(run_listed(&program, &callee, &list(&callee)).slots[0], U256::ZERO);
+    let callee = format!("{NOTIFY} {returns}");
+    assert_eq!(
+        run_listed(&program, &callee, &list(&callee)).slots[0],
+        U256::from(1)
+    );
+    assert_eq!(
+        run_listed(&program, &callee, &list(&program)).slots[0],
+        U256::ZERO
+    );
+    // An account without code has the hash of no code.
+    let mut direct = Run::new("00", "00");
+    direct.spec.notice_list = Some(PROGRAM);
+    direct.spec.genesis.alloc.insert(PROGRAM, contract(&list("")));
+    (direct.to, direct.input) = (NOTIFY_SCS, DATA.to_vec());
+    assert_eq!(direct.run().notices, [notice_of(account(0))]);
+    direct.spec.genesis.alloc.insert(PROGRAM, contract(&list("00")));
+    assert_eq!(direct.run().notices, []);
+    // Before Nuwa nothing is returned.
+    let mut early = Run::new(&format!("{NOTIFY} 3d 6000 55"), "00");
+    early.spec.notice_list = Some(CALLEE);
+    early.spec.genesis.alloc.insert(CALLEE, contract("fe"));
+    forks(&mut early.spec).nuwa = Some(5);
+    let ran = early.run();
+    assert_eq!((ran.slots[0], ran.notices), (U256::ZERO, vec![]));
+}
+
 #[test]
 fn too_little_gas_and_too_much_input_emit_no_notice() {
     let program = |gas: u64| format!("6000 6000 6000 6000 6000 600d 61{gas:04x} f1 6000 55");

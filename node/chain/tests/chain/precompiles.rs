@@ -113,9 +113,15 @@ fn contracts_for_shards_return_zero() {
         assert_eq!(call(0x0b, opcode, &[1; 500]), zero, "{opcode}");
     }
     for (low, length) in [(0x09, 131), (0x09, 133), (0x0a, 99), (0x0a, 101), (0x0b, 131)] {
-        // The call burns 63/64 of the remaining gas. The output is return data, but is not copied
-        // to memory.
-        let (gas, memory, size) = call(low, "f1", &vec![0; length]);
+        // The output is return data, but is not copied to memory. A plain call gets back what the
+        // contract did not charge; other calls burn 63/64 of the remaining gas.
+        let input = vec![0; length];
+        assert_eq!(
+            call(low, "f1", &input),
+            (100_000, U256::MAX, 32),
+            "{low:#x} with {length} bytes"
+        );
+        let (gas, memory, size) = call(low, "fa", &input);
         assert!(gas > 19_000_000, "{low:#x} with {length} bytes: got {gas} gas");
         assert_eq!((memory, size), (U256::MAX, 32), "{low:#x} with {length} bytes");
     }
@@ -134,8 +140,10 @@ fn spend_gas_charges_by_its_number() {
         assert_eq!(call(0x0e, opcode, &[]), (8_000_000, U256::ZERO, 32), "{opcode}");
     }
     assert_eq!(call(0x0e, "f1", &input(60)).0, 10_121_000);
-    let (gas, memory, size) = call(0x0e, "f1", &input(200));
-    assert!(gas > 19_000_000, "a number above the gas limit: got {gas} gas");
+    // A number whose gas is above the gas limit.
+    assert_eq!(call(0x0e, "f1", &input(200)), (0, U256::MAX, 0));
+    let (gas, memory, size) = call(0x0e, "fa", &input(200));
+    assert!(gas > 19_000_000, "got {gas} gas");
     assert_eq!((memory, size), (U256::MAX, 0));
 }
 
@@ -155,7 +163,7 @@ fn contracts_0x0d_and_0x0e_return_words_from_nuwa_on() {
         };
         let (nothing, word) = ((U256::ZERO, U256::MAX), (U256::from(32), output));
         assert_eq!((at(Some(5), 4), at(Some(5), 5)), (nothing, word), "{low:#x}");
-        assert_eq!((at(Some(0), 1), at(None, 1)), (word, word), "{low:#x}");
+        assert_eq!((at(Some(0), 1), at(None, 1)), (word, nothing), "{low:#x}");
     }
 }
 
@@ -174,6 +182,43 @@ fn a_plain_call_of_0x0c_runs_nothing_and_other_calls_return_zero() {
 const PAYER: Address = Address::repeat_byte(0xa1);
 const PAID: Address = Address::repeat_byte(0xa2);
 const DELEGATE_SEND: Address = Address::with_last_byte(0x0c);
+
+/// A call of BLS12-381's G1 addition with two points at infinity.
+const INFINITIES: [u8; 256] = [0; 256];
+
+#[test]
+fn bls_contracts_run_for_all_calls_but_the_plain_one() {
+    assert_eq!(
+        call(60, "f1", &INFINITIES),
+        (0, U256::MAX, 0),
+        "a plain call runs nothing"
+    );
+    for opcode in ["f2", "f4", "fa"] {
+        assert_eq!(call(60, opcode, &INFINITIES), (600, U256::ZERO, 128), "{opcode}");
+        // A rejected input burns the gas of the call.
+        let (gas, memory, size) = call(60, opcode, &INFINITIES[1..]);
+        assert!(gas > 19_000_000, "{opcode}: got {gas} gas");
+        assert_eq!((memory, size), (U256::MAX, 0), "{opcode}");
+    }
+    for low in [59, 69] {
+        assert_eq!(call(low, "fa", &INFINITIES), (0, U256::MAX, 0), "{low}");
+    }
+    // They exist from their fork on, and their code size is 0.
+    assert_eq!(precompile(6, 60, &INFINITIES), (0, U256::ZERO));
+    assert_eq!(precompile(7, 66, &[0; 384]), (115_000 + 23_000, U256::from(1)));
+    let size = Run::new("603c 3b 6000 55", "00").run();
+    assert_eq!(size.slots[0], U256::ZERO);
+}
+
+#[test]
+fn a_rejected_pairing_is_charged_by_a_plain_call() {
+    // The gas for one pair is charged; the points are not on their curves.
+    assert_eq!(call(8, "f1", &[1; 192]), (79_000, U256::MAX, 0));
+    assert_eq!(call(8, "f1", &[1; 191]), (45_000, U256::MAX, 0));
+    let (gas, memory, size) = call(8, "fa", &[1; 192]);
+    assert!(gas > 19_000_000, "got {gas} gas");
+    assert_eq!((memory, size), (U256::MAX, 0));
+}
 
 /// Calls 0x0c with `input` and `value`, from the system contract or from another contract. Returns
 /// whether the call succeeded, and the balances of the caller, [`PAYER`], [`PAID`] and 0x0c.

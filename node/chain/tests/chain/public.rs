@@ -7,16 +7,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chain::ChainSpec;
 use chain::chain::{Chain, ChainConfig};
-use chain::evm::execute::TransactionError;
 use chain::import::{ImportError, Imported};
+use chain::logs::LogQuery;
 use chain::pool::PoolConfig;
 use chain::rules::HeaderError;
 use chain::rules::body::{BodyError, SenderError, transactions_root};
 use chain::rules::seal::SealCheck;
-use chain::spec::DEV_ACCOUNTS;
-use primitives::{Address, Block, ReceiptOutcome, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction, TxForm, U256};
+use chain::spec::{ChainIdChange, DEV_ACCOUNTS};
+use chain::trace::{TIMEOUT_DEFAULT, TraceRequest, Tracer};
+use primitives::{
+    Address, Block, ReceiptOutcome, SYSTEM_CONTRACT, SYSTEM_SENDER, Transaction, TxForm, TxRules, U256,
+};
 
-use crate::common::{Maker, Node, Plan, account, coins, key, unsigned};
+use crate::common::{Maker, Node, Plan, account, assemble, coins, key, unsigned};
 use crate::scenes::{assert_sound, import_as_stream, view};
 
 const MINER: Address = Address::repeat_byte(0xbe);
@@ -141,75 +144,90 @@ fn every_block_begins_with_the_system_transaction() {
     assert_sound(&node.store, &maker.spec);
 }
 
+type Change<'a> = &'a dyn Fn(&mut Vec<Transaction>);
+
+/// A block's other forms: the same transactions are executed, whatever system transactions the
+/// block contains.
 #[test]
-fn wrong_system_transactions_are_rejected() {
+fn the_system_transactions_of_a_block_are_replaced() {
     let mut maker = Maker::new(spec());
     let blocks = line(&mut maker, 3);
     let node = Node::new(&maker.spec);
     node.take(&blocks[..2]);
-    let import_changed = |change: &dyn Fn(&mut Vec<Transaction>)| {
+    let plain = node.rows();
+    // A signed transaction with a flag is a system transaction, too.
+    let mut flagged = unsigned(7, None, 9, &[1, 2]);
+    flagged.syscnt = 3;
+    let flagged = flagged.sign(&key(5), 99, TxForm::Native);
+    let changes: [Change<'_>; 7] = [
+        &|all| drop(all.remove(0)),
+        &|all| all.swap(0, 1),
+        &|all| all.insert(1, Transaction::system(3)),
+        &|all| all.push(Transaction::system(2)),
+        &|all| all[0] = Transaction::system(u64::MAX),
+        &|all| all[0] = flagged.clone(),
+        &|all| all.insert(0, flagged.clone()),
+    ];
+    for (index, change) in changes.iter().enumerate() {
         let mut block = blocks[2].clone();
         change(&mut block.transactions);
         block.header.transactions_root = transactions_root(&block.transactions);
-        let before = node.rows();
-        let error = node.import(&block).expect_err("an invalid block");
-        assert!(before == node.rows());
-        error
-    };
-    let body = |error: &ImportError, expected: fn(&BodyError) -> bool| match error {
-        ImportError::Body(error) => assert!(expected(error), "{error}"),
-        other => panic!("{other}"),
-    };
-    let missing = |error: &BodyError| matches!(error, BodyError::NoSystemTransaction);
-    let not_first = |error: &BodyError| {
-        matches!(
-            error,
-            BodyError::Sender {
-                index: 1,
-                error: SenderError::System
-            }
-        )
-    };
-    body(&import_changed(&|all| all.clear()), missing);
-    body(&import_changed(&|all| drop(all.remove(0))), missing);
-    body(&import_changed(&|all| all.swap(0, 1)), missing);
-    body(
-        &import_changed(&|all| all.insert(1, Transaction::system(3))),
-        not_first,
-    );
-    // The nonce of the system's account decides which system transaction is the right one.
-    let wrong: [&dyn Fn(&mut Transaction); 3] = [
-        &|system| *system = Transaction::system(1),
-        &|system| *system = Transaction::system(3),
-        &|system| *system = Transaction::system(u64::MAX),
-    ];
-    for change in wrong {
-        let error = import_changed(&|all| change(&mut all[0]));
-        let ImportError::Transaction { index: 0, error, .. } = &error else {
-            panic!("{error}")
+        // As from a file: what is imported is what can be encoded.
+        let block = Block::decode(&block.encode(), TxRules::Moac).expect("decodes");
+        let node = Node::new(&maker.spec);
+        node.take(&blocks[..2]);
+        assert!(node.rows() == plain, "the same chain");
+        node.import(&block)
+            .unwrap_or_else(|error| panic!("{index}: {error}"));
+        let view = view(&node, &maker);
+        let stored = view.block(3).expect("read").expect("a block");
+        assert_eq!(stored.body.transactions, block.transactions, "{index}");
+        let receipts = view.receipts(&stored.id()).expect("read").expect("executed");
+        // The receipts are those of the transactions that were executed.
+        let logs = |index: usize| receipts[index].logs.len();
+        assert_eq!((receipts.len(), logs(0), logs(1)), (2, 1, 0), "{index}");
+        assert_eq!(receipts[1].cumulative_gas_used, 1000, "{index}");
+        assert_sound(&node.store, &maker.spec);
+        // Every transaction that was executed can be traced, and the log is found.
+        let request = TraceRequest {
+            tracer: Tracer::Calls { only_top: false },
+            limit: TIMEOUT_DEFAULT.into(),
         };
-        assert!(
-            matches!(error, TransactionError::WrongSystem { expected, .. } if *expected == Transaction::system(2).hash()),
-            "{error}"
-        );
+        let traced = view.trace_block(&stored, &request).expect("traced");
+        assert_eq!(traced.len(), block.transactions.len(), "{index}");
+        let query = LogQuery::default();
+        let found = view
+            .block_logs(stored.id(), &query)
+            .expect("read")
+            .expect("executed");
+        assert_eq!(found.len(), 1, "{index}");
+        // The chain goes on, and can be taken back.
+        let snapshot = node.store.snapshot().expect("snapshot");
+        let tip = assemble(&maker.spec, &snapshot, &block.header, Plan::default());
+        node.import(&tip).expect("a child");
+        assert_sound(&node.store, &maker.spec);
     }
-    // A signed transaction with the system's flag.
-    let mut flagged = unsigned(3, Some(SYSTEM_CONTRACT), 0, &[]);
-    flagged.syscnt = 0x65;
-    let flagged = flagged.sign(&key(0), 99, TxForm::Native);
-    let error = import_changed(&|all| all[1] = flagged.clone());
+}
+
+#[test]
+fn a_wrong_sender_is_still_refused() {
+    let mut maker = Maker::new(spec());
+    let mut block = line(&mut maker, 1).remove(0);
+    block.transactions[1] = transfer(0, 0, TxForm::Native);
+    block.transactions[1].r += U256::from(1);
+    block.transactions[1].v = U256::from(35 + 2 * 98);
+    block.header.transactions_root = transactions_root(&block.transactions);
+    let error = Node::new(&maker.spec).import(&block).expect_err("another chain");
     assert!(
         matches!(
             error,
-            ImportError::Transaction {
+            ImportError::Body(BodyError::Sender {
                 index: 1,
-                error: TransactionError::System,
-                ..
-            }
+                error: SenderError::ChainId { .. }
+            })
         ),
         "{error}"
     );
-    node.import(&blocks[2]).expect("the unchanged block is valid");
 }
 
 #[test]
@@ -292,69 +310,180 @@ fn the_block_builder_adds_the_system_transaction() {
 }
 
 #[test]
-fn forks_begin_at_their_blocks() {
+fn classic_transactions_are_valid_in_blocks_before_their_fork() {
+    // The fork is at block 4. Only pools refuse such a transaction before.
     let mut maker = Maker::new(spec());
-    let blocks = line(&mut maker, 4);
+    let mut tip = maker.genesis;
+    let mut blocks = Vec::new();
+    for nonce in 0..2 {
+        let mut transaction = transfer(0, nonce, TxForm::Classic);
+        if nonce == 1 {
+            // The signature does not cover the fields that only native transactions have.
+            (transaction.sharding_flag, transaction.via) = (2, Some(MINER));
+        }
+        let block = maker.block(tip, Plan::with(vec![transaction]));
+        tip = block.hash();
+        blocks.push(Block::decode(&block.encode(), TxRules::Moac).expect("decodes"));
+    }
     let node = Node::new(&maker.spec);
-    node.take(&blocks[..2]);
-    // A transaction of 9 fields is invalid in block 3 and valid in block 4.
-    let mut early = blocks[2].clone();
-    early.transactions[1] = transfer(0, 2, TxForm::Classic);
-    early.header.transactions_root = transactions_root(&early.transactions);
-    let error = node.import(&early).expect_err("too early");
-    assert!(
-        matches!(
-            error,
-            ImportError::Transaction {
-                error: TransactionError::ClassicDisabled,
-                ..
-            }
-        ),
-        "{error}"
-    );
-    let classic = maker.block(
-        blocks[2].hash(),
-        Plan::with(vec![transfer(0, 3, TxForm::Classic)]),
-    );
-    node.take(&[blocks[2].clone(), classic]);
+    node.take(&blocks);
+    assert_sound(&node.store, &maker.spec);
+}
+
+/// The slot in which the public node keeps the sharding flag of the transaction that created a
+/// contract: a text, right-aligned.
+const fn sharding_slot() -> U256 {
+    U256::from_be_slice(b"__shardingFlag")
 }
 
 #[test]
-fn public_networks_have_a_higher_minimum_gas_limit() {
+fn a_creation_leaves_its_sharding_flag_in_the_contract() {
+    let mut maker = Maker::new(spec());
+    let create = |nonce: u64, flag: u64, init: &[u8]| {
+        let mut plain = unsigned(nonce, None, 0, init);
+        plain.sharding_flag = flag;
+        plain.sign(&key(0), 99, TxForm::Native)
+    };
+    let pay = |nonce: u64, to: Address| unsigned(nonce, Some(to), 5, &[]).sign(&key(1), 99, TxForm::Native);
+    let created = |nonce| Transaction::created_address(&account(0), nonce);
+    // PUSH1 7, PUSH14 the slot's text, SSTORE; then a contract with the code 00.
+    let text = primitives::hex::encode(b"__shardingFlag");
+    let writes = crate::common::hex(&format!("6007 6d{text} 55 6001 6000 f3"));
+    let fails = [0xfe];
+    let block = maker.block(
+        maker.genesis,
+        Plan::with(vec![
+            create(0, 3, &writes),
+            // A flag of 0 takes away what the constructor has written.
+            create(1, 0, &writes),
+            // The creation fails, and the account is paid by the next transaction.
+            create(2, 2, &fails),
+            pay(0, created(2)),
+            // This account is paid one transaction too late.
+            create(3, 2, &fails),
+            pay(1, MINER),
+            pay(2, created(3)),
+            // This one exists before.
+            pay(3, created(4)),
+            create(4, 1, &fails),
+            // A call leaves nothing.
+            create(5, 1, &[]),
+        ]),
+    );
+    // The last creation of a block fails, and the reward pays the account.
+    let mut plan = Plan::with(vec![create(6, 9, &fails)]);
+    plan.beneficiary = created(6);
+    let last = maker.block(block.hash(), plan);
+    let node = Node::new(&maker.spec);
+    node.take(&[block, last]);
+    let view = view(&node, &maker);
+    let flag = |nonce: u64| view.slot(&created(nonce), &sharding_slot(), 2).expect("slot");
+    let flags = [3u64, 0, 2, 0, 1, 1, 9].map(U256::from);
+    for (nonce, expected) in (0..).zip(flags) {
+        assert_eq!(flag(nonce), expected, "{nonce}");
+    }
+    assert_sound(&node.store, &maker.spec);
+}
+
+#[test]
+fn the_chain_id_changes_with_the_height() {
+    let mut spec = spec();
+    spec.chain_id_changes = vec![ChainIdChange {
+        first_block: 4,
+        chain_id: 1099,
+    }];
+    let mut maker = Maker::new(spec);
+    let plain = |nonce| unsigned(nonce, Some(MINER), 5, &[]);
+    // A constructor that logs the chain id. CHAINID is valid from block 3 on.
+    let logs_id = crate::common::hex("46 6000 52 6020 6000 a0");
+    let mut tip = maker.genesis;
+    let mut blocks = Vec::new();
+    for number in 1..=4 {
+        let chain_id = if number < 4 { 99 } else { 1099 };
+        let id_log = unsigned(number - 1, None, 0, &logs_id).sign(&key(1), chain_id, TxForm::Native);
+        let transfer = plain(number - 1).sign(&key(0), chain_id, TxForm::Classic);
+        let block = maker.block(tip, Plan::with(vec![transfer, id_log]));
+        tip = block.hash();
+        blocks.push(block);
+    }
+    let node = Node::new(&maker.spec);
+    node.take(&blocks[..2]);
+    // Each id is refused on the other side of the change.
+    let refused = |block: &Block, chain_id: u64| {
+        let mut block = block.clone();
+        let nonce = block.transactions[1].tx_nonce;
+        block.transactions[1] = plain(nonce).sign(&key(0), chain_id, TxForm::Native);
+        block.header.transactions_root = transactions_root(&block.transactions);
+        let error = node.import(&block).expect_err("another chain id");
+        let expected = SenderError::ChainId {
+            got: Some(chain_id),
+            expected: maker.spec.chain_id_at(block.header.number),
+        };
+        assert!(error.to_string().contains(&expected.to_string()), "{error}");
+    };
+    refused(&blocks[2], 1099);
+    node.take(&blocks[2..3]);
+    refused(&blocks[3], 99);
+    node.take(&blocks[3..]);
+    let view = view(&node, &maker);
+    for (number, id) in [(3, 99), (4, 1099)] {
+        let block = view.block(number).expect("read").expect("a block");
+        let receipts = view.receipts(&block.id()).expect("read").expect("executed");
+        assert_eq!(U256::from_be_slice(&receipts[2].logs[0].data), U256::from(id));
+    }
+    assert_sound(&node.store, &maker.spec);
+}
+
+#[test]
+fn the_pool_drops_transactions_when_the_chain_id_changes() {
+    let mut spec = spec();
+    spec.chain_id_changes = vec![ChainIdChange {
+        first_block: 3,
+        chain_id: 1099,
+    }];
+    let mut maker = Maker::new(spec);
+    let node = Node::new(&maker.spec);
+    let config = ChainConfig {
+        spec: maker.spec.clone(),
+        seals: SealCheck::Off,
+        pool: PoolConfig::default(),
+        beneficiary: MINER,
+        extra_data: Default::default(),
+    };
+    let chain = Chain::open(node.store, config).expect("the chain opens");
+    let early = transfer(0, 0, TxForm::Native);
+    let late = unsigned(0, Some(MINER), 5, &[]).sign(&key(0), 1099, TxForm::Native);
+    assert_eq!(chain.chain_id(), 99);
+    chain.submit_transaction(late.clone()).expect_err("too early");
+    chain.submit_transaction(early.clone()).expect("pooled");
+    for block in maker.line(maker.genesis, 2, 0) {
+        chain.import(block).expect("a valid block");
+    }
+    assert_eq!(chain.chain_id(), 1099);
+    assert!(chain.pool().get(&early.hash()).is_none());
+    chain.submit_transaction(early).expect_err("too late");
+    chain.submit_transaction(late).expect("pooled");
+    chain.stop();
+}
+
+#[test]
+fn a_gas_limit_may_fall_to_5000() {
     let mut maker = Maker::new(spec());
     let block = line(&mut maker, 1).remove(0);
     let with_limit = |spec: &ChainSpec, limit: u64| {
         let mut block = block.clone();
         block.header.gas_limit = limit;
-        Node::new(&spec.clone().into())
-            .import(&block)
-            .expect_err("at least the state root is wrong")
+        Node::new(&spec.clone().into()).import(&block).err()
     };
     let step = 9_000_000 / 1024;
-    let too_low = with_limit(&maker.spec, 8_999_999);
-    assert!(
-        matches!(
-            too_low,
-            ImportError::Header(HeaderError::GasLimit {
-                got: 8_999_999,
-                low: 9_000_000,
-                high
-            }) if high == 9_000_000 + step - 1
-        ),
-        "{too_low}"
-    );
-    let too_high = with_limit(&maker.spec, 9_000_000 + step);
-    assert!(
-        matches!(too_high, ImportError::Header(HeaderError::GasLimit { .. })),
-        "{too_high}"
-    );
-    // Another network of the family has Ethereum's minimum, and the same steps.
-    let text = genesis_file().replace("\"chainId\":99", "\"chainId\":4711");
-    let other = ChainSpec::from_genesis_file("other", &text).expect("a file").spec;
-    assert!(!other.failed_calls_refund_gas && other.system_contract);
-    for (limit, allowed) in [(9_000_000 - step, false), (9_000_000 - step + 1, true)] {
-        let error = with_limit(&other, limit);
-        let by_limit = matches!(error, ImportError::Header(HeaderError::GasLimit { .. }));
-        assert_eq!(by_limit, !allowed, "{limit}: {error}");
+    for (limit, allowed) in [
+        (9_000_000 - step, false),
+        (9_000_000 - step + 1, true),
+        (9_000_000 + step - 1, true),
+        (9_000_000 + step, false),
+    ] {
+        let error = with_limit(&maker.spec, limit);
+        let by_limit = matches!(error, Some(ImportError::Header(HeaderError::GasLimit { .. })));
+        assert_eq!((by_limit, error.is_some()), (!allowed, !allowed), "{limit}");
     }
 }

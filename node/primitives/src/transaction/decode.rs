@@ -3,8 +3,6 @@
 //! Knows the number of fields and the marks of each form. Does not check signatures: a decoded
 //! transaction may have no sender.
 
-use alloy_primitives::U256;
-
 use super::{CLASSIC_V_BIT, Transaction, TxForm, TxRules};
 use crate::{error::DecodeError, rlp::RlpReader};
 
@@ -39,8 +37,8 @@ impl Transaction {
     /// [`TxRules::Ethereum`] it has nine fields.
     ///
     /// # Errors
-    /// [`DecodeError`] if `rlp` is not exactly one such list, or if it is a system transaction,
-    /// which only the builder of a block may make.
+    /// [`DecodeError`] if `rlp` is not exactly one such list, if it is a system transaction, which
+    /// only the builder of a block may make, or if it is a classic transaction with native fields.
     pub fn decode_raw(rlp: &[u8], rules: TxRules) -> Result<Self, DecodeError> {
         if let Some(got @ ..=TYPE_MAX) = rlp.first().copied() {
             let expected = match rules {
@@ -69,6 +67,7 @@ impl Transaction {
                 syscnt: transaction.syscnt,
             });
         }
+        refuse_native_fields(&transaction)?;
         Ok(transaction)
     }
 }
@@ -89,34 +88,39 @@ fn decode_twelve(mut reader: RlpReader<'_>) -> Result<Transaction, DecodeError> 
         r: reader.u256("transaction.r")?,
         s: reader.u256("transaction.s")?,
     };
-    transaction.form = form_of_twelve(&transaction)?;
+    transaction.form = form_of_twelve(&transaction);
     Ok(transaction)
 }
 
-/// The form of a transaction with twelve fields, which depends on the values of the fields.
-fn form_of_twelve(transaction: &Transaction) -> Result<TxForm, DecodeError> {
-    let unsigned = [transaction.v, transaction.r, transaction.s]
-        .iter()
-        .all(U256::is_zero);
-    if unsigned && transaction.syscnt > 0 {
-        return Ok(TxForm::System);
+/// The form of a transaction with twelve fields, which depends on the values of the fields. A block
+/// may contain a system transaction with any signature, since the node that executes the block puts
+/// its own in its place.
+fn form_of_twelve(transaction: &Transaction) -> TxForm {
+    if transaction.syscnt != 0 {
+        TxForm::System
+    } else if (transaction.v & CLASSIC_V_BIT).is_zero() {
+        TxForm::Native
+    } else {
+        TxForm::Classic
     }
-    if (transaction.v & CLASSIC_V_BIT).is_zero() {
-        return Ok(TxForm::Native);
-    }
-    // The signature of a classic transaction does not cover these fields. If they were accepted,
-    // anyone could set them and so give the transaction a second hash.
+}
+
+/// Refuses a classic transaction with native fields. The signature does not cover these fields. So
+/// anyone could set them and give the transaction a second hash. A block may contain it all the
+/// same.
+fn refuse_native_fields(transaction: &Transaction) -> Result<(), DecodeError> {
     let refuse = |field, got, expected| Err(DecodeError::NotClassic { field, got, expected });
     match transaction {
         Transaction {
-            syscnt: got @ 1.., ..
-        } => refuse("syscnt", got.to_string(), "0"),
+            form: TxForm::Native | TxForm::System | TxForm::Ethereum,
+            ..
+        } => Ok(()),
         Transaction {
             sharding_flag: got @ 1..,
             ..
         } => refuse("shardingFlag", got.to_string(), "0"),
         Transaction { via: Some(got), .. } => refuse("via", got.to_string(), "none"),
-        _ => Ok(TxForm::Classic),
+        Transaction { .. } => Ok(()),
     }
 }
 
@@ -157,7 +161,7 @@ fn as_classic(nine: Transaction) -> Result<Transaction, DecodeError> {
 
 #[cfg(test)]
 mod tests {
-    use alloy_primitives::{Address, Bytes};
+    use alloy_primitives::{Address, Bytes, U256};
     use alloy_rlp::Encodable;
 
     use super::*;
@@ -338,6 +342,16 @@ mod tests {
         assert_eq!(Transaction::decode_stored(&rlp, TxRules::Moac), Ok(system));
         let error = DecodeError::SystemTransaction { syscnt: 0x65 };
         assert_eq!(Transaction::decode_raw(&rlp, TxRules::Moac), Err(error));
+        // One with a signature is a system transaction, too.
+        let signed = Transaction {
+            v: CLASSIC_V_BIT,
+            r: U256::from(1),
+            ..Transaction::system(7)
+        };
+        let rlp = signed.encode();
+        assert_eq!(Transaction::decode_stored(&rlp, TxRules::Moac), Ok(signed));
+        let error = DecodeError::SystemTransaction { syscnt: 0x65 };
+        assert_eq!(Transaction::decode_raw(&rlp, TxRules::Moac), Err(error));
         // A signature of zeros is not enough to be a system transaction.
         let plain = Transaction {
             syscnt: 0,
@@ -389,23 +403,16 @@ mod tests {
         };
         assert_eq!(Transaction::decode_raw(&wide.encode(), TxRules::Moac), Err(error));
 
+        // Blocks may contain them with native fields.
         let refused = |tx: Transaction, field, got: &str, expected| {
             let error = DecodeError::NotClassic {
                 field,
                 got: got.to_owned(),
                 expected,
             };
-            check_refused(&tx.encode(), error);
+            assert_eq!(Transaction::decode_raw(&tx.encode(), TxRules::Moac), Err(error));
+            assert_eq!(Transaction::decode_stored(&tx.encode(), TxRules::Moac), Ok(tx));
         };
-        refused(
-            Transaction {
-                syscnt: 1,
-                ..classic.clone()
-            },
-            "syscnt",
-            "1",
-            "0",
-        );
         refused(
             Transaction {
                 sharding_flag: 2,

@@ -38,7 +38,7 @@ pub enum TxForm {
     Classic,
     /// Signed, stored and hashed with nine fields. V is 27, 28 or contains a chain id (EIP-155).
     Ethereum,
-    /// Twelve fields without a signature, made by the builder of a block.
+    /// Twelve fields, made by the builder of a block. It needs no signature.
     System,
 }
 
@@ -109,7 +109,7 @@ impl Transaction {
 
     /// Whether this is a system transaction. Its sender is [`crate::SYSTEM_SENDER`].
     pub fn is_system(&self) -> bool {
-        self.form == TxForm::System
+        self.syscnt != 0 || self.form == TxForm::System
     }
 
     /// The RLP of the stored form: nine fields for [`TxForm::Ethereum`], otherwise twelve.

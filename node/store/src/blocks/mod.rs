@@ -244,14 +244,12 @@ impl Tables<'_> {
         receipts: &[Receipt],
     ) -> Result<(), StoreError> {
         self.put(TableId::NumberToHash, &number.to_be_bytes(), hash.as_slice())?;
-        for (index, transaction) in transactions.iter().enumerate() {
+        for (index, hash) in position_hashes(number, transactions) {
             let position = TransactionPosition {
                 block_number: number,
                 index: index as u32,
             };
-            for hash in position_hashes(transaction) {
-                self.change_positions(&hash, |positions| positions.push(position))?;
-            }
+            self.change_positions(&hash, |positions| positions.push(position))?;
         }
         self.index_logs(number, receipts);
         self.put_head(number, hash)
@@ -269,7 +267,7 @@ impl Tables<'_> {
         transactions: &[Transaction],
     ) -> Result<(), StoreError> {
         self.delete(TableId::NumberToHash, &header.number.to_be_bytes())?;
-        for hash in transactions.iter().flat_map(position_hashes) {
+        for (_, hash) in position_hashes(header.number, transactions) {
             self.change_positions(&hash, |positions| {
                 positions.retain(|position| position.block_number != header.number);
             })?;
@@ -335,11 +333,25 @@ impl Tables<'_> {
     }
 }
 
-/// The hashes under which a transaction is found: its own and, if it is classic, its Ethereum hash.
-fn position_hashes(transaction: &Transaction) -> impl Iterator<Item = B256> {
-    let classic = transaction.form == TxForm::Classic;
-    let ethereum_hash = classic.then(|| transaction.ethereum_hash()).flatten();
-    std::iter::once(transaction.hash()).chain(ethereum_hash)
+/// The hashes under which the transactions of block `number` are found, with their indexes: the own
+/// hash of each and, if it is classic, its Ethereum hash.
+///
+/// A block may contain any system transactions, and other blocks may contain the same. So a system
+/// transaction is found only if it is the one that belongs to this block, at its first place.
+pub fn position_hashes(number: u64, transactions: &[Transaction]) -> impl Iterator<Item = (usize, B256)> {
+    let own = transactions.iter().position(Transaction::is_system);
+    let own = own.filter(|index| {
+        let tx_nonce = number.checked_sub(1);
+        tx_nonce.is_some_and(|nonce| transactions[*index] == Transaction::system(nonce))
+    });
+    let found = transactions.iter().enumerate();
+    let found = found.filter(move |(index, one)| !one.is_system() || own == Some(*index));
+    found.flat_map(|(index, transaction)| {
+        let classic = transaction.form == TxForm::Classic;
+        let ethereum_hash = classic.then(|| transaction.ethereum_hash()).flatten();
+        let hashes = std::iter::once(transaction.hash()).chain(ethereum_hash);
+        hashes.map(move |hash| (index, hash))
+    })
 }
 
 impl BlockBody {

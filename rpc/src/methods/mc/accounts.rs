@@ -113,7 +113,7 @@ pub(super) fn complete(
 
 /// Refuses a request that names another chain than the node's.
 pub(super) fn check_chain(node: &Node, chain_id: Option<u64>) -> RpcResult<()> {
-    let expected = node.chain.spec().chain_id;
+    let expected = node.chain.chain_id();
     match chain_id {
         Some(got) if got != expected => Err(RpcError::refused(format!(
             "chainId does not match node's: got {got}, expected {expected}"
@@ -196,7 +196,7 @@ pub(super) fn submit_own(
     unsigned: &UnsignedTransaction,
     key: &SecretKey,
 ) -> RpcResult<Data<B256>> {
-    let signed = unsigned.sign(key, node.chain.spec().chain_id, form(node));
+    let signed = unsigned.sign(key, node.chain.chain_id(), form(node));
     // A transaction in the form of this node has the same hash under both names.
     submit(node, signed, NameStyle::Native)
 }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use chain::View;
 use chain::logs::{FoundLog, LogError, LogQuery};
-use primitives::{B256, Receipt};
+use chain::rules::order::ExecutionOrder;
+use primitives::{B256, Receipt, Transaction};
 
 use super::lookup::pending;
 use crate::block_cache::CachedBlock;
@@ -179,13 +180,19 @@ fn add_receipts(
 ) -> RpcResult<()> {
     let id = block.id();
     let hashes = block.hashes(answer.name_style);
+    let order = ExecutionOrder::of(answer.node.chain.spec(), id.number, &block.block.transactions);
     for placed in query.select(receipts) {
+        let transaction = order.transaction_of(placed.receipt_index);
         let place = TransactionPlace {
             block_hash: id.hash,
             block_number: id.number,
-            index: placed.transaction_index,
+            index: transaction.unwrap_or(0),
         };
-        let hash = hashes.get(place.index).copied();
+        let hash = match transaction {
+            Some(index) => hashes.get(index).copied(),
+            // A system transaction that the block does not contain is shown as if it stood first.
+            None => Some(Transaction::system(id.number.saturating_sub(1)).hash()),
+        };
         let hash = hash.ok_or_else(|| failure(format_args!("block {} has too many receipts", id.hash)))?;
         answer.push(&LogObject::new(placed.log, placed.log_index, hash, place, false))?;
     }

@@ -63,7 +63,7 @@ fn sign(node: &Node, (request,): (TransactionRequest,), name_style: NameStyle) -
     let key = key.map_err(account_error)?;
     let price = gas_price_of(node, &request)?;
     let unsigned = complete(node, request.clone(), price)?;
-    let signed = unsigned.sign(&key, node.chain.spec().chain_id, form(node));
+    let signed = unsigned.sign(&key, node.chain.chain_id(), form(node));
     show(&signed, &request, name_style)
 }
 

@@ -37,7 +37,7 @@ const fn protocol_version(_: &Node) -> RpcResult<&'static str> {
 
 /// `mc_chainId`.
 fn chain_id(node: &Node) -> RpcResult<Quantity> {
-    Ok(Quantity(node.chain.spec().chain_id))
+    Ok(Quantity(node.chain.chain_id()))
 }
 
 /// The answer of `mc_syncing` (docs/interface.md, 2.7).

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use chain::View;
 use chain::pool::PooledTransaction;
+use chain::rules::order::ExecutionOrder;
 use primitives::{B256, Transaction};
 
 use super::lookup::FoundBlock;
@@ -242,11 +243,17 @@ fn receipt(
         block_number: id.number,
         index,
     };
-    let transaction = block.block.transactions.get(index).zip(block.senders.get(index));
+    let transactions = &block.block.transactions;
+    let order = ExecutionOrder::of(node.chain.spec(), id.number, transactions);
+    let Some(receipt_index) = order.receipt_of(index) else {
+        // A system transaction that was not executed.
+        return Ok(JsonOf::write(&None::<ReceiptObject<'_>>)?);
+    };
+    let transaction = transactions.get(index).zip(block.senders.get(index));
     let object = transaction
         .zip(receipts.as_deref())
         .and_then(|((transaction, sender), receipts)| {
-            ReceiptObject::new(transaction, *sender, place, receipts, name_style)
+            ReceiptObject::new(transaction, *sender, place, (receipts, receipt_index), name_style)
         })
         .ok_or_else(|| failure(format_args!("block {} has no receipt {index}", id.hash)))?;
     Ok(JsonOf::write(&Some(object))?)

@@ -1,21 +1,30 @@
 //! The precompiled contracts, by family and fork.
 //!
-//! Ethereum's family has those of revm. The public network has Ethereum's first four from block 0
-//! on, four more from its precompile fork on, and six of its own from block 0 on. Of its own,
-//! `network` has those that only charge gas and return data, and `notice` the one that emits a
-//! notice. The system contract at 0x65 is ordinary code. The early BLS12-381 contracts at the
-//! decimal addresses 60 to 68 are not supported. Source: docs/base-chain.md, 4.
+//! Ethereum's family has those of revm. The public network has Ethereum's first four and six of its
+//! own from block 0 on. From its precompile fork on it has Ethereum's next four, but with a pairing
+//! that checks less, and nine for the curve BLS12-381. The system contract at 0x65 is ordinary
+//! code. Source: docs/base-chain.md, 4.
+//!
+//! | addresses | module |
+//! |---|---|
+//! | 1 to 7 | revm |
+//! | 8 | `pairing` |
+//! | 9 to 12, 14 | `network`: they only charge gas and return data |
+//! | 13 | `notice`: it emits a notice |
+//! | 60 to 68 | `bls` |
 
+mod bls;
 mod network;
 mod notice;
+mod pairing;
 
 pub(crate) use network::DelegatedTransfer;
-pub(crate) use notice::{EmittedNotice, take_notices};
+pub(crate) use notice::{EmittedNotice, is_listed, list_query, take_notices, withdraw};
 pub use notice::{NOTICE_BYTES_MAX, NOTIFY_SCS};
 
 use std::sync::LazyLock;
 
-use primitives::{Address, SYSTEM_CONTRACT};
+use primitives::{Address, SYSTEM_CONTRACT, address};
 use revm::context_interface::ContextTr;
 use revm::handler::{EthPrecompiles, PrecompileProvider};
 use revm::interpreter::{CallInputs, CallScheme, Gas, InstructionResult, InterpreterResult};
@@ -23,8 +32,11 @@ use revm::precompile::{PrecompileSpecId, Precompiles, bn254, modexp};
 use revm::primitives::AddressSet;
 use revm::primitives::hardfork::SpecId;
 
-use crate::spec::BlockRules;
+use crate::spec::{BlockRules, ChainSpec};
 use network::{DELEGATE_SEND, PrecompileOutcome};
+
+/// The pairing contract.
+const PAIRING: Address = address!("0000000000000000000000000000000000000008");
 
 /// The precompiled contracts of one block.
 #[derive(Debug)]
@@ -37,20 +49,19 @@ pub(crate) struct ChainPrecompiles {
 /// What differs between forks in the public network's own contracts.
 #[derive(Clone, Copy, Debug)]
 struct OwnContractRules {
+    /// See [`ChainSpec::notice_list`].
+    notice_list: Option<Address>,
     /// 0x0d and 0x0e return a word. Before Nuwa they return nothing.
     returns_word: bool,
+    /// The contracts of the precompile fork exist.
+    has_curves: bool,
 }
 
 impl ChainPrecompiles {
-    pub(crate) fn new(rules: BlockRules, spec_id: SpecId) -> Self {
+    pub(crate) fn new(spec: &ChainSpec, rules: BlockRules, spec_id: SpecId) -> Self {
         static AFTER_PRECOMPILE_FORK: LazyLock<Precompiles> = LazyLock::new(|| {
             let mut all = Precompiles::homestead().clone();
-            all.extend([
-                modexp::BYZANTIUM,
-                bn254::add::ISTANBUL,
-                bn254::mul::ISTANBUL,
-                bn254::pair::ISTANBUL,
-            ]);
+            all.extend([modexp::BYZANTIUM, bn254::add::ISTANBUL, bn254::mul::ISTANBUL]);
             all
         });
         let (precompiles, own) = match rules {
@@ -62,11 +73,16 @@ impl ChainPrecompiles {
                 } else {
                     Precompiles::homestead()
                 };
-                (ethereum, Some(OwnContractRules { returns_word: nuwa }))
+                let own = OwnContractRules {
+                    notice_list: spec.notice_list,
+                    returns_word: nuwa,
+                    has_curves: precompiles,
+                };
+                (ethereum, Some(own))
             }
             BlockRules::Ethereum { fork, .. } => {
-                let spec = PrecompileSpecId::from_spec_id(fork.spec_id());
-                (Precompiles::new(spec), None)
+                let id = PrecompileSpecId::from_spec_id(fork.spec_id());
+                (Precompiles::new(id), None)
             }
         };
         Self {
@@ -76,6 +92,44 @@ impl ChainPrecompiles {
             },
             own,
         }
+    }
+
+    /// Runs a contract that revm does not have. Returns `None` for any other address.
+    fn run_own<CTX: ContextTr>(
+        own: OwnContractRules,
+        context: &mut CTX,
+        inputs: &CallInputs,
+    ) -> Option<PrecompileOutcome> {
+        let address = inputs.bytecode_address;
+        match address {
+            NOTIFY_SCS => Some(notice::run(context, inputs, own.returns_word)),
+            PAIRING if own.has_curves => {
+                Some(pairing::run(&inputs.input.as_bytes(context), inputs.gas_limit))
+            }
+            // A plain call asks for the size of the code first, which is 0 here.
+            _ if own.has_curves && bls::is_bls(&address) && inputs.scheme != CallScheme::Call => {
+                bls::run(&address, &inputs.input.as_bytes(context), inputs.gas_limit)
+            }
+            _ => network::run(context, inputs, own.returns_word),
+        }
+    }
+
+    /// Whether the network has a precompiled contract at this address that plain calls run. A plain
+    /// call of it creates the account.
+    pub(crate) fn creates_account(&self, address: &Address) -> bool {
+        self.own.is_some_and(|own| {
+            network::is_own(address)
+                || self.ethereum.contains(address)
+                || (own.has_curves && *address == PAIRING)
+        })
+    }
+
+    /// The contract that decides whether this call of 0x0d may send a notice; `None` for all other
+    /// calls, and on chains where all may.
+    pub(crate) fn notice_list(&self, inputs: &CallInputs) -> Option<Address> {
+        (inputs.bytecode_address == NOTIFY_SCS)
+            .then_some(self.own?.notice_list)
+            .flatten()
     }
 
     /// Whether calls may emit notices.
@@ -110,20 +164,14 @@ impl<CTX: ContextTr> PrecompileProvider<CTX> for ChainPrecompiles {
         let Some(own) = self.own else {
             return self.ethereum.run(context, inputs);
         };
-        let outcome = match network::run(context, inputs, own.returns_word) {
-            None if inputs.bytecode_address == NOTIFY_SCS => {
-                Some(notice::run(context, inputs, own.returns_word))
-            }
-            outcome => outcome,
-        };
-        if let Some(outcome) = outcome {
+        if let Some(outcome) = Self::run_own(own, context, inputs) {
             return Ok(Some(interpreter_result(outcome, inputs.gas_limit)));
         }
         let Some(mut result) = self.ethereum.run(context, inputs)? else {
             return Ok(None);
         };
         if result.result.is_halt() {
-            let cost = network::curve_gas(inputs.bytecode_address, inputs.input.len());
+            let cost = network::curve_gas(inputs.bytecode_address);
             result.gas = gas_after_failure(inputs.gas_limit, result.result, cost);
         }
         Ok(Some(result))
@@ -134,7 +182,10 @@ impl<CTX: ContextTr> PrecompileProvider<CTX> for ChainPrecompiles {
     }
 
     fn contains(&self, address: &Address) -> bool {
-        self.ethereum.contains(address) || (self.own.is_some() && network::is_own(address))
+        let is_own = |own: OwnContractRules| {
+            network::is_own(address) || (own.has_curves && (*address == PAIRING || bls::is_bls(address)))
+        };
+        self.ethereum.contains(address) || self.own.is_some_and(is_own)
     }
 }
 

@@ -153,15 +153,13 @@ fn significant(bytes: &[u8]) -> &[u8] {
     &bytes[zeros..]
 }
 
-/// The gas that the curve contracts 0x06 to 0x08 charge for an input that they reject. Ethereum's
-/// other contracts reject no input.
-pub(super) const fn curve_gas(address: Address, input_bytes: usize) -> u64 {
-    let pairs = (input_bytes / 192) as u64;
+/// The gas that revm's curve contracts 0x06 and 0x07 charge for an input that they reject.
+/// Ethereum's other contracts reject no input.
+pub(super) const fn curve_gas(address: Address) -> u64 {
     match address.0.0 {
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, low] => match low {
             6 => 150,
             7 => 6000,
-            8 => 45_000 + 34_000 * pairs,
             _ => 0,
         },
         _ => 0,

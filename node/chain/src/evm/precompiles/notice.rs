@@ -1,7 +1,9 @@
 //! The precompiled contract 0x0d, `notifySCS`: a contract sends a notice to application chains.
 //!
 //! A call costs 2000 gas, returns the word 1 whether or not this node relays anything, and emits a
-//! notice: the caller and the input.
+//! notice: the caller and the input. On chains that have a list of contracts that may send notices,
+//! a call by any other contract costs the same, returns 0 and emits nothing; the handler asks the
+//! list after this contract ran.
 //!
 //! A notice must be dropped when its frame, a frame above it, or the whole transaction is reverted
 //! or fails. A call, an estimate or a trace must emit none. revm's journal handles logs in this
@@ -14,7 +16,7 @@
 //! the name of whoever calls it. A static call is charged and returns the word, but emits no
 //! notice, since it must not change state.
 
-use primitives::{Address, Bytes, address};
+use primitives::{Address, B256, Bytes, address};
 use revm::context_interface::{ContextTr, JournalTr};
 use revm::interpreter::{CallInputs, CallScheme};
 use revm::primitives::{Log, LogData};
@@ -59,6 +61,30 @@ pub(super) fn run<CTX: ContextTr>(
     PrecompileOutcome::Returned {
         cost: NOTIFY_GAS,
         output: if returns_word { word(1) } else { Bytes::new() },
+    }
+}
+
+/// The input of the list's function `isValid`: the caller, and the hash of its code.
+pub(crate) fn list_query(caller: Address, code_hash: B256) -> Bytes {
+    const IS_VALID: [u8; 4] = [0x10, 0xa0, 0xc2, 0x74];
+    // The caller's address stands at the beginning of its word.
+    [&IS_VALID[..], caller.as_slice(), &[0; 12], code_hash.as_slice()]
+        .concat()
+        .into()
+}
+
+/// Whether the list's output says that the caller may send notices: anything but the word 0, so
+/// that it may if the list has no code.
+pub(crate) fn is_listed(output: &[u8]) -> bool {
+    output != [0; 32]
+}
+
+/// Changes the outcome of a call of 0x0d to that of a caller that is not on the list. `logs` are
+/// those of the transaction so far.
+pub(crate) fn withdraw(output: &mut Bytes, logs: &mut Vec<Log>, logs_before: usize) {
+    logs.truncate(logs_before);
+    if !output.is_empty() {
+        *output = word(0);
     }
 }
 
