@@ -1,5 +1,5 @@
-//! Gates: how many calls of a kind run at the same time, and whose turn it is. Long answers that are
-//! compressed wait at a gate too.
+//! Gates: how many calls of a kind run at the same time, and whose turn it is. Long answers that
+//! are compressed wait at a gate too.
 //!
 //! A call that finds no permit waits. Permits go round: first among the clients, then among the
 //! methods that a client waits for, then among the connections that call the method. So a client

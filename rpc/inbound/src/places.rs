@@ -165,8 +165,8 @@ impl<A: Claimant> Places<A> {
 }
 
 impl<A: Claimant> TakenPlaces<A> {
-    /// The newest connection of the client that has the most, if all places are taken by connections
-    /// at work. `None` if no client has at least two more than `own`.
+    /// The newest connection of the client that has the most, if all places are taken by
+    /// connections at work. `None` if no client has at least two more than `own`.
     fn newest_of_most(&self, own: usize) -> Option<(ClientId, u64)> {
         let (client, held) = self.clients.iter().max_by_key(|(_, held)| held.len())?;
         let newest = held.last().filter(|_| held.len() >= own + 2)?;
