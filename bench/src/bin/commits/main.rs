@@ -175,7 +175,9 @@ fn import_until_killed(options: &Options, path: &Path) -> Result<(), Failure> {
 /// Bytes of all keys and values, without the filler.
 fn stored_bytes(store: &Store) -> Result<u64, Failure> {
     let stats = store.snapshot()?.stats()?;
-    let tables = stats.iter().filter(|table| table.name != TableId::HashToCode.name());
+    let tables = stats
+        .iter()
+        .filter(|table| table.name != TableId::HashToCode.name());
     Ok(tables.map(|table| table.stored_bytes).sum())
 }
 

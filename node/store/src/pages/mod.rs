@@ -109,16 +109,14 @@ impl ChecksummedPages {
                 expected: FRONT * PAGE,
             });
         }
-        // The last writes of a killed process may not be on the disk yet. If both copies of the
-        // first page were unsynced, neither would be safe.
-        medium.sync()?;
-        let (first_page, len) = FirstPage::read(&*medium)?.ok_or_else(|| {
+        let (mut first_page, len) = FirstPage::read(&*medium)?.ok_or_else(|| {
             PageFileError::NotADatabase("both copies of the first page are damaged".to_owned())
         })?;
         let expected = physical_len(len);
         if got < expected {
             return Err(PageFileError::Truncated { got, expected });
         }
+        first_page.make_safe(&*medium, len)?;
         Ok(Self {
             medium,
             len: AtomicU64::new(logical_len(got)),

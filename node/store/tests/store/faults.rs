@@ -1,123 +1,14 @@
 //! Whatever the disk does: committed data stays, uncommitted data is never seen, and a read returns
 //! what was written or an error.
 
-use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use store::{Snapshot, Source, Store, StoreError, StoreOptions, TableId, Tables, quiet_contained_panics};
+use store::{Source, StoreError, quiet_contained_panics};
 
-use crate::disk::{Disk, DiskFault};
+use crate::disk::{Disk, DiskFault, FileName};
+use crate::scenario::*;
 
-/// The rows of a table: value by key.
-type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
-
-const TABLE: TableId = TableId::AccountAtBlock;
-
-/// Number of batches in the scenario.
-const BATCHES: u32 = 8;
-
-/// A small cache, so that pages are often read from the disk.
-const fn options() -> StoreOptions {
-    StoreOptions {
-        cache_bytes: 64 << 10,
-    }
-}
-
-fn open(disk: &Arc<Disk>) -> Result<Store, StoreError> {
-    Store::on_medium(disk.clone(), &options())
-}
-
-/// Pseudo-random numbers: the same seed gives the same numbers.
-struct Random(u64);
-
-impl Random {
-    const fn next(&mut self) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 33
-    }
-}
-
-/// The rows that batch `index` writes, or deletes where there is no value.
-fn changes(index: u32) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
-    let mut random = Random(u64::from(index) + 1);
-    (0..60)
-        .map(|_| {
-            let key = (random.next() % 500).to_be_bytes().to_vec();
-            let length = match random.next() % 30 {
-                0 => 9000,
-                short => short as usize * 7,
-            };
-            let value = (!random.next().is_multiple_of(5)).then(|| vec![index as u8 + 1; length]);
-            (key, value)
-        })
-        .collect()
-}
-
-fn apply(rows: &mut Rows, index: u32) {
-    for (key, value) in changes(index) {
-        match value {
-            Some(value) => rows.insert(key, value),
-            None => rows.remove(&key),
-        };
-    }
-}
-
-/// The expected rows after each number of batches, from 0 to [`BATCHES`].
-fn models() -> Vec<Rows> {
-    let mut models = vec![Rows::new()];
-    for index in 0..BATCHES {
-        let mut rows = models.last().expect("one").clone();
-        apply(&mut rows, index);
-        models.push(rows);
-    }
-    models
-}
-
-fn write_changes(tables: &mut Tables<'_>, index: u32) -> Result<(), StoreError> {
-    for (key, value) in changes(index) {
-        match value {
-            Some(value) => tables.put(TABLE, &key, &value)?,
-            None => tables.delete(TABLE, &key)?,
-        }
-    }
-    Ok(())
-}
-
-fn write(store: &Store, index: u32) -> Result<(), StoreError> {
-    let batch = store.batch()?;
-    batch.write(|tables| write_changes(tables, index))?;
-    batch.commit()
-}
-
-fn rows(view: &Snapshot) -> Result<Rows, StoreError> {
-    let mut rows = Rows::new();
-    view.scan(TABLE, &[], |key, value| {
-        rows.insert(key.to_vec(), value.to_vec());
-        ControlFlow::Continue(())
-    })?;
-    Ok(rows)
-}
-
-fn read(store: &Store) -> Result<Rows, StoreError> {
-    rows(&*store.snapshot()?)
-}
-
-/// Runs the scenario on a good disk. Returns the numbers of disk operations before the first batch
-/// and after the last one.
-fn operations() -> (u64, u64) {
-    let disk = Arc::new(Disk::default());
-    let store = open(&disk).expect("a good disk");
-    let _early = store.snapshot().expect("a good disk");
-    let first = disk.operations();
-    for index in 0..BATCHES {
-        write(&store, index).expect("a good disk");
-    }
-    (first, disk.operations())
-}
+const DATABASE: usize = FileName::Database as usize;
 
 /// Runs the scenario with a fault from operation `at` on. The disk is repaired when a batch has
 /// failed. Returns whether a batch failed.
@@ -245,7 +136,8 @@ fn a_flipped_byte_anywhere_is_an_error_or_has_no_effect() {
         write(&store, index).expect("a good disk");
     }
     drop(store);
-    let whole = disk.bytes();
+    let files = disk.bytes();
+    let whole = &files[DATABASE];
     let mut random = Random(3);
     let (mut noticed, mut tried) = (0, 0);
     // One third of the positions are anywhere in the file, two thirds where it is in use.
@@ -256,9 +148,9 @@ fn a_flipped_byte_anywhere_is_an_error_or_has_no_effect() {
     });
     for at in positions.collect::<Vec<_>>() {
         tried += 1;
-        let mut bytes = whole.clone();
-        bytes[at] ^= 1 << (random.next() % 8);
-        let disk = Arc::new(Disk::with(bytes));
+        let mut damaged = files.clone();
+        damaged[DATABASE][at] ^= 1 << (random.next() % 8);
+        let disk = Arc::new(Disk::with(damaged));
         let mut errors = 0;
         match open(&disk) {
             Err(_) => errors += 1,
@@ -310,12 +202,13 @@ fn after_a_commit_that_met_a_damaged_page_writes_are_possible_again() {
         write(&store, index).expect("a good disk");
     }
     drop(store);
-    let whole = disk.bytes();
+    let files = disk.bytes();
+    let whole = &files[DATABASE];
     let mut met = 0;
     for start in (0..whole.len()).step_by(PAGE) {
         let page = start..whole.len().min(start + PAGE);
-        let mut damaged = whole.clone();
-        damaged[start] ^= 1;
+        let mut damaged = files.clone();
+        damaged[DATABASE][start] ^= 1;
         let disk = Arc::new(Disk::with(damaged.clone()));
         let Ok(store) = open(&disk) else { continue };
         let batch = store.batch().expect("it is open");
@@ -325,11 +218,12 @@ fn after_a_commit_that_met_a_damaged_page_writes_are_possible_again() {
         }
         met += 1;
         let mut state = disk.state();
-        if state.bytes[page.clone()] != damaged[page.clone()] {
+        let bytes = &mut state.files[DATABASE].bytes;
+        if bytes[page.clone()] != damaged[DATABASE][page.clone()] {
             // The commit has written another page there.
             continue;
         }
-        state.bytes[start] = whole[start];
+        bytes[start] = whole[start];
         drop(state);
         write(&store, BATCHES - 1).unwrap_or_else(|error| panic!("page at {start}: {error}"));
         assert!(read(&store).expect("a good disk") == models[BATCHES as usize]);
@@ -349,7 +243,7 @@ fn damage_that_keeps_the_file_from_being_opened_again_is_final() {
     disk.fail_from(0, DiskFault::Full);
     write(&store, 0).expect_err("there is no space");
     // Everything behind the first pages is damaged.
-    disk.state()
+    disk.state().files[DATABASE]
         .bytes
         .iter_mut()
         .skip(5 * 4096)

@@ -2,4 +2,6 @@
 
 mod disk;
 mod faults;
+mod lost_syncs;
 mod power_loss;
+mod scenario;
