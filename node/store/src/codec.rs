@@ -89,6 +89,36 @@ pub(crate) fn block_key(number: u64, hash: &primitives::B256) -> [u8; 40] {
     key
 }
 
+/// Reads a number in LEB128 and moves `bytes` behind it. Accepts only the shortest form.
+pub(crate) fn read_number(bytes: &mut &[u8]) -> Result<u64, String> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first().ok_or("row ends within a number")?;
+        *bytes = rest;
+        let digits = u64::from(byte & 0x7f);
+        if digits << shift >> shift != digits {
+            break;
+        }
+        number |= digits << shift;
+        if byte & 0x80 == 0 {
+            return match (digits, shift) {
+                (0, 1..) => Err("number is not in its shortest form".to_owned()),
+                _ => Ok(number),
+            };
+        }
+    }
+    Err("number: got 2^64 or more".to_owned())
+}
+
+/// Appends a number in LEB128, in its shortest form.
+pub(crate) fn push_number(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -30,6 +30,7 @@ fn open(disk: &Arc<Disk>) -> Result<Store, store::StoreError> {
     // The cache is small so that pages are read from the disk again and again.
     let options = StoreOptions {
         cache_bytes: 64 << 10,
+        ..StoreOptions::default()
     };
     disk.open_store(&options)
 }

@@ -28,10 +28,11 @@ pub(crate) enum DiskFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileName {
     Database,
+    Log,
 }
 
 /// Number of files.
-pub(crate) const FILES: usize = 1;
+pub(crate) const FILES: usize = 2;
 
 #[derive(Debug, Default)]
 pub(crate) struct DiskState {
@@ -111,7 +112,7 @@ impl Disk {
                 name,
             })
         };
-        Store::on_medium(file(FileName::Database), options)
+        Store::on_media(file(FileName::Database), file(FileName::Log), options)
     }
 
     /// Number of writes, length changes and syncs so far.

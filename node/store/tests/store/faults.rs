@@ -12,9 +12,9 @@ const DATABASE: usize = FileName::Database as usize;
 
 /// Runs the scenario with a fault from operation `at` on. The disk is repaired when a batch has
 /// failed. Returns whether a batch failed.
-fn fault_at(at: u64, fault: DiskFault, models: &[Rows]) -> bool {
+fn fault_at(setting: Setting, at: u64, fault: DiskFault, models: &[Rows]) -> bool {
     let disk = Arc::new(Disk::default());
-    let store = open(&disk).expect("a good disk");
+    let store = setting.open(&disk).expect("a good disk");
     let early = store.snapshot().expect("a good disk");
     disk.fail_from(at, fault);
     let mut failed_once = false;
@@ -59,7 +59,7 @@ fn fault_at(at: u64, fault: DiskFault, models: &[Rows]) -> bool {
     disk.repair();
     assert!(read(&store).expect("a good disk") == models[BATCHES as usize]);
     drop((early, store));
-    let again = open(&disk).expect("a whole database");
+    let again = setting.open(&disk).expect("a whole database");
     assert!(
         read(&again).expect("a good disk") == models[BATCHES as usize],
         "operation {at}"
@@ -70,68 +70,38 @@ fn fault_at(at: u64, fault: DiskFault, models: &[Rows]) -> bool {
 #[test]
 fn a_disk_that_is_full_at_any_operation_loses_nothing_and_work_goes_on() {
     let models = models();
-    let (first, last) = operations();
-    println!("{} operations", last - first);
-    let (mut full, mut growth) = (0, 0);
-    for at in first..last {
-        full += u64::from(fault_at(at, DiskFault::Full, &models));
-        growth += u64::from(fault_at(at, DiskFault::NoGrowth, &models));
+    for setting in Setting::ALL {
+        let (first, last) = operations(setting);
+        println!("{setting:?}: {} operations", last - first);
+        let (mut full, mut growth) = (0, 0);
+        for at in first..last {
+            full += u64::from(fault_at(setting, at, DiskFault::Full, &models));
+            growth += u64::from(fault_at(setting, at, DiskFault::NoGrowth, &models));
+        }
+        assert_eq!(full, last - first, "each operation failed once");
+        assert!(growth > 0, "the scenario needs space");
     }
-    assert_eq!(full, last - first, "each operation failed once");
-    assert!(growth > 0, "the scenario needs space");
 }
 
 #[test]
 fn a_disk_that_breaks_at_any_operation_loses_nothing() {
     let models = models();
-    let (first, last) = operations();
-    for at in (first..last).step_by(5) {
-        assert!(fault_at(at, DiskFault::Broken, &models));
-    }
-}
-
-#[test]
-fn a_power_loss_at_any_operation_keeps_what_was_committed() {
-    let models = models();
-    let (first, last) = operations();
-    let mut random = Random(7);
-    for at in first..last {
-        let disk = Arc::new(Disk::default());
-        let store = open(&disk).expect("a good disk");
-        disk.off_at(at);
-        let done = (0..BATCHES)
-            .take_while(|index| write(&store, *index).is_ok())
-            .count();
-        assert!(done < BATCHES as usize);
-        let luck = random.next() % 4;
-        let left = disk.after_power_loss(|| match luck {
-            0 => false,
-            1 => true,
-            _ => random.next().is_multiple_of(2),
-        });
-        drop(store);
-        let disk = Arc::new(Disk::with(left));
-        let store = open(&disk).unwrap_or_else(|error| panic!("operation {at}: {error}"));
-        let now = read(&store).unwrap_or_else(|error| panic!("operation {at}: {error}"));
-        assert!(
-            now == models[done] || now == models[done + 1],
-            "operation {at}: batch {done} is not whole"
-        );
-        let from = done + usize::from(now != models[done]);
-        for index in from..BATCHES as usize {
-            write(&store, index as u32).expect("a good disk");
+    for setting in Setting::ALL {
+        let (first, last) = operations(setting);
+        for at in (first..last).step_by(5) {
+            assert!(fault_at(setting, at, DiskFault::Broken, &models));
         }
-        assert!(read(&store).expect("a good disk") == models[BATCHES as usize]);
     }
 }
 
 #[test]
 fn a_flipped_byte_anywhere_is_an_error_or_has_no_effect() {
+    let setting = Setting::SmallCache;
     quiet_contained_panics();
     let models = models();
     let expected = &models[BATCHES as usize];
     let disk = Arc::new(Disk::default());
-    let store = open(&disk).expect("a good disk");
+    let store = setting.open(&disk).expect("a good disk");
     for index in 0..BATCHES {
         write(&store, index).expect("a good disk");
     }
@@ -152,7 +122,7 @@ fn a_flipped_byte_anywhere_is_an_error_or_has_no_effect() {
         damaged[DATABASE][at] ^= 1 << (random.next() % 8);
         let disk = Arc::new(Disk::with(damaged));
         let mut errors = 0;
-        match open(&disk) {
+        match setting.open(&disk) {
             Err(_) => errors += 1,
             Ok(store) => {
                 let view = store.snapshot().expect("it is open");
@@ -192,12 +162,54 @@ fn a_flipped_byte_anywhere_is_an_error_or_has_no_effect() {
 }
 
 #[test]
+fn a_flipped_byte_in_the_log_is_an_error_or_has_no_effect() {
+    const LOG: usize = FileName::Log as usize;
+    quiet_contained_panics();
+    let models = models();
+    let disk = Arc::new(Disk::default());
+    let store = Setting::ShortLog.open(&disk).expect("a good disk");
+    // Batches, until the log has two records.
+    let (mut done, mut records) = (0, 0);
+    while records < 2 {
+        let before = disk.bytes()[LOG].clone();
+        write(&store, done as u32).expect("a good disk");
+        done += 1;
+        // After a checkpoint the log begins anew.
+        let is_logged = before[..4096] == disk.bytes()[LOG][..4096];
+        records = if is_logged { records + 1 } else { 0 };
+    }
+    let files = disk.bytes();
+    let (mut refused, mut cut_off) = (0, 0);
+    for at in (0..files[LOG].len()).step_by(67) {
+        let mut damaged = files.clone();
+        damaged[LOG][at] ^= 1;
+        let disk = Arc::new(Disk::with(damaged));
+        match Setting::ShortLog.open(&disk) {
+            Err(error) => {
+                assert!(error.is_final(), "{error}");
+                refused += 1;
+            }
+            Ok(store) => {
+                // A damaged last record looks like one that was being appended.
+                let now = read(&store).expect("it is open");
+                let is_cut_off = now == models[done - 1];
+                assert!(is_cut_off || now == models[done], "byte {at}");
+                cut_off += u32::from(is_cut_off);
+            }
+        }
+    }
+    println!("{refused} flipped bytes kept the store from opening, {cut_off} cut the last record off");
+    assert!(refused > 0 && cut_off > 0);
+}
+
+#[test]
 fn after_a_commit_that_met_a_damaged_page_writes_are_possible_again() {
+    let setting = Setting::SmallCache;
     const PAGE: usize = 4096;
     quiet_contained_panics();
     let models = models();
     let disk = Arc::new(Disk::default());
-    let store = open(&disk).expect("a good disk");
+    let store = setting.open(&disk).expect("a good disk");
     for index in 0..BATCHES - 1 {
         write(&store, index).expect("a good disk");
     }
@@ -210,7 +222,7 @@ fn after_a_commit_that_met_a_damaged_page_writes_are_possible_again() {
         let mut damaged = files.clone();
         damaged[DATABASE][start] ^= 1;
         let disk = Arc::new(Disk::with(damaged.clone()));
-        let Ok(store) = open(&disk) else { continue };
+        let Ok(store) = setting.open(&disk) else { continue };
         let batch = store.batch().expect("it is open");
         let written = batch.write(|tables| write_changes(tables, BATCHES - 1));
         if written.is_err() || batch.commit().is_ok() {
@@ -234,9 +246,10 @@ fn after_a_commit_that_met_a_damaged_page_writes_are_possible_again() {
 
 #[test]
 fn damage_that_keeps_the_file_from_being_opened_again_is_final() {
+    let setting = Setting::SmallCache;
     quiet_contained_panics();
     let disk = Arc::new(Disk::default());
-    let store = open(&disk).expect("a good disk");
+    let store = setting.open(&disk).expect("a good disk");
     for index in 0..BATCHES {
         write(&store, index).expect("a good disk");
     }
@@ -261,8 +274,9 @@ fn damage_that_keeps_the_file_from_being_opened_again_is_final() {
 
 #[test]
 fn a_panic_in_a_batch_goes_on_and_leaves_nothing() {
+    let setting = Setting::SmallCache;
     let disk = Arc::new(Disk::default());
-    let store = open(&disk).expect("a good disk");
+    let store = setting.open(&disk).expect("a good disk");
     write(&store, 0).expect("a good disk");
     let batch = store.batch().expect("a good disk");
     let panics = std::panic::AssertUnwindSafe(|| {

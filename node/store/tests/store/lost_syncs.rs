@@ -17,10 +17,10 @@ enum After {
 
 /// Operation `lost`, a sync, fails. `later` operations after the batch has failed, the power fails.
 /// Returns `false` if the operation was no sync.
-fn lose(lost: u64, later: u64, after: After, random: &mut Random) -> bool {
+fn lose(setting: Setting, lost: u64, later: u64, after: After, random: &mut Random) -> bool {
     let models = models();
     let disk = Arc::new(Disk::default());
-    let mut store = open(&disk).expect("a good disk");
+    let mut store = setting.open(&disk).expect("a good disk");
     disk.lose_sync(lost);
     let mut done = 0;
     let mut failed = false;
@@ -34,14 +34,15 @@ fn lose(lost: u64, later: u64, after: After, random: &mut Random) -> bool {
         }
         failed = true;
         disk.off_at(disk.operations() + later);
-        if let After::StartAgain = after {
+        if matches!(after, After::StartAgain) {
             drop(store);
-            let Ok(again) = open(&disk) else {
-                store = return_after_power_loss(&disk, &models, done, random);
-                drop(store);
-                return true;
-            };
-            store = again;
+            match setting.open(&disk) {
+                Ok(again) => store = again,
+                Err(_) => {
+                    check_after_power_loss(setting, &disk, &models, done, random);
+                    return true;
+                }
+            }
         }
         // The batch may be stored although its commit has failed.
         if let Ok(now) = read(&store)
@@ -52,18 +53,13 @@ fn lose(lost: u64, later: u64, after: After, random: &mut Random) -> bool {
     }
     drop(store);
     if failed {
-        drop(return_after_power_loss(&disk, &models, done, random));
+        check_after_power_loss(setting, &disk, &models, done, random);
     }
     failed
 }
 
-/// The store after a power failure. It must have the first `done` batches, or one more.
-fn return_after_power_loss(
-    disk: &Arc<Disk>,
-    models: &[Rows],
-    done: u32,
-    random: &mut Random,
-) -> store::Store {
+/// The power fails. The store must have the first `done` batches, or one more.
+fn check_after_power_loss(setting: Setting, disk: &Disk, models: &[Rows], done: u32, random: &mut Random) {
     let luck = random.next() % 4;
     let left = disk.after_power_loss(|| match luck {
         0 => false,
@@ -71,30 +67,33 @@ fn return_after_power_loss(
         _ => random.next().is_multiple_of(2),
     });
     let disk = Arc::new(Disk::with(left));
-    let store = open(&disk).unwrap_or_else(|error| panic!("after {done} batches: {error}"));
+    let store = setting
+        .open(&disk)
+        .unwrap_or_else(|error| panic!("after {done} batches: {error}"));
     let now = read(&store).unwrap_or_else(|error| panic!("after {done} batches: {error}"));
     let done = done as usize;
     assert!(
         now == models[done] || models.get(done + 1) == Some(&now),
         "batch {done} is lost or not whole"
     );
-    store
 }
 
 fn check(after: After) {
-    let (first, last) = operations();
     let mut random = Random(11);
-    let mut met = 0;
-    for lost in first..last {
-        for later in [0, 1, 2, 3, 5, 8, 13, 40, 100] {
-            if !lose(lost, later, after, &mut random) {
-                break;
+    for setting in Setting::ALL {
+        let (first, last) = operations(setting);
+        let mut met = 0;
+        for lost in first..last {
+            for later in [0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 40, 100] {
+                if !lose(setting, lost, later, after, &mut random) {
+                    break;
+                }
+                met += 1;
             }
-            met += 1;
         }
+        println!("{setting:?}: {met} power failures after a failed sync");
+        assert!(met > 0, "no sync failed");
     }
-    println!("{met} power failures after a failed sync");
-    assert!(met > 0, "no sync failed");
 }
 
 #[test]

@@ -4,4 +4,5 @@ mod disk;
 mod faults;
 mod lost_syncs;
 mod power_loss;
+mod power_losses;
 mod scenario;

@@ -17,15 +17,33 @@ pub(crate) const TABLE: TableId = TableId::AccountAtBlock;
 /// Number of batches in the scenario.
 pub(crate) const BATCHES: u32 = 8;
 
-/// A small cache, so that pages are often read from the disk.
-pub(crate) const fn options() -> StoreOptions {
-    StoreOptions {
-        cache_bytes: 64 << 10,
-    }
+/// How the store is opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Setting {
+    /// With a cache into which the pages of a batch do not fit: they are read from the disk again
+    /// and again, and written before their commit. So every second batch or so is a checkpoint.
+    SmallCache,
+    /// With a cache for everything and a short write-ahead log: some batches are in the log, and
+    /// others are checkpoints because the log has no room.
+    ShortLog,
 }
 
-pub(crate) fn open(disk: &Arc<Disk>) -> Result<Store, StoreError> {
-    disk.open_store(&options())
+impl Setting {
+    pub(crate) const ALL: [Self; 2] = [Self::SmallCache, Self::ShortLog];
+
+    pub(crate) fn open(self, disk: &Arc<Disk>) -> Result<Store, StoreError> {
+        let options = match self {
+            Self::SmallCache => StoreOptions {
+                cache_bytes: 64 << 10,
+                ..StoreOptions::default()
+            },
+            Self::ShortLog => StoreOptions {
+                cache_bytes: 8 << 20,
+                log_bytes: 50 << 10,
+            },
+        };
+        disk.open_store(&options)
+    }
 }
 
 /// Pseudo-random numbers: the same seed gives the same numbers.
@@ -108,9 +126,9 @@ pub(crate) fn read(store: &Store) -> Result<Rows, StoreError> {
 
 /// Runs the scenario on a good disk. Returns the numbers of disk operations before the first batch
 /// and after the last one.
-pub(crate) fn operations() -> (u64, u64) {
+pub(crate) fn operations(setting: Setting) -> (u64, u64) {
     let disk = Arc::new(Disk::default());
-    let store = open(&disk).expect("a good disk");
+    let store = setting.open(&disk).expect("a good disk");
     let _early = store.snapshot().expect("a good disk");
     let first = disk.operations();
     for index in 0..BATCHES {
