@@ -3,8 +3,8 @@
 //! A new database is made under the name `chain.redb.new` and renamed when it is complete. So a
 //! crash at any moment leaves no database or a complete one. The same holds for its write-ahead log
 //! `chain.redb.wal`. The lock file `chain.redb.lock` says whether a database and a log were ever
-//! made in this directory. If one of them is gone then, no new one is made in its place. Knows these
-//! files; knows no rows.
+//! made in this directory. If one of them is gone then, no new one is made in its place. Knows
+//! these files; knows no rows.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
@@ -46,8 +46,8 @@ pub const LOG_BYTES_DEFAULT: usize = 16 << 20;
 /// Name of the database file inside a data directory.
 pub const FILE_NAME: &str = "chain.redb";
 
-/// Name of the write-ahead log inside a data directory. It belongs to the database file: a copy of a
-/// data directory needs both.
+/// Name of the write-ahead log inside a data directory. It belongs to the database file: a copy of
+/// a data directory needs both.
 pub const LOG_FILE_NAME: &str = "chain.redb.wal";
 
 /// Line of the lock file once a database was made.
@@ -105,9 +105,9 @@ impl DatabaseLocation {
         Ok((start(pages, options, path)?, written))
     }
 
-    /// Opens the write-ahead log of the database that is at `position`, and makes one if there never
-    /// was any. Returns it with the records that the database lacks. There must be a database that
-    /// is locked: the log has no lock of its own. `None` in memory.
+    /// Opens the write-ahead log of the database that is at `position`, and makes one if there
+    /// never was any. Returns it with the records that the database lacks. There must be a database
+    /// that is locked: the log has no lock of its own. `None` in memory.
     ///
     /// # Errors
     /// Those of [`WriteAheadLog::open`] and [`WriteAheadLog::create`].

@@ -1,7 +1,7 @@
 //! The open database and its write-ahead log: how a batch becomes durable and visible.
 //!
-//! Most batches are appended to the log, then committed by redb in memory. A checkpoint is a durable
-//! commit of redb, after which the log begins anew. A batch is committed as a checkpoint
+//! Most batches are appended to the log, then committed by redb in memory. A checkpoint is a
+//! durable commit of redb, after which the log begins anew. A batch is committed as a checkpoint
 //!
 //! - if the log has no room for it. This holds for most batches of an import of many blocks, whose
 //!   rows then are not written twice;
@@ -32,8 +32,8 @@ use crate::tables::{LOG_POSITION, SCHEMA_VERSION, TableId, meta_key};
 use crate::wal::{LogPosition, NewRecord, RowChanges, WriteAheadLog, row_changes};
 use crate::write_tables::Tables;
 
-/// Memory for pages if the records of the log must be applied while there is no space: redb may keep
-/// half of it as changed pages. It takes this memory only if it needs it.
+/// Memory for pages if the records of the log must be applied while there is no space: redb may
+/// keep half of it as changed pages. It takes this memory only if it needs it.
 const CACHE_BYTES_WITHOUT_SPACE: usize = 1 << 30;
 
 /// An open database with its log.

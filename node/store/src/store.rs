@@ -136,8 +136,8 @@ impl Store {
 
     /// Starts a write transaction. Waits while another one is open.
     ///
-    /// Its commit is on the disk when it returns: in the database or in the write-ahead log. After a
-    /// failure this call closes the files and opens them again.
+    /// Its commit is on the disk when it returns: in the database or in the write-ahead log. After
+    /// a failure this call closes the files and opens them again.
     ///
     /// # Errors
     /// [`StoreError`] when the file cannot be used or opened again.

@@ -9,8 +9,8 @@ use store::{Medium, Store, StoreOptions};
 
 use crate::harness::Net;
 
-/// A disk in memory with the two files of a store. From some write on it has no space, until it gets
-/// some.
+/// A disk in memory with the two files of a store. From some write on it has no space, until it
+/// gets some.
 #[derive(Debug, Default)]
 struct SmallDisk(Mutex<SmallDiskState>);
 

@@ -1,8 +1,8 @@
 //! Measures what a commit costs in stores of several sizes: bytes written, milliseconds, and the
 //! time to open the store after `kill -9`.
 //!
-//! A store gets a chain and is filled with unused code rows until its file has the wanted size. Then
-//! the importer of the node takes empty blocks and blocks with transfers, one block a commit.
+//! A store gets a chain and is filled with unused code rows until its file has the wanted size.
+//! Then the importer of the node takes empty blocks and blocks with transfers, one block a commit.
 //! `bench/README.md` explains the figures.
 
 mod transfers;

@@ -5,10 +5,10 @@
 //! before the other one is synced too.
 //!
 //! A copy that was read is not known to be synced. After a failed sync, systems go on to show the
-//! bytes that did not reach the disk, and later syncs succeed without them. So [`FirstPage::make_safe`]
-//! writes the copy again, with the same bytes at the same place, and syncs it. If the power fails
-//! meanwhile, either the copy was on the disk before and its bytes do not change, or the other copy
-//! is the one that is safe.
+//! bytes that did not reach the disk, and later syncs succeed without them. So
+//! [`FirstPage::make_safe`] writes the copy again, with the same bytes at the same place, and syncs
+//! it. If the power fails meanwhile, either the copy was on the disk before and its bytes do not
+//! change, or the other copy is the one that is safe.
 //!
 //! A copy is: sequence (8), logical length of the database (8), CRC-32 of the other bytes (4), all
 //! little-endian; then the first 1024 bytes of the page.

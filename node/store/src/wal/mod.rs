@@ -1,10 +1,10 @@
 //! The write-ahead log: a file beside the database that makes a commit durable with one sync.
 //!
-//! A durable commit of redb costs two syncs, and it writes which pages are free: 131 KB for each GiB
-//! of the database. So most batches are not committed that way. Their row changes are appended to
-//! this log as one record ([`record`]) and synced. Then redb commits them in memory, which makes them
-//! visible. Now and then redb commits durably what the log has. That is a checkpoint; after it the
-//! log begins anew. An opening of the store applies the records that the database lacks
+//! A durable commit of redb costs two syncs, and it writes which pages are free: 131 KB for each
+//! GiB of the database. So most batches are not committed that way. Their row changes are appended
+//! to this log as one record ([`record`]) and synced. Then redb commits them in memory, which makes
+//! them visible. Now and then redb commits durably what the log has. That is a checkpoint; after it
+//! the log begins anew. An opening of the store applies the records that the database lacks
 //! ([`replay`]).
 //!
 //! The file, in pages of 4096 bytes: two copies of the header ([`header`]), then records. Each
@@ -12,8 +12,8 @@
 //! appended. When the log begins anew, the header gets another salt, and new records overwrite the
 //! old ones. So the file keeps its length, and a sync need not store a new one.
 //!
-//! After a failed write or sync a log is not used any more. It must be opened again, which finds out
-//! whether the last record counts.
+//! After a failed write or sync a log is not used any more. It must be opened again, which finds
+//! out whether the last record counts.
 //!
 //! Knows records and where they are; knows neither redb nor when a checkpoint is made.
 
@@ -117,8 +117,8 @@ impl WriteAheadLog {
     /// power failure.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails. Then the log must be opened again; the record counts if
-    /// all of it is there.
+    /// [`StoreError`] when the medium fails. Then the log must be opened again; the record counts
+    /// if all of it is there.
     pub(crate) fn append(&mut self, changes: RowChanges) -> Result<(), StoreError> {
         let record = changes.into_record(self.header.salt, self.sequence + 1);
         let written = self.medium.write(self.end, &record);

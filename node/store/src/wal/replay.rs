@@ -37,8 +37,8 @@ impl WriteAheadLog {
     /// database lacks, in order. They are safe on the medium.
     ///
     /// # Errors
-    /// [`StoreError::DamagedAtOpening`] when the log is damaged or does not fit to the database, and
-    /// those of the medium.
+    /// [`StoreError::DamagedAtOpening`] when the log is damaged or does not fit to the database,
+    /// and those of the medium.
     pub(crate) fn open(
         medium: Arc<dyn Medium>,
         path: PathBuf,

@@ -1,5 +1,5 @@
-//! What the tests of failing disks do: batches of pseudo-random changes, and the rows that the store
-//! must have after each of them.
+//! What the tests of failing disks do: batches of pseudo-random changes, and the rows that the
+//! store must have after each of them.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
