@@ -3,6 +3,7 @@
 //! Most batches are appended to the log, then committed by redb in memory. A checkpoint is a
 //! durable commit of redb, after which the log begins anew. A batch is committed as a checkpoint
 //!
+//! - if there is no space for the log to grow;
 //! - if the log has no room for it. This holds for most batches of an import of many blocks, whose
 //!   rows then are not written twice;
 //! - if redb has written many changed pages to the file, because they no longer fit into its cache.
@@ -157,9 +158,17 @@ impl OpenDatabase {
             if !log.has_room(&changes, self.log_bytes) || self.is_checkpoint_due() {
                 return Ok(false);
             }
-            // If the log fails, it must be opened again.
-            log.append(changes).inspect_err(|_| monitor.set_broken(true))?;
-            Ok(true)
+            match log.append(changes) {
+                Ok(()) => Ok(true),
+                // The database may have free pages. Whatever is in the log, its record is that of
+                // this batch, so it does not count once the database has the batch.
+                Err(error) if error.wants_space() => Ok(false),
+                // The log must be opened again.
+                Err(error) => {
+                    monitor.set_broken(true);
+                    Err(error)
+                }
+            }
         });
         match is_logged {
             Ok(true) => commit_in_memory(monitor, transaction),

@@ -12,8 +12,8 @@
 //! appended. When the log begins anew, the header gets another salt, and new records overwrite the
 //! old ones. So the file keeps its length, and a sync need not store a new one.
 //!
-//! After a failed write or sync a log is not used any more. It must be opened again, which finds
-//! out whether the last record counts.
+//! After a failed write or sync a log begins anew after a checkpoint, or it is opened again, which
+//! finds out whether the last record counts.
 //!
 //! Knows records and where they are; knows neither redb nor when a checkpoint is made.
 
@@ -117,8 +117,8 @@ impl WriteAheadLog {
     /// power failure.
     ///
     /// # Errors
-    /// [`StoreError`] when the medium fails. Then the log must be opened again; the record counts
-    /// if all of it is there.
+    /// [`StoreError`] when the medium fails. Then the log must begin anew after a checkpoint that
+    /// has this batch, or be opened again. The record counts if all of it is there.
     pub(crate) fn append(&mut self, changes: RowChanges) -> Result<(), StoreError> {
         let record = changes.into_record(self.header.salt, self.sequence + 1);
         let written = self.medium.write(self.end, &record);

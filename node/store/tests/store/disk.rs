@@ -223,8 +223,7 @@ impl Medium for DiskFile {
             }
         }
         if is_lost {
-            // Reported as a lack of space, after which the store goes on.
-            return Err(io::ErrorKind::StorageFull.into());
+            return Err(io::Error::other("the sync failed"));
         }
         Ok(())
     }

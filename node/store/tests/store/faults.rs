@@ -84,6 +84,57 @@ fn a_disk_that_is_full_at_any_operation_loses_nothing_and_work_goes_on() {
 }
 
 #[test]
+fn what_a_snapshot_shows_after_a_failed_commit_is_what_a_kill_leaves() {
+    let models = models();
+    for setting in Setting::ALL {
+        let (first, last) = operations(setting);
+        for at in first..last {
+            let disk = Arc::new(Disk::default());
+            let store = setting.open(&disk).expect("a good disk");
+            disk.fail_from(at, DiskFault::Broken);
+            let mut batches = 0..BATCHES;
+            let failed = batches.find(|index| write(&store, *index).is_err());
+            disk.repair();
+            let shown = read(&store).expect("a good disk again");
+            // A copy of what readers of the files see, as after `kill -9`.
+            let killed = Arc::new(Disk::with(disk.bytes()));
+            let left = read(&setting.open(&killed).expect("a good disk")).expect("a good disk");
+            let stored = |rows: &Rows| models.iter().position(|model| model == rows);
+            assert_eq!(
+                stored(&left),
+                stored(&shown),
+                "{setting:?}, operation {at}, batch {failed:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_log_that_cannot_grow_is_no_failure_while_the_database_has_room() {
+    let models = models();
+    let disk = Arc::new(Disk::default());
+    let setting = Setting::ShortLog;
+    let store = setting.open(&disk).expect("a good disk");
+    // The database grows and gets free pages again. The log is as short as a new one.
+    for index in 0..BATCHES {
+        write(&store, index).expect("a good disk");
+    }
+    drop(store);
+    let [database, log] = disk.bytes();
+    let new_log = log[..2 * 4096].to_vec();
+    let disk = Arc::new(Disk::with([database, new_log]));
+    let store = setting.open(&disk).expect("a good disk");
+    let operations = disk.operations();
+    disk.fail_from(operations, DiskFault::NoGrowth);
+    write(&store, BATCHES - 1).expect("the database has room");
+    assert!(read(&store).expect("it is open") == models[BATCHES as usize]);
+    disk.repair();
+    drop(store);
+    let store = setting.open(&disk).expect("a good disk");
+    assert!(read(&store).expect("a good disk") == models[BATCHES as usize]);
+}
+
+#[test]
 fn a_disk_that_breaks_at_any_operation_loses_nothing() {
     let models = models();
     for setting in Setting::ALL {
