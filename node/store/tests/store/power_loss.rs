@@ -5,7 +5,7 @@ use crate::disk::{Disk, FILES, UnsyncedChange};
 
 /// Bytes that the drive writes completely or not at all. Real drives have larger sectors, which
 /// tear less.
-const SECTOR: usize = 64;
+const SECTOR: usize = 16;
 
 impl Disk {
     /// Turns the machine off at operation number `at`.
