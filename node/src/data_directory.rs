@@ -210,7 +210,11 @@ pub(crate) fn open_store(
     std::fs::create_dir_all(path).map_err(failed)?;
     let path = path.canonicalize().map_err(failed)?;
     let cache_bytes = options.cache << 20;
-    let store = Store::open(&path, &StoreOptions { cache_bytes })?;
+    let store_options = StoreOptions {
+        cache_bytes,
+        ..StoreOptions::default()
+    };
+    let store = Store::open(&path, &store_options)?;
     Ok((path, store))
 }
 

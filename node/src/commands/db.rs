@@ -1,7 +1,7 @@
 //! `vnode db check` looks for faults in the database; `vnode db stats` shows its size.
 
 use chain::check::{CheckEvent, CheckSummary, check_store};
-use store::{BlockReads, FILE_NAME};
+use store::{BlockReads, FILE_NAME, LOG_FILE_NAME};
 
 use super::error::CommandError;
 use super::progress::{CommandProgress, ProgressUnits};
@@ -78,15 +78,12 @@ pub(super) fn stats(options: &VnodeOptions) -> Result<(), CommandError> {
     let bytes: u64 = tables.iter().map(|table| table.stored_bytes).sum();
     let pages: u64 = tables.iter().map(|table| table.page_bytes).sum();
     print_line(&format!("{:<24} {rows:>14} {bytes:>18} {pages:>18}", "all"));
-    let file = std::fs::metadata(store.path()).map_err(|source| CommandError::Read {
-        path: store.path().to_owned(),
-        source,
-    })?;
-    print_line(&format!(
-        "file {} of {} bytes",
-        store.path().display(),
-        file.len()
-    ));
+    for file in [store.path().to_owned(), path.join(LOG_FILE_NAME)] {
+        match std::fs::metadata(&file) {
+            Ok(metadata) => print_line(&format!("file {} of {} bytes", file.display(), metadata.len())),
+            Err(source) => return Err(CommandError::Read { path: file, source }),
+        }
+    }
     match view.head()? {
         Some((number, hash)) => print_line(&format!("head block {number} {hash}")),
         None => print_line("no chain"),

@@ -1,7 +1,8 @@
 //! Write transactions: readers see all writes of a batch or none.
 //!
 //! Knows redb and when a transaction ends; rows are written through
-//! [`Tables`](crate::Tables). Knows nothing of how the file is opened.
+//! [`Tables`](crate::Tables). How a commit becomes durable is in [`crate::open_database`]. Knows
+//! nothing of how the file is opened.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,12 +12,16 @@ use redb::WriteTransaction;
 use crate::StoreError;
 use crate::database::WritePermit;
 use crate::monitor::CallMonitor;
+use crate::open_database::write_position;
+use crate::wal::{LogPosition, RowChanges};
 use crate::write_tables::Tables;
 
 /// An open write transaction. If it is dropped without [`WriteBatch::commit`], nothing is written.
 pub struct WriteBatch {
     /// `None` after a panic has ended the transaction.
     transaction: RefCell<Option<WriteTransaction>>,
+    /// What was written, for the write-ahead log.
+    changes: RefCell<RowChanges>,
     /// Whether something failed. Then the writes may be incomplete and are never committed.
     failed: Cell<bool>,
     // Declared last: the permit is given back after the transaction has ended.
@@ -30,9 +35,10 @@ impl std::fmt::Debug for WriteBatch {
 }
 
 impl WriteBatch {
-    pub(crate) const fn new(transaction: WriteTransaction, permit: WritePermit) -> Self {
+    pub(crate) fn new(transaction: WriteTransaction, permit: WritePermit) -> Self {
         Self {
             transaction: RefCell::new(Some(transaction)),
+            changes: RefCell::new(permit.no_changes()),
             failed: Cell::new(false),
             permit,
         }
@@ -50,7 +56,7 @@ impl WriteBatch {
     ) -> Result<T, E> {
         let borrowed = self.transaction.borrow();
         let transaction = borrowed.as_ref().ok_or_else(|| self.failed_error())?;
-        let mut tables = Tables::open(transaction, self.monitor(), &self.failed)?;
+        let mut tables = Tables::open(transaction, &self.changes, self.monitor(), &self.failed)?;
         match catch_unwind(AssertUnwindSafe(|| work(&mut tables))) {
             Ok(result) => {
                 let value = result?;
@@ -90,6 +96,16 @@ impl WriteBatch {
         })
     }
 
+    /// Writes the id of a new database.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the write fails.
+    pub(crate) fn begin_position(&self) -> Result<(), StoreError> {
+        let transaction = self.transaction.borrow();
+        let transaction = transaction.as_ref().ok_or_else(|| self.failed_error())?;
+        write_position(self.monitor(), transaction, LogPosition::begin())
+    }
+
     fn failed_error(&self) -> StoreError {
         StoreError::BatchFailed {
             path: self.monitor().path.clone(),
@@ -120,7 +136,9 @@ impl WriteBatch {
             self.end();
         }
         match self.transaction.borrow_mut().take() {
-            Some(transaction) => self.monitor().run_transaction(|| transaction.commit()),
+            Some(transaction) => self
+                .permit
+                .commit(transaction, self.changes.replace(RowChanges::none())),
             None => Err(self.failed_error()),
         }
     }

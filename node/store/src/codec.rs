@@ -117,6 +117,7 @@ pub(crate) fn read_number(bytes: &mut &[u8]) -> Result<u64, String> {
     Err("number: got 2^64 or more".to_owned())
 }
 
+/// Appends a number in LEB128, in its shortest form.
 pub(crate) fn push_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);

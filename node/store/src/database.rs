@@ -9,13 +9,15 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 
-use redb::{Database, ReadTransaction, ReadableDatabase, WriteTransaction};
+use redb::{Database, WriteTransaction};
 
 use crate::StoreError;
 use crate::guard::guarded;
 use crate::monitor::CallMonitor;
 use crate::open::{DatabaseLocation, StoreOptions};
+use crate::open_database::OpenDatabase;
 use crate::snapshot::Snapshot;
+use crate::wal::RowChanges;
 
 /// What all clones of a [`Store`](crate::Store) share.
 pub(crate) struct SharedDatabase {
@@ -29,27 +31,6 @@ pub(crate) struct SharedDatabase {
     permit_free: Condvar,
 }
 
-/// The open database and what must be dropped together with it.
-struct OpenDatabase {
-    /// The snapshot of the last commit, which readers share. `None` before the first read after a
-    /// commit. Declared before the database, because it must be dropped first.
-    latest: Mutex<Option<Arc<Snapshot>>>,
-    database: Database,
-}
-
-impl OpenDatabase {
-    const fn new(database: Database) -> Self {
-        Self {
-            latest: Mutex::new(None),
-            database,
-        }
-    }
-
-    fn latest(&self) -> MutexGuard<'_, Option<Arc<Snapshot>>> {
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The right to write and to open the database again. There is one at a time.
 pub(crate) struct WritePermit(Arc<SharedDatabase>);
 
@@ -57,6 +38,27 @@ impl WritePermit {
     /// The monitor for the holder's calls into redb.
     pub(crate) fn monitor(&self) -> &CallMonitor {
         &self.0.monitor
+    }
+
+    /// Where the changes of a batch are collected for the write-ahead log.
+    pub(crate) fn no_changes(&self) -> RowChanges {
+        match self.0.location {
+            DatabaseLocation::Memory => RowChanges::none(),
+            _ => RowChanges::new(self.0.options.log_bytes),
+        }
+    }
+
+    /// Commits the holder's batch.
+    ///
+    /// # Errors
+    /// As [`OpenDatabase::commit`].
+    pub(crate) fn commit(
+        &self,
+        transaction: WriteTransaction,
+        changes: RowChanges,
+    ) -> Result<(), StoreError> {
+        self.0
+            .with_open(|open| open.commit(self.monitor(), transaction, changes))
     }
 }
 
@@ -71,12 +73,37 @@ impl Drop for WritePermit {
 }
 
 impl SharedDatabase {
-    pub(crate) fn new(location: DatabaseLocation, database: Database, options: &StoreOptions) -> Self {
+    /// A new database, whose commits need no log.
+    pub(crate) fn without_log(
+        location: DatabaseLocation,
+        database: Database,
+        options: &StoreOptions,
+    ) -> Self {
+        let monitor = CallMonitor::new(location.path().to_owned());
+        Self::with(location, monitor, OpenDatabase::without_log(database), options)
+    }
+
+    /// Opens an existing database.
+    ///
+    /// # Errors
+    /// As [`OpenDatabase::open`].
+    pub(crate) fn open(location: DatabaseLocation, options: &StoreOptions) -> Result<Self, StoreError> {
+        let monitor = CallMonitor::new(location.path().to_owned());
+        let database = OpenDatabase::open(&location, options, &monitor)?;
+        Ok(Self::with(location, monitor, database, options))
+    }
+
+    fn with(
+        location: DatabaseLocation,
+        monitor: CallMonitor,
+        database: OpenDatabase,
+        options: &StoreOptions,
+    ) -> Self {
         Self {
-            monitor: Arc::new(CallMonitor::new(location.path().to_owned())),
+            monitor: Arc::new(monitor),
             location,
             options: options.clone(),
-            current: RwLock::new(Some(OpenDatabase::new(database))),
+            current: RwLock::new(Some(database)),
             permit_taken: Mutex::new(false),
             permit_free: Condvar::new(),
         }
@@ -129,7 +156,7 @@ impl SharedDatabase {
             // Closing may fail too. No committed data depends on what it would still write.
             let _ = guarded(|| drop(old));
         }
-        *current = Some(OpenDatabase::new(self.location.open(&self.options)?));
+        *current = Some(OpenDatabase::open(&self.location, &self.options, &self.monitor)?);
         self.monitor.set_broken(false);
         Ok(())
     }
@@ -147,14 +174,9 @@ impl SharedDatabase {
         }
     }
 
-    /// Begins a read transaction on the open database.
-    pub(crate) fn begin_read(&self) -> Result<ReadTransaction, StoreError> {
-        self.with_open(|open| self.monitor.run(|| open.database.begin_read()))
-    }
-
     /// Begins a write transaction on the open database.
     pub(crate) fn begin_write(&self, _permit: &WritePermit) -> Result<WriteTransaction, StoreError> {
-        self.with_open(|open| self.monitor.run_transaction(|| open.database.begin_write()))
+        self.with_open(|open| open.begin_write(&self.monitor))
     }
 
     /// The snapshot of the last commit, made by the first who asks after that commit.
@@ -166,10 +188,23 @@ impl SharedDatabase {
             if let Some(latest) = &*latest {
                 return Ok(Arc::clone(latest));
             }
-            let transaction = self.monitor.run(|| open.database.begin_read())?;
+            let transaction = open.begin_read(&self.monitor)?;
             let snapshot = Arc::new(Snapshot::new(transaction, self.monitor.clone()));
             *latest = Some(Arc::clone(&snapshot));
             Ok(snapshot)
         })
+    }
+}
+
+impl Drop for SharedDatabase {
+    fn drop(&mut self) {
+        let current = self.current.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = current
+            && !self.monitor.is_broken()
+            && !std::thread::panicking()
+        {
+            // If this fails, the next opening reads the log.
+            let _ = open.checkpoint(&self.monitor);
+        }
     }
 }

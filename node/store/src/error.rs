@@ -52,11 +52,21 @@ pub enum StoreError {
         expected: u64,
     },
     /// There was a database before, and now there is none.
-    #[error("{} is gone, but there was a database before: put it back, or remove {} too and import the chain again", path.display(), lock_file.display())]
+    #[error("{} is gone, but there was a database before: put it back, or remove {} and {} too and import the chain again", path.display(), lock_file.display(), log.display())]
     Missing {
         /// The database file.
         path: PathBuf,
         /// The lock file, which says that there was a database.
+        lock_file: PathBuf,
+        /// The write-ahead log of that database.
+        log: PathBuf,
+    },
+    /// There was a write-ahead log before, and now there is none.
+    #[error("{} is gone, and the last blocks may be in it: put it back, or remove {} to go on with the blocks of the database", path.display(), lock_file.display())]
+    MissingLog {
+        /// The write-ahead log.
+        path: PathBuf,
+        /// The lock file, which says that there was a log.
         lock_file: PathBuf,
     },
     /// The file cannot be opened or created.
@@ -152,6 +162,7 @@ impl StoreError {
                 | Self::NotADatabase { .. }
                 | Self::Truncated { .. }
                 | Self::Missing { .. }
+                | Self::MissingLog { .. }
                 | Self::DamagedAtOpening { .. }
                 | Self::Open { .. }
         )
@@ -209,6 +220,22 @@ impl StoreError {
         Self::Damaged {
             path: path.to_owned(),
             what: failure.to_string(),
+        }
+    }
+
+    /// The write-ahead log at `path` is damaged or does not fit to its database.
+    pub(crate) fn damaged_log(path: &Path, what: String) -> Self {
+        Self::DamagedAtOpening {
+            path: path.to_owned(),
+            what,
+        }
+    }
+
+    /// Damage that was met while the database was opened keeps it from being opened.
+    pub(crate) fn while_opening(self) -> Self {
+        match self {
+            Self::Damaged { path, what } => Self::DamagedAtOpening { path, what },
+            other => other,
         }
     }
 

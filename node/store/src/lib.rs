@@ -1,4 +1,5 @@
-//! The store: one database file that holds blocks, receipts, state and indexes.
+//! The store: a database file that holds blocks, receipts, state and indexes, and its write-ahead
+//! log.
 //!
 //! # Tables
 //!
@@ -19,6 +20,12 @@
 //! failed commit the next snapshot shows whether the batch is stored. An import of many blocks puts
 //! whole blocks into one batch.
 //!
+//! A commit appends the batch's row changes to the write-ahead log (module `wal`) as one record,
+//! and syncs it. Then redb commits the batch in memory. When the log is full, a batch is committed
+//! by redb durably instead. That is a checkpoint, and the log begins anew (module `open_database`).
+//! The close of the store is a checkpoint, too. So what a commit writes does not depend on the size
+//! of the database.
+//!
 //! [`Store::snapshot`] gives a view of the last commit. There may be any number of snapshots. They
 //! never wait for the writer, and later commits do not change them.
 //!
@@ -32,15 +39,28 @@
 //! # What survives
 //!
 //! - A crash or a power failure leaves the last commit, or the one in progress if it was complete.
-//!   The next start takes no longer than usual.
+//!   The next start applies the records of the log that the database lacks. That takes well under a
+//!   second, whatever the size of the database, if its pages are in the system's cache.
+//! - After a failed sync, systems go on to show bytes that never reached the disk. So what an
+//!   opening reads and builds on is written again and synced first: the current copy of redb's
+//!   first page, and the header and the records of the log. redb builds on no other page whose sync
+//!   failed.
 //! - A full disk fails the batch. Readers go on, and the write can be tried again
 //!   ([`StoreError::wants_space`]).
 //! - If the disk fails for another reason, or the file cannot be opened again after a failure,
 //!   writing must stop until the program is started again ([`StoreError::is_final`]).
-//! - After any failed commit, and after any other failed read or write of the file, the next
-//!   snapshot or batch closes the file and opens it again.
+//! - After any failed commit, and after any other failed read or write of the files, the next
+//!   snapshot or batch closes the files and opens them again. A record that is whole in the log
+//!   counts, even if its commit has failed.
 //! - Every page of the file has a checksum. A read that meets a damaged page fails with
 //!   [`StoreError::Damaged`]; reads of other pages go on. A wrong value is never returned.
+//! - Every record of the log has checksums, too. An incomplete record at the end is one that was
+//!   being appended; it is cut off. Any other damage of the log, or of a page that a record
+//!   changes, keeps the store from being opened ([`StoreError::DamagedAtOpening`]). The log is not
+//!   changed then.
+//!
+//! The two files belong together. A copy of a data directory needs both, and is made while the node
+//! is stopped.
 //!
 //! # Code
 //!
@@ -65,6 +85,7 @@ mod medium;
 mod monitor;
 mod notices;
 mod open;
+mod open_database;
 mod pages;
 mod snapshot;
 mod source;
@@ -72,6 +93,7 @@ mod state;
 mod store;
 mod tables;
 mod waiting_rows;
+mod wal;
 mod write_tables;
 
 pub use batch::WriteBatch;
@@ -83,7 +105,7 @@ pub use log_key::LogKey;
 pub use logs::{LogReads, StoredLog};
 pub use medium::{Medium, sync_name};
 pub use notices::{NoticeReads, ScsNotice};
-pub use open::{CACHE_BYTES_DEFAULT, FILE_NAME, StoreOptions};
+pub use open::{CACHE_BYTES_DEFAULT, FILE_NAME, LOG_BYTES_DEFAULT, LOG_FILE_NAME, StoreOptions};
 pub use snapshot::{HeadBlock, Snapshot, TableStats};
 pub use source::Source;
 pub use state::{

@@ -1,13 +1,14 @@
-//! The storage of a database's bytes: a file, or a substitute that a test provides.
+//! The storage of the bytes of a database or of its write-ahead log: a file, or a substitute that a
+//! test provides.
 //!
-//! Knows offsets and bytes; what they mean is in [`crate::pages`].
+//! Knows offsets and bytes; what they mean is in [`crate::pages`] and [`crate::wal`].
 
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
 
-/// Storage for the bytes of a database, like a file.
+/// Storage for bytes, like a file.
 pub trait Medium: Debug + Send + Sync + 'static {
     /// Number of bytes.
     ///
@@ -77,7 +78,7 @@ fn cannot_sync(error: &io::Error) -> bool {
     matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported)
 }
 
-/// A file that only this process may write, by an advisory lock.
+/// A file, which an advisory lock may keep other processes from writing.
 #[derive(Debug)]
 pub(crate) struct FileMedium {
     file: File,
@@ -102,6 +103,27 @@ impl FileMedium {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true);
         Self::locked(options.open(path)?)
+    }
+
+    /// Opens the file at `path` without locking it.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub(crate) fn open_unlocked(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        Ok(Self { file })
+    }
+
+    /// Makes an empty file at `path` without locking it. Replaces the content of an existing file.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub(crate) fn create_unlocked(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true);
+        Ok(Self {
+            file: options.open(path)?,
+        })
     }
 
     fn locked(file: File) -> io::Result<Option<Self>> {

@@ -1,19 +1,22 @@
-//! Opening and making the database file.
+//! Opening and making the files of a store.
 //!
 //! A new database is made under the name `chain.redb.new` and renamed when it is complete. So a
-//! crash at any moment leaves no database or a complete one. The lock file `chain.redb.lock` says
-//! whether a database was ever made in this directory. If the database is gone then, no new one is
-//! made in its place. Knows these three files; knows no rows.
+//! crash at any moment leaves no database or a complete one. The same holds for its write-ahead log
+//! `chain.redb.wal`. The lock file `chain.redb.lock` says whether a database and a log were ever
+//! made in this directory. If one of them is gone then, no new one is made in its place. Knows
+//! these files; knows no rows.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use crate::StoreError;
 use crate::guard::guarded;
 use crate::medium::{FileMedium, Medium, sync_name};
 use crate::pages::{ChecksummedPages, PageFileError};
+use crate::wal::{LogPosition, NewRecord, WriteAheadLog};
 
 /// Memory for cached pages unless the options say otherwise: 256 MiB.
 pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
@@ -23,29 +26,47 @@ pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
 pub struct StoreOptions {
     /// Memory for cached pages, in bytes.
     pub cache_bytes: usize,
+    /// Bytes that the write-ahead log may have before a checkpoint is made: the longer, the fewer
+    /// bytes a commit writes, and the longer an opening after a crash takes.
+    pub log_bytes: usize,
 }
 
 impl Default for StoreOptions {
     fn default() -> Self {
         Self {
             cache_bytes: CACHE_BYTES_DEFAULT,
+            log_bytes: LOG_BYTES_DEFAULT,
         }
     }
 }
 
+/// Bytes of the write-ahead log unless the options say otherwise: 16 MiB.
+pub const LOG_BYTES_DEFAULT: usize = 16 << 20;
+
 /// Name of the database file inside a data directory.
 pub const FILE_NAME: &str = "chain.redb";
 
-/// Content of the lock file once a database was made.
-const MADE: &[u8] = b"a database was made here\n";
+/// Name of the write-ahead log inside a data directory. It belongs to the database file: a copy of
+/// a data directory needs both.
+pub const LOG_FILE_NAME: &str = "chain.redb.wal";
+
+/// Line of the lock file once a database was made.
+const DATABASE_MADE: &str = "a database was made here\n";
+/// Line of the lock file once a write-ahead log was made.
+const LOG_MADE: &str = "a write-ahead log was made here\n";
 
 /// Where a database is stored.
 #[derive(Debug)]
 pub(crate) enum DatabaseLocation {
     /// In a file.
     File(PathBuf),
-    /// On a medium of the caller's.
-    Given(Arc<dyn Medium>),
+    /// On media of the caller's.
+    Given {
+        /// The database.
+        database: Arc<dyn Medium>,
+        /// Its write-ahead log.
+        log: Arc<dyn Medium>,
+    },
     /// In memory only.
     Memory,
 }
@@ -55,24 +76,62 @@ impl DatabaseLocation {
     pub(crate) fn path(&self) -> &Path {
         match self {
             Self::File(path) => path,
-            Self::Given(_) => Path::new("(medium)"),
+            Self::Given { .. } => Path::new("(medium)"),
             Self::Memory => Path::new("(memory)"),
         }
     }
 
-    /// Opens the existing database. In memory: makes a new one.
-    pub(crate) fn open(&self, options: &StoreOptions) -> Result<redb::Database, StoreError> {
+    /// Opens the existing database. In memory: makes a new one. Returns it with the counter of the
+    /// bytes of pages that it writes.
+    pub(crate) fn open(
+        &self,
+        options: &StoreOptions,
+    ) -> Result<(redb::Database, Arc<AtomicU64>), StoreError> {
         let path = self.path();
         let medium: Arc<dyn Medium> = match self {
-            Self::File(path) => Arc::new(open_file(path)?),
-            Self::Given(medium) => medium.clone(),
+            Self::File(path) => {
+                let file = open_file(path)?;
+                check_log_is_there(path)?;
+                Arc::new(file)
+            }
+            Self::Given { database, .. } => database.clone(),
             Self::Memory => {
                 let backend = redb::backends::InMemoryBackend::new();
-                return start(backend, options, path);
+                return Ok((start(backend, options, path)?, Arc::default()));
             }
         };
         let pages = ChecksummedPages::open(medium).map_err(|error| page_file_error(path, error))?;
-        start(pages, options, path)
+        let written = pages.written_bytes();
+        Ok((start(pages, options, path)?, written))
+    }
+
+    /// Opens the write-ahead log of the database that is at `position`, and makes one if there
+    /// never was any. Returns it with the records that the database lacks. There must be a database
+    /// that is locked: the log has no lock of its own. `None` in memory.
+    ///
+    /// # Errors
+    /// Those of [`WriteAheadLog::open`] and [`WriteAheadLog::create`].
+    pub(crate) fn open_log(
+        &self,
+        position: LogPosition,
+    ) -> Result<Option<(WriteAheadLog, Vec<NewRecord>)>, StoreError> {
+        let opened = match self {
+            Self::File(path) => {
+                let log = path.with_file_name(LOG_FILE_NAME);
+                open_log_file(log, &lock_file_of(path), position)?
+            }
+            Self::Given { log, .. } => {
+                let path = PathBuf::from("(medium) of the write-ahead log");
+                let failed = |source| StoreError::medium(&path, source);
+                if log.is_empty().map_err(failed)? {
+                    (WriteAheadLog::create(log.clone(), path, position)?, Vec::new())
+                } else {
+                    WriteAheadLog::open(log.clone(), path, position)?
+                }
+            }
+            Self::Memory => return Ok(None),
+        };
+        Ok(Some(opened))
     }
 
     /// Makes a new database on an empty medium.
@@ -136,6 +195,51 @@ fn page_file_error(path: &Path, error: PageFileError) -> StoreError {
     }
 }
 
+/// Refuses a database whose log is gone although there was one.
+fn check_log_is_there(database: &Path) -> Result<(), StoreError> {
+    let (path, lock_file) = (database.with_file_name(LOG_FILE_NAME), lock_file_of(database));
+    let was_made = match File::open(&lock_file) {
+        Ok(file) => has_line(&file, LOG_MADE),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    };
+    let was_made = was_made.map_err(|source| StoreError::medium(&lock_file, source))?;
+    if was_made && !exists(&path) {
+        return Err(StoreError::MissingLog { path, lock_file });
+    }
+    Ok(())
+}
+
+/// Opens the log at `path`, or makes it.
+fn open_log_file(
+    path: PathBuf,
+    lock_file: &Path,
+    position: LogPosition,
+) -> Result<(WriteAheadLog, Vec<NewRecord>), StoreError> {
+    let failed = |source| StoreError::medium(&path, source);
+    let opened = if exists(&path) {
+        let medium = FileMedium::open_unlocked(&path).map_err(failed)?;
+        WriteAheadLog::open(Arc::new(medium), path.clone(), position)?
+    } else {
+        let temporary = path.with_extension("wal.new");
+        let medium = FileMedium::create_unlocked(&temporary)
+            .map_err(|source| StoreError::medium(&temporary, source))?;
+        let log = WriteAheadLog::create(Arc::new(medium), path.clone(), position)?;
+        std::fs::rename(&temporary, &path)
+            .and_then(|()| sync_name(&path))
+            .map_err(failed)?;
+        (log, Vec::new())
+    };
+    // As for the database: if writing fails, the next opening does it.
+    let _ = note(lock_file, LOG_MADE);
+    Ok(opened)
+}
+
+/// The lock file of the database at `path`.
+fn lock_file_of(path: &Path) -> PathBuf {
+    path.with_file_name(format!("{FILE_NAME}.lock"))
+}
+
 /// Makes the database of `directory` if there is none.
 ///
 /// `make_tables` is called with the path and the database while the file still has its temporary
@@ -151,7 +255,7 @@ pub(crate) fn make_once(
 ) -> Result<(), StoreError> {
     let path = directory.join(FILE_NAME);
     let temporary = directory.join(format!("{FILE_NAME}.new"));
-    let lock_file = directory.join(format!("{FILE_NAME}.lock"));
+    let lock_file = lock_file_of(&path);
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| StoreError::medium(&path, source)
@@ -172,8 +276,9 @@ pub(crate) fn make_once(
             Err(TryLockError::Error(error)) => return Err(failed(&lock_file)(error)),
         }
         if !exists(&path) {
-            if was_made(&lock).map_err(failed(&lock_file))? {
-                return Err(StoreError::Missing { path, lock_file });
+            if has_line(&lock, DATABASE_MADE).map_err(failed(&lock_file))? {
+                let log = directory.join(LOG_FILE_NAME);
+                return Err(StoreError::Missing { path, lock_file, log });
             }
             // A process that died here may have left an incomplete file. It is overwritten.
             let medium = FileMedium::create(&temporary).map_err(failed(&temporary))?;
@@ -190,7 +295,7 @@ pub(crate) fn make_once(
     // Also done when the file exists: a process may have died between the rename and this line.
     // If writing fails, for example on a full disk, the next opening does it. The database works
     // without it.
-    let _ = note_made(&lock_file);
+    let _ = note(&lock_file, DATABASE_MADE);
     Ok(())
 }
 
@@ -199,27 +304,28 @@ fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// Whether the lock file says that a database was made.
-fn was_made(mut lock_file: &File) -> io::Result<bool> {
+/// Whether the lock file, which is read from its start, has this line.
+fn has_line(mut lock_file: &File, line: &str) -> io::Result<bool> {
     let mut text = Vec::new();
     lock_file.read_to_end(&mut text)?;
-    Ok(!text.is_empty())
+    Ok(text.windows(line.len()).any(|window| window == line.as_bytes()))
 }
 
-/// Writes into the lock file that a database was made.
-fn note_made(path: &Path) -> io::Result<()> {
-    if std::fs::metadata(path).is_ok_and(|lock_file| lock_file.len() > 0) {
+/// Adds this line to the lock file if it is not there.
+fn note(lock_file: &Path, line: &str) -> io::Result<()> {
+    let mut options = File::options();
+    let mut file = options.read(true).append(true).create(true).open(lock_file)?;
+    if has_line(&file, line)? {
         return Ok(());
     }
-    let mut file = File::options().create(true).append(true).open(path)?;
-    file.write_all(MADE)?;
+    file.write_all(line.as_bytes())?;
     file.sync_all()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Store, TableId};
+    use crate::{Source, Store, TableId};
 
     fn open(directory: &Path) -> Result<Store, StoreError> {
         Store::open(directory, &StoreOptions::default())
@@ -322,8 +428,54 @@ mod tests {
         std::fs::remove_file(directory.path().join(FILE_NAME)).unwrap();
         check_refused(directory.path(), &["is gone", "chain.redb.lock"]);
         assert!(!directory.path().join(FILE_NAME).exists());
+        // The error message tells the operator to remove the lock file and the log.
+        std::fs::remove_file(directory.path().join(format!("{FILE_NAME}.lock"))).unwrap();
+        let error = open(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("log of another database"), "{error}");
+        std::fs::remove_file(directory.path().join(LOG_FILE_NAME)).unwrap();
+        open(directory.path()).unwrap();
+    }
+
+    #[test]
+    fn a_lost_log_is_not_replaced_by_a_new_one() {
+        let directory = tempfile::tempdir().unwrap();
+        drop(open(directory.path()).unwrap());
+        let log = directory.path().join(LOG_FILE_NAME);
+        std::fs::remove_file(&log).unwrap();
+        check_refused(directory.path(), &["is gone", LOG_FILE_NAME, "chain.redb.lock"]);
+        assert!(!log.exists());
         // The error message tells the operator to remove the lock file.
         std::fs::remove_file(directory.path().join(format!("{FILE_NAME}.lock"))).unwrap();
         open(directory.path()).unwrap();
+        assert!(log.exists());
+    }
+
+    #[test]
+    fn a_directory_of_an_older_program_gets_a_log() {
+        let directory = tempfile::tempdir().unwrap();
+        drop(open(directory.path()).unwrap());
+        // What an older program leaves: no log, and no row about one.
+        std::fs::remove_file(directory.path().join(LOG_FILE_NAME)).unwrap();
+        let lock_file = directory.path().join(format!("{FILE_NAME}.lock"));
+        std::fs::write(&lock_file, DATABASE_MADE).unwrap();
+        let location = DatabaseLocation::File(directory.path().join(FILE_NAME));
+        let (database, _) = location.open(&StoreOptions::default()).unwrap();
+        let mut transaction = database.begin_write().unwrap();
+        transaction.set_quick_repair(true);
+        assert!(transaction.delete_table(crate::tables::LOG_POSITION).unwrap());
+        transaction.commit().unwrap();
+        drop(database);
+        let store = open(directory.path()).unwrap();
+        let batch = store.batch().unwrap();
+        batch
+            .write(|tables| tables.put(TableId::HashToCode, b"k", b"v"))
+            .unwrap();
+        batch.commit().unwrap();
+        drop(store);
+        let text = std::fs::read_to_string(&lock_file).unwrap();
+        assert_eq!(text, format!("{DATABASE_MADE}{LOG_MADE}"));
+        let store = open(directory.path()).unwrap();
+        let view = store.snapshot().unwrap();
+        assert_eq!(view.get(TableId::HashToCode, b"k").unwrap().unwrap(), b"v");
     }
 }

@@ -15,7 +15,6 @@ use crate::database::SharedDatabase;
 use crate::medium::Medium;
 use crate::open::{CACHE_BYTES_DEFAULT, DatabaseLocation, FILE_NAME, StoreOptions, make_once};
 use crate::snapshot::Snapshot;
-use crate::source::rows;
 use crate::tables::{SCHEMA_VERSION, TableId, meta_key};
 
 /// The open database file. Clones share it.
@@ -51,25 +50,31 @@ impl Store {
     pub fn open(directory: &Path, options: &StoreOptions) -> Result<Self, StoreError> {
         std::fs::create_dir_all(directory).map_err(|source| StoreError::medium(directory, source))?;
         make_once(directory, options, |path, database| {
-            Self::new(DatabaseLocation::File(path), database, options).make_tables()
+            Self::without_log(DatabaseLocation::File(path), database, options).make_tables()
         })?;
         Self::open_at(DatabaseLocation::File(directory.join(FILE_NAME)), options)
     }
 
-    /// Opens the store on `medium`. Makes a new one if the medium is empty.
+    /// Opens the store whose database is on the medium `database` and whose write-ahead log is on
+    /// `log`. Makes a new one if `database` is empty.
     ///
     /// # Errors
     /// As for [`Store::open`].
-    pub fn on_medium(medium: Arc<dyn Medium>, options: &StoreOptions) -> Result<Self, StoreError> {
-        let location = DatabaseLocation::Given(medium.clone());
-        let failed = |source| StoreError::medium(location.path(), source);
-        if medium.is_empty().map_err(failed)? {
-            let database = DatabaseLocation::create(medium, options, location.path())?;
-            let store = Self::new(location, database, options);
-            store.make_tables()?;
-            return Ok(store);
+    pub fn on_media(
+        database: Arc<dyn Medium>,
+        log: Arc<dyn Medium>,
+        options: &StoreOptions,
+    ) -> Result<Self, StoreError> {
+        let location = || DatabaseLocation::Given {
+            database: database.clone(),
+            log: log.clone(),
+        };
+        let failed = |source| StoreError::medium(location().path(), source);
+        if database.is_empty().map_err(failed)? {
+            let made = DatabaseLocation::create(database.clone(), options, location().path())?;
+            Self::without_log(location(), made, options).make_tables()?;
         }
-        Self::open_at(location, options)
+        Self::open_at(location(), options)
     }
 
     /// A new store in memory, for tests and for executing test vectors.
@@ -79,55 +84,30 @@ impl Store {
     pub fn in_memory() -> Result<Self, StoreError> {
         let options = StoreOptions {
             cache_bytes: CACHE_BYTES_DEFAULT / 8,
+            ..StoreOptions::default()
         };
-        let database = DatabaseLocation::Memory.open(&options)?;
-        let store = Self::new(DatabaseLocation::Memory, database, &options);
+        let (database, _) = DatabaseLocation::Memory.open(&options)?;
+        let store = Self::without_log(DatabaseLocation::Memory, database, &options);
         store.make_tables()?;
         Ok(store)
     }
 
     fn open_at(location: DatabaseLocation, options: &StoreOptions) -> Result<Self, StoreError> {
-        let database = location.open(options)?;
-        let store = Self::new(location, database, options);
-        store.check_schema()?;
-        Ok(store)
+        Ok(Self {
+            shared: Arc::new(SharedDatabase::open(location, options)?),
+        })
     }
 
-    fn new(location: DatabaseLocation, database: Database, options: &StoreOptions) -> Self {
+    fn without_log(location: DatabaseLocation, database: Database, options: &StoreOptions) -> Self {
         Self {
-            shared: Arc::new(SharedDatabase::new(location, database, options)),
+            shared: Arc::new(SharedDatabase::without_log(location, database, options)),
         }
     }
 
-    /// Compares the file's schema version with this program's. A file without one has version 0.
-    fn check_schema(&self) -> Result<(), StoreError> {
-        let monitor = &*self.shared.monitor;
-        let transaction = self.shared.begin_read()?;
-        let open = || match transaction.open_table(TableId::Meta.definition()) {
-            Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
-            other => other.map(Some),
-        };
-        let stored = match monitor.run(open)? {
-            Some(table) => rows::with(monitor, &table, meta_key::SCHEMA, <[u8]>::to_vec)?,
-            None => None,
-        };
-        let got = stored
-            .and_then(|bytes| bytes.try_into().ok())
-            .map_or(0, u32::from_be_bytes);
-        if got == SCHEMA_VERSION {
-            Ok(())
-        } else {
-            Err(StoreError::Schema {
-                path: self.path().to_owned(),
-                got,
-                expected: SCHEMA_VERSION,
-            })
-        }
-    }
-
-    /// Makes every table and writes the schema version.
+    /// Makes every table, and writes the schema version and the database's id.
     fn make_tables(&self) -> Result<(), StoreError> {
         let batch = self.batch()?;
+        batch.begin_position()?;
         batch.write(|tables| tables.put(TableId::Meta, meta_key::SCHEMA, &SCHEMA_VERSION.to_be_bytes()))?;
         batch.commit()
     }
@@ -156,17 +136,15 @@ impl Store {
 
     /// Starts a write transaction. Waits while another one is open.
     ///
-    /// Its commit is on the disk when it returns. After a crash the next opening takes no longer
-    /// than usual, because redb's quick repair is on. After a failure this call closes the file and
-    /// opens it again.
+    /// Its commit is on the disk when it returns: in the database or in the write-ahead log. After
+    /// a failure this call closes the files and opens them again.
     ///
     /// # Errors
     /// [`StoreError`] when the file cannot be used or opened again.
     pub fn batch(&self) -> Result<WriteBatch, StoreError> {
         let permit = self.shared.wait_for_permit();
         self.shared.reopen_if_broken(&permit)?;
-        let mut transaction = self.shared.begin_write(&permit)?;
-        transaction.set_quick_repair(true);
+        let transaction = self.shared.begin_write(&permit)?;
         Ok(WriteBatch::new(transaction, permit))
     }
 }
@@ -268,6 +246,7 @@ mod tests {
         // The cache is too small for the rows, so reading them goes to the file.
         let options = StoreOptions {
             cache_bytes: 64 << 10,
+            ..StoreOptions::default()
         };
         let store = Store::open(directory.path(), &options).unwrap();
         let batch = store.batch().unwrap();

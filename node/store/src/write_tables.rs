@@ -3,7 +3,7 @@
 //! What rows mean is in the modules that add methods to [`Tables`]: blocks, state, notices, logs
 //! and the log index. Knows redb; knows nothing of when the transaction is committed.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
 use redb::{Table, WriteTransaction};
@@ -13,6 +13,7 @@ use crate::monitor::CallMonitor;
 use crate::source::{Source, rows};
 use crate::tables::ByteSlice;
 use crate::waiting_rows::WaitingRows;
+use crate::wal::RowChanges;
 use crate::{StoreError, TableId};
 
 /// The tables of an open [`WriteBatch`](crate::WriteBatch). Reads see the batch's own writes.
@@ -24,6 +25,8 @@ pub struct Tables<'txn> {
     /// The rows that wait in memory; `None` outside
     /// [`WriteBatch::write_in_order`](crate::WriteBatch::write_in_order).
     waiting: Option<WaitingRows>,
+    /// What was written and removed, for the record in the write-ahead log.
+    changes: &'txn RefCell<RowChanges>,
     monitor: &'txn CallMonitor,
     /// Set when a read or a write fails: the batch is then never committed.
     failed: &'txn Cell<bool>,
@@ -36,12 +39,14 @@ impl std::fmt::Debug for Tables<'_> {
 }
 
 impl<'txn> Tables<'txn> {
-    /// Opens all tables in `transaction`. `failed` becomes true when a read or a write fails.
+    /// Opens all tables in `transaction`. What is written and removed is added to `changes`.
+    /// `failed` becomes true when a read or a write fails.
     ///
     /// # Errors
     /// [`StoreError`] when a table cannot be opened.
     pub(crate) fn open(
         transaction: &'txn WriteTransaction,
+        changes: &'txn RefCell<RowChanges>,
         monitor: &'txn CallMonitor,
         failed: &'txn Cell<bool>,
     ) -> Result<Self, StoreError> {
@@ -52,6 +57,7 @@ impl<'txn> Tables<'txn> {
             tables: note_failure(failed, tables)?,
             log_entries: Vec::new(),
             waiting: None,
+            changes,
             monitor,
             failed,
         })
@@ -99,9 +105,11 @@ impl<'txn> Tables<'txn> {
             waiting.put(table, key, value);
             return Ok(());
         }
-        let table = &mut self.tables[table as usize];
-        let put = || table.insert(key, value).map(drop);
-        note_failure(self.failed, self.monitor.run(put))
+        let written = &mut self.tables[table as usize];
+        let put = || written.insert(key, value).map(drop);
+        note_failure(self.failed, self.monitor.run(put))?;
+        self.changes.borrow_mut().put(table, key, value);
+        Ok(())
     }
 
     /// Removes a row. Does nothing if there is no such row.
@@ -112,9 +120,11 @@ impl<'txn> Tables<'txn> {
         if let Some(waiting) = &mut self.waiting {
             waiting.delete(table, key);
         }
-        let table = &mut self.tables[table as usize];
-        let delete = || table.remove(key).map(drop);
-        note_failure(self.failed, self.monitor.run(delete))
+        let written = &mut self.tables[table as usize];
+        let delete = || written.remove(key).map(drop);
+        note_failure(self.failed, self.monitor.run(delete))?;
+        self.changes.borrow_mut().delete(table, key);
+        Ok(())
     }
 }
 

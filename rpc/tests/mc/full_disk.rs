@@ -9,31 +9,41 @@ use store::{Medium, Store, StoreOptions};
 
 use crate::harness::Net;
 
-/// A disk in memory. From some write on it has no space, until it gets some.
+/// A disk in memory with the two files of a store. From some write on it has no space, until it
+/// gets some.
 #[derive(Debug, Default)]
 struct SmallDisk(Mutex<SmallDiskState>);
 
 #[derive(Debug, Default)]
 struct SmallDiskState {
-    bytes: Vec<u8>,
+    files: [Vec<u8>; 2],
     /// Number of writes, changes of the length and syncs so far.
     operations: u64,
     /// The number of the first operation without space.
     full_from: Option<u64>,
 }
 
-impl SmallDisk {
+/// A file of the disk.
+#[derive(Debug)]
+struct SmallFile {
+    disk: Arc<SmallDisk>,
+    index: usize,
+}
+
+impl SmallFile {
     fn operate(&self, operation: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
-        let mut state = self.0.lock().expect("no holder panics");
+        let mut state = self.disk.0.lock().expect("no holder panics");
         let number = state.operations;
         state.operations += 1;
         if state.full_from.is_some_and(|full| number >= full) {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        operation(&mut state.bytes);
+        operation(&mut state.files[self.index]);
         Ok(())
     }
+}
 
+impl SmallDisk {
     fn operations(&self) -> u64 {
         self.0.lock().expect("no holder panics").operations
     }
@@ -43,14 +53,15 @@ impl SmallDisk {
     }
 }
 
-impl Medium for SmallDisk {
+impl Medium for SmallFile {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.lock().expect("no holder panics").bytes.len() as u64)
+        let state = self.disk.0.lock().expect("no holder panics");
+        Ok(state.files[self.index].len() as u64)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let state = self.0.lock().expect("no holder panics");
-        let bytes = state.bytes.get(offset as usize..offset as usize + out.len());
+        let state = self.disk.0.lock().expect("no holder panics");
+        let bytes = state.files[self.index].get(offset as usize..offset as usize + out.len());
         out.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
@@ -76,7 +87,13 @@ impl Medium for SmallDisk {
 /// whether the head was set back although an error was reported.
 fn set_back_without_space(at: u64) -> bool {
     let disk = Arc::new(SmallDisk::default());
-    let store = Store::on_medium(disk.clone(), &StoreOptions::default()).expect("a good disk");
+    let [database, log] = [0, 1].map(|index| {
+        Arc::new(SmallFile {
+            disk: disk.clone(),
+            index,
+        })
+    });
+    let store = Store::on_media(database, log, &StoreOptions::default()).expect("a good disk");
     let net = Net::on(store);
     net.mine();
     let second = net.mine();

@@ -98,7 +98,11 @@ fn stages(blocks: u64) -> Vec<u64> {
 
 fn open(options: &Options, path: &Path) -> Result<Store, store::StoreError> {
     let cache_bytes = options.cache << 20;
-    Store::open(path, &StoreOptions { cache_bytes })
+    let options = StoreOptions {
+        cache_bytes,
+        ..StoreOptions::default()
+    };
+    Store::open(path, &options)
 }
 
 /// Writes the same blocks with and without the index, in turns, and prints both times.

@@ -28,7 +28,10 @@ const DIRECTORY: &str = "CHAIN_TEST_CRASH_DIRECTORY";
 const BLOCKS: u64 = 400;
 
 fn open(directory: &Path) -> Store {
-    let options = StoreOptions { cache_bytes: 8 << 20 };
+    let options = StoreOptions {
+        cache_bytes: 8 << 20,
+        ..StoreOptions::default()
+    };
     Store::open(directory, &options).expect("the store opens")
 }
 

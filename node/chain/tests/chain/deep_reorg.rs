@@ -179,6 +179,7 @@ fn prepare(depth: u64) -> PreparedDirectory {
 fn open(directory: &Path) -> Store {
     let options = StoreOptions {
         cache_bytes: CACHE_BYTES,
+        ..StoreOptions::default()
     };
     Store::open(directory, &options).expect("the store opens")
 }

@@ -22,14 +22,17 @@ use primitives::{Address, B256, Block, Transaction, U256};
 use store::{BlockReads, Store, StoreOptions, TableId, quiet_contained_panics};
 
 use crate::common::{Maker, Plan, account, deploys, hex, rows, sign, unsigned};
-use crate::disk::{Disk, DiskFault};
+use crate::disk::{Disk, DiskFault, FileName};
+
+const DATABASE: usize = FileName::Database as usize;
 
 fn open(disk: &Arc<Disk>) -> Result<Store, store::StoreError> {
     // The cache is small so that pages are read from the disk again and again.
     let options = StoreOptions {
         cache_bytes: 64 << 10,
+        ..StoreOptions::default()
     };
-    Store::on_medium(disk.clone(), &options)
+    disk.open_store(&options)
 }
 
 /// A chain with contracts, storage, an uncle and a reorganization.
@@ -413,14 +416,15 @@ fn a_flipped_byte_in_the_file_never_gives_a_wrong_answer() {
     // Above the head there are no receipts and no state.
     assert!(full < 6, "{full} of {} answers are errors", expected.len());
     drop((store, importer));
-    let whole = disk.bytes();
+    let files = disk.bytes();
+    let whole = &files[DATABASE];
     let used: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] != 0).collect();
     let (mut errors, mut refused) = (0, 0);
     for round in 0..POSITIONS {
         let at = used[round * used.len() / POSITIONS];
-        let mut bytes = whole.clone();
-        bytes[at] ^= 1 << (round % 8);
-        let disk = Arc::new(Disk::with(bytes));
+        let mut damaged = files.clone();
+        damaged[DATABASE][at] ^= 1 << (round % 8);
+        let disk = Arc::new(Disk::with(damaged));
         let Ok(store) = open(&disk) else {
             refused += 1;
             continue;

@@ -4,6 +4,12 @@
 //! destroy it. So writes alternate between two copies: a copy that is synced is not overwritten
 //! before the other one is synced too.
 //!
+//! A copy that was read is not known to be synced. After a failed sync, systems go on to show the
+//! bytes that did not reach the disk, and later syncs succeed without them. So
+//! [`FirstPage::make_safe`] writes the copy again, with the same bytes at the same place, and syncs
+//! it. If the power fails meanwhile, either the copy was on the disk before and its bytes do not
+//! change, or the other copy is the one that is safe.
+//!
 //! A copy is: sequence (8), logical length of the database (8), CRC-32 of the other bytes (4), all
 //! little-endian; then the first 1024 bytes of the page.
 
@@ -43,11 +49,18 @@ impl FirstPage {
     }
 
     /// Reads the current copy. Returns the page and the logical length stored with it; `None` if
-    /// both copies are damaged.
+    /// both copies are damaged. [`Self::make_safe`] must follow before the first write.
     pub(super) fn read(medium: &dyn Medium) -> io::Result<Option<(Self, u64)>> {
         let copies = [read_copy(medium, 0)?, read_copy(medium, 1)?];
         let intact = copies.into_iter().flatten();
         Ok(intact.max_by_key(|(page, _)| page.sequence))
+    }
+
+    /// Writes the copy that was read again, and syncs the medium. Then the copy is safe, and so is
+    /// everything that was written before.
+    pub(super) fn make_safe(&mut self, medium: &dyn Medium, len: u64) -> io::Result<()> {
+        self.write_copy(medium, len)?;
+        self.sync(medium)
     }
 
     /// Writes the page, with `len` as the logical length that the database has or is about to get.
@@ -57,6 +70,11 @@ impl FirstPage {
             self.synced = false;
         }
         self.sequence += 1;
+        self.write_copy(medium, len)
+    }
+
+    /// Writes the page to the current copy.
+    fn write_copy(&self, medium: &dyn Medium, len: u64) -> io::Result<()> {
         let mut copy = [0; COPY_BYTES];
         copy[..8].copy_from_slice(&self.sequence.to_le_bytes());
         copy[8..16].copy_from_slice(&len.to_le_bytes());
@@ -93,7 +111,7 @@ fn read_copy(medium: &dyn Medium, copy: u64) -> io::Result<Option<(FirstPage, u6
         bytes: std::array::from_fn(|at| bytes[COPY_FRONT + at]),
         sequence,
         copy,
-        synced: true,
+        synced: false,
     };
     Ok(Some((page, len)))
 }

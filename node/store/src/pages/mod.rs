@@ -70,6 +70,8 @@ pub(crate) struct ChecksummedPages {
     medium: Arc<dyn Medium>,
     /// Logical length in bytes.
     len: AtomicU64,
+    /// Bytes of pages that were written so far, without the first page.
+    written: Arc<AtomicU64>,
     first_page: Mutex<FirstPage>,
 }
 
@@ -89,6 +91,7 @@ impl ChecksummedPages {
         Ok(Self {
             medium,
             len: AtomicU64::new(0),
+            written: Arc::default(),
             first_page: Mutex::new(FirstPage::new()),
         })
     }
@@ -109,21 +112,25 @@ impl ChecksummedPages {
                 expected: FRONT * PAGE,
             });
         }
-        // The last writes of a killed process may not be on the disk yet. If both copies of the
-        // first page were unsynced, neither would be safe.
-        medium.sync()?;
-        let (first_page, len) = FirstPage::read(&*medium)?.ok_or_else(|| {
+        let (mut first_page, len) = FirstPage::read(&*medium)?.ok_or_else(|| {
             PageFileError::NotADatabase("both copies of the first page are damaged".to_owned())
         })?;
         let expected = physical_len(len);
         if got < expected {
             return Err(PageFileError::Truncated { got, expected });
         }
+        first_page.make_safe(&*medium, len)?;
         Ok(Self {
             medium,
             len: AtomicU64::new(logical_len(got)),
+            written: Arc::default(),
             first_page: Mutex::new(first_page),
         })
+    }
+
+    /// The counter of the bytes of pages that were written, without the first page.
+    pub(crate) fn written_bytes(&self) -> Arc<AtomicU64> {
+        self.written.clone()
     }
 
     fn first_page(&self) -> MutexGuard<'_, FirstPage> {
@@ -234,6 +241,7 @@ impl redb::StorageBackend for ChecksummedPages {
                 .zip(run.chunks_exact(PAGE as usize))
                 .flat_map(|(number, page)| checksum(number, page).to_le_bytes())
                 .collect();
+            self.written.fetch_add(bytes as u64, Ordering::AcqRel);
             self.medium.write(page_start(first), run)?;
             self.medium.write(checksum_start(first), &sums)?;
         }

@@ -14,6 +14,12 @@ pub const SCHEMA_VERSION: u32 = 3;
 /// Type of every key and value: a byte string.
 pub(crate) type ByteSlice = &'static [u8];
 
+/// The one table that is not in the list, with one row: id of the database and sequence of the last
+/// batch. Every batch writes it, so it tells which records of the write-ahead log a database has.
+/// Databases of older programs do not have it.
+pub(crate) const LOG_POSITION: TableDefinition<'static, (), (u64, u64)> =
+    TableDefinition::new("write_ahead_log");
+
 /// One row of the list of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableInfo {
@@ -152,6 +158,7 @@ mod tests {
 
     #[test]
     fn names_in_the_file_do_not_change() {
+        assert_eq!(redb::TableHandle::name(&LOG_POSITION), "write_ahead_log");
         let names = TableId::ALL.map(TableId::name);
         let expected = [
             "meta",

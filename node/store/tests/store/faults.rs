@@ -1,129 +1,20 @@
 //! Whatever the disk does: committed data stays, uncommitted data is never seen, and a read returns
 //! what was written or an error.
 
-use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use store::{Snapshot, Source, Store, StoreError, StoreOptions, TableId, Tables, quiet_contained_panics};
+use store::{Source, StoreError, quiet_contained_panics};
 
-use crate::disk::{Disk, DiskFault};
+use crate::disk::{Disk, DiskFault, FileName};
+use crate::scenario::*;
 
-/// The rows of a table: value by key.
-type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
-
-const TABLE: TableId = TableId::Account;
-
-/// Number of batches in the scenario.
-const BATCHES: u32 = 8;
-
-/// A small cache, so that pages are often read from the disk.
-const fn options() -> StoreOptions {
-    StoreOptions {
-        cache_bytes: 64 << 10,
-    }
-}
-
-fn open(disk: &Arc<Disk>) -> Result<Store, StoreError> {
-    Store::on_medium(disk.clone(), &options())
-}
-
-/// Pseudo-random numbers: the same seed gives the same numbers.
-struct Random(u64);
-
-impl Random {
-    const fn next(&mut self) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 33
-    }
-}
-
-/// The rows that batch `index` writes, or deletes where there is no value.
-fn changes(index: u32) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
-    let mut random = Random(u64::from(index) + 1);
-    (0..60)
-        .map(|_| {
-            let key = (random.next() % 500).to_be_bytes().to_vec();
-            let length = match random.next() % 30 {
-                0 => 9000,
-                short => short as usize * 7,
-            };
-            let value = (!random.next().is_multiple_of(5)).then(|| vec![index as u8 + 1; length]);
-            (key, value)
-        })
-        .collect()
-}
-
-fn apply(rows: &mut Rows, index: u32) {
-    for (key, value) in changes(index) {
-        match value {
-            Some(value) => rows.insert(key, value),
-            None => rows.remove(&key),
-        };
-    }
-}
-
-/// The expected rows after each number of batches, from 0 to [`BATCHES`].
-fn models() -> Vec<Rows> {
-    let mut models = vec![Rows::new()];
-    for index in 0..BATCHES {
-        let mut rows = models.last().expect("one").clone();
-        apply(&mut rows, index);
-        models.push(rows);
-    }
-    models
-}
-
-fn write_changes(tables: &mut Tables<'_>, index: u32) -> Result<(), StoreError> {
-    for (key, value) in changes(index) {
-        match value {
-            Some(value) => tables.put(TABLE, &key, &value)?,
-            None => tables.delete(TABLE, &key)?,
-        }
-    }
-    Ok(())
-}
-
-fn write(store: &Store, index: u32) -> Result<(), StoreError> {
-    let batch = store.batch()?;
-    batch.write(|tables| write_changes(tables, index))?;
-    batch.commit()
-}
-
-fn rows(view: &Snapshot) -> Result<Rows, StoreError> {
-    let mut rows = Rows::new();
-    view.scan(TABLE, &[], |key, value| {
-        rows.insert(key.to_vec(), value.to_vec());
-        ControlFlow::Continue(())
-    })?;
-    Ok(rows)
-}
-
-fn read(store: &Store) -> Result<Rows, StoreError> {
-    rows(&*store.snapshot()?)
-}
-
-/// Runs the scenario on a good disk. Returns the numbers of disk operations before the first batch
-/// and after the last one.
-fn operations() -> (u64, u64) {
-    let disk = Arc::new(Disk::default());
-    let store = open(&disk).expect("a good disk");
-    let _early = store.snapshot().expect("a good disk");
-    let first = disk.operations();
-    for index in 0..BATCHES {
-        write(&store, index).expect("a good disk");
-    }
-    (first, disk.operations())
-}
+const DATABASE: usize = FileName::Database as usize;
 
 /// Runs the scenario with a fault from operation `at` on. The disk is repaired when a batch has
 /// failed. Returns whether a batch failed.
-fn fault_at(at: u64, fault: DiskFault, models: &[Rows]) -> bool {
+fn fault_at(setting: Setting, at: u64, fault: DiskFault, models: &[Rows]) -> bool {
     let disk = Arc::new(Disk::default());
-    let store = open(&disk).expect("a good disk");
+    let store = setting.open(&disk).expect("a good disk");
     let early = store.snapshot().expect("a good disk");
     disk.fail_from(at, fault);
     let mut failed_once = false;
@@ -168,7 +59,7 @@ fn fault_at(at: u64, fault: DiskFault, models: &[Rows]) -> bool {
     disk.repair();
     assert!(read(&store).expect("a good disk") == models[BATCHES as usize]);
     drop((early, store));
-    let again = open(&disk).expect("a whole database");
+    let again = setting.open(&disk).expect("a whole database");
     assert!(
         read(&again).expect("a good disk") == models[BATCHES as usize],
         "operation {at}"
@@ -179,73 +70,95 @@ fn fault_at(at: u64, fault: DiskFault, models: &[Rows]) -> bool {
 #[test]
 fn a_disk_that_is_full_at_any_operation_loses_nothing_and_work_goes_on() {
     let models = models();
-    let (first, last) = operations();
-    println!("{} operations", last - first);
-    let (mut full, mut growth) = (0, 0);
-    for at in first..last {
-        full += u64::from(fault_at(at, DiskFault::Full, &models));
-        growth += u64::from(fault_at(at, DiskFault::NoGrowth, &models));
+    for setting in Setting::ALL {
+        let (first, last) = operations(setting);
+        println!("{setting:?}: {} operations", last - first);
+        let (mut full, mut growth) = (0, 0);
+        for at in first..last {
+            full += u64::from(fault_at(setting, at, DiskFault::Full, &models));
+            growth += u64::from(fault_at(setting, at, DiskFault::NoGrowth, &models));
+        }
+        assert_eq!(full, last - first, "each operation failed once");
+        assert!(growth > 0, "the scenario needs space");
     }
-    assert_eq!(full, last - first, "each operation failed once");
-    assert!(growth > 0, "the scenario needs space");
+}
+
+#[test]
+fn what_a_snapshot_shows_after_a_failed_commit_is_what_a_kill_leaves() {
+    let models = models();
+    for setting in Setting::ALL {
+        let (first, last) = operations(setting);
+        for at in first..last {
+            let disk = Arc::new(Disk::default());
+            let store = setting.open(&disk).expect("a good disk");
+            disk.fail_from(at, DiskFault::Broken);
+            let mut batches = 0..BATCHES;
+            let failed = batches.find(|index| write(&store, *index).is_err());
+            disk.repair();
+            let shown = read(&store).expect("a good disk again");
+            // A copy of what readers of the files see, as after `kill -9`.
+            let killed = Arc::new(Disk::with(disk.bytes()));
+            let left = read(&setting.open(&killed).expect("a good disk")).expect("a good disk");
+            let stored = |rows: &Rows| models.iter().position(|model| model == rows);
+            assert_eq!(
+                stored(&left),
+                stored(&shown),
+                "{setting:?}, operation {at}, batch {failed:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_log_that_cannot_grow_is_no_failure_while_the_database_has_room() {
+    let models = models();
+    let disk = Arc::new(Disk::default());
+    let setting = Setting::ShortLog;
+    let store = setting.open(&disk).expect("a good disk");
+    // The database grows and gets free pages again. The log is as short as a new one.
+    for index in 0..BATCHES {
+        write(&store, index).expect("a good disk");
+    }
+    drop(store);
+    let [database, log] = disk.bytes();
+    let new_log = log[..2 * 4096].to_vec();
+    let disk = Arc::new(Disk::with([database, new_log]));
+    let store = setting.open(&disk).expect("a good disk");
+    let operations = disk.operations();
+    disk.fail_from(operations, DiskFault::NoGrowth);
+    write(&store, BATCHES - 1).expect("the database has room");
+    assert!(read(&store).expect("it is open") == models[BATCHES as usize]);
+    disk.repair();
+    drop(store);
+    let store = setting.open(&disk).expect("a good disk");
+    assert!(read(&store).expect("a good disk") == models[BATCHES as usize]);
 }
 
 #[test]
 fn a_disk_that_breaks_at_any_operation_loses_nothing() {
     let models = models();
-    let (first, last) = operations();
-    for at in (first..last).step_by(5) {
-        assert!(fault_at(at, DiskFault::Broken, &models));
-    }
-}
-
-#[test]
-fn a_power_loss_at_any_operation_keeps_what_was_committed() {
-    let models = models();
-    let (first, last) = operations();
-    let mut random = Random(7);
-    for at in first..last {
-        let disk = Arc::new(Disk::default());
-        let store = open(&disk).expect("a good disk");
-        disk.off_at(at);
-        let done = (0..BATCHES)
-            .take_while(|index| write(&store, *index).is_ok())
-            .count();
-        assert!(done < BATCHES as usize);
-        let luck = random.next() % 4;
-        let left = disk.after_power_loss(|| match luck {
-            0 => false,
-            1 => true,
-            _ => random.next().is_multiple_of(2),
-        });
-        drop(store);
-        let disk = Arc::new(Disk::with(left));
-        let store = open(&disk).unwrap_or_else(|error| panic!("operation {at}: {error}"));
-        let now = read(&store).unwrap_or_else(|error| panic!("operation {at}: {error}"));
-        assert!(
-            now == models[done] || now == models[done + 1],
-            "operation {at}: batch {done} is not whole"
-        );
-        let from = done + usize::from(now != models[done]);
-        for index in from..BATCHES as usize {
-            write(&store, index as u32).expect("a good disk");
+    for setting in Setting::ALL {
+        let (first, last) = operations(setting);
+        for at in (first..last).step_by(5) {
+            assert!(fault_at(setting, at, DiskFault::Broken, &models));
         }
-        assert!(read(&store).expect("a good disk") == models[BATCHES as usize]);
     }
 }
 
 #[test]
 fn a_flipped_byte_anywhere_is_an_error_or_has_no_effect() {
+    let setting = Setting::SmallCache;
     quiet_contained_panics();
     let models = models();
     let expected = &models[BATCHES as usize];
     let disk = Arc::new(Disk::default());
-    let store = open(&disk).expect("a good disk");
+    let store = setting.open(&disk).expect("a good disk");
     for index in 0..BATCHES {
         write(&store, index).expect("a good disk");
     }
     drop(store);
-    let whole = disk.bytes();
+    let files = disk.bytes();
+    let whole = &files[DATABASE];
     let mut random = Random(3);
     let (mut noticed, mut tried) = (0, 0);
     // One third of the positions are anywhere in the file, two thirds where it is in use.
@@ -256,11 +169,11 @@ fn a_flipped_byte_anywhere_is_an_error_or_has_no_effect() {
     });
     for at in positions.collect::<Vec<_>>() {
         tried += 1;
-        let mut bytes = whole.clone();
-        bytes[at] ^= 1 << (random.next() % 8);
-        let disk = Arc::new(Disk::with(bytes));
+        let mut damaged = files.clone();
+        damaged[DATABASE][at] ^= 1 << (random.next() % 8);
+        let disk = Arc::new(Disk::with(damaged));
         let mut errors = 0;
-        match open(&disk) {
+        match setting.open(&disk) {
             Err(_) => errors += 1,
             Ok(store) => {
                 let view = store.snapshot().expect("it is open");
@@ -300,24 +213,67 @@ fn a_flipped_byte_anywhere_is_an_error_or_has_no_effect() {
 }
 
 #[test]
+fn a_flipped_byte_in_the_log_is_an_error_or_has_no_effect() {
+    const LOG: usize = FileName::Log as usize;
+    quiet_contained_panics();
+    let models = models();
+    let disk = Arc::new(Disk::default());
+    let store = Setting::ShortLog.open(&disk).expect("a good disk");
+    // Batches, until the log has two records.
+    let (mut done, mut records) = (0, 0);
+    while records < 2 {
+        let before = disk.bytes()[LOG].clone();
+        write(&store, done as u32).expect("a good disk");
+        done += 1;
+        // After a checkpoint the log begins anew.
+        let is_logged = before[..4096] == disk.bytes()[LOG][..4096];
+        records = if is_logged { records + 1 } else { 0 };
+    }
+    let files = disk.bytes();
+    let (mut refused, mut cut_off) = (0, 0);
+    for at in (0..files[LOG].len()).step_by(67) {
+        let mut damaged = files.clone();
+        damaged[LOG][at] ^= 1;
+        let disk = Arc::new(Disk::with(damaged));
+        match Setting::ShortLog.open(&disk) {
+            Err(error) => {
+                assert!(error.is_final(), "{error}");
+                refused += 1;
+            }
+            Ok(store) => {
+                // A damaged last record looks like one that was being appended.
+                let now = read(&store).expect("it is open");
+                let is_cut_off = now == models[done - 1];
+                assert!(is_cut_off || now == models[done], "byte {at}");
+                cut_off += u32::from(is_cut_off);
+            }
+        }
+    }
+    println!("{refused} flipped bytes kept the store from opening, {cut_off} cut the last record off");
+    assert!(refused > 0 && cut_off > 0);
+}
+
+#[test]
 fn after_a_commit_that_met_a_damaged_page_writes_are_possible_again() {
+    let setting = Setting::SmallCache;
     const PAGE: usize = 4096;
     quiet_contained_panics();
     let models = models();
     let disk = Arc::new(Disk::default());
-    let store = open(&disk).expect("a good disk");
+    let store = setting.open(&disk).expect("a good disk");
     for index in 0..BATCHES - 1 {
         write(&store, index).expect("a good disk");
     }
     drop(store);
-    let whole = disk.bytes();
+    let files = disk.bytes();
+    let whole = &files[DATABASE];
     let mut met = 0;
     for start in (0..whole.len()).step_by(PAGE) {
         let page = start..whole.len().min(start + PAGE);
-        let mut damaged = whole.clone();
-        damaged[start] ^= 1;
+        let mut damaged = files.clone();
+        damaged[DATABASE][start] ^= 1;
         let disk = Arc::new(Disk::with(damaged.clone()));
-        let Ok(store) = open(&disk) else { continue };
+        let Ok(store) = setting.open(&disk) else { continue };
         let batch = store.batch().expect("it is open");
         let written = batch.write(|tables| write_changes(tables, BATCHES - 1));
         if written.is_err() || batch.commit().is_ok() {
@@ -325,11 +281,12 @@ fn after_a_commit_that_met_a_damaged_page_writes_are_possible_again() {
         }
         met += 1;
         let mut state = disk.state();
-        if state.bytes[page.clone()] != damaged[page.clone()] {
+        let bytes = &mut state.files[DATABASE].bytes;
+        if bytes[page.clone()] != damaged[DATABASE][page.clone()] {
             // The commit has written another page there.
             continue;
         }
-        state.bytes[start] = whole[start];
+        bytes[start] = whole[start];
         drop(state);
         write(&store, BATCHES - 1).unwrap_or_else(|error| panic!("page at {start}: {error}"));
         assert!(read(&store).expect("a good disk") == models[BATCHES as usize]);
@@ -340,16 +297,17 @@ fn after_a_commit_that_met_a_damaged_page_writes_are_possible_again() {
 
 #[test]
 fn damage_that_keeps_the_file_from_being_opened_again_is_final() {
+    let setting = Setting::SmallCache;
     quiet_contained_panics();
     let disk = Arc::new(Disk::default());
-    let store = open(&disk).expect("a good disk");
+    let store = setting.open(&disk).expect("a good disk");
     for index in 0..BATCHES {
         write(&store, index).expect("a good disk");
     }
     disk.fail_from(0, DiskFault::Full);
     write(&store, 0).expect_err("there is no space");
     // Everything behind the first pages is damaged.
-    disk.state()
+    disk.state().files[DATABASE]
         .bytes
         .iter_mut()
         .skip(5 * 4096)
@@ -367,8 +325,9 @@ fn damage_that_keeps_the_file_from_being_opened_again_is_final() {
 
 #[test]
 fn a_panic_in_a_batch_goes_on_and_leaves_nothing() {
+    let setting = Setting::SmallCache;
     let disk = Arc::new(Disk::default());
-    let store = open(&disk).expect("a good disk");
+    let store = setting.open(&disk).expect("a good disk");
     write(&store, 0).expect("a good disk");
     let batch = store.batch().expect("a good disk");
     let panics = std::panic::AssertUnwindSafe(|| {

@@ -2,4 +2,7 @@
 
 mod disk;
 mod faults;
+mod lost_syncs;
 mod power_loss;
+mod power_losses;
+mod scenario;

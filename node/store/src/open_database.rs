@@ -1,0 +1,336 @@
+//! The open database and its write-ahead log: how a batch becomes durable and visible.
+//!
+//! Most batches are appended to the log, then committed by redb in memory. A checkpoint is a
+//! durable commit of redb, after which the log begins anew. A batch is committed as a checkpoint
+//!
+//! - if there is no space for the log to grow;
+//! - if the log has no room for it. This holds for most batches of an import of many blocks, whose
+//!   rows then are not written twice;
+//! - if redb has written many changed pages to the file, because they no longer fit into its cache.
+//!   After a crash the same pages must fit again.
+//!
+//! The close of the store is a checkpoint, too. A checkpoint also writes which pages are free
+//! (redb's quick repair), so that an opening after a crash takes no time.
+//!
+//! Every batch writes a row with its sequence ([`LOG_POSITION`]). So whatever redb makes durable,
+//! the database tells which records of the log it has. An opening applies the others in one
+//! transaction, which redb commits in memory.
+//!
+//! Knows redb and the log; knows nothing of permits and of opening again after a failure.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redb::{Database, Durability, ReadTransaction, ReadableDatabase, WriteTransaction};
+
+use crate::StoreError;
+use crate::monitor::CallMonitor;
+use crate::open::{DatabaseLocation, StoreOptions};
+use crate::snapshot::Snapshot;
+use crate::source::rows;
+use crate::tables::{LOG_POSITION, SCHEMA_VERSION, TableId, meta_key};
+use crate::wal::{LogPosition, NewRecord, RowChanges, WriteAheadLog, row_changes};
+use crate::write_tables::Tables;
+
+/// Memory for pages if the records of the log must be applied while there is no space: redb may
+/// keep half of it as changed pages. It takes this memory only if it needs it.
+const CACHE_BYTES_WITHOUT_SPACE: usize = 1 << 30;
+
+/// An open database with its log.
+pub(crate) struct OpenDatabase {
+    /// The snapshot of the last commit, which readers share. `None` before the first read after a
+    /// commit. Declared before the database, because it must be dropped first.
+    pub(crate) latest: Mutex<Option<Arc<Snapshot>>>,
+    /// `None` in memory, and while a new database is made.
+    log: Option<Mutex<WriteAheadLog>>,
+    /// Bytes of records that the log may have.
+    log_bytes: usize,
+    /// Bytes of pages that redb has written to the file since it was opened.
+    written: Arc<AtomicU64>,
+    /// `written` at the last checkpoint.
+    written_at_checkpoint: AtomicU64,
+    /// A checkpoint is due when redb has written more than this since the last one.
+    written_max: u64,
+    database: Database,
+}
+
+impl OpenDatabase {
+    /// A database without a log: every commit is a durable one of redb.
+    pub(crate) fn without_log(database: Database) -> Self {
+        Self {
+            latest: Mutex::new(None),
+            log: None,
+            log_bytes: 0,
+            written: Arc::default(),
+            written_at_checkpoint: AtomicU64::new(0),
+            written_max: 0,
+            database,
+        }
+    }
+
+    /// Opens an existing database and its log, and applies the records that the database lacks.
+    ///
+    /// # Errors
+    /// [`StoreError`] when one of the two cannot be opened, or when they do not fit to each other
+    /// or to this program.
+    pub(crate) fn open(
+        location: &DatabaseLocation,
+        options: &StoreOptions,
+        monitor: &CallMonitor,
+    ) -> Result<Self, StoreError> {
+        match Self::try_open(location, options, monitor) {
+            // Without space, the pages that the records change must stay in memory.
+            Err(error) if error.wants_space() => {
+                let cache_bytes = options.cache_bytes.max(CACHE_BYTES_WITHOUT_SPACE);
+                let roomy = StoreOptions {
+                    cache_bytes,
+                    ..options.clone()
+                };
+                Self::try_open(location, &roomy, monitor)
+            }
+            opened => opened,
+        }
+    }
+
+    fn try_open(
+        location: &DatabaseLocation,
+        options: &StoreOptions,
+        monitor: &CallMonitor,
+    ) -> Result<Self, StoreError> {
+        let (database, written) = location.open(options)?;
+        check_schema(&database, monitor)?;
+        let position = match read_position(&database, monitor)? {
+            Some(position) => position,
+            None => begin_position(&database, monitor)?,
+        };
+        let Some((log, records)) = location.open_log(position)? else {
+            return Ok(Self::without_log(database));
+        };
+        let open = Self {
+            log: Some(Mutex::new(log)),
+            log_bytes: options.log_bytes,
+            written,
+            // Half of the cache is what redb uses for changed pages.
+            written_max: options.cache_bytes as u64 / 2,
+            ..Self::without_log(database)
+        };
+        if !records.is_empty() {
+            open.replay(monitor, &records)
+                .map_err(StoreError::while_opening)?;
+        }
+        Ok(open)
+    }
+
+    /// The shared snapshot of the last commit.
+    pub(crate) fn latest(&self) -> MutexGuard<'_, Option<Arc<Snapshot>>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn begin_read(&self, monitor: &CallMonitor) -> Result<ReadTransaction, StoreError> {
+        monitor.run(|| self.database.begin_read())
+    }
+
+    pub(crate) fn begin_write(&self, monitor: &CallMonitor) -> Result<WriteTransaction, StoreError> {
+        monitor.run_transaction(|| self.database.begin_write())
+    }
+
+    /// Commits a batch: `changes` are the rows that it wrote and removed.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the commit fails. Whether the batch counts shows when the database was
+    /// opened again.
+    pub(crate) fn commit(
+        &self,
+        monitor: &CallMonitor,
+        transaction: WriteTransaction,
+        changes: RowChanges,
+    ) -> Result<(), StoreError> {
+        let Some(mut log) = self.log() else {
+            return commit_durably(monitor, transaction);
+        };
+        if changes.is_empty() {
+            return monitor.run_transaction(|| transaction.abort());
+        }
+        let position = log.next_position();
+        let written = write_position(monitor, &transaction, position);
+        let is_logged = written.and_then(|()| {
+            if !log.has_room(&changes, self.log_bytes) || self.is_checkpoint_due() {
+                return Ok(false);
+            }
+            match log.append(changes) {
+                Ok(()) => Ok(true),
+                // The database may have free pages. Whatever is in the log, its record is that of
+                // this batch, so it does not count once the database has the batch.
+                Err(error) if error.wants_space() => Ok(false),
+                // The log must be opened again.
+                Err(error) => {
+                    monitor.set_broken(true);
+                    Err(error)
+                }
+            }
+        });
+        match is_logged {
+            Ok(true) => commit_in_memory(monitor, transaction),
+            Ok(false) => {
+                commit_durably(monitor, transaction)?;
+                self.end_checkpoint(monitor, &mut log, position.sequence)
+            }
+            Err(error) => {
+                // The error is told already. Nobody sees what was not committed.
+                let _ = monitor.run_transaction(|| transaction.abort());
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes the database have everything that the log has.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the database or the log fails. Nothing is lost then.
+    pub(crate) fn checkpoint(&self, monitor: &CallMonitor) -> Result<(), StoreError> {
+        let Some(mut log) = self.log().filter(|log| !log.is_empty()) else {
+            return Ok(());
+        };
+        commit_durably(monitor, self.begin_write(monitor)?)?;
+        let sequence = log.sequence();
+        self.end_checkpoint(monitor, &mut log, sequence)
+    }
+
+    fn end_checkpoint(
+        &self,
+        monitor: &CallMonitor,
+        log: &mut WriteAheadLog,
+        sequence: u64,
+    ) -> Result<(), StoreError> {
+        let written = self.written.load(Ordering::Acquire);
+        self.written_at_checkpoint.store(written, Ordering::Release);
+        log.begin_anew(sequence).inspect_err(|_| monitor.set_broken(true))
+    }
+
+    fn log(&self) -> Option<MutexGuard<'_, WriteAheadLog>> {
+        let log = self.log.as_ref()?;
+        Some(log.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn is_checkpoint_due(&self) -> bool {
+        let written = self.written.load(Ordering::Acquire);
+        written - self.written_at_checkpoint.load(Ordering::Acquire) > self.written_max
+    }
+
+    /// Applies records of the log that the database lacks.
+    fn replay(&self, monitor: &CallMonitor, records: &[NewRecord]) -> Result<(), StoreError> {
+        let Some(log) = self.log() else { return Ok(()) };
+        let transaction = self.begin_write(monitor)?;
+        let applied = apply(monitor, &transaction, &log, records).and_then(|()| {
+            let position = LogPosition {
+                sequence: log.sequence(),
+                ..log.next_position()
+            };
+            write_position(monitor, &transaction, position)
+        });
+        match applied {
+            Ok(()) => commit_in_memory(monitor, transaction),
+            Err(error) => {
+                let _ = monitor.run_transaction(|| transaction.abort());
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Writes and removes the rows that the records name, in order.
+fn apply(
+    monitor: &CallMonitor,
+    transaction: &WriteTransaction,
+    log: &WriteAheadLog,
+    records: &[NewRecord],
+) -> Result<(), StoreError> {
+    let (failed, unlogged) = (Cell::new(false), RefCell::new(RowChanges::none()));
+    let mut tables = Tables::open(transaction, &unlogged, monitor, &failed)?;
+    for record in records {
+        let bytes = log.read_changes(record)?;
+        for change in row_changes(&bytes) {
+            let change = change.map_err(|what| log.damaged_record(record, &what))?;
+            match change.value {
+                Some(value) => tables.put(change.table, change.key, value)?,
+                None => tables.delete(change.table, change.key)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Commits so that the file has everything, this transaction and all before it.
+fn commit_durably(monitor: &CallMonitor, mut transaction: WriteTransaction) -> Result<(), StoreError> {
+    transaction.set_quick_repair(true);
+    monitor.run_transaction(|| transaction.commit())
+}
+
+/// Commits so that readers see it. The file gets it at the next checkpoint.
+fn commit_in_memory(monitor: &CallMonitor, mut transaction: WriteTransaction) -> Result<(), StoreError> {
+    monitor.run_transaction(|| {
+        transaction.set_durability(Durability::None)?;
+        transaction.commit().map_err(redb::Error::from)
+    })
+}
+
+/// The database's position in its log; `None` in a database that an older program made.
+fn read_position(database: &Database, monitor: &CallMonitor) -> Result<Option<LogPosition>, StoreError> {
+    let read = || -> Result<_, redb::Error> {
+        let table = match database.begin_read()?.open_table(LOG_POSITION) {
+            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
+            table => table?,
+        };
+        let row = table.get(())?.map(|row| row.value());
+        Ok(row.map(|(database, sequence)| LogPosition { database, sequence }))
+    };
+    monitor.run(read)
+}
+
+/// Gives a database that an older program made an id, durably.
+fn begin_position(database: &Database, monitor: &CallMonitor) -> Result<LogPosition, StoreError> {
+    let position = LogPosition::begin();
+    let transaction = monitor.run_transaction(|| database.begin_write())?;
+    write_position(monitor, &transaction, position)?;
+    commit_durably(monitor, transaction)?;
+    Ok(position)
+}
+
+/// Writes the row with the position.
+pub(crate) fn write_position(
+    monitor: &CallMonitor,
+    transaction: &WriteTransaction,
+    position: LogPosition,
+) -> Result<(), StoreError> {
+    let write = || -> Result<(), redb::Error> {
+        let mut table = transaction.open_table(LOG_POSITION)?;
+        table.insert((), (position.database, position.sequence))?;
+        Ok(())
+    };
+    monitor.run(write)
+}
+
+/// Compares the file's schema version with this program's. A file without one has version 0.
+fn check_schema(database: &Database, monitor: &CallMonitor) -> Result<(), StoreError> {
+    let transaction = monitor.run(|| database.begin_read())?;
+    let open = || match transaction.open_table(TableId::Meta.definition()) {
+        Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+        other => other.map(Some),
+    };
+    let stored = match monitor.run(open)? {
+        Some(table) => rows::with(monitor, &table, meta_key::SCHEMA, <[u8]>::to_vec)?,
+        None => None,
+    };
+    let got = stored
+        .and_then(|bytes| bytes.try_into().ok())
+        .map_or(0, u32::from_be_bytes);
+    if got == SCHEMA_VERSION {
+        return Ok(());
+    }
+    Err(StoreError::Schema {
+        path: monitor.path.clone(),
+        got,
+        expected: SCHEMA_VERSION,
+    })
+}
