@@ -46,7 +46,7 @@ impl ChangeSum {
 
 /// Compares the changes in the rows of accounts and slots with those that the blocks have.
 pub(super) fn check(check: &mut StoreCheck<'_>, expected: &ChangeSum) -> Result<(), CheckError> {
-    let mut rows = RowChanges {
+    let mut rows = ChangeLists {
         view: check.view,
         sum: ChangeSum::default(),
         with_older: 0,
@@ -74,7 +74,7 @@ pub(super) fn check(check: &mut StoreCheck<'_>, expected: &ChangeSum) -> Result<
 }
 
 /// The changes that the rows of accounts and slots list.
-struct RowChanges<'a> {
+struct ChangeLists<'a> {
     view: &'a Snapshot,
     sum: ChangeSum,
     /// Accounts and slots that say that they have older changes.
@@ -84,7 +84,7 @@ struct RowChanges<'a> {
     last_changes: Option<(u64, StateChanges)>,
 }
 
-impl RowChanges<'_> {
+impl ChangeLists<'_> {
     /// Reads the lists in the rows of `table`.
     fn newest(&mut self, table: TableId) -> Result<(), StoreError> {
         let view = self.view;
