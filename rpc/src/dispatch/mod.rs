@@ -5,7 +5,7 @@
 //! one for execution. So neither the network threads nor cheap reads wait for expensive calls. A
 //! handler that panics answers its call with an internal error. This module knows no sockets.
 //!
-//! This file finds the rows and plans where they run. `run.rs` runs them, and [`crate::gate`]
+//! This file finds the rows and plans where they run. `run.rs` runs them, and `gate.rs`
 //! decides whose turn it is.
 
 mod run;
