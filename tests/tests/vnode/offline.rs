@@ -528,8 +528,13 @@ fn a_flipped_byte_is_found_in_every_table() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let data = home.path().join("data");
     run_ok(&data, &["import", text(&mined.stream()), "--dev"]);
+    // A chain so short has no older changes of any account.
+    let empty = [TableId::StateHistory];
     for table in TableId::ALL {
-        let (key, row) = last_row(&data, table);
+        let Some((key, row)) = last_row(&data, table) else {
+            assert!(empty.contains(&table), "{} is empty", table.name());
+            continue;
+        };
         let mut altered = row.clone();
         match altered.last_mut() {
             Some(byte) => *byte ^= 1,
@@ -555,13 +560,13 @@ fn open(data: &Path) -> Store {
     Store::open(data, &StoreOptions::default()).expect("nobody else has the store open")
 }
 
-/// The last row of a table; of the table `Meta` the hash of block 0.
-fn last_row(data: &Path, table: TableId) -> (Vec<u8>, Vec<u8>) {
+/// The last row of a table, if it has any; of the table `Meta` the hash of block 0.
+fn last_row(data: &Path, table: TableId) -> Option<(Vec<u8>, Vec<u8>)> {
     let store = open(data);
     let view = store.snapshot().expect("a snapshot");
     if table == TableId::Meta {
         let row = view.get(table, meta_key::GENESIS).expect("read");
-        return (meta_key::GENESIS.to_vec(), row.expect("the hash is stored"));
+        return Some((meta_key::GENESIS.to_vec(), row.expect("the hash is stored")));
     }
     let mut last = None;
     view.scan(table, &[], |key, row| {
@@ -569,7 +574,7 @@ fn last_row(data: &Path, table: TableId) -> (Vec<u8>, Vec<u8>) {
         ControlFlow::Continue(())
     })
     .expect("read");
-    last.unwrap_or_else(|| panic!("{} is empty", table.name()))
+    last
 }
 
 fn put(data: &Path, table: TableId, key: &[u8], row: &[u8]) {
