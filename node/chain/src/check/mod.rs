@@ -81,8 +81,9 @@ pub enum CheckError {
 
 /// Checks all rows of a store with this spec's chain.
 ///
-/// With `full` it also checks the state of every block, and holds the whole state in memory. It
-/// calls `report` with faults and progress. It ends early when `stop` is set.
+/// With `full` it also checks the state of every block, and with it the values that were before
+/// each block. It holds the whole state in memory then. It calls `report` with faults and progress.
+/// It ends early when `stop` is set.
 ///
 /// # Errors
 /// [`CheckError`] when the check cannot be finished. A fault in the store is not an error.
