@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use alloy_trie::{HashBuilder, Nibbles};
+use bench::Failure;
 use chain::ChainSpec;
 use chain::genesis::ensure_genesis;
 use chain::spec::GenesisAccount;
@@ -18,9 +19,6 @@ use chain::trie::{StateTrie, TrieStats};
 use clap::Parser;
 use primitives::{Address, B256, Encodable, U256, keccak256};
 use store::{AccountRecord, BlockReads, StateReads, Store, StoreOptions, WriteBatch};
-
-/// An error that ends the benchmark.
-type Failure = Box<dyn std::error::Error>;
 
 /// The contract with many slots.
 const CONTRACT: Address = Address::repeat_byte(0xc0);

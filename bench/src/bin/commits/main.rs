@@ -12,14 +12,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use bench::Failure;
 use chain::genesis::ensure_genesis;
 use clap::Parser;
 use store::{BlockReads, FILE_NAME, Store, StoreOptions, TableId};
 
 use transfers::TransferChain;
-
-/// An error that ends the benchmark.
-type Failure = Box<dyn std::error::Error>;
 
 /// Bytes of a filler row.
 const FILLER_BYTES: usize = 60 << 10;

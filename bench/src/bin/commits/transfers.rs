@@ -5,25 +5,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use bench::{CHAIN_ID, Failure, SENDERS, chain_spec, next_block, receiver, receiver_of, sender_key};
 use chain::ChainSpec;
-use chain::evm::execute::Executor;
 use chain::import::{Imported, Importer};
-use chain::rules::body::transactions_root;
 use chain::rules::seal::SealCheck;
-use chain::spec::{DifficultyRule, GenesisAccount};
-use chain::state::BlockState;
-use chain::trie::ordered_root;
-use primitives::{
-    Address, Block, EMPTY_UNCLES_HASH, Header, SecretKey, Transaction, TxForm, U256, UnsignedTransaction,
-    keccak256,
-};
+use chain::spec::GenesisAccount;
+use primitives::{Block, SecretKey, Transaction, TxForm, U256, UnsignedTransaction};
 use store::{BlockReads, StateReads, Store};
 
-use crate::Failure;
-
-/// Number of accounts that send.
-const SENDERS: u64 = 2000;
-const CHAIN_ID: u64 = 1337;
 /// Gas of a transfer.
 const GAS: u64 = 21_000;
 /// Gas limit of a block.
@@ -40,7 +29,7 @@ pub(crate) struct TransferChain {
 impl TransferChain {
     /// A chain without blocks.
     pub(crate) fn begin(accounts: u64) -> Result<Self, Failure> {
-        let keys = (0..SENDERS).map(key).collect::<Result<Vec<_>, _>>()?;
+        let keys = (0..SENDERS).map(sender_key).collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             spec: Arc::new(spec(&keys, accounts)?),
             accounts,
@@ -94,18 +83,16 @@ impl TransferChain {
             .map(|index| self.transfer(index))
             .collect();
         self.transfers += transfers;
-        assemble(&self.spec, store, transactions)
+        next_block(&self.spec, store, transactions)
     }
 
     /// The transfer number `index` of the chain.
     fn transfer(&self, index: u64) -> Transaction {
-        // The receivers look random but are the same in every run.
-        let to = receiver(index.wrapping_mul(0x9e37_79b9_7f4a_7c15) % self.accounts.max(1));
         let unsigned = UnsignedTransaction {
             tx_nonce: index / SENDERS,
             gas_price: U256::from(1_000_000_000u64),
             gas: GAS,
-            to: Some(to),
+            to: Some(receiver_of(index, self.accounts)),
             value: U256::from(index + 1),
             ..Default::default()
         };
@@ -114,26 +101,8 @@ impl TransferChain {
     }
 }
 
-/// The key of the sender `index`.
-fn key(index: u64) -> Result<SecretKey, Failure> {
-    let seed = keccak256([b"sender".as_slice(), &index.to_be_bytes()].concat());
-    Ok(SecretKey::from_bytes(seed.as_slice())?)
-}
-
-/// An account that only receives.
-fn receiver(index: u64) -> Address {
-    Address::from_word(keccak256([b"receiver".as_slice(), &index.to_be_bytes()].concat()))
-}
-
 fn spec(keys: &[SecretKey], accounts: u64) -> Result<ChainSpec, Failure> {
-    let text = format!(
-        r#"{{"config": {{"chainId": {CHAIN_ID}, "homesteadBlock": 0, "eip150Block": 0, "eip155Block": 0,
-            "eip158Block": 0, "byzantiumBlock": 0, "constantinopleBlock": 0, "petersburgBlock": 0,
-            "istanbulBlock": 0}}, "difficulty": 2, "gasLimit": {GAS_LIMIT}}}"#
-    );
-    let mut spec = ChainSpec::from_genesis_file("bench", &text)?.spec;
-    // With the rule of the file the difficulty would rise from block to block.
-    spec.difficulty = DifficultyRule::Constant(2);
+    let mut spec = chain_spec(GAS_LIMIT)?;
     let addresses = keys.iter().map(SecretKey::address);
     for address in addresses.chain((0..accounts).map(receiver)) {
         let account = GenesisAccount {
@@ -143,40 +112,4 @@ fn spec(keys: &[SecretKey], accounts: u64) -> Result<ChainSpec, Failure> {
         spec.genesis.alloc.insert(address, account);
     }
     Ok(spec)
-}
-
-/// Builds and executes the next block of `store`. Its seal is empty.
-fn assemble(spec: &ChainSpec, store: &Store, transactions: Vec<Transaction>) -> Result<Block, Failure> {
-    let view = store.snapshot()?;
-    let (number, hash) = view.head()?.ok_or("no head")?;
-    let parent = view.header(number, &hash)?.ok_or("no header")?.header;
-    let mut header = Header {
-        parent_hash: hash,
-        uncles_hash: EMPTY_UNCLES_HASH,
-        beneficiary: Address::repeat_byte(0xbe),
-        difficulty: U256::from(2),
-        number: number + 1,
-        gas_limit: parent.gas_limit,
-        timestamp: parent.timestamp + 13,
-        ..Default::default()
-    };
-    let mut state = BlockState::new(&view, number, parent.state_root);
-    let mut executor = Executor::new(spec, &header, &mut state);
-    for transaction in &transactions {
-        let outcome = executor.transaction(transaction, transaction.recover_sender(true)?)?;
-        if !outcome.success {
-            return Err("a transfer failed".into());
-        }
-    }
-    let executed = executor.finish(&[])?;
-    header.state_root = state.root()?;
-    header.transactions_root = transactions_root(&transactions);
-    header.receipts_root = ordered_root(executed.receipts.iter().map(|r| r.encode(spec.receipt_form())));
-    header.logs_bloom = executed.logs_bloom;
-    header.gas_used = executed.gas_used;
-    Ok(Block {
-        header,
-        transactions,
-        uncles: Vec::new(),
-    })
 }

@@ -11,15 +11,13 @@ mod workload;
 
 use std::time::Duration;
 
+use bench::Failure;
 use clap::Parser;
 use ethash::LightCaches;
 
 use clock::Took;
 use peer::Peer;
 use workload::{Workload, WorkloadKind};
-
-/// An error that ends the benchmark.
-type Failure = Box<dyn std::error::Error>;
 
 /// Import benchmark.
 #[derive(Debug, Parser)]

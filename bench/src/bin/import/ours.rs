@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use bench::Failure;
 use chain::import::stream_import::import_stream;
 use chain::import::{Imported, Importer, RunCost};
 use chain::rules::body::{senders as recover_senders, transactions_root};
@@ -14,7 +15,6 @@ use ethash::LightCaches;
 use primitives::{Address, Block};
 use store::BlockReads;
 
-use crate::Failure;
 use crate::clock::{Clock, Took};
 use crate::workload::{Workload, open};
 

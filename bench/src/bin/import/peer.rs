@@ -3,6 +3,7 @@
 //! There are no trie, receipts, store or rewards, so this is a lower bound for every importer based
 //! on revm.
 
+use bench::Failure;
 use primitives::{Address, EMPTY_CODE_HASH, U256};
 use revm::bytecode::Bytecode;
 use revm::context::{BlockEnv, TxEnv};
@@ -12,7 +13,6 @@ use revm::primitives::hardfork::SpecId;
 use revm::state::AccountInfo;
 use revm::{Context, ExecuteCommitEvm, MainBuilder, MainContext};
 
-use crate::Failure;
 use crate::clock::{Clock, Took};
 use crate::workload::Workload;
 

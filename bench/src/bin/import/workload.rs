@@ -1,34 +1,26 @@
-//! Chains to import: block 0, keys, and blocks with one kind of transaction.
+//! Chains to import: block 0, and blocks with one kind of transaction.
 //!
-//! All seeds are fixed. The blocks are executed by the executor of the node and sealed with Ethash
+//! The blocks are executed by the executor of the node and sealed with Ethash
 //! at difficulty 2, so that they pass all checks of an import.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use bench::{CHAIN_ID, Failure, SENDERS, chain_spec, next_block, receiver, receiver_of, sender_key};
 use chain::ChainSpec;
-use chain::evm::execute::Executor;
 use chain::genesis::ensure_genesis;
 use chain::import::Importer;
-use chain::rules::body::transactions_root;
 use chain::rules::seal::SealCheck;
-use chain::spec::{DifficultyRule, GenesisAccount};
-use chain::state::BlockState;
-use chain::trie::ordered_root;
+use chain::spec::GenesisAccount;
 use ethash::LightCaches;
 use primitives::{
-    Address, B256, Block, Bytes, EMPTY_UNCLES_HASH, Header, SecretKey, Transaction, TxForm, U256,
-    UnsignedTransaction, keccak256,
+    Address, B256, Block, Bytes, Header, Transaction, TxForm, U256, UnsignedTransaction, keccak256,
 };
-use store::{BlockReads, Store, StoreOptions};
+use store::{Store, StoreOptions};
 use tempfile::TempDir;
 
-use crate::Failure;
 use crate::code;
 
-/// Number of accounts that send transactions.
-const SENDERS: u64 = 2000;
-const CHAIN_ID: u64 = 1337;
 const CONTRACT: Address = Address::repeat_byte(0xc0);
 
 /// What the transactions of a workload do.
@@ -108,7 +100,8 @@ impl Workload {
             let transactions = (0..kind.per_block())
                 .map(|index| transaction(kind, number * kind.per_block() + index, accounts))
                 .collect::<Result<Vec<_>, Failure>>()?;
-            let block = assemble(&workload.spec, &store, transactions, caches)?;
+            let mut block = next_block(&workload.spec, &store, transactions)?;
+            seal(&workload.spec, &mut block.header, caches)?;
             importer.import(&block, None)?;
             workload.gas += block.header.gas_used;
             workload.transactions += block.transactions.len() as u64;
@@ -133,17 +126,6 @@ pub(crate) fn open(directory: &Path) -> Result<Store, Failure> {
     Ok(Store::open(directory, &StoreOptions::default())?)
 }
 
-/// The key of the sender `index`.
-fn key(index: u64) -> Result<SecretKey, Failure> {
-    let seed = keccak256([b"sender".as_slice(), &index.to_be_bytes()].concat());
-    Ok(SecretKey::from_bytes(seed.as_slice())?)
-}
-
-/// An account that only receives.
-fn receiver(index: u64) -> Address {
-    Address::from_word(keccak256([b"receiver".as_slice(), &index.to_be_bytes()].concat()))
-}
-
 /// The slot in which the token stores the balance of `owner`.
 fn balance_slot(owner: Address) -> U256 {
     U256::from_be_bytes(keccak256([owner.into_word(), B256::ZERO].concat()).0)
@@ -151,14 +133,7 @@ fn balance_slot(owner: Address) -> U256 {
 
 fn spec(kind: WorkloadKind, accounts: u64) -> Result<ChainSpec, Failure> {
     let gas_limit = kind.gas() * kind.per_block();
-    let text = format!(
-        r#"{{"config": {{"chainId": {CHAIN_ID}, "homesteadBlock": 0, "eip150Block": 0, "eip155Block": 0,
-            "eip158Block": 0, "byzantiumBlock": 0, "constantinopleBlock": 0, "petersburgBlock": 0,
-            "istanbulBlock": 0}}, "difficulty": 2, "gasLimit": {gas_limit}}}"#
-    );
-    let mut spec = ChainSpec::from_genesis_file("bench", &text)?.spec;
-    // With the rule of the file the difficulty would rise from block to block.
-    spec.difficulty = DifficultyRule::Constant(2);
+    let mut spec = chain_spec(gas_limit)?;
     let ether = U256::from(10).pow(U256::from(18));
     let funded = |balance| GenesisAccount {
         balance,
@@ -170,7 +145,7 @@ fn spec(kind: WorkloadKind, accounts: u64) -> Result<ChainSpec, Failure> {
     };
     let mut add_holder = |owner| contract.storage.insert(balance_slot(owner), ether);
     for index in 0..SENDERS {
-        let address = key(index)?.address();
+        let address = sender_key(index)?.address();
         spec.genesis
             .alloc
             .insert(address, funded(ether * U256::from(1000)));
@@ -197,8 +172,7 @@ fn spec(kind: WorkloadKind, accounts: u64) -> Result<ChainSpec, Failure> {
 
 /// The transaction `index` of the chain.
 fn transaction(kind: WorkloadKind, index: u64, accounts: u64) -> Result<Transaction, Failure> {
-    // The receivers look random but are the same in every run.
-    let to = receiver(index.wrapping_mul(0x9e37_79b9_7f4a_7c15) % accounts.max(1));
+    let to = receiver_of(index, accounts);
     let word = |value: u64| U256::from(value).to_be_bytes::<32>();
     let (to, value, input) = match kind {
         WorkloadKind::Transfers => (to, U256::from(index + 1), Vec::new()),
@@ -218,49 +192,7 @@ fn transaction(kind: WorkloadKind, index: u64, accounts: u64) -> Result<Transact
         input: Bytes::from(input),
         ..Default::default()
     };
-    Ok(unsigned.sign(&key(index % SENDERS)?, CHAIN_ID, TxForm::Ethereum))
-}
-
-/// Builds, executes and seals the next block of `store`.
-fn assemble(
-    spec: &ChainSpec,
-    store: &Store,
-    transactions: Vec<Transaction>,
-    caches: &LightCaches,
-) -> Result<Block, Failure> {
-    let view = store.snapshot()?;
-    let (number, hash) = view.head()?.ok_or("no head")?;
-    let parent = view.header(number, &hash)?.ok_or("no header")?.header;
-    let mut header = Header {
-        parent_hash: hash,
-        uncles_hash: EMPTY_UNCLES_HASH,
-        beneficiary: Address::repeat_byte(0xbe),
-        difficulty: U256::from(2),
-        number: number + 1,
-        gas_limit: parent.gas_limit,
-        timestamp: parent.timestamp + 13,
-        ..Default::default()
-    };
-    let mut state = BlockState::new(&view, number, parent.state_root);
-    let mut executor = Executor::new(spec, &header, &mut state);
-    for transaction in &transactions {
-        let outcome = executor.transaction(transaction, transaction.recover_sender(true)?)?;
-        if !outcome.success {
-            return Err("a transaction of the workload failed".into());
-        }
-    }
-    let executed = executor.finish(&[])?;
-    header.state_root = state.root()?;
-    header.transactions_root = transactions_root(&transactions);
-    header.receipts_root = ordered_root(executed.receipts.iter().map(|r| r.encode(spec.receipt_form())));
-    header.logs_bloom = executed.logs_bloom;
-    header.gas_used = executed.gas_used;
-    seal(spec, &mut header, caches)?;
-    Ok(Block {
-        header,
-        transactions,
-        uncles: Vec::new(),
-    })
+    Ok(unsigned.sign(&sender_key(index % SENDERS)?, CHAIN_ID, TxForm::Ethereum))
 }
 
 /// Searches for the nonce of the seal.

@@ -201,7 +201,6 @@ impl ChangeLists<'_> {
                         table: table.name(),
                         key: hex::encode(key),
                         number: *number,
-                        by: "its row",
                     });
                 }
             }

@@ -36,18 +36,16 @@ pub enum CheckFault {
         got: String,
         expected: String,
     },
-    /// A block changed an account or a slot by one table, and did not by another one.
-    #[error("{table} row {key}: block {number} changed it by {by} only")]
+    /// The row of an account or a slot names a block that did not change it.
+    #[error("{table} row {key}: it says that block {number} changed it, and block_to_changes does not")]
     Change {
         table: &'static str,
         key: String,
         number: u64,
-        by: &'static str,
     },
     /// What the blocks changed by `block_to_changes` is not what accounts and slots say.
     #[error(
-        "changes of accounts and slots: got {got} in their rows, expected {expected} as in \
-         block_to_changes, each the same"
+        "changes of accounts and slots: got {got} in their rows, expected the {expected} of block_to_changes"
     )]
     Changes { got: u64, expected: u64 },
     /// An account's storage root or code is wrong.

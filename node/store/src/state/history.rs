@@ -42,16 +42,13 @@ pub(super) struct StateRow<'a> {
     pub(super) value: &'a [u8],
 }
 
-/// What a row says of the time after a block.
+/// A change after a block, as the row of an account or a slot lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NextChange {
-    /// No later block changed the value.
-    None,
-    /// This is the first later block that changed the value.
-    In(u64),
-    /// This later block changed the value. Older changes are not in the row, and one of them may be
-    /// the first.
-    InOrBefore(u64),
+pub(super) struct LaterChange {
+    /// The first block of the row's list that is later.
+    pub(super) block: u64,
+    /// Whether the first later change may be among the older ones, which are not in the row.
+    pub(super) may_be_older: bool,
 }
 
 impl<'a> StateRow<'a> {
@@ -72,25 +69,27 @@ impl<'a> StateRow<'a> {
         })
     }
 
-    /// The first change after block `number`.
-    pub(super) fn next_change(&self, number: u64) -> Result<NextChange, String> {
+    /// The first change after block `number`; `None` if the value is still the same.
+    pub(super) fn next_change(&self, number: u64) -> Result<Option<LaterChange>, String> {
         let mut list = self.newest;
         let mut block = read_number(&mut list)?;
         if block <= number {
-            return Ok(NextChange::None);
+            return Ok(None);
         }
         while !list.is_empty() {
             let older = older_block(block, read_number(&mut list)?)?;
             if older <= number {
-                return Ok(NextChange::In(block));
+                return Ok(Some(LaterChange {
+                    block,
+                    may_be_older: false,
+                }));
             }
             block = older;
         }
-        Ok(if self.has_older {
-            NextChange::InOrBefore(block)
-        } else {
-            NextChange::In(block)
-        })
+        Ok(Some(LaterChange {
+            block,
+            may_be_older: self.has_older,
+        }))
     }
 
     /// The blocks of the list, ascending.
@@ -188,11 +187,7 @@ pub(super) fn next_older_change(
         next = key.strip_prefix(prefix.as_slice()).map(<[u8; 8]>::try_from);
         ControlFlow::Break(())
     })?;
-    match next {
-        Some(Ok(first)) => Ok(Some(u64::from_be_bytes(first))),
-        // A longer key begins with the same bytes only by chance: it belongs to something else.
-        Some(Err(_)) | None => Ok(None),
-    }
+    Ok(next.and_then(Result::ok).map(u64::from_be_bytes))
 }
 
 /// The newest blocks that changed an account or a slot, as its row lists them.
@@ -453,14 +448,12 @@ mod tests {
             blocks[599],
         ] {
             let expected = blocks.iter().copied().find(|block| *block > number);
-            let got = match StateRow::parse(&row).unwrap().next_change(number).unwrap() {
-                NextChange::None => None,
-                NextChange::In(block) => Some(block),
-                NextChange::InOrBefore(block) => {
-                    let older = next_older_change(&view, TableId::Account, KEY, number).unwrap();
-                    Some(older.unwrap_or(block))
-                }
-            };
+            let change = StateRow::parse(&row).unwrap().next_change(number).unwrap();
+            let got = change.map(|change| {
+                let older = || next_older_change(&view, TableId::Account, KEY, number).unwrap();
+                let older = change.may_be_older.then(older).flatten();
+                older.unwrap_or(change.block)
+            });
             assert_eq!(got, expected, "after {number}");
         }
         for (index, block) in blocks.iter().enumerate().rev() {

@@ -26,7 +26,7 @@ use crate::write_tables::Tables;
 use crate::{StoreError, TableId};
 pub use changes::{SlotChange, StateChanges};
 pub use history::NewestChanges;
-use history::{NextChange, StateRow, newest_changes, next_older_change, scan_older_changes};
+use history::{StateRow, newest_changes, next_older_change, scan_older_changes};
 
 /// An account as the state trie holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,8 +155,8 @@ pub struct AccountChange {
     pub address: Address,
     /// The account after the block.
     pub version: AccountVersion,
-    /// The changed slots of the account's incarnation, with their values after the block. No slot
-    /// is there twice.
+    /// The changed slots of the account's incarnation, ascending, with their values after the block.
+    /// No slot is there twice.
     pub slots: Vec<(U256, U256)>,
 }
 
@@ -288,19 +288,21 @@ fn value_at<T>(
     let looked_up = source.with(table, key, |row| {
         let row = StateRow::parse(row)?;
         Ok(match row.next_change(number)? {
-            NextChange::None => Ok(decode(row.value)?),
-            later => Err(later),
+            None => Ok(decode(row.value)?),
+            Some(later) => Err(later),
         })
     })?;
-    let block = match looked_up.transpose().map_err(corrupt)? {
+    let change = match looked_up.transpose().map_err(corrupt)? {
         None => return Ok(None),
         Some(Ok(value)) => return Ok(Some(value)),
-        Some(Err(NextChange::In(block))) => block,
-        Some(Err(NextChange::InOrBefore(block))) => {
-            next_older_change(source, table, key, number)?.unwrap_or(block)
-        }
-        Some(Err(NextChange::None)) => unreachable!("the value was returned"),
+        Some(Err(later)) => later,
     };
+    let older = if change.may_be_older {
+        next_older_change(source, table, key, number)?
+    } else {
+        None
+    };
+    let block = older.unwrap_or(change.block);
     let block_key = block.to_be_bytes();
     let missing = |reason: String| StoreError::corrupt(TableId::BlockToChanges, &block_key, reason);
     let found = source.with(TableId::BlockToChanges, &block_key, find)?;
@@ -327,11 +329,10 @@ impl Tables<'_> {
         let mut sorted: Vec<_> = changed.iter().collect();
         sorted.sort_unstable_by_key(|change| change.address);
         let mut changes = StateChanges::default();
-        let mut slots = Vec::new();
         for AccountChange {
             address,
             version,
-            slots: changed_slots,
+            slots,
         } in sorted
         {
             let key = address.as_slice();
@@ -343,9 +344,8 @@ impl Tables<'_> {
             changes
                 .accounts
                 .push((*address, before.transpose()?.unwrap_or_default()));
-            slots.clone_from(changed_slots);
-            slots.sort_unstable();
-            for (slot, value) in &slots {
+            debug_assert!(slots.is_sorted_by(|one, other| one.0 < other.0));
+            for (slot, value) in slots {
                 let key = slot_key(address, version.incarnation, slot);
                 let value = value.to_be_bytes_trimmed_vec();
                 let before = self.put_value(TableId::Storage, &key, number, &value)?;

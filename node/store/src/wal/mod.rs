@@ -28,8 +28,7 @@ use std::sync::Arc;
 
 use crate::StoreError;
 use crate::medium::Medium;
-use header::random_number;
-use header::{COPY_STARTS, LogHeader};
+use header::{COPY_STARTS, LogHeader, random_number};
 pub(crate) use record::{RowChanges, row_changes};
 pub(crate) use replay::NewRecord;
 
