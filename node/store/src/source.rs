@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::{StoreError, TableId};
+use crate::{Snapshot, StoreError, TableId};
 
 /// A source of rows: keys and values are byte strings.
 pub trait Source {
@@ -52,6 +52,12 @@ pub trait Source {
     fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.with(table, key, <[u8]>::to_vec)
     }
+
+    /// The snapshot that rows of the state are read from; `None` if they are read from open tables.
+    /// Several threads may read a snapshot.
+    fn state_snapshot(&self) -> Option<&Snapshot> {
+        None
+    }
 }
 
 /// Reads from the shared source.
@@ -82,6 +88,10 @@ impl<S: Source> Source for std::sync::Arc<S> {
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         (**self).scan(table, low, visit)
+    }
+
+    fn state_snapshot(&self) -> Option<&Snapshot> {
+        (**self).state_snapshot()
     }
 }
 
