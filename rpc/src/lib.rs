@@ -35,7 +35,6 @@ pub mod node;
 pub mod objects;
 pub mod openrpc;
 pub mod params;
-mod quota;
 pub mod server;
 pub mod subscriptions;
 pub mod table;
