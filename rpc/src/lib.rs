@@ -45,7 +45,7 @@ pub mod wire_type;
 
 pub use control::{
     ControlFuture, ListenerControl, ListenerError, ListenerRequest, MinerControl, NetworkControl, Peer,
-    Subnet,
+    ScsServiceControl, Subnet,
 };
 pub use decode::{FromParam, ParamFields};
 pub use dispatch::{Dispatcher, Rpc};
