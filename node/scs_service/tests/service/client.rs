@@ -314,5 +314,5 @@ async fn an_scs_is_asked_directly() {
         let _ = builder.serve_connection(TokioIo::new(stream), service).await;
     });
     let answer = scs_service::client::ask_for_block(&config(address, 1), CHAIN, 7).await;
-    assert_eq!(answer.expect("an answer"), &b"block 7 for 42"[..]);
+    assert_eq!(answer.expect("an answer")[..], b"block 7 for 42"[..]);
 }
