@@ -69,6 +69,12 @@ pub enum StoreError {
         /// The lock file, which says that there was a log.
         lock_file: PathBuf,
     },
+    /// There was a file with old blocks before, and now there is none.
+    #[error("{} is gone, and old blocks are in it: put it back: {RESTORE}", path.display())]
+    MissingBlocks {
+        /// The blocks file.
+        path: PathBuf,
+    },
     /// The file cannot be opened or created.
     #[error("cannot open {}: {source}", path.display())]
     Open {
@@ -163,6 +169,7 @@ impl StoreError {
                 | Self::Truncated { .. }
                 | Self::Missing { .. }
                 | Self::MissingLog { .. }
+                | Self::MissingBlocks { .. }
                 | Self::DamagedAtOpening { .. }
                 | Self::Open { .. }
         )
@@ -223,8 +230,8 @@ impl StoreError {
         }
     }
 
-    /// The write-ahead log at `path` is damaged or does not fit to its database.
-    pub(crate) fn damaged_log(path: &Path, what: String) -> Self {
+    /// The file at `path`, which is beside the database, is damaged or does not fit to it.
+    pub(crate) fn damaged_beside(path: &Path, what: String) -> Self {
         Self::DamagedAtOpening {
             path: path.to_owned(),
             what,

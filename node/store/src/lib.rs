@@ -71,6 +71,7 @@
 //! Knows the types of the package `primitives`, and bytes. Knows no rules: the package `chain`
 //! decides whether a block is valid.
 
+mod ancient;
 mod batch;
 mod block_list;
 mod blocks;
@@ -96,6 +97,7 @@ mod waiting_rows;
 mod wal;
 mod write_tables;
 
+pub use ancient::{AncientFile, AncientReads, AncientRow};
 pub use batch::WriteBatch;
 pub use blocks::{BlockBody, BlockReads, HeaderRecord, TransactionPosition, position_hashes};
 pub use error::StoreError;
@@ -103,9 +105,9 @@ pub use guard::quiet_contained_panics;
 pub use log_index::LogIndexReads;
 pub use log_key::LogKey;
 pub use logs::{LogReads, StoredLog};
-pub use medium::{Medium, sync_name};
+pub use medium::{Medium, StoreMedia, sync_name};
 pub use notices::{NoticeReads, ScsNotice};
-pub use open::{CACHE_BYTES_DEFAULT, FILE_NAME, LOG_BYTES_DEFAULT, LOG_FILE_NAME, StoreOptions};
+pub use open::{BLOCKS_FILE_NAME, CACHE_BYTES_DEFAULT, FILE_NAME, LOG_BYTES_DEFAULT, LOG_FILE_NAME, StoreOptions};
 pub use snapshot::{HeadBlock, Snapshot, TableStats};
 pub use source::Source;
 pub use state::{

@@ -9,7 +9,7 @@ use redb::TableDefinition;
 
 /// The version of the table layout. It rises with every change that older code could misread.
 /// A file with another version is refused.
-pub const SCHEMA_VERSION: u32 = 3;
+pub const SCHEMA_VERSION: u32 = 4;
 
 /// Type of every key and value: a byte string.
 pub(crate) type ByteSlice = &'static [u8];
@@ -167,6 +167,7 @@ mod tests {
             "block_to_header",
             "block_to_body",
             "block_to_receipts",
+            "number_to_ancient",
             "block_to_notices",
             "transaction_to_position",
             "account",
@@ -200,6 +201,7 @@ mod tests {
         for table in [BlockToHeader, BlockToBody, BlockToReceipts, BlockToNotices] {
             check(table, block);
         }
+        check(NumberToAncient, size_of::<u64>());
         check(TransactionToPosition, POSITION_KEY_BYTES);
         check(Account, address.len());
         check(Storage, slot_key(&address, 0, &U256::ZERO).len());

@@ -144,8 +144,8 @@ fn a_closed_store_has_an_empty_log() {
         "the log began anew"
     );
     // Without its log the database has the batch.
-    let [database, _] = disk.bytes();
-    let disk = Arc::new(Disk::with([database, after[..RECORDS_START].to_vec()]));
+    let [database, _, blocks] = disk.bytes();
+    let disk = Arc::new(Disk::with([database, after[..RECORDS_START].to_vec(), blocks]));
     let store = Setting::ShortLog.open(&disk).expect("a good disk");
     assert!(read(&store).expect("a good disk") == models()[1]);
 }
