@@ -52,7 +52,7 @@ pub enum StoreError {
         expected: u64,
     },
     /// There was a database before, and now there is none.
-    #[error("{} is gone, but there was a database before: put it back, or remove {} and {} too and import the chain again", path.display(), lock_file.display(), log.display())]
+    #[error("{} is gone, but there was a database before: put it back, or remove {}, {} and {} too and import the chain again", path.display(), lock_file.display(), log.display(), blocks.display())]
     Missing {
         /// The database file.
         path: PathBuf,
@@ -60,6 +60,8 @@ pub enum StoreError {
         lock_file: PathBuf,
         /// The write-ahead log of that database.
         log: PathBuf,
+        /// The file with old blocks of that database.
+        blocks: PathBuf,
     },
     /// There was a write-ahead log before, and now there is none.
     #[error("{} is gone, and the last blocks may be in it: put it back, or remove {} to go on with the blocks of the database", path.display(), lock_file.display())]

@@ -107,7 +107,9 @@ pub use log_key::LogKey;
 pub use logs::{LogReads, StoredLog};
 pub use medium::{Medium, StoreMedia, sync_name};
 pub use notices::{NoticeReads, ScsNotice};
-pub use open::{BLOCKS_FILE_NAME, CACHE_BYTES_DEFAULT, FILE_NAME, LOG_BYTES_DEFAULT, LOG_FILE_NAME, StoreOptions};
+pub use open::{
+    BLOCKS_FILE_NAME, CACHE_BYTES_DEFAULT, FILE_NAME, LOG_BYTES_DEFAULT, LOG_FILE_NAME, StoreOptions,
+};
 pub use snapshot::{HeadBlock, Snapshot, TableStats};
 pub use source::Source;
 pub use state::{

@@ -59,7 +59,9 @@ pub trait LogReads: BlockReads {
         visit: impl FnMut(StoredLog<'_>) -> ControlFlow<()>,
     ) -> Result<bool, StoreError> {
         let key = block_key(number, hash);
-        let scanned = with_part(self, BlockPart::Receipts, number, hash, |row| walk_logs(row, visit))?;
+        let scanned = with_part(self, BlockPart::Receipts, number, hash, |row| {
+            walk_logs(row, visit)
+        })?;
         scanned
             .transpose()
             .map(|found| found.is_some())

@@ -326,8 +326,12 @@ pub(crate) fn make_once(
         }
         if !exists(&path) {
             if has_line(&lock, DATABASE_MADE).map_err(failed(&lock_file))? {
-                let log = directory.join(LOG_FILE_NAME);
-                return Err(StoreError::Missing { path, lock_file, log });
+                return Err(StoreError::Missing {
+                    path,
+                    lock_file,
+                    log: directory.join(LOG_FILE_NAME),
+                    blocks: directory.join(BLOCKS_FILE_NAME),
+                });
             }
             // A process that died here may have left an incomplete file. It is overwritten.
             let medium = FileMedium::create(&temporary).map_err(failed(&temporary))?;
@@ -477,11 +481,14 @@ mod tests {
         std::fs::remove_file(directory.path().join(FILE_NAME)).unwrap();
         check_refused(directory.path(), &["is gone", "chain.redb.lock"]);
         assert!(!directory.path().join(FILE_NAME).exists());
-        // The error message tells the operator to remove the lock file and the log.
+        // The error message tells the operator to remove the lock file and the files beside.
         std::fs::remove_file(directory.path().join(format!("{FILE_NAME}.lock"))).unwrap();
         let error = open(directory.path()).unwrap_err().to_string();
         assert!(error.contains("log of another database"), "{error}");
         std::fs::remove_file(directory.path().join(LOG_FILE_NAME)).unwrap();
+        let error = open(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("belongs to another database"), "{error}");
+        std::fs::remove_file(directory.path().join(BLOCKS_FILE_NAME)).unwrap();
         open(directory.path()).unwrap();
     }
 
@@ -497,34 +504,5 @@ mod tests {
         std::fs::remove_file(directory.path().join(format!("{FILE_NAME}.lock"))).unwrap();
         open(directory.path()).unwrap();
         assert!(log.exists());
-    }
-
-    #[test]
-    fn a_directory_of_an_older_program_gets_a_log() {
-        let directory = tempfile::tempdir().unwrap();
-        drop(open(directory.path()).unwrap());
-        // What an older program leaves: no log, and no row about one.
-        std::fs::remove_file(directory.path().join(LOG_FILE_NAME)).unwrap();
-        let lock_file = directory.path().join(format!("{FILE_NAME}.lock"));
-        std::fs::write(&lock_file, DATABASE_MADE).unwrap();
-        let location = DatabaseLocation::File(directory.path().join(FILE_NAME));
-        let (database, _) = location.open(&StoreOptions::default()).unwrap();
-        let mut transaction = database.begin_write().unwrap();
-        transaction.set_quick_repair(true);
-        assert!(transaction.delete_table(crate::tables::LOG_POSITION).unwrap());
-        transaction.commit().unwrap();
-        drop(database);
-        let store = open(directory.path()).unwrap();
-        let batch = store.batch().unwrap();
-        batch
-            .write(|tables| tables.put(TableId::HashToCode, b"k", b"v"))
-            .unwrap();
-        batch.commit().unwrap();
-        drop(store);
-        let text = std::fs::read_to_string(&lock_file).unwrap();
-        assert_eq!(text, format!("{DATABASE_MADE}{LOG_MADE}"));
-        let store = open(directory.path()).unwrap();
-        let view = store.snapshot().unwrap();
-        assert_eq!(view.get(TableId::HashToCode, b"k").unwrap().unwrap(), b"v");
     }
 }

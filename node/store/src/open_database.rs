@@ -111,10 +111,7 @@ impl OpenDatabase {
     ) -> Result<Self, StoreError> {
         let (database, written) = location.open(options)?;
         check_schema(&database, monitor)?;
-        let position = match read_position(&database, monitor)? {
-            Some(position) => position,
-            None => begin_position(&database, monitor)?,
-        };
+        let position = read_position(&database, monitor)?;
         let Some((log, records)) = location.open_log(position)? else {
             return Ok(Self::without_log(database));
         };
@@ -303,26 +300,17 @@ fn commit_in_memory(monitor: &CallMonitor, mut transaction: WriteTransaction) ->
     })
 }
 
-/// The database's position in its log; `None` in a database that an older program made.
-fn read_position(database: &Database, monitor: &CallMonitor) -> Result<Option<LogPosition>, StoreError> {
+/// The database's position in its log.
+fn read_position(database: &Database, monitor: &CallMonitor) -> Result<LogPosition, StoreError> {
     let read = || -> Result<_, redb::Error> {
-        let table = match database.begin_read()?.open_table(LOG_POSITION) {
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
-            table => table?,
-        };
+        let table = database.begin_read()?.open_table(LOG_POSITION)?;
         let row = table.get(())?.map(|row| row.value());
         Ok(row.map(|(database, sequence)| LogPosition { database, sequence }))
     };
-    monitor.run(read)
-}
-
-/// Gives a database that an older program made an id, durably.
-fn begin_position(database: &Database, monitor: &CallMonitor) -> Result<LogPosition, StoreError> {
-    let position = LogPosition::begin();
-    let transaction = monitor.run_transaction(|| database.begin_write())?;
-    write_position(monitor, &transaction, position)?;
-    commit_durably(monitor, transaction)?;
-    Ok(position)
+    monitor.run(read)?.ok_or_else(|| StoreError::DamagedAtOpening {
+        path: monitor.path.clone(),
+        what: "the row with its position in the write-ahead log is missing".to_owned(),
+    })
 }
 
 /// Writes the row with the position.

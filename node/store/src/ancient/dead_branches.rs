@@ -26,7 +26,11 @@ impl Tables<'_> {
         let Some(above) = last.checked_add(1) else {
             return Ok(());
         };
-        let mut parents: Vec<B256> = self.side_blocks(above)?.into_iter().map(|block| block.parent).collect();
+        let mut parents: Vec<B256> = self
+            .side_blocks(above)?
+            .into_iter()
+            .map(|block| block.parent)
+            .collect();
         let mut below = Vec::new();
         for number in (first..=last).rev() {
             let (alive, dead): (Vec<_>, Vec<_>) = self
@@ -75,26 +79,30 @@ impl Tables<'_> {
         let canonical = self.canonical_hash(number)?;
         let mut blocks = Vec::new();
         let mut corrupt = Ok(());
-        self.scan(TableId::BlockToHeader, &block_key(number, &B256::ZERO), |key, row| {
-            let Some(hash) = key.strip_prefix(&number.to_be_bytes()) else {
-                return ControlFlow::Break(());
-            };
-            let block = <[u8; 32]>::try_from(hash)
-                .map_err(|_| format!("key: got {} bytes, expected 40", key.len()))
-                .and_then(|hash| Ok((B256::from(hash), HeaderRecord::decode(row)?)));
-            match block {
-                Ok((hash, _)) if Some(hash) == canonical => {}
-                Ok((hash, record)) => blocks.push(SideBlock {
-                    hash,
-                    parent: record.header.parent_hash,
-                }),
-                Err(reason) => {
-                    corrupt = Err(StoreError::corrupt(TableId::BlockToHeader, key, reason));
+        self.scan(
+            TableId::BlockToHeader,
+            &block_key(number, &B256::ZERO),
+            |key, row| {
+                let Some(hash) = key.strip_prefix(&number.to_be_bytes()) else {
                     return ControlFlow::Break(());
+                };
+                let block = <[u8; 32]>::try_from(hash)
+                    .map_err(|_| format!("key: got {} bytes, expected 40", key.len()))
+                    .and_then(|hash| Ok((B256::from(hash), HeaderRecord::decode(row)?)));
+                match block {
+                    Ok((hash, _)) if Some(hash) == canonical => {}
+                    Ok((hash, record)) => blocks.push(SideBlock {
+                        hash,
+                        parent: record.header.parent_hash,
+                    }),
+                    Err(reason) => {
+                        corrupt = Err(StoreError::corrupt(TableId::BlockToHeader, key, reason));
+                        return ControlFlow::Break(());
+                    }
                 }
-            }
-            ControlFlow::Continue(())
-        })?;
+                ControlFlow::Continue(())
+            },
+        )?;
         corrupt.map(|()| blocks)
     }
 }

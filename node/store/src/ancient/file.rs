@@ -154,9 +154,11 @@ impl AncientFile {
     }
 
     fn closed(&self) -> Option<StoreError> {
-        self.is_closed.load(Ordering::Acquire).then(|| StoreError::Closed {
-            path: self.path.clone(),
-        })
+        self.is_closed
+            .load(Ordering::Acquire)
+            .then(|| StoreError::Closed {
+                path: self.path.clone(),
+            })
     }
 
     /// Reads `len` bytes of a part of block `number`.
@@ -176,7 +178,10 @@ impl AncientFile {
             .map_err(|source| StoreError::medium(&self.path, source))?;
         // The index may be damaged, so its length is not trusted with memory.
         if offset.saturating_add(len) > file_len {
-            let reason = format!("end: got a file of {file_len} bytes, expected at least {}", offset + len);
+            let reason = format!(
+                "end: got a file of {file_len} bytes, expected at least {}",
+                offset + len
+            );
             return Err(self.damaged(number, part, offset, &reason));
         }
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
@@ -234,7 +239,9 @@ impl AncientBatch {
     pub(super) fn next_offset(&self) -> u64 {
         let mut space = self.file.space();
         // Nobody else gets a snapshot of an earlier commit any more.
-        space.earlier.retain(|(readers, _)| Arc::strong_count(&readers.0) > 1);
+        space
+            .earlier
+            .retain(|(readers, _)| Arc::strong_count(&readers.0) > 1);
         let earlier = space.earlier.iter().map(|(_, end)| *end);
         let used = earlier.fold(space.end.max(self.appended.get()), u64::max);
         used.next_multiple_of(PAGE)

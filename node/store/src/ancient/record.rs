@@ -47,7 +47,12 @@ impl PartEncoder {
 }
 
 /// The row of a part. The error is a reason in words.
-pub(super) fn decode_part(number: u64, part: BlockPart, hash: &B256, bytes: &[u8]) -> Result<Vec<u8>, String> {
+pub(super) fn decode_part(
+    number: u64,
+    part: BlockPart,
+    hash: &B256,
+    bytes: &[u8],
+) -> Result<Vec<u8>, String> {
     let Some((frame, stored)) = bytes.split_last_chunk::<CHECKSUM>() else {
         return Err(format!("got {} bytes, expected at least {CHECKSUM}", bytes.len()));
     };

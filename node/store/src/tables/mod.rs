@@ -16,7 +16,6 @@ pub(crate) type ByteSlice = &'static [u8];
 
 /// The one table that is not in the list, with one row: id of the database and sequence of the last
 /// batch. Every batch writes it, so it tells which records of the write-ahead log a database has.
-/// Databases of older programs do not have it.
 pub(crate) const LOG_POSITION: TableDefinition<'static, (), (u64, u64)> =
     TableDefinition::new("write_ahead_log");
 

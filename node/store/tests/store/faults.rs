@@ -279,7 +279,12 @@ fn a_flipped_byte_in_the_blocks_file_is_an_error_or_has_no_effect() {
                 Err(error) => {
                     assert!(error.is_damage(), "byte {at}: {error}");
                     let text = error.to_string();
-                    for word in ["of old blocks is damaged", "of block", "checksum: got", "expected"] {
+                    for word in [
+                        "of old blocks is damaged",
+                        "of block",
+                        "checksum: got",
+                        "expected",
+                    ] {
                         assert!(text.contains(word), "{word} in {text}");
                     }
                     damaged_blocks += 1;

@@ -117,7 +117,9 @@ fn block(number: u64, mark: u8) -> (B256, HeaderRecord, BlockBody, Vec<Receipt>)
     let mark = if number < 3 { 0 } else { mark };
     let header = Header {
         number,
-        parent_hash: number.checked_sub(1).map_or(B256::ZERO, |parent| block(parent, mark).0),
+        parent_hash: number
+            .checked_sub(1)
+            .map_or(B256::ZERO, |parent| block(parent, mark).0),
         extra_data: vec![mark; 9].into(),
         ..Header::default()
     };
