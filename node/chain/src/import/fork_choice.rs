@@ -117,6 +117,10 @@ impl Importer {
             let receipts = applied_block.receipts;
             return Ok(Placement::ExecutedSide { receipts });
         }
+        if reorg.reverted.is_empty() {
+            // After a reorganization the readers of the blocks that were taken back come first.
+            self.move_old_blocks(tables, 1)?;
+        }
         let mut applied = reorg.applied;
         applied.push(block.id());
         Ok(Placement::NewHead {

@@ -15,6 +15,7 @@
 //! | 6. the transactions run on the parent's state | `execute_block` | `apply` |
 //! | 7. gas, receipts, logs and state are those of the header | `compare_with_header` | `apply` |
 //! | 8. the block's rows are written and it becomes the head | `write_head_block` | `apply` |
+//! | 8. old blocks move into the blocks file | `move_old_blocks` | `old_blocks` |
 //! | 9. the transaction is committed | `write_and_commit`, `attempt_run` | `fork_choice`, `run` |
 //!
 //! Two callers take these steps:
@@ -38,6 +39,7 @@ mod block;
 mod error;
 pub(crate) mod failed_executions;
 mod fork_choice;
+mod old_blocks;
 mod reorg;
 mod run;
 mod state_session;
@@ -48,6 +50,7 @@ pub(crate) use apply::receipts_root;
 pub use block::PreparedBlock;
 pub use error::ImportError;
 pub use fork_choice::SIDE_EXECUTION_DEPTH;
+pub use old_blocks::OldBlocks;
 pub use run::RunCost;
 
 use std::sync::Arc;
@@ -97,6 +100,7 @@ pub struct Importer {
     seals: SealCheck,
     failed_executions: FailedExecutionCache,
     head_state: HeadStateCache,
+    old_blocks: OldBlocks,
 }
 
 impl Importer {
@@ -108,6 +112,7 @@ impl Importer {
             seals,
             failed_executions: FailedExecutionCache::default(),
             head_state: HeadStateCache::default(),
+            old_blocks: OldBlocks::default(),
         }
     }
 

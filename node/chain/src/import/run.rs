@@ -101,6 +101,9 @@ impl Importer {
                 cost.rows += started.elapsed();
                 valid.push(prepared);
             }
+            if !session.is_poisoned() {
+                self.move_old_blocks(tables, valid.len() as u64)?;
+            }
             let blocks_done = Instant::now();
             cost.trie = session.save(tables)?;
             Ok::<_, StoreError>(blocks_done)

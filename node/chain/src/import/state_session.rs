@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use primitives::{B256, Header};
-use store::{Snapshot, Source, StoreError, TableId, Tables};
+use store::{AncientFile, Snapshot, Source, StoreError, TableId, Tables};
 
 use super::BlockId;
 use crate::state::{HeadState, StateUpdate};
@@ -204,5 +204,9 @@ impl Source for SessionSource<'_, '_> {
             Some(snapshot) => snapshot.scan(table, low, visit),
             None => self.tables.scan(table, low, visit),
         }
+    }
+
+    fn ancient_file(&self) -> &AncientFile {
+        self.tables.ancient_file()
     }
 }

@@ -19,6 +19,7 @@ mod journal;
 mod logs;
 mod money;
 mod notices;
+mod old_blocks;
 mod pool_model;
 mod precompiles;
 mod public;
