@@ -38,6 +38,7 @@ mod block;
 mod error;
 pub(crate) mod failed_executions;
 mod fork_choice;
+mod linked_blocks;
 mod reorg;
 mod run;
 mod state_session;
@@ -60,6 +61,7 @@ use crate::rules::seal::SealCheck;
 use crate::spec::ChainSpec;
 use block::{CandidateBlock, read_header};
 use failed_executions::FailedExecutionCache;
+use linked_blocks::follows;
 use state_session::HeadStateCache;
 
 /// Number and hash of a block.
@@ -146,13 +148,20 @@ impl Importer {
     /// Checks the parts of a block that do not depend on its parent: the seal and, if the block
     /// has no uncles, the body.
     ///
+    /// `parent` is the number of the parent, if the caller knows it; otherwise it is looked up in
+    /// `view`. Nothing is checked unless the block's number follows it, because a light cache is
+    /// made for any number.
+    ///
     /// Any number of threads may do this at the same time. `view` may be any snapshot of the
-    /// store. A part that fails here is not marked as checked; the import checks it again and
-    /// reports the error.
-    pub fn prepare(&self, view: &impl BlockReads, block: Block) -> PreparedBlock {
+    /// store. A part that was not checked, or fails here, is not marked as checked; the import
+    /// checks it and reports the error.
+    pub fn prepare(&self, view: &impl BlockReads, block: Block, parent: Option<u64>) -> PreparedBlock {
         let hash = block.hash();
-        self.seals.prepare_ahead(&self.spec, block.header.number);
-        let seal_is_right = self.seals.check_seal(&self.spec, &block.header).is_ok();
+        let parent = parent.or_else(|| view.block_number(&block.header.parent_hash).ok().flatten());
+        let seal_is_right = follows(&block.header, parent) && {
+            self.seals.prepare_ahead(&self.spec, block.header.number);
+            self.seals.check_seal(&self.spec, &block.header).is_ok()
+        };
         let senders = (seal_is_right && block.uncles.is_empty())
             .then(|| check_body(&self.spec, &self.seals, view, &block).ok())
             .flatten();
