@@ -148,9 +148,9 @@ impl Importer {
             self.apply_block(tables, session, &head.record.header, &mut block)
         });
         match applied.map_err(ImportError::into_store_error) {
-            Ok(applied) => {
-                cost.execute += applied.times.execute;
-                cost.roots += applied.times.roots;
+            Ok(times) => {
+                cost.execute += times.execute;
+                cost.roots += times.roots;
                 Ok(RunStep::Extended)
             }
             Err(Some(error)) => Err(error),
