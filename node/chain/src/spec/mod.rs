@@ -67,8 +67,11 @@ pub struct Genesis {
     pub parent_hash: B256,
     /// Nonce of block 0's seal.
     pub pow_nonce: u64,
-    /// The accounts of block 0.
+    /// The accounts of block 0. Empty if only [`Self::state_root`] is known, as after the start of
+    /// a node whose block 0 is stored.
     pub alloc: BTreeMap<Address, GenesisAccount>,
+    /// The state root of block 0; `None` if it is that of the accounts.
+    pub state_root: Option<B256>,
 }
 
 /// How the next block's difficulty is computed.

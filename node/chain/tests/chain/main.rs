@@ -28,6 +28,7 @@ mod random_forks;
 mod refund;
 mod roots;
 mod run;
+mod run_memory;
 mod scenes;
 mod set_head;
 mod stream_import;

@@ -91,7 +91,7 @@ impl Run {
             timestamp: 10,
             ..Default::default()
         };
-        let root = genesis_header(&self.spec).expect("genesis").state_root;
+        let root = genesis_header(&self.spec).state_root;
         let mut state = BlockState::new(&view, 0, root);
         let mut executor = Executor::new(&self.spec, &header, &mut state);
         let mut plain = unsigned(0, (!self.create).then_some(self.to), 0, &self.input);
