@@ -335,7 +335,7 @@ fn network_of_chain(
         network.spec.genesis_hash = Some(got);
     }
     if let Some(requested) = requested {
-        check_request(requested, &network.spec, got, path)?;
+        check_request(requested, &network, got, path)?;
     }
     Ok(Some(network))
 }
@@ -367,8 +367,9 @@ fn network_with_genesis(
                 name: spec.name.clone(),
                 genesis_file: None,
                 file_hash: None,
+                create2_per_word_block: None,
             };
-            return Ok(Some(ChainNetwork { record, spec }));
+            return Ok(Some(recorded_network(record)?));
         }
     }
     Ok(None)
@@ -377,7 +378,7 @@ fn network_with_genesis(
 /// Refuses a requested network whose block 0 or rules differ from those of the directory.
 fn check_request(
     requested: &RequestedNetwork,
-    spec: &ChainSpec,
+    ChainNetwork { record, spec }: &ChainNetwork,
     expected: B256,
     path: &Path,
 ) -> Result<(), DataDirectoryError> {
@@ -390,6 +391,11 @@ fn check_request(
             name: spec.name.as_str().into(),
             expected,
         });
+    }
+    if is_dev(record) && requested.record.as_ref().is_some_and(is_dev) {
+        // The rules of a development network are those of its record, whatever this program gives
+        // to new ones.
+        return Ok(());
     }
     match requested.spec.differs_from(spec) {
         None => Ok(()),

@@ -62,13 +62,14 @@ pub struct GenesisFile {
 }
 
 /// Keys of the forks of the public network's family. A file with one of them is of that family.
-const MOAC_FORK_KEYS: [&str; 6] = [
+const MOAC_FORK_KEYS: [&str; 7] = [
     "panguBlock",
     "nuwaBlock",
     "fuxiBlock",
     "enableFuxiPrecompiled",
     "enableClassicTx",
     "diffBombDefuseBlock",
+    "create2PerWordBlock",
 ];
 
 /// Keys of Ethereum's forks that this program does not support. Blocks of such a fork are not
@@ -197,6 +198,8 @@ fn moac_forks(config: &mut GenesisFields) -> Result<ChainFamily, GenesisFileErro
             "0, since the rules before Pangu are not supported",
         ));
     }
+    // The public node does not know this key, so a file without it has the public network's price.
+    let create2_by_word = config.number("create2PerWordBlock")?;
     let mut fork = |key| Ok(Some(config.number(key)?.unwrap_or(0)));
     Ok(ChainFamily::Moac(MoacForks {
         pangu: fork("panguBlock")?,
@@ -205,6 +208,7 @@ fn moac_forks(config: &mut GenesisFields) -> Result<ChainFamily, GenesisFileErro
         precompiles: fork("enableFuxiPrecompiled")?,
         classic_transactions: fork("enableClassicTx")?,
         bomb_defused: fork("diffBombDefuseBlock")?,
+        create2_by_word,
     }))
 }
 
@@ -524,8 +528,15 @@ mod tests {
             ];
             let at_first = all.iter().filter(|fork| **fork == Some(first)).count();
             let at_0 = all.iter().filter(|fork| **fork == Some(0)).count();
-            let expected = if first == 0 { (6, 6) } else { (1, 5) };
+            let expected = match key {
+                "panguBlock" => (6, 6),
+                // No block of the public network has this rule, so a key left out means never.
+                "create2PerWordBlock" => (0, 6),
+                _ => (1, 5),
+            };
             assert_eq!((at_first, at_0), expected, "{key}");
+            let priced_from = (key == "create2PerWordBlock").then_some(7);
+            assert_eq!(forks.create2_by_word, priced_from, "{key}");
             assert!(spec.failed_calls_refund_gas && spec.system_contract);
         }
         // In Ethereum's family a fork that is left out is never active.

@@ -30,6 +30,10 @@ pub enum SpecRecord {
         /// See [`Self::is_of_file`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         file_hash: Option<String>,
+        /// For the development network: the first block with [`MoacForks::create2_by_word`]. The
+        /// records of older chains have none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        create2_per_word_block: ForkBlock,
     },
     /// A network that is described by a genesis file alone.
     #[serde(rename_all = "camelCase")]
@@ -68,6 +72,7 @@ impl SpecRecord {
             name: ChainSpec::dev().name,
             genesis_file: None,
             file_hash: None,
+            create2_per_word_block: Some(0),
         }
     }
 
@@ -78,6 +83,7 @@ impl SpecRecord {
             name: name.to_owned(),
             file_hash: Some(text_hash(genesis_file.as_bytes())),
             genesis_file: Some(genesis_file.to_owned()),
+            create2_per_word_block: None,
         }
     }
 
@@ -147,10 +153,16 @@ impl SpecRecord {
     pub fn spec(&self) -> Result<GenesisFile, RecordError> {
         match self {
             Self::Network {
-                name, genesis_file, ..
+                name,
+                genesis_file,
+                create2_per_word_block,
+                ..
             } => {
                 let mut spec = ChainSpec::built_in(name)
                     .ok_or_else(|| RecordError::UnknownNetwork { got: name.clone() })?;
+                if let ChainFamily::Moac(forks) = &mut spec.family {
+                    forks.create2_by_word = *create2_per_word_block;
+                }
                 let ignored_keys = match genesis_file {
                     Some(text) => {
                         let file = ChainSpec::from_genesis_file(name, text)?;
@@ -221,7 +233,7 @@ impl ChainSpec {
 }
 
 /// The forks that change rules.
-const fn moac(forks: &MoacForks) -> [ForkBlock; 6] {
+const fn moac(forks: &MoacForks) -> [ForkBlock; 7] {
     let MoacForks {
         pangu,
         nuwa,
@@ -229,6 +241,7 @@ const fn moac(forks: &MoacForks) -> [ForkBlock; 6] {
         precompiles,
         classic_transactions,
         bomb_defused,
+        create2_by_word,
     } = forks;
     [
         *pangu,
@@ -237,6 +250,7 @@ const fn moac(forks: &MoacForks) -> [ForkBlock; 6] {
         *precompiles,
         *classic_transactions,
         *bomb_defused,
+        *create2_by_word,
     ]
 }
 
@@ -335,6 +349,10 @@ mod tests {
             SpecRecord::dev().without_accounts(root).unwrap(),
             SpecRecord::dev()
         );
+        // Older chains of the development network keep their price of CREATE2.
+        let old_dev = SpecRecord::decode(br#"{"network":{"name":"dev"}}"#).unwrap();
+        let old_dev = old_dev.spec().unwrap().spec;
+        assert_eq!(old_dev.differs_from(&ChainSpec::dev()), Some(0));
         // Records of earlier versions have no hash of the file.
         let row = br#"{"file":{"name":"x","genesisFile":"{}"}}"#;
         assert!(!SpecRecord::decode(row).unwrap().is_of_file(b"{}"));
@@ -393,6 +411,11 @@ mod tests {
             r#""panguBlock": 0, "nuwaBlock": 4"#,
             r#""panguBlock": 0, "nuwaBlock": 5"#,
             Some(4),
+        );
+        check(
+            r#""panguBlock": 0, "create2PerWordBlock": 9"#,
+            r#""panguBlock": 0"#,
+            Some(9),
         );
         let changes = |list: &str| format!(r#""homesteadBlock": 0, "chainIdChanges": [{list}]"#);
         let change = |block: u64, id: u64| format!(r#"{{"block": {block}, "chainId": {id}}}"#);

@@ -141,6 +141,7 @@ impl ChainSpec {
                 fuxi: is_active(forks.fuxi, number),
                 precompiles: is_active(forks.precompiles, number),
                 classic_transactions: is_active(forks.classic_transactions, number),
+                create2_by_word: is_active(forks.create2_by_word, number),
             },
             ChainFamily::Ethereum(forks) => BlockRules::Ethereum {
                 fork: forks.at(number),
