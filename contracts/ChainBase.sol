@@ -24,7 +24,7 @@ contract ChainBase is MicroChainBase {
         uint exchangeRate
     )
         public
-        MicroChainBase(pool, vnodes, min, max, thousandth, round)
+        MicroChainState(pool, vnodes, min, max, thousandth, round)
     {
         BALANCE = tokenSupply * COIN;
         priceOneGInMOAC = exchangeRate;

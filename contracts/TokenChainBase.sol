@@ -34,7 +34,7 @@ contract TokenChainBase is MicroChainBase {
         uint round
     )
         public
-        MicroChainBase(pool, vnodes, min, max, thousandth, round)
+        MicroChainState(pool, vnodes, min, max, thousandth, round)
     {
         ERCAddr = token;
         ERCRate = rate;

@@ -1,7 +1,7 @@
 // A flush by hand-made transactions, and the checks of what a flush must leave.
 
 import { assert } from './common.mjs';
-import { NO_HASH, proposal, vnodeInfo } from './microchain-rig.mjs';
+import { NO_HASH, SLOTS, proposal, vnodeInfo } from './microchain-rig.mjs';
 
 /// A turn of a member, in base blocks.
 export const TURN = 48;
@@ -45,11 +45,6 @@ export async function flush(chain, { hash, blocks, rewards, redemptions = [], vi
     const propose = [proposer, [last, hash], blocks, amounts.map(String), badActors, via, redemptions.length];
     const uploads = redemptions.length > 0 ? 'uploadRedeem' : 'createProposal';
     await chain.send('createProposal', propose, place(proposer), { notices: [uploads] });
-    // One redemption in a transaction shows that uploads add up.
-    for (const [index, [user, tokens]] of redemptions.entries()) {
-        const notices = [index + 1 === redemptions.length ? 'createProposal' : 'uploadRedeem'];
-        await chain.send('UploadRedeemData', [[user], [tokens.toString()]], place(proposer), { notices });
-    }
     const open = await proposal(chain, 1);
     assert.equal(await chain.read('proposalHashInProgress'), hash);
     assert.deepEqual(
@@ -61,14 +56,19 @@ export async function flush(chain, { hash, blocks, rewards, redemptions = [], vi
     assert.deepEqual(open.badActors, badActors.map(BigInt));
     assert.deepEqual(open.minerAddr, members);
     assert.deepEqual([open.via, open.preRedeemNum, open.distributeFlag], [via, BigInt(redemptions.length), 0n]);
-    assert.deepEqual(open.redeemAddr, redemptions.map(([user]) => user));
-    assert.deepEqual(open.redeemAmt, redemptions.map(([, tokens]) => tokens));
-    assert.deepEqual(open.redeemAgreeList, [place(proposer)]);
+    assert.deepEqual([open.redeemAddr, open.redeemAmt, open.redeemAgreeList], [[], [], [place(proposer)]]);
     assert.equal(await chain.read('checkProposalStatus', hash), 0n, 'one of several votes decides nothing');
 
-    await Promise.all(voters.map((index) => chain.send('voteOnProposal', [index, hash, true], place(index), { notices: [] })));
+    // One redemption in a transaction shows that uploads add up. Votes do not wait for them here.
+    const upload = ([user, tokens], index) => {
+        const notices = [index + 1 === redemptions.length ? 'createProposal' : 'uploadRedeem'];
+        return chain.send('UploadRedeemData', [[user], [tokens.toString()]], place(proposer), { notices });
+    };
+    const vote = (index) => chain.send('voteOnProposal', [index, hash, true], place(index), { notices: [] });
+    await Promise.all([...redemptions.map(upload), ...voters.map(vote)]);
     const voted = await proposal(chain, 1);
     assert.equal(voted.votecount, BigInt(voters.length + 1));
+    assert.deepEqual([voted.redeemAddr, voted.redeemAmt], [redemptions.map(([user]) => user), redemptions.map(([, tokens]) => tokens)]);
     assert.deepEqual(new Set(voted.redeemAgreeList), new Set([proposer, ...voters].map(place)));
     assert.equal(await chain.trial('voteOnProposal', [voters[0], hash, true], place(voters[0])), false, 'no second vote');
     assert.equal(await chain.read('checkProposalStatus', hash), 1n, 'more than half have voted');
@@ -123,6 +123,7 @@ export async function flush(chain, { hash, blocks, rewards, redemptions = [], vi
     const grown = roundBefore + ROUND_GROWTH > ROUND_MAX ? ROUND_MAX : roundBefore + ROUND_GROWTH;
     const halved = roundBefore / 2n < initial ? initial : roundBefore / 2n;
     assert.equal(await chain.read('flushInRound'), counted <= 100n ? grown : halved, 'the round follows the work');
+    assert.equal(await chain.slot(SLOTS.lastFlush), BigInt(receipt.blockNumber));
     if (!closing) {
         const first = BigInt(receipt.blockNumber) + (await chain.read('flushInRound'));
         const count = Number(await chain.read('nodeCount'));

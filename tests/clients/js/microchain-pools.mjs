@@ -70,7 +70,7 @@ export async function dappBase({ rig, owner, scs, users, outsider }) {
     assert.deepEqual([await base.read('coinName'), await base.read('allDeploySwitch')], ['Stand-in', false]);
     // The public scripts create it without arguments, too.
     const bare = await rig.create('DappBase', owner, null, { gas: 4_000_000 });
-    assert.equal(await bare.read('coinName'), '');
+    assert.deepEqual([await bare.read('coinName'), await bare.read('allDeploySwitch')], ['', false]);
 
     const counter = await rig.create('Counter', users[0], [], { gas: 400_000 });
     const other = somebody('a Dapp');
@@ -103,6 +103,16 @@ export async function dappBase({ rig, owner, scs, users, outsider }) {
     await base.send('updateNodeList', [scs], scs[2]);
     assert.deepEqual(await base.read('getCurNodeList'), scs);
     await base.send('updateNodeList', [scs.slice(0, 3)], owner);
+    // Votes are never forgotten: the same senders cannot bring a list back, except in another order.
+    await Promise.all(scs.map((id) => base.send('updateNodeList', [scs], id)));
+    assert.deepEqual(await base.read('getCurNodeList'), scs, 'the fourth is a new voter');
+    await base.send('updateNodeList', [scs.slice(0, 3)], owner);
+    await Promise.all(scs.map((id) => base.send('updateNodeList', [scs], id)));
+    assert.deepEqual(await base.read('getCurNodeList'), scs.slice(0, 3), 'nobody is a new voter');
+    const turned = [...scs.slice(1), scs[0]];
+    await Promise.all(scs.slice(0, 3).map((id) => base.send('updateNodeList', [turned], id)));
+    assert.deepEqual(await base.read('getCurNodeList'), turned);
+    await base.send('updateNodeList', [scs.slice(0, 3)], owner);
 
     // Deposits: three members, two votes; a contract is recorded and not paid.
     const receiver = somebody('a depositor');
@@ -119,6 +129,11 @@ export async function dappBase({ rig, owner, scs, users, outsider }) {
     assert.deepEqual([credited, when.length], [[5n * COIN], 1]);
     assert.deepEqual((await base.read('getEnterRecords', counter.address))[0], [COIN]);
     assert.equal(await rig.balance(base.address), supply - 5n * COIN);
+
+    // Anyone can make a list of one: an SCS must not let such a call into a block.
+    assert.equal(await bare.read('getCurNodeList').then((list) => list.length), 0);
+    await bare.send('updateNodeList', [[outsider]], outsider);
+    assert.deepEqual(await bare.read('getCurNodeList'), [outsider]);
 
     // Withdrawals.
     await base.send('redeemFromMicroChain', [], users[0], { value: COIN });

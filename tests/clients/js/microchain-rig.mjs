@@ -15,6 +15,9 @@ export const NO_HASH = `0x${'0'.repeat(64)}`;
 export const GAS_PRICE = 20_000_000_000;
 const NOTICE_BOARD = '0x000000000000000000000000000000000000000d';
 
+/** Slots of a chain base without a function: who proposes first, the last flush, who may register. */
+export const SLOTS = { turn: 0x09, lastFlush: 0x0d, registration: 0x15 };
+
 /** The names of the notices, by number. */
 export const NOTICES = {
     registerOpen: 0, registerClose: 1, createProposal: 2, approve: 4, registerAdd: 5, monitor: 6, backup: 7,
@@ -38,9 +41,14 @@ export class Rig {
         return BigInt((await promisify(this.chain3.mc.getBalance)(address)).toFixed(0));
     }
 
-    /** Waits until the head is at least `number`. */
+    /** Waits until the head is at least `number`. The patience is for one block, because there may be many. */
     async block(number) {
-        await waitFor(`block ${number}`, async () => ((await this.head()) >= number ? true : null));
+        for (let head = await this.head(); head < number; ) {
+            head = await waitFor(`block ${head + 1}`, async () => {
+                const now = await this.head();
+                return now > head ? now : null;
+            });
+        }
     }
 
     /** Sends a request that chain3 has no member for. */
@@ -116,8 +124,8 @@ export class Contract {
     }
 
     /** What a call from `from` would return, without a transaction. */
-    async trial(method, args, from, { value } = {}) {
-        const call = { from, to: this.address, data: this.data(method, args), gas: 5_000_000, gasPrice: GAS_PRICE };
+    async trial(method, args, from, { value, gasPrice = GAS_PRICE } = {}) {
+        const call = { from, to: this.address, data: this.data(method, args), gas: 5_000_000, gasPrice };
         if (value !== undefined) call.value = this.rig.chain3.toHex(value.toString());
         const answer = await promisify(this.rig.chain3.mc.call)(call);
         return this.decoder.decodeFunctionResult(method, answer).map(plain)[0];
@@ -140,6 +148,12 @@ export class Contract {
         const receipt = await this.rig.transact({ from, to: this.address, data: this.data(method, args), ...options });
         assert.equal(receipt.status, '0x0', `${this.name}.${method} from ${from} fails`);
         return receipt;
+    }
+
+    /** A number in the contract's storage. */
+    async slot(index) {
+        const word = await promisify(this.rig.chain3.mc.getStorageAt)(this.address, this.rig.chain3.toHex(index));
+        return BigInt(word);
     }
 
     /** The events of this contract in a receipt. */

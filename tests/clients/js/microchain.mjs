@@ -8,7 +8,7 @@ import { readFileSync } from 'node:fs';
 import { argument, assert, run, say } from './common.mjs';
 import { dappBase, register, vnodes } from './microchain-pools.mjs';
 import { Rig, somebody } from './microchain-rig.mjs';
-import { coins, faults, tokens, tooFew } from './microchain-scenes.mjs';
+import { coins, faults, jammed, tokens, tooFew } from './microchain-scenes.mjs';
 
 run(async () => {
     const { exact = true } = argument;
@@ -32,7 +32,8 @@ run(async () => {
         scene(faults, 'via 1'),
         scene(coins, 'via 2'),
         scene(tokens, 'via 3'),
-        scene(tooFew, 'via 4'),
+        scene(jammed, 'via 4'),
+        scene(tooFew, 'via 5'),
         dappBase(stage),
         vnodes(vnodePool, owner, via),
     ]);
