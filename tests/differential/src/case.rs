@@ -155,7 +155,8 @@ impl Case {
 }
 
 impl CaseTransaction {
-    fn listing(&self, index: usize) -> String {
+    /// The transaction as text.
+    pub fn listing(&self, index: usize) -> String {
         let to = self
             .to
             .map_or_else(|| "a new contract".to_owned(), |to| to.to_string());

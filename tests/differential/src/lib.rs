@@ -8,6 +8,7 @@
 //! | what does the executor make of it that tests can install? | [`client`] |
 //! | do both agree? | [`compare`] |
 //! | what is the smallest case that shows a difference? | [`shrink`] |
+//! | does a node that is named by its URL agree? | [`named_node`] |
 //!
 //! A new fork is one row in [`rules`]. How to run it: CONTRIBUTING.md.
 
@@ -16,6 +17,7 @@ pub mod case;
 pub mod client;
 pub mod compare;
 pub mod generate;
+pub mod named_node;
 pub mod opcodes;
 pub mod ours;
 pub mod program;

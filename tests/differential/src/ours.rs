@@ -17,8 +17,8 @@ use chain::trie::ordered_root;
 use chain::work::WorkLimit;
 use chain::{ChainSpec, View};
 use primitives::{
-    B256, Block, Bytes, Header, SECP256K1_ORDER, Transaction, TxForm, TxRules, U256, UnsignedTransaction,
-    hex, uncles_hash,
+    B256, Block, Bytes, Header, Receipt, SECP256K1_ORDER, Transaction, TxForm, TxRules, U256,
+    UnsignedTransaction, hex, uncles_hash,
 };
 use serde_json::{Value, json};
 use store::Store;
@@ -198,8 +198,8 @@ impl ExecutedCase {
         let executed = executor.finish(&uncles).map_err(text)?;
         header.state_root = state.root().map_err(text)?;
         header.transactions_root = transactions_root(&transactions);
-        let encode = |receipt: &primitives::Receipt| receipt.encode(spec.receipt_form());
-        header.receipts_root = ordered_root(executed.receipts.iter().map(encode));
+        let encode = |receipt: &Receipt| receipt.encode(spec.receipt_form());
+        header.receipts_root = receipts_root(spec, &executed.receipts);
         header.logs_bloom = executed.logs_bloom;
         header.gas_used = executed.gas_used;
         let mut receipts = executed.receipts.iter().map(encode);
@@ -300,6 +300,11 @@ pub fn pre_state(case: &Case) -> Value {
         (hex::encode_prefixed(account.address), fields)
     });
     Value::Object(accounts.collect())
+}
+
+/// The receipts root of a block with these receipts.
+pub fn receipts_root(spec: &ChainSpec, receipts: &[Receipt]) -> B256 {
+    ordered_root(receipts.iter().map(|receipt| receipt.encode(spec.receipt_form())))
 }
 
 /// The form of transactions on this chain.

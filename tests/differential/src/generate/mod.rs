@@ -105,8 +105,13 @@ fn pool(contracts: Vec<Address>) -> AddressPool {
     AddressPool {
         contracts,
         senders: (0..SENDERS).map(|index| sender_key(index).address()).collect(),
-        others: (0..4).map(|index| account_address("other", index)).collect(),
+        others: other_addresses(),
     }
+}
+
+/// Accounts that are empty, accounts that do not exist, and beneficiaries.
+pub fn other_addresses() -> Vec<Address> {
+    (0..4).map(|index| account_address("other", index)).collect()
 }
 
 fn recursion(random: &SeededRandom, context: CodeContext<'_>) -> Program {
