@@ -17,7 +17,7 @@ struct Knowledge {
 
 const SOCKETS: [&str; 5] = ["tokio", "hyper", "warp", "std::net", "std::os::unix::net"];
 
-const PACKAGES: [Knowledge; 9] = [
+const PACKAGES: [Knowledge; 10] = [
     Knowledge {
         package: "ethash",
         folder: "miner/ethash",
@@ -59,6 +59,12 @@ const PACKAGES: [Knowledge; 9] = [
         folder: "node/chain",
         without: &["redb", "wgpu", "miner", "rpc", "tokio", "hyper", "warp"],
         unnamed: &["std::net"],
+    },
+    Knowledge {
+        package: "scs_service",
+        folder: "node/scs_service",
+        without: &["chain", "store", "rpc", "redb", "revm", "keystore", "clap"],
+        unnamed: &[],
     },
     Knowledge {
         package: "inbound",

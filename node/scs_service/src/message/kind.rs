@@ -5,10 +5,10 @@
 /// The published VNODE passes a broadcast of any status on, and sends those above 6 to SCSs that
 /// take part in consensus, watch or are in reserve. A program that does not know a status ignores
 /// the message. So extensions travel as broadcasts with a status from here to
-/// [`OWN_STATUS_LAST`]: the letters `MC` and a number. Their names are in docs/scs-service.md.
-pub const OWN_STATUS_FIRST: i32 = 0x4d43_0000;
+/// [`OWN_STATUS_LAST`]. The first ones are in docs/microchain-design.md, 7; the others are reserved.
+pub const OWN_STATUS_FIRST: i32 = 64;
 /// The last status of the range that begins with [`OWN_STATUS_FIRST`].
-pub const OWN_STATUS_LAST: i32 = 0x4d43_ffff;
+pub const OWN_STATUS_LAST: i32 = 127;
 
 /// Whether only programs of this project use the status of a broadcast.
 pub const fn is_own_status(status: i32) -> bool {
