@@ -109,11 +109,10 @@ async fn run_session(shared: &ClientShared, events: &mpsc::Sender<ScsEvent>) -> 
     // The channel is empty and its receiver is here, so this cannot fail.
     let _ = handshakes.try_send(hello.encode());
     let opened = timeout(config.call_timeout, shake_hands(config, &dialed.sender, waiting)).await;
+    let beneficiary;
     let mut incoming = match opened {
-        Ok(Ok((incoming, beneficiary))) => {
-            if tell(events, ScsEvent::Connected { beneficiary }).await.is_err() {
-                return SessionEnd::NobodyListens;
-            }
+        Ok(Ok((incoming, payee))) => {
+            beneficiary = payee;
             incoming
         }
         Ok(Err(reason)) => return broken(reason),
@@ -130,6 +129,9 @@ async fn run_session(shared: &ClientShared, events: &mpsc::Sender<ScsEvent>) -> 
         broadcasts,
     });
     let _unlink = Unlink(shared);
+    if tell(events, ScsEvent::Connected { beneficiary }).await.is_err() {
+        return SessionEnd::NobodyListens;
+    }
     let mut sending = pin!(send_broadcasts(config, &dialed, outgoing, events));
     let end = tokio::select! {
         end = listen(&mut incoming, events) => end,

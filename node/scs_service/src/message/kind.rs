@@ -66,7 +66,7 @@ impl MessageKind {
     }
 
     /// The numbers of kind and status. A status of 0 without meaning is not written.
-    pub(super) const fn numbers(self) -> (i32, Option<i32>) {
+    pub(crate) const fn numbers(self) -> (i32, Option<i32>) {
         match self {
             Self::DirectCall { status } => (Self::DIRECT_CALL, written(status)),
             Self::Broadcast(status) => (Self::BROADCAST, Some(status.number())),

@@ -58,6 +58,12 @@ pub enum MessageError {
         /// The number.
         got: i32,
     },
+    /// Only broadcasts are passed on from node to node.
+    #[error("type: got {got}, expected 2, a broadcast")]
+    NotBroadcast {
+        /// The number of the kind.
+        got: i32,
+    },
     /// The payload is not what the kind of message has.
     #[error("msghash: {0}")]
     Payload(#[from] DecodeError),

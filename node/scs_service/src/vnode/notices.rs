@@ -37,10 +37,16 @@ impl NoticeFollower {
         }
     }
 
-    /// The notices that are due at this head, block by block.
-    fn due(&mut self, state: &ServiceState, head: u64) -> Result<Vec<BlockNotices>, HostError> {
+    /// Adds the notices that are due at this head to `due`, block by block. After an error the next
+    /// call goes on with the block that could not be read.
+    fn read_due(
+        &mut self,
+        state: &ServiceState,
+        head: u64,
+        due: &mut Vec<BlockNotices>,
+    ) -> Result<(), HostError> {
         let Some(top) = head.checked_sub(1) else {
-            return Ok(Vec::new());
+            return Ok(());
         };
         while let Some((number, hash)) = self.done.back() {
             if *number <= top && state.host.canonical_hash(*number)? == Some(*hash) {
@@ -49,7 +55,6 @@ impl NoticeFollower {
             self.next = *number;
             self.done.pop_back();
         }
-        let mut due = Vec::new();
         let first = self.next.max(top.saturating_sub(BLOCKS_MAX as u64 - 1));
         for number in first..=top {
             // The chain may have become shorter since.
@@ -65,19 +70,21 @@ impl NoticeFollower {
                 due.push(block);
             }
         }
-        Ok(due)
+        Ok(())
     }
 }
 
 /// Pushes notices as the head moves, until the chain ends.
-pub(super) async fn notice_loop(state: Arc<ServiceState>) {
+pub(super) async fn notice_loop(state: Arc<ServiceState>, mut follower: NoticeFollower) {
     let mut heads = state.heads.clone();
-    let mut follower = NoticeFollower::new(*heads.borrow_and_update());
     while heads.changed().await.is_ok() {
         let head = *heads.borrow_and_update();
         let reader = Arc::clone(&state);
         let read = tokio::task::spawn_blocking(move || {
-            let due = follower.due(&reader, head);
+            let mut due = Vec::new();
+            if let Err(error) = follower.read_due(&reader, head, &mut due) {
+                tracing::warn!(%error, "the notices of a block cannot be read");
+            }
             (follower, due)
         });
         let due;
@@ -88,15 +95,11 @@ pub(super) async fn notice_loop(state: Arc<ServiceState>) {
                 return;
             }
         };
-        match due {
-            Ok(_) if state.host.is_syncing() => {}
-            Ok(due) => {
-                for block in due {
-                    push_block(&state, &block).await;
-                }
-            }
-            // The next head tries the same blocks again.
-            Err(error) => tracing::warn!(%error, "the notices of a block cannot be read"),
+        if state.host.is_syncing() {
+            continue;
+        }
+        for block in due {
+            push_block(&state, &block).await;
         }
     }
 }

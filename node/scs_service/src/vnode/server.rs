@@ -26,7 +26,7 @@ use tonic::Status;
 use super::client_share::ClientShare;
 use super::host::ScsHost;
 use super::limits::{CONNECTION_WINDOW, HEADERS_LEN_MAX, RESETS_MAX, SEND_BUFFER_MAX, STREAM_WINDOW};
-use super::notices::notice_loop;
+use super::notices::{NoticeFollower, notice_loop};
 use super::pushing::{call_loop, ping_loop};
 use super::routes::route;
 use super::service::{ScsService, ServiceConfig, ServiceState};
@@ -94,7 +94,9 @@ impl ScsServer {
         let (stop, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
         tasks.spawn(until_stopped(stopped.clone(), ping_loop(Arc::clone(&state))));
-        tasks.spawn(until_stopped(stopped.clone(), notice_loop(Arc::clone(&state))));
+        let follower = NoticeFollower::new(state.head());
+        let notices = notice_loop(Arc::clone(&state), follower);
+        tasks.spawn(until_stopped(stopped.clone(), notices));
         tasks.spawn(until_stopped(
             stopped.clone(),
             call_loop(Arc::clone(&state), calls),

@@ -17,7 +17,7 @@ use super::registry::ScsRegistry;
 use super::roles::RoleCache;
 use super::seen::SeenHashes;
 use super::uploads::Uploads;
-use crate::message::MessageError;
+use crate::message::{MessageError, MessageKind, ScsMessage};
 use crate::proto::ScsPushMsg;
 
 /// The part of the memory for messages that one address may have, in percent.
@@ -182,8 +182,15 @@ impl ScsService {
     /// it.
     ///
     /// # Errors
-    /// [`MessageError`] if the message is malformed.
+    /// [`MessageError`] if the message is malformed, or no broadcast: nothing else may come from a
+    /// peer.
     pub async fn push_from_peer(&self, message: &ScsPushMsg) -> Result<usize, MessageError> {
+        let kind = ScsMessage::decode(message)?.kind;
+        if !matches!(kind, MessageKind::Broadcast(_)) {
+            return Err(MessageError::NotBroadcast {
+                got: kind.numbers().0,
+            });
+        }
         self.0.push(message.compact(), None).await
     }
 

@@ -129,6 +129,19 @@ async fn a_message_is_pushed_once() {
     assert_eq!(pushed, Ok(1));
     assert_eq!(setup.service().push_from_peer(&from_peer.encode()).await, Ok(0));
     assert_eq!(scs.message().await, from_peer);
+    // A peer cannot speak for this node or for contracts.
+    for kind in [1, 3, 4, 5, 9] {
+        let forged = message(kind, 9, id(9), 4).encode();
+        let refused = setup
+            .service()
+            .push_from_peer(&forged)
+            .await
+            .expect_err("refused");
+        assert_eq!(
+            refused.to_string(),
+            format!("type: got {kind}, expected 2, a broadcast")
+        );
+    }
     assert_eq!(setup.host.0.lock().relayed.len(), 5);
 }
 
