@@ -16,6 +16,7 @@ mod hostile_pool;
 mod logs;
 mod offline;
 mod options;
+mod scs_service;
 mod start;
 mod stop;
 mod transactions;

@@ -2,59 +2,20 @@
 //! message, with a contract that answers for the roles.
 
 use e2e::clients::javascript;
-use e2e::{Launch, Vnode};
 use serde_json::{Value, json};
 
 use super::text;
+use crate::scs_service::{CHAIN_RUNTIME, PROXY, deploy, service, serving};
 
-const PROXY: &str = "0x71bef1a57901d4c73de7683edb830f0b9914311a";
 const IDS: [&str; 2] = [
     "0x1111111111111111111111111111111111111111",
     "0x2222222222222222222222222222222222222222",
 ];
-/// A contract that answers 1 to a call with one word after the selector, as `getSCSRole` has it,
-/// and calls 0x0d with every other input.
-const CHAIN_RUNTIME: &str =
-    "36602414601d5736600060003760206104003660006000600d5af150005b600160005260206000f3";
-/// Code that creates the contract: copies what follows, and returns it.
-const CHAIN_CREATE: &str = "602880600b6000396000f3";
-
-/// A node that mines and serves SCSs.
-fn serving(arguments: &[&str], settings: &Value) -> (Vnode, tempfile::TempDir) {
-    let home = tempfile::tempdir().expect("a folder");
-    std::fs::write(home.path().join("vnodeconfig.json"), settings.to_string()).expect("a write");
-    let all = ["--mine", "--rpcapi", "mc,vnode,txpool,admin"]
-        .iter()
-        .chain(arguments);
-    let node = Launch::dev(all.copied()).directory(home.path()).start();
-    (node, home)
-}
-
-fn settings() -> Value {
-    json!({"SCSService": true, "VnodeServiceCfg": "localhost:0", "VnodeBeneficialAddress": PROXY})
-}
-
-/// Where the node serves SCSs, from its banner.
-fn service(node: &Vnode) -> String {
-    let endpoints = node.banner_values("endpoint");
-    let service = endpoints.iter().find_map(|value| value.strip_prefix("grpc://"));
-    service.expect("the banner has the service").to_owned()
-}
-
-/// Deploys the contract. Returns its address.
-fn deploy(node: &Vnode) -> String {
-    let code = format!("0x{CHAIN_CREATE}{CHAIN_RUNTIME}");
-    let request = json!({"from": node.accounts()[0], "data": code, "gas": "0x30d40"});
-    let hash = node.rpc("mc_sendTransaction", json!([request]));
-    let receipt = node.receipt(text(&hash));
-    assert_eq!(receipt["status"], "0x1");
-    text(&receipt["contractAddress"]).to_owned()
-}
-
 #[test]
 fn an_scs_of_others_is_served() {
     let Some(clients) = javascript() else { return };
-    let (node, _home) = serving(&[], &settings());
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = serving(folder.path(), "localhost:0", &[]);
     let service = service(&node);
     let (_, port) = service.rsplit_once(':').expect("a port");
     assert_eq!(node.rpc("vnode_scsService", json!([])), true);
