@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use e2e::{Launch, Vnode, wait_for};
+use e2e::{Launch, Vnode};
 use primitives::{Address, B256};
 use scs_service::client::{ScsClient, ScsClientConfig, ScsEvent};
 use scs_service::message::ControlStatus;
 use scs_service::vnode::ScsRole;
 use scs_service::{ScsId, ScsMessage, WireAddress};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::Receiver;
 
@@ -196,8 +196,6 @@ fn wrong_settings_stop_the_start() {
     assert!(error.contains("--scs.tls.key"), "{error}");
     let error = refused(":0", &["--scs.allow", "somebody"]);
     assert!(error.contains("expected an SCS id"), "{error}");
-    let error = refused(":0", &["--scs.allow", "10.0.0.1", "--network", "ethereum"]);
-    assert!(!error.is_empty());
 }
 
 #[test]
@@ -230,9 +228,5 @@ fn a_list_keeps_strangers_out() {
         ScsEvent::Head(head) => Some(head),
         _ => None,
     });
-    let reached = wait_for("the head", || {
-        (u128::from(told) <= node.head().into()).then_some(true)
-    });
-    assert!(reached);
-    assert_eq!(node.rpc("vnode_scsService", Value::Array(vec![])), true);
+    assert!(u128::from(told) <= node.head());
 }
