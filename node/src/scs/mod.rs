@@ -81,7 +81,10 @@ impl NodeScsService {
         let server = ScsServer::start(&config.service_cfg, tls.as_ref(), service, host, followed).await?;
         let address = server.address();
         if !address.ip().is_loopback() && options.allow.is_empty() {
-            tracing::warn!(%address, "every machine that reaches this address can connect as an SCS server: --scs.allow names those that may");
+            tracing::warn!(
+                %address,
+                "whoever reaches this address can connect as an SCS server: --scs.allow names who may"
+            );
         }
         if config.beneficial_address.is_none() {
             tracing::warn!(

@@ -5,7 +5,8 @@
 /// The published VNODE passes a broadcast of any status on, and sends those above 6 to SCSs that
 /// take part in consensus, watch or are in reserve. A program that does not know a status ignores
 /// the message. So extensions travel as broadcasts with a status from here to
-/// [`OWN_STATUS_LAST`]. The first ones are in docs/microchain-design.md, 7; the others are reserved.
+/// [`OWN_STATUS_LAST`]. The first ones are in docs/microchain-design.md, 7. The others are
+/// reserved.
 pub const OWN_STATUS_FIRST: i32 = 64;
 /// The last status of the range that begins with [`OWN_STATUS_FIRST`].
 pub const OWN_STATUS_LAST: i32 = 127;

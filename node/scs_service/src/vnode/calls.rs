@@ -170,8 +170,8 @@ impl ServiceState {
         Ok(reply(request.requestid, body.unwrap_or_default()))
     }
 
-    /// Refuses what would change something, from an address that is not allowed and where no allowed
-    /// SCS is connected.
+    /// Refuses what would change something, from an address that is not allowed and where no
+    /// allowed SCS is connected.
     fn check_sender(&self, connection: &ConnectionState) -> Result<(), Status> {
         let client = &connection.client;
         if self.config.allow.may_send(client.address) || client.has_registered() {

@@ -168,8 +168,8 @@ pub trait ScsHost: Send + Sync + 'static {
     /// [`HostError`] if the node fails.
     fn contract(&self, address: &Address) -> Result<Option<Box<dyn ContractView + '_>>, HostError>;
 
-    /// Calls a contract at the head, in its own name, without value. The result is what it returned;
-    /// if it reverted, the data of the revert, and if it failed otherwise, nothing.
+    /// Calls a contract at the head, in its own name, without value. The result is what it
+    /// returned; if it reverted, the data of the revert, and if it failed otherwise, nothing.
     ///
     /// # Errors
     /// [`HostError`] if the node fails, or the call takes too long.

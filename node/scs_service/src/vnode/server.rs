@@ -325,7 +325,8 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         tokio::select! {
             result = served.as_mut() => {
                 if let Err(error) = result {
-                    tracing::debug!(peer = %connection.client.address, %error, "a connection of the service ended");
+                    let peer = connection.client.address;
+                    tracing::debug!(%peer, %error, "a connection of the service ended");
                 }
                 return;
             }
