@@ -85,6 +85,7 @@ mod batch;
 mod block_list;
 mod blocks;
 mod codec;
+mod compression;
 mod database;
 mod error;
 mod guard;

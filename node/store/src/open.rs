@@ -378,7 +378,7 @@ fn note(lock_file: &Path, line: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Source, Store, TableId};
+    use crate::{Store, TableId};
 
     fn open(directory: &Path) -> Result<Store, StoreError> {
         Store::open(directory, &StoreOptions::default())

@@ -154,7 +154,8 @@ tables! {
     /// read from it, and a reorganization takes the block back with it.
     BlockToChanges = "block_to_changes" {
         key: "block number (8)",
-        value: "accounts and slots with the values before the block, as `state::changes` encodes them",
+        value: "accounts and slots with the values before the block, as `state::changes` encodes them, \
+                compressed if that makes them shorter",
         put_by: "put_state",
         removed_by: "revert_state",
         is_state: false,
