@@ -46,6 +46,7 @@ pub(crate) fn make_chain(data: &Path, count: u64) -> Vec<Block> {
         pool: PoolConfig::default(),
         beneficiary: Address::repeat_byte(0xbe),
         extra_data: Bytes::new(),
+        states: chain::import::StateRetention::Archive,
     };
     let chain = Chain::open(store, config).expect("a chain");
     let key = SecretKey::from_hex(DEV_ACCOUNTS[0].1).expect("a key");
@@ -111,13 +112,16 @@ impl LongChain {
     fn transfer(&self, number: u64) -> Value {
         let mut transactions = self.blocks[number as usize - 1].transactions.iter();
         let transfer = transactions.find(|transaction| !transaction.is_system());
-        json!(transfer.expect("a transfer").hash())
+        json!(format!("{:#x}", transfer.expect("a transfer").hash()))
     }
 
     /// What a node says about block `number`, and whether it is right.
     fn assert_served(&self, node: &e2e::Vnode, number: u64) {
         let shown = node.rpc("mc_getBlockByNumber", json!([to_quantity(number.into()), true]));
-        assert_eq!(shown["hash"], json!(self.blocks[number as usize - 1].hash()));
+        assert_eq!(
+            shown["hash"],
+            json!(format!("{:#x}", self.blocks[number as usize - 1].hash()))
+        );
         let hash = self.transfer(number);
         let transaction = node.rpc("mc_getTransactionByHash", json!([hash]));
         assert_eq!(transaction["blockNumber"], to_quantity(number.into()));
@@ -152,7 +156,7 @@ fn old_blocks_are_served_exported_and_checked() {
     let node = Launch::dev(["--rpcapi", "mc,debug"]).data(data).start();
     for number in [1, ANCIENT - 1, ANCIENT, BLOCKS] {
         chain.assert_served(&node, number);
-        let receiver = json!(receiver(number));
+        let receiver = json!(format!("{:#x}", receiver(number)));
         let balance = |at: u64| node.rpc("mc_getBalance", json!([receiver, to_quantity(at.into())]));
         assert_eq!(balance(number - 1), "0x0");
         assert_eq!(balance(number), to_quantity(number.into()));

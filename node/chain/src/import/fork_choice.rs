@@ -8,12 +8,13 @@
 //! deep forks are an exception: see [`SIDE_EXECUTION_DEPTH`].
 
 use primitives::{B256, Receipt};
-use store::{BlockReads, StoreError, TableId, Tables};
+use store::{BlockReads, HorizonReads, StoreError, TableId, Tables};
 
 use super::apply::write_executed_block;
 use super::block::{CheckedBlock, CurrentHead, read_header, required_row};
 use super::state_session::{CachedHeadState, StateSession};
 use super::{BlockId, ImportError, Imported, Importer};
+use crate::state::StateNotKept;
 
 /// The deepest fork, in blocks since the fork, on which a side block is executed at once.
 ///
@@ -104,6 +105,17 @@ impl Importer {
             return Ok(Placement::DeferredSide);
         };
         self.refuse_invalid_branch(&branch)?;
+        let horizon = tables.state_horizon()?.block;
+        if branch.ancestor < horizon {
+            if is_heavier {
+                return Err(ImportError::StateNotKept(StateNotKept {
+                    got: branch.ancestor,
+                    expected: horizon,
+                }));
+            }
+            tables.put_block(&block.hash, &block.record, &block.body)?;
+            return Ok(Placement::DeferredSide);
+        }
         // The cached state is the head's. It stays in the cache unless this block replaces the head
         // as its child.
         let is_child_of_head = parent_hash == head.hash;
@@ -119,7 +131,7 @@ impl Importer {
         }
         if reorg.reverted.is_empty() {
             // After a reorganization the readers of the blocks that were taken back come first.
-            self.move_old_blocks(tables, 1)?;
+            self.upkeep(tables, 1)?;
         }
         let mut applied = reorg.applied;
         applied.push(block.id());

@@ -102,7 +102,7 @@ impl Importer {
                 valid.push(prepared);
             }
             if !session.is_poisoned() {
-                self.move_old_blocks(tables, valid.len() as u64)?;
+                self.upkeep(tables, valid.len() as u64)?;
             }
             let blocks_done = Instant::now();
             cost.trie = session.save(tables)?;
