@@ -224,3 +224,125 @@ fn a_damaged_or_cut_file_of_old_blocks_is_reported() {
     std::fs::write(&path, &whole).expect("written");
     assert_contains(&run_ok(data, &["db", "check"]), &["no faults"]);
 }
+
+/// The part of `stats` after `name`, up to the number of rows.
+fn rows_of(stats: &str, name: &str) -> u64 {
+    let line = stats
+        .lines()
+        .find(|line| line.starts_with(name))
+        .expect("a table");
+    let rows = line[name.len()..].split_whitespace().next().expect("a number");
+    rows.parse().expect("a number")
+}
+
+#[test]
+fn recent_states_are_kept_and_older_ones_are_refused() {
+    const RECENT: u64 = 50;
+    let chain = long_chain();
+    let home = chain.copy();
+    let data = home.path();
+    let arguments = ["--state", "recent:50"];
+    let receiver = |number: u64| json!(format!("{:#x}", receiver(number)));
+    let check = |node: &e2e::Vnode, oldest: u64| {
+        let error = node.refused(
+            "mc_getBalance",
+            json!([receiver(1), to_quantity((oldest - 1).into())]),
+            -32000,
+        );
+        let expected = format!(
+            "state of block {got} is not kept: got block {got}, expected block {oldest} or later (--state recent)",
+            got = oldest - 1
+        );
+        assert_eq!(error, expected);
+        for (method, params) in [
+            ("mc_call", json!([{"to": receiver(1)}, "0x1"])),
+            ("mc_getTransactionCount", json!([receiver(1), "0x1"])),
+            ("mc_getStorageAt", json!([receiver(1), "0x0", "0x1"])),
+            ("mc_getCode", json!([receiver(1), "0x1"])),
+            ("debug_dumpBlock", json!(["0x1"])),
+            ("debug_traceTransaction", json!([chain.transfer(5)])),
+        ] {
+            assert_contains(&node.refused(method, params, -32000), &["is not kept"]);
+        }
+        for number in [oldest, BLOCKS] {
+            let balance =
+                |at: u64| node.rpc("mc_getBalance", json!([receiver(number), to_quantity(at.into())]));
+            assert_eq!(balance(number), to_quantity(number.into()));
+        }
+        // Blocks and receipts stay.
+        chain.assert_served(node, 1);
+        assert_contains(&node.refused("debug_setHead", json!([oldest - 1]), -32000), &[]);
+    };
+    // The node removes old states while it mines.
+    let node = Launch::dev(
+        arguments
+            .iter()
+            .chain(&["--mine", "--rpcapi", "mc,debug"])
+            .copied(),
+    )
+    .data(data)
+    .start();
+    let head = node.wait_for_head(u128::from(BLOCKS) + 2);
+    assert!(head >= u128::from(BLOCKS) + 2);
+    assert!(node.end(EndSignal::Interrupt).status.success());
+    let stats = run_ok(data, &["db", "stats"]);
+    let head: u64 = stats
+        .lines()
+        .find_map(|line| line.strip_prefix("head block "))
+        .and_then(|rest| rest.split(' ').next()?.parse().ok())
+        .expect("the head");
+    let oldest = head - RECENT;
+    assert_contains(&stats, &[&format!("states from block {oldest} on")]);
+    assert_eq!(rows_of(&stats, "block_to_changes"), RECENT);
+    assert_contains(&run_ok(data, &["db", "check", "--full"]), &["no faults"]);
+    assert_contains(
+        &run_failing(data, &["dump", "1"]),
+        &["state of block 1 is not kept"],
+    );
+    // Without the option, the states that are left stay.
+    let node = Launch::dev(["--rpcapi", "mc,debug"]).data(data).start();
+    check(&node, oldest);
+    assert!(node.end(EndSignal::Interrupt).status.success());
+}
+
+#[test]
+fn a_directory_is_pruned_and_compacted_while_no_node_runs() {
+    let chain = long_chain();
+    let home = chain.copy();
+    let data = home.path();
+    let before = run_ok(data, &["db", "stats"]);
+    assert_contains(&before, &["states of all blocks (archive)"]);
+    assert_eq!(rows_of(&before, "block_to_changes"), BLOCKS + 1);
+    let pruned = run_ok(data, &["db", "prune", "--state", "recent:40"]);
+    assert_contains(&pruned, &[&format!("states from block {} on", BLOCKS - 40)]);
+    assert_eq!(rows_of(&run_ok(data, &["db", "stats"]), "block_to_changes"), 40);
+    let size = || {
+        std::fs::metadata(data.join(store::FILE_NAME))
+            .expect("a file")
+            .len()
+    };
+    let long = size();
+    assert_contains(
+        &run_ok(data, &["db", "compact"]),
+        &["compacted in", &format!("had {long} bytes")],
+    );
+    assert!(size() < long, "{} bytes, {long} before", size());
+    assert_contains(&run_ok(data, &["db", "check", "--full"]), &["no faults"]);
+    // With the default, nothing more goes.
+    let again = run_ok(data, &["db", "prune"]);
+    assert_contains(&again, &[&format!("states from block {} on", BLOCKS - 40)]);
+    let node = Launch::dev(["--state", "recent:40"]).data(data).start();
+    chain.assert_served(&node, 1);
+    let receiver = json!(format!("{:#x}", receiver(BLOCKS - 40)));
+    let balance = node.rpc(
+        "mc_getBalance",
+        json!([receiver, to_quantity((BLOCKS - 40).into())]),
+    );
+    assert_eq!(balance, to_quantity((BLOCKS - 40).into()));
+    // A node that runs keeps others out.
+    assert_contains(&run_failing(data, &["db", "compact"]), &["in use"]);
+    assert!(node.end(EndSignal::Interrupt).status.success());
+    let refused = Launch::bare(["--state", "recent:5"]).data(data).run();
+    assert_contains(&refused.stderr, &["recent:BLOCKS", "at least 32"]);
+    assert!(!refused.status.success());
+}
