@@ -86,7 +86,7 @@ pub(super) fn stats(options: &VnodeOptions) -> Result<(), CommandError> {
     let pages: u64 = tables.iter().map(|table| table.page_bytes).sum();
     print_line(&format!("{:<24} {rows:>14} {bytes:>18} {pages:>18}", "all"));
     let beside = [LOG_FILE_NAME, BLOCKS_FILE_NAME].map(|name| path.join(name));
-    for file in [store.path().to_owned()].into_iter().chain(beside) {
+    for file in std::iter::once(store.path().to_owned()).chain(beside) {
         match std::fs::metadata(&file) {
             Ok(metadata) => print_line(&format!("file {} of {} bytes", file.display(), metadata.len())),
             Err(source) => return Err(CommandError::Read { path: file, source }),

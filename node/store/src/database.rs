@@ -209,12 +209,12 @@ impl SharedDatabase {
 impl Drop for SharedDatabase {
     fn drop(&mut self) {
         let current = self.current.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = current
-            && !self.monitor.is_broken()
-            && !std::thread::panicking()
-        {
+        let Some(open) = current.take() else { return };
+        if !self.monitor.is_broken() && !std::thread::panicking() {
             // If this fails, the next opening reads the log.
             let _ = open.checkpoint(&self.monitor);
         }
+        // redb may write when it is closed, and may panic at damaged pages.
+        let _ = guarded(|| drop(open));
     }
 }

@@ -52,16 +52,13 @@ pub enum StoreError {
         expected: u64,
     },
     /// There was a database before, and now there is none.
-    #[error("{} is gone, but there was a database before: put it back, or remove {}, {} and {} too and import the chain again", path.display(), lock_file.display(), log.display(), blocks.display())]
+    #[error("{} is gone, but there was a database before: put it back, or remove {}, {} and {} too and import the chain again", path.display(), beside[0].display(), beside[1].display(), beside[2].display())]
     Missing {
         /// The database file.
         path: PathBuf,
-        /// The lock file, which says that there was a database.
-        lock_file: PathBuf,
-        /// The write-ahead log of that database.
-        log: PathBuf,
-        /// The file with old blocks of that database.
-        blocks: PathBuf,
+        /// The lock file, which says that there was a database, its write-ahead log, and its file
+        /// with old blocks.
+        beside: Box<[PathBuf; 3]>,
     },
     /// There was a write-ahead log before, and now there is none.
     #[error("{} is gone, and the last blocks may be in it: put it back, or remove {} to go on with the blocks of the database", path.display(), lock_file.display())]

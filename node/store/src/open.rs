@@ -326,11 +326,14 @@ pub(crate) fn make_once(
         }
         if !exists(&path) {
             if has_line(&lock, DATABASE_MADE).map_err(failed(&lock_file))? {
+                let beside = [
+                    lock_file,
+                    directory.join(LOG_FILE_NAME),
+                    directory.join(BLOCKS_FILE_NAME),
+                ];
                 return Err(StoreError::Missing {
                     path,
-                    lock_file,
-                    log: directory.join(LOG_FILE_NAME),
-                    blocks: directory.join(BLOCKS_FILE_NAME),
+                    beside: Box::new(beside),
                 });
             }
             // A process that died here may have left an incomplete file. It is overwritten.

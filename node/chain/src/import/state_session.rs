@@ -140,6 +140,14 @@ impl<'s> StateSession<'s> {
         }
     }
 
+    /// Memory that the state between two blocks takes, in bytes, roughly.
+    pub(super) fn memory_bytes(&self) -> usize {
+        match &self.memory {
+            SessionMemory::AfterBlock(cached) => cached.state.memory_bytes(),
+            SessionMemory::Empty | SessionMemory::Poisoned => 0,
+        }
+    }
+
     /// Whether a block has failed while it was executed or written.
     pub(super) const fn is_poisoned(&self) -> bool {
         matches!(self.memory, SessionMemory::Poisoned)

@@ -29,6 +29,7 @@ mod recent_states;
 mod refund;
 mod roots;
 mod run;
+mod run_memory;
 mod scenes;
 mod set_head;
 mod stream_import;

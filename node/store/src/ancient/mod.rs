@@ -205,15 +205,17 @@ pub trait AncientReads: BlockReads {
         Ok(last_place(self)?.map_or(0, |(number, _)| number.saturating_add(1)))
     }
 
-    /// The rows that the block `number` with `hash` had before it was moved, with their tables; `None`
-    /// if the block is not in the file.
+    /// The rows that the block `number` with `hash` had before it was moved, with their tables.
+    /// Empty if the block is not in the file.
     ///
     /// # Errors
     /// [`StoreError`] when the read fails, or when a part in the file is damaged.
-    fn ancient_rows(&self, number: u64, hash: &B256) -> Result<Option<[(TableId, Vec<u8>); 2]>, StoreError> {
+    fn ancient_rows(&self, number: u64, hash: &B256) -> Result<Vec<(TableId, Vec<u8>)>, StoreError> {
         let row = |part| Ok(read_part(self, part, number, hash)?.map(|row| (BlockPart::table(part), row)));
-        let [body, receipts] = BlockPart::ALL.map(row);
-        Ok(body?.zip(receipts?).map(|(body, receipts)| [body, receipts]))
+        BlockPart::ALL
+            .into_iter()
+            .filter_map(|part| row(part).transpose())
+            .collect()
     }
 
     /// Calls `visit` with each block of the file. A row that is corrupt, or that does not follow the
