@@ -14,7 +14,7 @@ use store::{HorizonReads, Snapshot, Source, Store, StoreError, TableId};
 
 use crate::common::{Maker, Node, Plan, account, rows};
 use crate::random_forks::{Act, RandomBlock, random_block, spec, transactions};
-use crate::scenes::{check_faults, view};
+use crate::scenes::{check_faults, import_as_stream_into, view};
 
 /// How many states are kept in these tests.
 const RECENT: u64 = 6;
@@ -176,6 +176,15 @@ fn what_only_old_states_need_is_removed() {
     archive.take(&blocks);
     recent.take(&blocks);
     assert_as_archive(&recent, &archive, &maker);
+    // A run of many blocks leaves the same.
+    let stream = recent_node(&maker);
+    import_as_stream_into(&stream, &blocks);
+    assert_as_archive(&stream, &archive, &maker);
+    assert_eq!(horizon(&stream.store), BLOCKS - RECENT);
+    assert!(rows(&stream.store) == rows(&recent.store));
+    let nodes = |node: &Node| count(&node.store, TableId::PathToTrieNode);
+    assert_eq!(nodes(&stream), nodes(&recent));
+    assert_eq!(check_faults(&stream.store, &maker.spec, true).1, []);
     assert_eq!(horizon(&recent.store), BLOCKS - RECENT);
     assert_eq!(count(&recent.store, TableId::BlockToChanges), RECENT);
     // The row of the account with a change in each block had older changes.
