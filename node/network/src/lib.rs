@@ -8,12 +8,15 @@
 
 pub mod address;
 mod contact;
+pub mod dial;
 pub mod discovery;
 mod enr;
 pub mod entropy;
 mod fork_id;
 pub mod messages;
 pub mod moment;
+pub mod nat;
+pub mod node_files;
 mod raw_rlp;
 pub mod rlpx;
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub(super) struct BondState {
     pub(super) kind: ContactKind,
     /// How many requests in a row it has not answered.
     pub(super) failures: u32,
-    /// The number of its node record that was asked for last.
+    /// The number of its node record that it has sent; 0 if it has sent none.
     pub(super) record_sequence: u64,
     touched: Duration,
 }

@@ -122,6 +122,8 @@ impl NodeLookup {
 mod tests {
     use std::net::IpAddr;
 
+    use primitives::U256;
+
     use super::*;
 
     fn contact(number: u16) -> NodeContact {
@@ -135,16 +137,26 @@ mod tests {
         }
     }
 
-    /// A network in which each node knows the twenty nodes around it in the order of hashes.
-    fn neighbours(all: &[NodeContact], id: &B512) -> Vec<NodeContact> {
-        let at = all.iter().position(|contact| contact.id == *id).expect("of the network");
-        all[at.saturating_sub(10)..(at + 10).min(all.len())].to_vec()
+    /// What the node `asked` answers: of eight nodes that it knows at each distance, the 16 closest
+    /// to the target.
+    fn answer(all: &[NodeContact], asked: &NodeContact, target: &B512) -> Vec<NodeContact> {
+        let mut known = std::collections::BTreeMap::<u32, Vec<NodeContact>>::new();
+        for node in all.iter().filter(|node| node.id != asked.id) {
+            let difference = U256::from_be_bytes((node.hash() ^ asked.hash()).0);
+            let bucket = known.entry(difference.leading_zeros() as u32).or_default();
+            if bucket.len() < 8 {
+                bucket.push(*node);
+            }
+        }
+        let mut nodes: Vec<_> = known.into_values().flatten().collect();
+        nodes.sort_by_key(|node| node.hash() ^ keccak256(target));
+        nodes.truncate(BUCKET_NODES_MAX);
+        nodes
     }
 
     #[test]
     fn the_closest_nodes_are_found() {
-        let mut all: Vec<_> = (1..500).map(contact).collect();
-        all.sort_by_key(NodeContact::hash);
+        let all: Vec<_> = (1..500).map(contact).collect();
         let target = contact(1000).id;
         let mut lookup = NodeLookup::new(contact(0).id, target);
         lookup.add([all[0], all[498]]);
@@ -154,11 +166,11 @@ mod tests {
             assert!(next.len() <= LOOKUP_WIDTH);
             for node in next {
                 asked += 1;
-                lookup.add(neighbours(&all, &node.id));
+                lookup.add(answer(&all, &node, &target));
                 lookup.ended(&node.id, true);
             }
         }
-        assert!(asked < 300, "{asked}");
+        assert!(asked < 100, "{asked} of 499 nodes were asked");
         let mut closest = all.clone();
         closest.sort_by_key(|contact| contact.hash() ^ keccak256(target));
         let result = lookup.result();

@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(hello.version, 55);
         assert_eq!(hello.client, "kneth/v0.91/plan9");
         let names: Vec<_> = hello.capabilities.iter().map(Capability::to_string).collect();
-        assert_eq!(names, ["eth/1", "mork/2"]);
+        assert_eq!(names, ["eth/61", "mork/22"]);
         assert_eq!(hello.port, 9999);
         assert_eq!(hello.id[..2], [0xfd, 0xa1]);
     }

@@ -49,6 +49,9 @@ impl Discovery {
                 if let (Some(_), Ok(record)) = (self.take_pending(&id, is_asked), record)
                     && record.id() == id
                 {
+                    if let Some(state) = self.bonds.get(&id) {
+                        state.record_sequence = record.sequence();
+                    }
                     self.actions.push(DiscoveryAction::Record(Box::new(record)));
                 }
             }
@@ -108,6 +111,7 @@ impl Discovery {
         }
         if has_proven {
             self.add_to_table(contact, now.elapsed);
+            self.ask_for_new_record(&contact, tail, now);
         } else {
             self.ping(contact, false, now);
         }
@@ -133,10 +137,9 @@ impl Discovery {
             if is_new {
                 self.actions.push(DiscoveryAction::Verified(contact));
             }
-            let known = self.bonds.get(&id).map_or(0, |state| state.record_sequence);
-            if let Some(sequence) = tail.record_sequence.filter(|sequence| *sequence > known) {
-                self.bonds.touch(id, from.ip(), now.elapsed).record_sequence = sequence;
-                self.ask_for_record(id, from, now);
+            // Before, the node would not answer.
+            if self.bonds.knows_us(&id, now.elapsed) {
+                self.ask_for_new_record(&contact, tail, now);
             }
         }
         let waits = |awaited: &Awaited| matches!(awaited, Awaited::Bond { .. });
@@ -148,6 +151,16 @@ impl Discovery {
             } else if !self.await_answer(id, Awaited::TheirPing { lookup, contact }, now.elapsed) {
                 self.end_query(lookup, &id, false);
             }
+        }
+    }
+
+    /// Asks for the node's record if it has a newer one than this node knows.
+    fn ask_for_new_record(&mut self, contact: &NodeContact, tail: PacketTail, now: Moment) {
+        let known = self.bonds.get(&contact.id).map_or(0, |state| state.record_sequence);
+        let is_asked =
+            |pending: &PendingAnswer| pending.id == contact.id && matches!(pending.awaited, Awaited::Record { .. });
+        if tail.record_sequence.is_some_and(|sequence| sequence > known) && !self.pending.iter().any(is_asked) {
+            self.ask_for_record(contact.id, contact.udp_address(), now);
         }
     }
 

@@ -8,6 +8,7 @@ use super::{
     ANSWER_TIMEOUT, Awaited, Discovery, DiscoveryAction, FAILURES_MAX, LOOKUPS_MAX, PENDING_ANSWERS_MAX, PendingAnswer,
     SEEDS_MAX,
 };
+use crate::contact::NodeContact;
 use crate::discovery::lookup::NodeLookup;
 use crate::discovery::table::{BUCKET_NODES_MAX, ContactKind};
 use crate::moment::Moment;
@@ -81,12 +82,12 @@ impl Discovery {
                 }
             }
             if self.lookups.get(&number).is_some_and(NodeLookup::is_done) {
-                self.end_lookup(number, now);
+                self.end_lookup(number);
             }
         }
     }
 
-    pub(super) fn end_lookup(&mut self, number: u64, now: Moment) {
+    pub(super) fn end_lookup(&mut self, number: u64) {
         let Some(search) = self.lookups.remove(&number) else { return };
         let nodes = search.result();
         self.actions.push(DiscoveryAction::LookupDone { lookup: number, nodes });
