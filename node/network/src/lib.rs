@@ -7,6 +7,7 @@
 //! JSON-RPC nor options. Source: docs/p2p.md.
 
 pub mod address;
+mod bootnodes;
 mod contact;
 pub mod dial;
 pub mod discovery;
@@ -19,11 +20,13 @@ pub mod nat;
 pub mod node_files;
 mod raw_rlp;
 pub mod rlpx;
+pub mod sockets;
 #[cfg(test)]
 mod vectors;
 
 pub use alloy_eip2124::{ForkFilter, ForkHash, ForkId};
 
+pub use bootnodes::boot_nodes;
 pub use contact::NodeContact;
 pub use enr::{NodeClaims, NodeRecord, NodeRecordError, RECORD_BYTES_MAX};
 pub use fork_id::{fork_filter, fork_head};
